@@ -1,0 +1,37 @@
+/* error.h - statuses and the one place where the text of an error is written.
+ *
+ * A function that can fail returns hearth_status. The text for people is written once,
+ * where the cause is known, with fail(); everybody above only passes the status on. */
+#ifndef BASE_ERROR_H
+#define BASE_ERROR_H
+
+#include <hearth.h>
+
+/* Fills error (may be NULL) with "FORMAT..." and returns status, so that
+ * `return fail(error, HEARTH_FORMAT, "%s: %s: ...", path, thing)` is one line.
+ * The text is cut to fit and control characters become '?', since it may quote a hostile file. */
+hearth_status fail(hearth_error *error, hearth_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* fail() with HEARTH_NO_MEMORY: "what: out of memory (N bytes wanted)". */
+hearth_status fail_memory(hearth_error *error, const char *what, size_t size_bytes);
+
+/* fail() with HEARTH_IO and the text of errno: "path: what: No space left on device". */
+hearth_status fail_errno(hearth_error *error, const char *path, const char *what);
+
+#define TRY(expression)                               \
+    do {                                              \
+        hearth_status try_status = (expression);      \
+        if (try_status != HEARTH_OK)                  \
+            return try_status;                        \
+    } while (0)
+
+/* For functions with one exit label that frees half-built objects. */
+#define TRY_OR(label, status, expression)             \
+    do {                                              \
+        (status) = (expression);                      \
+        if ((status) != HEARTH_OK)                    \
+            goto label;                               \
+    } while (0)
+
+#endif

@@ -1,0 +1,20 @@
+/* safetensors.h - tensors of Hugging Face folders.
+ *
+ * A file is a u64 length, that many bytes of JSON (name -> dtype, shape, data_offsets), and the data. A
+ * folder has model.safetensors, or model.safetensors.index.json that names a shard for every tensor. */
+#ifndef FILE_SAFETENSORS_H
+#define FILE_SAFETENSORS_H
+
+#include "checkpoint.h"
+
+/* Adds all tensors of a folder to c, under their own names, shapes in GGUF's order (reversed).
+ * F32, F16 and BF16 are read; other dtypes are HEARTH_UNSUPPORTED (named). Validated: header length, JSON, duplicate
+ * names, offsets within the file, size against shape, every tensor of the index present in its shard; a shard's name must
+ * be a plain file name. */
+hearth_status safetensors_add_folder(checkpoint *c, const char *folder, hearth_error *error);
+
+/* One file from memory, which must outlive c; the fuzzer's way in. */
+hearth_status safetensors_parse(checkpoint *c, const uint8_t *data, size_t size_bytes, const char *path,
+                                hearth_error *error);
+
+#endif

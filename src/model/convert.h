@@ -1,0 +1,42 @@
+/* convert.h - model files from model files: a folder to GGUF, a GGUF to smaller number formats. */
+#ifndef MODEL_CONVERT_H
+#define MODEL_CONVERT_H
+
+#include "../base/pool.h"
+#include "../file/checkpoint.h"
+
+/* What becomes of one tensor; reported as it is written. */
+typedef struct convert_step {
+    const char *name;
+    number_format from, to;
+    uint64_t rows, columns;
+    uint64_t from_bytes, to_bytes;
+    const char *reason;      /* why this format: "asked for", "norm", "head", "row is no multiple of 256" ... */
+} convert_step;
+
+/* "NAME=TYPE": a tensor whose name is NAME, or matches it as a shell pattern, gets TYPE. */
+typedef struct convert_override {
+    const char *pattern;
+    number_format format;
+} convert_override;
+
+typedef struct convert_options {
+    number_format format;                  /* of the matrices; FORMAT_COUNT: as they are stored        */
+    bool head_apart;                       /* quantize: output.weight (or the tied embedding) in Q6_K, Q8_0 where
+                                              its row is no multiple of 256; never below `format`      */
+    const convert_override *overrides;     /* the last that matches wins                               */
+    size_t override_count;
+    const char *ffn_activation;            /* NULL: as the source says                                 */
+    void (*step)(void *user, const convert_step *step);   /* may be NULL */
+    void *user;
+    hearth_progress progress;              /* bytes of source tensors */
+} convert_options;
+
+/* Writes source (any checkpoint) as GGUF v3. One-dimensional tensors stay float32. A format whose block does not divide a
+ * row falls back to Q8_0, then F16, and the step says so. The source is first bound as a model, so that nothing is written from
+ * a file that could not be read back. Memory: a few rows per thread.
+ * HEARTH_CANCELLED: progress said so. On failure no file is left. */
+hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
+                            pool *threads, hearth_error *error);
+
+#endif

@@ -1,0 +1,68 @@
+/* format.h - the number formats: one row each, and what every row can do.
+ *
+ * A format stores blocks of `block_values` weights in `block_bytes` bytes; a row of a matrix is
+ * a whole number of blocks. To add a format: a line here, encode and decode in a file of
+ * its own or beside its relatives, a row in format.c; kcheck and the golden test follow. */
+#ifndef NUMBER_FORMAT_H
+#define NUMBER_FORMAT_H
+
+#include "../base/error.h"
+#include "../base/text.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*    id    name    GGUF type  general.file_type  values  bytes of a block */
+#define NUMBER_FORMATS(X)                    \
+    X(F32,  "f32",   0,   0,   1,   4)       \
+    X(F16,  "f16",   1,   1,   1,   2)       \
+    X(BF16, "bf16", 30,  32,   1,   2)       \
+    X(Q8_0, "q8_0",  8,   7,  32,  34)       \
+    X(Q4_0, "q4_0",  2,   2,  32,  18)       \
+    X(Q4_K, "q4_K", 12,  15, 256, 144)       \
+    X(Q6_K, "q6_K", 14,  18, 256, 210)
+
+typedef enum number_format {
+#define X(id, ...) FORMAT_##id,
+    NUMBER_FORMATS(X)
+#undef X
+    FORMAT_COUNT
+} number_format;
+
+typedef struct number_traits {
+    const char *name;         /* as GGUF's users write it; compared without case */
+    uint32_t gguf_type;
+    uint32_t file_type;       /* general.file_type of a file mostly in this format */
+    uint32_t block_values;
+    uint32_t block_bytes;
+    /* n values, a multiple of block_values; neither side need be aligned. Scalar truth. */
+    void (*decode)(const void *blocks, float *values, size_t n);
+    void (*encode)(const float *values, void *blocks, size_t n);
+} number_traits;
+
+extern const number_traits number_formats[FORMAT_COUNT];
+
+/* FORMAT_COUNT where there is none. */
+number_format number_format_by_name(const char *name);
+number_format number_format_by_gguf_type(uint32_t gguf_type);
+
+/* Block formats meet activations of 8 bits, float formats float32 (DESIGN.md section 4). */
+static inline bool number_is_block(number_format f) { return number_formats[f].block_values > 1; }
+
+/* Bytes of a row of `columns` values; false where they are no whole number of blocks, or overflow. */
+bool number_row_bytes(number_format f, uint64_t columns, size_t *out);
+
+/* A matrix as rows of one format. Owns nothing. */
+typedef struct matrix {
+    const void *data;        /* [rows][columns] in blocks, row after row, any alignment */
+    number_format format;
+    uint32_t rows, columns;
+    size_t row_bytes;
+} matrix;
+
+static inline const void *matrix_row(const matrix *m, size_t row)
+{
+    return (const char *)m->data + row * m->row_bytes;
+}
+
+#endif
