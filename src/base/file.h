@@ -45,7 +45,8 @@ hearth_status file_writer_commit(file_writer *writer, hearth_error *error);
 /* Frees the writer and removes what it wrote. */
 void file_writer_discard(file_writer *writer);
 
-/* Fault injection for tests: the n-th read or write from now on fails with errno ENOSPC / EIO; -1: none. */
+/* Fault injection for tests: the n-th read, map, write, sync, link or rename from now on (0: the
+ * next) fails with errno ENOSPC (writes) or EIO; only that one; -1: none. */
 void file_fail_at(long n);
 
 #endif

@@ -1,0 +1,183 @@
+/* file.c - mapping and reading whole files. Writing is file_writer.c. */
+#include "file.h"
+
+#include "file_fault.h"
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static atomic_long fail_after = -1; /* calls until the one that fails; negative: none will */
+
+void file_fail_at(long n)
+{
+    atomic_store(&fail_after, n < 0 ? -1 : n);
+}
+
+/* Only the n-th call fails and the next ones work again: data lost by a caller that ignores
+ * an error is then missing from a file that looks complete, which a test can see. */
+bool file_must_fail(int error_number)
+{
+    if (atomic_load(&fail_after) < 0 || atomic_fetch_sub(&fail_after, 1) != 0)
+        return false;
+    errno = error_number;
+    return true;
+}
+
+/* Opens for reading and tells the file's kind and size. */
+static hearth_status open_for_reading(int *out, struct stat *about, const char *path, int flags, hearth_error *error)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    if (fd < 0)
+        return fail_errno(error, path, "cannot open");
+    hearth_status status = HEARTH_OK;
+    if (fstat(fd, about) != 0)
+        status = fail_errno(error, path, "cannot open");
+    else if (S_ISDIR(about->st_mode))
+        status = fail(error, HEARTH_IO, "%s: cannot read: is a folder", path);
+    if (status != HEARTH_OK) {
+        close(fd);
+        return status;
+    }
+    *out = fd;
+    return HEARTH_OK;
+}
+
+static hearth_status map_open_file(file_map *out, int fd, const struct stat *about, const char *path,
+                                   hearth_error *error)
+{
+    if (!S_ISREG(about->st_mode))
+        return fail(error, HEARTH_IO, "%s: cannot map: not a plain file", path);
+    file_map map = {.size_bytes = (size_t)about->st_size};
+    if (map.size_bytes > 0) {
+        void *data = file_must_fail(EIO) ? MAP_FAILED : mmap(NULL, map.size_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED)
+            return fail_errno(error, path, "cannot map");
+        map.data = data;
+    }
+    *out = map;
+    return HEARTH_OK;
+}
+
+hearth_status file_map_open(file_map *out, const char *path, hearth_error *error)
+{
+    int fd = -1;
+    struct stat about;
+    /* O_NONBLOCK: a pipe without a writer is refused below instead of waited for. */
+    TRY(open_for_reading(&fd, &about, path, O_NONBLOCK, error));
+    hearth_status status = map_open_file(out, fd, &about, path, error);
+    close(fd); /* the mapping stays */
+    return status;
+}
+
+void file_map_close(file_map *map)
+{
+    if (map->data)
+        munmap((void *)map->data, map->size_bytes);
+    *map = (file_map){0};
+}
+
+/* Whole pages only: a page's other bytes may belong to somebody who still reads. */
+void file_map_drop(const file_map *map, const void *from, size_t size_bytes)
+{
+    if (!map->data || size_bytes == 0)
+        return;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)from + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)from + size_bytes) / page * page;
+    if (begin < end)
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* advice */
+}
+
+/* Appends up to `room` bytes; *size grows by what came, nothing at the end of the file. */
+static hearth_status read_some(int fd, char *data, size_t *size, size_t room, const char *path, hearth_error *error)
+{
+    ssize_t got;
+    do {
+        got = file_must_fail(EIO) ? -1 : read(fd, data + *size, room);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return fail_errno(error, path, "cannot read");
+    *size += (size_t)got;
+    return HEARTH_OK;
+}
+
+/* Reads until the end, whatever the file's size was said to be: pipes and /proc say 0. */
+static hearth_status read_all(char **out, size_t *out_size, int fd, size_t expected, size_t limit, const char *path,
+                              hearth_error *error)
+{
+    size_t capacity = (expected < limit ? expected : limit) + 2; /* one to see the end, one for the 0 */
+    size_t size = 0;
+    char *data = mem_new(capacity);
+    hearth_status status = HEARTH_OK;
+    while (data) {
+        size_t before = size;
+        TRY_OR(failed, status, read_some(fd, data, &size, capacity - 1 - size, path, error));
+        if (size > limit) {
+            status = fail(error, HEARTH_FORMAT, "%s: larger than the %zu bytes that are allowed here", path, limit);
+            goto failed;
+        }
+        if (size == before) {
+            data[size] = 0;
+            *out = data;
+            *out_size = size;
+            return HEARTH_OK;
+        }
+        if (size == capacity - 1) {
+            size_t wanted = capacity <= SIZE_MAX / 2 ? 2 * capacity : SIZE_MAX;
+            char *larger = mem_resize(data, wanted);
+            if (!larger)
+                break;
+            data = larger;
+            capacity = wanted;
+        }
+    }
+    status = fail_memory(error, path, capacity);
+failed:
+    mem_free(data);
+    return status;
+}
+
+hearth_status file_read(char **data, size_t *size, const char *path, size_t limit, hearth_error *error)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(data, size, STDIN_FILENO, 4096, limit, "standard input", error);
+    int fd = -1;
+    struct stat about;
+    TRY(open_for_reading(&fd, &about, path, 0, error));
+    size_t expected = S_ISREG(about.st_mode) ? (size_t)about.st_size : 4096;
+    hearth_status status = read_all(data, size, fd, expected, limit, path, error);
+    close(fd);
+    return status;
+}
+
+bool file_exists(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0;
+}
+
+bool file_is_folder(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+char *file_join(const char *folder, const char *name)
+{
+    size_t folder_size = strlen(folder), name_size = strlen(name);
+    bool needs_slash = folder_size > 0 && folder[folder_size - 1] != '/';
+    char *path = mem_new(folder_size + needs_slash + name_size + 1);
+    if (!path)
+        return NULL;
+    memcpy(path, folder, folder_size);
+    if (needs_slash)
+        path[folder_size] = '/';
+    memcpy(path + folder_size + needs_slash, name, name_size);
+    return path;
+}

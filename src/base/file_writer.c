@@ -1,0 +1,320 @@
+/* file_writer.c - a file that appears whole or not at all.
+ *
+ * While it is written the file has no name (O_TMPFILE); where the file system cannot do that it
+ * has a hidden one beside its target. Committing syncs the content, gives it a hidden name if it
+ * has none, and renames it over the target, which the kernel does in one step. What is no plain
+ * file (a pipe, /dev/full, standard output) cannot be replaced and is written straight.
+ *
+ * Names are made here rather than by mkstemp: open with mode 0666 obeys the umask, mkstemp does
+ * not, and asking for the umask changes it for every thread. */
+#include "file.h"
+
+#include "file_fault.h"
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    BUFFER_BYTES = 1 << 18, /* large enough that the calls do not count, small against any model */
+    MODE = 0666             /* the umask takes away what the user does not want */
+};
+
+struct file_writer {
+    int fd;
+    bool straight;   /* not a plain file: no temporary name, no sync                  */
+    bool failed;     /* a write failed: what follows would leave a hole               */
+    char *path;      /* as the caller wrote it, for messages                          */
+    char *target;    /* the same with links resolved; NULL when straight              */
+    char *temporary; /* the hidden name in the target's folder; NULL while it has none */
+    uint64_t position;
+    size_t used;     /* bytes in the buffer */
+    uint8_t *buffer; /* [BUFFER_BYTES] */
+};
+
+/* ------------------------------------------------------------------- names */
+
+/* Index of the last part of a path. */
+static size_t name_offset(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* The folder of a path with its slash, "." where it has none. */
+static char *folder_of(const char *path)
+{
+    size_t size = name_offset(path);
+    return size > 0 ? mem_copy_text(path, size) : mem_copy_text(".", 1);
+}
+
+/* A new hidden name "FOLDER/.NAME.XXXXXX"; NULL: no memory. A long name is cut, so that there
+ * is always room (255 bytes are usual) for what is added. */
+static char *hidden_name(const char *target)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz012345";
+    uint8_t noise[6] = {0};
+    if (getrandom(noise, sizeof noise, GRND_NONBLOCK) < 0)
+        memcpy(noise, &(int){getpid()}, sizeof(int));
+    for (size_t i = 0; i < sizeof noise; i++)
+        noise[i] = (uint8_t)letters[noise[i] % 32];
+    size_t folder_size = name_offset(target);
+    size_t capacity = strlen(target) + sizeof "..XXXXXX";
+    char *name = mem_new(capacity);
+    if (name)
+        snprintf(name, capacity, "%.*s.%.200s.%.6s", (int)folder_size, target, target + folder_size,
+                 (const char *)noise);
+    return name;
+}
+
+/* Calls `create` with hidden names until one is free. Its errno is left on failure. */
+static bool take_hidden_name(file_writer *writer, bool (*create)(file_writer *writer, const char *name))
+{
+    enum { ATTEMPTS = 100 }; /* of a billion names: more collisions than this are no accident */
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        char *name = hidden_name(writer->target);
+        if (!name) {
+            errno = ENOMEM;
+            return false;
+        }
+        if (create(writer, name)) {
+            writer->temporary = name;
+            return true;
+        }
+        mem_free(name);
+        if (errno != EEXIST)
+            return false;
+    }
+    return false;
+}
+
+static bool create_named(file_writer *writer, const char *name)
+{
+    writer->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+    return writer->fd >= 0;
+}
+
+/* Gives a file without a name one. Through /proc, since AT_EMPTY_PATH is for root only. */
+static bool link_unnamed(file_writer *writer, const char *name)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", writer->fd);
+    return !file_must_fail(EIO) && linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* Why there is no name, out of errno. */
+static hearth_status fail_name(const file_writer *writer, const char *what, hearth_error *error)
+{
+    if (errno == ENOMEM)
+        return fail_memory(error, writer->path, strlen(writer->target) + sizeof "..XXXXXX");
+    return fail_errno(error, writer->path, what);
+}
+
+/* ----------------------------------------------------------------- opening */
+
+/* A plain file that does not have its name yet. */
+static hearth_status open_temporary(file_writer *writer, hearth_error *error)
+{
+    char *folder = folder_of(writer->target);
+    if (!folder)
+        return fail_memory(error, writer->path, strlen(writer->target));
+    if (access("/proc/self/fd", X_OK) == 0)
+        writer->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
+    mem_free(folder);
+    if (writer->fd < 0 && !take_hidden_name(writer, create_named))
+        return fail_name(writer, "cannot create", error);
+    return HEARTH_OK;
+}
+
+/* Through links to the file itself, so that a link stays one. */
+static hearth_status resolve_target(file_writer *writer, bool exists, hearth_error *error)
+{
+    char *resolved = exists ? realpath(writer->path, NULL) : NULL; /* malloc's */
+    const char *target = resolved ? resolved : writer->path;
+    writer->target = mem_copy_text(target, strlen(target));
+    free(resolved);
+    if (!writer->target)
+        return fail_memory(error, writer->path, strlen(writer->path) + 1);
+    if (exists && access(writer->target, W_OK) != 0)
+        return fail_errno(error, writer->path, "cannot replace");
+    return HEARTH_OK;
+}
+
+/* Standard output may be a plain file, which must then be continued, not replaced. */
+static bool is_standard_output(const char *path)
+{
+    return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0;
+}
+
+static hearth_status open_by_kind(file_writer *writer, hearth_error *error)
+{
+    struct stat about;
+    const char *path = writer->path;
+    bool exists = stat(path, &about) == 0;
+    if (is_standard_output(path)) {
+        writer->straight = true;
+        writer->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    } else if (exists && S_ISDIR(about.st_mode)) {
+        return fail(error, HEARTH_IO, "%s: cannot write: is a folder", path);
+    } else if (exists && !S_ISREG(about.st_mode)) {
+        writer->straight = true;
+        writer->fd = open(path, O_WRONLY | O_CLOEXEC);
+    } else if (path[name_offset(path)] == 0) {
+        return fail(error, HEARTH_IO, "%s: cannot write: no file name", path);
+    } else {
+        TRY(resolve_target(writer, exists, error));
+        TRY(open_temporary(writer, error));
+    }
+    return writer->fd >= 0 ? HEARTH_OK : fail_errno(error, path, "cannot open for writing");
+}
+
+hearth_status file_writer_open(file_writer **out, const char *path, hearth_error *error)
+{
+    file_writer *writer = mem_new(sizeof *writer);
+    if (!writer)
+        return fail_memory(error, path, sizeof *writer);
+    writer->fd = -1;
+    writer->buffer = mem_new(BUFFER_BYTES);
+    writer->path = mem_copy_text(path, strlen(path));
+    hearth_status status = HEARTH_OK;
+    if (!writer->buffer || !writer->path)
+        status = fail_memory(error, path, BUFFER_BYTES);
+    if (status == HEARTH_OK)
+        status = open_by_kind(writer, error);
+    if (status != HEARTH_OK) {
+        file_writer_discard(writer);
+        return status;
+    }
+    *out = writer;
+    return HEARTH_OK;
+}
+
+/* ----------------------------------------------------------------- writing */
+
+static hearth_status write_out(file_writer *writer, const uint8_t *data, size_t size, hearth_error *error)
+{
+    const size_t most = (size_t)1 << 30; /* Linux writes at most 2 GiB in one call */
+    while (size > 0) {
+        ssize_t written = file_must_fail(ENOSPC) ? -1 : write(writer->fd, data, size < most ? size : most);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0) {
+            writer->failed = true;
+            return fail_errno(error, writer->path, "cannot write");
+        }
+        data += written;
+        size -= (size_t)written;
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status flush(file_writer *writer, hearth_error *error)
+{
+    TRY(write_out(writer, writer->buffer, writer->used, error));
+    writer->used = 0;
+    return HEARTH_OK;
+}
+
+hearth_status file_writer_put(file_writer *writer, const void *data, size_t size_bytes, hearth_error *error)
+{
+    if (writer->failed)
+        return fail(error, HEARTH_IO, "%s: cannot write: an earlier write failed", writer->path);
+    if (size_bytes > BUFFER_BYTES - writer->used)
+        TRY(flush(writer, error));
+    if (size_bytes >= BUFFER_BYTES) {
+        TRY(write_out(writer, data, size_bytes, error));
+    } else if (size_bytes > 0) {
+        memcpy(writer->buffer + writer->used, data, size_bytes);
+        writer->used += size_bytes;
+    }
+    writer->position += size_bytes;
+    return HEARTH_OK;
+}
+
+hearth_status file_writer_pad(file_writer *writer, size_t alignment, hearth_error *error)
+{
+    static const uint8_t zeros[4096];
+    size_t excess = alignment > 0 ? (size_t)(writer->position % alignment) : 0;
+    size_t left = excess > 0 ? alignment - excess : 0;
+    while (left > 0) {
+        size_t piece = left < sizeof zeros ? left : sizeof zeros;
+        TRY(file_writer_put(writer, zeros, piece, error));
+        left -= piece;
+    }
+    return HEARTH_OK;
+}
+
+uint64_t file_writer_position(const file_writer *writer)
+{
+    return writer->position;
+}
+
+/* ------------------------------------------------------------------ ending */
+
+/* Makes the new name itself last through a power failure. The file is in place already and
+ * whole either way, so an error here is nobody's news. */
+static void sync_folder(const char *target)
+{
+    char *folder = folder_of(target);
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    mem_free(folder);
+    if (fd < 0)
+        return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+/* Content to the disk, then the name: never a named file with missing content. */
+static hearth_status put_in_place(file_writer *writer, hearth_error *error)
+{
+    if (file_must_fail(EIO) || fsync(writer->fd) != 0)
+        return fail_errno(error, writer->path, "cannot sync");
+    if (!writer->temporary && !take_hidden_name(writer, link_unnamed))
+        return fail_name(writer, "cannot name the new file", error);
+    if (file_must_fail(EIO) || rename(writer->temporary, writer->target) != 0)
+        return fail_errno(error, writer->path, "cannot rename the new file");
+    mem_free(writer->temporary);
+    writer->temporary = NULL; /* nothing left to remove */
+    sync_folder(writer->target);
+    return HEARTH_OK;
+}
+
+hearth_status file_writer_commit(file_writer *writer, hearth_error *error)
+{
+    hearth_status status = file_writer_put(writer, NULL, 0, error); /* fails where a put failed before */
+    if (status == HEARTH_OK)
+        status = flush(writer, error);
+    if (status == HEARTH_OK && !writer->straight)
+        status = put_in_place(writer, error);
+    if (status == HEARTH_OK && writer->straight) {
+        /* Some kinds of files tell their errors only when they are closed. */
+        int closed = close(writer->fd);
+        writer->fd = -1;
+        if (closed != 0)
+            status = fail_errno(error, writer->path, "cannot write");
+    }
+    file_writer_discard(writer);
+    return status;
+}
+
+void file_writer_discard(file_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->temporary)
+        unlink(writer->temporary);
+    mem_free(writer->temporary);
+    mem_free(writer->target);
+    mem_free(writer->path);
+    mem_free(writer->buffer);
+    mem_free(writer);
+}

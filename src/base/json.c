@@ -1,0 +1,120 @@
+/* json.c - jansson with hearth's errors. Knows no key by name. */
+#include "json.h"
+
+#include "file.h"
+#include "memory.h"
+
+hearth_status json_parse(json_t **out, const char *text, size_t size, const char *name, hearth_error *error)
+{
+    json_error_t cause;
+    json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES, &cause);
+    if (!value) {
+        if (json_error_code(&cause) == json_error_out_of_memory)
+            return fail_memory(error, name, size);
+        return fail(error, HEARTH_FORMAT, "%s: line %d, column %d: %s", name, cause.line, cause.column, cause.text);
+    }
+    *out = value;
+    return HEARTH_OK;
+}
+
+hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error)
+{
+    const size_t limit = (size_t)64 << 20; /* the largest tokenizer.json known has 33 MiB */
+    char *text;
+    size_t size;
+    TRY(file_read(&text, &size, path, limit, error));
+    hearth_status status = json_parse(out, text, size, path, error);
+    mem_free(text);
+    return status;
+}
+
+typedef struct kind {
+    bool (*accepts)(const json_t *value);
+    const char *name;
+} kind;
+
+static bool is_uint(const json_t *value)
+{
+    json_int_t integer = json_integer_value(value);
+    return json_is_integer(value) && integer >= 0 && integer <= UINT32_MAX;
+}
+
+static bool is_number(const json_t *value)
+{
+    return json_is_number(value);
+}
+
+static bool is_bool(const json_t *value)
+{
+    return json_is_boolean(value);
+}
+
+static bool is_string(const json_t *value)
+{
+    return json_is_string(value);
+}
+
+static const kind kind_uint = {is_uint, "an integer from 0 to 4294967295"};
+static const kind kind_number = {is_number, "a number"};
+static const kind kind_bool = {is_bool, "true or false"};
+static const kind kind_string = {is_string, "a string"};
+
+/* The member `key` if it is of that kind; NULL where it is absent or null and `found` allows that. */
+static hearth_status get_member(const json_t **out, const json_t *object, const char *key, const kind *expected,
+                                bool *found, const char *name, hearth_error *error)
+{
+    *out = NULL;
+    if (!json_is_object(object))
+        return fail(error, HEARTH_FORMAT, "%s: %s: expected inside an object", name, key);
+    const json_t *value = json_object_get(object, key);
+    if (json_is_null(value))
+        value = NULL;
+    if (!value && !found)
+        return fail(error, HEARTH_FORMAT, "%s: %s: is missing", name, key);
+    if (value && !expected->accepts(value))
+        return fail(error, HEARTH_FORMAT, "%s: %s: is not %s", name, key, expected->name);
+    if (found)
+        *found = value != NULL;
+    *out = value;
+    return HEARTH_OK;
+}
+
+hearth_status json_get_uint(const json_t *object, const char *key, uint32_t *out, bool *found, const char *name,
+                            hearth_error *error)
+{
+    const json_t *value;
+    TRY(get_member(&value, object, key, &kind_uint, found, name, error));
+    if (value)
+        *out = (uint32_t)json_integer_value(value);
+    return HEARTH_OK;
+}
+
+hearth_status json_get_number(const json_t *object, const char *key, double *out, bool *found, const char *name,
+                              hearth_error *error)
+{
+    const json_t *value;
+    TRY(get_member(&value, object, key, &kind_number, found, name, error));
+    if (value)
+        *out = json_number_value(value);
+    return HEARTH_OK;
+}
+
+hearth_status json_get_bool(const json_t *object, const char *key, bool *out, bool *found, const char *name,
+                            hearth_error *error)
+{
+    const json_t *value;
+    TRY(get_member(&value, object, key, &kind_bool, found, name, error));
+    if (value)
+        *out = json_is_true(value);
+    return HEARTH_OK;
+}
+
+hearth_status json_get_string(const json_t *object, const char *key, const char **out, bool *found, const char *name,
+                              hearth_error *error)
+{
+    const json_t *value;
+    TRY(get_member(&value, object, key, &kind_string, found, name, error));
+    if (value)
+        *out = json_string_value(value);
+    return HEARTH_OK;
+}

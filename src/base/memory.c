@@ -1,0 +1,168 @@
+/* memory.c - aligned allocation over malloc, with counters and a fault injector.
+ *
+ *     start            block (64-byte aligned)
+ *     |.... header ....|.......... size ..........|.. tail ..|
+ *
+ * The header lies directly before the block and remembers where malloc's piece starts. One
+ * calloc of size + 64 always has room for it: malloc aligns to 16, the header takes 16, so the
+ * block begins 16, 32, 48 or 64 bytes behind the start. calloc rather than memset, so that large
+ * blocks stay untouched zero pages until they are used. Dropped: aligned_alloc and memset, which
+ * touches every page, and malloc_usable_size, which the sanitizers do not love. */
+#include "memory.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size)   ((void)(address), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
+
+enum { ALIGNMENT = 64 }; /* a cache line, and the widest vector */
+
+/* From here on a reservation asks for huge pages: below it the rounding to 2 MiB would cost
+ * more memory than the shorter page walks are worth. */
+static const size_t huge_from_bytes = (size_t)16 << 20;
+
+typedef struct header {
+    void *start;
+    size_t capacity;
+} header;
+
+_Static_assert(sizeof(header) == 16, "the header must fit before a 64-byte aligned block");
+
+static const long fail_never = -1;
+static atomic_long fail_after = -1; /* allocations that still succeed; fail_never: all */
+static atomic_long live_blocks;
+
+void mem_fail_at(long n)
+{
+    atomic_store(&fail_after, n < 0 ? fail_never : n);
+}
+
+long mem_live(void)
+{
+    return atomic_load(&live_blocks);
+}
+
+/* True where the injector wants this allocation to fail. The countdown stops at 0, so that all
+ * later ones fail as well: code that shrugs off one failure meets the next. */
+static bool must_fail(void)
+{
+    long left = atomic_load_explicit(&fail_after, memory_order_relaxed);
+    while (left > 0) {
+        if (atomic_compare_exchange_weak(&fail_after, &left, left - 1))
+            return false;
+    }
+    return left == 0;
+}
+
+static header *header_of(void *block)
+{
+    return (header *)block - 1;
+}
+
+/* Lets AddressSanitizer see the end of the block where malloc's piece is larger. */
+static void guard_tail(void *block, size_t size, size_t capacity)
+{
+    ASAN_UNPOISON_MEMORY_REGION(block, size);
+    ASAN_POISON_MEMORY_REGION((char *)block + size, capacity - size);
+}
+
+static void *block_new(size_t size, bool zeroed)
+{
+    size_t total;
+    if (must_fail() || !size_add(size, ALIGNMENT, &total))
+        return NULL;
+    char *start = zeroed ? calloc(1, total) : malloc(total);
+    if (!start)
+        return NULL;
+    size_t offset = ALIGNMENT - (uintptr_t)start % ALIGNMENT;
+    char *block = start + offset;
+    *header_of(block) = (header){start, total - offset};
+    guard_tail(block, size, total - offset);
+    atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+    return block;
+}
+
+void *mem_new(size_t size_bytes)
+{
+    return block_new(size_bytes, true);
+}
+
+void *mem_new_array(size_t count, size_t size_bytes)
+{
+    size_t total;
+    return size_multiply(count, size_bytes, &total) ? block_new(total, true) : NULL;
+}
+
+void *mem_resize(void *block, size_t size_bytes)
+{
+    if (!block)
+        return block_new(size_bytes, false);
+    size_t capacity = header_of(block)->capacity;
+    /* A block that stays at least half full is not worth moving. */
+    if (size_bytes <= capacity && size_bytes >= capacity / 2) {
+        if (must_fail())
+            return NULL;
+        guard_tail(block, size_bytes, capacity);
+        return block;
+    }
+    void *moved = block_new(size_bytes, false);
+    if (!moved)
+        return NULL;
+    ASAN_UNPOISON_MEMORY_REGION(block, capacity);
+    memcpy(moved, block, size_bytes < capacity ? size_bytes : capacity);
+    mem_free(block);
+    return moved;
+}
+
+char *mem_copy_text(const char *text, size_t size_bytes)
+{
+    size_t total;
+    char *copy = size_add(size_bytes, 1, &total) ? block_new(total, false) : NULL;
+    if (!copy)
+        return NULL;
+    if (size_bytes > 0)
+        memcpy(copy, text, size_bytes);
+    copy[size_bytes] = 0;
+    return copy;
+}
+
+void mem_free(void *block)
+{
+    if (!block)
+        return;
+    free(header_of(block)->start);
+    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+}
+
+void *mem_reserve(size_t size_bytes)
+{
+    if (must_fail())
+        return NULL;
+    size_t size = size_bytes > 0 ? size_bytes : 1; /* mmap refuses 0 */
+    void *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block == MAP_FAILED)
+        return NULL;
+    if (size >= huge_from_bytes)
+        (void)madvise(block, size, MADV_HUGEPAGE); /* advice: a kernel without them is fine too */
+    atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+    return block;
+}
+
+void mem_release(void *block, size_t size_bytes)
+{
+    if (!block)
+        return;
+    munmap(block, size_bytes > 0 ? size_bytes : 1);
+    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+}

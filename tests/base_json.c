@@ -1,0 +1,141 @@
+/* JSON: what is refused and how it is named; members of every type. */
+#include "../src/base/json.h"
+#include "../src/base/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static json_t *parse(const char *text)
+{
+    json_t *value = NULL;
+    hearth_error error;
+    if (json_parse(&value, text, strlen(text), "test", &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    return value;
+}
+
+static void malformed_text_is_refused(void **state)
+{
+    (void)state;
+    static char deep[100000];
+    memset(deep, '[', sizeof deep - 1);
+    const char *const texts[] = {
+        "",      "{",        "{}x",     "{\"a\":1,\"a\":2}",      "[1,]", "{\"a\":\"\xff\"}", "[01]",
+        "[nan]", "{'a': 1}", "[1e999]", "[99999999999999999999]", deep,
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        json_t *value = NULL;
+        hearth_error error;
+        assert_int_equal(json_parse(&value, texts[i], strlen(texts[i]), "config.json", &error), HEARTH_FORMAT);
+        assert_null(value);
+        assert_memory_equal(error.text, "config.json: line 1, column ", 28);
+    }
+}
+
+static void members_are_read(void **state)
+{
+    (void)state;
+    json_t *object = parse("{\"u\": 4294967295, \"i\": 3, \"r\": -2.5, \"b\": true, \"s\": \"text\", \"n\": null}");
+    uint32_t u = 0;
+    double r = 0;
+    bool b = false, found = false;
+    const char *s = NULL;
+    assert_int_equal(json_get_uint(object, "u", &u, NULL, "f", NULL), HEARTH_OK);
+    assert_int_equal(u, UINT32_MAX);
+    assert_int_equal(json_get_number(object, "r", &r, &found, "f", NULL), HEARTH_OK);
+    assert_true(found && r == -2.5);
+    assert_int_equal(json_get_number(object, "i", &r, NULL, "f", NULL), HEARTH_OK);
+    assert_true(r == 3);
+    assert_int_equal(json_get_bool(object, "b", &b, NULL, "f", NULL), HEARTH_OK);
+    assert_true(b);
+    assert_int_equal(json_get_string(object, "s", &s, NULL, "f", NULL), HEARTH_OK);
+    assert_string_equal(s, "text");
+    json_decref(object);
+}
+
+static void absent_members_are_optional_or_named(void **state)
+{
+    (void)state;
+    json_t *object = parse("{\"n\": null}");
+    static const char *const keys[] = {"n", "missing"};
+    for (size_t i = 0; i < 2; i++) {
+        uint32_t u = 7;
+        bool found = true;
+        hearth_error error;
+        assert_int_equal(json_get_uint(object, keys[i], &u, &found, "config.json", &error), HEARTH_OK);
+        assert_false(found);
+        assert_int_equal(u, 7);
+        assert_int_equal(json_get_uint(object, keys[i], &u, NULL, "config.json", &error), HEARTH_FORMAT);
+        char expected[64];
+        snprintf(expected, sizeof expected, "config.json: %s: is missing", keys[i]);
+        assert_string_equal(error.text, expected);
+    }
+    json_decref(object);
+}
+
+static void wrong_types_are_named(void **state)
+{
+    (void)state;
+    json_t *object = parse("{\"neg\": -1, \"big\": 4294967296, \"real\": 2.0, \"s\": \"1\", \"list\": []}");
+    static const char *const not_uint[] = {"neg", "big", "real", "s", "list"};
+    hearth_error error;
+    bool found = false;
+    for (size_t i = 0; i < sizeof not_uint / sizeof *not_uint; i++) {
+        uint32_t u = 7;
+        assert_int_equal(json_get_uint(object, not_uint[i], &u, &found, "f", &error), HEARTH_FORMAT);
+        assert_int_equal(u, 7);
+    }
+    assert_string_equal(error.text, "f: list: is not an integer from 0 to 4294967295");
+    double r;
+    bool b;
+    const char *s;
+    assert_int_equal(json_get_number(object, "s", &r, &found, "f", &error), HEARTH_FORMAT);
+    assert_string_equal(error.text, "f: s: is not a number");
+    assert_int_equal(json_get_bool(object, "neg", &b, &found, "f", &error), HEARTH_FORMAT);
+    assert_string_equal(error.text, "f: neg: is not true or false");
+    assert_int_equal(json_get_string(object, "neg", &s, &found, "f", &error), HEARTH_FORMAT);
+    assert_string_equal(error.text, "f: neg: is not a string");
+    assert_int_equal(json_get_string(json_object_get(object, "list"), "k", &s, &found, "f", &error), HEARTH_FORMAT);
+    assert_int_equal(json_get_string(NULL, "k", &s, &found, "f", &error), HEARTH_FORMAT);
+    json_decref(object);
+}
+
+static void files_are_parsed(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hearth base json XXXXXX";
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, "{\"layers\": 12}", 14), 14);
+    long before = mem_live();
+    json_t *object;
+    hearth_error error;
+    uint32_t layers = 0;
+    assert_int_equal(json_parse_file(&object, path, &error), HEARTH_OK);
+    assert_int_equal(json_get_uint(object, "layers", &layers, NULL, path, &error), HEARTH_OK);
+    assert_int_equal(layers, 12);
+    json_decref(object);
+    assert_int_equal(ftruncate(fd, 5), 0);
+    assert_int_equal(json_parse_file(&object, path, &error), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, path));
+    close(fd);
+    unlink(path);
+    assert_int_equal(json_parse_file(&object, path, &error), HEARTH_IO);
+    assert_int_equal(mem_live(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(malformed_text_is_refused),
+        cmocka_unit_test(members_are_read),
+        cmocka_unit_test(absent_members_are_optional_or_named),
+        cmocka_unit_test(wrong_types_are_named),
+        cmocka_unit_test(files_are_parsed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
