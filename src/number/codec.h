@@ -1,0 +1,70 @@
+/* codec.h - the functions behind the rows of number_formats, for the files of this folder only.
+ *
+ * number_decode_ID and number_encode_ID for every ID of NUMBER_FORMATS; shapes as number_traits says.
+ * What every encoder promises: any bit pattern of input is defined behaviour. In the block formats NaN
+ * counts as 0 and infinity as the largest float32; a scale beyond float16 is cut to 65504 (so
+ * that no decoded value is ever infinite or NaN), one too small for it becomes 0 and the block with it. */
+#ifndef NUMBER_CODEC_H
+#define NUMBER_CODEC_H
+
+#include "format.h"
+#include "half.h"
+
+#include <float.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "blocks are read and written by memcpy: little-endian only");
+_Static_assert(FLT_EVAL_METHOD == 0, "rounding by a magic sum needs float arithmetic in float");
+
+#define X(id, ...)                                                           \
+    void number_decode_##id(const void *blocks, float *values, size_t n);    \
+    void number_encode_##id(const float *values, void *blocks, size_t n);
+NUMBER_FORMATS(X)
+#undef X
+
+static inline uint32_t float_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static inline float float_of_bits(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Copies n values (which may lie anywhere) and returns the largest magnitude among them; NaN becomes 0, what lies
+ * beyond `limit` becomes +-limit. The magnitudes are compared as integers, whose order is the same:
+ * unlike a maximum of floats, compilers turn that into vector code without being allowed to reorder sums. */
+static inline float load_finite(const float *values, size_t n, float limit, float *out)
+{
+    memcpy(out, values, n * sizeof *out);
+    int32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        int32_t magnitude = (int32_t)(float_bits(out[i]) & 0x7fffffff);
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    float top = float_of_bits((uint32_t)largest);
+    if (top <= limit)
+        return top;
+    top = 0.0f;
+    for (size_t i = 0; i < n; i++) {   /* rare: something is not finite, or huge */
+        float x = out[i];
+        out[i] = x > limit ? limit : x < -limit ? -limit : x == x ? x : 0.0f;
+        float magnitude = out[i] < 0.0f ? -out[i] : out[i];
+        top = magnitude > top ? magnitude : top;
+    }
+    return top;
+}
+
+/* The scale as float16, never infinite. */
+static inline uint16_t half_scale(float scale)
+{
+    const float top = 65504.0f;
+    return half_from_float(scale > top ? top : scale < -top ? -top : scale);
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* format.c - the table of number formats; everything in it follows from NUMBER_FORMATS. */
+#include "codec.h"
+
+#include <strings.h>
+
+// clang-format off
+const number_traits number_formats[FORMAT_COUNT] = {
+#define X(id, name, gguf_type, file_type, values, bytes) \
+    [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, number_decode_##id, number_encode_##id},
+    NUMBER_FORMATS(X)
+#undef X
+};
+// clang-format on
+
+number_format number_format_by_name(const char *name)
+{
+    size_t f = 0;
+    while (f < FORMAT_COUNT && strcasecmp(number_formats[f].name, name) != 0)
+        f++;
+    return (number_format)f;
+}
+
+number_format number_format_by_gguf_type(uint32_t gguf_type)
+{
+    size_t f = 0;
+    while (f < FORMAT_COUNT && number_formats[f].gguf_type != gguf_type)
+        f++;
+    return (number_format)f;
+}
+
+bool number_row_bytes(number_format f, uint64_t columns, size_t *out)
+{
+    if ((unsigned)f >= FORMAT_COUNT)
+        return false;
+    const number_traits *traits = &number_formats[f];
+    if (columns % traits->block_values != 0)
+        return false;
+    size_t size; /* the built-in takes operands of any width and checks against that of the result */
+    if (__builtin_mul_overflow(columns / traits->block_values, (uint64_t)traits->block_bytes, &size))
+        return false;
+    *out = size;
+    return true;
+}

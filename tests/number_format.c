@@ -1,0 +1,327 @@
+/* number_format.c - the table of formats, and encoding at the edges: extreme values, hostile bit patterns,
+ * error bounds that follow from each format's step. */
+#include "../src/number/format.h"
+#include "../src/number/half.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <strings.h>
+
+#include <cmocka.h>
+
+#define N 512 /* two of the largest blocks */
+
+static void table(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        const number_traits *traits = &number_formats[f];
+        assert_non_null(traits->decode);
+        assert_non_null(traits->encode);
+        assert_true(traits->block_values <= N && N % traits->block_values == 0);
+        assert_int_equal(number_format_by_name(traits->name), f);
+        assert_int_equal(number_format_by_gguf_type(traits->gguf_type), f);
+        assert_int_equal(number_is_block((number_format)f), traits->block_values > 1);
+        for (size_t g = 0; g < f; g++) {
+            assert_int_not_equal(strcasecmp(number_formats[g].name, traits->name), 0);
+            assert_int_not_equal(number_formats[g].gguf_type, traits->gguf_type);
+            assert_int_not_equal(number_formats[g].file_type, traits->file_type);
+        }
+    }
+}
+
+static void names(void **state)
+{
+    (void)state;
+    assert_int_equal(number_format_by_name("Q4_K"), FORMAT_Q4_K);
+    assert_int_equal(number_format_by_name("q4_k"), FORMAT_Q4_K);
+    assert_int_equal(number_format_by_name("BF16"), FORMAT_BF16);
+    assert_int_equal(number_format_by_name("f3"), FORMAT_COUNT);
+    assert_int_equal(number_format_by_name(""), FORMAT_COUNT);
+    assert_int_equal(number_format_by_gguf_type(9), FORMAT_COUNT); /* Q8_1: never in files */
+    assert_int_equal(number_format_by_gguf_type(UINT32_MAX), FORMAT_COUNT);
+}
+
+static void row_sizes(void **state)
+{
+    (void)state;
+    size_t size = 77;
+    assert_true(number_row_bytes(FORMAT_F32, 3, &size));
+    assert_int_equal(size, 12);
+    assert_true(number_row_bytes(FORMAT_Q4_0, 4096, &size));
+    assert_int_equal(size, 2304);
+    assert_true(number_row_bytes(FORMAT_Q6_K, 512, &size));
+    assert_int_equal(size, 420);
+    assert_true(number_row_bytes(FORMAT_Q8_0, 0, &size));
+    assert_int_equal(size, 0);
+
+    size = 77;
+    assert_false(number_row_bytes(FORMAT_Q8_0, 33, &size));
+    assert_false(number_row_bytes(FORMAT_Q4_K, 128, &size));
+    assert_false(number_row_bytes(FORMAT_COUNT, 32, &size));
+    /* 2^62 values of 4 bytes are 2^64 bytes: one too many. */
+    assert_false(number_row_bytes(FORMAT_F32, (uint64_t)1 << 62, &size));
+    assert_false(number_row_bytes(FORMAT_Q8_0, UINT64_MAX - 31, &size));
+    assert_int_equal(size, 77);
+#if SIZE_MAX == UINT64_MAX
+    assert_true(number_row_bytes(FORMAT_F16, ((uint64_t)1 << 63) - 1, &size));
+    assert_true(size == SIZE_MAX - 1);
+#endif
+}
+
+/* ---- encoding */
+
+static uint32_t next(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+/* About normal, by the sum of twelve. */
+static float normal(uint32_t *state)
+{
+    double sum = -6.0;
+    for (int i = 0; i < 12; i++)
+        sum += (double)next(state) / 4294967296.0;
+    return (float)sum;
+}
+
+static void recode(number_format f, const float *x, float *y)
+{
+    static char blocks[N * sizeof(float)];
+    memset(blocks, 0xa5, sizeof blocks);
+    number_formats[f].encode(x, blocks, N);
+    size_t size = N / number_formats[f].block_values * number_formats[f].block_bytes;
+    for (size_t i = size; i < sizeof blocks; i++)
+        assert_int_equal((uint8_t)blocks[i], 0xa5); /* writes what it should and no more */
+    number_formats[f].decode(blocks, y, N);
+}
+
+/* How far a format may be off, as parts of the block's range (largest value, 0 included, less smallest), or of its
+ * largest magnitude, and as multiples of float16's smallest step 2^-24, which the scale is rounded to. */
+typedef struct bound {
+    number_format format;
+    double of_magnitude, of_range, tiny;
+    bool mean; /* root of the mean square over the block; else of every value */
+} bound;
+
+/* clang-format off */
+static const bound bounds[] = {
+    /* F16: half of 2^-10; below 2^-14 half of 2^-24 */
+    {FORMAT_F16,  0x1p-11,          0, 0.5, false},
+    {FORMAT_BF16, 0x1p-8,           0, 0, false},
+    /* half a step of 1/127, and 127 times the rounding of the scale, 2^-11 of itself */
+    {FORMAT_Q8_0, 0.5 / 127 + 0x1p-11, 0, 127 * 0.5, false},
+    /* +8 is cut to +7: a whole step of 1/8; 8 times the rounding of the scale */
+    {FORMAT_Q4_0, 1.0 / 8 + 0x1p-11, 0, 8 * 0.5, false},
+    /* a whole step of 1/15 of the range: half for rounding, the other half is more than enough for the
+     * 6-bit scale (15/126 of a step) and minimum (15/126 as well); searches only bound the mean */
+    {FORMAT_Q4_K, 0, 1.0 / 15, 63 * 15 * 0.5 + 63 * 0.5, true},
+    {FORMAT_Q6_K, 1.0 / 32, 0, 127 * 32 * 0.5, true},
+};
+/* clang-format on */
+
+static void check_bound(const bound *b, const float *x, const float *y)
+{
+    size_t block = number_formats[b->format].block_values;
+    for (size_t from = 0; from < N; from += block) {
+        double low = 0, high = 0, square = 0, worst = 0;
+        for (size_t i = from; i < from + block; i++) {
+            double error = (double)y[i] - (double)x[i];
+            low = fmin(low, (double)x[i]);
+            high = fmax(high, (double)x[i]);
+            square += error * error;
+            worst = fmax(worst, fabs(error));
+        }
+        double error = b->mean ? sqrt(square / (double)block) : worst;
+        double limit = b->of_magnitude * fmax(high, -low) + b->of_range * (high - low) + b->tiny * 0x1p-24;
+        if (!(error <= limit * 1.0001))
+            fail_msg("%s: error %g, at most %g expected (range %g to %g)", number_formats[b->format].name, error, limit,
+                     low, high);
+    }
+}
+
+/* Normal values, one-sided values, one outlier, alternating signs, constants: at every scale float16 knows. */
+static void shape(int kind, double scale, uint32_t *state, float x[N])
+{
+    for (size_t i = 0; i < N; i++) {
+        float v = normal(state);
+        const float shapes[] = {
+            v,    fabsf(v),        -fabsf(v),      i % 100 == 7 ? 30.0f * v : v, i % 2 ? 1.0f : -1.0f,
+            1.0f, -1.0f,           i % 32 ? 0 : v, i / 32 % 2 ? v : 0.001f * v,  -3.0f + 0.01f * v,
+            0.0f, 3.0f + 0.01f * v};
+        x[i] = (float)(scale * (double)shapes[kind]);
+    }
+}
+
+static void errors_are_bounded(void **unused)
+{
+    (void)unused;
+    uint32_t state = 12345;
+    float x[N], y[N];
+    for (size_t f = 0; f < sizeof bounds / sizeof *bounds; f++) {
+        for (int exponent = -40; exponent <= 9; exponent++) {
+            for (int kind = 0; kind < 12; kind++) {
+                shape(kind, ldexp(1.0, exponent), &state, x);
+                recode(bounds[f].format, x, y);
+                check_bound(&bounds[f], x, y);
+            }
+        }
+    }
+}
+
+static void zeros_stay(void **unused)
+{
+    (void)unused;
+    const float x[N] = {0};
+    float y[N];
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        recode((number_format)f, x, y);
+        for (size_t i = 0; i < N; i++)
+            assert_true(y[i] == 0.0f);
+    }
+}
+
+static void float_formats_keep_specials(void **unused)
+{
+    (void)unused;
+    float x[N] = {INFINITY, -INFINITY, NAN, -0.0f, FLT_MIN, 0x1p-149f, FLT_MAX}, y[N];
+    const number_format formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16};
+    for (size_t f = 0; f < 3; f++) {
+        recode(formats[f], x, y);
+        assert_true(y[0] == INFINITY && y[1] == -INFINITY && isnan(y[2]));
+        assert_true(y[3] == 0.0f && signbit(y[3]));
+    }
+}
+
+/* NaN counts as 0, infinity as very large, and nothing that is not finite comes back. */
+static void blocks_stay_finite(void **unused)
+{
+    (void)unused;
+    uint32_t state = 99;
+    float x[N], y[N];
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        if (!number_is_block((number_format)f))
+            continue;
+        for (int round = 0; round < 400; round++) {
+            for (size_t i = 0; i < N; i++) {
+                uint32_t bits = next(&state);
+                if (round % 4 == 1)
+                    bits |= 0x7f800000u; /* infinities and NaN only */
+                else if (round % 4 == 2)
+                    bits &= 0x807fffffu; /* subnormals only */
+                else if (round % 4 == 3)
+                    bits = (bits & 0x83ffffffu) | 0x3c000000u; /* of sizes that float16 knows */
+                memcpy(&x[i], &bits, sizeof bits);
+            }
+            recode((number_format)f, x, y);
+            for (size_t i = 0; i < N; i++)
+                assert_true(isfinite(y[i]));
+        }
+        for (size_t i = 0; i < N; i++)
+            x[i] = i == 5 ? NAN : (float)(i % 15) - 7.0f;
+        recode((number_format)f, x, y);
+        assert_true(fabsf(y[5]) <= 1.0f);
+        assert_true(fabsf(y[9] - x[9]) <= 1.0f);
+        x[5] = -INFINITY;
+        recode((number_format)f, x, y);
+        assert_true(y[5] < -100000.0f);
+    }
+}
+
+/* Scales beyond float16 are cut to its largest. */
+static void large_values_are_cut(void **unused)
+{
+    (void)unused;
+    float x[N] = {0}, y[N];
+    x[0] = 1e30f;
+    recode(FORMAT_Q8_0, x, y);
+    assert_true(y[0] == 127.0f * 65504.0f);
+    recode(FORMAT_Q4_0, x, y);
+    assert_true(y[0] == 8.0f * 65504.0f);
+    recode(FORMAT_Q4_K, x, y);
+    assert_true(y[0] == 15.0f * 63.0f * 65504.0f);
+    recode(FORMAT_Q6_K, x, y);
+    assert_true(y[0] == 32.0f * 127.0f * 65504.0f);
+    for (size_t i = 1; i < N; i++)
+        assert_true(y[i] == 0.0f);
+}
+
+/* Halves go away from zero in Q8_0, upwards along the scale's sign in Q4_0; scales are exact here. */
+static void ties(void **unused)
+{
+    (void)unused;
+    float x[N] = {127.0f, 0.5f, -0.5f, 1.5f, -1.5f, 2.5f, 0.49999997f}, y[N];
+    const float q8[] = {127, 1, -1, 2, -2, 3, 0};
+    recode(FORMAT_Q8_0, x, y);
+    assert_memory_equal(y, q8, sizeof q8);
+    float z[N] = {-8.0f, 0.5f, -0.5f, 6.5f, 7.5f, -7.5f, 8.0f};
+    const float q4[] = {-8, 1, 0, 7, 7, -7, 7};
+    recode(FORMAT_Q4_0, z, y);
+    assert_memory_equal(y, q4, sizeof q4);
+    z[0] = 8.0f; /* now the scale is negative and +8 the first of the two largest */
+    z[6] = -8.0f;
+    recode(FORMAT_Q4_0, z, y);
+    assert_true(y[0] == 8.0f && y[6] == -7.0f);
+}
+
+/* Any bytes decode. */
+static void hostile_blocks(void **unused)
+{
+    (void)unused;
+    uint32_t state = 7;
+    static char blocks[N * sizeof(float)];
+    float y[N];
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        for (int round = 0; round < 100; round++) {
+            for (size_t i = 0; i < sizeof blocks; i++)
+                blocks[i] = (char)next(&state);
+            number_formats[f].decode(blocks, y, N);
+        }
+    }
+    number_formats[FORMAT_Q8_0].decode(blocks, y, 0);
+    assert_true(half_to_float(0x3c00) == 1.0f);
+}
+
+/* Encoding what was decoded loses next to nothing more: values already on a grid are found again. */
+static void grids_are_found_again(void **unused)
+{
+    (void)unused;
+    uint32_t state = 4711;
+    float x[N], y[N], z[N];
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        for (size_t i = 0; i < N; i++)
+            x[i] = normal(&state);
+        recode((number_format)f, x, y);
+        recode((number_format)f, y, z);
+        double first = 0, second = 0;
+        for (size_t i = 0; i < N; i++) {
+            first += ((double)y[i] - (double)x[i]) * ((double)y[i] - (double)x[i]);
+            second += ((double)z[i] - (double)y[i]) * ((double)z[i] - (double)y[i]);
+        }
+        assert_true(second <= 0.25 * first);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table),
+        cmocka_unit_test(names),
+        cmocka_unit_test(row_sizes),
+        cmocka_unit_test(errors_are_bounded),
+        cmocka_unit_test(zeros_stay),
+        cmocka_unit_test(float_formats_keep_specials),
+        cmocka_unit_test(blocks_stay_finite),
+        cmocka_unit_test(large_values_are_cut),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(hostile_blocks),
+        cmocka_unit_test(grids_are_found_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
