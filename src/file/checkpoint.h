@@ -11,6 +11,7 @@
 #include "../base/memory.h"
 #include "../base/text.h"
 #include "../number/format.h"
+#include "names.h"
 
 /* GGUF's value types, with its numbers. */
 typedef enum value_type {
@@ -22,6 +23,12 @@ typedef enum value_type {
 /* Bytes of a scalar of this type in a file; 0 for strings and arrays. */
 size_t value_size(value_type type);
 const char *value_type_name(value_type type);
+
+/* Which member of key_value.as holds a value. */
+typedef enum value_class {
+    VALUE_IS_UNSIGNED, VALUE_IS_SIGNED, VALUE_IS_FLOAT, VALUE_IS_BOOL, VALUE_IS_STRING, VALUE_IS_ARRAY
+} value_class;
+value_class value_class_of(value_type type);
 
 typedef struct key_value {
     const char *key;          /* terminated, valid UTF-8                                        */
@@ -60,8 +67,9 @@ typedef struct checkpoint {
     size_t entry_count;
     stored_tensor *tensors;
     size_t tensor_count;
-    /* private to the file module from here on */
+    /* private to the file module from here on, but for memory: builders place there what tensors point to */
     size_t entry_capacity, tensor_capacity;
+    name_index entry_names, tensor_names;
     file_map *maps;
     size_t map_count;
     arena memory;
@@ -81,10 +89,19 @@ hearth_status checkpoint_set_numbers(checkpoint *c, const char *key, value_type 
                                      size_t count, hearth_error *error);
 hearth_status checkpoint_set_strings(checkpoint *c, const char *key, const span *strings, size_t count,
                                      hearth_error *error);
-/* The name is copied; data must live as long as the checkpoint (in its maps or its memory). */
+/* An entry as it stands: the key is copied, what it points to must live as long as the checkpoint.
+ * HEARTH_FORMAT where the key exists already. */
+hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth_error *error);
+/* The name is copied; data must live as long as the checkpoint (in its maps or its memory).
+ * HEARTH_FORMAT where the name exists already. Pointers to tensors found before become stale. */
 hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, hearth_error *error);
 /* Takes over the mapping (and closes it with the checkpoint, or at once on failure). */
 hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error);
+/* Takes over all mappings of another checkpoint, whose tensors go to c under other names.
+ * HEARTH_NO_MEMORY: both are as before. */
+hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error *error);
+/* The bytes of a tensor will not be read again soon: where they lie in a mapping they leave memory. */
+void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor);
 
 /* NULL where there is none. */
 const key_value *checkpoint_find(const checkpoint *c, const char *key);

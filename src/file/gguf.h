@@ -8,6 +8,8 @@
 
 #include "checkpoint.h"
 
+#define GGUF_ALIGNMENT 32   /* where general.alignment does not say otherwise */
+
 /* Maps and validates everything: counts, lengths, offsets, sizes, formats, UTF-8 of keys and names,
  * duplicates, overlap, and that the data lies within the file.
  * HEARTH_FORMAT: damaged or not GGUF. HEARTH_UNSUPPORTED: a tensor format that hearth does not know. */

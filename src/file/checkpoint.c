@@ -1,0 +1,360 @@
+/* checkpoint.c - keys and tensors in growing arrays, found by name; typed reading of keys.
+ *
+ * Every reader of this folder ends here, and every converter begins here. Nothing is known of files
+ * but the mappings that have to be closed. */
+#include "checkpoint.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Names are quoted in error texts up to this length: a hostile file must not crowd out the reason. */
+#define QUOTED 128
+
+// clang-format off
+static const struct {
+    const char *name, *phrase;
+    size_t size;
+    value_class class;
+} value_types[VALUE_TYPE_COUNT] = {
+    [VALUE_U8]     = { "u8",     "an integer",  1, VALUE_IS_UNSIGNED },
+    [VALUE_I8]     = { "i8",     "an integer",  1, VALUE_IS_SIGNED   },
+    [VALUE_U16]    = { "u16",    "an integer",  2, VALUE_IS_UNSIGNED },
+    [VALUE_I16]    = { "i16",    "an integer",  2, VALUE_IS_SIGNED   },
+    [VALUE_U32]    = { "u32",    "an integer",  4, VALUE_IS_UNSIGNED },
+    [VALUE_I32]    = { "i32",    "an integer",  4, VALUE_IS_SIGNED   },
+    [VALUE_F32]    = { "f32",    "a float",     4, VALUE_IS_FLOAT    },
+    [VALUE_BOOL]   = { "bool",   "a bool",      1, VALUE_IS_BOOL     },
+    [VALUE_STRING] = { "string", "a string",    0, VALUE_IS_STRING   },
+    [VALUE_ARRAY]  = { "array",  "an array",    0, VALUE_IS_ARRAY    },
+    [VALUE_U64]    = { "u64",    "an integer",  8, VALUE_IS_UNSIGNED },
+    [VALUE_I64]    = { "i64",    "an integer",  8, VALUE_IS_SIGNED   },
+    [VALUE_F64]    = { "f64",    "a float",     8, VALUE_IS_FLOAT    },
+};
+// clang-format on
+
+size_t value_size(value_type type)
+{
+    return value_types[type].size;
+}
+
+const char *value_type_name(value_type type)
+{
+    return value_types[type].name;
+}
+
+value_class value_class_of(value_type type)
+{
+    return value_types[type].class;
+}
+
+/* ---------------------------------------------------------------- building */
+
+hearth_status checkpoint_create(checkpoint **out, const char *path, hearth_error *error)
+{
+    checkpoint *c = mem_new(sizeof(*c));
+    if (!c)
+        return fail_memory(error, path, sizeof(*c));
+    c->path = arena_copy_text(&c->memory, path, strlen(path));
+    if (!c->path) {
+        checkpoint_close(c);
+        return fail_memory(error, path, strlen(path) + 1);
+    }
+    *out = c;
+    return HEARTH_OK;
+}
+
+void checkpoint_close(checkpoint *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->map_count; i++)
+        file_map_close(&c->maps[i]);
+    mem_free(c->maps);
+    mem_free(c->entries);
+    mem_free(c->tensors);
+    names_free(&c->entry_names);
+    names_free(&c->tensor_names);
+    arena_clear(&c->memory);
+    mem_free(c);
+}
+
+/* Room for one more item in an array that doubles; the array stays valid when there is no memory. */
+static bool make_room(void **items, size_t *capacity, size_t count, size_t item_bytes)
+{
+    if (count < *capacity)
+        return true;
+    size_t wanted = *capacity ? *capacity * 2 : 32, size_bytes;
+    if (!size_multiply(wanted, item_bytes, &size_bytes))
+        return false;
+    void *grown = *items ? mem_resize(*items, size_bytes) : mem_new(size_bytes);
+    if (!grown)
+        return false;
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+/* A new entry; the key is not there yet. */
+static hearth_status append_entry(checkpoint *c, const key_value *entry, hearth_error *error)
+{
+    size_t size = strlen(entry->key);
+    void *entries = c->entries;
+    bool room = make_room(&entries, &c->entry_capacity, c->entry_count, sizeof(*entry));
+    c->entries = entries;
+    char *key = room ? arena_copy_text(&c->memory, entry->key, size) : NULL;
+    if (!key || !names_add(&c->entry_names, (span){key, size}, c->entry_count))
+        return fail_memory(error, c->path, sizeof(*entry));
+    c->entries[c->entry_count] = *entry;
+    c->entries[c->entry_count].key = key;
+    c->entry_count++;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth_error *error)
+{
+    if (checkpoint_find(c, entry->key))
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: appears twice", c->path, QUOTED, entry->key);
+    return append_entry(c, entry, error);
+}
+
+/* Adds the entry, or replaces the one of its key. */
+static hearth_status set_entry(checkpoint *c, key_value entry, hearth_error *error)
+{
+    size_t at = names_find(&c->entry_names, span_of(entry.key));
+    if (at == NAME_NONE)
+        return append_entry(c, &entry, error);
+    entry.key = c->entries[at].key;
+    c->entries[at] = entry;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_set_u32(checkpoint *c, const char *key, uint32_t value, hearth_error *error)
+{
+    return set_entry(c, (key_value){.key = key, .type = VALUE_U32, .as.u = value}, error);
+}
+
+hearth_status checkpoint_set_f32(checkpoint *c, const char *key, float value, hearth_error *error)
+{
+    return set_entry(c, (key_value){.key = key, .type = VALUE_F32, .as.f = (double)value}, error);
+}
+
+hearth_status checkpoint_set_bool(checkpoint *c, const char *key, bool value, hearth_error *error)
+{
+    return set_entry(c, (key_value){.key = key, .type = VALUE_BOOL, .as.u = value}, error);
+}
+
+hearth_status checkpoint_set_string(checkpoint *c, const char *key, span value, hearth_error *error)
+{
+    char *copy = arena_copy_text(&c->memory, value.data, value.size);
+    if (!copy)
+        return fail_memory(error, c->path, value.size);
+    return set_entry(c, (key_value){.key = key, .type = VALUE_STRING, .as.string = {copy, value.size}}, error);
+}
+
+hearth_status checkpoint_set_numbers(checkpoint *c, const char *key, value_type item_type, const void *items,
+                                     size_t count, hearth_error *error)
+{
+    size_t size_bytes;
+    void *copy = NULL;
+    if (size_multiply(count, value_size(item_type), &size_bytes))
+        copy = arena_new(&c->memory, size_bytes ? size_bytes : 1);
+    if (!copy)
+        return fail_memory(error, c->path, count);
+    if (size_bytes)
+        memcpy(copy, items, size_bytes);
+    key_value entry = {.key = key, .type = VALUE_ARRAY, .item_type = item_type, .count = count, .as.items = copy};
+    return set_entry(c, entry, error);
+}
+
+hearth_status checkpoint_set_strings(checkpoint *c, const char *key, const span *strings, size_t count,
+                                     hearth_error *error)
+{
+    size_t total = 1; /* so that no block is empty */
+    bool fits = true;
+    for (size_t i = 0; i < count; i++)
+        fits = fits && size_add(total, strings[i].size, &total);
+    span *copy = fits ? arena_new_array(&c->memory, count + 1, sizeof(*copy)) : NULL;
+    char *text = copy ? arena_new(&c->memory, total) : NULL;
+    if (!text)
+        return fail_memory(error, c->path, total);
+    for (size_t i = 0; i < count; i++) {
+        copy[i] = (span){text, strings[i].size};
+        if (strings[i].size)
+            memcpy(text, strings[i].data, strings[i].size);
+        text += strings[i].size;
+    }
+    key_value entry = {.key = key, .type = VALUE_ARRAY, .item_type = VALUE_STRING, .count = count, .as.strings = copy};
+    return set_entry(c, entry, error);
+}
+
+hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, hearth_error *error)
+{
+    size_t size = strlen(tensor->name);
+    if (checkpoint_find_tensor(c, tensor->name))
+        return fail(error, HEARTH_FORMAT, "%s: tensor %.*s: appears twice", c->path, QUOTED, tensor->name);
+    void *tensors = c->tensors;
+    bool room = make_room(&tensors, &c->tensor_capacity, c->tensor_count, sizeof(*tensor));
+    c->tensors = tensors;
+    char *name = room ? arena_copy_text(&c->memory, tensor->name, size) : NULL;
+    if (!name || !names_add(&c->tensor_names, (span){name, size}, c->tensor_count))
+        return fail_memory(error, c->path, sizeof(*tensor));
+    c->tensors[c->tensor_count] = *tensor;
+    c->tensors[c->tensor_count].name = name;
+    c->tensor_count++;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error)
+{
+    size_t size_bytes = (c->map_count + 1) * sizeof(map);
+    file_map *maps = c->maps ? mem_resize(c->maps, size_bytes) : mem_new(size_bytes);
+    if (!maps) {
+        file_map_close(&map);
+        return fail_memory(error, c->path, size_bytes);
+    }
+    c->maps = maps;
+    c->maps[c->map_count++] = map;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error *error)
+{
+    size_t size_bytes = (c->map_count + from->map_count) * sizeof(*c->maps);
+    if (from->map_count == 0)
+        return HEARTH_OK;
+    file_map *maps = c->maps ? mem_resize(c->maps, size_bytes) : mem_new(size_bytes);
+    if (!maps)
+        return fail_memory(error, c->path, size_bytes);
+    c->maps = maps;
+    memcpy(maps + c->map_count, from->maps, from->map_count * sizeof(*maps));
+    c->map_count += from->map_count;
+    from->map_count = 0;
+    return HEARTH_OK;
+}
+
+void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor)
+{
+    const uint8_t *data = tensor->data;
+    for (size_t i = 0; i < c->map_count; i++)
+        if (c->maps[i].data && data >= c->maps[i].data && data < c->maps[i].data + c->maps[i].size_bytes)
+            file_map_drop(&c->maps[i], data, tensor->size_bytes);
+}
+
+/* ----------------------------------------------------------------- reading */
+
+const key_value *checkpoint_find(const checkpoint *c, const char *key)
+{
+    size_t at = names_find(&c->entry_names, span_of(key));
+    return at == NAME_NONE ? NULL : &c->entries[at];
+}
+
+const stored_tensor *checkpoint_find_tensor(const checkpoint *c, const char *name)
+{
+    size_t at = names_find(&c->tensor_names, span_of(name));
+    return at == NAME_NONE ? NULL : &c->tensors[at];
+}
+
+/* The entry of a key, or *entry = NULL where it is absent and may be. */
+static hearth_status look_up(const checkpoint *c, const char *key, const key_value **entry, bool *found,
+                             hearth_error *error)
+{
+    *entry = checkpoint_find(c, key);
+    if (found)
+        *found = *entry != NULL;
+    else if (!*entry)
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: is missing", c->path, QUOTED, key);
+    return HEARTH_OK;
+}
+
+static hearth_status wrong_type(const checkpoint *c, const key_value *entry, const char *expected, hearth_error *error)
+{
+    return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %s, expected %s", c->path, QUOTED, entry->key,
+                value_types[entry->type].phrase, expected);
+}
+
+hearth_status checkpoint_get_u32(const checkpoint *c, const char *key, uint32_t *out, bool *found, hearth_error *error)
+{
+    const key_value *entry;
+    TRY(look_up(c, key, &entry, found, error));
+    if (!entry)
+        return HEARTH_OK;
+    value_class class = value_class_of(entry->type);
+    if (class != VALUE_IS_UNSIGNED && class != VALUE_IS_SIGNED)
+        return wrong_type(c, entry, "an integer", error);
+    if (class == VALUE_IS_SIGNED && entry->as.i < 0)
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %lld, expected an integer of at least 0", c->path, QUOTED,
+                    key, (long long)entry->as.i);
+    uint64_t value = class == VALUE_IS_SIGNED ? (uint64_t)entry->as.i : entry->as.u;
+    if (value > UINT32_MAX)
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %llu, expected an integer of 32 bits", c->path, QUOTED, key,
+                    (unsigned long long)value);
+    *out = (uint32_t)value;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *out, bool *found, hearth_error *error)
+{
+    const key_value *entry;
+    TRY(look_up(c, key, &entry, found, error));
+    if (!entry)
+        return HEARTH_OK;
+    if (value_class_of(entry->type) != VALUE_IS_FLOAT)
+        return wrong_type(c, entry, "a float", error);
+    /* Beyond float32's range the conversion gives an infinity that the file does not hold. */
+    float value = (float)entry->as.f;
+    if (isinf(value) && !isinf(entry->as.f))
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %g, expected a float of 32 bits", c->path, QUOTED, key,
+                    entry->as.f);
+    *out = value;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_get_bool(const checkpoint *c, const char *key, bool *out, bool *found, hearth_error *error)
+{
+    const key_value *entry;
+    TRY(look_up(c, key, &entry, found, error));
+    if (!entry)
+        return HEARTH_OK;
+    if (entry->type != VALUE_BOOL)
+        return wrong_type(c, entry, "a bool", error);
+    *out = entry->as.u != 0;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *out, bool *found, hearth_error *error)
+{
+    const key_value *entry;
+    TRY(look_up(c, key, &entry, found, error));
+    if (!entry)
+        return HEARTH_OK;
+    if (entry->type != VALUE_STRING)
+        return wrong_type(c, entry, "a string", error);
+    *out = entry->as.string;
+    return HEARTH_OK;
+}
+
+hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_type item_type, const key_value **out,
+                                   bool *found, hearth_error *error)
+{
+    const key_value *entry;
+    TRY(look_up(c, key, &entry, found, error));
+    if (!entry)
+        return HEARTH_OK;
+    if (entry->type != VALUE_ARRAY)
+        return wrong_type(c, entry, "an array", error);
+    if (entry->item_type != item_type)
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: is an array of %s, expected one of %s", c->path, QUOTED, key,
+                    value_type_name(entry->item_type), value_type_name(item_type));
+    *out = entry;
+    return HEARTH_OK;
+}
+
+uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row)
+{
+    if (t->rotary_heads == 0)
+        return row;
+    uint64_t rows = t->shape[1] * t->shape[2] * t->shape[3];
+    uint64_t length = rows / t->rotary_heads;
+    uint64_t head = row / length, within = row % length;
+    return head * length + within % 2 * (length / 2) + within / 2;
+}

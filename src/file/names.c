@@ -1,0 +1,90 @@
+/* names.c - the hash table behind keys, tensors and vocabulary pieces. */
+#include "names.h"
+
+#include "../base/memory.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+struct name_slot {
+    const char *name; /* NULL: free */
+    size_t size, number;
+};
+
+#define FIRST_CAPACITY 64
+
+/* Both halves of the 128-bit product: every bit of either factor reaches every bit of the result. */
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t hash(span name, uint64_t seed)
+{
+    const uint64_t odd = 0x9E3779B97F4A7C15u; /* 2^64 over the golden ratio: no pattern in its bits */
+    uint64_t h = seed ^ name.size;
+    for (size_t at = 0; at < name.size; at += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        size_t left = name.size - at;
+        memcpy(&word, name.data + at, left < sizeof(word) ? left : sizeof(word));
+        h = fold(h ^ word, odd) + seed;
+    }
+    return fold(h, odd);
+}
+
+/* The slot that holds the name, or the free one where it would go. Needs a free slot. */
+static size_t find_slot(const struct name_slot *slots, size_t capacity, uint64_t seed, span name)
+{
+    size_t at = (size_t)hash(name, seed) & (capacity - 1);
+    while (slots[at].name && !span_equal((span){slots[at].name, slots[at].size}, name))
+        at = (at + 1) & (capacity - 1);
+    return at;
+}
+
+static bool grow(name_index *index)
+{
+    size_t capacity = index->capacity ? index->capacity * 2 : FIRST_CAPACITY;
+    struct name_slot *slots = mem_new_array(capacity, sizeof(*slots));
+    if (!slots)
+        return false;
+    /* Where the system has no randomness yet, the address of the block is better than nothing. */
+    uint64_t seed = index->seed;
+    if (!index->slots && getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
+        seed = (uint64_t)(uintptr_t)slots;
+    for (size_t i = 0; i < index->capacity; i++) {
+        const struct name_slot *old = &index->slots[i];
+        if (old->name)
+            slots[find_slot(slots, capacity, seed, (span){old->name, old->size})] = *old;
+    }
+    mem_free(index->slots);
+    index->slots = slots;
+    index->capacity = capacity;
+    index->seed = seed;
+    return true;
+}
+
+size_t names_find(const name_index *index, span name)
+{
+    if (!index->capacity)
+        return NAME_NONE;
+    const struct name_slot *slot = &index->slots[find_slot(index->slots, index->capacity, index->seed, name)];
+    return slot->name ? slot->number : NAME_NONE;
+}
+
+bool names_add(name_index *index, span name, size_t number)
+{
+    /* At most three quarters full: chains stay short. */
+    if ((index->count + 1) * 4 > index->capacity * 3 && !grow(index))
+        return false;
+    index->slots[find_slot(index->slots, index->capacity, index->seed, name)] =
+        (struct name_slot){name.data, name.size, number};
+    index->count++;
+    return true;
+}
+
+void names_free(name_index *index)
+{
+    mem_free(index->slots);
+    *index = (name_index){0};
+}

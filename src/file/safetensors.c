@@ -1,0 +1,339 @@
+/* safetensors.c - the tensors of Hugging Face folders, where they lie.
+ *
+ * The format wants the tensors to fill the data without gap or overlap, so a file that was cut, or that hides
+ * something, cannot pass. An index is held to the same strictness in both directions: what it names must be in
+ * its shard, and a shard may hold nothing else (a stale shard of another model would be noticed). */
+#include "safetensors.h"
+
+#include "../base/json.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SINGLE_FILE      "model.safetensors"
+#define INDEX_FILE       "model.safetensors.index.json"
+#define MAX_HEADER_BYTES 100000000 /* the format's own limit                                  */
+#define QUOTED           128       /* bytes of a name in an error text                        */
+
+static const struct {
+    const char *dtype;
+    number_format format;
+} dtypes[] = {
+    {"F32", FORMAT_F32},
+    {"F16", FORMAT_F16},
+    {"BF16", FORMAT_BF16},
+};
+
+/* Where a tensor lies, counted from the start of the data. */
+typedef struct extent {
+    uint64_t begin, end;
+    const char *name; /* the JSON's */
+} extent;
+
+typedef struct reader {
+    checkpoint *c;
+    const char *path;    /* of the file that is being read                          */
+    const uint8_t *data; /* behind the header                                       */
+    size_t data_bytes;
+    const json_t *weight_map; /* name -> shard; NULL where there is no index             */
+    const char *shard;        /* this file's name there                                  */
+    buffer extents;           /* of extent                                               */
+    hearth_error *error;
+} reader;
+
+/* "FILE: tensor NAME: REASON" */
+__attribute__((format(printf, 4, 5))) static hearth_status refuse(const reader *r, hearth_status status,
+                                                                  const char *name, const char *format, ...)
+{
+    char reason[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof(reason), format, arguments);
+    va_end(arguments);
+    return fail(r->error, status, "%s: tensor %.*s: %s", r->path, QUOTED, name, reason);
+}
+
+/* ------------------------------------------------------------- one tensor */
+
+static hearth_status read_dtype(const reader *r, const json_t *value, stored_tensor *t)
+{
+    const char *dtype = json_string_value(json_object_get(value, "dtype"));
+    if (!dtype)
+        return refuse(r, HEARTH_FORMAT, t->name, "dtype is missing or no string");
+    for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++) {
+        if (strcmp(dtype, dtypes[i].dtype) != 0)
+            continue;
+        t->format = dtypes[i].format;
+        return HEARTH_OK;
+    }
+    return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16 and BF16", dtype);
+}
+
+/* Item i of an array of integers that are not negative. */
+static bool get_size(const json_t *array, size_t i, uint64_t *out)
+{
+    const json_t *item = json_array_get(array, i);
+    if (!json_is_integer(item) || json_integer_value(item) < 0)
+        return false;
+    *out = (uint64_t)json_integer_value(item);
+    return true;
+}
+
+/* Rows come last in the file's shape and first in ours. A scalar is a row of one value. */
+static hearth_status read_shape(const reader *r, const json_t *value, stored_tensor *t)
+{
+    const json_t *shape = json_object_get(value, "shape");
+    size_t rank = json_array_size(shape);
+    if (!json_is_array(shape))
+        return refuse(r, HEARTH_FORMAT, t->name, "shape is missing or no array");
+    if (rank > TENSOR_MAX_RANK)
+        return refuse(r, HEARTH_UNSUPPORTED, t->name, "has %zu dimensions, at most %d are supported", rank,
+                      TENSOR_MAX_RANK);
+    size_t bytes = number_formats[t->format].block_bytes;
+    for (size_t i = 0; i < TENSOR_MAX_RANK; i++) {
+        t->shape[i] = 1;
+        if (i < rank && !get_size(shape, rank - 1 - i, &t->shape[i]))
+            return refuse(r, HEARTH_FORMAT, t->name, "dimension %zu is no size", rank - 1 - i);
+        if (t->shape[i] == 0)
+            return refuse(r, HEARTH_FORMAT, t->name, "dimension %zu is 0", rank - 1 - i);
+        if (!size_multiply(bytes, t->shape[i], &bytes))
+            return refuse(r, HEARTH_FORMAT, t->name, "the shape is too large");
+    }
+    t->rank = rank ? (uint32_t)rank : 1;
+    t->size_bytes = bytes;
+    return HEARTH_OK;
+}
+
+static hearth_status read_extent(reader *r, const json_t *value, stored_tensor *t)
+{
+    const json_t *offsets = json_object_get(value, "data_offsets");
+    extent place = {.name = t->name};
+    if (json_array_size(offsets) != 2 || !get_size(offsets, 0, &place.begin) || !get_size(offsets, 1, &place.end))
+        return refuse(r, HEARTH_FORMAT, t->name, "data_offsets is no pair of sizes");
+    if (place.end < place.begin || place.end > r->data_bytes)
+        return refuse(r, HEARTH_FORMAT, t->name, "bytes %" PRIu64 " to %" PRIu64 " of the data, which has only %zu",
+                      place.begin, place.end, r->data_bytes);
+    if (place.end - place.begin != t->size_bytes)
+        return refuse(r, HEARTH_FORMAT, t->name, "has %" PRIu64 " bytes, but its shape and dtype make %zu",
+                      place.end - place.begin, t->size_bytes);
+    if (!buffer_put(&r->extents, &place, sizeof(place)))
+        return fail_memory(r->error, r->path, sizeof(place));
+    t->data = r->data + place.begin;
+    return HEARTH_OK;
+}
+
+static hearth_status read_tensor(reader *r, const char *name, const json_t *value)
+{
+    stored_tensor t = {.name = name};
+    if (!*name || !json_is_object(value))
+        return refuse(r, HEARTH_FORMAT, name, "expected a name and an object");
+    if (r->weight_map) {
+        const char *shard = json_string_value(json_object_get(r->weight_map, name));
+        if (!shard || strcmp(shard, r->shard) != 0)
+            return refuse(r, HEARTH_FORMAT, name, "lies in this file, but not according to %s", INDEX_FILE);
+    }
+    if (checkpoint_find_tensor(r->c, name))
+        return refuse(r, HEARTH_FORMAT, name, "appears twice");
+    TRY(read_dtype(r, value, &t));
+    TRY(read_shape(r, value, &t));
+    TRY(read_extent(r, value, &t));
+    return checkpoint_add_tensor(r->c, &t, r->error);
+}
+
+/* ---------------------------------------------------------------- one file */
+
+static int by_begin(const void *a, const void *b)
+{
+    const extent *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Every byte of the data belongs to exactly one tensor. */
+static hearth_status check_cover(reader *r)
+{
+    extent *extents = (extent *)(void *)r->extents.data;
+    size_t count = r->extents.size / sizeof(*extents);
+    if (count > 1)
+        qsort(extents, count, sizeof(*extents), by_begin);
+    uint64_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (extents[i].begin != end)
+            return refuse(r, HEARTH_FORMAT, extents[i].name,
+                          "begins at byte %" PRIu64 " of the data, expected %" PRIu64
+                          ": tensors must follow each other without gap or overlap",
+                          extents[i].begin, end);
+        end = extents[i].end;
+    }
+    if (end != r->data_bytes)
+        return fail(r->error, HEARTH_FORMAT, "%s: data: %zu bytes, but the tensors fill only %" PRIu64, r->path,
+                    r->data_bytes, end);
+    return HEARTH_OK;
+}
+
+static hearth_status check_metadata(const reader *r, json_t *metadata)
+{
+    const char *key;
+    json_t *value;
+    bool texts = json_is_object(metadata);
+    json_object_foreach(metadata, key, value)
+    {
+        texts = texts && json_is_string(value);
+    }
+    if (!texts)
+        return fail(r->error, HEARTH_FORMAT, "%s: __metadata__: expected an object of strings", r->path);
+    return HEARTH_OK;
+}
+
+static hearth_status read_header(reader *r, json_t *header)
+{
+    const char *name;
+    json_t *value;
+    if (!json_is_object(header))
+        return fail(r->error, HEARTH_FORMAT, "%s: header: expected a JSON object", r->path);
+    json_object_foreach(header, name, value)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            TRY(check_metadata(r, value));
+        else
+            TRY(read_tensor(r, name, value));
+    }
+    return check_cover(r);
+}
+
+/* r: c, path, error and, where there is an index, weight_map and shard are set. */
+static hearth_status read_file(reader *r, const uint8_t *data, size_t size_bytes)
+{
+    uint64_t header_bytes;
+    if (size_bytes < sizeof(header_bytes))
+        return fail(r->error, HEARTH_FORMAT, "%s: header: %zu bytes are no safetensors file", r->path, size_bytes);
+    memcpy(&header_bytes, data, sizeof(header_bytes));
+    size_t left = size_bytes - sizeof(header_bytes);
+    if (header_bytes > MAX_HEADER_BYTES)
+        return fail(r->error, HEARTH_FORMAT, "%s: header: is said to have %" PRIu64 " bytes, at most %d are allowed",
+                    r->path, header_bytes, MAX_HEADER_BYTES);
+    if (header_bytes > left)
+        return fail(r->error, HEARTH_FORMAT, "%s: header: is said to have %" PRIu64 " bytes, but the file has only %zu",
+                    r->path, header_bytes, left);
+    const uint8_t *text = data + sizeof(header_bytes);
+    r->data = text + header_bytes;
+    r->data_bytes = left - (size_t)header_bytes;
+    json_t *header;
+    TRY(json_parse(&header, (const char *)text, (size_t)header_bytes, r->path, r->error));
+    hearth_status status = read_header(r, header);
+    buffer_free(&r->extents);
+    json_decref(header);
+    return status;
+}
+
+hearth_status safetensors_parse(checkpoint *c, const uint8_t *data, size_t size_bytes, const char *path,
+                                hearth_error *error)
+{
+    reader r = {.c = c, .path = path, .error = error};
+    return read_file(&r, data, size_bytes);
+}
+
+/* ------------------------------------------------------------------ folder */
+
+/* Maps a file of the folder for as long as the checkpoint lives, and reads it. */
+static hearth_status add_file(checkpoint *c, const char *folder, const char *name, const json_t *weight_map,
+                              hearth_error *error)
+{
+    file_map map;
+    hearth_status status;
+    char *path = file_join(folder, name);
+    if (!path)
+        return fail_memory(error, folder, strlen(folder) + strlen(name) + 2);
+    reader r = {.c = c, .path = path, .weight_map = weight_map, .shard = name, .error = error};
+    TRY_OR(done, status, file_map_open(&map, path, error));
+    TRY_OR(done, status, checkpoint_own_map(c, map, error));
+    status = read_file(&r, map.data, map.size_bytes);
+done:
+    mem_free(path);
+    return status;
+}
+
+/* A folder's index must not lead out of the folder. */
+static bool is_plain_name(const char *name)
+{
+    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+/* Reads every shard once. `seen` is an empty object. */
+static hearth_status add_shards(checkpoint *c, const char *folder, const char *index_path, json_t *weight_map,
+                                json_t *seen, hearth_error *error)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(weight_map, name, value)
+    {
+        const char *shard = json_string_value(value);
+        if (!shard || !is_plain_name(shard))
+            return fail(error, HEARTH_FORMAT, "%s: tensor %.*s: expected the name of a file in this folder", index_path,
+                        QUOTED, name);
+        if (json_object_get(seen, shard))
+            continue;
+        if (json_object_set_new(seen, shard, json_true()) != 0)
+            return fail_memory(error, index_path, strlen(shard));
+        TRY(add_file(c, folder, shard, weight_map, error));
+    }
+    json_object_foreach(weight_map, name, value)
+    {
+        if (!checkpoint_find_tensor(c, name))
+            return fail(error, HEARTH_FORMAT, "%s: tensor %.*s: is not in %.*s", index_path, QUOTED, name, QUOTED,
+                        json_string_value(value));
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status add_index(checkpoint *c, const char *folder, const char *index_path, hearth_error *error)
+{
+    json_t *index;
+    TRY(json_parse_file(&index, index_path, error));
+    json_t *weight_map = json_object_get(index, "weight_map"), *seen = json_object();
+    hearth_status status;
+    if (!seen)
+        status = fail_memory(error, index_path, 0);
+    else if (!json_is_object(weight_map))
+        status = fail(error, HEARTH_FORMAT, "%s: weight_map: expected an object", index_path);
+    else
+        status = add_shards(c, folder, index_path, weight_map, seen, error);
+    json_decref(seen);
+    json_decref(index);
+    return status;
+}
+
+/* True where the folder has the file; *memory turns false where there is no memory to say. */
+static bool has_file(const char *folder, const char *name, bool *memory)
+{
+    char *path = file_join(folder, name);
+    *memory = *memory && path;
+    bool exists = path && file_exists(path);
+    mem_free(path);
+    return exists;
+}
+
+hearth_status safetensors_add_folder(checkpoint *c, const char *folder, hearth_error *error)
+{
+    bool memory = true;
+    bool single = has_file(folder, SINGLE_FILE, &memory);
+    bool index = has_file(folder, INDEX_FILE, &memory);
+    bool torch =
+        has_file(folder, "pytorch_model.bin", &memory) || has_file(folder, "pytorch_model.bin.index.json", &memory);
+    char *index_path = memory ? file_join(folder, INDEX_FILE) : NULL;
+    hearth_status status;
+    if (!index_path)
+        status = fail_memory(error, folder, strlen(folder) + sizeof(INDEX_FILE));
+    else if (single)
+        status = add_file(c, folder, SINGLE_FILE, NULL, error);
+    else if (index)
+        status = add_index(c, folder, index_path, error);
+    else if (torch)
+        status = fail(error, HEARTH_UNSUPPORTED, "%s: pytorch_model.bin: is not supported, only safetensors", folder);
+    else
+        status = fail(error, HEARTH_FORMAT, "%s: %s: is missing, and so is %s", folder, SINGLE_FILE, INDEX_FILE);
+    mem_free(index_path);
+    return status;
+}
