@@ -1,0 +1,6 @@
+#include "levels.h"
+
+void avx2_add_floats(kernels *k)
+{
+    (void)k;
+}

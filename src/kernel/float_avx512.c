@@ -1,0 +1,216 @@
+/* float_avx512.c - products in float32: weights in F32, F16, BF16, and block formats with unrounded activations.
+ *
+ * One token: four rows at a time, converted in registers; one load of the token serves all four, and the rows after
+ * them are fetched meanwhile. A row's sum never depends on its neighbours.
+ *
+ * Many tokens: 32 rows x 256 columns of weights are converted once into a panel on the stack (32 KiB, it stays in the
+ * first cache), rows in lanes: panel[column][row]. A tile of 32 rows x 12 tokens then lives in 24 registers; each
+ * step takes one column of the panel and one value per token. No sum is ever gathered across lanes; the price is
+ * one transposition of the panel, which 12 tokens repay.
+ * Tried instead: rows x tokens with lanes along the columns; needs no transposition, but the sums across lanes at
+ * the end of every 1024 columns cost 7 %. */
+#include "avx512.h"
+
+#define GROUP 4          /* rows in flight for one token */
+#define PANEL_ROWS 32
+#define PANEL_COLUMNS 256
+#define TILE_TOKENS 12
+
+/* Sixteen weights of a row from column i, as float32; of which the first `lanes` exist. */
+typedef __m512 load_weights(const uint8_t *row, size_t i, __mmask16 lanes);
+
+ALWAYS_INLINE __m512 load_f32(const uint8_t *row, size_t i, __mmask16 lanes)
+{
+    return lanes == 0xffff ? _mm512_loadu_ps(row + 4 * i) : _mm512_maskz_loadu_ps(lanes, row + 4 * i);
+}
+
+ALWAYS_INLINE __m256i load_halves(const uint8_t *row, size_t i, __mmask16 lanes)
+{
+    const void *at = row + 2 * i;
+    return lanes == 0xffff ? _mm256_loadu_si256(at) : _mm256_maskz_loadu_epi16(lanes, at);
+}
+
+ALWAYS_INLINE __m512 load_f16(const uint8_t *row, size_t i, __mmask16 lanes)
+{
+    return _mm512_cvtph_ps(load_halves(row, i, lanes));
+}
+
+/* A bfloat16 is the upper half of a float32. */
+ALWAYS_INLINE __m512 load_bf16(const uint8_t *row, size_t i, __mmask16 lanes)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_halves(row, i, lanes)), 16));
+}
+
+/* ---- one token ---- */
+
+/* The four rows' products with x. ahead: the rows that come next, to be fetched while these are computed. */
+ALWAYS_INLINE __m128 dot_4(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const float *x,
+                           size_t columns, size_t value_bytes, load_weights *load)
+{
+    __m512 sum[GROUP] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+    size_t i = 0;
+    for (; i + LANES <= columns; i += LANES) {
+        __m512 token = _mm512_loadu_ps(x + i);
+        for (size_t r = 0; r < GROUP; r++) {
+            _mm_prefetch((const char *)ahead[r] + i * value_bytes, _MM_HINT_T1);
+            sum[r] = _mm512_fmadd_ps(load(row[r], i, 0xffff), token, sum[r]);
+        }
+    }
+    if (i < columns) {
+        __mmask16 lanes = first_lanes(columns - i);
+        __m512 token = _mm512_maskz_loadu_ps(lanes, x + i);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = _mm512_fmadd_ps(load(row[r], i, lanes), token, sum[r]);
+    }
+    return sum_of_4(sum);
+}
+
+ALWAYS_INLINE void rows_one_token(const matrix *w, const uint32_t *list, size_t begin, size_t end,
+                                  const kernel_input *x, float *y, size_t value_bytes, load_weights *load)
+{
+    for (size_t i = begin; i < end; i += GROUP) {
+        const uint8_t *row[GROUP], *ahead[GROUP];
+        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
+            row[r] = listed_row(w, list, i + r < end ? i + r : end - 1);
+            ahead[r] = listed_row(w, list, i + GROUP + r < end ? i + GROUP + r : end - 1);
+        }
+        __m128 sums = dot_4(row, ahead, x->values, x->columns, value_bytes, load);
+        _mm_mask_storeu_ps(y + i, (__mmask8)first_lanes(end - i), sums);
+    }
+}
+
+/* ---- many tokens ---- */
+
+typedef struct panel {
+    float weights[PANEL_COLUMNS][PANEL_ROWS];
+} panel;
+
+/* Sixteen rows of the panel from sixteen rows of the matrix (NULL: zeros), `columns` of them from column `start`. */
+ALWAYS_INLINE void fill_16_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_weights *load,
+                                float (*out)[PANEL_ROWS])
+{
+    for (size_t c = 0; c < columns; c += LANES) {
+        __mmask16 lanes = first_lanes(columns - c);
+        __m512i v[LANES];
+        for (size_t r = 0; r < LANES; r++)
+            v[r] = row[r] ? _mm512_castps_si512(load(row[r], start + c, lanes)) : _mm512_setzero_si512();
+        transpose_16(v);
+        for (size_t k = 0; k < LANES; k++) /* rows of `out` past the last column are never read */
+            _mm512_store_si512(out[c + k], v[k]);
+    }
+}
+
+/* Sums of 32 rows x `tokens` tokens over `columns` columns: added to y, or written there where `first`. */
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x_stride, size_t tokens, bool first,
+                        __mmask32 rows, float *y, size_t y_stride)
+{
+    __m512 sum[TILE_TOKENS][2];
+    for (size_t t = 0; t < tokens; t++)
+        sum[t][0] = sum[t][1] = _mm512_setzero_ps();
+    for (size_t k = 0; k < columns; k++) {
+        __m512 a = _mm512_load_ps(p->weights[k]), b = _mm512_load_ps(p->weights[k] + LANES);
+        for (size_t t = 0; t < tokens; t++) {
+            __m512 value = _mm512_set1_ps(x[t * x_stride + k]);
+            sum[t][0] = _mm512_fmadd_ps(a, value, sum[t][0]);
+            sum[t][1] = _mm512_fmadd_ps(b, value, sum[t][1]);
+        }
+    }
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t h = 0; h < 2; h++) {
+            __mmask16 lanes = (__mmask16)(rows >> h * LANES);
+            float *out = y + t * y_stride + h * LANES;
+            if (!first)
+                sum[t][h] = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), sum[t][h]);
+            _mm512_mask_storeu_ps(out, lanes, sum[t][h]);
+        }
+}
+
+typedef void tile_function(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, __mmask32 rows,
+                           float *y, size_t y_stride);
+
+/* A tile for every number of tokens up to TILE_TOKENS. */
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#define X(n)                                                                                                           \
+    static void tile_##n(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, __mmask32 rows,  \
+                         float *y, size_t y_stride)                                                                    \
+    {                                                                                                                  \
+        tile(p, columns, x, x_stride, n, first, rows, y, y_stride);                                                    \
+    }
+TILES(X)
+#undef X
+#define X(n) tile_##n,
+static tile_function *const tiles[] = {NULL, TILES(X)};
+#undef X
+
+/* All tokens with the panel's rows and columns [start, start + columns). */
+static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns, const kernel_input *x, float *y,
+                       size_t y_stride)
+{
+    __mmask32 present = rows >= PANEL_ROWS ? 0xffffffffu : (1u << rows) - 1;
+    for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
+        size_t n = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS;
+        tiles[n](p, columns, x->values + t * x->columns + start, x->columns, start == 0, present, y + t * y_stride,
+                 y_stride);
+    }
+}
+
+ALWAYS_INLINE void rows_many_tokens(const matrix *w, const uint32_t *list, size_t begin, size_t end,
+                                    const kernel_input *x, float *y, size_t y_stride, load_weights *load)
+{
+    _Alignas(64) panel p;
+    for (size_t i = begin; i < end; i += PANEL_ROWS) {
+        const uint8_t *row[PANEL_ROWS];
+        for (size_t r = 0; r < PANEL_ROWS; r++)
+            row[r] = i + r < end ? listed_row(w, list, i + r) : NULL;
+        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
+            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
+            fill_16_rows(row, c, n, load, p.weights);
+            fill_16_rows(row + LANES, c, n, load, (float(*)[PANEL_ROWS])(p.weights[0] + LANES));
+            all_tokens(&p, end - i, c, n, x, y + i, y_stride);
+        }
+    }
+}
+
+/* ---- block formats with float32 activations: decoded to float32 first, then as above ---- */
+
+void avx512_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                            float *y, size_t y_stride)
+{
+    const number_traits *traits = &number_formats[w->format];
+    float decoded[LANES][PANEL_COLUMNS];
+    _Alignas(64) panel p;
+    for (size_t i = begin; i < end; i += PANEL_ROWS)
+        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
+            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
+            for (size_t half = 0; half < PANEL_ROWS; half += LANES) {
+                const uint8_t *row[LANES] = {NULL};
+                for (size_t r = 0; r < LANES && i + half + r < end; r++) {
+                    const uint8_t *from = listed_row(w, list, i + half + r);
+                    traits->decode(from + c / traits->block_values * traits->block_bytes, decoded[r], n);
+                    row[r] = (const uint8_t *)decoded[r];
+                }
+                fill_16_rows(row, 0, n, load_f32, (float(*)[PANEL_ROWS])(p.weights[0] + half));
+            }
+            all_tokens(&p, end - i, c, n, x, y + i, y_stride);
+        }
+}
+
+#define PRODUCT(name, value_bytes)                                                                                     \
+    static void product_##name##_avx512(const matrix *w, const uint32_t *list, size_t begin, size_t end,               \
+                                        const kernel_input *x, float *y, size_t y_stride)                              \
+    {                                                                                                                  \
+        if (x->count == 1)                                                                                             \
+            rows_one_token(w, list, begin, end, x, y, value_bytes, load_##name);                                       \
+        else                                                                                                           \
+            rows_many_tokens(w, list, begin, end, x, y, y_stride, load_##name);                                        \
+    }
+PRODUCT(f32, 4)
+PRODUCT(f16, 2)
+PRODUCT(bf16, 2)
+
+void avx512_add_floats(kernels *k)
+{
+    k->product[FORMAT_F32] = product_f32_avx512;
+    k->product[FORMAT_F16] = product_f16_avx512;
+    k->product[FORMAT_BF16] = product_bf16_avx512;
+}

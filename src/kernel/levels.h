@@ -1,0 +1,82 @@
+/* levels.h - what the files of this folder share: who fills which part of a table, where a row
+ * is, and how the block formats lie in memory.
+ *
+ * Everything here is `static inline` or a declaration: a function with external linkage that is
+ * compiled in a file with AVX flags could be the copy that the linker keeps for everyone. */
+#ifndef KERNEL_LEVELS_H
+#define KERNEL_LEVELS_H
+
+#include "kernel.h"
+
+#include <string.h>
+
+/* Each fills what it has and leaves the rest of the table alone. */
+void scalar_add_products(kernels *k);
+void scalar_add_vectors(kernels *k);
+
+void avx2_add_floats(kernels *k);
+void avx2_add_blocks(kernels *k);
+void avx2_add_vectors(kernels *k);
+void avx2_add_attention(kernels *k);
+
+void avx512_add_floats(kernels *k);
+void avx512_add_blocks(kernels *k);
+void avx512_add_vectors(kernels *k);
+void avx512_add_attention(kernels *k);
+
+/* A list only says where the next row is. */
+static inline const uint8_t *listed_row(const matrix *w, const uint32_t *list, size_t i)
+{
+    return matrix_row(w, list ? list[i] : i);
+}
+
+/* Blocks as GGUF stores them, little-endian, any alignment (so: packed, all members bytes or packed halves).
+ * Weight j of a block:
+ *   Q8_0  d * q[j]
+ *   Q4_0  d * (nibble - 8): low nibbles are weights 0..15, high ones 16..31
+ *   Q4_K  8 sub-blocks of 32, d * scale * nibble - dmin * minimum; 32 bytes hold two sub-blocks, the first in
+ *         the low nibbles; scales and minima of 6 bits are packed as sub_scales() reads them
+ *   Q6_K  16 sub-blocks of 16, d * scale * (6 bits - 32); of each half (128 weights) 64 bytes `low` hold weights
+ *         0..63 in their low and 64..127 in their high nibbles, and byte l of the 32 `high` holds the two upper bits of
+ *         weights l, l + 32, l + 64, l + 96 */
+typedef struct __attribute__((packed)) block_q8_0 {
+    uint16_t d;
+    int8_t q[32];
+} block_q8_0;
+
+typedef struct __attribute__((packed)) block_q4_0 {
+    uint16_t d;
+    uint8_t nibbles[16];
+} block_q4_0;
+
+typedef struct __attribute__((packed)) block_q4_k {
+    uint16_t d, dmin;
+    uint8_t scales[12];
+    uint8_t nibbles[128];
+} block_q4_k;
+
+typedef struct __attribute__((packed)) block_q6_k {
+    uint8_t low[128], high[64];
+    int8_t scales[16];
+    uint16_t d;
+} block_q6_k;
+
+_Static_assert(sizeof(block_q8_0) == 34 && sizeof(block_q4_0) == 18, "blocks have no padding");
+_Static_assert(sizeof(block_q4_k) == 144 && sizeof(block_q6_k) == 210, "blocks have no padding");
+
+/* The eight scales (byte 0..7 of the result's first word) and minima of a Q4_K block. Of the twelve bytes the
+ * first four hold scales 0..3 in their low six bits, the next four minima 0..3; the last four hold the low
+ * nibbles of scales (low) and minima (high) 4..7, whose upper two bits are the top bits of the first eight. */
+static inline void sub_scales(const uint8_t packed[12], uint64_t *scales, uint64_t *minima)
+{
+    uint32_t a, b, c;
+    memcpy(&a, packed, 4);
+    memcpy(&b, packed + 4, 4);
+    memcpy(&c, packed + 8, 4);
+    uint32_t scales_high = (c & 0x0f0f0f0fu) | ((a >> 2) & 0x30303030u);
+    uint32_t minima_high = ((c >> 4) & 0x0f0f0f0fu) | ((b >> 2) & 0x30303030u);
+    *scales = (a & 0x3f3f3f3fu) | (uint64_t)scales_high << 32;
+    *minima = (b & 0x3f3f3f3fu) | (uint64_t)minima_high << 32;
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* scalar_vector.c - what every kernel on vectors means, in plain C (products are in scalar_product.c). */
+#include "levels.h"
+
+#include "../number/half.h"
+#include "quantize.h"
+
+#include <math.h>
+
+static void quantize_scalar(const float *x, size_t n, int8_t *q, float *scales, int16_t *sums)
+{
+    for (size_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK, q += Q8_BLOCK, sums += 2) {
+        uint32_t max = 0;
+        for (size_t i = 0; i < Q8_BLOCK; i++) {
+            uint32_t magnitude = magnitude_bits(x[i]);
+            max = magnitude > max ? magnitude : max;
+        }
+        float inverse;
+        scales[b] = block_scale(max, &inverse);
+        sums[0] = sums[1] = 0;
+        for (size_t i = 0; i < Q8_BLOCK; i++) {
+            q[i] = inverse > 0 ? (int8_t)lrintf(x[i] * inverse) : 0;
+            sums[i / Q8_SUM] = (int16_t)(sums[i / Q8_SUM] + q[i]);
+        }
+    }
+}
+
+static void rms_norm_scalar(const float *x, const float *weight, float epsilon, size_t n, float *out)
+{
+    double squares = 0;
+    for (size_t i = 0; i < n; i++)
+        squares += (double)x[i] * x[i];
+    float scale = (float)(1 / sqrt(squares / (double)n + epsilon));
+    for (size_t i = 0; i < n; i++)
+        out[i] = x[i] * scale * weight[i];
+}
+
+static void add_scalar(const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void silu_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i++) {
+        float a = gate[i] / (1 + expf(-gate[i]));
+        h[i] = up ? a * up[i] : a;
+    }
+}
+
+static void relu_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    for (size_t i = 0; i < n; i++)
+        h[i] = gate[i] > threshold ? (up ? gate[i] * up[i] : gate[i]) : 0;
+}
+
+static void rope_scalar(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
+{
+    for (size_t h = 0; h < heads; h++, x += length)
+        for (size_t i = 0; i < pairs; i++) {
+            float a = x[2 * i], b = x[2 * i + 1];
+            x[2 * i] = a * cosine[i] - b * sine[i];
+            x[2 * i + 1] = a * sine[i] + b * cosine[i];
+        }
+}
+
+/* Scores to weights that add up to 1. The largest is subtracted first, so that exp never overflows. */
+static void softmax(float *scores, size_t n)
+{
+    float max = scores[0], sum = 0;
+    for (size_t i = 1; i < n; i++)
+        max = scores[i] > max ? scores[i] : max;
+    for (size_t i = 0; i < n; i++)
+        sum += scores[i] = expf(scores[i] - max);
+    for (size_t i = 0; i < n; i++)
+        scores[i] /= sum;
+}
+
+static float value_f32(const void *data, size_t i)
+{
+    float f;
+    memcpy(&f, (const char *)data + i * sizeof(f), sizeof(f));
+    return f;
+}
+
+static float value_f16(const void *data, size_t i)
+{
+    uint16_t h;
+    memcpy(&h, (const char *)data + i * sizeof(h), sizeof(h));
+    return half_to_float(h);
+}
+
+static void attend(const float *query, size_t queries, const void *key, const void *value, size_t count, size_t length,
+                   float scale, float *scores, float *out, float (*at)(const void *data, size_t i))
+{
+    for (size_t g = 0; g < queries; g++, query += length, scores += count, out += length) {
+        for (size_t p = 0; p < count; p++) {
+            float sum = 0;
+            for (size_t i = 0; i < length; i++)
+                sum += query[i] * at(key, p * length + i);
+            scores[p] = sum * scale;
+        }
+        softmax(scores, count);
+        for (size_t i = 0; i < length; i++)
+            out[i] = 0;
+        for (size_t p = 0; p < count; p++)
+            for (size_t i = 0; i < length; i++)
+                out[i] += scores[p] * at(value, p * length + i);
+    }
+}
+
+static void attend_f32_scalar(const float *query, size_t queries, const void *key, const void *value, size_t count,
+                              size_t length, float scale, float *scores, float *out)
+{
+    attend(query, queries, key, value, count, length, scale, scores, out, value_f32);
+}
+
+static void attend_f16_scalar(const float *query, size_t queries, const void *key, const void *value, size_t count,
+                              size_t length, float scale, float *scores, float *out)
+{
+    attend(query, queries, key, value, count, length, scale, scores, out, value_f16);
+}
+
+static void to_half_scalar(const float *x, size_t n, uint16_t *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = half_from_float(x[i]);
+}
+
+static uint64_t read_scalar(const void *data, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i += sizeof(sum)) {
+        uint64_t word;
+        memcpy(&word, (const char *)data + i, sizeof(word));
+        sum += word;
+    }
+    return sum;
+}
+
+void scalar_add_vectors(kernels *k)
+{
+    k->quantize = quantize_scalar;
+    k->rms_norm = rms_norm_scalar;
+    k->add = add_scalar;
+    k->activate[ACTIVATION_SILU] = silu_scalar;
+    k->activate[ACTIVATION_RELU] = relu_scalar;
+    k->rope = rope_scalar;
+    k->attend_f32 = attend_f32_scalar;
+    k->attend_f16 = attend_f16_scalar;
+    k->to_half = to_half_scalar;
+    k->read = read_scalar;
+}

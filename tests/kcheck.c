@@ -1,0 +1,198 @@
+/* kcheck.c - holds every kernel of every level this CPU has against its definition: kcheck [--seed N] [--level NAME].
+ *
+ * After checkasm: levels from worst to best, and of each only what differs from the level before. Products and
+ * other sums are held against the same computed in double precision from decoded weights, within a bound that is
+ * derived from the data (see kcheck_products.c, kcheck_vectors.c); what has one right answer must have its bits. */
+#include "kcheck.h"
+
+#include "../src/number/half.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- buffers ---- */
+
+#define BEFORE 0xa5   /* the pattern in front of a buffer */
+
+buffer_guarded guarded_new(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), used = (size + page) / page * page;
+    unsigned char *map = mmap(NULL, used + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED || mprotect(map + used, page, PROT_NONE) != 0) {
+        perror("kcheck: mmap");
+        exit(1);
+    }
+    memset(map, BEFORE, used);
+    return (buffer_guarded){map + used - size, size, map, used + page};
+}
+
+bool guarded_intact(const buffer_guarded *b)
+{
+    for (const unsigned char *at = b->map; at < (const unsigned char *)b->data; at++)
+        if (*at != BEFORE)
+            return false;
+    return true;
+}
+
+void guarded_free(buffer_guarded *b) { munmap(b->map, b->map_size); }
+
+/* ---- random numbers: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators) ---- */
+
+uint64_t random_bits(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+size_t random_below(uint64_t *state, size_t n) { return random_bits(state) % n; }
+
+float random_value(uint64_t *state) { return (float)(random_bits(state) >> 40) * 0x1p-23f - 1; }
+
+float random_rough(uint64_t *state)
+{
+    float value = random_value(state);
+    size_t kind = random_below(state, 32);
+    return kind == 0 ? value * 100 : kind == 1 ? 0 : kind == 2 ? value * 0x1p-127f : value;
+}
+
+/* ---- telling ---- */
+
+static void tell(check *c) { printf("FAILED %s %s %s: ", c->level, c->op, c->size); }
+
+bool expect(check *c, const char *what, bool truth)
+{
+    c->cases++;
+    if (!truth && c->bad++ == 0) {
+        tell(c);
+        printf("%s\n", what);
+    }
+    return truth;
+}
+
+bool expect_close(check *c, size_t at, double want, double got, double bound)
+{
+    c->cases++;
+    bool good = fabs(want - got) <= bound; /* false where got is NaN */
+    if (!good && c->bad++ == 0) {
+        tell(c);
+        printf("at %zu want %.9g got %.9g, off by %.3g, bound %.3g\n", at, want, got, fabs(want - got), bound);
+    }
+    return good;
+}
+
+bool expect_same(check *c, const char *what, const void *want, const void *got, size_t size_bytes)
+{
+    c->cases++;
+    const unsigned char *a = want, *b = got;
+    for (size_t i = 0; i < size_bytes; i++)
+        if (a[i] != b[i]) {
+            if (c->bad++ == 0) {
+                tell(c);
+                printf("%s differ at byte %zu of %zu: want %02x got %02x\n", what, i, size_bytes, a[i], b[i]);
+            }
+            return false;
+        }
+    return true;
+}
+
+/* A kernel that reads past a buffer ends up here: says in which case, and ends. */
+static const check *running;
+
+static void trapped(int signal_number)
+{
+    char text[256];
+    int n = snprintf(text, sizeof(text), "FAILED %s %s %s: trapped (signal %d), most likely beyond a buffer\n",
+                     running->level, running->op, running->size, signal_number);
+    ssize_t written = write(STDOUT_FILENO, text, (size_t)n);
+    _exit(written == n ? 1 : 2);
+}
+
+/* ---- the table of levels itself ---- */
+
+static size_t holes(const kernels *k)
+{
+    size_t missing = 0;
+    for (size_t f = 0; f < FORMAT_COUNT; f++)
+        missing += !k->product[f];
+    for (size_t a = 0; a < ACTIVATION_COUNT; a++)
+        missing += !k->activate[a];
+    return missing + !k->quantize + !k->rms_norm + !k->add + !k->rope + !k->attend_f32 + !k->attend_f16 + !k->to_half +
+           !k->read;
+}
+
+static void check_levels(check *c)
+{
+    size_t count = kernel_level_count();
+    expect(c, "there is no level", count > 0);
+    expect(c, "the first level is not scalar", strcmp(kernel_level_name(0), "scalar") == 0);
+    expect(c, "scalar is not present", kernel_level_present(0));
+    expect(c, "an unknown level is found", kernel_level_find("abacus") == count);
+    size_t best = kernel_level_find(NULL);
+    expect(c, "the best level is not present", best < count && kernel_level_present(best));
+    for (size_t level = 0; level < count; level++) {
+        kernels k;
+        kernels_for(level, &k);
+        snprintf(c->size, sizeof(c->size), "%s", kernel_level_name(level));
+        expect(c, "a level is not found under its name", kernel_level_find(kernel_level_name(level)) == level);
+        expect(c, "a table does not know its level", strcmp(k.level, kernel_level_name(level)) == 0);
+        expect(c, "a table has holes", holes(&k) == 0);
+        expect(c, "a level needs nothing", kernel_level_needs(level)[0] != '\0');
+        expect(c, "a better level than the best is present", level <= best || !kernel_level_present(level));
+    }
+}
+
+/* ---- the command ---- */
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = (uint64_t)time(NULL);
+    const char *only = NULL;
+    for (int i = 1; i + 1 < argc; i += 2)
+        if (strcmp(argv[i], "--seed") == 0)
+            seed = strtoull(argv[i + 1], NULL, 0);
+        else if (strcmp(argv[i], "--level") == 0)
+            only = argv[i + 1];
+    printf("kcheck --seed %llu\n", (unsigned long long)seed);
+    fflush(stdout);
+
+    size_t bad = 0;
+    kernels previous = {0};
+    check c = {.level = "levels", .op = "table"};
+    running = &c;
+    struct sigaction action = {.sa_handler = trapped};
+    int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+        sigaction(signals[i], &action, NULL);
+    check_levels(&c);
+    bad += c.bad;
+
+    for (size_t level = 0; level < kernel_level_count(); level++) {
+        if (!kernel_level_present(level)) {
+            printf("%-8s skipped: this CPU lacks %s\n", kernel_level_name(level), kernel_level_needs(level));
+            continue;
+        }
+        kernels k;
+        kernels_for(level, &k);
+        if (!only || strcmp(only, k.level) == 0) {
+            c = (check){.level = k.level};
+            check_products(&c, &k, &previous, seed);
+            size_t products = c.cases;
+            bad += c.bad;
+            c = (check){.level = k.level};
+            check_vectors(&c, &k, &previous, seed);
+            bad += c.bad;
+            printf("%-8s %zu comparisons of products, %zu of vectors\n", k.level, products, c.cases);
+        }
+        previous = k;
+    }
+    printf(bad ? "kcheck: %zu comparisons FAILED\n" : "kcheck: all good\n", bad);
+    return bad ? 1 : 0;
+}

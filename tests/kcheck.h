@@ -1,0 +1,51 @@
+/* kcheck.h - what the two halves of kcheck share: guarded buffers, random numbers, and how a failure is told. */
+#ifndef TESTS_KCHECK_H
+#define TESTS_KCHECK_H
+
+#include "../src/kernel/kernel.h"
+
+/* Rounding error of one float32 operation, relative. */
+#define EPSILON 0x1p-24
+
+/* What is being checked right now; a failure, and a trap on the page behind a buffer, print it. */
+typedef struct check {
+    const char *level, *op;
+    char size[96];
+    size_t cases, bad;
+} check;
+
+/* A buffer that ends where an unreadable page begins, so that reading or writing one byte too far traps. The bytes
+ * before it hold a pattern that check_buffer looks at. */
+typedef struct buffer_guarded {
+    void *data;
+    size_t size;
+    unsigned char *map;
+    size_t map_size;
+} buffer_guarded;
+
+buffer_guarded guarded_new(size_t size);
+/* false where something wrote before the buffer. */
+bool guarded_intact(const buffer_guarded *b);
+void guarded_free(buffer_guarded *b);
+
+/* 64 bits; every case can be repeated alone, since each starts from the seed and its own number. */
+uint64_t random_bits(uint64_t *state);
+/* Uniform in [0, n). */
+size_t random_below(uint64_t *state, size_t n);
+/* Uniform in [-1, 1). */
+float random_value(uint64_t *state);
+/* What vectors in models look like, and what they should not: mostly [-1, 1), some values 100 times larger, some
+ * zero, some subnormal. */
+float random_rough(uint64_t *state);
+
+/* Counts a case; where |got - want| > bound, or got is not finite, prints the first failure of a check. true: good. */
+bool expect_close(check *c, size_t at, double want, double got, double bound);
+/* The same for bytes that must be equal. */
+bool expect_same(check *c, const char *what, const void *want, const void *got, size_t size_bytes);
+bool expect(check *c, const char *what, bool truth);
+
+/* Halves of the program: each checks the kernels of k that are not those of `previous`. */
+void check_products(check *c, const kernels *k, const kernels *previous, uint64_t seed);
+void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t seed);
+
+#endif

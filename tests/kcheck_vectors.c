@@ -1,0 +1,327 @@
+/* kcheck_vectors.c - everything in the table that is no product: rounding, norms, activations, rotation, attention.
+ *
+ * What has one right answer (quantize, add, relu, to_half) must have its bits. The rest is held against double
+ * precision; each check says where its bound comes from, in units of EPSILON, the error of one float32 operation. */
+#include "kcheck.h"
+
+#include "../src/number/half.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* exp in float32 is within 2 units in the last place (4 EPSILON) in every implementation that is used here. */
+#define EXP_ERROR (4 * EPSILON)
+/* Results this small may be flushed: 2^-126 is the smallest normal number. */
+#define TINY 0x1p-125
+
+static const size_t sizes[] = {1, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 257, 1000, 2048};
+#define SIZES (sizeof(sizes) / sizeof(*sizes))
+
+static buffer_guarded rough_new(size_t n, uint64_t *rng)
+{
+    buffer_guarded b = guarded_new(n * sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        ((float *)b.data)[i] = random_rough(rng);
+    return b;
+}
+
+static buffer_guarded copy_of(const buffer_guarded *from)
+{
+    buffer_guarded b = guarded_new(from->size);
+    memcpy(b.data, from->data, from->size);
+    return b;
+}
+
+static void check_quantize(check *c, const kernels *k, uint64_t *rng)
+{
+    kernels scalar;
+    kernels_for(0, &scalar);
+    for (size_t turn = 0; turn < 400; turn++) {
+        size_t n = (1 + random_below(rng, 9)) * Q8_BLOCK;
+        snprintf(c->size, sizeof(c->size), "%zu values", n);
+        buffer_guarded x = rough_new(n, rng);
+        float *values = x.data, unit = ldexpf(1, (int)random_below(rng, 260) - 140);
+        for (size_t i = 0; i < n; i++) /* all magnitudes, and every fourth time nothing but halves to be rounded */
+            values[i] = turn % 4 ? values[i] * unit : ldexpf((float)random_below(rng, 255) - 127.0f, -1);
+        if (turn % 4 == 0)
+            for (size_t b = 0; b < n; b += Q8_BLOCK)
+                values[b] = 127;
+        if (turn % 5 == 0)
+            values[random_below(rng, n)] = random_below(rng, 2) ? NAN : -INFINITY;
+        buffer_guarded q = guarded_new(n), scales = guarded_new(n / Q8_BLOCK * 4), sums = guarded_new(n / Q8_SUM * 2);
+        buffer_guarded want_q = copy_of(&q), want_scales = copy_of(&scales), want_sums = copy_of(&sums);
+        k->quantize(values, n, q.data, scales.data, sums.data);
+        scalar.quantize(values, n, want_q.data, want_scales.data, want_sums.data);
+        expect_same(c, "q", want_q.data, q.data, q.size);
+        expect_same(c, "scales", want_scales.data, scales.data, scales.size);
+        expect_same(c, "sums", want_sums.data, sums.data, sums.size);
+        for (size_t i = 0; i < n; i++) { /* and both are what kernel.h says */
+            const int8_t *got = q.data;
+            float scale = ((float *)scales.data)[i / Q8_BLOCK];
+            if (isfinite(scale) && scale > TINY)
+                expect_close(c, i, values[i], (double)got[i] * scale, scale * 0.5 * (1 + 512 * EPSILON));
+        }
+        expect(c, "wrote before the output",
+               guarded_intact(&q) && guarded_intact(&scales) && guarded_intact(&sums));
+        buffer_guarded *all[] = {&x, &q, &scales, &sums, &want_q, &want_scales, &want_sums};
+        for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+            guarded_free(all[i]);
+    }
+}
+
+static void check_rms_norm(check *c, const kernels *k, uint64_t *rng)
+{
+    for (size_t s = 0; s < SIZES; s++) {
+        size_t n = sizes[s];
+        snprintf(c->size, sizeof(c->size), "%zu values", n);
+        buffer_guarded x = rough_new(n, rng), weight = rough_new(n, rng), out = guarded_new(n * sizeof(float));
+        const float *from = x.data, *w = weight.data;
+        double squares = 0;
+        for (size_t i = 0; i < n; i++)
+            squares += (double)from[i] * from[i];
+        k->rms_norm(from, w, 1e-5f, n, out.data);
+        /* The sum of n positive terms is off by at most n EPSILON of itself, its root by half of that; five
+         * operations follow. Kernels have at least four sums, hence n / 4 (scalar: double). */
+        double error = ((double)n / 8 + 8) * EPSILON;
+        for (size_t i = 0; i < n; i++) {
+            double want = from[i] / sqrt(squares / (double)n + 1e-5f) * w[i];
+            expect_close(c, i, want, ((float *)out.data)[i], fabs(want) * error + TINY * (1 + fabs(w[i])));
+        }
+        expect(c, "wrote before the output", guarded_intact(&out));
+        buffer_guarded place = copy_of(&x);
+        k->rms_norm(place.data, w, 1e-5f, n, place.data);
+        expect_same(c, "in place and apart", out.data, place.data, out.size);
+        guarded_free(&x), guarded_free(&weight), guarded_free(&out), guarded_free(&place);
+    }
+}
+
+static void check_add(check *c, const kernels *k, uint64_t *rng)
+{
+    for (size_t s = 0; s < SIZES; s++) {
+        size_t n = sizes[s];
+        snprintf(c->size, sizeof(c->size), "%zu values", n);
+        buffer_guarded x = rough_new(n, rng), y = rough_new(n, rng), want = copy_of(&y);
+        for (size_t i = 0; i < n; i++)
+            ((float *)want.data)[i] += ((float *)x.data)[i];
+        k->add(x.data, n, y.data);
+        expect_same(c, "sums", want.data, y.data, y.size);
+        expect(c, "wrote before the output", guarded_intact(&y));
+        guarded_free(&x), guarded_free(&y), guarded_free(&want);
+    }
+}
+
+static void check_silu(check *c, const kernels *k, uint64_t *rng)
+{
+    for (size_t s = 0; s < 4 * SIZES; s++) {
+        size_t n = sizes[s % SIZES];
+        bool has_up = s / SIZES % 2;
+        snprintf(c->size, sizeof(c->size), "%zu values%s", n, has_up ? ", up" : "");
+        buffer_guarded gate = rough_new(n, rng), up = rough_new(n, rng), h = guarded_new(n * sizeof(float));
+        float *g = gate.data;
+        for (size_t i = 0; i < n && s >= 2 * SIZES; i++) /* beyond what exp can hold, and where it matters most */
+            g[i] *= random_below(rng, 2) ? 120 : 10;
+        k->activate[ACTIVATION_SILU](g, has_up ? up.data : NULL, 0, n, h.data);
+        for (size_t i = 0; i < n; i++) {
+            double u = has_up ? ((float *)up.data)[i] : 1, want = g[i] / (1 + exp(-(double)g[i])) * u;
+            double bound = fabs(want) * (EXP_ERROR + 4 * EPSILON) + TINY * (1 + fabs(g[i] * u));
+            expect_close(c, i, want, ((float *)h.data)[i], bound);
+        }
+        expect(c, "wrote before the output", guarded_intact(&h));
+        k->activate[ACTIVATION_SILU](g, has_up ? up.data : NULL, 0, n, g);
+        expect_same(c, "in place and apart", h.data, g, h.size);
+        guarded_free(&gate), guarded_free(&up), guarded_free(&h);
+    }
+}
+
+static void check_relu(check *c, const kernels *k, uint64_t *rng)
+{
+    for (size_t s = 0; s < 4 * SIZES; s++) {
+        size_t n = sizes[s % SIZES];
+        bool has_up = s / SIZES % 2;
+        float threshold = s < 2 * SIZES ? 0 : 0.25f;
+        snprintf(c->size, sizeof(c->size), "%zu values%s, threshold %g", n, has_up ? ", up" : "", (double)threshold);
+        buffer_guarded gate = rough_new(n, rng), up = rough_new(n, rng), h = guarded_new(n * sizeof(float));
+        buffer_guarded want = guarded_new(n * sizeof(float));
+        float *g = gate.data, *u = up.data;
+        for (size_t i = 0; i < n; i++) {
+            if (random_below(rng, 8) == 0)
+                g[i] = threshold;
+            if (!(g[i] > threshold) && random_below(rng, 4) == 0) /* what a silent neuron must not let through */
+                u[i] = random_below(rng, 2) ? NAN : INFINITY;
+            ((float *)want.data)[i] = g[i] > threshold ? (has_up ? g[i] * u[i] : g[i]) : 0;
+        }
+        k->activate[ACTIVATION_RELU](g, has_up ? u : NULL, threshold, n, h.data);
+        expect_same(c, "values", want.data, h.data, h.size);
+        expect(c, "wrote before the output", guarded_intact(&h));
+        k->activate[ACTIVATION_RELU](g, has_up ? u : NULL, threshold, n, g);
+        expect_same(c, "in place and apart", h.data, g, h.size);
+        guarded_free(&gate), guarded_free(&up), guarded_free(&h), guarded_free(&want);
+    }
+}
+
+static void check_rope(check *c, const kernels *k, uint64_t *rng)
+{
+    static const size_t lengths[] = {2, 6, 8, 16, 18, 64, 80, 128};
+    for (size_t s = 0; s < 3 * sizeof(lengths) / sizeof(*lengths); s++) {
+        size_t length = lengths[s / 3], heads = 1 + s % 3, pairs = s % 2 ? length / 2 : 1 + random_below(rng, length / 2);
+        snprintf(c->size, sizeof(c->size), "%zu heads of %zu, %zu pairs", heads, length, pairs);
+        buffer_guarded x = rough_new(heads * length, rng), before = copy_of(&x);
+        buffer_guarded cosine = rough_new(pairs, rng), sine = rough_new(pairs, rng);
+        k->rope(x.data, heads, length, cosine.data, sine.data, pairs);
+        for (size_t i = 0; i < heads * length; i++) {
+            const float *from = before.data, *got = x.data;
+            size_t pair = i % length / 2;
+            if (pair >= pairs) {
+                expect_same(c, "values past the pairs", from + i, got + i, sizeof(float));
+                continue;
+            }
+            double cos = ((float *)cosine.data)[pair], sin = ((float *)sine.data)[pair];
+            double a = from[i] * cos, b = from[i ^ 1] * sin; /* two products and a sum: three roundings */
+            expect_close(c, i, i % 2 ? a + b : a - b, got[i], 3 * EPSILON * (fabs(a) + fabs(b)) + TINY);
+        }
+        expect(c, "wrote before the output", guarded_intact(&x));
+        guarded_free(&x), guarded_free(&before), guarded_free(&cosine), guarded_free(&sine);
+    }
+}
+
+static void check_to_half(check *c, const kernels *k, uint64_t *rng)
+{
+    for (size_t s = 0; s < 4 * SIZES; s++) {
+        size_t n = sizes[s % SIZES];
+        snprintf(c->size, sizeof(c->size), "%zu values", n);
+        buffer_guarded x = rough_new(n, rng), out = guarded_new(n * sizeof(uint16_t));
+        for (size_t i = 0; i < n; i++) { /* any float at all, or one near float16's subnormals, ties and limit */
+            uint32_t any = (uint32_t)random_bits(rng), near = 0x33000000u + (any % 0x15000000u & 0xfffff000u);
+            memcpy((float *)x.data + i, s < 2 * SIZES ? &any : &near, sizeof(float));
+        }
+        k->to_half(x.data, n, out.data);
+        for (size_t i = 0; i < n; i++) {
+            float value = ((float *)x.data)[i];
+            uint16_t want = half_from_float(value), got = ((uint16_t *)out.data)[i];
+            if (isnan(value))
+                expect(c, "a NaN became a number", (got & 0x7fff) > 0x7c00);
+            else
+                expect_same(c, "halves", &want, &got, sizeof(want));
+        }
+        expect(c, "wrote before the output", guarded_intact(&out));
+        guarded_free(&x), guarded_free(&out);
+    }
+}
+
+static void check_read(check *c, const kernels *k, uint64_t *rng)
+{
+    for (size_t turn = 0; turn < 200; turn++) {
+        buffer_guarded b = guarded_new((1 + random_below(rng, 40)) * 64);
+        uint8_t *bytes = b.data;
+        snprintf(c->size, sizeof(c->size), "%zu bytes", b.size);
+        for (size_t i = 0; i < b.size; i++)
+            bytes[i] = (uint8_t)random_bits(rng);
+        uint64_t before = k->read(bytes, b.size);
+        bytes[random_below(rng, b.size)] ^= (uint8_t)(1 + random_below(rng, 255));
+        expect(c, "a byte was not read", k->read(bytes, b.size) != before);
+        guarded_free(&b);
+    }
+}
+
+/* ---- attention ---- */
+
+typedef void attend_function(const float *query, size_t queries, const void *key, const void *value, size_t count,
+                             size_t length, float scale, float *scores, float *out);
+
+/* [count][length] float32 values; half: those that float16 holds exactly. */
+static buffer_guarded cached_new(size_t n, bool half, uint64_t *rng)
+{
+    buffer_guarded b = guarded_new(n * sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        float value = random_rough(rng);
+        ((float *)b.data)[i] = half ? half_to_float(half_from_float(value)) : value;
+    }
+    return b;
+}
+
+static buffer_guarded halves_of(const buffer_guarded *values)
+{
+    buffer_guarded b = guarded_new(values->size / 2);
+    for (size_t i = 0; i < values->size / sizeof(float); i++)
+        ((uint16_t *)b.data)[i] = half_from_float(((float *)values->data)[i]);
+    return b;
+}
+
+/* One query against double precision. A score of `length` terms, scaled, is off by at most `slip`; a weight
+ * exp(score - largest) then by a factor within exp(+-2 slip) and what exp itself errs, the sum of weights
+ * likewise; the sum over `count` positions and its division by the total add their own. */
+static void check_query(check *c, const float *query, const float *key, const float *value, size_t count, size_t length,
+                        float scale, const float *got)
+{
+    double *score = calloc(count, sizeof(double)), largest = -INFINITY, slip = 0, total = 0;
+    for (size_t p = 0; p < count; p++) {
+        double magnitude = 0;
+        for (size_t i = 0; i < length; i++) {
+            score[p] += (double)query[i] * key[p * length + i];
+            magnitude += fabs((double)query[i] * key[p * length + i]);
+        }
+        score[p] *= scale;
+        largest = fmax(largest, score[p]);
+        slip = fmax(slip, magnitude * scale * ((double)length + 2) * EPSILON);
+    }
+    for (size_t p = 0; p < count; p++)
+        total += score[p] = exp(score[p] - largest);
+    /* The difference score - largest is rounded too: once, relative to at most the 100 beyond which exp is nothing. */
+    double weight_error = expm1(2 * slip + 100 * EPSILON) + EXP_ERROR;
+    double error = 2 * weight_error + (2 * (double)count + 4) * EPSILON;
+    for (size_t i = 0; i < length; i++) {
+        double want = 0, magnitude = 0;
+        for (size_t p = 0; p < count; p++) {
+            want += score[p] / total * value[p * length + i];
+            magnitude += score[p] / total * fabs(value[p * length + i]);
+        }
+        expect_close(c, i, want, got[i], magnitude * error + TINY * (double)count);
+    }
+    free(score);
+}
+
+static void check_attend(check *c, attend_function *attend, bool half, uint64_t *rng)
+{
+    static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 200}, counts[] = {1, 2, 7, 8, 9, 16, 33, 100};
+    for (size_t s = 0; s < 192; s++) {
+        size_t length = lengths[s % 8], count = counts[s / 8 % 8], queries = 1 + random_below(rng, 9);
+        float scale = 1 / sqrtf((float)length);
+        snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions, length %zu", queries, count, length);
+        buffer_guarded query = rough_new(queries * length, rng), scores = guarded_new(queries * count * sizeof(float));
+        buffer_guarded key = cached_new(count * length, half, rng), value = cached_new(count * length, half, rng);
+        buffer_guarded keys = half ? halves_of(&key) : copy_of(&key), values = half ? halves_of(&value) : copy_of(&value);
+        buffer_guarded out = guarded_new(queries * length * sizeof(float));
+        attend(query.data, queries, keys.data, values.data, count, length, scale, scores.data, out.data);
+        for (size_t g = 0; g < queries; g++)
+            check_query(c, (float *)query.data + g * length, key.data, value.data, count, length, scale,
+                        (float *)out.data + g * length);
+        expect(c, "wrote before the output", guarded_intact(&out) && guarded_intact(&scores));
+        buffer_guarded *all[] = {&query, &scores, &key, &value, &keys, &values, &out};
+        for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+            guarded_free(all[i]);
+    }
+}
+
+void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t seed)
+{
+    uint64_t rng = seed * 37;
+/* Runs a check where the kernel is new at this level. */
+#define CHECK(member, name, run)                                                                                       \
+    if (k->member != previous->member) {                                                                               \
+        c->op = name;                                                                                                  \
+        run;                                                                                                           \
+    }
+    CHECK(quantize, "quantize", check_quantize(c, k, &rng))
+    CHECK(rms_norm, "rms_norm", check_rms_norm(c, k, &rng))
+    CHECK(add, "add", check_add(c, k, &rng))
+    CHECK(activate[ACTIVATION_SILU], "silu", check_silu(c, k, &rng))
+    CHECK(activate[ACTIVATION_RELU], "relu", check_relu(c, k, &rng))
+    CHECK(rope, "rope", check_rope(c, k, &rng))
+    CHECK(to_half, "to_half", check_to_half(c, k, &rng))
+    CHECK(read, "read", check_read(c, k, &rng))
+    CHECK(attend_f32, "attend_f32", check_attend(c, k->attend_f32, false, &rng))
+    CHECK(attend_f16, "attend_f16", check_attend(c, k->attend_f16, true, &rng))
+#undef CHECK
+}
