@@ -1,0 +1,425 @@
+/* sentencepiece_bpe.c - SentencePiece's BPE: the best-scored adjacent pair is merged until none is left.
+ *
+ * Two symbols may merge where their texts together are a piece of the vocabulary; the piece's score is the
+ * pair's. Highest score first, leftmost on ties (Kudo and Richardson, 2018, and what its program does).
+ *
+ * What keeps it fast is that a text falls into runs which cannot influence each other: where no piece
+ * contains the two characters at a boundary side by side, no merge can ever span it. In a usual vocabulary
+ * every word begins at one, so the queue holds a word and not a book. A run without such a boundary costs
+ * n log n all the same.
+ *
+ * Knows nothing of special tokens: what it gets is plain text, and no merge makes a control token or a
+ * byte token out of it, even where it is spelled like one. */
+#include "kind.h"
+
+#include <string.h>
+
+#define BLANK "\xe2\x96\x81" /* U+2581 */
+enum { BLANK_BYTES = 3 };
+
+/* Size of the filter of character pairs: of the 2^18 bits Llama 2 sets some 3000, so one boundary in 80 is missed. */
+enum { PAIR_FILTER_BITS = 18 };
+
+/* A free place, the end of a list, a text that has no piece. */
+#define NOTHING UINT32_MAX
+
+/* ------------------------------------------------------------------ tables */
+
+typedef struct slot {
+    uint32_t tag; /* the other half of the hash: most misses end here */
+    uint32_t id;  /* NOTHING: free                                    */
+} slot;
+
+typedef struct piece_table {
+    slot *slots; /* [mask + 1]: open addressing, at most half full */
+    size_t mask;
+    uint64_t seed;
+    size_t longest;                              /* bytes of the longest piece that text can become     */
+    uint64_t pairs[1 << (PAIR_FILTER_BITS - 6)]; /* bit set: a piece may have these characters in a row */
+    uint32_t bytes[256];                         /* ids of the byte tokens, or NOTHING                  */
+} piece_table;
+
+/* FNV-1a, started from an address, so that no vocabulary can be written to make its pieces collide. */
+static uint64_t hash_text(uint64_t seed, const char *text, size_t size)
+{
+    uint64_t hash = 0xcbf29ce484222325u ^ seed;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3u;
+    return hash ^ hash >> 29;
+}
+
+/* The slot of a text's piece, or the free one where it would be. */
+static slot *find_slot(const piece_table *table, const vocabulary *v, span text, uint32_t *tag)
+{
+    uint64_t hash = hash_text(table->seed, text.data, text.size);
+    *tag = (uint32_t)(hash >> 32);
+    for (size_t i = (size_t)hash & table->mask;; i = (i + 1) & table->mask) {
+        slot *s = &table->slots[i];
+        if (s->id == NOTHING || (s->tag == *tag && span_equal(v->tokens[s->id].text, text)))
+            return s;
+    }
+}
+
+static uint32_t find_piece(const piece_table *table, const vocabulary *v, span text)
+{
+    uint32_t tag;
+    return text.size <= table->longest ? find_slot(table, v, text, &tag)->id : NOTHING;
+}
+
+/* Bytes of the character that text begins with; a byte that is no UTF-8 counts as one. */
+static size_t character_size(const char *text, size_t size)
+{
+    size_t length = utf8_length(text, size);
+    return length > 0 ? length : 1;
+}
+
+/* Its bytes as a number, different for different characters. */
+static uint32_t character_code(const char *text, size_t size)
+{
+    uint32_t code = 0;
+    for (size_t i = 0; i < size; i++)
+        code = code << 8 | (uint8_t)text[i];
+    return code;
+}
+
+/* Fibonacci hashing: the upper bits of a product with 2^64 over the golden ratio. */
+static size_t pair_bit(uint32_t left, uint32_t right)
+{
+    return (size_t)(((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u >> (64 - PAIR_FILTER_BITS));
+}
+
+static bool may_merge(const piece_table *table, uint32_t left, uint32_t right)
+{
+    size_t bit = pair_bit(left, right);
+    return table->pairs[bit / 64] >> bit % 64 & 1;
+}
+
+static void note_pairs(piece_table *table, span piece)
+{
+    uint32_t left = 0;
+    for (size_t i = 0, length; i < piece.size; i += length) {
+        length = character_size(piece.data + i, piece.size - i);
+        uint32_t right = character_code(piece.data + i, length);
+        if (i > 0) {
+            size_t bit = pair_bit(left, right);
+            table->pairs[bit / 64] |= (uint64_t)1 << bit % 64;
+        }
+        left = right;
+    }
+}
+
+/* What plain text can become. User-defined pieces were found in it before, so only the blank put in front could
+ * still complete one, and then no text would come out of the ids again. */
+static bool is_mergeable(const token *t)
+{
+    return (t->type == TOKEN_NORMAL || t->type == TOKEN_UNUSED) && t->text.size > 0;
+}
+
+static void fill_tables(piece_table *table, const vocabulary *v)
+{
+    memset(table->slots, 0xff, (table->mask + 1) * sizeof *table->slots);
+    memset(table->bytes, 0xff, sizeof table->bytes);
+    for (uint32_t id = 0; id < v->count; id++) {
+        const token *t = &v->tokens[id];
+        if (t->type == TOKEN_BYTE && table->bytes[t->byte] == NOTHING)
+            table->bytes[t->byte] = id;
+        if (!is_mergeable(t))
+            continue;
+        uint32_t tag;
+        slot *s = find_slot(table, v, t->text, &tag);
+        if (s->id == NOTHING) /* of two pieces with the same text the first counts */
+            *s = (slot){tag, id};
+        note_pairs(table, t->text);
+        if (t->text.size > table->longest)
+            table->longest = t->text.size;
+    }
+}
+
+hearth_status sentencepiece_create(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error)
+{
+    piece_table *table = arena_new(&v->memory, sizeof *table);
+    if (!table)
+        return fail_memory(error, "tokenizer", sizeof *table);
+    size_t room = 2;
+    while (room < (size_t)2 * v->count)
+        room *= 2;
+    table->mask = room - 1;
+    table->seed = (uint64_t)(uintptr_t)table;
+    table->slots = arena_new_array(&v->memory, room, sizeof *table->slots);
+    if (!table->slots)
+        return fail_memory(error, "tokenizer", room * sizeof *table->slots);
+    fill_tables(table, v);
+    for (int byte = 0; v->unknown < 0 && byte < 256; byte++)
+        if (table->bytes[byte] == NOTHING)
+            return fail(error, HEARTH_FORMAT,
+                        "%s: key tokenizer.ggml.tokens: has neither an unknown token nor a token for byte %d", c->path,
+                        byte);
+    *tables = table;
+    return HEARTH_OK;
+}
+
+/* ----------------------------------------------------------------- merging */
+
+typedef struct symbol {
+    uint32_t begin, size;     /* its bytes in the run                                            */
+    uint32_t previous, next;  /* neighbours, or NOTHING; next == own index: taken in by another  */
+    uint32_t taken_in;        /* the symbol it took in last, or NOTHING                          */
+    uint32_t taken_in_before; /* of one taken in: what the symbol that took it had taken in last */
+} symbol;
+
+typedef struct pair {
+    float score;
+    uint32_t left; /* a symbol; the other is the next one                          */
+    uint32_t size; /* bytes of both when queued: tells whether the pair still holds */
+} pair;
+
+typedef struct merger {
+    const piece_table *table;
+    const vocabulary *v;
+    encoding *out;
+    const char *text; /* of the run */
+    symbol *symbols;  /* [count]    */
+    pair *queue;      /* [2 count]: a heap, best pair first. Every merge takes one out and adds at most two. */
+    uint32_t count, queued;
+    bool after_unknown; /* the last id is the unknown token */
+} merger;
+
+static bool comes_first(const pair *a, const pair *b)
+{
+    return a->score > b->score || (a->score == b->score && a->left < b->left);
+}
+
+static void queue_push(merger *m, pair p)
+{
+    uint32_t i = m->queued++;
+    while (i > 0 && comes_first(&p, &m->queue[(i - 1) / 2])) {
+        m->queue[i] = m->queue[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    m->queue[i] = p;
+}
+
+static pair queue_pop(merger *m)
+{
+    pair best = m->queue[0], last = m->queue[--m->queued];
+    size_t i = 0, child;
+    while ((child = 2 * i + 1) < m->queued) {
+        if (child + 1 < m->queued && comes_first(&m->queue[child + 1], &m->queue[child]))
+            child++;
+        if (!comes_first(&m->queue[child], &last))
+            break;
+        m->queue[i] = m->queue[child];
+        i = child;
+    }
+    m->queue[i] = last;
+    return best;
+}
+
+static span text_of(const merger *m, const symbol *s)
+{
+    return (span){m->text + s->begin, s->size};
+}
+
+/* Queues a symbol with its successor where a piece can come of it. */
+static void consider(merger *m, uint32_t left)
+{
+    if (left == NOTHING || m->symbols[left].next == NOTHING)
+        return;
+    span text = text_of(m, &m->symbols[left]);
+    text.size += m->symbols[m->symbols[left].next].size;
+    uint32_t id = find_piece(m->table, m->v, text);
+    if (id != NOTHING)
+        queue_push(m, (pair){m->v->tokens[id].score, left, (uint32_t)text.size});
+}
+
+/* Two neighbours have grown, or one is gone, exactly where their size is not what it was when queued. */
+static bool still_holds(const merger *m, const pair *p)
+{
+    const symbol *left = &m->symbols[p->left];
+    return left->next != p->left && left->next != NOTHING && left->size + m->symbols[left->next].size == p->size;
+}
+
+static void take_in(merger *m, uint32_t index)
+{
+    symbol *left = &m->symbols[index];
+    uint32_t other = left->next;
+    symbol *right = &m->symbols[other];
+    left->size += right->size;
+    left->next = right->next;
+    if (left->next != NOTHING)
+        m->symbols[left->next].previous = index;
+    right->next = other;
+    right->taken_in_before = left->taken_in;
+    left->taken_in = other;
+}
+
+/* Undoes the last take_in of a symbol. */
+static void let_out(merger *m, uint32_t index)
+{
+    symbol *left = &m->symbols[index];
+    uint32_t other = left->taken_in;
+    symbol *right = &m->symbols[other];
+    left->size = right->begin - left->begin;
+    right->next = left->next;
+    right->previous = index;
+    if (right->next != NOTHING)
+        m->symbols[right->next].previous = other;
+    left->next = other;
+    left->taken_in = right->taken_in_before;
+}
+
+static void merge(merger *m)
+{
+    m->queued = 0;
+    for (uint32_t i = 0; i < m->count; i++)
+        consider(m, i);
+    while (m->queued > 0) {
+        pair best = queue_pop(m);
+        if (!still_holds(m, &best))
+            continue;
+        take_in(m, best.left);
+        consider(m, m->symbols[best.left].previous);
+        consider(m, best.left);
+    }
+}
+
+/* ------------------------------------------------------------------ output */
+
+/* What has no piece: its bytes, or one unknown token for all such characters in a row. */
+static bool add_unspelled(merger *m, span text)
+{
+    bool has_bytes = true;
+    for (size_t i = 0; i < text.size; i++)
+        has_bytes = has_bytes && m->table->bytes[(uint8_t)text.data[i]] != NOTHING;
+    if (!has_bytes) {
+        bool again = m->after_unknown;
+        m->after_unknown = true;
+        return again || encoding_add(m->out, m->v->unknown);
+    }
+    m->after_unknown = false;
+    for (size_t i = 0; i < text.size; i++)
+        if (!encoding_add(m->out, (int32_t)m->table->bytes[(uint8_t)text.data[i]]))
+            return false;
+    return true;
+}
+
+static bool add_symbols(merger *m)
+{
+    for (uint32_t i = 0; i != NOTHING; i = m->symbols[i].next) {
+        uint32_t id = find_piece(m->table, m->v, text_of(m, &m->symbols[i]));
+        while (id != NOTHING && m->v->tokens[id].type == TOKEN_UNUSED && m->symbols[i].taken_in != NOTHING) {
+            let_out(m, i);
+            id = find_piece(m->table, m->v, text_of(m, &m->symbols[i]));
+        }
+        if (id == NOTHING) {
+            if (!add_unspelled(m, text_of(m, &m->symbols[i])))
+                return false;
+            continue;
+        }
+        m->after_unknown = false;
+        if (!encoding_add(m->out, (int32_t)id))
+            return false;
+    }
+    return true;
+}
+
+/* Lays out the symbols of a run, a character each, and the queue behind them. */
+static bool begin_run(merger *m, span run)
+{
+    size_t room;
+    if (!size_multiply(m->count, sizeof(symbol) + 2 * sizeof(pair), &room))
+        return false;
+    m->symbols = encoding_scratch(m->out, room);
+    if (!m->symbols)
+        return false;
+    m->queue = (pair *)(m->symbols + m->count);
+    m->text = run.data;
+    uint32_t begin = 0;
+    for (uint32_t i = 0; i < m->count; i++) {
+        uint32_t size = (uint32_t)character_size(run.data + begin, run.size - begin);
+        m->symbols[i] =
+            (symbol){begin, size, i > 0 ? i - 1 : NOTHING, i + 1 < m->count ? i + 1 : NOTHING, NOTHING, NOTHING};
+        begin += size;
+    }
+    return true;
+}
+
+static bool add_run(merger *m, span run)
+{
+    if (!begin_run(m, run))
+        return false;
+    merge(m);
+    return add_symbols(m);
+}
+
+/* Cuts the text where nothing can be merged across. */
+static bool add_runs(merger *m, span text)
+{
+    size_t begin = 0;
+    uint32_t left = 0;
+    m->count = 0;
+    for (size_t i = 0, length; i < text.size; i += length) {
+        length = character_size(text.data + i, text.size - i);
+        uint32_t right = character_code(text.data + i, length);
+        if (m->count > 0 && !may_merge(m->table, left, right)) {
+            if (!add_run(m, (span){text.data + begin, i - begin}))
+                return false;
+            begin = i;
+            m->count = 0;
+        }
+        left = right;
+        m->count++;
+    }
+    return m->count == 0 || add_run(m, (span){text.data + begin, text.size - begin});
+}
+
+/* Blanks become U+2581, with one more in front where the vocabulary wants it. Where extra blanks do not count,
+ * they go as in SentencePiece's normaliser: U+0020 alone is a blank in front and between, and at the end
+ * everything that is spelled as one, which may leave nothing. */
+static bool write_blanks(const vocabulary *v, span text, buffer *out)
+{
+    out->size = 0;
+    if (v->removes_extra_blanks)
+        while (text.size > 0 && text.data[0] == ' ')
+            text = (span){text.data + 1, text.size - 1};
+    if (text.size == 0)
+        return true;
+    if (v->adds_space_prefix && !buffer_put(out, BLANK, BLANK_BYTES))
+        return false;
+    for (size_t i = 0; i < text.size;) {
+        const char *blank = memchr(text.data + i, ' ', text.size - i);
+        size_t end = blank ? (size_t)(blank - text.data) : text.size;
+        if (!buffer_put(out, text.data + i, end - i) || (blank && !buffer_put(out, BLANK, BLANK_BYTES)))
+            return false;
+        i = end + 1;
+        while (v->removes_extra_blanks && i < text.size && text.data[i] == ' ')
+            i++;
+    }
+    if (v->removes_extra_blanks)
+        while (out->size >= BLANK_BYTES && memcmp(out->data + out->size - BLANK_BYTES, BLANK, BLANK_BYTES) == 0)
+            out->size -= BLANK_BYTES;
+    return true;
+}
+
+hearth_status sentencepiece_encode(const void *tables, const vocabulary *v, span text, encoding *e, hearth_error *error)
+{
+    /* Symbols are numbered in 32 bits, and a blank grows to three bytes. */
+    if (text.size > UINT32_MAX / 4)
+        return fail(error, HEARTH_INVALID, "text: has %zu bytes, more than fit in one encoding", text.size);
+    merger m = {.table = tables, .v = v, .out = e};
+    if (!write_blanks(v, text, &e->text) || !add_runs(&m, (span){e->text.data, e->text.size}))
+        return fail_memory(error, "tokens", text.size);
+    return HEARTH_OK;
+}
+
+size_t sentencepiece_spell(const vocabulary *v, int32_t id, char *out)
+{
+    const token *t = &v->tokens[id];
+    if (t->type == TOKEN_BYTE) {
+        out[0] = (char)t->byte;
+        return 1;
+    }
+    if (t->text.size > 0)
+        memcpy(out, t->text.data, t->text.size);
+    return t->text.size;
+}

@@ -1,0 +1,174 @@
+/* tokenizer.c - the kinds of vocabulary, and what all of them share: special tokens, BOS and EOS. */
+#include "internal.h"
+
+static const vocabulary_kind kinds[] = {
+    {
+        .name = "llama",
+        .defaults = {.bos = 1, .eos = 2, .unknown = 0, .adds_bos = true, .adds_eos = false, .adds_space_prefix = true},
+        .blank = "\xe2\x96\x81", /* U+2581 */
+        .create = sentencepiece_create,
+        .encode = sentencepiece_encode,
+        .spell = sentencepiece_spell,
+    },
+};
+
+static const vocabulary_kind *find_kind(span name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (span_equal(name, span_of(kinds[i].name)))
+            return &kinds[i];
+    return NULL;
+}
+
+hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_error *error)
+{
+    span name;
+    bool found;
+    TRY(checkpoint_get_string(c, "tokenizer.ggml.model", &name, &found, error));
+    if (!found) {
+        *out = NULL;
+        return HEARTH_OK;
+    }
+    const vocabulary_kind *kind = find_kind(name);
+    if (!kind)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: key tokenizer.ggml.model: '%.*s' is no known kind of vocabulary",
+                    c->path, name.size < 64 ? (int)name.size : 64, name.data);
+    tokenizer *t = mem_new(sizeof *t);
+    if (!t)
+        return fail_memory(error, "tokenizer", sizeof *t);
+    t->kind = kind;
+    hearth_status status = vocabulary_load(&t->vocabulary, &kind->defaults, c, error);
+    if (status == HEARTH_OK)
+        status = kind->create(&t->tables, &t->vocabulary, c, error);
+    if (status != HEARTH_OK) {
+        tokenizer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return HEARTH_OK;
+}
+
+void tokenizer_destroy(tokenizer *t)
+{
+    if (!t)
+        return;
+    vocabulary_free(&t->vocabulary);
+    mem_free(t);
+}
+
+uint32_t tokenizer_size(const tokenizer *t)
+{
+    return t->vocabulary.count;
+}
+
+int32_t tokenizer_bos(const tokenizer *t)
+{
+    return t->vocabulary.bos;
+}
+
+int32_t tokenizer_eos(const tokenizer *t)
+{
+    return t->vocabulary.eos;
+}
+
+bool tokenizer_adds_bos(const tokenizer *t)
+{
+    return t->vocabulary.adds_bos;
+}
+
+static bool is_id(const tokenizer *t, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < t->vocabulary.count;
+}
+
+bool tokenizer_ends_answer(const tokenizer *t, int32_t id)
+{
+    return is_id(t, id) && t->vocabulary.tokens[id].ends_answer;
+}
+
+span tokenizer_piece(const tokenizer *t, int32_t id)
+{
+    return is_id(t, id) ? t->vocabulary.tokens[id].text : (span){"", 0};
+}
+
+bool encoding_add(encoding *e, int32_t id)
+{
+    if (e->count == e->capacity) {
+        size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64, size;
+        int32_t *ids = size_multiply(capacity, sizeof *ids, &size) ? mem_resize(e->ids, size) : NULL;
+        if (!ids)
+            return false;
+        e->ids = ids;
+        e->capacity = capacity;
+    }
+    e->ids[e->count++] = id;
+    return true;
+}
+
+void *encoding_scratch(encoding *e, size_t size_bytes)
+{
+    if (size_bytes <= e->scratch_bytes)
+        return e->scratch;
+    size_t size = size_bytes <= SIZE_MAX / 2 ? 2 * size_bytes : size_bytes;
+    void *scratch = mem_resize(e->scratch, size);
+    if (scratch) {
+        e->scratch = scratch;
+        e->scratch_bytes = size;
+    }
+    return scratch;
+}
+
+static hearth_status add_special(encoding *e, int32_t id, hearth_error *error)
+{
+    return encoding_add(e, id) ? HEARTH_OK : fail_memory(error, "tokens", 2 * e->capacity * sizeof *e->ids);
+}
+
+/* The text up to the next special token, that token, and so on. */
+static hearth_status encode_parts(const tokenizer *t, span text, const special_set *specials, encoding *e,
+                                  hearth_error *error)
+{
+    size_t from = 0;
+    while (from < text.size) {
+        size_t end = text.size;
+        const special *found = special_set_next(specials, text, from, &end);
+        if (end > from)
+            TRY(t->kind->encode(t->tables, &t->vocabulary, (span){text.data + from, end - from}, e, error));
+        if (!found)
+            break;
+        TRY(add_special(e, found->id, error));
+        from = end + found->text.size;
+        if (t->vocabulary.tokens[found->id].strips_blanks)
+            while (from < text.size && is_white(text.data[from]))
+                from++;
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status encode(const tokenizer *t, span text, unsigned flags, encoding *e, hearth_error *error)
+{
+    const vocabulary *v = &t->vocabulary;
+    bool adds = flags & HEARTH_TEXT_SPECIAL;
+    if (adds && v->adds_bos)
+        TRY(add_special(e, v->bos, error));
+    const special_set *specials = flags & HEARTH_TEXT_PARSE_CONTROL ? &v->all_specials : &v->user_defined;
+    TRY(encode_parts(t, text, specials, e, error));
+    if (adds && v->adds_eos)
+        TRY(add_special(e, v->eos, error));
+    return HEARTH_OK;
+}
+
+hearth_status tokenizer_encode(const tokenizer *t, span text, unsigned flags, int32_t **ids, size_t *count,
+                               hearth_error *error)
+{
+    encoding e = {0};
+    hearth_status status = encode(t, text, flags, &e, error);
+    buffer_free(&e.text);
+    mem_free(e.scratch);
+    if (status != HEARTH_OK) {
+        mem_free(e.ids);
+        return status;
+    }
+    *ids = e.ids;
+    *count = e.count;
+    return HEARTH_OK;
+}

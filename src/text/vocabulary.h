@@ -1,0 +1,80 @@
+/* vocabulary.h - the pieces of a vocabulary and what holds for each, as the checkpoint's keys state them.
+ *
+ * Private to the text module. A vocabulary copies what it needs, so the checkpoint may be closed before it;
+ * it is read-only once loaded. How text is cut into pieces is the kind's business (kind.h). */
+#ifndef TEXT_VOCABULARY_H
+#define TEXT_VOCABULARY_H
+
+#include "../file/checkpoint.h"
+
+/* GGUF's token types, with its numbers. */
+typedef enum token_type {
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN,      /* stands for what cannot be spelled                                       */
+    TOKEN_CONTROL,      /* <s> and its like: never made of plain text                              */
+    TOKEN_USER_DEFINED, /* always one token wherever its text occurs                               */
+    TOKEN_UNUSED,       /* takes part in merges, but is taken apart again at the end               */
+    TOKEN_BYTE          /* "<0x0A>": one byte of what has no piece                                 */
+} token_type;
+
+typedef struct token {
+    span text; /* as the vocabulary spells it */
+    float score;
+    uint8_t type;       /* token_type                                         */
+    uint8_t byte;       /* TOKEN_BYTE: its value                              */
+    bool ends_answer;   /* EOS, end of turn and their like                    */
+    bool strips_blanks; /* white space behind it in a text is swallowed       */
+} token;
+
+/* Tokens that are looked for in a text before anything else. */
+typedef struct special {
+    span text; /* as it stands in a text */
+    int32_t id;
+} special;
+
+typedef struct special_set {
+    special *items; /* [count], ascending by bytes */
+    size_t count;
+    bool begins[256]; /* first bytes that occur */
+} special_set;
+
+/* What absent keys mean. Every kind of vocabulary has its own defaults. */
+typedef struct vocabulary_defaults {
+    int32_t bos, eos, unknown; /* -1: none. Counts only where the type of that piece fits. */
+    bool adds_bos, adds_eos, adds_space_prefix;
+} vocabulary_defaults;
+
+typedef struct vocabulary {
+    arena memory;
+    token *tokens; /* [count] */
+    uint32_t count;
+    size_t longest;                      /* bytes of the longest piece              */
+    int32_t bos, eos, eot, eom, unknown; /* -1: none                                */
+    bool adds_bos, adds_eos;             /* only where there is such a token        */
+    bool adds_space_prefix;              /* a text begins as if a blank preceded it */
+    bool removes_extra_blanks;           /* runs of blanks count as one             */
+    special_set user_defined;            /* always recognised                       */
+    special_set all_specials;            /* with control tokens and the unknown one */
+} vocabulary;
+
+/* A piece longer than this is refused: it bounds every search below, and real ones have at most a few hundred. */
+enum { PIECE_LIMIT = 4096 };
+
+/* Reads tokenizer.ggml.tokens, .scores, .token_type and the rest. The vocabulary is freed in any case with
+ * vocabulary_free. HEARTH_FORMAT: something is missing, misshapen or out of range (named). */
+hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
+                              hearth_error *error);
+void vocabulary_free(vocabulary *v);
+
+/* specials.c: what is not said in any key but known of certain tokens and models (ends of answers, swallowed
+ * white space), then both sets. Called by vocabulary_load once types and special ids are known. */
+hearth_status specials_load(vocabulary *v, const checkpoint *c, hearth_error *error);
+
+/* The first special token at or behind `from`, the longest where several begin at the same byte; *at is where
+ * it begins. NULL: there is none. */
+const special *special_set_next(const special_set *set, span text, size_t from, size_t *at);
+
+/* Space and the controls \t \n \v \f \r. */
+bool is_white(char c);
+
+#endif
