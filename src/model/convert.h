@@ -3,7 +3,7 @@
 #define MODEL_CONVERT_H
 
 #include "../base/pool.h"
-#include "../file/checkpoint.h"
+#include "../number/format.h"
 
 /* What becomes of one tensor; reported as it is written. */
 typedef struct convert_step {
@@ -11,7 +11,8 @@ typedef struct convert_step {
     number_format from, to;
     uint64_t rows, columns;
     uint64_t from_bytes, to_bytes;
-    const char *reason;      /* why this format: "asked for", "norm", "head", "row is no multiple of 256" ... */
+    const char *reason;      /* why this format: "asked for", "as stored", "vector", "head", "override", "q4_K needs
+                                rows of a multiple of 256" ...; valid during the call */
 } convert_step;
 
 /* "NAME=TYPE": a tensor whose name is NAME, or matches it as a shell pattern, gets TYPE. */
@@ -28,13 +29,16 @@ typedef struct convert_options {
     size_t override_count;
     const char *ffn_activation;            /* NULL: as the source says                                 */
     void (*step)(void *user, const convert_step *step);   /* may be NULL */
-    void *user;
+    void (*note)(void *user, const char *text);           /* may be NULL: what the user should know, such as a
+                                                             missing tokenizer */
+    void *user;                            /* of step and note */
     hearth_progress progress;              /* bytes of source tensors */
 } convert_options;
 
-/* Writes source (any checkpoint) as GGUF v3. One-dimensional tensors stay float32. A format whose block does not divide a
- * row falls back to Q8_0, then F16, and the step says so. The source is first bound as a model, so that nothing is written from
- * a file that could not be read back. Memory: a few rows per thread.
+/* Writes source (any checkpoint) as GGUF v3. One-dimensional tensors become float32. A format whose block does not
+ * divide a row falls back to Q8_0, then F16, and the step says so. The source is first checked as a model, so that
+ * nothing is written from a file that could not be read back. Memory: a few rows per thread.
+ * HEARTH_INVALID: the source would be overwritten, or an override matches no tensor.
  * HEARTH_CANCELLED: progress said so. On failure no file is left. */
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
                             pool *threads, hearth_error *error);

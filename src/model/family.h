@@ -1,9 +1,12 @@
 /* family.h - the families of models, one row each: a family is data.
  *
- * A family that needs code adds a value to a column, never an `if` on its name. */
+ * A row says how files name the family and which tensors it has, by rules: role, name in GGUF, name in a
+ * Hugging Face folder, shape by symbolic dimensions. Loader, converter and error texts walk the
+ * same rules. A family that needs code adds a value to a column, never an `if` on its name. */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 
+#include "../base/text.h"
 #include "../kernel/kernel.h"
 
 /* Names of FFN activations as files spell them. */
@@ -22,10 +25,44 @@ typedef enum ffn_activation {
 extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
 /* FFN_ACTIVATION_COUNT where there is none of that name. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
+/* "silu, relu, fatrelu", for errors and help. */
+void ffn_activation_list(char *out, size_t size);
 
 typedef enum rope_order {
     ROPE_NEIGHBOURS,     /* pairs (2i, 2i + 1), as GGUF stores llama */
 } rope_order;
+
+/* Sizes that shapes are made of; hyper_dimension() gives their values. */
+typedef enum dimension {
+    DIMENSION_NONE,                 /* of rows: the tensor is a vector; of rotary: no rotation        */
+    DIMENSION_EMBEDDING,            /* d                                                              */
+    DIMENSION_NEURONS,              /* f                                                              */
+    DIMENSION_QUERY,                /* head_count * head_length                                       */
+    DIMENSION_KEY,                  /* kv_head_count * head_length                                    */
+    DIMENSION_VOCABULARY,
+    DIMENSION_ROPE_PAIRS,
+    DIMENSION_HEADS,
+    DIMENSION_KV_HEADS,
+    DIMENSION_COUNT
+} dimension;
+
+enum tensor_rule_flags {
+    TENSOR_OPTIONAL = 1,
+    TENSOR_HEAD = 2,                /* gives logits; where absent, the tensor flagged TENSOR_EMBEDDING does */
+    TENSOR_EMBEDDING = 4,
+    TENSOR_CONSTANT = 8,            /* follows from hyperparameters: no parameter of the model        */
+    TENSOR_IGNORED = 16             /* some files carry it, nobody needs it                           */
+};
+
+typedef struct tensor_rule {
+    const char *name;               /* in GGUF; "%u" stands for the layer                             */
+    const char *folder_name;        /* in a Hugging Face folder; NULL: never there                    */
+    size_t field;                   /* offset in model_layer where the name has a layer, else in
+                                       hearth_model: of a matrix, or of a const float * for a vector  */
+    dimension rows, columns;        /* the shape in GGUF's order is {columns, rows}, or {columns}     */
+    dimension rotary;               /* heads whose rows a folder stores as halves (stored_tensor.rotary_heads) */
+    unsigned flags;
+} tensor_rule;
 
 typedef struct family {
     const char *name;               /* general.architecture in GGUF, and the prefix of its keys  */
@@ -33,9 +70,25 @@ typedef struct family {
     const char *architecture;       /* config.json's architectures[0]                            */
     rope_order rope;
     bool folder_window;             /* config.json's sliding_window counts (llama ignores it)    */
+    const tensor_rule *tensors;     /* [tensor_count] of the whole model                         */
+    size_t tensor_count;
+    const tensor_rule *layer_tensors;   /* [layer_tensor_count] of every layer                   */
+    size_t layer_tensor_count;
 } family;
 
 extern const family families[];
 extern const size_t family_count;
+
+/* NULL where there is none. */
+const family *family_by_name(span name);
+/* Known names, each once: "llama" of GGUF, or "llama, mistral" of config.json's model_type. */
+void family_list(char *out, size_t size, bool model_types);
+
+/* Longest name of a tensor with its layer, terminator included. */
+#define TENSOR_NAME_SIZE 96
+/* The rule's name, in GGUF's spelling or the folder's, for a layer. */
+void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder);
+/* The rule that wants a tensor of this name, and the layer in it (0 where it has none); NULL: none does. */
+const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer);
 
 #endif

@@ -6,9 +6,9 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
-#include "family.h"
 #include "../file/checkpoint.h"
 #include "../text/tokenizer.h"
+#include "family.h"
 
 /* Sizes and constants of one model. Letters as in DESIGN.md: d embedding_length, f neuron_count. */
 typedef struct hyperparameters {
@@ -27,7 +27,8 @@ typedef struct hyperparameters {
     uint32_t rope_pairs;                /* rotated pairs of a head                        */
     float attention_scale;              /* on q . k: 1 / sqrt(head_length)                */
     float rope_magnitude;               /* yarn's factor on cosine and sine; 1            */
-    const float *rope_frequencies;      /* [rope_pairs] radians per position, scaling included */
+    const double *rope_frequencies;     /* [rope_pairs] radians per position, scaling included; double, so
+                                           that positions far out keep their angle */
 } hyperparameters;
 
 /* Every weight matrix is [out][in]: one row per output. NULL data: the model has none. */
@@ -46,11 +47,13 @@ typedef struct model_layer {
 struct hearth_model {
     checkpoint *source;
     const family *family;
+    const char *name;                   /* general.name, or what the path ends in         */
     hyperparameters hyper;
     tokenizer *tokenizer;               /* NULL: the file has no vocabulary               */
     matrix embedding;                   /* [vocabulary_size][d]                           */
     const float *output_norm;           /* [d]                                            */
     matrix head;                        /* [vocabulary_size][d]; the embedding where tied */
+    const float *rope_factors;          /* [rope_pairs] divide the frequencies; NULL: none */
     model_layer *layers;                /* [layer_count]                                  */
     uint64_t parameter_count, weight_bytes;
     arena memory;
@@ -60,8 +63,17 @@ struct hearth_model {
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error);
 
 /* Understands a checkpoint, which the model owns afterwards (also on failure it is closed). The engine's and the
- * fuzzers' way in; hearth_model_open is this after model_open_checkpoint. */
+ * fuzzers' way in; hearth_model_open is this after model_open_checkpoint. options may be NULL; its progress sees the
+ * bytes of matrices that are put in another order. */
 hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_model_options *options,
                          hearth_error *error);
+
+/* Checks all that model_bind checks, but puts no matrix in order: for converting. Fills *hyper (whose
+ * rope_frequencies are NULL afterwards) and *found; source stays the caller's. */
+hearth_status model_check(const checkpoint *source, const hearth_model_options *options, hyperparameters *hyper,
+                          const family **found, hearth_error *error);
+
+/* Why a model of this path that has no tokenizer has none, for people: "the folder has no tokenizer.model ...". */
+const char *model_tokenizer_missing(const char *path);
 
 #endif

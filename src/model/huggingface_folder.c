@@ -1,0 +1,60 @@
+/* huggingface_folder.c - which files of a folder are read, and in which order.
+ *
+ * config.json is not mapped but read whole: it is small, and what is larger is none. */
+#include "huggingface.h"
+
+#include "../file/safetensors.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t config_limit = (size_t)1 << 20;
+
+/* general.name: what the folder is called, also where it was given as ".". */
+static hearth_status set_name(checkpoint *c, const char *folder, hearth_error *error)
+{
+    char real[PATH_MAX];
+    const char *path = realpath(folder, real) ? real : folder, *slash = strrchr(path, '/');
+    span name = span_of(slash ? slash + 1 : path);
+    return name.size > 0 && utf8_is_valid(name.data, name.size) ? checkpoint_set_string(c, "general.name", name, error)
+                                                                : HEARTH_OK;
+}
+
+static hearth_status read_config(json_t **out, const char *path, const char *folder, hearth_error *error)
+{
+    if (!file_exists(path))
+        return fail(error, HEARTH_FORMAT, "%s: config.json: is missing: not a model folder", folder);
+    char *text;
+    size_t size;
+    TRY(file_read(&text, &size, path, config_limit, error));
+    hearth_status status = json_parse(out, text, size, path, error);
+    mem_free(text);
+    return status;
+}
+
+hearth_status huggingface_open(checkpoint **out, const char *folder, hearth_error *error)
+{
+    checkpoint *c = NULL, *stored = NULL;
+    json_t *config = NULL;
+    hearth_status status;
+    char *path = file_join(folder, "config.json");
+    if (!path)
+        return fail_memory(error, folder, strlen(folder));
+    TRY_OR(done, status, read_config(&config, path, folder, error));
+    TRY_OR(done, status, checkpoint_create(&stored, folder, error));
+    TRY_OR(done, status, checkpoint_create(&c, folder, error));
+    TRY_OR(done, status, safetensors_add_folder(stored, folder, error));
+    TRY_OR(done, status, huggingface_understand(c, stored, config, path, error));
+    TRY_OR(done, status, checkpoint_take_maps(c, stored, error));
+    TRY_OR(done, status, set_name(c, folder, error));
+    TRY_OR(done, status, huggingface_add_tokenizer(c, folder, config, error));
+    *out = c;
+    c = NULL;
+done:
+    checkpoint_close(c);
+    checkpoint_close(stored);
+    json_decref(config);
+    mem_free(path);
+    return status;
+}

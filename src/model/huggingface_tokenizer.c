@@ -1,0 +1,266 @@
+/* huggingface_tokenizer.c - the vocabulary of a Hugging Face folder.
+ *
+ * tokenizer.model has the pieces. Fine-tuned models add tokens beyond them (added_tokens.json,
+ * tokenizer_config.json), and the embedding may have rows that no token uses; both are filled in as
+ * llama.cpp's converter does, so that every row has a token. tokenizer.json is not read. */
+#include "huggingface.h"
+
+#include "hyper.h"
+
+#include "../file/sentencepiece.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Token types as tokenizer.ggml.token_type numbers them. */
+enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5 };
+
+/* Scores that llama.cpp's converter gives: no pair of pieces is ever merged into one of these. */
+static const float added_score = -1000, unused_score = -10000;
+
+typedef struct vocabulary {
+    checkpoint *out;
+    hearth_error *error;
+    uint32_t size;  /* rows of the embedding       */
+    uint32_t known; /* pieces of tokenizer.model   */
+    span *tokens;   /* [size]                      */
+    float *scores;  /* [size]                      */
+    int32_t *types; /* [size]                      */
+    arena memory;   /* of what is only here        */
+    bool changed;
+} vocabulary;
+
+/* ------------------------------------------------------------ added tokens */
+
+/* A token that the folder defines beside tokenizer.model. Pieces that are unknown, control or byte stay so. */
+static hearth_status put_token(vocabulary *v, uint64_t id, const char *text, bool control)
+{
+    if (id >= v->size)
+        return HEARTH_OK; /* no row of the embedding: the model can neither read nor say it */
+    bool is_piece = id < v->known;
+    if (is_piece && v->types[id] != TOKEN_NORMAL)
+        return HEARTH_OK;
+    size_t length = strlen(text);
+    char *copy = arena_copy_text(&v->memory, text, length);
+    if (!copy)
+        return fail_memory(v->error, v->out->path, length);
+    v->tokens[id] = (span){copy, length};
+    v->types[id] = control ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+    v->scores[id] = added_score;
+    v->changed = true;
+    return HEARTH_OK;
+}
+
+/* added_tokens.json: text -> id. */
+static hearth_status put_added(vocabulary *v, json_t *added, const char *name)
+{
+    const char *text;
+    json_t *id;
+    if (!json_is_object(added))
+        return fail(v->error, HEARTH_FORMAT, "%s: is not an object", name);
+    json_object_foreach(added, text, id)
+    {
+        if (!json_is_integer(id) || json_integer_value(id) < 0)
+            return fail(v->error, HEARTH_FORMAT, "%s: %.64s: is not a token id", name, text);
+        TRY(put_token(v, (uint64_t)json_integer_value(id), text, false));
+    }
+    return HEARTH_OK;
+}
+
+/* added_tokens_decoder of tokenizer_config.json: "32000" -> {"content": "<|im_end|>", "special": true, ...}. */
+static hearth_status put_decoder(vocabulary *v, json_t *decoder, const char *name)
+{
+    const char *key;
+    json_t *token;
+    if (decoder && !json_is_object(decoder))
+        return fail(v->error, HEARTH_FORMAT, "%s: added_tokens_decoder: is not an object", name);
+    json_object_foreach(decoder, key, token)
+    {
+        char *end;
+        errno = 0;
+        unsigned long long id = strtoull(key, &end, 10);
+        const char *text = json_string_value(json_object_get(token, "content"));
+        if (key[0] < '0' || key[0] > '9' || *end || errno || !text)
+            return fail(v->error, HEARTH_FORMAT, "%s: added_tokens_decoder: %.64s: is not an id with content", name,
+                        key);
+        TRY(put_token(v, id, text, json_is_true(json_object_get(token, "special"))));
+    }
+    return HEARTH_OK;
+}
+
+/* Pieces first, then names for rows that have none: "[PAD32001]". */
+static hearth_status start(vocabulary *v)
+{
+    const key_value *tokens, *scores, *types;
+    TRY(checkpoint_get_array(v->out, "tokenizer.ggml.tokens", VALUE_STRING, &tokens, NULL, v->error));
+    TRY(checkpoint_get_array(v->out, "tokenizer.ggml.scores", VALUE_F32, &scores, NULL, v->error));
+    TRY(checkpoint_get_array(v->out, "tokenizer.ggml.token_type", VALUE_I32, &types, NULL, v->error));
+    v->tokens = arena_new_array(&v->memory, v->size, sizeof *v->tokens);
+    v->scores = arena_new_array(&v->memory, v->size, sizeof *v->scores);
+    v->types = arena_new_array(&v->memory, v->size, sizeof *v->types);
+    if (!v->tokens || !v->scores || !v->types)
+        return fail_memory(v->error, v->out->path, v->size * sizeof *v->tokens);
+    v->known = tokens->count < v->size ? (uint32_t)tokens->count : v->size;
+    v->changed = tokens->count != v->size;
+    memcpy(v->tokens, tokens->as.strings, v->known * sizeof *v->tokens);
+    memcpy(v->scores, scores->as.items, v->known * sizeof *v->scores);
+    memcpy(v->types, types->as.items, v->known * sizeof *v->types);
+    for (uint32_t id = v->known; id < v->size; id++) {
+        char text[24];
+        int length = snprintf(text, sizeof text, "[PAD%u]", id);
+        char *copy = arena_copy_text(&v->memory, text, (size_t)length);
+        if (!copy)
+            return fail_memory(v->error, v->out->path, (size_t)length);
+        v->tokens[id] = (span){copy, (size_t)length};
+        v->scores[id] = unused_score;
+        v->types[id] = TOKEN_UNUSED;
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status finish(const vocabulary *v)
+{
+    if (!v->changed)
+        return HEARTH_OK;
+    TRY(checkpoint_set_strings(v->out, "tokenizer.ggml.tokens", v->tokens, v->size, v->error));
+    TRY(checkpoint_set_numbers(v->out, "tokenizer.ggml.scores", VALUE_F32, v->scores, v->size, v->error));
+    return checkpoint_set_numbers(v->out, "tokenizer.ggml.token_type", VALUE_I32, v->types, v->size, v->error);
+}
+
+/* -------------------------------------------------------- special settings */
+
+/* An id, or the first of several. */
+static hearth_status set_id(checkpoint *c, const json_t *config, const char *config_key, const char *key, uint32_t size,
+                            const char *name, bool *done, hearth_error *error)
+{
+    const json_t *value = json_object_get(config, config_key);
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    if (*done || !value || json_is_null(value))
+        return HEARTH_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= size)
+        return fail(error, HEARTH_FORMAT, "%s: %s: is not a token id below %u", name, config_key, size);
+    *done = true;
+    return checkpoint_set_u32(c, key, (uint32_t)json_integer_value(value), error);
+}
+
+/* Which tokens begin and end a text: config.json says it, else generation_config.json, else tokenizer.model did. */
+static hearth_status set_ids(const vocabulary *v, const json_t *config, const json_t *generation)
+{
+    bool bos = false, eos = false;
+    const struct {
+        const json_t *object;
+        const char *name;
+    } sources[] = {{config, "config.json"}, {generation, "generation_config.json"}};
+    for (size_t i = 0; i < 2; i++) {
+        char name[1024];
+        snprintf(name, sizeof name, "%s: %s", v->out->path, sources[i].name);
+        TRY(set_id(v->out, sources[i].object, "bos_token_id", "tokenizer.ggml.bos_token_id", v->size, name, &bos,
+                   v->error));
+        TRY(set_id(v->out, sources[i].object, "eos_token_id", "tokenizer.ggml.eos_token_id", v->size, name, &eos,
+                   v->error));
+    }
+    return HEARTH_OK;
+}
+
+/* Switches and the chat template of tokenizer_config.json. A template may also be a list of named ones: not copied. */
+static hearth_status set_switches(checkpoint *c, const json_t *settings, const char *name, hearth_error *error)
+{
+    static const struct {
+        const char *config_key, *key;
+    } switches[] = {
+        {"add_bos_token", "tokenizer.ggml.add_bos_token"},
+        {"add_eos_token", "tokenizer.ggml.add_eos_token"},
+    };
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        bool value = false, found;
+        TRY(json_get_bool(settings, switches[i].config_key, &value, &found, name, error));
+        if (found)
+            TRY(checkpoint_set_bool(c, switches[i].key, value, error));
+    }
+    const json_t *template = json_object_get(settings, "chat_template");
+    if (json_is_string(template)) {
+        span text = {json_string_value(template), json_string_length(template)};
+        TRY(checkpoint_set_string(c, "tokenizer.chat_template", text, error));
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ folder */
+
+/* A JSON file of the folder: its value, or NULL where there is no such file. */
+static hearth_status read_optional(json_t **out, const char *folder, const char *file, hearth_error *error)
+{
+    *out = NULL;
+    char *path = file_join(folder, file);
+    if (!path)
+        return fail_memory(error, folder, strlen(folder));
+    hearth_status status = file_exists(path) ? json_parse_file(out, path, error) : HEARTH_OK;
+    mem_free(path);
+    return status;
+}
+
+/* Rows of the embedding, if they are what config.json says; 0 where binding will refuse the model anyway. */
+static uint32_t vocabulary_size(const checkpoint *c, const json_t *config)
+{
+    const stored_tensor *embedding = checkpoint_find_tensor(c, "token_embd.weight");
+    json_int_t size = json_integer_value(json_object_get(config, "vocab_size"));
+    bool agree = embedding && embedding->rank == 2 && size > 0 && embedding->shape[1] == (uint64_t)size;
+    return agree ? (uint32_t)size : 0;
+}
+
+static hearth_status add_all(vocabulary *v, const char *folder, const json_t *config)
+{
+    json_t *settings = NULL, *added = NULL, *generation = NULL;
+    hearth_status status;
+    char name[1024];
+    TRY_OR(done, status, read_optional(&settings, folder, "tokenizer_config.json", v->error));
+    TRY_OR(done, status, read_optional(&added, folder, "added_tokens.json", v->error));
+    TRY_OR(done, status, read_optional(&generation, folder, "generation_config.json", v->error));
+    TRY_OR(done, status, start(v));
+    snprintf(name, sizeof name, "%s: added_tokens.json", folder);
+    if (added)
+        TRY_OR(done, status, put_added(v, added, name));
+    snprintf(name, sizeof name, "%s: tokenizer_config.json", folder);
+    if (settings) {
+        TRY_OR(done, status, put_decoder(v, json_object_get(settings, "added_tokens_decoder"), name));
+        TRY_OR(done, status, set_switches(v->out, settings, name, v->error));
+    }
+    TRY_OR(done, status, set_ids(v, config, generation));
+    status = finish(v);
+done:
+    json_decref(settings);
+    json_decref(added);
+    json_decref(generation);
+    return status;
+}
+
+hearth_status huggingface_add_tokenizer(checkpoint *c, const char *folder, const json_t *config, hearth_error *error)
+{
+    vocabulary v = {.out = c, .error = error, .size = vocabulary_size(c, config)};
+    char *path = file_join(folder, "tokenizer.model");
+    if (!path)
+        return fail_memory(error, folder, strlen(folder));
+    hearth_status status = HEARTH_OK;
+    if (v.size > 0 && file_exists(path)) {
+        TRY_OR(done, status, sentencepiece_add(c, path, error));
+        status = add_all(&v, folder, config);
+    }
+done:
+    arena_clear(&v.memory);
+    mem_free(path);
+    return status;
+}
+
+const char *model_tokenizer_missing(const char *path)
+{
+    if (!file_is_folder(path))
+        return "the file holds no vocabulary";
+    char *json = file_join(path, "tokenizer.json");
+    bool has_json = json && file_exists(json);
+    mem_free(json);
+    return has_json ? "the folder has no tokenizer.model (tokenizer.json is not read yet)"
+                    : "the folder has no tokenizer.model";
+}

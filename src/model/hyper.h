@@ -1,0 +1,37 @@
+/* hyper.h - from keys to hyperparameters.
+ *
+ * One table says for every size how GGUF and config.json call it and how large it may be; this
+ * module reads it from a checkpoint's keys, huggingface.c writes those keys from a config.json. */
+#ifndef MODEL_HYPER_H
+#define MODEL_HYPER_H
+
+#include "model.h"
+
+/* Longest key with its family's prefix, terminator included. */
+#define KEY_SIZE 128
+/* "llama.block_count" from "block_count". */
+void hyper_key(char out[KEY_SIZE], const family *f, const char *name);
+
+typedef struct size_setting {
+    const char *key;            /* in GGUF, behind the family's name                      */
+    const char *config_key;     /* in config.json                                         */
+    size_t field;               /* offset of an uint32_t in hyperparameters               */
+    uint32_t limit;             /* at least 1, at most this                               */
+    bool in_file, in_folder;    /* must be there; else it is derived from the others      */
+} size_setting;
+
+extern const size_setting size_settings[];
+extern const size_t size_setting_count;
+
+/* HEARTH_FORMAT text "WHERE: KEY: is 0, expected 1 to 4096". `what` is "key " for GGUF, "" for a config. */
+hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char *where, const char *what,
+                               const char *key, hearth_error *error);
+
+/* Everything but the rope frequencies. activation: overrides the file's; NULL: the file's. */
+hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint *c, const char *activation,
+                         hearth_error *error);
+
+/* The value of a dimension; 1 for DIMENSION_NONE. */
+uint64_t hyper_dimension(const hyperparameters *h, dimension d);
+
+#endif

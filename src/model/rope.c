@@ -1,0 +1,152 @@
+/* rope.c - rotary frequencies.
+ *
+ * Keys as llama.cpp names and combines them: rope.scaling.attn_factor multiplies, yarn_log_multiplier m
+ * divides by 0.1 m ln(factor) + 1, and yarn_attn_factor, into which its converter writes config.json's
+ * attention_factor, is the whole factor (llama.cpp itself reads that key for few families; a converted
+ * folder has to mean what the folder meant). */
+#include "rope.h"
+
+#include "hyper.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    rope_scaling scaling;
+} scalings[] = {
+    {"none", ROPE_PLAIN},
+    {"linear", ROPE_LINEAR},
+    {"yarn", ROPE_YARN},
+};
+static const size_t scaling_count = sizeof scalings / sizeof *scalings;
+
+double rope_yarn_magnitude(double factor, double m)
+{
+    return factor > 1 ? 0.1 * m * log(factor) + 1 : 1;
+}
+
+/* A number above `least`; *out stays as it is where the key is absent. */
+static hearth_status read_number(double *out, bool *found, const family *f, const checkpoint *c, const char *name,
+                                 double least, hearth_error *error)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, f, name);
+    float value = 0;
+    TRY(checkpoint_get_f32(c, key, &value, found, error));
+    if (!*found)
+        return HEARTH_OK;
+    if (!isfinite(value) || !((double)value > least))
+        return fail(error, HEARTH_FORMAT, "%s: key %s: is %g, expected a number above %g", c->path, key, (double)value,
+                    least);
+    *out = (double)value;
+    return HEARTH_OK;
+}
+
+/* An absent type means linear, for files from before there was one. */
+static hearth_status read_scaling(rope_scaling *out, const family *f, const checkpoint *c, hearth_error *error)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, f, "rope.scaling.type");
+    span name = span_of("linear");
+    bool found;
+    TRY(checkpoint_get_string(c, key, &name, &found, error));
+    for (size_t i = 0; i < scaling_count; i++)
+        if (span_equal(span_of(scalings[i].name), name)) {
+            *out = scalings[i].scaling;
+            return HEARTH_OK;
+        }
+    return fail(error, HEARTH_UNSUPPORTED, "%s: key %s: %.*s is not supported (known: none, linear, yarn)", c->path,
+                key, name.size < 100 ? (int)name.size : 100, name.data);
+}
+
+static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoint *c, hearth_error *error)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, f, "rope.scaling.original_context_length");
+    uint32_t original = 0;
+    bool found;
+    TRY(checkpoint_get_u32(c, key, &original, &found, error));
+    if (found && original == 0)
+        return fail(error, HEARTH_FORMAT, "%s: key %s: is 0", c->path, key);
+    if (found)
+        s->original_context = original;
+    TRY(read_number(&s->beta_fast, &found, f, c, "rope.scaling.yarn_beta_fast", 0, error));
+    TRY(read_number(&s->beta_slow, &found, f, c, "rope.scaling.yarn_beta_slow", 0, error));
+    hyper_key(key, f, "rope.scaling.yarn_beta_slow");
+    if (s->beta_slow > s->beta_fast)
+        return fail(error, HEARTH_FORMAT, "%s: key %s: is above yarn_beta_fast", c->path, key);
+    /* negative: llama.cpp's way to say that nothing is said */
+    double extrapolation = -1;
+    TRY(read_number(&extrapolation, &found, f, c, "rope.scaling.yarn_ext_factor", -2, error));
+    if (extrapolation >= 0)
+        s->extrapolation = extrapolation;
+    if (s->extrapolation == 0)
+        return HEARTH_OK;
+
+    double m = 0, whole = 0;
+    TRY(read_number(&m, &found, f, c, "rope.scaling.yarn_log_multiplier", -1, error));
+    s->magnitude *= rope_yarn_magnitude(s->factor, 1) / rope_yarn_magnitude(s->factor, m > 0 ? m : 0);
+    TRY(read_number(&whole, &found, f, c, "rope.scaling.yarn_attn_factor", 0, error));
+    if (found)
+        s->magnitude = whole;
+    return HEARTH_OK;
+}
+
+hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c, const hyperparameters *h,
+                        hearth_error *error)
+{
+    rope_settings s = {.base = 10000,
+                       .factor = 1,
+                       .pairs = h->rope_pairs,
+                       .original_context = h->context_length,
+                       .beta_fast = 32,
+                       .beta_slow = 1,
+                       .extrapolation = 1,
+                       .magnitude = 1};
+    bool found;
+    TRY(read_number(&s.base, &found, f, c, "rope.freq_base", 1, error));
+    TRY(read_scaling(&s.scaling, f, c, error));
+    if (s.scaling != ROPE_PLAIN) {
+        TRY(read_number(&s.factor, &found, f, c, "rope.scale_linear", 0, error)); /* the older name */
+        TRY(read_number(&s.factor, &found, f, c, "rope.scaling.factor", 0, error));
+    }
+    TRY(read_number(&s.magnitude, &found, f, c, "rope.scaling.attn_factor", 0, error));
+    if (s.scaling == ROPE_YARN)
+        TRY(read_yarn(&s, f, c, error));
+    *out = s;
+    return HEARTH_OK;
+}
+
+/* The (fractional) pair that makes this many turns over the original context. */
+static double pair_of_turns(const rope_settings *s, double turns)
+{
+    return s->pairs * log(s->original_context / (turns * 2 * M_PI)) / log(s->base);
+}
+
+void rope_frequencies(const rope_settings *s, const float *factors, double *frequencies)
+{
+    double low = 0, high = 0;
+    if (s->scaling == ROPE_YARN) {
+        low = fmax(floor(pair_of_turns(s, s->beta_fast)), 0);
+        high = fmin(ceil(pair_of_turns(s, s->beta_slow)), 2.0 * s->pairs - 1);
+    }
+    for (uint32_t i = 0; i < s->pairs; i++) {
+        double plain = pow(s->base, -(double)i / s->pairs) / (factors ? (double)factors[i] : 1);
+        double stretched = plain / s->factor;
+        /* 0 for fast pairs, 1 for slow ones; the 0.001 only keeps an empty ramp from dividing by 0 */
+        double ramp = fmin(fmax((i - low) / fmax(high - low, 0.001), 0), 1);
+        double keep = s->scaling == ROPE_YARN ? (1 - ramp) * s->extrapolation : 0;
+        frequencies[i] = stretched * (1 - keep) + plain * keep;
+    }
+}
+
+void rope_llama3_factors(const rope_llama3 *s, double base, uint32_t pairs, float *factors)
+{
+    for (uint32_t i = 0; i < pairs; i++) {
+        double turns = s->original_context * pow(base, -(double)i / pairs) / (2 * M_PI);
+        double smooth = fmin(fmax((turns - s->low) / (s->high - s->low), 0), 1);
+        factors[i] = (float)(1 / ((1 - smooth) / s->factor + smooth));
+    }
+}
