@@ -363,7 +363,7 @@ void hearth_answer_destroy(hearth_answer *answer);
  * *stop: HEARTH_STOP_NONE while it goes on. */
 hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const char **text, size_t *size,
                                  hearth_stop *stop, hearth_error *error);
-/* The rest, when the answer ends for another reason. */
+/* What is still held back, once the answer has ended for whatever reason (a stop string: nothing). */
 void hearth_answer_finish(hearth_answer *answer, const char **text, size_t *size);
 
 /* Called with each piece of text and its token; false cancels. */

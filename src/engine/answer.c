@@ -1,0 +1,210 @@
+/* answer.c - the text of an answer while it grows, and when it ends.
+ *
+ * Stop strings are looked for byte by byte with Knuth, Morris and Pratt's automaton: each remembers how much of it the
+ * text ends with. The answer ends with the first byte that completes one (the longest, where several end
+ * there), so the result does not depend on how the text was cut into tokens. What the text ends with
+ * may still become a stop string, so as many bytes as the furthest automaton has matched are held back. Stop strings
+ * and the detokenizer's pieces are whole characters, therefore what is shown is, too. */
+#include "../model/model.h"
+
+#include <string.h>
+
+typedef struct stop_string {
+    const char *text;
+    size_t size;
+    size_t *border; /* [size] length of the longest proper beginning of text[0..i] that it also ends with */
+    size_t matched; /* bytes of it that the answer ends with                                              */
+} stop_string;
+
+struct hearth_answer {
+    const hearth_model *model;
+    detokenizer *pieces;
+    stop_string *stops; /* [stop_count] */
+    size_t stop_count;
+    uint32_t max_tokens; /* 0: no limit */
+    bool ignore_end;
+    uint32_t token_count;
+    hearth_stop stop;
+    bool finished;
+    buffer text;  /* handed out by the last call, then what is held back */
+    size_t shown; /* of it: handed out                                   */
+    arena memory;
+};
+
+const char *hearth_stop_text(hearth_stop stop)
+{
+    static const char *const texts[] = {
+#define X(name, text) [name] = text,
+        HEARTH_STOPS(X)
+#undef X
+    };
+    return (size_t)stop < sizeof texts / sizeof *texts ? texts[stop] : "unknown";
+}
+
+/* ---- stop strings */
+
+/* How much of the stop string is matched after one more byte. */
+static size_t advance(const stop_string *s, size_t matched, char byte)
+{
+    while (matched > 0 && (matched == s->size || s->text[matched] != byte))
+        matched = s->border[matched - 1];
+    return matched + (s->text[matched] == byte);
+}
+
+static hearth_status copy_stop(stop_string *out, const char *text, size_t number, arena *memory, hearth_error *error)
+{
+    size_t size = text ? strlen(text) : 0;
+    if (size == 0)
+        return fail(error, HEARTH_INVALID, "answer: stop string %zu is empty", number);
+    if (!utf8_is_valid(text, size))
+        return fail(error, HEARTH_INVALID, "answer: stop string %zu is not valid UTF-8", number);
+    *out = (stop_string){arena_copy_text(memory, text, size), size, arena_new_array(memory, size, sizeof(size_t)), 0};
+    if (!out->text || !out->border)
+        return fail_memory(error, "stop string", size * sizeof(size_t));
+    for (size_t i = 1; i < size; i++)
+        out->border[i] = advance(out, out->border[i - 1], text[i]);
+    return HEARTH_OK;
+}
+
+static hearth_status copy_stops(hearth_answer *a, const hearth_answer_options *options, hearth_error *error)
+{
+    if (options->stop_count > 0 && !options->stops)
+        return fail(error, HEARTH_INVALID, "answer: stops is NULL, expected %zu", options->stop_count);
+    a->stops = arena_new_array(&a->memory, options->stop_count, sizeof *a->stops);
+    if (!a->stops)
+        return fail_memory(error, "stop strings", options->stop_count);
+    a->stop_count = options->stop_count;
+    for (size_t i = 0; i < a->stop_count; i++)
+        TRY(copy_stop(&a->stops[i], options->stops[i], i, &a->memory, error));
+    return HEARTH_OK;
+}
+
+/* Looks at one more byte; the size of the longest stop string that it completes, 0 for none. */
+static size_t match_byte(hearth_answer *a, char byte)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < a->stop_count; i++) {
+        stop_string *s = &a->stops[i];
+        s->matched = advance(s, s->matched, byte);
+        if (s->matched == s->size && s->size > longest)
+            longest = s->size;
+    }
+    return longest;
+}
+
+static size_t held_back(const hearth_answer *a)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < a->stop_count; i++)
+        most = a->stops[i].matched > most ? a->stops[i].matched : most;
+    return most;
+}
+
+/* ---- the answer */
+
+hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model, const hearth_answer_options *options,
+                                   hearth_error *error)
+{
+    if (!model->tokenizer)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: the file has none", model->source->path);
+    const hearth_answer_options none = {0};
+    options = options ? options : &none;
+    hearth_answer *a = mem_new(sizeof *a);
+    if (!a)
+        return fail_memory(error, "answer", sizeof *a);
+    a->model = model;
+    a->max_tokens = options->max_tokens;
+    a->ignore_end = options->ignore_end;
+    hearth_status status;
+    TRY_OR(failed, status, copy_stops(a, options, error));
+    /* An answer goes on where the prompt ended: a blank before its first word belongs to it. */
+    TRY_OR(failed, status, detokenizer_create(&a->pieces, model->tokenizer, HEARTH_DETOKENIZE_CONTINUE, error));
+    *out = a;
+    return HEARTH_OK;
+failed:
+    hearth_answer_destroy(a);
+    return status;
+}
+
+void hearth_answer_destroy(hearth_answer *answer)
+{
+    if (!answer)
+        return;
+    detokenizer_destroy(answer->pieces);
+    buffer_free(&answer->text);
+    arena_clear(&answer->memory);
+    mem_free(answer);
+}
+
+/* Forgets what the last call handed out. */
+static void drop_shown(hearth_answer *a)
+{
+    a->text.size -= a->shown;
+    if (a->text.size > 0)
+        memmove(a->text.data, a->text.data + a->shown, a->text.size);
+    a->shown = 0;
+}
+
+/* Appends a piece; true where it completes a stop string, which then ends the text. */
+static hearth_status add_piece(hearth_answer *a, span piece, bool *stopped, hearth_error *error)
+{
+    *stopped = false;
+    size_t start = a->text.size;
+    if (!buffer_put(&a->text, piece.data, piece.size))
+        return fail_memory(error, "answer", start + piece.size);
+    for (size_t i = start; i < a->text.size && !*stopped; i++) {
+        size_t match = match_byte(a, a->text.data[i]);
+        if (match > 0) {
+            a->text.size = i + 1 - match; /* all of a match is in the buffer: it was held back */
+            *stopped = true;
+        }
+    }
+    return HEARTH_OK;
+}
+
+static void hand_out(hearth_answer *a, size_t hold, const char **text, size_t *size)
+{
+    a->shown = a->text.size - hold;
+    *text = a->text.data ? a->text.data : "";
+    *size = a->shown;
+}
+
+hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const char **text, size_t *size,
+                                 hearth_stop *stop, hearth_error *error)
+{
+    hearth_answer *a = answer;
+    if (a->finished || a->stop != HEARTH_STOP_NONE)
+        return fail(error, HEARTH_INVALID, "answer: has ended, no token can follow");
+    bool is_end = !a->ignore_end && hearth_token_ends_answer(a->model, token);
+    bool stopped = false;
+    span piece = {0};
+    if (!is_end)
+        TRY(detokenizer_push(a->pieces, token, &piece, error));
+    drop_shown(a);
+    TRY(add_piece(a, piece, &stopped, error));
+    a->token_count += !is_end;
+    if (is_end)
+        a->stop = HEARTH_STOP_END;
+    else if (stopped)
+        a->stop = HEARTH_STOP_STRING;
+    else if (a->token_count == a->max_tokens)
+        a->stop = HEARTH_STOP_LENGTH;
+    *stop = a->stop;
+    hand_out(a, stopped ? 0 : held_back(a), text, size);
+    return HEARTH_OK;
+}
+
+void hearth_answer_finish(hearth_answer *answer, const char **text, size_t *size)
+{
+    hearth_answer *a = answer;
+    drop_shown(a);
+    if (!a->finished && a->stop != HEARTH_STOP_STRING) {
+        span rest;
+        bool stopped;
+        detokenizer_finish(a->pieces, &rest);
+        /* Without memory for it the rest of a broken character is lost, which nobody will miss. */
+        (void)add_piece(a, rest, &stopped, NULL);
+    }
+    a->finished = true;
+    hand_out(a, 0, text, size);
+}

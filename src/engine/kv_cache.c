@@ -1,0 +1,122 @@
+/* kv_cache.c - see kv_cache.h. */
+#include "kv_cache.h"
+
+#include "../base/memory.h"
+
+#include <string.h>
+
+const kv_format_row kv_formats[] = {
+    [HEARTH_KV_F16] = {"f16", 2},
+    [HEARTH_KV_F32] = {"f32", 4},
+};
+
+uint64_t kv_position_bytes(hearth_kv format, uint32_t layers, uint32_t heads, uint32_t head_length)
+{
+    return (uint64_t)2 * layers * heads * head_length * kv_formats[format].value_bytes;
+}
+
+hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads,
+                              uint32_t context, uint32_t head_length, hearth_error *error)
+{
+    *out = (kv_cache){.format = format,
+                      .layers = layers,
+                      .sequences = sequences,
+                      .heads = heads,
+                      .context = context,
+                      .head_length = head_length};
+    size_t positions;
+    if (!size_multiply(sequences, context, &positions) ||
+        !size_multiply(positions, kv_position_bytes(format, layers, heads, head_length), &out->size_bytes))
+        return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
+                    sequences, context);
+    out->data = mem_reserve(out->size_bytes);
+    if (!out->data)
+        return fail_memory(error, "session: key/value cache", out->size_bytes);
+    return HEARTH_OK;
+}
+
+void kv_cache_destroy(kv_cache *c)
+{
+    mem_release(c->data, c->size_bytes);
+    c->data = NULL;
+}
+
+/* Bytes of one head's keys (or values) of one sequence. */
+static size_t head_bytes(const kv_cache *c, uint32_t positions)
+{
+    return (size_t)positions * c->head_length * kv_formats[c->format].value_bytes;
+}
+
+/* half: 0 keys, 1 values. */
+static void *head_at(const kv_cache *c, uint32_t layer, uint32_t half, uint32_t sequence, uint32_t head)
+{
+    size_t index = (((size_t)layer * 2 + half) * c->sequences + sequence) * c->heads + head;
+    return (char *)c->data + index * head_bytes(c, c->context);
+}
+
+void *kv_keys(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
+{
+    return head_at(c, layer, 0, sequence, head);
+}
+
+void *kv_values(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t head)
+{
+    return head_at(c, layer, 1, sequence, head);
+}
+
+static void store_head(const kv_cache *c, const kernels *k, void *head, uint32_t position, const float *values)
+{
+    char *at = (char *)head + head_bytes(c, position);
+    if (c->format == HEARTH_KV_F16)
+        k->to_half(values, c->head_length, (uint16_t *)(void *)at);
+    else
+        memcpy(at, values, head_bytes(c, 1));
+}
+
+void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
+              const float *key, const float *value)
+{
+    for (uint32_t head = 0; head < c->heads; head++) {
+        store_head(c, k, kv_keys(c, layer, sequence, head), position, key + (size_t)head * c->head_length);
+        store_head(c, k, kv_values(c, layer, sequence, head), position, value + (size_t)head * c->head_length);
+    }
+}
+
+/* Heads of a sequence in a fixed order, for copying: calls move(block, head, bytes) for each. */
+typedef void move_head(char *block, void *head, size_t bytes);
+
+static void to_block(char *block, void *head, size_t bytes)
+{
+    memcpy(block, head, bytes);
+}
+static void from_block(char *block, void *head, size_t bytes)
+{
+    memcpy(head, block, bytes);
+}
+
+static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length, char *block, move_head *move)
+{
+    size_t bytes = head_bytes(c, length);
+    for (uint32_t layer = 0; layer < c->layers; layer++)
+        for (uint32_t half = 0; half < 2; half++)
+            for (uint32_t head = 0; head < c->heads; head++, block += bytes)
+                move(block, head_at(c, layer, half, sequence, head), bytes);
+}
+
+void kv_save(const kv_cache *c, uint32_t sequence, uint32_t length, void *block)
+{
+    move_sequence(c, sequence, length, block, to_block);
+}
+
+void kv_restore(const kv_cache *c, uint32_t sequence, uint32_t length, const void *block)
+{
+    move_sequence(c, sequence, length, (char *)block, from_block);
+}
+
+void kv_copy(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length)
+{
+    for (uint32_t layer = 0; layer < c->layers; layer++)
+        for (uint32_t half = 0; half < 2; half++)
+            for (uint32_t head = 0; head < c->heads; head++)
+                memcpy(head_at(c, layer, half, to, head), head_at(c, layer, half, from, head), head_bytes(c, length));
+}

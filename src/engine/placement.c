@@ -1,0 +1,341 @@
+/* placement.c - the default placement, and placements as JSON.
+ *
+ *     {"sides": ["cpu"], "kv": "cpu", "embedding": "cpu", "head": "cpu",
+ *      "layers": [{"form": "host", "selector": "all", "parts": [{"side": "cpu", "neurons": [[0, 512]]}]}, ...]}
+ *
+ * Reading is strict: every layer of the model stands there once, and the parts of a layer cover its
+ * neurons exactly once. What this build cannot run yet is refused here and nowhere else. */
+#include "placement.h"
+
+#include "../base/json.h"
+#include "../base/memory.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const form_names[FORM_COUNT] = {
+    [FORM_HOST] = "host", [FORM_FFN_HOST] = "ffn-host", [FORM_SPLIT] = "split", [FORM_DEVICE] = "device"};
+
+static const struct {
+    const char *name;
+    bool has_threshold;
+} selectors[SELECTOR_COUNT] = {[SELECTOR_ALL] = {"all", false}};
+
+/* ------------------------------------------------------------------ building */
+
+static hearth_status no_memory(hearth_error *error)
+{
+    return fail(error, HEARTH_NO_MEMORY, "placement: out of memory");
+}
+
+static hearth_status create(hearth_placement **out, uint32_t side_count, uint32_t layer_count, uint32_t neuron_count,
+                            hearth_error *error)
+{
+    hearth_placement *p = mem_new(sizeof *p);
+    if (!p)
+        return no_memory(error);
+    p->side_count = side_count;
+    p->layer_count = layer_count;
+    p->neuron_count = neuron_count;
+    p->sides = arena_new_array(&p->memory, side_count, sizeof *p->sides);
+    p->layers = arena_new_array(&p->memory, layer_count, sizeof *p->layers);
+    if (!p->sides || !p->layers) {
+        hearth_placement_destroy(p);
+        return no_memory(error);
+    }
+    *out = p;
+    return HEARTH_OK;
+}
+
+/* A layer with part_count parts of no ranges yet. */
+static bool add_parts(hearth_placement *p, layer_placement *layer, uint32_t part_count)
+{
+    layer->parts = arena_new_array(&p->memory, part_count, sizeof *layer->parts);
+    layer->part_count = layer->parts ? part_count : 0;
+    return layer->parts != NULL;
+}
+
+static bool add_ranges(hearth_placement *p, placement_part *part, uint32_t range_count)
+{
+    part->ranges = arena_new_array(&p->memory, range_count, sizeof *part->ranges);
+    part->range_count = part->ranges ? range_count : 0;
+    return part->ranges != NULL;
+}
+
+hearth_status hearth_placement_default(hearth_placement **out, const hearth_model *model, hearth_error *error)
+{
+    hearth_placement *p;
+    TRY(create(&p, 1, model->hyper.layer_count, model->hyper.neuron_count, error));
+    p->sides[PLACEMENT_CPU] = "cpu";
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        layer_placement *layer = &p->layers[i];
+        if (!add_parts(p, layer, 1) || !add_ranges(p, layer->parts, 1)) {
+            hearth_placement_destroy(p);
+            return no_memory(error);
+        }
+        layer->parts->ranges[0] = (neuron_range){0, p->neuron_count};
+    }
+    *out = p;
+    return HEARTH_OK;
+}
+
+static bool copy_layer(hearth_placement *to, layer_placement *layer, const layer_placement *from)
+{
+    *layer = *from;
+    if (!add_parts(to, layer, from->part_count))
+        return false;
+    for (uint32_t i = 0; i < from->part_count; i++) {
+        const placement_part *part = &from->parts[i];
+        layer->parts[i].side = part->side;
+        if (!add_ranges(to, &layer->parts[i], part->range_count))
+            return false;
+        memcpy(layer->parts[i].ranges, part->ranges, part->range_count * sizeof *part->ranges);
+    }
+    return true;
+}
+
+hearth_status placement_copy(hearth_placement **out, const hearth_placement *from, hearth_error *error)
+{
+    hearth_placement *p;
+    TRY(create(&p, from->side_count, from->layer_count, from->neuron_count, error));
+    p->kv = from->kv;
+    p->embedding = from->embedding;
+    p->head = from->head;
+    bool copied = true;
+    for (uint32_t i = 0; copied && i < p->side_count; i++)
+        copied = (p->sides[i] = arena_copy_text(&p->memory, from->sides[i], strlen(from->sides[i]))) != NULL;
+    for (uint32_t i = 0; copied && i < p->layer_count; i++)
+        copied = copy_layer(p, &p->layers[i], &from->layers[i]);
+    if (!copied) {
+        hearth_placement_destroy(p);
+        return no_memory(error);
+    }
+    *out = p;
+    return HEARTH_OK;
+}
+
+void hearth_placement_destroy(hearth_placement *placement)
+{
+    if (!placement)
+        return;
+    arena_clear(&placement->memory);
+    mem_free(placement);
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/* One place in the text, for errors: "placement: layer 3: ...". */
+typedef struct reader {
+    hearth_placement *p;
+    char where[32];
+    hearth_error *error;
+} reader;
+
+#define BAD(r, status, ...) reader_fail(r, status, __VA_ARGS__)
+
+static hearth_status __attribute__((format(printf, 3, 4)))
+reader_fail(reader *r, hearth_status status, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return fail(r->error, status, "placement: %s: %s", r->where, text);
+}
+
+static hearth_status read_side(reader *r, const json_t *object, const char *key, uint32_t *side)
+{
+    const char *name;
+    TRY(json_get_string(object, key, &name, NULL, "placement", r->error));
+    for (*side = 0; *side < r->p->side_count; ++*side)
+        if (!strcmp(r->p->sides[*side], name))
+            return HEARTH_OK;
+    return BAD(r, HEARTH_FORMAT, "%s is %s, which is not among the sides", key, name);
+}
+
+static hearth_status read_sides(reader *r, const json_t *names)
+{
+    for (uint32_t i = 0; i < r->p->side_count; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        if (!name)
+            return BAD(r, HEARTH_FORMAT, "sides must be names");
+        if (strcmp(name, "cpu") != 0)
+            return BAD(r, HEARTH_UNSUPPORTED, "side %s: there are no devices in this version, only cpu", name);
+        if (i != PLACEMENT_CPU)
+            return BAD(r, HEARTH_FORMAT, "cpu stands twice among the sides");
+        r->p->sides[i] = arena_copy_text(&r->p->memory, name, strlen(name));
+        if (!r->p->sides[i])
+            return no_memory(r->error);
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status read_form(reader *r, const json_t *object, layer_form *form)
+{
+    const char *name;
+    TRY(json_get_string(object, "form", &name, NULL, "placement", r->error));
+    for (int i = 0; i < FORM_COUNT; i++)
+        if (!strcmp(form_names[i], name)) {
+            *form = (layer_form)i;
+            return i == FORM_HOST
+                       ? HEARTH_OK
+                       : BAD(r, HEARTH_UNSUPPORTED, "form %s needs a device, which this version lacks", name);
+        }
+    return BAD(r, HEARTH_FORMAT, "form %s is not known", name);
+}
+
+static hearth_status read_selector(reader *r, const json_t *object, layer_placement *layer)
+{
+    const char *name;
+    TRY(json_get_string(object, "selector", &name, NULL, "placement", r->error));
+    int i = 0;
+    while (i < SELECTOR_COUNT && strcmp(selectors[i].name, name) != 0)
+        i++;
+    if (i == SELECTOR_COUNT)
+        return BAD(r, HEARTH_UNSUPPORTED, "selector %s is not one that this version runs", name);
+    layer->selector = (selector_kind)i;
+    if (!selectors[i].has_threshold)
+        return HEARTH_OK;
+    double threshold;
+    TRY(json_get_number(object, "threshold", &threshold, NULL, "placement", r->error));
+    layer->threshold = (float)threshold;
+    return HEARTH_OK;
+}
+
+static hearth_status read_range(reader *r, const json_t *pair, neuron_range *range)
+{
+    const json_t *begin = json_array_get(pair, 0), *end = json_array_get(pair, 1);
+    if (json_array_size(pair) != 2 || !json_is_integer(begin) || !json_is_integer(end))
+        return BAD(r, HEARTH_FORMAT, "neurons must be pairs [begin, end]");
+    json_int_t from = json_integer_value(begin), to = json_integer_value(end);
+    if (from < 0 || from >= to || to > r->p->neuron_count)
+        return BAD(r, HEARTH_FORMAT, "neurons [%lld, %lld] are no range within %u", (long long)from, (long long)to,
+                   r->p->neuron_count);
+    *range = (neuron_range){(uint32_t)from, (uint32_t)to};
+    return HEARTH_OK;
+}
+
+/* covered [neuron_count] counts how often each neuron was listed. */
+static hearth_status read_part(reader *r, const json_t *object, placement_part *part, uint8_t *covered)
+{
+    TRY(read_side(r, object, "side", &part->side));
+    const json_t *ranges = json_object_get(object, "neurons");
+    if (!json_is_array(ranges) || json_array_size(ranges) > r->p->neuron_count)
+        return BAD(r, HEARTH_FORMAT, "neurons is missing, or is no list of pairs");
+    if (!add_ranges(r->p, part, (uint32_t)json_array_size(ranges)))
+        return no_memory(r->error);
+    for (uint32_t i = 0; i < part->range_count; i++) {
+        TRY(read_range(r, json_array_get(ranges, i), &part->ranges[i]));
+        for (uint32_t n = part->ranges[i].begin; n < part->ranges[i].end; n++)
+            if (covered[n]++)
+                return BAD(r, HEARTH_FORMAT, "neuron %u is listed twice", n);
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status read_layer(reader *r, const json_t *object, layer_placement *layer, uint8_t *covered)
+{
+    TRY(read_form(r, object, &layer->form));
+    TRY(read_selector(r, object, layer));
+    const json_t *parts = json_object_get(object, "parts");
+    if (!json_is_array(parts) || json_array_size(parts) > r->p->neuron_count)
+        return BAD(r, HEARTH_FORMAT, "parts is missing, or is no list");
+    if (!add_parts(r->p, layer, (uint32_t)json_array_size(parts)))
+        return no_memory(r->error);
+    memset(covered, 0, r->p->neuron_count);
+    for (uint32_t i = 0; i < layer->part_count; i++)
+        TRY(read_part(r, json_array_get(parts, i), &layer->parts[i], covered));
+    const uint8_t *missing = memchr(covered, 0, r->p->neuron_count);
+    if (missing)
+        return BAD(r, HEARTH_FORMAT, "neuron %zu is listed nowhere", (size_t)(missing - covered));
+    return HEARTH_OK;
+}
+
+static hearth_status read_placement(reader *r, const json_t *root, const json_t *layers)
+{
+    TRY(read_sides(r, json_object_get(root, "sides")));
+    TRY(read_side(r, root, "kv", &r->p->kv));
+    TRY(read_side(r, root, "embedding", &r->p->embedding));
+    TRY(read_side(r, root, "head", &r->p->head));
+    uint8_t *covered = mem_new(r->p->neuron_count);
+    if (!covered)
+        return no_memory(r->error);
+    hearth_status status = HEARTH_OK;
+    for (uint32_t i = 0; status == HEARTH_OK && i < r->p->layer_count; i++) {
+        snprintf(r->where, sizeof r->where, "layer %u", i);
+        status = read_layer(r, json_array_get(layers, i), &r->p->layers[i], covered);
+    }
+    mem_free(covered);
+    return status;
+}
+
+hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,
+                                     hearth_error *error)
+{
+    const hyperparameters *h = &model->hyper;
+    json_t *root;
+    TRY(json_parse(&root, json, size, "placement", error));
+    const json_t *sides = json_object_get(root, "sides"), *layers = json_object_get(root, "layers");
+    size_t side_count = json_array_size(sides);
+    reader r = {NULL, "head", error};
+    hearth_status status = HEARTH_OK;
+    if (side_count == 0 || side_count > 64)
+        status = BAD(&r, HEARTH_FORMAT, "sides is missing, or is no list of names");
+    else if (json_array_size(layers) != h->layer_count)
+        status =
+            BAD(&r, HEARTH_FORMAT, "%zu layers are listed, the model has %u", json_array_size(layers), h->layer_count);
+    else
+        status = create(&r.p, (uint32_t)side_count, h->layer_count, h->neuron_count, error);
+    if (status == HEARTH_OK)
+        status = read_placement(&r, root, layers);
+    json_decref(root);
+    if (status != HEARTH_OK) {
+        hearth_placement_destroy(r.p);
+        return status;
+    }
+    *out = r.p;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ printing */
+
+static json_t *print_part(const hearth_placement *p, const placement_part *part)
+{
+    json_t *ranges = json_array();
+    for (uint32_t i = 0; i < part->range_count; i++)
+        json_array_append_new(ranges,
+                              json_pack("[II]", (json_int_t)part->ranges[i].begin, (json_int_t)part->ranges[i].end));
+    return json_pack("{s:s, s:o}", "side", p->sides[part->side], "neurons", ranges);
+}
+
+static json_t *print_layer(const hearth_placement *p, const layer_placement *layer)
+{
+    json_t *parts = json_array();
+    for (uint32_t i = 0; i < layer->part_count; i++)
+        json_array_append_new(parts, print_part(p, &layer->parts[i]));
+    json_t *object = json_pack("{s:s, s:s, s:o}", "form", form_names[layer->form], "selector",
+                               selectors[layer->selector].name, "parts", parts);
+    if (selectors[layer->selector].has_threshold)
+        json_object_set_new(object, "threshold", json_real((double)layer->threshold));
+    return object;
+}
+
+hearth_status hearth_placement_print(const hearth_placement *placement, char **json, hearth_error *error)
+{
+    const hearth_placement *p = placement;
+    json_t *sides = json_array(), *layers = json_array();
+    for (uint32_t i = 0; i < p->side_count; i++)
+        json_array_append_new(sides, json_string(p->sides[i]));
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        json_array_append_new(layers, print_layer(p, &p->layers[i]));
+    json_t *root = json_pack("{s:o, s:s, s:s, s:s, s:o}", "sides", sides, "kv", p->sides[p->kv], "embedding",
+                             p->sides[p->embedding], "head", p->sides[p->head], "layers", layers);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    *json = text ? mem_copy_text(text, strlen(text)) : NULL;
+    free(text);
+    return *json ? HEARTH_OK : no_memory(error);
+}

@@ -1,0 +1,47 @@
+/* placement.h - the placement as a data structure: what lies and runs where.
+ *
+ * The engine obeys it and never asks why. Neuron numbers are the original ones of the model. */
+#ifndef ENGINE_PLACEMENT_H
+#define ENGINE_PLACEMENT_H
+
+#include "../model/model.h"
+
+/* How a layer is laid over the sides (DESIGN.md section 5). */
+typedef enum layer_form { FORM_HOST, FORM_FFN_HOST, FORM_SPLIT, FORM_DEVICE, FORM_COUNT } layer_form;
+
+/* What decides which neurons are worked on (DESIGN.md section 3). */
+typedef enum selector_kind { SELECTOR_ALL, SELECTOR_COUNT } selector_kind;
+
+typedef struct neuron_range {
+    uint32_t begin, end;      /* [begin, end) */
+} neuron_range;
+
+/* The neurons of one layer that one side works on. */
+typedef struct placement_part {
+    uint32_t side;
+    uint32_t range_count;
+    neuron_range *ranges;     /* [range_count] ascending */
+} placement_part;
+
+typedef struct layer_placement {
+    layer_form form;
+    selector_kind selector;
+    float threshold;          /* of the selector, where it has one */
+    uint32_t part_count;
+    placement_part *parts;    /* [part_count]; together they cover every neuron once */
+} layer_placement;
+
+#define PLACEMENT_CPU 0       /* side 0 is always the CPU */
+
+struct hearth_placement {
+    uint32_t side_count;
+    const char **sides;       /* [side_count] "cpu", later "device0" ... */
+    uint32_t kv, embedding, head;   /* sides */
+    uint32_t layer_count, neuron_count;
+    layer_placement *layers;  /* [layer_count] */
+    arena memory;
+};
+
+hearth_status placement_copy(hearth_placement **out, const hearth_placement *from, hearth_error *error);
+
+#endif

@@ -1,0 +1,63 @@
+/* runtime.c - the threads and the kernels that engines run on. */
+#include "engine.h"
+
+#include "../base/memory.h"
+#include "../kernel/topology.h"
+
+/* Far above any machine; a number beyond it is a slip of the keyboard. */
+#define MAX_THREADS 1024
+
+static hearth_status choose_level(size_t *level, const char *name, hearth_error *error)
+{
+    *level = kernel_level_find(name);
+    if (*level == kernel_level_count())
+        return fail(error, HEARTH_INVALID, "cpu level %s: is not known; `hearth devices` lists them", name);
+    if (!kernel_level_present(*level))
+        return fail(error, HEARTH_INVALID, "cpu level %s: this CPU lacks it (it needs %s)", name,
+                    kernel_level_needs(*level));
+    return HEARTH_OK;
+}
+
+hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error)
+{
+    static const hearth_runtime_options defaults = {0};
+    if (!options)
+        options = &defaults;
+    size_t level;
+    TRY(choose_level(&level, options->cpu_level, error));
+    unsigned threads = options->threads ? options->threads : topology_cores();
+    if (threads > MAX_THREADS)
+        return fail(error, HEARTH_INVALID, "runtime: %u threads are more than the %d that make sense", threads,
+                    MAX_THREADS);
+
+    hearth_runtime *r = mem_new(sizeof *r);
+    if (!r)
+        return fail_memory(error, "runtime", sizeof *r);
+    r->level = level;
+    kernels_for(level, &r->kernels);
+    hearth_status status = pool_create(&r->threads, threads, error);
+    if (status != HEARTH_OK) {
+        hearth_runtime_destroy(r);
+        return status;
+    }
+    *out = r;
+    return HEARTH_OK;
+}
+
+void hearth_runtime_destroy(hearth_runtime *runtime)
+{
+    if (!runtime)
+        return;
+    pool_destroy(runtime->threads);
+    mem_free(runtime);
+}
+
+unsigned hearth_runtime_threads(const hearth_runtime *runtime)
+{
+    return pool_threads(runtime->threads);
+}
+
+const char *hearth_runtime_cpu_level(const hearth_runtime *runtime)
+{
+    return kernel_level_name(runtime->level);
+}

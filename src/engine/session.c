@@ -1,0 +1,344 @@
+/* session.c - sequences, their state, and feeding them. */
+#include "engine.h"
+#include "forward.h"
+
+#include "../base/memory.h"
+
+#include <string.h>
+
+/* Rows of a slice unless the caller says otherwise, and the scratch memory that the default may take: wide
+ * models get shorter slices rather than more memory. */
+#define DEFAULT_BATCH         512
+#define DEFAULT_SCRATCH_BYTES ((size_t)96 << 20)
+#define MIN_BATCH             32
+
+/* ------------------------------------------------------------------ sizes */
+
+/* One array inside the session's block. */
+typedef struct piece {
+    void **at;
+    size_t count, item_bytes;
+} piece;
+
+#define MAX_PIECES 24
+
+typedef struct piece_list {
+    piece pieces[MAX_PIECES];
+    size_t count;
+} piece_list;
+
+static void add_piece(piece_list *list, void *at, size_t count, size_t item_bytes)
+{
+    list->pieces[list->count++] = (piece){at, count, item_bytes};
+}
+
+static uint32_t widest_input(const hyperparameters *h)
+{
+    uint32_t widest = h->embedding_length, mixed = h->head_count * h->head_length;
+    widest = widest > mixed ? widest : mixed;
+    return widest > h->neuron_count ? widest : h->neuron_count;
+}
+
+/* The one list of everything a session allocates besides its cache. */
+static piece_list list_pieces(hearth_session *s)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    size_t rows = s->batch, d = h->embedding_length, f = h->neuron_count;
+    size_t query = (size_t)h->head_count * h->head_length, key = (size_t)h->kv_head_count * h->head_length;
+    size_t threads = pool_threads(s->engine->runtime->threads), group = h->head_count / h->kv_head_count;
+    scratch *b = &s->scratch;
+    piece_list list = {.count = 0};
+    add_piece(&list, &b->x, rows * d, sizeof(float));
+    add_piece(&list, &b->normed, rows * d, sizeof(float));
+    add_piece(&list, &b->added, rows * d, sizeof(float));
+    add_piece(&list, &b->query, rows * query, sizeof(float));
+    add_piece(&list, &b->key, rows * key, sizeof(float));
+    add_piece(&list, &b->value, rows * key, sizeof(float));
+    add_piece(&list, &b->mixed, rows * query, sizeof(float));
+    add_piece(&list, &b->gate, rows * f, sizeof(float));
+    add_piece(&list, &b->up, rows * f, sizeof(float));
+    add_piece(&list, &b->q, rows * s->widest, sizeof(int8_t));
+    add_piece(&list, &b->q_scales, rows * (s->widest / Q8_BLOCK + 1), sizeof(float));
+    add_piece(&list, &b->q_sums, rows * (s->widest / Q8_SUM + 1), sizeof(int16_t));
+    add_piece(&list, &b->scores, threads * group * s->context, sizeof(float));
+    add_piece(&list, &b->cosine, rows * h->rope_pairs, sizeof(float));
+    add_piece(&list, &b->sine, rows * h->rope_pairs, sizeof(float));
+    add_piece(&list, &b->sequence, rows, sizeof(uint32_t));
+    add_piece(&list, &b->position, rows, sizeof(uint32_t));
+    add_piece(&list, &s->lengths, s->sequences, sizeof(uint32_t));
+    add_piece(&list, &s->lengths_before, s->sequences, sizeof(uint32_t));
+    add_piece(&list, &s->outputs, s->output_rows * d, sizeof(float));
+    return list;
+}
+
+/* Bytes of the block, each piece on a cache line of its own; lays the pieces out where block is given.
+ * The counts are products of 32-bit numbers that options and hyperparameters bound, so they fit. */
+static size_t lay_out(hearth_session *s, void *block)
+{
+    piece_list list = list_pieces(s);
+    size_t at = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        if (block)
+            *list.pieces[i].at = (char *)block + at;
+        at += (list.pieces[i].count * list.pieces[i].item_bytes + 63) / 64 * 64;
+    }
+    return at;
+}
+
+/* Options as they stand after the defaults have been filled in and checked. */
+static hearth_status resolve(hearth_session *s, const hearth_engine *engine, const hearth_session_options *options,
+                             hearth_error *error)
+{
+    static const hearth_session_options defaults = {0};
+    if (!options)
+        options = &defaults;
+    const hyperparameters *h = &engine->model->hyper;
+    s->engine = engine;
+    s->context = options->context ? options->context : h->context_length;
+    s->sequences = options->sequences ? options->sequences : 1;
+    s->output_rows = options->output_rows ? options->output_rows : s->sequences;
+    s->widest = widest_input(h);
+    s->progress = options->progress;
+    if (options->kv != HEARTH_KV_F16 && options->kv != HEARTH_KV_F32)
+        return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
+    s->cache.format = options->kv;
+    if (s->context > h->context_length)
+        return fail(error, HEARTH_INVALID, "%s: context: %u positions asked for, the model was made for %u",
+                    engine->model->source->path, s->context, h->context_length);
+    s->batch = options->batch;
+    if (!s->batch)
+        for (s->batch = DEFAULT_BATCH; s->batch > MIN_BATCH && lay_out(s, NULL) > DEFAULT_SCRATCH_BYTES;)
+            s->batch /= 2;
+    if (s->batch > s->context * (uint64_t)s->sequences)
+        s->batch = s->context * s->sequences;
+    return HEARTH_OK;
+}
+
+static uint64_t cache_bytes(const hearth_session *s)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    return kv_position_bytes(s->cache.format, h->layer_count, h->kv_head_count, h->head_length) * s->context *
+           s->sequences;
+}
+
+hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
+                                    hearth_memory *out, hearth_error *error)
+{
+    hearth_session s = {0};
+    TRY(resolve(&s, engine, options, error));
+    *out = (hearth_memory){engine->model->weight_bytes, cache_bytes(&s), lay_out(&s, NULL)};
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ life */
+
+hearth_status hearth_session_create(hearth_session **out, const hearth_engine *engine,
+                                    const hearth_session_options *options, hearth_error *error)
+{
+    hearth_session *s = mem_new(sizeof *s);
+    if (!s)
+        return fail_memory(error, "session", sizeof *s);
+    hearth_status status;
+    const hyperparameters *h = &engine->model->hyper;
+    TRY_OR(failed, status, resolve(s, engine, options, error));
+    size_t bytes = lay_out(s, NULL);
+    s->block = mem_new(bytes);
+    if (!s->block) {
+        status = fail_memory(error, "session: scratch", bytes);
+        goto failed;
+    }
+    lay_out(s, s->block);
+    TRY_OR(failed, status,
+           kv_cache_create(&s->cache, s->cache.format, h->layer_count, s->sequences, h->kv_head_count, s->context,
+                           h->head_length, error));
+    *out = s;
+    return HEARTH_OK;
+failed:
+    hearth_session_destroy(s);
+    return status;
+}
+
+void hearth_session_destroy(hearth_session *session)
+{
+    if (!session)
+        return;
+    kv_cache_destroy(&session->cache);
+    mem_free(session->block);
+    mem_free(session);
+}
+
+/* ------------------------------------------------------------------ feeding */
+
+/* Everything that can be wrong with a feed, before anything changes. */
+static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
+{
+    const char *path = s->engine->model->source->path;
+    uint32_t vocabulary = s->engine->model->hyper.vocabulary_size;
+    size_t outputs = 0;
+    memcpy(s->lengths_before, s->lengths, s->sequences * sizeof *s->lengths);
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].token < 0 || (uint32_t)rows[i].token >= vocabulary)
+            return fail(error, HEARTH_INVALID, "%s: token %d: is not one of the vocabulary's %u", path, rows[i].token,
+                        vocabulary);
+        if (rows[i].sequence >= s->sequences)
+            return fail(error, HEARTH_INVALID, "session: sequence %u: there are only %u", rows[i].sequence,
+                        s->sequences);
+        if (s->lengths_before[rows[i].sequence]++ >= s->context)
+            return fail(error, HEARTH_FULL, "session: sequence %u: its context of %u tokens is exceeded",
+                        rows[i].sequence, s->context);
+        outputs += rows[i].output;
+    }
+    if (outputs > s->output_rows)
+        return fail(error, HEARTH_INVALID, "session: %zu output rows: it keeps only %u", outputs, s->output_rows);
+    return HEARTH_OK;
+}
+
+static hearth_status feed_slices(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
+{
+    size_t d = s->engine->model->hyper.embedding_length;
+    for (size_t begin = 0; begin < count; begin += s->batch) {
+        size_t n = count - begin < s->batch ? count - begin : s->batch;
+        for (size_t i = 0; i < n; i++) {
+            s->scratch.sequence[i] = rows[begin + i].sequence;
+            s->scratch.position[i] = s->lengths[rows[begin + i].sequence]++;
+        }
+        TRY(forward_slice(s, rows + begin, n, begin, count, error));
+        for (size_t i = 0; i < n; i++)
+            if (rows[begin + i].output)
+                forward_output(s, i, s->outputs + s->output_count++ * d);
+    }
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error)
+{
+    TRY(check_feed(session, rows, count, error));
+    memcpy(session->lengths_before, session->lengths, session->sequences * sizeof *session->lengths);
+    session->output_count = 0;
+    hearth_status status = feed_slices(session, rows, count, error);
+    if (status != HEARTH_OK) {
+        memcpy(session->lengths, session->lengths_before, session->sequences * sizeof *session->lengths);
+        session->output_count = 0;
+        atomic_store(&session->cancelled, false);
+    }
+    return status;
+}
+
+void hearth_session_cancel(hearth_session *session)
+{
+    atomic_store(&session->cancelled, true);
+}
+
+void hearth_session_observe(hearth_session *session, const hearth_observer *observer)
+{
+    session->observer = observer ? *observer : (hearth_observer){0};
+}
+
+size_t hearth_session_output_count(const hearth_session *session)
+{
+    return session->output_count;
+}
+
+hearth_status hearth_session_logits(hearth_session *session, size_t first, size_t count, float *logits,
+                                    hearth_error *error)
+{
+    if (first > session->output_count || count > session->output_count - first)
+        return fail(error, HEARTH_INVALID, "session: logits of output rows %zu to %zu: the last feed had %zu", first,
+                    first + count, session->output_count);
+    const hyperparameters *h = &session->engine->model->hyper;
+    for (size_t n; count > 0; first += n, count -= n, logits += n * h->vocabulary_size) {
+        n = count < session->batch ? count : session->batch;
+        forward_head(session, session->outputs + first * h->embedding_length, n, logits);
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ sequences */
+
+uint32_t hearth_session_context(const hearth_session *session)
+{
+    return session->context;
+}
+
+uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence)
+{
+    return sequence < session->sequences ? session->lengths[sequence] : 0;
+}
+
+static hearth_status check_sequence(const hearth_session *s, uint32_t sequence, hearth_error *error)
+{
+    if (sequence >= s->sequences)
+        return fail(error, HEARTH_INVALID, "session: sequence %u: there are only %u", sequence, s->sequences);
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error)
+{
+    TRY(check_sequence(session, sequence, error));
+    if (length > session->lengths[sequence])
+        return fail(error, HEARTH_INVALID, "session: sequence %u: cannot be cut to %u, it has %u tokens", sequence,
+                    length, session->lengths[sequence]);
+    session->lengths[sequence] = length;
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32_t to, hearth_error *error)
+{
+    TRY(check_sequence(session, from, error));
+    TRY(check_sequence(session, to, error));
+    if (from != to)
+        kv_copy(&session->cache, from, to, session->lengths[from]);
+    session->lengths[to] = session->lengths[from];
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ checkpoints */
+
+struct hearth_checkpoint {
+    const hearth_engine *engine;
+    hearth_kv format;
+    uint32_t length;
+    void *state; /* [length] positions, compact */
+};
+
+hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,
+                                  hearth_error *error)
+{
+    TRY(check_sequence(session, sequence, error));
+    const hyperparameters *h = &session->engine->model->hyper;
+    uint32_t length = session->lengths[sequence];
+    size_t bytes = length * kv_position_bytes(session->cache.format, h->layer_count, h->kv_head_count, h->head_length);
+    hearth_checkpoint *c = mem_new(sizeof *c);
+    void *state = mem_new(bytes);
+    if (!c || !state) {
+        mem_free(c);
+        mem_free(state);
+        return fail_memory(error, "session: checkpoint", bytes);
+    }
+    kv_save(&session->cache, sequence, length, state);
+    *c = (hearth_checkpoint){session->engine, session->cache.format, length, state};
+    *out = c;
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence, const hearth_checkpoint *saved,
+                                     hearth_error *error)
+{
+    TRY(check_sequence(session, sequence, error));
+    if (saved->engine != session->engine || saved->format != session->cache.format)
+        return fail(error, HEARTH_INVALID, "session: checkpoint: is of another engine or KV format");
+    if (saved->length > session->context)
+        return fail(error, HEARTH_FULL, "session: checkpoint: has %u tokens, the context only %u", saved->length,
+                    session->context);
+    kv_restore(&session->cache, sequence, saved->length, saved->state);
+    session->lengths[sequence] = saved->length;
+    return HEARTH_OK;
+}
+
+void hearth_checkpoint_destroy(hearth_checkpoint *saved)
+{
+    if (!saved)
+        return;
+    mem_free(saved->state);
+    mem_free(saved);
+}

@@ -1,0 +1,66 @@
+/* text_api.c - the text functions of hearth.h: the model's tokenizer behind the public names. */
+#include "../model/model.h"
+
+struct hearth_detokenizer {
+    detokenizer *inner;
+};
+
+static hearth_status need_tokenizer(const hearth_model *model, hearth_error *error)
+{
+    if (model->tokenizer)
+        return HEARTH_OK;
+    return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: the file has none", model->source->path);
+}
+
+hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t size, unsigned flags, int32_t **ids,
+                              size_t *count, hearth_error *error)
+{
+    TRY(need_tokenizer(model, error));
+    return tokenizer_encode(model->tokenizer, (span){text, size}, flags, ids, count, error);
+}
+
+hearth_status hearth_detokenizer_create(hearth_detokenizer **out, const hearth_model *model, unsigned flags,
+                                        hearth_error *error)
+{
+    TRY(need_tokenizer(model, error));
+    hearth_detokenizer *d = mem_new(sizeof *d);
+    if (!d)
+        return fail_memory(error, "detokenizer", sizeof *d);
+    hearth_status status = detokenizer_create(&d->inner, model->tokenizer, flags, error);
+    if (status == HEARTH_OK)
+        *out = d;
+    else
+        mem_free(d);
+    return status;
+}
+
+void hearth_detokenizer_destroy(hearth_detokenizer *d)
+{
+    if (!d)
+        return;
+    detokenizer_destroy(d->inner);
+    mem_free(d);
+}
+
+hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const char **text, size_t *size,
+                                      hearth_error *error)
+{
+    span piece;
+    TRY(detokenizer_push(d->inner, id, &piece, error));
+    *text = piece.data;
+    *size = piece.size;
+    return HEARTH_OK;
+}
+
+void hearth_detokenizer_finish(hearth_detokenizer *d, const char **text, size_t *size)
+{
+    span piece;
+    detokenizer_finish(d->inner, &piece);
+    *text = piece.data;
+    *size = piece.size;
+}
+
+bool hearth_token_ends_answer(const hearth_model *model, int32_t id)
+{
+    return model->tokenizer && tokenizer_ends_answer(model->tokenizer, id);
+}

@@ -1,0 +1,136 @@
+/* engine_golden.c - the forward pass against two independent implementations (../shared/golden). */
+#include "golden.h"
+
+static const hearth_session_options all_rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
+
+/* Continues the prompt greedily, token by token, and holds every choice against the golden. */
+static void check_greedy(stack *s, const golden *g)
+{
+    float *logits = malloc(64 * g->vocabulary * sizeof *logits);
+    stack_feed(s, 0, g->ids, g->prompt, logits);
+    int32_t next = argmax(logits + (g->prompt - 1) * g->vocabulary, g->vocabulary);
+    for (size_t i = g->prompt; i < g->total; i++) {
+        assert_int_equal(next, g->ids[i]);
+        stack_feed(s, 0, &next, 1, logits);
+        next = argmax(logits, g->vocabulary);
+    }
+    free(logits);
+}
+
+/* All logits within the bound, from one feed and (where greedy is asked for) token by token. */
+static void check_model(const char *name, const char *path, const golden *g, hearth_activations activations,
+                        double bound, bool greedy)
+{
+    stack s;
+    float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
+    stack_open(&s, path, 2, activations, all_rows);
+    assert_int_equal(s.info.vocabulary_size, g->vocabulary);
+    stack_feed(&s, 0, g->ids, g->total, logits);
+    double distance = relative_l2(logits, g->logits, g->total * g->vocabulary);
+    print_message("%-28s %-12s relative L2 %.2e (bound %.0e)\n", name, strrchr(path, '/') + 1, distance, bound);
+    assert_true(distance <= bound);
+    if (greedy) {
+        assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
+        check_greedy(&s, g);
+    }
+    stack_close(&s);
+    free(logits);
+}
+
+static void float_models(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama",          "llama-gqa",       "llama-rope-linear", "llama-rope-llama3",
+                                        "llama-256",      "llama-rope-yarn", "mistral",           "llama-relu",
+                                        "llama-relu-gqa", "llama-fatrelu"};
+    if (!golden_present())
+        skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        golden g;
+        char path[600];
+        golden_load(&g, names[i]);
+        check_model(names[i], golden_path(path, sizeof path, names[i], "model.gguf"), &g, HEARTH_ACTIVATIONS_AUTO, 1e-5,
+                    true);
+        check_model(names[i], g.folder, &g, HEARTH_ACTIVATIONS_AUTO, 1e-5, true);
+        golden_free(&g);
+    }
+}
+
+static void block_models(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama-256-q4_0", "llama-256-q4_k_m"};
+    if (!golden_present())
+        skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        golden g;
+        char path[600];
+        golden_load(&g, names[i]);
+        golden_path(path, sizeof path, names[i], "model.gguf");
+        check_model(names[i], path, &g, HEARTH_ACTIVATIONS_F32, 1e-5, true);
+        check_model(names[i], path, &g, HEARTH_ACTIVATIONS_AUTO, 8e-2, false);
+        golden_free(&g);
+    }
+}
+
+/* ------------------------------------------------------------------ observers */
+
+typedef struct watch {
+    uint8_t *want; /* [layers][rows][f] from active.u8 */
+    uint32_t rows, calls;
+    uint64_t differing, active;
+} watch;
+
+static void watch_layer(void *user, const hearth_observation *o)
+{
+    watch *w = user;
+    w->calls++;
+    assert_null(o->neurons);
+    const uint8_t *want = w->want + ((size_t)o->layer * w->rows + o->position) * o->neuron_count;
+    for (size_t i = 0; i < o->neuron_count; i++) {
+        bool active = o->activations[i] != 0;
+        w->active += active;
+        w->differing += active != (want[i] != 0);
+    }
+}
+
+/* The neurons that an observer sees firing are those of the reference. */
+static void observers_see_active_neurons(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama-relu", "llama-relu-gqa", "llama-fatrelu"};
+    if (!golden_present())
+        skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        golden g;
+        stack s;
+        char path[600];
+        golden_load(&g, names[i]);
+        stack_open(&s, golden_path(path, sizeof path, names[i], "model.gguf"), 2, HEARTH_ACTIVATIONS_AUTO, all_rows);
+        size_t n = (size_t)s.info.layer_count * g.total * s.info.neuron_count;
+        watch w = {.want = malloc(n), .rows = (uint32_t)g.total};
+        FILE *f = fopen(golden_path(path, sizeof path, names[i], "active.u8"), "rb");
+        assert_non_null(f);
+        assert_int_equal(fread(w.want, 1, n, f), n);
+        fclose(f);
+        hearth_session_observe(s.session, &(hearth_observer){watch_layer, &w});
+        stack_feed(&s, 0, g.ids, g.total, NULL);
+        assert_int_equal(w.calls, s.info.layer_count * g.total);
+        print_message("%s: density %.4f, %llu of %zu neurons differ\n", names[i], (double)w.active / (double)n,
+                      (unsigned long long)w.differing, n);
+        assert_true(w.differing * 10000 <= 3 * n); /* the README: at most a few entries per 10000 */
+        free(w.want);
+        stack_close(&s);
+        golden_free(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(float_models),
+        cmocka_unit_test(block_models),
+        cmocka_unit_test(observers_see_active_neurons),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

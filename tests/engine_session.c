@@ -1,0 +1,319 @@
+/* engine_session.c - sequences: batches, fork, truncate, checkpoints, cancelling, limits, faults, determinism. */
+#include "golden.h"
+
+#define MODEL      HEARTH_SHARED "/golden/llama-relu/model.gguf"
+#define Q4_MODEL   HEARTH_SHARED "/golden/llama-256-q4_k_m/model.gguf"
+#define VOCABULARY 272
+
+static const int32_t story[12] = {1, 73, 55, 174, 179, 213, 54, 229, 103, 18, 12, 26};
+static const int32_t other[7] = {1, 200, 8, 31, 77, 5, 260};
+
+static void open_model(stack *s, hearth_session_options options)
+{
+    stack_open(s, MODEL, 2, HEARTH_ACTIVATIONS_AUTO, options);
+}
+
+/* Logits of the last of `count` ids in a session of its own. */
+static void last_logits(const int32_t *ids, size_t count, float *logits)
+{
+    stack s;
+    float all[64 * VOCABULARY];
+    open_model(&s, (hearth_session_options){.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32});
+    stack_feed(&s, 0, ids, count, all);
+    memcpy(logits, all + (count - 1) * VOCABULARY, VOCABULARY * sizeof *logits);
+    stack_close(&s);
+}
+
+/* Two sequences in one feed, rows interleaved, give what each gives alone. */
+static void sequences_do_not_touch(void **state)
+{
+    (void)state;
+    float alone[2][VOCABULARY], together[2][VOCABULARY];
+    last_logits(story, 12, alone[0]);
+    last_logits(other, 7, alone[1]);
+    stack s;
+    open_model(&s, (hearth_session_options){.context = 32, .sequences = 2, .kv = HEARTH_KV_F32});
+    hearth_row rows[19];
+    size_t n = 0;
+    for (size_t i = 0; i < 12; i++) {
+        rows[n++] = (hearth_row){story[i], 0, i == 11};
+        if (i < 7)
+            rows[n++] = (hearth_row){other[i], 1, i == 6};
+    }
+    hearth_error error;
+    stack_check(hearth_session_feed(s.session, rows, n, &error), &error);
+    assert_int_equal(hearth_session_output_count(s.session), 2);
+    /* outputs come in the order of the rows: the shorter sequence ends first */
+    stack_check(hearth_session_logits(s.session, 0, 1, together[1], &error), &error);
+    stack_check(hearth_session_logits(s.session, 1, 1, together[0], &error), &error);
+    assert_true(relative_l2(together[0], alone[0], VOCABULARY) < 1e-5);
+    assert_true(relative_l2(together[1], alone[1], VOCABULARY) < 1e-5);
+    stack_close(&s);
+}
+
+/* A prompt read in slices of 5 rows, and token by token, agrees with one slice. */
+static void slices_agree(void **state)
+{
+    (void)state;
+    float whole[VOCABULARY], sliced[12 * VOCABULARY];
+    last_logits(story, 12, whole);
+    stack s;
+    open_model(&s, (hearth_session_options){.context = 32, .batch = 5, .output_rows = 12, .kv = HEARTH_KV_F32});
+    stack_feed(&s, 0, story, 12, sliced);
+    assert_true(relative_l2(sliced + 11 * VOCABULARY, whole, VOCABULARY) < 1e-5);
+    assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
+    for (size_t i = 0; i < 12; i++)
+        stack_feed(&s, 0, story + i, 1, sliced);
+    assert_true(relative_l2(sliced, whole, VOCABULARY) < 1e-5);
+    stack_close(&s);
+}
+
+/* After fork, truncate and restore a sequence continues exactly as one that never left the path. */
+static void state_moves(void **state)
+{
+    (void)state;
+    stack s;
+    float want[VOCABULARY], got[VOCABULARY];
+    hearth_checkpoint *saved;
+    hearth_error error;
+    open_model(&s, (hearth_session_options){.context = 32, .sequences = 3});
+    stack_feed(&s, 0, story, 11, NULL);
+    stack_check(hearth_session_fork(s.session, 0, 1, &error), &error);
+    stack_check(hearth_session_save(s.session, 0, &saved, &error), &error);
+    stack_feed(&s, 0, story + 11, 1, want);
+
+    assert_int_equal(hearth_session_length(s.session, 1), 11);
+    stack_feed(&s, 1, story + 11, 1, got);
+    assert_memory_equal(got, want, sizeof want); /* a fork */
+
+    stack_feed(&s, 0, other, 4, NULL);
+    stack_check(hearth_session_truncate(s.session, 0, 11, &error), &error);
+    stack_feed(&s, 0, story + 11, 1, got);
+    assert_memory_equal(got, want, sizeof want); /* cut back */
+
+    stack_feed(&s, 2, other, 7, NULL);
+    stack_check(hearth_session_restore(s.session, 2, saved, &error), &error);
+    assert_int_equal(hearth_session_length(s.session, 2), 11);
+    stack_feed(&s, 2, story + 11, 1, got);
+    assert_memory_equal(got, want, sizeof want); /* restored over another text */
+    hearth_checkpoint_destroy(saved);
+    stack_close(&s);
+}
+
+static void expect(hearth_status want, hearth_status got, const hearth_error *error, const char *fragment)
+{
+    if (got != want || !strstr(error->text, fragment))
+        fail_msg("status %d \"%s\", expected %d with \"%s\"", (int)got, error->text, (int)want, fragment);
+}
+
+/* Whatever is wrong with a feed, it is named and nothing has changed. */
+static void wrong_feeds(void **state)
+{
+    (void)state;
+    stack s;
+    hearth_error e;
+    hearth_row rows[9];
+    open_model(&s, (hearth_session_options){.context = 8});
+    stack_feed(&s, 0, story, 3, NULL);
+    for (size_t i = 0; i < 9; i++)
+        rows[i] = (hearth_row){story[i], 0, false};
+    expect(HEARTH_FULL, hearth_session_feed(s.session, rows, 6, &e), &e, "context of 8 tokens is exceeded");
+    rows[1].token = VOCABULARY;
+    expect(HEARTH_INVALID, hearth_session_feed(s.session, rows, 2, &e), &e, "token 272");
+    rows[1].token = -1;
+    expect(HEARTH_INVALID, hearth_session_feed(s.session, rows, 2, &e), &e, "token -1");
+    rows[1] = (hearth_row){5, 1, false};
+    expect(HEARTH_INVALID, hearth_session_feed(s.session, rows, 2, &e), &e, "sequence 1");
+    rows[0].output = true;
+    rows[1] = (hearth_row){5, 0, true};
+    expect(HEARTH_INVALID, hearth_session_feed(s.session, rows, 2, &e), &e, "2 output rows");
+    float logits[VOCABULARY];
+    expect(HEARTH_INVALID, hearth_session_logits(s.session, 0, 1, logits, &e), &e, "the last feed had 0");
+    expect(HEARTH_INVALID, hearth_session_truncate(s.session, 0, 4, &e), &e, "it has 3 tokens");
+    expect(HEARTH_INVALID, hearth_session_fork(s.session, 0, 1, &e), &e, "sequence 1");
+    assert_int_equal(hearth_session_length(s.session, 0), 3);
+    stack_feed(&s, 0, story + 3, 5, NULL); /* exactly full is fine */
+    assert_int_equal(hearth_session_length(s.session, 0), 8);
+    hearth_session *too_long = NULL;
+    hearth_session_options options = {.context = 100000};
+    expect(HEARTH_INVALID, hearth_session_create(&too_long, s.engine, &options, &e), &e, "the model was made for 128");
+    assert_null(too_long);
+    stack_close(&s);
+}
+
+typedef struct patience {
+    unsigned calls, limit;
+} patience;
+
+static bool impatient(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    patience *p = user;
+    assert_string_equal(what, "tokens read");
+    assert_true(done <= total && total == 12);
+    return ++p->calls < p->limit;
+}
+
+/* Cancelled by progress or from outside: the sequence is as before, and the next feed works. */
+static void cancelling(void **state)
+{
+    (void)state;
+    stack s;
+    hearth_error e;
+    patience p = {0, 3};
+    float want[VOCABULARY], got[12 * VOCABULARY];
+    last_logits(story, 12, want);
+    open_model(&s, (hearth_session_options){
+                       .context = 32, .batch = 6, .output_rows = 12, .kv = HEARTH_KV_F32, .progress = {impatient, &p}});
+    hearth_row rows[12];
+    for (size_t i = 0; i < 12; i++)
+        rows[i] = (hearth_row){story[i], 0, false};
+    expect(HEARTH_CANCELLED, hearth_session_feed(s.session, rows, 12, &e), &e, "cancelled");
+    assert_int_equal(p.calls, 3); /* two layers of the first slice, one of the second */
+    assert_int_equal(hearth_session_length(s.session, 0), 0);
+    p.limit = 1000;
+    hearth_session_cancel(s.session);
+    expect(HEARTH_CANCELLED, hearth_session_feed(s.session, rows, 12, &e), &e, "cancelled");
+    assert_int_equal(hearth_session_length(s.session, 0), 0);
+    stack_feed(&s, 0, story, 12, got);
+    assert_true(relative_l2(got + 11 * VOCABULARY, want, VOCABULARY) < 1e-5);
+    stack_close(&s);
+}
+
+/* Bytes of logits: equal for 1, 2 and 3 threads, and 100 times over. */
+static void deterministic(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {MODEL, Q4_MODEL};
+    for (size_t p = 0; p < 2; p++) {
+        float want[12 * VOCABULARY], got[12 * VOCABULARY];
+        for (unsigned run = 0; run < 102; run++) {
+            stack s;
+            stack_open(&s, paths[p], run < 3 ? run + 1 : 2, HEARTH_ACTIVATIONS_AUTO,
+                       (hearth_session_options){.context = 16, .output_rows = 12});
+            stack_feed(&s, 0, story, 11, got);
+            stack_feed(&s, 0, story + 11, 1, got + 11 * VOCABULARY);
+            stack_close(&s);
+            if (run == 0)
+                memcpy(want, got, sizeof want);
+            assert_memory_equal(got, want, sizeof want);
+        }
+    }
+}
+
+/* The n-th allocation fails, for every n: no leak, no crash, HEARTH_NO_MEMORY. */
+static void allocation_failures(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_session_options options = {.context = 16};
+    assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
+    assert_int_equal(hearth_model_open(&model, MODEL, NULL, NULL), HEARTH_OK);
+    long live = mem_live();
+    for (long n = 0;; n++) {
+        hearth_engine *engine = NULL;
+        hearth_session *session = NULL;
+        mem_fail_at(n);
+        hearth_status status = hearth_engine_create(&engine, runtime, model, NULL, NULL);
+        if (status == HEARTH_OK)
+            status = hearth_session_create(&session, engine, &options, NULL);
+        mem_fail_at(-1);
+        hearth_session_destroy(session);
+        hearth_engine_destroy(engine);
+        assert_int_equal(mem_live(), live);
+        if (status == HEARTH_OK) {
+            assert_true(n >= 5);
+            break;
+        }
+        assert_int_equal(status, HEARTH_NO_MEMORY);
+    }
+    hearth_model_close(model);
+    hearth_runtime_destroy(runtime);
+}
+
+/* What memory was announced is what the session takes: the numbers follow from the shapes. */
+static void memory_is_known_before(void **state)
+{
+    (void)state;
+    stack s;
+    hearth_memory memory;
+    hearth_session_options options = {.context = 32, .sequences = 2, .kv = HEARTH_KV_F32};
+    open_model(&s, options);
+    assert_int_equal(hearth_session_memory(s.engine, &options, &memory, NULL), HEARTH_OK);
+    uint64_t position = 2ull * s.info.layer_count * s.info.kv_head_count * s.info.head_length * 4;
+    assert_int_equal(memory.kv_bytes, 2 * 32 * position);
+    assert_int_equal(memory.weight_bytes, s.info.weight_bytes);
+    options.kv = HEARTH_KV_F16;
+    assert_int_equal(hearth_session_memory(s.engine, &options, &memory, NULL), HEARTH_OK);
+    assert_int_equal(memory.kv_bytes, 32 * position);
+    stack_close(&s);
+}
+
+/* Generation: the greedy answer of the golden, a token limit, a full context, cancelling by the reader. */
+typedef struct reader {
+    int32_t ids[64];
+    size_t count, limit;
+} reader;
+
+static bool read_token(void *user, int32_t token, const char *text, size_t size)
+{
+    (void)text;
+    (void)size;
+    reader *r = user;
+    r->ids[r->count++] = token;
+    return r->count < r->limit;
+}
+
+static void generation(void **state)
+{
+    (void)state;
+    golden g;
+    stack s;
+    hearth_error error;
+    hearth_sampling greedy = hearth_sampling_default();
+    greedy.temperature = 0;
+    golden_load(&g, "llama-relu");
+    open_model(&s, (hearth_session_options){.context = 32, .kv = HEARTH_KV_F32});
+    static const struct {
+        uint32_t max_tokens;
+        size_t limit, want;
+        hearth_stop stop;
+    } cases[] = {{5, 64, 5, HEARTH_STOP_LENGTH}, {0, 3, 3, HEARTH_STOP_CANCELLED}, {0, 64, 9, HEARTH_STOP_CONTEXT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hearth_sampler *sampler;
+        hearth_result result;
+        reader r = {.limit = cases[i].limit};
+        hearth_answer_options options = {.max_tokens = cases[i].max_tokens, .ignore_end = true};
+        stack_check(hearth_sampler_create(&sampler, &greedy, g.vocabulary, &error), &error);
+        assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
+        stack_check(hearth_generate(s.session, 0, g.ids, g.prompt, sampler, &options, read_token, &r, &result, &error),
+                    &error);
+        assert_int_equal(result.stop, cases[i].stop);
+        assert_int_equal(result.answer_tokens, cases[i].want);
+        assert_int_equal(result.prompt_tokens, g.prompt);
+        assert_memory_equal(r.ids, g.ids + g.prompt, cases[i].want * sizeof *r.ids);
+        hearth_sampler_destroy(sampler);
+    }
+    stack_close(&s);
+    golden_free(&g);
+}
+
+int main(void)
+{
+    if (!file_exists(MODEL)) {
+        puts("skipped: ../shared/golden is absent");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sequences_do_not_touch),
+        cmocka_unit_test(slices_agree),
+        cmocka_unit_test(state_moves),
+        cmocka_unit_test(wrong_feeds),
+        cmocka_unit_test(cancelling),
+        cmocka_unit_test(deterministic),
+        cmocka_unit_test(allocation_failures),
+        cmocka_unit_test(memory_is_known_before),
+        cmocka_unit_test(generation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* golden.h - reference models and logits from ../shared/golden, for tests (see its README). */
+#ifndef TESTS_GOLDEN_H
+#define TESTS_GOLDEN_H
+
+#include <hearth.h>
+
+#include "../src/base/file.h"
+#include "../src/base/json.h"
+#include "../src/base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* cmocka wants these before it, and its macro fail() must come after base's function. */
+/* clang-format off */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+typedef struct golden {
+    char folder[512];
+    int32_t ids[64]; /* prompt, then the greedy continuation */
+    size_t prompt, total;
+    uint32_t vocabulary;
+    float *logits; /* [total][vocabulary]; freed with free */
+} golden;
+
+static inline bool golden_present(void)
+{
+    return file_is_folder(HEARTH_SHARED "/golden");
+}
+
+static inline char *golden_path(char *out, size_t size, const char *name, const char *file)
+{
+    snprintf(out, size, HEARTH_SHARED "/golden/%s%s%s", name, *file ? "/" : "", file);
+    return out;
+}
+
+static inline size_t golden_read_ids(const json_t *array, int32_t *ids)
+{
+    for (size_t i = 0; i < json_array_size(array); i++)
+        ids[i] = (int32_t)json_integer_value(json_array_get(array, i));
+    return json_array_size(array);
+}
+
+static inline void golden_load(golden *g, const char *name)
+{
+    char path[600];
+    json_t *root;
+    golden_path(g->folder, sizeof g->folder, name, "");
+    assert_int_equal(json_parse_file(&root, golden_path(path, sizeof path, name, "golden.json"), NULL), HEARTH_OK);
+    g->prompt = golden_read_ids(json_object_get(root, "ids"), g->ids);
+    g->total = g->prompt + golden_read_ids(json_object_get(root, "greedy"), g->ids + g->prompt);
+    g->vocabulary = (uint32_t)json_integer_value(json_object_get(root, "n_vocab"));
+    json_decref(root);
+    assert_int_equal(g->prompt, 24);
+    assert_int_equal(g->total, 40);
+
+    size_t n = g->total * g->vocabulary;
+    g->logits = malloc(n * sizeof(float));
+    FILE *f = fopen(golden_path(path, sizeof path, name, "logits.f32"), "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(g->logits, sizeof(float), n, f), n);
+    fclose(f);
+}
+
+static inline void golden_free(golden *g)
+{
+    free(g->logits);
+}
+
+/* |got - want| / |want| over n values. */
+static inline double relative_l2(const float *got, const float *want, size_t n)
+{
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        size += (double)want[i] * want[i];
+    }
+    return sqrt(difference / size);
+}
+
+static inline int32_t argmax(const float *logits, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+/* A model with everything above it, opened in one go; any failure fails the test with its text. */
+typedef struct stack {
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_engine *engine;
+    hearth_session *session;
+    hearth_model_info info;
+} stack;
+
+static inline void stack_check(hearth_status status, const hearth_error *error)
+{
+    if (status != HEARTH_OK)
+        fail_msg("%s", error->text);
+}
+
+static inline void stack_open(stack *s, const char *path, unsigned threads, hearth_activations activations,
+                              hearth_session_options session)
+{
+    hearth_error error;
+    memset(s, 0, sizeof *s);
+    hearth_runtime_options runtime = {.threads = threads};
+    hearth_engine_options engine = {.activations = activations};
+    stack_check(hearth_runtime_create(&s->runtime, &runtime, &error), &error);
+    stack_check(hearth_model_open(&s->model, path, NULL, &error), &error);
+    stack_check(hearth_engine_create(&s->engine, s->runtime, s->model, &engine, &error), &error);
+    stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);
+    hearth_model_describe(s->model, &s->info);
+}
+
+static inline void stack_close(stack *s)
+{
+    hearth_session_destroy(s->session);
+    hearth_engine_destroy(s->engine);
+    hearth_model_close(s->model);
+    hearth_runtime_destroy(s->runtime);
+}
+
+/* Feeds ids to a sequence, in one feed, and reads the logits of every row into logits [count][vocabulary]. */
+static inline void stack_feed(stack *s, uint32_t sequence, const int32_t *ids, size_t count, float *logits)
+{
+    hearth_error error;
+    hearth_row rows[64];
+    assert_true(count <= 64);
+    for (size_t i = 0; i < count; i++)
+        rows[i] = (hearth_row){ids[i], sequence, logits != NULL};
+    stack_check(hearth_session_feed(s->session, rows, count, &error), &error);
+    if (logits)
+        stack_check(hearth_session_logits(s->session, 0, count, logits, &error), &error);
+}
+
+#endif
