@@ -1,0 +1,47 @@
+#!/bin/bash
+# run.sh [MODEL...]: measures this machine's kernels and hearth on the demo model and the given
+# ones. Each table goes to bench/results/WHAT-HOST-DATE.csv, with what it needs to be compared
+# (machine, date, commit, command) in comment lines at its head. Nothing else should run meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${BUILD:-build/release}
+models=("models/stories-relu-q8_0.gguf" "$@")
+host=$(uname -n | tr -cd 'A-Za-z0-9-')
+mkdir -p bench/results
+
+# measure NAME COMMAND...: a table with a head; it appears when it is complete.
+measure() {
+    local name=$1
+    shift
+    local file
+    file="bench/results/$name-$host-$(date -u +%Y-%m-%d).csv"
+    echo "$*"
+    {
+        echo "# machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors," \
+            "$(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
+        echo "# date: $(date -u +%Y-%m-%dT%H:%MZ)"
+        echo "# commit: $(git describe --always --dirty 2>/dev/null || echo unknown)"
+        echo "# load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+        echo "# command: $*"
+        "$@"
+    } >"$file.part" || {
+        rm -f "$file.part"
+        echo "run.sh: failed: $*" >&2
+        return 1
+    }
+    mv "$file.part" "$file"
+    grep -v '^#' "$file"
+    echo "-> $file"
+    echo
+}
+
+kbench=$(find "$build" -name kbench -type f -perm -u+x | head -n 1)
+if [ -n "$kbench" ]; then
+    measure kbench "$kbench" --csv
+else
+    echo "kbench is not built; its table is left out"
+fi
+for model in "${models[@]}"; do
+    name=$(basename "$model")
+    measure "bench-${name%.gguf}" "$build/hearth" bench "$model" --csv
+done

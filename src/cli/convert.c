@@ -1,0 +1,48 @@
+/* convert.c - `hearth convert`: a Hugging Face folder becomes a GGUF file. */
+#include "writing.h"
+
+typedef struct convert_values {
+    writing_options writing;
+    const char *out;
+    const char *type;
+} convert_values;
+
+static const option rows[] = {
+    {OPTION_ROW('o', "out", TEXT, convert_values, out, "FILE", "the GGUF file to write"), .alias = "outfile"},
+    {OPTION_ROW(0, "type", TEXT, convert_values, type, "TYPE",
+                "number format of the matrices (f32, f16, bf16, q8_0 ...); else as they are stored"),
+     .alias = "outtype"},
+};
+
+static hearth_status run(void *values, operands *rest, hearth_error *error)
+{
+    convert_values *v = values;
+    number_format format = FORMAT_COUNT;
+    if (!v->out)
+        return fail(error, HEARTH_INVALID, "convert: -o: is missing; it names the file to write");
+    if (v->type)
+        TRY(writing_format("convert", v->type, &format, error));
+    return writing_run("convert", rest->items[0], v->out, format, false, &v->writing, rest->memory, error);
+}
+
+const command command_convert = {
+    .name = "convert",
+    .path = "convert",
+    .summary = "make a GGUF file of a Hugging Face folder",
+    .usage = "FOLDER -o FILE [--type TYPE] [options]",
+    .about =
+        "Writes a folder with config.json, safetensors and tokenizer as one GGUF file that hearth and other programs "
+        "read. Nothing is written unless the folder is a model that hearth understands; one-dimensional tensors "
+        "stay float32. The file appears under its name when it is whole.",
+    .example = "  $ hearth convert stories-relu -o stories-relu.gguf\n"
+               "  token_embd.weight                       512 x 128  bf16\n"
+               "  blk.0.attn_norm.weight                    1 x 128  bf16 -> f32  (norm)\n"
+               "  ...\n"
+               "  stories-relu.gguf: 57 tensors, 3.09 MB -> 3.09 MB in 0.1 s, 41 MB/s",
+    .tables = {OPTION_TABLE("writing", rows, 0),
+               {"computing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(convert_values, writing)}},
+    .values_size = sizeof(convert_values),
+    .operands_least = 1,
+    .operands_most = 1,
+    .run = run,
+};

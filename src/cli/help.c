@@ -1,0 +1,83 @@
+/* help.c - help texts, laid out from the tables. */
+#include "help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Where the second column begins, and where lines end. */
+#define HELP_COLUMN 32
+#define HELP_WIDTH  100
+
+/* Prints text from column `at` on, broken between words, further lines indented. */
+static void print_wrapped(const char *text, int indent, int at)
+{
+    while (*text) {
+        size_t word = strcspn(text, " \n");
+        if (at > indent && at + 1 + (int)word > HELP_WIDTH) {
+            printf("\n%*s", indent, "");
+            at = indent;
+        } else if (at > indent) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", (int)word, text);
+        at += (int)word;
+        text += word;
+        if (*text == '\n') {
+            printf("\n%*s", indent, "");
+            at = indent;
+        }
+        text += *text != 0;
+    }
+    putchar('\n');
+}
+
+static void print_option(const option *o)
+{
+    char left[96];
+    int n = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter, o->name)
+                      : snprintf(left, sizeof left, "      --%s", o->name);
+    if (o->value)
+        n += snprintf(left + n, sizeof left - (size_t)n, " %s", o->value);
+    fputs(left, stdout);
+    if (n >= HELP_COLUMN - 1) {
+        putchar('\n');
+        n = 0;
+    }
+    printf("%*s", HELP_COLUMN - n, "");
+    print_wrapped(o->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+static void print_commands(const command *const *commands)
+{
+    for (; *commands; commands++)
+        printf("  %-10s  %s\n", (*commands)->name, (*commands)->summary);
+}
+
+void help_overview(const command *const *commands)
+{
+    puts("hearth " HEARTH_VERSION " runs large language models by not reading what is zero.\n\n"
+         "usage: hearth COMMAND [options]\n");
+    print_commands(commands);
+    puts("\n`hearth help COMMAND` explains one of them with an example; `hearth --version` says which this is.\n"
+         "MODEL is a GGUF file or a Hugging Face folder everywhere. Results go to standard output,\n"
+         "everything else to standard error.");
+}
+
+void help_command(const command *c)
+{
+    printf("usage: hearth %s %s\n\n", c->path, c->usage);
+    print_wrapped(c->about, 0, 0);
+    if (c->parts) {
+        putchar('\n');
+        print_commands(c->parts);
+    }
+    for (const option_table *t = c->tables; t < c->tables + MAX_OPTION_TABLES && t->rows; t++) {
+        printf("\n%s\n", t->title);
+        for (size_t i = 0; i < t->count; i++)
+            print_option(&t->rows[i]);
+    }
+    if (c->run)
+        printf("  -h, --help%*sthis text\n", HELP_COLUMN - 12, "");
+    printf("\nexample\n%s\n", c->example);
+}

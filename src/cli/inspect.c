@@ -1,0 +1,342 @@
+/* inspect.c - `hearth inspect`: what a model file holds.
+ *
+ * Works on files that hearth cannot run, and on files that are out to harm: names and texts reach the terminal only
+ * through output_safe. */
+#include "common.h"
+
+#include "../model/model.h"
+#include "output.h"
+
+#include <string.h>
+
+/* How much of long values is shown. */
+#define SHOWN_ITEMS 6
+#define SHOWN_BYTES 120
+
+typedef struct inspect_values {
+    const char *model;
+    bool json, tensors, keys;
+} inspect_values;
+
+static const option rows[] = {
+    {OPTION_ROW('m', "model", TEXT, inspect_values, model, "MODEL",
+                "GGUF file or Hugging Face folder; the same as naming it without -m")},
+    {OPTION_ROW(0, "keys", FLAG, inspect_values, keys, NULL, "only the keys")},
+    {OPTION_ROW(0, "tensors", FLAG, inspect_values, tensors, NULL, "only the tensors")},
+    {OPTION_ROW(0, "json", FLAG, inspect_values, json, NULL, "one object: path, model, formats, keys, tensors")},
+};
+
+/* ------------------------------------------------------------------ values of keys */
+
+/* One scalar, wherever it lies. */
+typedef struct scalar {
+    value_type type;
+    uint64_t u;
+    int64_t i;
+    double f;
+    span string;
+} scalar;
+
+/* Bytes of an array's item, little-endian, as the integer or float they are. */
+static scalar read_item(const key_value *e, uint64_t index)
+{
+    scalar s = {.type = e->item_type};
+    if (e->item_type == VALUE_STRING) {
+        s.string = e->as.strings[index];
+        return s;
+    }
+    size_t size = value_size(e->item_type);
+    const char *at = (const char *)e->as.items + index * size;
+    if (e->item_type == VALUE_F32) {
+        float f;
+        memcpy(&f, at, sizeof f);
+        s.f = (double)f;
+    } else if (e->item_type == VALUE_F64) {
+        memcpy(&s.f, at, sizeof s.f);
+    } else {
+        unsigned unused = 64 - 8 * (unsigned)size; /* bits above the item's; shifted out and back they carry its sign */
+        memcpy(&s.u, at, size);
+        s.i = (int64_t)(s.u << unused) >> unused;
+    }
+    return s;
+}
+
+static scalar read_value(const key_value *e)
+{
+    scalar s = {.type = e->type};
+    if (e->type == VALUE_STRING)
+        s.string = e->as.string;
+    else if (e->type == VALUE_F32 || e->type == VALUE_F64)
+        s.f = e->as.f;
+    else if (e->type == VALUE_I8 || e->type == VALUE_I16 || e->type == VALUE_I32 || e->type == VALUE_I64)
+        s.i = e->as.i;
+    else
+        s.u = e->as.u;
+    return s;
+}
+
+static bool is_signed(value_type t)
+{
+    return t == VALUE_I8 || t == VALUE_I16 || t == VALUE_I32 || t == VALUE_I64;
+}
+
+static bool is_float(value_type t)
+{
+    return t == VALUE_F32 || t == VALUE_F64;
+}
+
+static void print_scalar(const scalar *s)
+{
+    if (s->type == VALUE_STRING) {
+        putchar('"');
+        output_safe(stdout, s->string, SHOWN_BYTES);
+        putchar('"');
+    } else if (s->type == VALUE_BOOL) {
+        fputs(s->u ? "true" : "false", stdout);
+    } else if (is_float(s->type)) {
+        printf("%.7g", s->f);
+    } else if (is_signed(s->type)) {
+        printf("%lld", (long long)s->i);
+    } else {
+        printf("%llu", (unsigned long long)s->u);
+    }
+}
+
+/* JSON has no infinities; they become null. */
+static json_t *json_scalar(const scalar *s)
+{
+    if (s->type == VALUE_STRING)
+        return output_json_text(s->string);
+    if (s->type == VALUE_BOOL)
+        return json_boolean(s->u);
+    if (is_float(s->type)) {
+        json_t *real = json_real(s->f);
+        return real ? real : json_null();
+    }
+    return is_signed(s->type) ? json_integer(s->i) : json_integer((json_int_t)s->u);
+}
+
+static void print_key(const key_value *e)
+{
+    output_safe(stdout, span_of(e->key), SHOWN_BYTES);
+    if (e->type != VALUE_ARRAY) {
+        scalar s = read_value(e);
+        printf(" %s = ", value_type_name(e->type));
+        print_scalar(&s);
+    } else {
+        printf(" %s[%llu] = [", value_type_name(e->item_type), (unsigned long long)e->count);
+        for (uint64_t i = 0; i < e->count && i < SHOWN_ITEMS; i++) {
+            scalar s = read_item(e, i);
+            fputs(i ? ", " : "", stdout);
+            print_scalar(&s);
+        }
+        fputs(e->count > SHOWN_ITEMS ? ", ...]" : "]", stdout);
+    }
+    putchar('\n');
+}
+
+static json_t *json_key(const key_value *e)
+{
+    if (e->type != VALUE_ARRAY) {
+        scalar s = read_value(e);
+        return json_pack("{s:s, s:o}", "type", value_type_name(e->type), "value", json_scalar(&s));
+    }
+    json_t *first = json_array();
+    for (uint64_t i = 0; i < e->count && i < SHOWN_ITEMS; i++) {
+        scalar s = read_item(e, i);
+        json_array_append_new(first, json_scalar(&s));
+    }
+    return json_pack("{s:s, s:s, s:I, s:o}", "type", "array", "item_type", value_type_name(e->item_type), "count",
+                     (json_int_t)e->count, "first", first);
+}
+
+/* ------------------------------------------------------------------ tensors */
+
+typedef struct format_sum {
+    size_t tensors;
+    uint64_t size_bytes;
+} format_sum;
+
+static void sum_formats(const checkpoint *c, format_sum sums[FORMAT_COUNT])
+{
+    memset(sums, 0, FORMAT_COUNT * sizeof *sums);
+    for (size_t i = 0; i < c->tensor_count; i++) {
+        sums[c->tensors[i].format].tensors++;
+        sums[c->tensors[i].format].size_bytes += c->tensors[i].size_bytes;
+    }
+}
+
+static void print_tensor(const stored_tensor *t)
+{
+    char size[16], shape[96];
+    int used = snprintf(shape, sizeof shape, "%llu", (unsigned long long)t->shape[t->rank ? t->rank - 1 : 0]);
+    for (uint32_t i = t->rank; i > 1; i--)
+        used += snprintf(shape + used, sizeof shape - (size_t)used, " x %llu", (unsigned long long)t->shape[i - 2]);
+    output_safe(stdout, span_of(t->name), SHOWN_BYTES);
+    int blanks = 34 - (int)strnlen(t->name, 34);
+    printf("%*s %16s  %-5s %s\n", blanks, "", shape, number_formats[t->format].name,
+           output_size(size, (double)t->size_bytes));
+}
+
+static json_t *json_tensor(const stored_tensor *t)
+{
+    json_t *shape = json_array();
+    for (uint32_t i = t->rank; i > 0; i--)
+        json_array_append_new(shape, json_integer((json_int_t)t->shape[i - 1]));
+    return json_pack("{s:o, s:o, s:s, s:I}", "name", output_json_text(span_of(t->name)), "shape", shape, "format",
+                     number_formats[t->format].name, "size_bytes", (json_int_t)t->size_bytes);
+}
+
+/* ------------------------------------------------------------------ the model */
+
+static void print_model(const hearth_model_info *m)
+{
+    char size[16];
+    fputs("name      ", stdout);
+    output_safe(stdout, span_of(m->name ? m->name : ""), SHOWN_BYTES);
+    printf("\nfamily    %s, %s, %.4g million parameters, %s\n", m->family, m->activation,
+           (double)m->parameter_count * 1e-6, output_size(size, (double)m->weight_bytes));
+    printf("layers    %u, width %u, %u neurons each\n", m->layer_count, m->embedding_length, m->neuron_count);
+    printf("attention %u heads of %u, %u of keys and values, context %u\n", m->head_count, m->head_length,
+           m->kv_head_count, m->context_length);
+    printf("tokens    %u, %s\n", m->vocabulary_size, m->has_tokenizer ? "with a tokenizer" : "without a tokenizer");
+}
+
+static json_t *json_model(const hearth_model_info *m)
+{
+    return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:b, s:i, s:i}", "name",
+                     output_json_text(span_of(m->name ? m->name : "")), "family", m->family, "activation",
+                     m->activation, "layer_count", (int)m->layer_count, "embedding_length", (int)m->embedding_length,
+                     "neuron_count", (int)m->neuron_count, "head_count", (int)m->head_count, "kv_head_count",
+                     (int)m->kv_head_count, "head_length", (int)m->head_length, "vocabulary_size",
+                     (int)m->vocabulary_size, "context_length", (int)m->context_length, "parameter_count",
+                     (json_int_t)m->parameter_count, "weight_bytes", (json_int_t)m->weight_bytes, "has_tokenizer",
+                     (int)m->has_tokenizer, "bos", (int)m->bos, "eos", (int)m->eos);
+}
+
+/* ------------------------------------------------------------------ the command */
+
+/* model: NULL where the file is none that hearth runs, for the reason why. */
+typedef struct inspection {
+    const checkpoint *file;
+    const hearth_model_info *model;
+    const char *why;
+} inspection;
+
+static void print_formats(const checkpoint *c)
+{
+    format_sum sums[FORMAT_COUNT];
+    char size[16];
+    sum_formats(c, sums);
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (sums[i].tensors > 0)
+            printf("%-9s %zu tensors, %s\n", number_formats[i].name, sums[i].tensors,
+                   output_size(size, (double)sums[i].size_bytes));
+}
+
+static void print_inspection(const inspection *in, const inspect_values *v)
+{
+    const checkpoint *c = in->file;
+    bool all = !v->keys && !v->tensors;
+    if (all) {
+        fputs("file      ", stdout);
+        output_safe(stdout, span_of(c->path), 4096);
+        putchar('\n');
+        if (in->model) {
+            print_model(in->model);
+        } else {
+            fputs("hearth cannot run it: ", stdout);
+            output_safe(stdout, span_of(in->why), 1024);
+            putchar('\n');
+        }
+        print_formats(c);
+        printf("\n%zu keys\n", c->entry_count);
+    }
+    for (size_t i = 0; (all || v->keys) && i < c->entry_count; i++)
+        print_key(&c->entries[i]);
+    if (all)
+        printf("\n%zu tensors\n", c->tensor_count);
+    for (size_t i = 0; (all || v->tensors) && i < c->tensor_count; i++)
+        print_tensor(&c->tensors[i]);
+}
+
+static hearth_status json_inspection(const inspection *in, const inspect_values *v, hearth_error *error)
+{
+    const checkpoint *c = in->file;
+    bool all = !v->keys && !v->tensors;
+    json_t *object = json_object();
+    json_object_set_new(object, "path", output_json_text(span_of(c->path)));
+    if (all) {
+        format_sum sums[FORMAT_COUNT];
+        json_t *formats = json_object();
+        sum_formats(c, sums);
+        for (size_t i = 0; i < FORMAT_COUNT; i++)
+            if (sums[i].tensors > 0)
+                json_object_set_new(formats, number_formats[i].name,
+                                    json_pack("{s:I, s:I}", "tensors", (json_int_t)sums[i].tensors, "size_bytes",
+                                              (json_int_t)sums[i].size_bytes));
+        json_object_set_new(object, "formats", formats);
+        json_object_set_new(object, "model", in->model ? json_model(in->model) : json_null());
+        if (!in->model)
+            json_object_set_new(object, "why", output_json_text(span_of(in->why)));
+    }
+    if (all || v->keys) {
+        json_t *keys = json_object();
+        for (size_t i = 0; i < c->entry_count; i++)
+            json_object_set_new(keys, c->entries[i].key, json_key(&c->entries[i]));
+        json_object_set_new(object, "keys", keys);
+    }
+    if (all || v->tensors) {
+        json_t *tensors = json_array();
+        for (size_t i = 0; i < c->tensor_count; i++)
+            json_array_append_new(tensors, json_tensor(&c->tensors[i]));
+        json_object_set_new(object, "tensors", tensors);
+    }
+    return output_json(object, JSON_INDENT(1) | JSON_ENSURE_ASCII, error);
+}
+
+static hearth_status run(void *values, operands *rest, hearth_error *error)
+{
+    inspect_values *v = values;
+    model_options options = {v->model, NULL};
+    checkpoint *c;
+    hearth_model *model = NULL;
+    hearth_model_info info;
+    hearth_error why = {0};
+    TRY(common_take_model("inspect", &options, rest, 0, false, error));
+    TRY(model_open_checkpoint(&c, options.model, error));
+    inspection in = {.file = c, .why = why.text};
+    if (hearth_model_open(&model, options.model, NULL, &why) == HEARTH_OK) {
+        hearth_model_describe(model, &info);
+        in.model = &info;
+    }
+    hearth_status status = HEARTH_OK;
+    if (v->json)
+        status = json_inspection(&in, v, error);
+    else
+        print_inspection(&in, v);
+    hearth_model_close(model);
+    checkpoint_close(c);
+    return status;
+}
+
+const command command_inspect = {
+    .name = "inspect",
+    .path = "inspect",
+    .summary = "show what a model file holds",
+    .usage = "MODEL [--keys | --tensors] [--json]",
+    .about =
+        "Shows the keys (long lists shortened), the tensors with their shapes and formats, and, where hearth can run "
+        "the model, its hyperparameters. Any GGUF file will do, also one that is only a vocabulary.",
+    .example = "  $ hearth inspect stories-relu-q8_0.gguf\n"
+               "  file      stories-relu-q8_0.gguf\n"
+               "  name      stories-relu\n"
+               "  family    llama, relu, 1.54 million parameters, 1.64 MB\n"
+               "  layers    6, width 128, 512 neurons each\n"
+               "  ...\n"
+               "  llama.block_count u32 = 6",
+    .tables = {OPTION_TABLE("options", rows, 0)},
+    .values_size = sizeof(inspect_values),
+    .operands_most = 1,
+    .run = run,
+};

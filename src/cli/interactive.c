@@ -1,0 +1,254 @@
+/* interactive.c - `hearth run` at a terminal: every line continues the same text.
+ *
+ * The whole text is kept as ids; what the session has not read yet (the last token of an answer, and the line just
+ * typed) is fed with the next question. So stopping an answer anywhere, also with Ctrl-C, loses nothing. */
+#include "run.h"
+
+#include "output.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef HEARTH_HAVE_LIBEDIT
+#include <editline/readline.h>
+#endif
+
+#define HISTORY_LINES 1000
+
+typedef struct dialogue {
+    speaker *speaker;
+    int32_t *ids; /* [count] the text so far */
+    size_t count, capacity;
+    bool terminal;
+    char *history; /* file, or NULL           */
+    bool done;
+} dialogue;
+
+/* ------------------------------------------------------------------ the text so far */
+
+static hearth_status append(dialogue *d, const int32_t *ids, size_t count, hearth_error *error)
+{
+    if (d->count + count > d->capacity) {
+        size_t capacity = 2 * (d->count + count);
+        int32_t *grown = d->ids ? mem_resize(d->ids, capacity * sizeof *grown) : mem_new_array(capacity, sizeof *grown);
+        if (!grown)
+            return fail_memory(error, "text", capacity * sizeof *grown);
+        d->ids = grown;
+        d->capacity = capacity;
+    }
+    if (count > 0)
+        memcpy(d->ids + d->count, ids, count * sizeof *ids);
+    d->count += count;
+    return HEARTH_OK;
+}
+
+static hearth_status reset(dialogue *d, hearth_error *error)
+{
+    d->count = 0;
+    return hearth_session_truncate(d->speaker->session, 0, 0, error);
+}
+
+/* Adds a line; only the first brings BOS along. */
+static hearth_status append_text(dialogue *d, const char *line, hearth_error *error)
+{
+    int32_t *ids = NULL;
+    size_t count = 0;
+    unsigned flags = HEARTH_TEXT_PARSE_CONTROL | (d->count == 0 ? HEARTH_TEXT_SPECIAL : 0);
+    if (*line || d->count == 0)
+        TRY(hearth_tokenize(d->speaker->loaded.model, line, strlen(line), flags, &ids, &count, error));
+    hearth_status status = append(d, ids, count, error);
+    hearth_free(ids);
+    return status;
+}
+
+/* Continues the text; on failure it is as before the line. */
+static hearth_status continue_text(dialogue *d, const char *line, hearth_error *error)
+{
+    speaker *s = d->speaker;
+    size_t before = d->count;
+    TRY(append_text(d, line, error));
+    if (d->count == 0)
+        return fail(error, HEARTH_INVALID, "run: text: type a beginning first");
+    uint32_t known = hearth_session_length(s->session, 0);
+    if (known >= d->count) { /* read already: the last token once more yields its logits again */
+        known = (uint32_t)d->count - 1;
+        TRY(hearth_session_truncate(s->session, 0, known, error));
+    }
+    hearth_result result;
+    s->last = 0;
+    hearth_status status = speaker_answer(s, d->ids + known, d->count - known, &result, error);
+    if (status != HEARTH_OK) {
+        d->count = before;
+        return status;
+    }
+    if (s->last != '\n')
+        speaker_print(s, "\n", 1);
+    if (d->terminal)
+        speaker_report(&result);
+    return append(d, s->ids, s->id_count, error);
+}
+
+/* ------------------------------------------------------------------ words with a slash */
+
+static hearth_status say_help(dialogue *d, hearth_error *error)
+{
+    (void)d, (void)error;
+    fputs("Type the beginning of a text and it is continued; the next line goes on from there, an empty line just\n"
+          "goes on. /reset starts a new text, /quit or Ctrl-D leaves, Ctrl-C stops an answer.\n",
+          stderr);
+    return HEARTH_OK;
+}
+
+static hearth_status quit(dialogue *d, hearth_error *error)
+{
+    (void)error;
+    d->done = true;
+    return HEARTH_OK;
+}
+
+static const struct {
+    const char *word;
+    hearth_status (*act)(dialogue *d, hearth_error *error);
+} words[] = {
+    {"/help", say_help},
+    {"/reset", reset},
+    {"/quit", quit},
+};
+
+static hearth_status act_on(dialogue *d, const char *line, hearth_error *error)
+{
+    if (*line != '/')
+        return continue_text(d, line, error);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].word, line) == 0)
+            return words[i].act(d, error);
+    return fail(error, HEARTH_INVALID, "run: %s: is not known; /help says what is", line);
+}
+
+/* ------------------------------------------------------------------ reading lines */
+
+#ifdef HEARTH_HAVE_LIBEDIT
+
+/* "folder/name", its folders made where they are missing. NULL: no history then. */
+static char *history_path(void)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    buffer path = {0};
+    bool ok = state && *state ? buffer_print(&path, "%s", state)
+                              : home && *home && buffer_print(&path, "%s/.local/state", home);
+    ok = ok && buffer_print(&path, "/hearth/history") && buffer_put(&path, "", 1);
+    for (char *slash = ok ? strchr(path.data + 1, '/') : NULL; ok && slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        ok = mkdir(path.data, 0700) == 0 || errno == EEXIST;
+        *slash = '/';
+    }
+    if (!ok)
+        buffer_free(&path);
+    return path.data;
+}
+
+static void open_editor(dialogue *d)
+{
+    /* Ctrl-C must reach our flag; the editor's own handler would end the program. */
+    rl_catch_signals = 0;
+    rl_outstream = stderr; /* standard output is for the text alone */
+    rl_initialize();
+    using_history();
+    stifle_history(HISTORY_LINES);
+    d->history = history_path();
+    if (d->history)
+        read_history(d->history);
+}
+
+static char *edit_line(dialogue *d)
+{
+    char *line = readline("> ");
+    if (line && *line) {
+        add_history(line);
+        if (d->history)
+            write_history(d->history);
+    }
+    return line;
+}
+
+#else
+
+static void open_editor(dialogue *d)
+{
+    (void)d;
+}
+
+static char *edit_line(dialogue *d);
+
+#endif
+
+/* A line without its end; NULL at the end of the input, or interrupted. free(). */
+static char *plain_line(void)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length = getline(&line, &capacity, stdin);
+    if (length < 0) {
+        free(line);
+        clearerr(stdin);
+        return NULL;
+    }
+    line[strcspn(line, "\r\n")] = 0;
+    return line;
+}
+
+#ifndef HEARTH_HAVE_LIBEDIT
+static char *edit_line(dialogue *d)
+{
+    (void)d;
+    fputs("> ", stderr);
+    return plain_line();
+}
+#endif
+
+static hearth_status converse(dialogue *d, hearth_error *error)
+{
+    while (!d->done) {
+        interrupt_reset();
+        char *line = d->terminal ? edit_line(d) : plain_line();
+        if (!line && interrupt_signal() == SIGINT && d->terminal) {
+            fputc('\n', stderr);
+            continue; /* Ctrl-C at the prompt: an empty prompt again */
+        }
+        if (!line)
+            return interrupt_signal() ? HEARTH_CANCELLED : HEARTH_OK;
+        interrupt_reset();
+        hearth_error mistake = {0};
+        hearth_status status = act_on(d, line, &mistake);
+        free(line);
+        if (ferror(stdout))
+            return HEARTH_OK; /* said once, when the program ends */
+        if (interrupt_signal() && (interrupt_signal() != SIGINT || !d->terminal))
+            return HEARTH_CANCELLED;
+        if (status != HEARTH_OK && !d->terminal)
+            return fail(error, status, "%s", mistake.text);
+        if (status != HEARTH_OK)
+            fprintf(stderr, "hearth: %s\n", mistake.text);
+    }
+    return HEARTH_OK;
+}
+
+hearth_status interactive_run(speaker *s, hearth_error *error)
+{
+    dialogue d = {.speaker = s, .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+    if (d.terminal) {
+        interrupt_only_flag();
+        say_help(&d, error);
+        open_editor(&d);
+    }
+    hearth_status status = converse(&d, error);
+    if (d.terminal && status == HEARTH_OK && !d.done)
+        fputc('\n', stderr);
+    mem_free(d.ids);
+    mem_free(d.history);
+    return status;
+}

@@ -1,0 +1,144 @@
+/* main.c - the program: finds the command, runs it, and turns its status into one line and an exit status.
+ *
+ * 0 success; 1 an error; 2 wrong use; 128 + signal when interrupted. */
+#include "command.h"
+#include "help.h"
+#include "options.h"
+#include "output.h"
+#include "progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A command is a row in a file of its own, where its name, function, summary and options stand. */
+static const command *const commands[] = {
+    &command_run,     &command_eval,     &command_bench, &command_devices, &command_convert, &command_quantize,
+    &command_inspect, &command_tokenize, NULL,
+};
+
+#define MAX_COMMANDS 32
+
+static hearth_status unknown_command(const char *where, const char *name, const command *const *among,
+                                     hearth_error *error)
+{
+    const char *names[MAX_COMMANDS];
+    size_t count = 0;
+    for (; among[count] && count < MAX_COMMANDS; count++)
+        names[count] = among[count]->name;
+    const char *meant = options_suggest(name, names, count);
+    if (meant)
+        return fail(error, HEARTH_INVALID, "%s: is no command; did you mean %s%s?", name, where, meant);
+    return fail(error, HEARTH_INVALID, "%s: is no command; `hearth help` lists them", name);
+}
+
+static hearth_status find_command(const char *where, const char *name, const command *const *all, const command **out,
+                                  hearth_error *error)
+{
+    for (const command *const *c = all; *c; c++)
+        if (strcmp((*c)->name, name) == 0) {
+            *out = *c;
+            return HEARTH_OK;
+        }
+    return unknown_command(where, name, all, error);
+}
+
+static hearth_status run_command(const command *c, char *const *arguments, size_t count, hearth_error *error)
+{
+    arena memory = {0};
+    operands rest;
+    bool help;
+    void *values = mem_new(c->values_size);
+    if (!values)
+        return fail_memory(error, c->name, c->values_size);
+    if (c->defaults)
+        c->defaults(values);
+    hearth_status status = options_parse(c, arguments, count, values, &rest, &help, &memory, error);
+    if (status == HEARTH_OK && help)
+        help_command(c);
+    else if (status == HEARTH_OK)
+        status = c->run(values, &rest, error);
+    mem_free(values);
+    arena_clear(&memory);
+    return status;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* `hearth NAME ...` or, for a command of parts, `hearth NAME PART ...`. */
+static hearth_status dispatch(char *const *arguments, size_t count, hearth_error *error)
+{
+    const command *c;
+    TRY(find_command("", arguments[0], commands, &c, error));
+    if (!c->parts)
+        return run_command(c, arguments + 1, count - 1, error);
+    if (count == 1)
+        return fail(error, HEARTH_INVALID, "%s: needs one of its parts; `hearth help %s` lists them", c->name, c->name);
+    if (is_help(arguments[1])) {
+        help_command(c);
+        return HEARTH_OK;
+    }
+    char where[32];
+    snprintf(where, sizeof where, "%s ", c->name);
+    const command *part;
+    TRY(find_command(where, arguments[1], c->parts, &part, error));
+    return run_command(part, arguments + 2, count - 2, error);
+}
+
+/* `hearth help`, `hearth help eval`, `hearth help eval ppl`. */
+static hearth_status show_help(char *const *arguments, size_t count, hearth_error *error)
+{
+    if (count == 0) {
+        help_overview(commands);
+        return HEARTH_OK;
+    }
+    const command *c;
+    TRY(find_command("help ", arguments[0], commands, &c, error));
+    if (count > 1 && c->parts)
+        TRY(find_command("help ", arguments[1], c->parts, &c, error));
+    help_command(c);
+    return HEARTH_OK;
+}
+
+static hearth_status start(char *const *arguments, size_t count, hearth_error *error)
+{
+    if (count == 0 || is_help(arguments[0]))
+        return show_help(NULL, 0, error);
+    if (strcmp(arguments[0], "help") == 0)
+        return show_help(arguments + 1, count - 1, error);
+    if (strcmp(arguments[0], "--version") == 0) {
+        puts("hearth " HEARTH_VERSION);
+        return HEARTH_OK;
+    }
+    if (arguments[0][0] == '-')
+        return fail(error, HEARTH_INVALID, "%s: a command comes first; `hearth help` lists them", arguments[0]);
+    return dispatch(arguments, count, error);
+}
+
+static int exit_status(hearth_status status)
+{
+    if (status == HEARTH_OK)
+        return 0;
+    if (interrupt_signal())
+        return 128 + interrupt_signal();
+    return status == HEARTH_INVALID ? 2 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    output_guard();
+    interrupt_install();
+    hearth_error error = {0}, lost = {0};
+    hearth_status status = start(argv + 1, argc > 0 ? (size_t)argc - 1 : 0, &error);
+    /* What was lost on the way out matters where nothing else went wrong; one error is one line. */
+    hearth_status written = output_close(&lost);
+    if (status == HEARTH_OK && written != HEARTH_OK) {
+        status = written;
+        error = lost;
+    }
+    if (status != HEARTH_OK && error.text[0])
+        fprintf(stderr, "hearth: %s\n", error.text);
+    return exit_status(status);
+}

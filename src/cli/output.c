@@ -1,0 +1,96 @@
+/* output.c - what reaches the terminal, and what a program reads. */
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void output_guard(void)
+{
+    /* open() takes the lowest free number; opened the wrong way round, so that using it is an error. */
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+hearth_status output_close(hearth_error *error)
+{
+    bool failed = ferror(stdout) != 0;
+    errno = 0;
+    if (fflush(stdout) != 0 || (failed && errno))
+        return fail_errno(error, "standard output", "write");
+    if (failed)
+        return fail(error, HEARTH_IO, "standard output: write: failed");
+    return HEARTH_OK;
+}
+
+/* C1 controls and the characters that turn the direction of text around. */
+static bool is_unsafe(const char *c, size_t length)
+{
+    const unsigned char *u = (const unsigned char *)c;
+    if (length == 1)
+        return u[0] < 0x20 || u[0] == 0x7f;
+    if (length == 2)
+        return u[0] == 0xc2 && u[1] < 0xa0;
+    if (length == 3 && u[0] == 0xe2)
+        return (u[1] == 0x80 && ((u[2] >= 0xa8 && u[2] <= 0xae) || u[2] == 0x8e || u[2] == 0x8f)) ||
+               (u[1] == 0x81 && u[2] >= 0xa6 && u[2] <= 0xa9);
+    return false;
+}
+
+void output_safe(FILE *to, span text, size_t limit)
+{
+    size_t at = 0;
+    while (at < text.size && at < limit) {
+        size_t length = utf8_length(text.data + at, text.size - at);
+        if (length > 0 && !is_unsafe(text.data + at, length)) {
+            fwrite(text.data + at, 1, length, to);
+            at += length;
+            continue;
+        }
+        for (size_t end = at + (length > 0 ? length : 1); at < end; at++)
+            fprintf(to, "\\x%02x", (unsigned char)text.data[at]);
+    }
+    if (at < text.size)
+        fputs("...", to);
+}
+
+json_t *output_json_text(span text)
+{
+    buffer clean = {0};
+    bool ok = true;
+    for (size_t at = 0; ok && at < text.size;) {
+        size_t length = utf8_length(text.data + at, text.size - at);
+        ok = length > 0 ? buffer_put(&clean, text.data + at, length) : buffer_put(&clean, "\xef\xbf\xbd", 3);
+        at += length > 0 ? length : 1;
+    }
+    json_t *value = ok ? json_stringn(clean.size ? clean.data : "", clean.size) : NULL;
+    buffer_free(&clean);
+    return value;
+}
+
+char *output_size(char text[16], double size_bytes)
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
+    size_t unit = 0;
+    while (size_bytes >= 999.5 && unit + 1 < sizeof units / sizeof *units) {
+        size_bytes /= 1000;
+        unit++;
+    }
+    int decimals = unit == 0 || size_bytes >= 99.95 ? 0 : size_bytes >= 9.995 ? 1 : 2;
+    snprintf(text, 16, "%.*f %s", decimals, size_bytes, units[unit]);
+    return text;
+}
+
+hearth_status output_json(json_t *value, size_t flags, hearth_error *error)
+{
+    char *text = value ? json_dumps(value, flags | JSON_REAL_PRECISION(12)) : NULL;
+    json_decref(value);
+    if (!text)
+        return fail_memory(error, "JSON", 0);
+    puts(text);
+    free(text);
+    return HEARTH_OK;
+}

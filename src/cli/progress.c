@@ -1,0 +1,119 @@
+/* progress.c - the progress line and the signals. */
+#include "progress.h"
+
+#include "../base/clock.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Shorter work shows nothing; the line changes no more often than the eye follows. */
+#define PATIENCE_SECONDS 1.0
+#define REFRESH_SECONDS  0.1
+
+/* A signal this long after the first means that whoever sends them has lost patience; one that follows at once is
+ * the same wish (`timeout` sends it to the process and to its group). */
+#define INSIST_SECONDS 0.5
+
+static volatile sig_atomic_t raised;
+static volatile double raised_at;
+
+static void on_signal(int number)
+{
+    double now = clock_seconds(); /* clock_gettime: allowed in handlers */
+    if (!raised) {
+        raised = number;
+        raised_at = now;
+    } else if (now - raised_at > INSIST_SECONDS) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+}
+
+/* At a terminal of our own Ctrl-C may come as often as it likes. */
+static void on_patient_signal(int number)
+{
+    raised = number;
+}
+
+static void install(int number, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler}, before;
+    sigemptyset(&action.sa_mask);
+    /* Whoever started us with a signal ignored (nohup, a script's background) wants it so. */
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
+void interrupt_install(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        install(numbers[i], on_signal);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+int interrupt_signal(void)
+{
+    return raised;
+}
+
+void interrupt_only_flag(void)
+{
+    install(SIGINT, on_patient_signal);
+}
+
+void interrupt_reset(void)
+{
+    raised = 0;
+}
+
+void progress_init(progress *p)
+{
+    *p = (progress){.terminal = isatty(STDERR_FILENO) == 1};
+}
+
+static void print_left(double seconds)
+{
+    unsigned long s = (unsigned long)(seconds + 0.5);
+    if (s < 60)
+        fprintf(stderr, ", %lu s left", s);
+    else if (s < 3600)
+        fprintf(stderr, ", %lu:%02lu min left", s / 60, s % 60);
+    else
+        fprintf(stderr, ", %lu:%02lu h left", s / 3600, s / 60 % 60);
+}
+
+static bool report(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    progress *p = user;
+    double now = clock_seconds();
+    if (!p->what || strcmp(p->what, what) != 0 || done < p->done) {
+        p->what = what;
+        p->start = now;
+    }
+    p->done = done;
+    bool due = now - p->start >= PATIENCE_SECONDS && now - p->printed >= REFRESH_SECONDS;
+    if (p->terminal && due && total > 0 && done > 0 && done < total) {
+        double share = (double)done / (double)total;
+        fprintf(stderr, "\r\033[K%s %.0f %%", what, 100 * share);
+        print_left((now - p->start) * (1 - share) / share);
+        p->printed = now;
+        p->shown = true;
+    }
+    return !raised;
+}
+
+hearth_progress progress_to(progress *p)
+{
+    return (hearth_progress){report, p};
+}
+
+void progress_clear(progress *p)
+{
+    if (p->shown)
+        fputs("\r\033[K", stderr);
+    p->shown = false;
+}

@@ -1,0 +1,226 @@
+/* run.c - `hearth run`: continues a text. */
+#include "run.h"
+
+#include "../base/file.h"
+#include "output.h"
+
+#include <string.h>
+
+/* Longest prompt file: far more text than any context holds. */
+#define MAX_PROMPT_BYTES ((size_t)256 << 20)
+
+static const option rows[] = {
+    {OPTION_ROW('p', "prompt", TEXT, run_values, prompt, "TEXT",
+                "the text to continue; without it (and -f) lines are read from the terminal")},
+    {OPTION_ROW('f', "file", TEXT, run_values, file, "FILE",
+                "the same from a file (-: standard input), without its last line break")},
+    {OPTION_ROW('n', "predict", COUNT, run_values, predict, "N",
+                "at most N tokens; else (or -1) until the text ends or the context is full"),
+     .alias = "n-predict", .least = 1, .most = 1 << 30, .unlimited = true},
+    {OPTION_ROW(0, "stop", TEXTS, run_values, stops, "TEXT",
+                "ends the answer where it would say TEXT; may be given several times")},
+    {OPTION_ROW(0, "ignore-eos", FLAG, run_values, ignore_end, NULL, "go on where the model ends its text")},
+    {OPTION_ROW(0, "json", FLAG, run_values, json, NULL,
+                "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens, "
+                "decode_seconds, stop_reason, rung, class")},
+};
+
+/* ------------------------------------------------------------------ speaking */
+
+void speaker_print(speaker *s, const char *text, size_t size)
+{
+    if (size == 0)
+        return;
+    fwrite(text, 1, size, stdout);
+    fflush(stdout);
+    s->last = text[size - 1];
+}
+
+static bool remember_id(speaker *s, int32_t id)
+{
+    if (s->id_count == s->id_capacity) {
+        size_t capacity = s->id_capacity ? 2 * s->id_capacity : 256;
+        int32_t *grown = s->ids ? mem_resize(s->ids, capacity * sizeof *grown) : mem_new_array(capacity, sizeof *grown);
+        if (!grown)
+            return false;
+        s->ids = grown;
+        s->id_capacity = capacity;
+    }
+    s->ids[s->id_count++] = id;
+    return true;
+}
+
+/* Also where nobody can read the text any more the answer ends. */
+static bool on_text(void *user, int32_t token, const char *text, size_t size)
+{
+    speaker *s = user;
+    bool kept = remember_id(s, token);
+    progress_clear(&s->progress);
+    if (s->silent)
+        kept = buffer_put(&s->text, text, size) && kept;
+    else
+        speaker_print(s, text, size);
+    return kept && !ferror(stdout) && !interrupt_signal();
+}
+
+hearth_status speaker_answer(speaker *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error)
+{
+    s->id_count = 0;
+    hearth_status status =
+        hearth_generate(s->session, 0, ids, count, s->sampler, &s->answer, on_text, s, result, error);
+    progress_clear(&s->progress);
+    /* Text that was held back comes once more with the last token. */
+    if (s->id_count > result->answer_tokens)
+        s->id_count = result->answer_tokens;
+    return status;
+}
+
+static double rate(size_t count, double seconds)
+{
+    return seconds > 0 ? (double)count / seconds : 0;
+}
+
+void speaker_report(const hearth_result *r)
+{
+    fprintf(stderr, "prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; stopped by %s\n",
+            r->prompt_tokens, rate(r->prompt_tokens, r->prompt_seconds), r->answer_tokens,
+            rate(r->answer_feeds, r->answer_seconds), hearth_stop_text(r->stop));
+}
+
+/* ------------------------------------------------------------------ one prompt, one answer */
+
+static hearth_status print_json(const speaker *s, const hearth_result *r, hearth_error *error)
+{
+    json_t *ids = json_array();
+    for (size_t i = 0; i < s->id_count; i++)
+        json_array_append_new(ids, json_integer(s->ids[i]));
+    json_t *text = output_json_text((span){s->text.data, s->text.size});
+    json_t *object = json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s}", "text", text, "ids", ids,
+                               "prompt_tokens", (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds,
+                               "decode_tokens", (json_int_t)r->answer_feeds, "decode_seconds", r->answer_seconds,
+                               "stop_reason", hearth_stop_text(r->stop), "rung", hearth_engine_rung(s->loaded.engine),
+                               "class", hearth_engine_class(s->loaded.engine));
+    return output_json(object, JSON_COMPACT, error);
+}
+
+static hearth_status read_prompt(const run_values *v, char **text, size_t *size, hearth_error *error)
+{
+    if (!v->file) {
+        *size = strlen(v->prompt);
+        *text = mem_copy_text(v->prompt, *size);
+        return *text ? HEARTH_OK : fail_memory(error, "prompt", *size);
+    }
+    TRY(file_read(text, size, v->file, MAX_PROMPT_BYTES, error));
+    if (*size > 0 && (*text)[*size - 1] == '\n')
+        --*size;
+    if (*size > 0 && (*text)[*size - 1] == '\r')
+        --*size;
+    return HEARTH_OK;
+}
+
+static hearth_status answer_once(speaker *s, const run_values *v, const hearth_session_options *session,
+                                 hearth_error *error)
+{
+    char *text;
+    size_t size, count = 0;
+    int32_t *ids = NULL;
+    hearth_result result = {0};
+    hearth_status status;
+    TRY(read_prompt(v, &text, &size, error));
+    TRY_OR(done, status,
+           hearth_tokenize(s->loaded.model, text, size, HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL, &ids, &count,
+                           error));
+    if (count > hearth_session_context(s->session)) {
+        status = fail(error, HEARTH_FULL, "%s: prompt: has %zu tokens, the context only %u", s->loaded.info.path, count,
+                      hearth_session_context(s->session));
+        goto done;
+    }
+    s->silent = v->json;
+    if (!v->json) {
+        TRY_OR(done, status, common_announce(&s->loaded, session, error));
+        if (v->sampling.sampling.temperature > 0)
+            fprintf(stderr, "seed %llu\n", (unsigned long long)v->sampling.sampling.seed);
+        speaker_print(s, text, size);
+    }
+    TRY_OR(done, status, speaker_answer(s, ids, count, &result, error));
+    if (v->json) {
+        status = print_json(s, &result, error);
+    } else {
+        if (s->last != '\n')
+            speaker_print(s, "\n", 1);
+        if (!ferror(stdout))
+            speaker_report(&result);
+    }
+    if (status == HEARTH_OK && interrupt_signal())
+        status = HEARTH_CANCELLED;
+done:
+    hearth_free(ids);
+    mem_free(text);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the command */
+
+static hearth_status start_speaking(speaker *s, run_values *v, hearth_error *error)
+{
+    hearth_session_options session = {
+        .context = v->engine.context, .kv = (hearth_kv)v->engine.kv, .progress = progress_to(&s->progress)};
+    TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
+    if (!s->loaded.info.has_tokenizer)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: the model has none, so it cannot read text",
+                    s->loaded.info.path);
+    TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
+    TRY(hearth_session_create(&s->session, s->loaded.engine, &session, error));
+    s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->predict, v->ignore_end};
+    if (v->prompt || v->file)
+        return answer_once(s, v, &session, error);
+    TRY(common_announce(&s->loaded, &session, error));
+    return interactive_run(s, error);
+}
+
+static hearth_status run(void *values, operands *rest, hearth_error *error)
+{
+    run_values *v = values;
+    if (v->prompt && v->file)
+        return fail(error, HEARTH_INVALID, "run: -f: the prompt is given already, with -p");
+    if (v->json && !v->prompt && !v->file)
+        return fail(error, HEARTH_INVALID, "run: --json: needs a prompt (-p or -f)");
+    TRY(common_take_model("run", &v->engine.model, rest, 0, true, error));
+    TRY(sampling_resolve("run", &v->sampling, rest->memory, error));
+    speaker s = {0};
+    hearth_status status = start_speaking(&s, v, error);
+    hearth_session_destroy(s.session);
+    hearth_sampler_destroy(s.sampler);
+    common_unload(&s.loaded);
+    mem_free(s.ids);
+    buffer_free(&s.text);
+    return status;
+}
+
+static void defaults(void *values)
+{
+    sampling_defaults(&((run_values *)values)->sampling);
+}
+
+const command command_run = {
+    .name = "run",
+    .path = "run",
+    .summary = "continue a text",
+    .usage = "[MODEL] [-p TEXT] [options]",
+    .about = "Reads a text and continues it, token by token. Without -p it asks for one, line by line, and continues "
+             "what there is so far. Control tokens such as </s> are recognised in the text. Without MODEL it is "
+             "$HEARTH_MODEL or the small storyteller that comes with hearth.",
+    .example =
+        "  $ hearth run stories-relu-q8_0.gguf -p \"Once upon a time\" -n 20 --temp 0\n"
+        "  stories-relu-q8_0.gguf: llama, relu; memory: weights 1.64 MB, KV 1.57 MB, scratch 5.23 MB; 2 threads,\n"
+        "    avx512; rung dense, bitwise\n"
+        "  Once upon a time, there was a little girl named Lily. She loved to\n"
+        "  prompt 5 tokens, 4102.7 tokens/s; answer 20 tokens, 3518.0 tokens/s; stopped by length",
+    .tables = {OPTION_TABLE("text", rows, 0),
+               {"sampling", sampling_option_rows, SAMPLING_OPTION_COUNT, offsetof(run_values, sampling)},
+               ENGINE_TABLES(offsetof(run_values, engine))},
+    .values_size = sizeof(run_values),
+    .defaults = defaults,
+    .operands_most = 1,
+    .run = run,
+};

@@ -1,0 +1,151 @@
+/* writing.c - one model file from another, with a report.
+ *
+ * The report is collected and printed when the file is whole: whoever gets an error gets one line. */
+#include "writing.h"
+
+#include "../base/clock.h"
+#include "../kernel/topology.h"
+#include "output.h"
+#include "progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const option writing_option_rows[WRITING_OPTION_COUNT] = {
+    {OPTION_ROW(0, "tensor-type", TEXTS, writing_options, overrides, "NAME=TYPE",
+                "another format for tensors of this name or shell pattern; the last that fits wins")},
+    {OPTION_ROW('t', "threads", COUNT, writing_options, threads, "N", "threads; else one per physical core"),
+     .least = 1, .most = 1024},
+    {OPTION_ROW(0, "ffn-activation", TEXT, writing_options, ffn_activation, "NAME",
+                "silu, relu or fatrelu, whatever the source says; the file will say so")},
+};
+
+hearth_status writing_format(const char *command_path, const char *name, number_format *out, hearth_error *error)
+{
+    *out = number_format_by_name(name);
+    if (*out != FORMAT_COUNT)
+        return HEARTH_OK;
+    char all[128] = "";
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", number_formats[i].name);
+    return fail(error, HEARTH_INVALID, "%s: %s: is no format that can be written; there are %s", command_path, name,
+                all);
+}
+
+static hearth_status parse_overrides(const char *command_path, const text_list *texts, convert_override **out,
+                                     arena *memory, hearth_error *error)
+{
+    *out = arena_new_array(memory, texts->count + 1, sizeof **out);
+    if (!*out)
+        return fail_memory(error, "--tensor-type", texts->count * sizeof **out);
+    for (size_t i = 0; i < texts->count; i++) {
+        const char *equals = strrchr(texts->items[i], '=');
+        if (!equals || equals == texts->items[i])
+            return fail(error, HEARTH_INVALID, "%s: --tensor-type: '%s' is not NAME=TYPE", command_path,
+                        texts->items[i]);
+        (*out)[i].pattern = arena_copy_text(memory, texts->items[i], (size_t)(equals - texts->items[i]));
+        if (!(*out)[i].pattern)
+            return fail_memory(error, "--tensor-type", strlen(texts->items[i]));
+        TRY(writing_format(command_path, equals + 1, &(*out)[i].format, error));
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ the report */
+
+typedef struct writing_report {
+    FILE *lines; /* in memory; NULL where there was none left */
+    uint64_t from_bytes, to_bytes;
+    size_t tensors;
+} writing_report;
+
+/* What was asked for, and what stays as it is, needs no reason. */
+static bool is_plain(const convert_step *s)
+{
+    return strcmp(s->reason, "asked for") == 0 || strcmp(s->reason, "as stored") == 0;
+}
+
+static void on_note(void *user, const char *text)
+{
+    writing_report *r = user;
+    if (!r->lines)
+        return;
+    fputs("note: ", r->lines);
+    output_safe(r->lines, span_of(text), 512);
+    fputc('\n', r->lines);
+}
+
+static void on_step(void *user, const convert_step *s)
+{
+    writing_report *r = user;
+    r->from_bytes += s->from_bytes;
+    r->to_bytes += s->to_bytes;
+    r->tensors++;
+    if (!r->lines)
+        return;
+    char shape[48];
+    snprintf(shape, sizeof shape, "%llu x %llu", (unsigned long long)s->rows, (unsigned long long)s->columns);
+    output_safe(r->lines, span_of(s->name), 64);
+    int blanks = 34 - (int)strlen(s->name);
+    fprintf(r->lines, "%*s %14s  %s", blanks > 0 ? blanks : 0, "", shape, number_formats[s->from].name);
+    if (s->from != s->to)
+        fprintf(r->lines, " -> %s", number_formats[s->to].name);
+    if (!is_plain(s))
+        fprintf(r->lines, "  (%s)", s->reason);
+    fputc('\n', r->lines);
+}
+
+static void print_summary(const writing_report *r, const char *to, double seconds)
+{
+    char from_size[16], to_size[16];
+    output_safe(stderr, span_of(to), 200);
+    fprintf(stderr, ": %zu tensors, %s -> %s in %.1f s, %.0f MB/s\n", r->tensors,
+            output_size(from_size, (double)r->from_bytes), output_size(to_size, (double)r->to_bytes), seconds,
+            (double)r->from_bytes * 1e-6 / (seconds > 0 ? seconds : 1));
+}
+
+/* ------------------------------------------------------------------ writing */
+
+static hearth_status write_file(const char *from, const char *to, convert_options *options, uint32_t threads,
+                                hearth_error *error)
+{
+    progress p;
+    pool *workers;
+    TRY(pool_create(&workers, threads ? threads : topology_cores(), error));
+    progress_init(&p);
+    options->progress = progress_to(&p);
+    hearth_status status = convert_write(from, to, options, workers, error);
+    progress_clear(&p);
+    pool_destroy(workers);
+    return status;
+}
+
+hearth_status writing_run(const char *command_path, const char *from, const char *to, number_format format,
+                          bool head_apart, const writing_options *o, arena *memory, hearth_error *error)
+{
+    convert_override *overrides;
+    TRY(parse_overrides(command_path, &o->overrides, &overrides, memory, error));
+    char *text = NULL;
+    size_t size = 0;
+    writing_report report = {.lines = open_memstream(&text, &size)};
+    convert_options options = {
+        .format = format,
+        .head_apart = head_apart,
+        .overrides = overrides,
+        .override_count = o->overrides.count,
+        .ffn_activation = o->ffn_activation,
+        .step = on_step,
+        .note = on_note,
+        .user = &report,
+    };
+    double start = clock_seconds();
+    hearth_status status = write_file(from, to, &options, o->threads, error);
+    if (report.lines)
+        fclose(report.lines);
+    if (status == HEARTH_OK) {
+        fwrite(text, 1, size, stderr);
+        print_summary(&report, to, clock_seconds() - start);
+    }
+    free(text);
+    return status;
+}

@@ -1,0 +1,107 @@
+/* bandwidth.c - reading a large buffer, again and again. */
+#include "bandwidth.h"
+
+#include "../base/clock.h"
+#include "../base/memory.h"
+#include "../base/pool.h"
+#include "../kernel/kernel.h"
+#include "../kernel/topology.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* The buffer: several times the last-level cache, so that little of a pass survives until the next one, but
+ * no more than a small share of the memory. */
+#define CACHE_MULTIPLE 4
+#define MIN_BYTES      ((size_t)256 << 20)
+#define MAX_BYTES      ((size_t)2 << 30)
+#define MEMORY_SHARE   8
+/* What a thread takes at once: long enough that dealing costs nothing. */
+#define CHUNK_BYTES ((size_t)1 << 20)
+/* A measurement ends after this time, but not before so many passes. */
+#define MEASURE_SECONDS 0.1
+#define MIN_PASSES      3
+
+struct bandwidth {
+    pool *threads;
+    kernels kernels;
+    char *data;
+    size_t size_bytes;
+    atomic_uint_fast64_t sum; /* of everything read, so that nothing can be left out */
+};
+
+static size_t choose_size(void)
+{
+    size_t size = CACHE_MULTIPLE * topology_cache_bytes(), memory = topology_memory_bytes();
+    size = size < MIN_BYTES ? MIN_BYTES : size > MAX_BYTES ? MAX_BYTES : size;
+    if (memory > 0 && size > memory / MEMORY_SHARE)
+        size = memory / MEMORY_SHARE;
+    return size / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;
+}
+
+static void fill(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    bandwidth *b = context;
+    memset(b->data + begin * CHUNK_BYTES, 0x5a, (end - begin) * CHUNK_BYTES);
+}
+
+static void read_chunks(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    bandwidth *b = context;
+    uint64_t sum = b->kernels.read(b->data + begin * CHUNK_BYTES, (end - begin) * CHUNK_BYTES);
+    atomic_fetch_add_explicit(&b->sum, sum, memory_order_relaxed);
+}
+
+hearth_status bandwidth_create(bandwidth **out, unsigned threads, const char *level, hearth_error *error)
+{
+    size_t found = kernel_level_find(level);
+    if (found == kernel_level_count() || !kernel_level_present(found))
+        return fail(error, HEARTH_INVALID, "cpu level %s: is not available", level ? level : "");
+    bandwidth *b = mem_new(sizeof *b);
+    if (!b)
+        return fail_memory(error, "bandwidth", sizeof *b);
+    hearth_status status;
+    kernels_for(found, &b->kernels);
+    b->size_bytes = choose_size();
+    TRY_OR(failed, status, pool_create(&b->threads, threads, error));
+    b->data = mem_reserve(b->size_bytes);
+    if (!b->data) {
+        status = fail_memory(error, "bandwidth: buffer", b->size_bytes);
+        goto failed;
+    }
+    /* Fewer misses in the page tables; where the system has no huge pages, ordinary ones do. Written to, because pages
+     * that never were are all the same one. */
+    madvise(b->data, b->size_bytes, MADV_HUGEPAGE);
+    pool_run(b->threads, b->size_bytes / CHUNK_BYTES, 1, fill, b);
+    *out = b;
+    return HEARTH_OK;
+failed:
+    bandwidth_destroy(b);
+    return status;
+}
+
+void bandwidth_destroy(bandwidth *b)
+{
+    if (!b)
+        return;
+    if (b->data)
+        mem_release(b->data, b->size_bytes);
+    pool_destroy(b->threads);
+    mem_free(b);
+}
+
+double bandwidth_measure(bandwidth *b)
+{
+    double start = clock_seconds(), now = start, best = 0;
+    for (int pass = 0; pass < MIN_PASSES || now - start < MEASURE_SECONDS; pass++) {
+        double before = now;
+        pool_run(b->threads, b->size_bytes / CHUNK_BYTES, 1, read_chunks, b);
+        now = clock_seconds();
+        double speed = (double)b->size_bytes / (now - before);
+        best = speed > best ? speed : best;
+    }
+    return best;
+}

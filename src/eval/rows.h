@@ -1,0 +1,32 @@
+/* rows.h - a text through a session, every wanted row of logits handed to somebody.
+ *
+ * A row has as many floats as the vocabulary has tokens, so the rows of a long text are never held
+ * together: they come in blocks. */
+#ifndef EVAL_ROWS_H
+#define EVAL_ROWS_H
+
+#include "../base/error.h"
+
+/* Rows of logits that are computed at once: a few hundred, fewer where the vocabulary is large. */
+size_t rows_block(size_t vocabulary_size);
+
+/* logits [count][vocabulary_size]: rows of the positions from `first` on. */
+typedef hearth_status rows_visit(void *user, size_t first, size_t count, const float *logits, hearth_error *error);
+
+typedef struct rows_reader {
+    hearth_session *session;      /* not owned; keeps at least `block` output rows */
+    size_t vocabulary_size;
+    size_t block;
+    float *logits;                /* [block][vocabulary_size] */
+    hearth_row *rows;             /* [block]                  */
+} rows_reader;
+
+hearth_status rows_reader_init(rows_reader *r, hearth_session *session, size_t vocabulary_size, hearth_error *error);
+void rows_reader_free(rows_reader *r);
+
+/* Appends ids [count] to sequence 0, after forgetting what it held, and visits the rows of positions
+ * from `from` on, in order. */
+hearth_status rows_read(rows_reader *r, const int32_t *ids, size_t count, size_t from, rows_visit *visit, void *user,
+                        hearth_error *error);
+
+#endif

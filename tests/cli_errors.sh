@@ -1,0 +1,132 @@
+# cli_errors.sh - whatever is wrong, it is one line, an exit status, and no half file.
+. "$SOURCE/tests/lib.sh"
+need "$SHARED/models/stories260K-relu"
+
+folder=$SHARED/models/stories260K-relu
+model=$scratch/model.gguf
+"$HEARTH" convert "$folder" -o "$model" 2>/dev/null
+mkdir "$scratch/empty"
+
+# Files that are no models, for every command that opens one.
+printf 'GGUF' >"$scratch/short.gguf"
+printf 'GGML\003\0\0\0' >"$scratch/magic.gguf"
+: >"$scratch/nothing.gguf"
+size=$(stat -c %s "$model")
+head -c $((size / 2)) "$model" >"$scratch/half.gguf"
+head -c 4000 "$model" >"$scratch/head.gguf"
+echo x >"$scratch/x"
+for file in missing.gguf short.gguf magic.gguf nothing.gguf half.gguf head.gguf empty; do
+    refused 1 "$file" "$HEARTH" run "$scratch/$file" -p x
+    refused 1 "$file" "$HEARTH" eval ppl "$scratch/$file" "$scratch/x"
+    refused 1 "$file" "$HEARTH" eval logits "$scratch/$file" --ids 1 --out "$scratch/never"
+    refused 1 "$file" "$HEARTH" bench "$scratch/$file"
+    refused 1 "$file" "$HEARTH" inspect "$scratch/$file"
+    refused 1 "$file" "$HEARTH" tokenize "$scratch/$file" x
+    refused 1 "$file" "$HEARTH" convert "$scratch/$file" -o "$scratch/never"
+    refused 1 "$file" "$HEARTH" quantize "$scratch/$file" "$scratch/never" q8_0
+done
+[ -e "$scratch/never" ] && fail "a failed command left its output" || pass
+
+# A vocabulary is no model, and says so; a model without a vocabulary reads ids only.
+if [ -e "$SHARED/golden/tokenizers/llama-spm.gguf" ]; then
+    refused 1 llama-spm "$HEARTH" run "$SHARED/golden/tokenizers/llama-spm.gguf" -p x
+    has "inspect of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf")" "cannot run it"
+    has "keys of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf" --keys)" \
+        'tokenizer.ggml.model string = "llama"'
+    refused 1 tokenizer "$HEARTH" run "$SHARED/golden/llama" -p x
+    refused 1 tokenizer "$HEARTH" eval ppl "$SHARED/golden/llama" "$scratch/x"
+    has "note on a missing tokenizer" "$("$HEARTH" convert "$SHARED/golden/llama" -o "$scratch/mute.gguf" 2>&1)" "note:"
+    # Families that hearth does not run yet are refused by name.
+    refused 1 gpt2 "$HEARTH" run "$SHARED/golden/gpt2/model.gguf" -p x
+fi
+
+# More than fits.
+refused 1 context "$HEARTH" run "$model" -c 4 -p "One day, a little cat named Max found a red ball." --json
+refused 1 context "$HEARTH" eval logits "$model" -c 2 --ids 1,2,3 --out "$scratch/never"
+refused 2 context "$HEARTH" run "$model" -c 1000000 -p x --json
+refused 2 context "$HEARTH" bench "$model" --contexts 1000000
+refused 2 "token 512" "$HEARTH" eval logits "$model" --ids 1,512 --out "$scratch/never"
+refused 1 "missing" "$HEARTH" eval ppl "$model" "$scratch/missing"
+refused 2 "no tokens" "$HEARTH" eval ppl "$model" "$scratch/nothing.gguf"
+refused 2 "two windows" "$HEARTH" eval ppl "$model" "$scratch/x" --protocol llama.cpp
+refused 1 "missing" "$HEARTH" run "$model" -f "$scratch/missing"
+refused 1 "place" "$HEARTH" run "$model" -p x --place "$scratch/place.json"
+echo '{' >"$scratch/place.json"
+refused 1 "place.json" "$HEARTH" run "$model" -p x --place "$scratch/place.json"
+refused 2 "cpu level" "$HEARTH" run "$model" -p x --cpu sse9
+refused 2 "tensor-type" "$HEARTH" quantize "$model" "$scratch/never" q8_0 --tensor-type nonsense
+refused 2 "no format" "$HEARTH" quantize "$model" "$scratch/never" q8_0 --tensor-type a=q9_9
+
+# Places that cannot be written.
+refused 1 "/nowhere" "$HEARTH" convert "$folder" -o /nowhere/model.gguf
+refused 1 "empty" "$HEARTH" convert "$folder" -o "$scratch/empty"
+refused 1 "/nowhere" "$HEARTH" eval logits "$model" --ids 1 --out /nowhere/logits
+if [ "$(id -u)" != 0 ]; then
+    chmod a-w "$scratch/empty"
+    refused 1 "ermission" "$HEARTH" convert "$folder" -o "$scratch/empty/model.gguf"
+    chmod u+w "$scratch/empty"
+fi
+
+# Standard output that cannot be written: one line that begins with hearth:, exit status 1.
+lost() { # lost WHAT STATUS
+    is "exit status: $1" "$2" 1
+    is "hearth: lines: $1" "$(grep -c '^hearth: ' "$scratch/err")" 1
+}
+for words in "help" "--version" "run --json -p x -n 4 --temp 0 -m $model" "run -p x -n 40 --temp 0 -m $model" \
+    "inspect $model" "tokenize $model x" "eval ppl $model $folder/README.md" "devices" \
+    "bench $model -r 1 -n 1 --prompt-lengths 1"; do
+    got=0
+    # shellcheck disable=SC2086
+    "$HEARTH" $words >/dev/full 2>"$scratch/err" || got=$?
+    lost "$words >/dev/full" "$got"
+    got=0
+    # shellcheck disable=SC2086
+    "$HEARTH" $words >&- 2>"$scratch/err" || got=$?
+    lost "$words >&-" "$got"
+done
+set +o pipefail
+{
+    got=0
+    "$HEARTH" run "$model" -p "Once upon a time" --ignore-eos -n 400 2>"$scratch/err" || got=$?
+    echo "$got" >"$scratch/status"
+} | true
+set -o pipefail
+lost "closed pipe" "$(cat "$scratch/status")"
+
+# No room on the disk: the old file stays, nothing new is left beside it.
+mkdir "$scratch/disk"
+echo old >"$scratch/disk/model.gguf"
+(
+    ulimit -f 64
+    refused 1 "model.gguf" "$HEARTH" quantize "$model" "$scratch/disk/model.gguf" f32
+    refused 1 "logits" "$HEARTH" eval logits "$model" --ids "$(seq -s, 0 200)" --out "$scratch/disk/logits"
+    [ "$failures" -eq 0 ]
+) && pass || fail "file size limit"
+is "after a full disk" "$(ls -A "$scratch/disk") $(cat "$scratch/disk/model.gguf")" "model.gguf old"
+
+# No memory, more and more of it: an answer or an error, never a crash.
+if (ulimit -v 400000 && "$HEARTH" --version) >/dev/null 2>&1; then
+    answers=0 errors=0
+    for kilobytes in 6000 8000 10000 12000 16000 20000 26000 34000 50000 80000 120000 200000 400000; do
+        got=0
+        (ulimit -v $kilobytes && exec "$HEARTH" run "$model" -p "Once" -n 4 --temp 0 --json -t 2) \
+            >"$scratch/out" 2>"$scratch/err" || got=$?
+        case $got in
+            0) answers=$((answers + 1)) ;;
+            1) errors=$((errors + 1)) && is "lines with $kilobytes kB" "$(wc -l <"$scratch/err")" 1 ;;
+            127) pass ;; # not even the program could be loaded
+            *) fail "with $kilobytes kB: exit status $got" ;;
+        esac
+    done
+    echo "  memory limits: $answers answers, $errors errors"
+    [ "$answers" -gt 0 ] && [ "$errors" -gt 0 ] && pass || fail "memory limits decide nothing"
+fi
+
+# Hostile names and texts reach the terminal as \xNN. An unknown option is quoted without its control characters.
+refused 2 "is no option" "$HEARTH" run --$'a\e[31mb\nc'
+case "$(cat "$scratch/err")" in
+    *$'\e'*) fail "an escape character reached the terminal" ;;
+    *) pass ;;
+esac
+
+finish

@@ -1,0 +1,44 @@
+# cli_examples.sh - the library from outside: the example as built here, and built against an installed hearth.
+. "$SOURCE/tests/lib.sh"
+need "$SHARED/models/stories-relu"
+
+golden=$SHARED/golden/real/stories-relu/golden.json
+expected="Once upon a time$(value "$golden" prompts.0.greedy_text)"
+example=$BUILD/example_generate
+[ -x "$example" ] || skip "$example is not built"
+is "example" "$("$example" "$SHARED/models/stories-relu" "Once upon a time" 48)" "$expected"
+"$example" "$scratch/missing" x 2>"$scratch/err" && fail "example: a missing model is no error" || pass
+has "error of the example" "$(cat "$scratch/err")" missing
+
+# Only what hearth.h declares is visible.
+library=$(find "$BUILD" -maxdepth 1 -name 'libhearth.so*' -type f | head -1)
+if [ -n "$library" ] && command -v nm >/dev/null; then
+    is "foreign symbols" "$(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '^hearth_' |
+        grep -vE '^(_init|_fini|__.*|asan.*)$' | tr '\n' ' ')" ""
+fi
+
+# Sanitized libraries need their runtime in the program; the installed kind is the plain one.
+grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt" || finish
+grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt" || exit
+command -v pkg-config >/dev/null || skip "pkg-config is absent"
+cmake --install "$BUILD" --prefix "$scratch/usr" >/dev/null
+pc=$(dirname "$(find "$scratch/usr" -name hearth.pc)")
+export PKG_CONFIG_PATH=$pc
+# The prefix in the file is where CMake was told to install; here it lies elsewhere.
+flags=$(pkg-config --define-variable=prefix="$scratch/usr" --cflags --libs hearth)
+# shellcheck disable=SC2086
+cc -std=c11 -Wall -Wextra "$SOURCE/examples/generate.c" $flags -o "$scratch/generate"
+libdir=$(pkg-config --define-variable=prefix="$scratch/usr" --variable=libdir hearth)
+is "installed example" \
+    "$(LD_LIBRARY_PATH=$libdir "$scratch/generate" "$SHARED/models/stories-relu" "Once upon a time" 48)" "$expected"
+is "installed program" "$("$scratch/usr/bin/hearth" --version)" "$("$HEARTH" --version)"
+# The header alone is enough for C++ too.
+if command -v c++ >/dev/null; then
+    echo '#include <hearth.h>
+int main() { return hearth_status_text(HEARTH_OK) == nullptr; }' >"$scratch/plus.cc"
+    # shellcheck disable=SC2086
+    c++ "$scratch/plus.cc" $flags -o "$scratch/plus" && LD_LIBRARY_PATH=$libdir "$scratch/plus" && pass ||
+        fail "hearth.h in C++"
+fi
+
+finish

@@ -1,0 +1,73 @@
+# cli_help.sh - every command explains itself, with every option and an example; wrong use gets a suggestion.
+. "$SOURCE/tests/lib.sh"
+
+overview=$("$HEARTH" --help)
+is "no arguments" "$("$HEARTH")" "$overview"
+is "help" "$("$HEARTH" help)" "$overview"
+has "version" "$("$HEARTH" --version)" "hearth 0."
+
+for command in run "eval ppl" "eval logits" bench devices convert quantize inspect tokenize; do
+    # shellcheck disable=SC2086 # a command may be two words
+    help=$("$HEARTH" $command --help)
+    # shellcheck disable=SC2086
+    is "help $command" "$("$HEARTH" help $command)" "$help"
+    has "usage of $command" "$help" "usage: hearth $command "
+    has "options of $command" "$help" "--help"
+    has "example of $command" "$help" "  \$ hearth $command"
+    has "overview names $command" "$overview" "${command% *}"
+    long=$(printf '%s\n' "$help" | awk 'length > 130' | wc -l)
+    is "lines of $command over 130 columns" "$long" 0
+    # Every option of the table is understood: with --help behind it nothing else happens.
+    for option in $(printf '%s\n' "$help" | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
+        case "$help" in
+            *"$option "[A-Z0-9a-z]*) value=1 ;;
+            *) value= ;;
+        esac
+        # shellcheck disable=SC2086
+        "$HEARTH" $command "$option" $value --help >/dev/null 2>"$scratch/err" && pass ||
+            case "$(cat "$scratch/err")" in
+                *"is no option"*) fail "$command: $option is in the help and not understood" ;;
+                *) pass ;;
+            esac
+    done
+done
+has "parts of eval" "$("$HEARTH" eval --help)" logits
+
+refused 2 "did you mean run" "$HEARTH" rnu
+refused 2 "did you mean tokenize" "$HEARTH" tokenise
+refused 2 "is no command" "$HEARTH" frobnicate
+refused 2 "did you mean eval ppl" "$HEARTH" eval pll
+refused 2 "needs one of its parts" "$HEARTH" eval
+refused 2 "did you mean --prompt" "$HEARTH" run --promt x
+refused 2 "did you mean --top-k" "$HEARTH" run --topk 3
+refused 2 "is no option" "$HEARTH" run --frobnicate
+refused 2 "is no option" "$HEARTH" run -z
+refused 2 "a command comes first" "$HEARTH" -z
+refused 2 "needs a value" "$HEARTH" run -p
+refused 2 "takes no value" "$HEARTH" run --json=1 -p x
+refused 2 "is no whole number" "$HEARTH" run -p x -n many
+refused 2 "is out of range" "$HEARTH" run -p x -n 0
+refused 2 "is out of range" "$HEARTH" run -p x -n 99999999999999999999
+refused 2 "is out of range" "$HEARTH" run -p x --top-p 1.5
+refused 2 "is no number" "$HEARTH" run -p x --temp nan
+refused 2 "is no number" "$HEARTH" run -p x --temp=hot
+refused 2 "is none of f16, f32" "$HEARTH" run -p x --kv f64
+refused 2 "is not ID=BIAS" "$HEARTH" run -m m -p x --logit-bias 12
+refused 2 "is no whole number" "$HEARTH" run -p x --seed -1
+refused 2 "one argument too many" "$HEARTH" run a b -p x
+refused 2 "needs a prompt" "$HEARTH" run a --json
+refused 2 "too few" "$HEARTH" quantize a b
+refused 2 "-o: is missing" "$HEARTH" convert a
+refused 2 "is no format" "$HEARTH" quantize a b q9_9
+refused 2 "MODEL: is missing" "$HEARTH" inspect
+refused 2 "--ids: is missing" "$HEARTH" eval logits m --out x
+refused 2 "--out: is missing" "$HEARTH" eval logits m --ids 1
+refused 2 "is no list" "$HEARTH" eval logits m --ids 1,x --out x
+refused 2 "is out of range" "$HEARTH" eval logits m --ids 1,-1 --out x
+refused 2 "is out of range" "$HEARTH" eval logits m --ids 4294967297 --out x
+refused 2 "list is empty" "$HEARTH" eval logits m --ids "" --out x
+refused 2 "needs --separator" "$HEARTH" eval ppl m f --limit 3
+refused 1 "not in this version" "$HEARTH" run -m m -p x --sparsity exact
+refused 1 "not in this version" "$HEARTH" run -m m -p x --sparsity predicted
+
+finish

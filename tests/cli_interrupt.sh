@@ -1,0 +1,80 @@
+# cli_interrupt.sh - Ctrl-C ends long work cleanly: exit status 130, no file left.
+. "$SOURCE/tests/lib.sh"
+need "$SHARED/models/stories260K"
+command -v timeout >/dev/null || skip "timeout is absent"
+
+# A folder whose weights are a hole in a file: a large model that takes no room. $1: bytes, little-endian u64.
+u64() {
+    local n=$1 i text=
+    for i in 1 2 3 4 5 6 7 8; do
+        text+=$(printf '\\x%02x' $((n & 255)))
+        n=$((n >> 8))
+    done
+    printf '%b' "$text"
+}
+
+make_folder() { # make_folder FOLDER LAYERS
+    local d=1024 f=4096 v=512 at=0 json='{' i
+    mkdir "$1"
+    cat >"$1/config.json" <<JSON
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": $d,
+ "intermediate_size": $f, "num_hidden_layers": $2, "num_attention_heads": 16, "num_key_value_heads": 16,
+ "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "vocab_size": $v,
+ "tie_word_embeddings": true, "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2}
+JSON
+    tensor() { # tensor NAME ROWS [COLUMNS]
+        local count=$(($2 * ${3:-1})) shape=$2${3:+,$3}
+        json+="\"$1\":{\"dtype\":\"F32\",\"shape\":[$shape],\"data_offsets\":[$at,$((at + 4 * count))]},"
+        at=$((at + 4 * count))
+    }
+    tensor model.embed_tokens.weight $v $d
+    tensor model.norm.weight $d
+    for ((i = 0; i < $2; i++)); do
+        for name in self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj; do
+            tensor "model.layers.$i.$name.weight" $d $d
+        done
+        tensor "model.layers.$i.mlp.gate_proj.weight" $f $d
+        tensor "model.layers.$i.mlp.up_proj.weight" $f $d
+        tensor "model.layers.$i.mlp.down_proj.weight" $d $f
+        tensor "model.layers.$i.input_layernorm.weight" $d
+        tensor "model.layers.$i.post_attention_layernorm.weight" $d
+    done
+    json="${json%,}}"
+    {
+        u64 ${#json}
+        printf '%s' "$json"
+    } >"$1/model.safetensors"
+    truncate -s $((8 + ${#json} + at)) "$1/model.safetensors"
+}
+
+interrupted() { # interrupted WHAT SECONDS COMMAND...
+    local got=0
+    timeout --preserve-status -s INT "$2" "${@:3}" >"$scratch/out" 2>"$scratch/err" </dev/null || got=$?
+    is "exit status of $1" "$got" 130
+    is "lines of $1" "$(grep -c '^hearth: ' "$scratch/err")" 1
+}
+
+make_folder "$scratch/large" 24
+mkdir "$scratch/to"
+echo old >"$scratch/to/old.gguf"
+interrupted quantize 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/new.gguf" q4_K
+interrupted "quantize over a file" 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/old.gguf" q4_K
+interrupted convert 0.4 "$HEARTH" convert "$scratch/large" -o "$scratch/to/new.gguf" --type q8_0
+is "left behind" "$(ls -A "$scratch/to") $(cat "$scratch/to/old.gguf")" "old.gguf old"
+
+model=$SHARED/models/stories260K
+for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SHARED/corpora/stories-held.txt"; done >"$scratch/text"
+interrupted "eval ppl" 0.6 "$HEARTH" eval ppl "$model" "$scratch/text"
+interrupted bench 0.6 "$HEARTH" bench "$model" -r 1000
+interrupted "eval logits" 0.6 "$HEARTH" eval logits "$scratch/large" --ids "$(seq -s, 0 500)" --out "$scratch/to/logits"
+is "left behind" "$(ls -A "$scratch/to")" old.gguf
+
+# An answer is cut short, what there is of it is printed.
+got=0
+timeout --preserve-status -s INT 0.5 "$HEARTH" run "$scratch/large" -p x >"$scratch/out" 2>"$scratch/err" || got=$?
+case $got in
+    1) has "no tokenizer" "$(cat "$scratch/err")" tokenizer ;;
+    *) fail "run without a tokenizer: exit status $got" ;;
+esac
+
+finish

@@ -1,0 +1,84 @@
+# cli_real.sh - the trained models: ids, greedy tokens, logits and losses, against the float64 reference.
+. "$SOURCE/tests/lib.sh"
+need "$SHARED/golden/real"
+
+held=$SHARED/corpora/stories-held.txt
+for name in stories-relu stories260K stories260K-relu; do
+    golden=$SHARED/golden/real/$name/golden.json
+    "$HEARTH" convert "$SHARED/models/$name" -o "$scratch/$name.gguf" 2>/dev/null
+    vocabulary=$(value "$golden" vocab_size)
+    for model in "$SHARED/models/$name" "$scratch/$name.gguf"; do
+        first=0
+        for i in 0 1 2; do
+            text=$(value "$golden" prompts.$i.text)
+            ids=$(value "$golden" prompts.$i.ids)
+            is "$name ids of prompt $i" "$("$HEARTH" tokenize "$model" "$text" | tr ' ' ,)" "$ids"
+
+            "$HEARTH" run "$model" -p "$text" -n 48 --temp 0 --json --kv f32 --ignore-eos >"$scratch/run.json"
+            is "$name greedy ids of prompt $i" "$(value "$scratch/run.json" ids)" "$(value "$golden" prompts.$i.greedy_ids)"
+            is "$name prompt tokens" "$(value "$scratch/run.json" prompt_tokens)" \
+                "$(value "$golden" prompts.$i.logit_rows)"
+            is "$name stop reason" "$(value "$scratch/run.json" stop_reason)" length
+            # What the reference detokenizes on its own lacks the blank before the first word.
+            said=$(value "$scratch/run.json" text)
+            is "$name greedy text of prompt $i" "${said# }" "$(value "$golden" prompts.$i.greedy_text)"
+
+            "$HEARTH" eval logits "$model" --ids "$ids" --out "$scratch/logits" --kv f32
+            close "$name ${model##*/} prompt $i" "$scratch/logits" "$SHARED/golden/real/$name/logits.f32" 1e-5 $first
+            first=$((first + $(value "$golden" prompts.$i.logit_rows) * vocabulary))
+        done
+        "$HEARTH" eval ppl "$model" "$SHARED/golden/real/nll-text.txt" --json --kv f32 >"$scratch/ppl.json"
+        near "$name nll" "$(value "$scratch/ppl.json" mean_nll)" "$(value "$golden" nll.mean_nll)" 1e-3
+        is "$name nll tokens" "$(value "$scratch/ppl.json" tokens)" "$(value "$golden" nll.tokens)"
+        printf '  %-44s %s (reference %s)\n' "$name ${model##*/} nll" "$(value "$scratch/ppl.json" mean_nll)" \
+            "$(value "$golden" nll.mean_nll)"
+    done
+    "$HEARTH" eval ppl "$scratch/$name.gguf" "$held" --json --kv f32 --separator '<|endoftext|>' --limit 60 \
+        >"$scratch/ppl.json"
+    near "$name stories" "$(value "$scratch/ppl.json" mean_nll)" "$(value "$golden" stories.mean_nll)" 1e-3
+    is "$name stories tokens" "$(value "$scratch/ppl.json" tokens)" "$(value "$golden" stories.tokens)"
+    near "$name perplexity" "$(value "$scratch/ppl.json" perplexity)" \
+        "$(awk -v n="$(value "$golden" stories.mean_nll)" 'BEGIN { print exp(n) }')" 0.02
+    printf '  %-44s %s (reference %s)\n' "$name stories" "$(value "$scratch/ppl.json" mean_nll)" \
+        "$(value "$golden" stories.mean_nll)"
+done
+
+# Plain text: the prompt and what follows; a stop string ends it and is not shown.
+model=$scratch/stories-relu.gguf
+golden=$SHARED/golden/real/stories-relu/golden.json
+said=$("$HEARTH" run "$model" -p "Once upon a time" -n 48 --temp 0 2>"$scratch/err")
+is "plain text" "$said" "Once upon a time$(value "$golden" prompts.0.greedy_text)"
+has "report" "$(cat "$scratch/err")" "tokens/s"
+has "memory" "$(cat "$scratch/err")" "weights"
+said=$("$HEARTH" run "$model" -p "Once upon a time" -n 48 --temp 0 --stop " named" 2>/dev/null)
+is "stop string" "$said" "Once upon a time, there was a little girl"
+printf 'Once upon a time\n' | "$HEARTH" run "$model" -f - -n 8 --temp 0 --json >"$scratch/f.json"
+"$HEARTH" run "$model" -p "Once upon a time" -n 8 --temp 0 --json >"$scratch/p.json"
+is "prompt from a file" "$(value "$scratch/f.json" ids)" "$(value "$scratch/p.json" ids)"
+is "fields of run --json" "$(value "$scratch/p.json" "" 2>/dev/null | sort | tr '\n' ' ')" \
+    "class decode_seconds decode_tokens ids prompt_seconds prompt_tokens rung stop_reason text "
+is "rung" "$(value "$scratch/p.json" rung)" dense
+is "class" "$(value "$scratch/p.json" class)" bitwise
+
+# A forbidden token does not come; a forced one does nothing but come.
+"$HEARTH" run "$model" -p "Once upon a time" -n 4 --temp 0 --json --logit-bias 432=-inf >"$scratch/b.json"
+case ",$(value "$scratch/b.json" ids)," in
+    *,432,*) fail "--logit-bias: token 432 came though forbidden" ;;
+    *) pass ;;
+esac
+"$HEARTH" run "$model" -p "Once upon a time" -n 4 --temp 0 --json --logit-bias 300=1000 >"$scratch/b.json"
+is "forced token" "$(value "$scratch/b.json" ids)" 300,300,300,300
+
+# Lines from standard input continue one text: two halves of a sentence say what the whole one says.
+said=$(printf 'Once upon a time\n\n' | "$HEARTH" run "$model" -n 24 --temp 0 2>/dev/null | tr -d '\n')
+whole=$(value "$golden" prompts.0.greedy_text)
+is "an empty line goes on" "$said" "$whole"
+
+# llama.cpp's protocol needs two windows, and scores half of each.
+"$HEARTH" eval ppl "$model" "$SHARED/golden/real/nll-text.txt" --json --protocol llama.cpp -c 128 >"$scratch/half.json"
+total=$(value "$golden" nll.tokens)
+windows=$(((total + 1) / 128))
+is "scored by halves" "$(value "$scratch/half.json" tokens)" $((windows * 63))
+near "loss by halves" "$(value "$scratch/half.json" mean_nll)" "$(value "$golden" nll.mean_nll)" 0.3
+
+finish

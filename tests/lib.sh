@@ -1,0 +1,85 @@
+# lib.sh - what the shell tests share. Sourced; expects HEARTH (the program), TOOLS (compare_logits, json_value),
+# SHARED (reference data), SOURCE and BUILD, as tests/CMakeLists.txt sets them.
+set -euo pipefail
+: "${HEARTH:?}" "${TOOLS:?}" "${SHARED:?}" "${SOURCE:?}" "${BUILD:?}"
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/hearth-test.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+checks=0
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+need() { # need PATH: skipped where the reference data is absent
+    [ -e "$1" ] || skip "$1 is absent"
+}
+
+pass() {
+    checks=$((checks + 1))
+}
+
+fail() {
+    checks=$((checks + 1))
+    failures=$((failures + 1))
+    echo "FAIL: $*"
+}
+
+# is WHAT GOT EXPECTED
+is() {
+    if [ "$2" = "$3" ]; then pass; else fail "$1: got '$2', expected '$3'"; fi
+}
+
+# has WHAT TEXT PATTERN: a shell pattern somewhere in the text
+has() {
+    case "$2" in
+        *$3*) pass ;;
+        *) fail "$1: '$2' lacks '$3'" ;;
+    esac
+}
+
+# near WHAT GOT EXPECTED BOUND
+near() {
+    if awk -v a="$2" -v b="$3" -v e="$4" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= e) }'; then
+        pass
+    else
+        fail "$1: got $2, expected $3 within $4"
+    fi
+}
+
+# close WHAT FILE REFERENCE BOUND [FIRST]: relative distance of two files of logits
+close() {
+    local seen
+    if seen=$("$TOOLS/compare_logits" "${@:2}" 2>&1); then
+        pass
+    else
+        fail "$1: relative distance $seen, bound $4"
+    fi
+    printf '  %-44s %s\n' "$1" "$seen"
+}
+
+value() { # value FILE PATH
+    "$TOOLS/json_value" "$1" "$2"
+}
+
+# refused STATUS PATTERN COMMAND...: exits so, with exactly one line "hearth: ..." on standard error
+refused() {
+    local want=$1 pattern=$2 got=0 lines
+    shift 2
+    "$@" >"$scratch/out" 2>"$scratch/err" </dev/null || got=$?
+    lines=$(wc -l <"$scratch/err")
+    is "exit status of: ${*##*/}" "$got" "$want"
+    is "lines on standard error of: ${*##*/}" "$lines" 1
+    has "message of: ${*##*/}" "$(cat "$scratch/err")" "$pattern"
+    case "$(cat "$scratch/err")" in
+        "hearth: "*) pass ;;
+        *) fail "message of: ${*##*/}: does not begin with 'hearth: '" ;;
+    esac
+}
+
+finish() {
+    echo "$checks checks, $failures failed"
+    [ "$failures" -eq 0 ]
+}
