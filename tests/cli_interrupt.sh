@@ -69,12 +69,27 @@ interrupted bench 0.6 "$HEARTH" bench "$model" -r 1000
 interrupted "eval logits" 0.6 "$HEARTH" eval logits "$scratch/large" --ids "$(seq -s, 0 500)" --out "$scratch/to/logits"
 is "left behind" "$(ls -A "$scratch/to")" old.gguf
 
-# An answer is cut short, what there is of it is printed.
+# An answer is cut short, what there is of it is printed. Bytes go through a pipe, so that the moment is known.
+mkfifo "$scratch/pipe"
+# (A shell starts its background with SIGINT ignored, and hearth respects that.)
+env --default-signal=INT "$HEARTH" run "$SHARED/models/stories-relu" -p "Once upon a time" --ignore-eos -t 1 \
+    --cpu scalar >"$scratch/pipe" 2>"$scratch/err" &
+program=$!
 got=0
-timeout --preserve-status -s INT 0.5 "$HEARTH" run "$scratch/large" -p x >"$scratch/out" 2>"$scratch/err" || got=$?
-case $got in
-    1) has "no tokenizer" "$(cat "$scratch/err")" tokenizer ;;
-    *) fail "run without a tokenizer: exit status $got" ;;
+{ head -c 40 >"$scratch/out" && kill -INT $program && cat >>"$scratch/out"; } <"$scratch/pipe"
+wait $program || got=$?
+has "beginning of a stopped answer" "$(cat "$scratch/out")" "Once upon a time"
+case $got:$(cat "$scratch/err") in
+    130:*"stopped by cancelled"*) pass ;;
+    *) fail "a stopped answer: exit status $got, $(cat "$scratch/err")" ;;
 esac
+
+# At a terminal long work shows how far it is; elsewhere it is silent.
+if command -v script >/dev/null; then
+    shown=$(script -qec "timeout -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q4_K" /dev/null \
+        </dev/null || true)
+    has "progress" "$shown" " %"
+    has "time left" "$shown" " left"
+fi
 
 finish

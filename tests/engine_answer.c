@@ -115,7 +115,7 @@ static const example examples[] = {
     /* overlapping itself: aab in aaab, abab...  */
     {{A, A, A, B}, {"aab"}, 0, "||a||string|"},
     {{AB, AB, AB, CD}, {"ababcd"}, 0, "||ab||string|"},
-    {{AB, AB, A, A}, {"ababcd"}, 0, "|||ababa|none|a"},
+    {{AB, AB, A, A}, {"ababcd"}, 0, "||ab|aba|none|a"},
     /* several: the one that is complete first; the longest where two end together */
     {{AB, CD}, {"bc", "abcd"}, 0, "|a|string|"},
     {{AB, CD}, {"cd", "bcd"}, 0, "a||string|"},
@@ -324,13 +324,13 @@ static void without_tokenizer(void **unused)
 {
     (void)unused;
     hearth_error error;
-    hearth_model model = {0};
+    hearth_model model = {.tokenizer_problem = "the file holds no vocabulary"};
     check(checkpoint_create(&model.source, "bare.gguf", &error), &error);
     hearth_answer *a = NULL;
     hearth_detokenizer *d = NULL;
     int32_t *ids = NULL;
     size_t count;
-    const char *expected = "bare.gguf: tokenizer: the file has none";
+    const char *expected = "bare.gguf: tokenizer: the file holds no vocabulary";
     assert_int_equal(hearth_answer_create(&a, &model, NULL, &error), HEARTH_UNSUPPORTED);
     assert_string_equal(error.text, expected);
     assert_int_equal(hearth_detokenizer_create(&d, &model, 0, &error), HEARTH_UNSUPPORTED);

@@ -19,9 +19,18 @@
 /* A string literal with zeros in it, and its size. */
 #define BYTES(literal) (literal), sizeof(literal) - 1
 
-static inline void put(buffer *b, const void *data, size_t size) { assert_true(buffer_put(b, data, size)); }
-static inline void put_u32(buffer *b, uint32_t value) { put(b, &value, sizeof(value)); }
-static inline void put_u64(buffer *b, uint64_t value) { put(b, &value, sizeof(value)); }
+static inline void put(buffer *b, const void *data, size_t size)
+{
+    assert_true(buffer_put(b, data, size));
+}
+static inline void put_u32(buffer *b, uint32_t value)
+{
+    put(b, &value, sizeof(value));
+}
+static inline void put_u64(buffer *b, uint64_t value)
+{
+    put(b, &value, sizeof(value));
+}
 
 static inline void put_zeros(buffer *b, size_t count)
 {
@@ -72,7 +81,7 @@ static inline size_t count_files(const char *folder)
     while (readdir(d))
         count++;
     closedir(d);
-    return count - 2;   /* . and .. */
+    return count - 2; /* . and .. */
 }
 
 static inline void make_folder(char *out, size_t size)

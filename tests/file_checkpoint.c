@@ -25,9 +25,10 @@ static void value_types(void **state)
         size_t size;
         const char *name;
     } rows[] = {
-        {VALUE_U8, 0, 1, "u8"},    {VALUE_I8, 1, 1, "i8"},     {VALUE_U16, 2, 2, "u16"},      {VALUE_I16, 3, 2, "i16"},
-        {VALUE_U32, 4, 4, "u32"},  {VALUE_I32, 5, 4, "i32"},   {VALUE_F32, 6, 4, "f32"},      {VALUE_BOOL, 7, 1, "bool"},
-        {VALUE_U64, 10, 8, "u64"}, {VALUE_I64, 11, 8, "i64"},  {VALUE_STRING, 8, 0, "string"}, {VALUE_F64, 12, 8, "f64"},
+        {VALUE_U8, 0, 1, "u8"},       {VALUE_I8, 1, 1, "i8"},         {VALUE_U16, 2, 2, "u16"},
+        {VALUE_I16, 3, 2, "i16"},     {VALUE_U32, 4, 4, "u32"},       {VALUE_I32, 5, 4, "i32"},
+        {VALUE_F32, 6, 4, "f32"},     {VALUE_BOOL, 7, 1, "bool"},     {VALUE_U64, 10, 8, "u64"},
+        {VALUE_I64, 11, 8, "i64"},    {VALUE_STRING, 8, 0, "string"}, {VALUE_F64, 12, 8, "f64"},
         {VALUE_ARRAY, 9, 0, "array"},
     };
     assert_int_equal(sizeof(rows) / sizeof(*rows), VALUE_TYPE_COUNT);
@@ -93,13 +94,19 @@ static void integers_that_fit(void **state)
         {{.key = "i8", .type = VALUE_I8, .as.i = 5}, 5, ""},
         {{.key = "u64", .type = VALUE_U64, .as.u = UINT32_MAX}, UINT32_MAX, ""},
         {{.key = "i64", .type = VALUE_I64, .as.i = UINT32_MAX}, UINT32_MAX, ""},
-        {{.key = "big", .type = VALUE_U64, .as.u = UINT64_C(1) << 32}, -1, "key big: is 4294967296, expected an integer of 32"},
+        {{.key = "big", .type = VALUE_U64, .as.u = UINT64_C(1) << 32},
+         -1,
+         "key big: is 4294967296, expected an integer of 32"},
         {{.key = "long", .type = VALUE_I64, .as.i = INT64_MAX}, -1, "key long: is 9223372036854775807, expected"},
         {{.key = "minus", .type = VALUE_I32, .as.i = -1}, -1, "key minus: is -1, expected an integer of at least 0"},
         {{.key = "float", .type = VALUE_F32, .as.f = 1}, -1, "key float: is a float, expected an integer"},
         {{.key = "bool", .type = VALUE_BOOL, .as.u = 1}, -1, "key bool: is a bool, expected an integer"},
-        {{.key = "string", .type = VALUE_STRING, .as.string = {"1", 1}}, -1, "key string: is a string, expected an integer"},
-        {{.key = "array", .type = VALUE_ARRAY, .item_type = VALUE_U8}, -1, "key array: is an array, expected an integer"},
+        {{.key = "string", .type = VALUE_STRING, .as.string = {"1", 1}},
+         -1,
+         "key string: is a string, expected an integer"},
+        {{.key = "array", .type = VALUE_ARRAY, .item_type = VALUE_U8},
+         -1,
+         "key array: is an array, expected an integer"},
     };
     checkpoint *c = create();
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -140,16 +147,16 @@ static void other_types(void **state)
     assert_true(f == 0.1f && found);
     assert_int_equal(checkpoint_get_f32(c, "infinite", &f, NULL, NULL), HEARTH_OK);
     assert_true(isinf(f));
-    check_refusal("huge", checkpoint_get_f32(c, "huge", &f, NULL, &error), &error, HEARTH_FORMAT, "some/model: ",
-                  "key huge: is 1e+39, expected a float of 32 bits");
-    check_refusal("f32", checkpoint_get_f32(c, "u32", &f, NULL, &error), &error, HEARTH_FORMAT, "some/model: ",
-                  "key u32: is an integer, expected a float");
+    check_refusal("huge", checkpoint_get_f32(c, "huge", &f, NULL, &error), &error, HEARTH_FORMAT,
+                  "some/model: ", "key huge: is 1e+39, expected a float of 32 bits");
+    check_refusal("f32", checkpoint_get_f32(c, "u32", &f, NULL, &error), &error, HEARTH_FORMAT,
+                  "some/model: ", "key u32: is an integer, expected a float");
     assert_int_equal(checkpoint_get_bool(c, "true", &b, NULL, NULL), HEARTH_OK);
     assert_true(b);
-    check_refusal("bool", checkpoint_get_bool(c, "u32", &b, NULL, &error), &error, HEARTH_FORMAT, "some/model: ",
-                  "key u32: is an integer, expected a bool");
-    check_refusal("string", checkpoint_get_string(c, "u32", &s, NULL, &error), &error, HEARTH_FORMAT, "some/model: ",
-                  "key u32: is an integer, expected a string");
+    check_refusal("bool", checkpoint_get_bool(c, "u32", &b, NULL, &error), &error, HEARTH_FORMAT,
+                  "some/model: ", "key u32: is an integer, expected a bool");
+    check_refusal("string", checkpoint_get_string(c, "u32", &s, NULL, &error), &error, HEARTH_FORMAT,
+                  "some/model: ", "key u32: is an integer, expected a string");
     check_refusal("array", checkpoint_get_array(c, "u32", VALUE_I32, &array, NULL, &error), &error, HEARTH_FORMAT,
                   "some/model: ", "key u32: is an integer, expected an array");
     check_refusal("items", checkpoint_get_array(c, "array", VALUE_F32, &array, NULL, &error), &error, HEARTH_FORMAT,
@@ -178,8 +185,8 @@ static void absent_keys(void **state)
     assert_int_equal(checkpoint_get_string(c, "x", &s, &found, &error), HEARTH_OK);
     assert_int_equal(checkpoint_get_array(c, "x", VALUE_U8, &array, &found, &error), HEARTH_OK);
     assert_true(f == 9.0f && b && s.size == 1 && array);
-    check_refusal("u32", checkpoint_get_u32(c, "x", &u, NULL, &error), &error, HEARTH_FORMAT, "some/model: ",
-                  "key x: is missing");
+    check_refusal("u32", checkpoint_get_u32(c, "x", &u, NULL, &error), &error, HEARTH_FORMAT,
+                  "some/model: ", "key x: is missing");
     check_refusal("array", checkpoint_get_array(c, "x", VALUE_U8, &array, NULL, &error), &error, HEARTH_FORMAT,
                   "some/model: ", "key x: is missing");
     assert_null(checkpoint_find_tensor(c, "x"));
@@ -195,10 +202,10 @@ static void names_are_unique(void **state)
     key_value entry = {.key = "k", .type = VALUE_U8};
     add(c, entry);
     assert_int_equal(checkpoint_add_tensor(c, &t, NULL), HEARTH_OK);
-    check_refusal("key", checkpoint_add_entry(c, &entry, &error), &error, HEARTH_FORMAT, "some/model: ",
-                  "key k: appears twice");
-    check_refusal("tensor", checkpoint_add_tensor(c, &t, &error), &error, HEARTH_FORMAT, "some/model: ",
-                  "tensor t: appears twice");
+    check_refusal("key", checkpoint_add_entry(c, &entry, &error), &error, HEARTH_FORMAT,
+                  "some/model: ", "key k: appears twice");
+    check_refusal("tensor", checkpoint_add_tensor(c, &t, &error), &error, HEARTH_FORMAT,
+                  "some/model: ", "tensor t: appears twice");
     assert_int_equal(c->entry_count, 1);
     assert_int_equal(c->tensor_count, 1);
     checkpoint_close(c);

@@ -92,8 +92,8 @@ static void goldens_open(void **state)
         checkpoint *c = open_gguf(found.gl_pathv[i]);
         const key_value *tokens;
         assert_string_equal(c->path, found.gl_pathv[i]);
-        assert_int_equal(
-            checkpoint_get_array(c, "tokenizer.ggml.tokens", VALUE_STRING, &tokens, NULL, NULL), HEARTH_OK);
+        assert_int_equal(checkpoint_get_array(c, "tokenizer.ggml.tokens", VALUE_STRING, &tokens, NULL, NULL),
+                         HEARTH_OK);
         assert_int_equal(tokens->count, 272);
         assert_true(span_equal(tokens->as.strings[0], span_of("<unk>")));
         assert_true(span_equal(tokens->as.strings[3 + 'A'], span_of("<0x41>")));
@@ -115,10 +115,14 @@ static void goldens_open(void **state)
 static const struct {
     const char *gguf, *folder, *heads;
 } layer_names[] = {
-    {"attn_norm", "input_layernorm", NULL},         {"attn_q", "self_attn.q_proj", "llama.attention.head_count"},
-    {"attn_v", "self_attn.v_proj", NULL},           {"attn_k", "self_attn.k_proj", "llama.attention.head_count_kv"},
-    {"attn_output", "self_attn.o_proj", NULL},      {"ffn_gate", "mlp.gate_proj", NULL},
-    {"ffn_norm", "post_attention_layernorm", NULL}, {"ffn_up", "mlp.up_proj", NULL},
+    {"attn_norm", "input_layernorm", NULL},
+    {"attn_q", "self_attn.q_proj", "llama.attention.head_count"},
+    {"attn_v", "self_attn.v_proj", NULL},
+    {"attn_k", "self_attn.k_proj", "llama.attention.head_count_kv"},
+    {"attn_output", "self_attn.o_proj", NULL},
+    {"ffn_gate", "mlp.gate_proj", NULL},
+    {"ffn_norm", "post_attention_layernorm", NULL},
+    {"ffn_up", "mlp.up_proj", NULL},
     {"ffn_down", "mlp.down_proj", NULL},
 };
 
@@ -228,8 +232,8 @@ static void vocabularies_open(void **state)
     for (size_t i = 0; i < sizeof(whole) / sizeof(*whole); i++) {
         checkpoint *c = open_gguf(whole[i].path);
         const key_value *tokens;
-        assert_int_equal(
-            checkpoint_get_array(c, "tokenizer.ggml.tokens", VALUE_STRING, &tokens, NULL, NULL), HEARTH_OK);
+        assert_int_equal(checkpoint_get_array(c, "tokenizer.ggml.tokens", VALUE_STRING, &tokens, NULL, NULL),
+                         HEARTH_OK);
         assert_int_equal(tokens->count, whole[i].count);
         assert_true(span_equal(tokens->as.strings[whole[i].id], span_of(whole[i].token)));
         checkpoint_close(c);
@@ -325,7 +329,10 @@ static const stored_tensor tensors[] = {
 static const size_t tensor_sizes[] = {20, 204, 48, 48};
 #define TENSOR_COUNT (sizeof(tensors) / sizeof(*tensors))
 
-static uint8_t tensor_byte(size_t tensor, size_t at) { return (uint8_t)(37 * tensor + 11 * at + 1); }
+static uint8_t tensor_byte(size_t tensor, size_t at)
+{
+    return (uint8_t)(37 * tensor + 11 * at + 1);
+}
 
 /* Writes the file of all types; byte by byte where piecewise. */
 static hearth_status write_sample(const char *path, bool piecewise, hearth_error *error)

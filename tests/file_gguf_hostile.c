@@ -82,9 +82,11 @@ static buffer make_sample(uint32_t version)
             put(&b, "\1\0\0\0\0\0\0\0", value_size((value_type)type));
         }
     }
+    // clang-format off
     put(&b, BYTES("\1\0\0\0\0\0\0\0" "n" "\11\0\0\0" "\2\0\0\0" "\2\0\0\0\0\0\0\0" "\1\0\2\0"));
     put(&b, BYTES("\1\0\0\0\0\0\0\0" "o" "\11\0\0\0" "\7\0\0\0" "\2\0\0\0\0\0\0\0" "\1\0"));
     put(&b, BYTES("\1\0\0\0\0\0\0\0" "p" "\11\0\0\0" "\14\0\0\0" "\1\0\0\0\0\0\0\0" "\0\0\0\0\0\0\xF0\x3F"));
+    // clang-format on
     for (size_t i = 0; i < 3; i++)
         put_record(&b, &records[i]);
     put_data(&b, 128 + 16);
@@ -148,6 +150,7 @@ static void every_failed_allocation_is_survived(void **state)
 
 /* --------------------------------------------------------------- whole files */
 
+// clang-format off
 static const struct {
     const char *what, *data;
     size_t size;
@@ -173,6 +176,7 @@ static const struct {
      BYTES("GGUF\3\0\0\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F\0\0\0\0\0\0\0\0xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
      HEARTH_FORMAT, "9223372036854775807 tensors"},
 };
+// clang-format on
 
 static void wrong_files_are_named(void **state)
 {
@@ -188,10 +192,11 @@ static void wrong_files_are_named(void **state)
 
 /* ---------------------------------------------------------------------- keys */
 
-#define K "\1\0\0\0\0\0\0\0k" /* a key named k */
+#define K     "\1\0\0\0\0\0\0\0k" /* a key named k */
 #define ARRAY "\11\0\0\0"
 
 /* The keys of a file that has nothing else; 64 zeros follow, so that counts alone do not stop them. */
+// clang-format off
 static const struct {
     const char *what, *data;
     size_t size;
@@ -199,12 +204,15 @@ static const struct {
     hearth_status status;
     const char *fragment;
 } keys[] = {
-    {"empty name", BYTES("\0\0\0\0\0\0\0\0" "\4\0\0\0" "\0\0\0\0"), 1, HEARTH_FORMAT, "key number 1: the name is empty"},
+    {"empty name", BYTES("\0\0\0\0\0\0\0\0" "\4\0\0\0" "\0\0\0\0"), 1, HEARTH_FORMAT,
+     "key number 1: the name is empty"},
     {"long name", BYTES("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFFk"), 1, HEARTH_FORMAT,
      "key number 1: the name is said to have 18446744073709551615 bytes"},
-    {"NUL", BYTES("\3\0\0\0\0\0\0\0" "k\0k" "\0\0\0\0" "\1"), 1, HEARTH_FORMAT, "key number 1: the name is no valid UTF-8"},
+    {"NUL", BYTES("\3\0\0\0\0\0\0\0" "k\0k" "\0\0\0\0" "\1"), 1, HEARTH_FORMAT,
+     "key number 1: the name is no valid UTF-8"},
     {"overlong", BYTES("\2\0\0\0\0\0\0\0\xC0\x80" "\0\0\0\0" "\1"), 1, HEARTH_FORMAT, "the name is no valid UTF-8"},
-    {"surrogate", BYTES("\3\0\0\0\0\0\0\0\xED\xA0\x80" "\0\0\0\0" "\1"), 1, HEARTH_FORMAT, "the name is no valid UTF-8"},
+    {"surrogate", BYTES("\3\0\0\0\0\0\0\0\xED\xA0\x80" "\0\0\0\0" "\1"), 1, HEARTH_FORMAT,
+     "the name is no valid UTF-8"},
     {"second", BYTES(K "\0\0\0\0" "\1" "\0\0\0\0\0\0\0\0"), 2, HEARTH_FORMAT, "key number 2: the name is empty"},
     {"twice", BYTES(K "\0\0\0\0" "\1" K "\0\0\0\0" "\2"), 2, HEARTH_FORMAT, "key k: appears twice"},
     {"type", BYTES(K "\15\0\0\0"), 1, HEARTH_FORMAT, "key k: type 13 does not exist"},
@@ -218,7 +226,8 @@ static const struct {
      "key k: the array is said to have 18446744073709551615 items"},
     /* Times eight this is 8 in 64 bits. */
     {"overflow", BYTES(K ARRAY "\12\0\0\0" "\1\0\0\0\0\0\0\x20"), 1, HEARTH_FORMAT, "2305843009213693953 items"},
-    {"one too many", BYTES(K ARRAY "\12\0\0\0" "\11\0\0\0\0\0\0\0"), 1, HEARTH_FORMAT, "9 items, but the file has only 64"},
+    {"one too many", BYTES(K ARRAY "\12\0\0\0" "\11\0\0\0\0\0\0\0"), 1, HEARTH_FORMAT,
+     "9 items, but the file has only 64"},
     {"strings", BYTES(K ARRAY "\10\0\0\0" "\0\0\0\0\0\0\0\x10"), 1, HEARTH_FORMAT, "1152921504606846976 items"},
     {"string in array", BYTES(K ARRAY "\10\0\0\0" "\1\0\0\0\0\0\0\0" "\101\0\0\0\0\0\0\0"), 1, HEARTH_FORMAT,
      "key k: the array is said to have 65 bytes, but the file has only 64"},
@@ -227,9 +236,12 @@ static const struct {
      "key general.alignment: is of type i32, expected u32"},
     {"alignment 0", BYTES("\x11\0\0\0\0\0\0\0general.alignment" "\4\0\0\0" "\0\0\0\0"), 1, HEARTH_FORMAT,
      "key general.alignment: is 0, expected a power of two"},
-    {"alignment 4", BYTES("\x11\0\0\0\0\0\0\0general.alignment" "\4\0\0\0" "\4\0\0\0"), 1, HEARTH_FORMAT, "is 4, expected"},
-    {"alignment 24", BYTES("\x11\0\0\0\0\0\0\0general.alignment" "\4\0\0\0" "\30\0\0\0"), 1, HEARTH_FORMAT, "is 24, expected"},
+    {"alignment 4", BYTES("\x11\0\0\0\0\0\0\0general.alignment" "\4\0\0\0" "\4\0\0\0"), 1, HEARTH_FORMAT,
+     "is 4, expected"},
+    {"alignment 24", BYTES("\x11\0\0\0\0\0\0\0general.alignment" "\4\0\0\0" "\30\0\0\0"), 1, HEARTH_FORMAT,
+     "is 24, expected"},
 };
+// clang-format on
 
 static void wrong_keys_are_named(void **state)
 {
@@ -272,6 +284,7 @@ static void long_keys(void **state)
 #define BIG (UINT64_C(1) << 62)
 
 /* Two tensors in a file with 256 bytes of data. */
+// clang-format off
 static const struct {
     const char *what;
     tensor_record a, b;
@@ -290,7 +303,8 @@ static const struct {
     {"values", {"a", 2, {BIG, 4}, 0, 0}, {"b", 1, {8}, 0, 32}, HEARTH_FORMAT, "tensor a: the shape is too large"},
     {"row", {"a", 1, {BIG}, 0, 0}, {"b", 1, {8}, 0, 32}, HEARTH_FORMAT, "tensor a: the shape is too large"},
     {"rows", {"a", 2, {2, BIG}, 0, 0}, {"b", 1, {8}, 0, 32}, HEARTH_FORMAT, "tensor a: the shape is too large"},
-    {"blocks", {"a", 1, {8}, 0, 0}, {"b", 2, {33, 1}, 8, 32}, HEARTH_FORMAT, "tensor b: rows of 33 values are no whole"},
+    {"blocks", {"a", 1, {8}, 0, 0}, {"b", 2, {33, 1}, 8, 32}, HEARTH_FORMAT,
+     "tensor b: rows of 33 values are no whole"},
     {"q5_K", {"a", 1, {256}, 13, 0}, {"b", 1, {8}, 0, 32}, HEARTH_UNSUPPORTED, "tensor a: is of type q5_K, which"},
     {"iq4_xs", {"a", 1, {8}, 0, 0}, {"b", 1, {256}, 23, 32}, HEARTH_UNSUPPORTED, "tensor b: is of type iq4_xs"},
     {"i32", {"a", 1, {8}, 26, 0}, {"b", 1, {8}, 0, 32}, HEARTH_UNSUPPORTED, "tensor a: is of type i32"},
@@ -304,6 +318,7 @@ static const struct {
     {"far behind", {"a", 1, {8}, 0, 0}, {"b", 1, {8}, 0, UINT64_MAX - 31}, HEARTH_FORMAT, "tensor b: offset"},
     {"wraps", {"a", 1, {8}, 0, 0}, {"b", 1, {4096}, 0, UINT64_MAX - 4095}, HEARTH_FORMAT, "too large"},
 };
+// clang-format on
 
 static void wrong_tensors_are_named(void **state)
 {
@@ -383,7 +398,8 @@ static void missing_files(void **state)
     hearth_error error = {0};
     checkpoint *c;
     long before = mem_live();
-    check_refusal("missing", gguf_open(&c, "/nonexistent/m.gguf", &error), &error, HEARTH_IO, "/nonexistent/m.gguf", "");
+    check_refusal("missing", gguf_open(&c, "/nonexistent/m.gguf", &error), &error, HEARTH_IO, "/nonexistent/m.gguf",
+                  "");
     check_refusal("folder", gguf_open(&c, "/tmp", &error), &error, HEARTH_IO, "/tmp", "");
     assert_int_equal(mem_live(), before);
 }

@@ -34,12 +34,17 @@ static buffer make_file(const char *json, size_t data_bytes)
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" offsets "]}"
 #define META "\"__metadata__\":{\"format\":\"pt\"}"
 
-static const char sample[] = "{" META "," TENSOR("a", "F32", "2,3", "0,24") "," TENSOR("b", "BF16", "4", "32,40") ","
-                             TENSOR("c", "F16", "1,2,1,2", "24,32") "," TENSOR("d", "F32", "", "40,44") "}   ";
+// clang-format off
+static const char sample[] = "{" META ","
+    TENSOR("a", "F32", "2,3", "0,24") ","
+    TENSOR("b", "BF16", "4", "32,40") ","
+    TENSOR("c", "F16", "1,2,1,2", "24,32") ","
+    TENSOR("d", "F32", "", "40,44") "}   ";
+// clang-format on
 
 /* ----------------------------------------------------------------- goldens */
 
-/* Counts, shapes and first bytes as python's json and struct read them. */
+/* Counts, formats and shapes as python's json and struct read them. */
 static void golden_folders(void **state)
 {
     (void)state;
@@ -53,7 +58,7 @@ static void golden_folders(void **state)
         {"golden/llama", 30, "model.layers.2.mlp.down_proj.weight", FORMAT_F32, 96, 64},
         {"golden/llama-gqa", 20, "model.layers.0.self_attn.k_proj.weight", FORMAT_BF16, 64, 32},
         {"golden/gemma3n", 107, "model.embed_tokens.weight", FORMAT_BF16, 64, 272},
-        {"models/stories260K", 0, "model.embed_tokens.weight", FORMAT_F32, 64, 512},
+        {"models/stories260K", 47, "model.embed_tokens.weight", FORMAT_F32, 64, 512},
     };
     if (!file_is_folder(HEARTH_SHARED "/golden"))
         skip();
@@ -64,8 +69,7 @@ static void golden_folders(void **state)
         snprintf(path, sizeof(path), HEARTH_SHARED "/%s", cases[i].folder);
         if (safetensors_add_folder(c, path, &error) != HEARTH_OK)
             fail_msg("%s", error.text);
-        if (cases[i].count)
-            assert_int_equal(c->tensor_count, cases[i].count);
+        assert_int_equal(c->tensor_count, cases[i].count);
         const stored_tensor *t = checkpoint_find_tensor(c, cases[i].tensor);
         assert_non_null(t);
         assert_int_equal(t->format, cases[i].format);
@@ -137,6 +141,7 @@ static void every_failed_allocation_is_survived(void **state)
     buffer_free(&b);
 }
 
+// clang-format off
 static const struct {
     const char *json;
     size_t data_bytes;
@@ -155,7 +160,8 @@ static const struct {
     {"{" TENSOR("a\\u0000", "F32", "1", "0,4") "}", 4, HEARTH_FORMAT, ""},
     {"{" TENSOR("a", "F32", "1", "0,4") "," TENSOR("a", "F32", "1", "4,8") "}", 8, HEARTH_FORMAT, "duplicate"},
     {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT, "tensor a: dtype is missing"},
-    {"{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT, "tensor a: dtype is missing or no"},
+    {"{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT,
+     "tensor a: dtype is missing or no"},
     {"{" TENSOR("a", "I64", "1", "0,8") "}", 8, HEARTH_UNSUPPORTED, "tensor a: dtype I64 is not supported"},
     {"{" TENSOR("a", "F8_E4M3", "1", "0,1") "}", 1, HEARTH_UNSUPPORTED, "tensor a: dtype F8_E4M3 is not supported"},
     {"{" TENSOR("a", "f32", "1", "0,4") "}", 4, HEARTH_UNSUPPORTED, "tensor a: dtype f32 is not supported"},
@@ -182,6 +188,7 @@ static const struct {
     {"{" TENSOR("a", "F32", "1", "4,8") "}", 8, HEARTH_FORMAT, "tensor a: begins at byte 4 of the data, expected 0"},
     {"{" TENSOR("a", "F32", "1", "0,4") "}", 5, HEARTH_FORMAT, "data: 5 bytes, but the tensors fill only 4"},
 };
+// clang-format on
 
 static void wrong_headers_are_named(void **state)
 {
@@ -226,8 +233,8 @@ static void wrong_lengths_are_named(void **state)
 /* ------------------------------------------------------------------ folder */
 
 typedef struct folder_file {
-    const char *name, *text;   /* text of an index, or header of a safetensors file */
-    size_t data_bytes;         /* SIZE_MAX: the text is the whole file              */
+    const char *name, *text; /* text of an index, or header of a safetensors file */
+    size_t data_bytes;       /* SIZE_MAX: the text is the whole file              */
 } folder_file;
 
 static void make_files(const char *folder, const folder_file *files, size_t count)
@@ -246,14 +253,18 @@ static void make_files(const char *folder, const folder_file *files, size_t coun
     }
 }
 
+// clang-format off
 #define INDEX "model.safetensors.index.json"
 #define MAP(entries) "{\"metadata\":{\"total_size\":12},\"weight_map\":{" entries "}}"
 #define SHARD_1 {"1.safetensors", "{" TENSOR("a", "F32", "1", "0,4") "," TENSOR("b", "F32", "1", "4,8") "}", 8}
 #define SHARD_2 {"2.safetensors", "{" TENSOR("c", "F32", "1", "0,4") "}", 4}
+// clang-format on
 
 /* The index's shards alternate, so that one is met again after another. */
 static const folder_file sharded[] = {
-    {INDEX, MAP("\"a\":\"1.safetensors\",\"c\":\"2.safetensors\",\"b\":\"1.safetensors\""), SIZE_MAX}, SHARD_1, SHARD_2};
+    {INDEX, MAP("\"a\":\"1.safetensors\",\"c\":\"2.safetensors\",\"b\":\"1.safetensors\""), SIZE_MAX},
+    SHARD_1,
+    SHARD_2};
 
 static hearth_status add_folder(const char *folder, hearth_error *error)
 {
@@ -290,6 +301,7 @@ static void shards_are_read(void **state)
     remove_folder(folder);
 }
 
+// clang-format off
 static const struct {
     folder_file files[3];
     hearth_status status;
@@ -303,7 +315,8 @@ static const struct {
     {{{INDEX, "{}", SIZE_MAX}}, HEARTH_FORMAT, INDEX ": weight_map: expected an object"},
     {{{INDEX, "[]", SIZE_MAX}}, HEARTH_FORMAT, INDEX ": weight_map: expected an object"},
     {{{INDEX, "{\"weight_map\":[]}", SIZE_MAX}}, HEARTH_FORMAT, INDEX ": weight_map: expected an object"},
-    {{{INDEX, MAP("\"a\":1"), SIZE_MAX}}, HEARTH_FORMAT, INDEX ": tensor a: expected the name of a file in this folder"},
+    {{{INDEX, MAP("\"a\":1"), SIZE_MAX}},
+     HEARTH_FORMAT, INDEX ": tensor a: expected the name of a file in this folder"},
     {{{INDEX, MAP("\"a\":\"../1.safetensors\""), SIZE_MAX}}, HEARTH_FORMAT, "tensor a: expected the name of a file in"},
     {{{INDEX, MAP("\"a\":\"/etc/passwd\""), SIZE_MAX}}, HEARTH_FORMAT, "tensor a: expected the name of a file in"},
     {{{INDEX, MAP("\"a\":\"..\""), SIZE_MAX}}, HEARTH_FORMAT, "tensor a: expected the name of a file in"},
@@ -313,9 +326,12 @@ static const struct {
      "1.safetensors: tensor b: lies in this file, but not according to " INDEX},
     {{{INDEX, MAP("\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"d\":\"1.safetensors\""), SIZE_MAX}, SHARD_1},
      HEARTH_FORMAT, INDEX ": tensor d: is not in 1.safetensors"},
-    {{{INDEX, MAP("\"c\":\"2.safetensors\",\"a\":\"2.safetensors\",\"b\":\"1.safetensors\""), SIZE_MAX}, SHARD_1, SHARD_2},
+    {{{INDEX, MAP("\"c\":\"2.safetensors\",\"a\":\"2.safetensors\",\"b\":\"1.safetensors\""), SIZE_MAX},
+      SHARD_1,
+      SHARD_2},
      HEARTH_FORMAT, "1.safetensors: tensor a: lies in this file, but not"},
 };
+// clang-format on
 
 static void wrong_folders_are_named(void **state)
 {

@@ -66,7 +66,8 @@ static void compare_with_json(const checkpoint *c, const char *path)
     json_t *vocabulary = json_object_get(json_object_get(root, "model"), "vocab");
     assert_int_equal(json_object_size(vocabulary), 512);
     const key_value *tokens = get_array(c, "tokenizer.ggml.tokens", VALUE_STRING, 512);
-    json_object_foreach(vocabulary, piece, id) {
+    json_object_foreach(vocabulary, piece, id)
+    {
         size_t at = (size_t)json_integer_value(id);
         assert_in_range(at, 0, 511);
         assert_true(span_equal(tokens->as.strings[at], span_of(piece)));
@@ -109,6 +110,7 @@ static void trained_models(void **state)
 
 /* ----------------------------------------------------- protocol buffers */
 
+// clang-format off
 /* Fields by their bytes: tag = number * 8 + wire type. */
 #define PIECE(size, text) "\12" size text              /* field 1 of the model, with its length           */
 #define TEXT(size, text) "\12" size text               /* field 1 of a piece                              */
@@ -118,6 +120,7 @@ static void trained_models(void **state)
 #define BOS PIECE("\7", TEXT("\3", "<s>") "\30\3")
 #define EOS PIECE("\10", TEXT("\4", "</s>") "\30\3")
 #define THREE UNK BOS EOS
+// clang-format on
 
 static void defaults(void **state)
 {
@@ -138,7 +141,7 @@ static void defaults(void **state)
 }
 
 /* ids 2, 1, none, 0; both switches off; a name without a table of characters is harmless. */
-#define TRAINER "\22\27\30\2\xC0\2\2\xC8\2\1\xD0\2\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\1\xD8\2\0"
+#define TRAINER    "\22\27\30\2\xC0\2\2\xC8\2\1\xD0\2\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\1\xD8\2\0"
 #define NORMALIZER "\32\22\12\10identity\22\0\30\0\40\0\50\1"
 
 static void given_values(void **state)
@@ -155,8 +158,10 @@ static void given_values(void **state)
     checkpoint_close(c);
 }
 
+// clang-format off
 /* Fields 100 of every wire type, in the model and in a piece; and a field given twice, of which the last counts. */
 #define UNKNOWN_FIELDS "\xA0\6\5\xA1\6" "12345678" "\xA2\6\3abc\xA5\6" "1234"
+// clang-format on
 
 static void unknown_fields_are_skipped(void **state)
 {
@@ -169,6 +174,7 @@ static void unknown_fields_are_skipped(void **state)
     checkpoint_close(c);
 }
 
+// clang-format off
 static const struct {
     const char *what, *data;
     size_t size;
@@ -178,7 +184,8 @@ static const struct {
     {"empty", BYTES(""), HEARTH_FORMAT, "pieces: there are none"},
     {"no pieces", BYTES(BPE), HEARTH_FORMAT, "pieces: there are none"},
     {"field 0", BYTES(THREE BPE "\0\0"), HEARTH_FORMAT, "byte 34: a field has an impossible number"},
-    {"field 2^29", BYTES("\x80\x80\x80\x80\x10\0" THREE BPE), HEARTH_FORMAT, "byte 0: a field has an impossible number"},
+    {"field 2^29", BYTES("\x80\x80\x80\x80\x10\0" THREE BPE), HEARTH_FORMAT,
+     "byte 0: a field has an impossible number"},
     {"group", BYTES(THREE "\xA3\6\xA4\6" BPE), HEARTH_FORMAT, "byte 30: a field is of a kind that no"},
     {"group end", BYTES(THREE "\xA4\6" BPE), HEARTH_FORMAT, "byte 30: a field is of a kind that no"},
     {"wire 6", BYTES(THREE "\xA6\6" BPE), HEARTH_FORMAT, "byte 30: a field is of a kind that no"},
@@ -192,16 +199,21 @@ static const struct {
     {"huge bytes", BYTES(THREE BPE "\xA2\6\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\1"), HEARTH_FORMAT,
      "byte 36: a field is longer than the message"},
     /* The inner field fits the file, but not its piece. */
-    {"inner", BYTES(PIECE("\5", "\12\4<unk>\30\2") THREE BPE), HEARTH_FORMAT, "byte 3: a field is longer than the message"},
+    {"inner", BYTES(PIECE("\5", "\12\4<unk>\30\2") THREE BPE), HEARTH_FORMAT,
+     "byte 3: a field is longer than the message"},
     {"kind of piece", BYTES("\10\1" THREE BPE), HEARTH_FORMAT, "byte 0: field pieces is of the wrong kind"},
-    {"kind of score", BYTES(PIECE("\5", TEXT("\1", "a") "\20\1") THREE BPE), HEARTH_FORMAT, "byte 5: field score is of"},
+    {"kind of score", BYTES(PIECE("\5", TEXT("\1", "a") "\20\1") THREE BPE), HEARTH_FORMAT,
+     "byte 5: field score is of"},
     {"kind of type", BYTES(PIECE("\5", TEXT("\1", "a") "\32\0") THREE BPE), HEARTH_FORMAT, "byte 5: field type is of"},
     {"empty piece", BYTES(THREE PIECE("\0", "") BPE), HEARTH_FORMAT, "piece 3: is empty"},
     {"empty text", BYTES(THREE PIECE("\2", TEXT("\0", "")) BPE), HEARTH_FORMAT, "piece 3: is empty"},
     {"no text", BYTES(THREE PIECE("\3", TEXT("\1", "\xFF")) BPE), HEARTH_FORMAT, "piece 3: is no valid UTF-8"},
-    {"score", BYTES(THREE PIECE("\10", TEXT("\1", "a") "\25\0\0\xC0\x7F") BPE), HEARTH_FORMAT, "piece 3: has a score that is"},
-    {"type 0", BYTES(THREE PIECE("\5", TEXT("\1", "a") "\30\0") BPE), HEARTH_FORMAT, "piece 3: is of a type that does not"},
-    {"type 7", BYTES(THREE PIECE("\5", TEXT("\1", "a") "\30\7") BPE), HEARTH_FORMAT, "piece 3: is of a type that does not"},
+    {"score", BYTES(THREE PIECE("\10", TEXT("\1", "a") "\25\0\0\xC0\x7F") BPE), HEARTH_FORMAT,
+     "piece 3: has a score that is"},
+    {"type 0", BYTES(THREE PIECE("\5", TEXT("\1", "a") "\30\0") BPE), HEARTH_FORMAT,
+     "piece 3: is of a type that does not"},
+    {"type 7", BYTES(THREE PIECE("\5", TEXT("\1", "a") "\30\7") BPE), HEARTH_FORMAT,
+     "piece 3: is of a type that does not"},
     {"twice", BYTES(THREE BOS BPE), HEARTH_FORMAT, "piece 3: appears twice"},
     {"no trainer", BYTES(THREE), HEARTH_UNSUPPORTED, "trainer_spec: model type unigram is not supported"},
     {"unigram", BYTES(THREE "\22\2\30\1"), HEARTH_UNSUPPORTED, "model type unigram is not supported"},
@@ -215,10 +227,12 @@ static const struct {
     {"denormalizer", BYTES(THREE BPE "\52\10\12\3abc\22\1x"), HEARTH_UNSUPPORTED,
      "denormalizer_spec: normalisation \"abc\" is not supported"},
     {"escape", BYTES(THREE BPE "\32\2\50\0"), HEARTH_UNSUPPORTED, "escape_whitespaces false is not supported"},
-    {"unk_id", BYTES(THREE BPE "\22\3\xC0\2\3"), HEARTH_FORMAT, "trainer_spec: unk_id is 3, but there are only 3 pieces"},
+    {"unk_id", BYTES(THREE BPE "\22\3\xC0\2\3"), HEARTH_FORMAT,
+     "trainer_spec: unk_id is 3, but there are only 3 pieces"},
     {"bos_id", BYTES(UNK BPE), HEARTH_FORMAT, "trainer_spec: bos_id is 1, but there are only 1 pieces"},
     {"pad_id", BYTES(THREE BPE "\22\7\xD8\2\xFF\xFF\xFF\xFF\7"), HEARTH_FORMAT, "pad_id is 2147483647, but there are"},
 };
+// clang-format on
 
 static void wrong_files_are_named(void **state)
 {
@@ -269,14 +283,10 @@ static void missing_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trained_models),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(given_values),
-        cmocka_unit_test(unknown_fields_are_skipped),
-        cmocka_unit_test(wrong_files_are_named),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(every_flip_is_survived),
-        cmocka_unit_test(every_failed_allocation_is_survived),
+        cmocka_unit_test(trained_models),         cmocka_unit_test(defaults),
+        cmocka_unit_test(given_values),           cmocka_unit_test(unknown_fields_are_skipped),
+        cmocka_unit_test(wrong_files_are_named),  cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(every_flip_is_survived), cmocka_unit_test(every_failed_allocation_is_survived),
         cmocka_unit_test(missing_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,15 +65,29 @@ float random_rough(uint64_t *state)
 
 /* ---- telling ---- */
 
-static void tell(check *c) { printf("FAILED %s %s %s: ", c->level, c->op, c->size); }
+void check_begin(check *c, const char *op)
+{
+    c->op = op;
+    c->told = false;
+    c->kernels++;
+}
+
+/* Counts a failure; true for the first of a kernel, whose text the caller then completes. */
+static bool tell(check *c)
+{
+    c->bad++;
+    if (c->told)
+        return false;
+    c->told = true;
+    printf("FAILED %s %s %s: ", c->level, c->op, c->size);
+    return true;
+}
 
 bool expect(check *c, const char *what, bool truth)
 {
     c->cases++;
-    if (!truth && c->bad++ == 0) {
-        tell(c);
+    if (!truth && tell(c))
         printf("%s\n", what);
-    }
     return truth;
 }
 
@@ -81,10 +95,8 @@ bool expect_close(check *c, size_t at, double want, double got, double bound)
 {
     c->cases++;
     bool good = fabs(want - got) <= bound; /* false where got is NaN */
-    if (!good && c->bad++ == 0) {
-        tell(c);
+    if (!good && tell(c))
         printf("at %zu want %.9g got %.9g, off by %.3g, bound %.3g\n", at, want, got, fabs(want - got), bound);
-    }
     return good;
 }
 
@@ -94,10 +106,8 @@ bool expect_same(check *c, const char *what, const void *want, const void *got, 
     const unsigned char *a = want, *b = got;
     for (size_t i = 0; i < size_bytes; i++)
         if (a[i] != b[i]) {
-            if (c->bad++ == 0) {
-                tell(c);
+            if (tell(c))
                 printf("%s differ at byte %zu of %zu: want %02x got %02x\n", what, i, size_bytes, a[i], b[i]);
-            }
             return false;
         }
     return true;
@@ -165,7 +175,8 @@ int main(int argc, char **argv)
 
     size_t bad = 0;
     kernels previous = {0};
-    check c = {.level = "levels", .op = "table"};
+    check c = {.level = "levels"};
+    check_begin(&c, "table");
     running = &c;
     struct sigaction action = {.sa_handler = trapped};
     int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
@@ -184,12 +195,10 @@ int main(int argc, char **argv)
         if (!only || strcmp(only, k.level) == 0) {
             c = (check){.level = k.level};
             check_products(&c, &k, &previous, seed);
-            size_t products = c.cases;
-            bad += c.bad;
-            c = (check){.level = k.level};
             check_vectors(&c, &k, &previous, seed);
             bad += c.bad;
-            printf("%-8s %zu comparisons of products, %zu of vectors\n", k.level, products, c.cases);
+            printf("%-8s %zu kernels, %zu comparisons, %zu failed\n", k.level, c.kernels, c.cases, c.bad);
+            fflush(stdout);
         }
         previous = k;
     }

@@ -7,12 +7,16 @@
 /* Rounding error of one float32 operation, relative. */
 #define EPSILON 0x1p-24
 
-/* What is being checked right now; a failure, and a trap on the page behind a buffer, print it. */
+/* What is being checked right now; the first failure of each kernel, and a trap on the page behind a buffer, print it. */
 typedef struct check {
     const char *level, *op;
     char size[96];
-    size_t cases, bad;
+    size_t kernels, cases, bad;   /* checked so far */
+    bool told;                    /* this kernel's first failure is printed */
 } check;
+
+/* The next kernel. */
+void check_begin(check *c, const char *op);
 
 /* A buffer that ends where an unreadable page begins, so that reading or writing one byte too far traps. The bytes
  * before it hold a pattern that check_buffer looks at. */
@@ -38,9 +42,8 @@ float random_value(uint64_t *state);
  * zero, some subnormal. */
 float random_rough(uint64_t *state);
 
-/* Counts a case; where |got - want| > bound, or got is not finite, prints the first failure of a check. true: good. */
+/* Each counts a comparison and returns whether it was good. Close: |got - want| <= bound, got is no NaN. */
 bool expect_close(check *c, size_t at, double want, double got, double bound);
-/* The same for bytes that must be equal. */
 bool expect_same(check *c, const char *what, const void *want, const void *got, size_t size_bytes);
 bool expect(check *c, const char *what, bool truth);
 

@@ -277,7 +277,7 @@ void check_products(check *c, const kernels *k, const kernels *previous, uint64_
         if (k->product[f] == previous->product[f])
             continue;
         uint64_t rng = seed * 31 + f;
-        c->op = "product";
+        check_begin(c, "product");
         check_format(c, k->product[f], (number_format)f, &rng);
     }
 }

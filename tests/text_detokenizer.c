@@ -332,8 +332,8 @@ static void random_texts_come_back(void **state)
     (void)state;
     static const piece pieces[] = {
         // clang-format off
-        {BLANK BLANK, 0, USER_DEFINED}, {BLANK BLANK BLANK, 0, USER_DEFINED}, {"a", -1, NORMAL}, {BLANK "a", -1, NORMAL},
-        {"A", 0, USER_DEFINED}, {"<0x41", 0, NORMAL}, {BLANK, -3, NORMAL},
+        {BLANK BLANK, 0, USER_DEFINED}, {BLANK BLANK BLANK, 0, USER_DEFINED}, {"a", -1, NORMAL},
+        {BLANK "a", -1, NORMAL}, {"A", 0, USER_DEFINED}, {"<0x41", 0, NORMAL}, {BLANK, -3, NORMAL},
         // clang-format on
     };
     for (size_t count = 0; count <= COUNT(pieces); count++)

@@ -181,6 +181,17 @@ static void best_score_then_leftmost(void **state)
     /* A run of characters without a piece is one unknown token, as sentencepiece has it. */
     expect_ids(t, span_of("axyza"), 0, "4 0 4");
     expect_ids(t, span_of("x\xff\xe2\x96y"), 0, "0");
+    expect_ids(t, span_of("xxax"), 0, "0 4 0");
+    tokenizer_destroy(t);
+    checkpoint_close(c);
+
+    /* With tokens for some bytes only: a character is spelled in bytes where all of its bytes are there. */
+    static const piece some[] = {
+        {"<unk>", 0, UNKNOWN}, {"<0xC3>", 0, BYTE}, {"<0xA4>", 0, BYTE}, {"<0x78>", 0, BYTE}, {"<0xC3>", 0, BYTE}};
+    c = new_checkpoint(some, COUNT(some));
+    assert_int_equal(checkpoint_set_bool(c, "tokenizer.ggml.add_space_prefix", false, NULL), HEARTH_OK);
+    t = new_tokenizer(c);
+    expect_ids(t, span_of("\xc3\xa4x\xc3\xb6y\xa4y"), 0, "1 2 3 0 2 0");
     tokenizer_destroy(t);
     checkpoint_close(c);
 }

@@ -2,6 +2,7 @@
  *
  * A text may quote names out of a hostile file and ends up on terminals and in JSON answers:
  * what leaves here is one line of valid UTF-8 without control characters. */
+#define BASE_ERROR_ITSELF /* the functions, not what error.h shows the analyser */
 #include "error.h"
 
 #include "memory.h"

@@ -19,6 +19,14 @@ hearth_status fail_memory(hearth_error *error, const char *what, size_t size_byt
 /* fail() with HEARTH_IO and the text of errno: "path: what: No space left on device". */
 hearth_status fail_errno(hearth_error *error, const char *path, const char *what);
 
+/* The static analyser looks at one file at a time and must not believe that these may succeed. */
+#if defined(__clang_analyzer__) && !defined(BASE_ERROR_ITSELF)
+#define fail(error, status, ...) ((fail)(error, status, __VA_ARGS__), (status))
+#define fail_memory(...)         ((fail_memory)(__VA_ARGS__), HEARTH_NO_MEMORY)
+#define fail_errno(...)          ((fail_errno)(__VA_ARGS__), HEARTH_IO)
+#endif
+
+// clang-format off
 #define TRY(expression)                               \
     do {                                              \
         hearth_status try_status = (expression);      \
@@ -33,5 +41,6 @@ hearth_status fail_errno(hearth_error *error, const char *path, const char *what
         if ((status) != HEARTH_OK)                    \
             goto label;                               \
     } while (0)
+// clang-format on
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -170,14 +171,11 @@ bool file_is_folder(const char *path)
 
 char *file_join(const char *folder, const char *name)
 {
-    size_t folder_size = strlen(folder), name_size = strlen(name);
-    bool needs_slash = folder_size > 0 && folder[folder_size - 1] != '/';
-    char *path = mem_new(folder_size + needs_slash + name_size + 1);
-    if (!path)
-        return NULL;
-    memcpy(path, folder, folder_size);
-    if (needs_slash)
-        path[folder_size] = '/';
-    memcpy(path + folder_size + needs_slash, name, name_size);
+    size_t folder_size = strlen(folder);
+    const char *slash = folder_size > 0 && folder[folder_size - 1] != '/' ? "/" : "";
+    size_t capacity = folder_size + strlen(slash) + strlen(name) + 1;
+    char *path = mem_new(capacity);
+    if (path)
+        snprintf(path, capacity, "%s%s%s", folder, slash, name);
     return path;
 }

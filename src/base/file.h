@@ -8,7 +8,7 @@
 
 /* A whole file, mapped read-only. */
 typedef struct file_map {
-    const uint8_t *data;   /* NULL for an empty file */
+    const uint8_t *data; /* NULL for an empty file */
     size_t size_bytes;
 } file_map;
 

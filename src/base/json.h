@@ -15,14 +15,14 @@ hearth_status json_parse_file(json_t **out, const char *path, hearth_error *erro
 /* Members of an object: false where the key is absent or null; HEARTH_FORMAT text names file, key
  * and what was expected where it has another type or does not fit. `found` may be NULL, then
  * absence is an error as well. */
-hearth_status json_get_uint(const json_t *object, const char *key, uint32_t *out, bool *found,
-                            const char *name, hearth_error *error);
-hearth_status json_get_number(const json_t *object, const char *key, double *out, bool *found,
-                              const char *name, hearth_error *error);
-hearth_status json_get_bool(const json_t *object, const char *key, bool *out, bool *found,
-                            const char *name, hearth_error *error);
+hearth_status json_get_uint(const json_t *object, const char *key, uint32_t *out, bool *found, const char *name,
+                            hearth_error *error);
+hearth_status json_get_number(const json_t *object, const char *key, double *out, bool *found, const char *name,
+                              hearth_error *error);
+hearth_status json_get_bool(const json_t *object, const char *key, bool *out, bool *found, const char *name,
+                            hearth_error *error);
 /* *out is owned by the object. */
-hearth_status json_get_string(const json_t *object, const char *key, const char **out, bool *found,
-                              const char *name, hearth_error *error);
+hearth_status json_get_string(const json_t *object, const char *key, const char **out, bool *found, const char *name,
+                              hearth_error *error);
 
 #endif

@@ -30,8 +30,14 @@ void mem_fail_at(long n);
 long mem_live(void);
 
 /* Overflow-checked sizes: false when the result does not fit. */
-static inline bool size_multiply(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool size_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool size_multiply(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool size_add(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
 
 /* A bump allocator: many small things that live and die together. Not thread-safe.
  * A zeroed arena is empty and ready. */

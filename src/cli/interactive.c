@@ -10,11 +10,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef HEARTH_HAVE_LIBEDIT
 #include <editline/readline.h>
+#include <sys/stat.h>
 #endif
 
 #define HISTORY_LINES 1000
@@ -131,9 +131,23 @@ static hearth_status act_on(dialogue *d, const char *line, hearth_error *error)
 
 /* ------------------------------------------------------------------ reading lines */
 
+/* A line without its end; NULL at the end of the input, or interrupted. free(). */
+static char *plain_line(void)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    if (getline(&line, &capacity, stdin) < 0) {
+        free(line);
+        clearerr(stdin);
+        return NULL;
+    }
+    line[strcspn(line, "\r\n")] = 0;
+    return line;
+}
+
 #ifdef HEARTH_HAVE_LIBEDIT
 
-/* "folder/name", its folders made where they are missing. NULL: no history then. */
+/* ~/.local/state/hearth/history, its folders made where they are missing. NULL: no history then. */
 static char *history_path(void)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -182,32 +196,13 @@ static void open_editor(dialogue *d)
     (void)d;
 }
 
-static char *edit_line(dialogue *d);
-
-#endif
-
-/* A line without its end; NULL at the end of the input, or interrupted. free(). */
-static char *plain_line(void)
-{
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length = getline(&line, &capacity, stdin);
-    if (length < 0) {
-        free(line);
-        clearerr(stdin);
-        return NULL;
-    }
-    line[strcspn(line, "\r\n")] = 0;
-    return line;
-}
-
-#ifndef HEARTH_HAVE_LIBEDIT
 static char *edit_line(dialogue *d)
 {
     (void)d;
     fputs("> ", stderr);
     return plain_line();
 }
+
 #endif
 
 static hearth_status converse(dialogue *d, hearth_error *error)

@@ -39,18 +39,24 @@ static void on_patient_signal(int number)
 
 static void install(int number, void (*handler)(int))
 {
-    struct sigaction action = {.sa_handler = handler}, before;
+    struct sigaction action = {.sa_handler = handler};
     sigemptyset(&action.sa_mask);
-    /* Whoever started us with a signal ignored (nohup, a script's background) wants it so. */
-    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(number, &action, NULL);
+    sigaction(number, &action, NULL);
+}
+
+/* Whoever started us with a signal ignored (nohup, a script's background) wants it so. */
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 void interrupt_install(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        install(numbers[i], on_signal);
+        if (!is_ignored(numbers[i]))
+            install(numbers[i], on_signal);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }

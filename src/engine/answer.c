@@ -105,8 +105,7 @@ static size_t held_back(const hearth_answer *a)
 hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model, const hearth_answer_options *options,
                                    hearth_error *error)
 {
-    if (!model->tokenizer)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: the file has none", model->source->path);
+    TRY(model_need_tokenizer(model, error));
     const hearth_answer_options none = {0};
     options = options ? options : &none;
     hearth_answer *a = mem_new(sizeof *a);

@@ -1,6 +1,6 @@
 /* engine.h - what the engine's files share: the structs behind hearth.h's opaque names.
  *
- * Reading order: runtime.c, placement.c, engine.c, kv_cache.c, session.c, forward.c, generate.c. */
+ * Reading order: runtime.c, placement.c, engine.c, kv_cache.c, session.c, forward.c, text_api.c, sampler.c, answer.c, generate.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 

@@ -5,24 +5,17 @@ struct hearth_detokenizer {
     detokenizer *inner;
 };
 
-static hearth_status need_tokenizer(const hearth_model *model, hearth_error *error)
-{
-    if (model->tokenizer)
-        return HEARTH_OK;
-    return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: the file has none", model->source->path);
-}
-
 hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t size, unsigned flags, int32_t **ids,
                               size_t *count, hearth_error *error)
 {
-    TRY(need_tokenizer(model, error));
+    TRY(model_need_tokenizer(model, error));
     return tokenizer_encode(model->tokenizer, (span){text, size}, flags, ids, count, error);
 }
 
 hearth_status hearth_detokenizer_create(hearth_detokenizer **out, const hearth_model *model, unsigned flags,
                                         hearth_error *error)
 {
-    TRY(need_tokenizer(model, error));
+    TRY(model_need_tokenizer(model, error));
     hearth_detokenizer *d = mem_new(sizeof *d);
     if (!d)
         return fail_memory(error, "detokenizer", sizeof *d);

@@ -13,35 +13,39 @@
 #include "../number/format.h"
 #include "names.h"
 
+// clang-format off
 /* GGUF's value types, with its numbers. */
 typedef enum value_type {
     VALUE_U8, VALUE_I8, VALUE_U16, VALUE_I16, VALUE_U32, VALUE_I32, VALUE_F32, VALUE_BOOL,
     VALUE_STRING, VALUE_ARRAY, VALUE_U64, VALUE_I64, VALUE_F64,
     VALUE_TYPE_COUNT
 } value_type;
+// clang-format on
 
 /* Bytes of a scalar of this type in a file; 0 for strings and arrays. */
 size_t value_size(value_type type);
 const char *value_type_name(value_type type);
 
+// clang-format off
 /* Which member of key_value.as holds a value. */
 typedef enum value_class {
     VALUE_IS_UNSIGNED, VALUE_IS_SIGNED, VALUE_IS_FLOAT, VALUE_IS_BOOL, VALUE_IS_STRING, VALUE_IS_ARRAY
 } value_class;
+// clang-format on
 value_class value_class_of(value_type type);
 
 typedef struct key_value {
-    const char *key;          /* terminated, valid UTF-8                                        */
+    const char *key; /* terminated, valid UTF-8 */
     value_type type;
-    value_type item_type;     /* arrays: of the items (no arrays of arrays)                     */
-    uint64_t count;           /* arrays: items                                                  */
+    value_type item_type; /* arrays: of the items (no arrays of arrays) */
+    uint64_t count;       /* arrays: items */
     union {
-        uint64_t u;           /* U8 U16 U32 U64 BOOL                                            */
-        int64_t i;            /* I8 I16 I32 I64                                                 */
-        double f;             /* F32 F64                                                        */
+        uint64_t u; /* U8 U16 U32 U64 BOOL */
+        int64_t i;  /* I8 I16 I32 I64 */
+        double f;   /* F32 F64 */
         span string;
-        const void *items;    /* arrays of numbers: [count], little-endian, aligned to an item  */
-        const span *strings;  /* arrays of strings: [count]                                     */
+        const void *items;   /* arrays of numbers: [count], little-endian, aligned to an item */
+        const span *strings; /* arrays of strings: [count] */
     } as;
 } key_value;
 
@@ -52,8 +56,8 @@ typedef struct stored_tensor {
     const char *name;
     number_format format;
     uint32_t rank;
-    uint64_t shape[TENSOR_MAX_RANK];   /* 1 beyond the rank                                      */
-    const void *data;                  /* rows in `format`, within a mapping; any alignment      */
+    uint64_t shape[TENSOR_MAX_RANK]; /* 1 beyond the rank */
+    const void *data;                /* rows in `format`, within a mapping; any alignment */
     size_t size_bytes;
     /* Not 0: rows are stored in Hugging Face's order of the rotary halves and are meant in the order
      * of rotary pairs: with this many heads of H = rows / heads rows, meant row h * H + 2 * i + s
@@ -62,7 +66,7 @@ typedef struct stored_tensor {
 } stored_tensor;
 
 typedef struct checkpoint {
-    const char *path;        /* as the user gave it; errors begin with it */
+    const char *path; /* as the user gave it; errors begin with it */
     key_value *entries;
     size_t entry_count;
     stored_tensor *tensors;
@@ -116,8 +120,8 @@ hearth_status checkpoint_get_bool(const checkpoint *c, const char *key, bool *ou
 /* The span points into the checkpoint. */
 hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *out, bool *found, hearth_error *error);
 /* An array of one item type; *out points to the entry. */
-hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_type item_type,
-                                   const key_value **out, bool *found, hearth_error *error);
+hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_type item_type, const key_value **out,
+                                   bool *found, hearth_error *error);
 
 /* The stored row that is meant by row `row` (see rotary_heads). */
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row);

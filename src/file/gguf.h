@@ -8,7 +8,7 @@
 
 #include "checkpoint.h"
 
-#define GGUF_ALIGNMENT 32   /* where general.alignment does not say otherwise */
+#define GGUF_ALIGNMENT 32 /* where general.alignment does not say otherwise */
 
 /* Maps and validates everything: counts, lengths, offsets, sizes, formats, UTF-8 of keys and names,
  * duplicates, overlap, and that the data lies within the file.

@@ -327,8 +327,9 @@ static hearth_status place_tensors(reader *r)
     size_t data_bytes = start < r->size ? r->size - start : 0;
     extent *extents = (extent *)(void *)r->extents.data;
     r->kind = "tensor";
-    if (r->c->tensor_count > 1)
-        qsort(extents, r->c->tensor_count, sizeof(*extents), by_begin);
+    if (!extents)
+        return HEARTH_OK; /* a vocabulary without tensors */
+    qsort(extents, r->c->tensor_count, sizeof(*extents), by_begin);
     for (size_t i = 0; i < r->c->tensor_count; i++) {
         stored_tensor *t = &r->c->tensors[extents[i].tensor];
         r->name = span_of(t->name);

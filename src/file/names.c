@@ -52,8 +52,7 @@ static bool grow(name_index *index)
     uint64_t seed = index->seed;
     if (!index->slots && getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
         seed = (uint64_t)(uintptr_t)slots;
-    for (size_t i = 0; i < index->capacity; i++) {
-        const struct name_slot *old = &index->slots[i];
+    for (const struct name_slot *old = index->slots; old && old < index->slots + index->capacity; old++) {
         if (old->name)
             slots[find_slot(slots, capacity, seed, (span){old->name, old->size})] = *old;
     }

@@ -8,7 +8,7 @@
 #include "../base/text.h"
 
 typedef struct name_index {
-    struct name_slot *slots;   /* [capacity], a power of two or 0 */
+    struct name_slot *slots; /* [capacity], a power of two or 0 */
     size_t capacity, count;
     uint64_t seed;
 } name_index;

@@ -135,8 +135,6 @@ static hearth_status read_tensor(reader *r, const char *name, const json_t *valu
         if (!shard || strcmp(shard, r->shard) != 0)
             return refuse(r, HEARTH_FORMAT, name, "lies in this file, but not according to %s", INDEX_FILE);
     }
-    if (checkpoint_find_tensor(r->c, name))
-        return refuse(r, HEARTH_FORMAT, name, "appears twice");
     TRY(read_dtype(r, value, &t));
     TRY(read_shape(r, value, &t));
     TRY(read_extent(r, value, &t));
@@ -155,8 +153,8 @@ static int by_begin(const void *a, const void *b)
 static hearth_status check_cover(reader *r)
 {
     extent *extents = (extent *)(void *)r->extents.data;
-    size_t count = r->extents.size / sizeof(*extents);
-    if (count > 1)
+    size_t count = extents ? r->extents.size / sizeof(*extents) : 0;
+    if (extents)
         qsort(extents, count, sizeof(*extents), by_begin);
     uint64_t end = 0;
     for (size_t i = 0; i < count; i++) {

@@ -7,10 +7,11 @@
 
 #include "checkpoint.h"
 
-/* Adds all tensors of a folder to c, under their own names, shapes in GGUF's order (reversed).
+/* Adds all tensors of a folder to c, under their own names, shapes in GGUF's order (reversed); a scalar has rank 1.
  * F32, F16 and BF16 are read; other dtypes are HEARTH_UNSUPPORTED (named). Validated: header length, JSON, duplicate
- * names, offsets within the file, size against shape, every tensor of the index present in its shard; a shard's name must
- * be a plain file name. */
+ * names, size against shape, that the tensors fill the file without gap or overlap, and that the index and the shards
+ * name the same tensors; a shard's name must be a plain file name. model.safetensors wins over an index. On failure
+ * some tensors may have been added: close c. */
 hearth_status safetensors_add_folder(checkpoint *c, const char *folder, hearth_error *error);
 
 /* One file from memory, which must outlive c; the fuzzer's way in. */

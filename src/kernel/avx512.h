@@ -14,7 +14,7 @@
 kernel_product avx512_product_decoded, avx512_product_tiles;
 
 /* The first n of 16 lanes; all for n >= 16. */
-static inline __mmask16 first_lanes(size_t n) { return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1); }
+static inline __mmask16 first_lanes(size_t n) { return (__mmask16)(n >= LANES ? 0xffffu : (1u << n) - 1); }
 
 /* The first n of 64 bytes. */
 static inline __mmask64 first_bytes(size_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }

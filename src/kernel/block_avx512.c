@@ -45,7 +45,6 @@ ALWAYS_INLINE __m512 add_scaled(__m512 sum, __m512i dot, __m512 d, __m512 dx)
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, dx), sum);
 }
 
-ALWAYS_INLINE __m512i load_128(const void *at) { return _mm512_castsi128_si512(_mm_loadu_si128(at)); }
 ALWAYS_INLINE __m512i load_256(const void *at) { return _mm512_castsi256_si512(_mm256_loadu_si256(at)); }
 
 /* Sixteen float16, picked as words of `from`, as float32. */

@@ -1,6 +1,202 @@
-#include "levels.h"
+/* float_avx2.c - products in float32: weights in F32, F16, BF16, and block formats with unrounded activations.
+ *
+ * The same plan as float_avx512.c with half as wide and half as many registers: one token takes four rows at a time;
+ * many tokens take a panel of 16 rows x 256 columns (16 KiB), rows in lanes, in tiles of 16 rows x 6 tokens. */
+#include "avx2.h"
+
+#define GROUP 4   /* rows in flight for one token */
+#define PANEL_ROWS 16
+#define PANEL_COLUMNS 256
+#define TILE_TOKENS 6
+
+/* The first n (at most 8) weights of a row from column i, as float32, 0 behind them. */
+typedef __m256 load_weights(const uint8_t *row, size_t i, size_t n);
+
+ALWAYS_INLINE __m256 load_f32(const uint8_t *row, size_t i, size_t n)
+{
+    return load_first((const float *)(const void *)(row + 4 * i), n);
+}
+
+ALWAYS_INLINE __m256 load_f16(const uint8_t *row, size_t i, size_t n) { return load_first_halves(row + 2 * i, n); }
+
+/* A bfloat16 is the upper half of a float32. */
+ALWAYS_INLINE __m256 load_bf16(const uint8_t *row, size_t i, size_t n)
+{
+    uint16_t halves[LANES] = {0};
+    if (n < LANES)
+        memcpy(halves, row + 2 * i, n * sizeof(*halves));
+    __m128i words = _mm_loadu_si128(n < LANES ? (const void *)halves : (const void *)(row + 2 * i));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
+}
+
+/* ---- one token ---- */
+
+/* The four rows' products with x. ahead: the rows that come next, to be fetched while these are computed. */
+ALWAYS_INLINE __m128 dot_4(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const float *x,
+                           size_t columns, size_t value_bytes, load_weights *load)
+{
+    __m256 sum[GROUP] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    size_t i = 0;
+    for (; i + LANES <= columns; i += LANES) {
+        __m256 token = _mm256_loadu_ps(x + i);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = _mm256_fmadd_ps(load(row[r], i, LANES), token, sum[r]);
+        if (i * value_bytes % 64 == 0)
+            for (size_t r = 0; r < GROUP; r++)
+                _mm_prefetch((const char *)ahead[r] + i * value_bytes, _MM_HINT_T1);
+    }
+    if (i < columns) {
+        __m256 token = load_first(x + i, columns - i);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = _mm256_fmadd_ps(load(row[r], i, columns - i), token, sum[r]);
+    }
+    return sum_of_4(sum);
+}
+
+ALWAYS_INLINE void rows_one_token(const matrix *w, const uint32_t *list, size_t begin, size_t end,
+                                  const kernel_input *x, float *y, size_t value_bytes, load_weights *load)
+{
+    for (size_t i = begin; i < end; i += GROUP) {
+        const uint8_t *row[GROUP], *ahead[GROUP];
+        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
+            row[r] = listed_row(w, list, i + r < end ? i + r : end - 1);
+            ahead[r] = listed_row(w, list, i + GROUP + r < end ? i + GROUP + r : end - 1);
+        }
+        __m128 sums = dot_4(row, ahead, x->values, x->columns, value_bytes, load);
+        store_first(y + i, end - i < GROUP ? end - i : GROUP, _mm256_castps128_ps256(sums));
+    }
+}
+
+/* ---- many tokens ---- */
+
+typedef struct panel {
+    float weights[PANEL_COLUMNS][PANEL_ROWS];
+} panel;
+
+/* Eight rows of the panel from eight rows of the matrix (NULL: zeros), `columns` of them from column `start`. */
+ALWAYS_INLINE void fill_8_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_weights *load,
+                               float (*out)[PANEL_ROWS])
+{
+    for (size_t c = 0; c < columns; c += LANES) {
+        size_t n = columns - c < LANES ? columns - c : LANES;
+        __m256i v[LANES];
+        for (size_t r = 0; r < LANES; r++)
+            v[r] = row[r] ? _mm256_castps_si256(load(row[r], start + c, n)) : _mm256_setzero_si256();
+        transpose_8(v);
+        for (size_t k = 0; k < LANES; k++) /* rows of `out` past the last column are never read */
+            _mm256_store_si256((void *)out[c + k], v[k]);
+    }
+}
+
+/* Sums of 16 rows x `tokens` tokens over `columns` columns: added to y, or written there where `first`. */
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x_stride, size_t tokens, bool first,
+                        size_t rows, float *y, size_t y_stride)
+{
+    __m256 sum[TILE_TOKENS][2];
+    for (size_t t = 0; t < tokens; t++)
+        sum[t][0] = sum[t][1] = _mm256_setzero_ps();
+    for (size_t k = 0; k < columns; k++) {
+        __m256 a = _mm256_load_ps(p->weights[k]), b = _mm256_load_ps(p->weights[k] + LANES);
+        for (size_t t = 0; t < tokens; t++) {
+            __m256 value = _mm256_broadcast_ss(x + t * x_stride + k);
+            sum[t][0] = _mm256_fmadd_ps(a, value, sum[t][0]);
+            sum[t][1] = _mm256_fmadd_ps(b, value, sum[t][1]);
+        }
+    }
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t h = 0; h < 2 && h * LANES < rows; h++) {
+            float *out = y + t * y_stride + h * LANES;
+            if (!first)
+                sum[t][h] = _mm256_add_ps(load_first(out, rows - h * LANES), sum[t][h]);
+            store_first(out, rows - h * LANES, sum[t][h]);
+        }
+}
+
+typedef void tile_function(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, size_t rows,
+                           float *y, size_t y_stride);
+
+/* A tile for every number of tokens up to TILE_TOKENS. */
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define X(n)                                                                                                           \
+    static void tile_##n(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, size_t rows,     \
+                         float *y, size_t y_stride)                                                                    \
+    {                                                                                                                  \
+        tile(p, columns, x, x_stride, n, first, rows, y, y_stride);                                                    \
+    }
+TILES(X)
+#undef X
+#define X(n) tile_##n,
+static tile_function *const tiles[] = {NULL, TILES(X)};
+#undef X
+
+/* All tokens with the panel's rows and columns [start, start + columns). */
+static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns, const kernel_input *x, float *y,
+                       size_t y_stride)
+{
+    for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
+        size_t n = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS;
+        tiles[n](p, columns, x->values + t * x->columns + start, x->columns, start == 0, rows, y + t * y_stride,
+                 y_stride);
+    }
+}
+
+ALWAYS_INLINE void rows_many_tokens(const matrix *w, const uint32_t *list, size_t begin, size_t end,
+                                    const kernel_input *x, float *y, size_t y_stride, load_weights *load)
+{
+    _Alignas(32) panel p;
+    for (size_t i = begin; i < end; i += PANEL_ROWS) {
+        const uint8_t *row[PANEL_ROWS];
+        for (size_t r = 0; r < PANEL_ROWS; r++)
+            row[r] = i + r < end ? listed_row(w, list, i + r) : NULL;
+        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
+            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
+            fill_8_rows(row, c, n, load, p.weights);
+            fill_8_rows(row + LANES, c, n, load, (float(*)[PANEL_ROWS])(p.weights[0] + LANES));
+            all_tokens(&p, end - i, c, n, x, y + i, y_stride);
+        }
+    }
+}
+
+/* ---- block formats with float32 activations: decoded to float32 first, then as above ---- */
+
+void avx2_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                          float *y, size_t y_stride)
+{
+    const number_traits *traits = &number_formats[w->format];
+    float decoded[LANES][PANEL_COLUMNS];
+    _Alignas(32) panel p;
+    for (size_t i = begin; i < end; i += PANEL_ROWS)
+        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
+            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
+            for (size_t half = 0; half < PANEL_ROWS; half += LANES) {
+                const uint8_t *row[LANES] = {NULL};
+                for (size_t r = 0; r < LANES && i + half + r < end; r++) {
+                    const uint8_t *from = listed_row(w, list, i + half + r);
+                    traits->decode(from + c / traits->block_values * traits->block_bytes, decoded[r], n);
+                    row[r] = (const uint8_t *)decoded[r];
+                }
+                fill_8_rows(row, 0, n, load_f32, (float(*)[PANEL_ROWS])(p.weights[0] + half));
+            }
+            all_tokens(&p, end - i, c, n, x, y + i, y_stride);
+        }
+}
+
+#define PRODUCT(name, value_bytes)                                                                                     \
+    static void product_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end,                 \
+                                      const kernel_input *x, float *y, size_t y_stride)                                \
+    {                                                                                                                  \
+        if (x->count == 1)                                                                                             \
+            rows_one_token(w, list, begin, end, x, y, value_bytes, load_##name);                                       \
+        else                                                                                                           \
+            rows_many_tokens(w, list, begin, end, x, y, y_stride, load_##name);                                        \
+    }
+PRODUCT(f32, 4)
+PRODUCT(f16, 2)
+PRODUCT(bf16, 2)
 
 void avx2_add_floats(kernels *k)
 {
-    (void)k;
+    k->product[FORMAT_F32] = product_f32_avx2;
+    k->product[FORMAT_F16] = product_f16_avx2;
+    k->product[FORMAT_BF16] = product_bf16_avx2;
 }

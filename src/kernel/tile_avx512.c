@@ -27,8 +27,8 @@ typedef struct tokens {
     const int8_t *q;           /* [TILE_TOKENS][stride] */
     const float *scales;       /* [TILE_TOKENS][stride / 32] */
     size_t stride;
-    int32_t start[TILE_TOKENS][PANEL_COLUMNS / 16];    /* -offset times the sum of each group */
-    float scaled_sums[TILE_TOKENS][PANEL_COLUMNS / 32]; /* scale times sum, which minima are multiplied with */
+    _Alignas(64) int32_t start[TILE_TOKENS][PANEL_COLUMNS / 16];    /* -offset times the sum of each group */
+    _Alignas(64) float scaled_sums[TILE_TOKENS][PANEL_COLUMNS / 32]; /* scale times sum, which minima are multiplied with */
 } tokens;
 
 typedef struct tile_format {
@@ -250,7 +250,7 @@ ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, 
                            float *y, size_t y_stride, tile_format format)
 {
     _Alignas(64) panel p;
-    _Alignas(64) tokens part;
+    tokens part;
     part.stride = x->columns;
     for (size_t i = begin; i < end; i += PANEL_ROWS) {
         const uint8_t *row[PANEL_ROWS];

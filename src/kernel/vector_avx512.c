@@ -130,7 +130,11 @@ static uint64_t read_avx512(const void *data, size_t n)
         sum[0] = _mm512_add_epi64(sum[0], _mm512_loadu_si512(at + i));
     for (size_t k = 1; k < 8; k++)
         sum[0] = _mm512_add_epi64(sum[0], sum[k]);
-    return (uint64_t)_mm512_reduce_add_epi64(sum[0]);
+    uint64_t words[8], total = 0;
+    _mm512_storeu_si512(words, sum[0]);
+    for (size_t k = 0; k < 8; k++)
+        total += words[k];
+    return total;
 }
 
 void avx512_add_vectors(kernels *k)

@@ -171,12 +171,15 @@ static hearth_status find_frequencies(binder *b)
         if (!isfinite(m->rope_factors[i]) || !(m->rope_factors[i] > 0))
             return fail(b->error, HEARTH_FORMAT, "%s: tensor rope_freqs.weight: value %u is no positive number",
                         b->source->path, i);
+    m->hyper.rope_magnitude = (float)rope.magnitude;
+    if (!isfinite(m->hyper.rope_magnitude))
+        return fail(b->error, HEARTH_FORMAT, "%s: rotary scaling: its factor on cosine and sine is too large",
+                    b->source->path);
     double *frequencies = arena_new_array(&m->memory, rope.pairs, sizeof *frequencies);
     if (!frequencies)
         return fail_memory(b->error, "rope frequencies", rope.pairs * sizeof *frequencies);
     rope_frequencies(&rope, m->rope_factors, frequencies);
     m->hyper.rope_frequencies = frequencies;
-    m->hyper.rope_magnitude = (float)rope.magnitude;
     return HEARTH_OK;
 }
 
@@ -204,13 +207,26 @@ static hearth_status find_name(binder *b)
     return b->model->name ? HEARTH_OK : fail_memory(b->error, "name", name.size);
 }
 
+/* A vocabulary of a kind that hearth does not know keeps nobody from computing with ids, nor from quantising. */
 static hearth_status find_tokenizer(binder *b)
 {
-    TRY(tokenizer_create(&b->model->tokenizer, b->source, b->error));
-    uint32_t size = b->model->tokenizer ? tokenizer_size(b->model->tokenizer) : 0;
-    if (size > b->model->hyper.vocabulary_size)
+    hearth_model *m = b->model;
+    hearth_error why;
+    hearth_status status = tokenizer_create(&m->tokenizer, b->source, &why);
+    if (status == HEARTH_UNSUPPORTED) {
+        size_t path = strlen(b->source->path) + strlen(": "); /* the reason alone */
+        const char *text = strlen(why.text) > path ? why.text + path : why.text;
+        m->tokenizer_problem = arena_copy_text(&m->memory, text, strlen(text));
+        return m->tokenizer_problem ? HEARTH_OK : fail_memory(b->error, "tokenizer", strlen(text));
+    }
+    if (status != HEARTH_OK)
+        return fail(b->error, status, "%s", why.text);
+    if (!m->tokenizer)
+        m->tokenizer_problem = model_tokenizer_missing(b->source->path);
+    uint32_t size = m->tokenizer ? tokenizer_size(m->tokenizer) : 0;
+    if (size > m->hyper.vocabulary_size)
         return fail(b->error, HEARTH_FORMAT, "%s: key tokenizer.ggml.tokens: has %u tokens, the model has %u",
-                    b->source->path, size, b->model->hyper.vocabulary_size);
+                    b->source->path, size, m->hyper.vocabulary_size);
     return HEARTH_OK;
 }
 
@@ -312,4 +328,11 @@ void hearth_model_describe(const hearth_model *model, hearth_model_info *out)
         .bos = model->tokenizer ? tokenizer_bos(model->tokenizer) : -1,
         .eos = model->tokenizer ? tokenizer_eos(model->tokenizer) : -1,
     };
+}
+
+hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error)
+{
+    if (model->tokenizer)
+        return HEARTH_OK;
+    return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", model->source->path, model->tokenizer_problem);
 }

@@ -89,7 +89,7 @@ static hearth_status choose_format(converter *c, convert_step *step, const tenso
     size_t bytes;
     if (t->rank == 1) { /* llama.cpp loads vectors in float32 only */
         step->to = FORMAT_F32;
-        step->reason = "vector";
+        step->reason = rule->flags & TENSOR_CONSTANT ? "constant" : "norm";
         return HEARTH_OK;
     }
     number_format wanted = wanted_format(c, rule, t, &step->reason);

@@ -5,13 +5,15 @@
 #include "../base/pool.h"
 #include "../number/format.h"
 
+// clang-format off
+
 /* What becomes of one tensor; reported as it is written. */
 typedef struct convert_step {
     const char *name;
     number_format from, to;
     uint64_t rows, columns;
     uint64_t from_bytes, to_bytes;
-    const char *reason;      /* why this format: "asked for", "as stored", "vector", "head", "override", "q4_K needs
+    const char *reason;      /* why this format: "asked for", "as stored", "norm", "head", "override", "q4_K needs
                                 rows of a multiple of 256" ...; valid during the call */
 } convert_step;
 
@@ -42,5 +44,7 @@ typedef struct convert_options {
  * HEARTH_CANCELLED: progress said so. On failure no file is left. */
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
                             pool *threads, hearth_error *error);
+
+// clang-format on
 
 #endif

@@ -9,6 +9,8 @@
 #include "../base/text.h"
 #include "../kernel/kernel.h"
 
+// clang-format off
+
 /* Names of FFN activations as files spell them. */
 typedef struct ffn_activation_row {
     const char *name;               /* llama.hidden_activation, config.json's hidden_act   */
@@ -90,5 +92,7 @@ void family_list(char *out, size_t size, bool model_types);
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder);
 /* The rule that wants a tensor of this name, and the layer in it (0 where it has none); NULL: none does. */
 const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer);
+
+// clang-format on
 
 #endif

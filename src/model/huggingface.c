@@ -8,6 +8,7 @@
 #include "hyper.h"
 #include "rope.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,6 +109,7 @@ static hearth_status read_sizes(reader *r)
         TRY(hyper_check_size(s, *field, r->name, "", s->config_key, r->error));
         TRY(set_size(r, s->key, *field));
     }
+    assert(r->hyper.head_count > 0); /* by its row of the table */
     if (r->hyper.head_length > 0)
         TRY(set_size(r, "attention.value_length", r->hyper.head_length));
     else

@@ -13,11 +13,11 @@
 void hyper_key(char out[KEY_SIZE], const family *f, const char *name);
 
 typedef struct size_setting {
-    const char *key;            /* in GGUF, behind the family's name                      */
-    const char *config_key;     /* in config.json                                         */
-    size_t field;               /* offset of an uint32_t in hyperparameters               */
-    uint32_t limit;             /* at least 1, at most this                               */
-    bool in_file, in_folder;    /* must be there; else it is derived from the others      */
+    const char *key;         /* in GGUF, behind the family's name                      */
+    const char *config_key;  /* in config.json                                         */
+    size_t field;            /* offset of an uint32_t in hyperparameters               */
+    uint32_t limit;          /* at least 1, at most this                               */
+    bool in_file, in_folder; /* must be there; else it is derived from the others      */
 } size_setting;
 
 extern const size_setting size_settings[];

@@ -10,6 +10,8 @@
 #include "../text/tokenizer.h"
 #include "family.h"
 
+// clang-format off
+
 /* Sizes and constants of one model. Letters as in DESIGN.md: d embedding_length, f neuron_count. */
 typedef struct hyperparameters {
     uint32_t layer_count;
@@ -49,7 +51,8 @@ struct hearth_model {
     const family *family;
     const char *name;                   /* general.name, or what the path ends in         */
     hyperparameters hyper;
-    tokenizer *tokenizer;               /* NULL: the file has no vocabulary               */
+    tokenizer *tokenizer;               /* NULL: no vocabulary, or of an unknown kind     */
+    const char *tokenizer_problem;      /* why it is NULL, for errors                     */
     matrix embedding;                   /* [vocabulary_size][d]                           */
     const float *output_norm;           /* [d]                                            */
     matrix head;                        /* [vocabulary_size][d]; the embedding where tied */
@@ -75,5 +78,10 @@ hearth_status model_check(const checkpoint *source, const hearth_model_options *
 
 /* Why a model of this path that has no tokenizer has none, for people: "the folder has no tokenizer.model ...". */
 const char *model_tokenizer_missing(const char *path);
+
+/* HEARTH_UNSUPPORTED with that reason where the model has no tokenizer. */
+hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error);
+
+// clang-format on
 
 #endif

@@ -13,13 +13,13 @@ typedef enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN } rope_scaling;
 typedef struct rope_settings {
     rope_scaling scaling;
     double base;
-    double factor;              /* 1: nothing is stretched                                        */
+    double factor; /* 1: nothing is stretched                                        */
     uint32_t pairs;
-    double original_context;    /* yarn: positions before stretching                              */
-    double beta_fast;           /* yarn: pairs with more turns over those positions stay as they are */
-    double beta_slow;           /* yarn: pairs with fewer are divided by the factor               */
-    double extrapolation;       /* yarn: 1; 0 turns its ramp off                                  */
-    double magnitude;           /* on cosine and sine                                             */
+    double original_context; /* yarn: positions before stretching                              */
+    double beta_fast;        /* yarn: pairs with more turns over those positions stay as they are */
+    double beta_slow;        /* yarn: pairs with fewer are divided by the factor               */
+    double extrapolation;    /* yarn: 1; 0 turns its ramp off                                  */
+    double magnitude;        /* on cosine and sine                                             */
 } rope_settings;
 
 /* From the keys FAMILY.rope.*; h: rope_pairs and context_length are read. */
@@ -30,7 +30,7 @@ hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c
 void rope_frequencies(const rope_settings *s, const float *factors, double *frequencies);
 
 typedef struct rope_llama3 {
-    double factor, low, high;   /* low_freq_factor < high_freq_factor, in turns over the original context */
+    double factor, low, high; /* low_freq_factor < high_freq_factor, in turns over the original context */
     double original_context;
 } rope_llama3;
 

@@ -333,9 +333,9 @@ void number_decode_Q6_K(const void *blocks, float *values, size_t n)
     }
 }
 
-/* Step 1: the scale of a sub-block. The side of the largest magnitude gets the -32. With 64 integers for 16 values there
- * is room for quite different steps, one of which meets the values best: the largest becomes -32.75 (cut off) to
- * -24.5. */
+/* Step 1: the scale of a sub-block. The side of the largest magnitude gets the -32. With 64 integers for 16 values
+ * there is room for quite different steps, one of which meets the values best: the largest becomes -32.75 (cut
+ * off) to -24.5. */
 static float fit_scale(const float x[Q6_VALUES])
 {
     float low = 0.0f, high = 0.0f;

@@ -22,7 +22,7 @@ _Static_assert(sizeof(block_q8_0) == 34 && sizeof(block_q4_0) == 18, "blocks hav
 /* 1 / scale, or 0 where the scale is 0 or so small that the quotient is no number. */
 static inline float inverse(float scale)
 {
-    float inverse = 1.0f / scale;
+    float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     return inverse <= FLT_MAX && inverse >= -FLT_MAX ? inverse : 0.0f;
 }
 

@@ -1,0 +1,154 @@
+/* fuzz_config.c - any bytes as the config.json of a folder that holds the tensors of a tiny llama, or as the
+ * keys of a GGUF that does.
+ *
+ * Covers: src/model/huggingface.c
+ * Covers: src/model/hyper.c
+ * Covers: src/model/rope.c
+ *
+ * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key.
+ * A config that is accepted must fit these tensors, so what a hostile one can ask for is bounded; every weight
+ * of the model that comes out is read once. */
+#include "touch.h"
+
+#include "../src/base/json.h"
+#include "../src/model/huggingface.h"
+#include "../src/model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* d 8, f 12, 2 heads of 4, 1 key/value head, 6 tokens, 2 layers. */
+static const struct {
+    const char *folder, *gguf;
+    uint32_t rank;
+    uint64_t columns, rows;
+} tensors[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", 2, 8, 6},
+    {"model.norm.weight", "output_norm.weight", 1, 8, 1},
+    {"lm_head.weight", "output.weight", 2, 8, 6},
+    {"model.layers.%d.input_layernorm.weight", "blk.%d.attn_norm.weight", 1, 8, 1},
+    {"model.layers.%d.self_attn.q_proj.weight", "blk.%d.attn_q.weight", 2, 8, 8},
+    {"model.layers.%d.self_attn.k_proj.weight", "blk.%d.attn_k.weight", 2, 8, 4},
+    {"model.layers.%d.self_attn.v_proj.weight", "blk.%d.attn_v.weight", 2, 8, 4},
+    {"model.layers.%d.self_attn.o_proj.weight", "blk.%d.attn_output.weight", 2, 8, 8},
+    {"model.layers.%d.post_attention_layernorm.weight", "blk.%d.ffn_norm.weight", 1, 8, 1},
+    {"model.layers.%d.mlp.gate_proj.weight", "blk.%d.ffn_gate.weight", 2, 8, 12},
+    {"model.layers.%d.mlp.up_proj.weight", "blk.%d.ffn_up.weight", 2, 8, 12},
+    {"model.layers.%d.mlp.down_proj.weight", "blk.%d.ffn_down.weight", 2, 12, 8},
+    {"model.layers.%d.self_attn.rotary_emb.inv_freq", "blk.%d.attn_rot_embd.weight", 1, 2, 1},
+};
+
+static const uint16_t values[8 * 12];
+
+static hearth_status add_tensors(checkpoint *c, bool folder)
+{
+    for (size_t i = 0; i < sizeof(tensors) / sizeof(*tensors); i++)
+        for (int layer = 0; layer < (strchr(tensors[i].gguf, '%') ? 2 : 1); layer++) {
+            char name[96];
+            snprintf(name, sizeof(name), folder ? tensors[i].folder : tensors[i].gguf, layer);
+            stored_tensor t = {.name = name,
+                               .format = FORMAT_BF16,
+                               .rank = tensors[i].rank,
+                               .shape = {tensors[i].columns, tensors[i].rows, 1, 1},
+                               .data = values,
+                               .size_bytes = tensors[i].columns * tensors[i].rows * sizeof(*values)};
+            TRY(checkpoint_add_tensor(c, &t, NULL));
+        }
+    return HEARTH_OK;
+}
+
+static void touch_matrix(const matrix *m)
+{
+    touch_bytes(m->data, m->rows * m->row_bytes);
+}
+
+static void touch_model(const hearth_model *m)
+{
+    const hyperparameters *h = &m->hyper;
+    touch_matrix(&m->embedding);
+    touch_matrix(&m->head);
+    touch_bytes(m->output_norm, h->embedding_length * sizeof(float));
+    for (uint32_t i = 0; i < h->layer_count; i++) {
+        const model_layer *l = &m->layers[i];
+        const matrix *all[] = {&l->q, &l->k, &l->v, &l->attention_output, &l->gate, &l->up, &l->down};
+        for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
+            touch_matrix(all[k]);
+        touch_bytes(l->attention_norm, h->embedding_length * sizeof(float));
+        touch_bytes(l->ffn_norm, h->embedding_length * sizeof(float));
+    }
+    for (uint32_t i = 0; i < h->rope_pairs; i++)
+        if (!isfinite(m->hyper.rope_frequencies[i]))
+            abort();
+    if (!isfinite(h->rope_magnitude) || !(h->norm_epsilon > 0) || h->head_count % h->kv_head_count != 0)
+        abort();
+}
+
+/* A value of JSON as the key of GGUF that is most like it. */
+static hearth_status set_key(checkpoint *c, const char *key, const json_t *value)
+{
+    uint32_t items[4] = {0};
+    size_t count = json_array_size(value) < 4 ? json_array_size(value) : 4;
+    for (size_t i = 0; i < count; i++)
+        items[i] = (uint32_t)json_integer_value(json_array_get(value, i));
+    if (json_is_integer(value))
+        return checkpoint_set_u32(c, key, (uint32_t)json_integer_value(value), NULL);
+    if (json_is_real(value))
+        return checkpoint_set_f32(c, key, (float)json_real_value(value), NULL);
+    if (json_is_boolean(value))
+        return checkpoint_set_bool(c, key, json_is_true(value), NULL);
+    if (json_is_string(value))
+        return checkpoint_set_string(c, key, span_of(json_string_value(value)), NULL);
+    value_type type = json_is_real(json_array_get(value, 0)) ? VALUE_F32 : VALUE_U32;
+    return checkpoint_set_numbers(c, key, type, items, count, NULL);
+}
+
+static hearth_status set_keys(checkpoint *c, json_t *keys)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(keys, key, value)
+    {
+        TRY(set_key(c, key, value));
+    }
+    return add_tensors(c, false);
+}
+
+static hearth_status open_model(hearth_model **out, const uint8_t *data, size_t size, hearth_error *error)
+{
+    json_t *config;
+    checkpoint *stored = NULL, *c = NULL;
+    TRY(json_parse(&config, (const char *)data, size, "config.json", error));
+    hearth_status status;
+    TRY_OR(done, status, checkpoint_create(&stored, "fuzz", error));
+    TRY_OR(done, status, checkpoint_create(&c, "fuzz", error));
+    if (json_object_get(config, "general.architecture"))
+        status = set_keys(c, config);
+    else if ((status = add_tensors(stored, true)) == HEARTH_OK)
+        status = huggingface_understand(c, stored, config, "config.json", error);
+    if (status != HEARTH_OK)
+        goto done;
+    touch_checkpoint(c);
+    status = model_bind(out, c, NULL, error);
+    c = NULL;
+done:
+    checkpoint_close(c);
+    checkpoint_close(stored);
+    json_decref(config);
+    return status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    hearth_model *m;
+    hearth_error error = {0};
+    long before = mem_live();
+    hearth_status status = open_model(&m, data, size, &error);
+    if (status == HEARTH_OK) {
+        touch_model(m);
+        hearth_model_close(m);
+    }
+    check_end(status, &error, before);
+    return 0;
+}

@@ -1,0 +1,178 @@
+/* Measuring: every allocation may fail once, work may be cancelled, and what is scored adds up. */
+#include "../src/base/memory.h"
+#include "../src/eval/bench.h"
+#include "../src/eval/perplexity.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MODEL HEARTH_SHARED "/models/stories260K-relu"
+#define TEXT  "Once upon a time there was a little cat. It saw a big dog, and it ran away as fast as it could run."
+
+typedef struct fixture {
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_engine *engine;
+} fixture;
+
+static fixture open_engine(void)
+{
+    fixture f = {0};
+    hearth_runtime_options one = {.threads = 1};
+    if (access(MODEL "/config.json", R_OK) != 0)
+        skip();
+    assert_int_equal(hearth_runtime_create(&f.runtime, &one, NULL), HEARTH_OK);
+    assert_int_equal(hearth_model_open(&f.model, MODEL, NULL, NULL), HEARTH_OK);
+    assert_int_equal(hearth_engine_create(&f.engine, f.runtime, f.model, NULL, NULL), HEARTH_OK);
+    return f;
+}
+
+static void close_engine(fixture *f)
+{
+    hearth_engine_destroy(f->engine);
+    hearth_model_close(f->model);
+    hearth_runtime_destroy(f->runtime);
+}
+
+static hearth_status measure(const fixture *f, const perplexity_options *o, perplexity_result *out)
+{
+    hearth_error error = {0};
+    hearth_status status = perplexity_measure(out, f->engine, span_of(TEXT), "text", o, &error);
+    assert_int_equal(status == HEARTH_OK, error.text[0] == 0);
+    return status;
+}
+
+static void perplexity_survives_failing_allocations(void **state)
+{
+    (void)state;
+    fixture f = open_engine();
+    static const perplexity_options kinds[] = {
+        {.context = 16, .kv = HEARTH_KV_F32},
+        {.context = 16, .kv = HEARTH_KV_F32, .separator = "."},
+        {.context = 8, .kv = HEARTH_KV_F32, .half_windows = true},
+    };
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        perplexity_result whole, again;
+        assert_int_equal(measure(&f, &kinds[kind], &whole), HEARTH_OK);
+        long live = mem_live(), n = 0;
+        hearth_status status;
+        do {
+            mem_fail_at(n++);
+            status = measure(&f, &kinds[kind], &again);
+            mem_fail_at(-1);
+            assert_int_equal(mem_live(), live);
+            assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
+        } while (status != HEARTH_OK);
+        assert_true(n > 5);
+        assert_true(whole.nll == again.nll); /* the same arithmetic gives the same bytes */
+    }
+    close_engine(&f);
+}
+
+static void bench_survives_failing_allocations(void **state)
+{
+    (void)state;
+    fixture f = open_engine();
+    static const int32_t lengths[] = {3, 2}, contexts[] = {0, 4};
+    bench_options o = {.prompt_lengths = lengths,
+                       .prompt_length_count = 2,
+                       .contexts = contexts,
+                       .context_count = 2,
+                       .decode_tokens = 1,
+                       .repeats = 1};
+    bench_row rows[4];
+    long live = mem_live(), n = 0;
+    hearth_status status;
+    do {
+        mem_fail_at(n++);
+        status = bench_run(rows, f.engine, 1, NULL, &o, NULL);
+        mem_fail_at(-1);
+        assert_int_equal(mem_live(), live);
+        assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
+    } while (status != HEARTH_OK);
+    assert_true(n > 5);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(rows[i].context, contexts[i / 2]);
+        assert_int_equal(rows[i].prompt_length, lengths[i % 2]);
+        assert_true(rows[i].decode_tokens_per_second > 0 && rows[i].prefill_tokens_per_second > 0);
+        assert_true(rows[i].bytes_per_token > rows[i].kv_bytes_per_token);
+    }
+    close_engine(&f);
+}
+
+/* Windows differ in what stands before a token, not in which tokens are scored. */
+static void every_token_is_scored_once(void **state)
+{
+    (void)state;
+    fixture f = open_engine();
+    int32_t *ids;
+    size_t count;
+    assert_int_equal(hearth_tokenize(f.model, TEXT, strlen(TEXT), 0, &ids, &count, NULL), HEARTH_OK);
+    hearth_free(ids);
+    for (uint32_t context = 4; context < 60; context += 5) {
+        perplexity_result r;
+        perplexity_options o = {.context = context, .kv = HEARTH_KV_F32};
+        assert_int_equal(measure(&f, &o, &r), HEARTH_OK);
+        assert_int_equal(r.tokens, count);
+        assert_int_equal(r.windows, (count + context - 2) / (context - 1));
+        assert_true(isfinite(r.nll) && r.nll > 0);
+        /* A separator that does not occur: one document, one window. */
+        o.separator = "#";
+        assert_int_equal(measure(&f, &o, &r), HEARTH_OK);
+        assert_int_equal(r.tokens, count < context - 1 ? count : context - 1);
+        assert_int_equal(r.windows, 1);
+    }
+    close_engine(&f);
+}
+
+static bool never(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)user, (void)what, (void)done, (void)total;
+    return false;
+}
+
+static void work_can_be_cancelled(void **state)
+{
+    (void)state;
+    fixture f = open_engine();
+    static const int32_t length = 3, context = 0;
+    perplexity_result r;
+    bench_row row;
+    perplexity_options p = {.context = 16, .progress = {never, NULL}};
+    bench_options b = {.prompt_lengths = &length,
+                       .prompt_length_count = 1,
+                       .contexts = &context,
+                       .context_count = 1,
+                       .decode_tokens = 1,
+                       .repeats = 1,
+                       .progress = {never, NULL}};
+    assert_int_equal(measure(&f, &p, &r), HEARTH_CANCELLED);
+    assert_int_equal(bench_run(&row, f.engine, 1, NULL, &b, NULL), HEARTH_CANCELLED);
+    close_engine(&f);
+}
+
+static void medians_lie_in_the_middle(void **state)
+{
+    (void)state;
+    double odd[] = {3, 9, 1}, even[] = {8, 2, 4, 100}, one[] = {5};
+    assert_true(bench_median(odd, 3) == 3);
+    assert_true(bench_median(even, 4) == 6);
+    assert_true(bench_median(one, 1) == 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(perplexity_survives_failing_allocations),
+        cmocka_unit_test(bench_survives_failing_allocations),
+        cmocka_unit_test(every_token_is_scored_once),
+        cmocka_unit_test(work_can_be_cancelled),
+        cmocka_unit_test(medians_lie_in_the_middle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+/* model_folder - what is special about Hugging Face folders: the order of rows, tied heads, vocabularies. */
+#include "model_build.h"
+
+#include "file_build.h"
+
+#define GOLDEN HEARTH_SHARED "/golden/"
+#define MODELS HEARTH_SHARED "/models/"
+
+/* Rows of a folder's q pair halves: row 2 i + s of a head is stored as row s * 2 + i (heads of 4 rows). */
+static void test_order(void **state)
+{
+    (void)state;
+    static const int order[] = {0, 2, 1, 3};
+    hearth_error error;
+    hearth_model *m;
+    must(tiny_folder(&m, tiny_stored(true, NULL), tiny_json(), &error), &error);
+    const stored_tensor *q = checkpoint_find_tensor(m->source, "blk.1.attn_q.weight");
+    const float *stored = q->data;
+    for (int row = 0; row < TINY_HEADS * TINY_HEAD; row++) {
+        const float *meant = matrix_row(&m->layers[1].q, (size_t)row);
+        assert_memory_equal(meant, stored + (row / 4 * 4 + order[row % 4]) * TINY_D, TINY_D * sizeof(float));
+    }
+    assert_ptr_equal(m->layers[1].v.data, checkpoint_find_tensor(m->source, "blk.1.attn_v.weight")->data);
+    hearth_model_close(m);
+}
+
+/* Tied: the embedding gives the logits, also where a head lies in the folder. Rotary buffers are left out. */
+static void test_tied(void **state)
+{
+    (void)state;
+    static const struct {
+        bool has_head, tie, own;
+    } rows[] = {{true, false, true}, {true, true, false}, {false, false, false}, {false, true, false}};
+    for (size_t i = 0; i < 4; i++) {
+        hearth_error error;
+        hearth_model *m;
+        json_t *config = tiny_json();
+        checkpoint *stored = tiny_stored(true, rows[i].has_head ? NULL : "output.weight");
+        stored_tensor extra = {.name = "model.layers.1.self_attn.rotary_emb.inv_freq",
+                               .format = FORMAT_F32,
+                               .rank = 1,
+                               .shape = {2, 1, 1, 1},
+                               .data = tiny_values,
+                               .size_bytes = 8};
+        must(checkpoint_add_tensor(stored, &extra, &error), &error);
+        json_object_set_new(config, "tie_word_embeddings", json_boolean(rows[i].tie));
+        must(tiny_folder(&m, stored, config, &error), &error);
+        assert_int_equal(m->head.data != m->embedding.data, rows[i].own);
+        hearth_model_close(m);
+    }
+}
+
+/* About a folder's tensors an error speaks the folder's language. */
+static void test_folder_names(void **state)
+{
+    (void)state;
+    if (!file_is_folder(GOLDEN))
+        skip();
+    static const struct {
+        const char *key;
+        uint32_t value;
+        const char *text;
+    } rows[] = {{"num_hidden_layers", 3, "tensor model.layers.2.input_layernorm.weight: is missing"},
+                {"intermediate_size", 32, "tensor model.layers.0.mlp.gate_proj.weight: is 64 x 96, expected 64 x 32"}};
+    char folder[] = "/tmp/hearth-model-XXXXXX", config_path[64], weights_path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(config_path, sizeof config_path, "%s/config.json", folder);
+    snprintf(weights_path, sizeof weights_path, "%s/model.safetensors", folder);
+    char *weights = realpath(GOLDEN "llama-gqa/model.safetensors", NULL);
+    assert_int_equal(symlink(weights, weights_path), 0);
+    free(weights);
+    for (size_t i = 0; i < 2; i++) {
+        json_t *config;
+        hearth_error error;
+        hearth_model *m;
+        assert_int_equal(json_parse_file(&config, GOLDEN "llama-gqa/config.json", NULL), HEARTH_OK);
+        json_object_set_new(config, rows[i].key, json_integer(rows[i].value));
+        assert_int_equal(json_dump_file(config, config_path, 0), 0);
+        json_decref(config);
+        assert_int_equal(hearth_model_open(&m, folder, NULL, &error), HEARTH_FORMAT);
+        expect_text(&error, folder);
+        expect_text(&error, rows[i].text);
+    }
+    unlink(config_path);
+    unlink(weights_path);
+    rmdir(folder);
+}
+
+/* ------------------------------------------------------------- vocabulary */
+
+/* A folder with the pieces of a trained model and these files of JSON beside them. */
+typedef struct vocabulary_folder {
+    char path[300];
+    checkpoint *c; /* with an embedding of 515 rows; the pieces are 512 */
+} vocabulary_folder;
+
+static void put_json(const vocabulary_folder *v, const char *name, const char *json)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", v->path, name);
+    write_file(path, json, strlen(json));
+}
+
+static void open_vocabulary(vocabulary_folder *v)
+{
+    size_t size;
+    hearth_error error;
+    char path[512];
+    make_folder(v->path, sizeof v->path);
+    uint8_t *pieces = load_file(MODELS "stories260K/tokenizer.model", &size);
+    snprintf(path, sizeof path, "%s/tokenizer.model", v->path);
+    write_file(path, pieces, size);
+    free(pieces);
+    must(checkpoint_create(&v->c, v->path, &error), &error);
+    stored_tensor rows = {"token_embd.weight", FORMAT_F32, 2, {1, 515, 1, 1}, tiny_values, 515 * sizeof(float), 0};
+    must(checkpoint_add_tensor(v->c, &rows, &error), &error);
+}
+
+static void close_vocabulary(vocabulary_folder *v)
+{
+    checkpoint_close(v->c);
+    remove_folder(v->path);
+}
+
+static uint64_t number_of(const checkpoint *c, const char *key)
+{
+    const key_value *e = checkpoint_find(c, key);
+    assert_non_null(e);
+    return e->as.u;
+}
+
+/* Tokens beyond tokenizer.model: named by the folder, else filled up to the embedding's rows. */
+static void test_added_tokens(void **state)
+{
+    (void)state;
+    if (!file_is_folder(MODELS))
+        skip();
+    vocabulary_folder v;
+    hearth_error error;
+    open_vocabulary(&v);
+    put_json(&v, "tokenizer_config.json",
+             "{\"add_bos_token\": false, \"chat_template\": \"{{ x }}\", \"added_tokens_decoder\":"
+             " {\"0\": {\"content\": \"<unk>\", \"special\": true},"
+             " \"512\": {\"content\": \"<|end|>\", \"special\": true},"
+             " \"600\": {\"content\": \"<no row>\"}}}");
+    put_json(&v, "added_tokens.json", "{\"<tool>\": 513}");
+    put_json(&v, "generation_config.json", "{\"eos_token_id\": [512, 2]}");
+    json_t *config = json_pack("{s:i, s:i}", "vocab_size", 515, "bos_token_id", 1);
+    must(huggingface_add_tokenizer(v.c, v.path, config, &error), &error);
+    json_decref(config);
+    const key_value *tokens = checkpoint_find(v.c, "tokenizer.ggml.tokens");
+    const int32_t *types = checkpoint_find(v.c, "tokenizer.ggml.token_type")->as.items;
+    assert_int_equal(tokens->count, 515);
+    assert_true(span_equal(tokens->as.strings[512], span_of("<|end|>")));
+    assert_true(span_equal(tokens->as.strings[513], span_of("<tool>")));
+    assert_true(span_equal(tokens->as.strings[514], span_of("[PAD514]")));
+    assert_int_equal(types[0], 2); /* the unknown token stays what it is */
+    assert_int_equal(types[512], 3);
+    assert_int_equal(types[513], 4);
+    assert_int_equal(types[514], 5);
+    assert_int_equal(number_of(v.c, "tokenizer.ggml.bos_token_id"), 1);
+    assert_int_equal(number_of(v.c, "tokenizer.ggml.eos_token_id"), 512);
+    assert_int_equal(number_of(v.c, "tokenizer.ggml.add_bos_token"), 0);
+    assert_true(span_equal(checkpoint_find(v.c, "tokenizer.chat_template")->as.string, span_of("{{ x }}")));
+    close_vocabulary(&v);
+}
+
+static void test_bad_tokenizers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *json, *text;
+    } rows[] = {
+        {"added_tokens.json", "[]", "added_tokens.json: is not an object"},
+        {"added_tokens.json", "{\"a\": -1}", "added_tokens.json: a: is not a token id"},
+        {"added_tokens.json", "{", "added_tokens.json: line 1"},
+        {"tokenizer_config.json", "{\"added_tokens_decoder\": 1}", "added_tokens_decoder: is not an object"},
+        {"tokenizer_config.json", "{\"added_tokens_decoder\": {\"x\": {\"content\": \"a\"}}}",
+         "added_tokens_decoder: x: is not an id with content"},
+        {"tokenizer_config.json", "{\"added_tokens_decoder\": {\"1\": {}}}", "1: is not an id with content"},
+        {"tokenizer_config.json", "{\"added_tokens_decoder\": {\"99999999999999999999\": {\"content\": \"a\"}}}",
+         "99999999999999999999: is not an id with content"},
+        {"tokenizer_config.json", "{\"add_eos_token\": 1}", "add_eos_token: is not true or false"},
+        {"tokenizer_config.json", "[]", "add_bos_token: expected inside an object"},
+        {"generation_config.json", "{\"eos_token_id\": 515}",
+         "generation_config.json: eos_token_id: is not a token id below 515"},
+        {"generation_config.json", "{\"bos_token_id\": \"<s>\"}", "bos_token_id: is not a token id below 515"},
+    };
+    if (!file_is_folder(MODELS))
+        skip();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vocabulary_folder v;
+        hearth_error error = {0};
+        json_t *config = json_pack("{s:i}", "vocab_size", 515);
+        open_vocabulary(&v);
+        put_json(&v, rows[i].file, rows[i].json);
+        assert_int_equal(huggingface_add_tokenizer(v.c, v.path, config, &error), HEARTH_FORMAT);
+        expect_text(&error, v.path);
+        expect_text(&error, rows[i].text);
+        json_decref(config);
+        close_vocabulary(&v);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),        cmocka_unit_test(test_tied),           cmocka_unit_test(test_folder_names),
+        cmocka_unit_test(test_added_tokens), cmocka_unit_test(test_bad_tokenizers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
