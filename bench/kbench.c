@@ -1,18 +1,16 @@
 /* kbench.c - times every kernel of every level this CPU has: kbench --help.
  *
- * A product is timed three ways: one thread on weights that stay in the second cache (what the
- * instructions allow), all threads on weights far larger than any cache (what the memory allows,
- * beside what kernels.read gets from the same bytes just before and after: memory that is
- * shared with other programs or virtual machines changes from minute to minute), and with
- * many tokens at once (arithmetic). Each figure is the best of several repeats, except shares of memory, which
- * are medians of runs that alternate with readings. */
+ * A product is timed on weights that stay in the second cache (what the instructions allow), on weights far larger
+ * than any cache, by all threads at once, whole and by a list (what the memory allows), and with many tokens at once
+ * (arithmetic). The memory of a shared machine changes from second to second, so every megabyte that
+ * is multiplied comes between one that kernels.read reads and the next: shares are of medians of those. */
 #include "../src/base/clock.h"
 #include "../src/base/memory.h"
-#include "../src/base/pool.h"
 #include "../src/kernel/kernel.h"
 #include "../src/kernel/topology.h"
 
 #include <getopt.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +20,10 @@ enum {
     CACHE_BYTES = 512 << 10,   /* of weights; fits the second cache of every CPU with AVX2 beside the activations */
     MANY_TOKENS = 128,
     MANY_ROWS = 256,
-    REPEATS = 7,
+    REPEATS = 25,
+    PIECE_BYTES = 1 << 20,     /* that are timed at once when reading memory: short, since others use the machine too */
+    LISTED_SHARE = 8,          /* one row of so many is listed: what a sparse layer reads */
+    MOST_THREADS = 256,
 };
 
 typedef struct settings {
@@ -36,13 +37,12 @@ typedef struct settings {
 /* Everything that is measured on. */
 typedef struct workbench {
     settings set;
-    pool *threads;
     uint8_t *memory;      /* [set.memory_bytes] */
     float *values;        /* [MANY_TOKENS][COLUMNS] */
     int8_t *q;
     float *scales;
     int16_t *sums;
-    float *y;             /* as many as there are rows in `memory`, or MANY_TOKENS * MANY_ROWS */
+    float *y;             /* [MANY_TOKENS][MANY_ROWS] */
 } workbench;
 
 static void stop(const char *what)
@@ -92,71 +92,27 @@ static double best_seconds(const workbench *bench, work *call, void *context)
     return best;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* ---- products ---- */
 
 typedef struct product_job {
     kernel_product *product;
     matrix w;
+    const uint32_t *list;
+    size_t rows;   /* of w, or of the list */
     kernel_input x;
     float *y;
     size_t y_stride;
-    pool *threads;   /* NULL: this thread alone */
 } product_job;
-
-static void product_part(void *context, size_t begin, size_t end, unsigned worker)
-{
-    (void)worker;
-    product_job *job = context;
-    job->product(&job->w, NULL, begin, end, &job->x, job->y, job->y_stride);
-}
 
 static void run_product(void *context)
 {
     product_job *job = context;
-    if (job->threads)
-        pool_run(job->threads, job->w.rows, 64, product_part, job);
-    else
-        product_part(job, 0, job->w.rows, 0);
+    job->product(&job->w, job->list, 0, job->rows, &job->x, job->y, job->y_stride);
 }
 
-typedef struct read_job {
-    const kernels *k;
-    const uint8_t *data;
-    size_t bytes;
-    pool *threads;
-    uint64_t sums[256];
-} read_job;
-
-#define READ_PART (1 << 20)
-
-static void read_part(void *context, size_t begin, size_t end, unsigned worker)
+static matrix matrix_of(number_format format, const uint8_t *data, size_t bytes)
 {
-    read_job *job = context;
-    job->sums[worker % 256] += job->k->read(job->data + begin * READ_PART, (end - begin) * READ_PART);
-}
-
-static void run_read(void *context)
-{
-    read_job *job = context;
-    pool_run(job->threads, job->bytes / READ_PART, 1, read_part, job);
-}
-
-static double seconds_of(work *call, void *context)
-{
-    double start = clock_seconds();
-    call(context);
-    return clock_seconds() - start;
-}
-
-static matrix matrix_of(const workbench *bench, number_format format, size_t bytes)
-{
-    matrix w = {.data = bench->memory, .format = format, .columns = COLUMNS};
+    matrix w = {.data = data, .format = format, .columns = COLUMNS};
     if (!number_row_bytes(format, COLUMNS, &w.row_bytes))
         stop("no whole number of blocks");
     w.rows = (uint32_t)(bytes / w.row_bytes);
@@ -166,7 +122,7 @@ static matrix matrix_of(const workbench *bench, number_format format, size_t byt
 /* Fills the memory with rows of a format: a megabyte encoded, then copied. */
 static void fill_memory(const workbench *bench, number_format format)
 {
-    size_t row_bytes = matrix_of(bench, format, 0).row_bytes, part = (1 << 20) / row_bytes * row_bytes;
+    size_t row_bytes = matrix_of(format, NULL, 0).row_bytes, part = (1 << 20) / row_bytes * row_bytes;
     for (size_t at = 0; at < part; at += row_bytes)
         number_formats[format].encode(bench->values + at / row_bytes % MANY_TOKENS * COLUMNS, bench->memory + at, COLUMNS);
     for (size_t at = part; at < bench->set.memory_bytes; at += part) {
@@ -175,41 +131,105 @@ static void fill_memory(const workbench *bench, number_format format)
     }
 }
 
+/* ---- from memory: every thread walks through its part of it in pieces, and does with one piece after
+ * the other: read it, multiply all its rows, multiply every eighth of its rows ---- */
+
+enum { READ, ALL_ROWS, LISTED_ROWS, WAYS };
+
+typedef struct walk {
+    const workbench *bench;
+    const kernels *k;
+    number_format format;
+    const uint8_t *data;
+    size_t pieces;
+    pthread_barrier_t *start;
+    double *speeds[WAYS];   /* [pieces / WAYS] bytes per second, sorted */
+    uint64_t sum;
+} walk;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void *walk_memory(void *context)
+{
+    walk *me = context;
+    uint32_t list[PIECE_BYTES / 512];
+    float *y = new_or_stop(sizeof(float) * PIECE_BYTES / 512);
+    kernel_input x = {1, COLUMNS, me->bench->values, me->bench->q, me->bench->scales, me->bench->sums};
+    pthread_barrier_wait(me->start);
+    for (size_t i = 0; i < me->pieces / WAYS * WAYS; i++) {
+        const uint8_t *piece = me->data + i * PIECE_BYTES;
+        product_job job = {me->k->product[me->format], matrix_of(me->format, piece, PIECE_BYTES), NULL, 0, x, y, 0};
+        size_t way = i % WAYS, bytes = PIECE_BYTES;
+        job.rows = job.w.rows;
+        if (way == LISTED_ROWS) {
+            job.list = list;
+            job.rows = job.w.rows / LISTED_SHARE;
+            for (uint32_t r = 0; r < job.rows; r++) /* one of every eight, not always the same */
+                list[r] = r * LISTED_SHARE + (r * 2654435761u >> 29) % LISTED_SHARE;
+        }
+        double start = clock_seconds();
+        if (way == READ) {
+            me->sum += me->k->read(piece, PIECE_BYTES);
+        } else {
+            run_product(&job);
+            bytes = job.rows * job.w.row_bytes;
+        }
+        me->speeds[way][i / WAYS] = (double)bytes / (clock_seconds() - start);
+    }
+    for (size_t way = 0; way < WAYS; way++)
+        qsort(me->speeds[way], me->pieces / WAYS, sizeof(double), by_value);
+    mem_free(y);
+    return NULL;
+}
+
+/* GB/s of all threads together, for each way: sums of the threads' medians. */
+static void time_memory(const workbench *bench, const kernels *k, number_format format, double speeds[WAYS])
+{
+    unsigned threads = bench->set.threads;
+    size_t pieces = bench->set.memory_bytes / PIECE_BYTES / threads;
+    walk walks[MOST_THREADS];
+    pthread_t ids[MOST_THREADS];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, threads);
+    for (unsigned t = 0; t < threads; t++) {
+        walks[t] = (walk){bench, k, format, bench->memory + t * pieces * PIECE_BYTES, pieces, &start, {NULL}, 0};
+        for (size_t way = 0; way < WAYS; way++)
+            walks[t].speeds[way] = new_or_stop(sizeof(double) * (pieces / WAYS));
+        if (pthread_create(&ids[t], NULL, walk_memory, &walks[t]) != 0)
+            stop("cannot start threads");
+    }
+    memset(speeds, 0, WAYS * sizeof(*speeds));
+    for (unsigned t = 0; t < threads; t++) {
+        pthread_join(ids[t], NULL);
+        for (size_t way = 0; way < WAYS; way++) {
+            speeds[way] += walks[t].speeds[way][pieces / WAYS / 2] * 1e-9;
+            mem_free(walks[t].speeds[way]);
+        }
+    }
+    pthread_barrier_destroy(&start);
+}
+
 typedef struct product_figures {
-    double cache, memory, read, share;   /* GB/s of weights */
-    double many;                         /* GFLOP/s, one thread */
+    double cache;          /* GB/s of weights, one thread */
+    double memory[WAYS];   /* GB/s, all threads */
+    double many;           /* GFLOP/s, one thread */
 } product_figures;
 
 static product_figures time_product(const workbench *bench, const kernels *k, number_format format)
 {
     product_figures out;
     kernel_input x = {1, COLUMNS, bench->values, bench->q, bench->scales, bench->sums};
-    product_job job = {k->product[format], matrix_of(bench, format, CACHE_BYTES), x, bench->y, 0, NULL};
-    out.cache = (double)(job.w.rows * job.w.row_bytes) / best_seconds(bench, run_product, &job) * 1e-9;
-
-    job.w.rows = MANY_ROWS;
+    matrix w = matrix_of(format, bench->memory, CACHE_BYTES);
+    product_job job = {k->product[format], w, NULL, w.rows, x, bench->y, 0};
+    out.cache = (double)(w.rows * w.row_bytes) / best_seconds(bench, run_product, &job) * 1e-9;
+    job.rows = job.y_stride = MANY_ROWS;
     job.x.count = MANY_TOKENS;
-    job.y_stride = MANY_ROWS;
     out.many = 2.0 * MANY_ROWS * MANY_TOKENS * COLUMNS / best_seconds(bench, run_product, &job) * 1e-9;
-
-    job.w = matrix_of(bench, format, bench->set.memory_bytes);
-    job.x.count = 1;
-    job.threads = bench->threads;
-    read_job reading = {.k = k, .data = bench->memory, .bytes = bench->set.memory_bytes, .threads = bench->threads};
-    double speeds[REPEATS], reads[REPEATS], shares[REPEATS], before = seconds_of(run_read, &reading);
-    for (int r = 0; r < REPEATS; r++) {
-        double spent = seconds_of(run_product, &job), after = seconds_of(run_read, &reading);
-        speeds[r] = (double)(job.w.rows * job.w.row_bytes) / spent * 1e-9;
-        reads[r] = (double)reading.bytes / ((before + after) / 2) * 1e-9;
-        shares[r] = speeds[r] / reads[r];
-        before = after;
-    }
-    qsort(speeds, REPEATS, sizeof(*speeds), by_value);
-    qsort(reads, REPEATS, sizeof(*reads), by_value);
-    qsort(shares, REPEATS, sizeof(*shares), by_value);
-    out.memory = speeds[REPEATS / 2];
-    out.read = reads[REPEATS / 2];
-    out.share = shares[REPEATS / 2];
+    time_memory(bench, k, format, out.memory);
     return out;
 }
 
@@ -217,9 +237,11 @@ static bool wanted(const char *choice, const char *name) { return !choice || str
 
 static void products(const workbench *bench)
 {
-    printf(bench->set.csv ? "level,format,cache_gb_per_s,memory_gb_per_s,read_gb_per_s,share,many_gflop_per_s\n"
-                          : "level    format  L2 GB/s/thread  memory GB/s  read GB/s  share  %d tokens GFLOP/s/thread\n",
-           MANY_TOKENS);
+    if (bench->set.csv)
+        printf("level,format,cache_gb_per_s,read_gb_per_s,memory_gb_per_s,share,listed_gb_per_s,many_gflop_per_s\n");
+    else
+        printf("                 1 thread      all threads, GB/s                      1 thread, %d tokens\n"
+               "level    format  L2, GB/s   read  product  share  1 row of %d       GFLOP/s\n", MANY_TOKENS, LISTED_SHARE);
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         if (!wanted(bench->set.format, number_formats[f].name))
             continue;
@@ -230,8 +252,10 @@ static void products(const workbench *bench)
             kernels k;
             kernels_for(level, &k);
             product_figures p = time_product(bench, &k, (number_format)f);
-            printf(bench->set.csv ? "%s,%s,%.2f,%.2f,%.2f,%.3f,%.1f\n" : "%-8s %-6s %15.1f %12.1f %10.1f %6.2f %12.0f\n",
-                   k.level, number_formats[f].name, p.cache, p.memory, p.read, p.share, p.many);
+            printf(bench->set.csv ? "%s,%s,%.2f,%.2f,%.2f,%.3f,%.2f,%.1f\n"
+                                  : "%-8s %-6s %9.1f %6.1f %8.1f %6.2f %10.1f %14.0f\n",
+                   k.level, number_formats[f].name, p.cache, p.memory[READ], p.memory[ALL_ROWS],
+                   p.memory[ALL_ROWS] / p.memory[READ], p.memory[LISTED_ROWS], p.many);
             fflush(stdout);
         }
     }
@@ -346,7 +370,7 @@ static void vectors(const workbench *bench)
 static const char help[] =
     "kbench [--level NAME] [--format NAME] [--op NAME] [--threads N] [--megabytes N] [--seconds S] [--csv]\n"
     "Times every kernel of every level. --op product: only the products; another op: only that one.\n"
-    "--megabytes: weights for the figures from memory, 512; --seconds: of each repeat, 0.05.\n";
+    "--megabytes: weights for the figures from memory, 512; --seconds: of each repeat, 0.002.\n";
 
 static settings read_options(int argc, char **argv)
 {
@@ -355,7 +379,7 @@ static settings read_options(int argc, char **argv)
         {"megabytes", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"csv", 0, NULL, 'c'}, {"help", 0, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    settings set = {.threads = topology_cores(), .memory_bytes = (size_t)512 << 20, .seconds = 0.05};
+    settings set = {.threads = topology_cores(), .memory_bytes = (size_t)512 << 20, .seconds = 0.002};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         switch (c) {
         case 'l': set.level = optarg; break;
@@ -367,23 +391,20 @@ static settings read_options(int argc, char **argv)
         case 'c': set.csv = true; break;
         default: fputs(help, c == 'h' ? stdout : stderr); exit(c == 'h' ? 0 : 2);
         }
-    if (set.memory_bytes < (size_t)4 << 20 || set.threads < 1 || set.threads > 256)
-        stop("needs at least 4 MB and 1 to 256 threads");
+    if (set.threads < 1 || set.threads > MOST_THREADS || set.memory_bytes / PIECE_BYTES / set.threads < WAYS)
+        stop("needs 1 to 256 threads and at least 3 MB for each");
     return set;
 }
 
 int main(int argc, char **argv)
 {
     workbench bench = {.set = read_options(argc, argv)};
-    size_t rows = bench.set.memory_bytes / (COLUMNS / 32 * 18);   /* of the smallest format */
     bench.memory = new_or_stop(bench.set.memory_bytes);
     bench.values = new_or_stop(sizeof(float) * MANY_TOKENS * COLUMNS);
     bench.q = new_or_stop(MANY_TOKENS * COLUMNS);
     bench.scales = new_or_stop(sizeof(float) * MANY_TOKENS * COLUMNS / Q8_BLOCK);
     bench.sums = new_or_stop(sizeof(int16_t) * MANY_TOKENS * COLUMNS / Q8_SUM);
-    bench.y = new_or_stop(sizeof(float) * (rows > MANY_TOKENS * MANY_ROWS ? rows : MANY_TOKENS * MANY_ROWS));
-    if (pool_create(&bench.threads, bench.set.threads, NULL) != HEARTH_OK)
-        stop("cannot start threads");
+    bench.y = new_or_stop(sizeof(float) * MANY_TOKENS * MANY_ROWS);
     fill_values(bench.values, MANY_TOKENS * COLUMNS, 1);
     kernels scalar;
     kernels_for(0, &scalar);
@@ -399,7 +420,6 @@ int main(int argc, char **argv)
     if (wanted(bench.set.op, "product") == false || !bench.set.op)
         vectors(&bench);
 
-    pool_destroy(bench.threads);
     void *blocks[] = {bench.memory, bench.values, bench.q, bench.scales, bench.sums, bench.y};
     for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++)
         mem_free(blocks[i]);

@@ -35,12 +35,17 @@ measure() {
     echo
 }
 
-kbench=$(find "$build" -name kbench -type f -perm -u+x | head -n 1)
-if [ -n "$kbench" ]; then
-    measure kbench "$kbench" --csv
-else
-    echo "kbench is not built; its table is left out"
-fi
+# The programs of bench/; one that is not built is left out.
+for name in kbench pbench; do
+    program=$build/bench/$name
+    arguments=(--csv)
+    [ "$name" = pbench ] && arguments=("$(nproc)")
+    if [ -x "$program" ]; then
+        measure "$name" "$program" "${arguments[@]}"
+    else
+        echo "$program is not built; its table is left out"
+    fi
+done
 for model in "${models[@]}"; do
     name=$(basename "$model")
     measure "bench-${name%.gguf}" "$build/hearth" bench "$model" --csv

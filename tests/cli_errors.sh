@@ -97,6 +97,7 @@ lost "closed pipe" "$(cat "$scratch/status")"
 mkdir "$scratch/disk"
 echo old >"$scratch/disk/model.gguf"
 (
+    failures=0
     ulimit -f 64
     refused 1 "model.gguf" "$HEARTH" quantize "$model" "$scratch/disk/model.gguf" f32
     refused 1 "logits" "$HEARTH" eval logits "$model" --ids "$(seq -s, 0 200)" --out "$scratch/disk/logits"

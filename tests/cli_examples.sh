@@ -18,8 +18,10 @@ if [ -n "$library" ] && command -v nm >/dev/null; then
 fi
 
 # Sanitized libraries need their runtime in the program; the installed kind is the plain one.
-grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt" || finish
-grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt" || exit
+if ! grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt"; then
+    finish
+    exit
+fi
 command -v pkg-config >/dev/null || skip "pkg-config is absent"
 cmake --install "$BUILD" --prefix "$scratch/usr" >/dev/null
 pc=$(dirname "$(find "$scratch/usr" -name hearth.pc)")
@@ -32,6 +34,14 @@ libdir=$(pkg-config --define-variable=prefix="$scratch/usr" --variable=libdir he
 is "installed example" \
     "$(LD_LIBRARY_PATH=$libdir "$scratch/generate" "$SHARED/models/stories-relu" "Once upon a time" 48)" "$expected"
 is "installed program" "$("$scratch/usr/bin/hearth" --version)" "$("$HEARTH" --version)"
+# Without MODEL it finds the one that was installed with it; $HEARTH_MODEL comes before that.
+if [ -e "$SOURCE/models/stories-relu-q8_0.gguf" ]; then
+    said=$(env -u HEARTH_MODEL "$scratch/usr/bin/hearth" run -p "Once upon a time" --temp 0 --stop " named" 2>"$scratch/err")
+    is "installed model" "$said" "Once upon a time, there was a little girl"
+    has "installed model's place" "$(cat "$scratch/err")" "share/hearth/stories-relu-q8_0.gguf"
+fi
+HEARTH_MODEL=$SHARED/models/stories260K "$HEARTH" run -p x -n 1 >/dev/null 2>"$scratch/err"
+has "HEARTH_MODEL" "$(cat "$scratch/err")" "models/stories260K"
 # The header alone is enough for C++ too.
 if command -v c++ >/dev/null; then
     echo '#include <hearth.h>

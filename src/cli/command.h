@@ -12,14 +12,14 @@
 #include <stddef.h>
 
 typedef enum option_kind {
-    OPTION_FLAG,      /* bool: true when given                                          */
-    OPTION_TEXT,      /* const char *                                                   */
-    OPTION_TEXTS,     /* text_list: may be given several times                          */
-    OPTION_COUNT,     /* uint32_t within [least, most]                                  */
-    OPTION_SEED,      /* optional_seed: any uint64_t                                    */
-    OPTION_NUMBER,    /* float within [least, most]                                     */
-    OPTION_CHOICE,    /* unsigned: index into `choices`                                 */
-    OPTION_LIST,      /* number_list: 1,2,3 or @FILE, each within [least, most]         */
+    OPTION_FLAG,   /* bool: true when given                                          */
+    OPTION_TEXT,   /* const char *                                                   */
+    OPTION_TEXTS,  /* text_list: may be given several times                          */
+    OPTION_COUNT,  /* uint32_t within [least, most]                                  */
+    OPTION_SEED,   /* optional_seed: any uint64_t                                    */
+    OPTION_NUMBER, /* float within [least, most]                                     */
+    OPTION_CHOICE, /* unsigned: index into `choices`                                 */
+    OPTION_LIST,   /* number_list: 1,2,3 or @FILE, each within [least, most]         */
     OPTION_KIND_COUNT
 } option_kind;
 
@@ -39,21 +39,21 @@ typedef struct optional_seed {
 } optional_seed;
 
 typedef struct option {
-    char letter;                   /* 'm' for -m; 0: none                               */
-    const char *name;              /* "model" for --model                               */
-    const char *alias;             /* another long name that is understood, or NULL     */
+    char letter;       /* 'm' for -m; 0: none                               */
+    const char *name;  /* "model" for --model                               */
+    const char *alias; /* another long name that is understood, or NULL     */
     option_kind kind;
-    size_t target;                 /* offset in the record that the table belongs to    */
-    const char *value;             /* what help calls the value: "FILE"; NULL for flags */
+    size_t target;     /* offset in the record that the table belongs to    */
+    const char *value; /* what help calls the value: "FILE"; NULL for flags */
     const char *help;
-    double least, most;            /* of numbers; both 0: any the type holds            */
-    bool unlimited;                /* counts: -1 is understood as 0, "no limit"         */
-    const char *const *choices;    /* NULL-terminated                                   */
+    double least, most;         /* of numbers; both 0: any the type holds            */
+    bool unlimited;             /* counts: -1 is understood as 0, "no limit"         */
+    const char *const *choices; /* NULL-terminated                                   */
 } option;
 
 /* The columns that every row has; the others follow by name. */
-#define OPTION_ROW(letter_, name_, kind_, record, field, value_, help_)                                            \
-    .letter = (letter_), .name = (name_), .kind = OPTION_##kind_, .target = offsetof(record, field),              \
+#define OPTION_ROW(letter_, name_, kind_, record, field, value_, help_)                              \
+    .letter = (letter_), .name = (name_), .kind = OPTION_##kind_, .target = offsetof(record, field), \
     .value = (value_), .help = (help_)
 
 /* Options that belong together, for a record that lies at `base` within the command's values. */
@@ -64,30 +64,33 @@ typedef struct option_table {
     size_t base;
 } option_table;
 
-#define OPTION_TABLE(title, rows, base) {title, rows, sizeof(rows) / sizeof *(rows), base}
+#define OPTION_TABLE(title, rows, base)                  \
+    {                                                    \
+        title, rows, sizeof(rows) / sizeof *(rows), base \
+    }
 #define MAX_OPTION_TABLES 4
 
 /* What stands on the command line besides options. */
 typedef struct operands {
     const char **items;
     size_t count;
-    arena *memory;                 /* lives as long as the command runs */
+    arena *memory; /* lives as long as the command runs */
 } operands;
 
 typedef struct command {
     const char *name;
-    const char *path;              /* as typed behind `hearth`: "run", "eval ppl"  */
-    const char *summary;           /* one line for the list of commands           */
-    const char *usage;             /* what follows the name: "[options] [MODEL]"  */
-    const char *about;             /* a paragraph                                 */
-    const char *example;           /* lines as a terminal shows them              */
+    const char *path;    /* as typed behind `hearth`: "run", "eval ppl"  */
+    const char *summary; /* one line for the list of commands           */
+    const char *usage;   /* what follows the name: "[options] [MODEL]"  */
+    const char *about;   /* a paragraph                                 */
+    const char *example; /* lines as a terminal shows them              */
     option_table tables[MAX_OPTION_TABLES];
-    size_t values_size;            /* of the record that run() gets               */
-    void (*defaults)(void *values);   /* NULL: zeros */
+    size_t values_size;             /* of the record that run() gets               */
+    void (*defaults)(void *values); /* NULL: zeros */
     size_t operands_least, operands_most;
     /* values: filled from the command line. Returns HEARTH_INVALID for wrong use (exit 2). */
     hearth_status (*run)(void *values, operands *rest, hearth_error *error);
-    const struct command *const *parts;   /* NULL-terminated: `hearth eval ppl`; such a command has no run() */
+    const struct command *const *parts; /* NULL-terminated: `hearth eval ppl`; such a command has no run() */
 } command;
 
 extern const command command_run;

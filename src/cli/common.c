@@ -58,11 +58,11 @@ static hearth_status find_demo(const char *command_path, const char **out, arena
     program[length > 0 ? length : 0] = 0;
     char *slash = strrchr(program, '/');
     for (size_t i = 0; slash && i < sizeof demo_folders / sizeof *demo_folders; i++) {
-        char path[2 * PATH_MAX];
+        char path[2 * PATH_MAX], plain[PATH_MAX];
         snprintf(path, sizeof path, "%.*s/%s/" DEMO_MODEL, (int)(slash - program), program, demo_folders[i]);
-        if (file_exists(path)) {
-            *out = arena_copy_text(memory, path, strlen(path));
-            return *out ? HEARTH_OK : fail_memory(error, "path", strlen(path));
+        if (realpath(path, plain)) {
+            *out = arena_copy_text(memory, plain, strlen(plain));
+            return *out ? HEARTH_OK : fail_memory(error, "path", strlen(plain));
         }
     }
     return fail(error, HEARTH_INVALID, "%s: MODEL: is missing, and " DEMO_MODEL " is not beside the program",

@@ -6,7 +6,7 @@
 #include "progress.h"
 
 typedef struct model_options {
-    const char *model;             /* -m; else the first operand                     */
+    const char *model; /* -m; else the first operand                     */
     const char *ffn_activation;
 } model_options;
 
@@ -15,10 +15,10 @@ typedef struct engine_options {
     uint32_t threads;
     const char *cpu;
     uint32_t context;
-    unsigned kv;                   /* index into the choices f16, f32: hearth_kv     */
-    unsigned activations;          /* auto, f32: hearth_activations                  */
+    unsigned kv;          /* index into the choices f16, f32: hearth_kv     */
+    unsigned activations; /* auto, f32: hearth_activations                  */
     const char *place;
-    unsigned sparsity;             /* dense, then the rungs that are still to come   */
+    unsigned sparsity; /* dense, then the rungs that are still to come   */
     bool no_guard;
 } engine_options;
 
@@ -29,10 +29,10 @@ extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];
 
 /* The tables of a command whose values hold an engine_options at `base`. */
-#define ENGINE_TABLES(base)                                                                                          \
-    {"model", model_option_rows, MODEL_OPTION_COUNT, (base) + offsetof(engine_options, model)},                     \
-    {                                                                                                                \
-        "computing", engine_option_rows, ENGINE_OPTION_COUNT, (base)                                                \
+#define ENGINE_TABLES(base)                                                                     \
+    {"model", model_option_rows, MODEL_OPTION_COUNT, (base) + offsetof(engine_options, model)}, \
+    {                                                                                           \
+        "computing", engine_option_rows, ENGINE_OPTION_COUNT, (base)                            \
     }
 
 /* The model's path: -m, or the operand that stands first, which is taken off `rest`; else, where `demo` allows it,

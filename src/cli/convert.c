@@ -36,9 +36,9 @@ const command command_convert = {
         "stay float32. The file appears under its name when it is whole.",
     .example = "  $ hearth convert stories-relu -o stories-relu.gguf\n"
                "  token_embd.weight                       512 x 128  bf16\n"
-               "  blk.0.attn_norm.weight                    1 x 128  bf16 -> f32  (norm)\n"
+               "  output_norm.weight                        1 x 128  bf16 -> f32  (norm)\n"
                "  ...\n"
-               "  stories-relu.gguf: 57 tensors, 3.09 MB -> 3.09 MB in 0.1 s, 41 MB/s",
+               "  stories-relu.gguf: 56 tensors, 3.08 MB -> 3.09 MB in 0.1 s, 41 MB/s",
     .tables = {OPTION_TABLE("writing", rows, 0),
                {"computing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(convert_values, writing)}},
     .values_size = sizeof(convert_values),

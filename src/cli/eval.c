@@ -94,9 +94,9 @@ static const command part_ppl = {
         "behind BOS, N being the context (-c, else the model's); every token is scored, log-probabilities are "
         "added in double precision.",
     .example = "  $ hearth eval ppl stories-relu-q8_0.gguf held-out.txt --separator '<|endoftext|>' --limit 60\n"
-               "  11873 tokens in 60 windows, context 512\n"
-               "  mean loss  1.389150 nats per token\n"
-               "  perplexity 4.0114",
+               "  21927 tokens in 60 windows, context 512\n"
+               "  mean loss  1.342273 nats per token\n"
+               "  perplexity 3.8277",
     .tables = {OPTION_TABLE("scoring", ppl_rows, 0), ENGINE_TABLES(offsetof(ppl_values, engine))},
     .values_size = sizeof(ppl_values),
     .operands_most = 2,
@@ -209,8 +209,9 @@ const command command_eval = {
     .summary = "measure what a model says: perplexity, logits",
     .usage = "ppl|logits MODEL ... [options]",
     .about = "Measures a model's output.",
-    .example = "  $ hearth eval ppl model.gguf text.txt --json\n"
-               "  {\"tokens\":873,\"mean_nll\":1.3712,\"perplexity\":3.9401,\"windows\":2,\"context\":512}\n"
-               "  $ hearth eval logits model.gguf --ids 1,2,3 --out logits.f32",
+    .example =
+        "  $ hearth eval ppl stories-relu-q8_0.gguf text.txt --json\n"
+        "  {\"tokens\":952,\"mean_nll\":1.63942167933,\"perplexity\":5.15218903305,\"windows\":2,\"context\":512}\n"
+        "  $ hearth eval logits model.gguf --ids 1,2,3 --out logits.f32",
     .parts = parts,
 };

@@ -331,7 +331,7 @@ const command command_inspect = {
     .example = "  $ hearth inspect stories-relu-q8_0.gguf\n"
                "  file      stories-relu-q8_0.gguf\n"
                "  name      stories-relu\n"
-               "  family    llama, relu, 1.54 million parameters, 1.64 MB\n"
+               "  family    llama, relu, 1.542 million parameters, 1.64 MB\n"
                "  layers    6, width 128, 512 neurons each\n"
                "  ...\n"
                "  llama.block_count u32 = 6",

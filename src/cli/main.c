@@ -23,7 +23,7 @@ static hearth_status unknown_command(const char *where, const char *name, const 
 {
     const char *names[MAX_COMMANDS];
     size_t count = 0;
-    for (; among[count] && count < MAX_COMMANDS; count++)
+    for (; count < MAX_COMMANDS && among[count]; count++)
         names[count] = among[count]->name;
     const char *meant = options_suggest(name, names, count);
     if (meant)

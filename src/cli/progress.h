@@ -7,12 +7,12 @@
 #include <hearth.h>
 
 typedef struct progress {
-    const char *what;     /* of the last report                              */
-    double start;         /* when `what` began                               */
-    double printed;       /* when the line was last written                  */
+    const char *what; /* of the last report                              */
+    double start;     /* when `what` began                               */
+    double printed;   /* when the line was last written                  */
     uint64_t done;
-    bool shown;           /* there is a line on the terminal                 */
-    bool terminal;        /* standard error is one                           */
+    bool shown;    /* there is a line on the terminal                 */
+    bool terminal; /* standard error is one                           */
 } progress;
 
 void progress_init(progress *p);

@@ -25,7 +25,7 @@ const command command_quantize = {
     .example = "  $ hearth quantize stories-relu stories-relu-q8_0.gguf q8_0\n"
                "  token_embd.weight                       512 x 128  bf16 -> q8_0\n"
                "  ...\n"
-               "  stories-relu-q8_0.gguf: 57 tensors, 3.09 MB -> 1.64 MB in 0.1 s, 38 MB/s",
+               "  stories-relu-q8_0.gguf: 56 tensors, 3.08 MB -> 1.64 MB in 0.1 s, 38 MB/s",
     .tables = {{"writing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(quantize_values, writing)}},
     .values_size = sizeof(quantize_values),
     .operands_least = 3,

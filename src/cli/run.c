@@ -212,10 +212,10 @@ const command command_run = {
              "$HEARTH_MODEL or the small storyteller that comes with hearth.",
     .example =
         "  $ hearth run stories-relu-q8_0.gguf -p \"Once upon a time\" -n 20 --temp 0\n"
-        "  stories-relu-q8_0.gguf: llama, relu; memory: weights 1.64 MB, KV 1.57 MB, scratch 5.23 MB; 2 threads,\n"
+        "  stories-relu-q8_0.gguf: llama, relu; memory: weights 1.64 MB, KV 786 kB, scratch 4.05 MB; 2 threads,\n"
         "    avx512; rung dense, bitwise\n"
-        "  Once upon a time, there was a little girl named Lily. She loved to\n"
-        "  prompt 5 tokens, 4102.7 tokens/s; answer 20 tokens, 3518.0 tokens/s; stopped by length",
+        "  Once upon a time, there was a little girl named Lily. She loved to play outsid\n"
+        "  prompt 5 tokens, 6231.2 tokens/s; answer 20 tokens, 5826.6 tokens/s; stopped by length",
     .tables = {OPTION_TABLE("text", rows, 0),
                {"sampling", sampling_option_rows, SAMPLING_OPTION_COUNT, offsetof(run_values, sampling)},
                ENGINE_TABLES(offsetof(run_values, engine))},

@@ -5,7 +5,7 @@
 #include "command.h"
 
 typedef struct sampling_options {
-    hearth_sampling sampling;      /* biases are filled in by sampling_resolve */
+    hearth_sampling sampling; /* biases are filled in by sampling_resolve */
     text_list biases;
     optional_seed seed;
 } sampling_options;

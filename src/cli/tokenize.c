@@ -117,7 +117,8 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     TRY(model_open_checkpoint(&c, model.model, error));
     hearth_status status = tokenizer_create(&t, c, error);
     if (status == HEARTH_OK && !t)
-        status = fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", model.model, model_tokenizer_missing(model.model));
+        status =
+            fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", model.model, model_tokenizer_missing(model.model));
     if (status == HEARTH_OK) {
         status = translate(v, t, rest, error);
         tokenizer_destroy(t);

@@ -7,7 +7,7 @@
 
 typedef struct writing_options {
     uint32_t threads;
-    text_list overrides;           /* NAME=TYPE */
+    text_list overrides; /* NAME=TYPE */
     const char *ffn_activation;
 } writing_options;
 

@@ -15,23 +15,23 @@ typedef struct bench_options {
     size_t context_count;
     uint32_t decode_tokens;
     uint32_t repeats;
-    const int32_t *ids;           /* [id_count] what is read, over and over; NULL: ids from a fixed generator */
+    const int32_t *ids; /* [id_count] what is read, over and over; NULL: ids from a fixed generator */
     size_t id_count;
-    const size_t *starts;         /* [start_count] where repetition r begins in ids: starts[r % start_count] */
+    const size_t *starts; /* [start_count] where repetition r begins in ids: starts[r % start_count] */
     size_t start_count;
     hearth_kv kv;
-    hearth_progress progress;     /* timed runs */
+    hearth_progress progress; /* timed runs */
 } bench_options;
 
 /* Medians over the repetitions. */
 typedef struct bench_row {
     uint32_t prompt_length, context;
     double prefill_tokens_per_second, decode_tokens_per_second;
-    double read_bandwidth;        /* bytes per second, mean of before and after      */
-    double bytes_per_token;       /* weights and cache that decoding one token reads */
-    double kv_bytes_per_token;    /* the cache's part, at the mean position          */
-    double share_of_bandwidth;    /* bytes_per_token * speed / read_bandwidth        */
-    double density;               /* share of neurons computed: 1 while all is dense */
+    double read_bandwidth;     /* bytes per second, mean of before and after      */
+    double bytes_per_token;    /* weights and cache that decoding one token reads */
+    double kv_bytes_per_token; /* the cache's part, at the mean position          */
+    double share_of_bandwidth; /* bytes_per_token * speed / read_bandwidth        */
+    double density;            /* share of neurons computed: 1 while all is dense */
 } bench_row;
 
 /* rows [context_count * prompt_length_count], by context, then by prompt length.

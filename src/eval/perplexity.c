@@ -92,7 +92,7 @@ static hearth_status score_text(scorer *s, span text, hearth_error *error)
 
 static bool is_blank(char c)
 {
-    return memchr(" \t\n\r\v\f", c, 6) != NULL;
+    return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 static span strip(span text)

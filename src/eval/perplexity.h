@@ -11,20 +11,20 @@
 #include "../base/text.h"
 
 typedef struct perplexity_options {
-    uint32_t context;             /* N; 0: the model's                                                   */
+    uint32_t context; /* N; 0: the model's                                                   */
     hearth_kv kv;
-    const char *separator;        /* NULL: one text. Else each part of the text is a document of its own,
+    const char *separator;   /* NULL: one text. Else each part of the text is a document of its own,
                                      without ASCII blanks around it, of which only the first window counts */
-    uint32_t document_limit;      /* only so many documents; 0: all                                      */
+    uint32_t document_limit; /* only so many documents; 0: all                                      */
     bool half_windows;
-    hearth_progress progress;     /* windows, or documents */
+    hearth_progress progress; /* windows, or documents */
 } perplexity_options;
 
 typedef struct perplexity_result {
-    uint64_t tokens;              /* scored    */
+    uint64_t tokens; /* scored    */
     uint64_t windows;
-    double nll;                   /* sum of -log p, natural logarithm, in double */
-    uint32_t context;             /* N as it was used */
+    double nll;       /* sum of -log p, natural logarithm, in double */
+    uint32_t context; /* N as it was used */
 } perplexity_result;
 
 /* HEARTH_UNSUPPORTED: the model has no tokenizer. HEARTH_INVALID: the text is too short to score. */

@@ -14,11 +14,11 @@ size_t rows_block(size_t vocabulary_size);
 typedef hearth_status rows_visit(void *user, size_t first, size_t count, const float *logits, hearth_error *error);
 
 typedef struct rows_reader {
-    hearth_session *session;      /* not owned; keeps at least `block` output rows */
+    hearth_session *session; /* not owned; keeps at least `block` output rows */
     size_t vocabulary_size;
     size_t block;
-    float *logits;                /* [block][vocabulary_size] */
-    hearth_row *rows;             /* [block]                  */
+    float *logits;    /* [block][vocabulary_size] */
+    hearth_row *rows; /* [block]                  */
 } rows_reader;
 
 hearth_status rows_reader_init(rows_reader *r, hearth_session *session, size_t vocabulary_size, hearth_error *error);

@@ -8,8 +8,8 @@
 #include "exponent_avx2.h"
 
 #define TILE_POSITIONS 4
-#define TILE_QUERIES 4     /* of the second product */
-#define TILE_REGISTERS 2   /* of 8 dimensions */
+#define TILE_QUERIES   4 /* of the second product */
+#define TILE_REGISTERS 2 /* of 8 dimensions */
 
 /* The first n (at most 8) values of a key or value from index i, 0 behind them. */
 typedef __m256 load_cached(const void *data, size_t i, size_t n);
@@ -80,8 +80,7 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const flo
         }
     for (size_t g = 0; g < TILE_QUERIES; g++)
         for (size_t k = 0; k < TILE_REGISTERS && k * LANES < left; k++)
-            store_first(out[g] + i + k * LANES, left - k * LANES,
-                        _mm256_div_ps(sum[g][k], _mm256_set1_ps(total[g])));
+            store_first(out[g] + i + k * LANES, left - k * LANES, _mm256_div_ps(sum[g][k], _mm256_set1_ps(total[g])));
 }
 
 ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, const void *value, size_t count,
@@ -111,11 +110,11 @@ ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, c
     }
 }
 
-#define ATTEND(format)                                                                                                 \
-    static void attend_##format##_avx2(const float *query, size_t queries, const void *key, const void *value,         \
-                                       size_t count, size_t length, float scale, float *scores, float *out)            \
-    {                                                                                                                  \
-        attend(query, queries, key, value, count, length, scale, scores, out, load_##format);                          \
+#define ATTEND(format)                                                                                         \
+    static void attend_##format##_avx2(const float *query, size_t queries, const void *key, const void *value, \
+                                       size_t count, size_t length, float scale, float *scores, float *out)    \
+    {                                                                                                          \
+        attend(query, queries, key, value, count, length, scale, scores, out, load_##format);                  \
     }
 ATTEND(f32)
 ATTEND(f16)

@@ -9,8 +9,8 @@
 #include "exponent_avx512.h"
 
 #define TILE_POSITIONS 8
-#define TILE_QUERIES 4     /* of the second product */
-#define TILE_REGISTERS 4   /* of 16 dimensions */
+#define TILE_QUERIES   4 /* of the second product */
+#define TILE_REGISTERS 4 /* of 16 dimensions */
 
 /* Sixteen values of a key or value from index i, `lanes` of them. */
 typedef __m512 load_cached(const void *data, size_t i, __mmask16 lanes);
@@ -89,8 +89,7 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const flo
     }
     for (size_t g = 0; g < TILE_QUERIES; g++)
         for (size_t k = 0; k < TILE_REGISTERS; k++)
-            _mm512_mask_storeu_ps(out[g] + i + k * LANES, lanes[k],
-                                  _mm512_div_ps(sum[g][k], _mm512_set1_ps(total[g])));
+            _mm512_mask_storeu_ps(out[g] + i + k * LANES, lanes[k], _mm512_div_ps(sum[g][k], _mm512_set1_ps(total[g])));
 }
 
 ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, const void *value, size_t count,
@@ -117,11 +116,11 @@ ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, c
     }
 }
 
-#define ATTEND(format)                                                                                                 \
-    static void attend_##format##_avx512(const float *query, size_t queries, const void *key, const void *value,       \
-                                         size_t count, size_t length, float scale, float *scores, float *out)          \
-    {                                                                                                                  \
-        attend(query, queries, key, value, count, length, scale, scores, out, load_##format);                          \
+#define ATTEND(format)                                                                                           \
+    static void attend_##format##_avx512(const float *query, size_t queries, const void *key, const void *value, \
+                                         size_t count, size_t length, float scale, float *scores, float *out)    \
+    {                                                                                                            \
+        attend(query, queries, key, value, count, length, scale, scores, out, load_##format);                    \
     }
 ATTEND(f32)
 ATTEND(f16)

@@ -44,13 +44,6 @@ static inline __m256 load_first_halves(const void *at, size_t n)
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)halves));
 }
 
-/* The sums of four registers, in order. */
-static inline __m128 sum_of_4(const __m256 v[4])
-{
-    __m256 sum = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-    return _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
-}
-
 /* The sums of eight registers, in order. */
 static inline __m256 sum_of_8(const __m256 v[8])
 {
@@ -81,6 +74,52 @@ ALWAYS_INLINE void transpose_8(__m256i v[8])
     for (size_t i = 0; i < 4; i++) {
         v[i] = _mm256_permute2x128_si256(t[i], t[i + 4], 0x20);
         v[i + 4] = _mm256_permute2x128_si256(t[i], t[i + 4], 0x31);
+    }
+}
+
+/* ---- one token: the loop over rows that all formats share ---- */
+
+#define GROUP 8     /* rows in flight */
+#define AHEAD 512   /* bytes by which a stream is fetched ahead; 256 to 1024 are as good */
+
+/* Rows in flight, and for each the bytes to fetch while it is multiplied. */
+typedef struct row_group {
+    const uint8_t *now[GROUP], *ahead[GROUP];
+} row_group;
+
+/* The products of a group of rows with the only token of x. */
+typedef __m256 dot_function(const row_group *rows, const kernel_input *x);
+
+/* To be called at every step that multiplies `bytes` bytes of each row from byte `at`. */
+ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
+{
+    for (size_t r = 0; r < GROUP; r++)
+        for (size_t i = 0; i < bytes; i += 64)
+            _mm_prefetch((const char *)rows->ahead[r] + at + i, _MM_HINT_T0);
+}
+
+ALWAYS_INLINE void clear(__m256 sum[GROUP])
+{
+    for (size_t r = 0; r < GROUP; r++)
+        sum[r] = _mm256_setzero_ps();
+}
+
+/* The rows in flight begin a part of the range apart, so that each is a stream of its own (avx512.h). */
+ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t begin, size_t end,
+                                   const kernel_input *x, float *y, dot_function *dot)
+{
+    size_t apart = (end - begin + GROUP - 1) / GROUP;
+    for (size_t i = begin; i < begin + apart; i++) {
+        row_group rows;
+        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
+            size_t now = i + r * apart, next = now + 1;
+            rows.now[r] = listed_row(w, list, now < end ? now : end - 1);
+            rows.ahead[r] = list ? listed_row(w, list, next < end ? next : end - 1) : rows.now[r] + AHEAD;
+        }
+        float sums[GROUP];
+        _mm256_storeu_ps(sums, dot(&rows, x));
+        for (size_t r = 0; r < GROUP && i + r * apart < end; r++)
+            y[i + r * apart] = sums[r];
     }
 }
 

@@ -1,6 +1,6 @@
 /* block_avx2.c - block formats times one token of 8 bits.
  *
- * The same plan as block_avx512.c: four rows share what depends on the token alone. Without VNNI bytes are
+ * The same plan as block_avx512.c: several rows share what depends on the token alone. Without VNNI bytes are
  * multiplied by maddubs, which takes one unsigned and one signed factor and adds two products into 16 bits WITH
  * saturation; so every format must show that two products fit:
  *   Q4_0, Q4_K   2 * 15 * 127 =  3810
@@ -9,70 +9,98 @@
  *                q of kernel_input is never -128, so its sign can always be turned. */
 #include "avx2.h"
 
-#define GROUP 4   /* rows in flight */
-
-/* The products of four rows with the only token of x. ahead: the rows that come next, fetched meanwhile. */
-typedef __m128 dot_function(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x);
-
-/* `bytes` bytes from `at` will be read soon. */
-ALWAYS_INLINE void prefetch(const uint8_t *at, size_t bytes)
+ALWAYS_INLINE __m256i load_256(const void *at)
 {
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)at + i, _MM_HINT_T1);
+    return _mm256_loadu_si256(at);
 }
-
-ALWAYS_INLINE void clear(__m256 sum[GROUP])
-{
-    for (size_t r = 0; r < GROUP; r++)
-        sum[r] = _mm256_setzero_ps();
-}
-
-ALWAYS_INLINE __m256i load_256(const void *at) { return _mm256_loadu_si256(at); }
 
 /* Pairs of 16 bits added up to 32, as float32. */
-ALWAYS_INLINE __m256 widen(__m256i pairs) { return _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))); }
+ALWAYS_INLINE __m256 widen(__m256i pairs)
+{
+    return _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
 
-ALWAYS_INLINE __m256i low_nibbles(__m256i bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
+ALWAYS_INLINE __m256i low_nibbles(__m256i bytes)
+{
+    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+}
 
 /* ---- Q8_0 ---- */
 
-ALWAYS_INLINE __m128 dot_q8_0(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
 {
     __m256 sum[GROUP];
     clear(sum);
     for (size_t b = 0; b < x->columns / 32; b++) {
+        fetch_ahead(rows, b * sizeof(block_q8_0), sizeof(block_q8_0));
         __m256i q = load_256(x->q + b * 32);
         float dx = x->scales[b];
         for (size_t r = 0; r < GROUP; r++) {
-            const block_q8_0 *block = (const void *)(row[r] + b * sizeof(block_q8_0));
-            prefetch(ahead[r] + b * sizeof(block_q8_0), 1);
+            const block_q8_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
             __m256i weights = load_256(block->q);
             __m256i dot = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(q, weights));
             sum[r] = _mm256_fmadd_ps(widen(dot), _mm256_set1_ps(_cvtsh_ss(block->d) * dx), sum[r]);
         }
     }
-    return sum_of_4(sum);
+    return sum_of_8(sum);
 }
 
-/* ---- Q4_0: low nibbles (weights 0..15) in the lower, high ones in the upper half of a register ---- */
+/* ---- Q4_0: two blocks at a time, one in each half of a register, low and high nibbles apart ---- */
 
-ALWAYS_INLINE __m128 dot_q4_0(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+/* What the token gives to two blocks; zeros in place of a second one that is not there. */
+typedef struct token_q4_0 {
+    __m256i low, high;   /* the values that meet low nibbles (0..15 of each block) and high ones */
+    __m256i offset;      /* 8 times their sums, in pairs of 16 bits */
+    __m256 scale;
+} token_q4_0;
+
+ALWAYS_INLINE token_q4_0 read_token_q4_0(const kernel_input *x, size_t b, bool both)
+{
+    __m256i first = load_256(x->q + b * 32), second = _mm256_setzero_si256(), eight = _mm256_set1_epi8(8);
+    if (both)
+        second = load_256(x->q + b * 32 + 32);
+    token_q4_0 token;
+    token.low = _mm256_permute2x128_si256(first, second, 0x20);
+    token.high = _mm256_permute2x128_si256(first, second, 0x31);
+    token.offset = _mm256_add_epi16(_mm256_maddubs_epi16(eight, token.low), _mm256_maddubs_epi16(eight, token.high));
+    token.scale = _mm256_set_m128(_mm_set1_ps(both ? x->scales[b + 1] : 0), _mm_set1_ps(x->scales[b]));
+    return token;
+}
+
+/* Sums of products stay within 2 * 3810 and the offset within 2 * 2032, so 16 bits hold the difference. */
+ALWAYS_INLINE __m256 add_q4_0(__m256 sum, __m256i nibbles, __m128i halves, const token_q4_0 *token)
+{
+    __m256i low = _mm256_maddubs_epi16(low_nibbles(nibbles), token->low);
+    __m256i high = _mm256_maddubs_epi16(low_nibbles(_mm256_srli_epi16(nibbles, 4)), token->high);
+    __m256i dot = _mm256_sub_epi16(_mm256_add_epi16(low, high), token->offset);
+    return _mm256_fmadd_ps(widen(dot), _mm256_mul_ps(_mm256_cvtph_ps(halves), token->scale), sum);
+}
+
+ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
 {
     __m256 sum[GROUP];
     clear(sum);
-    for (size_t b = 0; b < x->columns / 32; b++) {
-        __m256i q = load_256(x->q + b * 32), offset = _mm256_maddubs_epi16(_mm256_set1_epi8(8), q);
-        float dx = x->scales[b];
+    size_t blocks = x->columns / 32, b = 0;
+    for (; b + 2 <= blocks; b += 2) {
+        fetch_ahead(rows, b * sizeof(block_q4_0), 2 * sizeof(block_q4_0));
+        token_q4_0 token = read_token_q4_0(x, b, true);
         for (size_t r = 0; r < GROUP; r++) {
-            const block_q4_0 *block = (const void *)(row[r] + b * sizeof(block_q4_0));
-            prefetch(ahead[r] + b * sizeof(block_q4_0), 1);
-            __m128i bytes = _mm_loadu_si128((const void *)block->nibbles);
-            __m256i weights = low_nibbles(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes));
-            __m256i dot = _mm256_sub_epi16(_mm256_maddubs_epi16(weights, q), offset);
-            sum[r] = _mm256_fmadd_ps(widen(dot), _mm256_set1_ps(_cvtsh_ss(block->d) * dx), sum[r]);
+            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
+            __m256i nibbles = _mm256_castsi128_si256(_mm_loadu_si128((const void *)block[0].nibbles));
+            nibbles = _mm256_inserti128_si256(nibbles, _mm_loadu_si128((const void *)block[1].nibbles), 1);
+            __m128i first = _mm_set1_epi16((short)block[0].d), second = _mm_set1_epi16((short)block[1].d);
+            sum[r] = add_q4_0(sum[r], nibbles, _mm_unpacklo_epi64(first, second), &token);
         }
     }
-    return sum_of_4(sum);
+    if (b < blocks) {
+        token_q4_0 token = read_token_q4_0(x, b, false);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
+            __m256i nibbles = _mm256_zextsi128_si256(_mm_loadu_si128((const void *)block->nibbles));
+            sum[r] = add_q4_0(sum[r], nibbles, _mm_set1_epi16((short)block->d), &token);
+        }
+    }
+    return sum_of_8(sum);
 }
 
 /* ---- Q4_K ---- */
@@ -101,20 +129,20 @@ ALWAYS_INLINE __m256 add_q4_k(__m256 sum, const block_q4_k *block, const int8_t 
     return sum;
 }
 
-ALWAYS_INLINE __m128 dot_q4_k(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
 {
     __m256 sum[GROUP];
     clear(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
         __m256 scale = _mm256_loadu_ps(x->scales + b * 8);
         __m256 offset = _mm256_mul_ps(scale, widen(load_256(x->sums + b * 16)));
         for (size_t r = 0; r < GROUP; r++) {
-            prefetch(ahead[r] + b * sizeof(block_q4_k), sizeof(block_q4_k));
-            const block_q4_k *block = (const void *)(row[r] + b * sizeof(block_q4_k));
+            const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
             sum[r] = add_q4_k(sum[r], block, x->q + b * 256, scale, offset);
         }
     }
-    return sum_of_4(sum);
+    return sum_of_8(sum);
 }
 
 /* ---- Q6_K ---- */
@@ -155,17 +183,18 @@ ALWAYS_INLINE __m256 add_q6_k(__m256 sum, const block_q6_k *block, const int8_t 
     return sum;
 }
 
-ALWAYS_INLINE __m128 dot_q6_k(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
 {
     __m256 sum[GROUP];
     clear(sum);
-    for (size_t b = 0; b < x->columns / 256; b++)
+    for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
         for (size_t r = 0; r < GROUP; r++) {
-            prefetch(ahead[r] + b * sizeof(block_q6_k), sizeof(block_q6_k));
-            const block_q6_k *block = (const void *)(row[r] + b * sizeof(block_q6_k));
+            const block_q6_k *block = (const void *)(rows->now[r] + b * sizeof(block_q6_k));
             sum[r] = add_q6_k(sum[r], block, x->q + b * 256, x->scales + b * 8);
         }
-    return sum_of_4(sum);
+    }
+    return sum_of_8(sum);
 }
 
 /* ---- the loop over rows, and the table ---- */
@@ -181,21 +210,14 @@ ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, 
         avx2_product_tiles(w, list, begin, end, x, y, y_stride);
         return;
     }
-    for (size_t i = begin; i < end; i += GROUP) {
-        const uint8_t *row[GROUP], *ahead[GROUP];
-        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
-            row[r] = listed_row(w, list, i + r < end ? i + r : end - 1);
-            ahead[r] = listed_row(w, list, i + GROUP + r < end ? i + GROUP + r : end - 1);
-        }
-        store_first(y + i, end - i < GROUP ? end - i : GROUP, _mm256_castps128_ps256(dot(row, ahead, x)));
-    }
+    rows_in_streams(w, list, begin, end, x, y, dot);
 }
 
-#define PRODUCT(name)                                                                                                  \
-    static void product_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end,                 \
-                                      const kernel_input *x, float *y, size_t y_stride)                                \
-    {                                                                                                                  \
-        product(w, list, begin, end, x, y, y_stride, dot_##name);                                                      \
+#define PRODUCT(name)                                                                                  \
+    static void product_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                      const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                                  \
+        product(w, list, begin, end, x, y, y_stride, dot_##name);                                      \
     }
 PRODUCT(q8_0)
 PRODUCT(q4_0)

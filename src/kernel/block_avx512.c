@@ -11,26 +11,11 @@
  * Bytes over half of the second number is what a cycle can take in: 15, 11, 8 and 11. */
 #include "avx512.h"
 
-#define GROUP 4   /* rows in flight */
-
-/* The products of four rows with the only token of x. ahead: the rows that come next, fetched meanwhile. */
-typedef __m128 dot_function(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x);
-
-/* `bytes` bytes from `at` will be read soon. */
-ALWAYS_INLINE void prefetch(const uint8_t *at, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)at + i, _MM_HINT_T1);
-}
-
-ALWAYS_INLINE void clear(__m512 sum[GROUP])
-{
-    for (size_t r = 0; r < GROUP; r++)
-        sum[r] = _mm512_setzero_ps();
-}
-
 /* start + the four products of each lane's bytes, u unsigned, s signed. */
-ALWAYS_INLINE __m512i dot_bytes(__m512i start, __m512i u, __m512i s) { return _mm512_dpbusd_epi32(start, u, s); }
+ALWAYS_INLINE __m512i dot_bytes(__m512i start, __m512i u, __m512i s)
+{
+    return _mm512_dpbusd_epi32(start, u, s);
+}
 
 /* start - offset times the sum of each lane's four signed bytes. */
 ALWAYS_INLINE __m512i minus_offset(__m512i start, uint8_t offset, __m512i s)
@@ -45,7 +30,10 @@ ALWAYS_INLINE __m512 add_scaled(__m512 sum, __m512i dot, __m512 d, __m512 dx)
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, dx), sum);
 }
 
-ALWAYS_INLINE __m512i load_256(const void *at) { return _mm512_castsi256_si512(_mm256_loadu_si256(at)); }
+ALWAYS_INLINE __m512i load_256(const void *at)
+{
+    return _mm512_castsi256_si512(_mm256_loadu_si256(at));
+}
 
 /* Sixteen float16, picked as words of `from`, as float32. */
 ALWAYS_INLINE __m512 pick_halves(__m256i words, __m512i from)
@@ -54,7 +42,10 @@ ALWAYS_INLINE __m512 pick_halves(__m256i words, __m512i from)
     return _mm512_cvtph_ps(_mm512_castsi512_si256(picked));
 }
 
-ALWAYS_INLINE __m512 every_lane(uint16_t half) { return _mm512_set1_ps(_cvtsh_ss(half)); }
+ALWAYS_INLINE __m512 every_lane(uint16_t half)
+{
+    return _mm512_set1_ps(_cvtsh_ss(half));
+}
 
 /* ---- Q8_0: two blocks at a time, one in each half of a register ---- */
 
@@ -64,7 +55,7 @@ ALWAYS_INLINE __m512 add_q8_0(__m512 sum, __m512i weights, __m512 d, __m512i q, 
     return add_scaled(sum, dot_bytes(start, plus_128, q), d, dx);
 }
 
-ALWAYS_INLINE __m128 dot_q8_0(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
 {
     /* Words 0 and 17 of a pair of blocks are the scales. */
     const __m256i scale_words = _mm256_set_m128i(_mm_set1_epi16(17), _mm_set1_epi16(0));
@@ -73,12 +64,12 @@ ALWAYS_INLINE __m128 dot_q8_0(const uint8_t *const row[GROUP], const uint8_t *co
     __m512 sum[GROUP];
     clear(sum);
     for (; b + 2 <= blocks; b += 2) {
+        fetch_ahead(rows, b * sizeof(block_q8_0), 2 * sizeof(block_q8_0));
         __m512i q = _mm512_loadu_si512(x->q + b * 32), start = minus_offset(_mm512_setzero_si512(), 128, q);
         __m128 two = _mm_castsi128_ps(_mm_loadl_epi64((const void *)(x->scales + b)));
         __m512 dx = _mm512_permutexvar_ps(lane_block, _mm512_castps128_ps512(two));
         for (size_t r = 0; r < GROUP; r++) {
-            const uint8_t *at = row[r] + b * sizeof(block_q8_0);
-            prefetch(ahead[r] + b * sizeof(block_q8_0), 64);
+            const uint8_t *at = rows->now[r] + b * sizeof(block_q8_0);
             __m512i weights = _mm512_inserti64x4(load_256(at + 2), _mm256_loadu_si256((const void *)(at + 36)), 1);
             __m512 d = pick_halves(scale_words, _mm512_loadu_si512(at));
             sum[r] = add_q8_0(sum[r], weights, d, q, start, dx);
@@ -88,20 +79,20 @@ ALWAYS_INLINE __m128 dot_q8_0(const uint8_t *const row[GROUP], const uint8_t *co
         __m512i q = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)(x->q + b * 32)));
         __m512i start = minus_offset(_mm512_setzero_si512(), 128, q);
         for (size_t r = 0; r < GROUP; r++) {
-            const block_q8_0 *at = (const void *)(row[r] + b * sizeof(block_q8_0));
+            const block_q8_0 *at = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
             __m512 d = every_lane(at->d);
             sum[r] = add_q8_0(sum[r], load_256(at->q), d, q, start, _mm512_set1_ps(x->scales[b]));
         }
     }
-    return sum_of_4(sum);
+    return sum_of_8(sum);
 }
 
 /* ---- Q4_0: four blocks at a time, one in each quarter of a register, low and high nibbles apart ---- */
 
 /* What the token gives to four blocks. */
 typedef struct token_q4_0 {
-    __m512i low, high;   /* the values that meet low nibbles (0..15 of each block) and high ones */
-    __m512i start;       /* -8 times their sums */
+    __m512i low, high; /* the values that meet low nibbles (0..15 of each block) and high ones */
+    __m512i start;     /* -8 times their sums */
     __m512 scale;
 } token_q4_0;
 
@@ -138,21 +129,21 @@ ALWAYS_INLINE __m512 add_q4_0(__m512 sum, __m512i nibbles, __m512 d, const token
     return add_scaled(sum, dot, d, token->scale);
 }
 
-ALWAYS_INLINE __m128 dot_q4_0(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
 {
     /* Of four blocks (72 bytes) the first 64 bytes hold all scales and the nibbles of three. */
     const __m256i scale_words = _mm256_set_epi16(27, 27, 27, 27, 18, 18, 18, 18, 9, 9, 9, 9, 0, 0, 0, 0);
-    const __m512i counting = _mm512_set_epi32(0, 0, 0, 0, 0x35343332, 0x31302f2e, 0x2d2c2b2a, 0x29282726, 0x23222120,
-                                              0x1f1e1d1c, 0x1b1a1918, 0x17161514, 0x11100f0e, 0x0d0c0b0a, 0x09080706,
-                                              0x05040302); /* bytes 2..17, 20..35, 38..53 */
+    const __m512i counting =
+        _mm512_set_epi32(0, 0, 0, 0, 0x35343332, 0x31302f2e, 0x2d2c2b2a, 0x29282726, 0x23222120, 0x1f1e1d1c, 0x1b1a1918,
+                         0x17161514, 0x11100f0e, 0x0d0c0b0a, 0x09080706, 0x05040302); /* bytes 2..17, 20..35, 38..53 */
     size_t blocks = x->columns / 32, b = 0;
     __m512 sum[GROUP];
     clear(sum);
     for (; b + 4 <= blocks; b += 4) {
+        fetch_ahead(rows, b * sizeof(block_q4_0), 4 * sizeof(block_q4_0));
         token_q4_0 token = read_token_q4_0(x, b, 4);
         for (size_t r = 0; r < GROUP; r++) {
-            const uint8_t *at = row[r] + b * sizeof(block_q4_0);
-            prefetch(ahead[r] + b * sizeof(block_q4_0), 64);
+            const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
             __m512i bytes = _mm512_loadu_si512(at), nibbles = _mm512_permutexvar_epi8(counting, bytes);
             nibbles = _mm512_inserti32x4(nibbles, _mm_loadu_si128((const void *)(at + 56)), 3);
             sum[r] = add_q4_0(sum[r], nibbles, pick_halves(scale_words, bytes), &token);
@@ -161,28 +152,39 @@ ALWAYS_INLINE __m128 dot_q4_0(const uint8_t *const row[GROUP], const uint8_t *co
     if (b < blocks) {
         token_q4_0 token = read_token_q4_0(x, b, blocks - b);
         for (size_t r = 0; r < GROUP; r++) {
-            const uint8_t *at = row[r] + b * sizeof(block_q4_0);
+            const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
             __m512i bytes = _mm512_maskz_loadu_epi8(first_bytes((blocks - b) * sizeof(block_q4_0)), at);
             __m512i nibbles = _mm512_permutexvar_epi8(counting, bytes);
             sum[r] = add_q4_0(sum[r], nibbles, pick_halves(scale_words, bytes), &token);
         }
     }
-    return sum_of_4(sum);
+    return sum_of_8(sum);
 }
 
 /* ---- Q4_K: a block of 256 at a time ---- */
 
-/* The eight 6-bit numbers in the bytes of `packed`, times `unit`. */
-ALWAYS_INLINE __m256 scale_bytes(uint64_t packed, float unit)
+/* The eight scales of a block (lanes 0..7) and its eight minima (8..15), times d and dmin. What sub_scales() of
+ * levels.h does in plain C: bytes 4..15 of a block are a, b, c, of which the low six bits of a and b are the first four
+ * scales and minima, the nibbles of c the low bits of the others, and the top bits of a and b their high bits. */
+ALWAYS_INLINE __m512 scales_and_minima(const block_q4_k *block)
 {
-    __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)packed));
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(unit));
+    const __m128i low_bytes = _mm_set_epi32(0x0f0e0d0c, 0x0b0a0908, 0x0f0e0d0c, 0x07060504); /* a c b c */
+    const __m128i high_bytes = _mm_set_epi32(0x0b0a0908, -1, 0x07060504, -1);                /* - a - b */
+    const __m128i low_mask = _mm_set_epi32(0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f);
+    const __m256i units = _mm256_set_m128i(_mm_set1_epi16(1), _mm_set1_epi16(0)); /* d, dmin */
+    __m128i head = _mm_loadu_si128((const void *)block);
+    __m128i low = _mm_srlv_epi32(_mm_shuffle_epi8(head, low_bytes), _mm_set_epi32(4, 0, 0, 0));
+    __m128i high = _mm_srli_epi16(_mm_shuffle_epi8(head, high_bytes), 2);
+    high = _mm_and_si128(high, _mm_set1_epi8(0x30));
+    __m512i numbers = _mm512_cvtepu8_epi32(_mm_or_si128(_mm_and_si128(low, low_mask), high));
+    __m512 unit = _mm512_cvtph_ps(_mm256_permutexvar_epi16(units, _mm256_castsi128_si256(head)));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), unit);
 }
 
 /* What the token gives to one block. */
 typedef struct token_q4_k {
-    __m512i even[2], odd[2];   /* sub-blocks 0 and 2, 4 and 6; 1 and 3, 5 and 7 */
-    __m256 scale, offset;      /* of each sub-block, its scale, and that times its sum */
+    __m512i even[2], odd[2]; /* sub-blocks 0 and 2, 4 and 6; 1 and 3, 5 and 7 */
+    __m512 scale;            /* of each sub-block (lanes 0..7), and minus that times its sum (8..15) */
 } token_q4_k;
 
 ALWAYS_INLINE token_q4_k read_token_q4_k(const kernel_input *x, size_t b)
@@ -194,9 +196,9 @@ ALWAYS_INLINE token_q4_k read_token_q4_k(const kernel_input *x, size_t b)
         token.even[h] = _mm512_shuffle_i64x2(first, second, 0x44);
         token.odd[h] = _mm512_shuffle_i64x2(first, second, 0xee);
     }
-    __m256i sums = _mm256_madd_epi16(_mm256_loadu_si256((const void *)(x->sums + b * 16)), _mm256_set1_epi16(1));
-    token.scale = _mm256_loadu_ps(x->scales + b * 8);
-    token.offset = _mm256_mul_ps(token.scale, _mm256_cvtepi32_ps(sums));
+    __m256i sums = _mm256_madd_epi16(_mm256_loadu_si256((const void *)(x->sums + b * 16)), _mm256_set1_epi16(-1));
+    __m256 scale = _mm256_loadu_ps(x->scales + b * 8), offset = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(sums));
+    token.scale = _mm512_insertf32x8(_mm512_castps256_ps512(scale), offset, 1);
     return token;
 }
 
@@ -204,11 +206,8 @@ ALWAYS_INLINE __m512 add_q4_k(__m512 sum, const block_q4_k *block, const token_q
 {
     const __m512i mask = _mm512_set1_epi8(15), zero = _mm512_setzero_si512();
     const __m512i even = _mm512_set_epi32(2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0);
-    uint64_t scales, minima;
-    sub_scales(block->scales, &scales, &minima);
-    __m512 d = _mm512_castps256_ps512(_mm256_mul_ps(scale_bytes(scales, _cvtsh_ss(block->d)), token->scale));
-    __m256 offset = _mm256_mul_ps(scale_bytes(minima, _cvtsh_ss(block->dmin)), token->offset);
-    sum = _mm512_sub_ps(sum, _mm512_zextps256_ps512(offset));
+    __m512 d = _mm512_mul_ps(scales_and_minima(block), token->scale);
+    sum = _mm512_mask_add_ps(sum, 0xff00, sum, d);
     for (int h = 0; h < 2; h++) {
         __m512i nibbles = _mm512_loadu_si512(block->nibbles + h * 64);
         __m512i low = dot_bytes(zero, _mm512_and_si512(nibbles, mask), token->even[h]);
@@ -221,26 +220,25 @@ ALWAYS_INLINE __m512 add_q4_k(__m512 sum, const block_q4_k *block, const token_q
     return sum;
 }
 
-ALWAYS_INLINE __m128 dot_q4_k(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
 {
     __m512 sum[GROUP];
     clear(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
         token_q4_k token = read_token_q4_k(x, b);
-        for (size_t r = 0; r < GROUP; r++) {
-            prefetch(ahead[r] + b * sizeof(block_q4_k), sizeof(block_q4_k));
-            sum[r] = add_q4_k(sum[r], (const void *)(row[r] + b * sizeof(block_q4_k)), &token);
-        }
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = add_q4_k(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q4_k)), &token);
     }
-    return sum_of_4(sum);
+    return sum_of_8(sum);
 }
 
 /* ---- Q6_K: a block of 256 at a time ---- */
 
 /* What the token gives to one block. */
 typedef struct token_q6_k {
-    __m512i q[4], start[4];   /* 64 values each, and -32 times their sums */
-    __m512 scale;             /* of each of the 16 sub-blocks */
+    __m512i q[4], start[4]; /* 64 values each, and -32 times their sums */
+    __m512 scale;           /* of each of the 16 sub-blocks */
 } token_q6_k;
 
 ALWAYS_INLINE token_q6_k read_token_q6_k(const kernel_input *x, size_t b)
@@ -282,18 +280,17 @@ ALWAYS_INLINE __m512 add_q6_k(__m512 sum, const block_q6_k *block, const token_q
     return sum;
 }
 
-ALWAYS_INLINE __m128 dot_q6_k(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const kernel_input *x)
+ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
 {
     __m512 sum[GROUP];
     clear(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
         token_q6_k token = read_token_q6_k(x, b);
-        for (size_t r = 0; r < GROUP; r++) {
-            prefetch(ahead[r] + b * sizeof(block_q6_k), sizeof(block_q6_k));
-            sum[r] = add_q6_k(sum[r], (const void *)(row[r] + b * sizeof(block_q6_k)), &token);
-        }
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = add_q6_k(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q6_k)), &token);
     }
-    return sum_of_4(sum);
+    return sum_of_8(sum);
 }
 
 /* ---- the loop over rows, and the table ---- */
@@ -309,21 +306,14 @@ ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, 
         avx512_product_tiles(w, list, begin, end, x, y, y_stride);
         return;
     }
-    for (size_t i = begin; i < end; i += GROUP) {
-        const uint8_t *row[GROUP], *ahead[GROUP];
-        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
-            row[r] = listed_row(w, list, i + r < end ? i + r : end - 1);
-            ahead[r] = listed_row(w, list, i + GROUP + r < end ? i + GROUP + r : end - 1);
-        }
-        _mm_mask_storeu_ps(y + i, (__mmask8)first_lanes(end - i), dot(row, ahead, x));
-    }
+    rows_in_streams(w, list, begin, end, x, y, dot);
 }
 
-#define PRODUCT(name)                                                                                                  \
-    static void product_##name##_avx512(const matrix *w, const uint32_t *list, size_t begin, size_t end,               \
-                                        const kernel_input *x, float *y, size_t y_stride)                              \
-    {                                                                                                                  \
-        product(w, list, begin, end, x, y, y_stride, dot_##name);                                                      \
+#define PRODUCT(name)                                                                                    \
+    static void product_##name##_avx512(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                        const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                                    \
+        product(w, list, begin, end, x, y, y_stride, dot_##name);                                        \
     }
 PRODUCT(q8_0)
 PRODUCT(q4_0)

@@ -1,13 +1,12 @@
 /* float_avx2.c - products in float32: weights in F32, F16, BF16, and block formats with unrounded activations.
  *
- * The same plan as float_avx512.c with half as wide and half as many registers: one token takes four rows at a time;
+ * The same plan as float_avx512.c with half as wide and half as many registers: one token takes eight rows at a time;
  * many tokens take a panel of 16 rows x 256 columns (16 KiB), rows in lanes, in tiles of 16 rows x 6 tokens. */
 #include "avx2.h"
 
-#define GROUP 4   /* rows in flight for one token */
-#define PANEL_ROWS 16
+#define PANEL_ROWS    16
 #define PANEL_COLUMNS 256
-#define TILE_TOKENS 6
+#define TILE_TOKENS   6
 
 /* The first n (at most 8) weights of a row from column i, as float32, 0 behind them. */
 typedef __m256 load_weights(const uint8_t *row, size_t i, size_t n);
@@ -17,7 +16,10 @@ ALWAYS_INLINE __m256 load_f32(const uint8_t *row, size_t i, size_t n)
     return load_first((const float *)(const void *)(row + 4 * i), n);
 }
 
-ALWAYS_INLINE __m256 load_f16(const uint8_t *row, size_t i, size_t n) { return load_first_halves(row + 2 * i, n); }
+ALWAYS_INLINE __m256 load_f16(const uint8_t *row, size_t i, size_t n)
+{
+    return load_first_halves(row + 2 * i, n);
+}
 
 /* A bfloat16 is the upper half of a float32. */
 ALWAYS_INLINE __m256 load_bf16(const uint8_t *row, size_t i, size_t n)
@@ -31,40 +33,25 @@ ALWAYS_INLINE __m256 load_bf16(const uint8_t *row, size_t i, size_t n)
 
 /* ---- one token ---- */
 
-/* The four rows' products with x. ahead: the rows that come next, to be fetched while these are computed. */
-ALWAYS_INLINE __m128 dot_4(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const float *x,
-                           size_t columns, size_t value_bytes, load_weights *load)
+ALWAYS_INLINE __m256 dot_rows(const row_group *rows, const kernel_input *x, size_t bytes, load_weights *load)
 {
-    __m256 sum[GROUP] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-    size_t i = 0;
-    for (; i + LANES <= columns; i += LANES) {
-        __m256 token = _mm256_loadu_ps(x + i);
-        for (size_t r = 0; r < GROUP; r++)
-            sum[r] = _mm256_fmadd_ps(load(row[r], i, LANES), token, sum[r]);
-        if (i * value_bytes % 64 == 0)
+    __m256 sum[GROUP];
+    clear(sum);
+    size_t i = 0, line = 64 / bytes;
+    for (; i + line <= x->columns; i += line) {
+        fetch_ahead(rows, i * bytes, 64);
+        for (size_t k = i; k < i + line; k += LANES) {
+            __m256 token = _mm256_loadu_ps(x->values + k);
             for (size_t r = 0; r < GROUP; r++)
-                _mm_prefetch((const char *)ahead[r] + i * value_bytes, _MM_HINT_T1);
-    }
-    if (i < columns) {
-        __m256 token = load_first(x + i, columns - i);
-        for (size_t r = 0; r < GROUP; r++)
-            sum[r] = _mm256_fmadd_ps(load(row[r], i, columns - i), token, sum[r]);
-    }
-    return sum_of_4(sum);
-}
-
-ALWAYS_INLINE void rows_one_token(const matrix *w, const uint32_t *list, size_t begin, size_t end,
-                                  const kernel_input *x, float *y, size_t value_bytes, load_weights *load)
-{
-    for (size_t i = begin; i < end; i += GROUP) {
-        const uint8_t *row[GROUP], *ahead[GROUP];
-        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
-            row[r] = listed_row(w, list, i + r < end ? i + r : end - 1);
-            ahead[r] = listed_row(w, list, i + GROUP + r < end ? i + GROUP + r : end - 1);
+                sum[r] = _mm256_fmadd_ps(load(rows->now[r], k, LANES), token, sum[r]);
         }
-        __m128 sums = dot_4(row, ahead, x->values, x->columns, value_bytes, load);
-        store_first(y + i, end - i < GROUP ? end - i : GROUP, _mm256_castps128_ps256(sums));
     }
+    for (; i < x->columns; i += LANES) {
+        __m256 token = load_first(x->values + i, x->columns - i);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = _mm256_fmadd_ps(load(rows->now[r], i, x->columns - i), token, sum[r]);
+    }
+    return sum_of_8(sum);
 }
 
 /* ---- many tokens ---- */
@@ -117,11 +104,11 @@ typedef void tile_function(const panel *p, size_t columns, const float *x, size_
 
 /* A tile for every number of tokens up to TILE_TOKENS. */
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#define X(n)                                                                                                           \
-    static void tile_##n(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, size_t rows,     \
-                         float *y, size_t y_stride)                                                                    \
-    {                                                                                                                  \
-        tile(p, columns, x, x_stride, n, first, rows, y, y_stride);                                                    \
+#define X(n)                                                                                                       \
+    static void tile_##n(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, size_t rows, \
+                         float *y, size_t y_stride)                                                                \
+    {                                                                                                              \
+        tile(p, columns, x, x_stride, n, first, rows, y, y_stride);                                                \
     }
 TILES(X)
 #undef X
@@ -181,14 +168,18 @@ void avx2_product_decoded(const matrix *w, const uint32_t *list, size_t begin, s
         }
 }
 
-#define PRODUCT(name, value_bytes)                                                                                     \
-    static void product_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end,                 \
-                                      const kernel_input *x, float *y, size_t y_stride)                                \
-    {                                                                                                                  \
-        if (x->count == 1)                                                                                             \
-            rows_one_token(w, list, begin, end, x, y, value_bytes, load_##name);                                       \
-        else                                                                                                           \
-            rows_many_tokens(w, list, begin, end, x, y, y_stride, load_##name);                                        \
+#define PRODUCT(name, bytes)                                                                           \
+    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                      \
+    {                                                                                                  \
+        return dot_rows(rows, x, bytes, load_##name);                                                  \
+    }                                                                                                  \
+    static void product_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                      const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                                  \
+        if (x->count == 1)                                                                             \
+            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                    \
+        else                                                                                           \
+            rows_many_tokens(w, list, begin, end, x, y, y_stride, load_##name);                        \
     }
 PRODUCT(f32, 4)
 PRODUCT(f16, 2)

@@ -1,7 +1,7 @@
 /* float_avx512.c - products in float32: weights in F32, F16, BF16, and block formats with unrounded activations.
  *
- * One token: four rows at a time, converted in registers; one load of the token serves all four, and the rows after
- * them are fetched meanwhile. A row's sum never depends on its neighbours.
+ * One token: eight rows at a time, converted in registers; one load of the token serves all of them. A row's sum never
+ * depends on its neighbours.
  *
  * Many tokens: 32 rows x 256 columns of weights are converted once into a panel on the stack (32 KiB, it stays in the
  * first cache), rows in lanes: panel[column][row]. A tile of 32 rows x 12 tokens then lives in 24 registers; each
@@ -11,10 +11,9 @@
  * the end of every 1024 columns cost 7 %. */
 #include "avx512.h"
 
-#define GROUP 4          /* rows in flight for one token */
-#define PANEL_ROWS 32
+#define PANEL_ROWS    32
 #define PANEL_COLUMNS 256
-#define TILE_TOKENS 12
+#define TILE_TOKENS   12
 
 /* Sixteen weights of a row from column i, as float32; of which the first `lanes` exist. */
 typedef __m512 load_weights(const uint8_t *row, size_t i, __mmask16 lanes);
@@ -43,40 +42,26 @@ ALWAYS_INLINE __m512 load_bf16(const uint8_t *row, size_t i, __mmask16 lanes)
 
 /* ---- one token ---- */
 
-/* The four rows' products with x. ahead: the rows that come next, to be fetched while these are computed. */
-ALWAYS_INLINE __m128 dot_4(const uint8_t *const row[GROUP], const uint8_t *const ahead[GROUP], const float *x,
-                           size_t columns, size_t value_bytes, load_weights *load)
+ALWAYS_INLINE __m256 dot_rows(const row_group *rows, const kernel_input *x, size_t bytes, load_weights *load)
 {
-    __m512 sum[GROUP] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-    size_t i = 0;
-    for (; i + LANES <= columns; i += LANES) {
-        __m512 token = _mm512_loadu_ps(x + i);
-        for (size_t r = 0; r < GROUP; r++) {
-            _mm_prefetch((const char *)ahead[r] + i * value_bytes, _MM_HINT_T1);
-            sum[r] = _mm512_fmadd_ps(load(row[r], i, 0xffff), token, sum[r]);
+    __m512 sum[GROUP];
+    clear(sum);
+    size_t i = 0, line = 64 / bytes;
+    for (; i + line <= x->columns; i += line) {
+        fetch_ahead(rows, i * bytes, 64);
+        for (size_t k = i; k < i + line; k += LANES) {
+            __m512 token = _mm512_loadu_ps(x->values + k);
+            for (size_t r = 0; r < GROUP; r++)
+                sum[r] = _mm512_fmadd_ps(load(rows->now[r], k, 0xffff), token, sum[r]);
         }
     }
-    if (i < columns) {
-        __mmask16 lanes = first_lanes(columns - i);
-        __m512 token = _mm512_maskz_loadu_ps(lanes, x + i);
+    for (; i < x->columns; i += LANES) {
+        __mmask16 lanes = first_lanes(x->columns - i);
+        __m512 token = _mm512_maskz_loadu_ps(lanes, x->values + i);
         for (size_t r = 0; r < GROUP; r++)
-            sum[r] = _mm512_fmadd_ps(load(row[r], i, lanes), token, sum[r]);
+            sum[r] = _mm512_fmadd_ps(load(rows->now[r], i, lanes), token, sum[r]);
     }
-    return sum_of_4(sum);
-}
-
-ALWAYS_INLINE void rows_one_token(const matrix *w, const uint32_t *list, size_t begin, size_t end,
-                                  const kernel_input *x, float *y, size_t value_bytes, load_weights *load)
-{
-    for (size_t i = begin; i < end; i += GROUP) {
-        const uint8_t *row[GROUP], *ahead[GROUP];
-        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
-            row[r] = listed_row(w, list, i + r < end ? i + r : end - 1);
-            ahead[r] = listed_row(w, list, i + GROUP + r < end ? i + GROUP + r : end - 1);
-        }
-        __m128 sums = dot_4(row, ahead, x->values, x->columns, value_bytes, load);
-        _mm_mask_storeu_ps(y + i, (__mmask8)first_lanes(end - i), sums);
-    }
+    return sum_of_8(sum);
 }
 
 /* ---- many tokens ---- */
@@ -130,11 +115,11 @@ typedef void tile_function(const panel *p, size_t columns, const float *x, size_
 
 /* A tile for every number of tokens up to TILE_TOKENS. */
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
-#define X(n)                                                                                                           \
-    static void tile_##n(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, __mmask32 rows,  \
-                         float *y, size_t y_stride)                                                                    \
-    {                                                                                                                  \
-        tile(p, columns, x, x_stride, n, first, rows, y, y_stride);                                                    \
+#define X(n)                                                                                                          \
+    static void tile_##n(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, __mmask32 rows, \
+                         float *y, size_t y_stride)                                                                   \
+    {                                                                                                                 \
+        tile(p, columns, x, x_stride, n, first, rows, y, y_stride);                                                   \
     }
 TILES(X)
 #undef X
@@ -195,14 +180,18 @@ void avx512_product_decoded(const matrix *w, const uint32_t *list, size_t begin,
         }
 }
 
-#define PRODUCT(name, value_bytes)                                                                                     \
-    static void product_##name##_avx512(const matrix *w, const uint32_t *list, size_t begin, size_t end,               \
-                                        const kernel_input *x, float *y, size_t y_stride)                              \
-    {                                                                                                                  \
-        if (x->count == 1)                                                                                             \
-            rows_one_token(w, list, begin, end, x, y, value_bytes, load_##name);                                       \
-        else                                                                                                           \
-            rows_many_tokens(w, list, begin, end, x, y, y_stride, load_##name);                                        \
+#define PRODUCT(name, bytes)                                                                             \
+    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                        \
+    {                                                                                                    \
+        return dot_rows(rows, x, bytes, load_##name);                                                    \
+    }                                                                                                    \
+    static void product_##name##_avx512(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                        const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                                    \
+        if (x->count == 1)                                                                               \
+            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                      \
+        else                                                                                             \
+            rows_many_tokens(w, list, begin, end, x, y, y_stride, load_##name);                          \
     }
 PRODUCT(f32, 4)
 PRODUCT(f16, 2)

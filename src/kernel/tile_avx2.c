@@ -6,10 +6,10 @@
  * 32512 for 8 bits with signs, one fits (block_avx2.c has the proofs). */
 #include "avx2.h"
 
-#define PANEL_ROWS LANES
+#define PANEL_ROWS    LANES
 #define PANEL_COLUMNS 1024
-#define TILE_TOKENS 4
-#define STEP 32   /* columns that are unpacked at a time: one block of activations */
+#define TILE_TOKENS   4
+#define STEP          32 /* columns that are unpacked at a time: one block of activations */
 
 /* [..][r]: of row r. */
 typedef struct panel {
@@ -20,17 +20,17 @@ typedef struct panel {
 
 /* What a tile reads of its tokens, for the columns of the panel. */
 typedef struct tokens {
-    const int8_t *q;       /* [TILE_TOKENS][stride] */
-    const float *scales;   /* [TILE_TOKENS][stride / 32] */
-    const int16_t *sums;   /* [TILE_TOKENS][stride / 16] */
+    const int8_t *q;     /* [TILE_TOKENS][stride] */
+    const float *scales; /* [TILE_TOKENS][stride / 32] */
+    const int16_t *sums; /* [TILE_TOKENS][stride / 16] */
     size_t stride;
 } tokens;
 
 typedef struct tile_format {
-    size_t group;      /* columns with one scale: 16 or 32 */
-    size_t run;        /* products of four columns that can be added in 16 bits */
-    int offset;        /* what was added to a weight to make it unsigned */
-    bool has_sign;     /* weights are signed bytes */
+    size_t group;  /* columns with one scale: 16 or 32 */
+    size_t run;    /* products of four columns that can be added in 16 bits */
+    int offset;    /* what was added to a weight to make it unsigned */
+    bool has_sign; /* weights are signed bytes */
     bool has_minima;
     /* 32 weights of a row, from a column that is a multiple of 32, and their 32 / group scales and their minimum,
      * each PANEL_ROWS apart. */
@@ -39,7 +39,10 @@ typedef struct tile_format {
 
 /* ---- unpacking ---- */
 
-ALWAYS_INLINE __m256i low_nibbles(__m256i bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
+ALWAYS_INLINE __m256i low_nibbles(__m256i bytes)
+{
+    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+}
 
 ALWAYS_INLINE __m256i unpack_q8_0(const uint8_t *row, size_t column, float *scales, float *minimum)
 {
@@ -81,14 +84,18 @@ ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scal
     __m256i low = _mm256_loadu_si256((const void *)(block->low + half * 64 + quarter % 2 * 32));
     __m256i high = _mm256_loadu_si256((const void *)(block->high + half * 32));
     /* The upper bits lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
-    __m128i up = _mm_cvtsi32_si128(quarter == 0 ? 4 : quarter == 1 ? 2 : 0), down = _mm_cvtsi32_si128(quarter == 3 ? 2 : 0);
+    __m128i up = _mm_cvtsi32_si128(quarter == 0   ? 4
+                                   : quarter == 1 ? 2
+                                                  : 0),
+            down = _mm_cvtsi32_si128(quarter == 3 ? 2 : 0);
     high = _mm256_srl_epi16(_mm256_sll_epi16(high, up), down);
     low = quarter / 2 ? _mm256_srli_epi16(low, 4) : low;
     return _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
 }
 
 /* Columns [start, start + columns) of up to 8 rows (NULL: zeros) into the panel. */
-ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p, tile_format format)
+ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
+                        tile_format format)
 {
     for (size_t c = 0; c < columns; c += STEP) {
         __m256i v[LANES];
@@ -169,10 +176,18 @@ ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size
 {
     /* A constant count lets the compiler keep the sums in registers. */
     switch (count) {
-    case 1: tile(p, columns, x, 1, first, rows, y, y_stride, format); break;
-    case 2: tile(p, columns, x, 2, first, rows, y, y_stride, format); break;
-    case 3: tile(p, columns, x, 3, first, rows, y, y_stride, format); break;
-    default: tile(p, columns, x, 4, first, rows, y, y_stride, format); break;
+    case 1:
+        tile(p, columns, x, 1, first, rows, y, y_stride, format);
+        break;
+    case 2:
+        tile(p, columns, x, 2, first, rows, y, y_stride, format);
+        break;
+    case 3:
+        tile(p, columns, x, 3, first, rows, y, y_stride, format);
+        break;
+    default:
+        tile(p, columns, x, 4, first, rows, y, y_stride, format);
+        break;
     }
 }
 
@@ -198,13 +213,13 @@ ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, 
     }
 }
 
-#define PRODUCT(name, group, run, offset, has_sign, has_minima)                                                        \
-    static __attribute__((noinline)) void tiles_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin,     \
-                                                              size_t end, const kernel_input *x, float *y,             \
-                                                              size_t y_stride)                                         \
-    {                                                                                                                  \
-        tile_format format = {group, run, offset, has_sign, has_minima, unpack_##name};                                \
-        product(w, list, begin, end, x, y, y_stride, format);                                                          \
+#define PRODUCT(name, group, run, offset, has_sign, has_minima)                                                    \
+    static __attribute__((noinline)) void tiles_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, \
+                                                              size_t end, const kernel_input *x, float *y,         \
+                                                              size_t y_stride)                                     \
+    {                                                                                                              \
+        tile_format format = {group, run, offset, has_sign, has_minima, unpack_##name};                            \
+        product(w, list, begin, end, x, y, y_stride, format);                                                      \
     }
 PRODUCT(q8_0, 32, 1, 0, true, false)
 PRODUCT(q4_0, 32, 8, 8, false, false)

@@ -10,10 +10,10 @@
  * All four formats are one loop: a weight is scale * (byte - offset) - minimum, scale for 16 or 32 columns. */
 #include "avx512.h"
 
-#define PANEL_ROWS 32
+#define PANEL_ROWS    32
 #define PANEL_COLUMNS 1024
-#define TILE_TOKENS 6
-#define STEP 64   /* columns that are unpacked at a time */
+#define TILE_TOKENS   6
+#define STEP          64 /* columns that are unpacked at a time */
 
 /* [..][r]: of row r. 36 KiB of it are read in a tile of a format with one scale per 32 columns and no minima. */
 typedef struct panel {
@@ -24,16 +24,17 @@ typedef struct panel {
 
 /* What a tile reads of its tokens, for the columns of the panel. */
 typedef struct tokens {
-    const int8_t *q;           /* [TILE_TOKENS][stride] */
-    const float *scales;       /* [TILE_TOKENS][stride / 32] */
+    const int8_t *q;     /* [TILE_TOKENS][stride] */
+    const float *scales; /* [TILE_TOKENS][stride / 32] */
     size_t stride;
-    _Alignas(64) int32_t start[TILE_TOKENS][PANEL_COLUMNS / 16];    /* -offset times the sum of each group */
-    _Alignas(64) float scaled_sums[TILE_TOKENS][PANEL_COLUMNS / 32]; /* scale times sum, which minima are multiplied with */
+    _Alignas(64) int32_t start[TILE_TOKENS][PANEL_COLUMNS / 16]; /* -offset times the sum of each group */
+    _Alignas(
+        64) float scaled_sums[TILE_TOKENS][PANEL_COLUMNS / 32]; /* scale times sum, which minima are multiplied with */
 } tokens;
 
 typedef struct tile_format {
-    size_t group;       /* columns with one scale: 16 or 32 */
-    int offset;         /* what was added to a weight to make it unsigned */
+    size_t group; /* columns with one scale: 16 or 32 */
+    int offset;   /* what was added to a weight to make it unsigned */
     bool has_minima;
     /* 64 weights of a row, from a column that is a multiple of 64; the last step of a row may hold only 32. */
     __m512i (*unpack)(const uint8_t *row, size_t column, size_t columns);
@@ -43,7 +44,10 @@ typedef struct tile_format {
 
 /* ---- unpacking ---- */
 
-ALWAYS_INLINE __m512i low_nibbles(__m512i bytes) { return _mm512_and_si512(bytes, _mm512_set1_epi8(15)); }
+ALWAYS_INLINE __m512i low_nibbles(__m512i bytes)
+{
+    return _mm512_and_si512(bytes, _mm512_set1_epi8(15));
+}
 
 /* Low nibbles in the lower, high nibbles in the upper half. */
 ALWAYS_INLINE __m512i split_nibbles(__m256i bytes)
@@ -235,12 +239,24 @@ ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size
 {
     /* A constant count lets the compiler keep the sums in registers. */
     switch (count) {
-    case 1: tile(p, columns, x, 1, first, rows, y, y_stride, format); break;
-    case 2: tile(p, columns, x, 2, first, rows, y, y_stride, format); break;
-    case 3: tile(p, columns, x, 3, first, rows, y, y_stride, format); break;
-    case 4: tile(p, columns, x, 4, first, rows, y, y_stride, format); break;
-    case 5: tile(p, columns, x, 5, first, rows, y, y_stride, format); break;
-    default: tile(p, columns, x, 6, first, rows, y, y_stride, format); break;
+    case 1:
+        tile(p, columns, x, 1, first, rows, y, y_stride, format);
+        break;
+    case 2:
+        tile(p, columns, x, 2, first, rows, y, y_stride, format);
+        break;
+    case 3:
+        tile(p, columns, x, 3, first, rows, y, y_stride, format);
+        break;
+    case 4:
+        tile(p, columns, x, 4, first, rows, y, y_stride, format);
+        break;
+    case 5:
+        tile(p, columns, x, 5, first, rows, y, y_stride, format);
+        break;
+    default:
+        tile(p, columns, x, 6, first, rows, y, y_stride, format);
+        break;
     }
 }
 
@@ -274,13 +290,13 @@ ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, 
     }
 }
 
-#define PRODUCT(name, group, offset, has_minima)                                                                       \
-    static __attribute__((noinline)) void tiles_##name##_avx512(const matrix *w, const uint32_t *list, size_t begin,   \
-                                                                size_t end, const kernel_input *x, float *y,           \
-                                                                size_t y_stride)                                       \
-    {                                                                                                                  \
-        tile_format format = {group, offset, has_minima, unpack_##name, scales_##name};                                \
-        product(w, list, begin, end, x, y, y_stride, format);                                                          \
+#define PRODUCT(name, group, offset, has_minima)                                                                     \
+    static __attribute__((noinline)) void tiles_##name##_avx512(const matrix *w, const uint32_t *list, size_t begin, \
+                                                                size_t end, const kernel_input *x, float *y,         \
+                                                                size_t y_stride)                                     \
+    {                                                                                                                \
+        tile_format format = {group, offset, has_minima, unpack_##name, scales_##name};                              \
+        product(w, list, begin, end, x, y, y_stride, format);                                                        \
     }
 PRODUCT(q8_0, 32, 128, false)
 PRODUCT(q4_0, 32, 8, false)

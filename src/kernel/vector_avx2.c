@@ -129,17 +129,18 @@ static void to_half_avx2(const float *x, size_t n, uint16_t *out)
     }
 }
 
+/* Eight streams, as products read (README.md). */
 static uint64_t read_avx2(const void *data, size_t n)
 {
     const uint8_t *at = data;
+    size_t apart = n / 512 * 64, i = 0;
     __m256i sum[8];
     for (size_t k = 0; k < 8; k++)
         sum[k] = _mm256_setzero_si256();
-    size_t i = 0;
-    for (; i + 256 <= n; i += 256)
+    for (; i < apart; i += 32)
         for (size_t k = 0; k < 8; k++)
-            sum[k] = _mm256_add_epi64(sum[k], _mm256_loadu_si256((const void *)(at + i + k * 32)));
-    for (; i < n; i += 32)
+            sum[k] = _mm256_add_epi64(sum[k], _mm256_loadu_si256((const void *)(at + k * apart + i)));
+    for (i = 8 * apart; i < n; i += 32)
         sum[0] = _mm256_add_epi64(sum[0], _mm256_loadu_si256((const void *)(at + i)));
     for (size_t k = 1; k < 8; k++)
         sum[0] = _mm256_add_epi64(sum[0], sum[k]);

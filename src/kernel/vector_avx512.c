@@ -116,17 +116,18 @@ static void to_half_avx512(const float *x, size_t n, uint16_t *out)
     }
 }
 
+/* Eight streams, as products read (avx512.h). */
 static uint64_t read_avx512(const void *data, size_t n)
 {
     const uint8_t *at = data;
+    size_t apart = n / 512 * 64, i = 0;
     __m512i sum[8];
     for (size_t k = 0; k < 8; k++)
         sum[k] = _mm512_setzero_si512();
-    size_t i = 0;
-    for (; i + 512 <= n; i += 512)
+    for (; i < apart; i += 64)
         for (size_t k = 0; k < 8; k++)
-            sum[k] = _mm512_add_epi64(sum[k], _mm512_loadu_si512(at + i + k * 64));
-    for (; i < n; i += 64)
+            sum[k] = _mm512_add_epi64(sum[k], _mm512_loadu_si512(at + k * apart + i));
+    for (i = 8 * apart; i < n; i += 64)
         sum[0] = _mm512_add_epi64(sum[0], _mm512_loadu_si512(at + i));
     for (size_t k = 1; k < 8; k++)
         sum[0] = _mm512_add_epi64(sum[0], sum[k]);
