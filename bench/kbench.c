@@ -17,32 +17,32 @@
 
 enum {
     COLUMNS = 2048,
-    CACHE_BYTES = 512 << 10,   /* of weights; fits the second cache of every CPU with AVX2 beside the activations */
+    CACHE_BYTES = 512 << 10, /* of weights; fits the second cache of every CPU with AVX2 beside the activations */
     MANY_TOKENS = 128,
     MANY_ROWS = 256,
     REPEATS = 25,
-    PIECE_BYTES = 1 << 20,     /* that are timed at once when reading memory: short, since others use the machine too */
-    LISTED_SHARE = 8,          /* one row of so many is listed: what a sparse layer reads */
+    PIECE_BYTES = 1 << 20, /* that are timed at once when reading memory: short, since others use the machine too */
+    LISTED_SHARE = 8,      /* one row of so many is listed: what a sparse layer reads */
     MOST_THREADS = 256,
 };
 
 typedef struct settings {
-    const char *level, *format, *op;   /* NULL: all */
+    const char *level, *format, *op; /* NULL: all */
     bool csv;
     unsigned threads;
     size_t memory_bytes;
-    double seconds;                    /* of one repeat */
+    double seconds; /* of one repeat */
 } settings;
 
 /* Everything that is measured on. */
 typedef struct workbench {
     settings set;
-    uint8_t *memory;      /* [set.memory_bytes] */
-    float *values;        /* [MANY_TOKENS][COLUMNS] */
+    uint8_t *memory; /* [set.memory_bytes] */
+    float *values;   /* [MANY_TOKENS][COLUMNS] */
     int8_t *q;
     float *scales;
     int16_t *sums;
-    float *y;             /* [MANY_TOKENS][MANY_ROWS] */
+    float *y; /* [MANY_TOKENS][MANY_ROWS] */
 } workbench;
 
 static void stop(const char *what)
@@ -98,7 +98,7 @@ typedef struct product_job {
     kernel_product *product;
     matrix w;
     const uint32_t *list;
-    size_t rows;   /* of w, or of the list */
+    size_t rows; /* of w, or of the list */
     kernel_input x;
     float *y;
     size_t y_stride;
@@ -124,7 +124,8 @@ static void fill_memory(const workbench *bench, number_format format)
 {
     size_t row_bytes = matrix_of(format, NULL, 0).row_bytes, part = (1 << 20) / row_bytes * row_bytes;
     for (size_t at = 0; at < part; at += row_bytes)
-        number_formats[format].encode(bench->values + at / row_bytes % MANY_TOKENS * COLUMNS, bench->memory + at, COLUMNS);
+        number_formats[format].encode(bench->values + at / row_bytes % MANY_TOKENS * COLUMNS, bench->memory + at,
+                                      COLUMNS);
     for (size_t at = part; at < bench->set.memory_bytes; at += part) {
         size_t n = bench->set.memory_bytes - at < part ? bench->set.memory_bytes - at : part;
         memcpy(bench->memory + at, bench->memory, n);
@@ -143,7 +144,7 @@ typedef struct walk {
     const uint8_t *data;
     size_t pieces;
     pthread_barrier_t *start;
-    double *speeds[WAYS];   /* [pieces / WAYS] bytes per second, sorted */
+    double *speeds[WAYS]; /* [pieces / WAYS] bytes per second, sorted */
     uint64_t sum;
 } walk;
 
@@ -214,9 +215,9 @@ static void time_memory(const workbench *bench, const kernels *k, number_format 
 }
 
 typedef struct product_figures {
-    double cache;          /* GB/s of weights, one thread */
-    double memory[WAYS];   /* GB/s, all threads */
-    double many;           /* GFLOP/s, one thread */
+    double cache;        /* GB/s of weights, one thread */
+    double memory[WAYS]; /* GB/s, all threads */
+    double many;         /* GFLOP/s, one thread */
 } product_figures;
 
 static product_figures time_product(const workbench *bench, const kernels *k, number_format format)
@@ -233,7 +234,10 @@ static product_figures time_product(const workbench *bench, const kernels *k, nu
     return out;
 }
 
-static bool wanted(const char *choice, const char *name) { return !choice || strcasecmp(choice, name) == 0; }
+static bool wanted(const char *choice, const char *name)
+{
+    return !choice || strcasecmp(choice, name) == 0;
+}
 
 static void products(const workbench *bench)
 {
@@ -241,7 +245,8 @@ static void products(const workbench *bench)
         printf("level,format,cache_gb_per_s,read_gb_per_s,memory_gb_per_s,share,listed_gb_per_s,many_gflop_per_s\n");
     else
         printf("                 1 thread      all threads, GB/s                      1 thread, %d tokens\n"
-               "level    format  L2, GB/s   read  product  share  1 row of %d       GFLOP/s\n", MANY_TOKENS, LISTED_SHARE);
+               "level    format  L2, GB/s   read  product  share  1 row of %d       GFLOP/s\n",
+               MANY_TOKENS, LISTED_SHARE);
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         if (!wanted(bench->set.format, number_formats[f].name))
             continue;
@@ -333,7 +338,7 @@ static void run_attend_f16(void *context)
 static const struct vector_op {
     const char *name;
     work *run;
-    double bytes;   /* that the kernel reads */
+    double bytes; /* that the kernel reads */
 } vector_ops[] = {
     {"quantize", run_quantize, VECTOR * 4},
     {"rms_norm", run_rms_norm, VECTOR * 8},
@@ -342,8 +347,8 @@ static const struct vector_op {
     {"relu", run_relu, VECTOR * 8},
     {"rope", run_rope, VECTOR * 4},
     {"to_half", run_to_half, VECTOR * 4},
-    {"attend_f32", run_attend_f32, POSITIONS * HEAD * 8},
-    {"attend_f16", run_attend_f16, POSITIONS * HEAD * 4},
+    {"attend_f32", run_attend_f32, POSITIONS *HEAD * 8},
+    {"attend_f16", run_attend_f16, POSITIONS *HEAD * 4},
 };
 
 static void vectors(const workbench *bench)
@@ -375,21 +380,37 @@ static const char help[] =
 static settings read_options(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"level", 1, NULL, 'l'},     {"format", 1, NULL, 'f'},  {"op", 1, NULL, 'o'},  {"threads", 1, NULL, 't'},
-        {"megabytes", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"csv", 0, NULL, 'c'}, {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"level", 1, NULL, 'l'},   {"format", 1, NULL, 'f'},    {"op", 1, NULL, 'o'},
+        {"threads", 1, NULL, 't'}, {"megabytes", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'},
+        {"csv", 0, NULL, 'c'},     {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0},
     };
     settings set = {.threads = topology_cores(), .memory_bytes = (size_t)512 << 20, .seconds = 0.002};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         switch (c) {
-        case 'l': set.level = optarg; break;
-        case 'f': set.format = optarg; break;
-        case 'o': set.op = optarg; break;
-        case 't': set.threads = (unsigned)strtoul(optarg, NULL, 10); break;
-        case 'm': set.memory_bytes = strtoul(optarg, NULL, 10) << 20; break;
-        case 's': set.seconds = strtod(optarg, NULL); break;
-        case 'c': set.csv = true; break;
-        default: fputs(help, c == 'h' ? stdout : stderr); exit(c == 'h' ? 0 : 2);
+        case 'l':
+            set.level = optarg;
+            break;
+        case 'f':
+            set.format = optarg;
+            break;
+        case 'o':
+            set.op = optarg;
+            break;
+        case 't':
+            set.threads = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'm':
+            set.memory_bytes = strtoul(optarg, NULL, 10) << 20;
+            break;
+        case 's':
+            set.seconds = strtod(optarg, NULL);
+            break;
+        case 'c':
+            set.csv = true;
+            break;
+        default:
+            fputs(help, c == 'h' ? stdout : stderr);
+            exit(c == 'h' ? 0 : 2);
         }
     if (set.threads < 1 || set.threads > MOST_THREADS || set.memory_bytes / PIECE_BYTES / set.threads < WAYS)
         stop("needs 1 to 256 threads and at least 3 MB for each");

@@ -70,9 +70,9 @@ int main(int count, char **arguments)
     }
     job meeting = {.p = p, .work = meet, .runs = threads}, dealing = {.p = p, .work = deal, .runs = MANY_RUNS};
     printf("threads,job,runs,after,microseconds\n");
-    printf("%u,meet,%u,a job,%.2f\n", threads, threads, time_jobs(&meeting, 20000, false));
-    printf("%u,meet,%u,a pause,%.2f\n", threads, threads, time_jobs(&meeting, 200, true));
-    printf("%u,deal,%u,a job,%.2f\n", threads, MANY_RUNS, time_jobs(&dealing, 20000, false));
+    printf("%u,meet,%zu,a job,%.2f\n", threads, meeting.runs, time_jobs(&meeting, 20000, false));
+    printf("%u,meet,%zu,a pause,%.2f\n", threads, meeting.runs, time_jobs(&meeting, 200, true));
+    printf("%u,deal,%zu,a job,%.2f\n", threads, dealing.runs, time_jobs(&dealing, 20000, false));
     pool_destroy(p);
     return 0;
 }

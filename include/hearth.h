@@ -31,6 +31,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------ errors */
 
+// clang-format off
 #define HEARTH_STATUSES(X)                                            \
     X(HEARTH_OK,          0, "success")                               \
     X(HEARTH_NO_MEMORY,   1, "out of memory")                         \
@@ -41,6 +42,7 @@ extern "C" {
     X(HEARTH_FULL,        6, "no room left in the context")           \
     X(HEARTH_CANCELLED,   7, "cancelled")                             \
     X(HEARTH_DEVICE,      8, "device failed")
+// clang-format on
 
 typedef enum hearth_status {
 #define X(name, value, text) name = value,
@@ -72,13 +74,12 @@ void hearth_free(void *memory);
 typedef struct hearth_runtime hearth_runtime;
 
 typedef struct hearth_runtime_options {
-    unsigned threads;        /* 0: one per physical core                               */
-    const char *cpu_level;   /* "scalar", "avx2", "avx512" ...; NULL: the best there is */
+    unsigned threads;      /* 0: one per physical core                               */
+    const char *cpu_level; /* "scalar", "avx2", "avx512" ...; NULL: the best there is */
 } hearth_runtime_options;
 
 /* options may be NULL. HEARTH_INVALID: unknown level, or one this CPU lacks. */
-hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options,
-                                    hearth_error *error);
+hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error);
 void hearth_runtime_destroy(hearth_runtime *runtime);
 unsigned hearth_runtime_threads(const hearth_runtime *runtime);
 const char *hearth_runtime_cpu_level(const hearth_runtime *runtime);
@@ -88,52 +89,52 @@ const char *hearth_runtime_cpu_level(const hearth_runtime *runtime);
 typedef struct hearth_model hearth_model;
 
 typedef struct hearth_model_options {
-    const char *ffn_activation;   /* overrides what the file says: "silu", "relu"; NULL: the file's */
+    const char *ffn_activation; /* overrides what the file says: "silu", "relu"; NULL: the file's */
     hearth_progress progress;
 } hearth_model_options;
 
 typedef struct hearth_model_info {
-    const char *path, *name, *family, *activation;   /* owned by the model */
+    const char *path, *name, *family, *activation; /* owned by the model */
     uint32_t layer_count;
-    uint32_t embedding_length;   /* d */
-    uint32_t neuron_count;       /* f: neurons of one layer's feed-forward network */
+    uint32_t embedding_length; /* d */
+    uint32_t neuron_count;     /* f: neurons of one layer's feed-forward network */
     uint32_t head_count, kv_head_count, head_length;
     uint32_t vocabulary_size;
-    uint32_t context_length;     /* positions the model was trained for */
+    uint32_t context_length; /* positions the model was trained for */
     uint64_t parameter_count;
-    uint64_t weight_bytes;       /* all tensors as stored */
+    uint64_t weight_bytes; /* all tensors as stored */
     bool has_tokenizer;
-    int32_t bos, eos;            /* token ids; -1: none */
+    int32_t bos, eos; /* token ids; -1: none */
 } hearth_model_info;
 
 /* Opens a GGUF file or a Hugging Face folder. options may be NULL.
  * HEARTH_FORMAT: not a model, damaged, or a tensor is missing, extra or misshapen (named).
  * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. */
-hearth_status hearth_model_open(hearth_model **out, const char *path,
-                                const hearth_model_options *options, hearth_error *error);
+hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
+                                hearth_error *error);
 void hearth_model_close(hearth_model *model);
 void hearth_model_describe(const hearth_model *model, hearth_model_info *out);
 
 /* -------------------------------------------------------------------- text */
 
 enum hearth_text_flags {
-    HEARTH_TEXT_SPECIAL = 1,          /* add BOS and EOS where the model wants them        */
-    HEARTH_TEXT_PARSE_CONTROL = 2     /* control tokens written in the text are recognised */
+    HEARTH_TEXT_SPECIAL = 1,      /* add BOS and EOS where the model wants them        */
+    HEARTH_TEXT_PARSE_CONTROL = 2 /* control tokens written in the text are recognised */
 };
 
 /* Token ids of size bytes of text; *ids is freed with hearth_free (NULL when *count is 0).
  * HEARTH_UNSUPPORTED: the model has no tokenizer. Invalid UTF-8 becomes byte tokens
  * or the unknown token. */
-hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t size, unsigned flags,
-                              int32_t **ids, size_t *count, hearth_error *error);
+hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t size, unsigned flags, int32_t **ids,
+                              size_t *count, hearth_error *error);
 
 /* Turns ids into text, piece by piece, never handing out half a UTF-8 character.
  * One per text; belongs to one thread at a time. */
 typedef struct hearth_detokenizer hearth_detokenizer;
 
 enum hearth_detokenize_flags {
-    HEARTH_DETOKENIZE_CONTROL = 1,    /* control tokens appear as their text, not as nothing   */
-    HEARTH_DETOKENIZE_CONTINUE = 2    /* the text goes on: keep the blank before the first word */
+    HEARTH_DETOKENIZE_CONTROL = 1, /* control tokens appear as their text, not as nothing   */
+    HEARTH_DETOKENIZE_CONTINUE = 2 /* the text goes on: keep the blank before the first word */
 };
 
 hearth_status hearth_detokenizer_create(hearth_detokenizer **out, const hearth_model *model, unsigned flags,
@@ -142,8 +143,8 @@ void hearth_detokenizer_destroy(hearth_detokenizer *detokenizer);
 
 /* The text that became complete with this id: *text (not terminated, *size bytes, maybe
  * none), valid until the next call. HEARTH_INVALID: no such id. */
-hearth_status hearth_detokenizer_push(hearth_detokenizer *detokenizer, int32_t id, const char **text,
-                                      size_t *size, hearth_error *error);
+hearth_status hearth_detokenizer_push(hearth_detokenizer *detokenizer, int32_t id, const char **text, size_t *size,
+                                      hearth_error *error);
 
 /* What is still held back; bytes that never became a character come out as U+FFFD.
  * Afterwards the detokenizer is as new. */
@@ -162,8 +163,8 @@ typedef struct hearth_placement hearth_placement;
 hearth_status hearth_placement_default(hearth_placement **out, const hearth_model *model, hearth_error *error);
 /* HEARTH_FORMAT: not JSON, or it does not cover every neuron of this model exactly once.
  * HEARTH_UNSUPPORTED: a side, form or selector that this build cannot run. */
-hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json,
-                                     size_t size, hearth_error *error);
+hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,
+                                     hearth_error *error);
 /* *json is terminated; freed with hearth_free. */
 hearth_status hearth_placement_print(const hearth_placement *placement, char **json, hearth_error *error);
 void hearth_placement_destroy(hearth_placement *placement);
@@ -173,12 +174,12 @@ void hearth_placement_destroy(hearth_placement *placement);
 typedef struct hearth_engine hearth_engine;
 
 typedef enum hearth_activations {
-    HEARTH_ACTIVATIONS_AUTO,   /* float32 for float weights, 8 bits for block weights */
-    HEARTH_ACTIVATIONS_F32     /* float32 everywhere: slow, for checks                */
+    HEARTH_ACTIVATIONS_AUTO, /* float32 for float weights, 8 bits for block weights */
+    HEARTH_ACTIVATIONS_F32   /* float32 everywhere: slow, for checks                */
 } hearth_activations;
 
 typedef struct hearth_engine_options {
-    const hearth_placement *placement;   /* copied; NULL: the default */
+    const hearth_placement *placement; /* copied; NULL: the default */
     hearth_activations activations;
     hearth_progress progress;
 } hearth_engine_options;
@@ -203,18 +204,18 @@ typedef struct hearth_session hearth_session;
 typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32 } hearth_kv;
 
 typedef struct hearth_session_options {
-    uint32_t context;      /* positions of each sequence; 0: the model's context length     */
-    uint32_t sequences;    /* 0: one                                                        */
-    uint32_t batch;        /* rows computed at once, longer feeds are cut; 0: 512           */
-    uint32_t output_rows;  /* rows of one feed whose logits may be asked for; 0: sequences  */
+    uint32_t context;     /* positions of each sequence; 0: the model's context length     */
+    uint32_t sequences;   /* 0: one                                                        */
+    uint32_t batch;       /* rows computed at once, longer feeds are cut; 0: 512           */
+    uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: sequences  */
     hearth_kv kv;
-    hearth_progress progress;   /* rows of a feed done so far; false cancels as hearth_session_cancel */
+    hearth_progress progress; /* rows of a feed done so far; false cancels as hearth_session_cancel */
 } hearth_session_options;
 
 /* Memory, known before it is taken. */
 typedef struct hearth_memory {
-    uint64_t weight_bytes;    /* mapped from the file, shared by all sessions    */
-    uint64_t kv_bytes;        /* reserved; becomes resident as sequences grow    */
+    uint64_t weight_bytes; /* mapped from the file, shared by all sessions    */
+    uint64_t kv_bytes;     /* reserved; becomes resident as sequences grow    */
     uint64_t scratch_bytes;
 } hearth_memory;
 
@@ -230,7 +231,7 @@ void hearth_session_destroy(hearth_session *session);
 typedef struct hearth_row {
     int32_t token;
     uint32_t sequence;
-    bool output;        /* its logits will be asked for */
+    bool output; /* its logits will be asked for */
 } hearth_row;
 
 /* Reads rows: each is appended to its sequence, in order; rows of several sequences may
@@ -238,8 +239,7 @@ typedef struct hearth_row {
  * HEARTH_FULL: a sequence would outgrow its context (nothing is dropped silently).
  * HEARTH_INVALID: no such token or sequence, or more output rows than the session keeps.
  * HEARTH_CANCELLED: see hearth_session_cancel. */
-hearth_status hearth_session_feed(hearth_session *session, const hearth_row *rows, size_t count,
-                                  hearth_error *error);
+hearth_status hearth_session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error);
 
 /* Logits of `count` output rows of the last feed, from the `first` on, into
  * logits [count][vocabulary_size]; the caller's. HEARTH_INVALID: there are no such rows. */
@@ -254,8 +254,7 @@ uint32_t hearth_session_context(const hearth_session *session);
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence);
 
 /* Forgets what follows the first `length` positions. */
-hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length,
-                                      hearth_error *error);
+hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error);
 /* Makes `to` a copy of `from`. */
 hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32_t to, hearth_error *error);
 
@@ -264,8 +263,8 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
 typedef struct hearth_checkpoint hearth_checkpoint;
 hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,
                                   hearth_error *error);
-hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
-                                     const hearth_checkpoint *checkpoint, hearth_error *error);
+hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence, const hearth_checkpoint *checkpoint,
+                                     hearth_error *error);
 void hearth_checkpoint_destroy(hearth_checkpoint *checkpoint);
 
 /* Makes the feed in progress, or the next one, return HEARTH_CANCELLED. From any thread
@@ -275,10 +274,10 @@ void hearth_session_cancel(hearth_session *session);
 /* What an observer sees after each layer, for each row. Pointers are valid during the call. */
 typedef struct hearth_observation {
     uint32_t layer, sequence, position;
-    const float *residual;      /* [embedding_length] before the feed-forward network's norm */
-    const float *ffn_input;     /* [embedding_length] what the neurons read                  */
-    const uint32_t *neurons;    /* [neuron_count] computed neurons, ascending; NULL: all     */
-    const float *activations;   /* [neuron_count] activation of each                         */
+    const float *residual;    /* [embedding_length] before the feed-forward network's norm */
+    const float *ffn_input;   /* [embedding_length] what the neurons read                  */
+    const uint32_t *neurons;  /* [neuron_count] computed neurons, ascending; NULL: all     */
+    const float *activations; /* [neuron_count] activation of each                         */
     size_t neuron_count;
 } hearth_observation;
 
@@ -294,19 +293,19 @@ void hearth_session_observe(hearth_session *session, const hearth_observer *obse
 
 typedef struct hearth_logit_bias {
     int32_t token;
-    float bias;      /* added to the logit; -INFINITY forbids */
+    float bias; /* added to the logit; -INFINITY forbids */
 } hearth_logit_bias;
 
 typedef struct hearth_sampling {
-    float temperature;          /* 0: greedy                                              */
-    uint32_t top_k;             /* 0: all                                                 */
-    float top_p;                /* 1: all; smallest set with at least this probability    */
-    float min_p;                /* 0: all; at least this share of the best's probability  */
-    float repeat_penalty;       /* 1: none; divides positive logits, multiplies negative  */
-    float presence_penalty;     /* subtracted once from tokens seen                       */
-    float frequency_penalty;    /* subtracted for each time a token was seen              */
-    uint32_t penalty_window;    /* latest tokens that count as seen; 0: none              */
-    const hearth_logit_bias *biases;   /* copied */
+    float temperature;               /* 0: greedy                                              */
+    uint32_t top_k;                  /* 0: all                                                 */
+    float top_p;                     /* 1: all; smallest set with at least this probability    */
+    float min_p;                     /* 0: all; at least this share of the best's probability  */
+    float repeat_penalty;            /* 1: none; divides positive logits, multiplies negative  */
+    float presence_penalty;          /* subtracted once from tokens seen                       */
+    float frequency_penalty;         /* subtracted for each time a token was seen              */
+    uint32_t penalty_window;         /* latest tokens that count as seen; 0: none              */
+    const hearth_logit_bias *biases; /* copied */
     size_t bias_count;
     uint64_t seed;
 } hearth_sampling;
@@ -317,8 +316,8 @@ hearth_sampling hearth_sampling_default(void);
 typedef struct hearth_sampler hearth_sampler;
 
 /* HEARTH_INVALID: a value out of range (named). Same options, logits and history: same choices. */
-hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling *options,
-                                    uint32_t vocabulary_size, hearth_error *error);
+hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling *options, uint32_t vocabulary_size,
+                                    hearth_error *error);
 void hearth_sampler_destroy(hearth_sampler *sampler);
 /* Remembers a token (of the prompt or chosen) for the penalties. */
 void hearth_sampler_accept(hearth_sampler *sampler, int32_t token);
@@ -328,6 +327,7 @@ int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits);
 /* ---------------------------------------------------------------- answers */
 
 /* Why an answer ended. */
+// clang-format off
 #define HEARTH_STOPS(X)                                     \
     X(HEARTH_STOP_NONE,      "none")        /* goes on */   \
     X(HEARTH_STOP_END,       "end")         /* EOS, BOS */  \
@@ -335,6 +335,7 @@ int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits);
     X(HEARTH_STOP_LENGTH,    "length")      /* max_tokens */\
     X(HEARTH_STOP_CONTEXT,   "context")     /* no room */   \
     X(HEARTH_STOP_CANCELLED, "cancelled")
+// clang-format on
 
 typedef enum hearth_stop {
 #define X(name, text) name,
@@ -345,10 +346,10 @@ typedef enum hearth_stop {
 const char *hearth_stop_text(hearth_stop stop);
 
 typedef struct hearth_answer_options {
-    const char *const *stops;    /* strings that end the answer and are not part of it; copied */
+    const char *const *stops; /* strings that end the answer and are not part of it; copied */
     size_t stop_count;
-    uint32_t max_tokens;         /* 0: until the context is full */
-    bool ignore_end;             /* EOS and BOS do not end it    */
+    uint32_t max_tokens; /* 0: until the context is full */
+    bool ignore_end;     /* EOS and BOS do not end it    */
 } hearth_answer_options;
 
 /* Text of one sequence while it grows: detokenizes, holds back what may become a stop
@@ -356,8 +357,8 @@ typedef struct hearth_answer_options {
 typedef struct hearth_answer hearth_answer;
 
 /* options may be NULL. */
-hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model,
-                                   const hearth_answer_options *options, hearth_error *error);
+hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model, const hearth_answer_options *options,
+                                   hearth_error *error);
 void hearth_answer_destroy(hearth_answer *answer);
 /* Adds a chosen token. *text, *size: what can be shown now, valid until the next call.
  * *stop: HEARTH_STOP_NONE while it goes on. */
@@ -372,16 +373,16 @@ typedef bool hearth_on_text(void *user, int32_t token, const char *text, size_t 
 typedef struct hearth_result {
     hearth_stop stop;
     size_t prompt_tokens, answer_tokens;
-    double prompt_seconds, answer_seconds;   /* reading the prompt; every feed after it */
-    size_t answer_feeds;                     /* tokens decoded in answer_seconds        */
+    double prompt_seconds, answer_seconds; /* reading the prompt; every feed after it */
+    size_t answer_feeds;                   /* tokens decoded in answer_seconds        */
 } hearth_result;
 
 /* The simple way: reads prompt [count] into a sequence, then samples until something stops
  * it. `result` is filled in any case. HEARTH_FULL: the prompt does not fit; a full context
  * later is a stop reason, and so is cancelling. */
 hearth_status hearth_generate(hearth_session *session, uint32_t sequence, const int32_t *prompt, size_t count,
-                              hearth_sampler *sampler, const hearth_answer_options *options,
-                              hearth_on_text *on_text, void *user, hearth_result *result, hearth_error *error);
+                              hearth_sampler *sampler, const hearth_answer_options *options, hearth_on_text *on_text,
+                              void *user, hearth_result *result, hearth_error *error);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -72,8 +72,9 @@ lost() { # lost WHAT STATUS
     is "exit status: $1" "$2" 1
     is "hearth: lines: $1" "$(grep -c '^hearth: ' "$scratch/err")" 1
 }
+printf 'A text to score.\n' >"$scratch/text"
 for words in "help" "--version" "run --json -p x -n 4 --temp 0 -m $model" "run -p x -n 40 --temp 0 -m $model" \
-    "inspect $model" "tokenize $model x" "eval ppl $model $folder/README.md" "devices" \
+    "inspect $model" "tokenize $model x" "eval ppl $model $scratch/text" "devices" \
     "bench $model -r 1 -n 1 --prompt-lengths 1"; do
     got=0
     # shellcheck disable=SC2086

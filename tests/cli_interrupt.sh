@@ -3,7 +3,7 @@
 need "$SHARED/models/stories260K"
 command -v timeout >/dev/null || skip "timeout is absent"
 
-# A folder whose weights are a hole in a file: a large model that takes no room. $1: bytes, little-endian u64.
+# $1 as eight bytes, little-endian.
 u64() {
     local n=$1 i text=
     for i in 1 2 3 4 5 6 7 8; do
@@ -13,6 +13,7 @@ u64() {
     printf '%b' "$text"
 }
 
+# A folder of noise: 17 million weights per layer, which encode slowly whatever the machine.
 make_folder() { # make_folder FOLDER LAYERS
     local d=1024 f=4096 v=512 at=0 json='{' i
     mkdir "$1"
@@ -43,8 +44,8 @@ JSON
     {
         u64 ${#json}
         printf '%s' "$json"
+        head -c "$at" /dev/urandom
     } >"$1/model.safetensors"
-    truncate -s $((8 + ${#json} + at)) "$1/model.safetensors"
 }
 
 interrupted() { # interrupted WHAT SECONDS COMMAND...
@@ -54,19 +55,20 @@ interrupted() { # interrupted WHAT SECONDS COMMAND...
     is "lines of $1" "$(grep -c '^hearth: ' "$scratch/err")" 1
 }
 
-make_folder "$scratch/large" 24
+make_folder "$scratch/large" 6
 mkdir "$scratch/to"
 echo old >"$scratch/to/old.gguf"
-interrupted quantize 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/new.gguf" q4_K
-interrupted "quantize over a file" 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/old.gguf" q4_K
-interrupted convert 0.4 "$HEARTH" convert "$scratch/large" -o "$scratch/to/new.gguf" --type q8_0
+interrupted quantize 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/new.gguf" q6_K -t 1
+interrupted "quantize over a file" 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/old.gguf" q6_K -t 1
+interrupted convert 0.4 "$HEARTH" convert "$scratch/large" -o "$scratch/to/new.gguf" --type q6_K -t 1
 is "left behind" "$(ls -A "$scratch/to") $(cat "$scratch/to/old.gguf")" "old.gguf old"
 
 model=$SHARED/models/stories260K
 for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SHARED/corpora/stories-held.txt"; done >"$scratch/text"
 interrupted "eval ppl" 0.6 "$HEARTH" eval ppl "$model" "$scratch/text"
 interrupted bench 0.6 "$HEARTH" bench "$model" -r 1000
-interrupted "eval logits" 0.6 "$HEARTH" eval logits "$scratch/large" --ids "$(seq -s, 0 500)" --out "$scratch/to/logits"
+interrupted "eval logits" 0.6 "$HEARTH" eval logits "$scratch/large" --ids "$(seq -s, 0 500)" --out "$scratch/to/logits" \
+    --cpu scalar
 is "left behind" "$(ls -A "$scratch/to")" old.gguf
 
 # An answer is cut short, what there is of it is printed. Bytes go through a pipe, so that the moment is known.
@@ -86,7 +88,7 @@ esac
 
 # At a terminal long work shows how far it is; elsewhere it is silent.
 if command -v script >/dev/null; then
-    shown=$(script -qec "timeout -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q4_K" /dev/null \
+    shown=$(script -qec "timeout -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q6_K -t 1" /dev/null \
         </dev/null || true)
     has "progress" "$shown" " %"
     has "time left" "$shown" " left"

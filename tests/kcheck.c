@@ -18,7 +18,7 @@
 
 /* ---- buffers ---- */
 
-#define BEFORE 0xa5   /* the pattern in front of a buffer */
+#define BEFORE 0xa5 /* the pattern in front of a buffer */
 
 buffer_guarded guarded_new(size_t size)
 {
@@ -40,7 +40,10 @@ bool guarded_intact(const buffer_guarded *b)
     return true;
 }
 
-void guarded_free(buffer_guarded *b) { munmap(b->map, b->map_size); }
+void guarded_free(buffer_guarded *b)
+{
+    munmap(b->map, b->map_size);
+}
 
 /* ---- random numbers: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators) ---- */
 
@@ -52,9 +55,15 @@ uint64_t random_bits(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-size_t random_below(uint64_t *state, size_t n) { return random_bits(state) % n; }
+size_t random_below(uint64_t *state, size_t n)
+{
+    return random_bits(state) % n;
+}
 
-float random_value(uint64_t *state) { return (float)(random_bits(state) >> 40) * 0x1p-23f - 1; }
+float random_value(uint64_t *state)
+{
+    return (float)(random_bits(state) >> 40) * 0x1p-23f - 1;
+}
 
 float random_rough(uint64_t *state)
 {

@@ -16,9 +16,12 @@
 #include <string.h>
 
 #define MOST_TOKENS 17
-#define SENTINEL 0x7fc0ffeeu   /* a NaN that no kernel produces: "not written" */
+#define SENTINEL    0x7fc0ffeeu /* a NaN that no kernel produces: "not written" */
 
-static double depth(size_t n) { return 12 + (double)(n < 256 ? n : 256) + (double)n / 16; }
+static double depth(size_t n)
+{
+    return 12 + (double)(n < 256 ? n : 256) + (double)n / 16;
+}
 
 /* Where a format's float16 scales lie in a block; everything else may be any byte. */
 static const struct halves {
@@ -38,8 +41,8 @@ typedef struct product_case {
     matrix w;
     kernel_input x;
     buffer_guarded weights, values, q, scales, sums;
-    float *decoded;      /* [rows][columns] */
-    float *magnitudes;   /* [rows][columns] what each weight is made of, added up without sign */
+    float *decoded;    /* [rows][columns] */
+    float *magnitudes; /* [rows][columns] what each weight is made of, added up without sign */
 } product_case;
 
 static void *new_array(size_t count, size_t size)
@@ -117,8 +120,8 @@ static void decode_case(product_case *p)
     }
 }
 
-static product_case case_new(number_format format, content kind, size_t rows, size_t columns, size_t tokens, bool rounded,
-                             uint64_t *rng)
+static product_case case_new(number_format format, content kind, size_t rows, size_t columns, size_t tokens,
+                             bool rounded, uint64_t *rng)
 {
     product_case p = {.kind = kind, .w = {.format = format, .rows = (uint32_t)rows, .columns = (uint32_t)columns}};
     if (!number_row_bytes(format, columns, &p.w.row_bytes)) {
@@ -195,8 +198,8 @@ static void check_values(check *c, const product_case *p, const buffer_guarded *
 }
 
 /* The same rows in pieces of random length must give the same bytes, and touch nothing else. */
-static void check_cuts(check *c, kernel_product *product, const product_case *p, const buffer_guarded *want, size_t stride,
-                       uint64_t *rng)
+static void check_cuts(check *c, kernel_product *product, const product_case *p, const buffer_guarded *want,
+                       size_t stride, uint64_t *rng)
 {
     buffer_guarded y = output_new(p->w.rows, p->x.count, stride);
     for (size_t begin = 0, end; begin < p->w.rows; begin = end) {
@@ -230,13 +233,13 @@ static void check_list(check *c, kernel_product *product, const product_case *p,
     guarded_free(&y);
 }
 
-static void check_case(check *c, kernel_product *product, number_format format, content kind, size_t rows, size_t columns,
-                       size_t tokens, bool rounded, uint64_t *rng)
+static void check_case(check *c, kernel_product *product, number_format format, content kind, size_t rows,
+                       size_t columns, size_t tokens, bool rounded, uint64_t *rng)
 {
     static const char *const kinds[CONTENT_COUNT] = {"rough", "extreme", "not finite"};
     size_t stride = rows + random_below(rng, 4);
-    snprintf(c->size, sizeof(c->size), "%s, %zu rows, %zu columns, %zu tokens%s, %s values", number_formats[format].name,
-             rows, columns, tokens, rounded ? " of 8 bits" : "", kinds[kind]);
+    snprintf(c->size, sizeof(c->size), "%s, %zu rows, %zu columns, %zu tokens%s, %s values",
+             number_formats[format].name, rows, columns, tokens, rounded ? " of 8 bits" : "", kinds[kind]);
     product_case p = case_new(format, kind, rows, columns, tokens, rounded, rng);
     buffer_guarded y = output_new(rows, tokens, stride);
     product(&p.w, NULL, 0, rows, &p.x, y.data, stride);

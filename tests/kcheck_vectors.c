@@ -63,8 +63,7 @@ static void check_quantize(check *c, const kernels *k, uint64_t *rng)
             if (isfinite(scale) && scale > TINY)
                 expect_close(c, i, values[i], (double)got[i] * scale, scale * 0.5 * (1 + 512 * EPSILON));
         }
-        expect(c, "wrote before the output",
-               guarded_intact(&q) && guarded_intact(&scales) && guarded_intact(&sums));
+        expect(c, "wrote before the output", guarded_intact(&q) && guarded_intact(&scales) && guarded_intact(&sums));
         buffer_guarded *all[] = {&x, &q, &scales, &sums, &want_q, &want_scales, &want_sums};
         for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
             guarded_free(all[i]);
@@ -165,7 +164,8 @@ static void check_rope(check *c, const kernels *k, uint64_t *rng)
 {
     static const size_t lengths[] = {2, 6, 8, 16, 18, 64, 80, 128};
     for (size_t s = 0; s < 3 * sizeof(lengths) / sizeof(*lengths); s++) {
-        size_t length = lengths[s / 3], heads = 1 + s % 3, pairs = s % 2 ? length / 2 : 1 + random_below(rng, length / 2);
+        size_t length = lengths[s / 3], heads = 1 + s % 3,
+               pairs = s % 2 ? length / 2 : 1 + random_below(rng, length / 2);
         snprintf(c->size, sizeof(c->size), "%zu heads of %zu, %zu pairs", heads, length, pairs);
         buffer_guarded x = rough_new(heads * length, rng), before = copy_of(&x);
         buffer_guarded cosine = rough_new(pairs, rng), sine = rough_new(pairs, rng);
@@ -292,7 +292,8 @@ static void check_attend(check *c, attend_function *attend, bool half, uint64_t 
         snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions, length %zu", queries, count, length);
         buffer_guarded query = rough_new(queries * length, rng), scores = guarded_new(queries * count * sizeof(float));
         buffer_guarded key = cached_new(count * length, half, rng), value = cached_new(count * length, half, rng);
-        buffer_guarded keys = half ? halves_of(&key) : copy_of(&key), values = half ? halves_of(&value) : copy_of(&value);
+        buffer_guarded keys = half ? halves_of(&key) : copy_of(&key),
+                       values = half ? halves_of(&value) : copy_of(&value);
         buffer_guarded out = guarded_new(queries * length * sizeof(float));
         attend(query.data, queries, keys.data, values.data, count, length, scale, scores.data, out.data);
         for (size_t g = 0; g < queries; g++)
@@ -309,10 +310,10 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
 {
     uint64_t rng = seed * 37;
 /* Runs a check where the kernel is new at this level. */
-#define CHECK(member, name, run)                                                                                       \
-    if (k->member != previous->member) {                                                                               \
-        check_begin(c, name);                                                                                          \
-        run;                                                                                                           \
+#define CHECK(member, name, run)         \
+    if (k->member != previous->member) { \
+        check_begin(c, name);            \
+        run;                             \
     }
     CHECK(quantize, "quantize", check_quantize(c, k, &rng))
     CHECK(rms_norm, "rms_norm", check_rms_norm(c, k, &rng))

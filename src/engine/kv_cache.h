@@ -14,7 +14,7 @@ typedef struct kv_format_row {
     size_t value_bytes;
 } kv_format_row;
 
-extern const kv_format_row kv_formats[];   /* indexed by hearth_kv */
+extern const kv_format_row kv_formats[]; /* indexed by hearth_kv */
 
 typedef struct kv_cache {
     void *data;
@@ -27,8 +27,8 @@ typedef struct kv_cache {
 uint64_t kv_position_bytes(hearth_kv format, uint32_t layers, uint32_t heads, uint32_t head_length);
 
 /* Fills in everything but data from the arguments; HEARTH_NO_MEMORY says how much was wanted. */
-hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, uint32_t sequences,
-                              uint32_t heads, uint32_t context, uint32_t head_length, hearth_error *error);
+hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads,
+                              uint32_t context, uint32_t head_length, hearth_error *error);
 void kv_cache_destroy(kv_cache *c);
 
 /* [context][head_length] of one head. */

@@ -13,32 +13,32 @@ typedef enum layer_form { FORM_HOST, FORM_FFN_HOST, FORM_SPLIT, FORM_DEVICE, FOR
 typedef enum selector_kind { SELECTOR_ALL, SELECTOR_COUNT } selector_kind;
 
 typedef struct neuron_range {
-    uint32_t begin, end;      /* [begin, end) */
+    uint32_t begin, end; /* [begin, end) */
 } neuron_range;
 
 /* The neurons of one layer that one side works on. */
 typedef struct placement_part {
     uint32_t side;
     uint32_t range_count;
-    neuron_range *ranges;     /* [range_count] ascending */
+    neuron_range *ranges; /* [range_count] ascending */
 } placement_part;
 
 typedef struct layer_placement {
     layer_form form;
     selector_kind selector;
-    float threshold;          /* of the selector, where it has one */
+    float threshold; /* of the selector, where it has one */
     uint32_t part_count;
-    placement_part *parts;    /* [part_count]; together they cover every neuron once */
+    placement_part *parts; /* [part_count]; together they cover every neuron once */
 } layer_placement;
 
-#define PLACEMENT_CPU 0       /* side 0 is always the CPU */
+#define PLACEMENT_CPU 0 /* side 0 is always the CPU */
 
 struct hearth_placement {
     uint32_t side_count;
-    const char **sides;       /* [side_count] "cpu", later "device0" ... */
-    uint32_t kv, embedding, head;   /* sides */
+    const char **sides;           /* [side_count] "cpu", later "device0" ... */
+    uint32_t kv, embedding, head; /* sides */
     uint32_t layer_count, neuron_count;
-    layer_placement *layers;  /* [layer_count] */
+    layer_placement *layers; /* [layer_count] */
     arena memory;
 };
 

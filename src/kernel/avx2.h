@@ -116,6 +116,10 @@ ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t
             rows.now[r] = listed_row(w, list, now < end ? now : end - 1);
             rows.ahead[r] = list ? listed_row(w, list, next < end ? next : end - 1) : rows.now[r] + AHEAD;
         }
+        if (i == begin) /* the streams' first bytes, at once: what follows is fetched on the way */
+            for (size_t r = 0; r < GROUP; r++)
+                for (size_t k = 0; k < AHEAD && k < w->row_bytes; k += 64)
+                    _mm_prefetch((const char *)rows.now[r] + k, _MM_HINT_T0);
         float sums[GROUP];
         _mm256_storeu_ps(sums, dot(&rows, x));
         for (size_t r = 0; r < GROUP && i + r * apart < end; r++)

@@ -49,8 +49,8 @@ ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
 
 /* What the token gives to two blocks; zeros in place of a second one that is not there. */
 typedef struct token_q4_0 {
-    __m256i low, high;   /* the values that meet low nibbles (0..15 of each block) and high ones */
-    __m256i offset;      /* 8 times their sums, in pairs of 16 bits */
+    __m256i low, high; /* the values that meet low nibbles (0..15 of each block) and high ones */
+    __m256i offset;    /* 8 times their sums, in pairs of 16 bits */
     __m256 scale;
 } token_q4_0;
 

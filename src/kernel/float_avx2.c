@@ -7,6 +7,7 @@
 #define PANEL_ROWS    16
 #define PANEL_COLUMNS 256
 #define TILE_TOKENS   6
+#define LINE          16 /* values of a token in 64 bytes */
 
 /* The first n (at most 8) weights of a row from column i, as float32, 0 behind them. */
 typedef __m256 load_weights(const uint8_t *row, size_t i, size_t n);
@@ -82,12 +83,17 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x
     __m256 sum[TILE_TOKENS][2];
     for (size_t t = 0; t < tokens; t++)
         sum[t][0] = sum[t][1] = _mm256_setzero_ps();
-    for (size_t k = 0; k < columns; k++) {
-        __m256 a = _mm256_load_ps(p->weights[k]), b = _mm256_load_ps(p->weights[k] + LANES);
-        for (size_t t = 0; t < tokens; t++) {
-            __m256 value = _mm256_broadcast_ss(x + t * x_stride + k);
-            sum[t][0] = _mm256_fmadd_ps(a, value, sum[t][0]);
-            sum[t][1] = _mm256_fmadd_ps(b, value, sum[t][1]);
+    for (size_t line = 0; line < columns; line += LINE) {
+        for (size_t t = 0; t < tokens; t++) /* the tokens that come next */
+            _mm_prefetch((const char *)(x + (TILE_TOKENS + t) * x_stride + line), _MM_HINT_T0);
+        size_t end = columns - line < LINE ? columns : line + LINE;
+        for (size_t k = line; k < end; k++) {
+            __m256 a = _mm256_load_ps(p->weights[k]), b = _mm256_load_ps(p->weights[k] + LANES);
+            for (size_t t = 0; t < tokens; t++) {
+                __m256 value = _mm256_broadcast_ss(x + t * x_stride + k);
+                sum[t][0] = _mm256_fmadd_ps(a, value, sum[t][0]);
+                sum[t][1] = _mm256_fmadd_ps(b, value, sum[t][1]);
+            }
         }
     }
     for (size_t t = 0; t < tokens; t++)

@@ -101,10 +101,14 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
         __m256i v[LANES];
         for (size_t r = 0; r < PANEL_ROWS; r++) {
             float *scales = &p->scales[c / format.group][r], *minimum = &p->minima[c / 32][r];
-            v[r] = _mm256_setzero_si256();
-            scales[0] = scales[STEP / format.group / 2 * PANEL_ROWS] = minimum[0] = 0;
-            if (row[r])
+            if (row[r]) {
                 v[r] = format.unpack(row[r], start + c, scales, minimum);
+            } else { /* lanes that are computed but never stored: any finite values do */
+                v[r] = _mm256_setzero_si256();
+                for (size_t g = 0; g < STEP / format.group; g++)
+                    scales[g * PANEL_ROWS] = 0;
+                minimum[0] = 0;
+            }
         }
         transpose_8(v);
         for (size_t k = 0; k < STEP / 4; k++)
@@ -149,6 +153,8 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t 
         sum[t] = _mm256_setzero_ps();
     for (size_t g = 0; g < columns / format.group; g++) {
         __m256i dot[TILE_TOKENS];
+        for (size_t t = 0; t < count; t++) /* the tokens that come next */
+            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * format.group, _MM_HINT_T0);
         dot_group(p, g * format.group, x, count, dot, format);
         __m256 d = _mm256_load_ps(p->scales[g]), minimum = _mm256_load_ps(p->minima[g * format.group / 32]);
         for (size_t t = 0; t < count; t++) {

@@ -198,6 +198,8 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t 
         sum[t][0] = sum[t][1] = _mm512_setzero_ps();
     for (size_t g = 0; g < columns / format.group; g++) {
         __m512i dot[TILE_TOKENS][2];
+        for (size_t t = 0; t < count; t++) /* the tokens that come next */
+            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * format.group, _MM_HINT_T0);
         for (size_t t = 0; t < count; t++)
             dot[t][0] = dot[t][1] = _mm512_set1_epi32(format.offset ? x->start[t][g] : 0);
         for (size_t k = g * format.group; k < (g + 1) * format.group; k += 4) {

@@ -16,9 +16,11 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "blocks are read and written by memcpy: little-endian only");
 _Static_assert(FLT_EVAL_METHOD == 0, "rounding by a magic sum needs float arithmetic in float");
 
+// clang-format off
 #define X(id, ...)                                                           \
     void number_decode_##id(const void *blocks, float *values, size_t n);    \
     void number_encode_##id(const float *values, void *blocks, size_t n);
+// clang-format on
 NUMBER_FORMATS(X)
 #undef X
 
@@ -51,7 +53,7 @@ static inline float load_finite(const float *values, size_t n, float limit, floa
     if (top <= limit)
         return top;
     top = 0.0f;
-    for (size_t i = 0; i < n; i++) {   /* rare: something is not finite, or huge */
+    for (size_t i = 0; i < n; i++) { /* rare: something is not finite, or huge */
         float x = out[i];
         out[i] = x > limit ? limit : x < -limit ? -limit : x == x ? x : 0.0f;
         float magnitude = out[i] < 0.0f ? -out[i] : out[i];

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 /*    id    name    GGUF type  general.file_type  values  bytes of a block */
+// clang-format off
 #define NUMBER_FORMATS(X)                    \
     X(F32,  "f32",   0,   0,   1,   4)       \
     X(F16,  "f16",   1,   1,   1,   2)       \
@@ -21,18 +22,19 @@
     X(Q4_0, "q4_0",  2,   2,  32,  18)       \
     X(Q4_K, "q4_K", 12,  15, 256, 144)       \
     X(Q6_K, "q6_K", 14,  18, 256, 210)
+// clang-format on
 
 typedef enum number_format {
 #define X(id, ...) FORMAT_##id,
     NUMBER_FORMATS(X)
 #undef X
-    FORMAT_COUNT
+        FORMAT_COUNT
 } number_format;
 
 typedef struct number_traits {
-    const char *name;         /* as GGUF's users write it; compared without case */
+    const char *name; /* as GGUF's users write it; compared without case */
     uint32_t gguf_type;
-    uint32_t file_type;       /* general.file_type of a file mostly in this format */
+    uint32_t file_type; /* general.file_type of a file mostly in this format */
     uint32_t block_values;
     uint32_t block_bytes;
     /* n values, a multiple of block_values; neither side need be aligned. Scalar truth. */
@@ -47,14 +49,17 @@ number_format number_format_by_name(const char *name);
 number_format number_format_by_gguf_type(uint32_t gguf_type);
 
 /* Block formats meet activations of 8 bits, float formats float32 (DESIGN.md section 4). */
-static inline bool number_is_block(number_format f) { return number_formats[f].block_values > 1; }
+static inline bool number_is_block(number_format f)
+{
+    return number_formats[f].block_values > 1;
+}
 
 /* Bytes of a row of `columns` values; false where they are no whole number of blocks, or overflow. */
 bool number_row_bytes(number_format f, uint64_t columns, size_t *out);
 
 /* A matrix as rows of one format. Owns nothing. */
 typedef struct matrix {
-    const void *data;        /* [rows][columns] in blocks, row after row, any alignment */
+    const void *data; /* [rows][columns] in blocks, row after row, any alignment */
     number_format format;
     uint32_t rows, columns;
     size_t row_bytes;
