@@ -5,15 +5,27 @@
  * Covers: src/text/specials.c
  * Covers: src/text/sentencepiece_bpe.c
  * Covers: src/text/detokenizer.c
- * Layout: one byte of switches, one with the number of pieces n, n pieces of (type, score, length, text), the
- * text. Whatever they are: no fault, ids within the vocabulary, valid UTF-8 back, and where nothing but plain
+ *
+ * Layout: one byte of switches, one with the number of pieces n, n pieces of (type, score, length, text), with
+ * SWITCH_IDS the ids of BOS and EOS in a byte each and one with what else is wrong, the text. Whatever they are: no fault, ids within the vocabulary, valid UTF-8 back, and where nothing but plain
  * text, bytes and the vocabulary's own blank are involved, the very text back. */
 #include "../src/text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES_MAX = 256, SWITCH_PREFIX = 1, SWITCH_FOLD = 2, SWITCH_CONTROL = 4, SWITCH_BYTES = 8, SWITCH_PHI3 = 16 };
+enum {
+    PIECES_MAX = 256,
+    SWITCH_PREFIX = 1,
+    SWITCH_FOLD = 2,
+    SWITCH_CONTROL = 4,
+    SWITCH_BYTES = 8,
+    SWITCH_PHI3 = 16,
+    SWITCH_IDS = 32
+};
+
+/* Bits of what else is wrong. */
+enum { ADD_EOS = 1, OTHER_KIND = 2, FEW_SCORES = 4 };
 
 typedef struct input {
     const uint8_t *data;
@@ -72,6 +84,20 @@ static bool build(checkpoint *c, input *in, uint8_t switches)
     return is_plain;
 }
 
+/* What a file may claim: ids that do not exist, or are no special tokens; a kind that is not ours; too few scores. */
+static void spoil(checkpoint *c, input *in)
+{
+    static const float few[1];
+    uint32_t bos = take(in), eos = take(in);
+    uint8_t wrong = take(in);
+    if (checkpoint_set_u32(c, "tokenizer.ggml.bos_token_id", bos, NULL) ||
+        checkpoint_set_u32(c, "tokenizer.ggml.eos_token_id", eos, NULL) ||
+        checkpoint_set_bool(c, "tokenizer.ggml.add_eos_token", wrong & ADD_EOS, NULL) ||
+        ((wrong & OTHER_KIND) && checkpoint_set_string(c, "tokenizer.ggml.model", span_of("gpt2"), NULL)) ||
+        ((wrong & FEW_SCORES) && checkpoint_set_numbers(c, "tokenizer.ggml.scores", VALUE_F32, few, 1, NULL)))
+        abort();
+}
+
 static buffer detokenize(const tokenizer *t, const int32_t *ids, size_t count, unsigned flags)
 {
     detokenizer *d;
@@ -87,6 +113,17 @@ static buffer detokenize(const tokenizer *t, const int32_t *ids, size_t count, u
     }
     detokenizer_destroy(d);
     return all;
+}
+
+/* A special token is one of the vocabulary or none, and an id outside it is nothing. */
+static void check_ids(const tokenizer *t)
+{
+    int32_t size = (int32_t)tokenizer_size(t), bos = tokenizer_bos(t), eos = tokenizer_eos(t);
+    require(bos >= -1 && bos < size && eos >= -1 && eos < size);
+    require(!tokenizer_adds_bos(t) || bos >= 0);
+    require(eos < 0 || tokenizer_ends_answer(t, eos));
+    require(!tokenizer_ends_answer(t, -1) && !tokenizer_ends_answer(t, size));
+    require(tokenizer_piece(t, size).size == 0);
 }
 
 static void check(const tokenizer *t, span text, uint8_t switches, bool is_plain)
@@ -114,12 +151,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     checkpoint *c;
     require(checkpoint_create(&c, "fuzz", NULL) == HEARTH_OK);
     uint8_t switches = take(&in);
-    bool is_plain = build(c, &in, switches);
+    bool is_plain = build(c, &in, switches) && !(switches & SWITCH_IDS);
+    if (switches & SWITCH_IDS)
+        spoil(c, &in);
     tokenizer *t;
     hearth_error error;
     hearth_status status = tokenizer_create(&t, c, &error);
     checkpoint_close(c);
     if (status == HEARTH_OK) {
+        check_ids(t);
         check(t, (span){(const char *)in.data, in.size}, switches, is_plain);
         tokenizer_destroy(t);
     }

@@ -181,7 +181,6 @@ typedef enum hearth_activations {
 typedef struct hearth_engine_options {
     const hearth_placement *placement; /* copied; NULL: the default */
     hearth_activations activations;
-    hearth_progress progress;
 } hearth_engine_options;
 
 /* options may be NULL. */
@@ -321,6 +320,8 @@ hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling 
 void hearth_sampler_destroy(hearth_sampler *sampler);
 /* Remembers a token (of the prompt or chosen) for the penalties. */
 void hearth_sampler_accept(hearth_sampler *sampler, int32_t token);
+/* Forgets them, and starts the random sequence afresh: as new. */
+void hearth_sampler_reset(hearth_sampler *sampler);
 /* Chooses a token from logits [vocabulary_size], which stay as they are. Does not accept it. */
 int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits);
 
@@ -367,19 +368,21 @@ hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const cha
 /* What is still held back, once the answer has ended for whatever reason (a stop string: nothing). */
 void hearth_answer_finish(hearth_answer *answer, const char **text, size_t *size);
 
-/* Called with each piece of text and its token; false cancels. */
+/* Called once for each token of the answer with the text that became complete, maybe none, and once more with token
+ * -1 where text that was held back is left at the end; false cancels. The mark that ends an answer is no part of it. */
 typedef bool hearth_on_text(void *user, int32_t token, const char *text, size_t size);
 
 typedef struct hearth_result {
     hearth_stop stop;
     size_t prompt_tokens, answer_tokens;
-    double prompt_seconds, answer_seconds; /* reading the prompt; every feed after it */
-    size_t answer_feeds;                   /* tokens decoded in answer_seconds        */
+    double prompt_seconds; /* reading the prompt                                                         */
+    double answer_seconds; /* choosing and reading the answer's tokens, without the time inside on_text  */
 } hearth_result;
 
-/* The simple way: reads prompt [count] into a sequence, then samples until something stops
- * it. `result` is filled in any case. HEARTH_FULL: the prompt does not fit; a full context
- * later is a stop reason, and so is cancelling. */
+/* The simple way: reads prompt [count] into a sequence, then samples until something stops it. The sampler has
+ * accepted what the session has read: prompt and answer, but for the token at which a stop string, a full context
+ * or cancelling ended it. `result` is filled in any case. HEARTH_FULL: the prompt does not fit; a full context later is
+ * a stop reason, and so is cancelling. */
 hearth_status hearth_generate(hearth_session *session, uint32_t sequence, const int32_t *prompt, size_t count,
                               hearth_sampler *sampler, const hearth_answer_options *options, hearth_on_text *on_text,
                               void *user, hearth_result *result, hearth_error *error);

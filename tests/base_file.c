@@ -6,14 +6,16 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "skip.h"
 
 static char folder[] = "/tmp/hearth base file XXXXXX"; /* with blanks, on purpose */
 static char target[sizeof folder + 16];
@@ -359,8 +361,7 @@ static void a_write_after_a_failed_one_is_refused(void **state)
 static void a_full_device_says_so(void **state)
 {
     (void)state;
-    if (!file_exists("/dev/full"))
-        skip();
+    need("/dev/full");
     hearth_error error;
     file_writer *writer;
     assert_int_equal(file_writer_open(&writer, "/dev/full", &error), HEARTH_OK);
@@ -461,6 +462,39 @@ static void the_longest_name_can_be_written(void **state)
     assert_sample(path);
 }
 
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* Whoever waits for a pipe hears of a signal, rather than waiting on. */
+static void waiting_can_be_interrupted(void **state)
+{
+    (void)state;
+    struct sigaction handled = {.sa_handler = on_alarm}, before;
+    /* Again and again, should the first come too early. */
+    struct itimerval every = {.it_value = {.tv_usec = 50000}, .it_interval = {.tv_usec = 50000}};
+    char *data = NULL;
+    size_t size;
+    hearth_error error;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    char path[32];
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    assert_int_equal(sigaction(SIGALRM, &handled, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &every, NULL), 0);
+    hearth_status status = file_read(&data, &size, path, 100, &error);
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(status, HEARTH_CANCELLED);
+    assert_null(data);
+    char expected[64];
+    snprintf(expected, sizeof expected, "%s: reading: interrupted", path);
+    assert_string_equal(error.text, expected);
+}
+
 static void paths_are_joined(void **state)
 {
     (void)state;
@@ -500,7 +534,8 @@ int main(void)
         TEST(links_stay_links),
         TEST(targets_that_cannot_be_are_refused_at_once),
         TEST(the_longest_name_can_be_written),
+        TEST(waiting_can_be_interrupted),
         TEST(paths_are_joined),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return run_group(tests, make_folder, remove_folder);
 }

@@ -33,6 +33,11 @@ near "share" "$(value "$scratch/bench.json" rows.0.share_of_bandwidth)" "$(awk \
 is "lines of --csv" "$(wc -l <"$scratch/bench.csv")" 2
 "$HEARTH" bench "$model" -r 2 -n 2 --prompt-lengths 4 --prompts "$SHARED/golden/real/nll-text.txt" >"$scratch/table"
 has "table" "$(cat "$scratch/table")" "dense"
+# -c bounds the context of all rows; lengths that are not given fit it.
+refused 2 "2 after it are more than the 13" "$HEARTH" bench "$model" -c 13 -n 2 --prompt-lengths 8 --contexts 4
+"$HEARTH" bench "$model" --json -c 14 -r 1 -n 2 --prompt-lengths 8 --contexts 4 >/dev/null && pass || fail "bench -c 14"
+"$HEARTH" bench "$model" --csv -c 40 -r 1 -n 2 >"$scratch/bench.csv"
+is "the prompt that -c 40 leaves" "$(sed -n 2p "$scratch/bench.csv" | cut -d, -f2)" 38
 refused 2 "vocabulary" "$HEARTH" bench "$model" -r 1 -n 1 --prompt-lengths 4 --ids 99999
 
 "$HEARTH" devices --json >"$scratch/devices.json"

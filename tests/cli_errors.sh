@@ -33,8 +33,15 @@ if [ -e "$SHARED/golden/tokenizers/llama-spm.gguf" ]; then
     has "inspect of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf")" "cannot run it"
     has "keys of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf" --keys)" \
         'tokenizer.ggml.model string = "llama"'
-    refused 1 tokenizer "$HEARTH" run "$SHARED/golden/llama" -p x
-    refused 1 tokenizer "$HEARTH" eval ppl "$SHARED/golden/llama" "$scratch/x"
+    for reason in "tokenizer.model" "tokenizer.model (tokenizer.json is not read yet)"; do
+        reason="golden-llama: tokenizer: the folder has no $reason"
+        mkdir -p "$scratch/golden-llama"
+        cp "$SHARED/golden/llama/config.json" "$SHARED/golden/llama/model.safetensors" "$scratch/golden-llama"
+        refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama" -p x
+        refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama"
+        refused 1 "$reason" "$HEARTH" eval ppl "$scratch/golden-llama" "$scratch/x"
+        echo '{}' >"$scratch/golden-llama/tokenizer.json"
+    done
     has "note on a missing tokenizer" "$("$HEARTH" convert "$SHARED/golden/llama" -o "$scratch/mute.gguf" 2>&1)" "note:"
     # Families that hearth does not run yet are refused by name.
     refused 1 gpt2 "$HEARTH" run "$SHARED/golden/gpt2/model.gguf" -p x
@@ -47,8 +54,9 @@ refused 2 context "$HEARTH" run "$model" -c 1000000 -p x --json
 refused 2 context "$HEARTH" bench "$model" --contexts 1000000
 refused 2 "token 512" "$HEARTH" eval logits "$model" --ids 1,512 --out "$scratch/never"
 refused 1 "missing" "$HEARTH" eval ppl "$model" "$scratch/missing"
-refused 2 "no tokens" "$HEARTH" eval ppl "$model" "$scratch/nothing.gguf"
-refused 2 "two windows" "$HEARTH" eval ppl "$model" "$scratch/x" --protocol llama.cpp
+refused 1 "no tokens" "$HEARTH" eval ppl "$model" "$scratch/nothing.gguf"
+refused 1 "two windows" "$HEARTH" eval ppl "$model" "$scratch/x" --protocol llama.cpp
+refused 1 "there are none" "$HEARTH" bench "$model" --prompts "$scratch/nothing.gguf"
 refused 1 "missing" "$HEARTH" run "$model" -f "$scratch/missing"
 refused 1 "place" "$HEARTH" run "$model" -p x --place "$scratch/place.json"
 echo '{' >"$scratch/place.json"
@@ -122,6 +130,19 @@ if (ulimit -v 400000 && "$HEARTH" --version) >/dev/null 2>&1; then
     done
     echo "  memory limits: $answers answers, $errors errors"
     [ "$answers" -gt 0 ] && [ "$errors" -gt 0 ] && pass || fail "memory limits decide nothing"
+
+    # Memory is announced before it is taken: whoever has too little has seen how much it would have been.
+    mkdir "$scratch/long"
+    cp "$folder"/* "$scratch/long"
+    sed -E 's/("max_position_embeddings"): *[0-9]+/\1: 1048576/' "$folder/config.json" >"$scratch/long/config.json"
+    for input in "-p x" ""; do
+        got=0
+        # shellcheck disable=SC2086
+        (ulimit -v 400000 && exec "$HEARTH" run "$scratch/long" $input) </dev/null >"$scratch/out" 2>"$scratch/err" || got=$?
+        is "exit status without memory for the cache" $got 1
+        has "memory announced" "$(head -1 "$scratch/err")" "memory: weights"
+        has "memory wanted" "$(tail -1 "$scratch/err")" "out of memory"
+    done
 fi
 
 # Hostile names and texts reach the terminal as \xNN. An unknown option is quoted without its control characters.

@@ -31,6 +31,14 @@ for command in run "eval ppl" "eval logits" bench devices convert quantize inspe
             esac
     done
 done
+# Lists of names in the help are those that the errors give.
+formats=$("$HEARTH" quantize a b q9_9 2>&1 | sed 's/.*there are //' || true)
+for command in quantize convert; do
+    has "formats of $command" "$("$HEARTH" $command --help | tr -s ' \n' ' ')" ": $formats"
+done
+for command in run quantize convert; do
+    has "activations of $command" "$("$HEARTH" $command --help | tr -s ' \n' ' ')" ": silu, relu, fatrelu"
+done
 has "parts of eval" "$("$HEARTH" eval --help)" logits
 
 refused 2 "did you mean run" "$HEARTH" rnu

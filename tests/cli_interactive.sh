@@ -7,6 +7,11 @@ export XDG_STATE_HOME=$scratch/state TERM=dumb
 model=$scratch/model.gguf
 "$HEARTH" convert "$SHARED/models/stories-relu" -o "$model" 2>/dev/null
 
+# A new text is new in everything: what was drawn and said before has no say in it.
+said=$(echo "Once upon a time" | "$HEARTH" run "$model" --seed 7 --temp 1 --repeat-penalty 1.3 -n 12 2>/dev/null)
+is "after a reset" "$(printf 'Once upon a time\n/reset\nOnce upon a time\n' |
+    "$HEARTH" run "$model" --seed 7 --temp 1 --repeat-penalty 1.3 -n 12 2>/dev/null)" "$said"$'\n'"$said"
+
 # open_terminal COMMAND: runs it at a terminal of its own; what is written to descriptor 3 is typed there.
 open_terminal() {
     mkfifo "$scratch/keys"

@@ -66,10 +66,25 @@ is "left behind" "$(ls -A "$scratch/to") $(cat "$scratch/to/old.gguf")" "old.ggu
 model=$SHARED/models/stories260K
 for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SHARED/corpora/stories-held.txt"; done >"$scratch/text"
 interrupted "eval ppl" 0.6 "$HEARTH" eval ppl "$model" "$scratch/text"
+is "message of eval ppl" "$(cat "$scratch/err")" "hearth: $scratch/text: perplexity: cancelled"
 interrupted bench 0.6 "$HEARTH" bench "$model" -r 1000
 interrupted "eval logits" 0.6 "$HEARTH" eval logits "$scratch/large" --ids "$(seq -s, 0 500)" --out "$scratch/to/logits" \
     --cpu scalar
 is "left behind" "$(ls -A "$scratch/to")" old.gguf
+
+# Waiting for standard input ends as well, by the signal's name.
+mkfifo "$scratch/input"
+for signal in INT=130 TERM=143; do
+    for words in "tokenize $model" "eval ppl $model -" "run $model -f -" "eval logits $model --ids @- --out $scratch/x"; do
+        got=0
+        exec 4<>"$scratch/input" # a writer that writes nothing
+        # shellcheck disable=SC2086
+        timeout --preserve-status -k 20 -s ${signal%=*} 0.5 "$HEARTH" $words <"$scratch/input" >/dev/null 2>"$scratch/err" || got=$?
+        exec 4>&-
+        is "exit status of $words, SIG${signal%=*}" $got "${signal#*=}"
+        is "message of $words, SIG${signal%=*}" "$(cat "$scratch/err")" "hearth: standard input: reading: interrupted"
+    done
+done
 
 # An answer is cut short, what there is of it is printed. Bytes go through a pipe, so that the moment is known.
 mkfifo "$scratch/pipe"

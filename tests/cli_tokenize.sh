@@ -40,6 +40,9 @@ vocabulary=$SHARED/golden/tokenizers/llama-spm.gguf
 text='Hello, wörld! 你好 🦙  two  blanks'
 is "there and back" "$("$HEARTH" tokenize "$vocabulary" "$text" | "$HEARTH" tokenize "$vocabulary" --back)" "$text"
 is "ids as arguments" "$("$HEARTH" tokenize "$vocabulary" --back 1 15043)" Hello
+is "ids of nothing" "$("$HEARTH" tokenize "$vocabulary" "" --no-special | wc -w)" 0
+is "nothing and back" "$("$HEARTH" tokenize "$vocabulary" "" --no-special | "$HEARTH" tokenize "$vocabulary" --back | od -An -c)" \
+    "$(echo | od -An -c)"
 is "no special" "$("$HEARTH" tokenize "$vocabulary" --no-special Hello)" 15043
 is "special" "$("$HEARTH" tokenize "$vocabulary" Hello)" "1 15043"
 printf -- --back >"$scratch/option"

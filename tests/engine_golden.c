@@ -1,4 +1,7 @@
-/* engine_golden.c - the forward pass against two independent implementations (../shared/golden). */
+/* engine_golden.c - the forward pass against two independent implementations (../shared/golden), at every level that
+ * this CPU has. */
+#include "../src/kernel/kernel.h"
+
 #include "golden.h"
 
 static const hearth_session_options all_rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
@@ -18,16 +21,18 @@ static void check_greedy(stack *s, const golden *g)
 }
 
 /* All logits within the bound, from one feed and (where greedy is asked for) token by token. */
-static void check_model(const char *name, const char *path, const golden *g, hearth_activations activations,
-                        double bound, bool greedy)
+static void check_level(const char *level, const char *name, const char *path, const golden *g,
+                        hearth_activations activations, double bound, bool greedy)
 {
     stack s;
     float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
-    stack_open(&s, path, 2, activations, all_rows);
+    stack_open_at(&s, level, path, 2, activations, all_rows);
+    assert_string_equal(hearth_runtime_cpu_level(s.runtime), level);
     assert_int_equal(s.info.vocabulary_size, g->vocabulary);
     stack_feed(&s, 0, g->ids, g->total, logits);
     double distance = relative_l2(logits, g->logits, g->total * g->vocabulary);
-    print_message("%-28s %-12s relative L2 %.2e (bound %.0e)\n", name, strrchr(path, '/') + 1, distance, bound);
+    print_message("%-18s %-18s %-8s relative L2 %.2e (bound %.0e)\n", name, strrchr(path, '/') + 1, level, distance,
+                  bound);
     assert_true(distance <= bound);
     if (greedy) {
         assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
@@ -37,14 +42,20 @@ static void check_model(const char *name, const char *path, const golden *g, hea
     free(logits);
 }
 
+static void check_model(const char *name, const char *path, const golden *g, hearth_activations activations,
+                        double bound, bool greedy)
+{
+    for (size_t level = 0; level < kernel_level_count(); level++)
+        if (kernel_level_present(level))
+            check_level(kernel_level_name(level), name, path, g, activations, bound, greedy);
+}
+
 static void float_models(void **state)
 {
     (void)state;
     static const char *const names[] = {"llama",          "llama-gqa",       "llama-rope-linear", "llama-rope-llama3",
                                         "llama-256",      "llama-rope-yarn", "mistral",           "llama-relu",
                                         "llama-relu-gqa", "llama-fatrelu"};
-    if (!golden_present())
-        skip();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         golden g;
         char path[600];
@@ -60,8 +71,6 @@ static void block_models(void **state)
 {
     (void)state;
     static const char *const names[] = {"llama-256-q4_0", "llama-256-q4_k_m"};
-    if (!golden_present())
-        skip();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         golden g;
         char path[600];
@@ -94,33 +103,38 @@ static void watch_layer(void *user, const hearth_observation *o)
     }
 }
 
+static void check_neurons(const char *level, const char *name, const golden *g)
+{
+    stack s;
+    char path[600];
+    stack_open_at(&s, level, golden_path(path, sizeof path, name, "model.gguf"), 2, HEARTH_ACTIVATIONS_AUTO, all_rows);
+    size_t n = (size_t)s.info.layer_count * g->total * s.info.neuron_count;
+    watch w = {.want = malloc(n), .rows = (uint32_t)g->total};
+    FILE *f = fopen(golden_path(path, sizeof path, name, "active.u8"), "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(w.want, 1, n, f), n);
+    fclose(f);
+    hearth_session_observe(s.session, &(hearth_observer){watch_layer, &w});
+    stack_feed(&s, 0, g->ids, g->total, NULL);
+    assert_int_equal(w.calls, s.info.layer_count * g->total);
+    print_message("%s %s: density %.4f, %llu of %zu neurons differ\n", name, level, (double)w.active / (double)n,
+                  (unsigned long long)w.differing, n);
+    assert_true(w.differing * 10000 <= 3 * n); /* the README: at most a few entries per 10000 */
+    free(w.want);
+    stack_close(&s);
+}
+
 /* The neurons that an observer sees firing are those of the reference. */
 static void observers_see_active_neurons(void **state)
 {
     (void)state;
     static const char *const names[] = {"llama-relu", "llama-relu-gqa", "llama-fatrelu"};
-    if (!golden_present())
-        skip();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         golden g;
-        stack s;
-        char path[600];
         golden_load(&g, names[i]);
-        stack_open(&s, golden_path(path, sizeof path, names[i], "model.gguf"), 2, HEARTH_ACTIVATIONS_AUTO, all_rows);
-        size_t n = (size_t)s.info.layer_count * g.total * s.info.neuron_count;
-        watch w = {.want = malloc(n), .rows = (uint32_t)g.total};
-        FILE *f = fopen(golden_path(path, sizeof path, names[i], "active.u8"), "rb");
-        assert_non_null(f);
-        assert_int_equal(fread(w.want, 1, n, f), n);
-        fclose(f);
-        hearth_session_observe(s.session, &(hearth_observer){watch_layer, &w});
-        stack_feed(&s, 0, g.ids, g.total, NULL);
-        assert_int_equal(w.calls, s.info.layer_count * g.total);
-        print_message("%s: density %.4f, %llu of %zu neurons differ\n", names[i], (double)w.active / (double)n,
-                      (unsigned long long)w.differing, n);
-        assert_true(w.differing * 10000 <= 3 * n); /* the README: at most a few entries per 10000 */
-        free(w.want);
-        stack_close(&s);
+        for (size_t level = 0; level < kernel_level_count(); level++)
+            if (kernel_level_present(level))
+                check_neurons(kernel_level_name(level), names[i], &g);
         golden_free(&g);
     }
 }
@@ -132,5 +146,5 @@ int main(void)
         cmocka_unit_test(block_models),
         cmocka_unit_test(observers_see_active_neurons),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

@@ -396,6 +396,32 @@ static void seeds(void **unused)
     assert_memory_not_equal(picks[0], picks[2], sizeof picks[0]);
 }
 
+/* After a reset the same choices come again, with the penalties of an empty window. */
+static void reset_is_as_new(void **unused)
+{
+    (void)unused;
+    hearth_sampling o = hearth_sampling_default();
+    hearth_sampler *s;
+    float logits[50];
+    int32_t first[40];
+    o.repeat_penalty = 1.5f;
+    o.seed = 7;
+    for (size_t i = 0; i < 50; i++)
+        logits[i] = (float)(i % 7);
+    assert_int_equal(hearth_sampler_create(&s, &o, 50, NULL), HEARTH_OK);
+    for (size_t round = 0; round < 2; round++) {
+        for (size_t i = 0; i < 40; i++) {
+            int32_t id = hearth_sampler_pick(s, logits);
+            hearth_sampler_accept(s, id);
+            if (round == 0)
+                first[i] = id;
+            assert_int_equal(id, first[i]);
+        }
+        hearth_sampler_reset(s);
+    }
+    hearth_sampler_destroy(s);
+}
+
 static void defaults(void **unused)
 {
     (void)unused;
@@ -514,6 +540,7 @@ int main(void)
         cmocka_unit_test(bias_shifts_probability),
         cmocka_unit_test(bad_logits),
         cmocka_unit_test(seeds),
+        cmocka_unit_test(reset_is_as_new),
         cmocka_unit_test(defaults),
         cmocka_unit_test(bad_options),
         cmocka_unit_test(memory),

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "skip.h"
 
 #define MODEL HEARTH_SHARED "/models/stories260K-relu"
 #define TEXT  "Once upon a time there was a little cat. It saw a big dog, and it ran away as fast as it could run."
@@ -24,8 +24,7 @@ static fixture open_engine(void)
 {
     fixture f = {0};
     hearth_runtime_options one = {.threads = 1};
-    if (access(MODEL "/config.json", R_OK) != 0)
-        skip();
+    need(MODEL "/config.json");
     assert_int_equal(hearth_runtime_create(&f.runtime, &one, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&f.model, MODEL, NULL, NULL), HEARTH_OK);
     assert_int_equal(hearth_engine_create(&f.engine, f.runtime, f.model, NULL, NULL), HEARTH_OK);
@@ -105,6 +104,43 @@ static void bench_survives_failing_allocations(void **state)
     close_engine(&f);
 }
 
+/* A text that gives nothing to score is bad data, not a bad call. */
+static void short_texts_are_refused(void **state)
+{
+    (void)state;
+    fixture f = open_engine();
+    hearth_error error;
+    perplexity_result r;
+    perplexity_options o = {.context = 16};
+    assert_int_equal(perplexity_measure(&r, f.engine, span_of(""), "here.txt", &o, &error), HEARTH_FORMAT);
+    assert_string_equal(error.text, "here.txt: text: has no tokens to score");
+    o.half_windows = true;
+    assert_int_equal(perplexity_measure(&r, f.engine, span_of("x"), "here.txt", &o, &error), HEARTH_FORMAT);
+    close_engine(&f);
+}
+
+/* Rows must fit the context that was asked for, also where the model's is longer. */
+static void bench_obeys_its_context(void **state)
+{
+    (void)state;
+    fixture f = open_engine();
+    static const int32_t length = 8, context = 4;
+    bench_row row;
+    hearth_error error;
+    bench_options o = {.prompt_lengths = &length,
+                       .prompt_length_count = 1,
+                       .contexts = &context,
+                       .context_count = 1,
+                       .decode_tokens = 2,
+                       .repeats = 1,
+                       .context = 14};
+    assert_int_equal(bench_run(&row, f.engine, 1, NULL, &o, NULL), HEARTH_OK);
+    o.context = 13;
+    assert_int_equal(bench_run(&row, f.engine, 1, NULL, &o, &error), HEARTH_INVALID);
+    assert_non_null(strstr(error.text, "4 tokens before, 8 of the prompt and 2 after it are more than the 13"));
+    close_engine(&f);
+}
+
 /* Windows differ in what stands before a token, not in which tokens are scored. */
 static void every_token_is_scored_once(void **state)
 {
@@ -151,7 +187,9 @@ static void work_can_be_cancelled(void **state)
                        .decode_tokens = 1,
                        .repeats = 1,
                        .progress = {never, NULL}};
-    assert_int_equal(measure(&f, &p, &r), HEARTH_CANCELLED);
+    hearth_error error;
+    assert_int_equal(perplexity_measure(&r, f.engine, span_of(TEXT), "here.txt", &p, &error), HEARTH_CANCELLED);
+    assert_string_equal(error.text, "here.txt: perplexity: cancelled");
     assert_int_equal(bench_run(&row, f.engine, 1, NULL, &b, NULL), HEARTH_CANCELLED);
     close_engine(&f);
 }
@@ -170,9 +208,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(perplexity_survives_failing_allocations),
         cmocka_unit_test(bench_survives_failing_allocations),
+        cmocka_unit_test(short_texts_are_refused),
+        cmocka_unit_test(bench_obeys_its_context),
         cmocka_unit_test(every_token_is_scored_once),
         cmocka_unit_test(work_can_be_cancelled),
         cmocka_unit_test(medians_lie_in_the_middle),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

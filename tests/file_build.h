@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h> /* last: its macro fail() hides the function of base/error.h */
+#include "skip.h"
 
 /* A string literal with zeros in it, and its size. */
 #define BYTES(literal) (literal), sizeof(literal) - 1

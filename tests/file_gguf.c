@@ -5,12 +5,6 @@
 
 #define GOLDEN HEARTH_SHARED "/golden"
 
-static void need_goldens(void)
-{
-    if (!file_is_folder(GOLDEN))
-        skip();
-}
-
 static checkpoint *open_gguf(const char *path)
 {
     checkpoint *c;
@@ -83,7 +77,7 @@ static const stored_tensor *find_embedding(const checkpoint *c)
 static void goldens_open(void **state)
 {
     (void)state;
-    need_goldens();
+    need(GOLDEN);
     glob_t found;
     size_t folders = 0;
     assert_int_equal(glob(GOLDEN "/*/model.gguf", 0, NULL, &found), 0);
@@ -152,7 +146,7 @@ static size_t compare_layer(const checkpoint *file, const checkpoint *folder, ui
 static void llama_equals_its_folder(void **state)
 {
     (void)state;
-    need_goldens();
+    need(GOLDEN);
     static const char *const cases[] = {"llama", "llama-gqa", "llama-256", "llama-relu-gqa", "mistral"};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char path[1024];
@@ -186,7 +180,7 @@ static void rotary_rows(void **state)
 static void quantised_formats(void **state)
 {
     (void)state;
-    need_goldens();
+    need(GOLDEN);
     static const struct {
         const char *path, *tensor, *format;
     } cases[] = {
@@ -210,7 +204,7 @@ static void quantised_formats(void **state)
 static void vocabularies_open(void **state)
 {
     (void)state;
-    need_goldens();
+    need(GOLDEN);
     static const struct {
         const char *path;
         size_t count, id;
@@ -267,7 +261,7 @@ static hearth_status write_again(const checkpoint *c, const char *path, size_t p
 static void goldens_are_written_as_they_were(void **state)
 {
     (void)state;
-    need_goldens();
+    need(GOLDEN);
     char folder[512], path[1024];
     glob_t found;
     hearth_error error = {0};
@@ -523,5 +517,5 @@ int main(void)
         cmocka_unit_test(writer_refuses_what_cannot_be_read),
         cmocka_unit_test(writer_counts_bytes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

@@ -60,8 +60,7 @@ static void golden_folders(void **state)
         {"golden/gemma3n", 107, "model.embed_tokens.weight", FORMAT_BF16, 64, 272},
         {"models/stories260K", 47, "model.embed_tokens.weight", FORMAT_F32, 64, 512},
     };
-    if (!file_is_folder(HEARTH_SHARED "/golden"))
-        skip();
+    need(HEARTH_SHARED "/golden");
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char path[1024];
         hearth_error error = {0};
@@ -389,5 +388,5 @@ int main(void)
         cmocka_unit_test(wrong_folders_are_named),
         cmocka_unit_test(failed_folders),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

@@ -79,8 +79,7 @@ static void trained_models(void **state)
 {
     (void)state;
     static const char *const names[] = {"stories260K", "stories260K-relu", "stories-relu"};
-    if (!file_is_folder(HEARTH_SHARED "/models"))
-        skip();
+    need(HEARTH_SHARED "/models");
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char path[1024];
         hearth_error error = {0};
@@ -289,5 +288,5 @@ int main(void)
         cmocka_unit_test(every_flip_is_survived), cmocka_unit_test(every_failed_allocation_is_survived),
         cmocka_unit_test(missing_files),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

@@ -13,14 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* cmocka wants these before it, and its macro fail() must come after base's function. */
-/* clang-format off */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-/* clang-format on */
+#include "skip.h"
+
+#define GOLDEN HEARTH_SHARED "/golden"
 
 typedef struct golden {
     char folder[512];
@@ -30,14 +25,9 @@ typedef struct golden {
     float *logits; /* [total][vocabulary]; freed with free */
 } golden;
 
-static inline bool golden_present(void)
-{
-    return file_is_folder(HEARTH_SHARED "/golden");
-}
-
 static inline char *golden_path(char *out, size_t size, const char *name, const char *file)
 {
-    snprintf(out, size, HEARTH_SHARED "/golden/%s%s%s", name, *file ? "/" : "", file);
+    snprintf(out, size, GOLDEN "/%s%s%s", name, *file ? "/" : "", file);
     return out;
 }
 
@@ -48,8 +38,10 @@ static inline size_t golden_read_ids(const json_t *array, int32_t *ids)
     return json_array_size(array);
 }
 
+/* Skips the test where there are no goldens, as stack_open does. */
 static inline void golden_load(golden *g, const char *name)
 {
+    need(GOLDEN);
     char path[600];
     json_t *root;
     golden_path(g->folder, sizeof g->folder, name, "");
@@ -94,7 +86,8 @@ static inline int32_t argmax(const float *logits, size_t n)
     return (int32_t)best;
 }
 
-/* A model with everything above it, opened in one go; any failure fails the test with its text. */
+/* A model with everything above it, opened in one go; any failure fails the test with its text. A level of the CPU
+ * may be named, or NULL. */
 typedef struct stack {
     hearth_runtime *runtime;
     hearth_model *model;
@@ -109,18 +102,25 @@ static inline void stack_check(hearth_status status, const hearth_error *error)
         fail_msg("%s", error->text);
 }
 
-static inline void stack_open(stack *s, const char *path, unsigned threads, hearth_activations activations,
-                              hearth_session_options session)
+static inline void stack_open_at(stack *s, const char *level, const char *path, unsigned threads,
+                                 hearth_activations activations, hearth_session_options session)
 {
+    need(GOLDEN);
     hearth_error error;
     memset(s, 0, sizeof *s);
-    hearth_runtime_options runtime = {.threads = threads};
+    hearth_runtime_options runtime = {.threads = threads, .cpu_level = level};
     hearth_engine_options engine = {.activations = activations};
     stack_check(hearth_runtime_create(&s->runtime, &runtime, &error), &error);
     stack_check(hearth_model_open(&s->model, path, NULL, &error), &error);
     stack_check(hearth_engine_create(&s->engine, s->runtime, s->model, &engine, &error), &error);
     stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);
     hearth_model_describe(s->model, &s->info);
+}
+
+static inline void stack_open(stack *s, const char *path, unsigned threads, hearth_activations activations,
+                              hearth_session_options session)
+{
+    stack_open_at(s, NULL, path, threads, activations, session);
 }
 
 static inline void stack_close(stack *s)

@@ -7,12 +7,12 @@
 /* Rounding error of one float32 operation, relative. */
 #define EPSILON 0x1p-24
 
-/* What is being checked right now; the first failure of each kernel, and a trap on the page behind a buffer, print it. */
+/* What is being checked right now; printed by the first failure of a kernel and by a trap behind a buffer. */
 typedef struct check {
     const char *level, *op;
     char size[96];
-    size_t kernels, cases, bad;   /* checked so far */
-    bool told;                    /* this kernel's first failure is printed */
+    size_t kernels, cases, bad; /* checked so far */
+    bool told;                  /* this kernel's first failure is printed */
 } check;
 
 /* The next kernel. */

@@ -84,8 +84,7 @@ static const char *const cases[] = {
 static void test_goldens(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[512];
         snprintf(path, sizeof path, GOLDEN "%s/model.gguf", cases[i]);
@@ -118,8 +117,7 @@ static void test_trained(void **state)
 {
     (void)state;
     static const char *const names[] = {"stories-relu", "stories260K", "stories260K-relu"};
-    if (!file_is_folder(MODELS))
-        skip();
+    need(MODELS);
     for (size_t i = 0; i < 3; i++) {
         char path[512];
         hearth_model_info info;
@@ -250,8 +248,7 @@ static void fail_allocations(const char *path)
 static void test_no_memory(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     fail_allocations(GOLDEN "llama-rope-llama3");
     fail_allocations(GOLDEN "llama-gqa/model.gguf");
     fail_allocations(MODELS "stories260K");
@@ -260,8 +257,7 @@ static void test_no_memory(void **state)
 static void test_read_failures(void **state)
 {
     (void)state;
-    if (!file_is_folder(MODELS))
-        skip();
+    need(MODELS);
     hearth_status status;
     long live = mem_live(), n = 0;
     do {
@@ -290,8 +286,7 @@ static bool cancel(void *user, const char *what, uint64_t done, uint64_t total)
 static void test_cancel(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     int calls = 0;
     long live = mem_live();
     hearth_error error;
@@ -315,6 +310,58 @@ static void test_missing(void **state)
     assert_int_equal(hearth_model_open(&m, folder, NULL, &error), HEARTH_IO);
     expect_text(&error, folder);
     assert_string_equal(model_tokenizer_missing(folder), "the file holds no vocabulary");
+}
+
+/* An embedding with more rows than the vocabulary has pieces: the ids behind them exist and stand for no text. */
+static void test_padded_vocabulary(void **state)
+{
+    (void)state;
+    static const span texts[] = {{"<unk>", 5}, {"<s>", 3}, {"</s>", 4}, {"a", 1}};
+    static const float scores[] = {0, 0, 0, -1};
+    static const int32_t types[] = {2, 3, 3, 1};
+    hearth_error error = {0};
+    hearth_model *m;
+    checkpoint *c = tiny_gguf(NULL);
+    must(checkpoint_set_string(c, "tokenizer.ggml.model", span_of("llama"), &error), &error);
+    must(checkpoint_set_strings(c, "tokenizer.ggml.tokens", texts, 4, &error), &error);
+    must(checkpoint_set_numbers(c, "tokenizer.ggml.scores", VALUE_F32, scores, 4, &error), &error);
+    must(checkpoint_set_numbers(c, "tokenizer.ggml.token_type", VALUE_I32, types, 4, &error), &error);
+    must(model_bind(&m, c, NULL, &error), &error);
+    assert_int_equal(tokenizer_size(m->tokenizer), 4);
+    detokenizer *d;
+    span text;
+    must(detokenizer_create(&d, m->tokenizer, HEARTH_DETOKENIZE_CONTROL, &error), &error);
+    for (int32_t id = 4; id < TINY_VOCAB; id++) {
+        must(detokenizer_push(d, id, &text, &error), &error);
+        assert_int_equal(text.size, 0);
+        assert_false(tokenizer_ends_answer(m->tokenizer, id));
+    }
+    must(detokenizer_push(d, 3, &text, &error), &error);
+    assert_true(span_equal(text, span_of("a")));
+    assert_int_equal(detokenizer_push(d, TINY_VOCAB, &text, &error), HEARTH_INVALID);
+    expect_text(&error, "token 12: the vocabulary has 12 tokens");
+    detokenizer_destroy(d);
+    hearth_model_close(m);
+}
+
+/* Checked without being taken over: described, and the source is still there. */
+static void test_check(void **state)
+{
+    (void)state;
+    hearth_error error = {0};
+    hearth_model *m;
+    hearth_model_info info;
+    checkpoint *c = tiny_gguf(NULL);
+    long live = mem_live();
+    must(model_check(&m, c, NULL, &error), &error);
+    hearth_model_describe(m, &info);
+    assert_string_equal(info.path, "tiny");
+    assert_int_equal(info.layer_count, TINY_LAYERS);
+    assert_true(info.parameter_count > 0);
+    hearth_model_close(m);
+    assert_int_equal(mem_live(), live);
+    assert_non_null(checkpoint_find_tensor(c, "token_embd.weight"));
+    checkpoint_close(c);
 }
 
 /* A vocabulary of an unknown kind: the model computes, and says why it has no tokenizer. */
@@ -351,6 +398,8 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_unknown_vocabulary),
+        cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_check),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

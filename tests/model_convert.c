@@ -160,8 +160,7 @@ static void test_folders(void **state)
                                         "llama-rope-yarn",
                                         "llama-256",
                                         "mistral"};
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         log_book l;
         char path[512];
@@ -190,8 +189,7 @@ static void test_folders(void **state)
 static void test_unchanged(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     log_book l;
     checkpoint *c = converted(GOLDEN "llama-256-q4_k_m/model.gguf", (convert_options){.format = FORMAT_COUNT}, &l);
     checkpoint *wanted = open_golden("llama-256-q4_k_m");
@@ -222,8 +220,7 @@ static void test_unchanged(void **state)
 static void test_tokenizer(void **state)
 {
     (void)state;
-    if (!file_is_folder(MODELS))
-        skip();
+    need(MODELS);
     log_book l;
     checkpoint *c = converted(MODELS "stories260K", (convert_options){.format = FORMAT_F16}, &l);
     assert_int_equal(l.notes, 0);
@@ -276,8 +273,7 @@ static void quantize_like(const char *name, number_format format)
 static void test_quantize(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     quantize_like("llama-256-q4_0", FORMAT_Q4_0);
     quantize_like("llama-256-q4_k_m", FORMAT_Q4_K);
 }
@@ -305,8 +301,7 @@ static double known_error(number_format f)
 static void test_every_format(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     checkpoint *original = open_golden("llama-256");
     for (int f = 0; f < FORMAT_COUNT; f++) {
         log_book l;
@@ -356,8 +351,7 @@ static void test_fallback(void **state)
         {FORMAT_F16, true, "token_embd.weight", FORMAT_F16, "asked for"},
         {FORMAT_F16, true, "output_norm.weight", FORMAT_F32, "norm"},
     };
-    if (!file_is_folder(MODELS))
-        skip();
+    need(MODELS);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         log_book l;
         const char *reason = "";
@@ -374,8 +368,7 @@ static void test_overrides(void **state)
     static const convert_override overrides[] = {
         {"blk.*.ffn_*", FORMAT_Q8_0}, {"blk.1.ffn_up.weight", FORMAT_F16}, {"token_embd.weight", FORMAT_BF16}};
     static const convert_override typo[] = {{"blk.*.fnn_up.weight", FORMAT_Q8_0}};
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     log_book l;
     const char *reason;
     convert_options o = {.format = FORMAT_Q4_0, .head_apart = true, .overrides = overrides, .override_count = 3};
@@ -396,8 +389,7 @@ static void test_overrides(void **state)
 static void test_activation(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     log_book l;
     hearth_error error;
     hearth_model *m;
@@ -414,8 +406,7 @@ static void test_activation(void **state)
 static void test_threads(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     log_book l;
     size_t size[2];
     uint8_t *bytes[2];
@@ -440,8 +431,7 @@ static void test_threads(void **state)
 static void test_cancel(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     long live = mem_live();
     for (uint64_t at = 1; at < 20; at += 6) {
         log_book l = {.cancel_at = at};
@@ -457,8 +447,7 @@ static void test_cancel(void **state)
 static void test_failures(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     long live = mem_live();
     for (int memory = 0; memory < 2; memory++) {
         hearth_status status;
@@ -487,8 +476,7 @@ static void test_failures(void **state)
 static void test_same_file(void **state)
 {
     (void)state;
-    if (!file_is_folder(GOLDEN))
-        skip();
+    need(GOLDEN);
     char source[300], link_path[300], path[400];
     size_t size;
     hearth_error error;
@@ -548,5 +536,5 @@ int main(void)
         cmocka_unit_test(test_overrides), cmocka_unit_test(test_activation),   cmocka_unit_test(test_threads),
         cmocka_unit_test(test_cancel),    cmocka_unit_test(test_failures),     cmocka_unit_test(test_same_file),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_group(tests, set_up, tear_down);
 }

@@ -154,6 +154,24 @@ static void test_bad_configs(void **state)
     }
 }
 
+/* A folder that is not tied must bring its head; it is not computed with the embedding instead. */
+static void test_missing_head(void **state)
+{
+    (void)state;
+    static const char *const says[] = {"false", "null", NULL}; /* of tie_word_embeddings; NULL: nothing */
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+        long live = mem_live();
+        hearth_error error = {0};
+        hearth_model *m;
+        json_t *config = tiny_json();
+        if (says[i])
+            json_object_set_new(config, "tie_word_embeddings", json_loads(says[i], JSON_DECODE_ANY, NULL));
+        assert_int_equal(tiny_folder(&m, tiny_stored(true, "output.weight"), config, &error), HEARTH_FORMAT);
+        expect_text(&error, "tiny: tensor lm_head.weight: is missing");
+        assert_int_equal(mem_live(), live);
+    }
+}
+
 typedef struct bad_key {
     const char *key;
     char kind; /* u: u32, f: f32, s: string, b: bool */
@@ -227,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spoiled_tensors),
         cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_missing_head),
         cmocka_unit_test(test_bad_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include <cmocka.h>
+#include "skip.h"
 
 #define ROOM 0x20000
 
@@ -39,8 +39,7 @@ static void load_index(golden *g)
 {
     const char *path = HEARTH_SHARED "/golden/quants/index.json";
     hearth_error error;
-    if (!file_exists(path))
-        skip();
+    need(path);
     if (json_parse_file(&g->index, path, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     uint32_t rows, columns;
@@ -167,5 +166,5 @@ static void encoding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decoding), cmocka_unit_test(encoding)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

@@ -30,12 +30,21 @@ bool file_must_fail(int error_number)
     return true;
 }
 
+/* Only waiting (for a pipe, a terminal) is ever interrupted, and only by a signal that the program handles: it
+ * wants to know, so the call is not tried again. */
+static hearth_status fail_reading(hearth_error *error, const char *path, const char *what)
+{
+    if (errno == EINTR)
+        return fail(error, HEARTH_CANCELLED, "%s: reading: interrupted", path);
+    return fail_errno(error, path, what);
+}
+
 /* Opens for reading and tells the file's kind and size. */
 static hearth_status open_for_reading(int *out, struct stat *about, const char *path, int flags, hearth_error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (fd < 0)
-        return fail_errno(error, path, "cannot open");
+        return fail_reading(error, path, "cannot open");
     hearth_status status = HEARTH_OK;
     if (fstat(fd, about) != 0)
         status = fail_errno(error, path, "cannot open");
@@ -98,12 +107,9 @@ void file_map_drop(const file_map *map, const void *from, size_t size_bytes)
 /* Appends up to `room` bytes; *size grows by what came, nothing at the end of the file. */
 static hearth_status read_some(int fd, char *data, size_t *size, size_t room, const char *path, hearth_error *error)
 {
-    ssize_t got;
-    do {
-        got = file_must_fail(EIO) ? -1 : read(fd, data + *size, room);
-    } while (got < 0 && errno == EINTR);
+    ssize_t got = file_must_fail(EIO) ? -1 : read(fd, data + *size, room);
     if (got < 0)
-        return fail_errno(error, path, "cannot read");
+        return fail_reading(error, path, "cannot read");
     *size += (size_t)got;
     return HEARTH_OK;
 }

@@ -28,10 +28,6 @@
 
 enum { ALIGNMENT = 64 }; /* a cache line, and the widest vector */
 
-/* From here on a reservation asks for huge pages: below it the rounding to 2 MiB would cost
- * more memory than the shorter page walks are worth. */
-static const size_t huge_from_bytes = (size_t)16 << 20;
-
 typedef struct header {
     void *start;
     size_t capacity;
@@ -42,6 +38,7 @@ _Static_assert(sizeof(header) == 16, "the header must fit before a 64-byte align
 static const long fail_never = -1;
 static atomic_long fail_after = -1; /* allocations that still succeed; fail_never: all */
 static atomic_long live_blocks;
+static atomic_size_t live_bytes;
 
 void mem_fail_at(long n)
 {
@@ -51,6 +48,23 @@ void mem_fail_at(long n)
 long mem_live(void)
 {
     return atomic_load(&live_blocks);
+}
+
+size_t mem_live_bytes(void)
+{
+    return atomic_load(&live_bytes);
+}
+
+static void count_in(size_t size)
+{
+    atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&live_bytes, size, memory_order_relaxed);
+}
+
+static void count_out(size_t size)
+{
+    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&live_bytes, size, memory_order_relaxed);
 }
 
 /* True where the injector wants this allocation to fail. The countdown stops at 0, so that all
@@ -89,7 +103,7 @@ static void *block_new(size_t size, bool zeroed)
     char *block = start + offset;
     *header_of(block) = (header){start, total - offset};
     guard_tail(block, size, total - offset);
-    atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+    count_in(total - offset);
     return block;
 }
 
@@ -141,8 +155,8 @@ void mem_free(void *block)
 {
     if (!block)
         return;
+    count_out(header_of(block)->capacity);
     free(header_of(block)->start);
-    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
 }
 
 void *mem_reserve(size_t size_bytes)
@@ -153,9 +167,9 @@ void *mem_reserve(size_t size_bytes)
     void *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == MAP_FAILED)
         return NULL;
-    if (size >= huge_from_bytes)
-        (void)madvise(block, size, MADV_HUGEPAGE); /* advice: a kernel without them is fine too */
-    atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+    /* Small pages: a reservation is touched here and there, and 2 MiB for each place would add up. */
+    (void)madvise(block, size, MADV_NOHUGEPAGE);
+    count_in(size);
     return block;
 }
 
@@ -163,6 +177,7 @@ void mem_release(void *block, size_t size_bytes)
 {
     if (!block)
         return;
-    munmap(block, size_bytes > 0 ? size_bytes : 1);
-    atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+    size_t size = size_bytes > 0 ? size_bytes : 1;
+    munmap(block, size);
+    count_out(size);
 }

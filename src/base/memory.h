@@ -28,6 +28,8 @@ void mem_release(void *block, size_t size_bytes);
 void mem_fail_at(long n);
 /* Blocks that are allocated and not yet freed. */
 long mem_live(void);
+/* Their bytes, reservations included. */
+size_t mem_live_bytes(void);
 
 /* Overflow-checked sizes: false when the result does not fit. */
 static inline bool size_multiply(size_t a, size_t b, size_t *out)

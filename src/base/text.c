@@ -12,6 +12,11 @@ span span_of(const char *terminated)
     return (span){terminated, strlen(terminated)};
 }
 
+bool is_white(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
 bool span_equal(span a, span b)
 {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);

@@ -16,6 +16,9 @@ typedef struct span {
 span span_of(const char *terminated);
 bool span_equal(span a, span b);
 
+/* ASCII's blanks: the space and the controls \t \n \v \f \r. */
+bool is_white(char c);
+
 /* Length 1..4 of the valid UTF-8 character at the start of text, 0 where there is none
  * (overlong forms, surrogates and values above U+10FFFF are invalid). size > 0. */
 size_t utf8_length(const char *text, size_t size);

@@ -42,7 +42,13 @@ static const option rows[] = {
 
 /* ------------------------------------------------------------------ what to measure */
 
-/* The usual lengths, as far as the model's context holds them. */
+/* What the rows must fit: -c, else the model's context. */
+static uint32_t context_limit(const bench_values *v, const hearth_model_info *info)
+{
+    return v->engine.context ? v->engine.context : info->context_length;
+}
+
+/* The usual lengths, as far as the context holds them. */
 static hearth_status choose_lengths(bench_values *v, const hearth_model_info *info, arena *memory, hearth_error *error)
 {
     static const int32_t usual[] = {64, 512};
@@ -56,7 +62,7 @@ static hearth_status choose_lengths(bench_values *v, const hearth_model_info *in
     int64_t before = 0;
     for (size_t i = 0; i < v->contexts.count; i++)
         before = v->contexts.items[i] > before ? v->contexts.items[i] : before;
-    int64_t room = (int64_t)info->context_length - before - v->decode_tokens;
+    int64_t room = (int64_t)context_limit(v, info) - before - v->decode_tokens;
     v->prompt_lengths.items = numbers;
     for (size_t i = 0; i < 2; i++)
         if (usual[i] <= room)
@@ -115,7 +121,7 @@ static hearth_status read_prompts(token_source *s, const hearth_model *model, co
     hearth_status status = read_lines(s, model, (span){text, size}, error);
     mem_free(text);
     if (status == HEARTH_OK && s->start_count == 0)
-        status = fail(error, HEARTH_INVALID, "%s: prompts: there are none", path);
+        status = fail(error, HEARTH_FORMAT, "%s: prompts: there are none", path);
     return status;
 }
 
@@ -202,6 +208,7 @@ static hearth_status measure(const loaded *l, const bench_values *v, const token
         .id_count = source->ids ? source->id_count : v->ids.count,
         .starts = source->starts,
         .start_count = source->start_count,
+        .context = v->engine.context,
         .kv = (hearth_kv)v->engine.kv,
         .progress = progress_to(p),
     };
@@ -229,9 +236,8 @@ static hearth_status bench_loaded(const loaded *l, bench_values *v, progress *p,
     size_t count = v->contexts.count * v->prompt_lengths.count;
     if (status == HEARTH_OK && (v->contexts.count > MAX_LENGTHS || v->prompt_lengths.count > MAX_LENGTHS || count == 0))
         status = fail(error, HEARTH_INVALID,
-                      "bench: lengths: between one and %d are possible, and they must fit the "
-                      "model's context of %u",
-                      MAX_LENGTHS, l->info.context_length);
+                      "bench: lengths: between one and %d are possible, and they must fit the context of %u",
+                      MAX_LENGTHS, context_limit(v, &l->info));
     if (status == HEARTH_OK) {
         bench_row *results = arena_new_array(memory, count, sizeof *results);
         status = results ? measure(l, v, &source, results, p, error) : fail_memory(error, "rows", count);

@@ -49,6 +49,8 @@ typedef struct option {
     double least, most;         /* of numbers; both 0: any the type holds            */
     bool unlimited;             /* counts: -1 is understood as 0, "no limit"         */
     const char *const *choices; /* NULL-terminated                                   */
+    /* Lists, behind `help`, the values of which some other table knows; NULL: nothing. */
+    void (*list)(char *out, size_t size);
 } option;
 
 /* The columns that every row has; the others follow by name. */

@@ -2,6 +2,7 @@
 #include "common.h"
 
 #include "../base/file.h"
+#include "../model/family.h"
 #include "output.h"
 
 #include <limits.h>
@@ -21,7 +22,8 @@ const option model_option_rows[MODEL_OPTION_COUNT] = {
     {OPTION_ROW('m', "model", TEXT, model_options, model, "MODEL",
                 "GGUF file or Hugging Face folder; the same as naming it without -m")},
     {OPTION_ROW(0, "ffn-activation", TEXT, model_options, ffn_activation, "NAME",
-                "silu, relu or fatrelu, whatever the file says")},
+                "activation of the neurons, whatever the file says"),
+     .list = ffn_activation_list},
 };
 
 const option engine_option_rows[ENGINE_OPTION_COUNT] = {
@@ -101,12 +103,12 @@ static hearth_status read_placement(hearth_placement **out, const hearth_model *
     return status == HEARTH_OK ? status : fail(error, status, "%s: %s", path, inner.text);
 }
 
-static hearth_status load_engine(loaded *l, const engine_options *o, progress *p, hearth_error *error)
+static hearth_status load_engine(loaded *l, const engine_options *o, hearth_error *error)
 {
     hearth_placement *placement = NULL;
     if (o->place)
         TRY(read_placement(&placement, l->model, o->place, error));
-    hearth_engine_options options = {placement, (hearth_activations)o->activations, progress_to(p)};
+    hearth_engine_options options = {placement, (hearth_activations)o->activations};
     hearth_status status = hearth_engine_create(&l->engine, l->runtime, l->model, &options, error);
     hearth_placement_destroy(placement);
     return status;
@@ -125,7 +127,7 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     TRY_OR(failed, status, hearth_runtime_create(&out->runtime, &runtime, error));
     TRY_OR(failed, status, hearth_model_open(&out->model, o->model.model, &model, error));
     hearth_model_describe(out->model, &out->info);
-    TRY_OR(failed, status, load_engine(out, o, p, error));
+    TRY_OR(failed, status, load_engine(out, o, error));
     progress_clear(p);
     return HEARTH_OK;
 failed:

@@ -24,6 +24,7 @@ typedef struct engine_options {
 
 /* Rows for OPTION_TABLE; records of model_options and engine_options. */
 #define MODEL_OPTION_COUNT  2
+#define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define ENGINE_OPTION_COUNT 8
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];

@@ -10,8 +10,8 @@ typedef struct convert_values {
 static const option rows[] = {
     {OPTION_ROW('o', "out", TEXT, convert_values, out, "FILE", "the GGUF file to write"), .alias = "outfile"},
     {OPTION_ROW(0, "type", TEXT, convert_values, type, "TYPE",
-                "number format of the matrices (f32, f16, bf16, q8_0 ...); else as they are stored"),
-     .alias = "outtype"},
+                "number format of the matrices, else as they are stored"),
+     .alias = "outtype", .list = writing_format_list},
 };
 
 static hearth_status run(void *values, operands *rest, hearth_error *error)

@@ -45,7 +45,11 @@ static void print_option(const option *o)
         n = 0;
     }
     printf("%*s", HELP_COLUMN - n, "");
-    print_wrapped(o->help, HELP_COLUMN, HELP_COLUMN);
+    char text[512];
+    n = snprintf(text, sizeof text, "%s%s", o->help, o->list ? ": " : "");
+    if (o->list && n >= 0 && (size_t)n < sizeof text)
+        o->list(text + n, sizeof text - (size_t)n);
+    print_wrapped(text, HELP_COLUMN, HELP_COLUMN);
 }
 
 static void print_commands(const command *const *commands)

@@ -14,13 +14,11 @@
 #define SHOWN_BYTES 120
 
 typedef struct inspect_values {
-    const char *model;
+    model_options model;
     bool json, tensors, keys;
 } inspect_values;
 
 static const option rows[] = {
-    {OPTION_ROW('m', "model", TEXT, inspect_values, model, "MODEL",
-                "GGUF file or Hugging Face folder; the same as naming it without -m")},
     {OPTION_ROW(0, "keys", FLAG, inspect_values, keys, NULL, "only the keys")},
     {OPTION_ROW(0, "tensors", FLAG, inspect_values, tensors, NULL, "only the tensors")},
     {OPTION_ROW(0, "json", FLAG, inspect_values, json, NULL, "one object: path, model, formats, keys, tensors")},
@@ -102,7 +100,7 @@ static void print_scalar(const scalar *s)
     }
 }
 
-/* JSON has no infinities; they become null. */
+/* JSON has no infinities, they become null; jansson has no integers above 2^63 - 1, they become text. */
 static json_t *json_scalar(const scalar *s)
 {
     if (s->type == VALUE_STRING)
@@ -113,7 +111,9 @@ static json_t *json_scalar(const scalar *s)
         json_t *real = json_real(s->f);
         return real ? real : json_null();
     }
-    return is_signed(s->type) ? json_integer(s->i) : json_integer((json_int_t)s->u);
+    if (is_signed(s->type))
+        return json_integer(s->i);
+    return s->u > INT64_MAX ? json_sprintf("%llu", (unsigned long long)s->u) : json_integer((json_int_t)s->u);
 }
 
 static void print_key(const key_value *e)
@@ -298,15 +298,14 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
 static hearth_status run(void *values, operands *rest, hearth_error *error)
 {
     inspect_values *v = values;
-    model_options options = {v->model, NULL};
     checkpoint *c;
     hearth_model *model = NULL;
     hearth_model_info info;
     hearth_error why = {0};
-    TRY(common_take_model("inspect", &options, rest, 0, false, error));
-    TRY(model_open_checkpoint(&c, options.model, error));
+    TRY(common_take_model("inspect", &v->model, rest, 0, false, error));
+    TRY(model_open_checkpoint(&c, v->model.model, error));
     inspection in = {.file = c, .why = why.text};
-    if (hearth_model_open(&model, options.model, NULL, &why) == HEARTH_OK) {
+    if (model_check(&model, c, NULL, &why) == HEARTH_OK) {
         hearth_model_describe(model, &info);
         in.model = &info;
     }
@@ -327,7 +326,9 @@ const command command_inspect = {
     .usage = "MODEL [--keys | --tensors] [--json]",
     .about =
         "Shows the keys (long lists shortened), the tensors with their shapes and formats, and, where hearth can run "
-        "the model, its hyperparameters. Any GGUF file will do, also one that is only a vocabulary.",
+        "the model, its hyperparameters. A model that hearth cannot run will do, and a file that is only a vocabulary, "
+        "but not one with a number format that hearth does not know: it is refused by the name of the first such "
+        "tensor.",
     .example = "  $ hearth inspect stories-relu-q8_0.gguf\n"
                "  file      stories-relu-q8_0.gguf\n"
                "  name      stories-relu\n"
@@ -335,7 +336,8 @@ const command command_inspect = {
                "  layers    6, width 128, 512 neurons each\n"
                "  ...\n"
                "  llama.block_count u32 = 6",
-    .tables = {OPTION_TABLE("options", rows, 0)},
+    .tables = {OPTION_TABLE("options", rows, 0),
+               {"model", model_option_rows, MODEL_PATH_COUNT, offsetof(inspect_values, model)}},
     .values_size = sizeof(inspect_values),
     .operands_most = 1,
     .run = run,

@@ -49,6 +49,7 @@ static hearth_status append(dialogue *d, const int32_t *ids, size_t count, heart
 static hearth_status reset(dialogue *d, hearth_error *error)
 {
     d->count = 0;
+    hearth_sampler_reset(d->speaker->sampler);
     return hearth_session_truncate(d->speaker->session, 0, 0, error);
 }
 

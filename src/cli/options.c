@@ -171,7 +171,12 @@ static hearth_status put_list(parser *p, const option *o, const char *shown, con
 {
     char what[128];
     snprintf(what, sizeof what, "%s: %s", p->command->path, shown);
-    return options_number_list(what, text, o->least, o->most, target, p->memory, p->error);
+    number_list list;
+    TRY(options_number_list(what, text, o->least, o->most, &list, p->memory, p->error));
+    if (list.count == 0)
+        return fail(p->error, HEARTH_INVALID, "%s: the list is empty", what);
+    *(number_list *)target = list;
+    return HEARTH_OK;
 }
 
 static const struct {
@@ -215,10 +220,8 @@ hearth_status options_number_list(const char *what, const char *text, double lea
     }
     number_list list = {0};
     hearth_status status = scan_numbers(what, text, least, most, NULL, &list.count, error);
-    if (status == HEARTH_OK && list.count == 0)
-        status = fail(error, HEARTH_INVALID, "%s: the list is empty", what);
     if (status == HEARTH_OK) {
-        list.items = arena_new_array(memory, list.count, sizeof *list.items);
+        list.items = arena_new_array(memory, list.count + 1, sizeof *list.items); /* the list may be empty */
         status = list.items ? scan_numbers(what, text, least, most, list.items, &list.count, error)
                             : fail_memory(error, what, list.count * sizeof *list.items);
     }

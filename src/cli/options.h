@@ -11,7 +11,8 @@
 hearth_status options_parse(const command *c, char *const *arguments, size_t count, void *values, operands *rest,
                             bool *help, arena *memory, hearth_error *error);
 
-/* "1,2,3" (blanks also separate), or "@FILE" with such text in it, or "@-". what: for the error's text. */
+/* "1,2,3" (blanks also separate), or "@FILE" with such text in it, or "@-"; may be empty. what: for the
+ * error's text. */
 hearth_status options_number_list(const char *what, const char *text, double least, double most, number_list *out,
                                   arena *memory, hearth_error *error);
 

@@ -18,10 +18,10 @@ const command command_quantize = {
     .path = "quantize",
     .summary = "write a model in a smaller number format",
     .usage = "IN OUT TYPE [--tensor-type NAME=TYPE ...] [options]",
-    .about =
-        "Writes the model IN (GGUF file or folder) as the GGUF file OUT, its matrices in TYPE: f32, f16, bf16, q8_0, "
-        "q4_0, q4_K, q6_K. The output head stays finer (q6_K, or q8_0 where its rows do not fit), norms stay float32, "
-        "and a row that TYPE's blocks do not divide falls back to q8_0 or f16; the report says where.",
+    .about = "Writes the model IN (GGUF file or folder) as the GGUF file OUT, its matrices in TYPE, one of those that "
+             "--tensor-type takes. The output head stays finer (q6_K, or q8_0 where its rows do not fit), norms stay "
+             "float32, "
+             "and a row that TYPE's blocks do not divide falls back to q8_0 or f16; the report says where.",
     .example = "  $ hearth quantize stories-relu stories-relu-q8_0.gguf q8_0\n"
                "  token_embd.weight                       512 x 128  bf16 -> q8_0\n"
                "  ...\n"

@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "../base/file.h"
+#include "../model/model.h"
 #include "output.h"
 
 #include <string.h>
@@ -54,7 +55,7 @@ static bool remember_id(speaker *s, int32_t id)
 static bool on_text(void *user, int32_t token, const char *text, size_t size)
 {
     speaker *s = user;
-    bool kept = remember_id(s, token);
+    bool kept = token < 0 || remember_id(s, token);
     progress_clear(&s->progress);
     if (s->silent)
         kept = buffer_put(&s->text, text, size) && kept;
@@ -69,9 +70,6 @@ hearth_status speaker_answer(speaker *s, const int32_t *ids, size_t count, heart
     hearth_status status =
         hearth_generate(s->session, 0, ids, count, s->sampler, &s->answer, on_text, s, result, error);
     progress_clear(&s->progress);
-    /* Text that was held back comes once more with the last token. */
-    if (s->id_count > result->answer_tokens)
-        s->id_count = result->answer_tokens;
     return status;
 }
 
@@ -84,7 +82,7 @@ void speaker_report(const hearth_result *r)
 {
     fprintf(stderr, "prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; stopped by %s\n",
             r->prompt_tokens, rate(r->prompt_tokens, r->prompt_seconds), r->answer_tokens,
-            rate(r->answer_feeds, r->answer_seconds), hearth_stop_text(r->stop));
+            rate(r->answer_tokens, r->answer_seconds), hearth_stop_text(r->stop));
 }
 
 /* ------------------------------------------------------------------ one prompt, one answer */
@@ -97,7 +95,7 @@ static hearth_status print_json(const speaker *s, const hearth_result *r, hearth
     json_t *text = output_json_text((span){s->text.data, s->text.size});
     json_t *object = json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s}", "text", text, "ids", ids,
                                "prompt_tokens", (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds,
-                               "decode_tokens", (json_int_t)r->answer_feeds, "decode_seconds", r->answer_seconds,
+                               "decode_tokens", (json_int_t)r->answer_tokens, "decode_seconds", r->answer_seconds,
                                "stop_reason", hearth_stop_text(r->stop), "rung", hearth_engine_rung(s->loaded.engine),
                                "class", hearth_engine_class(s->loaded.engine));
     return output_json(object, JSON_COMPACT, error);
@@ -118,9 +116,18 @@ static hearth_status read_prompt(const run_values *v, char **text, size_t *size,
     return HEARTH_OK;
 }
 
+/* Memory is announced before it is taken: where there is not enough, the figures say why. */
+static hearth_status open_session(speaker *s, const hearth_session_options *session, bool announce, hearth_error *error)
+{
+    if (announce)
+        TRY(common_announce(&s->loaded, session, error));
+    return hearth_session_create(&s->session, s->loaded.engine, session, error);
+}
+
 static hearth_status answer_once(speaker *s, const run_values *v, const hearth_session_options *session,
                                  hearth_error *error)
 {
+    uint32_t context = session->context ? session->context : s->loaded.info.context_length;
     char *text;
     size_t size, count = 0;
     int32_t *ids = NULL;
@@ -130,14 +137,14 @@ static hearth_status answer_once(speaker *s, const run_values *v, const hearth_s
     TRY_OR(done, status,
            hearth_tokenize(s->loaded.model, text, size, HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL, &ids, &count,
                            error));
-    if (count > hearth_session_context(s->session)) {
+    if (count > context) {
         status = fail(error, HEARTH_FULL, "%s: prompt: has %zu tokens, the context only %u", s->loaded.info.path, count,
-                      hearth_session_context(s->session));
+                      context);
         goto done;
     }
     s->silent = v->json;
+    TRY_OR(done, status, open_session(s, session, !v->json, error));
     if (!v->json) {
-        TRY_OR(done, status, common_announce(&s->loaded, session, error));
         if (v->sampling.sampling.temperature > 0)
             fprintf(stderr, "seed %llu\n", (unsigned long long)v->sampling.sampling.seed);
         speaker_print(s, text, size);
@@ -166,15 +173,12 @@ static hearth_status start_speaking(speaker *s, run_values *v, hearth_error *err
     hearth_session_options session = {
         .context = v->engine.context, .kv = (hearth_kv)v->engine.kv, .progress = progress_to(&s->progress)};
     TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
-    if (!s->loaded.info.has_tokenizer)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: the model has none, so it cannot read text",
-                    s->loaded.info.path);
+    TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
-    TRY(hearth_session_create(&s->session, s->loaded.engine, &session, error));
     s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->predict, v->ignore_end};
     if (v->prompt || v->file)
         return answer_once(s, v, &session, error);
-    TRY(common_announce(&s->loaded, &session, error));
+    TRY(open_session(s, &session, true, error));
     return interactive_run(s, error);
 }
 

@@ -11,15 +11,13 @@
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
 
 typedef struct tokenize_values {
-    const char *model;
+    model_options model;
     const char *file;
     bool no_special;
     bool back;
 } tokenize_values;
 
 static const option rows[] = {
-    {OPTION_ROW('m', "model", TEXT, tokenize_values, model, "MODEL",
-                "GGUF file or Hugging Face folder; the same as naming it without -m")},
     {OPTION_ROW('f', "file", TEXT, tokenize_values, file, "FILE",
                 "the exact bytes of a file instead of TEXT; -: standard input")},
     {OPTION_ROW(0, "no-special", FLAG, tokenize_values, no_special, NULL,
@@ -106,19 +104,18 @@ static hearth_status translate(const tokenize_values *v, const tokenizer *t, con
 static hearth_status run(void *values, operands *rest, hearth_error *error)
 {
     tokenize_values *v = values;
-    model_options model = {v->model, NULL};
-    TRY(common_take_model("tokenize", &model, rest, SIZE_MAX, false, error));
+    TRY(common_take_model("tokenize", &v->model, rest, SIZE_MAX, false, error));
     if (v->file && rest->count > 0)
         return fail(error, HEARTH_INVALID, "tokenize: %s: a text and -f cannot both be given", rest->items[0]);
     if (!v->back && rest->count > 1)
         return fail(error, HEARTH_INVALID, "tokenize: %s: the text must be one argument; quote it", rest->items[1]);
     checkpoint *c;
     tokenizer *t;
-    TRY(model_open_checkpoint(&c, model.model, error));
+    const char *path = v->model.model;
+    TRY(model_open_checkpoint(&c, path, error));
     hearth_status status = tokenizer_create(&t, c, error);
     if (status == HEARTH_OK && !t)
-        status =
-            fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", model.model, model_tokenizer_missing(model.model));
+        status = fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", path, model_tokenizer_missing(path));
     if (status == HEARTH_OK) {
         status = translate(v, t, rest, error);
         tokenizer_destroy(t);
@@ -139,7 +136,8 @@ const command command_tokenize = {
                "  1 403 407 261 378\n"
                "  $ hearth tokenize stories-relu-q8_0.gguf --back 403 407 261 378\n"
                "  Once upon a time",
-    .tables = {OPTION_TABLE("options", rows, 0)},
+    .tables = {OPTION_TABLE("options", rows, 0),
+               {"model", model_option_rows, MODEL_PATH_COUNT, offsetof(tokenize_values, model)}},
     .values_size = sizeof(tokenize_values),
     .operands_most = SIZE_MAX,
     .run = run,

@@ -5,6 +5,7 @@
 
 #include "../base/clock.h"
 #include "../kernel/topology.h"
+#include "../model/family.h"
 #include "output.h"
 #include "progress.h"
 
@@ -13,21 +14,29 @@
 
 const option writing_option_rows[WRITING_OPTION_COUNT] = {
     {OPTION_ROW(0, "tensor-type", TEXTS, writing_options, overrides, "NAME=TYPE",
-                "another format for tensors of this name or shell pattern; the last that fits wins")},
+                "another format for tensors of this name or shell pattern; the last that fits wins; TYPE"),
+     .list = writing_format_list},
     {OPTION_ROW('t', "threads", COUNT, writing_options, threads, "N", "threads; else one per physical core"),
      .least = 1, .most = 1024},
     {OPTION_ROW(0, "ffn-activation", TEXT, writing_options, ffn_activation, "NAME",
-                "silu, relu or fatrelu, whatever the source says; the file will say so")},
+                "activation of the neurons, whatever the source says; the file will say so"),
+     .list = ffn_activation_list},
 };
+
+void writing_format_list(char *out, size_t size)
+{
+    out[0] = 0;
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        append_name(out, size, number_formats[i].name);
+}
 
 hearth_status writing_format(const char *command_path, const char *name, number_format *out, hearth_error *error)
 {
     *out = number_format_by_name(name);
     if (*out != FORMAT_COUNT)
         return HEARTH_OK;
-    char all[128] = "";
-    for (size_t i = 0; i < FORMAT_COUNT; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", number_formats[i].name);
+    char all[128];
+    writing_format_list(all, sizeof all);
     return fail(error, HEARTH_INVALID, "%s: %s: is no format that can be written; there are %s", command_path, name,
                 all);
 }

@@ -14,6 +14,8 @@ typedef struct writing_options {
 #define WRITING_OPTION_COUNT 3
 extern const option writing_option_rows[WRITING_OPTION_COUNT];
 
+/* "f32, f16, ...": the names of all of them. */
+void writing_format_list(char *out, size_t size);
 /* A format's name as number_formats spells it. HEARTH_INVALID: names those there are. */
 hearth_status writing_format(const char *command_path, const char *name, number_format *out, hearth_error *error);
 

@@ -9,11 +9,17 @@
 #include <math.h>
 #include <string.h>
 
-/* Weight bytes in one run of dealt work: long enough (about 2 microseconds at 15 GB/s per core) to pay for
- * taking it from the counter, short enough that the last run leaves nobody waiting long. */
-#define RUN_BYTES (32 * 1024)
-/* Rows of weights per run when many tokens share them: whole tiles of the matrix kernels. */
+/* Weight bytes in one run of dealt work, where memory is what limits. The kernels read several streams of rows
+ * at once, and streams need length: of what the memory can give, Q4_0 gets three quarters in runs of 32 KiB and nearly
+ * everything in runs of 256 KiB (src/kernel/README.md). Small matrices are cut shorter, so that no thread
+ * waits long for the last run. */
+#define RUN_BYTES_MOST  ((size_t)256 * 1024)
+#define RUN_BYTES_LEAST ((size_t)64 * 1024)
+#define RUNS_PER_THREAD 8
+/* Rows of weights per run when many tokens share them: whole tiles of the matrix kernels. Runs of one token are
+ * whole multiples of the streams. */
 #define RUN_ROWS 32
+#define STREAMS  8
 
 /* ------------------------------------------------------------------ products */
 
@@ -64,6 +70,16 @@ static void quantize_rows(void *context, size_t begin, size_t end, unsigned work
                                job->s->q_sums + i * (n / Q8_SUM));
 }
 
+/* Rows per run. */
+static size_t choose_grain(size_t count, size_t rows, size_t bytes, unsigned threads)
+{
+    if (count > 1)
+        return RUN_ROWS;
+    size_t run = bytes / threads / RUNS_PER_THREAD;
+    run = run < RUN_BYTES_LEAST ? RUN_BYTES_LEAST : run > RUN_BYTES_MOST ? RUN_BYTES_MOST : run;
+    return (run * rows / bytes / STREAMS + 1) * STREAMS;
+}
+
 /* Multiplies x [count][columns] with up to MAX_PRODUCTS matrices of that many columns at once. */
 static void multiply(const hearth_session *s, const float *x, size_t count, const product *products, size_t n)
 {
@@ -73,10 +89,11 @@ static void multiply(const hearth_session *s, const float *x, size_t count, cons
     product_job job = {&r->kernels, products, n, {.count = count, .columns = columns, .values = x}};
 
     bool rounds = false;
-    size_t rows = 0;
+    size_t rows = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
         rounds |= number_is_block(products[i].w->format);
         rows += products[i].w->rows;
+        bytes += products[i].w->rows * products[i].w->row_bytes;
     }
     if (rounds && s->engine->activations == HEARTH_ACTIVATIONS_AUTO) {
         quantize_job rounding = {&r->kernels, b, x, columns};
@@ -85,10 +102,7 @@ static void multiply(const hearth_session *s, const float *x, size_t count, cons
         job.x.scales = b->q_scales;
         job.x.sums = b->q_sums;
     }
-    size_t grain = RUN_ROWS;
-    if (count == 1)
-        grain = products[0].w->row_bytes < RUN_BYTES ? RUN_BYTES / products[0].w->row_bytes : 1;
-    pool_run(r->threads, rows, grain, multiply_rows, &job);
+    pool_run(r->threads, rows, choose_grain(count, rows, bytes, pool_threads(r->threads)), multiply_rows, &job);
 }
 
 /* ------------------------------------------------------------- rows of a slice */

@@ -20,74 +20,76 @@ static hearth_status read_prompt(generation *g, const int32_t *prompt, size_t co
     hearth_row *rows = mem_new_array(count, sizeof *rows);
     if (!rows)
         return fail_memory(error, "prompt", count * sizeof *rows);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         rows[i] = (hearth_row){prompt[i], g->sequence, i + 1 == count};
-        hearth_sampler_accept(g->sampler, prompt[i]);
-    }
     double start = clock_seconds();
     hearth_status status = hearth_session_feed(g->session, rows, count, error);
     g->result->prompt_seconds = clock_seconds() - start;
     mem_free(rows);
+    for (size_t i = 0; status == HEARTH_OK && i < count; i++)
+        hearth_sampler_accept(g->sampler, prompt[i]);
     return status;
 }
 
 /* Shows text; false where the caller wants no more. */
-static bool show(generation *g, int32_t token, const char *text, size_t size)
+static bool show(generation *g, int32_t token, span text)
 {
-    return !g->on_text || g->on_text(g->user, token, text, size);
+    return !g->on_text || g->on_text(g->user, token, text.data, text.size);
 }
 
-/* Samples and shows one token; *stop says whether the answer goes on. */
-static hearth_status choose(generation *g, int32_t *token, hearth_stop *stop, hearth_error *error)
+/* Samples one token; *stop says whether the answer goes on, *text what can be shown. */
+static hearth_status choose(generation *g, int32_t *token, span *text, hearth_stop *stop, hearth_error *error)
 {
+    double start = clock_seconds();
     TRY(hearth_session_logits(g->session, 0, 1, g->logits, error));
     *token = hearth_sampler_pick(g->sampler, g->logits);
-    hearth_sampler_accept(g->sampler, *token);
-    const char *text;
-    size_t size;
-    TRY(hearth_answer_push(g->answer, *token, &text, &size, stop, error));
-    if (*stop == HEARTH_STOP_END) /* the mark itself is no part of the answer; held text comes with finish */
-        return HEARTH_OK;
-    g->result->answer_tokens++;
-    if (!show(g, *token, text, size) && *stop == HEARTH_STOP_NONE)
-        *stop = HEARTH_STOP_CANCELLED;
-    return HEARTH_OK;
+    g->result->answer_seconds += clock_seconds() - start;
+    return hearth_answer_push(g->answer, *token, &text->data, &text->size, stop, error);
 }
 
-static hearth_status decode(generation *g, int32_t token, hearth_error *error)
+static hearth_status read_token(generation *g, int32_t token, hearth_error *error)
 {
     hearth_row row = {token, g->sequence, true};
     double start = clock_seconds();
-    hearth_status status = hearth_session_feed(g->session, &row, 1, error);
+    TRY(hearth_session_feed(g->session, &row, 1, error));
     g->result->answer_seconds += clock_seconds() - start;
-    g->result->answer_feeds += status == HEARTH_OK;
-    return status;
+    hearth_sampler_accept(g->sampler, token);
+    return HEARTH_OK;
+}
+
+/* One token of the answer: chosen, shown, read. */
+static hearth_status step(generation *g, hearth_stop *stop, hearth_error *error)
+{
+    int32_t token;
+    span text;
+    TRY(choose(g, &token, &text, stop, error));
+    if (*stop == HEARTH_STOP_END)
+        return HEARTH_OK;
+    g->result->answer_tokens++;
+    if (!show(g, token, text) && *stop == HEARTH_STOP_NONE)
+        *stop = HEARTH_STOP_CANCELLED;
+    bool full = hearth_session_length(g->session, g->sequence) == hearth_session_context(g->session);
+    if (full && *stop == HEARTH_STOP_NONE)
+        *stop = HEARTH_STOP_CONTEXT;
+    if (!full && (*stop == HEARTH_STOP_NONE || *stop == HEARTH_STOP_LENGTH))
+        return read_token(g, token, error);
+    return HEARTH_OK;
 }
 
 static hearth_status answer_prompt(generation *g, const int32_t *prompt, size_t count, hearth_error *error)
 {
-    int32_t token = -1;
     hearth_stop stop = HEARTH_STOP_NONE;
     hearth_status status = read_prompt(g, prompt, count, error);
-    while (status == HEARTH_OK) {
-        TRY(choose(g, &token, &stop, error));
-        if (stop != HEARTH_STOP_NONE)
-            break;
-        if (hearth_session_length(g->session, g->sequence) == hearth_session_context(g->session)) {
-            stop = HEARTH_STOP_CONTEXT;
-            break;
-        }
-        status = decode(g, token, error);
-    }
+    while (status == HEARTH_OK && stop == HEARTH_STOP_NONE)
+        status = step(g, &stop, error);
     if (status == HEARTH_CANCELLED)
         stop = HEARTH_STOP_CANCELLED;
     else if (status != HEARTH_OK)
         return status;
-    const char *text;
-    size_t size;
-    hearth_answer_finish(g->answer, &text, &size);
-    if (size > 0)
-        show(g, token, text, size);
+    span held;
+    hearth_answer_finish(g->answer, &held.data, &held.size);
+    if (held.size > 0)
+        show(g, -1, held);
     g->result->stop = stop;
     return HEARTH_OK;
 }

@@ -6,13 +6,21 @@
 #include <string.h>
 
 const kv_format_row kv_formats[] = {
-    [HEARTH_KV_F16] = {"f16", 2},
-    [HEARTH_KV_F32] = {"f32", 4},
+    [HEARTH_KV_F16] = {2},
+    [HEARTH_KV_F32] = {4},
 };
 
 uint64_t kv_position_bytes(hearth_kv format, uint32_t layers, uint32_t heads, uint32_t head_length)
 {
     return (uint64_t)2 * layers * heads * head_length * kv_formats[format].value_bytes;
+}
+
+bool kv_cache_bytes(hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads, uint32_t context,
+                    uint32_t head_length, size_t *out)
+{
+    size_t positions;
+    return size_multiply(sequences, context, &positions) &&
+           size_multiply(positions, kv_position_bytes(format, layers, heads, head_length), out);
 }
 
 hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads,
@@ -24,9 +32,7 @@ hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, 
                       .heads = heads,
                       .context = context,
                       .head_length = head_length};
-    size_t positions;
-    if (!size_multiply(sequences, context, &positions) ||
-        !size_multiply(positions, kv_position_bytes(format, layers, heads, head_length), &out->size_bytes))
+    if (!kv_cache_bytes(format, layers, sequences, heads, context, head_length, &out->size_bytes))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
                     sequences, context);
     out->data = mem_reserve(out->size_bytes);

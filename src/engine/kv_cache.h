@@ -10,7 +10,6 @@
 
 /* One row per format of the cache. */
 typedef struct kv_format_row {
-    const char *name;
     size_t value_bytes;
 } kv_format_row;
 
@@ -25,6 +24,10 @@ typedef struct kv_cache {
 
 /* Bytes that one position of one sequence takes. */
 uint64_t kv_position_bytes(hearth_kv format, uint32_t layers, uint32_t heads, uint32_t head_length);
+
+/* Bytes of the whole cache; false where they overflow. */
+bool kv_cache_bytes(hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads, uint32_t context,
+                    uint32_t head_length, size_t *out);
 
 /* Fills in everything but data from the arguments; HEARTH_NO_MEMORY says how much was wanted. */
 hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads,

@@ -302,24 +302,30 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
 
 /* ------------------------------------------------------------------ printing */
 
-static json_t *print_part(const hearth_placement *p, const placement_part *part)
+/* Appends and keeps in *complete whether everything so far could be built: jansson answers NULL and -1 when
+ * memory is out, and takes NULL as a value that cannot be appended. */
+static void append(json_t *array, json_t *value, bool *complete)
+{
+    *complete = json_array_append_new(array, value) == 0 && *complete;
+}
+
+static json_t *print_part(const hearth_placement *p, const placement_part *part, bool *complete)
 {
     json_t *ranges = json_array();
     for (uint32_t i = 0; i < part->range_count; i++)
-        json_array_append_new(ranges,
-                              json_pack("[II]", (json_int_t)part->ranges[i].begin, (json_int_t)part->ranges[i].end));
+        append(ranges, json_pack("[II]", (json_int_t)part->ranges[i].begin, (json_int_t)part->ranges[i].end), complete);
     return json_pack("{s:s, s:o}", "side", p->sides[part->side], "neurons", ranges);
 }
 
-static json_t *print_layer(const hearth_placement *p, const layer_placement *layer)
+static json_t *print_layer(const hearth_placement *p, const layer_placement *layer, bool *complete)
 {
     json_t *parts = json_array();
     for (uint32_t i = 0; i < layer->part_count; i++)
-        json_array_append_new(parts, print_part(p, &layer->parts[i]));
+        append(parts, print_part(p, &layer->parts[i], complete), complete);
     json_t *object = json_pack("{s:s, s:s, s:o}", "form", form_names[layer->form], "selector",
                                selectors[layer->selector].name, "parts", parts);
     if (selectors[layer->selector].has_threshold)
-        json_object_set_new(object, "threshold", json_real((double)layer->threshold));
+        *complete = json_object_set_new(object, "threshold", json_real((double)layer->threshold)) == 0 && *complete;
     return object;
 }
 
@@ -327,15 +333,19 @@ hearth_status hearth_placement_print(const hearth_placement *placement, char **j
 {
     const hearth_placement *p = placement;
     json_t *sides = json_array(), *layers = json_array();
+    bool complete = true;
     for (uint32_t i = 0; i < p->side_count; i++)
-        json_array_append_new(sides, json_string(p->sides[i]));
+        append(sides, json_string(p->sides[i]), &complete);
     for (uint32_t i = 0; i < p->layer_count; i++)
-        json_array_append_new(layers, print_layer(p, &p->layers[i]));
+        append(layers, print_layer(p, &p->layers[i], &complete), &complete);
     json_t *root = json_pack("{s:o, s:s, s:s, s:s, s:o}", "sides", sides, "kv", p->sides[p->kv], "embedding",
                              p->sides[p->embedding], "head", p->sides[p->head], "layers", layers);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = root && complete ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
-    *json = text ? mem_copy_text(text, strlen(text)) : NULL;
+    char *copy = text ? mem_copy_text(text, strlen(text)) : NULL;
     free(text);
-    return *json ? HEARTH_OK : no_memory(error);
+    if (!copy)
+        return no_memory(error);
+    *json = copy;
+    return HEARTH_OK;
 }

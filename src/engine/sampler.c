@@ -165,6 +165,15 @@ void hearth_sampler_accept(hearth_sampler *sampler, int32_t token)
     s->window_next = (s->window_next + 1) % s->options.penalty_window;
 }
 
+void hearth_sampler_reset(hearth_sampler *sampler)
+{
+    hearth_sampler *s = sampler;
+    s->random = s->options.seed;
+    for (uint32_t i = 0; i < s->window_count; i++)
+        s->seen[s->window[i]] = 0;
+    s->window_count = s->window_next = 0;
+}
+
 /* ---- biases and penalties */
 
 /* Everything that is computed from logits stays between -infinity and FLT_MAX. */

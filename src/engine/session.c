@@ -40,12 +40,12 @@ static uint32_t widest_input(const hyperparameters *h)
 }
 
 /* The one list of everything a session allocates besides its cache. */
-static piece_list list_pieces(hearth_session *s)
+static piece_list list_pieces(hearth_session *s, size_t threads)
 {
     const hyperparameters *h = &s->engine->model->hyper;
     size_t rows = s->batch, d = h->embedding_length, f = h->neuron_count;
     size_t query = (size_t)h->head_count * h->head_length, key = (size_t)h->kv_head_count * h->head_length;
-    size_t threads = pool_threads(s->engine->runtime->threads), group = h->head_count / h->kv_head_count;
+    size_t group = h->head_count / h->kv_head_count;
     scratch *b = &s->scratch;
     piece_list list = {.count = 0};
     add_piece(&list, &b->x, rows * d, sizeof(float));
@@ -73,9 +73,9 @@ static piece_list list_pieces(hearth_session *s)
 
 /* Bytes of the block, each piece on a cache line of its own; lays the pieces out where block is given.
  * The counts are products of 32-bit numbers that options and hyperparameters bound, so they fit. */
-static size_t lay_out(hearth_session *s, void *block)
+static size_t lay_out(hearth_session *s, size_t threads, void *block)
 {
-    piece_list list = list_pieces(s);
+    piece_list list = list_pieces(s, threads);
     size_t at = 0;
     for (size_t i = 0; i < list.count; i++) {
         if (block)
@@ -105,20 +105,18 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     if (s->context > h->context_length)
         return fail(error, HEARTH_INVALID, "%s: context: %u positions asked for, the model was made for %u",
                     engine->model->source->path, s->context, h->context_length);
-    s->batch = options->batch;
-    if (!s->batch)
-        for (s->batch = DEFAULT_BATCH; s->batch > MIN_BATCH && lay_out(s, NULL) > DEFAULT_SCRATCH_BYTES;)
-            s->batch /= 2;
+    s->batch = options->batch ? options->batch : DEFAULT_BATCH;
+    /* What each thread needs does not count: the cut of a prompt must not depend on the number of threads. */
+    while (!options->batch && s->batch > MIN_BATCH && lay_out(s, 0, NULL) > DEFAULT_SCRATCH_BYTES)
+        s->batch /= 2;
     if (s->batch > s->context * (uint64_t)s->sequences)
         s->batch = s->context * s->sequences;
     return HEARTH_OK;
 }
 
-static uint64_t cache_bytes(const hearth_session *s)
+static size_t session_threads(const hearth_session *s)
 {
-    const hyperparameters *h = &s->engine->model->hyper;
-    return kv_position_bytes(s->cache.format, h->layer_count, h->kv_head_count, h->head_length) * s->context *
-           s->sequences;
+    return pool_threads(s->engine->runtime->threads);
 }
 
 hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
@@ -126,7 +124,13 @@ hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_se
 {
     hearth_session s = {0};
     TRY(resolve(&s, engine, options, error));
-    *out = (hearth_memory){engine->model->weight_bytes, cache_bytes(&s), lay_out(&s, NULL)};
+    const hyperparameters *h = &engine->model->hyper;
+    size_t cache_bytes;
+    if (!kv_cache_bytes(s.cache.format, h->layer_count, s.sequences, h->kv_head_count, s.context, h->head_length,
+                        &cache_bytes))
+        return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
+                    s.sequences, s.context);
+    *out = (hearth_memory){engine->model->weight_bytes, cache_bytes, lay_out(&s, session_threads(&s), NULL)};
     return HEARTH_OK;
 }
 
@@ -141,13 +145,13 @@ hearth_status hearth_session_create(hearth_session **out, const hearth_engine *e
     hearth_status status;
     const hyperparameters *h = &engine->model->hyper;
     TRY_OR(failed, status, resolve(s, engine, options, error));
-    size_t bytes = lay_out(s, NULL);
+    size_t bytes = lay_out(s, session_threads(s), NULL);
     s->block = mem_new(bytes);
     if (!s->block) {
         status = fail_memory(error, "session: scratch", bytes);
         goto failed;
     }
-    lay_out(s, s->block);
+    lay_out(s, session_threads(s), s->block);
     TRY_OR(failed, status,
            kv_cache_create(&s->cache, s->cache.format, h->layer_count, s->sequences, h->kv_head_count, s->context,
                            h->head_length, error));

@@ -144,7 +144,7 @@ static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows
 
 /* ------------------------------------------------------------------ all of it */
 
-/* Context and longest feed that the rows ask for. */
+/* The session's context, and the longest feed that the rows ask for. */
 static hearth_status measure_need(const bencher *b, size_t *context, size_t *longest, hearth_error *error)
 {
     const bench_options *o = b->options;
@@ -153,12 +153,14 @@ static hearth_status measure_need(const bencher *b, size_t *context, size_t *lon
         prompt = (size_t)o->prompt_lengths[i] > prompt ? (size_t)o->prompt_lengths[i] : prompt;
     for (size_t i = 0; i < o->context_count; i++)
         before = (size_t)o->contexts[i] > before ? (size_t)o->contexts[i] : before;
-    *context = before + prompt + o->decode_tokens;
+    size_t need = before + prompt + o->decode_tokens;
     *longest = before > prompt ? before : prompt;
-    if (*context > b->info.context_length)
+    *context = o->context ? o->context : need;
+    uint32_t limit = o->context ? o->context : b->info.context_length;
+    if (need > limit)
         return fail(error, HEARTH_INVALID,
-                    "%s: context: %zu tokens before, %zu of the prompt and %u after it are more than the model's %u",
-                    b->info.path, before, prompt, o->decode_tokens, b->info.context_length);
+                    "%s: context: %zu tokens before, %zu of the prompt and %u after it are more than %s %u",
+                    b->info.path, before, prompt, o->decode_tokens, o->context ? "the" : "the model's", limit);
     return HEARTH_OK;
 }
 

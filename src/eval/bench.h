@@ -19,6 +19,7 @@ typedef struct bench_options {
     size_t id_count;
     const size_t *starts; /* [start_count] where repetition r begins in ids: starts[r % start_count] */
     size_t start_count;
+    uint32_t context; /* of the session, which every row must fit; 0: what the rows need, within the model's */
     hearth_kv kv;
     hearth_progress progress; /* timed runs */
 } bench_options;
@@ -35,7 +36,7 @@ typedef struct bench_row {
 } bench_row;
 
 /* rows [context_count * prompt_length_count], by context, then by prompt length.
- * HEARTH_INVALID: a row does not fit the model's context (named), or an id is not in the vocabulary. */
+ * HEARTH_INVALID: a row does not fit the context (named), or an id is not in the vocabulary. */
 hearth_status bench_run(bench_row *rows, const hearth_engine *engine, unsigned threads, const char *cpu_level,
                         const bench_options *options, hearth_error *error);
 

@@ -54,11 +54,6 @@ static bool report_again(void *user, const char *what, uint64_t done, uint64_t t
     return report(s, s->done, s->total);
 }
 
-static hearth_status cancelled(hearth_error *error)
-{
-    return fail(error, HEARTH_CANCELLED, "perplexity: cancelled");
-}
-
 /* The window that begins at ids: behind BOS, at most the context long. Returns how many ids it took. */
 static size_t fill_window(scorer *s, const int32_t *ids, size_t count, size_t *length)
 {
@@ -78,7 +73,7 @@ static hearth_status score_text(scorer *s, span text, hearth_error *error)
     hearth_status status = HEARTH_OK;
     for (size_t at = 0, length; status == HEARTH_OK && at < count;) {
         if (!report(s, at, count)) {
-            status = cancelled(error);
+            status = HEARTH_CANCELLED;
             break;
         }
         at += fill_window(s, ids + at, count - at, &length);
@@ -90,18 +85,13 @@ static hearth_status score_text(scorer *s, span text, hearth_error *error)
 
 /* ------------------------------------------------------------------ documents */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static span strip(span text)
 {
-    while (text.size > 0 && is_blank(text.data[0])) {
+    while (text.size > 0 && is_white(text.data[0])) {
         text.data++;
         text.size--;
     }
-    while (text.size > 0 && is_blank(text.data[text.size - 1]))
+    while (text.size > 0 && is_white(text.data[text.size - 1]))
         text.size--;
     return text;
 }
@@ -128,7 +118,7 @@ static hearth_status score_documents(scorer *s, span text, hearth_error *error)
     size_t at = 0;
     for (uint32_t n = 0; n < limit && at <= text.size; n++) {
         if (!report(s, at, text.size))
-            return cancelled(error);
+            return HEARTH_CANCELLED;
         const char *from = text.data + at;
         const char *end = memmem(from, text.size - at, s->options->separator, mark);
         size_t size = end ? (size_t)(end - from) : text.size - at;
@@ -160,11 +150,11 @@ static hearth_status score_halves(scorer *s, span text, const char *text_name, h
     TRY(hearth_tokenize(s->model, text.data, text.size, HEARTH_TEXT_SPECIAL, &ids, &count, error));
     hearth_status status = HEARTH_OK;
     if (count < 2 * n)
-        status = fail(error, HEARTH_INVALID, "%s: text: has %zu tokens, llama.cpp's protocol needs two windows of %zu",
+        status = fail(error, HEARTH_FORMAT, "%s: text: has %zu tokens, llama.cpp's protocol needs two windows of %zu",
                       text_name, count, n);
     for (size_t at = 0; status == HEARTH_OK && at + n <= count; at += n) {
         if (!report(s, at, count)) {
-            status = cancelled(error);
+            status = HEARTH_CANCELLED;
             break;
         }
         memcpy(s->window, ids + at, n * sizeof *ids);
@@ -178,11 +168,19 @@ static hearth_status score_halves(scorer *s, span text, const char *text_name, h
 
 /* ------------------------------------------------------------------ all of it */
 
+/* Cancelled between two windows or within one: the error says of which text. */
 static hearth_status score(scorer *s, span text, const char *text_name, hearth_error *error)
 {
+    hearth_status status;
     if (s->options->half_windows)
-        return score_halves(s, text, text_name, error);
-    return s->options->separator ? score_documents(s, text, error) : score_text(s, text, error);
+        status = score_halves(s, text, text_name, error);
+    else
+        status = s->options->separator ? score_documents(s, text, error) : score_text(s, text, error);
+    if (status == HEARTH_CANCELLED)
+        return fail(error, HEARTH_CANCELLED, "%s: perplexity: cancelled", text_name);
+    if (status == HEARTH_OK && s->result->tokens == 0)
+        return fail(error, HEARTH_FORMAT, "%s: text: has no tokens to score", text_name);
+    return status;
 }
 
 hearth_status perplexity_measure(perplexity_result *out, const hearth_engine *engine, span text, const char *text_name,
@@ -193,9 +191,6 @@ hearth_status perplexity_measure(perplexity_result *out, const hearth_engine *en
     hearth_status status;
     *out = (perplexity_result){0};
     hearth_model_describe(s.model, &s.info);
-    if (!s.info.has_tokenizer)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: the model has none, so a text cannot be scored",
-                    s.info.path);
     out->context = s.context = options->context ? options->context : s.info.context_length;
     if (s.context < 4)
         return fail(error, HEARTH_INVALID, "%s: context: %u is too short to score anything", s.info.path, s.context);
@@ -207,8 +202,6 @@ hearth_status perplexity_measure(perplexity_result *out, const hearth_engine *en
     TRY_OR(done, status, rows_reader_init(&s.reader, session, s.info.vocabulary_size, error));
     s.window = mem_new_array(s.context, sizeof *s.window);
     status = s.window ? score(&s, text, text_name, error) : fail_memory(error, "window", s.context * sizeof *s.window);
-    if (status == HEARTH_OK && out->tokens == 0)
-        status = fail(error, HEARTH_INVALID, "%s: text: has no tokens to score", text_name);
 done:
     mem_free(s.window);
     rows_reader_free(&s.reader);

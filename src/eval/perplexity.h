@@ -27,7 +27,7 @@ typedef struct perplexity_result {
     uint32_t context; /* N as it was used */
 } perplexity_result;
 
-/* HEARTH_UNSUPPORTED: the model has no tokenizer. HEARTH_INVALID: the text is too short to score. */
+/* HEARTH_UNSUPPORTED: the model has no tokenizer. HEARTH_FORMAT: the text is too short to score. */
 hearth_status perplexity_measure(perplexity_result *out, const hearth_engine *engine, span text, const char *text_name,
                                  const perplexity_options *options, hearth_error *error);
 

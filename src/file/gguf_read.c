@@ -4,12 +4,12 @@
  * grow with what has been read, so a small file can never ask for much. Tensor data is not touched, only
  * placed: its bounds are known to lie within the file before anybody gets a pointer.
  * Versions 2 and 3 differ in nothing but the permission to be big-endian. */
+#include "extent.h"
 #include "gguf.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are taken from the file as they lie there");
@@ -19,12 +19,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are taken fro
 #define MIN_ENTRY_BYTES  14    /* length, one byte of key, type, one byte of value        */
 #define MIN_TENSOR_BYTES 33    /* length, one byte of name, rank, one size, type, offset  */
 #define QUOTED           128   /* bytes of a name in an error text                        */
-
-/* Where a tensor lies, counted from the start of the data. */
-typedef struct extent {
-    uint64_t begin, end;
-    size_t tensor;
-} extent;
 
 typedef struct reader {
     checkpoint *c;
@@ -312,12 +306,6 @@ static hearth_status find_alignment(reader *r, uint32_t *out)
     return HEARTH_OK;
 }
 
-static int by_begin(const void *a, const void *b)
-{
-    const extent *x = a, *y = b;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
 /* Gives every tensor its data, which begins at the next multiple of the alignment. */
 static hearth_status place_tensors(reader *r)
 {
@@ -325,12 +313,10 @@ static hearth_status place_tensors(reader *r)
     TRY(find_alignment(r, &alignment));
     size_t start = r->at + (alignment - r->at % alignment) % alignment;
     size_t data_bytes = start < r->size ? r->size - start : 0;
-    extent *extents = (extent *)(void *)r->extents.data;
+    size_t count; /* 0: a vocabulary without tensors */
+    const extent *extents = extents_sorted(&r->extents, &count);
     r->kind = "tensor";
-    if (!extents)
-        return HEARTH_OK; /* a vocabulary without tensors */
-    qsort(extents, r->c->tensor_count, sizeof(*extents), by_begin);
-    for (size_t i = 0; i < r->c->tensor_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         stored_tensor *t = &r->c->tensors[extents[i].tensor];
         r->name = span_of(t->name);
         if (extents[i].begin % alignment != 0)

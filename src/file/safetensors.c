@@ -6,11 +6,11 @@
 #include "safetensors.h"
 
 #include "../base/json.h"
+#include "extent.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SINGLE_FILE      "model.safetensors"
@@ -26,12 +26,6 @@ static const struct {
     {"F16", FORMAT_F16},
     {"BF16", FORMAT_BF16},
 };
-
-/* Where a tensor lies, counted from the start of the data. */
-typedef struct extent {
-    uint64_t begin, end;
-    const char *name; /* the JSON's */
-} extent;
 
 typedef struct reader {
     checkpoint *c;
@@ -110,7 +104,7 @@ static hearth_status read_shape(const reader *r, const json_t *value, stored_ten
 static hearth_status read_extent(reader *r, const json_t *value, stored_tensor *t)
 {
     const json_t *offsets = json_object_get(value, "data_offsets");
-    extent place = {.name = t->name};
+    extent place = {.tensor = r->c->tensor_count};
     if (json_array_size(offsets) != 2 || !get_size(offsets, 0, &place.begin) || !get_size(offsets, 1, &place.end))
         return refuse(r, HEARTH_FORMAT, t->name, "data_offsets is no pair of sizes");
     if (place.end < place.begin || place.end > r->data_bytes)
@@ -143,23 +137,15 @@ static hearth_status read_tensor(reader *r, const char *name, const json_t *valu
 
 /* ---------------------------------------------------------------- one file */
 
-static int by_begin(const void *a, const void *b)
-{
-    const extent *x = a, *y = b;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
 /* Every byte of the data belongs to exactly one tensor. */
 static hearth_status check_cover(reader *r)
 {
-    extent *extents = (extent *)(void *)r->extents.data;
-    size_t count = extents ? r->extents.size / sizeof(*extents) : 0;
-    if (extents)
-        qsort(extents, count, sizeof(*extents), by_begin);
+    size_t count;
+    const extent *extents = extents_sorted(&r->extents, &count);
     uint64_t end = 0;
     for (size_t i = 0; i < count; i++) {
         if (extents[i].begin != end)
-            return refuse(r, HEARTH_FORMAT, extents[i].name,
+            return refuse(r, HEARTH_FORMAT, r->c->tensors[extents[i].tensor].name,
                           "begins at byte %" PRIu64 " of the data, expected %" PRIu64
                           ": tensors must follow each other without gap or overlap",
                           extents[i].begin, end);

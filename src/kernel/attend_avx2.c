@@ -119,8 +119,7 @@ ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, c
 ATTEND(f32)
 ATTEND(f16)
 
-void avx2_add_attention(kernels *k)
-{
-    k->attend_f32 = attend_f32_avx2;
-    k->attend_f16 = attend_f16_avx2;
-}
+const kernels avx2_attention = {
+    .attend_f32 = attend_f32_avx2,
+    .attend_f16 = attend_f16_avx2,
+};

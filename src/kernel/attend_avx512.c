@@ -44,7 +44,7 @@ ALWAYS_INLINE void score_tile(const float *const query[2], const void *key, size
     __m512 both = _mm512_mul_ps(sum_of_16(sum), _mm512_set1_ps(scale));
     __mmask8 present = (__mmask8)first_lanes(left < TILE_POSITIONS ? left : TILE_POSITIONS);
     _mm256_mask_storeu_ps(scores[0] + p, present, _mm512_castps512_ps256(both));
-    /* Not extractf32x8: compilers fuse that with the store, and the fused instruction traps on lanes it does not write. */
+    /* Not extractf32x8: compilers fuse that with the store, and the fused one traps on lanes it does not write. */
     __m512 swapped = _mm512_shuffle_f32x4(both, both, 0x4e);
     _mm256_mask_storeu_ps(scores[1] + p, present, _mm512_castps512_ps256(swapped));
 }
@@ -125,8 +125,7 @@ ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, c
 ATTEND(f32)
 ATTEND(f16)
 
-void avx512_add_attention(kernels *k)
-{
-    k->attend_f32 = attend_f32_avx512;
-    k->attend_f16 = attend_f16_avx512;
-}
+const kernels avx512_attention = {
+    .attend_f32 = attend_f32_avx512,
+    .attend_f16 = attend_f16_avx512,
+};

@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-#define LANES 8   /* float32 values of a register */
+#define LANES         8 /* float32 values of a register */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Block formats with float32 activations (float_avx2.c), and with many tokens of 8 bits (tile_avx2.c). */
@@ -79,8 +79,8 @@ ALWAYS_INLINE void transpose_8(__m256i v[8])
 
 /* ---- one token: the loop over rows that all formats share ---- */
 
-#define GROUP 8     /* rows in flight */
-#define AHEAD 512   /* bytes by which a stream is fetched ahead; 256 to 1024 are as good */
+#define GROUP 8   /* rows in flight */
+#define AHEAD 512 /* bytes by which a stream is fetched ahead; 256 to 1024 are as good */
 
 /* Rows in flight, and for each the bytes to fetch while it is multiplied. */
 typedef struct row_group {

@@ -7,17 +7,23 @@
 
 #include <immintrin.h>
 
-#define LANES 16   /* float32 values of a register */
+#define LANES         16 /* float32 values of a register */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Block formats with float32 activations (float_avx512.c), and with many tokens of 8 bits (tile_avx512.c). */
 kernel_product avx512_product_decoded, avx512_product_tiles;
 
 /* The first n of 16 lanes; all for n >= 16. */
-static inline __mmask16 first_lanes(size_t n) { return (__mmask16)(n >= LANES ? 0xffffu : (1u << n) - 1); }
+static inline __mmask16 first_lanes(size_t n)
+{
+    return (__mmask16)(n >= LANES ? 0xffffu : (1u << n) - 1);
+}
 
 /* The first n of 64 bytes. */
-static inline __mmask64 first_bytes(size_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+static inline __mmask64 first_bytes(size_t n)
+{
+    return n >= 64 ? ~0ull : (1ull << n) - 1;
+}
 
 /* Every lane's four neighbours of a, b, c, d added up: a 128-bit lane of the result holds the four sums of
  * that lane of a, b, c, d. */
@@ -61,7 +67,8 @@ ALWAYS_INLINE void transpose_16(__m512i v[16])
     }
     for (size_t i = 0; i < 4; i++) {
         __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88), b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
-        __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88), d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+        __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88),
+                d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
         v[i] = _mm512_shuffle_i32x4(a, c, 0x88);
         v[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
         v[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
@@ -71,8 +78,8 @@ ALWAYS_INLINE void transpose_16(__m512i v[16])
 
 /* ---- one token: the loop over rows that all formats share ---- */
 
-#define GROUP 8     /* rows in flight */
-#define AHEAD 512   /* bytes by which a stream is fetched ahead; 256 to 1024 are as good */
+#define GROUP 8   /* rows in flight */
+#define AHEAD 512 /* bytes by which a stream is fetched ahead; 256 to 1024 are as good */
 
 /* Rows in flight, and for each the bytes to fetch while it is multiplied. */
 typedef struct row_group {

@@ -224,10 +224,12 @@ PRODUCT(q4_0)
 PRODUCT(q4_k)
 PRODUCT(q6_k)
 
-void avx2_add_blocks(kernels *k)
-{
-    k->product[FORMAT_Q8_0] = product_q8_0_avx2;
-    k->product[FORMAT_Q4_0] = product_q4_0_avx2;
-    k->product[FORMAT_Q4_K] = product_q4_k_avx2;
-    k->product[FORMAT_Q6_K] = product_q6_k_avx2;
-}
+const kernels avx2_blocks = {
+    .product =
+        {
+            [FORMAT_Q8_0] = product_q8_0_avx2,
+            [FORMAT_Q4_0] = product_q4_0_avx2,
+            [FORMAT_Q4_K] = product_q4_k_avx2,
+            [FORMAT_Q6_K] = product_q6_k_avx2,
+        },
+};

@@ -7,14 +7,17 @@
 #ifndef KERNEL_EXPONENT_H
 #define KERNEL_EXPONENT_H
 
-#define EXP_LOG2_E 0x1.715476p0f
-#define EXP_LN2_HIGH 0x1.62e4p-1f          /* ln 2 = HIGH + LOW */
-#define EXP_LN2_LOW 0x1.7f7d1cp-20f
+#define EXP_LOG2_E   0x1.715476p0f
+#define EXP_LN2_HIGH 0x1.62e4p-1f /* ln 2 = HIGH + LOW */
+#define EXP_LN2_LOW  0x1.7f7d1cp-20f
 /* Below, exp is as good as 0 (2^-126 is the smallest normal number); above, it overflows. */
 #define EXP_LEAST -87.33654f
-#define EXP_MOST 88.72283f
+#define EXP_MOST  88.72283f
 
 /* 1 / 7!, 1 / 6!, ... 1 / 0!: Horner's order. */
-#define EXP_COEFFICIENTS {1 / 5040.0f, 1 / 720.0f, 1 / 120.0f, 1 / 24.0f, 1 / 6.0f, 0.5f, 1.0f, 1.0f}
+#define EXP_COEFFICIENTS                                                           \
+    {                                                                              \
+        1 / 5040.0f, 1 / 720.0f, 1 / 120.0f, 1 / 24.0f, 1 / 6.0f, 0.5f, 1.0f, 1.0f \
+    }
 
 #endif

@@ -191,9 +191,11 @@ PRODUCT(f32, 4)
 PRODUCT(f16, 2)
 PRODUCT(bf16, 2)
 
-void avx2_add_floats(kernels *k)
-{
-    k->product[FORMAT_F32] = product_f32_avx2;
-    k->product[FORMAT_F16] = product_f16_avx2;
-    k->product[FORMAT_BF16] = product_bf16_avx2;
-}
+const kernels avx2_floats = {
+    .product =
+        {
+            [FORMAT_F32] = product_f32_avx2,
+            [FORMAT_F16] = product_f16_avx2,
+            [FORMAT_BF16] = product_bf16_avx2,
+        },
+};

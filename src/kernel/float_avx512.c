@@ -203,9 +203,11 @@ PRODUCT(f32, 4)
 PRODUCT(f16, 2)
 PRODUCT(bf16, 2)
 
-void avx512_add_floats(kernels *k)
-{
-    k->product[FORMAT_F32] = product_f32_avx512;
-    k->product[FORMAT_F16] = product_f16_avx512;
-    k->product[FORMAT_BF16] = product_bf16_avx512;
-}
+const kernels avx512_floats = {
+    .product =
+        {
+            [FORMAT_F32] = product_f32_avx512,
+            [FORMAT_F16] = product_f16_avx512,
+            [FORMAT_BF16] = product_bf16_avx512,
+        },
+};

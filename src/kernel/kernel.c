@@ -8,38 +8,40 @@
 #include "cpu.h"
 #include "levels.h"
 
-static void set_scalar(kernels *k)
-{
-    scalar_add_products(k);
-    scalar_add_vectors(k);
-}
-
-static void set_avx2(kernels *k)
-{
-    avx2_add_floats(k);
-    avx2_add_blocks(k);
-    avx2_add_vectors(k);
-    avx2_add_attention(k);
-}
-
-static void set_avx512(kernels *k)
-{
-    avx512_add_floats(k);
-    avx512_add_blocks(k);
-    avx512_add_vectors(k);
-    avx512_add_attention(k);
-}
+#define MOST_PARTS 4
 
 static const struct level {
     const char *name;
     unsigned features; /* all of them must be there */
     const char *needs;
-    void (*set)(kernels *k);
+    const kernels *parts[MOST_PARTS];
 } levels[] = {
-    {"scalar", 0, "any x86-64", set_scalar},
-    {"avx2", CPU_AVX2, "AVX2, FMA, F16C", set_avx2},
-    {"avx512", CPU_AVX2 | CPU_AVX512, "AVX-512 F BW DQ VL, VNNI, VBMI", set_avx512},
+    {"scalar", 0, "any x86-64", {&scalar_products, &scalar_vectors}},
+    {"avx2", CPU_AVX2, "AVX2, FMA, F16C", {&avx2_floats, &avx2_blocks, &avx2_vectors, &avx2_attention}},
+    {"avx512",
+     CPU_AVX2 | CPU_AVX512,
+     "AVX-512 F BW DQ VL, VNNI, VBMI",
+     {&avx512_floats, &avx512_blocks, &avx512_vectors, &avx512_attention}},
 };
+
+/* Writes what `part` has over the table. */
+static void overlay(kernels *k, const kernels *part)
+{
+#define TAKE(member) k->member = part->member ? part->member : k->member
+    for (size_t f = 0; f < FORMAT_COUNT; f++)
+        TAKE(product[f]);
+    for (size_t a = 0; a < ACTIVATION_COUNT; a++)
+        TAKE(activate[a]);
+    TAKE(quantize);
+    TAKE(rms_norm);
+    TAKE(add);
+    TAKE(rope);
+    TAKE(attend_f32);
+    TAKE(attend_f16);
+    TAKE(to_half);
+    TAKE(read);
+#undef TAKE
+}
 
 size_t kernel_level_count(void)
 {
@@ -74,6 +76,7 @@ void kernels_for(size_t level, kernels *out)
 {
     *out = (kernels){0};
     for (size_t i = 0; i <= level; i++)
-        levels[i].set(out);
+        for (size_t p = 0; p < MOST_PARTS && levels[i].parts[p]; p++)
+            overlay(out, levels[i].parts[p]);
     out->level = levels[level].name;
 }

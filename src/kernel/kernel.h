@@ -26,14 +26,15 @@
  *
  * float32 always; beside it the same rounded to 8 bits, where a block format reads it:
  * per block of 32, scale = max(|x|) / 127 and q = round-half-even(x * (127 / max)), q = 0 and scale = 0
- * where max is 0. `sums` are the sums of 16 neighbouring q, which turn a format's offset (Q4_0's -8,
- * Q6_K's -32, Q4_K's minimum) into one multiplication per block. */
+ * where max is 0 or so small (below 2^-120) that 127 / max overflows; where a value is not finite q = 0 and
+ * scale = NaN, so that the fault shows in every result. `sums` are the sums of 16 neighbouring q, which turn a
+ * format's offset (Q4_0's -8, Q6_K's -32, Q4_K's minimum) into one multiplication per block. */
 typedef struct kernel_input {
     size_t count, columns;
-    const float *values;      /* [count][columns]                                            */
-    const int8_t *q;          /* [count][columns], or NULL: block formats read `values` too  */
-    const float *scales;      /* [count][columns / 32]                                       */
-    const int16_t *sums;      /* [count][columns / 16]                                       */
+    const float *values; /* [count][columns]                                            */
+    const int8_t *q;     /* [count][columns], or NULL: block formats read `values` too  */
+    const float *scales; /* [count][columns / 32]                                       */
+    const int16_t *sums; /* [count][columns / 16]                                       */
 } kernel_input;
 
 /* y[t * y_stride + i] = W[list ? list[i] : i] . x[t]   for i in [begin, end), t in [0, x->count)
@@ -42,13 +43,13 @@ typedef struct kernel_input {
  * says where the next row is. x->columns == w->columns. For x->q == NULL, or a float format, the product is
  * taken in float32 (block formats are decoded first). Otherwise the integers of a block are
  * summed exactly and only scales and block sums are float32. */
-typedef void kernel_product(const matrix *w, const uint32_t *list, size_t begin, size_t end,
-                            const kernel_input *x, float *y, size_t y_stride);
+typedef void kernel_product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                            float *y, size_t y_stride);
 
 typedef enum kernel_activation { ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION_COUNT } kernel_activation;
 
 typedef struct kernels {
-    const char *level;       /* "scalar", "avx2", ... */
+    const char *level; /* "scalar", "avx2", ... */
 
     kernel_product *product[FORMAT_COUNT];
 

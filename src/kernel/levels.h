@@ -10,19 +10,11 @@
 
 #include <string.h>
 
-/* Each fills what it has and leaves the rest of the table alone. */
-void scalar_add_products(kernels *k);
-void scalar_add_vectors(kernels *k);
-
-void avx2_add_floats(kernels *k);
-void avx2_add_blocks(kernels *k);
-void avx2_add_vectors(kernels *k);
-void avx2_add_attention(kernels *k);
-
-void avx512_add_floats(kernels *k);
-void avx512_add_blocks(kernels *k);
-void avx512_add_vectors(kernels *k);
-void avx512_add_attention(kernels *k);
+/* Parts of tables: what a file has; the rest is NULL. They are data, not functions that fill a table, because such a
+ * function would carry the file's flags and could trap on the CPU that only asks which levels there are. */
+extern const kernels scalar_products, scalar_vectors;
+extern const kernels avx2_floats, avx2_blocks, avx2_vectors, avx2_attention;
+extern const kernels avx512_floats, avx512_blocks, avx512_vectors, avx512_attention;
 
 /* A list only says where the next row is. */
 static inline const uint8_t *listed_row(const matrix *w, const uint32_t *list, size_t i)

@@ -116,8 +116,9 @@ static void product_scalar(const matrix *w, const uint32_t *list, size_t begin, 
     }
 }
 
-void scalar_add_products(kernels *k)
-{
-    for (size_t f = 0; f < FORMAT_COUNT; f++)
-        k->product[f] = product_scalar;
-}
+/* One function for all formats: it reads the format from the matrix. */
+const kernels scalar_products = {
+#define X(id, ...) .product[FORMAT_##id] = product_scalar,
+    NUMBER_FORMATS(X)
+#undef X
+};

@@ -139,16 +139,14 @@ static uint64_t read_scalar(const void *data, size_t n)
     return sum;
 }
 
-void scalar_add_vectors(kernels *k)
-{
-    k->quantize = quantize_scalar;
-    k->rms_norm = rms_norm_scalar;
-    k->add = add_scalar;
-    k->activate[ACTIVATION_SILU] = silu_scalar;
-    k->activate[ACTIVATION_RELU] = relu_scalar;
-    k->rope = rope_scalar;
-    k->attend_f32 = attend_f32_scalar;
-    k->attend_f16 = attend_f16_scalar;
-    k->to_half = to_half_scalar;
-    k->read = read_scalar;
-}
+const kernels scalar_vectors = {
+    .quantize = quantize_scalar,
+    .rms_norm = rms_norm_scalar,
+    .add = add_scalar,
+    .activate = {[ACTIVATION_SILU] = silu_scalar, [ACTIVATION_RELU] = relu_scalar},
+    .rope = rope_scalar,
+    .attend_f32 = attend_f32_scalar,
+    .attend_f16 = attend_f16_scalar,
+    .to_half = to_half_scalar,
+    .read = read_scalar,
+};

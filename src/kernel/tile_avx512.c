@@ -130,9 +130,10 @@ ALWAYS_INLINE void scales_q6_k(const uint8_t *row, size_t column, size_t columns
 {
     (void)minima, (void)columns;
     const block_q6_k *block = (const void *)(row + column / 256 * sizeof(block_q6_k));
+    const int8_t *numbers = block->scales + column % 256 / 16;
     float d = _cvtsh_ss(block->d);
     for (size_t i = 0; i < 4; i++)
-        scales[i * PANEL_ROWS] = d * (float)block->scales[column % 256 / 16 + i];
+        scales[i * PANEL_ROWS] = d * (float)numbers[i];
 }
 
 /* Columns [start, start + columns) of up to 16 rows (NULL: zeros) into the panel from its row `first`. */

@@ -227,6 +227,8 @@ static hearth_status find_tokenizer(binder *b)
     if (size > m->hyper.vocabulary_size)
         return fail(b->error, HEARTH_FORMAT, "%s: key tokenizer.ggml.tokens: has %u tokens, the model has %u",
                     b->source->path, size, m->hyper.vocabulary_size);
+    if (m->tokenizer)
+        tokenizer_pad(m->tokenizer, m->hyper.vocabulary_size);
     return HEARTH_OK;
 }
 
@@ -255,6 +257,7 @@ hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_mo
         return fail_memory(error, "model", sizeof *m);
     }
     m->source = source;
+    m->owns_source = true;
     binder b = {.model = m, .source = source, .copies = true, .folder = file_is_folder(source->path), .error = error};
     b.progress = options ? &options->progress : NULL;
     hearth_status status = bind_model(&b, options ? options->ffn_activation : NULL);
@@ -266,21 +269,21 @@ hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_mo
     return HEARTH_OK;
 }
 
-hearth_status model_check(const checkpoint *source, const hearth_model_options *options, hyperparameters *hyper,
-                          const family **found, hearth_error *error)
+hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_model_options *options,
+                          hearth_error *error)
 {
     hearth_model *m = mem_new(sizeof *m);
     if (!m)
         return fail_memory(error, "model", sizeof *m);
+    m->source = source;
     binder b = {.model = m, .source = source, .folder = file_is_folder(source->path), .error = error};
     hearth_status status = bind_model(&b, options ? options->ffn_activation : NULL);
-    if (status == HEARTH_OK) {
-        *hyper = m->hyper;
-        hyper->rope_frequencies = NULL;
-        *found = m->family;
+    if (status != HEARTH_OK) {
+        hearth_model_close(m);
+        return status;
     }
-    hearth_model_close(m);
-    return status;
+    *out = m;
+    return HEARTH_OK;
 }
 
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error)
@@ -301,7 +304,8 @@ void hearth_model_close(hearth_model *model)
     if (!model)
         return;
     tokenizer_destroy(model->tokenizer);
-    checkpoint_close(model->source);
+    if (model->owns_source)
+        checkpoint_close(model->source);
     arena_clear(&model->memory);
     mem_free(model);
 }

@@ -318,18 +318,20 @@ hearth_status convert_write(const char *source_path, const char *out_path, const
                             pool *threads, hearth_error *error)
 {
     converter c = {.options = options, .threads = threads, .error = error};
-    hyperparameters hyper;
+    hearth_model *checked = NULL;
     hearth_status status;
     TRY(check_paths(source_path, out_path, error));
     TRY(model_open_checkpoint(&c.source, source_path, error));
     hearth_model_options check = {.ffn_activation = options->ffn_activation};
-    TRY_OR(done, status, model_check(c.source, &check, &hyper, &c.family, error));
-    TRY_OR(done, status, plan(&c, hyper.layer_count));
+    TRY_OR(done, status, model_check(&checked, c.source, &check, error));
+    c.family = checked->family;
+    TRY_OR(done, status, plan(&c, checked->hyper.layer_count));
     TRY_OR(done, status, set_keys(&c));
     if (options->note && !checkpoint_find(c.source, "tokenizer.ggml.model"))
         options->note(options->user, model_tokenizer_missing(source_path));
     status = write_file(&c, out_path);
 done:
+    hearth_model_close(checked);
     arena_clear(&c.memory);
     checkpoint_close(c.source);
     return status;

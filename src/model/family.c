@@ -78,18 +78,17 @@ ffn_activation ffn_activation_by_name(const char *name, size_t size)
     return (ffn_activation)i;
 }
 
-/* Appends ", item" to a list in out. */
-static void list_item(char *out, size_t size, const char *item)
+void append_name(char *out, size_t size, const char *name)
 {
     size_t used = strlen(out);
-    snprintf(out + used, size - used, "%s%s", used ? ", " : "", item);
+    snprintf(out + used, size - used, "%s%s", used ? ", " : "", name);
 }
 
 void ffn_activation_list(char *out, size_t size)
 {
     out[0] = 0;
     for (size_t i = 0; i < FFN_ACTIVATION_COUNT; i++)
-        list_item(out, size, ffn_activations[i].name);
+        append_name(out, size, ffn_activations[i].name);
 }
 
 const family *family_by_name(span name)
@@ -105,9 +104,9 @@ void family_list(char *out, size_t size, bool model_types)
     out[0] = 0;
     for (size_t i = 0; i < family_count; i++)
         if (model_types)
-            list_item(out, size, families[i].model_type);
+            append_name(out, size, families[i].model_type);
         else if (family_by_name(span_of(families[i].name)) == &families[i])
-            list_item(out, size, families[i].name);
+            append_name(out, size, families[i].name);
 }
 
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder)

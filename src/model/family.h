@@ -24,6 +24,9 @@ typedef enum ffn_activation {
     FFN_ACTIVATION_COUNT
 } ffn_activation;
 
+/* Appends a name to a list of names "a, b" in out, as errors and help spell what a table knows. */
+void append_name(char *out, size_t size, const char *name);
+
 extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
 /* FFN_ACTIVATION_COUNT where there is none of that name. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);

@@ -283,11 +283,13 @@ static hearth_status read_scaling(reader *r, const json_t *scaling, const char *
         return fail(r->error, HEARTH_FORMAT, "%s: rope_type: is missing", where);
     if (!found && json_object_get(scaling, "full_attention"))
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: full_attention: rotation by layer is not supported", where);
-    for (size_t i = 0; i < rope_type_count; i++)
+    char known[128] = "";
+    for (size_t i = 0; i < rope_type_count; i++) {
+        append_name(known, sizeof known, rope_types[i].name);
         if (strcmp(found ? type : "default", rope_types[i].name) == 0)
             return rope_types[i].add(r, scaling, where);
-    return fail(r->error, HEARTH_UNSUPPORTED,
-                "%s: rope_type: %.64s is not supported (known: default, linear, yarn, llama3)", where, type);
+    }
+    return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_type: %.64s is not supported (known: %s)", where, type, known);
 }
 
 static hearth_status read_rope(reader *r)
@@ -327,6 +329,19 @@ static hearth_status add_tensor(reader *r, const stored_tensor *stored, bool tie
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
+/* A GGUF without a head is tied. A folder says by its config whether it is, and one that is not must bring its
+ * head: a shard that got lost would otherwise make another model. */
+static hearth_status require_head(const reader *r)
+{
+    for (size_t i = 0; i < r->family->tensor_count; i++) {
+        const tensor_rule *rule = &r->family->tensors[i];
+        if ((rule->flags & TENSOR_HEAD) && !checkpoint_find_tensor(r->out, rule->name))
+            return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: is missing, and tie_word_embeddings is not true",
+                        r->out->path, rule->folder_name);
+    }
+    return HEARTH_OK;
+}
+
 /* general.file_type: the format that holds most bytes of matrices. */
 static hearth_status set_file_type(reader *r)
 {
@@ -358,5 +373,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(json_get_bool(config, "tie_word_embeddings", &tied, &found, name, error));
     for (size_t i = 0; i < folder->tensor_count; i++)
         TRY(add_tensor(&r, &folder->tensors[i], tied));
+    if (!tied)
+        TRY(require_head(&r));
     return set_file_type(&r);
 }

@@ -48,6 +48,7 @@ typedef struct model_layer {
 
 struct hearth_model {
     checkpoint *source;
+    bool owns_source;                   /* closes it in the end                           */
     const family *family;
     const char *name;                   /* general.name, or what the path ends in         */
     hyperparameters hyper;
@@ -71,10 +72,10 @@ hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_e
 hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_model_options *options,
                          hearth_error *error);
 
-/* Checks all that model_bind checks, but puts no matrix in order: for converting. Fills *hyper (whose
- * rope_frequencies are NULL afterwards) and *found; source stays the caller's. */
-hearth_status model_check(const checkpoint *source, const hearth_model_options *options, hyperparameters *hyper,
-                          const family **found, hearth_error *error);
+/* Checks all that model_bind checks, but puts no matrix in order: a model to describe or to convert, not to compute
+ * with. source stays the caller's and must outlive it. */
+hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_model_options *options,
+                          hearth_error *error);
 
 /* Why a model of this path that has no tokenizer has none, for people: "the folder has no tokenizer.model ...". */
 const char *model_tokenizer_missing(const char *path);

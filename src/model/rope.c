@@ -52,13 +52,16 @@ static hearth_status read_scaling(rope_scaling *out, const family *f, const chec
     span name = span_of("linear");
     bool found;
     TRY(checkpoint_get_string(c, key, &name, &found, error));
-    for (size_t i = 0; i < scaling_count; i++)
+    char known[128] = "";
+    for (size_t i = 0; i < scaling_count; i++) {
+        append_name(known, sizeof known, scalings[i].name);
         if (span_equal(span_of(scalings[i].name), name)) {
             *out = scalings[i].scaling;
             return HEARTH_OK;
         }
-    return fail(error, HEARTH_UNSUPPORTED, "%s: key %s: %.*s is not supported (known: none, linear, yarn)", c->path,
-                key, name.size < 100 ? (int)name.size : 100, name.data);
+    }
+    return fail(error, HEARTH_UNSUPPORTED, "%s: key %s: %.*s is not supported (known: %s)", c->path, key,
+                name.size < 100 ? (int)name.size : 100, name.data, known);
 }
 
 static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoint *c, hearth_error *error)

@@ -2,7 +2,7 @@
  *
  * A format stores blocks of `block_values` weights in `block_bytes` bytes; a row of a matrix is
  * a whole number of blocks. To add a format: a line here, encode and decode in a file of
- * its own or beside its relatives, a row in format.c; kcheck and the golden test follow. */
+ * its own or beside its relatives; kcheck and the golden test follow. */
 #ifndef NUMBER_FORMAT_H
 #define NUMBER_FORMAT_H
 

@@ -134,13 +134,15 @@ static void push_special(detokenizer *d, span text, bool literally)
 hearth_status detokenizer_push(detokenizer *d, int32_t id, span *text, hearth_error *error)
 {
     const vocabulary *v = &d->tokenizer->vocabulary;
-    if (id < 0 || (uint32_t)id >= v->count)
-        return fail(error, HEARTH_INVALID, "token %d: the vocabulary has %u tokens", id, v->count);
+    uint32_t id_count = d->tokenizer->id_count;
+    if (id < 0 || (uint32_t)id >= id_count)
+        return fail(error, HEARTH_INVALID, "token %d: the vocabulary has %u tokens", id, id_count);
     d->size = 0;
-    uint8_t type = v->tokens[id].type;
+    bool is_padding = (uint32_t)id >= v->count;
+    uint8_t type = is_padding ? TOKEN_CONTROL : v->tokens[id].type;
     if (type == TOKEN_CONTROL || type == TOKEN_UNKNOWN) {
         give_up_held(d);
-        if (d->flags & HEARTH_DETOKENIZE_CONTROL)
+        if (!is_padding && (d->flags & HEARTH_DETOKENIZE_CONTROL))
             push_special(d, v->tokens[id].text, true);
     } else if (type == TOKEN_USER_DEFINED) {
         give_up_held(d);

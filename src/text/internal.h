@@ -8,7 +8,8 @@
 struct tokenizer {
     const vocabulary_kind *kind;
     vocabulary vocabulary;
-    void *tables; /* the kind's, in the vocabulary's memory */
+    void *tables;      /* the kind's, in the vocabulary's memory                             */
+    uint32_t id_count; /* ids that exist; those behind the vocabulary's stand for no text    */
 };
 
 #endif

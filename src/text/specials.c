@@ -50,11 +50,6 @@ static const strip_rule strip_rules[] = {
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
-bool is_white(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static bool is_special(const token *t)
 {
     return t->type == TOKEN_UNKNOWN || t->type == TOKEN_CONTROL || t->type == TOKEN_USER_DEFINED;

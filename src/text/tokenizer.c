@@ -38,6 +38,7 @@ hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_erro
         return fail_memory(error, "tokenizer", sizeof *t);
     t->kind = kind;
     hearth_status status = vocabulary_load(&t->vocabulary, &kind->defaults, c, error);
+    t->id_count = t->vocabulary.count;
     if (status == HEARTH_OK)
         status = kind->create(&t->tables, &t->vocabulary, c, error);
     if (status != HEARTH_OK) {
@@ -54,6 +55,12 @@ void tokenizer_destroy(tokenizer *t)
         return;
     vocabulary_free(&t->vocabulary);
     mem_free(t);
+}
+
+void tokenizer_pad(tokenizer *t, uint32_t id_count)
+{
+    if (id_count > t->id_count)
+        t->id_count = id_count;
 }
 
 uint32_t tokenizer_size(const tokenizer *t)

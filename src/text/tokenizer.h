@@ -1,6 +1,6 @@
 /* tokenizer.h - text to token ids and back, from GGUF's vocabulary keys.
  *
- * A tokenizer is immutable once created and may be shared between threads. The kinds of vocabulary are
+ * A tokenizer is immutable once created (and padded) and may be shared between threads. The kinds of vocabulary are
  * rows of one table (tokenizer.ggml.model -> functions); the first is "llama", SentencePiece's BPE: the
  * pair with the best score is merged until none is left, bytes stand in for what has no piece. */
 #ifndef TEXT_TOKENIZER_H
@@ -16,6 +16,11 @@ typedef struct tokenizer tokenizer;
 hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_error *error);
 void tokenizer_destroy(tokenizer *t);
 
+/* Embeddings often have more rows than the vocabulary has pieces: ids from its size up to id_count exist then, and
+ * stand for no text. Before the tokenizer is used; a smaller id_count changes nothing. */
+void tokenizer_pad(tokenizer *t, uint32_t id_count);
+
+/* Pieces of the vocabulary, padding not counted. */
 uint32_t tokenizer_size(const tokenizer *t);
 /* Ids, or -1. */
 int32_t tokenizer_bos(const tokenizer *t);

@@ -74,7 +74,4 @@ hearth_status specials_load(vocabulary *v, const checkpoint *c, hearth_error *er
  * it begins. NULL: there is none. */
 const special *special_set_next(const special_set *set, span text, size_t from, size_t *at);
 
-/* Space and the controls \t \n \v \f \r. */
-bool is_white(char c);
-
 #endif

@@ -1,0 +1,39 @@
+# cli_inspect.sh - what `hearth inspect` says of files that no other program would write.
+. "$SOURCE/tests/lib.sh"
+
+# build FILE TENSORS TYPE REST: a GGUF of one key x of a type, its value and what follows; bytes as printf's escapes.
+build() {
+    local zeros='\0\0\0\0\0\0\0'
+    printf '%b' "GGUF\\x03\\0\\0\\0\\x$2$zeros\\x01$zeros\\x01${zeros}x\\x$3\\0\\0\\0$4" >"$scratch/$1"
+}
+
+# Numbers of 64 bits beyond what JSON programs hold become text, never negative.
+build large.gguf 00 0a '\xff\xff\xff\xff\xff\xff\xff\xff'
+build middle.gguf 00 0a '\xff\xff\xff\xff\xff\xff\xff\x7f'
+build signed.gguf 00 0b '\xff\xff\xff\xff\xff\xff\xff\xff'
+build array.gguf 00 09 '\x0a\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x80'
+"$HEARTH" inspect "$scratch/large.gguf" --json >"$scratch/large.json"
+"$HEARTH" inspect "$scratch/array.gguf" --json >"$scratch/array.json"
+has "2^64 - 1" "$(cat "$scratch/large.json")" '"value": "18446744073709551615"'
+has "2^63 in an array" "$(cat "$scratch/array.json")" '"9223372036854775808"'
+has "2^63 - 1" "$("$HEARTH" inspect "$scratch/middle.gguf" --json)" '"value": 9223372036854775807'
+has "-1" "$("$HEARTH" inspect "$scratch/signed.gguf" --json)" '"value": -1'
+has "2^64 - 1 for people" "$("$HEARTH" inspect "$scratch/large.gguf" --keys)" "18446744073709551615"
+
+# A number format that hearth does not know is refused by name, as the help says.
+tensor='\x01\0\0\0\0\0\0\0t\x01\0\0\0\0\x01\0\0\0\0\0\0\x0d\0\0\0\0\0\0\0\0\0\0\0'
+build q5.gguf 01 04 '\x01\0\0\0'"$tensor"
+refused 1 "tensor t: is of type q5_K" "$HEARTH" inspect "$scratch/q5.gguf"
+has "help" "$("$HEARTH" inspect --help | tr -s ' \n' ' ')" "not one with a number format that hearth does not know"
+
+# A folder is opened once, and its rows stay where they lie.
+[ "$failures" -eq 0 ] || finish # skipping must not hide what failed
+need "$SHARED/models/stories260K"
+"$HEARTH" inspect "$SHARED/models/stories260K" --json >"$scratch/model.json"
+is "layers" "$(value "$scratch/model.json" model.layer_count)" 5
+if command -v strace >/dev/null && strace -o "$scratch/trace" true 2>/dev/null; then
+    ASAN_OPTIONS=detect_leaks=0 strace -f -o "$scratch/trace" "$HEARTH" inspect "$SHARED/models/stories260K" >/dev/null
+    is "times that the weights are opened" "$(grep -c 'openat.*model.safetensors"' "$scratch/trace")" 1
+fi
+
+finish
