@@ -42,8 +42,10 @@ int main(int argc, char **argv)
     }
     char *path = argv[2];
     json_t *value = find(file, path), *item;
-    if (!value)
+    if (!value) {
+        json_decref(file);
         return 1;
+    }
     size_t i;
     const char *key;
     if (json_is_object(value))

@@ -22,8 +22,8 @@ static const option rows[] = {
                 "ends the answer where it would say TEXT; may be given several times")},
     {OPTION_ROW(0, "ignore-eos", FLAG, run_values, ignore_end, NULL, "go on where the model ends its text")},
     {OPTION_ROW(0, "json", FLAG, run_values, json, NULL,
-                "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens, "
-                "decode_seconds, stop_reason, rung, class")},
+                "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
+                "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class")},
 };
 
 /* ------------------------------------------------------------------ speaking */

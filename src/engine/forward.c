@@ -10,12 +10,11 @@
 #include <string.h>
 
 /* Weight bytes in one run of dealt work, where memory is what limits. The kernels read several streams of rows
- * at once, and streams need length: of what the memory can give, Q4_0 gets three quarters in runs of 32 KiB and nearly
- * everything in runs of 256 KiB (src/kernel/README.md). Small matrices are cut shorter, so that no thread
- * waits long for the last run. */
-#define RUN_BYTES_MOST  ((size_t)256 * 1024)
+ * at once, and streams need length (src/kernel/README.md): decoding Q4_0 took 51 tokens/s in runs of at most 256 KiB and
+ * 55 in runs of 1 MiB, more gave nothing. Small matrices are cut shorter, so that no thread waits long for the last run. */
+#define RUN_BYTES_MOST  ((size_t)1024 * 1024)
 #define RUN_BYTES_LEAST ((size_t)64 * 1024)
-#define RUNS_PER_THREAD 8
+#define RUNS_PER_THREAD 4
 /* Rows of weights per run when many tokens share them: whole tiles of the matrix kernels. Runs of one token are
  * whole multiples of the streams. */
 #define RUN_ROWS 32

@@ -1,10 +1,6 @@
 /* text_api.c - the text functions of hearth.h: the model's tokenizer behind the public names. */
 #include "../model/model.h"
 
-struct hearth_detokenizer {
-    detokenizer *inner;
-};
-
 hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t size, unsigned flags, int32_t **ids,
                               size_t *count, hearth_error *error)
 {
@@ -16,30 +12,19 @@ hearth_status hearth_detokenizer_create(hearth_detokenizer **out, const hearth_m
                                         hearth_error *error)
 {
     TRY(model_need_tokenizer(model, error));
-    hearth_detokenizer *d = mem_new(sizeof *d);
-    if (!d)
-        return fail_memory(error, "detokenizer", sizeof *d);
-    hearth_status status = detokenizer_create(&d->inner, model->tokenizer, flags, error);
-    if (status == HEARTH_OK)
-        *out = d;
-    else
-        mem_free(d);
-    return status;
+    return detokenizer_create(out, model->tokenizer, flags, error);
 }
 
 void hearth_detokenizer_destroy(hearth_detokenizer *d)
 {
-    if (!d)
-        return;
-    detokenizer_destroy(d->inner);
-    mem_free(d);
+    detokenizer_destroy(d);
 }
 
 hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const char **text, size_t *size,
                                       hearth_error *error)
 {
     span piece;
-    TRY(detokenizer_push(d->inner, id, &piece, error));
+    TRY(detokenizer_push(d, id, &piece, error));
     *text = piece.data;
     *size = piece.size;
     return HEARTH_OK;
@@ -48,7 +33,7 @@ hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const c
 void hearth_detokenizer_finish(hearth_detokenizer *d, const char **text, size_t *size)
 {
     span piece;
-    detokenizer_finish(d->inner, &piece);
+    detokenizer_finish(d, &piece);
     *text = piece.data;
     *size = piece.size;
 }

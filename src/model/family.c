@@ -10,10 +10,10 @@
 
 // clang-format off
 const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
-    /*              name       kernel           threshold zeros */
-    [FFN_SILU]    = {"silu",    ACTIVATION_SILU, false,    false},
-    [FFN_RELU]    = {"relu",    ACTIVATION_RELU, false,    true},
-    [FFN_FATRELU] = {"fatrelu", ACTIVATION_RELU, true,     true},
+    /*              name       kernel           threshold */
+    [FFN_SILU]    = {"silu",    ACTIVATION_SILU, false},
+    [FFN_RELU]    = {"relu",    ACTIVATION_RELU, false},
+    [FFN_FATRELU] = {"fatrelu", ACTIVATION_RELU, true},
 };
 
 #define MODEL(field) offsetof(struct hearth_model, field)
@@ -62,10 +62,10 @@ static const tensor_rule llama_layer_tensors[] = {
 #define LLAMA_TENSORS llama_tensors, COUNT(llama_tensors), llama_layer_tensors, COUNT(llama_layer_tensors)
 
 const family families[] = {
-    /* name     model_type  architecture          rope             window  tensors */
-    {"llama",  "llama",    "LlamaForCausalLM",   ROPE_NEIGHBOURS, false, LLAMA_TENSORS},
+    /* name    model_type  architecture          window  tensors */
+    {"llama",  "llama",    "LlamaForCausalLM",   false,  LLAMA_TENSORS},
     /* GGUF has no name of its own for mistral: a llama with llama.attention.sliding_window */
-    {"llama",  "mistral",  "MistralForCausalLM", ROPE_NEIGHBOURS, true,  LLAMA_TENSORS},
+    {"llama",  "mistral",  "MistralForCausalLM", true,   LLAMA_TENSORS},
 };
 const size_t family_count = COUNT(families);
 // clang-format on

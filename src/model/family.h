@@ -16,7 +16,6 @@ typedef struct ffn_activation_row {
     const char *name;               /* llama.hidden_activation, config.json's hidden_act   */
     kernel_activation kernel;
     bool has_threshold;             /* reads hidden_activation_param / hidden_act_param    */
-    bool has_zeros;                 /* silences neurons exactly: the exact rung applies    */
 } ffn_activation_row;
 
 typedef enum ffn_activation {
@@ -32,10 +31,6 @@ extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
 /* "silu, relu, fatrelu", for errors and help. */
 void ffn_activation_list(char *out, size_t size);
-
-typedef enum rope_order {
-    ROPE_NEIGHBOURS,     /* pairs (2i, 2i + 1), as GGUF stores llama */
-} rope_order;
 
 /* Sizes that shapes are made of; hyper_dimension() gives their values. */
 typedef enum dimension {
@@ -73,7 +68,6 @@ typedef struct family {
     const char *name;               /* general.architecture in GGUF, and the prefix of its keys  */
     const char *model_type;         /* config.json's model_type                                  */
     const char *architecture;       /* config.json's architectures[0]                            */
-    rope_order rope;
     bool folder_window;             /* config.json's sliding_window counts (llama ignores it)    */
     const tensor_rule *tensors;     /* [tensor_count] of the whole model                         */
     size_t tensor_count;

@@ -14,7 +14,7 @@
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 enum { REPLACEMENT_BYTES = 3, CHARACTER_LIMIT = 4 };
 
-struct detokenizer {
+struct hearth_detokenizer {
     const tokenizer *tokenizer;
     unsigned flags;
     span blank;

@@ -36,7 +36,8 @@ span tokenizer_piece(const tokenizer *t, int32_t id);
 hearth_status tokenizer_encode(const tokenizer *t, span text, unsigned flags, int32_t **ids, size_t *count,
                                hearth_error *error);
 
-typedef struct detokenizer detokenizer;
+/* hearth.h's opaque detokenizer under the name it has here. */
+typedef struct hearth_detokenizer detokenizer;
 
 /* flags: hearth_detokenize_flags. */
 hearth_status detokenizer_create(detokenizer **out, const tokenizer *t, unsigned flags, hearth_error *error);
