@@ -152,4 +152,16 @@ case "$(cat "$scratch/err")" in
     *) pass ;;
 esac
 
+# A model that another program cuts short while it is in use: one line, no crash.
+cp "$SOURCE/models/stories-relu-q8_0.gguf" "$scratch/shrinks.gguf"
+got=0
+"$HEARTH" bench "$scratch/shrinks.gguf" -r 1000 >/dev/null 2>"$scratch/err" &
+program=$!
+for _ in $(seq 100); do grep -q shrinks "/proc/$program/maps" 2>/dev/null && break; sleep 0.1; done
+sleep 0.5
+truncate -s 4096 "$scratch/shrinks.gguf"
+wait $program || got=$?
+is "exit status where the model shrinks" "$got" 1
+is "lines where the model shrinks" "$(grep -c '^hearth: a file in use' "$scratch/err")" 1
+
 finish

@@ -2,9 +2,9 @@
  *
  * The bound. A kernel adds a row's n terms in some order and in float32. Whatever the order, where no
  * term takes part in more than c additions, |got - exact| <= c * EPSILON * sum |w x| (Higham, Accuracy and Stability
- * of Numerical Algorithms, section 4.2; EPSILON is the error of one operation). depth() is c: at most 256 terms
- * in a row in one lane, at most n / 16 lanes' worth or chunks after that, and a few for scales and the sum over
- * lanes. Exact is computed in double from decoded weights, which tests/number_golden.c holds against another
+ * of Numerical Algorithms, section 4.2; EPSILON is the error of one operation). depth() is c: with many tokens a lane
+ * adds up chunks of 256 columns and then the chunks; with one token each of at least 8 lanes takes n / 8 terms; and
+ * a few for scales and the sum over lanes. Exact is computed in double from decoded weights, which tests/number_golden.c holds against another
  * implementation. Sums of integers are exact in every kernel, so they add nothing. */
 #include "kcheck.h"
 
@@ -20,7 +20,7 @@
 
 static double depth(size_t n)
 {
-    return 12 + (double)(n < 256 ? n : 256) + (double)n / 16;
+    return 12 + (double)(n < 256 ? n : 256) + (double)n / 8;
 }
 
 /* Where a format's float16 scales lie in a block; everything else may be any byte. */

@@ -37,6 +37,15 @@ static void on_patient_signal(int number)
     raised = number;
 }
 
+/* A mapped file that another program cuts short can no longer be read: nothing to return to, but one line to say. */
+static void on_lost_file(int number)
+{
+    static const char line[] = "hearth: a file in use: was cut short or could not be read by the system\n";
+    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written, (void)number;
+    _exit(1);
+}
+
 static void install(int number, void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler};
@@ -57,6 +66,7 @@ void interrupt_install(void)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!is_ignored(numbers[i]))
             install(numbers[i], on_signal);
+    install(SIGBUS, on_lost_file);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }

@@ -91,7 +91,10 @@ static hearth_status print_json(const speaker *s, const hearth_result *r, hearth
 {
     json_t *ids = json_array();
     for (size_t i = 0; i < s->id_count; i++)
-        json_array_append_new(ids, json_integer(s->ids[i]));
+        if (json_array_append_new(ids, json_integer(s->ids[i])) != 0) {
+            json_decref(ids);
+            return fail_memory(error, "ids", s->id_count);
+        }
     json_t *text = output_json_text((span){s->text.data, s->text.size});
     json_t *object = json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s}", "text", text, "ids", ids,
                                "prompt_tokens", (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds,

@@ -3,12 +3,9 @@
 #ifndef KERNEL_AVX512_H
 #define KERNEL_AVX512_H
 
-#include "levels.h"
+#include "streams.h"
 
-#include <immintrin.h>
-
-#define LANES         16 /* float32 values of a register */
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define LANES 16 /* float32 values of a register */
 
 /* Block formats with float32 activations (float_avx512.c), and with many tokens of 8 bits (tile_avx512.c). */
 kernel_product avx512_product_decoded, avx512_product_tiles;
@@ -76,57 +73,12 @@ ALWAYS_INLINE void transpose_16(__m512i v[16])
     }
 }
 
-/* ---- one token: the loop over rows that all formats share ---- */
-
-#define GROUP 8   /* rows in flight */
-#define AHEAD 512 /* bytes by which a stream is fetched ahead; 256 to 1024 are as good */
-
-/* Rows in flight, and for each the bytes to fetch while it is multiplied. */
-typedef struct row_group {
-    const uint8_t *now[GROUP], *ahead[GROUP];
-} row_group;
-
-/* The products of a group of rows with the only token of x. */
-typedef __m256 dot_function(const row_group *rows, const kernel_input *x);
-
-/* To be called at every step that multiplies `bytes` bytes of each row from byte `at`. */
-ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
-{
-    for (size_t r = 0; r < GROUP; r++)
-        for (size_t i = 0; i < bytes; i += 64)
-            _mm_prefetch((const char *)rows->ahead[r] + at + i, _MM_HINT_T0);
-}
+/* ---- one token ---- */
 
 ALWAYS_INLINE void clear(__m512 sum[GROUP])
 {
     for (size_t r = 0; r < GROUP; r++)
         sum[r] = _mm512_setzero_ps();
-}
-
-/* The rows in flight are not neighbours but begin an eighth of the range apart, so that each is a stream of its own:
- * a CPU fetches ahead within a page, and one stream gets 12 GB/s out of a memory that gives 20 to eight (README.md).
- * Of listed rows the next one is fetched whole, since no CPU can guess where it is.
- * What a row gives does not depend on its company. */
-ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t begin, size_t end,
-                                   const kernel_input *x, float *y, dot_function *dot)
-{
-    size_t apart = (end - begin + GROUP - 1) / GROUP;
-    for (size_t i = begin; i < begin + apart; i++) {
-        row_group rows;
-        for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
-            size_t now = i + r * apart, next = now + 1;
-            rows.now[r] = listed_row(w, list, now < end ? now : end - 1);
-            rows.ahead[r] = list ? listed_row(w, list, next < end ? next : end - 1) : rows.now[r] + AHEAD;
-        }
-        if (i == begin) /* the streams' first bytes, at once: what follows is fetched on the way */
-            for (size_t r = 0; r < GROUP; r++)
-                for (size_t k = 0; k < AHEAD && k < w->row_bytes; k += 64)
-                    _mm_prefetch((const char *)rows.now[r] + k, _MM_HINT_T0);
-        float sums[GROUP];
-        _mm256_storeu_ps(sums, dot(&rows, x));
-        for (size_t r = 0; r < GROUP && i + r * apart < end; r++)
-            y[i + r * apart] = sums[r];
-    }
 }
 
 #endif
