@@ -29,7 +29,7 @@ done
 
 # A vocabulary is no model, and says so; a model without a vocabulary reads ids only.
 if [ -e "$SHARED/golden/tokenizers/llama-spm.gguf" ]; then
-    refused 1 llama-spm "$HEARTH" run "$SHARED/golden/tokenizers/llama-spm.gguf" -p x
+    refused 1 "has none, the file holds only a vocabulary" "$HEARTH" run "$SHARED/golden/tokenizers/llama-spm.gguf" -p x
     has "inspect of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf")" "cannot run it"
     has "keys of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf" --keys)" \
         'tokenizer.ggml.model string = "llama"'
@@ -46,6 +46,12 @@ if [ -e "$SHARED/golden/tokenizers/llama-spm.gguf" ]; then
     # Families that hearth does not run yet are refused by name.
     refused 1 gpt2 "$HEARTH" run "$SHARED/golden/gpt2/model.gguf" -p x
 fi
+
+# The wrong one of the two kinds of MODEL: the error names the right one.
+mkdir "$scratch/ggufs"
+cp "$model" "$scratch/ggufs"
+refused 1 "ggufs: config.json: is missing: not a model folder; name the GGUF file in it" "$HEARTH" inspect "$scratch/ggufs"
+refused 1 "is a safetensors file; name its folder" "$HEARTH" inspect "$folder/model.safetensors"
 
 # More than fits.
 refused 1 context "$HEARTH" run "$model" -c 4 -p "One day, a little cat named Max found a red ball." --json

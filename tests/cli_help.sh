@@ -4,6 +4,8 @@
 overview=$("$HEARTH" --help)
 is "no arguments" "$("$HEARTH")" "$overview"
 is "help" "$("$HEARTH" help)" "$overview"
+is "help help" "$("$HEARTH" help help)" "$overview"
+is "help --help" "$("$HEARTH" help --help)" "$overview"
 has "version" "$("$HEARTH" --version)" "hearth 0."
 
 for command in run "eval ppl" "eval logits" bench devices convert quantize inspect tokenize; do
@@ -45,6 +47,9 @@ refused 2 "did you mean run" "$HEARTH" rnu
 refused 2 "did you mean tokenize" "$HEARTH" tokenise
 refused 2 "is no command" "$HEARTH" frobnicate
 refused 2 "did you mean eval ppl" "$HEARTH" eval pll
+refused 2 "did you mean help eval ppl" "$HEARTH" help eval pll
+refused 2 "eval: foo: is none of ppl, logits" "$HEARTH" eval foo
+refused 2 "eval: foo: is none of ppl, logits" "$HEARTH" help eval foo
 refused 2 "needs one of its parts" "$HEARTH" eval
 refused 2 "did you mean --prompt" "$HEARTH" run --promt x
 refused 2 "did you mean --top-k" "$HEARTH" run --topk 3
@@ -54,7 +59,7 @@ refused 2 "a command comes first" "$HEARTH" -z
 refused 2 "needs a value" "$HEARTH" run -p
 refused 2 "takes no value" "$HEARTH" run --json=1 -p x
 refused 2 "is no whole number" "$HEARTH" run -p x -n many
-refused 2 "is out of range" "$HEARTH" run -p x -n 0
+refused 2 "is out of range, it goes from 1 to 1073741824, or is -1" "$HEARTH" run -p x -n 0
 refused 2 "is out of range" "$HEARTH" run -p x -n 99999999999999999999
 refused 2 "is out of range" "$HEARTH" run -p x --top-p 1.5
 refused 2 "is no number" "$HEARTH" run -p x --temp nan
@@ -68,14 +73,23 @@ refused 2 "too few" "$HEARTH" quantize a b
 refused 2 "-o: is missing" "$HEARTH" convert a
 refused 2 "is no format" "$HEARTH" quantize a b q9_9
 refused 2 "MODEL: is missing" "$HEARTH" inspect
+refused 2 "MODEL: is empty" "$HEARTH" inspect ""
 refused 2 "--ids: is missing" "$HEARTH" eval logits m --out x
 refused 2 "--out: is missing" "$HEARTH" eval logits m --ids 1
 refused 2 "is no list" "$HEARTH" eval logits m --ids 1,x --out x
+for ids in 1,,3 1,3, "1, ,3" ,1 ,; do
+    refused 2 "is no list of whole numbers" "$HEARTH" eval logits m --ids "$ids" --out x
+done
+refused 2 "--ids: '1,,3' is no list" "$HEARTH" eval logits m --ids 1,,3 --out x
 refused 2 "is out of range" "$HEARTH" eval logits m --ids 1,-1 --out x
 refused 2 "is out of range" "$HEARTH" eval logits m --ids 4294967297 --out x
 refused 2 "list is empty" "$HEARTH" eval logits m --ids "" --out x
 refused 2 "needs --separator" "$HEARTH" eval ppl m f --limit 3
 refused 1 "not in this version" "$HEARTH" run -m m -p x --sparsity exact
 refused 1 "not in this version" "$HEARTH" run -m m -p x --sparsity predicted
+for option in "--device host" "--gpu-layers 1" "--gpu-neurons 1"; do
+    # shellcheck disable=SC2086
+    refused 1 "$option: there are no devices in this version" "$HEARTH" eval logits m --ids 1 --out x $option
+done
 
 finish

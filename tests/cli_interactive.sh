@@ -1,7 +1,7 @@
 # cli_interactive.sh - `hearth run` at a terminal: lines, words with a slash, Ctrl-C, Ctrl-D, history; the progress line.
 . "$SOURCE/tests/lib.sh"
 need "$SHARED/models/stories-relu"
-command -v script >/dev/null || skip "script is absent"
+has_terminal || skip "there are no pseudo-terminals"
 
 export XDG_STATE_HOME=$scratch/state TERM=dumb
 model=$scratch/model.gguf
@@ -11,6 +11,23 @@ model=$scratch/model.gguf
 said=$(echo "Once upon a time" | "$HEARTH" run "$model" --seed 7 --temp 1 --repeat-penalty 1.3 -n 12 2>/dev/null)
 is "after a reset" "$(printf 'Once upon a time\n/reset\nOnce upon a time\n' |
     "$HEARTH" run "$model" --seed 7 --temp 1 --repeat-penalty 1.3 -n 12 2>/dev/null)" "$said"$'\n'"$said"
+
+# From a pipe a slash that is no known word begins text; what does not fit says how to go on.
+is "a slash from a pipe" "$(printf '/etc is\n' | "$HEARTH" run "$model" --temp 0 -n 8 2>/dev/null)" \
+    "$("$HEARTH" run "$model" -p "/etc is" --temp 0 -n 8 --json 2>/dev/null >"$scratch/slash.json" &&
+        value "$scratch/slash.json" text)"
+echo "Once upon a time there was" | "$HEARTH" run "$model" -c 4 >/dev/null 2>"$scratch/err" && fail "a full context"
+has "a full context" "$(cat "$scratch/err")" "the context only 4; /reset starts a new text"
+refused 2 "run: --stop: is empty" "$HEARTH" run "$model" -p x --stop named --stop ""
+
+# The seed that was drawn gives the same answer again; without temperature there is none.
+"$HEARTH" run "$model" -p "Once" -n 12 --json >"$scratch/drawn.json"
+"$HEARTH" run "$model" -p "Once" -n 12 --json --seed "$(value "$scratch/drawn.json" seed)" >"$scratch/again.json"
+is "the drawn seed" "$(value "$scratch/again.json" ids)" "$(value "$scratch/drawn.json" ids)"
+echo "Once" | "$HEARTH" run "$model" -n 12 --seed 7 >/dev/null 2>"$scratch/err"
+grep -qx "seed 7" "$scratch/err" && pass || fail "no seed is shown"
+echo "Once" | "$HEARTH" run "$model" -n 12 --temp 0 >/dev/null 2>"$scratch/err"
+grep -q "^seed" "$scratch/err" && fail "a seed for nothing" || pass
 
 # open_terminal COMMAND: runs it at a terminal of its own; what is written to descriptor 3 is typed there.
 open_terminal() {
@@ -78,5 +95,31 @@ printf '\003' >&3
 await "prompt after an answer" "> "
 printf '\004' >&3
 close_terminal "Ctrl-D"
+
+# What is typed is read whole, whatever the locale says: the answer is that to the same text given with -p.
+text="Zoé met Müller."
+"$HEARTH" run "$model" -p "$text" --temp 0 -n 12 --json >"$scratch/typed.json"
+for locale in C C.UTF-8 nowhere; do
+    seen=1
+    open_terminal "LC_ALL=$locale '$HEARTH' run '$model' --temp 0 -n 12 -c 26"
+    await "prompt in locale $locale" "> "
+    printf '%s\n' "$text" >&3
+    await "answer in locale $locale" "$(value "$scratch/typed.json" text)"
+    await "prompt after the answer" "> "
+    printf '\n' >&3
+    await "report of a full context" "stopped by context; /reset starts a new text"
+    printf '/quit\n' >&3
+    close_terminal "locale $locale"
+done
+
+# Controls in a text reach a pipe as they are, a terminal never.
+printf 'a\033[31mb\177c\302\233d\te' >"$scratch/controls"
+"$HEARTH" run "$model" -f "$scratch/controls" --temp 0 -n 1 2>/dev/null >"$scratch/piped"
+cmp -s -n "$(wc -c <"$scratch/controls")" "$scratch/piped" "$scratch/controls" && pass || fail "a pipe changes the text"
+seen=1
+open_terminal "'$HEARTH' run '$model' -f '$scratch/controls' --temp 0 -n 1"
+await "controls at a terminal" "$(printf 'a\357\277\275[31mb\357\277\275c\357\277\275d')"
+await "a tab" "$(printf '\t')"
+close_terminal "controls"
 
 finish

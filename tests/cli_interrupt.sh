@@ -102,7 +102,7 @@ case $got:$(cat "$scratch/err") in
 esac
 
 # At a terminal long work shows how far it is; elsewhere it is silent.
-if command -v script >/dev/null; then
+if has_terminal; then
     shown=$(script -qec "timeout -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q6_K -t 1" /dev/null \
         </dev/null || true)
     has "progress" "$shown" " %"

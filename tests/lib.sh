@@ -79,6 +79,12 @@ refused() {
     esac
 }
 
+# Whether a program can be given a terminal of its own here.
+has_terminal() {
+    command -v script >/dev/null &&
+        [ "$(script -qec 'echo yes' /dev/null </dev/null 2>/dev/null | tr -d '\r')" = yes ]
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ "$failures" -eq 0 ]

@@ -176,7 +176,8 @@ static hearth_status print_table(const report *r, hearth_error *error)
 {
     (void)error;
     char size[16];
-    printf("%s, %u threads, %s, reads %.1f GB/s\n", r->machine, hearth_runtime_threads(r->loaded->runtime),
+    unsigned threads = hearth_runtime_threads(r->loaded->runtime);
+    printf("%s, %u thread%s, %s, reads %.1f GB/s\n", r->machine, threads, threads == 1 ? "" : "s",
            hearth_runtime_cpu_level(r->loaded->runtime), r->read_bandwidth * 1e-9);
     puts("rung    context  prompt  prefill tok/s  decode tok/s  bytes/token  share of bandwidth");
     bool cached = false;
@@ -280,7 +281,8 @@ const command command_bench = {
     .about =
         "Times reading a prompt and decoding behind it. The machine's read bandwidth is measured immediately before "
         "and after each decoding; the share says how much of it decoding used for the bytes that a token must "
-        "read (weights, and the cache at that position). Medians of all runs.",
+        "read (weights, and the cache at that position). Medians of all runs. Defaults that do not fit the model's "
+        "context are shortened or left out.",
     .example = "  $ hearth bench llama-1b-q8_0.gguf\n"
                "  Intel(R) Xeon(R) Processor, 2 threads, avx512, reads 35.2 GB/s\n"
                "  rung    context  prompt  prefill tok/s  decode tok/s  bytes/token  share of bandwidth\n"

@@ -40,10 +40,16 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
                 "auto: 8 bits where block formats are read; f32: float32 everywhere, slow"),
      .choices = activation_choices},
     {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE", "placement (JSON); else everything on the CPU")},
-    {OPTION_ROW(0, "sparsity", CHOICE, engine_options, sparsity, "RUNG", "dense, the only rung of this version"),
+    {OPTION_ROW(
+         0, "sparsity", CHOICE, engine_options, sparsity, "RUNG",
+         "the rung, that is how much is skipped: dense (nothing) is the only one of this version; the class that is "
+         "reported beside it says how results compare with dense (bitwise: the same bytes)"),
      .choices = rung_choices},
     {OPTION_ROW(0, "no-guard", FLAG, engine_options, no_guard, NULL,
                 "do not fall back to dense where it is faster (no effect while all is dense)")},
+    {OPTION_ROW(0, "device", TEXT, engine_options, device, "host|opencl|cuda", "not in this version")},
+    {OPTION_ROW(0, "gpu-layers", COUNT, engine_options, gpu_layers, "N", "not in this version; 0")},
+    {OPTION_ROW(0, "gpu-neurons", COUNT, engine_options, gpu_neurons, "N", "not in this version; 0")},
 };
 
 /* ------------------------------------------------------------------ which model */
@@ -81,6 +87,8 @@ hearth_status common_take_model(const char *command_path, model_options *o, oper
     }
     if (rest->count > others)
         return fail(error, HEARTH_INVALID, "%s: %s: is one argument too many", command_path, rest->items[others]);
+    if (o->model && !*o->model)
+        return fail(error, HEARTH_INVALID, "%s: MODEL: is empty", command_path);
     if (o->model)
         return HEARTH_OK;
     if (!demo)
@@ -114,12 +122,26 @@ static hearth_status load_engine(loaded *l, const engine_options *o, hearth_erro
     return status;
 }
 
-hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error)
+/* What the command line understands already, and this version cannot do yet. */
+static hearth_status check_supported(const engine_options *o, hearth_error *error)
 {
-    *out = (loaded){0};
     if (o->sparsity != 0)
         return fail(error, HEARTH_UNSUPPORTED, "--sparsity %s: rung: not in this version, which runs dense only",
                     rung_choices[o->sparsity]);
+    if (o->device)
+        return fail(error, HEARTH_UNSUPPORTED, "--device %s: there are no devices in this version", o->device);
+    if (o->gpu_layers != 0)
+        return fail(error, HEARTH_UNSUPPORTED, "--gpu-layers %u: there are no devices in this version", o->gpu_layers);
+    if (o->gpu_neurons != 0)
+        return fail(error, HEARTH_UNSUPPORTED, "--gpu-neurons %u: there are no devices in this version",
+                    o->gpu_neurons);
+    return HEARTH_OK;
+}
+
+hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error)
+{
+    *out = (loaded){0};
+    TRY(check_supported(o, error));
     progress_init(p);
     hearth_runtime_options runtime = {o->threads, o->cpu};
     hearth_model_options model = {o->model.ffn_activation, progress_to(p)};
@@ -149,10 +171,11 @@ hearth_status common_announce(const loaded *l, const hearth_session_options *o, 
     hearth_memory m;
     TRY(hearth_session_memory(l->engine, o, &m, error));
     char weights[16], kv[16], scratch[16];
+    unsigned threads = hearth_runtime_threads(l->runtime);
     output_safe(stderr, span_of(l->info.path), 200);
-    fprintf(stderr, ": %s, %s; memory: weights %s, KV %s, scratch %s; %u threads, %s; rung %s, %s\n", l->info.family,
+    fprintf(stderr, ": %s, %s; memory: weights %s, KV %s, scratch %s; %u thread%s, %s; rung %s, %s\n", l->info.family,
             l->info.activation, output_size(weights, (double)m.weight_bytes), output_size(kv, (double)m.kv_bytes),
-            output_size(scratch, (double)m.scratch_bytes), hearth_runtime_threads(l->runtime),
+            output_size(scratch, (double)m.scratch_bytes), threads, threads == 1 ? "" : "s",
             hearth_runtime_cpu_level(l->runtime), hearth_engine_rung(l->engine), hearth_engine_class(l->engine));
     return HEARTH_OK;
 }

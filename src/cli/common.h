@@ -20,12 +20,14 @@ typedef struct engine_options {
     const char *place;
     unsigned sparsity; /* dense, then the rungs that are still to come   */
     bool no_guard;
+    const char *device; /* the devices that are still to come, and what of the model goes there */
+    uint32_t gpu_layers, gpu_neurons;
 } engine_options;
 
 /* Rows for OPTION_TABLE; records of model_options and engine_options. */
 #define MODEL_OPTION_COUNT  2
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
-#define ENGINE_OPTION_COUNT 8
+#define ENGINE_OPTION_COUNT 11
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];
 

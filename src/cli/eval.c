@@ -43,8 +43,9 @@ static hearth_status print_perplexity(const ppl_values *v, const perplexity_resu
                                      "perplexity", exp(mean), "windows", (json_int_t)r->windows, "context",
                                      (json_int_t)r->context),
                            JSON_COMPACT, error);
-    printf("%llu tokens in %llu windows, context %u\nmean loss  %.6f nats per token\nperplexity %.4f\n",
-           (unsigned long long)r->tokens, (unsigned long long)r->windows, r->context, mean, exp(mean));
+    printf("%llu token%s in %llu window%s, context %u\nmean loss  %.6f nats per token\nperplexity %.4f\n",
+           (unsigned long long)r->tokens, r->tokens == 1 ? "" : "s", (unsigned long long)r->windows,
+           r->windows == 1 ? "" : "s", r->context, mean, exp(mean));
     return HEARTH_OK;
 }
 

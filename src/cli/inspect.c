@@ -230,7 +230,7 @@ static void print_formats(const checkpoint *c)
     sum_formats(c, sums);
     for (size_t i = 0; i < FORMAT_COUNT; i++)
         if (sums[i].tensors > 0)
-            printf("%-9s %zu tensors, %s\n", number_formats[i].name, sums[i].tensors,
+            printf("%-9s %zu tensor%s, %s\n", number_formats[i].name, sums[i].tensors, sums[i].tensors == 1 ? "" : "s",
                    output_size(size, (double)sums[i].size_bytes));
 }
 
@@ -250,12 +250,12 @@ static void print_inspection(const inspection *in, const inspect_values *v)
             putchar('\n');
         }
         print_formats(c);
-        printf("\n%zu keys\n", c->entry_count);
+        printf("\n%zu key%s\n", c->entry_count, c->entry_count == 1 ? "" : "s");
     }
     for (size_t i = 0; (all || v->keys) && i < c->entry_count; i++)
         print_key(&c->entries[i]);
     if (all)
-        printf("\n%zu tensors\n", c->tensor_count);
+        printf("\n%zu tensor%s\n", c->tensor_count, c->tensor_count == 1 ? "" : "s");
     for (size_t i = 0; (all || v->tensors) && i < c->tensor_count; i++)
         print_tensor(&c->tensors[i]);
 }
@@ -326,7 +326,7 @@ const command command_inspect = {
     .usage = "MODEL [--keys | --tensors] [--json]",
     .about =
         "Shows the keys (long lists shortened), the tensors with their shapes and formats, and, where hearth can run "
-        "the model, its hyperparameters. A model that hearth cannot run will do, and a file that is only a vocabulary, "
+        "the model, its hyperparameters. A GGUF that hearth cannot run will do, and one that is only a vocabulary, "
         "but not one with a number format that hearth does not know: it is refused by the name of the first such "
         "tensor.",
     .example = "  $ hearth inspect stories-relu-q8_0.gguf\n"

@@ -14,6 +14,8 @@
 
 #ifdef HEARTH_HAVE_LIBEDIT
 #include <editline/readline.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <sys/stat.h>
 #endif
 
@@ -24,6 +26,7 @@ typedef struct dialogue {
     int32_t *ids; /* [count] the text so far */
     size_t count, capacity;
     bool terminal;
+    bool editor;   /* lines can be edited     */
     char *history; /* file, or NULL           */
     bool done;
 } dialogue;
@@ -74,6 +77,13 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
     TRY(append_text(d, line, error));
     if (d->count == 0)
         return fail(error, HEARTH_INVALID, "run: text: type a beginning first");
+    uint32_t context = hearth_session_context(s->session);
+    if (d->count > context) {
+        size_t wanted = d->count;
+        d->count = before;
+        return fail(error, HEARTH_FULL, "run: text: has %zu tokens, the context only %u; /reset starts a new text",
+                    wanted, context);
+    }
     uint32_t known = hearth_session_length(s->session, 0);
     if (known >= d->count) { /* read already: the last token once more yields its logits again */
         known = (uint32_t)d->count - 1;
@@ -89,7 +99,7 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
     if (s->last != '\n')
         speaker_print(s, "\n", 1);
     if (d->terminal)
-        speaker_report(&result);
+        speaker_report(&result, result.stop == HEARTH_STOP_CONTEXT ? "; /reset starts a new text" : "");
     return append(d, s->ids, s->id_count, error);
 }
 
@@ -127,6 +137,8 @@ static hearth_status act_on(dialogue *d, const char *line, hearth_error *error)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i].word, line) == 0)
             return words[i].act(d, error);
+    if (!d->terminal)
+        return continue_text(d, line, error); /* a text may well begin so */
     return fail(error, HEARTH_INVALID, "run: %s: is not known; /help says what is", line);
 }
 
@@ -144,6 +156,12 @@ static char *plain_line(void)
     }
     line[strcspn(line, "\r\n")] = 0;
     return line;
+}
+
+static char *prompted_line(void)
+{
+    fputs("> ", stderr);
+    return plain_line();
 }
 
 #ifdef HEARTH_HAVE_LIBEDIT
@@ -166,8 +184,21 @@ static char *history_path(void)
     return path.data;
 }
 
+/* The editor reads characters, not bytes: without a locale of UTF-8 it would drop what is not ASCII. */
+static bool speak_utf8(void)
+{
+    static const char *const locales[] = {"", "C.UTF-8"};
+    for (size_t i = 0; i < sizeof locales / sizeof *locales; i++)
+        if (setlocale(LC_CTYPE, locales[i]) && strcmp(nl_langinfo(CODESET), "UTF-8") == 0)
+            return true;
+    return false;
+}
+
 static void open_editor(dialogue *d)
 {
+    d->editor = speak_utf8();
+    if (!d->editor)
+        return;
     /* Ctrl-C must reach our flag; the editor's own handler would end the program. */
     rl_catch_signals = 0;
     rl_outstream = stderr; /* standard output is for the text alone */
@@ -181,6 +212,8 @@ static void open_editor(dialogue *d)
 
 static char *edit_line(dialogue *d)
 {
+    if (!d->editor)
+        return prompted_line();
     char *line = readline("> ");
     if (line && *line) {
         add_history(line);
@@ -200,8 +233,7 @@ static void open_editor(dialogue *d)
 static char *edit_line(dialogue *d)
 {
     (void)d;
-    fputs("> ", stderr);
-    return plain_line();
+    return prompted_line();
 }
 
 #endif

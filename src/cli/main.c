@@ -18,28 +18,36 @@ static const command *const commands[] = {
 
 #define MAX_COMMANDS 32
 
-static hearth_status unknown_command(const char *where, const char *name, const command *const *among,
-                                     hearth_error *error)
+/* parent: the command whose parts are looked through, or NULL. */
+static hearth_status unknown_command(const char *where, const command *parent, const char *name,
+                                     const command *const *among, hearth_error *error)
 {
     const char *names[MAX_COMMANDS];
+    char all[256] = "";
     size_t count = 0;
-    for (; count < MAX_COMMANDS && among[count]; count++)
+    for (; count < MAX_COMMANDS && among[count]; count++) {
+        size_t used = strlen(all);
         names[count] = among[count]->name;
+        snprintf(all + used, sizeof all - used, "%s%s", count ? ", " : "", names[count]);
+    }
     const char *meant = options_suggest(name, names, count);
     if (meant)
         return fail(error, HEARTH_INVALID, "%s: is no command; did you mean %s%s?", name, where, meant);
+    if (parent)
+        return fail(error, HEARTH_INVALID, "%s: %s: is none of %s", parent->name, name, all);
     return fail(error, HEARTH_INVALID, "%s: is no command; `hearth help` lists them", name);
 }
 
-static hearth_status find_command(const char *where, const char *name, const command *const *all, const command **out,
+static hearth_status find_command(const char *where, const command *parent, const char *name, const command **out,
                                   hearth_error *error)
 {
+    const command *const *all = parent ? parent->parts : commands;
     for (const command *const *c = all; *c; c++)
         if (strcmp((*c)->name, name) == 0) {
             *out = *c;
             return HEARTH_OK;
         }
-    return unknown_command(where, name, all, error);
+    return unknown_command(where, parent, name, all, error);
 }
 
 static hearth_status run_command(const command *c, char *const *arguments, size_t count, hearth_error *error)
@@ -71,7 +79,7 @@ static bool is_help(const char *word)
 static hearth_status dispatch(char *const *arguments, size_t count, hearth_error *error)
 {
     const command *c;
-    TRY(find_command("", arguments[0], commands, &c, error));
+    TRY(find_command("", NULL, arguments[0], &c, error));
     if (!c->parts)
         return run_command(c, arguments + 1, count - 1, error);
     if (count == 1)
@@ -83,21 +91,24 @@ static hearth_status dispatch(char *const *arguments, size_t count, hearth_error
     char where[32];
     snprintf(where, sizeof where, "%s ", c->name);
     const command *part;
-    TRY(find_command(where, arguments[1], c->parts, &part, error));
+    TRY(find_command(where, c, arguments[1], &part, error));
     return run_command(part, arguments + 2, count - 2, error);
 }
 
 /* `hearth help`, `hearth help eval`, `hearth help eval ppl`. */
 static hearth_status show_help(char *const *arguments, size_t count, hearth_error *error)
 {
-    if (count == 0) {
+    if (count == 0 || is_help(arguments[0]) || strcmp(arguments[0], "help") == 0) {
         help_overview(commands);
         return HEARTH_OK;
     }
     const command *c;
-    TRY(find_command("help ", arguments[0], commands, &c, error));
-    if (count > 1 && c->parts)
-        TRY(find_command("help ", arguments[1], c->parts, &c, error));
+    TRY(find_command("help ", NULL, arguments[0], &c, error));
+    if (count > 1 && c->parts) {
+        char where[32];
+        snprintf(where, sizeof where, "help %s ", c->name);
+        TRY(find_command(where, c, arguments[1], &c, error));
+    }
     help_command(c);
     return HEARTH_OK;
 }

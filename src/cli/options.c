@@ -73,8 +73,8 @@ const char *options_suggest(const char *word, const char *const *names, size_t c
 
 static hearth_status out_of_range(parser *p, const char *shown, const char *text, const option *o)
 {
-    return fail(p->error, HEARTH_INVALID, "%s: %s: %s is out of range, it goes from %.10g to %.10g", p->command->path,
-                shown, text, o->least, o->most);
+    return fail(p->error, HEARTH_INVALID, "%s: %s: %s is out of range, it goes from %.10g to %.10g%s", p->command->path,
+                shown, text, o->least, o->most, o->unlimited ? ", or is -1 for no limit" : "");
 }
 
 static bool has_range(const option *o)
@@ -187,16 +187,30 @@ static const struct {
     [OPTION_LIST] = {put_list},   [OPTION_CHOICE] = {put_choice},
 };
 
+#define BLANKS " \t\r\n"
+
+/* The next item of a list, or its end: behind blanks and at most one comma. NULL: no separator, or an empty item. */
+static const char *next_item(const char *end)
+{
+    const char *next = end + strspn(end, BLANKS);
+    if (*next != ',')
+        return *next && next == end ? NULL : next;
+    next += 1 + strspn(next + 1, BLANKS);
+    return *next && *next != ',' ? next : NULL;
+}
+
 /* Counts the numbers and, where items is given, stores them. */
 static hearth_status scan_numbers(const char *what, const char *text, double least, double most, int32_t *items,
                                   size_t *count, hearth_error *error)
 {
     *count = 0;
-    while (*(text += strspn(text, ", \t\r\n"))) {
+    text += strspn(text, BLANKS);
+    while (*text) {
         char *end;
         errno = 0;
         long long value = strtoll(text, &end, 10);
-        if (end == text || !strchr(", \t\r\n", *end))
+        const char *next = next_item(end);
+        if (end == text || !next)
             return fail(error, HEARTH_INVALID, "%s: '%.20s' is no list of whole numbers", what, text);
         if (errno || (double)value < least || (double)value > most)
             return fail(error, HEARTH_INVALID, "%s: %lld is out of range, it goes from %.10g to %.10g", what, value,
@@ -204,7 +218,7 @@ static hearth_status scan_numbers(const char *what, const char *text, double lea
         if (items)
             items[*count] = (int32_t)value;
         ++*count;
-        text = end;
+        text = next;
     }
     return HEARTH_OK;
 }

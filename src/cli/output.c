@@ -26,14 +26,21 @@ hearth_status output_close(hearth_error *error)
     return HEARTH_OK;
 }
 
-/* C1 controls and the characters that turn the direction of text around. */
-static bool is_unsafe(const char *c, size_t length)
+/* C0, DEL and C1. */
+static bool is_control(const char *c, size_t length)
 {
     const unsigned char *u = (const unsigned char *)c;
     if (length == 1)
         return u[0] < 0x20 || u[0] == 0x7f;
-    if (length == 2)
-        return u[0] == 0xc2 && u[1] < 0xa0;
+    return length == 2 && u[0] == 0xc2 && u[1] < 0xa0;
+}
+
+/* Controls and the characters that turn the direction of text around. */
+static bool is_unsafe(const char *c, size_t length)
+{
+    const unsigned char *u = (const unsigned char *)c;
+    if (is_control(c, length))
+        return true;
     if (length == 3 && u[0] == 0xe2)
         return (u[1] == 0x80 && ((u[2] >= 0xa8 && u[2] <= 0xae) || u[2] == 0x8e || u[2] == 0x8f)) ||
                (u[1] == 0x81 && u[2] >= 0xa6 && u[2] <= 0xa9);
@@ -55,6 +62,19 @@ void output_safe(FILE *to, span text, size_t limit)
     }
     if (at < text.size)
         fputs("...", to);
+}
+
+void output_terminal(FILE *to, span text)
+{
+    for (size_t at = 0; at < text.size;) {
+        const char *c = text.data + at;
+        size_t length = utf8_length(c, text.size - at);
+        if (length > 0 && (*c == '\n' || *c == '\t' || !is_control(c, length)))
+            fwrite(c, 1, length, to);
+        else
+            fputs("\xef\xbf\xbd", to);
+        at += length > 0 ? length : 1;
+    }
 }
 
 json_t *output_json_text(span text)

@@ -15,6 +15,8 @@ hearth_status output_close(hearth_error *error);
 /* Text that may come from a hostile file: valid printable UTF-8 as it is, everything else (control characters,
  * direction overrides, broken bytes) as \xNN. At most `limit` bytes of it, then "...". */
 void output_safe(FILE *to, span text, size_t limit);
+/* Text for a terminal to read: control characters but \n and \t, and broken bytes, as U+FFFD. */
+void output_terminal(FILE *to, span text);
 /* The same bytes as a JSON string, broken ones replaced by U+FFFD. NULL: no memory. */
 json_t *output_json_text(span text);
 

@@ -6,6 +6,7 @@
 #include "output.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Longest prompt file: far more text than any context holds. */
 #define MAX_PROMPT_BYTES ((size_t)256 << 20)
@@ -23,7 +24,8 @@ static const option rows[] = {
     {OPTION_ROW(0, "ignore-eos", FLAG, run_values, ignore_end, NULL, "go on where the model ends its text")},
     {OPTION_ROW(0, "json", FLAG, run_values, json, NULL,
                 "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
-                "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class")},
+                "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class; seed, where "
+                "the temperature is not 0")},
 };
 
 /* ------------------------------------------------------------------ speaking */
@@ -32,7 +34,10 @@ void speaker_print(speaker *s, const char *text, size_t size)
 {
     if (size == 0)
         return;
-    fwrite(text, 1, size, stdout);
+    if (s->shown)
+        output_terminal(stdout, (span){text, size});
+    else
+        fwrite(text, 1, size, stdout);
     fflush(stdout);
     s->last = text[size - 1];
 }
@@ -78,16 +83,25 @@ static double rate(size_t count, double seconds)
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
-void speaker_report(const hearth_result *r)
+void speaker_report(const hearth_result *r, const char *more)
 {
-    fprintf(stderr, "prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; stopped by %s\n",
+    fprintf(stderr, "prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; stopped by %s%s\n",
             r->prompt_tokens, rate(r->prompt_tokens, r->prompt_seconds), r->answer_tokens,
-            rate(r->answer_tokens, r->answer_seconds), hearth_stop_text(r->stop));
+            rate(r->answer_tokens, r->answer_seconds), hearth_stop_text(r->stop), more);
 }
 
 /* ------------------------------------------------------------------ one prompt, one answer */
 
-static hearth_status print_json(const speaker *s, const hearth_result *r, hearth_error *error)
+/* JSON's integers end at 2^63 - 1; a seed beyond, which only a user can give, is its digits. */
+static json_t *json_seed(uint64_t seed)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%llu", (unsigned long long)seed);
+    return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_string(digits);
+}
+
+static hearth_status print_json(const speaker *s, const hearth_sampling *sampling, const hearth_result *r,
+                                hearth_error *error)
 {
     json_t *ids = json_array();
     for (size_t i = 0; i < s->id_count; i++)
@@ -101,6 +115,10 @@ static hearth_status print_json(const speaker *s, const hearth_result *r, hearth
                                "decode_tokens", (json_int_t)r->answer_tokens, "decode_seconds", r->answer_seconds,
                                "stop_reason", hearth_stop_text(r->stop), "rung", hearth_engine_rung(s->loaded.engine),
                                "class", hearth_engine_class(s->loaded.engine));
+    if (sampling->temperature > 0 && json_object_set_new(object, "seed", json_seed(sampling->seed)) != 0) {
+        json_decref(object);
+        return fail_memory(error, "JSON", 0);
+    }
     return output_json(object, JSON_COMPACT, error);
 }
 
@@ -120,11 +138,15 @@ static hearth_status read_prompt(const run_values *v, char **text, size_t *size,
 }
 
 /* Memory is announced before it is taken: where there is not enough, the figures say why. */
-static hearth_status open_session(speaker *s, const hearth_session_options *session, bool announce, hearth_error *error)
+static hearth_status open_session(speaker *s, const hearth_sampling *sampling, const hearth_session_options *session,
+                                  bool announce, hearth_error *error)
 {
     if (announce)
         TRY(common_announce(&s->loaded, session, error));
-    return hearth_session_create(&s->session, s->loaded.engine, session, error);
+    TRY(hearth_session_create(&s->session, s->loaded.engine, session, error));
+    if (announce && sampling->temperature > 0)
+        fprintf(stderr, "seed %llu\n", (unsigned long long)sampling->seed);
+    return HEARTH_OK;
 }
 
 static hearth_status answer_once(speaker *s, const run_values *v, const hearth_session_options *session,
@@ -146,20 +168,17 @@ static hearth_status answer_once(speaker *s, const run_values *v, const hearth_s
         goto done;
     }
     s->silent = v->json;
-    TRY_OR(done, status, open_session(s, session, !v->json, error));
-    if (!v->json) {
-        if (v->sampling.sampling.temperature > 0)
-            fprintf(stderr, "seed %llu\n", (unsigned long long)v->sampling.sampling.seed);
+    TRY_OR(done, status, open_session(s, &v->sampling.sampling, session, !v->json, error));
+    if (!v->json)
         speaker_print(s, text, size);
-    }
     TRY_OR(done, status, speaker_answer(s, ids, count, &result, error));
     if (v->json) {
-        status = print_json(s, &result, error);
+        status = print_json(s, &v->sampling.sampling, &result, error);
     } else {
         if (s->last != '\n')
             speaker_print(s, "\n", 1);
         if (!ferror(stdout))
-            speaker_report(&result);
+            speaker_report(&result, "");
     }
     if (status == HEARTH_OK && interrupt_signal())
         status = HEARTH_CANCELLED;
@@ -181,7 +200,7 @@ static hearth_status start_speaking(speaker *s, run_values *v, hearth_error *err
     s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->predict, v->ignore_end};
     if (v->prompt || v->file)
         return answer_once(s, v, &session, error);
-    TRY(open_session(s, &session, true, error));
+    TRY(open_session(s, &v->sampling.sampling, &session, true, error));
     return interactive_run(s, error);
 }
 
@@ -192,9 +211,12 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
         return fail(error, HEARTH_INVALID, "run: -f: the prompt is given already, with -p");
     if (v->json && !v->prompt && !v->file)
         return fail(error, HEARTH_INVALID, "run: --json: needs a prompt (-p or -f)");
+    for (size_t i = 0; i < v->stops.count; i++)
+        if (!*v->stops.items[i])
+            return fail(error, HEARTH_INVALID, "run: --stop: is empty");
     TRY(common_take_model("run", &v->engine.model, rest, 0, true, error));
     TRY(sampling_resolve("run", &v->sampling, rest->memory, error));
-    speaker s = {0};
+    speaker s = {.shown = isatty(STDOUT_FILENO)};
     hearth_status status = start_speaking(&s, v, error);
     hearth_session_destroy(s.session);
     hearth_sampler_destroy(s.sampler);
@@ -215,7 +237,8 @@ const command command_run = {
     .summary = "continue a text",
     .usage = "[MODEL] [-p TEXT] [options]",
     .about = "Reads a text and continues it, token by token. Without -p it asks for one, line by line, and continues "
-             "what there is so far. Control tokens such as </s> are recognised in the text. Without MODEL it is "
+             "what there is so far; from a pipe, too, each line continues the text, while -f - reads a whole text. "
+             "Control tokens such as </s> are recognised in the text. Without MODEL it is "
              "$HEARTH_MODEL or the small storyteller that comes with hearth.",
     .example =
         "  $ hearth run stories-relu-q8_0.gguf -p \"Once upon a time\" -n 20 --temp 0\n"

@@ -29,14 +29,15 @@ typedef struct speaker {
     buffer text; /* of the last answer, where `silent`    */
     bool silent; /* the text is collected, not printed    */
     char last;   /* the byte printed last                 */
+    bool shown;  /* standard output is a terminal         */
 } speaker;
 
 /* Continues ids [count] with an answer, printed as it comes (unless silent). SIGINT stops the answer. */
 hearth_status speaker_answer(speaker *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error);
-/* Writes to standard output and remembers how the line stands. */
+/* Writes to standard output, harmless to a terminal, and remembers how the line stands. */
 void speaker_print(speaker *s, const char *text, size_t size);
-/* One line on standard error: tokens per second, and why it stopped. */
-void speaker_report(const hearth_result *result);
+/* One line on standard error: tokens per second, why it stopped, and what more there is to say. */
+void speaker_report(const hearth_result *result, const char *more);
 
 /* Reads lines until the end of the input and continues the text with each. */
 hearth_status interactive_run(speaker *s, hearth_error *error);

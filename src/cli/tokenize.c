@@ -41,6 +41,16 @@ static hearth_status print_ids(const tokenizer *t, span text, unsigned flags, he
     return HEARTH_OK;
 }
 
+/* All of them before anything is printed: half a text is no result. */
+static hearth_status check_ids(const tokenizer *t, const char *path, const number_list *ids, hearth_error *error)
+{
+    for (size_t i = 0; i < ids->count; i++)
+        if ((uint32_t)ids->items[i] >= tokenizer_size(t))
+            return fail(error, HEARTH_INVALID, "%s: token %d: is not one of the vocabulary's %u", path, ids->items[i],
+                        tokenizer_size(t));
+    return HEARTH_OK;
+}
+
 static hearth_status print_text(const tokenizer *t, const number_list *ids, hearth_error *error)
 {
     detokenizer *d;
@@ -92,6 +102,8 @@ static hearth_status translate(const tokenize_values *v, const tokenizer *t, con
     if (v->back) {
         status = options_number_list("tokenize: ids", text, 0, INT32_MAX, &ids, rest->memory, error);
         if (status == HEARTH_OK)
+            status = check_ids(t, v->model.model, &ids, error);
+        if (status == HEARTH_OK)
             status = print_text(t, &ids, error);
     } else {
         unsigned flags = v->no_special ? 0 : HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL;
@@ -131,7 +143,7 @@ const command command_tokenize = {
     .usage = "MODEL [TEXT | -f FILE] [--no-special] | MODEL --back [IDS...]",
     .about =
         "Prints the ids of a text on one line, with BOS and EOS as the model wants them and control tokens in the text "
-        "recognised. Files that hold nothing but a vocabulary will do.",
+        "recognised. Without TEXT and -f it reads standard input. Files that hold nothing but a vocabulary will do.",
     .example = "  $ hearth tokenize stories-relu-q8_0.gguf \"Once upon a time\"\n"
                "  1 403 407 261 378\n"
                "  $ hearth tokenize stories-relu-q8_0.gguf --back 403 407 261 378\n"

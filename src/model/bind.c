@@ -8,6 +8,7 @@
 
 #include "../file/gguf.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -235,6 +236,9 @@ static hearth_status find_tokenizer(binder *b)
 static hearth_status bind_model(binder *b, const char *activation)
 {
     hearth_model *m = b->model;
+    if (b->source->tensor_count == 0 && checkpoint_find(b->source, "tokenizer.ggml.model"))
+        return fail(b->error, HEARTH_FORMAT, "%s: tensors: has none, the file holds only a vocabulary",
+                    b->source->path);
     TRY(find_family(b));
     TRY(find_name(b));
     TRY(hyper_read(&m->hyper, m->family, b->source, activation, b->error));
@@ -288,7 +292,12 @@ hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_m
 
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error)
 {
-    return file_is_folder(path) ? huggingface_open(out, path, error) : gguf_open(out, path, error);
+    if (file_is_folder(path))
+        return huggingface_open(out, path, error);
+    hearth_status status = gguf_open(out, path, error);
+    if (status == HEARTH_FORMAT && fnmatch("*.safetensors", path, 0) == 0)
+        return fail(error, status, "%s: is a safetensors file; name its folder", path);
+    return status;
 }
 
 hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,

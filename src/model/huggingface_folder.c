@@ -5,6 +5,8 @@
 
 #include "../file/safetensors.h"
 
+#include <dirent.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,27 @@ static hearth_status read_config(json_t **out, const char *path, const char *fol
     return status;
 }
 
+static bool has_file_like(const char *folder, const char *pattern)
+{
+    DIR *entries = opendir(folder);
+    if (!entries)
+        return false;
+    const struct dirent *e;
+    do
+        e = readdir(entries);
+    while (e && fnmatch(pattern, e->d_name, 0) != 0);
+    closedir(entries);
+    return e != NULL;
+}
+
+/* A folder without safetensors that holds GGUF files was named in place of one of them. */
+static void hint_at_gguf(hearth_status status, const char *folder, hearth_error *error)
+{
+    hearth_error inner = *error;
+    if (!has_file_like(folder, "*.safetensors") && has_file_like(folder, "*.gguf"))
+        fail(error, status, "%s; name the GGUF file in it", inner.text);
+}
+
 hearth_status huggingface_open(checkpoint **out, const char *folder, hearth_error *error)
 {
     checkpoint *c = NULL, *stored = NULL;
@@ -52,6 +75,8 @@ hearth_status huggingface_open(checkpoint **out, const char *folder, hearth_erro
     *out = c;
     c = NULL;
 done:
+    if (status == HEARTH_FORMAT && error)
+        hint_at_gguf(status, folder, error);
     checkpoint_close(c);
     checkpoint_close(stored);
     json_decref(config);

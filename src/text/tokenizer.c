@@ -1,6 +1,8 @@
 /* tokenizer.c - the kinds of vocabulary, and what all of them share: special tokens, BOS and EOS. */
 #include "internal.h"
 
+#include <stdio.h>
+
 static const vocabulary_kind kinds[] = {
     {
         .name = "llama",
@@ -20,6 +22,17 @@ static const vocabulary_kind *find_kind(span name)
     return NULL;
 }
 
+static hearth_status unknown_kind(const checkpoint *c, span name, hearth_error *error)
+{
+    char known[128] = "";
+    for (size_t i = 0, used = 0; i < sizeof kinds / sizeof *kinds && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kinds[i].name);
+    return fail(error, HEARTH_UNSUPPORTED,
+                "%s: key tokenizer.ggml.model: '%.*s' is a kind of vocabulary that this version does not read "
+                "(it reads %s)",
+                c->path, name.size < 64 ? (int)name.size : 64, name.data, known);
+}
+
 hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_error *error)
 {
     span name;
@@ -31,8 +44,7 @@ hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_erro
     }
     const vocabulary_kind *kind = find_kind(name);
     if (!kind)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: key tokenizer.ggml.model: '%.*s' is no known kind of vocabulary",
-                    c->path, name.size < 64 ? (int)name.size : 64, name.data);
+        return unknown_kind(c, name, error);
     tokenizer *t = mem_new(sizeof *t);
     if (!t)
         return fail_memory(error, "tokenizer", sizeof *t);
