@@ -239,12 +239,16 @@ static unsigned available_cores(void)
     return (unsigned)CPU_COUNT(&set);
 }
 
-/* Starts the workers with all signals blocked: those are for the program's own threads. */
+/* Starts the workers with signals blocked: those are for the program's own threads. Not so the faults, which reach the
+ * thread that causes them: blocked, they would kill the process past every handler. */
 static hearth_status start_workers(pool *p, hearth_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int failed = 0;
     for (unsigned i = 0; i + 1 < p->thread_count && failed == 0; i++) {
         struct worker *worker = &p->workers[i];

@@ -4,6 +4,7 @@
 #include "../base/clock.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,9 +38,13 @@ static void on_patient_signal(int number)
     raised = number;
 }
 
-/* A mapped file that another program cuts short can no longer be read: nothing to return to, but one line to say. */
+/* A mapped file that another program cuts short can no longer be read: nothing to return to, but one line to say, by the
+ * first of the threads that notice. */
 static void on_lost_file(int number)
 {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&said))
+        pause();
     static const char line[] = "hearth: a file in use: was cut short or could not be read by the system\n";
     ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
     (void)written, (void)number;
