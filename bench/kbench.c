@@ -4,9 +4,10 @@
  * than any cache, by all threads at once, whole and by a list (what the memory allows), and with many tokens at once
  * (arithmetic). The memory of a shared machine changes from second to second, so every megabyte that
  * is multiplied comes between one that kernels.read reads and the next: shares are of medians of those. */
+#include "kbench.h"
+
 #include "../src/base/clock.h"
 #include "../src/base/memory.h"
-#include "../src/kernel/kernel.h"
 #include "../src/kernel/topology.h"
 
 #include <getopt.h>
@@ -23,16 +24,7 @@ enum {
     REPEATS = 25,
     PIECE_BYTES = 1 << 20, /* that are timed at once when reading memory: short, since others use the machine too */
     LISTED_SHARE = 8,      /* one row of so many is listed: what a sparse layer reads */
-    MOST_THREADS = 256,
 };
-
-typedef struct settings {
-    const char *level, *format, *op; /* NULL: all */
-    bool csv;
-    unsigned threads;
-    size_t memory_bytes;
-    double seconds; /* of one repeat */
-} settings;
 
 /* Everything that is measured on. */
 typedef struct workbench {
@@ -45,13 +37,13 @@ typedef struct workbench {
     float *y; /* [MANY_TOKENS][MANY_ROWS] */
 } workbench;
 
-static void stop(const char *what)
+void stop(const char *what)
 {
     fprintf(stderr, "kbench: %s\n", what);
     exit(1);
 }
 
-static void *new_or_stop(size_t bytes)
+void *new_or_stop(size_t bytes)
 {
     void *block = mem_new(bytes);
     if (!block)
@@ -59,13 +51,13 @@ static void *new_or_stop(size_t bytes)
     return block;
 }
 
-static uint32_t next_random(uint32_t *state)
+uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
     return *state >> 8;
 }
 
-static void fill_values(float *x, size_t n, uint32_t seed)
+void fill_values(float *x, size_t n, uint32_t seed)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = (float)next_random(&seed) / 8388608.0f - 1.0f;
@@ -73,10 +65,8 @@ static void fill_values(float *x, size_t n, uint32_t seed)
 
 /* ---- timing ---- */
 
-typedef void work(void *context);
-
 /* Seconds of one call: the best of REPEATS, each of calls that together take set.seconds. */
-static double best_seconds(const workbench *bench, work *call, void *context)
+double best_seconds(const settings *set, work *call, void *context)
 {
     call(context);
     double best = 1e30;
@@ -86,7 +76,7 @@ static double best_seconds(const workbench *bench, work *call, void *context)
         do {
             call(context);
             calls++;
-        } while ((spent = clock_seconds() - start) < bench->set.seconds);
+        } while ((spent = clock_seconds() - start) < set->seconds);
         best = spent / (double)calls < best ? spent / (double)calls : best;
     }
     return best;
@@ -148,7 +138,7 @@ typedef struct walk {
     uint64_t sum;
 } walk;
 
-static int by_value(const void *a, const void *b)
+int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -159,7 +149,7 @@ static void *walk_memory(void *context)
     walk *me = context;
     uint32_t list[PIECE_BYTES / 512];
     float *y = new_or_stop(sizeof(float) * PIECE_BYTES / 512);
-    kernel_input x = {1, COLUMNS, me->bench->values, me->bench->q, me->bench->scales, me->bench->sums};
+    kernel_input x = {1, COLUMNS, me->bench->values, me->bench->q, me->bench->scales, me->bench->sums, NULL};
     pthread_barrier_wait(me->start);
     for (size_t i = 0; i < me->pieces / WAYS * WAYS; i++) {
         const uint8_t *piece = me->data + i * PIECE_BYTES;
@@ -223,18 +213,18 @@ typedef struct product_figures {
 static product_figures time_product(const workbench *bench, const kernels *k, number_format format)
 {
     product_figures out;
-    kernel_input x = {1, COLUMNS, bench->values, bench->q, bench->scales, bench->sums};
+    kernel_input x = {1, COLUMNS, bench->values, bench->q, bench->scales, bench->sums, NULL};
     matrix w = matrix_of(format, bench->memory, CACHE_BYTES);
     product_job job = {k->product[format], w, NULL, w.rows, x, bench->y, 0};
-    out.cache = (double)(w.rows * w.row_bytes) / best_seconds(bench, run_product, &job) * 1e-9;
+    out.cache = (double)(w.rows * w.row_bytes) / best_seconds(&bench->set, run_product, &job) * 1e-9;
     job.rows = job.y_stride = MANY_ROWS;
     job.x.count = MANY_TOKENS;
-    out.many = 2.0 * MANY_ROWS * MANY_TOKENS * COLUMNS / best_seconds(bench, run_product, &job) * 1e-9;
+    out.many = 2.0 * MANY_ROWS * MANY_TOKENS * COLUMNS / best_seconds(&bench->set, run_product, &job) * 1e-9;
     time_memory(bench, k, format, out.memory);
     return out;
 }
 
-static bool wanted(const char *choice, const char *name)
+bool wanted(const char *choice, const char *name)
 {
     return !choice || strcasecmp(choice, name) == 0;
 }
@@ -364,7 +354,7 @@ static void vectors(const workbench *bench)
             kernels_for(level, &k);
             memset(bench->y, 0, VECTOR * sizeof(float));
             vector_job job = {&k, bench};
-            double spent = best_seconds(bench, vector_ops[i].run, &job);
+            double spent = best_seconds(&bench->set, vector_ops[i].run, &job);
             printf(bench->set.csv ? "%s,%s,%.3f,%.2f\n" : "%-8s %-10s %13.2f %8.1f\n", k.level, vector_ops[i].name,
                    spent * 1e6, vector_ops[i].bytes / spent * 1e-9);
         }
@@ -374,7 +364,8 @@ static void vectors(const workbench *bench)
 
 static const char help[] =
     "kbench [--level NAME] [--format NAME] [--op NAME] [--threads N] [--megabytes N] [--seconds S] [--csv]\n"
-    "Times every kernel of every level. --op product: only the products; another op: only that one.\n"
+    "Times every kernel of every level. --op product: only the products; network: only sparse networks; neurons:\n"
+    "only sums of rows, columns as rows and selection; another op: only that one.\n"
     "--megabytes: weights for the figures from memory, 512; --seconds: of each repeat, 0.002.\n";
 
 static settings read_options(int argc, char **argv)
@@ -440,6 +431,10 @@ int main(int argc, char **argv)
         products(&bench);
     if (wanted(bench.set.op, "product") == false || !bench.set.op)
         vectors(&bench);
+    if (wanted(bench.set.op, "network"))
+        time_networks(&bench.set);
+    if (wanted(bench.set.op, "neurons"))
+        time_neurons(&bench.set);
 
     void *blocks[] = {bench.memory, bench.values, bench.q, bench.scales, bench.sums, bench.y};
     for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++)

@@ -1,48 +1,72 @@
 #!/bin/bash
-# run.sh [-l LABEL] [MODEL...]: measures this machine's kernels and hearth on the demo model and the
-# given ones. Each table goes to bench/results/WHAT-LABEL-DATE.csv, with what it needs to be compared
-# (machine, date, commit, command) in comment lines at its head. LABEL is the kind of machine, in
-# lower-case letters, digits and hyphens; by default its CPU's model. Nothing else should run meanwhile.
+# run.sh [-l LABEL] [-n TOKENS] [MODEL...]: measures this machine's kernels, and hearth on the demo model and the given
+# ones, on every rung that each of them can run, the rungs taking turns. Nothing else should run meanwhile.
+#
+# bench/results/ gets, with LABEL and DATE in their names:
+#   kbench, pbench   .csv   the kernels, the pool
+#   rungs            .csv   a row for each model, rung and prompt length: speed, bytes, floor, density
+#   rungs-MODEL      .json  the same with every layer's density; `hearth bench --from FILE...` shows them again
+#   rungs-demo, rungs-models .svg   pictures of the demo model and of the given ones
+# Tables carry what it needs to compare them (machine, date, commit, command) in comment lines at their head. LABEL is the
+# kind of machine, in lower-case letters, digits and hyphens; by default its CPU's model. TOKENS are decoded in each of
+# seven runs; 32.
+#
+# The 1b shapes of the tables (2.3, 1.3 and 0.7 GB) come from the reference tools:
+#   for type in f16 q8_0 q4_0; do
+#       python3 ../shared/tools/synth_gguf.py 1b-$type.gguf --shape 1b --type $type --kind pi --density 0.12
+#   done
+#   bench/run.sh 1b-f16.gguf 1b-q8_0.gguf 1b-q4_0.gguf
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 label=
-while getopts l: option; do
+tokens=32
+while getopts l:n: option; do
     case $option in
     l) label=$OPTARG ;;
+    n) tokens=$OPTARG ;;
     *) exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-models=("models/stories-relu-q8_0.gguf" "$@")
+demo=models/stories-relu-q8_0.gguf
 # "Intel(R) Xeon(R) Processor @ 2.00GHz" -> intel-xeon-processor
 [ -n "$label" ] || label=$(sed 's/([A-Za-z]*)//g; s/ *@.*//' <<<"$cpu")
 label=$(tr '[:upper:]' '[:lower:]' <<<"$label" | tr -cs 'a-z0-9\n' '-' | sed 's/^-*//; s/-*$//')
 label=${label:-unknown}
+date=$(date -u +%Y-%m-%d)
 mkdir -p bench/results
 
-# measure NAME COMMAND...: a table with a head; it appears when it is complete.
-measure() {
-    local name=$1
+# head_of COMMAND...: what a table needs to be compared with another.
+head_of() {
+    echo "# machine: $cpu, $(nproc) processors," \
+        "$(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
+    echo "# date: $(date -u +%Y-%m-%dT%H:%MZ)"
+    echo "# commit: $(git describe --always --dirty 2>/dev/null || echo unknown)"
+    echo "# load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+    echo "# command: $*"
+}
+
+# keep FILE COMMAND...: what a command prints, behind whatever stands in FILE.part; it appears when it is complete.
+keep() {
+    local file=$1
     shift
-    local file
-    file="bench/results/$name-$label-$(date -u +%Y-%m-%d).csv"
-    echo "$*"
-    {
-        echo "# machine: $cpu, $(nproc) processors," \
-            "$(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
-        echo "# date: $(date -u +%Y-%m-%dT%H:%MZ)"
-        echo "# commit: $(git describe --always --dirty 2>/dev/null || echo unknown)"
-        echo "# load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
-        echo "# command: $*"
-        "$@"
-    } >"$file.part" || {
+    "$@" >>"$file.part" || {
         rm -f "$file.part"
         echo "run.sh: failed: $*" >&2
         return 1
     }
     mv "$file.part" "$file"
+}
+
+# measure NAME COMMAND...: a table with a head.
+measure() {
+    local file=bench/results/$1-$label-$date.csv
+    shift
+    echo "$*"
+    head_of "$@" >"$file.part"
+    keep "$file" "$@"
     grep -v '^#' "$file"
     echo "-> $file"
     echo
@@ -59,7 +83,31 @@ for name in kbench pbench; do
         echo "$program is not built; its table is left out"
     fi
 done
-for model in "${models[@]}"; do
-    name=$(basename "$model")
-    measure "bench-${name%.gguf}" "$build/hearth" bench "$model" --csv
+
+# Every rung of every model, once; tables and pictures come from what was saved.
+saved=()
+rungs=bench/results/rungs-$label-$date.csv
+rm -f "$rungs.part"
+trap 'rm -f "$rungs.part"' EXIT
+head_of "hearth bench MODEL --compare all --json -n $tokens --prompt-lengths 512 (demo: 64)" >"$rungs.part"
+for model in "$demo" "$@"; do
+    name=$(basename "${model%/}" .gguf)
+    file=bench/results/rungs-$name-$label-$date.json
+    length=512
+    [ "$model" = "$demo" ] && length=64
+    compare=(--compare all --json -n "$tokens" --prompt-lengths "$length")
+    echo "$build/hearth bench $model ${compare[*]}"
+    rm -f "$file.part"
+    keep "$file" "$build/hearth" bench "$model" "${compare[@]}"
+    sed -i 's|"model": ".*/|"model": "|' "$file" # where it lies on this machine is nobody's business
+    saved+=("$file")
+    "$build/hearth" bench --from "$file"
+    echo "-> $file"
+    echo
 done
+keep "$rungs" "$build/hearth" bench --from "${saved[@]}" --csv
+"$build/hearth" bench --from "${saved[0]}" --csv --plot "bench/results/rungs-demo-$label-$date.svg" >/dev/null
+if [ ${#saved[@]} -gt 1 ]; then
+    "$build/hearth" bench --from "${saved[@]:1}" --csv --plot "bench/results/rungs-models-$label-$date.svg" >/dev/null
+fi
+echo "-> $rungs and pictures beside it"

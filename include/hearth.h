@@ -104,7 +104,11 @@ typedef struct hearth_model_info {
     uint64_t parameter_count;
     uint64_t weight_bytes; /* all tensors as stored */
     bool has_tokenizer;
-    int32_t bos, eos; /* token ids; -1: none */
+    int32_t bos, eos;          /* token ids; -1: none */
+    bool powerinfer;           /* a PowerInfer file (its magic is PWRI)                            */
+    bool neuron_major;         /* stores down transposed: a row per neuron                         */
+    bool predictors;           /* every layer has one: the rung predicted can run                  */
+    float predictor_threshold; /* the file's: a neuron with a score below it is skipped; 0 without */
 } hearth_model_info;
 
 /* Opens a GGUF file or a Hugging Face folder. options may be NULL.
@@ -155,12 +159,28 @@ bool hearth_token_ends_answer(const hearth_model *model, int32_t id);
 
 /* --------------------------------------------------------------- placement */
 
+/* Quality against speed, step by step. Each defines its result at every position, prompt included. */
+typedef enum hearth_rung {
+    HEARTH_RUNG_AUTO,      /* exact where the activation is often exactly zero (ReLU and its kin), else dense */
+    HEARTH_RUNG_DENSE,     /* every neuron                                                                    */
+    HEARTH_RUNG_EXACT,     /* neurons that are zero are skipped; the answer is that of dense                  */
+    HEARTH_RUNG_PREDICTED, /* and those that the model's predictors do not let through: lossy                 */
+    HEARTH_RUNG_COUNT
+} hearth_rung;
+
+/* "auto", "dense", "exact", "predicted". */
+const char *hearth_rung_name(hearth_rung rung);
+
 /* What lies and runs where, as data: for every layer its form, selector and the ranges
  * of neurons of each side; the sides of KV cache, embedding and head. */
 typedef struct hearth_placement hearth_placement;
 
-/* Everything on the CPU, every neuron computed. */
-hearth_status hearth_placement_default(hearth_placement **out, const hearth_model *model, hearth_error *error);
+/* Everything on the CPU, on one rung. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a
+ * model without predictors. */
+hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+                                      hearth_error *error);
+/* The score from which on a predictor lets a neuron through, in every layer that has one on; the file's otherwise. */
+void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
 /* HEARTH_FORMAT: not JSON, or it does not cover every neuron of this model exactly once.
  * HEARTH_UNSUPPORTED: a side, form or selector that this build cannot run. */
 hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,
@@ -179,11 +199,13 @@ typedef enum hearth_activations {
 } hearth_activations;
 
 typedef struct hearth_engine_options {
-    const hearth_placement *placement; /* copied; NULL: the default */
+    const hearth_placement *placement; /* copied; NULL: rung auto */
     hearth_activations activations;
+    hearth_progress progress; /* bytes of down matrices transposed */
 } hearth_engine_options;
 
-/* options may be NULL. */
+/* options may be NULL. Where a layer skips neurons and the file stores its down matrix the stock way, the engine keeps a
+ * transposed copy: that is most of the time it takes and all of the memory. */
 hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                                    const hearth_engine_options *options, hearth_error *error);
 void hearth_engine_destroy(hearth_engine *engine);
@@ -193,8 +215,11 @@ const hearth_model *hearth_engine_model(const hearth_engine *engine);
 const char *hearth_engine_rung(const hearth_engine *engine);
 const char *hearth_engine_class(const hearth_engine *engine);
 
-/* Weight bytes that decoding one token reads. The KV cache comes on top. */
+/* Weight bytes that decoding one token reads if no neuron is skipped. The KV cache comes on top. */
 uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
+
+/* Bytes of transposed copies that the engine keeps. */
+uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
 /* ----------------------------------------------------------------- session */
 
@@ -214,6 +239,7 @@ typedef struct hearth_session_options {
 /* Memory, known before it is taken. */
 typedef struct hearth_memory {
     uint64_t weight_bytes; /* mapped from the file, shared by all sessions    */
+    uint64_t own_bytes;    /* transposed by the engine, shared by all sessions */
     uint64_t kv_bytes;     /* reserved; becomes resident as sequences grow    */
     uint64_t scratch_bytes;
 } hearth_memory;
@@ -275,7 +301,8 @@ typedef struct hearth_observation {
     uint32_t layer, sequence, position;
     const float *residual;    /* [embedding_length] before the feed-forward network's norm */
     const float *ffn_input;   /* [embedding_length] what the neurons read                  */
-    const uint32_t *neurons;  /* [neuron_count] computed neurons, ascending; NULL: all     */
+    const uint32_t *neurons;  /* [neuron_count] by original number, ascending: those let through by a predictor, or where
+                                 none is on those that fire; NULL: all, in order           */
     const float *activations; /* [neuron_count] activation of each                         */
     size_t neuron_count;
 } hearth_observation;
@@ -287,6 +314,20 @@ typedef struct hearth_observer {
 
 /* On the driving thread. NULL: nobody observes. The record is copied. */
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
+
+/* What a layer did with the rows fed since the session was made or its counts were reset; sums over rows. Of a row,
+ * `computed` neurons were let through by a predictor (all where there is none) and had their first matrix (gate, or
+ * up in plain networks) read; of these `fired` made the second necessary, and `active` the row of down. */
+typedef struct hearth_counts {
+    uint64_t rows, computed, fired, active;
+} hearth_counts;
+
+/* HEARTH_INVALID: no such layer. */
+hearth_status hearth_session_counts(const hearth_session *session, uint32_t layer, hearth_counts *out,
+                                    hearth_error *error);
+void hearth_session_reset_counts(hearth_session *session);
+/* Mean weight bytes that a row would need on its own, by these counts; those of all neurons where nothing was fed. */
+double hearth_session_token_bytes(const hearth_session *session);
 
 /* ---------------------------------------------------------------- sampling */
 

@@ -96,7 +96,7 @@ static void the_injector_fails_the_nth_and_all_later_ones(void **state)
     assert_null(mem_resize(first, 1));
     assert_null(mem_resize(first, 1000));
     assert_null(mem_copy_text("a", 1));
-    assert_null(mem_reserve(1));
+    assert_null(mem_reserve(1, MEM_HERE_AND_THERE));
     mem_fail_at(-1);
     void *third = mem_new(1);
     assert_non_null(third);
@@ -125,18 +125,18 @@ static void reservations_are_zero_and_cost_nothing_untouched(void **state)
 #else
     size_t size = (size_t)1 << 38; /* 256 GiB: more than this machine has */
 #endif
-    uint8_t *block = mem_reserve(size);
+    uint8_t *block = mem_reserve(size, MEM_HERE_AND_THERE);
     assert_non_null(block);
     assert_int_equal(mem_live(), before + 1);
     assert_int_equal(block[0] | block[size / 2] | block[size - 1], 0);
     block[size - 1] = 1;
     mem_release(block, size);
-    void *empty = mem_reserve(0);
+    void *empty = mem_reserve(0, MEM_HERE_AND_THERE);
     assert_non_null(empty);
     mem_release(empty, 0);
     mem_release(NULL, 5);
     assert_int_equal(mem_live(), before);
-    assert_null(mem_reserve(SIZE_MAX));
+    assert_null(mem_reserve(SIZE_MAX, MEM_HERE_AND_THERE));
 }
 
 static void arenas_hand_out_zeroed_pieces_that_do_not_overlap(void **state)

@@ -85,8 +85,12 @@ refused 2 "is out of range" "$HEARTH" eval logits m --ids 1,-1 --out x
 refused 2 "is out of range" "$HEARTH" eval logits m --ids 4294967297 --out x
 refused 2 "list is empty" "$HEARTH" eval logits m --ids "" --out x
 refused 2 "needs --separator" "$HEARTH" eval ppl m f --limit 3
-refused 1 "not in this version" "$HEARTH" run -m m -p x --sparsity exact
-refused 1 "not in this version" "$HEARTH" run -m m -p x --sparsity predicted
+refused 1 "pruned: is not there yet" "$HEARTH" run -m m -p x --sparsity pruned
+refused 2 "none of auto, dense, exact, predicted" "$HEARTH" run -m m -p x --sparsity some
+refused 2 "needs --sparsity predicted" "$HEARTH" run -m m -p x --threshold 0.5
+refused 2 "needs --sparsity predicted" "$HEARTH" run -m m -p x --threshold 0.5 --sparsity exact
+refused 2 "is no number" "$HEARTH" run -m m -p x --threshold nan --sparsity predicted
+refused 2 "the file of --place says" "$HEARTH" run -m m -p x --place p.json --sparsity exact
 for option in "--device host" "--gpu-layers 1" "--gpu-neurons 1"; do
     # shellcheck disable=SC2086
     refused 1 "$option: there are no devices in this version" "$HEARTH" eval logits m --ids 1 --out x $option

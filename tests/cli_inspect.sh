@@ -36,4 +36,22 @@ if command -v strace >/dev/null && strace -o "$scratch/trace" true 2>/dev/null; 
     is "times that the weights are opened" "$(grep -c 'openat.*model.safetensors"' "$scratch/trace")" 1
 fi
 
+# Layout and predictors; sizes and thresholds as golden/pwri's README and cases.json give them.
+pwri=$SHARED/golden/pwri
+[ "$failures" -eq 0 ] || finish
+need "$pwri"
+"$HEARTH" inspect "$pwri/bamboo/f32.gguf" --json >"$scratch/bamboo.json"
+is "magic" "$(value "$scratch/bamboo.json" model.powerinfer)" true
+is "layout" "$(value "$scratch/bamboo.json" model.neuron_major)" true
+is "order" "$(value "$scratch/bamboo.json" model.ordered)" false
+is "least rank" "$(value "$scratch/bamboo.json" model.predictors.rank_least)" 64
+is "most rank" "$(value "$scratch/bamboo.json" model.predictors.rank_most)" 64
+is "threshold" "$(value "$scratch/bamboo.json" model.predictors.threshold)" 0.25
+text=$("$HEARTH" inspect "$pwri/bamboo/f32.gguf")
+has "layout for people" "$text" "layout    PowerInfer's, neuron-major"
+has "predictors for people" "$text" "predictor rank 64, threshold 0.25"
+has "stock layout" "$("$HEARTH" inspect "$pwri/llama/plain-f16.gguf")" "layout    stock"
+is "no predictors" "$("$HEARTH" inspect "$pwri/llama/plain-f16.gguf" --json | "$TOOLS/json_value" - model.predictors)" null
+has "a family that hearth does not run" "$("$HEARTH" inspect "$pwri/falcon/f16.gguf")" "falcon is not supported"
+
 finish

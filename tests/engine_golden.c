@@ -86,7 +86,7 @@ static void block_models(void **state)
 
 typedef struct watch {
     uint8_t *want; /* [layers][rows][f] from active.u8 */
-    uint32_t rows, calls;
+    uint32_t rows, calls, neurons;
     uint64_t differing, active;
 } watch;
 
@@ -94,13 +94,17 @@ static void watch_layer(void *user, const hearth_observation *o)
 {
     watch *w = user;
     w->calls++;
-    assert_null(o->neurons);
-    const uint8_t *want = w->want + ((size_t)o->layer * w->rows + o->position) * o->neuron_count;
-    for (size_t i = 0; i < o->neuron_count; i++) {
-        bool active = o->activations[i] != 0;
+    const uint8_t *want = w->want + ((size_t)o->layer * w->rows + o->position) * w->neurons;
+    assert_non_null(o->neurons); /* exact is what a ReLU model runs on */
+    size_t listed = 0;
+    for (uint32_t i = 0; i < w->neurons; i++) {
+        bool active = listed < o->neuron_count && o->neurons[listed] == i;
+        if (active)
+            assert_true(o->activations[listed++] != 0);
         w->active += active;
         w->differing += active != (want[i] != 0);
     }
+    assert_int_equal(listed, o->neuron_count);
 }
 
 static void check_neurons(const char *level, const char *name, const golden *g)
@@ -109,7 +113,7 @@ static void check_neurons(const char *level, const char *name, const golden *g)
     char path[600];
     stack_open_at(&s, level, golden_path(path, sizeof path, name, "model.gguf"), 2, HEARTH_ACTIVATIONS_AUTO, all_rows);
     size_t n = (size_t)s.info.layer_count * g->total * s.info.neuron_count;
-    watch w = {.want = malloc(n), .rows = (uint32_t)g->total};
+    watch w = {.want = malloc(n), .rows = (uint32_t)g->total, .neurons = s.info.neuron_count};
     FILE *f = fopen(golden_path(path, sizeof path, name, "active.u8"), "rb");
     assert_non_null(f);
     assert_int_equal(fread(w.want, 1, n, f), n);

@@ -4,7 +4,8 @@
 #include "golden.h"
 
 /* Two layers of four neurons; only these two numbers of the model matter here. */
-static struct hearth_model tiny = {.hyper = {.layer_count = 2, .neuron_count = 4}};
+static checkpoint source = {.path = "tiny"};
+static struct hearth_model tiny = {.source = &source, .hyper = {.layer_count = 2, .neuron_count = 4}};
 
 #define LAYER(parts) "{\"form\":\"host\",\"selector\":\"all\",\"parts\":[" parts "]}"
 #define ALL          LAYER("{\"side\":\"cpu\",\"neurons\":[[0,4]]}")
@@ -16,7 +17,7 @@ static void there_and_back(void **state)
     (void)state;
     hearth_placement *p, *copy;
     char *json, *again;
-    assert_int_equal(hearth_placement_default(&p, &tiny, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&p, &tiny, HEARTH_RUNG_DENSE, NULL), HEARTH_OK);
     assert_int_equal(hearth_placement_print(p, &json, NULL), HEARTH_OK);
     assert_string_equal(json, PLACEMENT(ALL "," ALL));
     assert_int_equal(placement_copy(&copy, p, NULL), HEARTH_OK);
@@ -62,7 +63,12 @@ static void refused(void **state)
         {PLACEMENT(ALL "," LAYER("")), HEARTH_FORMAT, "neuron 0 is listed nowhere"},
         {PLACEMENT("{\"form\":\"split\",\"selector\":\"all\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
          "form split needs a device"},
-        {PLACEMENT("{\"form\":\"host\",\"selector\":\"sign\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED, "selector sign"},
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"sign\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
+         "tiny: rung exact: the activation silu is never exactly zero"},
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"low-rank\",\"threshold\":0,\"parts\":[]}," ALL),
+         HEARTH_UNSUPPORTED, "tiny: rung predicted: the model has no predictors"},
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"router\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
+         "selector router"},
         {"{\"sides\":[\"cpu\",\"device0\"],\"layers\":[{},{}]}", HEARTH_UNSUPPORTED, "side device0"},
         {"{\"sides\":[\"cpu\",\"cpu\"],\"layers\":[{},{}]}", HEARTH_FORMAT, "twice"},
         {"{\"sides\":[\"cpu\"],\"kv\":7,\"layers\":[{},{}]}", HEARTH_FORMAT, "kv"},

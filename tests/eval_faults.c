@@ -1,6 +1,5 @@
-/* Measuring: every allocation may fail once, work may be cancelled, and what is scored adds up. */
+/* Perplexity: every allocation may fail once, work may be cancelled, and what is scored adds up. */
 #include "../src/base/memory.h"
-#include "../src/eval/bench.h"
 #include "../src/eval/perplexity.h"
 
 #include <math.h>
@@ -73,37 +72,6 @@ static void perplexity_survives_failing_allocations(void **state)
     close_engine(&f);
 }
 
-static void bench_survives_failing_allocations(void **state)
-{
-    (void)state;
-    fixture f = open_engine();
-    static const int32_t lengths[] = {3, 2}, contexts[] = {0, 4};
-    bench_options o = {.prompt_lengths = lengths,
-                       .prompt_length_count = 2,
-                       .contexts = contexts,
-                       .context_count = 2,
-                       .decode_tokens = 1,
-                       .repeats = 1};
-    bench_row rows[4];
-    long live = mem_live(), n = 0;
-    hearth_status status;
-    do {
-        mem_fail_at(n++);
-        status = bench_run(rows, f.engine, 1, NULL, &o, NULL);
-        mem_fail_at(-1);
-        assert_int_equal(mem_live(), live);
-        assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
-    } while (status != HEARTH_OK);
-    assert_true(n > 5);
-    for (size_t i = 0; i < 4; i++) {
-        assert_int_equal(rows[i].context, contexts[i / 2]);
-        assert_int_equal(rows[i].prompt_length, lengths[i % 2]);
-        assert_true(rows[i].decode_tokens_per_second > 0 && rows[i].prefill_tokens_per_second > 0);
-        assert_true(rows[i].bytes_per_token > rows[i].kv_bytes_per_token);
-    }
-    close_engine(&f);
-}
-
 /* A text that gives nothing to score is bad data, not a bad call. */
 static void short_texts_are_refused(void **state)
 {
@@ -116,28 +84,6 @@ static void short_texts_are_refused(void **state)
     assert_string_equal(error.text, "here.txt: text: has no tokens to score");
     o.half_windows = true;
     assert_int_equal(perplexity_measure(&r, f.engine, span_of("x"), "here.txt", &o, &error), HEARTH_FORMAT);
-    close_engine(&f);
-}
-
-/* Rows must fit the context that was asked for, also where the model's is longer. */
-static void bench_obeys_its_context(void **state)
-{
-    (void)state;
-    fixture f = open_engine();
-    static const int32_t length = 8, context = 4;
-    bench_row row;
-    hearth_error error;
-    bench_options o = {.prompt_lengths = &length,
-                       .prompt_length_count = 1,
-                       .contexts = &context,
-                       .context_count = 1,
-                       .decode_tokens = 2,
-                       .repeats = 1,
-                       .context = 14};
-    assert_int_equal(bench_run(&row, f.engine, 1, NULL, &o, NULL), HEARTH_OK);
-    o.context = 13;
-    assert_int_equal(bench_run(&row, f.engine, 1, NULL, &o, &error), HEARTH_INVALID);
-    assert_non_null(strstr(error.text, "4 tokens before, 8 of the prompt and 2 after it are more than the 13"));
     close_engine(&f);
 }
 
@@ -176,43 +122,21 @@ static void work_can_be_cancelled(void **state)
 {
     (void)state;
     fixture f = open_engine();
-    static const int32_t length = 3, context = 0;
     perplexity_result r;
-    bench_row row;
     perplexity_options p = {.context = 16, .progress = {never, NULL}};
-    bench_options b = {.prompt_lengths = &length,
-                       .prompt_length_count = 1,
-                       .contexts = &context,
-                       .context_count = 1,
-                       .decode_tokens = 1,
-                       .repeats = 1,
-                       .progress = {never, NULL}};
     hearth_error error;
     assert_int_equal(perplexity_measure(&r, f.engine, span_of(TEXT), "here.txt", &p, &error), HEARTH_CANCELLED);
     assert_string_equal(error.text, "here.txt: perplexity: cancelled");
-    assert_int_equal(bench_run(&row, f.engine, 1, NULL, &b, NULL), HEARTH_CANCELLED);
     close_engine(&f);
-}
-
-static void medians_lie_in_the_middle(void **state)
-{
-    (void)state;
-    double odd[] = {3, 9, 1}, even[] = {8, 2, 4, 100}, one[] = {5};
-    assert_true(bench_median(odd, 3) == 3);
-    assert_true(bench_median(even, 4) == 6);
-    assert_true(bench_median(one, 1) == 5);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(perplexity_survives_failing_allocations),
-        cmocka_unit_test(bench_survives_failing_allocations),
         cmocka_unit_test(short_texts_are_refused),
-        cmocka_unit_test(bench_obeys_its_context),
         cmocka_unit_test(every_token_is_scored_once),
         cmocka_unit_test(work_can_be_cancelled),
-        cmocka_unit_test(medians_lie_in_the_middle),
     };
     return run_group(tests, NULL, NULL);
 }

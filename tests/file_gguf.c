@@ -240,7 +240,7 @@ static void vocabularies_open(void **state)
 static hearth_status write_again(const checkpoint *c, const char *path, size_t piece_bytes, hearth_error *error)
 {
     gguf_writer *w;
-    TRY(gguf_writer_open(&w, path, c->entries, c->entry_count, c->tensors, c->tensor_count, error));
+    TRY(gguf_writer_open(&w, path, false, c->entries, c->entry_count, c->tensors, c->tensor_count, error));
     for (size_t i = 0; i < c->tensor_count; i++) {
         const char *data = c->tensors[i].data;
         for (size_t left = c->tensors[i].size_bytes; left;) {
@@ -332,7 +332,7 @@ static uint8_t tensor_byte(size_t tensor, size_t at)
 static hearth_status write_sample(const char *path, bool piecewise, hearth_error *error)
 {
     gguf_writer *w;
-    TRY(gguf_writer_open(&w, path, entries, ENTRY_COUNT, tensors, TENSOR_COUNT, error));
+    TRY(gguf_writer_open(&w, path, false, entries, ENTRY_COUNT, tensors, TENSOR_COUNT, error));
     for (size_t t = 0; t < TENSOR_COUNT; t++) {
         uint8_t data[256];
         for (size_t i = 0; i < tensor_sizes[t]; i++)
@@ -455,7 +455,7 @@ static void writer_refuses_what_cannot_be_read(void **state)
     };
     for (size_t i = 0; i < sizeof(bad_tensors) / sizeof(*bad_tensors); i++) {
         hearth_error error = {0};
-        hearth_status status = gguf_writer_open(&w, path, NULL, 0, &bad_tensors[i], 1, &error);
+        hearth_status status = gguf_writer_open(&w, path, false, NULL, 0, &bad_tensors[i], 1, &error);
         check_refusal("tensor", status, &error, HEARTH_INVALID, path, "tensor t: ");
     }
     static const key_value bad_alignments[] = {
@@ -466,7 +466,7 @@ static void writer_refuses_what_cannot_be_read(void **state)
     };
     for (size_t i = 0; i < sizeof(bad_alignments) / sizeof(*bad_alignments); i++) {
         hearth_error error = {0};
-        hearth_status status = gguf_writer_open(&w, path, &bad_alignments[i], 1, NULL, 0, &error);
+        hearth_status status = gguf_writer_open(&w, path, false, &bad_alignments[i], 1, NULL, 0, &error);
         check_refusal("alignment", status, &error, HEARTH_INVALID, path, "general.alignment: ");
     }
     assert_int_equal(count_files(folder), 0);
@@ -484,19 +484,19 @@ static void writer_counts_bytes(void **state)
     snprintf(path, sizeof(path), "%s/short.gguf", folder);
     long before = mem_live();
 
-    assert_int_equal(gguf_writer_open(&w, path, NULL, 0, tensors, 1, &error), HEARTH_OK);
+    assert_int_equal(gguf_writer_open(&w, path, false, NULL, 0, tensors, 1, &error), HEARTH_OK);
     hearth_status status = gguf_writer_put(w, data, 21, &error);
     check_refusal("across", status, &error, HEARTH_INVALID, path, "tensor vector: 21 bytes given, but only 20");
     assert_int_equal(gguf_writer_put(w, data, 19, &error), HEARTH_OK);
     check_refusal("short", gguf_writer_commit(w, &error), &error, HEARTH_INVALID, path, "only 19 of 20 bytes");
 
-    assert_int_equal(gguf_writer_open(&w, path, NULL, 0, tensors, 1, &error), HEARTH_OK);
+    assert_int_equal(gguf_writer_open(&w, path, false, NULL, 0, tensors, 1, &error), HEARTH_OK);
     assert_int_equal(gguf_writer_put(w, data, 20, &error), HEARTH_OK);
     check_refusal("behind", gguf_writer_put(w, data, 1, &error), &error, HEARTH_INVALID, path, "1 bytes more");
     gguf_writer_discard(w);
 
-    check_refusal("nowhere", gguf_writer_open(&w, "/nonexistent/x.gguf", NULL, 0, NULL, 0, &error), &error, HEARTH_IO,
-                  "/nonexistent/x.gguf", "");
+    check_refusal("nowhere", gguf_writer_open(&w, "/nonexistent/x.gguf", false, NULL, 0, NULL, 0, &error), &error,
+                  HEARTH_IO, "/nonexistent/x.gguf", "");
     gguf_writer_discard(NULL);
     assert_int_equal(mem_live(), before);
     assert_int_equal(count_files(folder), 0);

@@ -140,7 +140,9 @@ static size_t holes(const kernels *k)
 {
     size_t missing = 0;
     for (size_t f = 0; f < FORMAT_COUNT; f++)
-        missing += !k->product[f];
+        missing += (size_t)!k->product[f] + !k->accumulate[f] + !k->accumulate_many[f] + !k->transpose[f];
+    for (size_t s = 0; s < SELECT_COUNT; s++)
+        missing += !k->select[s];
     for (size_t a = 0; a < ACTIVATION_COUNT; a++)
         missing += !k->activate[a];
     return missing + !k->quantize + !k->rms_norm + !k->add + !k->rope + !k->attend_f32 + !k->attend_f16 + !k->to_half +
@@ -205,6 +207,7 @@ int main(int argc, char **argv)
             c = (check){.level = k.level};
             check_products(&c, &k, &previous, seed);
             check_vectors(&c, &k, &previous, seed);
+            check_neurons(&c, &k, &previous, seed);
             bad += c.bad;
             printf("%-8s %zu kernels, %zu comparisons, %zu failed\n", k.level, c.kernels, c.cases, c.bad);
             fflush(stdout);

@@ -1,4 +1,4 @@
-/* kcheck.h - what the two halves of kcheck share: guarded buffers, random numbers, and how a failure is told. */
+/* kcheck.h - what the parts of kcheck share: guarded buffers, random numbers, and how a failure is told. */
 #ifndef TESTS_KCHECK_H
 #define TESTS_KCHECK_H
 
@@ -47,8 +47,9 @@ bool expect_close(check *c, size_t at, double want, double got, double bound);
 bool expect_same(check *c, const char *what, const void *want, const void *got, size_t size_bytes);
 bool expect(check *c, const char *what, bool truth);
 
-/* Halves of the program: each checks the kernels of k that are not those of `previous`. */
+/* Parts of the program: each checks the kernels of k that are not those of `previous`. */
 void check_products(check *c, const kernels *k, const kernels *previous, uint64_t seed);
 void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t seed);
+void check_neurons(check *c, const kernels *k, const kernels *previous, uint64_t seed);
 
 #endif

@@ -5,6 +5,7 @@ set -euo pipefail
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hearth-test.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
+export XDG_CACHE_HOME=$scratch/cache # what the guard remembers is no business of the user's own
 failures=0
 checks=0
 

@@ -222,6 +222,96 @@ static void test_activation(void **state)
     expect_text(&error, "FFN activation swish: is not known (there are: silu, relu, fatrelu)");
 }
 
+static const struct {
+    const char *name, *folder_name;
+    uint64_t size;
+} tiny_biases[] = {
+    {"blk.%d.ffn_gate.bias", "model.layers.%d.mlp.gate_proj.bias", TINY_F},
+    {"blk.%d.ffn_up.bias", "model.layers.%d.mlp.up_proj.bias", TINY_F},
+    {"blk.%d.ffn_down.bias", "model.layers.%d.mlp.down_proj.bias", TINY_D},
+};
+
+static const float *tiny_bias(int layer, size_t i)
+{
+    return tiny_values + 1000 + 100 * layer + 10 * i;
+}
+
+static void add_biases(checkpoint *c, bool folder)
+{
+    hearth_error error;
+    for (int layer = 0; layer < TINY_LAYERS; layer++)
+        for (size_t i = 0; i < 3; i++) {
+            char name[128];
+            snprintf(name, sizeof name, folder ? tiny_biases[i].folder_name : tiny_biases[i].name, layer);
+            stored_tensor t = {name, FORMAT_F32, 1, {tiny_biases[i].size, 1, 1, 1}, tiny_bias(layer, i), 0, 0};
+            t.size_bytes = (size_t)tiny_biases[i].size * sizeof(float);
+            must(checkpoint_add_tensor(c, &t, &error), &error);
+        }
+}
+
+static void expect_biases(const hearth_model *m)
+{
+    for (int layer = 0; layer < TINY_LAYERS; layer++) {
+        assert_ptr_equal(m->layers[layer].gate_bias, tiny_bias(layer, 0));
+        assert_ptr_equal(m->layers[layer].up_bias, tiny_bias(layer, 1));
+        assert_ptr_equal(m->layers[layer].down_bias, tiny_bias(layer, 2));
+    }
+}
+
+/* Biases of the FFN in a GGUF, and in a folder whose config announces them. */
+static void test_biases(void **state)
+{
+    (void)state;
+    hearth_error error;
+    hearth_model *m;
+    must(model_bind(&m, tiny_gguf(NULL), NULL, &error), &error);
+    uint64_t parameters = m->parameter_count;
+    assert_null(m->layers[0].gate_bias);
+    assert_null(m->layers[0].up_bias);
+    assert_null(m->layers[0].down_bias);
+    hearth_model_close(m);
+
+    checkpoint *c = tiny_gguf(NULL);
+    add_biases(c, false);
+    must(model_bind(&m, c, NULL, &error), &error);
+    expect_biases(m);
+    assert_int_equal(m->parameter_count, parameters + TINY_LAYERS * (2 * TINY_F + TINY_D));
+    hearth_model_close(m);
+
+    c = tiny_stored(true, NULL);
+    add_biases(c, true);
+    json_t *config = tiny_json();
+    json_object_set_new(config, "mlp_bias", json_true());
+    must(tiny_folder(&m, c, config, &error), &error);
+    expect_biases(m);
+    hearth_model_close(m);
+
+    c = tiny_stored(true, NULL);
+    add_biases(c, true);
+    assert_int_equal(tiny_folder(&m, c, tiny_json(), &error), HEARTH_FORMAT);
+    expect_text(&error, "tensor model.layers.0.mlp.gate_proj.bias: is there, and mlp_bias is not true");
+}
+
+/* A folder of bamboo: llama's tensors, a ReLU on gate and on up, which needs no key in GGUF. */
+static void test_bamboo_folder(void **state)
+{
+    (void)state;
+    hearth_error error;
+    hearth_model *m;
+    json_t *config = tiny_json();
+    json_object_set_new(config, "model_type", json_string("bamboo"));
+    json_object_set_new(config, "architectures", json_pack("[s]", "BambooForCausalLM"));
+    json_object_set_new(config, "hidden_act", json_string("relu"));
+    json_object_set_new(config, "sliding_window", json_integer(32));
+    must(tiny_folder(&m, tiny_stored(true, NULL), config, &error), &error);
+    assert_string_equal(m->family->name, "bamboo");
+    assert_int_equal(m->hyper.form, FFN_GATED_BOTH);
+    assert_int_equal(m->hyper.activation, FFN_RELU);
+    assert_int_equal(m->hyper.sliding_window, 32);
+    assert_null(checkpoint_find(m->source, "bamboo.hidden_activation"));
+    hearth_model_close(m);
+}
+
 /* ----------------------------------------------------------------- failure */
 
 /* Every allocation of an opening fails once; nothing is lost and the cause is told. */
@@ -309,7 +399,7 @@ static void test_missing(void **state)
     rmdir(folder);
     assert_int_equal(hearth_model_open(&m, folder, NULL, &error), HEARTH_IO);
     expect_text(&error, folder);
-    assert_string_equal(model_tokenizer_missing(folder), "the file holds no vocabulary");
+    assert_string_equal(model_tokenizer_missing(&(checkpoint){.path = folder}), "the file holds no vocabulary");
 }
 
 /* An embedding with more rows than the vocabulary has pieces: the ids behind them exist and stand for no text. */
@@ -395,6 +485,8 @@ int main(void)
         cmocka_unit_test(test_factors),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_biases),
+        cmocka_unit_test(test_bamboo_folder),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_read_failures),
         cmocka_unit_test(test_cancel),

@@ -3,6 +3,8 @@
  * Nothing may stay allocated, whatever is refused. */
 #include "model_build.h"
 
+#include <math.h>
+
 /* A tensor put in the place of one of the tiny model's, or beside them. */
 typedef struct spoiled {
     const char *without, *name;
@@ -29,6 +31,14 @@ static const spoiled spoiled_tensors[] = {
      "tensor blk.2.attn_q.weight: is not part of a model of 2 layers"},
     {NULL, "blk.01.attn_q.weight", 2, FORMAT_F32, 16, 16, "is not part of a llama model"},
     {NULL, "rope_freqs.weight", 1, FORMAT_F32, 3, 1, "tensor rope_freqs.weight: is 3, expected 2"},
+    {"blk.1.ffn_up.weight", "blk.1.ffn_up.weight", 2, FORMAT_I32, 16, 24,
+     "tensor blk.1.ffn_up.weight: is i32, weights must be float or blocks"},
+    {"output_norm.weight", "output_norm.weight", 1, FORMAT_I32, 16, 1,
+     "tensor output_norm.weight: is i32, weights must be float or blocks"},
+    {NULL, "blk.0.ffn_up.bias", 1, FORMAT_F32, 24, 1, "tensor blk.1.ffn_up.bias: is missing, and layer 0 has one"},
+    {NULL, "blk.1.ffn_up.bias", 1, FORMAT_F32, 24, 1, "tensor blk.1.ffn_up.bias: is there, and layer 0 has none"},
+    {NULL, "blk.0.ffn_up.bias", 1, FORMAT_F32, 16, 1, "tensor blk.0.ffn_up.bias: is 16, expected 24"},
+    {NULL, "blk.0.ffn_down.bias", 1, FORMAT_F32, 24, 1, "tensor blk.0.ffn_down.bias: is 24, expected 16"},
     {NULL, "blk.1.attn_rot_embd.weight", 1, FORMAT_F32, 2, 1, NULL}, /* needed by nobody, tolerated */
 };
 
@@ -70,7 +80,7 @@ typedef struct bad_config {
 } bad_config;
 
 static const bad_config bad_configs[] = {
-    {"model_type", "\"gpt9\"", HEARTH_UNSUPPORTED, "model_type: gpt9 is not supported (known: llama, mistral)"},
+    {"model_type", "\"gpt9\"", HEARTH_UNSUPPORTED, "model_type: gpt9 is not supported (known: llama, mistral, bamboo)"},
     {"model_type", "7", HEARTH_FORMAT, "model_type: is not a string"},
     {"architectures", "[\"LlamaForSequenceClassification\"]", HEARTH_UNSUPPORTED,
      "architectures: LlamaForSequenceClassification is not supported (known for llama: LlamaForCausalLM)"},
@@ -104,7 +114,7 @@ static const bad_config bad_configs[] = {
     {"hidden_act", "\"gelu\"", HEARTH_UNSUPPORTED, "hidden_act: gelu is not supported (known: silu, relu, fatrelu)"},
     {"hidden_act", "\"fatrelu\"", HEARTH_FORMAT, "hidden_act_param: is missing"},
     {"attention_bias", "true", HEARTH_UNSUPPORTED, "attention_bias: true is not supported"},
-    {"mlp_bias", "true", HEARTH_UNSUPPORTED, "mlp_bias: true is not supported"},
+    {"mlp_bias", "true", HEARTH_FORMAT, "tensor model.layers.0.mlp.gate_proj.bias: is missing, and mlp_bias is true"},
     {"mlp_bias", "1", HEARTH_FORMAT, "mlp_bias: is not true or false"},
     {"quantization_config", "{\"bits\": 4}", HEARTH_UNSUPPORTED, "quantization_config: quantised folders"},
     {"partial_rotary_factor", "0.5", HEARTH_UNSUPPORTED, "partial_rotary_factor: is 0.5"},
@@ -183,7 +193,7 @@ typedef struct bad_key {
 
 static const bad_key bad_keys[] = {
     {"general.architecture", 's', HEARTH_UNSUPPORTED, 0, "qwen9",
-     "tiny: key general.architecture: qwen9 is not supported (known: llama)"},
+     "tiny: key general.architecture: qwen9 is not supported (known: llama, bamboo)"},
     {"general.architecture", 'u', HEARTH_FORMAT, 1, NULL, "key general.architecture: is an integer, expected a string"},
     {"general.name", 'u', HEARTH_FORMAT, 1, NULL, "key general.name: is an integer"},
     {"llama.block_count", 'u', HEARTH_FORMAT, 0, NULL, "tiny: key llama.block_count: is 0, expected 1 to 4096"},
@@ -208,6 +218,11 @@ static const bad_key bad_keys[] = {
      "hidden_activation: swish is not supported (known: silu, relu, fatrelu)"},
     {"llama.hidden_activation", 's', HEARTH_FORMAT, 0, "fatrelu", "key llama.hidden_activation_param: is missing"},
     {"split.count", 'u', HEARTH_UNSUPPORTED, 4, NULL, "key split.count: is 4"},
+    {"hearth.pack.version", 'u', HEARTH_UNSUPPORTED, 2, NULL, "key hearth.pack.version: is 2, this hearth reads 1"},
+    {"hearth.pack.version", 'u', HEARTH_UNSUPPORTED, 0, NULL, "key hearth.pack.version: is 0"},
+    {"hearth.pack.requantised", 'u', HEARTH_FORMAT, 1, NULL, "key hearth.pack.requantised: is an integer"},
+    {"powerinfer.sparse_threshold", 'f', HEARTH_FORMAT, NAN, NULL, "key powerinfer.sparse_threshold: is not a number"},
+    {"powerinfer.sparse_threshold", 's', HEARTH_FORMAT, 0, "0", "key powerinfer.sparse_threshold: is a string"},
 };
 
 static void set_key(checkpoint *c, const bad_key *b)

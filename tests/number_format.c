@@ -41,8 +41,24 @@ static void names(void **state)
     assert_int_equal(number_format_by_name("BF16"), FORMAT_BF16);
     assert_int_equal(number_format_by_name("f3"), FORMAT_COUNT);
     assert_int_equal(number_format_by_name(""), FORMAT_COUNT);
-    assert_int_equal(number_format_by_gguf_type(9), FORMAT_COUNT); /* Q8_1: never in files */
-    assert_int_equal(number_format_by_gguf_type(UINT32_MAX), FORMAT_COUNT);
+    assert_int_equal(number_format_by_gguf_type(9), FORMAT_STORED_COUNT); /* Q8_1: never in files */
+    assert_int_equal(number_format_by_gguf_type(UINT32_MAX), FORMAT_STORED_COUNT);
+}
+
+/* What files store besides weights has a name and a size, but no user can ask for it and nothing decodes it. */
+static void no_weights(void **state)
+{
+    (void)state;
+    size_t size = 0;
+    for (size_t f = FORMAT_COUNT; f < FORMAT_STORED_COUNT; f++) {
+        assert_null(number_formats[f].decode);
+        assert_null(number_formats[f].encode);
+        assert_int_equal(number_format_by_gguf_type(number_formats[f].gguf_type), f);
+        assert_int_equal(number_format_by_name(number_formats[f].name), FORMAT_COUNT);
+    }
+    assert_int_equal(number_format_by_gguf_type(26), FORMAT_I32);
+    assert_true(number_row_bytes(FORMAT_I32, 1056, &size));
+    assert_int_equal(size, 4224);
 }
 
 static void row_sizes(void **state)
@@ -61,7 +77,7 @@ static void row_sizes(void **state)
     size = 77;
     assert_false(number_row_bytes(FORMAT_Q8_0, 33, &size));
     assert_false(number_row_bytes(FORMAT_Q4_K, 128, &size));
-    assert_false(number_row_bytes(FORMAT_COUNT, 32, &size));
+    assert_false(number_row_bytes(FORMAT_STORED_COUNT, 32, &size));
     /* 2^62 values of 4 bytes are 2^64 bytes: one too many. */
     assert_false(number_row_bytes(FORMAT_F32, (uint64_t)1 << 62, &size));
     assert_false(number_row_bytes(FORMAT_Q8_0, UINT64_MAX - 31, &size));
@@ -313,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table),
         cmocka_unit_test(names),
+        cmocka_unit_test(no_weights),
         cmocka_unit_test(row_sizes),
         cmocka_unit_test(errors_are_bounded),
         cmocka_unit_test(zeros_stay),

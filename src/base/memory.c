@@ -159,7 +159,7 @@ void mem_free(void *block)
     free(header_of(block)->start);
 }
 
-void *mem_reserve(size_t size_bytes)
+void *mem_reserve(size_t size_bytes, mem_use use)
 {
     if (must_fail())
         return NULL;
@@ -167,8 +167,8 @@ void *mem_reserve(size_t size_bytes)
     void *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == MAP_FAILED)
         return NULL;
-    /* Small pages: a reservation is touched here and there, and 2 MiB for each place would add up. */
-    (void)madvise(block, size, MADV_NOHUGEPAGE);
+    /* 2 MiB for each place that is touched would add up where few are. */
+    (void)madvise(block, size, use == MEM_WHOLE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     count_in(size);
     return block;
 }

@@ -1,16 +1,20 @@
-/* bench.c - `hearth bench`: speed, and its share of what the memory gives. */
+/* bench.c - `hearth bench`: speed, and its share of what the memory gives; rung against rung where asked for. */
 #include "common.h"
 
 #include "../base/file.h"
-#include "../eval/bench.h"
+#include "../base/text.h"
 #include "../kernel/topology.h"
-#include "output.h"
+#include "bench_report.h"
+#include "options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_PROMPTS_BYTES ((size_t)64 << 20)
 /* One row for each pair of them. */
 #define MAX_LENGTHS 64
+/* Files of saved results. */
+#define MAX_SAVED 64
 
 typedef struct bench_values {
     engine_options engine;
@@ -20,7 +24,11 @@ typedef struct bench_values {
     uint32_t repeats;
     const char *prompts;
     number_list ids;
+    const char *compare;
+    bool layers;
     bool json, csv;
+    const char *plot;
+    text_list saved;
 } bench_values;
 
 static const option rows[] = {
@@ -36,9 +44,120 @@ static const option rows[] = {
                 "text to read instead of made-up tokens; run r begins at line r")},
     {OPTION_ROW(0, "ids", LIST, bench_values, ids, "1,2,3", "tokens to read, over and over; @FILE: from a file"),
      .least = 0, .most = INT32_MAX},
+    {OPTION_ROW(0, "compare", TEXT, bench_values, compare, "RUNGS",
+                "rungs that take turns, run by run: dense,exact,predicted or some of them, or all that the model can "
+                "run; each is forced on every layer (no guard), and speed is told against the first")},
+    {OPTION_ROW(0, "layers", FLAG, bench_values, layers, NULL, "what every layer computed (--json has it always)")},
     {OPTION_ROW(0, "json", FLAG, bench_values, json, NULL, "one object with machine, threads, read_bandwidth, rows")},
     {OPTION_ROW(0, "csv", FLAG, bench_values, csv, NULL, "a table for other programs")},
+    {OPTION_ROW(0, "plot", TEXT, bench_values, plot, "OUT.svg", "speed and bytes, with the floor, as a picture")},
+    {OPTION_ROW(0, "from", TEXTS, bench_values, saved, "FILE",
+                "show what --json saved rather than measure; further files may follow"),
+     .alias = "plot-from"},
 };
+
+/* ------------------------------------------------------------------ which rungs */
+
+/* The engines under test; the first is the loaded one's. */
+typedef struct contest {
+    hearth_rung rungs[HEARTH_RUNG_COUNT];
+    hearth_engine *engines[HEARTH_RUNG_COUNT];
+    size_t count;
+    bool all;                  /* further rungs: as many as the model can run */
+    optional_number threshold; /* of predictors                               */
+} contest;
+
+static hearth_status add_rung(contest *c, const char *word, hearth_error *error)
+{
+    const char *names[HEARTH_RUNG_COUNT];
+    size_t count = 0;
+    for (hearth_rung rung = HEARTH_RUNG_DENSE; rung < HEARTH_RUNG_COUNT; rung++) {
+        names[count++] = hearth_rung_name(rung);
+        if (strcmp(word, hearth_rung_name(rung)) != 0)
+            continue;
+        for (size_t i = 0; i < c->count; i++)
+            if (c->rungs[i] == rung)
+                return fail(error, HEARTH_INVALID, "bench: --compare: %s: stands there twice", word);
+        c->rungs[c->count++] = rung;
+        return HEARTH_OK;
+    }
+    const char *meant = options_suggest(word, names, count);
+    return meant ? fail(error, HEARTH_INVALID, "bench: --compare: '%s' is no rung; did you mean %s?", word, meant)
+                 : fail(error, HEARTH_INVALID, "bench: --compare: '%s' is no rung; dense, exact, predicted are, or all",
+                        word);
+}
+
+/* "dense,exact", or "all". */
+static hearth_status parse_rungs(contest *c, const char *list, hearth_error *error)
+{
+    c->all = strcmp(list, "all") == 0;
+    if (c->all)
+        return add_rung(c, hearth_rung_name(HEARTH_RUNG_DENSE), error);
+    for (;; list++) {
+        char word[32];
+        size_t size = strcspn(list, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(size < sizeof word ? size : sizeof word - 1), list);
+        TRY(add_rung(c, word, error));
+        list += size;
+        if (!*list)
+            return HEARTH_OK;
+    }
+}
+
+static hearth_status add_engine(contest *c, hearth_rung rung, const loaded *l, const bench_values *v, progress *p,
+                                hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, l->model, rung, error));
+    if (c->threshold.given)
+        hearth_placement_set_threshold(placement, c->threshold.value);
+    hearth_engine_options options = {placement, (hearth_activations)v->engine.activations, progress_to(p)};
+    hearth_status status = hearth_engine_create(&c->engines[c->count], l->runtime, l->model, &options, error);
+    hearth_placement_destroy(placement);
+    progress_clear(p);
+    if (status == HEARTH_OK)
+        c->rungs[c->count++] = rung;
+    return status;
+}
+
+/* Engines for the rungs behind the first. */
+static hearth_status add_engines(contest *c, const loaded *l, const bench_values *v, progress *p, hearth_error *error)
+{
+    size_t asked = c->count;
+    c->engines[0] = l->engine;
+    c->count = 1;
+    for (size_t i = 1; i < asked; i++)
+        TRY(add_engine(c, c->rungs[i], l, v, p, error));
+    for (hearth_rung rung = HEARTH_RUNG_EXACT; c->all && rung < HEARTH_RUNG_COUNT; rung++) {
+        hearth_status status = add_engine(c, rung, l, v, p, error);
+        if (status != HEARTH_OK && status != HEARTH_UNSUPPORTED)
+            return status;
+    }
+    return HEARTH_OK;
+}
+
+/* The first rung goes the way of every command; --threshold is for whichever engine predicts. */
+static hearth_status start_contest(contest *c, bench_values *v, hearth_error *error)
+{
+    c->count = 0;
+    TRY(parse_rungs(c, v->compare, error));
+    bool predicts = c->all;
+    for (size_t i = 0; i < c->count; i++)
+        predicts = predicts || c->rungs[i] == HEARTH_RUNG_PREDICTED;
+    if (v->engine.threshold.given && !predicts)
+        return fail(error, HEARTH_INVALID, "bench: --threshold: is for predictors, and --compare names no such rung");
+    c->threshold = v->engine.threshold;
+    v->engine.threshold.given &= c->rungs[0] == HEARTH_RUNG_PREDICTED;
+    v->engine.sparsity = c->rungs[0];
+    v->engine.no_guard = true;
+    return HEARTH_OK;
+}
+
+static void remove_engines(contest *c)
+{
+    for (size_t i = 1; i < HEARTH_RUNG_COUNT; i++)
+        hearth_engine_destroy(c->engines[i]);
+}
 
 /* ------------------------------------------------------------------ what to measure */
 
@@ -125,77 +244,61 @@ static hearth_status read_prompts(token_source *s, const hearth_model *model, co
     return status;
 }
 
-/* ------------------------------------------------------------------ printing */
-
-typedef struct report {
-    const loaded *loaded;
-    const bench_row *rows;
-    size_t count;
-    double read_bandwidth; /* mean of the rows' */
-    char machine[256];
-} report;
-
-static hearth_status print_json(const report *r, hearth_error *error)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < r->count; i++) {
-        const bench_row *row = &r->rows[i];
-        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "rung",
-                                              hearth_engine_rung(r->loaded->engine), "prompt_length",
-                                              (int)row->prompt_length, "context", (int)row->context,
-                                              "prefill_tokens_per_second", row->prefill_tokens_per_second,
-                                              "decode_tokens_per_second", row->decode_tokens_per_second,
-                                              "bytes_per_token", row->bytes_per_token, "share_of_bandwidth",
-                                              row->share_of_bandwidth, "density", row->density, "kv_bytes_per_token",
-                                              row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth));
-    }
-    json_t *object = json_pack(
-        "{s:o, s:o, s:s, s:i, s:s, s:f, s:o}", "machine", output_json_text(span_of(r->machine)), "model",
-        output_json_text(span_of(r->loaded->info.path)), "cpu_level", hearth_runtime_cpu_level(r->loaded->runtime),
-        "threads", (int)hearth_runtime_threads(r->loaded->runtime), "class", hearth_engine_class(r->loaded->engine),
-        "read_bandwidth", r->read_bandwidth, "rows", list);
-    return output_json(object, JSON_INDENT(1), error);
-}
-
-static hearth_status print_csv(const report *r, hearth_error *error)
-{
-    (void)error;
-    puts("rung,prompt_length,context,prefill_tokens_per_second,decode_tokens_per_second,bytes_per_token,"
-         "share_of_bandwidth,density,kv_bytes_per_token,read_bandwidth");
-    for (size_t i = 0; i < r->count; i++) {
-        const bench_row *row = &r->rows[i];
-        printf("%s,%u,%u,%.3f,%.3f,%.0f,%.4f,%.4f,%.0f,%.4e\n", hearth_engine_rung(r->loaded->engine),
-               row->prompt_length, row->context, row->prefill_tokens_per_second, row->decode_tokens_per_second,
-               row->bytes_per_token, row->share_of_bandwidth, row->density, row->kv_bytes_per_token,
-               row->read_bandwidth);
-    }
-    return HEARTH_OK;
-}
-
-static hearth_status print_table(const report *r, hearth_error *error)
-{
-    (void)error;
-    char size[16];
-    unsigned threads = hearth_runtime_threads(r->loaded->runtime);
-    printf("%s, %u thread%s, %s, reads %.1f GB/s\n", r->machine, threads, threads == 1 ? "" : "s",
-           hearth_runtime_cpu_level(r->loaded->runtime), r->read_bandwidth * 1e-9);
-    puts("rung    context  prompt  prefill tok/s  decode tok/s  bytes/token  share of bandwidth");
-    bool cached = false;
-    for (size_t i = 0; i < r->count; i++) {
-        const bench_row *row = &r->rows[i];
-        cached = cached || row->bytes_per_token < (double)topology_cache_bytes();
-        printf("%-6s %8u  %6u  %13.1f  %12.1f  %11s  %18.2f\n", hearth_engine_rung(r->loaded->engine), row->context,
-               row->prompt_length, row->prefill_tokens_per_second, row->decode_tokens_per_second,
-               output_size(size, row->bytes_per_token), row->share_of_bandwidth);
-    }
-    if (cached)
-        puts("(what a token reads fits into the processor's cache, so the share says little)");
-    return HEARTH_OK;
-}
-
 /* ------------------------------------------------------------------ the command */
 
-static hearth_status measure(const loaded *l, const bench_values *v, const token_source *source, bench_row *results,
+/* What was asked for, printed; the picture last, so that a folder that is missing costs no results. */
+static hearth_status show(const bench_report *reports, size_t count, const bench_values *v, hearth_error *error)
+{
+    if (v->json)
+        TRY(bench_report_json(reports, error));
+    else if (v->csv)
+        bench_report_csv(reports, count);
+    else
+        for (size_t i = 0; i < count; i++)
+            bench_report_table(&reports[i], v->layers);
+    return v->plot ? bench_report_plot(reports, count, v->plot, error) : HEARTH_OK;
+}
+
+static hearth_status show_result(const loaded *l, const bench_values *v, const bench_result *result,
+                                 hearth_error *error)
+{
+    char machine[256];
+    topology_cpu_name(machine, sizeof machine);
+    bench_report r = {
+        .machine = machine,
+        .model = l->info.path,
+        .cpu_level = hearth_runtime_cpu_level(l->runtime),
+        .threads = hearth_runtime_threads(l->runtime),
+        .rows = result->rows,
+        .count = result->count,
+        .layer_count = result->layer_count,
+    };
+    for (size_t i = 0; i < r.count; i++)
+        r.read_bandwidth += r.rows[i].read_bandwidth / (double)r.count;
+    r.guard = common_guard_json(l);
+    hearth_status status = r.guard ? show(&r, 1, v, error) : fail_memory(error, "JSON", 0);
+    json_decref(r.guard);
+    if (status == HEARTH_OK && !v->compare && !v->json && !v->csv)
+        common_say_class(l);
+    return status;
+}
+
+static hearth_status show_saved(const bench_values *v, const operands *rest, hearth_error *error)
+{
+    size_t count = v->saved.count + rest->count;
+    if (v->json || v->engine.model.model || v->compare)
+        return fail(error, HEARTH_INVALID, "bench: --from: shows saved results, it neither measures nor writes JSON");
+    if (count > MAX_SAVED)
+        return fail(error, HEARTH_INVALID, "bench: --from: %zu files are too many, %d can be shown", count, MAX_SAVED);
+    bench_report reports[MAX_SAVED];
+    for (size_t i = 0; i < count; i++) {
+        const char *path = i < v->saved.count ? v->saved.items[i] : rest->items[i - v->saved.count];
+        TRY(bench_report_read(&reports[i], path, rest->memory, error));
+    }
+    return show(reports, count, v, error);
+}
+
+static hearth_status measure(const loaded *l, const contest *c, const bench_values *v, const token_source *source,
                              progress *p, hearth_error *error)
 {
     bench_options options = {
@@ -213,55 +316,69 @@ static hearth_status measure(const loaded *l, const bench_values *v, const token
         .kv = (hearth_kv)v->engine.kv,
         .progress = progress_to(p),
     };
-    hearth_status status = bench_run(results, l->engine, hearth_runtime_threads(l->runtime),
-                                     hearth_runtime_cpu_level(l->runtime), &options, error);
+    bench_result result;
+    hearth_status status =
+        bench_run(&result, (const hearth_engine *const *)c->engines, c->count, hearth_runtime_threads(l->runtime),
+                  hearth_runtime_cpu_level(l->runtime), &options, error);
     progress_clear(p);
+    TRY(status);
+    status = show_result(l, v, &result, error);
+    bench_result_free(&result);
     return status;
 }
 
-static hearth_status print(const loaded *l, const bench_values *v, const bench_row *results, hearth_error *error)
-{
-    report r = {.loaded = l, .rows = results, .count = v->contexts.count * v->prompt_lengths.count};
-    topology_cpu_name(r.machine, sizeof r.machine);
-    for (size_t i = 0; i < r.count; i++)
-        r.read_bandwidth += results[i].read_bandwidth / (double)r.count;
-    return v->json ? print_json(&r, error) : v->csv ? print_csv(&r, error) : print_table(&r, error);
-}
-
-static hearth_status bench_loaded(const loaded *l, bench_values *v, progress *p, arena *memory, hearth_error *error)
+static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, progress *p, arena *memory,
+                                  hearth_error *error)
 {
     token_source source = {0};
     hearth_status status = choose_lengths(v, &l->info, memory, error);
     if (status == HEARTH_OK && v->prompts)
         status = read_prompts(&source, l->model, v->prompts, error);
-    size_t count = v->contexts.count * v->prompt_lengths.count;
-    if (status == HEARTH_OK && (v->contexts.count > MAX_LENGTHS || v->prompt_lengths.count > MAX_LENGTHS || count == 0))
+    if (status == HEARTH_OK && (v->contexts.count > MAX_LENGTHS || v->prompt_lengths.count > MAX_LENGTHS ||
+                                v->contexts.count * v->prompt_lengths.count == 0))
         status = fail(error, HEARTH_INVALID,
                       "bench: lengths: between one and %d are possible, and they must fit the context of %u",
                       MAX_LENGTHS, context_limit(v, &l->info));
-    if (status == HEARTH_OK) {
-        bench_row *results = arena_new_array(memory, count, sizeof *results);
-        status = results ? measure(l, v, &source, results, p, error) : fail_memory(error, "rows", count);
-        if (status == HEARTH_OK)
-            status = print(l, v, results, error);
-    }
+    if (status == HEARTH_OK)
+        status = add_engines(c, l, v, p, error);
+    if (status == HEARTH_OK)
+        status = measure(l, c, v, &source, p, error);
+    remove_engines(c);
     mem_free(source.ids);
     mem_free(source.starts);
     return status;
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+/* Options that contradict each other. */
+static hearth_status check_values(const bench_values *v, hearth_error *error)
 {
-    bench_values *v = values;
-    progress p;
-    loaded l;
     if (v->json && v->csv)
         return fail(error, HEARTH_INVALID, "bench: --csv: --json was asked for as well");
     if (v->prompts && v->ids.count > 0)
         return fail(error, HEARTH_INVALID, "bench: --ids: the tokens come from --prompts already");
+    if (v->compare && v->engine.sparsity != HEARTH_RUNG_AUTO)
+        return fail(error, HEARTH_INVALID, "bench: --sparsity: --compare names the rungs already");
+    if (v->compare && v->engine.place)
+        return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
+    if (v->plot && (!*v->plot || strcmp(v->plot, "-") == 0))
+        return fail(error, HEARTH_INVALID, "bench: --plot: needs the name of a file");
+    return HEARTH_OK;
+}
+
+static hearth_status run(void *values, operands *rest, hearth_error *error)
+{
+    bench_values *v = values;
+    contest c = {.count = 1};
+    progress p;
+    loaded l;
+    TRY(check_values(v, error));
+    if (v->saved.count > 0)
+        return show_saved(v, rest, error);
     TRY(common_take_model("bench", &v->engine.model, rest, 0, true, error));
+    if (v->compare)
+        TRY(start_contest(&c, v, error));
     TRY(common_load(&l, &v->engine, &p, error));
-    hearth_status status = bench_loaded(&l, v, &p, rest->memory, error);
+    hearth_status status = bench_loaded(&l, &c, v, &p, rest->memory, error);
     common_unload(&l);
     return status;
 }
@@ -277,20 +394,26 @@ const command command_bench = {
     .name = "bench",
     .path = "bench",
     .summary = "measure speed, and its share of the memory's bandwidth",
-    .usage = "[MODEL] [options]",
+    .usage = "[MODEL | --from FILE...] [options]",
     .about =
         "Times reading a prompt and decoding behind it. The machine's read bandwidth is measured immediately before "
-        "and after each decoding; the share says how much of it decoding used for the bytes that a token must "
-        "read (weights, and the cache at that position). Medians of all runs. Defaults that do not fit the model's "
-        "context are shortened or left out.",
-    .example = "  $ hearth bench llama-1b-q8_0.gguf\n"
-               "  Intel(R) Xeon(R) Processor, 2 threads, avx512, reads 35.2 GB/s\n"
-               "  rung    context  prompt  prefill tok/s  decode tok/s  bytes/token  share of bandwidth\n"
-               "  dense         0      64          171.3          26.4      1.17 GB                0.88\n"
-               "  dense         0     512          188.0          26.1      1.19 GB                0.88",
+        "and after each decoding: divided by the bytes that a token must read (weights of the neurons it needs, and "
+        "the cache at that position) it gives the floor, as fast as any program could be; the share says how "
+        "close decoding came. Density is the part of a layer's neurons that were not zero. Medians of all runs. "
+        "Defaults that do not fit the model's context are shortened or left out.",
+    .example =
+        "  $ hearth bench llama-relu-1b-q4_0.gguf --compare dense,exact,predicted --prompt-lengths 64\n"
+        "  Intel(R) Xeon(R) Processor, 2 threads, avx512, reads 35.2 GB/s\n"
+        "  rung       class        context  prompt  prefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  "
+        "share\n"
+        "  dense      bitwise            0      64          171.3          50.1   1.00       613 MB         57.4   "
+        "0.87\n"
+        "  ...\n\n"
+        "  $ hearth bench a.gguf --compare all --json >a.json; hearth bench b.gguf --compare all --json >b.json\n"
+        "  $ hearth bench --from a.json b.json --plot both.svg",
     .tables = {OPTION_TABLE("measuring", rows, 0), ENGINE_TABLES(offsetof(bench_values, engine))},
     .values_size = sizeof(bench_values),
     .defaults = defaults,
-    .operands_most = 1,
+    .operands_most = MAX_SAVED,
     .run = run,
 };

@@ -18,6 +18,7 @@ typedef enum option_kind {
     OPTION_COUNT,  /* uint32_t within [least, most]                                  */
     OPTION_SEED,   /* optional_seed: any uint64_t                                    */
     OPTION_NUMBER, /* float within [least, most]                                     */
+    OPTION_GIVEN,  /* optional_number: the same, where it matters whether it was given */
     OPTION_CHOICE, /* unsigned: index into `choices`                                 */
     OPTION_LIST,   /* number_list: 1,2,3 or @FILE, each within [least, most]         */
     OPTION_KIND_COUNT
@@ -37,6 +38,11 @@ typedef struct optional_seed {
     bool given;
     uint64_t value;
 } optional_seed;
+
+typedef struct optional_number {
+    bool given;
+    float value;
+} optional_number;
 
 typedef struct option {
     char letter;       /* 'm' for -m; 0: none                               */
@@ -101,6 +107,7 @@ extern const command command_bench;
 extern const command command_devices;
 extern const command command_convert;
 extern const command command_quantize;
+extern const command command_pack;
 extern const command command_inspect;
 extern const command command_tokenize;
 

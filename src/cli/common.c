@@ -2,12 +2,16 @@
 #include "common.h"
 
 #include "../base/file.h"
-#include "../model/family.h"
-#include "output.h"
+#include "../base/text.h"
+#include "../kernel/topology.h"
+#include "../model/model.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A placement names ranges of neurons; more than this is none. */
@@ -16,7 +20,12 @@
 static const char *const kv_choices[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", NULL};
 static const char *const activation_choices[] = {
     [HEARTH_ACTIVATIONS_AUTO] = "auto", [HEARTH_ACTIVATIONS_F32] = "f32", NULL};
-static const char *const rung_choices[] = {"dense", "exact", "predicted", "pruned", NULL};
+static const char *const rung_choices[] = {[HEARTH_RUNG_AUTO] = "auto",
+                                           [HEARTH_RUNG_DENSE] = "dense",
+                                           [HEARTH_RUNG_EXACT] = "exact",
+                                           [HEARTH_RUNG_PREDICTED] = "predicted",
+                                           "pruned", /* still to come */
+                                           NULL};
 
 const option model_option_rows[MODEL_OPTION_COUNT] = {
     {OPTION_ROW('m', "model", TEXT, model_options, model, "MODEL",
@@ -42,11 +51,14 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE", "placement (JSON); else everything on the CPU")},
     {OPTION_ROW(
          0, "sparsity", CHOICE, engine_options, sparsity, "RUNG",
-         "the rung, that is how much is skipped: dense (nothing) is the only one of this version; the class that is "
-         "reported beside it says how results compare with dense (bitwise: the same bytes)"),
+         "what is skipped: dense (nothing), exact (neurons that are zero), predicted (also those that the file's "
+         "predictors take for silent: lossy); auto: exact where the activation has zeros, else dense"),
      .choices = rung_choices},
+    {OPTION_ROW(0, "threshold", GIVEN, engine_options, threshold, "X",
+                "predicted: the score from which on a neuron is let through; else the file's")},
     {OPTION_ROW(0, "no-guard", FLAG, engine_options, no_guard, NULL,
-                "do not fall back to dense where it is faster (no effect while all is dense)")},
+                "exact in every layer, also where computing every neuron is faster; without it a short measurement "
+                "decides, once per machine and model")},
     {OPTION_ROW(0, "device", TEXT, engine_options, device, "host|opencl|cuda", "not in this version")},
     {OPTION_ROW(0, "gpu-layers", COUNT, engine_options, gpu_layers, "N", "not in this version; 0")},
     {OPTION_ROW(0, "gpu-neurons", COUNT, engine_options, gpu_neurons, "N", "not in this version; 0")},
@@ -97,6 +109,33 @@ hearth_status common_take_model(const char *command_path, model_options *o, oper
     return o->model && *o->model ? HEARTH_OK : find_demo(command_path, &o->model, rest->memory, error);
 }
 
+/* ------------------------------------------------------------------ the user's own files */
+
+char *common_user_path(const char *variable, const char *fallback, const char *name)
+{
+    const char *folder = getenv(variable), *home = getenv("HOME");
+    buffer path = {0};
+    /* A relative path in such a variable does not count, says the XDG Base Directory Specification. */
+    bool ok = folder && *folder == '/' ? buffer_print(&path, "%s", folder)
+                                       : home && *home && buffer_print(&path, "%s/%s", home, fallback);
+    ok = ok && buffer_print(&path, "/%s", name) && buffer_put(&path, "", 1);
+    for (char *slash = ok ? strchr(path.data + 1, '/') : NULL; ok && slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        ok = mkdir(path.data, 0700) == 0 || errno == EEXIST;
+        *slash = '/';
+    }
+    if (!ok)
+        buffer_free(&path);
+    return path.data;
+}
+
+/* Where the guard remembers; NULL: nowhere, as $HEARTH_NO_CACHE asks for. */
+static char *cache_folder(void)
+{
+    const char *none = getenv("HEARTH_NO_CACHE");
+    return none && *none ? NULL : common_user_path("XDG_CACHE_HOME", ".cache", "hearth/");
+}
+
 /* ------------------------------------------------------------------ loading */
 
 static hearth_status read_placement(hearth_placement **out, const hearth_model *model, const char *path,
@@ -111,23 +150,66 @@ static hearth_status read_placement(hearth_placement **out, const hearth_model *
     return status == HEARTH_OK ? status : fail(error, status, "%s: %s", path, inner.text);
 }
 
-static hearth_status load_engine(loaded *l, const engine_options *o, hearth_error *error)
+/* Takes the placement over. */
+static hearth_status create_engine(loaded *l, const engine_options *o, hearth_placement *placement, progress *p,
+                                   hearth_error *error)
 {
-    hearth_placement *placement = NULL;
-    if (o->place)
-        TRY(read_placement(&placement, l->model, o->place, error));
-    hearth_engine_options options = {placement, (hearth_activations)o->activations};
+    hearth_engine_options options = {placement, (hearth_activations)o->activations, progress_to(p)};
     hearth_status status = hearth_engine_create(&l->engine, l->runtime, l->model, &options, error);
     hearth_placement_destroy(placement);
     return status;
 }
 
-/* What the command line understands already, and this version cannot do yet. */
+static hearth_status open_rung(loaded *l, const engine_options *o, hearth_rung rung, progress *p, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, l->model, rung, error));
+    if (o->threshold.given)
+        hearth_placement_set_threshold(placement, o->threshold.value);
+    return create_engine(l, o, placement, p, error);
+}
+
+static hearth_status open_placed(loaded *l, const engine_options *o, progress *p, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(read_placement(&placement, l->model, o->place, error));
+    return create_engine(l, o, placement, p, error);
+}
+
+/* Rung exact, where a guard looks after it. */
+static hearth_status open_guarded(loaded *l, const engine_options *o, progress *p, hearth_error *error)
+{
+    char *folder = cache_folder();
+    guard_options options = {
+        {NULL, (hearth_activations)o->activations, progress_to(p)}, topology_cache_bytes(), folder};
+    hearth_status status = guard_open(&l->guarded, l->runtime, l->model, &options, error);
+    mem_free(folder);
+    l->is_guarded = status == HEARTH_OK;
+    l->engine = l->guarded.engine;
+    return status;
+}
+
+static hearth_status load_engine(loaded *l, const engine_options *o, progress *p, hearth_error *error)
+{
+    hearth_rung rung = (hearth_rung)o->sparsity;
+    if (o->place)
+        return open_placed(l, o, p, error);
+    if (rung == HEARTH_RUNG_AUTO)
+        rung = ffn_has_zeros(l->model->hyper.activation) ? HEARTH_RUNG_EXACT : HEARTH_RUNG_DENSE;
+    return rung == HEARTH_RUNG_EXACT && !o->no_guard ? open_guarded(l, o, p, error) : open_rung(l, o, rung, p, error);
+}
+
+/* What the command line understands already, and this version cannot do yet; what contradicts itself. */
 static hearth_status check_supported(const engine_options *o, hearth_error *error)
 {
-    if (o->sparsity != 0)
-        return fail(error, HEARTH_UNSUPPORTED, "--sparsity %s: rung: not in this version, which runs dense only",
+    if (o->sparsity >= HEARTH_RUNG_COUNT)
+        return fail(error, HEARTH_UNSUPPORTED, "--sparsity %s: is not there yet; there are dense, exact and predicted",
                     rung_choices[o->sparsity]);
+    if (o->place && o->sparsity != HEARTH_RUNG_AUTO)
+        return fail(error, HEARTH_INVALID, "--sparsity %s: the file of --place says for each layer what is skipped",
+                    rung_choices[o->sparsity]);
+    if (o->threshold.given && o->sparsity != HEARTH_RUNG_PREDICTED)
+        return fail(error, HEARTH_INVALID, "--threshold: is for predictors and needs --sparsity predicted");
     if (o->device)
         return fail(error, HEARTH_UNSUPPORTED, "--device %s: there are no devices in this version", o->device);
     if (o->gpu_layers != 0)
@@ -149,7 +231,7 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     TRY_OR(failed, status, hearth_runtime_create(&out->runtime, &runtime, error));
     TRY_OR(failed, status, hearth_model_open(&out->model, o->model.model, &model, error));
     hearth_model_describe(out->model, &out->info);
-    TRY_OR(failed, status, load_engine(out, o, error));
+    TRY_OR(failed, status, load_engine(out, o, p, error));
     progress_clear(p);
     return HEARTH_OK;
 failed:
@@ -160,22 +242,11 @@ failed:
 
 void common_unload(loaded *l)
 {
-    hearth_engine_destroy(l->engine);
+    if (l->is_guarded)
+        guard_close(&l->guarded);
+    else
+        hearth_engine_destroy(l->engine);
     hearth_model_close(l->model);
     hearth_runtime_destroy(l->runtime);
     *l = (loaded){0};
-}
-
-hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error)
-{
-    hearth_memory m;
-    TRY(hearth_session_memory(l->engine, o, &m, error));
-    char weights[16], kv[16], scratch[16];
-    unsigned threads = hearth_runtime_threads(l->runtime);
-    output_safe(stderr, span_of(l->info.path), 200);
-    fprintf(stderr, ": %s, %s; memory: weights %s, KV %s, scratch %s; %u thread%s, %s; rung %s, %s\n", l->info.family,
-            l->info.activation, output_size(weights, (double)m.weight_bytes), output_size(kv, (double)m.kv_bytes),
-            output_size(scratch, (double)m.scratch_bytes), threads, threads == 1 ? "" : "s",
-            hearth_runtime_cpu_level(l->runtime), hearth_engine_rung(l->engine), hearth_engine_class(l->engine));
-    return HEARTH_OK;
 }

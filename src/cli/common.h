@@ -2,6 +2,8 @@
 #ifndef CLI_COMMON_H
 #define CLI_COMMON_H
 
+#include "../base/json.h"
+#include "../plan/guard.h"
 #include "command.h"
 #include "progress.h"
 
@@ -18,7 +20,8 @@ typedef struct engine_options {
     unsigned kv;          /* index into the choices f16, f32: hearth_kv     */
     unsigned activations; /* auto, f32: hearth_activations                  */
     const char *place;
-    unsigned sparsity; /* dense, then the rungs that are still to come   */
+    unsigned sparsity;         /* auto, dense, exact, predicted: hearth_rung; then the rungs that are still to come */
+    optional_number threshold; /* of predictors                                  */
     bool no_guard;
     const char *device; /* the devices that are still to come, and what of the model goes there */
     uint32_t gpu_layers, gpu_neurons;
@@ -27,7 +30,7 @@ typedef struct engine_options {
 /* Rows for OPTION_TABLE; records of model_options and engine_options. */
 #define MODEL_OPTION_COUNT  2
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
-#define ENGINE_OPTION_COUNT 11
+#define ENGINE_OPTION_COUNT 12
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];
 
@@ -48,14 +51,39 @@ hearth_status common_take_model(const char *command_path, model_options *o, oper
 typedef struct loaded {
     hearth_runtime *runtime;
     hearth_model *model;
-    hearth_engine *engine;
+    hearth_engine *engine; /* that of `guarded`, where there is a guard */
+    bool is_guarded;       /* the guard chose between exact and dense    */
+    guarded guarded;
     hearth_model_info info;
 } loaded;
 
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error);
 void common_unload(loaded *l);
 
-/* Says in one line on standard error what runs where and what memory it takes. */
+/* Path of a file of the user's own, "$VARIABLE/NAME" or else "~/FALLBACK/NAME", whose folders are made where they are
+ * missing; NAME may end in '/'. NULL: there is no place for it. mem_free. */
+char *common_user_path(const char *variable, const char *fallback, const char *name);
+
+/* ------------------------------------------------------------------ what is said of it (announce.c) */
+
+/* Says on standard error what runs where and what memory it takes, then what common_say_class says behind the rung. */
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);
+/* Says on standard error on which rung the engine runs, of which class that is and what it means; what the guard found. */
+void common_say_class(const loaded *l);
+/* What the guard found; null where there was none. NULL: no memory. */
+json_t *common_guard_json(const loaded *l);
+
+/* What a session skipped of the rows fed since its counts were reset. */
+typedef struct skipped {
+    bool known;                                     /* something was fed               */
+    double let_through, density;                    /* shares of the neurons           */
+    double bytes_per_token, dense_bytes_per_token;  /* of weights                      */
+} skipped;
+
+skipped common_skipped(const loaded *l, const hearth_session *session);
+/* Says it on standard error; nothing where every neuron was computed. */
+void common_say_skipped(const loaded *l, const hearth_session *session);
+/* Null where nothing was fed. NULL: no memory. */
+json_t *common_skipped_json(const loaded *l, const hearth_session *session);
 
 #endif

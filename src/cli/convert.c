@@ -5,6 +5,7 @@ typedef struct convert_values {
     writing_options writing;
     const char *out;
     const char *type;
+    const char *predictors;
 } convert_values;
 
 static const option rows[] = {
@@ -12,6 +13,9 @@ static const option rows[] = {
     {OPTION_ROW(0, "type", TEXT, convert_values, type, "TYPE",
                 "number format of the matrices, else as they are stored"),
      .alias = "outtype", .list = writing_format_list},
+    {OPTION_ROW(
+        0, "predictors", TEXT, convert_values, predictors, "FOLDER",
+        "adds the predictors model_0.pt, model_1.pt ... (and config.json's sparse_threshold): a PowerInfer file")},
 };
 
 static hearth_status run(void *values, operands *rest, hearth_error *error)
@@ -22,23 +26,27 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
         return fail(error, HEARTH_INVALID, "convert: -o: is missing; it names the file to write");
     if (v->type)
         TRY(writing_format("convert", v->type, &format, error));
-    return writing_run("convert", rest->items[0], v->out, format, false, &v->writing, rest->memory, error);
+    convert_options what = {.format = format, .predictors = v->predictors};
+    return writing_run("convert", rest->items[0], v->out, what, &v->writing, NULL, rest->memory, error);
 }
 
 const command command_convert = {
     .name = "convert",
     .path = "convert",
     .summary = "make a GGUF file of a Hugging Face folder",
-    .usage = "FOLDER -o FILE [--type TYPE] [options]",
+    .usage = "FOLDER -o FILE [--type TYPE] [--predictors FOLDER] [options]",
     .about =
         "Writes a folder with config.json, safetensors and tokenizer as one GGUF file that hearth and other programs "
         "read. Nothing is written unless the folder is a model that hearth understands; one-dimensional tensors "
-        "stay float32. The file appears under its name when it is whole.",
+        "stay float32. The file appears under its name when it is whole. With --predictors it is a PowerInfer file: "
+        "down matrices transposed, and beside each layer the small network that foretells which neurons fire, which "
+        "`--sparsity predicted` runs.",
     .example = "  $ hearth convert stories-relu -o stories-relu.gguf\n"
                "  token_embd.weight                       512 x 128  bf16\n"
                "  output_norm.weight                        1 x 128  bf16 -> f32  (norm)\n"
                "  ...\n"
-               "  stories-relu.gguf: 56 tensors, 3.08 MB -> 3.09 MB in 0.1 s, 41 MB/s",
+               "  stories-relu.gguf: 56 tensors, 3.08 MB -> 3.09 MB in 0.1 s, 41 MB/s\n"
+               "  $ hearth convert ReluLLaMA-7B --predictors ReluLLaMA-7B-Predictor --type q4_0 -o relullama.gguf",
     .tables = {OPTION_TABLE("writing", rows, 0),
                {"computing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(convert_values, writing)}},
     .values_size = sizeof(convert_values),

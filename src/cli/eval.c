@@ -32,16 +32,24 @@ static const option ppl_rows[] = {
     {OPTION_ROW(0, "protocol", CHOICE, ppl_values, protocol, "NAME",
                 "hearth: every token of windows of N - 1 behind BOS; llama.cpp: the second halves of windows of N"),
      .choices = protocols},
-    {OPTION_ROW(0, "json", FLAG, ppl_values, json, NULL, "one object: tokens, mean_nll, perplexity, windows, context")},
+    {OPTION_ROW(0, "json", FLAG, ppl_values, json, NULL,
+                "one object: tokens, mean_nll, perplexity, windows, context, rung, class")},
 };
 
-static hearth_status print_perplexity(const ppl_values *v, const perplexity_result *r, hearth_error *error)
+/* What was measured, and what it was measured on, in words that outlive the engine. */
+typedef struct ppl_outcome {
+    perplexity_result scores;
+    const char *rung, *class;
+} ppl_outcome;
+
+static hearth_status print_perplexity(const ppl_values *v, const ppl_outcome *o, hearth_error *error)
 {
+    const perplexity_result *r = &o->scores;
     double mean = r->nll / (double)r->tokens;
     if (v->json)
-        return output_json(json_pack("{s:I, s:f, s:f, s:I, s:I}", "tokens", (json_int_t)r->tokens, "mean_nll", mean,
-                                     "perplexity", exp(mean), "windows", (json_int_t)r->windows, "context",
-                                     (json_int_t)r->context),
+        return output_json(json_pack("{s:I, s:f, s:f, s:I, s:I, s:s, s:s}", "tokens", (json_int_t)r->tokens, "mean_nll",
+                                     mean, "perplexity", exp(mean), "windows", (json_int_t)r->windows, "context",
+                                     (json_int_t)r->context, "rung", o->rung, "class", o->class),
                            JSON_COMPACT, error);
     printf("%llu token%s in %llu window%s, context %u\nmean loss  %.6f nats per token\nperplexity %.4f\n",
            (unsigned long long)r->tokens, r->tokens == 1 ? "" : "s", (unsigned long long)r->windows,
@@ -49,7 +57,7 @@ static hearth_status print_perplexity(const ppl_values *v, const perplexity_resu
     return HEARTH_OK;
 }
 
-static hearth_status measure(ppl_values *v, const char *path, perplexity_result *result, hearth_error *error)
+static hearth_status measure(ppl_values *v, const char *path, ppl_outcome *out, hearth_error *error)
 {
     progress p;
     loaded l;
@@ -60,8 +68,12 @@ static hearth_status measure(ppl_values *v, const char *path, perplexity_result 
     if (status == HEARTH_OK) {
         perplexity_options options = {v->engine.context, (hearth_kv)v->engine.kv, v->separator,
                                       v->limit,          v->protocol == 1,        progress_to(&p)};
-        status = perplexity_measure(result, l.engine, (span){text, size}, path, &options, error);
+        status = perplexity_measure(&out->scores, l.engine, (span){text, size}, path, &options, error);
         progress_clear(&p);
+        out->rung = hearth_engine_rung(l.engine);
+        out->class = hearth_engine_class(l.engine);
+        if (status == HEARTH_OK && !v->json)
+            common_say_class(&l);
         common_unload(&l);
     }
     mem_free(text);
@@ -80,9 +92,9 @@ static hearth_status run_ppl(void *values, operands *rest, hearth_error *error)
         return fail(error, HEARTH_INVALID, "eval ppl: --separator: llama.cpp's protocol knows no documents");
     if (v->limit && !v->separator)
         return fail(error, HEARTH_INVALID, "eval ppl: --limit: counts documents and needs --separator");
-    perplexity_result result;
-    TRY(measure(v, rest->items[0], &result, error));
-    return print_perplexity(v, &result, error);
+    ppl_outcome outcome;
+    TRY(measure(v, rest->items[0], &outcome, error));
+    return print_perplexity(v, &outcome, error);
 }
 
 static const command part_ppl = {
@@ -180,6 +192,8 @@ static hearth_status run_logits(void *values, operands *rest, hearth_error *erro
             file_writer_discard(sink.writer);
     }
     progress_clear(&p);
+    if (status == HEARTH_OK)
+        common_say_class(&l);
     common_unload(&l);
     return status;
 }
@@ -212,7 +226,8 @@ const command command_eval = {
     .about = "Measures a model's output.",
     .example =
         "  $ hearth eval ppl stories-relu-q8_0.gguf text.txt --json\n"
-        "  {\"tokens\":952,\"mean_nll\":1.63942167933,\"perplexity\":5.15218903305,\"windows\":2,\"context\":512}\n"
+        "  {\"tokens\":952,\"mean_nll\":1.63942167933,\"perplexity\":5.15218903305,\"windows\":2,\"context\":512,\n"
+        "   \"rung\":\"dense\",\"class\":\"bitwise\"}\n"
         "  $ hearth eval logits model.gguf --ids 1,2,3 --out logits.f32",
     .parts = parts,
 };

@@ -157,9 +157,9 @@ typedef struct format_sum {
     uint64_t size_bytes;
 } format_sum;
 
-static void sum_formats(const checkpoint *c, format_sum sums[FORMAT_COUNT])
+static void sum_formats(const checkpoint *c, format_sum sums[FORMAT_STORED_COUNT])
 {
-    memset(sums, 0, FORMAT_COUNT * sizeof *sums);
+    memset(sums, 0, FORMAT_STORED_COUNT * sizeof *sums);
     for (size_t i = 0; i < c->tensor_count; i++) {
         sums[c->tensors[i].format].tensors++;
         sums[c->tensors[i].format].size_bytes += c->tensors[i].size_bytes;
@@ -189,46 +189,95 @@ static json_t *json_tensor(const stored_tensor *t)
 
 /* ------------------------------------------------------------------ the model */
 
-static void print_model(const hearth_model_info *m)
+/* model: NULL where the file is none that hearth runs, for the reason why. */
+typedef struct inspection {
+    const checkpoint *file;
+    const hearth_model *model;
+    const char *why;
+} inspection;
+
+/* The smallest and the largest rank of the layers' predictors. */
+static void find_ranks(const hearth_model *m, uint32_t *least, uint32_t *most)
 {
-    char size[16];
-    fputs("name      ", stdout);
-    output_safe(stdout, span_of(m->name ? m->name : ""), SHOWN_BYTES);
-    printf("\nfamily    %s, %s, %.4g million parameters, %s\n", m->family, m->activation,
-           (double)m->parameter_count * 1e-6, output_size(size, (double)m->weight_bytes));
-    printf("layers    %u, width %u, %u neurons each\n", m->layer_count, m->embedding_length, m->neuron_count);
-    printf("attention %u heads of %u, %u of keys and values, context %u\n", m->head_count, m->head_length,
-           m->kv_head_count, m->context_length);
-    printf("tokens    %u, %s\n", m->vocabulary_size, m->has_tokenizer ? "with a tokenizer" : "without a tokenizer");
+    *least = *most = m->layers[0].fc1.rows;
+    for (uint32_t i = 1; i < m->hyper.layer_count; i++) {
+        uint32_t rank = m->layers[i].fc1.rows;
+        *least = rank < *least ? rank : *least;
+        *most = rank > *most ? rank : *most;
+    }
 }
 
-static json_t *json_model(const hearth_model_info *m)
+static void print_neurons(const hearth_model *m)
 {
-    return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:b, s:i, s:i}", "name",
-                     output_json_text(span_of(m->name ? m->name : "")), "family", m->family, "activation",
-                     m->activation, "layer_count", (int)m->layer_count, "embedding_length", (int)m->embedding_length,
-                     "neuron_count", (int)m->neuron_count, "head_count", (int)m->head_count, "kv_head_count",
-                     (int)m->kv_head_count, "head_length", (int)m->head_length, "vocabulary_size",
-                     (int)m->vocabulary_size, "context_length", (int)m->context_length, "parameter_count",
-                     (json_int_t)m->parameter_count, "weight_bytes", (json_int_t)m->weight_bytes, "has_tokenizer",
-                     (int)m->has_tokenizer, "bos", (int)m->bos, "eos", (int)m->eos);
+    printf("layout    %s%s%s%s\n", m->powerinfer ? "PowerInfer's, " : "", m->neuron_major ? "neuron-major" : "stock",
+           m->layers[0].order ? ", neurons in another order" : "",
+           m->requantised ? ", down was rounded once more for it" : "");
+    if (!m->predictors)
+        return;
+    uint32_t least, most;
+    find_ranks(m, &least, &most);
+    printf("predictor rank %u", least);
+    if (most > least)
+        printf(" to %u", most);
+    printf(", threshold %g\n", (double)m->hyper.predictor_threshold);
+}
+
+static void print_model(const hearth_model *model)
+{
+    char size[16];
+    hearth_model_info m;
+    hearth_model_describe(model, &m);
+    fputs("name      ", stdout);
+    output_safe(stdout, span_of(m.name ? m.name : ""), SHOWN_BYTES);
+    printf("\nfamily    %s, %s, %.4g million parameters, %s\n", m.family, m.activation,
+           (double)m.parameter_count * 1e-6, output_size(size, (double)m.weight_bytes));
+    printf("layers    %u, width %u, %u neurons each\n", m.layer_count, m.embedding_length, m.neuron_count);
+    print_neurons(model);
+    printf("attention %u heads of %u, %u of keys and values, context %u\n", m.head_count, m.head_length,
+           m.kv_head_count, m.context_length);
+    printf("tokens    %u, %s\n", m.vocabulary_size, m.has_tokenizer ? "with a tokenizer" : "without a tokenizer");
+}
+
+/* null where the layers have none. */
+static json_t *json_predictors(const hearth_model *m)
+{
+    uint32_t least, most;
+    if (!m->predictors)
+        return json_null();
+    find_ranks(m, &least, &most);
+    scalar threshold = {.type = VALUE_F32, .f = (double)m->hyper.predictor_threshold};
+    return json_pack("{s:i, s:i, s:o}", "rank_least", (int)least, "rank_most", (int)most, "threshold",
+                     json_scalar(&threshold));
+}
+
+static json_t *json_model(const hearth_model *model)
+{
+    hearth_model_info m;
+    hearth_model_describe(model, &m);
+    json_t *object = json_pack(
+        "{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:b, s:i, s:i}", "name",
+        output_json_text(span_of(m.name ? m.name : "")), "family", m.family, "activation", m.activation, "layer_count",
+        (int)m.layer_count, "embedding_length", (int)m.embedding_length, "neuron_count", (int)m.neuron_count,
+        "head_count", (int)m.head_count, "kv_head_count", (int)m.kv_head_count, "head_length", (int)m.head_length,
+        "vocabulary_size", (int)m.vocabulary_size, "context_length", (int)m.context_length, "parameter_count",
+        (json_int_t)m.parameter_count, "weight_bytes", (json_int_t)m.weight_bytes, "has_tokenizer",
+        (int)m.has_tokenizer, "bos", (int)m.bos, "eos", (int)m.eos);
+    json_object_set_new(object, "powerinfer", json_boolean(m.powerinfer));
+    json_object_set_new(object, "neuron_major", json_boolean(m.neuron_major));
+    json_object_set_new(object, "ordered", json_boolean(model->layers[0].order));
+    json_object_set_new(object, "requantised", json_boolean(model->requantised));
+    json_object_set_new(object, "predictors", json_predictors(model));
+    return object;
 }
 
 /* ------------------------------------------------------------------ the command */
 
-/* model: NULL where the file is none that hearth runs, for the reason why. */
-typedef struct inspection {
-    const checkpoint *file;
-    const hearth_model_info *model;
-    const char *why;
-} inspection;
-
 static void print_formats(const checkpoint *c)
 {
-    format_sum sums[FORMAT_COUNT];
+    format_sum sums[FORMAT_STORED_COUNT];
     char size[16];
     sum_formats(c, sums);
-    for (size_t i = 0; i < FORMAT_COUNT; i++)
+    for (size_t i = 0; i < FORMAT_STORED_COUNT; i++)
         if (sums[i].tensors > 0)
             printf("%-9s %zu tensor%s, %s\n", number_formats[i].name, sums[i].tensors, sums[i].tensors == 1 ? "" : "s",
                    output_size(size, (double)sums[i].size_bytes));
@@ -267,10 +316,10 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
     json_t *object = json_object();
     json_object_set_new(object, "path", output_json_text(span_of(c->path)));
     if (all) {
-        format_sum sums[FORMAT_COUNT];
+        format_sum sums[FORMAT_STORED_COUNT];
         json_t *formats = json_object();
         sum_formats(c, sums);
-        for (size_t i = 0; i < FORMAT_COUNT; i++)
+        for (size_t i = 0; i < FORMAT_STORED_COUNT; i++)
             if (sums[i].tensors > 0)
                 json_object_set_new(formats, number_formats[i].name,
                                     json_pack("{s:I, s:I}", "tensors", (json_int_t)sums[i].tensors, "size_bytes",
@@ -300,15 +349,12 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     inspect_values *v = values;
     checkpoint *c;
     hearth_model *model = NULL;
-    hearth_model_info info;
     hearth_error why = {0};
     TRY(common_take_model("inspect", &v->model, rest, 0, false, error));
     TRY(model_open_checkpoint(&c, v->model.model, error));
     inspection in = {.file = c, .why = why.text};
-    if (model_check(&model, c, NULL, &why) == HEARTH_OK) {
-        hearth_model_describe(model, &info);
-        in.model = &info;
-    }
+    if (model_check(&model, c, NULL, &why) == HEARTH_OK)
+        in.model = model;
     hearth_status status = HEARTH_OK;
     if (v->json)
         status = json_inspection(&in, v, error);

@@ -6,7 +6,6 @@
 
 #include "output.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include <editline/readline.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <sys/stat.h>
 #endif
 
 #define HISTORY_LINES 1000
@@ -99,7 +97,7 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
     if (s->last != '\n')
         speaker_print(s, "\n", 1);
     if (d->terminal)
-        speaker_report(&result, result.stop == HEARTH_STOP_CONTEXT ? "; /reset starts a new text" : "");
+        speaker_report(s, &result, result.stop == HEARTH_STOP_CONTEXT ? "; /reset starts a new text" : "");
     return append(d, s->ids, s->id_count, error);
 }
 
@@ -166,24 +164,6 @@ static char *prompted_line(void)
 
 #ifdef HEARTH_HAVE_LIBEDIT
 
-/* ~/.local/state/hearth/history, its folders made where they are missing. NULL: no history then. */
-static char *history_path(void)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    buffer path = {0};
-    bool ok = state && *state ? buffer_print(&path, "%s", state)
-                              : home && *home && buffer_print(&path, "%s/.local/state", home);
-    ok = ok && buffer_print(&path, "/hearth/history") && buffer_put(&path, "", 1);
-    for (char *slash = ok ? strchr(path.data + 1, '/') : NULL; ok && slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        ok = mkdir(path.data, 0700) == 0 || errno == EEXIST;
-        *slash = '/';
-    }
-    if (!ok)
-        buffer_free(&path);
-    return path.data;
-}
-
 /* The editor reads characters, not bytes: without a locale of UTF-8 it would drop what is not ASCII. */
 static bool speak_utf8(void)
 {
@@ -205,7 +185,7 @@ static void open_editor(dialogue *d)
     rl_initialize();
     using_history();
     stifle_history(HISTORY_LINES);
-    d->history = history_path();
+    d->history = common_user_path("XDG_STATE_HOME", ".local/state", "hearth/history");
     if (d->history)
         read_history(d->history);
 }

@@ -153,6 +153,14 @@ static hearth_status put_number(parser *p, const option *o, const char *shown, c
     return HEARTH_OK;
 }
 
+static hearth_status put_given(parser *p, const option *o, const char *shown, const char *text, void *target)
+{
+    optional_number *number = target;
+    TRY(put_number(p, o, shown, text, &number->value));
+    number->given = true;
+    return HEARTH_OK;
+}
+
 static hearth_status put_choice(parser *p, const option *o, const char *shown, const char *text, void *target)
 {
     char all[256] = "";
@@ -182,9 +190,9 @@ static hearth_status put_list(parser *p, const option *o, const char *shown, con
 static const struct {
     hearth_status (*put)(parser *p, const option *o, const char *shown, const char *text, void *target);
 } kinds[OPTION_KIND_COUNT] = {
-    [OPTION_FLAG] = {put_flag},   [OPTION_TEXT] = {put_text},     [OPTION_TEXTS] = {put_texts},
-    [OPTION_COUNT] = {put_count}, [OPTION_SEED] = {put_seed},     [OPTION_NUMBER] = {put_number},
-    [OPTION_LIST] = {put_list},   [OPTION_CHOICE] = {put_choice},
+    [OPTION_FLAG] = {put_flag},   [OPTION_TEXT] = {put_text}, [OPTION_TEXTS] = {put_texts},
+    [OPTION_COUNT] = {put_count}, [OPTION_SEED] = {put_seed}, [OPTION_NUMBER] = {put_number},
+    [OPTION_GIVEN] = {put_given}, [OPTION_LIST] = {put_list}, [OPTION_CHOICE] = {put_choice},
 };
 
 #define BLANKS " \t\r\n"

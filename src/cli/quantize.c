@@ -10,7 +10,8 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     quantize_values *v = values;
     number_format format;
     TRY(writing_format("quantize", rest->items[2], &format, error));
-    return writing_run("quantize", rest->items[0], rest->items[1], format, true, &v->writing, rest->memory, error);
+    convert_options what = {.format = format, .head_apart = true};
+    return writing_run("quantize", rest->items[0], rest->items[1], what, &v->writing, NULL, rest->memory, error);
 }
 
 const command command_quantize = {

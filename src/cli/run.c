@@ -22,10 +22,12 @@ static const option rows[] = {
     {OPTION_ROW(0, "stop", TEXTS, run_values, stops, "TEXT",
                 "ends the answer where it would say TEXT; may be given several times")},
     {OPTION_ROW(0, "ignore-eos", FLAG, run_values, ignore_end, NULL, "go on where the model ends its text")},
-    {OPTION_ROW(0, "json", FLAG, run_values, json, NULL,
-                "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
-                "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class; seed, where "
-                "the temperature is not 0")},
+    {OPTION_ROW(
+        0, "json", FLAG, run_values, json, NULL,
+        "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
+        "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class; sparsity: "
+        "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
+        "seed, where the temperature is not 0")},
 };
 
 /* ------------------------------------------------------------------ speaking */
@@ -60,6 +62,8 @@ static bool remember_id(speaker *s, int32_t id)
 static bool on_text(void *user, int32_t token, const char *text, size_t size)
 {
     speaker *s = user;
+    if (s->id_count == 0) /* the prompt has been read: from here on the answer counts */
+        hearth_session_reset_counts(s->session);
     bool kept = token < 0 || remember_id(s, token);
     progress_clear(&s->progress);
     if (s->silent)
@@ -83,11 +87,12 @@ static double rate(size_t count, double seconds)
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
-void speaker_report(const hearth_result *r, const char *more)
+void speaker_report(const speaker *s, const hearth_result *r, const char *more)
 {
     fprintf(stderr, "prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; stopped by %s%s\n",
             r->prompt_tokens, rate(r->prompt_tokens, r->prompt_seconds), r->answer_tokens,
             rate(r->answer_tokens, r->answer_seconds), hearth_stop_text(r->stop), more);
+    common_say_skipped(&s->loaded, s->session);
 }
 
 /* ------------------------------------------------------------------ one prompt, one answer */
@@ -110,11 +115,13 @@ static hearth_status print_json(const speaker *s, const hearth_sampling *samplin
             return fail_memory(error, "ids", s->id_count);
         }
     json_t *text = output_json_text((span){s->text.data, s->text.size});
-    json_t *object = json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s}", "text", text, "ids", ids,
+    const loaded *l = &s->loaded;
+    json_t *object = json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s, s:o, s:o}", "text", text, "ids", ids,
                                "prompt_tokens", (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds,
                                "decode_tokens", (json_int_t)r->answer_tokens, "decode_seconds", r->answer_seconds,
-                               "stop_reason", hearth_stop_text(r->stop), "rung", hearth_engine_rung(s->loaded.engine),
-                               "class", hearth_engine_class(s->loaded.engine));
+                               "stop_reason", hearth_stop_text(r->stop), "rung", hearth_engine_rung(l->engine), "class",
+                               hearth_engine_class(l->engine), "sparsity", common_skipped_json(l, s->session), "guard",
+                               common_guard_json(l));
     if (sampling->temperature > 0 && json_object_set_new(object, "seed", json_seed(sampling->seed)) != 0) {
         json_decref(object);
         return fail_memory(error, "JSON", 0);
@@ -178,7 +185,7 @@ static hearth_status answer_once(speaker *s, const run_values *v, const hearth_s
         if (s->last != '\n')
             speaker_print(s, "\n", 1);
         if (!ferror(stdout))
-            speaker_report(&result, "");
+            speaker_report(s, &result, "");
     }
     if (status == HEARTH_OK && interrupt_signal())
         status = HEARTH_CANCELLED;
@@ -242,8 +249,9 @@ const command command_run = {
              "$HEARTH_MODEL or the small storyteller that comes with hearth.",
     .example =
         "  $ hearth run stories-relu-q8_0.gguf -p \"Once upon a time\" -n 20 --temp 0\n"
-        "  stories-relu-q8_0.gguf: llama, relu; memory: weights 1.64 MB, KV 786 kB, scratch 4.05 MB; 2 threads,\n"
-        "    avx512; rung dense, bitwise\n"
+        "  stories-relu-q8_0.gguf: llama, relu; memory: weights 1.64 MB, KV 786 kB, scratch 4.59 MB; 2 threads,\n"
+        "    avx512; rung dense, class bitwise: every neuron is computed\n"
+        "  guard: dense in all layers (the model fits into the processor's cache)\n"
         "  Once upon a time, there was a little girl named Lily. She loved to play outsid\n"
         "  prompt 5 tokens, 6231.2 tokens/s; answer 20 tokens, 5826.6 tokens/s; stopped by length",
     .tables = {OPTION_TABLE("text", rows, 0),

@@ -36,8 +36,8 @@ typedef struct speaker {
 hearth_status speaker_answer(speaker *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error);
 /* Writes to standard output, harmless to a terminal, and remembers how the line stands. */
 void speaker_print(speaker *s, const char *text, size_t size);
-/* One line on standard error: tokens per second, why it stopped, and what more there is to say. */
-void speaker_report(const hearth_result *result, const char *more);
+/* On standard error: tokens per second, why it stopped, and what more there is to say; what the answer skipped. */
+void speaker_report(const speaker *s, const hearth_result *result, const char *more);
 
 /* Reads lines until the end of the input and continues the text with each. */
 hearth_status interactive_run(speaker *s, hearth_error *error);

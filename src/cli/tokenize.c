@@ -127,7 +127,7 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     TRY(model_open_checkpoint(&c, path, error));
     hearth_status status = tokenizer_create(&t, c, error);
     if (status == HEARTH_OK && !t)
-        status = fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", path, model_tokenizer_missing(path));
+        status = fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", path, model_tokenizer_missing(c));
     if (status == HEARTH_OK) {
         status = translate(v, t, rest, error);
         tokenizer_destroy(t);

@@ -64,8 +64,7 @@ static hearth_status parse_overrides(const char *command_path, const text_list *
 
 typedef struct writing_report {
     FILE *lines; /* in memory; NULL where there was none left */
-    uint64_t from_bytes, to_bytes;
-    size_t tensors;
+    writing_result sums;
 } writing_report;
 
 /* What was asked for, and what stays as it is, needs no reason. */
@@ -84,12 +83,23 @@ static void on_note(void *user, const char *text)
     fputc('\n', r->lines);
 }
 
+static void add_step(writing_result *sums, const convert_step *s)
+{
+    sums->from_bytes += s->from_bytes;
+    sums->to_bytes += s->to_bytes;
+    sums->tensors++;
+    sums->transposed += s->transposed;
+    if (s->is_down_t) {
+        sums->down_count++;
+        sums->down_format = s->to;
+        sums->relative_error = s->relative_error > sums->relative_error ? s->relative_error : sums->relative_error;
+    }
+}
+
 static void on_step(void *user, const convert_step *s)
 {
     writing_report *r = user;
-    r->from_bytes += s->from_bytes;
-    r->to_bytes += s->to_bytes;
-    r->tensors++;
+    add_step(&r->sums, s);
     if (!r->lines)
         return;
     char shape[48];
@@ -99,18 +109,22 @@ static void on_step(void *user, const convert_step *s)
     fprintf(r->lines, "%*s %14s  %s", blanks > 0 ? blanks : 0, "", shape, number_formats[s->from].name);
     if (s->from != s->to)
         fprintf(r->lines, " -> %s", number_formats[s->to].name);
+    if (s->transposed)
+        fprintf(r->lines, ", transposed");
+    if (s->relative_error > 0)
+        fprintf(r->lines, ", relative error %.2g", s->relative_error);
     if (!is_plain(s))
         fprintf(r->lines, "  (%s)", s->reason);
     fputc('\n', r->lines);
 }
 
-static void print_summary(const writing_report *r, const char *to, double seconds)
+static void print_summary(const writing_result *r, const char *to)
 {
     char from_size[16], to_size[16];
     output_safe(stderr, span_of(to), 200);
     fprintf(stderr, ": %zu tensors, %s -> %s in %.1f s, %.0f MB/s\n", r->tensors,
-            output_size(from_size, (double)r->from_bytes), output_size(to_size, (double)r->to_bytes), seconds,
-            (double)r->from_bytes * 1e-6 / (seconds > 0 ? seconds : 1));
+            output_size(from_size, (double)r->from_bytes), output_size(to_size, (double)r->to_bytes), r->seconds,
+            (double)r->from_bytes * 1e-6 / (r->seconds > 0 ? r->seconds : 1));
 }
 
 /* ------------------------------------------------------------------ writing */
@@ -129,32 +143,31 @@ static hearth_status write_file(const char *from, const char *to, convert_option
     return status;
 }
 
-hearth_status writing_run(const char *command_path, const char *from, const char *to, number_format format,
-                          bool head_apart, const writing_options *o, arena *memory, hearth_error *error)
+hearth_status writing_run(const char *command_path, const char *from, const char *to, convert_options what,
+                          const writing_options *o, writing_result *result, arena *memory, hearth_error *error)
 {
     convert_override *overrides;
     TRY(parse_overrides(command_path, &o->overrides, &overrides, memory, error));
     char *text = NULL;
     size_t size = 0;
     writing_report report = {.lines = open_memstream(&text, &size)};
-    convert_options options = {
-        .format = format,
-        .head_apart = head_apart,
-        .overrides = overrides,
-        .override_count = o->overrides.count,
-        .ffn_activation = o->ffn_activation,
-        .step = on_step,
-        .note = on_note,
-        .user = &report,
-    };
+    what.overrides = overrides;
+    what.override_count = o->overrides.count;
+    what.ffn_activation = o->ffn_activation;
+    what.step = on_step;
+    what.note = on_note;
+    what.user = &report;
     double start = clock_seconds();
-    hearth_status status = write_file(from, to, &options, o->threads, error);
+    hearth_status status = write_file(from, to, &what, o->threads, error);
+    report.sums.seconds = clock_seconds() - start;
     if (report.lines)
         fclose(report.lines);
     if (status == HEARTH_OK) {
         fwrite(text, 1, size, stderr);
-        print_summary(&report, to, clock_seconds() - start);
+        print_summary(&report.sums, to);
     }
     free(text);
+    if (result)
+        *result = report.sums;
     return status;
 }

@@ -1,46 +1,89 @@
-/* engine.c - a model under a placement on a runtime. */
+/* engine.c - a model under a placement on a runtime: what it makes of each layer, and what it may claim. */
 #include "engine.h"
 
 #include "../base/memory.h"
+#include "../model/neuron_major.h"
 
-static uint64_t matrix_bytes(const matrix *m)
+/* ------------------------------------------------------------------ down matrices */
+
+static size_t copy_bytes(const matrix *m)
 {
-    return m->data ? (uint64_t)m->rows * m->row_bytes : 0;
+    return m->rows * m->row_bytes;
 }
 
-/* What reading one token moves: every matrix once, one row of the embedding, the norms. */
-static uint64_t token_bytes(const hearth_model *model)
+/* Transposes down matrices that only lie in the stock layout; the pages they were read from are let go. */
+static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
 {
-    const hyperparameters *h = &model->hyper;
-    uint64_t norms = (uint64_t)(2 * h->layer_count + 1) * h->embedding_length * sizeof(float);
-    uint64_t bytes = norms + matrix_bytes(&model->head) + model->embedding.row_bytes;
-    for (uint32_t i = 0; i < h->layer_count; i++) {
-        const model_layer *l = &model->layers[i];
-        const matrix *all[] = {&l->q, &l->k, &l->v, &l->attention_output, &l->gate, &l->up, &l->down};
-        for (size_t m = 0; m < sizeof all / sizeof *all; m++)
-            bytes += matrix_bytes(all[m]);
+    const hearth_model *m = e->model;
+    uint64_t done = 0, total = 0;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        TRY(neuron_major_shape(&e->layers[i].down_t, &m->layers[i].down, m->source->path, "ffn_down", error));
+        total += copy_bytes(&e->layers[i].down_t);
     }
-    return bytes;
+    e->owns_copies = e->transposed = true;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        const matrix *down = &m->layers[i].down;
+        matrix *to = &e->layers[i].down_t;
+        if (progress->report && !progress->report(progress->user, "bytes transposed", done, total))
+            return fail(error, HEARTH_CANCELLED, "%s: transposing: cancelled", m->source->path);
+        char *rows = mem_reserve(copy_bytes(to), MEM_WHOLE);
+        if (!rows)
+            return fail(
+                error, HEARTH_NO_MEMORY,
+                "%s: transposing layer %u of %u: out of memory (%zu bytes of %llu in all wanted); `hearth pack` "
+                "does it once and for all, --sparsity dense needs none",
+                m->source->path, i, m->hyper.layer_count, copy_bytes(to), (unsigned long long)total);
+        neuron_major_transpose(&e->runtime->kernels, e->runtime->threads, down, to, rows);
+        to->data = rows;
+        checkpoint_drop_range(m->source, down->data, (size_t)down->rows * down->row_bytes);
+        e->requantised |= number_is_block(down->format);
+        done += copy_bytes(to);
+    }
+    e->own_bytes = total;
+    if (progress->report)
+        progress->report(progress->user, "bytes transposed", total, total);
+    return HEARTH_OK;
 }
 
-hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
-                                   const hearth_engine_options *options, hearth_error *error)
+/* of: an engine whose copies are shared, or NULL. */
+static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, const hearth_progress *progress,
+                                    hearth_error *error)
 {
-    static const hearth_engine_options defaults = {0};
-    if (!options)
-        options = &defaults;
+    const hearth_model *m = e->model;
+    bool skips = false;
+    e->layers = mem_new_array(m->hyper.layer_count, sizeof *e->layers);
+    if (!e->layers)
+        return fail_memory(error, "engine", m->hyper.layer_count * sizeof *e->layers);
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        const layer_placement *p = &e->placement->layers[i];
+        TRY(placement_check_selector(p->selector, m, error));
+        e->layers[i] = (engine_layer){p->selector, p->threshold, of ? of->layers[i].down_t : m->layers[i].down_t};
+        skips |= p->selector != SELECTOR_ALL;
+        e->uses_predictors |= p->selector == SELECTOR_LOW_RANK;
+    }
+    e->transposed = of && of->transposed;
+    e->requantised = of ? of->requantised : m->requantised;
+    return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ life */
+
+static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
+                            const hearth_engine_options *options, const hearth_engine *of, hearth_error *error)
+{
     hearth_engine *e = mem_new(sizeof *e);
     if (!e)
         return fail_memory(error, "engine", sizeof *e);
     e->runtime = runtime;
     e->model = model;
     e->activations = options->activations;
-    e->token_bytes = token_bytes(model);
     hearth_status status = options->placement ? placement_copy(&e->placement, options->placement, error)
-                                              : hearth_placement_default(&e->placement, model, error);
+                                              : hearth_placement_create(&e->placement, model, HEARTH_RUNG_AUTO, error);
     if (status == HEARTH_OK && (e->placement->layer_count != model->hyper.layer_count ||
                                 e->placement->neuron_count != model->hyper.neuron_count))
         status = fail(error, HEARTH_INVALID, "placement: is of another model");
+    if (status == HEARTH_OK)
+        status = prepare_layers(e, of, &options->progress, error);
     if (status != HEARTH_OK) {
         hearth_engine_destroy(e);
         return status;
@@ -49,10 +92,28 @@ hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime,
     return HEARTH_OK;
 }
 
+hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
+                                   const hearth_engine_options *options, hearth_error *error)
+{
+    static const hearth_engine_options defaults = {0};
+    return create(out, runtime, model, options ? options : &defaults, NULL, error);
+}
+
+hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_placement *placement,
+                                    hearth_error *error)
+{
+    hearth_engine_options options = {.placement = placement, .activations = of->activations};
+    return create(out, of->runtime, of->model, &options, of, error);
+}
+
 void hearth_engine_destroy(hearth_engine *engine)
 {
     if (!engine)
         return;
+    for (uint32_t i = 0; engine->layers && engine->owns_copies && i < engine->model->hyper.layer_count; i++)
+        if (engine->layers[i].down_t.data)
+            mem_release((void *)engine->layers[i].down_t.data, copy_bytes(&engine->layers[i].down_t));
+    mem_free(engine->layers);
     hearth_placement_destroy(engine->placement);
     mem_free(engine);
 }
@@ -62,17 +123,64 @@ const hearth_model *hearth_engine_model(const hearth_engine *engine)
     return engine->model;
 }
 
-uint64_t hearth_engine_token_bytes(const hearth_engine *engine)
+uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 {
-    return engine->token_bytes;
+    return engine->owns_copies ? engine->own_bytes : 0;
 }
 
-/* The weakest selector of the layers decides both; there is one selector so far. */
-static const struct {
-    const char *rung, *class;
-} selector_claims[SELECTOR_COUNT] = {
-    [SELECTOR_ALL] = {"dense", "bitwise"},
-};
+/* ------------------------------------------------------------------ bytes */
+
+static double matrix_bytes(const matrix *m)
+{
+    return m->data ? (double)m->rows * (double)m->row_bytes : 0;
+}
+
+/* What every token reads, whatever its neurons: one row of the embedding, attention, norms, the head. */
+static double shared_bytes(const hearth_model *model)
+{
+    const hyperparameters *h = &model->hyper;
+    double norms = (double)(2 * h->layer_count + 1) * h->embedding_length * sizeof(float);
+    double bytes = norms + matrix_bytes(&model->head) + (double)model->embedding.row_bytes;
+    for (uint32_t i = 0; i < h->layer_count; i++) {
+        const model_layer *l = &model->layers[i];
+        bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output);
+    }
+    return bytes;
+}
+
+double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
+{
+    const hearth_model *m = e->model;
+    bool gated = m->hyper.form != FFN_PLAIN;
+    double bytes = shared_bytes(m);
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        const model_layer *l = &m->layers[i];
+        double f = m->hyper.neuron_count, computed = f, fired = f, active = f;
+        if (counts && counts[i].rows) {
+            double rows = (double)counts[i].rows;
+            computed = (double)counts[i].computed / rows;
+            fired = (double)counts[i].fired / rows;
+            active = (double)counts[i].active / rows;
+        }
+        const matrix *down_t = &e->layers[i].down_t;
+        double down_row = down_t->data ? (double)down_t->row_bytes : matrix_bytes(&l->down) / f;
+        bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
+        bytes += gated ? fired * (double)l->up.row_bytes : 0;
+        bytes += e->layers[i].selector == SELECTOR_LOW_RANK ? matrix_bytes(&l->fc1) + matrix_bytes(&l->fc2) : 0;
+    }
+    return bytes;
+}
+
+uint64_t hearth_engine_token_bytes(const hearth_engine *engine)
+{
+    return (uint64_t)engine_token_bytes(engine, NULL);
+}
+
+/* ------------------------------------------------------------------ claims */
+
+/* The weakest layer decides the rung ... */
+static const char *const rung_of_selector[SELECTOR_COUNT] = {
+    [SELECTOR_ALL] = "dense", [SELECTOR_SIGN] = "exact", [SELECTOR_LOW_RANK] = "predicted"};
 
 static selector_kind weakest_selector(const hearth_placement *p)
 {
@@ -85,10 +193,15 @@ static selector_kind weakest_selector(const hearth_placement *p)
 
 const char *hearth_engine_rung(const hearth_engine *engine)
 {
-    return selector_claims[weakest_selector(engine->placement)].rung;
+    return rung_of_selector[weakest_selector(engine->placement)];
 }
 
+/* ... and with what became of the down matrices the claim (DESIGN.md section 3). */
 const char *hearth_engine_class(const hearth_engine *engine)
 {
-    return selector_claims[weakest_selector(engine->placement)].class;
+    if (weakest_selector(engine->placement) == SELECTOR_LOW_RANK)
+        return "lossy";
+    if (engine->requantised)
+        return "requantised";
+    return engine->transposed ? "exact" : "bitwise";
 }

@@ -1,6 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind hearth.h's opaque names.
  *
- * Reading order: runtime.c, placement.c, engine.c, kv_cache.c, session.c, forward.c, text_api.c, sampler.c, answer.c, generate.c. */
+ * Reading order: runtime.c, placement.c, engine.c, kv_cache.c, session.c, forward.c, products.c, ffn.c,
+ * text_api.c, sampler.c, answer.c, generate.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -18,27 +19,70 @@ struct hearth_runtime {
     kernels kernels;
 };
 
+/* What the engine has made of a layer. */
+typedef struct engine_layer {
+    selector_kind selector;
+    float threshold; /* of SELECTOR_LOW_RANK                                                            */
+    matrix down_t;   /* the file's or the engine's own; no data where `down` is multiplied as the file has it */
+} engine_layer;
+
 struct hearth_engine {
     hearth_runtime *runtime;
     const hearth_model *model;
     hearth_placement *placement;
     hearth_activations activations;
-    uint64_t token_bytes;
+    engine_layer *layers; /* [layer_count]                                                         */
+    bool uses_predictors; /* a layer's selector is SELECTOR_LOW_RANK                              */
+    bool requantised;     /* a block format's down was rounded once more, here or when it was packed  */
+    bool transposed;      /* from the stock layout: additions come in another order than there        */
+    bool owns_copies;     /* of down_t, where transposed                                           */
+    uint64_t own_bytes;   /* of those                                                              */
 };
+
+/* An engine under another placement that shares the transposed copies of `of`, and is destroyed before it. */
+hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_placement *placement,
+                                    hearth_error *error);
+
+/* Mean weight bytes of a token by the counts of every layer; of all neurons where counts is NULL or they count no rows. */
+double engine_token_bytes(const hearth_engine *engine, const hearth_counts *counts);
+
+/* Rows rounded to 8 bits, as kernel_input has them. n: columns of the widest input. */
+typedef struct rounded_rows {
+    int8_t *q;     /* [B][n]      */
+    float *scales; /* [B][n / 32] */
+    int16_t *sums; /* [B][n / 16] */
+} rounded_rows;
+
+/* A range of neurons on its way through a feed-forward network. */
+typedef struct ffn_slice {
+    uint32_t begin;                 /* its place in lists and in rows of [f]                      */
+    size_t count;                   /* neurons still worked on                                     */
+    const uint32_t *list;           /* [count] which, ascending; NULL: all from `begin` on         */
+    size_t computed, fired, active; /* see hearth_counts, of all rows together                     */
+} ffn_slice;
 
 /* Buffers of one slice of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
  * the slice. d, f as in DESIGN.md; Q = head_count * head_length, K = kv_head_count * head_length. */
 typedef struct scratch {
-    float *x;                      /* [B][d]  the residual stream                                        */
-    float *normed;                 /* [B][d]  what a block reads                                         */
-    float *added;                  /* [B][d]  what a block adds to the residual stream                   */
-    float *query;                  /* [B][Q]                                                             */
-    float *key, *value;            /* [B][K]                                                             */
-    float *mixed;                  /* [B][Q]  attention's result before its output matrix                */
-    float *gate, *up;              /* [B][f]  gate becomes the neurons' activations                      */
-    int8_t *q;                     /* [B][widest]       the current product's input, rounded to 8 bits   */
-    float *q_scales;               /* [B][widest / 32]                                                   */
-    int16_t *q_sums;               /* [B][widest / 16]                                                   */
+    float *x;                    /* [B][d]  the residual stream                                        */
+    float *normed;               /* [B][d]  what a block reads                                         */
+    float *added;                /* [B][d]  what a block adds to the residual stream                   */
+    float *query;                /* [B][Q]                                                             */
+    float *key, *value;          /* [B][K]                                                             */
+    float *mixed;                /* [B][Q]  attention's result before its output matrix                */
+    float *gate, *up;            /* [B][f]  gate becomes the neurons' activations                      */
+    float *hidden;               /* [B][largest rank]  predictor                                       */
+    float *score;                /* [B][f]  predictor                                                  */
+    rounded_rows rounded;        /* [widest]  the current product's input                              */
+    rounded_rows rounded_hidden; /* [largest rank]                                                     */
+    ffn_slice *slices;           /* [FFN_SLICES] of the current layer                                  */
+    size_t slice_count;
+    uint32_t *list;                /* [f]  each slice's at its place                                     */
+    bool *wanted;                  /* [f]                                                                */
+    float *sums;                   /* [FFN_SLICES][d]  one token                                         */
+    float *chunk_sums;             /* [threads][FFN_GROUP][ACCUMULATE_COLUMNS]  many tokens              */
+    float *seen;                   /* [f]  for observers                                                 */
+    uint32_t *seen_neurons;        /* [f]                                                                */
     float *scores;                 /* [threads][heads of a group][context]  attention                    */
     float *cosine, *sine;          /* [B][rope_pairs]                                                    */
     uint32_t *sequence, *position; /* [B]                                                     */
@@ -47,7 +91,8 @@ typedef struct scratch {
 struct hearth_session {
     const hearth_engine *engine;
     uint32_t context, sequences, batch, output_rows;
-    uint32_t widest; /* longest row of weights that is multiplied with                   */
+    uint32_t widest;        /* longest row of weights that is multiplied with                   */
+    uint32_t widest_hidden; /* hidden units of the widest predictor                             */
     hearth_progress progress;
     hearth_observer observer; /* see NULL: nobody                                              */
     kv_cache cache;
@@ -55,6 +100,8 @@ struct hearth_session {
     uint32_t *lengths_before; /* [sequences] to go back to when a feed fails                   */
     float *outputs;           /* [output_rows][d] normed hidden states of the last feed        */
     size_t output_count;
+    hearth_counts *counts; /* [layers]                                                      */
+    double *ffn_seconds;   /* [layers] spent in feed-forward networks since counts were reset */
     atomic_bool cancelled;
     scratch scratch;
     void *block; /* the one allocation behind scratch, outputs and lengths        */

@@ -35,7 +35,7 @@ hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, 
     if (!kv_cache_bytes(format, layers, sequences, heads, context, head_length, &out->size_bytes))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
                     sequences, context);
-    out->data = mem_reserve(out->size_bytes);
+    out->data = mem_reserve(out->size_bytes, MEM_HERE_AND_THERE);
     if (!out->data)
         return fail_memory(error, "session: key/value cache", out->size_bytes);
     return HEARTH_OK;

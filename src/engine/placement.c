@@ -21,7 +21,37 @@ static const char *const form_names[FORM_COUNT] = {
 static const struct {
     const char *name;
     bool has_threshold;
-} selectors[SELECTOR_COUNT] = {[SELECTOR_ALL] = {"all", false}};
+} selectors[SELECTOR_COUNT] = {
+    [SELECTOR_ALL] = {"all", false}, [SELECTOR_SIGN] = {"sign", false}, [SELECTOR_LOW_RANK] = {"low-rank", true}};
+
+static const struct {
+    const char *name;
+    selector_kind selector;
+} rungs[HEARTH_RUNG_COUNT] = {
+    [HEARTH_RUNG_AUTO] = {"auto", SELECTOR_ALL}, /* or sign, where the model has zeros */
+    [HEARTH_RUNG_DENSE] = {"dense", SELECTOR_ALL},
+    [HEARTH_RUNG_EXACT] = {"exact", SELECTOR_SIGN},
+    [HEARTH_RUNG_PREDICTED] = {"predicted", SELECTOR_LOW_RANK},
+};
+
+const char *hearth_rung_name(hearth_rung rung)
+{
+    return rungs[rung].name;
+}
+
+hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, hearth_error *error)
+{
+    if (selector == SELECTOR_SIGN && !ffn_has_zeros(model->hyper.activation))
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: rung exact: the activation %s is never exactly zero, so there is nothing to skip; dense runs",
+                    model->source->path, ffn_activations[model->hyper.activation].name);
+    if (selector == SELECTOR_LOW_RANK && !model->predictors)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: rung predicted: the model has no predictors; exact needs none, and `hearth convert "
+                    "--predictors` adds PowerInfer's",
+                    model->source->path);
+    return HEARTH_OK;
+}
 
 /* ------------------------------------------------------------------ building */
 
@@ -64,13 +94,22 @@ static bool add_ranges(hearth_placement *p, placement_part *part, uint32_t range
     return part->ranges != NULL;
 }
 
-hearth_status hearth_placement_default(hearth_placement **out, const hearth_model *model, hearth_error *error)
+hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+                                      hearth_error *error)
 {
+    if (rung < 0 || rung >= HEARTH_RUNG_COUNT)
+        return fail(error, HEARTH_INVALID, "placement: rung %d: is not known", (int)rung);
+    selector_kind selector = rungs[rung].selector;
+    if (rung == HEARTH_RUNG_AUTO && ffn_has_zeros(model->hyper.activation))
+        selector = SELECTOR_SIGN;
+    TRY(placement_check_selector(selector, model, error));
     hearth_placement *p;
     TRY(create(&p, 1, model->hyper.layer_count, model->hyper.neuron_count, error));
     p->sides[PLACEMENT_CPU] = "cpu";
     for (uint32_t i = 0; i < p->layer_count; i++) {
         layer_placement *layer = &p->layers[i];
+        layer->selector = selector;
+        layer->threshold = selectors[selector].has_threshold ? model->hyper.predictor_threshold : 0;
         if (!add_parts(p, layer, 1) || !add_ranges(p, layer->parts, 1)) {
             hearth_placement_destroy(p);
             return no_memory(error);
@@ -79,6 +118,13 @@ hearth_status hearth_placement_default(hearth_placement **out, const hearth_mode
     }
     *out = p;
     return HEARTH_OK;
+}
+
+void hearth_placement_set_threshold(hearth_placement *placement, float threshold)
+{
+    for (uint32_t i = 0; i < placement->layer_count; i++)
+        if (selectors[placement->layers[i].selector].has_threshold)
+            placement->layers[i].threshold = threshold;
 }
 
 static bool copy_layer(hearth_placement *to, layer_placement *layer, const layer_placement *from)
@@ -129,6 +175,7 @@ void hearth_placement_destroy(hearth_placement *placement)
 /* One place in the text, for errors: "placement: layer 3: ...". */
 typedef struct reader {
     hearth_placement *p;
+    const hearth_model *model;
     char where[32];
     hearth_error *error;
 } reader;
@@ -197,6 +244,7 @@ static hearth_status read_selector(reader *r, const json_t *object, layer_placem
     if (i == SELECTOR_COUNT)
         return BAD(r, HEARTH_UNSUPPORTED, "selector %s is not one that this version runs", name);
     layer->selector = (selector_kind)i;
+    TRY(placement_check_selector(layer->selector, r->model, r->error));
     if (!selectors[i].has_threshold)
         return HEARTH_OK;
     double threshold;
@@ -280,7 +328,7 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
     TRY(json_parse(&root, json, size, "placement", error));
     const json_t *sides = json_object_get(root, "sides"), *layers = json_object_get(root, "layers");
     size_t side_count = json_array_size(sides);
-    reader r = {NULL, "head", error};
+    reader r = {.model = model, .where = "head", .error = error};
     hearth_status status = HEARTH_OK;
     if (side_count == 0 || side_count > 64)
         status = BAD(&r, HEARTH_FORMAT, "sides is missing, or is no list of names");

@@ -9,8 +9,13 @@
 /* How a layer is laid over the sides (DESIGN.md section 5). */
 typedef enum layer_form { FORM_HOST, FORM_FFN_HOST, FORM_SPLIT, FORM_DEVICE, FORM_COUNT } layer_form;
 
-/* What decides which neurons are worked on (DESIGN.md section 3). */
-typedef enum selector_kind { SELECTOR_ALL, SELECTOR_COUNT } selector_kind;
+/* What decides which neurons are worked on (DESIGN.md section 3), from the strictest to the loosest claim. */
+typedef enum selector_kind {
+    SELECTOR_ALL,      /* every neuron                                                      */
+    SELECTOR_SIGN,     /* those whose activation is not zero, which the first matrix tells  */
+    SELECTOR_LOW_RANK, /* those that a predictor lets through, and of them those that fire   */
+    SELECTOR_COUNT
+} selector_kind;
 
 typedef struct neuron_range {
     uint32_t begin, end; /* [begin, end) */
@@ -41,6 +46,9 @@ struct hearth_placement {
     layer_placement *layers; /* [layer_count] */
     arena memory;
 };
+
+/* HEARTH_UNSUPPORTED: this model gives the selector nothing to decide by. */
+hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, hearth_error *error);
 
 hearth_status placement_copy(hearth_placement **out, const hearth_placement *from, hearth_error *error);
 

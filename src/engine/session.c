@@ -1,5 +1,6 @@
 /* session.c - sequences, their state, and feeding them. */
 #include "engine.h"
+#include "ffn.h"
 #include "forward.h"
 
 #include "../base/memory.h"
@@ -20,7 +21,7 @@ typedef struct piece {
     size_t count, item_bytes;
 } piece;
 
-#define MAX_PIECES 24
+#define MAX_PIECES 40
 
 typedef struct piece_list {
     piece pieces[MAX_PIECES];
@@ -37,6 +38,22 @@ static uint32_t widest_input(const hyperparameters *h)
     uint32_t widest = h->embedding_length, mixed = h->head_count * h->head_length;
     widest = widest > mixed ? widest : mixed;
     return widest > h->neuron_count ? widest : h->neuron_count;
+}
+
+static void add_rounded(piece_list *list, rounded_rows *r, size_t rows, size_t columns)
+{
+    add_piece(list, &r->q, rows * columns, sizeof(int8_t));
+    add_piece(list, &r->scales, rows * (columns / Q8_BLOCK + 1), sizeof(float));
+    add_piece(list, &r->sums, rows * (columns / Q8_SUM + 1), sizeof(int16_t));
+}
+
+/* Hidden units of the widest predictor. */
+static uint32_t widest_hidden(const hearth_model *m)
+{
+    uint32_t widest = 0;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        widest = widest > m->layers[i].fc1.rows ? widest : m->layers[i].fc1.rows;
+    return widest;
 }
 
 /* The one list of everything a session allocates besides its cache. */
@@ -57,14 +74,26 @@ static piece_list list_pieces(hearth_session *s, size_t threads)
     add_piece(&list, &b->mixed, rows * query, sizeof(float));
     add_piece(&list, &b->gate, rows * f, sizeof(float));
     add_piece(&list, &b->up, rows * f, sizeof(float));
-    add_piece(&list, &b->q, rows * s->widest, sizeof(int8_t));
-    add_piece(&list, &b->q_scales, rows * (s->widest / Q8_BLOCK + 1), sizeof(float));
-    add_piece(&list, &b->q_sums, rows * (s->widest / Q8_SUM + 1), sizeof(int16_t));
+    add_rounded(&list, &b->rounded, rows, s->widest);
+    if (s->engine->uses_predictors) {
+        add_rounded(&list, &b->rounded_hidden, rows, s->widest_hidden);
+        add_piece(&list, &b->hidden, rows * s->widest_hidden, sizeof(float));
+        add_piece(&list, &b->score, rows * f, sizeof(float));
+    }
+    add_piece(&list, &b->slices, FFN_SLICES, sizeof(ffn_slice));
+    add_piece(&list, &b->list, f, sizeof(uint32_t));
+    add_piece(&list, &b->wanted, f, sizeof(bool));
+    add_piece(&list, &b->sums, FFN_SLICES * d, sizeof(float));
+    add_piece(&list, &b->chunk_sums, threads * FFN_GROUP * ACCUMULATE_COLUMNS, sizeof(float));
+    add_piece(&list, &b->seen, f, sizeof(float));
+    add_piece(&list, &b->seen_neurons, f, sizeof(uint32_t));
     add_piece(&list, &b->scores, threads * group * s->context, sizeof(float));
     add_piece(&list, &b->cosine, rows * h->rope_pairs, sizeof(float));
     add_piece(&list, &b->sine, rows * h->rope_pairs, sizeof(float));
     add_piece(&list, &b->sequence, rows, sizeof(uint32_t));
     add_piece(&list, &b->position, rows, sizeof(uint32_t));
+    add_piece(&list, &s->counts, h->layer_count, sizeof(hearth_counts));
+    add_piece(&list, &s->ffn_seconds, h->layer_count, sizeof(double));
     add_piece(&list, &s->lengths, s->sequences, sizeof(uint32_t));
     add_piece(&list, &s->lengths_before, s->sequences, sizeof(uint32_t));
     add_piece(&list, &s->outputs, s->output_rows * d, sizeof(float));
@@ -98,6 +127,7 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->sequences = options->sequences ? options->sequences : 1;
     s->output_rows = options->output_rows ? options->output_rows : s->sequences;
     s->widest = widest_input(h);
+    s->widest_hidden = engine->uses_predictors ? widest_hidden(engine->model) : 0;
     s->progress = options->progress;
     if (options->kv != HEARTH_KV_F16 && options->kv != HEARTH_KV_F32)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
@@ -130,7 +160,8 @@ hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_se
                         &cache_bytes))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
                     s.sequences, s.context);
-    *out = (hearth_memory){engine->model->weight_bytes, cache_bytes, lay_out(&s, session_threads(&s), NULL)};
+    *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), cache_bytes,
+                           lay_out(&s, session_threads(&s), NULL)};
     return HEARTH_OK;
 }
 
@@ -236,6 +267,28 @@ void hearth_session_cancel(hearth_session *session)
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer)
 {
     session->observer = observer ? *observer : (hearth_observer){0};
+}
+
+hearth_status hearth_session_counts(const hearth_session *session, uint32_t layer, hearth_counts *out,
+                                    hearth_error *error)
+{
+    uint32_t layers = session->engine->model->hyper.layer_count;
+    if (layer >= layers)
+        return fail(error, HEARTH_INVALID, "session: counts of layer %u: the model has %u", layer, layers);
+    *out = session->counts[layer];
+    return HEARTH_OK;
+}
+
+void hearth_session_reset_counts(hearth_session *session)
+{
+    uint32_t layers = session->engine->model->hyper.layer_count;
+    memset(session->counts, 0, layers * sizeof *session->counts);
+    memset(session->ffn_seconds, 0, layers * sizeof *session->ffn_seconds);
+}
+
+double hearth_session_token_bytes(const hearth_session *session)
+{
+    return engine_token_bytes(session->engine, session->counts);
 }
 
 size_t hearth_session_output_count(const hearth_session *session)

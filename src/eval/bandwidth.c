@@ -67,7 +67,7 @@ hearth_status bandwidth_create(bandwidth **out, unsigned threads, const char *le
     kernels_for(found, &b->kernels);
     b->size_bytes = choose_size();
     TRY_OR(failed, status, pool_create(&b->threads, threads, error));
-    b->data = mem_reserve(b->size_bytes);
+    b->data = mem_reserve(b->size_bytes, MEM_HERE_AND_THERE);
     if (!b->data) {
         status = fail_memory(error, "bandwidth: buffer", b->size_bytes);
         goto failed;

@@ -1,4 +1,6 @@
-/* bench.c - timed runs, alternating, between two looks at the memory. */
+/* bench.c - timed runs, alternating, between two looks at the memory.
+ *
+ * Three parts: what is read, one timed run, and rows from what the runs gave. */
 #include "bench.h"
 
 #include "../base/clock.h"
@@ -8,18 +10,33 @@
 #include <stdlib.h>
 
 /* The figures of one timed run; a row keeps [repeats] of each. */
-enum { PREFILL, DECODE, BANDWIDTH, SHARE, FIGURES };
+enum { PREFILL, DECODE, BANDWIDTH, SHARE, FLOOR, SPEED, FIGURES };
+
+/* An engine under test. */
+typedef struct lane {
+    const hearth_engine *engine;
+    hearth_session *session;
+} lane;
+
+/* What the runs of one row add up to. */
+typedef struct tally {
+    double *figures;       /* [FIGURES][repeats]                  */
+    hearth_counts *counts; /* [layers] of the decoded tokens       */
+    double weight_bytes;   /* a decoded token's, sum over the runs */
+} tally;
 
 typedef struct bencher {
     const bench_options *options;
     hearth_model_info info;
     bandwidth *memory;
-    hearth_session *session;
     hearth_sampler *sampler;
-    float *logits;    /* [vocabulary_size]                 */
-    hearth_row *rows; /* [longest feed]                    */
-    double *figures;  /* [prompt lengths][FIGURES][repeats] of the context at hand */
-    uint64_t weight_bytes;
+    float *logits;    /* [vocabulary_size]                                      */
+    hearth_row *rows; /* [longest feed]                                         */
+    lane *lanes;      /* [lane_count]                                           */
+    size_t lane_count;
+    tally *tallies;        /* [prompt lengths][lane_count] of the context at hand */
+    double *figures;       /* behind the tallies                                  */
+    hearth_counts *counts; /* behind the tallies                                  */
     uint64_t done;
 } bencher;
 
@@ -50,21 +67,30 @@ static int32_t token_at(const bencher *b, uint32_t repeat, size_t at)
     return (int32_t)((x ^ (x >> 31)) % b->info.vocabulary_size);
 }
 
-static hearth_status feed(bencher *b, uint32_t repeat, size_t from, size_t count, bool output, hearth_error *error)
+static hearth_status feed(bencher *b, lane *l, uint32_t repeat, size_t from, size_t count, bool output,
+                          hearth_error *error)
 {
     for (size_t i = 0; i < count; i++)
         b->rows[i] = (hearth_row){token_at(b, repeat, from + i), 0, output && i + 1 == count};
-    return hearth_session_feed(b->session, b->rows, count, error);
+    return hearth_session_feed(l->session, b->rows, count, error);
 }
 
-static hearth_status choose(bencher *b, hearth_error *error)
+static hearth_status choose(bencher *b, lane *l, hearth_error *error)
 {
-    TRY(hearth_session_logits(b->session, 0, 1, b->logits, error));
+    TRY(hearth_session_logits(l->session, 0, 1, b->logits, error));
     hearth_sampler_pick(b->sampler, b->logits);
     return HEARTH_OK;
 }
 
-/* ------------------------------------------------------------------ one timed run */
+/* The tokens behind the first `from`, one by one. */
+static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, hearth_error *error)
+{
+    for (uint32_t i = 0; i < b->options->decode_tokens; i++) {
+        TRY(feed(b, l, repeat, from + i, 1, true, error));
+        TRY(choose(b, l, error));
+    }
+    return HEARTH_OK;
+}
 
 /* Mean bytes of the cache that a decoded token reads: its own position and all before it. */
 static double kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
@@ -74,27 +100,45 @@ static double kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_lengt
     return position * (context + prompt_length + (b->options->decode_tokens + 1) / 2.0);
 }
 
-static hearth_status time_run(bencher *b, uint32_t repeat, uint32_t context, uint32_t prompt_length,
-                              double figures[FIGURES], hearth_error *error)
+/* ------------------------------------------------------------------ one timed run */
+
+/* Adds what the session counted since its counts were reset. */
+static hearth_status add_counts(const bencher *b, const lane *l, tally *t, hearth_error *error)
 {
-    uint32_t n = b->options->decode_tokens;
-    TRY(hearth_session_truncate(b->session, 0, context, error));
+    t->weight_bytes += hearth_session_token_bytes(l->session);
+    for (uint32_t i = 0; i < b->info.layer_count; i++) {
+        hearth_counts c;
+        TRY(hearth_session_counts(l->session, i, &c, error));
+        t->counts[i].rows += c.rows;
+        t->counts[i].computed += c.computed;
+        t->counts[i].fired += c.fired;
+        t->counts[i].active += c.active;
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, uint32_t context, uint32_t prompt_length,
+                              hearth_error *error)
+{
+    double figures[FIGURES] = {0};
+    TRY(hearth_session_truncate(l->session, 0, context, error));
     double start = clock_seconds();
-    TRY(feed(b, repeat, context, prompt_length, true, error));
-    TRY(choose(b, error));
+    TRY(feed(b, l, repeat, context, prompt_length, true, error));
+    TRY(choose(b, l, error));
     figures[PREFILL] = prompt_length / (clock_seconds() - start);
 
+    hearth_session_reset_counts(l->session);
     double before = bandwidth_measure(b->memory);
     start = clock_seconds();
-    for (uint32_t i = 0; i < n; i++) {
-        TRY(feed(b, repeat, (size_t)context + prompt_length + i, 1, true, error));
-        TRY(choose(b, error));
-    }
-    figures[DECODE] = n / (clock_seconds() - start);
+    TRY(decode(b, l, repeat, (size_t)context + prompt_length, error));
+    figures[DECODE] = b->options->decode_tokens / (clock_seconds() - start);
     figures[BANDWIDTH] = (before + bandwidth_measure(b->memory)) / 2;
-    double bytes = (double)b->weight_bytes + kv_bytes(b, context, prompt_length);
-    figures[SHARE] = bytes * figures[DECODE] / figures[BANDWIDTH];
-    return HEARTH_OK;
+    figures[FLOOR] =
+        figures[BANDWIDTH] / (hearth_session_token_bytes(l->session) + kv_bytes(b, context, prompt_length));
+    figures[SHARE] = figures[DECODE] / figures[FLOOR];
+    for (size_t i = 0; i < FIGURES; i++)
+        t->figures[i * b->options->repeats + repeat] = figures[i];
+    return add_counts(b, l, t, error);
 }
 
 /* Timed runs done so far; also from within a feed, where only cancelling matters. */
@@ -103,48 +147,96 @@ static bool report(void *user, const char *what, uint64_t done, uint64_t total)
     (void)what, (void)done, (void)total;
     bencher *b = user;
     const bench_options *o = b->options;
-    uint64_t runs = (uint64_t)o->context_count * o->prompt_length_count * o->repeats;
+    uint64_t runs = (uint64_t)o->context_count * o->prompt_length_count * o->repeats * b->lane_count;
     return !o->progress.report || o->progress.report(o->progress.user, "benchmark", b->done, runs);
 }
 
-/* All prompt lengths at one context: read once, cut back before every run. Runs alternate, so that a
- * neighbour of the machine disturbs all rows alike. */
-static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows, hearth_error *error)
+/* All prompt lengths and engines once. */
+static hearth_status time_round(bencher *b, uint32_t repeat, uint32_t context, hearth_error *error)
 {
     const bench_options *o = b->options;
-    TRY(hearth_session_truncate(b->session, 0, 0, error));
-    if (context > 0)
-        TRY(feed(b, 0, 0, context, false, error));
-    for (uint32_t repeat = 0; repeat < o->repeats; repeat++)
-        for (size_t p = 0; p < o->prompt_length_count; p++) {
-            double figures[FIGURES];
-            TRY(time_run(b, repeat, context, (uint32_t)o->prompt_lengths[p], figures, error));
-            b->done++;
-            for (size_t i = 0; i < FIGURES; i++)
-                b->figures[(p * FIGURES + i) * o->repeats + repeat] = figures[i];
-        }
     for (size_t p = 0; p < o->prompt_length_count; p++) {
-        double median[FIGURES];
-        for (size_t i = 0; i < FIGURES; i++)
-            median[i] = bench_median(b->figures + (p * FIGURES + i) * o->repeats, o->repeats);
-        uint32_t length = (uint32_t)o->prompt_lengths[p];
-        double kv = kv_bytes(b, context, length);
-        rows[p] = (bench_row){length,
-                              context,
-                              median[PREFILL],
-                              median[DECODE],
-                              median[BANDWIDTH],
-                              (double)b->weight_bytes + kv,
-                              kv,
-                              median[SHARE],
-                              1};
+        tally *round = b->tallies + p * b->lane_count;
+        for (size_t i = 0; i < b->lane_count; i++, b->done++)
+            TRY(time_run(b, &b->lanes[i], &round[i], repeat, context, (uint32_t)o->prompt_lengths[p], error));
+        double first = round[0].figures[DECODE * o->repeats + repeat];
+        for (size_t i = 0; i < b->lane_count; i++)
+            round[i].figures[SPEED * o->repeats + repeat] = round[i].figures[DECODE * o->repeats + repeat] / first;
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ rows */
+
+/* The tallies, empty, cut out of the blocks behind them. */
+static void clear_tallies(bencher *b)
+{
+    uint32_t layers = b->info.layer_count;
+    for (size_t i = 0; i < b->options->prompt_length_count * b->lane_count; i++) {
+        b->tallies[i] = (tally){b->figures + i * FIGURES * b->options->repeats, b->counts + i * layers, 0};
+        for (uint32_t layer = 0; layer < layers; layer++)
+            b->tallies[i].counts[layer] = (hearth_counts){0};
+    }
+}
+
+static void make_layers(const bencher *b, const tally *t, bench_layer *layers, bench_row *row)
+{
+    uint32_t count = b->info.layer_count;
+    row->density = row->let_through = 0;
+    row->layers = layers;
+    for (uint32_t i = 0; i < count; i++) {
+        const hearth_counts *c = &t->counts[i];
+        double neurons = (double)c->rows * b->info.neuron_count;
+        layers[i] =
+            (bench_layer){(double)c->computed / neurons, (double)c->fired / neurons, (double)c->active / neurons};
+        row->density += layers[i].active;
+        row->let_through += layers[i].computed;
+    }
+    row->density /= count;
+    row->let_through /= count;
+}
+
+static void make_row(const bencher *b, const lane *l, const tally *t, bench_layer *layers, bench_row *row)
+{
+    uint32_t repeats = b->options->repeats;
+    double kv = kv_bytes(b, row->context, row->prompt_length);
+    row->rung = hearth_engine_rung(l->engine);
+    row->class = hearth_engine_class(l->engine);
+    row->prefill_tokens_per_second = bench_median(t->figures + PREFILL * repeats, repeats);
+    row->decode_tokens_per_second = bench_median(t->figures + DECODE * repeats, repeats);
+    row->read_bandwidth = bench_median(t->figures + BANDWIDTH * repeats, repeats);
+    row->share_of_bandwidth = bench_median(t->figures + SHARE * repeats, repeats);
+    row->floor_tokens_per_second = bench_median(t->figures + FLOOR * repeats, repeats);
+    row->relative_speed = bench_median(t->figures + SPEED * repeats, repeats);
+    row->bytes_per_token = t->weight_bytes / repeats + kv;
+    row->kv_bytes_per_token = kv;
+    make_layers(b, t, layers, row);
+}
+
+/* All prompt lengths and engines at one context, which each session reads once and is cut back to before every run. */
+static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows, bench_layer *layers,
+                                   hearth_error *error)
+{
+    const bench_options *o = b->options;
+    clear_tallies(b);
+    for (size_t i = 0; i < b->lane_count; i++) {
+        TRY(hearth_session_truncate(b->lanes[i].session, 0, 0, error));
+        if (context > 0)
+            TRY(feed(b, &b->lanes[i], 0, 0, context, false, error));
+    }
+    for (uint32_t repeat = 0; repeat < o->repeats; repeat++)
+        TRY(time_round(b, repeat, context, error));
+    for (size_t i = 0; i < o->prompt_length_count * b->lane_count; i++) {
+        rows[i].context = context;
+        rows[i].prompt_length = (uint32_t)o->prompt_lengths[i / b->lane_count];
+        make_row(b, &b->lanes[i % b->lane_count], &b->tallies[i], layers + i * b->info.layer_count, &rows[i]);
     }
     return HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ all of it */
 
-/* The session's context, and the longest feed that the rows ask for. */
+/* The sessions' context, and the longest feed that the rows ask for. */
 static hearth_status measure_need(const bencher *b, size_t *context, size_t *longest, hearth_error *error)
 {
     const bench_options *o = b->options;
@@ -164,41 +256,95 @@ static hearth_status measure_need(const bencher *b, size_t *context, size_t *lon
     return HEARTH_OK;
 }
 
-static hearth_status prepare(bencher *b, const hearth_engine *engine, unsigned threads, const char *cpu_level,
-                             hearth_error *error)
+static hearth_status take_memory(bencher *b, size_t longest, hearth_error *error)
 {
     const bench_options *o = b->options;
-    size_t context, longest, vocabulary = b->info.vocabulary_size;
-    TRY(measure_need(b, &context, &longest, error));
-    hearth_session_options session = {.context = (uint32_t)context, .kv = o->kv, .progress = {report, b}};
-    hearth_sampling greedy = hearth_sampling_default();
-    greedy.temperature = 0;
-    TRY(hearth_session_create(&b->session, engine, &session, error));
-    TRY(hearth_sampler_create(&b->sampler, &greedy, b->info.vocabulary_size, error));
-    TRY(bandwidth_create(&b->memory, threads, cpu_level, error));
-    b->weight_bytes = hearth_engine_token_bytes(engine);
-    b->logits = mem_new_array(vocabulary, sizeof *b->logits);
+    size_t tallies = o->prompt_length_count * b->lane_count;
+    b->logits = mem_new_array(b->info.vocabulary_size, sizeof *b->logits);
     b->rows = mem_new_array(longest, sizeof *b->rows);
-    b->figures = mem_new_array(o->prompt_length_count * FIGURES, o->repeats * sizeof *b->figures);
-    if (!b->logits || !b->rows || !b->figures)
+    b->tallies = mem_new_array(tallies, sizeof *b->tallies);
+    b->figures = mem_new_array(tallies * FIGURES, o->repeats * sizeof *b->figures);
+    b->counts = mem_new_array(tallies * b->info.layer_count, sizeof *b->counts);
+    if (!b->logits || !b->rows || !b->tallies || !b->figures || !b->counts)
         return fail_memory(error, "benchmark", longest * sizeof *b->rows);
-    /* Once before anything is timed: brings the weights into memory. */
-    return feed(b, 0, 0, 1, true, error);
+    return HEARTH_OK;
 }
 
-hearth_status bench_run(bench_row *rows, const hearth_engine *engine, unsigned threads, const char *cpu_level,
-                        const bench_options *options, hearth_error *error)
+/* A session for each engine; what it will read is brought into memory, before anything is timed. */
+static hearth_status prepare_lanes(bencher *b, const hearth_engine *const *engines, size_t context, hearth_error *error)
 {
-    bencher b = {.options = options};
-    hearth_model_describe(hearth_engine_model(engine), &b.info);
-    hearth_status status = prepare(&b, engine, threads, cpu_level, error);
+    hearth_session_options session = {.context = (uint32_t)context, .kv = b->options->kv, .progress = {report, b}};
+    for (size_t i = 0; i < b->lane_count; i++) {
+        b->lanes[i].engine = engines[i];
+        TRY(hearth_session_create(&b->lanes[i].session, engines[i], &session, error));
+        TRY(decode(b, &b->lanes[i], 0, 0, error));
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status prepare(bencher *b, const hearth_engine *const *engines, unsigned threads, const char *cpu_level,
+                             hearth_error *error)
+{
+    size_t context, longest;
+    hearth_sampling greedy = hearth_sampling_default();
+    greedy.temperature = 0;
+    TRY(measure_need(b, &context, &longest, error));
+    TRY(take_memory(b, longest, error));
+    TRY(hearth_sampler_create(&b->sampler, &greedy, b->info.vocabulary_size, error));
+    TRY(bandwidth_create(&b->memory, threads, cpu_level, error));
+    return prepare_lanes(b, engines, context, error);
+}
+
+static hearth_status take_result(const bencher *b, bench_result *out, hearth_error *error)
+{
+    const bench_options *o = b->options;
+    out->count = o->context_count * o->prompt_length_count * b->lane_count;
+    out->layer_count = b->info.layer_count;
+    out->rows = mem_new_array(out->count, sizeof *out->rows);
+    out->layers = mem_new_array(out->count, out->layer_count * sizeof *out->layers);
+    return out->rows && out->layers ? HEARTH_OK : fail_memory(error, "benchmark", out->count * sizeof *out->rows);
+}
+
+static void clean_up(bencher *b)
+{
+    for (size_t i = 0; b->lanes && i < b->lane_count; i++)
+        hearth_session_destroy(b->lanes[i].session);
+    bandwidth_destroy(b->memory);
+    hearth_sampler_destroy(b->sampler);
+    mem_free(b->lanes);
+    mem_free(b->logits);
+    mem_free(b->rows);
+    mem_free(b->tallies);
+    mem_free(b->figures);
+    mem_free(b->counts);
+}
+
+hearth_status bench_run(bench_result *out, const hearth_engine *const *engines, size_t engine_count, unsigned threads,
+                        const char *cpu_level, const bench_options *options, hearth_error *error)
+{
+    bencher b = {.options = options, .lanes = mem_new_array(engine_count, sizeof(lane)), .lane_count = engine_count};
+    if (!b.lanes)
+        return fail_memory(error, "benchmark", engine_count * sizeof(lane));
+    hearth_model_describe(hearth_engine_model(engines[0]), &b.info);
+    bench_result result = {0};
+    hearth_status status = take_result(&b, &result, error);
+    if (status == HEARTH_OK)
+        status = prepare(&b, engines, threads, cpu_level, error);
+    size_t rows = options->prompt_length_count * engine_count;
     for (size_t i = 0; status == HEARTH_OK && i < options->context_count; i++)
-        status = bench_context(&b, (uint32_t)options->contexts[i], rows + i * options->prompt_length_count, error);
-    bandwidth_destroy(b.memory);
-    hearth_sampler_destroy(b.sampler);
-    hearth_session_destroy(b.session);
-    mem_free(b.logits);
-    mem_free(b.rows);
-    mem_free(b.figures);
+        status = bench_context(&b, (uint32_t)options->contexts[i], result.rows + i * rows,
+                               result.layers + i * rows * result.layer_count, error);
+    clean_up(&b);
+    if (status == HEARTH_OK)
+        *out = result;
+    else
+        bench_result_free(&result);
     return status;
+}
+
+void bench_result_free(bench_result *result)
+{
+    mem_free(result->rows);
+    mem_free(result->layers);
+    *result = (bench_result){0};
 }

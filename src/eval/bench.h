@@ -1,8 +1,9 @@
-/* bench.h - how fast a model reads and writes, as a share of what the memory gives.
+/* bench.h - how fast a model reads and writes, as a share of what the memory gives, rung by rung.
  *
- * A row is one pair of context and prompt length: `context` tokens are read first, without a clock; then `prompt_length`
- * tokens are timed as a prompt, and behind them `decode_tokens` tokens one by one, each with its logits and
- * a greedy choice. The memory's read bandwidth is measured immediately before and after each decoding. */
+ * A row is one context, prompt length and engine: `context` tokens are read first, without a clock; then `prompt_length`
+ * tokens are timed as a prompt, and behind them `decode_tokens` tokens one by one, each with its logits and a greedy
+ * choice. The memory's read bandwidth is measured immediately before and after each decoding. Engines that are compared
+ * take turns run by run, so that a neighbour of the machine disturbs all of them alike. */
 #ifndef EVAL_BENCH_H
 #define EVAL_BENCH_H
 
@@ -19,26 +20,45 @@ typedef struct bench_options {
     size_t id_count;
     const size_t *starts; /* [start_count] where repetition r begins in ids: starts[r % start_count] */
     size_t start_count;
-    uint32_t context; /* of the session, which every row must fit; 0: what the rows need, within the model's */
+    uint32_t context; /* of the sessions, which every row must fit; 0: what the rows need, within the model's */
     hearth_kv kv;
     hearth_progress progress; /* timed runs */
 } bench_options;
 
-/* Medians over the repetitions. */
+/* What decoding did in a layer: shares of its neurons, means over the timed tokens (hearth_counts says of what). */
+typedef struct bench_layer {
+    double computed, fired, active;
+} bench_layer;
+
+/* Bytes, density and layers are means over all timed tokens, the rest medians over the repetitions. */
 typedef struct bench_row {
+    const char *rung, *class; /* the engine's                                                          */
     uint32_t prompt_length, context;
     double prefill_tokens_per_second, decode_tokens_per_second;
-    double read_bandwidth;     /* bytes per second, mean of before and after      */
-    double bytes_per_token;    /* weights and cache that decoding one token reads */
-    double kv_bytes_per_token; /* the cache's part, at the mean position          */
-    double share_of_bandwidth; /* bytes_per_token * speed / read_bandwidth        */
-    double density;            /* share of neurons computed: 1 while all is dense */
+    double read_bandwidth;          /* bytes per second, mean of before and after                      */
+    double bytes_per_token;         /* weights and cache that decoding one token reads                 */
+    double kv_bytes_per_token;      /* the cache's part, at the mean position                          */
+    double share_of_bandwidth;      /* bytes_per_token * speed / read_bandwidth                        */
+    double floor_tokens_per_second; /* read_bandwidth / bytes_per_token: what memory would allow       */
+    double density;                 /* share of neurons whose row of down was read, mean of the layers */
+    double let_through;             /* share of neurons that a predictor let through; 1 without one    */
+    double relative_speed;          /* decoding, against the first engine in the same repetition       */
+    const bench_layer *layers;      /* [layer_count]                                                   */
 } bench_row;
 
-/* rows [context_count * prompt_length_count], by context, then by prompt length.
+/* Zeroed is empty. */
+typedef struct bench_result {
+    bench_row *rows; /* by context, then by prompt length, then by engine */
+    size_t count;
+    uint32_t layer_count;
+    bench_layer *layers; /* [count][layer_count] behind the rows          */
+} bench_result;
+
+/* engines [engine_count]: of one model on one runtime. The result's texts belong to them; bench_result_free.
  * HEARTH_INVALID: a row does not fit the context (named), or an id is not in the vocabulary. */
-hearth_status bench_run(bench_row *rows, const hearth_engine *engine, unsigned threads, const char *cpu_level,
-                        const bench_options *options, hearth_error *error);
+hearth_status bench_run(bench_result *out, const hearth_engine *const *engines, size_t engine_count, unsigned threads,
+                        const char *cpu_level, const bench_options *options, hearth_error *error);
+void bench_result_free(bench_result *result);
 
 /* The median of values [count], which it sorts. count > 0. */
 double bench_median(double *values, size_t count);

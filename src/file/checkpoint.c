@@ -234,10 +234,15 @@ hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error
 
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor)
 {
-    const uint8_t *data = tensor->data;
+    checkpoint_drop_range(c, tensor->data, tensor->size_bytes);
+}
+
+void checkpoint_drop_range(const checkpoint *c, const void *data, size_t size_bytes)
+{
+    const uint8_t *begin = data;
     for (size_t i = 0; i < c->map_count; i++)
-        if (c->maps[i].data && data >= c->maps[i].data && data < c->maps[i].data + c->maps[i].size_bytes)
-            file_map_drop(&c->maps[i], data, tensor->size_bytes);
+        if (c->maps[i].data && begin >= c->maps[i].data && begin < c->maps[i].data + c->maps[i].size_bytes)
+            file_map_drop(&c->maps[i], data, size_bytes);
 }
 
 /* ----------------------------------------------------------------- reading */

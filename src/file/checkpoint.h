@@ -67,6 +67,8 @@ typedef struct stored_tensor {
 
 typedef struct checkpoint {
     const char *path; /* as the user gave it; errors begin with it */
+    bool powerinfer;  /* its magic was PWRI: GGUF as PowerInfer writes it */
+    const char *vocabulary_problem; /* why the source's vocabulary is not among the keys; NULL: it is, or there is none */
     key_value *entries;
     size_t entry_count;
     stored_tensor *tensors;
@@ -106,6 +108,9 @@ hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *erro
 hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error *error);
 /* The bytes of a tensor will not be read again soon: where they lie in a mapping they leave memory. */
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor);
+
+/* The same for any bytes of it, such as a matrix's; what lies in no mapping stays. */
+void checkpoint_drop_range(const checkpoint *c, const void *data, size_t size_bytes);
 
 /* NULL where there is none. */
 const key_value *checkpoint_find(const checkpoint *c, const char *key);

@@ -1,6 +1,7 @@
-/* gguf.h - GGUF files: versions 2 and 3 read, version 3 written.
+/* gguf.h - GGUF files: versions 2 and 3 read, version 3 written; and PowerInfer's flavour of them, which differs by
+ * its magic alone.
  *
- * Layout (little-endian): magic "GGUF", version u32, tensor count u64, key count u64; keys (string, type u32,
+ * Layout (little-endian): magic "GGUF" or "PWRI", version u32, tensor count u64, key count u64; keys (string, type u32,
  * value); tensor records (name, rank u32, shape u64[rank], type u32, offset u64); padding to
  * general.alignment (32); tensor data, each at a multiple of the alignment. A string is a u64 length and its bytes. */
 #ifndef FILE_GGUF_H
@@ -22,10 +23,11 @@ hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_byte
 /* Writes a file from parts: head first, then the tensors' bytes in the order announced. */
 typedef struct gguf_writer gguf_writer;
 
-/* entries: all keys; general.alignment is honoured where present (else 32). tensors: name, format, rank and
- * shape are read, data is not. */
-hearth_status gguf_writer_open(gguf_writer **out, const char *path, const key_value *entries, size_t entry_count,
-                               const stored_tensor *tensors, size_t tensor_count, hearth_error *error);
+/* powerinfer: with the magic PWRI. entries: all keys; general.alignment is honoured where present (else 32). tensors:
+ * name, format, rank and shape are read, data is not. */
+hearth_status gguf_writer_open(gguf_writer **out, const char *path, bool powerinfer, const key_value *entries,
+                               size_t entry_count, const stored_tensor *tensors, size_t tensor_count,
+                               hearth_error *error);
 /* The next bytes of the current tensor; goes on to the next tensor when it is complete. */
 hearth_status gguf_writer_put(gguf_writer *w, const void *data, size_t size_bytes, hearth_error *error);
 /* All tensors must be complete. Frees the writer in any case; on failure no file is left. */

@@ -38,7 +38,6 @@ static const struct {
     char magic[5];
     const char *reason;
 } foreign_files[] = {
-    {"PWRI", "PowerInfer files are not supported yet"},
     {"lmgg", "is a GGML file from before GGUF; convert the model again with a current program"},
     {"fmgg", "is a GGMF file from before GGUF; convert the model again with a current program"},
     {"tjgg", "is a GGJT file from before GGUF; convert the model again with a current program"},
@@ -54,7 +53,7 @@ static const struct {
     { 3, "q4_1"},      { 4, "q4_2"},      { 5, "q4_3"},       { 6, "q5_0"},       { 7, "q5_1"},       { 9, "q8_1"},
     {10, "q2_K"},      {11, "q3_K"},      {13, "q5_K"},       {15, "q8_K"},       {16, "iq2_xxs"},    {17, "iq2_xs"},
     {18, "iq3_xxs"},   {19, "iq1_s"},     {20, "iq4_nl"},     {21, "iq3_s"},      {22, "iq2_s"},      {23, "iq4_xs"},
-    {24, "i8"},        {25, "i16"},       {26, "i32"},        {27, "i64"},        {28, "f64"},        {29, "iq1_m"},
+    {24, "i8"},        {25, "i16"},       {27, "i64"},        {28, "f64"},        {29, "iq1_m"},
     {31, "q4_0_4_4"},  {32, "q4_0_4_8"},  {33, "q4_0_8_8"},   {34, "tq1_0"},      {35, "tq2_0"},
     {36, "iq4_nl_4_4"}, {37, "iq4_nl_4_8"}, {38, "iq4_nl_8_8"}, {39, "mxfp4"},    {40, "nvfp4"},      {41, "q1_0"},
     {42, "q2_0"},
@@ -235,7 +234,7 @@ static hearth_status take_format(reader *r, stored_tensor *t)
     uint32_t type = 0;
     TRY(take(r, &type, sizeof(type), "type"));
     t->format = number_format_by_gguf_type(type);
-    if (t->format != FORMAT_COUNT)
+    if (t->format != FORMAT_STORED_COUNT)
         return HEARTH_OK;
     for (size_t i = 0; i < sizeof(other_types) / sizeof(*other_types); i++)
         if (other_types[i].type == type)
@@ -340,7 +339,8 @@ static hearth_status read_magic(reader *r)
     if (r->size < sizeof(magic))
         return refuse(r, HEARTH_FORMAT, "%zu bytes are no GGUF file", r->size);
     TRY(take(r, magic, sizeof(magic), "header"));
-    if (memcmp(magic, "GGUF", sizeof(magic)) == 0)
+    r->c->powerinfer = memcmp(magic, "PWRI", sizeof(magic)) == 0;
+    if (r->c->powerinfer || memcmp(magic, "GGUF", sizeof(magic)) == 0)
         return HEARTH_OK;
     for (size_t i = 0; i < sizeof(foreign_files) / sizeof(*foreign_files); i++)
         if (memcmp(magic, foreign_files[i].magic, sizeof(magic)) == 0)

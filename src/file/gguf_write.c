@@ -9,6 +9,7 @@
 
 struct gguf_writer {
     file_writer *file;
+    bool powerinfer;
     uint32_t alignment;
     const char *path;
     const char **names;    /* [count] for error texts                       */
@@ -109,7 +110,7 @@ static hearth_status put_tensor(gguf_writer *w, const stored_tensor *t, uint64_t
 static hearth_status put_head(gguf_writer *w, const key_value *entries, size_t entry_count,
                               const stored_tensor *tensors, hearth_error *error)
 {
-    TRY(file_writer_put(w->file, "GGUF", 4, error));
+    TRY(file_writer_put(w->file, w->powerinfer ? "PWRI" : "GGUF", 4, error));
     TRY(put_u32(w->file, 3, error));
     TRY(put_u64(w->file, w->count, error));
     TRY(put_u64(w->file, entry_count, error));
@@ -141,13 +142,15 @@ static hearth_status prepare(gguf_writer *w, const char *path, const key_value *
 
 /* ------------------------------------------------------------------ public */
 
-hearth_status gguf_writer_open(gguf_writer **out, const char *path, const key_value *entries, size_t entry_count,
-                               const stored_tensor *tensors, size_t tensor_count, hearth_error *error)
+hearth_status gguf_writer_open(gguf_writer **out, const char *path, bool powerinfer, const key_value *entries,
+                               size_t entry_count, const stored_tensor *tensors, size_t tensor_count,
+                               hearth_error *error)
 {
     gguf_writer *w = mem_new(sizeof(*w));
     if (!w)
         return fail_memory(error, path, sizeof(*w));
     w->count = tensor_count;
+    w->powerinfer = powerinfer;
     hearth_status status = prepare(w, path, entries, entry_count, tensors, error);
     if (status != HEARTH_OK) {
         gguf_writer_discard(w);

@@ -8,7 +8,7 @@
 #include "cpu.h"
 #include "levels.h"
 
-#define MOST_PARTS 4
+#define MOST_PARTS 6
 
 static const struct level {
     const char *name;
@@ -16,20 +16,29 @@ static const struct level {
     const char *needs;
     const kernels *parts[MOST_PARTS];
 } levels[] = {
-    {"scalar", 0, "any x86-64", {&scalar_products, &scalar_vectors}},
-    {"avx2", CPU_AVX2, "AVX2, FMA, F16C", {&avx2_floats, &avx2_blocks, &avx2_vectors, &avx2_attention}},
+    {"scalar", 0, "any x86-64", {&scalar_products, &scalar_vectors, &scalar_neurons, &scalar_transposes}},
+    {"avx2",
+     CPU_AVX2,
+     "AVX2, FMA, F16C",
+     {&avx2_floats, &avx2_blocks, &avx2_vectors, &avx2_attention, &avx2_neurons, &avx2_transposes}},
     {"avx512",
      CPU_AVX2 | CPU_AVX512,
      "AVX-512 F BW DQ VL, VNNI, VBMI",
-     {&avx512_floats, &avx512_blocks, &avx512_vectors, &avx512_attention}},
+     {&avx512_floats, &avx512_blocks, &avx512_vectors, &avx512_attention, &avx512_neurons, &avx512_transposes}},
 };
 
 /* Writes what `part` has over the table. */
 static void overlay(kernels *k, const kernels *part)
 {
 #define TAKE(member) k->member = part->member ? part->member : k->member
-    for (size_t f = 0; f < FORMAT_COUNT; f++)
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
         TAKE(product[f]);
+        TAKE(accumulate[f]);
+        TAKE(accumulate_many[f]);
+        TAKE(transpose[f]);
+    }
+    for (size_t s = 0; s < SELECT_COUNT; s++)
+        TAKE(select[s]);
     for (size_t a = 0; a < ACTIVATION_COUNT; a++)
         TAKE(activate[a]);
     TAKE(quantize);

@@ -29,12 +29,24 @@
  * where max is 0 or so small (below 2^-120) that 127 / max overflows; where a value is not finite q = 0 and
  * scale = NaN, so that the fault shows in every result. `sums` are the sums of 16 neighbouring q, which turn a
  * format's offset (Q4_0's -8, Q6_K's -32, Q4_K's minimum) into one multiplication per block. */
+/* What will be read next: a hint that changes no result. While products with a single token are taken, row r of each
+ * matrix is fetched towards the core as soon as its product (plus bias[r], where there is one) is not below the
+ * threshold; so the listed rows of the matrices to come travel beside the whole rows of this one, and nobody waits for
+ * them later. */
+typedef struct kernel_follow {
+    const matrix *next[2];
+    size_t count; /* of next */
+    float threshold;
+    const float *bias; /* [rows], or NULL */
+} kernel_follow;
+
 typedef struct kernel_input {
     size_t count, columns;
     const float *values; /* [count][columns]                                            */
     const int8_t *q;     /* [count][columns], or NULL: block formats read `values` too  */
     const float *scales; /* [count][columns / 32]                                       */
     const int16_t *sums; /* [count][columns / 16]                                       */
+    const kernel_follow *follow; /* or NULL */
 } kernel_input;
 
 /* y[t * y_stride + i] = W[list ? list[i] : i] . x[t]   for i in [begin, end), t in [0, x->count)
@@ -46,12 +58,46 @@ typedef struct kernel_input {
 typedef void kernel_product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride);
 
+/* y[c] = fma(h[i], W[list ? list[i] : i][c], y[c])   for i = begin .. end - 1, one after the other, for every column c
+ *
+ * The third step of a feed-forward network whose down matrix is stored a row per neuron. A weight is what the format's
+ * decode gives for it, rounded to float32 where it must be; h stays float32; a sum is one chain of fused
+ * multiply-adds in the order of i. So every level gives the same bytes, and a coefficient of zero may be skipped. */
+typedef void kernel_accumulate(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h,
+                               float *y);
+
+/* The same for `tokens` tokens and the columns [column, column + columns) of W:
+ * y[t * y_stride + c] = fma(h[t * h_stride + i], W[...][column + c], y[t * y_stride + c]). Zero coefficients are skipped.
+ * column and columns are multiples of the format's block (or columns ends the row); columns <= ACCUMULATE_COLUMNS. */
+typedef void kernel_accumulate_many(const matrix *w, const uint32_t *list, size_t begin, size_t end, size_t column,
+                                    size_t columns, const float *h, size_t h_stride, size_t tokens, float *y,
+                                    size_t y_stride);
+#define ACCUMULATE_COLUMNS 256
+
+/* Which of n values pass, and their numbers: value i has the number ids ? ids[i] : first + i. Passing numbers and
+ * values are written in order to kept_ids and, unless it is NULL, kept; both may be the input itself. Returns how many.
+ * ABOVE: value > threshold. FROM: not value < threshold (so NaN passes, as PowerInfer has it). */
+typedef size_t kernel_select(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
+                             uint32_t *kept_ids, float *kept);
+typedef enum kernel_selection { SELECT_ABOVE, SELECT_FROM, SELECT_COUNT } kernel_selection;
+
+/* Columns as rows: out row c (of out_row_bytes bytes) gets, from value `row` on, W[row + r][column + c] for r in [0, rows),
+ * c in [0, columns). Float formats keep their format; a block format becomes Q8_0, whose blocks run the other way, as its
+ * encoder would round the decoded values but for halves (to even). row and rows are multiples of 32, unless the rows
+ * end there in a float format; columns is a multiple of 32 unless the row ends there. */
+typedef void kernel_transpose(const matrix *w, size_t row, size_t rows, size_t column, size_t columns, void *out,
+                              size_t out_row_bytes);
+
 typedef enum kernel_activation { ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION_COUNT } kernel_activation;
 
 typedef struct kernels {
     const char *level; /* "scalar", "avx2", ... */
 
     kernel_product *product[FORMAT_COUNT];
+    kernel_accumulate *accumulate[FORMAT_COUNT];
+    kernel_accumulate_many *accumulate_many[FORMAT_COUNT];
+    kernel_transpose *transpose[FORMAT_COUNT];
+    kernel_select *select[SELECT_COUNT];
 
     /* Rounds n values (a multiple of 32) to 8 bits as kernel_input describes. */
     void (*quantize)(const float *x, size_t n, int8_t *q, float *scales, int16_t *sums);

@@ -1,7 +1,6 @@
-/* bind.c - from a checkpoint to a model: every rule of the family finds its tensor, every tensor its rule.
- *
- * Matrices stay where they lie, in the file's mapping. Copied are vectors that are not float32 or not
- * aligned, and q and k of a folder, whose rows have to be put in the order of rotary pairs. */
+/* bind.c - from a checkpoint to a model: family, hyperparameters, tensors (bind_tensor.c), rotary frequencies,
+ * tokenizer; and what a model tells about itself. */
+#include "bind.h"
 #include "huggingface.h"
 #include "hyper.h"
 #include "rope.h"
@@ -13,155 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is built, and from what. */
-typedef struct binder {
-    hearth_model *model;
-    const checkpoint *source;
-    const hearth_progress *progress;
-    uint64_t bytes_done, bytes_total; /* of matrices put in order                   */
-    bool copies;                      /* false: everything is only checked          */
-    bool folder;                      /* errors spell tensors as the folder does    */
-    hearth_error *error;
-} binder;
-
-static hearth_status fail_tensor(const binder *b, const tensor_rule *rule, uint32_t layer, const char *reason)
-{
-    char name[TENSOR_NAME_SIZE];
-    tensor_rule_name(name, rule, layer, b->folder);
-    return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: %s", b->source->path, name, reason);
-}
-
-/* "4096 x 14336" */
-static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t rank)
-{
-    size_t used = 0;
-    for (uint32_t i = 0; i < rank && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? " x " : "", (unsigned long long)shape[i]);
-}
-
-static hearth_status check_shape(const binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
-{
-    const hyperparameters *h = &b->model->hyper;
-    uint64_t expected[2] = {hyper_dimension(h, rule->columns), hyper_dimension(h, rule->rows)};
-    uint32_t rank = rule->rows == DIMENSION_NONE ? 1 : 2;
-    if (t->rank == rank && t->shape[0] == expected[0] && (rank == 1 || t->shape[1] == expected[1]))
-        return HEARTH_OK;
-    char is[128], wanted[64], reason[256];
-    print_shape(is, sizeof is, t->shape, t->rank);
-    print_shape(wanted, sizeof wanted, expected, rank);
-    snprintf(reason, sizeof reason, "is %s, expected %s", is, wanted);
-    return fail_tensor(b, rule, layer, reason);
-}
-
-/* A vector in float32: where it lies, or decoded into the model's memory. */
-static hearth_status bind_vector(binder *b, const float **out, const tensor_rule *rule, uint32_t layer,
-                                 const stored_tensor *t)
-{
-    if (number_is_block(t->format)) {
-        char reason[96];
-        snprintf(reason, sizeof reason, "is %s, a vector must be float", number_formats[t->format].name);
-        return fail_tensor(b, rule, layer, reason);
-    }
-    if (t->format == FORMAT_F32 && (uintptr_t)t->data % _Alignof(float) == 0) {
-        *out = t->data;
-        return HEARTH_OK;
-    }
-    size_t count = (size_t)t->shape[0];
-    float *values = arena_new_array(&b->model->memory, count, sizeof *values);
-    if (!values)
-        return fail_memory(b->error, t->name, count * sizeof *values);
-    number_formats[t->format].decode(t->data, values, count);
-    *out = values;
-    return HEARTH_OK;
-}
-
-/* A copy of the rows in the order in which they are meant. */
-static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
-{
-    char *rows = arena_new_array(&b->model->memory, m->rows, m->row_bytes);
-    if (!rows)
-        return fail_memory(b->error, t->name, t->size_bytes);
-    for (size_t i = 0; i < m->rows; i++)
-        memcpy(rows + i * m->row_bytes, (const char *)t->data + stored_tensor_row(t, i) * m->row_bytes, m->row_bytes);
-    m->data = rows;
-    checkpoint_drop(b->source, t);
-    b->bytes_done += t->size_bytes;
-    if (b->progress && b->progress->report &&
-        !b->progress->report(b->progress->user, "ordering rows", b->bytes_done, b->bytes_total))
-        return fail(b->error, HEARTH_CANCELLED, "%s: opening was cancelled", b->source->path);
-    return HEARTH_OK;
-}
-
-static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule, uint32_t layer,
-                                 const stored_tensor *t)
-{
-    matrix m = {.data = t->data, .format = t->format, .rows = (uint32_t)t->shape[1], .columns = (uint32_t)t->shape[0]};
-    if (!number_row_bytes(t->format, t->shape[0], &m.row_bytes))
-        return fail_tensor(b, rule, layer, "has rows that are no whole number of blocks");
-    if (t->rotary_heads > 0 && b->copies)
-        TRY(put_in_order(b, &m, t));
-    *out = m;
-    return HEARTH_OK;
-}
-
-/* Finds, checks and places one tensor. owner: the model or a layer, where the rule's field lies. */
-static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule, uint32_t layer)
-{
-    if (rule->flags & TENSOR_IGNORED)
-        return HEARTH_OK;
-    char name[TENSOR_NAME_SIZE];
-    tensor_rule_name(name, rule, layer, false);
-    const stored_tensor *t = checkpoint_find_tensor(b->source, name);
-    if (!t && (rule->flags & TENSOR_OPTIONAL))
-        return HEARTH_OK;
-    if (!t)
-        return fail_tensor(b, rule, layer, "is missing");
-    TRY(check_shape(b, rule, layer, t));
-    void *field = (char *)owner + rule->field;
-    if (rule->rows == DIMENSION_NONE)
-        TRY(bind_vector(b, field, rule, layer, t));
-    else
-        TRY(bind_matrix(b, field, rule, layer, t));
-    if (!(rule->flags & TENSOR_CONSTANT))
-        b->model->parameter_count += t->shape[0] * t->shape[1];
-    b->model->weight_bytes += t->size_bytes;
-    return HEARTH_OK;
-}
-
-static hearth_status bind_tensors(binder *b)
-{
-    hearth_model *m = b->model;
-    const family *f = m->family;
-    for (size_t i = 0; i < b->source->tensor_count; i++)
-        if (b->source->tensors[i].rotary_heads > 0)
-            b->bytes_total += b->source->tensors[i].size_bytes;
-    for (size_t i = 0; i < f->tensor_count; i++)
-        TRY(bind_tensor(b, m, &f->tensors[i], 0));
-    for (uint32_t layer = 0; layer < m->hyper.layer_count; layer++)
-        for (size_t i = 0; i < f->layer_tensor_count; i++)
-            TRY(bind_tensor(b, &m->layers[layer], &f->layer_tensors[i], layer));
-    if (!m->head.data)
-        m->head = m->embedding;
-    return HEARTH_OK;
-}
-
-/* A tensor that no rule wants changes what the model computes: better refused than left out. */
-static hearth_status check_extras(const binder *b)
-{
-    const family *f = b->model->family;
-    for (size_t i = 0; i < b->source->tensor_count; i++) {
-        const char *name = b->source->tensors[i].name;
-        uint32_t layer, layers = b->model->hyper.layer_count;
-        const tensor_rule *rule = family_find_rule(f, name, false, &layer);
-        if (!rule)
-            return fail(b->error, HEARTH_FORMAT, "%s: tensor %.128s: is not part of a %s model", b->source->path, name,
-                        f->name);
-        if (layer >= layers)
-            return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: is not part of a model of %u layers", b->source->path,
-                        name, layers);
-    }
-    return HEARTH_OK;
-}
+/* The layout of packed files that this version knows. */
+static const uint32_t pack_version = 1;
 
 static hearth_status find_frequencies(binder *b)
 {
@@ -197,6 +49,20 @@ static hearth_status find_family(binder *b)
                 b->source->path, name.size < 100 ? (int)name.size : 100, name.data, known);
 }
 
+/* What `hearth pack` says of the files that it writes. */
+static hearth_status find_pack(binder *b)
+{
+    uint32_t version = pack_version;
+    bool found, requantised = false;
+    TRY(checkpoint_get_u32(b->source, "hearth.pack.version", &version, &found, b->error));
+    if (version != pack_version)
+        return fail(b->error, HEARTH_UNSUPPORTED, "%s: key hearth.pack.version: is %u, this hearth reads %u",
+                    b->source->path, version, pack_version);
+    TRY(checkpoint_get_bool(b->source, "hearth.pack.requantised", &requantised, &found, b->error));
+    b->model->requantised = requantised;
+    return HEARTH_OK;
+}
+
 /* general.name, or what the path ends in. */
 static hearth_status find_name(binder *b)
 {
@@ -223,7 +89,7 @@ static hearth_status find_tokenizer(binder *b)
     if (status != HEARTH_OK)
         return fail(b->error, status, "%s", why.text);
     if (!m->tokenizer)
-        m->tokenizer_problem = model_tokenizer_missing(b->source->path);
+        m->tokenizer_problem = model_tokenizer_missing(b->source);
     uint32_t size = m->tokenizer ? tokenizer_size(m->tokenizer) : 0;
     if (size > m->hyper.vocabulary_size)
         return fail(b->error, HEARTH_FORMAT, "%s: key tokenizer.ggml.tokens: has %u tokens, the model has %u",
@@ -241,13 +107,13 @@ static hearth_status bind_model(binder *b, const char *activation)
                     b->source->path);
     TRY(find_family(b));
     TRY(find_name(b));
+    TRY(find_pack(b));
     TRY(hyper_read(&m->hyper, m->family, b->source, activation, b->error));
     size_t layers = m->hyper.layer_count;
     m->layers = arena_new_array(&m->memory, layers, sizeof *m->layers);
     if (!m->layers)
         return fail_memory(b->error, "layers", layers * sizeof *m->layers);
     TRY(bind_tensors(b));
-    TRY(check_extras(b));
     TRY(find_frequencies(b));
     return find_tokenizer(b);
 }
@@ -340,6 +206,10 @@ void hearth_model_describe(const hearth_model *model, hearth_model_info *out)
         .has_tokenizer = model->tokenizer != NULL,
         .bos = model->tokenizer ? tokenizer_bos(model->tokenizer) : -1,
         .eos = model->tokenizer ? tokenizer_eos(model->tokenizer) : -1,
+        .neuron_major = model->neuron_major,
+        .predictors = model->predictors,
+        .powerinfer = model->powerinfer,
+        .predictor_threshold = h->predictor_threshold,
     };
 }
 

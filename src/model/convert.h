@@ -1,4 +1,8 @@
-/* convert.h - model files from model files: a folder to GGUF, a GGUF to smaller number formats. */
+/* convert.h - model files from model files: a folder to GGUF, a GGUF to smaller number formats, down matrices
+ * neuron-major, neurons in another order, predictors beside them.
+ *
+ * One writer for all of them: convert_plan.c decides what becomes of every tensor, convert_tensor.c writes one, convert.c
+ * holds it together. */
 #ifndef MODEL_CONVERT_H
 #define MODEL_CONVERT_H
 
@@ -7,12 +11,15 @@
 
 // clang-format off
 
-/* What becomes of one tensor; reported as it is written. */
+/* What became of one tensor; reported when it is written. */
 typedef struct convert_step {
-    const char *name;
+    const char *name;        /* in the file that is written */
     number_format from, to;
     uint64_t rows, columns;
     uint64_t from_bytes, to_bytes;
+    bool is_down_t;          /* a down matrix with a row per neuron ...          */
+    bool transposed;         /* ... which had a row per output in the source     */
+    double relative_error;   /* of such a matrix: |written - stored| / |stored| over its values; else 0 */
     const char *reason;      /* why this format: "asked for", "as stored", "norm", "head", "override", "q4_K needs
                                 rows of a multiple of 256" ...; valid during the call */
 } convert_step;
@@ -30,6 +37,13 @@ typedef struct convert_options {
     const convert_override *overrides;     /* the last that matches wins                               */
     size_t override_count;
     const char *ffn_activation;            /* NULL: as the source says                                 */
+    bool neuron_major;                     /* pack: blk.N.ffn_down_t in place of ffn_down, as GGUF, also
+                                              from a PowerInfer file                                   */
+    number_format down_format;             /* with neuron_major: of ffn_down_t; FORMAT_COUNT: `format`, or
+                                              where that is as stored what neuron_major.h says         */
+    const uint32_t *const *order;          /* with neuron_major: [layers][f], row r of the layer's matrices holds
+                                              the neuron of original number order[layer][r]; NULL: as stored */
+    const char *predictors;                /* a folder (predictors.h): writes a PowerInfer file; NULL: none */
     void (*step)(void *user, const convert_step *step);   /* may be NULL */
     void (*note)(void *user, const char *text);           /* may be NULL: what the user should know, such as a
                                                              missing tokenizer */
@@ -37,10 +51,12 @@ typedef struct convert_options {
     hearth_progress progress;              /* bytes of source tensors */
 } convert_options;
 
-/* Writes source (any checkpoint) as GGUF v3. One-dimensional tensors become float32. A format whose block does not
- * divide a row falls back to Q8_0, then F16, and the step says so. The source is first checked as a model, so that
- * nothing is written from a file that could not be read back. Memory: a few rows per thread.
- * HEARTH_INVALID: the source would be overwritten, or an override matches no tensor.
+/* Writes source (any checkpoint) as GGUF v3; PowerInfer's flavour stays what it is but for neuron_major. One-dimensional
+ * tensors become float32. A format whose block does not divide a row falls back to Q8_0, then F16, and the step says so.
+ * The source is first checked as a model, so that nothing is written from a file that could not be read back. Memory: a
+ * few rows per thread; one matrix where one is transposed.
+ * HEARTH_INVALID: the source would be overwritten, an override matches no tensor, or an order is none.
+ * HEARTH_UNSUPPORTED: predictors for a model that is never zero, or that has some already.
  * HEARTH_CANCELLED: progress said so. On failure no file is left. */
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
                             pool *threads, hearth_error *error);

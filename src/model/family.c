@@ -52,7 +52,25 @@ static const tensor_rule llama_layer_tensors[] = {
     {"blk.%u.ffn_up.weight",      FOLDER_LAYER "mlp.up_proj.weight",              LAYER(up),
         DIMENSION_NEURONS,   DIMENSION_EMBEDDING, DIMENSION_NONE,     0},
     {"blk.%u.ffn_down.weight",    FOLDER_LAYER "mlp.down_proj.weight",            LAYER(down),
-        DIMENSION_EMBEDDING, DIMENSION_NEURONS,   DIMENSION_NONE,     0},
+        DIMENSION_EMBEDDING, DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_STOCK},
+    {"blk.%u.ffn_down_t.weight",  NULL,                                           LAYER(down_t),
+        DIMENSION_NEURONS,   DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_NEURON_MAJOR},
+    {"blk.%u.ffn_order",          NULL,                                           LAYER(order),
+        DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |
+                                                                      TENSOR_OPTIONAL},
+    /* biases of the FFN; PowerInfer's name of down's, which is no other vector, has the _t too */
+    {"blk.%u.ffn_gate.bias",      FOLDER_LAYER "mlp.gate_proj.bias",              LAYER(gate_bias),
+        DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
+    {"blk.%u.ffn_up.bias",        FOLDER_LAYER "mlp.up_proj.bias",                LAYER(up_bias),
+        DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
+    {"blk.%u.ffn_down.bias",      FOLDER_LAYER "mlp.down_proj.bias",              LAYER(down_bias),
+        DIMENSION_NONE,      DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
+    {"blk.%u.ffn_down_t.bias",    NULL,                                           LAYER(down_bias),
+        DIMENSION_NONE,      DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_NEURON_MAJOR | TENSOR_OPTIONAL},
+    {"blk.%u.fc1.weight",         NULL,                                           LAYER(fc1),
+        DIMENSION_RANK,      DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_PREDICTOR},
+    {"blk.%u.fc2.weight",         NULL,                                           LAYER(fc2),
+        DIMENSION_NEURONS,   DIMENSION_RANK,      DIMENSION_NONE,     TENSOR_PREDICTOR},
     /* frequencies without scaling, as early converters and transformers stored them */
     {"blk.%u.attn_rot_embd.weight", FOLDER_LAYER "self_attn.rotary_emb.inv_freq", NO_FIELD,
         DIMENSION_NONE,      DIMENSION_ROPE_PAIRS, DIMENSION_NONE,    TENSOR_IGNORED | TENSOR_OPTIONAL},
@@ -62,10 +80,12 @@ static const tensor_rule llama_layer_tensors[] = {
 #define LLAMA_TENSORS llama_tensors, COUNT(llama_tensors), llama_layer_tensors, COUNT(llama_layer_tensors)
 
 const family families[] = {
-    /* name    model_type  architecture          window  tensors */
-    {"llama",  "llama",    "LlamaForCausalLM",   false,  LLAMA_TENSORS},
+    /* name     model_type architecture          window form            activation tensors */
+    {"llama",   "llama",   "LlamaForCausalLM",   false, FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
     /* GGUF has no name of its own for mistral: a llama with llama.attention.sliding_window */
-    {"llama",  "mistral",  "MistralForCausalLM", true,   LLAMA_TENSORS},
+    {"llama",   "mistral", "MistralForCausalLM", true,  FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
+    /* TurboSparse: mistral with a ReLU on gate and on up */
+    {"bamboo",  "bamboo",  "BambooForCausalLM",  true,  FFN_GATED_BOTH, FFN_RELU,  LLAMA_TENSORS},
 };
 const size_t family_count = COUNT(families);
 // clang-format on

@@ -27,10 +27,23 @@ typedef enum ffn_activation {
 void append_name(char *out, size_t size, const char *name);
 
 extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
+/* True where the activation is often exactly zero, so that neurons can be skipped without a loss. */
+static inline bool ffn_has_zeros(ffn_activation a)
+{
+    return ffn_activations[a].kernel == ACTIVATION_RELU;
+}
 /* FFN_ACTIVATION_COUNT where there is none of that name. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
 /* "silu, relu, fatrelu", for errors and help. */
 void ffn_activation_list(char *out, size_t size);
+
+/* Forms of a feed-forward network (DESIGN.md section 3): what the activation of neuron i is. */
+typedef enum ffn_form {
+    FFN_GATED,                      /* act(gate_i . x) * (up_i . x)                                   */
+    FFN_GATED_BOTH,                 /* act(gate_i . x) * act(up_i . x): dReLU                         */
+    FFN_PLAIN,                      /* act(up_i . x), there is no gate                                */
+    FFN_FORM_COUNT
+} ffn_form;
 
 /* Sizes that shapes are made of; hyper_dimension() gives their values. */
 typedef enum dimension {
@@ -43,15 +56,21 @@ typedef enum dimension {
     DIMENSION_ROPE_PAIRS,
     DIMENSION_HEADS,
     DIMENSION_KV_HEADS,
+    DIMENSION_RANK,                 /* of a layer's predictor: whatever its tensors say, the same in both */
     DIMENSION_COUNT
 } dimension;
 
 enum tensor_rule_flags {
-    TENSOR_OPTIONAL = 1,
+    TENSOR_OPTIONAL = 1,            /* of a layer: all layers have it, or none                        */
     TENSOR_HEAD = 2,                /* gives logits; where absent, the tensor flagged TENSOR_EMBEDDING does */
     TENSOR_EMBEDDING = 4,
     TENSOR_CONSTANT = 8,            /* follows from hyperparameters: no parameter of the model        */
-    TENSOR_IGNORED = 16             /* some files carry it, nobody needs it                           */
+    TENSOR_IGNORED = 16,            /* some files carry it, nobody needs it                           */
+    TENSOR_STOCK = 32,              /* only where the down matrix lies as everybody stores it ...     */
+    TENSOR_NEURON_MAJOR = 64,       /* ... and only where it is transposed: exactly one of the two    */
+    TENSOR_PREDICTOR = 128,         /* all in every layer or none; a PowerInfer file must have them   */
+    TENSOR_INTEGERS = 256,          /* I32: a permutation, not weights                                */
+    TENSOR_MLP_BIAS = 512           /* a folder has it where config.json's mlp_bias is true           */
 };
 
 typedef struct tensor_rule {
@@ -69,6 +88,8 @@ typedef struct family {
     const char *model_type;         /* config.json's model_type                                  */
     const char *architecture;       /* config.json's architectures[0]                            */
     bool folder_window;             /* config.json's sliding_window counts (llama ignores it)    */
+    ffn_form form;
+    ffn_activation activation;      /* where neither a key nor PowerInfer's magic says it        */
     const tensor_rule *tensors;     /* [tensor_count] of the whole model                         */
     size_t tensor_count;
     const tensor_rule *layer_tensors;   /* [layer_tensor_count] of every layer                   */

@@ -129,10 +129,10 @@ static hearth_status read_window(reader *r)
     return window > 0 ? set_size(r, "attention.sliding_window", window) : HEARTH_OK;
 }
 
-/* SiLU is what GGUF's architecture means without a key. */
+/* What GGUF's architecture means without a key needs none. */
 static hearth_status read_activation(reader *r)
 {
-    const char *activation = ffn_activations[FFN_SILU].name;
+    const char *activation = ffn_activations[r->family->activation].name;
     bool found;
     TRY(json_get_string(r->config, "hidden_act", &activation, &found, r->name, r->error));
     ffn_activation row = ffn_activation_by_name(activation, strlen(activation));
@@ -141,7 +141,7 @@ static hearth_status read_activation(reader *r)
     if (row == FFN_ACTIVATION_COUNT)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: hidden_act: %.64s is not supported (known: %s)", r->name,
                     activation, known);
-    if (row != FFN_SILU)
+    if (row != r->family->activation)
         TRY(set_string(r, "hidden_activation", activation));
     if (!ffn_activations[row].has_threshold)
         return HEARTH_OK;
@@ -153,19 +153,15 @@ static hearth_status read_activation(reader *r)
 /* What would change the result if it were left out. */
 static hearth_status refuse_unknown(const reader *r)
 {
-    static const char *const switches[] = {"attention_bias", "mlp_bias"};
-    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
-        bool on = false, found;
-        TRY(json_get_bool(r->config, switches[i], &on, &found, r->name, r->error));
-        if (on)
-            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: true is not supported", r->name, switches[i]);
-    }
+    bool found, bias = false;
+    TRY(json_get_bool(r->config, "attention_bias", &bias, &found, r->name, r->error));
+    if (bias)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: attention_bias: true is not supported", r->name);
     const json_t *quantization = json_object_get(r->config, "quantization_config");
     if (quantization && !json_is_null(quantization))
         return fail(r->error, HEARTH_UNSUPPORTED,
                     "%s: quantization_config: quantised folders are not read: use the original or a GGUF", r->name);
     double rotary = 1;
-    bool found;
     TRY(json_get_number(r->config, "partial_rotary_factor", &rotary, &found, r->name, r->error));
     if (rotary != 1)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: partial_rotary_factor: is %g, only 1 is supported", r->name,
@@ -342,10 +338,29 @@ static hearth_status require_head(const reader *r)
     return HEARTH_OK;
 }
 
+/* Biases count by config.json's mlp_bias: transformers leaves out those it does not announce. Binding sees that all
+ * layers are as the first. */
+static hearth_status check_biases(const reader *r)
+{
+    bool announced = false, found;
+    TRY(json_get_bool(r->config, "mlp_bias", &announced, &found, r->name, r->error));
+    for (size_t i = 0; i < r->family->layer_tensor_count; i++) {
+        const tensor_rule *rule = &r->family->layer_tensors[i];
+        char name[TENSOR_NAME_SIZE], folder_name[TENSOR_NAME_SIZE];
+        tensor_rule_name(name, rule, 0, false);
+        tensor_rule_name(folder_name, rule, 0, true);
+        bool there = checkpoint_find_tensor(r->out, name) != NULL;
+        if ((rule->flags & TENSOR_MLP_BIAS) && there != announced)
+            return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: %s", r->out->path, folder_name,
+                        announced ? "is missing, and mlp_bias is true" : "is there, and mlp_bias is not true");
+    }
+    return HEARTH_OK;
+}
+
 /* general.file_type: the format that holds most bytes of matrices. */
 static hearth_status set_file_type(reader *r)
 {
-    uint64_t bytes[FORMAT_COUNT] = {0};
+    uint64_t bytes[FORMAT_STORED_COUNT] = {0};
     size_t most = 0;
     for (size_t i = 0; i < r->out->tensor_count; i++)
         if (r->out->tensors[i].rank > 1)
@@ -375,5 +390,6 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
         TRY(add_tensor(&r, &folder->tensors[i], tied));
     if (!tied)
         TRY(require_head(&r));
+    TRY(check_biases(&r));
     return set_file_type(&r);
 }

@@ -237,6 +237,17 @@ done:
     return status;
 }
 
+/* A vocabulary of a kind that hearth cannot use keeps nobody from computing with ids: the reason is kept. */
+static hearth_status keep_reason(checkpoint *c, const char *folder, const hearth_error *why, hearth_error *error)
+{
+    const char *text = why->text;
+    size_t size = strlen(folder);
+    if (strncmp(text, folder, size) == 0) /* the reason is said of the folder: its path is not said twice */
+        text += size + strspn(text + size, "/");
+    c->vocabulary_problem = arena_copy_text(&c->memory, text, strlen(text));
+    return c->vocabulary_problem ? HEARTH_OK : fail_memory(error, "tokenizer", strlen(text));
+}
+
 hearth_status huggingface_add_tokenizer(checkpoint *c, const char *folder, const json_t *config, hearth_error *error)
 {
     vocabulary v = {.out = c, .error = error, .size = vocabulary_size(c, config)};
@@ -244,18 +255,26 @@ hearth_status huggingface_add_tokenizer(checkpoint *c, const char *folder, const
     if (!path)
         return fail_memory(error, folder, strlen(folder));
     hearth_status status = HEARTH_OK;
+    hearth_error why;
     if (v.size > 0 && file_exists(path)) {
-        TRY_OR(done, status, sentencepiece_add(c, path, error));
-        status = add_all(&v, folder, config);
+        status = sentencepiece_add(c, path, &why);
+        if (status == HEARTH_OK)
+            status = add_all(&v, folder, config);
+        else if (status == HEARTH_UNSUPPORTED)
+            status = keep_reason(c, folder, &why, error);
+        else
+            fail(error, status, "%s", why.text);
     }
-done:
     arena_clear(&v.memory);
     mem_free(path);
     return status;
 }
 
-const char *model_tokenizer_missing(const char *path)
+const char *model_tokenizer_missing(const checkpoint *source)
 {
+    const char *path = source->path;
+    if (source->vocabulary_problem)
+        return source->vocabulary_problem;
     if (!file_is_folder(path))
         return "the file holds no vocabulary";
     char *json = file_join(path, "tokenizer.json");

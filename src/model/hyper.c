@@ -174,12 +174,12 @@ static hearth_status read_attention(const reader *r, hyperparameters *h)
     return HEARTH_OK;
 }
 
-/* FFN activation: llama.cpp fixes it by architecture, files of ReLU models name it. */
+/* FFN activation: llama.cpp fixes it by architecture, files of ReLU models name it, PowerInfer's are ReLU all. */
 static hearth_status read_activation(const reader *r, hyperparameters *h, const char *override)
 {
     char key[KEY_SIZE], known[128];
     hyper_key(key, r->family, "hidden_activation");
-    span name = span_of(ffn_activations[FFN_SILU].name);
+    span name = span_of(ffn_activations[r->source->powerinfer ? FFN_RELU : r->family->activation].name);
     bool found;
     TRY(checkpoint_get_string(r->source, key, &name, &found, r->error));
     if (override)
@@ -197,6 +197,18 @@ static hearth_status read_activation(const reader *r, hyperparameters *h, const 
     TRY(checkpoint_get_f32(r->source, key, &h->activation_threshold, NULL, r->error));
     if (!isfinite(h->activation_threshold) || h->activation_threshold < 0)
         return fail_key(r, HEARTH_FORMAT, "hidden_activation_param", "is not a threshold of 0 or more");
+    return HEARTH_OK;
+}
+
+/* The score from which on a predictor lets a neuron through. PowerInfer's key, without the family's name; infinities
+ * are fine, they let all or none through. */
+static hearth_status read_predictor(const reader *r, hyperparameters *h)
+{
+    static const char key[] = "powerinfer.sparse_threshold";
+    bool found;
+    TRY(checkpoint_get_f32(r->source, key, &h->predictor_threshold, &found, r->error));
+    if (isnan(h->predictor_threshold))
+        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is not a number", r->source->path, key);
     return HEARTH_OK;
 }
 
@@ -225,7 +237,7 @@ hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint
                          hearth_error *error)
 {
     const reader r = {f, c, error};
-    hyperparameters h = {.rope_magnitude = 1};
+    hyperparameters h = {.rope_magnitude = 1, .form = f->form};
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r, &h));
     TRY(derive_heads(&r, &h));
@@ -233,6 +245,7 @@ hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint
     TRY(read_attention(&r, &h));
     TRY(read_positive(&r, "attention.layer_norm_rms_epsilon", &h.norm_epsilon, NULL));
     TRY(read_activation(&r, &h, activation));
+    TRY(read_predictor(&r, &h));
     *out = h;
     return HEARTH_OK;
 }

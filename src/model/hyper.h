@@ -31,7 +31,7 @@ hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char
 hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint *c, const char *activation,
                          hearth_error *error);
 
-/* The value of a dimension; 1 for DIMENSION_NONE. */
+/* The value of a dimension; 1 for DIMENSION_NONE, 0 for DIMENSION_RANK, which no key gives. */
 uint64_t hyper_dimension(const hyperparameters *h, dimension d);
 
 #endif

@@ -1,8 +1,8 @@
 /* model.h - the nouns: what a model is once its file has been understood.
  *
  * Tensors point into the checkpoint's mappings, except the small ones that had to be converted
- * (norms, rope factors) or put in another order (q and k of a Hugging Face folder), which the model's
- * own memory holds. How anything is executed is not known here. */
+ * (norms, rope factors), were checked number by number (the order of neurons) or put in another order (q and k of a
+ * Hugging Face folder), which the model's own memory holds. How anything is executed is not known here. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -24,11 +24,13 @@ typedef struct hyperparameters {
     uint32_t context_length;
     uint32_t sliding_window;            /* positions seen, itself included; 0: all        */
     float norm_epsilon;
+    ffn_form form;
     ffn_activation activation;
     float activation_threshold;         /* FATReLU; 0 for ReLU                            */
     uint32_t rope_pairs;                /* rotated pairs of a head                        */
     float attention_scale;              /* on q . k: 1 / sqrt(head_length)                */
     float rope_magnitude;               /* yarn's factor on cosine and sine; 1            */
+    float predictor_threshold;          /* powerinfer.sparse_threshold; 0 where absent    */
     const double *rope_frequencies;     /* [rope_pairs] radians per position, scaling included; double, so
                                            that positions far out keep their angle */
 } hyperparameters;
@@ -41,9 +43,15 @@ typedef struct model_layer {
     matrix v;                           /* [kv_head_count * head_length][d]               */
     matrix attention_output;            /* [d][head_count * head_length]                  */
     const float *ffn_norm;              /* [d]                                            */
-    matrix gate;                        /* [f][d]  a row per neuron                       */
+    matrix gate;                        /* [f][d]  a row per neuron; none in plain forms  */
     matrix up;                          /* [f][d]                                         */
-    matrix down;                        /* [d][f]                                         */
+    const float *gate_bias, *up_bias;   /* [f], or NULL                                   */
+    matrix down;                        /* [d][f]  stock layout, or ...                   */
+    matrix down_t;                      /* [f][d]  ... neuron-major: a row per neuron; exactly one of the two */
+    const float *down_bias;             /* [d], or NULL                                   */
+    matrix fc1;                         /* [rank][d]  predictor: fc2 . relu(fc1 . residual) */
+    matrix fc2;                         /* [f][rank]                                      */
+    const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: its own */
 } model_layer;
 
 struct hearth_model {
@@ -60,6 +68,10 @@ struct hearth_model {
     const float *rope_factors;          /* [rope_pairs] divide the frequencies; NULL: none */
     model_layer *layers;                /* [layer_count]                                  */
     uint64_t parameter_count, weight_bytes;
+    bool powerinfer;                    /* a PowerInfer file (PWRI)                       */
+    bool neuron_major;                  /* layers have down_t                             */
+    bool predictors;                    /* layers have fc1 and fc2                        */
+    bool requantised;                   /* down_t was rounded once more when it was packed (hearth.pack.requantised) */
     arena memory;
 };
 
@@ -77,8 +89,8 @@ hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_mo
 hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_model_options *options,
                           hearth_error *error);
 
-/* Why a model of this path that has no tokenizer has none, for people: "the folder has no tokenizer.model ...". */
-const char *model_tokenizer_missing(const char *path);
+/* Why a source without a vocabulary has none, for people: "the folder has no tokenizer.model ...". */
+const char *model_tokenizer_missing(const checkpoint *source);
 
 /* HEARTH_UNSUPPORTED with that reason where the model has no tokenizer. */
 hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error);

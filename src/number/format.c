@@ -4,11 +4,12 @@
 #include <strings.h>
 
 // clang-format off
-const number_traits number_formats[FORMAT_COUNT] = {
+const number_traits number_formats[FORMAT_STORED_COUNT] = {
 #define X(id, name, gguf_type, file_type, values, bytes) \
     [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, number_decode_##id, number_encode_##id},
     NUMBER_FORMATS(X)
 #undef X
+    [FORMAT_I32] = {"i32", 26, 0, 1, 4, NULL, NULL},
 };
 // clang-format on
 
@@ -23,14 +24,14 @@ number_format number_format_by_name(const char *name)
 number_format number_format_by_gguf_type(uint32_t gguf_type)
 {
     size_t f = 0;
-    while (f < FORMAT_COUNT && number_formats[f].gguf_type != gguf_type)
+    while (f < FORMAT_STORED_COUNT && number_formats[f].gguf_type != gguf_type)
         f++;
     return (number_format)f;
 }
 
 bool number_row_bytes(number_format f, uint64_t columns, size_t *out)
 {
-    if ((unsigned)f >= FORMAT_COUNT)
+    if ((unsigned)f >= FORMAT_STORED_COUNT)
         return false;
     const number_traits *traits = &number_formats[f];
     if (columns % traits->block_values != 0)

@@ -28,7 +28,10 @@ typedef enum number_format {
 #define X(id, ...) FORMAT_##id,
     NUMBER_FORMATS(X)
 #undef X
-        FORMAT_COUNT
+        FORMAT_COUNT,
+    /* Stored in files, but no weights: numbers of neurons. number_formats has its name and size, not its codecs. */
+    FORMAT_I32 = FORMAT_COUNT,
+    FORMAT_STORED_COUNT
 } number_format;
 
 typedef struct number_traits {
@@ -42,10 +45,11 @@ typedef struct number_traits {
     void (*encode)(const float *values, void *blocks, size_t n);
 } number_traits;
 
-extern const number_traits number_formats[FORMAT_COUNT];
+extern const number_traits number_formats[FORMAT_STORED_COUNT];
 
-/* FORMAT_COUNT where there is none. */
+/* A format of weights; FORMAT_COUNT where there is none of that name. */
 number_format number_format_by_name(const char *name);
+/* Any that files store; FORMAT_STORED_COUNT where there is none. */
 number_format number_format_by_gguf_type(uint32_t gguf_type);
 
 /* Block formats meet activations of 8 bits, float formats float32 (DESIGN.md section 4). */

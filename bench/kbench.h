@@ -1,0 +1,36 @@
+/* kbench.h - what the parts of kbench share: its settings and what everything is measured on. */
+#ifndef BENCH_KBENCH_H
+#define BENCH_KBENCH_H
+
+#include "../src/kernel/kernel.h"
+
+enum { MOST_THREADS = 256 };
+
+typedef struct settings {
+    const char *level, *format, *op; /* NULL: all */
+    bool csv;
+    unsigned threads;
+    size_t memory_bytes;
+    double seconds; /* of one repeat */
+} settings;
+
+/* Prints why, and ends the program. */
+void stop(const char *what);
+void *new_or_stop(size_t bytes);
+bool wanted(const char *choice, const char *name);
+/* Uniform, 24 bits. */
+uint32_t next_random(uint32_t *state);
+void fill_values(float *x, size_t n, uint32_t seed);
+/* For qsort: doubles, the smallest first. */
+int by_value(const void *a, const void *b);
+
+typedef void work(void *context);
+/* Seconds of one call: the best of some repeats, each of calls that together take set->seconds. */
+double best_seconds(const settings *set, work *call, void *context);
+
+/* The feed-forward networks of one token, sparse: rows by lists, with and without fetching them beside other rows. */
+void time_networks(const settings *set);
+/* The kernels of those networks, one by one. */
+void time_neurons(const settings *set);
+
+#endif

@@ -1,0 +1,289 @@
+/* kbench_network.c - feed-forward networks with one token from memory, as the engine takes them: 16 slices of the
+ * neurons; of each slice the first matrix, which neurons pass, the listed rows of the rest.
+ *
+ * What is asked: do listed rows travel as fast as whole ones when they are fetched beside them (kernel_input.follow)?
+ * Every thread walks through slices of its own. The ways take turns slice by slice, since the memory of a shared
+ * machine changes from second to second; there are so many layers that no cache holds a slice until its next turn.
+ * Figures are GB/s over all rows read, sums of the threads' medians. */
+#include "kbench.h"
+
+#include "../src/base/clock.h"
+#include "../src/base/memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    SLICES = 16,
+    RANK = 512,       /* of the predictor */
+    DENSITY = 12,     /* per cent of the neurons that pass the first matrix */
+    FIRING = 60,      /* per cent of those let through that pass the gate */
+    MOST_LAYERS = 64, /* more than this leaves every cache as well */
+    SAMPLES = 400,    /* slices of each way and thread */
+    PART = 4 << 20,   /* bytes of random rows, which are then repeated */
+    MOST_ROWS = 11008,
+    MOST_COLUMNS = 4096,
+};
+
+enum { GATE, UP, DOWN, PREDICTOR, MATRICES };
+
+/* WHOLE: the first matrix alone. The others end with FOLLOWED or without. */
+enum { WHOLE, EXACT, EXACT_FOLLOWED, PREDICTED, PREDICTED_FOLLOWED, WAYS };
+
+typedef struct layer {
+    matrix w[MATRICES];
+    float pass, fire, let_through; /* thresholds: of the gate for exact and predicted runs, of the predictor */
+} layer;
+
+typedef struct network {
+    const kernels *k;
+    number_format format;
+    size_t rows, columns, layers;
+    layer layer[MOST_LAYERS];
+    kernel_input x[2]; /* of the matrices, of the predictor */
+} network;
+
+/* A thread: every `threads`th layer is its own. */
+typedef struct walker {
+    const network *net;
+    unsigned index, threads;
+    pthread_barrier_t *start;
+    const layer *now;
+    uint32_t list[MOST_ROWS / SLICES];
+    float values[MOST_ROWS]; /* products with the first matrix; a slice keeps those that pass at its beginning */
+    float other[MOST_ROWS / SLICES], sum[MOST_COLUMNS];
+    double samples[WAYS][SAMPLES];
+} walker;
+
+/* ---- one slice: each returns the bytes of the rows that it read ---- */
+
+/* The rest of a slice, whose `n` listed neurons have passed. */
+static size_t listed_rest(walker *me, const float *h, size_t n)
+{
+    const network *net = me->net;
+    const layer *l = me->now;
+    net->k->product[net->format](&l->w[UP], me->list, 0, n, &net->x[0], me->other, 0);
+    memset(me->sum, 0, net->columns * sizeof(float));
+    kernels sc; kernels_for(0, &sc); if (net->k->accumulate[net->format] == sc.accumulate[net->format]) /* TMP */
+        net->k->product[net->format](&l->w[DOWN], me->list, 0, n, &net->x[0], me->other, 0); else
+    net->k->accumulate[net->format](&l->w[DOWN], me->list, 0, n, h, me->sum);
+    return 2 * n * l->w[UP].row_bytes;
+}
+
+static size_t exact_slice(walker *me, size_t begin, size_t end, int way)
+{
+    const network *net = me->net;
+    const layer *l = me->now;
+    float *values = me->values + begin;
+    kernel_follow follow = {{&l->w[UP], &l->w[DOWN]}, 2, l->pass, NULL};
+    kernel_input x = net->x[0];
+    x.follow = way == EXACT_FOLLOWED ? &follow : NULL;
+    net->k->product[net->format](&l->w[GATE], NULL, begin, end, &x, me->values, 0);
+    size_t bytes = (end - begin) * l->w[GATE].row_bytes;
+    if (way == WHOLE)
+        return bytes;
+    size_t n = net->k->select[SELECT_ABOVE](values, NULL, (uint32_t)begin, end - begin, l->pass, me->list, values);
+    return bytes + listed_rest(me, values, n);
+}
+
+static size_t predicted_slice(walker *me, size_t begin, size_t end, int way)
+{
+    const network *net = me->net;
+    const layer *l = me->now;
+    float *values = me->values + begin;
+    kernel_follow first = {{&l->w[GATE]}, 1, l->let_through, NULL};
+    kernel_follow second = {{&l->w[UP], &l->w[DOWN]}, 2, l->fire, NULL};
+    kernel_input rank = net->x[1], x = net->x[0];
+    rank.follow = way == PREDICTED_FOLLOWED ? &first : NULL;
+    x.follow = way == PREDICTED_FOLLOWED ? &second : NULL;
+    net->k->product[net->format](&l->w[PREDICTOR], NULL, begin, end, &rank, me->values, 0);
+    size_t n = net->k->select[SELECT_FROM](values, NULL, (uint32_t)begin, end - begin, l->let_through, me->list, NULL);
+    net->k->product[net->format](&l->w[GATE], me->list, 0, n, &x, values, 0);
+    size_t bytes = (end - begin) * l->w[PREDICTOR].row_bytes + n * l->w[GATE].row_bytes;
+    n = net->k->select[SELECT_ABOVE](values, me->list, 0, n, l->fire, me->list, values);
+    return bytes + listed_rest(me, values, n);
+}
+
+static void *walk_slices(void *context)
+{
+    walker *me = context;
+    const network *net = me->net;
+    pthread_barrier_wait(me->start);
+    size_t own = net->layers / me->threads;
+    for (size_t turn = 0; turn < (size_t)WAYS * SAMPLES; turn++) {
+        /* Every slice of a layer before the next layer; a round later the same slice has another way. */
+        size_t at = turn % (own * SLICES), begin = at % SLICES * net->rows / SLICES;
+        size_t end = (at % SLICES + 1) * net->rows / SLICES;
+        int way = (int)((turn + turn / (own * SLICES)) % WAYS);
+        me->now = net->layer + me->index * own + at / SLICES;
+        double start = clock_seconds();
+        size_t bytes = way >= PREDICTED ? predicted_slice(me, begin, end, way) : exact_slice(me, begin, end, way);
+        me->samples[way][turn / WAYS] = (double)bytes / (clock_seconds() - start);
+    }
+    return NULL;
+}
+
+/* ---- weights and thresholds ---- */
+
+static matrix next_matrix(number_format format, size_t rows, size_t columns, const uint8_t *memory, size_t *used)
+{
+    matrix w = {.data = memory ? memory + *used : NULL, .format = format, .rows = (uint32_t)rows};
+    w.columns = (uint32_t)columns;
+    if (!number_row_bytes(format, columns, &w.row_bytes))
+        stop("no whole number of blocks");
+    *used += rows * w.row_bytes;
+    return w;
+}
+
+static size_t make_layer(const network *net, const uint8_t *memory, layer *out)
+{
+    size_t used = 0;
+    for (int m = 0; m < MATRICES; m++)
+        out->w[m] = next_matrix(net->format, net->rows, m == PREDICTOR ? RANK : net->columns, memory, &used);
+    return used;
+}
+
+/* Random blocks, a part of them again and again. */
+static void fill_weights(number_format format, uint8_t *memory, size_t bytes)
+{
+    const number_traits *traits = &number_formats[format];
+    size_t part = PART / traits->block_bytes * traits->block_bytes;
+    float values[256];
+    uint32_t seed = 1;
+    for (size_t at = 0; at < part && at + traits->block_bytes <= bytes; at += traits->block_bytes) {
+        fill_values(values, traits->block_values, next_random(&seed));
+        traits->encode(values, memory + at, traits->block_values);
+    }
+    for (size_t at = part; at < bytes; at += part)
+        memcpy(memory + at, memory, bytes - at < part ? bytes - at : part);
+}
+
+/* Where `percent` of n values lie above; sorts them. */
+static float quantile(float *values, size_t n, size_t percent)
+{
+    double *sorted = new_or_stop(n * sizeof(double));
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = values[i];
+    qsort(sorted, n, sizeof(double), by_value);
+    float at = (float)sorted[n * (100 - percent) / 100];
+    mem_free(sorted);
+    return at;
+}
+
+static void set_thresholds(const network *net, layer *l)
+{
+    float *values = new_or_stop(net->rows * sizeof(float));
+    net->k->product[net->format](&l->w[GATE], NULL, 0, net->rows, &net->x[0], values, 0);
+    l->pass = quantile(values, net->rows, DENSITY);
+    l->fire = quantile(values, net->rows, FIRING);
+    net->k->product[net->format](&l->w[PREDICTOR], NULL, 0, net->rows, &net->x[1], values, 0);
+    l->let_through = quantile(values, net->rows, DENSITY);
+    mem_free(values);
+}
+
+/* ---- measuring ---- */
+
+/* Medians in GB/s of every way. */
+static void time_ways(const network *net, unsigned threads, double speeds[WAYS])
+{
+    walker *walkers = new_or_stop(threads * sizeof(*walkers));
+    pthread_t ids[MOST_THREADS];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, threads);
+    memset(walkers, 0, threads * sizeof(*walkers));
+    for (unsigned t = 0; t < threads; t++) {
+        walkers[t].net = net;
+        walkers[t].index = t;
+        walkers[t].threads = threads;
+        walkers[t].start = &start;
+        if (pthread_create(&ids[t], NULL, walk_slices, &walkers[t]) != 0)
+            stop("cannot start threads");
+    }
+    memset(speeds, 0, WAYS * sizeof(*speeds));
+    for (unsigned t = 0; t < threads; t++) {
+        pthread_join(ids[t], NULL);
+        for (size_t way = 0; way < WAYS; way++) {
+            qsort(walkers[t].samples[way], SAMPLES, sizeof(double), by_value);
+            speeds[way] += walkers[t].samples[way][SAMPLES / 2] * 1e-9;
+        }
+    }
+    pthread_barrier_destroy(&start);
+    mem_free(walkers);
+}
+
+/* One token's values, and the same in 8 bits. */
+static kernel_input input_new(const kernels *k, size_t columns)
+{
+    float *values = new_or_stop(columns * sizeof(float));
+    int8_t *q = new_or_stop(columns);
+    float *scales = new_or_stop(columns / Q8_BLOCK * sizeof(float));
+    int16_t *sums = new_or_stop(columns / Q8_SUM * sizeof(int16_t));
+    fill_values(values, columns, 7);
+    k->quantize(values, columns, q, scales, sums);
+    return (kernel_input){1, columns, values, q, scales, sums, NULL};
+}
+
+static void input_free(const kernel_input *x)
+{
+    mem_free((void *)(uintptr_t)x->values);
+    mem_free((void *)(uintptr_t)x->q);
+    mem_free((void *)(uintptr_t)x->scales);
+    mem_free((void *)(uintptr_t)x->sums);
+}
+
+static void time_network(const settings *set, network *net, uint8_t *memory)
+{
+    layer one;
+    size_t layer_bytes = make_layer(net, NULL, &one);
+    net->layers = set->memory_bytes / layer_bytes < MOST_LAYERS ? set->memory_bytes / layer_bytes : MOST_LAYERS;
+    if (net->layers < set->threads)
+        stop("a network needs more --megabytes");
+    net->x[0] = input_new(net->k, net->columns);
+    net->x[1] = input_new(net->k, RANK);
+    for (size_t i = 0; i < net->layers; i++) {
+        make_layer(net, memory + i * layer_bytes, &net->layer[i]);
+        set_thresholds(net, &net->layer[i]);
+    }
+    double speeds[WAYS];
+    time_ways(net, set->threads, speeds);
+    printf(set->csv ? "%s,%s,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f\n"
+                    : "%-8s %-6s %6zu x %4zu %8.1f %8.1f %8.1f %10.1f %8.1f\n",
+           net->k->level, number_formats[net->format].name, net->rows, net->columns, speeds[WHOLE], speeds[EXACT],
+           speeds[EXACT_FOLLOWED], speeds[PREDICTED], speeds[PREDICTED_FOLLOWED]);
+    fflush(stdout);
+    input_free(&net->x[0]);
+    input_free(&net->x[1]);
+}
+
+void time_networks(const settings *set)
+{
+    static const size_t shapes[][2] = {{5632, 2048}, {MOST_ROWS, MOST_COLUMNS}};
+    uint8_t *memory = new_or_stop(set->memory_bytes);
+    if (getenv("HUGE")) madvise(memory, set->memory_bytes, 14); /* TMP */
+    network net;
+    printf(set->csv ? "level,format,rows,columns,whole,exact,exact_followed,predicted,predicted_followed\n"
+                    : "\nsparse networks, GB/s       rows of   exact             predicted\n"
+                      "level    format  neurons     gate      listed followed   listed followed\n");
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        if (!wanted(set->format, number_formats[f].name))
+            continue;
+        fill_weights((number_format)f, memory, set->memory_bytes);
+        for (size_t level = 1; level < kernel_level_count(); level++) {
+            if (!kernel_level_present(level) || !wanted(set->level, kernel_level_name(level)))
+                continue;
+            kernels k;
+            kernels_for(level, &k);
+            net.k = &k;
+            net.format = (number_format)f;
+            for (size_t shape = 0; shape < sizeof(shapes) / sizeof(*shapes); shape++) {
+                net.rows = shapes[shape][0];
+                net.columns = shapes[shape][1];
+                time_network(set, &net, memory);
+            }
+        }
+    }
+    mem_free(memory);
+}

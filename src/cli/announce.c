@@ -1,0 +1,155 @@
+/* announce.c - what a run says of itself: what runs where, on which rung, of which class, and what it skipped. */
+#include "common.h"
+
+#include "../base/text.h"
+#include "output.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a class claims (DESIGN.md section 3), in the words of a person who wants to know what may be different. */
+static const struct {
+    const char *class, *claim, *note;
+} classes[] = {
+    {"bitwise", "same answer as dense", NULL},
+    {"exact", "only zeros are skipped; sums may round differently than dense", NULL},
+    {"requantised", "only zeros are skipped, with down rounded once more",
+     "; `hearth eval ppl MODEL TEXT` with --sparsity exact --no-guard, and with dense, says what that costs"},
+    {"lossy", "neurons that a predictor takes for silent are skipped; answers differ from dense",
+     "; `hearth eval ppl MODEL TEXT` with --sparsity predicted, and with dense, says by how much"},
+};
+
+static const char *const guard_reasons[GUARD_REASON_COUNT] = {
+    [GUARD_MEASURED] = "measured", [GUARD_FITS_CACHE] = "fits cache", [GUARD_TOO_DENSE] = "too dense"};
+
+static bool is_dense(const loaded *l)
+{
+    return strcmp(hearth_engine_rung(l->engine), hearth_rung_name(HEARTH_RUNG_DENSE)) == 0;
+}
+
+/* Of transposed copies, whoever holds them. */
+static uint64_t own_bytes(const loaded *l)
+{
+    return hearth_engine_own_bytes(l->guarded.copies ? l->guarded.copies : l->engine);
+}
+
+/* ------------------------------------------------------------------ the class */
+
+static void say_guard(const loaded *l)
+{
+    const guard_report *r = &l->guarded.report;
+    if (r->sparse_layers == 0)
+        fputs("guard: dense in all layers", stderr);
+    else
+        fprintf(stderr, "guard: exact in %u of %u layers", r->sparse_layers, r->layers);
+    if (r->reason == GUARD_FITS_CACHE)
+        fputs(" (the model fits into the processor's cache)\n", stderr);
+    else if (r->reason == GUARD_TOO_DENSE)
+        fprintf(stderr, " (measured: %.0f %% of the neurons fire%s)\n", 100 * r->density,
+                r->remembered ? "; from an earlier run" : "");
+    else
+        fprintf(stderr, " (measured: FFN %.3g ms dense, %.3g ms exact%s)\n", 1e3 * r->dense_seconds,
+                1e3 * r->exact_seconds, r->remembered ? "; in an earlier run" : "");
+}
+
+/* Why it is not the same as dense. */
+static const char *what_was_done(const loaded *l, const char *class)
+{
+    if (strcmp(class, "requantised") != 0)
+        return "the predictors decide what is computed";
+    return own_bytes(l) > 0 ? "down was rounded again, to Q8_0, to lie neuron by neuron"
+                            : "down was rounded again when the file was packed";
+}
+
+/* "rung exact, class bitwise: same answer as dense", and below it what follows from that. */
+static void say_rung(const loaded *l)
+{
+    const char *class = hearth_engine_class(l->engine);
+    size_t i = 0;
+    while (i < sizeof classes / sizeof *classes && strcmp(classes[i].class, class) != 0)
+        i++;
+    bool known = i < sizeof classes / sizeof *classes;
+    fprintf(stderr, "rung %s, class %s", hearth_engine_rung(l->engine), class);
+    if (is_dense(l) && strcmp(class, "bitwise") == 0)
+        fputs(": every neuron is computed\n", stderr);
+    else
+        fprintf(stderr, "%s%s\n", known ? ": " : "", known ? classes[i].claim : "");
+    if (known && classes[i].note)
+        fprintf(stderr, "note: %s%s\n", what_was_done(l, class), classes[i].note);
+}
+
+void common_say_class(const loaded *l)
+{
+    say_rung(l);
+    if (l->is_guarded)
+        say_guard(l);
+}
+
+hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error)
+{
+    hearth_memory m;
+    TRY(hearth_session_memory(l->engine, o, &m, error));
+    char weights[16], own[16], kv[16], scratch[16];
+    unsigned threads = hearth_runtime_threads(l->runtime);
+    output_safe(stderr, span_of(l->info.path), 200);
+    fprintf(stderr, ": %s, %s; memory: weights %s%s%s, KV %s, scratch %s; %u thread%s, %s; ", l->info.family,
+            l->info.activation, output_size(weights, (double)m.weight_bytes), own_bytes(l) ? ", transposed " : "",
+            own_bytes(l) ? output_size(own, (double)own_bytes(l)) : "", output_size(kv, (double)m.kv_bytes),
+            output_size(scratch, (double)m.scratch_bytes), threads, threads == 1 ? "" : "s",
+            hearth_runtime_cpu_level(l->runtime));
+    common_say_class(l);
+    return HEARTH_OK;
+}
+
+json_t *common_guard_json(const loaded *l)
+{
+    const guard_report *r = &l->guarded.report;
+    if (!l->is_guarded)
+        return json_null();
+    return json_pack("{s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "layers", (json_int_t)r->layers, "sparse_layers",
+                     (json_int_t)r->sparse_layers, "reason", guard_reasons[r->reason], "dense_seconds",
+                     r->dense_seconds, "exact_seconds", r->exact_seconds, "density", r->density, "remembered",
+                     (int)r->remembered);
+}
+
+/* ------------------------------------------------------------------ what was skipped */
+
+skipped common_skipped(const loaded *l, const hearth_session *session)
+{
+    double rows = 0, computed = 0, active = 0;
+    for (uint32_t i = 0; i < l->info.layer_count; i++) {
+        hearth_counts c = {0};
+        if (hearth_session_counts(session, i, &c, NULL) == HEARTH_OK) {
+            rows += (double)c.rows;
+            computed += (double)c.computed;
+            active += (double)c.active;
+        }
+    }
+    double neurons = rows * (double)l->info.neuron_count;
+    if (neurons == 0)
+        return (skipped){0};
+    return (skipped){true, computed / neurons, active / neurons, hearth_session_token_bytes(session),
+                     (double)hearth_engine_token_bytes(l->engine)};
+}
+
+void common_say_skipped(const loaded *l, const hearth_session *session)
+{
+    skipped s = common_skipped(l, session);
+    if (!s.known || is_dense(l))
+        return;
+    char some[16], all[16], through[48] = "";
+    if (s.let_through < 1)
+        snprintf(through, sizeof through, ", let through %.2f", s.let_through);
+    fprintf(stderr, "skipped: %.0f %% of the neurons (density %.2f%s), %s of %s of weights read per token\n",
+            100 * (1 - s.density), s.density, through, output_size(some, s.bytes_per_token),
+            output_size(all, s.dense_bytes_per_token));
+}
+
+json_t *common_skipped_json(const loaded *l, const hearth_session *session)
+{
+    skipped s = common_skipped(l, session);
+    if (!s.known)
+        return json_null();
+    return json_pack("{s:f, s:f, s:f, s:f}", "density", s.density, "computed", s.let_through, "bytes_per_token",
+                     s.bytes_per_token, "dense_bytes_per_token", s.dense_bytes_per_token);
+}

@@ -1,0 +1,166 @@
+/* bench_report.c - tables, CSV and JSON of what `hearth bench` found. */
+#include "bench_report.h"
+
+#include "../kernel/topology.h"
+#include "output.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------ JSON */
+
+static json_t *layers_json(const bench_report *r, const bench_row *row)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->layer_count; i++) {
+        const bench_layer *l = &row->layers[i];
+        json_array_append_new(
+            list, json_pack("{s:f, s:f, s:f}", "computed", l->computed, "fired", l->fired, "active", l->active));
+    }
+    return list;
+}
+
+static json_t *row_json(const bench_report *r, const bench_row *row)
+{
+    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rung", row->rung,
+                     "class", row->class, "prompt_length", (int)row->prompt_length, "context", (int)row->context,
+                     "prefill_tokens_per_second", row->prefill_tokens_per_second, "decode_tokens_per_second",
+                     row->decode_tokens_per_second, "bytes_per_token", row->bytes_per_token, "share_of_bandwidth",
+                     row->share_of_bandwidth, "floor_tokens_per_second", row->floor_tokens_per_second, "relative_speed",
+                     row->relative_speed, "density", row->density, "let_through", row->let_through,
+                     "kv_bytes_per_token", row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth, "layers",
+                     layers_json(r, row));
+}
+
+/* Weaker claims later: what a report as a whole may claim is the weakest of its rows. */
+static const char *weakest_class(const bench_report *r)
+{
+    static const char *const classes[] = {"bitwise", "exact", "requantised", "margin", "lossy"};
+    size_t weakest = 0;
+    for (size_t row = 0; row < r->count; row++)
+        for (size_t i = weakest; i < sizeof classes / sizeof *classes; i++)
+            if (strcmp(r->rows[row].class, classes[i]) == 0)
+                weakest = i;
+    return classes[weakest];
+}
+
+hearth_status bench_report_json(const bench_report *r, hearth_error *error)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->count; i++)
+        json_array_append_new(list, row_json(r, &r->rows[i]));
+    json_t *object =
+        json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:O?, s:o}", "machine", output_json_text(span_of(r->machine)),
+                  "model", output_json_text(span_of(r->model)), "cpu_level", r->cpu_level, "threads", (int)r->threads,
+                  "class", weakest_class(r), "read_bandwidth", r->read_bandwidth, "guard", r->guard, "rows", list);
+    return output_json(object, JSON_INDENT(1), error);
+}
+
+/* ------------------------------------------------------------------ CSV */
+
+/* The file's name; in quotes, since it may hold anything. */
+static void print_model(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
+    putchar('"');
+    while (*name) {
+        size_t plain = strcspn(name, "\"");
+        output_safe(stdout, (span){name, plain}, plain);
+        name += plain;
+        if (*name == '"') {
+            fputs("\"\"", stdout);
+            name++;
+        }
+    }
+    putchar('"');
+}
+
+void bench_report_csv(const bench_report *reports, size_t count)
+{
+    puts("model,rung,class,context,prompt_length,prefill_tokens_per_second,decode_tokens_per_second,relative_speed,"
+         "bytes_per_token,floor_tokens_per_second,share_of_bandwidth,density,let_through,kv_bytes_per_token,"
+         "read_bandwidth");
+    for (size_t r = 0; r < count; r++)
+        for (size_t i = 0; i < reports[r].count; i++) {
+            const bench_row *row = &reports[r].rows[i];
+            print_model(reports[r].model);
+            printf(",%s,%s,%u,%u,%.3f,%.3f,%.4f,%.0f,%.3f,%.4f,%.4f,%.4f,%.0f,%.4e\n", row->rung, row->class,
+                   row->context, row->prompt_length, row->prefill_tokens_per_second, row->decode_tokens_per_second,
+                   row->relative_speed, row->bytes_per_token, row->floor_tokens_per_second, row->share_of_bandwidth,
+                   row->density, row->let_through, row->kv_bytes_per_token, row->read_bandwidth);
+        }
+}
+
+/* ------------------------------------------------------------------ for people */
+
+static void print_speeds(const bench_report *r)
+{
+    char size[16];
+    bool cached = false;
+    puts(
+        "rung       class        context  prompt  prefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  share");
+    for (size_t i = 0; i < r->count; i++) {
+        const bench_row *row = &r->rows[i];
+        cached = cached || row->bytes_per_token < (double)topology_cache_bytes();
+        printf("%-9s  %-11s  %7u  %6u  %13.1f  %12.1f  %5.2f  %11s  %11.1f  %5.2f\n", row->rung, row->class,
+               row->context, row->prompt_length, row->prefill_tokens_per_second, row->decode_tokens_per_second,
+               row->relative_speed, output_size(size, row->bytes_per_token), row->floor_tokens_per_second,
+               row->share_of_bandwidth);
+    }
+    if (cached)
+        puts("(what a token reads fits into the processor's cache, so floor and share say little)");
+}
+
+/* Least, median and most of the layers' densities. */
+static void density_range(const bench_report *r, const bench_row *row, double out[3])
+{
+    double *values = mem_new_array(r->layer_count, sizeof *values);
+    out[0] = out[1] = out[2] = row->density;
+    if (values) {
+        for (uint32_t i = 0; i < r->layer_count; i++)
+            values[i] = row->layers[i].active;
+        out[1] = bench_median(values, r->layer_count); /* sorts */
+        out[0] = values[0];
+        out[2] = values[r->layer_count - 1];
+    }
+    mem_free(values);
+}
+
+/* One line for each row that left something out. */
+static void print_densities(const bench_report *r)
+{
+    bool headed = false;
+    for (size_t i = 0; i < r->count; i++) {
+        const bench_row *row = &r->rows[i];
+        double range[3];
+        if (r->layer_count == 0 || (row->density >= 1 && row->let_through >= 1))
+            continue;
+        if (!headed)
+            puts("\nrung       context  prompt  let through  density  of layers: least  median  most");
+        headed = true;
+        density_range(r, row, range);
+        printf("%-9s  %7u  %6u  %11.3f  %7.3f  %16.3f  %6.3f  %.3f\n", row->rung, row->context, row->prompt_length,
+               row->let_through, row->density, range[0], range[1], range[2]);
+    }
+}
+
+static void print_layers(const bench_report *r)
+{
+    puts("\nrung       context  prompt  layer  computed  fired  active");
+    for (size_t i = 0; i < r->count; i++)
+        for (uint32_t layer = 0; layer < r->layer_count; layer++) {
+            const bench_layer *l = &r->rows[i].layers[layer];
+            printf("%-9s  %7u  %6u  %5u  %8.3f  %5.3f  %6.3f\n", r->rows[i].rung, r->rows[i].context,
+                   r->rows[i].prompt_length, layer, l->computed, l->fired, l->active);
+        }
+}
+
+void bench_report_table(const bench_report *r, bool layers)
+{
+    output_safe(stdout, span_of(r->machine), 200);
+    printf(", %u thread%s, %s, reads %.1f GB/s\n", r->threads, r->threads == 1 ? "" : "s", r->cpu_level,
+           r->read_bandwidth * 1e-9);
+    print_speeds(r);
+    print_densities(r);
+    if (layers)
+        print_layers(r);
+}

@@ -1,0 +1,478 @@
+/* ffn.c - one view of every feed-forward network: select, gather, accumulate.
+ *
+ *   select      which neurons are worked on: all; or those whose activation is not zero, which their first matrix (gate,
+ *               or up where there is no gate) tells; or of those only what a predictor lets through
+ *   gather      the listed rows of the second matrix (up) are multiplied
+ *   accumulate  the listed rows of down_t, times their activations, are added up
+ *
+ * Neurons are cut by number into slices. With one token a thread takes a slice through all steps at once: while it
+ * reads the first matrix from end to end, the rows that will be needed of the others are already on their way. With
+ * many tokens the lists of all are united, and accumulating is a step of its own, cut by columns. The sums are
+ * the same: one chain per slice in the order of the neurons, then slice after slice. */
+#include "ffn.h"
+
+#include "products.h"
+
+#include "../base/clock.h"
+
+#include <string.h>
+
+/* With up to this many tokens their lists are united; more together leave hardly a neuron out. */
+#define UNION_TOKENS 16
+/* A union that leaves out less than a quarter is not worth a list. */
+#define UNION_SHARE 0.75
+/* Columns that are added up as one item. */
+#define REDUCE_COLUMNS 512
+
+typedef struct ffn_job {
+    hearth_session *s;
+    const model_layer *l;
+    const engine_layer *e;
+    const ffn_activation_row *activation;
+    const matrix *first, *second; /* gate and up; plain networks: up and NULL */
+    const float *first_bias, *second_bias;
+    float silence;   /* a first value up to this makes the activation zero */
+    bool has_zeros;  /* there are such values at all                       */
+    bool keeps_list; /* neurons that are zero are left out                 */
+    size_t count, neuron_count, width;
+    kernel_input normed, hidden; /* what the network and what fc2 reads                */
+} ffn_job;
+
+/* ------------------------------------------------------------------ steps of a slice */
+
+static const kernels *kernels_of(const ffn_job *job)
+{
+    return &job->s->engine->runtime->kernels;
+}
+
+/* y [count][f]: values of the neurons of a slice, at its place in every row. */
+static void multiply_slice(const ffn_job *job, const ffn_slice *v, const matrix *w, kernel_input x,
+                           const kernel_follow *follow, float *y)
+{
+    x.follow = follow;
+    kernel_product *multiply_rows = kernels_of(job)->product[w->format];
+    if (v->list)
+        multiply_rows(w, v->list, 0, v->count, &x, y + v->begin, job->neuron_count);
+    else
+        multiply_rows(w, NULL, v->begin, v->begin + v->count, &x, y, job->neuron_count);
+}
+
+static uint32_t neuron_at(const ffn_slice *v, size_t i)
+{
+    return v->list ? v->list[i] : v->begin + (uint32_t)i;
+}
+
+static void add_bias(const ffn_job *job, const ffn_slice *v, const float *bias, float *y)
+{
+    for (size_t t = 0; bias && t < job->count; t++)
+        for (size_t i = 0; i < v->count; i++)
+            y[t * job->neuron_count + v->begin + i] += bias[neuron_at(v, i)];
+}
+
+/* gate becomes the activations of n neurons of one token. */
+static void activate(const ffn_job *job, float *gate, float *up, size_t n)
+{
+    kernel_activation kind = job->activation->kernel;
+    float threshold = job->s->engine->model->hyper.activation_threshold;
+    if (job->s->engine->model->hyper.form == FFN_GATED_BOTH)
+        kernels_of(job)->activate[kind](up, NULL, threshold, n, up);
+    kernels_of(job)->activate[kind](gate, job->second ? up : NULL, threshold, n, gate);
+}
+
+/* Leaves in the slice what passes; `values` of the slice's first row are compacted with it, or NULL. */
+static void keep(const ffn_job *job, ffn_slice *v, kernel_selection rule, const float *values, float threshold,
+                 float *kept)
+{
+    uint32_t *list = job->s->scratch.list + v->begin;
+    v->count = kernels_of(job)->select[rule](values, v->list, v->begin, v->count, threshold, list, kept);
+    v->list = list;
+}
+
+/* ------------------------------------------------------------------ one token */
+
+/* Two of the matrices that are read after this one; second may be NULL. */
+static kernel_follow follow(const matrix *a, const matrix *b, float threshold, const float *bias)
+{
+    return (kernel_follow){.next = {a ? a : b, b}, .count = a && b ? 2 : 1, .threshold = threshold, .bias = bias};
+}
+
+static void select_one(const ffn_job *job, ffn_slice *v)
+{
+    const scratch *b = &job->s->scratch;
+    const matrix *down = &job->e->down_t;
+    bool both = job->s->engine->model->hyper.form == FFN_GATED_BOTH;
+    if (job->e->selector == SELECTOR_LOW_RANK) {
+        kernel_follow first = follow(NULL, job->first, job->e->threshold, NULL);
+        multiply_slice(job, v, &job->l->fc2, job->hidden, &first, b->score);
+        keep(job, v, SELECT_FROM, b->score + v->begin, job->e->threshold, NULL);
+    }
+    v->computed = v->count;
+    kernel_follow rest = follow(job->second, both ? NULL : down, job->silence, job->first_bias);
+    multiply_slice(job, v, job->first, job->normed, job->keeps_list ? &rest : NULL, b->gate);
+    add_bias(job, v, job->first_bias, b->gate);
+    if (job->keeps_list)
+        keep(job, v, SELECT_ABOVE, b->gate + v->begin, job->silence, b->gate + v->begin);
+    v->fired = v->count;
+}
+
+static void gather_one(const ffn_job *job, ffn_slice *v)
+{
+    const scratch *b = &job->s->scratch;
+    bool both = job->s->engine->model->hyper.form == FFN_GATED_BOTH;
+    if (job->second) {
+        kernel_follow last = follow(NULL, &job->e->down_t, job->silence, job->second_bias);
+        multiply_slice(job, v, job->second, job->normed, job->keeps_list && both ? &last : NULL, b->up);
+        add_bias(job, v, job->second_bias, b->up);
+    }
+    float *h = b->gate + v->begin;
+    activate(job, h, b->up + v->begin, v->count);
+    if (job->keeps_list && both)
+        keep(job, v, SELECT_ABOVE, h, 0, h);
+    v->active = v->count;
+}
+
+/* Items are slices: all steps for one token, into the slice's own sum. */
+static void work_on_slices(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    const scratch *b = &job->s->scratch;
+    const matrix *down = &job->e->down_t;
+    for (size_t i = begin; i < end; i++) {
+        ffn_slice *v = &b->slices[i];
+        select_one(job, v);
+        gather_one(job, v);
+        float *sum = b->sums + i * down->columns;
+        memset(sum, 0, down->columns * sizeof *sum);
+        kernel_accumulate *accumulate = kernels_of(job)->accumulate[down->format];
+        if (v->list)
+            accumulate(down, v->list, 0, v->count, b->gate + v->begin, sum);
+        else
+            accumulate(down, NULL, v->begin, v->begin + v->count, b->gate, sum);
+    }
+}
+
+/* Items are columns: the slices' sums, one after the other. */
+static void add_slices(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    const scratch *b = &job->s->scratch;
+    size_t d = job->e->down_t.columns;
+    memcpy(b->added + begin, b->sums + begin, (end - begin) * sizeof *b->sums);
+    for (size_t i = 1; i < b->slice_count; i++)
+        kernels_of(job)->add(b->sums + i * d + begin, end - begin, b->added + begin);
+}
+
+/* ------------------------------------------------------------------ many tokens */
+
+/* Marks which neurons of the slice pass for any token; returns how often one passed. values [count][f] */
+static size_t mark(const ffn_job *job, const ffn_slice *v, kernel_selection rule, const float *values, float threshold)
+{
+    bool *wanted = job->s->scratch.wanted + v->begin;
+    size_t total = 0;
+    memset(wanted, 0, v->count);
+    for (size_t t = 0; t < job->count; t++) {
+        const float *row = values + t * job->neuron_count + v->begin;
+        unsigned passed = 0;
+        for (size_t i = 0; i < v->count; i++) {
+            bool passes = rule == SELECT_ABOVE ? row[i] > threshold : !(row[i] < threshold);
+            wanted[i] |= passes;
+            passed += passes;
+        }
+        total += passed;
+    }
+    return total;
+}
+
+/* Leaves in the slice what was marked; position i of every token's row becomes the i-th of them. `values` [count][f]
+ * move along, or NULL. Left as it is where the union of all tokens is most of the slice. */
+static void unite(const ffn_job *job, ffn_slice *v, float *values)
+{
+    const bool *wanted = job->s->scratch.wanted + v->begin;
+    size_t n = 0, kept = 0;
+    for (size_t i = 0; i < v->count; i++)
+        n += wanted[i];
+    if (job->count > UNION_TOKENS || (double)n >= UNION_SHARE * (double)v->count)
+        return;
+    uint32_t *list = job->s->scratch.list + v->begin;
+    for (size_t i = 0; i < v->count; i++) {
+        if (!wanted[i])
+            continue;
+        list[kept] = neuron_at(v, i);
+        for (size_t t = 0; values && t < job->count; t++) {
+            float *row = values + t * job->neuron_count + v->begin;
+            row[kept] = row[i];
+        }
+        kept++;
+    }
+    v->list = list;
+    v->count = kept;
+}
+
+/* Whatever a token's own predictor does not let through is silent for it. */
+static void silence(const ffn_job *job, const ffn_slice *v)
+{
+    const scratch *b = &job->s->scratch;
+    for (size_t t = 0; t < job->count; t++) {
+        const float *score = b->score + t * job->neuron_count;
+        float *first = b->gate + t * job->neuron_count + v->begin;
+        for (size_t i = 0; i < v->count; i++)
+            first[i] = score[neuron_at(v, i)] < job->e->threshold ? job->silence : first[i];
+    }
+}
+
+static void select_many(const ffn_job *job, ffn_slice *v)
+{
+    const scratch *b = &job->s->scratch;
+    bool predicts = job->e->selector == SELECTOR_LOW_RANK;
+    v->computed = job->count * v->count;
+    if (predicts) {
+        multiply_slice(job, v, &job->l->fc2, job->hidden, NULL, b->score);
+        v->computed = mark(job, v, SELECT_FROM, b->score, job->e->threshold);
+        unite(job, v, NULL);
+    }
+    multiply_slice(job, v, job->first, job->normed, NULL, b->gate);
+    add_bias(job, v, job->first_bias, b->gate);
+    if (predicts)
+        silence(job, v);
+    v->fired = v->computed;
+    if (job->keeps_list) {
+        v->fired = mark(job, v, SELECT_ABOVE, b->gate, job->silence);
+        unite(job, v, b->gate);
+    }
+}
+
+static void gather_many(const ffn_job *job, ffn_slice *v)
+{
+    const scratch *b = &job->s->scratch;
+    if (job->second) {
+        multiply_slice(job, v, job->second, job->normed, NULL, b->up);
+        add_bias(job, v, job->second_bias, b->up);
+    }
+    size_t active = 0;
+    for (size_t t = 0; t < job->count; t++) {
+        float *h = b->gate + t * job->neuron_count + v->begin;
+        activate(job, h, b->up + t * job->neuron_count + v->begin, v->count);
+        unsigned nonzero = 0;
+        for (size_t i = 0; i < v->count; i++)
+            nonzero += h[i] != 0;
+        active += nonzero;
+    }
+    v->active = job->keeps_list ? active : v->fired;
+}
+
+/* Items are slices. */
+static void choose_in_slices(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    for (size_t i = begin; i < end; i++) {
+        select_many(job, &job->s->scratch.slices[i]);
+        gather_many(job, &job->s->scratch.slices[i]);
+    }
+}
+
+/* Items are pairs (group of tokens, chunk of columns): slice after slice is summed apart and then added. */
+static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const ffn_job *job = context;
+    const scratch *b = &job->s->scratch;
+    const matrix *down = &job->e->down_t;
+    size_t d = down->columns, f = job->neuron_count, chunks = (d + ACCUMULATE_COLUMNS - 1) / ACCUMULATE_COLUMNS;
+    float *sum = b->chunk_sums + (size_t)worker * FFN_GROUP * ACCUMULATE_COLUMNS;
+    kernel_accumulate_many *accumulate = kernels_of(job)->accumulate_many[down->format];
+    for (size_t item = begin; item < end; item++) {
+        size_t token = item / chunks * FFN_GROUP, column = item % chunks * ACCUMULATE_COLUMNS;
+        size_t tokens = job->count - token < FFN_GROUP ? job->count - token : FFN_GROUP;
+        size_t columns = d - column < ACCUMULATE_COLUMNS ? d - column : ACCUMULATE_COLUMNS;
+        const float *h = b->gate + token * f;
+        float *y = b->added + token * d + column;
+        for (size_t i = 0; i < b->slice_count; i++) {
+            const ffn_slice *v = &b->slices[i];
+            memset(sum, 0, tokens * columns * sizeof *sum);
+            if (v->list)
+                accumulate(down, v->list, 0, v->count, column, columns, h + v->begin, f, tokens, sum, columns);
+            else
+                accumulate(down, NULL, v->begin, v->begin + v->count, column, columns, h, f, tokens, sum, columns);
+            for (size_t t = 0; t < tokens; t++)
+                if (i == 0)
+                    memcpy(y + t * d, sum + t * columns, columns * sizeof *sum);
+                else
+                    kernels_of(job)->add(sum + t * columns, columns, y + t * d);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the layer */
+
+/* The slices of a layer before anything is known. */
+static void cut(const ffn_job *job)
+{
+    scratch *b = &job->s->scratch;
+    b->slice_count = 0;
+    for (size_t begin = 0; begin < job->neuron_count; begin += job->width) {
+        size_t left = job->neuron_count - begin;
+        b->slices[b->slice_count++] =
+            (ffn_slice){.begin = (uint32_t)begin, .count = left < job->width ? left : job->width};
+    }
+}
+
+/* What fc2 reads: relu(fc1 . residual). */
+static void predict(ffn_job *job)
+{
+    hearth_session *s = job->s;
+    const matrix *fc1 = &job->l->fc1, *fc2 = &job->l->fc2;
+    float *hidden = s->scratch.hidden;
+    multiply(s, s->scratch.x, job->count, &(product){fc1, hidden}, 1);
+    kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, 0, job->count * fc1->rows, hidden);
+    job->hidden = products_input(s, hidden, job->count, fc1->rows, &fc2, 1, &s->scratch.rounded_hidden);
+}
+
+static void neuron_major(ffn_job *job)
+{
+    hearth_session *s = job->s;
+    pool *threads = s->engine->runtime->threads;
+    size_t d = job->e->down_t.columns;
+    if (job->e->selector == SELECTOR_LOW_RANK)
+        predict(job);
+    const matrix *reads[] = {&job->l->gate, &job->l->up};
+    job->normed = products_input(s, s->scratch.normed, job->count, d, reads, 2, &s->scratch.rounded);
+    if (job->count == 1) {
+        pool_run(threads, s->scratch.slice_count, 1, work_on_slices, job);
+        pool_run(threads, d, REDUCE_COLUMNS, add_slices, job);
+    } else {
+        size_t groups = (job->count + FFN_GROUP - 1) / FFN_GROUP;
+        pool_run(threads, s->scratch.slice_count, 1, choose_in_slices, job);
+        pool_run(threads, groups * ((d + ACCUMULATE_COLUMNS - 1) / ACCUMULATE_COLUMNS), 1, accumulate_chunks, job);
+    }
+}
+
+/* Items are rows of the slice. */
+static void activate_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    const scratch *b = &job->s->scratch;
+    size_t f = job->neuron_count;
+    for (size_t i = begin; i < end; i++) {
+        float *gate = b->gate + i * f, *up = b->up + i * f;
+        if (job->first_bias)
+            kernels_of(job)->add(job->first_bias, f, gate);
+        if (job->second_bias)
+            kernels_of(job)->add(job->second_bias, f, up);
+        activate(job, gate, up, f);
+    }
+}
+
+/* The layout that files usually have: down is multiplied whole, so there is nothing to skip. */
+static void stock(ffn_job *job)
+{
+    hearth_session *s = job->s;
+    const scratch *b = &s->scratch;
+    multiply(s, b->normed, job->count, (product[]){{job->first, b->gate}, {job->second, b->up}}, job->second ? 2 : 1);
+    pool_run(s->engine->runtime->threads, job->count, 1, activate_rows, job);
+    multiply(s, b->gate, job->count, &(product){&job->l->down, b->added}, 1);
+    for (size_t i = 0; i < b->slice_count; i++)
+        b->slices[i].computed = b->slices[i].fired = b->slices[i].active = job->count * b->slices[i].count;
+}
+
+static void add_counts(const ffn_job *job, hearth_counts *to)
+{
+    to->rows += job->count;
+    for (size_t i = 0; i < job->s->scratch.slice_count; i++) {
+        const ffn_slice *v = &job->s->scratch.slices[i];
+        to->computed += v->computed;
+        to->fired += v->fired;
+        to->active += v->active;
+    }
+}
+
+/* What the observer is shown of row t, by original number: activations, and which neurons count as computed. */
+static size_t list_neurons(const ffn_job *job, size_t t)
+{
+    const scratch *b = &job->s->scratch;
+    const int32_t *order = job->l->order;
+    size_t f = job->neuron_count, n = 0;
+    memset(b->seen, 0, f * sizeof *b->seen);
+    for (size_t i = 0; i < b->slice_count; i++)
+        for (size_t k = 0; k < b->slices[i].count; k++) {
+            uint32_t row = neuron_at(&b->slices[i], k);
+            b->seen[order ? (uint32_t)order[row] : row] = b->gate[t * f + b->slices[i].begin + k];
+        }
+    if (job->e->selector == SELECTOR_ALL)
+        return f;
+    for (size_t row = 0; row < f; row++) {
+        uint32_t number = order ? (uint32_t)order[row] : (uint32_t)row;
+        b->wanted[number] =
+            job->e->selector == SELECTOR_LOW_RANK ? !(b->score[t * f + row] < job->e->threshold) : b->seen[number] != 0;
+    }
+    for (size_t i = 0; i < f; i++)
+        if (b->wanted[i]) {
+            b->seen_neurons[n] = (uint32_t)i;
+            b->seen[n++] = b->seen[i];
+        }
+    return n;
+}
+
+static void observe(const ffn_job *job, uint32_t layer)
+{
+    const hearth_session *s = job->s;
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length;
+    for (size_t t = 0; s->observer.see && t < job->count; t++) {
+        size_t n = list_neurons(job, t);
+        hearth_observation seen = {
+            .layer = layer,
+            .sequence = b->sequence[t],
+            .position = b->position[t],
+            .residual = b->x + t * d,
+            .ffn_input = b->normed + t * d,
+            .neurons = job->e->selector == SELECTOR_ALL ? NULL : b->seen_neurons,
+            .activations = b->seen,
+            .neuron_count = n,
+        };
+        s->observer.see(s->observer.user, &seen);
+    }
+}
+
+static ffn_job describe(hearth_session *s, uint32_t layer, size_t count)
+{
+    const hearth_model *m = s->engine->model;
+    const model_layer *l = &m->layers[layer];
+    bool gated = m->hyper.form != FFN_PLAIN;
+    ffn_job job = {
+        .s = s,
+        .l = l,
+        .e = &s->engine->layers[layer],
+        .activation = &ffn_activations[m->hyper.activation],
+        .first = gated ? &l->gate : &l->up,
+        .second = gated ? &l->up : NULL,
+        .first_bias = gated ? l->gate_bias : l->up_bias,
+        .second_bias = gated ? l->up_bias : NULL,
+        .silence = m->hyper.activation_threshold,
+        .count = count,
+        .neuron_count = m->hyper.neuron_count,
+        .width = ffn_slice_width(m->hyper.neuron_count),
+    };
+    job.keeps_list = job.e->selector != SELECTOR_ALL && ffn_has_zeros(m->hyper.activation);
+    return job;
+}
+
+void feed_forward(hearth_session *s, uint32_t layer, size_t count)
+{
+    double begin = clock_seconds();
+    ffn_job job = describe(s, layer, count);
+    size_t d = s->engine->model->hyper.embedding_length;
+    cut(&job);
+    if (job.e->down_t.data)
+        neuron_major(&job);
+    else
+        stock(&job);
+    for (size_t t = 0; job.l->down_bias && t < count; t++)
+        kernels_of(&job)->add(job.l->down_bias, d, s->scratch.added + t * d);
+    add_counts(&job, &s->counts[layer]);
+    observe(&job, layer); /* before x changes: observers see the residual as the network read it */
+    kernels_of(&job)->add(s->scratch.added, count * d, s->scratch.x);
+    s->ffn_seconds[layer] += clock_seconds() - begin;
+}

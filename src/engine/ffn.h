@@ -1,0 +1,26 @@
+/* ffn.h - the feed-forward network of a layer: select, gather, accumulate (DESIGN.md section 3). */
+#ifndef ENGINE_FFN_H
+#define ENGINE_FFN_H
+
+#include "engine.h"
+
+/* Neurons are cut by number into at most this many slices, whatever the number of threads: a slice is summed on its
+ * own and the sums are added in order, so that a result depends on neither threads nor on which zeros were skipped. */
+#define FFN_SLICES 16
+/* Whole tiles of the matrix kernels. */
+#define FFN_SLICE_MULTIPLE 32
+
+/* Neurons per slice of f; the last may have fewer. */
+static inline size_t ffn_slice_width(size_t f)
+{
+    size_t even = (f + FFN_SLICES - 1) / FFN_SLICES;
+    return (even + FFN_SLICE_MULTIPLE - 1) / FFN_SLICE_MULTIPLE * FFN_SLICE_MULTIPLE;
+}
+
+/* With many tokens, sums of this many are taken together (scratch.chunk_sums). */
+#define FFN_GROUP 256
+
+/* Adds to the residual stream of the slice's first `count` rows what layer `layer` computes from it. */
+void feed_forward(hearth_session *s, uint32_t layer, size_t count);
+
+#endif

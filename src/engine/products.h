@@ -1,0 +1,23 @@
+/* products.h - rows of the slice times matrices, dealt to the pool: the one way in which weights are multiplied whole. */
+#ifndef ENGINE_PRODUCTS_H
+#define ENGINE_PRODUCTS_H
+
+#include "engine.h"
+
+/* y [count][rows of w] = x times the rows of w. */
+typedef struct product {
+    const matrix *w;
+    float *y;
+} product;
+
+#define MAX_PRODUCTS 3
+
+/* Vectors as the kernels read them: with their rounding to 8 bits in `to` where one of n matrices is of a block format
+ * and the engine does not insist on float32. x [count][columns]. */
+kernel_input products_input(const hearth_session *s, const float *x, size_t count, size_t columns,
+                            const matrix *const *matrices, size_t n, const rounded_rows *to);
+
+/* Multiplies x [count][columns] with up to MAX_PRODUCTS matrices of that many columns at once. */
+void multiply(const hearth_session *s, const float *x, size_t count, const product *products, size_t n);
+
+#endif

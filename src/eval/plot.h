@@ -1,0 +1,48 @@
+/* plot.h - a picture of measured values: groups of bars in panels side by side, as an SVG that needs nothing else.
+ *
+ * No scripts, no fonts, no references; light or dark as the viewer prefers, on a ground of its own, so that it can be
+ * read wherever it is shown. A title and a description say everything that the bars show. Knows nothing of what was measured. */
+#ifndef EVAL_PLOT_H
+#define EVAL_PLOT_H
+
+#include "../base/error.h"
+
+#include <stddef.h>
+
+/* Colours of bars, told apart in light and dark. */
+#define PLOT_COLORS 5
+
+typedef struct plot_value {
+    double length;    /* of the bar; finite, not negative            */
+    double mark;      /* drawn across at this length; 0: none         */
+    const char *text; /* behind the bar                               */
+} plot_value;
+
+typedef struct plot_bar {
+    const char *label;
+    unsigned color;           /* below PLOT_COLORS                    */
+    const plot_value *values; /* [panel_count]                        */
+} plot_bar;
+
+typedef struct plot_group {
+    const char *label; /* above its bars                              */
+    const plot_bar *bars;
+    size_t bar_count;
+} plot_group;
+
+/* Texts may come from anywhere: they are escaped, what XML forbids is replaced, what is too long is cut. */
+typedef struct plot {
+    const char *title;
+    const char *mark; /* what the mark means, for the legend; NULL: there are none */
+    const char *note; /* below everything, broken into lines                       */
+    const char *const *panels; /* [panel_count] their titles                        */
+    size_t panel_count;
+    const plot_group *groups;
+    size_t group_count;
+} plot;
+
+/* Writes the picture; the file appears when it is whole. Lengths of one panel share a scale, from zero.
+ * HEARTH_INVALID: nothing to draw, or more than a picture holds. */
+hearth_status plot_write(const char *path, const plot *p, hearth_error *error);
+
+#endif

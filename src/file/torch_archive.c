@@ -1,0 +1,420 @@
+/* torch_archive.c - finds the pickle and the storages in the archive and makes tensors of them.
+ *
+ *     PREFIX/data.pkl     the pickle: names, shapes, and which storage a tensor lies in
+ *     PREFIX/data/KEY     a storage, raw values, stored without compression
+ *     PREFIX/byteorder    "little", where torch is young enough to say so
+ *     PREFIX/version      and others, which are not read
+ *
+ * libzip reads the archive; what it says is believed only as far as it fits into the file. torch compresses nothing, so
+ * that compressed entries are refused and with them all bombs but one: entries that share their bytes. Against that
+ * one the sum of what is read is held to the size of the file. What libzip itself allocates is not counted by
+ * base/memory.h; it is bounded by the file's directory, and that by us. */
+#include "torch_archive.h"
+
+#include "unpickle.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <zip.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are taken from the file as they lie there");
+
+// clang-format off
+#define MOST_PICKLE_BYTES    (4 << 20) /* a tensor takes 150 bytes of it                      */
+#define MOST_DIRECTORY_BYTES (1 << 20) /* and 80 of the directory                             */
+#define END_BYTES            22        /* of the record at the end of an archive              */
+#define WIDE_END_BYTES       56        /* of the one with numbers of 64 bits                  */
+#define MOST_TAIL_BYTES      65600     /* before the end, in which libzip looks for records   */
+#define MOST_ENDS            4         /* records that it may find there                      */
+#define MOST_NAME_BYTES      255       /* of a tensor, as in gguf_read.c                      */
+#define MOST_PATH_BYTES      1024      /* of an entry                                         */
+#define QUOTED               128       /* bytes of a name in an error text                    */
+// clang-format on
+
+static const uint8_t end_magic[] = {'P', 'K', 5, 6};
+
+/* What was read of data/KEY. */
+typedef struct storage {
+    const uint8_t *data; /* in the checkpoint's memory; NULL: not yet read */
+    size_t size_bytes;
+} storage;
+
+typedef struct reader {
+    checkpoint *c;
+    const char *path;
+    zip_t *archive;
+    size_t entry_count, left; /* bytes that may still be read: the file's size less what was */
+    name_index entries;       /* number in the archive by path                               */
+    storage *storages;        /* [entry_count] by the entry's number                         */
+    span prefix;              /* with its slash                                              */
+    hearth_error *error;
+} reader;
+
+/* "FILE: KIND NAME: REASON" */
+__attribute__((format(printf, 5, 6))) static hearth_status refuse(const reader *r, hearth_status status,
+                                                                  const char *kind, span name, const char *format, ...)
+{
+    char reason[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    return fail(r->error, status, "%s: %s %.*s: %s", r->path, kind, name.size < QUOTED ? (int)name.size : QUOTED,
+                name.data, reason);
+}
+
+/* ----------------------------------------------------------------- archive */
+
+static hearth_status refuse_zip(const reader *r, const char *what, zip_error_t *reason)
+{
+    if (zip_error_code_zip(reason) == ZIP_ER_MEMORY)
+        return fail_memory(r->error, r->path, 0);
+    return fail(r->error, HEARTH_FORMAT, "%s: %s: %s", r->path, what, zip_error_strerror(reason));
+}
+
+/* Bytes of the directory that the record at `end` names, 0 where they cannot lie before it. torch repeats the sizes with
+ * 64 bits: 20 bytes before the record stands where. */
+static uint64_t directory_bytes(const uint8_t *data, size_t end)
+{
+    uint32_t narrow;
+    uint64_t wide = 0, at;
+    memcpy(&narrow, data + end + 12, sizeof narrow);
+    if (end >= WIDE_END_BYTES + 20 && memcmp(data + end - 20, "PK\6\7", 4) == 0) {
+        memcpy(&at, data + end - 12, sizeof at);
+        if (at <= end - 20 - WIDE_END_BYTES)
+            memcpy(&wide, data + at + 40, sizeof wide);
+    }
+    if (narrow > end)
+        narrow = 0;
+    return wide > narrow && wide <= end ? wide : narrow;
+}
+
+/* What libzip takes long over is refused before it sees it. Where the directory lies stands in a record at the end, and
+ * older libzips try each such record among the last 64 KiB: three thousand of them and a directory of 60,000 entries,
+ * a file of 4 MB, keep one busy for a quarter of an hour. The hash of its table of names is known to everybody: 60,000
+ * entries of the right names take half a minute, which grows with the square. Chance puts these four
+ * bytes into the values of one file in 65,000, hence not one record but a few. */
+static hearth_status check_ends(const reader *r, const uint8_t *data, size_t size_bytes)
+{
+    size_t last = size_bytes - END_BYTES, count = 0; /* not used where the file is shorter */
+    if (size_bytes < END_BYTES || memcmp(data + last, end_magic, 4) != 0 || data[last + 20] || data[last + 21])
+        return fail(r->error, HEARTH_FORMAT, "%s: archive: was cut short, or something was added at its end", r->path);
+    for (size_t i = last > MOST_TAIL_BYTES ? last - MOST_TAIL_BYTES : 0; i <= last; i++) {
+        if (data[i] != end_magic[0] || memcmp(data + i, end_magic, sizeof end_magic) != 0)
+            continue;
+        if (++count > MOST_ENDS)
+            return fail(r->error, HEARTH_FORMAT, "%s: archive: has more than %d ends", r->path, MOST_ENDS);
+        if (directory_bytes(data, i) > MOST_DIRECTORY_BYTES)
+            return fail(r->error, HEARTH_FORMAT, "%s: archive: has a directory of more than %d bytes", r->path,
+                        MOST_DIRECTORY_BYTES);
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status open_archive(reader *r, const uint8_t *data, size_t size_bytes)
+{
+    static const uint8_t zip_magic[] = {'P', 'K', 3, 4};
+    /* A pickle of protocol 2 that begins with torch's magic number: LONG1 of ten bytes. */
+    static const uint8_t old_magic[] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9};
+    if (size_bytes >= sizeof old_magic && memcmp(data, old_magic, sizeof old_magic) == 0)
+        return fail(r->error, HEARTH_UNSUPPORTED,
+                    "%s: header: is a file of torch before 1.6; load and save it again with a current one", r->path);
+    if (size_bytes < sizeof zip_magic || memcmp(data, zip_magic, sizeof zip_magic) != 0)
+        return fail(r->error, HEARTH_FORMAT, "%s: header: is no archive of torch.save", r->path);
+    TRY(check_ends(r, data, size_bytes));
+    zip_error_t reason;
+    zip_error_init(&reason);
+    zip_source_t *source = zip_source_buffer_create(data, size_bytes, 0, &reason);
+    r->archive = source ? zip_open_from_source(source, ZIP_RDONLY, &reason) : NULL;
+    hearth_status status = r->archive ? HEARTH_OK : refuse_zip(r, "archive", &reason);
+    if (source && !r->archive)
+        zip_source_free(source);
+    zip_error_fini(&reason);
+    return status;
+}
+
+/* Nothing is unpacked to disk; still, an archive with such paths was not written by torch.save. */
+static bool is_plain_path(span path)
+{
+    if (path.size == 0 || path.size > MOST_PATH_BYTES || !utf8_is_valid(path.data, path.size) || path.data[0] == '/')
+        return false;
+    for (size_t i = 0, begin = 0; i <= path.size; i++) {
+        if (i < path.size && path.data[i] == '\\')
+            return false;
+        if (i < path.size && path.data[i] != '/')
+            continue;
+        span part = {path.data + begin, i - begin};
+        if (span_equal(part, span_of("..")) || span_equal(part, span_of(".")))
+            return false;
+        begin = i + 1;
+    }
+    return true;
+}
+
+/* PREFIX/data.pkl names the prefix, of which there is one. */
+static hearth_status note_prefix(reader *r, span path)
+{
+    const char *slash = memchr(path.data, '/', path.size);
+    if (!slash || !span_equal((span){slash, path.size - (size_t)(slash - path.data)}, span_of("/data.pkl")))
+        return HEARTH_OK;
+    if (r->prefix.size)
+        return refuse(r, HEARTH_FORMAT, "entry", path, "is a second pickle");
+    r->prefix = (span){path.data, (size_t)(slash - path.data) + 1};
+    return HEARTH_OK;
+}
+
+static span entry_name(const reader *r, size_t number)
+{
+    const char *name = zip_get_name(r->archive, number, ZIP_FL_ENC_RAW);
+    return span_of(name ? name : "");
+}
+
+static hearth_status list_entries(reader *r)
+{
+    zip_int64_t count = zip_get_num_entries(r->archive, 0);
+    r->entry_count = count > 0 ? (size_t)count : 0;
+    r->storages = mem_new_array(r->entry_count + 1, sizeof *r->storages);
+    if (!r->storages)
+        return fail_memory(r->error, r->path, r->entry_count);
+    for (size_t i = 0; i < r->entry_count; i++) {
+        span path = entry_name(r, i);
+        if (!is_plain_path(path))
+            return refuse(r, HEARTH_FORMAT, "entry", path, "is no path that torch.save writes");
+        if (names_find(&r->entries, path) != NAME_NONE)
+            return refuse(r, HEARTH_FORMAT, "entry", path, "appears twice");
+        if (!names_add(&r->entries, path, i))
+            return fail_memory(r->error, r->path, r->entry_count);
+        TRY(note_prefix(r, path));
+    }
+    if (!r->prefix.size)
+        return fail(r->error, HEARTH_FORMAT, "%s: archive: has no data.pkl, so torch.save did not write it", r->path);
+    return HEARTH_OK;
+}
+
+/* The number of PREFIX/NAME, or NAME_NONE. */
+static size_t find_entry(const reader *r, const char *folder, span name)
+{
+    char path[MOST_PATH_BYTES + 1];
+    if (r->prefix.size + strlen(folder) + name.size > MOST_PATH_BYTES)
+        return NAME_NONE;
+    int size = snprintf(path, sizeof path, "%.*s%s%.*s", (int)r->prefix.size, r->prefix.data, folder, (int)name.size,
+                        name.data);
+    return names_find(&r->entries, (span){path, (size_t)size});
+}
+
+/* The size of an entry that is stored plainly and fits into what is left of the file. */
+static hearth_status measure_entry(reader *r, size_t number, size_t limit, size_t *out)
+{
+    zip_stat_t s;
+    if (zip_stat_index(r->archive, number, 0, &s) != 0)
+        return refuse_zip(r, "archive", zip_get_error(r->archive));
+    span name = entry_name(r, number);
+    const zip_uint64_t needed = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
+    if ((s.valid & needed) != needed)
+        return refuse(r, HEARTH_FORMAT, "entry", name, "does not say its size");
+    if (s.comp_method != ZIP_CM_STORE || ((s.valid & ZIP_STAT_ENCRYPTION_METHOD) && s.encryption_method != ZIP_EM_NONE))
+        return refuse(r, HEARTH_UNSUPPORTED, "entry", name, "is compressed or encrypted; torch.save does neither");
+    if (s.size != s.comp_size || s.size > r->left)
+        return refuse(r, HEARTH_FORMAT, "entry", name,
+                      "is said to have %" PRIu64 " bytes, for which the file is too small", (uint64_t)s.size);
+    if (s.size > limit)
+        return refuse(r, HEARTH_FORMAT, "entry", name, "has %" PRIu64 " bytes, expected at most %zu", (uint64_t)s.size,
+                      limit);
+    *out = (size_t)s.size;
+    return HEARTH_OK;
+}
+
+/* Reads all size_bytes of an entry, and its end, at which libzip compares the checksum. */
+static hearth_status read_entry(reader *r, size_t number, void *out, size_t size_bytes)
+{
+    zip_file_t *file = zip_fopen_index(r->archive, number, 0);
+    if (!file)
+        return refuse_zip(r, "archive", zip_get_error(r->archive));
+    r->left -= size_bytes;
+    size_t done = 0;
+    zip_int64_t got = 0;
+    while (done < size_bytes && (got = zip_fread(file, (char *)out + done, size_bytes - done)) > 0)
+        done += (size_t)got;
+    char behind;
+    if (done == size_bytes)
+        got = zip_fread(file, &behind, 1);
+    hearth_status status = HEARTH_OK;
+    span name = entry_name(r, number);
+    if (got < 0)
+        status = refuse(r, HEARTH_FORMAT, "entry", name, "%s", zip_error_strerror(zip_file_get_error(file)));
+    else if (done != size_bytes || got != 0)
+        status = refuse(r, HEARTH_FORMAT, "entry", name, "has other than the %zu bytes it is said to have", size_bytes);
+    zip_fclose(file);
+    return status;
+}
+
+static hearth_status check_byte_order(reader *r)
+{
+    char order[16] = {0};
+    size_t size_bytes = 0, number = find_entry(r, "", span_of("byteorder"));
+    if (number == NAME_NONE)
+        return HEARTH_OK;
+    TRY(measure_entry(r, number, sizeof order, &size_bytes));
+    TRY(read_entry(r, number, order, size_bytes));
+    if (!span_equal((span){order, size_bytes}, span_of("little")))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: byteorder: only little-endian files are supported", r->path);
+    return HEARTH_OK;
+}
+
+/* ----------------------------------------------------------------- tensors */
+
+/* The values of a storage, read at its first use: however many tensors share it, it is in memory once. */
+static hearth_status read_storage(reader *r, span name, const pickle_storage *s, const uint8_t **out)
+{
+    size_t number = find_entry(r, "data/", s->key), wanted;
+    if (number == NAME_NONE)
+        return refuse(r, HEARTH_FORMAT, "tensor", name, "its values, data/%.*s, are not in the archive",
+                      s->key.size < QUOTED ? (int)s->key.size : QUOTED, s->key.data);
+    storage *held = &r->storages[number];
+    if (!held->data)
+        TRY(measure_entry(r, number, SIZE_MAX, &held->size_bytes));
+    if (!size_multiply((size_t)s->count, number_formats[s->format].block_bytes, &wanted) || wanted != held->size_bytes)
+        return refuse(r, HEARTH_FORMAT, "tensor", name,
+                      "its storage should have %" PRIu64 " %s values, but has %zu bytes", s->count,
+                      number_formats[s->format].name, held->size_bytes);
+    if (!held->data) {
+        uint8_t *data = arena_new(&r->c->memory, wanted);
+        if (!data)
+            return fail_memory(r->error, r->path, wanted);
+        TRY(read_entry(r, number, data, wanted));
+        held->data = data;
+    }
+    *out = held->data;
+    return HEARTH_OK;
+}
+
+/* Shape in our order, contiguous dimension first, and the number of values. A stride counts only where there is more
+ * than one step of it. */
+static hearth_status read_shape(const reader *r, span name, const pickle_tensor *p, stored_tensor *t, uint64_t *values)
+{
+    size_t rank = p->shape->count;
+    if (rank < 1 || rank > TENSOR_MAX_RANK)
+        return refuse(r, HEARTH_UNSUPPORTED, "tensor", name, "has %zu dimensions, 1 to %d are supported", rank,
+                      TENSOR_MAX_RANK);
+    *values = 1;
+    t->rank = (uint32_t)rank;
+    for (size_t i = 0; i < TENSOR_MAX_RANK; i++) {
+        size_t k = rank - 1 - i;
+        t->shape[i] = i < rank ? (uint64_t)p->shape->items[k].as.number : 1;
+        if (t->shape[i] == 0)
+            return refuse(r, HEARTH_FORMAT, "tensor", name, "dimension %zu is 0", k);
+        if (t->shape[i] > 1 && (uint64_t)p->strides->items[k].as.number != *values)
+            return refuse(r, HEARTH_UNSUPPORTED, "tensor", name,
+                          "stride %zu is %" PRId64 ", only contiguous tensors are supported (%" PRIu64 ")", k,
+                          p->strides->items[k].as.number, *values);
+        if (__builtin_mul_overflow(*values, t->shape[i], values))
+            return refuse(r, HEARTH_FORMAT, "tensor", name, "the shape is too large");
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status read_tensor(reader *r, span name, const pickle_tensor *p)
+{
+    char terminated[MOST_NAME_BYTES + 1] = {0};
+    stored_tensor t = {.name = terminated, .format = p->storage->format};
+    uint64_t values = 0, end;
+    const uint8_t *data = NULL;
+    if (name.size == 0 || name.size > MOST_NAME_BYTES)
+        return refuse(r, HEARTH_FORMAT, "tensor", name, "the name has %zu bytes, expected 1 to %d", name.size,
+                      MOST_NAME_BYTES);
+    memcpy(terminated, name.data, name.size);
+    if (t.format == FORMAT_STORED_COUNT)
+        return refuse(r, HEARTH_UNSUPPORTED, "tensor", name, "lies in a %s; only Float, Half and BFloat16 are read",
+                      p->storage->type);
+    TRY(read_shape(r, name, p, &t, &values));
+    if (__builtin_add_overflow(p->offset, values, &end) || end > p->storage->count)
+        return refuse(r, HEARTH_FORMAT, "tensor", name,
+                      "%" PRIu64 " values from %" PRIu64 " on, but its storage has %" PRIu64, values, p->offset,
+                      p->storage->count);
+    TRY(read_storage(r, name, p->storage, &data));
+    size_t value_bytes = number_formats[t.format].block_bytes;
+    t.data = data + (size_t)p->offset * value_bytes; /* neither overflows: the whole storage lies in memory */
+    t.size_bytes = (size_t)values * value_bytes;
+    return checkpoint_add_tensor(r->c, &t, r->error);
+}
+
+/* A state dict: names to tensors, nothing else. */
+static hearth_status read_dict(reader *r, const pickle_value *root)
+{
+    if (root->kind != PICKLE_DICT)
+        return fail(r->error, HEARTH_FORMAT, "%s: pickle: is %s, expected a dictionary of tensors", r->path,
+                    pickle_kind_phrase(root->kind));
+    for (const pickle_items *items = root->as.dict->first; items; items = items->next) {
+        for (size_t i = 0; i < items->count; i++) {
+            const pickle_value *key = &items->pairs[2 * i], *value = key + 1;
+            if (key->kind != PICKLE_TEXT)
+                return fail(r->error, HEARTH_FORMAT, "%s: pickle: a key is %s, expected the name of a tensor", r->path,
+                            pickle_kind_phrase(key->kind));
+            if (value->kind != PICKLE_TENSOR)
+                return refuse(r, HEARTH_UNSUPPORTED, "key", *key->as.text, "is %s, expected a tensor",
+                              pickle_kind_phrase(value->kind));
+            TRY(read_tensor(r, *key->as.text, value->as.tensor));
+        }
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status read_pickle(reader *r)
+{
+    arena memory = {0};
+    pickle_value root = {0};
+    size_t size_bytes = 0, number = find_entry(r, "", span_of("data.pkl"));
+    hearth_status status;
+    uint8_t *data = NULL;
+    TRY(measure_entry(r, number, MOST_PICKLE_BYTES, &size_bytes));
+    data = mem_new(size_bytes);
+    if (!data)
+        return fail_memory(r->error, r->path, size_bytes);
+    TRY_OR(done, status, read_entry(r, number, data, size_bytes));
+    TRY_OR(done, status, unpickle(&root, &memory, data, size_bytes, r->path, r->error));
+    status = read_dict(r, &root);
+done:
+    arena_clear(&memory);
+    mem_free(data);
+    return status;
+}
+
+/* ------------------------------------------------------------------ public */
+
+static hearth_status read_all(reader *r, const uint8_t *data, size_t size_bytes)
+{
+    TRY(open_archive(r, data, size_bytes));
+    TRY(list_entries(r));
+    TRY(check_byte_order(r));
+    return read_pickle(r);
+}
+
+hearth_status torch_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
+                          hearth_error *error)
+{
+    reader r = {.path = path, .left = size_bytes, .error = error};
+    TRY(checkpoint_create(&r.c, path, error));
+    hearth_status status = read_all(&r, data, size_bytes);
+    names_free(&r.entries);
+    mem_free(r.storages);
+    if (r.archive)
+        zip_discard(r.archive);
+    if (status != HEARTH_OK) {
+        checkpoint_close(r.c);
+        return status;
+    }
+    *out = r.c;
+    return HEARTH_OK;
+}
+
+hearth_status torch_open(checkpoint **out, const char *path, hearth_error *error)
+{
+    file_map map;
+    TRY(file_map_open(&map, path, error));
+    hearth_status status = torch_parse(out, map.data, map.size_bytes, path, error);
+    file_map_close(&map);
+    return status;
+}

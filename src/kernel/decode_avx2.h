@@ -1,0 +1,225 @@
+/* decode_avx2.h - weights of every format as float32 in registers, exactly as number's decode gives them: for kernels
+ * that add rows up or turn them round (neuron_avx2.c, transpose_avx2.c). The plan is decode_avx512.h's, but eight lanes
+ * hold no table of sixteen values, so nibbles are converted like bytes. */
+#ifndef KERNEL_DECODE_AVX2_H
+#define KERNEL_DECODE_AVX2_H
+
+#include "avx2.h"
+
+#define WEIGHT_CHUNK   256 /* columns whose scales are prepared at once: a multiple of every block */
+#define WEIGHT_STEP    32  /* columns in registers */
+#define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
+#define WEIGHT_SCALES  16 /* numbers that scales() prepares */
+
+/* How a format is decoded. `chunk` is where its columns begin, a multiple of a block. */
+typedef struct weight_decoder {
+    size_t block_values, block_bytes;
+    /* What the blocks of `columns` columns, at most WEIGHT_CHUNK, are multiplied with; NULL where there is no such thing. */
+    void (*scales)(const uint8_t *chunk, size_t columns, float scales[WEIGHT_SCALES]);
+    /* Columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, with 0 behind them. */
+    void (*decode)(const uint8_t *chunk, const float scales[WEIGHT_SCALES], size_t column, size_t n, __m256 *w);
+} weight_decoder;
+
+/* ---- floats ---- */
+
+ALWAYS_INLINE void decode_f32(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)scales;
+    const float *at = (const void *)(chunk + 4 * column);
+    for (size_t v = 0; v * LANES < n; v++)
+        w[v] = n == WEIGHT_STEP ? _mm256_loadu_ps(at + v * LANES) : load_first(at, n);
+}
+
+ALWAYS_INLINE void decode_f16(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)scales;
+    const uint8_t *at = chunk + 2 * column;
+    for (size_t v = 0; v * LANES < n; v++)
+        w[v] = n == WEIGHT_STEP ? _mm256_cvtph_ps(_mm_loadu_si128((const void *)(at + 2 * v * LANES)))
+                                : load_first_halves(at, n);
+}
+
+/* A bfloat16 is the upper half of a float32. */
+ALWAYS_INLINE void decode_bf16(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)scales;
+    const uint8_t *at = chunk + 2 * column;
+    uint16_t halves[LANES] = {0};
+    if (n < LANES) {
+        memcpy(halves, at, n * sizeof(*halves));
+        at = (const uint8_t *)halves;
+    }
+    for (size_t v = 0; v * LANES < n; v++) {
+        __m256i upper = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(at + 2 * v * LANES)));
+        w[v] = _mm256_castsi256_ps(_mm256_slli_epi32(upper, 16));
+    }
+}
+
+/* ---- blocks of 32 ---- */
+
+ALWAYS_INLINE int half_at(const uint8_t *chunk, size_t b, size_t n, size_t bytes)
+{
+    uint16_t half;
+    memcpy(&half, chunk + (b < n ? b : n - 1) * bytes, sizeof(half));
+    return half;
+}
+
+/* The float16 at chunk, chunk + bytes, ...: n of them, at most 8; the last again behind them. (Through an array on the
+ * stack gcc assembles them byte by byte.) */
+ALWAYS_INLINE void scales_of_blocks(const uint8_t *chunk, size_t n, size_t bytes, float *scales)
+{
+    __m128i halves = _mm_cvtsi32_si128(half_at(chunk, 0, n, bytes));
+    halves = _mm_insert_epi16(halves, half_at(chunk, 1, n, bytes), 1);
+    halves = _mm_insert_epi16(halves, half_at(chunk, 2, n, bytes), 2);
+    halves = _mm_insert_epi16(halves, half_at(chunk, 3, n, bytes), 3);
+    halves = _mm_insert_epi16(halves, half_at(chunk, 4, n, bytes), 4);
+    halves = _mm_insert_epi16(halves, half_at(chunk, 5, n, bytes), 5);
+    halves = _mm_insert_epi16(halves, half_at(chunk, 6, n, bytes), 6);
+    halves = _mm_insert_epi16(halves, half_at(chunk, 7, n, bytes), 7);
+    _mm256_storeu_ps(scales, _mm256_cvtph_ps(halves));
+}
+
+/* The first 8 of 16 signed bytes. */
+ALWAYS_INLINE __m256 widen(__m128i bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
+ALWAYS_INLINE void scales_q8_0(const uint8_t *chunk, size_t columns, float *scales)
+{
+    scales_of_blocks(chunk, columns / 32, sizeof(block_q8_0), scales);
+}
+
+ALWAYS_INLINE void decode_q8_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)n;
+    const block_q8_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q8_0));
+    for (size_t v = 0; v < WEIGHT_VECTORS; v++)
+        w[v] = _mm256_mul_ps(widen(_mm_loadl_epi64((const void *)(block->q + v * LANES))),
+                             _mm256_set1_ps(scales[column / 32]));
+}
+
+ALWAYS_INLINE void scales_q4_0(const uint8_t *chunk, size_t columns, float *scales)
+{
+    scales_of_blocks(chunk, columns / 32, sizeof(block_q4_0), scales);
+}
+
+ALWAYS_INLINE void decode_q4_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)n;
+    const block_q4_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q4_0));
+    const __m128i mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+    __m128i nibbles = _mm_loadu_si128((const void *)block->nibbles);
+    __m128i low = _mm_sub_epi8(_mm_and_si128(nibbles, mask), eight);
+    __m128i high = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(nibbles, 4), mask), eight);
+    __m256 scale = _mm256_set1_ps(scales[column / 32]);
+    w[0] = _mm256_mul_ps(widen(low), scale);
+    w[1] = _mm256_mul_ps(widen(_mm_unpackhi_epi64(low, low)), scale);
+    w[2] = _mm256_mul_ps(widen(high), scale);
+    w[3] = _mm256_mul_ps(widen(_mm_unpackhi_epi64(high, high)), scale);
+}
+
+/* ---- Q4_K: eight scales, then eight offsets ---- */
+
+ALWAYS_INLINE __m256 times_bytes(uint64_t bytes, uint16_t half)
+{
+    __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(_cvtsh_ss(half)));
+}
+
+ALWAYS_INLINE void scales_q4_k(const uint8_t *chunk, size_t columns, float *scales)
+{
+    (void)columns;
+    const block_q4_k *block = (const void *)chunk;
+    uint64_t steps, minima;
+    sub_scales(block->scales, &steps, &minima);
+    _mm256_storeu_ps(scales, times_bytes(steps, block->d));
+    _mm256_storeu_ps(scales + 8, times_bytes(minima, block->dmin));
+}
+
+ALWAYS_INLINE void decode_q4_k(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)n;
+    const block_q4_k *block = (const void *)chunk;
+    size_t sub = column / 32;
+    __m128i shift = _mm_cvtsi32_si128(sub % 2 ? 4 : 0);
+    __m256 step = _mm256_set1_ps(scales[sub]), offset = _mm256_set1_ps(scales[8 + sub]);
+    for (size_t v = 0; v < WEIGHT_VECTORS; v += 2) {
+        __m128i bytes = _mm_loadu_si128((const void *)(block->nibbles + sub / 2 * 32 + v * LANES));
+        bytes = _mm_and_si128(_mm_srl_epi16(bytes, shift), _mm_set1_epi8(15));
+        w[v] = _mm256_fmsub_ps(widen(bytes), step, offset);
+        w[v + 1] = _mm256_fmsub_ps(widen(_mm_unpackhi_epi64(bytes, bytes)), step, offset);
+    }
+}
+
+/* ---- Q6_K: sixteen scales ---- */
+
+ALWAYS_INLINE void scales_q6_k(const uint8_t *chunk, size_t columns, float *scales)
+{
+    (void)columns;
+    const block_q6_k *block = (const void *)chunk;
+    __m128i numbers = _mm_loadu_si128((const void *)block->scales);
+    __m256 d = _mm256_set1_ps(_cvtsh_ss(block->d));
+    _mm256_storeu_ps(scales, _mm256_mul_ps(widen(numbers), d));
+    _mm256_storeu_ps(scales + 8, _mm256_mul_ps(widen(_mm_unpackhi_epi64(numbers, numbers)), d));
+}
+
+/* Half a block is four quarters of 32: of the 64 bytes `low` the first or last 32, low or high nibbles; of the 32 bytes
+ * `high` two bits. */
+ALWAYS_INLINE void decode_q6_k(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+{
+    (void)n;
+    const block_q6_k *block = (const void *)chunk;
+    size_t half = column / 128, quarter = column / 32 % 4;
+    const uint8_t *low_at = block->low + half * 64 + quarter % 2 * 32, *high_at = block->high + half * 32;
+    __m128i low_shift = _mm_cvtsi32_si128(quarter / 2 ? 4 : 0), high_shift = _mm_cvtsi32_si128((int)quarter * 2);
+    for (size_t v = 0; v < WEIGHT_VECTORS; v += 2) {
+        __m128i low = _mm_srl_epi16(_mm_loadu_si128((const void *)(low_at + v * LANES)), low_shift);
+        __m128i high = _mm_srl_epi16(_mm_loadu_si128((const void *)(high_at + v * LANES)), high_shift);
+        high = _mm_slli_epi16(_mm_and_si128(high, _mm_set1_epi8(3)), 4);
+        __m128i q = _mm_or_si128(_mm_and_si128(low, _mm_set1_epi8(15)), high);
+        q = _mm_sub_epi8(q, _mm_set1_epi8(32));
+        __m256 scale = _mm256_set1_ps(scales[column / 16 + v / 2]);
+        w[v] = _mm256_mul_ps(widen(q), scale);
+        w[v + 1] = _mm256_mul_ps(widen(_mm_unpackhi_epi64(q, q)), scale);
+    }
+}
+
+/* ---- every format ---- */
+
+/*    id    decoder  scales       values and bytes of a block */
+// clang-format off
+#define WEIGHT_DECODERS(X)                 \
+    X(F32,  f32,  NULL,          1,   4)   \
+    X(F16,  f16,  NULL,          1,   2)   \
+    X(BF16, bf16, NULL,          1,   2)   \
+    X(Q8_0, q8_0, scales_q8_0,  32,  34)   \
+    X(Q4_0, q4_0, scales_q4_0,  32,  18)   \
+    X(Q4_K, q4_k, scales_q4_k, 256, 144)   \
+    X(Q6_K, q6_k, scales_q6_k, 256, 210)
+// clang-format on
+
+/* Columns [column, column + columns) of a chunk that has `all`, at most WEIGHT_CHUNK, into floats. column is a multiple of WEIGHT_STEP,
+ * columns one too unless they end the chunk. */
+ALWAYS_INLINE void decode_columns(const uint8_t *chunk, size_t all, size_t column, size_t columns, float *values,
+                                  weight_decoder format)
+{
+    float scales[WEIGHT_SCALES];
+    if (format.scales)
+        format.scales(chunk, all, scales);
+    size_t c = 0;
+    for (; c + WEIGHT_STEP <= columns; c += WEIGHT_STEP) {
+        __m256 w[WEIGHT_VECTORS];
+        format.decode(chunk, scales, column + c, WEIGHT_STEP, w);
+        for (size_t v = 0; v < WEIGHT_VECTORS; v++)
+            _mm256_storeu_ps(values + c + v * LANES, w[v]);
+    }
+    for (; c < columns && format.block_values == 1; c += LANES) {
+        size_t n = columns - c < LANES ? columns - c : LANES;
+        __m256 w[1];
+        format.decode(chunk, scales, column + c, n, w);
+        store_first(values + c, n, w[0]);
+    }
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* decode_avx512.h - weights of every format as float32 in registers, exactly as number's decode gives them: for kernels
+ * that add rows up or turn them round (neuron_avx512.c, transpose_avx512.c).
+ *
+ * Port 5 widens bytes and looks up, port 0 converts and shifts, both multiply; a value costs so few instructions that
+ * their number is the speed. Nibbles need no conversion: their sixteen values are a table in a register, which
+ * is scaled once per block. So 16 weights take 3.5 instructions in Q4_0, 4 in Q8_0. */
+#ifndef KERNEL_DECODE_AVX512_H
+#define KERNEL_DECODE_AVX512_H
+
+#include "avx512.h"
+
+#define WEIGHT_STEP    128 /* columns in registers */
+#define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
+#define WEIGHT_SCALES  16 /* numbers that scales() prepares, at most */
+
+/* How a format is decoded: span by span, of the columns whose scales are prepared together. They go through memory, from
+ * where instructions spread them to all lanes at no cost. */
+typedef struct weight_decoder {
+    size_t block_values, block_bytes;
+    size_t span;  /* columns: WEIGHT_STEP or a multiple, of whole blocks */
+    size_t least; /* columns, of whole blocks, that can be decoded where a row ends before its span does */
+    /* What the blocks of a span, or of its first `least` columns, are multiplied with; NULL where there is no such
+     * thing. */
+    void (*scales)(const uint8_t *span, size_t columns, float scales[WEIGHT_SCALES]);
+    /* Columns [column, column + vectors * LANES) of the span. lanes: those that exist, where vectors is 1. */
+    void (*decode)(const uint8_t *span, const float scales[WEIGHT_SCALES], size_t column, size_t vectors,
+                   __mmask16 lanes, __m512 *w);
+} weight_decoder;
+
+/* ---- floats ---- */
+
+ALWAYS_INLINE void decode_f32(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+                              __m512 *w)
+{
+    (void)scales;
+    for (size_t v = 0; v < vectors; v++)
+        w[v] = vectors > 1 ? _mm512_loadu_ps(span + 4 * (column + v * LANES))
+                           : _mm512_maskz_loadu_ps(lanes, span + 4 * column);
+}
+
+ALWAYS_INLINE __m256i halves_at(const uint8_t *span, size_t column, size_t vectors, __mmask16 lanes)
+{
+    const void *at = span + 2 * column;
+    return vectors > 1 ? _mm256_loadu_si256(at) : _mm256_maskz_loadu_epi16(lanes, at);
+}
+
+ALWAYS_INLINE void decode_f16(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+                              __m512 *w)
+{
+    (void)scales;
+    for (size_t v = 0; v < vectors; v++)
+        w[v] = _mm512_cvtph_ps(halves_at(span, column + v * LANES, vectors, lanes));
+}
+
+ALWAYS_INLINE void decode_bf16(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+                               __m512 *w)
+{
+    (void)scales;
+    for (size_t v = 0; v < vectors; v++) {
+        __m512i upper = _mm512_cvtepu16_epi32(halves_at(span, column + v * LANES, vectors, lanes));
+        w[v] = _mm512_castsi512_ps(_mm512_slli_epi32(upper, 16));
+    }
+}
+
+/* ---- Q8_0 ---- */
+
+ALWAYS_INLINE void scales_q8_0(const uint8_t *span, size_t columns, float *scales)
+{
+    if (columns < WEIGHT_STEP) {
+        scales[0] = _cvtsh_ss(((const block_q8_0 *)(const void *)span)->d);
+        return;
+    }
+    /* Of two blocks, 68 bytes, words 0 and 17 are scales. */
+    const __m512i words = _mm512_set1_epi32(17 << 16);
+    __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(span));
+    picked = _mm512_mask_permutexvar_epi16(picked, 0x0c, words, _mm512_loadu_si512(span + 68));
+    _mm_storeu_ps(scales, _mm_cvtph_ps(_mm512_castsi512_si128(picked)));
+}
+
+ALWAYS_INLINE void decode_q8_0(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+                               __m512 *w)
+{
+    (void)lanes;
+    const block_q8_0 *blocks = (const void *)span;
+    for (size_t v = 0; v < vectors; v++) {
+        size_t b = column / 32 + v / 2;
+        __m512i q = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(blocks[b].q + v % 2 * LANES)));
+        w[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(q), _mm512_set1_ps(scales[b]));
+    }
+}
+
+/* ---- Q4_0 ---- */
+
+ALWAYS_INLINE void scales_q4_0(const uint8_t *span, size_t columns, float *scales)
+{
+    if (columns < WEIGHT_STEP) {
+        scales[0] = _cvtsh_ss(((const block_q4_0 *)(const void *)span)->d);
+        return;
+    }
+    /* Words 0, 9, 18 and 27 of four blocks. */
+    const __m512i words = _mm512_set1_epi64(0x001b001200090000);
+    __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(span));
+    _mm_storeu_ps(scales, _mm_cvtph_ps(_mm512_castsi512_si128(picked)));
+}
+
+/* -8 .. 7 */
+ALWAYS_INLINE __m512 nibble_values(void)
+{
+    return _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
+}
+
+ALWAYS_INLINE void decode_q4_0(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+                               __m512 *w)
+{
+    (void)lanes;
+    const block_q4_0 *blocks = (const void *)span;
+    for (size_t v = 0; v < vectors; v += 2) {
+        size_t b = column / 32 + v / 2;
+        __m512 values = _mm512_mul_ps(nibble_values(), _mm512_set1_ps(scales[b]));
+        __m512i nibbles = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)blocks[b].nibbles));
+        w[v] = _mm512_permutexvar_ps(nibbles, values); /* reads the lowest four bits */
+        w[v + 1] = _mm512_permutexvar_ps(_mm512_srli_epi32(nibbles, 4), values);
+    }
+}
+
+/* ---- Q4_K: eight scales, then eight offsets ---- */
+
+ALWAYS_INLINE __m256 times_bytes(uint64_t bytes, uint16_t half)
+{
+    __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(_cvtsh_ss(half)));
+}
+
+ALWAYS_INLINE void scales_q4_k(const uint8_t *span, size_t columns, float *scales)
+{
+    (void)columns;
+    const block_q4_k *block = (const void *)span;
+    uint64_t steps, minima;
+    sub_scales(block->scales, &steps, &minima);
+    _mm256_storeu_ps(scales, times_bytes(steps, block->d));
+    _mm256_storeu_ps(scales + 8, times_bytes(minima, block->dmin));
+}
+
+ALWAYS_INLINE void decode_q4_k(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+                               __m512 *w)
+{
+    (void)lanes;
+    const block_q4_k *block = (const void *)span;
+    const __m512 numbers = _mm512_add_ps(nibble_values(), _mm512_set1_ps(8));
+    for (size_t v = 0; v < vectors; v += 4) {
+        size_t sub = column / 32 + v / 2;
+        __m512 low = _mm512_fmsub_ps(numbers, _mm512_set1_ps(scales[sub]), _mm512_set1_ps(scales[8 + sub]));
+        __m512 high = _mm512_fmsub_ps(numbers, _mm512_set1_ps(scales[sub + 1]), _mm512_set1_ps(scales[9 + sub]));
+        for (size_t k = 0; k < 2; k++) {
+            const uint8_t *at = block->nibbles + sub / 2 * 32 + k * LANES;
+            __m512i nibbles = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)at));
+            w[v + k] = _mm512_permutexvar_ps(nibbles, low);
+            w[v + 2 + k] = _mm512_permutexvar_ps(_mm512_srli_epi32(nibbles, 4), high);
+        }
+    }
+}
+
+/* ---- Q6_K: sixteen scales, times 2^-24 (exact: none is that small) ---- */
+
+ALWAYS_INLINE void scales_q6_k(const uint8_t *span, size_t columns, float *scales)
+{
+    (void)columns;
+    const block_q6_k *block = (const void *)span;
+    __m512i numbers = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)block->scales));
+    __m512 d = _mm512_set1_ps(_cvtsh_ss(block->d) * 0x1p-24f);
+    _mm512_storeu_ps(scales, _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), d));
+}
+
+/* Sixteen of 64 signed bytes, from number 16 * part, as float32 times 2^24: each byte becomes the highest of a word. */
+ALWAYS_INLINE __m512 widen_part(__m512i bytes, size_t part)
+{
+    const __m512i index = _mm512_cvtepu8_epi32(_mm_set_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    __m512i from = _mm512_slli_epi32(_mm512_add_epi32(index, _mm512_set1_epi32((int)part * LANES)), 24);
+    return _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(0x8888888888888888, from, bytes));
+}
+
+ALWAYS_INLINE void decode_q6_k(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+                               __m512 *w)
+{
+    (void)lanes, (void)vectors;
+    const block_q6_k *block = (const void *)span;
+    const __m512i low_mask = _mm512_set1_epi8(0x0f), high_mask = _mm512_set1_epi8(0x30);
+    /* The upper bits of 32 weights lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    const __m512i up = _mm512_set_epi64(2, 2, 2, 2, 4, 4, 4, 4), down = _mm512_set_epi64(2, 2, 2, 2, 0, 0, 0, 0);
+    size_t half = column / WEIGHT_STEP;
+    __m512i low = _mm512_loadu_si512(block->low + half * 64);
+    __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(block->high + half * 32)));
+    __m512i first_high = _mm512_and_si512(_mm512_sllv_epi64(high, up), high_mask);
+    __m512i second_high = _mm512_and_si512(_mm512_srlv_epi64(high, down), high_mask);
+    __m512i q[2];
+    q[0] = _mm512_or_si512(_mm512_and_si512(low, low_mask), first_high);
+    q[1] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(low, 4), low_mask), second_high);
+    for (size_t v = 0; v < WEIGHT_VECTORS; v++) {
+        if (v % 4 == 0)
+            q[v / 4] = _mm512_sub_epi8(q[v / 4], _mm512_set1_epi8(32));
+        w[v] = _mm512_mul_ps(widen_part(q[v / 4], v % 4), _mm512_set1_ps(scales[half * WEIGHT_VECTORS + v]));
+    }
+}
+
+/* ---- every format ---- */
+
+/*    id    decoder, scales          values and bytes of a block, span, least */
+// clang-format off
+#define WEIGHT_DECODERS(X)                                             \
+    X(F32,  f32,  NULL,          1,   4, WEIGHT_STEP,           1)     \
+    X(F16,  f16,  NULL,          1,   2, WEIGHT_STEP,           1)     \
+    X(BF16, bf16, NULL,          1,   2, WEIGHT_STEP,           1)     \
+    X(Q8_0, q8_0, scales_q8_0,  32,  34, WEIGHT_STEP,          32)     \
+    X(Q4_0, q4_0, scales_q4_0,  32,  18, WEIGHT_STEP,          32)     \
+    X(Q4_K, q4_k, scales_q4_k, 256, 144, 256,                 256)     \
+    X(Q6_K, q6_k, scales_q6_k, 256, 210, 256,                 256)
+// clang-format on
+
+/* Columns [column, column + columns) of a row, which begins with a block, into floats. column is a multiple of
+ * WEIGHT_STEP, columns one too unless they end the row. */
+ALWAYS_INLINE void decode_columns(const uint8_t *row, size_t column, size_t columns, float *values,
+                                  weight_decoder format)
+{
+    float scales[WEIGHT_SCALES];
+    size_t c = column, end = column + columns;
+    for (; c + WEIGHT_STEP <= end; c += WEIGHT_STEP, values += WEIGHT_STEP) {
+        size_t start = c - c % format.span;
+        const uint8_t *span = row + start / format.block_values * format.block_bytes;
+        __m512 w[WEIGHT_VECTORS];
+        if (format.scales)
+            format.scales(span, format.span, scales);
+        format.decode(span, scales, c - start, WEIGHT_VECTORS, 0xffff, w);
+        for (size_t v = 0; v < WEIGHT_VECTORS; v++)
+            _mm512_storeu_ps(values + v * LANES, w[v]);
+    }
+    for (; c < end && format.least == 32; c += 32, values += 32) {
+        const uint8_t *span = row + c / format.block_values * format.block_bytes;
+        __m512 w[2];
+        format.scales(span, 32, scales);
+        format.decode(span, scales, 0, 2, 0xffff, w);
+        _mm512_storeu_ps(values, w[0]);
+        _mm512_storeu_ps(values + LANES, w[1]);
+    }
+    for (; c < end && format.least == 1; c += LANES, values += LANES) {
+        __mmask16 lanes = first_lanes(end - c);
+        __m512 w[1];
+        format.decode(row, scales, c, 1, lanes, w);
+        _mm512_mask_storeu_ps(values, lanes, w[0]);
+    }
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* scalar_neuron.c - what the kernels of neuron-major networks mean, in plain C: which neurons fire, and the sum of
+ * their rows. */
+#include "levels.h"
+
+#include <math.h>
+
+/* Values decoded at a time: a multiple of every format's block. */
+#define CHUNK 256
+
+static void accumulate_scalar(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h, float *y)
+{
+    const number_traits *format = &number_formats[w->format];
+    float values[CHUNK];
+    for (size_t i = begin; i < end; i++) {
+        const uint8_t *row = listed_row(w, list, i);
+        for (size_t at = 0; at < w->columns; at += CHUNK) {
+            size_t n = w->columns - at < CHUNK ? w->columns - at : CHUNK;
+            format->decode(row + at / format->block_values * format->block_bytes, values, n);
+            for (size_t c = 0; c < n; c++)
+                y[at + c] = fmaf(h[i], values[c], y[at + c]);
+        }
+    }
+}
+
+static void accumulate_many_scalar(const matrix *w, const uint32_t *list, size_t begin, size_t end, size_t column,
+                                   size_t columns, const float *h, size_t h_stride, size_t tokens, float *y,
+                                   size_t y_stride)
+{
+    const number_traits *format = &number_formats[w->format];
+    float values[ACCUMULATE_COLUMNS];
+    for (size_t i = begin; i < end; i++) {
+        format->decode(listed_row(w, list, i) + column / format->block_values * format->block_bytes, values, columns);
+        for (size_t t = 0; t < tokens; t++)
+            if (h[t * h_stride + i] != 0)
+                for (size_t c = 0; c < columns; c++)
+                    y[t * y_stride + c] = fmaf(h[t * h_stride + i], values[c], y[t * y_stride + c]);
+    }
+}
+
+static size_t select_above_scalar(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
+                                  uint32_t *kept_ids, float *kept)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (values[i] > threshold) {
+            kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;
+            if (kept)
+                kept[count] = values[i];
+            count++;
+        }
+    return count;
+}
+
+static size_t select_from_scalar(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
+                                 uint32_t *kept_ids, float *kept)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!(values[i] < threshold)) {
+            kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;
+            if (kept)
+                kept[count] = values[i];
+            count++;
+        }
+    return count;
+}
+
+// clang-format off
+#define EVERY_FORMAT(kernel) \
+    {[FORMAT_F32] = (kernel), [FORMAT_F16] = (kernel), [FORMAT_BF16] = (kernel), [FORMAT_Q8_0] = (kernel), \
+     [FORMAT_Q4_0] = (kernel), [FORMAT_Q4_K] = (kernel), [FORMAT_Q6_K] = (kernel)}
+
+const kernels scalar_neurons = {
+    .accumulate = EVERY_FORMAT(accumulate_scalar),
+    .accumulate_many = EVERY_FORMAT(accumulate_many_scalar),
+    .select = {[SELECT_ABOVE] = select_above_scalar, [SELECT_FROM] = select_from_scalar},
+};
+// clang-format on

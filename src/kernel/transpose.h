@@ -1,0 +1,173 @@
+/* transpose.h - columns as rows, in plain C that compilers turn into the vector code of the file that includes it
+ * (transpose_scalar.c, transpose_avx2.c, transpose_avx512.c). What a level adds is how rows are decoded.
+ *
+ * Rows of the result lie far apart, so the order of writing decides: a stripe of columns is carried through all rows,
+ * 32 at a time, and every line of the result is completed while it is still in a cache. The next 32 pieces of the
+ * source, which no CPU would guess, are fetched meanwhile. */
+#ifndef KERNEL_TRANSPOSE_H
+#define KERNEL_TRANSPOSE_H
+
+#include "levels.h"
+
+#include <math.h>
+
+#define TURN_ROWS      32
+#define FLOAT_STRIPE   64  /* columns of a float format at a time */
+#define BLOCK_STRIPE   256 /* and of a block format: a multiple of every block */
+#define LARGEST_Q8_0   (127 * 65504.0f)
+#define ROUND_TO_WHOLE 0x1.8p23f /* added, it leaves a whole number (halves to even) in a float's low bits */
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Rows [row, row + rows) of which `bytes` from byte `at` will be read next. */
+INLINE void fetch_pieces(const matrix *w, size_t row, size_t rows, size_t at, size_t bytes)
+{
+    for (size_t r = row; r < row + rows; r++)
+        for (size_t i = 0; i < bytes; i += 64)
+            __builtin_prefetch((const uint8_t *)matrix_row(w, r) + at + i, 0, 2);
+}
+
+/* The lines of a row of the result that the next rows will write, at `at` and for some bytes: stores alone wait for one
+ * line after the other. (Where the row ends, this fetches what is not needed.) */
+INLINE void fetch_result(uintptr_t at, size_t bytes)
+{
+    for (size_t i = 63; i < bytes + 63; i += 64)
+        __builtin_prefetch((const void *)(at + (i < bytes ? i : bytes - 1)), 0, 2);
+}
+
+/* ---- float formats: values of `size` bytes change places ---- */
+
+INLINE void transpose_floats(const matrix *w, size_t row, size_t rows, size_t column, size_t columns, uint8_t *out,
+                             size_t out_row_bytes, size_t size)
+{
+    uint8_t tile[FLOAT_STRIPE][TURN_ROWS * 4];
+    for (size_t c0 = 0; c0 < columns; c0 += FLOAT_STRIPE) {
+        size_t width = columns - c0 < FLOAT_STRIPE ? columns - c0 : FLOAT_STRIPE, at = (column + c0) * size;
+        for (size_t r0 = 0; r0 < rows; r0 += TURN_ROWS) {
+            size_t height = rows - r0 < TURN_ROWS ? rows - r0 : TURN_ROWS, left = rows - r0 - height;
+            fetch_pieces(w, row + r0 + height, left < TURN_ROWS ? left : TURN_ROWS, at, width * size);
+            for (size_t r = 0; r < height; r++) {
+                const uint8_t *from = (const uint8_t *)matrix_row(w, row + r0 + r) + at;
+                for (size_t c = 0; c < width; c++)
+                    memcpy(tile[c] + r * size, from + c * size, size);
+            }
+            for (size_t c = 0; c < width; c++) {
+                uint8_t *to = out + (c0 + c) * out_row_bytes + (row + r0) * size;
+                memcpy(to, tile[c], height * size);
+                fetch_result((uintptr_t)to + TURN_ROWS * size, TURN_ROWS * size);
+            }
+        }
+    }
+}
+
+/* ---- block formats: decoded, and rounded to Q8_0 the other way ---- */
+
+/* `columns` values, a multiple of 32, of whole blocks. */
+typedef void decode_function(const uint8_t *blocks, size_t columns, float *values);
+/* 32 floats, none above 65504, as float16. */
+typedef void halves_function(const float *values, uint16_t *halves);
+
+/* Values of 32 rows, row after row. */
+typedef float decoded_tile[TURN_ROWS][BLOCK_STRIPE];
+
+INLINE uint32_t bits_of(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+/* What the encoder does first: NaN is 0, and nothing is beyond what Q8_0 can hold. */
+static __attribute__((noinline)) void make_finite(decoded_tile tile, size_t column)
+{
+    for (size_t r = 0; r < TURN_ROWS; r++)
+        for (size_t c = column; c < column + 32; c++) {
+            float x = tile[r][c];
+            tile[r][c] = x > LARGEST_Q8_0 ? LARGEST_Q8_0 : x < -LARGEST_Q8_0 ? -LARGEST_Q8_0 : x == x ? x : 0.0f;
+        }
+}
+
+/* The largest magnitudes of 32 columns, as bits: those have the order of the magnitudes, with NaN at the top. */
+INLINE void magnitudes(decoded_tile tile, size_t column, int32_t top[32])
+{
+    for (size_t c = 0; c < 32; c++)
+        top[c] = 0;
+    for (size_t r = 0; r < TURN_ROWS; r++)
+        for (size_t c = 0; c < 32; c++) {
+            int32_t bits = (int32_t)(bits_of(tile[r][column + c]) & 0x7fffffff);
+            top[c] = bits > top[c] ? bits : top[c];
+        }
+}
+
+/* Scales of 32 columns, and what their values are multiplied with: 0 where that would not be finite. */
+INLINE void scales_of(const int32_t top[32], float scales[32], float factors[32])
+{
+    for (size_t c = 0; c < 32; c++) {
+        float magnitude;
+        memcpy(&magnitude, &top[c], sizeof(magnitude));
+        float scale = magnitude / 127.0f, factor = 1.0f / scale;
+        scales[c] = scale;
+        factors[c] = factor < INFINITY ? factor : 0.0f;
+    }
+}
+
+/* 32 columns of a tile into the blocks at out, out + out_row_bytes, ... */
+INLINE void encode_columns(decoded_tile tile, size_t column, uint8_t *out, size_t out_row_bytes,
+                           halves_function *to_halves)
+{
+    int32_t top[32], beyond = 0, limit = (int32_t)bits_of(LARGEST_Q8_0);
+    magnitudes(tile, column, top);
+    for (size_t c = 0; c < 32; c++)
+        beyond |= limit - top[c];
+    if (beyond < 0) {
+        make_finite(tile, column);
+        magnitudes(tile, column, top);
+    }
+    float scales[32], factors[32];
+    uint16_t halves[32];
+    scales_of(top, scales, factors);
+    to_halves(scales, halves);
+    /* Four rows become the bytes of one word, so that the columns are gathered in words. */
+    uint32_t words[TURN_ROWS / 4][32];
+    for (size_t r = 0; r < TURN_ROWS; r += 4)
+        for (size_t c = 0; c < 32; c++) {
+            uint32_t a = bits_of(tile[r][column + c] * factors[c] + ROUND_TO_WHOLE) & 255;
+            uint32_t b = bits_of(tile[r + 1][column + c] * factors[c] + ROUND_TO_WHOLE) & 255;
+            uint32_t d = bits_of(tile[r + 2][column + c] * factors[c] + ROUND_TO_WHOLE) & 255;
+            uint32_t e = bits_of(tile[r + 3][column + c] * factors[c] + ROUND_TO_WHOLE);
+            words[r / 4][c] = a | b << 8 | d << 16 | e << 24;
+        }
+    for (size_t c = 0; c < 32; c++) {
+        block_q8_0 *block = (void *)(out + c * out_row_bytes);
+        block->d = halves[c];
+        for (size_t k = 0; k < TURN_ROWS / 4; k++)
+            memcpy(block->q + 4 * k, &words[k][c], 4);
+        fetch_result((uintptr_t)(block + 1), sizeof(*block));
+    }
+}
+
+INLINE void transpose_blocks(const matrix *w, size_t row, size_t rows, size_t column, size_t columns, uint8_t *out,
+                             size_t out_row_bytes, decode_function *decode, halves_function *to_halves)
+{
+    const number_traits *format = &number_formats[w->format];
+    _Alignas(64) decoded_tile tile;
+    for (size_t c0 = column, next; c0 < column + columns; c0 = next) {
+        /* The blocks that hold the columns [c0, next): those of 256 values may begin before them and end behind. */
+        size_t start = c0 / format->block_values * format->block_values;
+        next = start + BLOCK_STRIPE < column + columns ? start + BLOCK_STRIPE : column + columns;
+        size_t blocks = (next - start + format->block_values - 1) / format->block_values;
+        size_t at = start / format->block_values * format->block_bytes;
+        for (size_t r0 = row; r0 < row + rows; r0 += TURN_ROWS) {
+            if (r0 + TURN_ROWS < row + rows)
+                fetch_pieces(w, r0 + TURN_ROWS, TURN_ROWS, at, blocks * format->block_bytes);
+            for (size_t r = 0; r < TURN_ROWS; r++)
+                decode((const uint8_t *)matrix_row(w, r0 + r) + at, blocks * format->block_values, tile[r]);
+            for (size_t c = c0; c < next; c += 32)
+                encode_columns(tile, c - start,
+                               out + (c - column) * out_row_bytes + r0 / TURN_ROWS * sizeof(block_q8_0), out_row_bytes,
+                               to_halves);
+        }
+    }
+}
+
+#endif

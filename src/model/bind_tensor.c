@@ -1,0 +1,285 @@
+/* bind_tensor.c - every rule of the family finds its tensor, every tensor its rule.
+ *
+ * Matrices stay where they lie, in the file's mapping. Copied are vectors that are not float32 or not
+ * aligned, the order of neurons (whoever follows its numbers relies on them having been checked), and q and k of a
+ * folder, whose rows have to be put in the order of rotary pairs. */
+#include "bind.h"
+#include "hyper.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The largest known predictors have a rank of 4096; the engine keeps that many float32 values per row. */
+static const uint64_t rank_limit = 1 << 16;
+/* A size that is not known yet: any will do. */
+#define ANY_SIZE UINT64_MAX
+
+static hearth_status fail_tensor(const binder *b, const tensor_rule *rule, uint32_t layer, const char *reason)
+{
+    char name[TENSOR_NAME_SIZE];
+    tensor_rule_name(name, rule, layer, b->folder);
+    return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: %s", b->source->path, name, reason);
+}
+
+static const stored_tensor *find_tensor(const binder *b, const tensor_rule *rule, uint32_t layer)
+{
+    char name[TENSOR_NAME_SIZE];
+    tensor_rule_name(name, rule, layer, false);
+    return checkpoint_find_tensor(b->source, name);
+}
+
+/* ------------------------------------------------------------------ shapes */
+
+/* "4096 x 14336" */
+static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t rank)
+{
+    size_t used = 0;
+    for (uint32_t i = 0; i < rank && used < size; i++) {
+        const char *by = i ? " x " : "";
+        if (shape[i] == ANY_SIZE)
+            used += (size_t)snprintf(out + used, size - used, "%sany", by);
+        else
+            used += (size_t)snprintf(out + used, size - used, "%s%llu", by, (unsigned long long)shape[i]);
+    }
+}
+
+/* Hyperparameters give all sizes but the rank of a predictor, which its first tensor does. */
+static uint64_t expected_size(const binder *b, dimension d)
+{
+    if (d == DIMENSION_RANK)
+        return b->rank ? b->rank : ANY_SIZE;
+    return hyper_dimension(&b->model->hyper, d);
+}
+
+static bool fits(uint64_t size, uint64_t expected)
+{
+    return expected == ANY_SIZE || size == expected;
+}
+
+static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
+{
+    uint64_t expected[2] = {expected_size(b, rule->columns), expected_size(b, rule->rows)};
+    uint32_t dimensions = rule->rows == DIMENSION_NONE ? 1 : 2;
+    char is[128], wanted[64], reason[256];
+    if (t->rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1])) {
+        print_shape(is, sizeof is, t->shape, t->rank);
+        print_shape(wanted, sizeof wanted, expected, dimensions);
+        snprintf(reason, sizeof reason, "is %s, expected %s", is, wanted);
+        return fail_tensor(b, rule, layer, reason);
+    }
+    if (expected[0] != ANY_SIZE && expected[1] != ANY_SIZE)
+        return HEARTH_OK;
+    uint64_t rank = t->shape[expected[0] == ANY_SIZE ? 0 : 1];
+    if (rank < 1 || rank > rank_limit) {
+        snprintf(reason, sizeof reason, "has a rank of %llu, expected 1 to %llu", (unsigned long long)rank,
+                 (unsigned long long)rank_limit);
+        return fail_tensor(b, rule, layer, reason);
+    }
+    b->rank = (uint32_t)rank;
+    return HEARTH_OK;
+}
+
+static hearth_status check_format(const binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
+{
+    bool vector = rule->rows == DIMENSION_NONE;
+    const char *expected = NULL;
+    if (rule->flags & TENSOR_INTEGERS)
+        expected = t->format == FORMAT_I32 ? NULL : "the numbers of neurons must be i32";
+    else if (t->format == FORMAT_I32)
+        expected = "weights must be float or blocks";
+    else if (vector && number_is_block(t->format))
+        expected = "a vector must be float";
+    if (!expected)
+        return HEARTH_OK;
+    char reason[96];
+    snprintf(reason, sizeof reason, "is %s, %s", number_formats[t->format].name, expected);
+    return fail_tensor(b, rule, layer, reason);
+}
+
+/* ------------------------------------------------------------------- kinds */
+
+/* A vector in float32: where it lies, or decoded into the model's memory. */
+static hearth_status bind_vector(binder *b, const float **out, const tensor_rule *rule, uint32_t layer,
+                                 const stored_tensor *t)
+{
+    if (*out)
+        return fail_tensor(b, rule, layer, "is there under another name too");
+    if (t->format == FORMAT_F32 && (uintptr_t)t->data % _Alignof(float) == 0) {
+        *out = t->data;
+        return HEARTH_OK;
+    }
+    size_t count = (size_t)t->shape[0];
+    float *values = arena_new_array(&b->model->memory, count, sizeof *values);
+    if (!values)
+        return fail_memory(b->error, t->name, count * sizeof *values);
+    number_formats[t->format].decode(t->data, values, count);
+    *out = values;
+    return HEARTH_OK;
+}
+
+/* Whether every number from 0 to count - 1 is there once. seen: [count / 8 + 1] zeros. */
+static bool is_permutation(const int32_t *numbers, size_t count, uint8_t *seen)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (numbers[i] < 0 || (size_t)numbers[i] >= count)
+            return false;
+        size_t n = (size_t)numbers[i];
+        if (seen[n / 8] >> n % 8 & 1)
+            return false;
+        seen[n / 8] |= (uint8_t)(1 << n % 8);
+    }
+    return true;
+}
+
+/* A copy of the numbers, a permutation for sure. */
+static hearth_status bind_order(binder *b, const int32_t **out, const tensor_rule *rule, uint32_t layer,
+                                const stored_tensor *t)
+{
+    size_t count = (size_t)t->shape[0];
+    int32_t *numbers = arena_new_array(&b->model->memory, count, sizeof *numbers);
+    uint8_t *seen = numbers ? mem_new(count / 8 + 1) : NULL;
+    if (!seen)
+        return fail_memory(b->error, t->name, count * sizeof *numbers);
+    memcpy(numbers, t->data, count * sizeof *numbers);
+    bool good = is_permutation(numbers, count, seen);
+    mem_free(seen);
+    *out = numbers;
+    return good ? HEARTH_OK : fail_tensor(b, rule, layer, "does not hold the number of every neuron once");
+}
+
+/* A copy of the rows in the order in which they are meant. */
+static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
+{
+    char *rows = arena_new_array(&b->model->memory, m->rows, m->row_bytes);
+    if (!rows)
+        return fail_memory(b->error, t->name, t->size_bytes);
+    for (size_t i = 0; i < m->rows; i++)
+        memcpy(rows + i * m->row_bytes, (const char *)t->data + stored_tensor_row(t, i) * m->row_bytes, m->row_bytes);
+    m->data = rows;
+    checkpoint_drop(b->source, t);
+    b->bytes_done += t->size_bytes;
+    if (b->progress && b->progress->report &&
+        !b->progress->report(b->progress->user, "ordering rows", b->bytes_done, b->bytes_total))
+        return fail(b->error, HEARTH_CANCELLED, "%s: opening was cancelled", b->source->path);
+    return HEARTH_OK;
+}
+
+static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule, uint32_t layer,
+                                 const stored_tensor *t)
+{
+    matrix m = {.data = t->data, .format = t->format, .rows = (uint32_t)t->shape[1], .columns = (uint32_t)t->shape[0]};
+    if (!number_row_bytes(t->format, t->shape[0], &m.row_bytes))
+        return fail_tensor(b, rule, layer, "has rows that are no whole number of blocks");
+    if (t->rotary_heads > 0 && b->copies)
+        TRY(put_in_order(b, &m, t));
+    *out = m;
+    return HEARTH_OK;
+}
+
+/* ---------------------------------------------------------------- presence */
+
+/* Whether layer 0 has a tensor that only models with these tensors have and must have. */
+static bool first_layer_has(const binder *b, unsigned flag)
+{
+    const family *f = b->model->family;
+    for (size_t i = 0; i < f->layer_tensor_count; i++) {
+        const tensor_rule *rule = &f->layer_tensors[i];
+        if ((rule->flags & flag) && !(rule->flags & TENSOR_OPTIONAL) && find_tensor(b, rule, 0))
+            return true;
+    }
+    return false;
+}
+
+/* Why no tensor of this rule may be there; NULL: it may. */
+static const char *unwanted(const binder *b, const tensor_rule *rule)
+{
+    const hearth_model *m = b->model;
+    if ((rule->flags & TENSOR_STOCK) && m->neuron_major)
+        return "is of the stock layout, the model is neuron-major";
+    if ((rule->flags & TENSOR_NEURON_MAJOR) && !m->neuron_major)
+        return "is of the neuron-major layout, the model is of the stock one";
+    if ((rule->flags & TENSOR_PREDICTOR) && !m->predictors)
+        return "is part of a predictor, and layer 0 has none";
+    return NULL;
+}
+
+/* *out: the tensor, or NULL where none is needed. All layers are as the first: a tensor that was lost on the way
+ * would otherwise make another model. */
+static hearth_status take_tensor(const binder *b, const stored_tensor **out, const tensor_rule *rule, uint32_t layer)
+{
+    const stored_tensor *t = find_tensor(b, rule, layer);
+    const char *reason = unwanted(b, rule);
+    *out = t;
+    if (reason)
+        return t ? fail_tensor(b, rule, layer, reason) : HEARTH_OK;
+    if (!(rule->flags & TENSOR_OPTIONAL))
+        return t ? HEARTH_OK : fail_tensor(b, rule, layer, "is missing");
+    if (layer > 0 && !t != !find_tensor(b, rule, 0))
+        return fail_tensor(b, rule, layer, t ? "is there, and layer 0 has none" : "is missing, and layer 0 has one");
+    return HEARTH_OK;
+}
+
+/* Finds, checks and places one tensor. owner: the model or a layer, where the rule's field lies. */
+static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule, uint32_t layer)
+{
+    if (rule->flags & TENSOR_IGNORED)
+        return HEARTH_OK;
+    const stored_tensor *t;
+    TRY(take_tensor(b, &t, rule, layer));
+    if (!t)
+        return HEARTH_OK;
+    TRY(check_shape(b, rule, layer, t));
+    TRY(check_format(b, rule, layer, t));
+    void *field = (char *)owner + rule->field;
+    if (rule->rows != DIMENSION_NONE)
+        TRY(bind_matrix(b, field, rule, layer, t));
+    else if (rule->flags & TENSOR_INTEGERS)
+        TRY(bind_order(b, field, rule, layer, t));
+    else
+        TRY(bind_vector(b, field, rule, layer, t));
+    /* Predictors guess what the model will do; they are not what it was trained to be. */
+    if (!(rule->flags & (TENSOR_CONSTANT | TENSOR_INTEGERS | TENSOR_PREDICTOR)))
+        b->model->parameter_count += t->shape[0] * t->shape[1];
+    b->model->weight_bytes += t->size_bytes;
+    return HEARTH_OK;
+}
+
+/* A tensor that no rule wants changes what the model computes: better refused than left out. */
+static hearth_status check_extras(const binder *b)
+{
+    const family *f = b->model->family;
+    for (size_t i = 0; i < b->source->tensor_count; i++) {
+        const char *name = b->source->tensors[i].name;
+        uint32_t layer, layers = b->model->hyper.layer_count;
+        const tensor_rule *rule = family_find_rule(f, name, false, &layer);
+        if (!rule)
+            return fail(b->error, HEARTH_FORMAT, "%s: tensor %.128s: is not part of a %s model", b->source->path, name,
+                        f->name);
+        if (layer >= layers)
+            return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: is not part of a model of %u layers", b->source->path,
+                        name, layers);
+    }
+    return HEARTH_OK;
+}
+
+hearth_status bind_tensors(binder *b)
+{
+    hearth_model *m = b->model;
+    const family *f = m->family;
+    m->powerinfer = b->source->powerinfer;
+    m->neuron_major = m->powerinfer || first_layer_has(b, TENSOR_NEURON_MAJOR);
+    m->predictors = m->powerinfer || first_layer_has(b, TENSOR_PREDICTOR);
+    for (size_t i = 0; i < b->source->tensor_count; i++)
+        if (b->source->tensors[i].rotary_heads > 0)
+            b->bytes_total += b->source->tensors[i].size_bytes;
+    for (size_t i = 0; i < f->tensor_count; i++)
+        TRY(bind_tensor(b, m, &f->tensors[i], 0));
+    for (uint32_t layer = 0; layer < m->hyper.layer_count; layer++) {
+        b->rank = 0;
+        for (size_t i = 0; i < f->layer_tensor_count; i++)
+            TRY(bind_tensor(b, &m->layers[layer], &f->layer_tensors[i], layer));
+    }
+    if (!m->head.data)
+        m->head = m->embedding;
+    return check_extras(b);
+}

@@ -1,0 +1,274 @@
+/* convert_plan.c - walks the family's rules and decides, tensor by tensor: format, layout, order of rows, and why.
+ *
+ * Which tensors have a row or a value per neuron, which is down and what it is called when transposed, follows from
+ * the rules' dimensions and flags: nothing here knows a tensor by name. */
+#include "convert_plan.h"
+
+#include "neuron_major.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- formats */
+
+static double bits_per_weight(number_format f)
+{
+    return 8.0 * number_formats[f].block_bytes / number_formats[f].block_values;
+}
+
+/* The tensor that gives the logits: its own, or the embedding where there is none. */
+static bool is_head(const convert_plan *p, const tensor_rule *rule)
+{
+    const family *f = p->model->family;
+    if (!(rule->flags & TENSOR_EMBEDDING))
+        return (rule->flags & TENSOR_HEAD) != 0;
+    for (size_t i = 0; i < f->tensor_count; i++)
+        if ((f->tensors[i].flags & TENSOR_HEAD) && checkpoint_find_tensor(p->source, f->tensors[i].name))
+            return false;
+    return true;
+}
+
+static bool override_matches(const convert_override *o, const char *name)
+{
+    return strcmp(o->pattern, name) == 0 || fnmatch(o->pattern, name, 0) == 0;
+}
+
+/* The last override that matches; NULL: none does. */
+static const convert_override *find_override(const convert_options *o, const char *name)
+{
+    const convert_override *last = NULL;
+    for (size_t i = 0; i < o->override_count; i++)
+        if (override_matches(&o->overrides[i], name))
+            last = &o->overrides[i];
+    return last;
+}
+
+/* What the options want for a matrix, before it is asked whether its rows allow that. */
+static number_format wanted_format(const convert_plan *p, const tensor_rule *rule, const convert_step *step,
+                                   const char **reason)
+{
+    const convert_options *o = p->options;
+    const convert_override *override = find_override(o, step->name);
+    bool is_down = (rule->flags & TENSOR_NEURON_MAJOR) != 0;
+    *reason = override ? "override" : "asked for";
+    if (override)
+        return override->format;
+    if (is_down && o->neuron_major && o->down_format != FORMAT_COUNT)
+        return o->down_format;
+    if (o->format != FORMAT_COUNT && o->head_apart && is_head(p, rule) &&
+        bits_per_weight(o->format) < bits_per_weight(FORMAT_Q6_K)) {
+        *reason = "head";
+        return FORMAT_Q6_K;
+    }
+    if (o->format != FORMAT_COUNT)
+        return o->format;
+    *reason = "as stored";
+    if (!step->transposed || !number_is_block(step->from))
+        return step->from;
+    *reason = "its blocks ran across neurons";
+    return neuron_major_format(step->from);
+}
+
+/* Chooses the format and says why; step->reason is in the plan's memory where it was made up. rule: of the tensor as
+ * it is written. */
+static hearth_status choose_format(convert_plan *p, convert_step *step, const tensor_rule *rule, hearth_error *error)
+{
+    size_t bytes;
+    step->to = step->from;
+    step->reason = "as stored";
+    if (rule->flags & TENSOR_INTEGERS)
+        return HEARTH_OK;
+    if (rule->rows == DIMENSION_NONE) { /* llama.cpp loads vectors in float32 only */
+        step->to = FORMAT_F32;
+        bool is_bias = (rule->flags & (TENSOR_MLP_BIAS | TENSOR_NEURON_MAJOR)) != 0;
+        step->reason = rule->flags & TENSOR_CONSTANT ? "constant" : is_bias ? "bias" : "norm";
+        return HEARTH_OK;
+    }
+    number_format wanted = wanted_format(p, rule, step, &step->reason);
+    step->to = wanted;
+    if (number_row_bytes(wanted, step->columns, &bytes))
+        return HEARTH_OK;
+    step->to = number_row_bytes(FORMAT_Q8_0, step->columns, &bytes) ? FORMAT_Q8_0 : FORMAT_F16;
+    char text[96];
+    int length = snprintf(text, sizeof text, "%s needs rows of a multiple of %u", number_formats[wanted].name,
+                          number_formats[wanted].block_values);
+    step->reason = arena_copy_text(&p->memory, text, (size_t)length);
+    return step->reason ? HEARTH_OK : fail_memory(error, "conversion", (size_t)length);
+}
+
+/* ------------------------------------------------------------- neuron-major */
+
+/* The rule of the same tensor in a neuron-major file: of down the transposed one, of a vector the one that is bound to
+ * the same place; else itself. */
+static const tensor_rule *neuron_major_rule(const family *f, const tensor_rule *rule)
+{
+    for (size_t i = 0; i < f->layer_tensor_count; i++) {
+        const tensor_rule *t = &f->layer_tensors[i];
+        if (!(t->flags & TENSOR_NEURON_MAJOR) || (t->rows == DIMENSION_NONE) != (rule->rows == DIMENSION_NONE))
+            continue;
+        if (t->rows == DIMENSION_NONE ? t->field == rule->field : (rule->flags & TENSOR_STOCK) != 0)
+            return t;
+    }
+    return rule;
+}
+
+/* True for what has one row, or one value, per neuron. */
+static bool is_per_neuron(const tensor_rule *rule)
+{
+    return (rule->rows == DIMENSION_NONE ? rule->columns : rule->rows) == DIMENSION_NEURONS;
+}
+
+/* The stored row of every row of a layer that is written. Neurons go by their original numbers, the source's rows may
+ * have another order already. */
+static hearth_status find_rows(convert_plan *p, uint32_t layer, const uint32_t **out, hearth_error *error)
+{
+    const uint32_t *order = p->options->order[layer];
+    const int32_t *stored = p->model->layers[layer].order;
+    uint32_t f = p->model->hyper.neuron_count;
+    uint32_t *rows = arena_new_array(&p->memory, f, sizeof *rows);
+    uint32_t *place = mem_new_array(f, sizeof *place); /* of each neuron in the source; UINT32_MAX: written already */
+    if (!rows || !place) {
+        mem_free(place);
+        return fail_memory(error, "order of neurons", f * sizeof *rows);
+    }
+    for (uint32_t r = 0; r < f; r++)
+        place[stored ? (uint32_t)stored[r] : r] = r;
+    hearth_status status = HEARTH_OK;
+    for (uint32_t r = 0; r < f && status == HEARTH_OK; r++)
+        if (order[r] >= f || place[order[r]] == UINT32_MAX) {
+            status = fail(error, HEARTH_INVALID, "%s: order of layer %u: neuron %u %s", p->source->path, layer,
+                          order[r], order[r] < f ? "comes twice" : "does not exist");
+        } else {
+            rows[r] = place[order[r]];
+            place[order[r]] = UINT32_MAX;
+        }
+    mem_free(place);
+    *out = rows;
+    return status;
+}
+
+/* -------------------------------------------------------------------- plan */
+
+/* from, to: the rules of the tensor as it is stored and as it is written; t: where it is stored. */
+static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const tensor_rule *to, uint32_t layer,
+                                 const stored_tensor *t, hearth_error *error)
+{
+    char name[TENSOR_NAME_SIZE];
+    tensor_rule_name(name, to, layer, false);
+    convert_item *item = &p->items[p->count];
+    convert_step *step = &item->step;
+    *item = (convert_item){.from = *t, .to = *t, .owner = p->source};
+    step->name = arena_copy_text(&p->memory, name, strlen(name));
+    if (!step->name)
+        return fail_memory(error, "conversion", strlen(name));
+    step->transposed = from != to && from->rows != DIMENSION_NONE;
+    step->from = t->format;
+    step->columns = t->shape[step->transposed ? 1 : 0];
+    step->rows = t->shape[step->transposed ? 0 : 1];
+    step->from_bytes = t->size_bytes;
+    TRY(choose_format(p, step, to, error));
+    size_t row_bytes, size_bytes;
+    if (!number_row_bytes(step->to, step->columns, &row_bytes) ||
+        !size_multiply(row_bytes, (size_t)step->rows, &size_bytes))
+        return fail(error, HEARTH_FORMAT, "%s: tensor %s: is too large for %s", p->source->path, step->name,
+                    number_formats[step->to].name);
+    step->to_bytes = size_bytes;
+    item->to.name = step->name;
+    item->to.format = step->to;
+    item->to.shape[0] = step->columns;
+    item->to.shape[1] = step->rows;
+    item->to.size_bytes = size_bytes;
+    item->to.rotary_heads = 0;
+    step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
+    p->requantised |= step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;
+    p->bytes_total += t->size_bytes;
+    p->count++;
+    return HEARTH_OK;
+}
+
+/* Where a rule's tensor is stored; NULL: nowhere, which the check of the source allowed. */
+static const stored_tensor *find_stored(const convert_plan *p, const tensor_rule *rule, uint32_t layer)
+{
+    char name[TENSOR_NAME_SIZE];
+    if (rule->flags & TENSOR_IGNORED)
+        return NULL;
+    if (p->added && (rule->flags & TENSOR_PREDICTOR))
+        return predictors_find(p->added, rule, layer);
+    tensor_rule_name(name, rule, layer, false);
+    return checkpoint_find_tensor(p->source, name);
+}
+
+/* rows: NULL where the order stays. */
+static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule, uint32_t layer, const uint32_t *rows,
+                                       hearth_error *error)
+{
+    stored_tensor numbers = {.format = FORMAT_I32, .rank = 1, .shape = {p->model->hyper.neuron_count, 1, 1, 1}};
+    bool is_order = rows && (rule->flags & TENSOR_INTEGERS) != 0;
+    if (is_order) { /* the same bytes: numbers of neurons are far below 2^31 */
+        numbers.data = p->options->order[layer];
+        numbers.size_bytes = p->model->hyper.neuron_count * sizeof **p->options->order;
+    }
+    const stored_tensor *t = is_order ? &numbers : find_stored(p, rule, layer);
+    if (!t)
+        return HEARTH_OK;
+    const tensor_rule *to = p->neuron_major ? neuron_major_rule(p->model->family, rule) : rule;
+    if (to != rule && find_stored(p, to, layer)) /* under both names: the model is bound to the latter */
+        return HEARTH_OK;
+    TRY(plan_tensor(p, rule, to, layer, t, error));
+    convert_item *item = &p->items[p->count - 1];
+    if (is_order)
+        item->owner = NULL;
+    else if (p->added && (rule->flags & TENSOR_PREDICTOR))
+        item->owner = p->added->layers[layer];
+    if (rows && !is_order && is_per_neuron(to))
+        item->rows = rows;
+    return HEARTH_OK;
+}
+
+static hearth_status plan_layer(convert_plan *p, uint32_t layer, hearth_error *error)
+{
+    const family *f = p->model->family;
+    const uint32_t *rows = NULL;
+    if (p->options->order)
+        TRY(find_rows(p, layer, &rows, error));
+    for (size_t i = 0; i < f->layer_tensor_count; i++)
+        TRY(plan_layer_tensor(p, &f->layer_tensors[i], layer, rows, error));
+    return HEARTH_OK;
+}
+
+/* A pattern that matches nothing is a typing error, not a wish. */
+static hearth_status check_overrides(const convert_plan *p, hearth_error *error)
+{
+    for (size_t i = 0; i < p->options->override_count; i++) {
+        const convert_override *override = &p->options->overrides[i];
+        bool matches = false;
+        for (size_t k = 0; k < p->count && !matches; k++)
+            matches = override_matches(override, p->items[k].step.name);
+        if (!matches)
+            return fail(error, HEARTH_INVALID, "%s: override %s: matches no tensor", p->source->path,
+                        override->pattern);
+    }
+    return HEARTH_OK;
+}
+
+hearth_status convert_plan_make(convert_plan *p, hearth_error *error)
+{
+    const family *f = p->model->family;
+    uint32_t layers = p->model->hyper.layer_count;
+    if (p->options->order && !p->options->neuron_major)
+        return fail(error, HEARTH_INVALID, "%s: order: needs a neuron-major file", p->source->path);
+    p->neuron_major = p->options->neuron_major || p->added || p->model->neuron_major;
+    size_t most = f->tensor_count + layers * f->layer_tensor_count;
+    p->items = arena_new_array(&p->memory, most, sizeof *p->items);
+    if (!p->items)
+        return fail_memory(error, "conversion", most * sizeof *p->items);
+    for (size_t i = 0; i < f->tensor_count; i++) {
+        const stored_tensor *t = find_stored(p, &f->tensors[i], 0);
+        if (t)
+            TRY(plan_tensor(p, &f->tensors[i], &f->tensors[i], 0, t, error));
+    }
+    for (uint32_t layer = 0; layer < layers; layer++)
+        TRY(plan_layer(p, layer, error));
+    return check_overrides(p, error);
+}

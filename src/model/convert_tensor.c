@@ -1,0 +1,189 @@
+/* convert_tensor.c - one tensor from its source into the file, in one of three ways.
+ *
+ * What stays as it is is copied. Rows that change their format or their order pass through a buffer, a few at a time,
+ * on all threads: a source larger than memory streams from its mapping through float32 into the file. A matrix that
+ * is transposed is held in memory whole, as it will be written. */
+#include "convert_tensor.h"
+
+#include "neuron_major.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Bytes written between two looks at progress; also the size of the buffer. */
+static const size_t chunk_bytes = (size_t)4 << 20;
+
+static hearth_status report(convert_sink *s, uint64_t bytes)
+{
+    s->bytes_done += bytes;
+    if (s->progress->report && !s->progress->report(s->progress->user, "converting", s->bytes_done, s->bytes_total))
+        return fail(s->error, HEARTH_CANCELLED, "%s: conversion was cancelled", s->path);
+    return HEARTH_OK;
+}
+
+/* -------------------------------------------------------------------- copy */
+
+/* Bytes that need no work go from the mapping to the file. */
+static hearth_status copy_tensor(convert_sink *s, const stored_tensor *t)
+{
+    for (size_t at = 0; at < t->size_bytes; at += chunk_bytes) {
+        size_t part = t->size_bytes - at < chunk_bytes ? t->size_bytes - at : chunk_bytes;
+        TRY(gguf_writer_put(s->writer, (const char *)t->data + at, part, s->error));
+        TRY(report(s, part));
+    }
+    return HEARTH_OK;
+}
+
+/* -------------------------------------------------------------------- rows */
+
+/* Squares of what rounding did to a row, and of the row. */
+typedef struct row_sums {
+    double distance, size;
+} row_sums;
+
+/* One chunk of a tensor on its way. A vector whose values change places is rows of one value. */
+typedef struct row_chunk {
+    const stored_tensor *from;
+    const uint32_t *order; /* stored row of each row written; NULL: as stored, but for rotary pairs */
+    number_format to;
+    uint64_t first; /* row of the tensor that is row 0 here */
+    size_t columns, from_row_bytes, to_row_bytes;
+    float *values;  /* [threads][2][columns]                */
+    char *out;      /* [rows][to_row_bytes]                 */
+    row_sums *sums; /* [rows], or NULL: not measured        */
+} row_chunk;
+
+static void measure_row(row_sums *sums, const float *values, const float *rounded, size_t n)
+{
+    *sums = (row_sums){0};
+    for (size_t i = 0; i < n; i++) {
+        double difference = (double)rounded[i] - (double)values[i];
+        sums->distance += difference * difference;
+        sums->size += (double)values[i] * (double)values[i];
+    }
+}
+
+static void convert_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const row_chunk *r = context;
+    float *values = r->values + 2 * worker * r->columns, *rounded = values + r->columns;
+    for (size_t i = begin; i < end; i++) {
+        uint64_t row = r->first + i;
+        uint64_t stored = r->order ? r->order[row] : stored_tensor_row(r->from, row);
+        const char *in = (const char *)r->from->data + stored * r->from_row_bytes;
+        char *out = r->out + i * r->to_row_bytes;
+        if (r->from->format == r->to) {
+            memcpy(out, in, r->to_row_bytes);
+            continue;
+        }
+        number_formats[r->from->format].decode(in, values, r->columns);
+        number_formats[r->to].encode(values, out, r->columns);
+        if (!r->sums)
+            continue;
+        number_formats[r->to].decode(out, rounded, r->columns);
+        measure_row(&r->sums[i], values, rounded, r->columns);
+    }
+}
+
+static hearth_status convert_chunks(convert_sink *s, row_chunk *r, uint64_t count, size_t chunk, row_sums *all)
+{
+    for (r->first = 0; r->first < count; r->first += chunk) {
+        size_t part = count - r->first < chunk ? (size_t)(count - r->first) : chunk;
+        pool_run(s->threads, part, 1, convert_rows, r);
+        for (size_t i = 0; r->sums && i < part; i++) {
+            all->distance += r->sums[i].distance;
+            all->size += r->sums[i].size;
+        }
+        TRY(gguf_writer_put(s->writer, r->out, part * r->to_row_bytes, s->error));
+        TRY(report(s, part * r->from_row_bytes));
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status write_rows(convert_sink *s, convert_item *item)
+{
+    convert_step *step = &item->step;
+    bool values_move = item->rows && item->from.rank == 1;
+    uint64_t count = values_move ? step->columns : step->rows;
+    row_chunk r = {.from = &item->from, .order = item->rows, .to = step->to};
+    r.columns = values_move ? 1 : (size_t)step->columns;
+    r.from_row_bytes = item->from.size_bytes / (size_t)count;
+    r.to_row_bytes = (size_t)(step->to_bytes / count);
+    /* enough rows for every thread, then as many as make a worthwhile write */
+    unsigned threads = pool_threads(s->threads);
+    size_t chunk = chunk_bytes / r.to_row_bytes;
+    chunk = chunk > threads ? chunk : threads;
+    if (chunk > count)
+        chunk = (size_t)count;
+    bool measured = step->is_down_t && step->from != step->to;
+    r.values = mem_new_array(r.columns, 2 * threads * sizeof *r.values);
+    r.out = mem_new_array(chunk, r.to_row_bytes);
+    r.sums = measured ? mem_new_array(chunk, sizeof *r.sums) : NULL;
+    row_sums all = {0};
+    hearth_status status =
+        r.values && r.out && (r.sums || !measured)
+            ? convert_chunks(s, &r, count, chunk, &all)
+            : fail_memory(s->error, item->from.name ? item->from.name : step->name, chunk * r.to_row_bytes);
+    mem_free(r.sums);
+    mem_free(r.out);
+    mem_free(r.values);
+    if (all.size > 0)
+        step->relative_error = sqrt(all.distance / all.size);
+    return status;
+}
+
+/* --------------------------------------------------------------- transposed */
+
+/* down_t [f][d], in the order of the source's neurons. */
+static hearth_status transpose(convert_sink *s, convert_item *item, const matrix *down, const matrix *shape, void *rows)
+{
+    kernels k;
+    double *relative_error = &item->step.relative_error;
+    kernels_for(kernel_level_find(NULL), &k);
+    if (shape->format == neuron_major_format(down->format)) /* as an engine does that finds it in stock layout */
+        neuron_major_transpose(&k, s->threads, down, shape, rows);
+    else
+        TRY(neuron_major_encode(s->threads, down, shape, rows, s->error));
+    if (shape->format == down->format && !number_is_block(shape->format))
+        return HEARTH_OK;
+    return neuron_major_distance(relative_error, s->threads, down, shape, s->error);
+}
+
+/* Rows that are ready, in the order of the file. */
+static hearth_status put_rows(convert_sink *s, const convert_item *item, const matrix *m)
+{
+    if (!item->rows)
+        return gguf_writer_put(s->writer, m->data, m->rows * m->row_bytes, s->error);
+    for (size_t i = 0; i < m->rows; i++)
+        TRY(gguf_writer_put(s->writer, matrix_row(m, item->rows[i]), m->row_bytes, s->error));
+    return HEARTH_OK;
+}
+
+static hearth_status write_transposed(convert_sink *s, convert_item *item)
+{
+    const convert_step *step = &item->step;
+    const stored_tensor *t = &item->from;
+    matrix down = {t->data, t->format, (uint32_t)t->shape[1], (uint32_t)t->shape[0],
+                   t->size_bytes / (size_t)t->shape[1]};
+    matrix shape = {NULL, step->to, (uint32_t)step->rows, (uint32_t)step->columns,
+                    (size_t)(step->to_bytes / step->rows)};
+    void *rows = mem_new_array(shape.rows, shape.row_bytes);
+    if (!rows)
+        return fail_memory(s->error, step->name, (size_t)step->to_bytes);
+    shape.data = rows;
+    hearth_status status = transpose(s, item, &down, &shape, rows);
+    if (status == HEARTH_OK)
+        status = put_rows(s, item, &shape);
+    mem_free(rows);
+    return status == HEARTH_OK ? report(s, t->size_bytes) : status;
+}
+
+hearth_status convert_tensor(convert_sink *s, convert_item *item)
+{
+    const convert_step *step = &item->step;
+    if (step->transposed)
+        return write_transposed(s, item);
+    if (step->from == step->to && item->from.rotary_heads == 0 && !item->rows)
+        return copy_tensor(s, &item->from);
+    return write_rows(s, item);
+}

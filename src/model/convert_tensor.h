@@ -1,0 +1,21 @@
+/* convert_tensor.h - writes one planned tensor into the file. */
+#ifndef MODEL_CONVERT_TENSOR_H
+#define MODEL_CONVERT_TENSOR_H
+
+#include "../file/gguf.h"
+#include "convert_plan.h"
+
+/* Where tensors go, and how far the work is. */
+typedef struct convert_sink {
+    gguf_writer *writer;
+    pool *threads;
+    const char *path;                /* of the source, for errors */
+    const hearth_progress *progress; /* bytes of source tensors   */
+    uint64_t bytes_done, bytes_total;
+    hearth_error *error;
+} convert_sink;
+
+/* Writes all bytes of the item; item->step.relative_error is filled in. On failure the writer can only be discarded. */
+hearth_status convert_tensor(convert_sink *s, convert_item *item);
+
+#endif

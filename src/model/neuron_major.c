@@ -1,0 +1,164 @@
+/* neuron_major.c - transposes down matrices, all threads at once.
+ *
+ * The work is dealt in stripes of columns, which become whole rows: no two threads write the same line of cache but
+ * where stripes meet. Within a stripe a thread goes down the matrix a few rows at a time, so that what it has written
+ * of each row of the result is a whole line (32 float16) before it turns to the next. */
+#include "neuron_major.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Columns of a stripe: a multiple of every format's block, and long enough a piece of each row to be read in one go. */
+#define STRIPE_COLUMNS 256
+/* Rows at a time: values of a block of down_t. */
+#define PIECE_ROWS 32
+
+number_format neuron_major_format(number_format down)
+{
+    return number_is_block(down) ? FORMAT_Q8_0 : down;
+}
+
+hearth_status neuron_major_shape(matrix *out, const matrix *down, const char *path, const char *name,
+                                 hearth_error *error)
+{
+    matrix m = {.format = neuron_major_format(down->format), .rows = down->columns, .columns = down->rows};
+    if (!number_row_bytes(m.format, m.columns, &m.row_bytes))
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: tensor %s: has %u rows; to transpose %s they must be a multiple of %u", path, name, down->rows,
+                    number_formats[down->format].name, number_formats[m.format].block_values);
+    *out = m;
+    return HEARTH_OK;
+}
+
+static size_t stripe_count(const matrix *down)
+{
+    return (down->columns + STRIPE_COLUMNS - (size_t)1) / STRIPE_COLUMNS;
+}
+
+static size_t stripe_columns(const matrix *down, size_t stripe)
+{
+    size_t left = down->columns - stripe * STRIPE_COLUMNS;
+    return left < STRIPE_COLUMNS ? left : STRIPE_COLUMNS;
+}
+
+/* -------------------------------------------------- fast: kernels of each format */
+
+typedef struct transposition {
+    kernel_transpose *kernel;
+    const matrix *down, *shape;
+    char *rows;
+} transposition;
+
+static void transpose_stripes(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const transposition *t = context;
+    (void)worker;
+    for (size_t stripe = begin; stripe < end; stripe++) {
+        size_t column = stripe * STRIPE_COLUMNS, columns = stripe_columns(t->down, stripe);
+        char *out = t->rows + column * t->shape->row_bytes;
+        for (size_t row = 0; row < t->down->rows; row += PIECE_ROWS) {
+            size_t rows = t->down->rows - row < PIECE_ROWS ? t->down->rows - row : PIECE_ROWS;
+            t->kernel(t->down, row, rows, column, columns, out, t->shape->row_bytes);
+        }
+    }
+}
+
+void neuron_major_transpose(const kernels *k, pool *threads, const matrix *down, const matrix *shape, void *rows)
+{
+    transposition t = {k->transpose[down->format], down, shape, rows};
+    pool_run(threads, stripe_count(down), 1, transpose_stripes, &t);
+}
+
+/* ------------------------------------------------------ any format: by way of float32 */
+
+typedef struct stripe_sums {
+    double distance, size; /* squares */
+} stripe_sums;
+
+typedef struct passage {
+    const matrix *down, *shape;
+    char *rows;        /* written where sums is NULL, else read      */
+    float *values;     /* [threads][STRIPE_COLUMNS + 1][d]: a stripe transposed, and a row of the result */
+    stripe_sums *sums; /* [stripes]: added in their order afterwards */
+} passage;
+
+/* values [columns][d] from the columns of a stripe. */
+static void gather_stripe(const matrix *down, size_t column, size_t columns, float *values)
+{
+    const number_traits *format = &number_formats[down->format];
+    size_t offset = column / format->block_values * format->block_bytes, d = down->rows;
+    float piece[STRIPE_COLUMNS];
+    for (size_t row = 0; row < d; row++) {
+        format->decode((const char *)matrix_row(down, row) + offset, piece, columns);
+        for (size_t c = 0; c < columns; c++)
+            values[c * d + row] = piece[c];
+    }
+}
+
+static void add_distance(stripe_sums *sums, const float *values, const float *rounded, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double difference = (double)rounded[i] - (double)values[i];
+        sums->distance += difference * difference;
+        sums->size += (double)values[i] * (double)values[i];
+    }
+}
+
+static void pass_stripes(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const passage *p = context;
+    const number_traits *format = &number_formats[p->shape->format];
+    size_t d = p->down->rows;
+    float *values = p->values + worker * (STRIPE_COLUMNS + 1) * d, *rounded = values + STRIPE_COLUMNS * d;
+    for (size_t stripe = begin; stripe < end; stripe++) {
+        size_t column = stripe * STRIPE_COLUMNS, columns = stripe_columns(p->down, stripe);
+        gather_stripe(p->down, column, columns, values);
+        for (size_t c = 0; c < columns; c++) {
+            char *row = p->rows + (column + c) * p->shape->row_bytes;
+            if (!p->sums) {
+                format->encode(values + c * d, row, d);
+                continue;
+            }
+            format->decode(row, rounded, d);
+            add_distance(&p->sums[stripe], values + c * d, rounded, d);
+        }
+    }
+}
+
+static hearth_status pass(passage *p, pool *threads, hearth_error *error)
+{
+    size_t floats = (size_t)pool_threads(threads) * (STRIPE_COLUMNS + 1);
+    p->values = mem_new_array(floats, p->down->rows * sizeof *p->values);
+    if (!p->values)
+        return fail_memory(error, "transposing", floats * p->down->rows * sizeof *p->values);
+    pool_run(threads, stripe_count(p->down), 1, pass_stripes, p);
+    mem_free(p->values);
+    return HEARTH_OK;
+}
+
+hearth_status neuron_major_encode(pool *threads, const matrix *down, const matrix *shape, void *rows,
+                                  hearth_error *error)
+{
+    passage p = {.down = down, .shape = shape, .rows = rows};
+    return pass(&p, threads, error);
+}
+
+hearth_status neuron_major_distance(double *out, pool *threads, const matrix *down, const matrix *down_t,
+                                    hearth_error *error)
+{
+    size_t stripes = stripe_count(down);
+    passage p = {.down = down, .shape = down_t, .rows = (char *)down_t->data};
+    p.sums = mem_new_array(stripes, sizeof *p.sums);
+    if (!p.sums)
+        return fail_memory(error, "transposing", stripes * sizeof *p.sums);
+    hearth_status status = pass(&p, threads, error);
+    stripe_sums all = {0};
+    for (size_t i = 0; i < stripes; i++) {
+        all.distance += p.sums[i].distance;
+        all.size += p.sums[i].size;
+    }
+    mem_free(p.sums);
+    if (status == HEARTH_OK)
+        *out = all.size > 0 ? sqrt(all.distance / all.size) : 0;
+    return status;
+}

@@ -1,0 +1,464 @@
+/* guard.c - decides with a few tokens of the model's own text where skipping pays.
+ *
+ * For a file of stock layout: survey() decodes on the plain dense engine and counts what fires, which decides where a copy is
+ * made. For all: race() decodes alternately on the exact engine and on its dense twin, which shares its neuron-major weights,
+ * and compares layer by layer. The text is what the model says by itself from its first token on: made-up tokens would fire other
+ * neurons than real ones.
+ *
+ * Dropped: choosing between the stock layout and a copy by the clock as well. A machine whose memory is shared answers
+ * differently from one run to the next when the two are close, and then the same command gives other digits. */
+#include "guard.h"
+
+#include "../base/clock.h"
+#include "../base/memory.h"
+#include "../engine/engine.h"
+#include "../eval/bench.h"
+#include "../model/neuron_major.h"
+#include "guard_memory.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A layer that is this much faster with every neuron computed is so by more than noise: what the medians of two
+ * runs of the same layer differ by on a shared machine. */
+#define NOISE 0.03
+/* A copy costs memory and time to load, and rows picked here and there are read less evenly than whole matrices:
+ * the bytes must be fewer by this factor. */
+#define COPY_GAIN 1.25
+/* A model that leaves half of the cache to everything else stays in it. */
+#define CACHE_SHARE 2
+
+/* The first token warms up. What is counted must be the same every time, so the survey reads a fixed number of tokens. */
+#define SURVEY_TOKENS 4
+#define RACE_TOKENS   8
+#define RACE_LEAST    3
+#define RACE_SECONDS  0.4
+#define PROBE_CONTEXT (RACE_TOKENS + 1)
+
+/* ------------------------------------------------------------------ decisions */
+
+bool guard_worth_a_copy(const guard_bytes *bytes, const double *density, size_t layers)
+{
+    double stock = 0, needed = 0;
+    for (size_t i = 0; i < layers; i++) {
+        stock += bytes[i].stock;
+        needed += bytes[i].first + density[i] * bytes[i].listed;
+    }
+    return needed * COPY_GAIN <= stock;
+}
+
+void guard_choose(bool *sparse, const double *dense, const double *exact, size_t layers)
+{
+    for (size_t i = 0; i < layers; i++)
+        sparse[i] = !(dense[i] < exact[i] * (1 - NOISE));
+}
+
+static double matrix_bytes(const matrix *m)
+{
+    return m->data ? (double)m->rows * (double)m->row_bytes : 0;
+}
+
+/* Of a layer of stock layout. */
+static guard_bytes layer_bytes(const model_layer *l)
+{
+    const matrix *first = l->gate.data ? &l->gate : &l->up, *second = l->gate.data ? &l->up : NULL;
+    matrix copy;
+    double listed = second ? matrix_bytes(second) : 0;
+    if (neuron_major_shape(&copy, &l->down, "", "", NULL) == HEARTH_OK)
+        listed += (double)copy.rows * (double)copy.row_bytes;
+    else
+        listed = INFINITY; /* no copy of it can be made */
+    return (guard_bytes){matrix_bytes(&l->gate) + matrix_bytes(&l->up) + matrix_bytes(&l->down), matrix_bytes(first),
+                         listed};
+}
+
+/* ------------------------------------------------------------------ decoding a few tokens */
+
+/* One way to compute, and what was seen of it. */
+typedef struct probe {
+    hearth_session *session;
+    uint32_t layers;
+    uint32_t tokens;  /* that count                                                    */
+    double *seconds;  /* [layers][RACE_TOKENS]                                         */
+    uint64_t *active; /* [layers] neurons that fired, of all tokens; by an observer    */
+} probe;
+
+static void count_active(void *user, const hearth_observation *o)
+{
+    probe *p = user;
+    for (size_t i = 0; i < o->neuron_count; i++)
+        p->active[o->layer] += o->activations[i] != 0;
+}
+
+static void probe_close(probe *p)
+{
+    hearth_session_destroy(p->session);
+    mem_free(p->seconds);
+    mem_free(p->active);
+    *p = (probe){0};
+}
+
+static hearth_status probe_open(probe *p, const hearth_engine *engine, hearth_error *error)
+{
+    const hyperparameters *h = &engine->model->hyper;
+    *p = (probe){.layers = h->layer_count};
+    hearth_session_options options = {.context = h->context_length < PROBE_CONTEXT ? h->context_length : PROBE_CONTEXT,
+                                      .batch = 1};
+    p->seconds = mem_new_array(p->layers, RACE_TOKENS * sizeof *p->seconds);
+    p->active = mem_new_array(p->layers, sizeof *p->active);
+    hearth_status status = p->seconds && p->active
+                               ? hearth_session_create(&p->session, engine, &options, error)
+                               : fail_memory(error, "guard", p->layers * RACE_TOKENS * sizeof *p->seconds);
+    if (status != HEARTH_OK)
+        probe_close(p);
+    return status;
+}
+
+/* Reads a token; the first one only warms up. */
+static hearth_status probe_feed(probe *p, int32_t token, hearth_error *error)
+{
+    bool counts = hearth_session_length(p->session, 0) > 0;
+    hearth_session_reset_counts(p->session);
+    TRY(hearth_session_feed(p->session, &(hearth_row){token, 0, true}, 1, error));
+    for (uint32_t i = 0; counts && i < p->layers; i++)
+        p->seconds[(size_t)i * RACE_TOKENS + p->tokens] = p->session->ffn_seconds[i];
+    p->tokens += counts;
+    return HEARTH_OK;
+}
+
+/* Median of a layer's times; 0 where no token counted. */
+static double probe_median(const probe *p, uint32_t layer)
+{
+    double times[RACE_TOKENS];
+    memcpy(times, p->seconds + (size_t)layer * RACE_TOKENS, sizeof times);
+    return p->tokens > 0 ? bench_median(times, p->tokens) : 0;
+}
+
+typedef struct prober {
+    const hearth_model *model;
+    hearth_progress progress;
+    float *logits; /* [vocabulary_size] */
+    int32_t token; /* to read next      */
+} prober;
+
+static hearth_status prober_open(prober *r, const hearth_model *model, hearth_progress progress, hearth_error *error)
+{
+    hearth_model_info info;
+    hearth_model_describe(model, &info);
+    *r = (prober){model, progress, mem_new_array(info.vocabulary_size, sizeof *r->logits), info.bos > 0 ? info.bos : 0};
+    return r->logits ? HEARTH_OK : fail_memory(error, "guard", info.vocabulary_size * sizeof *r->logits);
+}
+
+/* The likeliest token behind what p has read. */
+static hearth_status choose_token(prober *r, const probe *p, hearth_error *error)
+{
+    TRY(hearth_session_logits(p->session, 0, 1, r->logits, error));
+    r->token = 0;
+    for (uint32_t i = 1; i < r->model->hyper.vocabulary_size; i++)
+        if (r->logits[i] > r->logits[r->token])
+            r->token = (int32_t)i;
+    return HEARTH_OK;
+}
+
+static hearth_status goes_on(const prober *r, uint32_t done, uint32_t total, hearth_error *error)
+{
+    if (!r->progress.report || r->progress.report(r->progress.user, "comparing dense and exact", done, total))
+        return HEARTH_OK;
+    return fail(error, HEARTH_CANCELLED, "guard: cancelled");
+}
+
+/* Reads `most` tokens behind the first, with probes [count] by turns; the first probe says which. Ends early after
+ * `seconds`, but not before `least`. */
+static hearth_status decode(prober *r, probe *probes, uint32_t count, uint32_t least, uint32_t most, double seconds,
+                            hearth_error *error)
+{
+    uint32_t room = hearth_session_context(probes->session) - 1;
+    double start = clock_seconds();
+    for (uint32_t i = 0; i <= (most < room ? most : room); i++) {
+        if (i > least && clock_seconds() - start > seconds)
+            break;
+        TRY(goes_on(r, i, most + 1, error));
+        for (uint32_t turn = 0; turn < count; turn++)
+            TRY(probe_feed(&probes[i % 2 ? count - 1 - turn : turn], r->token, error));
+        TRY(choose_token(r, probes, error));
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ survey and race */
+
+/* What the survey concludes: all layers become GUARD_STOCK unless copies are worth having. p: the session's observer
+ * saw all of its tokens, the first one too. */
+static hearth_status conclude(guard_findings *f, const hearth_model *model, const probe *p, hearth_error *error)
+{
+    guard_bytes *bytes = mem_new_array(p->layers, sizeof *bytes);
+    double *density = mem_new_array(p->layers, sizeof *density);
+    hearth_status status = bytes && density ? HEARTH_OK : fail_memory(error, "guard", p->layers * sizeof *bytes);
+    for (uint32_t i = 0; status == HEARTH_OK && i < p->layers; i++) {
+        density[i] = (double)p->active[i] / ((double)model->hyper.neuron_count * (p->tokens + 1));
+        bytes[i] = layer_bytes(&model->layers[i]);
+        f->density += density[i] / p->layers;
+        f->dense_seconds += probe_median(p, i);
+    }
+    if (status == HEARTH_OK && !guard_worth_a_copy(bytes, density, p->layers))
+        for (uint32_t i = 0; i < p->layers; i++)
+            f->layers[i] = GUARD_STOCK;
+    mem_free(bytes);
+    mem_free(density);
+    return status;
+}
+
+/* Counts on the plain dense engine what fires. */
+static hearth_status survey(prober *r, guard_findings *f, const hearth_engine *plain, hearth_error *error)
+{
+    probe p;
+    TRY(probe_open(&p, plain, error));
+    hearth_session_observe(p.session, &(hearth_observer){count_active, &p});
+    hearth_status status = decode(r, &p, 1, SURVEY_TOKENS, SURVEY_TOKENS, 0, error);
+    if (status == HEARTH_OK)
+        status = conclude(f, r->model, &p, error);
+    probe_close(&p);
+    return status;
+}
+
+/* What the race says. */
+static hearth_status judge(guard_findings *f, const probe *exact, const probe *dense, hearth_error *error)
+{
+    double *times = mem_new_array(f->layer_count, 2 * sizeof *times);
+    bool *sparse = mem_new_array(f->layer_count, sizeof *sparse);
+    hearth_status status = times && sparse ? HEARTH_OK : fail_memory(error, "guard", f->layer_count * sizeof *times);
+    if (status == HEARTH_OK) {
+        double total = 0;
+        for (uint32_t i = 0; i < f->layer_count; i++) {
+            times[i] = probe_median(dense, i);
+            times[f->layer_count + i] = probe_median(exact, i);
+            total += times[i];
+            f->exact_seconds += times[f->layer_count + i];
+        }
+        guard_choose(sparse, times, times + f->layer_count, f->layer_count);
+        for (uint32_t i = 0; i < f->layer_count; i++)
+            f->layers[i] = sparse[i] ? GUARD_SPARSE : GUARD_DENSE;
+        if (f->dense_seconds == 0) /* else it was measured where it matters: on the stock layout */
+            f->dense_seconds = total;
+    }
+    mem_free(times);
+    mem_free(sparse);
+    return status;
+}
+
+/* Share of neurons that fired, of the last token read. */
+static double last_density(const probe *p, uint32_t neuron_count)
+{
+    uint64_t active = 0;
+    for (uint32_t i = 0; i < p->layers; i++) {
+        hearth_counts counts = {0};
+        if (hearth_session_counts(p->session, i, &counts, NULL) == HEARTH_OK)
+            active += counts.active;
+    }
+    return (double)active / ((double)neuron_count * p->layers);
+}
+
+/* Which of the two is faster, layer by layer. */
+static hearth_status race(prober *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
+                          hearth_error *error)
+{
+    probe probes[2] = {0}; /* exact, dense */
+    hearth_status status;
+    TRY_OR(done, status, probe_open(&probes[0], exact, error));
+    TRY_OR(done, status, probe_open(&probes[1], dense, error));
+    TRY_OR(done, status, decode(r, probes, 2, RACE_LEAST, RACE_TOKENS, RACE_SECONDS, error));
+    if (f->density == 0)
+        f->density = last_density(&probes[0], r->model->hyper.neuron_count);
+    status = judge(f, &probes[0], &probes[1], error);
+done:
+    probe_close(&probes[0]);
+    probe_close(&probes[1]);
+    return status;
+}
+
+/* ------------------------------------------------------------------ engines */
+
+static uint32_t count_layers(const guard_findings *f, guard_layer kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < f->layer_count; i++)
+        count += f->layers[i] == kind;
+    return count;
+}
+
+/* Rung exact, but for the layers that are to compute every neuron. */
+static hearth_status make_placement(hearth_placement **out, const hearth_model *model, const guard_findings *f,
+                                    hearth_error *error)
+{
+    TRY(hearth_placement_create(out, model, HEARTH_RUNG_EXACT, error));
+    for (uint32_t i = 0; i < f->layer_count; i++)
+        if (f->layers[i] != GUARD_SPARSE)
+            (*out)->layers[i].selector = SELECTOR_ALL;
+    return HEARTH_OK;
+}
+
+typedef struct opener {
+    guarded *out;
+    hearth_runtime *runtime;
+    const hearth_model *model;
+    const guard_options *options;
+    guard_findings findings;
+} opener;
+
+static hearth_status create_engine(const opener *o, hearth_engine **engine, hearth_rung rung, hearth_error *error)
+{
+    hearth_engine_options options = o->options->engine;
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, o->model, rung, error));
+    options.placement = placement;
+    hearth_status status = hearth_engine_create(engine, o->runtime, o->model, &options, error);
+    hearth_placement_destroy(placement);
+    return status;
+}
+
+/* Every neuron, nothing transposed. */
+static hearth_status open_plain(const opener *o, hearth_error *error)
+{
+    return create_engine(o, &o->out->engine, HEARTH_RUNG_DENSE, error);
+}
+
+/* Transposes what is of stock layout, in the place of the plain engine. */
+static hearth_status open_copies(const opener *o, hearth_error *error)
+{
+    hearth_engine_destroy(o->out->engine);
+    o->out->engine = NULL;
+    return create_engine(o, &o->out->copies, HEARTH_RUNG_EXACT, error);
+}
+
+static bool is_all_stock(const guard_findings *f)
+{
+    return count_layers(f, GUARD_STOCK) == f->layer_count;
+}
+
+/* Shares the copies; layers compute every neuron where the findings say so. */
+static hearth_status open_mixed(const opener *o, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(make_placement(&placement, o->model, &o->findings, error));
+    hearth_status status = engine_with_placement(&o->out->engine, o->out->copies, placement, error);
+    hearth_placement_destroy(placement);
+    return status;
+}
+
+/* What the findings ask for. Of a file of stock layout the plain engine is open already, or the copies are. */
+static hearth_status open_found(const opener *o, hearth_error *error)
+{
+    if (is_all_stock(&o->findings))
+        return HEARTH_OK;
+    if (!o->out->copies)
+        TRY(open_copies(o, error));
+    if (count_layers(&o->findings, GUARD_DENSE) > 0)
+        return open_mixed(o, error);
+    o->out->engine = o->out->copies;
+    o->out->copies = NULL;
+    return HEARTH_OK;
+}
+
+static hearth_status compare(opener *o, prober *r, hearth_error *error)
+{
+    hearth_placement *dense;
+    hearth_engine *twin;
+    TRY(open_copies(o, error));
+    TRY(hearth_placement_create(&dense, o->model, HEARTH_RUNG_DENSE, error));
+    hearth_status status = engine_with_placement(&twin, o->out->copies, dense, error);
+    hearth_placement_destroy(dense);
+    TRY(status);
+    status = race(r, &o->findings, o->out->copies, twin, error);
+    hearth_engine_destroy(twin);
+    return status;
+}
+
+/* Fills the findings; afterwards the plain engine or the copies are open, as they ask for. */
+static hearth_status measure(opener *o, hearth_error *error)
+{
+    prober r;
+    guard_findings *f = &o->findings;
+    *f = (guard_findings){.layer_count = f->layer_count, .layers = f->layers};
+    for (uint32_t i = 0; i < f->layer_count; i++)
+        f->layers[i] = GUARD_SPARSE;
+    TRY(prober_open(&r, o->model, o->options->engine.progress, error));
+    int32_t first = r.token;
+    hearth_status status = o->out->engine ? survey(&r, f, o->out->engine, error) : HEARTH_OK;
+    r.token = first;
+    if (status == HEARTH_OK && !is_all_stock(f))
+        status = compare(o, &r, error);
+    mem_free(r.logits);
+    return status;
+}
+
+/* Layers of stock layout: all of them, or none, as in any neuron-major file, whatever was remembered. */
+static bool recall(opener *o, const char *folder, const char *key)
+{
+    return folder && guard_recall(&o->findings, folder, key) &&
+           (count_layers(&o->findings, GUARD_STOCK) == 0 || (o->out->engine && is_all_stock(&o->findings)));
+}
+
+static void report(const opener *o, bool remembered)
+{
+    const guard_findings *f = &o->findings;
+    o->out->report = (guard_report){.layers = f->layer_count,
+                                    .sparse_layers = count_layers(f, GUARD_SPARSE),
+                                    .dense_seconds = f->dense_seconds,
+                                    .exact_seconds = f->exact_seconds,
+                                    .density = f->density,
+                                    .reason = is_all_stock(f) ? GUARD_TOO_DENSE : GUARD_MEASURED,
+                                    .remembered = remembered};
+}
+
+/* Stock layout and small: reading it whole from the cache is as fast as anything, and nothing need be copied. */
+static bool fits_cache(const opener *o)
+{
+    return hearth_engine_token_bytes(o->out->engine) * CACHE_SHARE <= o->options->cache_bytes;
+}
+
+static hearth_status open_guarded(opener *o, hearth_error *error)
+{
+    const char *folder = o->options->folder;
+    char key[GUARD_KEY_SIZE];
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, o->model, HEARTH_RUNG_EXACT, error)); /* is there a rung exact at all? */
+    hearth_placement_destroy(placement);
+    if (!o->model->neuron_major) {
+        TRY(open_plain(o, error));
+        o->out->report = (guard_report){.layers = o->findings.layer_count, .reason = GUARD_FITS_CACHE};
+        if (fits_cache(o))
+            return HEARTH_OK;
+    }
+    guard_key(key, o->runtime, o->model, o->options->engine.activations);
+    bool remembered = recall(o, folder, key);
+    if (!remembered)
+        TRY(measure(o, error));
+    TRY(open_found(o, error));
+    if (folder && !remembered)
+        guard_remember(&o->findings, folder, key);
+    report(o, remembered);
+    return HEARTH_OK;
+}
+
+hearth_status guard_open(guarded *out, hearth_runtime *runtime, const hearth_model *model, const guard_options *options,
+                         hearth_error *error)
+{
+    *out = (guarded){0};
+    size_t layers = model->hyper.layer_count;
+    opener o = {out, runtime, model, options, {.layer_count = model->hyper.layer_count}};
+    o.findings.layers = mem_new_array(layers, sizeof *o.findings.layers);
+    if (!o.findings.layers)
+        return fail_memory(error, "guard", layers * sizeof *o.findings.layers);
+    hearth_status status = open_guarded(&o, error);
+    mem_free(o.findings.layers);
+    if (status != HEARTH_OK)
+        guard_close(out);
+    return status;
+}
+
+void guard_close(guarded *g)
+{
+    hearth_engine_destroy(g->engine);
+    hearth_engine_destroy(g->copies);
+    *g = (guarded){0};
+}

@@ -1,0 +1,198 @@
+/* guard_memory.c - the key and the file.
+ *
+ *     {"hearth.guard": 1, "key": "...", "layers": ["sparse", "dense", ...],
+ *      "dense_seconds": 0.0051, "exact_seconds": 0.0022, "density": 0.12}
+ *
+ * The file may be damaged, old, or somebody else's joke: whatever does not fit in every point is as no file at all. The
+ * worst that a forged one can do is to choose the slower of two right ways. */
+#include "guard_memory.h"
+
+#include "../base/file.h"
+#include "../base/json.h"
+#include "../base/memory.h"
+#include "../engine/engine.h"
+#include "../kernel/topology.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Counts up when the guard learns to decide otherwise. */
+#define GUARD_VERSION 1
+
+#define MAX_FILE_BYTES ((size_t)1 << 20)
+
+static const char *const layer_names[GUARD_LAYER_COUNT] = {
+    [GUARD_STOCK] = "stock", [GUARD_DENSE] = "dense", [GUARD_SPARSE] = "sparse"};
+
+/* ------------------------------------------------------------------ the key */
+
+/* FNV-1a (Fowler, Noll, Vo), twice from different beginnings: enough against accidents, and nothing else is at stake. */
+#define FNV_PRIME 0x100000001b3ull
+
+typedef struct hash {
+    uint64_t a, b;
+} hash;
+
+static void add_bytes(hash *h, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; i++) {
+        h->a = (h->a ^ bytes[i]) * FNV_PRIME;
+        h->b = (h->b ^ (bytes[i] + 1u)) * FNV_PRIME;
+    }
+}
+
+/* With its end, so that "ab", "c" is not "a", "bc". */
+static void add_text(hash *h, const char *text)
+{
+    add_bytes(h, text, strlen(text) + 1);
+}
+
+static void add_number(hash *h, uint64_t number)
+{
+    add_bytes(h, &number, sizeof number);
+}
+
+static void add_matrix(hash *h, const matrix *m)
+{
+    add_number(h, m->data ? (uint64_t)m->format + 1 : 0);
+    add_number(h, m->rows);
+    add_number(h, m->columns);
+}
+
+static void add_model(hash *h, const hearth_model *model)
+{
+    const hyperparameters *y = &model->hyper;
+    add_text(h, model->name ? model->name : "");
+    add_text(h, model->family->name);
+    const uint64_t numbers[] = {y->layer_count,    y->embedding_length, y->neuron_count,        y->head_count,
+                                y->kv_head_count,  y->head_length,      y->context_length,      (uint64_t)y->activation,
+                                (uint64_t)y->form, model->weight_bytes, model->parameter_count, model->powerinfer};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        add_number(h, numbers[i]);
+    add_bytes(h, &y->activation_threshold, sizeof y->activation_threshold);
+    add_matrix(h, &model->embedding);
+    add_matrix(h, &model->head);
+    for (uint32_t i = 0; i < y->layer_count; i++) {
+        const model_layer *l = &model->layers[i];
+        const matrix *all[] = {&l->q,      &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down,
+                               &l->down_t, &l->fc1, &l->fc2};
+        for (size_t m = 0; m < sizeof all / sizeof *all; m++)
+            add_matrix(h, all[m]);
+    }
+}
+
+void guard_key(char out[GUARD_KEY_SIZE], const hearth_runtime *runtime, const hearth_model *model,
+               hearth_activations activations)
+{
+    hash h = {0xcbf29ce484222325ull, 0x84222325cbf29ce4ull};
+    char cpu[256];
+    topology_cpu_name(cpu, sizeof cpu);
+    add_number(&h, GUARD_VERSION);
+    add_text(&h, HEARTH_VERSION);
+    add_text(&h, cpu);
+    add_number(&h, topology_cache_bytes());
+    add_text(&h, hearth_runtime_cpu_level(runtime));
+    add_number(&h, hearth_runtime_threads(runtime));
+    add_number(&h, (uint64_t)activations);
+    add_model(&h, model);
+    snprintf(out, GUARD_KEY_SIZE, "%016llx%016llx", (unsigned long long)h.a, (unsigned long long)h.b);
+}
+
+/* ------------------------------------------------------------------ the file */
+
+/* "FOLDER/guard-KEY.json"; NULL: no memory. */
+static char *file_path(const char *folder, const char *key)
+{
+    char name[GUARD_KEY_SIZE + 16];
+    snprintf(name, sizeof name, "guard-%s.json", key);
+    return file_join(folder, name);
+}
+
+static bool read_layers(guard_findings *f, const json_t *names)
+{
+    if (!json_is_array(names) || json_array_size(names) != f->layer_count)
+        return false;
+    for (uint32_t i = 0; i < f->layer_count; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        int kind = 0;
+        while (name && kind < GUARD_LAYER_COUNT && strcmp(layer_names[kind], name) != 0)
+            kind++;
+        if (!name || kind == GUARD_LAYER_COUNT)
+            return false;
+        f->layers[i] = (guard_layer)kind;
+    }
+    return true;
+}
+
+/* Seconds and shares: finite, not negative. */
+static bool read_figure(const json_t *root, const char *name, double most, double *out)
+{
+    const json_t *value = json_object_get(root, name);
+    double figure = json_number_value(value);
+    if (!json_is_number(value) || !(figure >= 0 && figure <= most))
+        return false;
+    *out = figure;
+    return true;
+}
+
+static bool read_findings(guard_findings *f, const json_t *root, const char *key)
+{
+    guard_findings read = *f;
+    const char *own = json_string_value(json_object_get(root, "key"));
+    if (json_integer_value(json_object_get(root, "hearth.guard")) != GUARD_VERSION || !own || strcmp(own, key) != 0 ||
+        !read_layers(&read, json_object_get(root, "layers")) ||
+        !read_figure(root, "dense_seconds", 1e6, &read.dense_seconds) ||
+        !read_figure(root, "exact_seconds", 1e6, &read.exact_seconds) ||
+        !read_figure(root, "density", 1, &read.density))
+        return false;
+    *f = read;
+    return true;
+}
+
+bool guard_recall(guard_findings *findings, const char *folder, const char *key)
+{
+    char *path = file_path(folder, key), *text = NULL;
+    size_t size;
+    json_t *root = NULL;
+    bool found = path && file_read(&text, &size, path, MAX_FILE_BYTES, NULL) == HEARTH_OK &&
+                 json_parse(&root, text, size, path, NULL) == HEARTH_OK && read_findings(findings, root, key);
+    json_decref(root);
+    mem_free(text);
+    mem_free(path);
+    return found;
+}
+
+/* NULL: no memory. */
+static char *print_findings(const guard_findings *f, const char *key)
+{
+    json_t *layers = json_array();
+    for (uint32_t i = 0; i < f->layer_count; i++)
+        if (json_array_append_new(layers, json_string(layer_names[f->layers[i]])) != 0) {
+            json_decref(layers);
+            return NULL;
+        }
+    json_t *root =
+        json_pack("{s:i, s:s, s:o, s:f, s:f, s:f}", "hearth.guard", GUARD_VERSION, "key", key, "layers", layers,
+                  "dense_seconds", f->dense_seconds, "exact_seconds", f->exact_seconds, "density", f->density);
+    char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(root);
+    return text;
+}
+
+void guard_remember(const guard_findings *findings, const char *folder, const char *key)
+{
+    char *path = file_path(folder, key), *text = print_findings(findings, key);
+    file_writer *writer;
+    if (path && text && file_writer_open(&writer, path, NULL) == HEARTH_OK) {
+        if (file_writer_put(writer, text, strlen(text), NULL) == HEARTH_OK &&
+            file_writer_put(writer, "\n", 1, NULL) == HEARTH_OK)
+            file_writer_commit(writer, NULL);
+        else
+            file_writer_discard(writer);
+    }
+    free(text); /* jansson's */
+    mem_free(path);
+}
