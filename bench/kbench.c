@@ -122,6 +122,13 @@ static void fill_memory(const workbench *bench, number_format format)
     }
 }
 
+/* One token. */
+static kernel_input input_of(const workbench *b)
+{
+    return (kernel_input){
+        .count = 1, .columns = COLUMNS, .values = b->values, .q = b->q, .scales = b->scales, .sums = b->sums};
+}
+
 /* ---- from memory: every thread walks through its part of it in pieces, and does with one piece after
  * the other: read it, multiply all its rows, multiply every eighth of its rows ---- */
 
@@ -149,7 +156,7 @@ static void *walk_memory(void *context)
     walk *me = context;
     uint32_t list[PIECE_BYTES / 512];
     float *y = new_or_stop(sizeof(float) * PIECE_BYTES / 512);
-    kernel_input x = {1, COLUMNS, me->bench->values, me->bench->q, me->bench->scales, me->bench->sums, NULL};
+    kernel_input x = input_of(me->bench);
     pthread_barrier_wait(me->start);
     for (size_t i = 0; i < me->pieces / WAYS * WAYS; i++) {
         const uint8_t *piece = me->data + i * PIECE_BYTES;
@@ -213,7 +220,7 @@ typedef struct product_figures {
 static product_figures time_product(const workbench *bench, const kernels *k, number_format format)
 {
     product_figures out;
-    kernel_input x = {1, COLUMNS, bench->values, bench->q, bench->scales, bench->sums, NULL};
+    kernel_input x = input_of(bench);
     matrix w = matrix_of(format, bench->memory, CACHE_BYTES);
     product_job job = {k->product[format], w, NULL, w.rows, x, bench->y, 0};
     out.cache = (double)(w.rows * w.row_bytes) / best_seconds(&bench->set, run_product, &job) * 1e-9;

@@ -1,10 +1,10 @@
-/* kbench_network.c - feed-forward networks with one token from memory, as the engine takes them: 16 slices of the
- * neurons; of each slice the first matrix, which neurons pass, the listed rows of the rest.
+/* kbench_network.c - feed-forward networks with one token from memory, as the engine takes them: slices of the neurons;
+ * of each slice the first matrix, which neurons pass, the listed rows of the rest.
  *
- * What is asked: do listed rows travel as fast as whole ones when they are fetched beside them (kernel_input.follow)?
- * Every thread walks through slices of its own. The ways take turns slice by slice, since the memory of a shared
- * machine changes from second to second; there are so many layers that no cache holds a slice until its next turn.
- * Figures are GB/s over all rows read, sums of the threads' medians. */
+ * What is asked: how near do listed rows come to whole ones, and what do slices cost, each of which begins its streams
+ * and lists anew? Every thread walks through slices of its own. The ways take turns slice by slice, since the memory of
+ * a shared machine changes from second to second; there are so many layers that no cache holds a slice until its next
+ * turn. Figures are GB/s over all rows read, sums of the threads' medians. */
 #include "kbench.h"
 
 #include "../src/base/clock.h"
@@ -14,10 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
-    SLICES = 16,
+    FEWEST_SLICES = 4,
     RANK = 512,       /* of the predictor */
     DENSITY = 12,     /* per cent of the neurons that pass the first matrix */
     FIRING = 60,      /* per cent of those let through that pass the gate */
@@ -30,8 +29,8 @@ enum {
 
 enum { GATE, UP, DOWN, PREDICTOR, MATRICES };
 
-/* WHOLE: the first matrix alone. The others end with FOLLOWED or without. */
-enum { WHOLE, EXACT, EXACT_FOLLOWED, PREDICTED, PREDICTED_FOLLOWED, WAYS };
+/* WHOLE: the first matrix alone. PREDICTED: rows of the predictor, then of the listed neurons the first matrix too. */
+enum { WHOLE, EXACT, PREDICTED, WAYS };
 
 typedef struct layer {
     matrix w[MATRICES];
@@ -41,20 +40,21 @@ typedef struct layer {
 typedef struct network {
     const kernels *k;
     number_format format;
-    size_t rows, columns, layers;
+    size_t rows, columns, layers, slices;
     layer layer[MOST_LAYERS];
     kernel_input x[2]; /* of the matrices, of the predictor */
 } network;
 
-/* A thread: every `threads`th layer is its own. */
+/* A thread; an equal share of the layers is its own. */
 typedef struct walker {
     const network *net;
     unsigned index, threads;
     pthread_barrier_t *start;
     const layer *now;
-    uint32_t list[MOST_ROWS / SLICES];
+    uint32_t list[MOST_ROWS / FEWEST_SLICES];
     float values[MOST_ROWS]; /* products with the first matrix; a slice keeps those that pass at its beginning */
-    float other[MOST_ROWS / SLICES], sum[MOST_COLUMNS];
+    float other[MOST_ROWS / FEWEST_SLICES], sum[MOST_COLUMNS];
+    size_t taken[WAYS];
     double samples[WAYS][SAMPLES];
 } walker;
 
@@ -67,41 +67,31 @@ static size_t listed_rest(walker *me, const float *h, size_t n)
     const layer *l = me->now;
     net->k->product[net->format](&l->w[UP], me->list, 0, n, &net->x[0], me->other, 0);
     memset(me->sum, 0, net->columns * sizeof(float));
-    kernels sc; kernels_for(0, &sc); if (net->k->accumulate[net->format] == sc.accumulate[net->format]) /* TMP */
-        net->k->product[net->format](&l->w[DOWN], me->list, 0, n, &net->x[0], me->other, 0); else
     net->k->accumulate[net->format](&l->w[DOWN], me->list, 0, n, h, me->sum);
     return 2 * n * l->w[UP].row_bytes;
 }
 
-static size_t exact_slice(walker *me, size_t begin, size_t end, int way)
+static size_t exact_slice(walker *me, size_t begin, size_t end, bool only_first)
 {
     const network *net = me->net;
     const layer *l = me->now;
     float *values = me->values + begin;
-    kernel_follow follow = {{&l->w[UP], &l->w[DOWN]}, 2, l->pass, NULL};
-    kernel_input x = net->x[0];
-    x.follow = way == EXACT_FOLLOWED ? &follow : NULL;
-    net->k->product[net->format](&l->w[GATE], NULL, begin, end, &x, me->values, 0);
+    net->k->product[net->format](&l->w[GATE], NULL, begin, end, &net->x[0], me->values, 0);
     size_t bytes = (end - begin) * l->w[GATE].row_bytes;
-    if (way == WHOLE)
+    if (only_first)
         return bytes;
     size_t n = net->k->select[SELECT_ABOVE](values, NULL, (uint32_t)begin, end - begin, l->pass, me->list, values);
     return bytes + listed_rest(me, values, n);
 }
 
-static size_t predicted_slice(walker *me, size_t begin, size_t end, int way)
+static size_t predicted_slice(walker *me, size_t begin, size_t end)
 {
     const network *net = me->net;
     const layer *l = me->now;
     float *values = me->values + begin;
-    kernel_follow first = {{&l->w[GATE]}, 1, l->let_through, NULL};
-    kernel_follow second = {{&l->w[UP], &l->w[DOWN]}, 2, l->fire, NULL};
-    kernel_input rank = net->x[1], x = net->x[0];
-    rank.follow = way == PREDICTED_FOLLOWED ? &first : NULL;
-    x.follow = way == PREDICTED_FOLLOWED ? &second : NULL;
-    net->k->product[net->format](&l->w[PREDICTOR], NULL, begin, end, &rank, me->values, 0);
+    net->k->product[net->format](&l->w[PREDICTOR], NULL, begin, end, &net->x[1], me->values, 0);
     size_t n = net->k->select[SELECT_FROM](values, NULL, (uint32_t)begin, end - begin, l->let_through, me->list, NULL);
-    net->k->product[net->format](&l->w[GATE], me->list, 0, n, &x, values, 0);
+    net->k->product[net->format](&l->w[GATE], me->list, 0, n, &net->x[0], values, 0);
     size_t bytes = (end - begin) * l->w[PREDICTOR].row_bytes + n * l->w[GATE].row_bytes;
     n = net->k->select[SELECT_ABOVE](values, me->list, 0, n, l->fire, me->list, values);
     return bytes + listed_rest(me, values, n);
@@ -113,15 +103,16 @@ static void *walk_slices(void *context)
     const network *net = me->net;
     pthread_barrier_wait(me->start);
     size_t own = net->layers / me->threads;
-    for (size_t turn = 0; turn < (size_t)WAYS * SAMPLES; turn++) {
-        /* Every slice of a layer before the next layer; a round later the same slice has another way. */
-        size_t at = turn % (own * SLICES), begin = at % SLICES * net->rows / SLICES;
-        size_t end = (at % SLICES + 1) * net->rows / SLICES;
-        int way = (int)((turn + turn / (own * SLICES)) % WAYS);
-        me->now = net->layer + me->index * own + at / SLICES;
+    for (size_t turn = 0; me->taken[WHOLE] < SAMPLES; turn++) {
+        /* Slice after slice, layer after layer; in the next round a slice has another way. */
+        size_t at = turn % (own * net->slices), begin = at % net->slices * net->rows / net->slices;
+        size_t end = (at % net->slices + 1) * net->rows / net->slices, round = turn / (own * net->slices);
+        size_t way = (turn + round) % WAYS;
+        me->now = net->layer + me->index * own + at / net->slices;
         double start = clock_seconds();
-        size_t bytes = way >= PREDICTED ? predicted_slice(me, begin, end, way) : exact_slice(me, begin, end, way);
-        me->samples[way][turn / WAYS] = (double)bytes / (clock_seconds() - start);
+        size_t bytes = way == PREDICTED ? predicted_slice(me, begin, end) : exact_slice(me, begin, end, way == WHOLE);
+        if (me->taken[way] < SAMPLES)
+            me->samples[way][me->taken[way]++] = (double)bytes / (clock_seconds() - start);
     }
     return NULL;
 }
@@ -206,8 +197,8 @@ static void time_ways(const network *net, unsigned threads, double speeds[WAYS])
     for (unsigned t = 0; t < threads; t++) {
         pthread_join(ids[t], NULL);
         for (size_t way = 0; way < WAYS; way++) {
-            qsort(walkers[t].samples[way], SAMPLES, sizeof(double), by_value);
-            speeds[way] += walkers[t].samples[way][SAMPLES / 2] * 1e-9;
+            qsort(walkers[t].samples[way], walkers[t].taken[way], sizeof(double), by_value);
+            speeds[way] += walkers[t].samples[way][walkers[t].taken[way] / 2] * 1e-9;
         }
     }
     pthread_barrier_destroy(&start);
@@ -223,7 +214,7 @@ static kernel_input input_new(const kernels *k, size_t columns)
     int16_t *sums = new_or_stop(columns / Q8_SUM * sizeof(int16_t));
     fill_values(values, columns, 7);
     k->quantize(values, columns, q, scales, sums);
-    return (kernel_input){1, columns, values, q, scales, sums, NULL};
+    return (kernel_input){.count = 1, .columns = columns, .values = values, .q = q, .scales = scales, .sums = sums};
 }
 
 static void input_free(const kernel_input *x)
@@ -239,8 +230,8 @@ static void time_network(const settings *set, network *net, uint8_t *memory)
     layer one;
     size_t layer_bytes = make_layer(net, NULL, &one);
     net->layers = set->memory_bytes / layer_bytes < MOST_LAYERS ? set->memory_bytes / layer_bytes : MOST_LAYERS;
-    if (net->layers < set->threads)
-        stop("a network needs more --megabytes");
+    if (net->layers < 2 * set->threads) /* too large for the memory to be measured on */
+        return;
     net->x[0] = input_new(net->k, net->columns);
     net->x[1] = input_new(net->k, RANK);
     for (size_t i = 0; i < net->layers; i++) {
@@ -249,10 +240,9 @@ static void time_network(const settings *set, network *net, uint8_t *memory)
     }
     double speeds[WAYS];
     time_ways(net, set->threads, speeds);
-    printf(set->csv ? "%s,%s,%zu,%zu,%.2f,%.2f,%.2f,%.2f,%.2f\n"
-                    : "%-8s %-6s %6zu x %4zu %8.1f %8.1f %8.1f %10.1f %8.1f\n",
-           net->k->level, number_formats[net->format].name, net->rows, net->columns, speeds[WHOLE], speeds[EXACT],
-           speeds[EXACT_FOLLOWED], speeds[PREDICTED], speeds[PREDICTED_FOLLOWED]);
+    printf(set->csv ? "%s,%s,%zu,%zu,%zu,%.2f,%.2f,%.2f\n" : "%-8s %-6s %6zu x %4zu %8zu %8.1f %8.1f %10.1f\n",
+           net->k->level, number_formats[net->format].name, net->rows, net->columns, net->slices, speeds[WHOLE],
+           speeds[EXACT], speeds[PREDICTED]);
     fflush(stdout);
     input_free(&net->x[0]);
     input_free(&net->x[1]);
@@ -260,13 +250,15 @@ static void time_network(const settings *set, network *net, uint8_t *memory)
 
 void time_networks(const settings *set)
 {
-    static const size_t shapes[][2] = {{5632, 2048}, {MOST_ROWS, MOST_COLUMNS}};
+    static const size_t shapes[][3] = {{5632, 2048, 16},
+                                       {5632, 2048, FEWEST_SLICES},
+                                       {MOST_ROWS, MOST_COLUMNS, 16},
+                                       {MOST_ROWS, MOST_COLUMNS, FEWEST_SLICES}};
     uint8_t *memory = new_or_stop(set->memory_bytes);
-    if (getenv("HUGE")) madvise(memory, set->memory_bytes, 14); /* TMP */
     network net;
-    printf(set->csv ? "level,format,rows,columns,whole,exact,exact_followed,predicted,predicted_followed\n"
-                    : "\nsparse networks, GB/s       rows of   exact             predicted\n"
-                      "level    format  neurons     gate      listed followed   listed followed\n");
+    printf(set->csv ? "level,format,rows,columns,slices,whole,exact,predicted\n"
+                    : "\nsparse networks, all threads, GB/s      whole\n"
+                      "level    format  neurons       slices     gate    exact  predicted\n");
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         if (!wanted(set->format, number_formats[f].name))
             continue;
@@ -281,6 +273,7 @@ void time_networks(const settings *set)
             for (size_t shape = 0; shape < sizeof(shapes) / sizeof(*shapes); shape++) {
                 net.rows = shapes[shape][0];
                 net.columns = shapes[shape][1];
+                net.slices = shapes[shape][2];
                 time_network(set, &net, memory);
             }
         }

@@ -8,7 +8,7 @@ is "help help" "$("$HEARTH" help help)" "$overview"
 is "help --help" "$("$HEARTH" help --help)" "$overview"
 has "version" "$("$HEARTH" --version)" "hearth 0."
 
-for command in run "eval ppl" "eval logits" bench devices convert quantize inspect tokenize; do
+for command in run "eval ppl" "eval logits" bench devices convert quantize pack inspect tokenize; do
     # shellcheck disable=SC2086 # a command may be two words
     help=$("$HEARTH" $command --help)
     # shellcheck disable=SC2086
@@ -35,10 +35,10 @@ for command in run "eval ppl" "eval logits" bench devices convert quantize inspe
 done
 # Lists of names in the help are those that the errors give.
 formats=$("$HEARTH" quantize a b q9_9 2>&1 | sed 's/.*there are //' || true)
-for command in quantize convert; do
+for command in quantize convert pack; do
     has "formats of $command" "$("$HEARTH" $command --help | tr -s ' \n' ' ')" ": $formats"
 done
-for command in run quantize convert; do
+for command in run quantize convert pack; do
     has "activations of $command" "$("$HEARTH" $command --help | tr -s ' \n' ' ')" ": silu, relu, fatrelu"
 done
 has "parts of eval" "$("$HEARTH" eval --help)" logits

@@ -481,12 +481,13 @@ static void shared_bytes(void **state)
 static void ends(void **state)
 {
     (void)state;
+    static const uint8_t end[] = {'P', 'K', 5, 6};
     buffer pickle = {0};
     put_state(&pickle, sample, 1);
     for (size_t extra = 0; extra < 6; extra++) {
         uint8_t values[96] = {0};
         for (size_t i = 0; i < extra; i++)
-            memcpy(values + 7 * i, "PK\5\6", 4);
+            memcpy(values + 7 * i, end, sizeof end);
         const zip_part parts[] = {
             {.path = "x/data.pkl", .data = pickle.data, .size = pickle.size},
             {.path = "x/data/0", .data = values, .size = 96},

@@ -134,7 +134,7 @@ static product_case case_new(number_format format, content kind, size_t rows, si
     p.q = guarded_new(rounded ? tokens * columns : 0);
     p.scales = guarded_new(rounded ? tokens * columns / Q8_BLOCK * sizeof(float) : 0);
     p.sums = guarded_new(rounded ? tokens * columns / Q8_SUM * sizeof(int16_t) : 0);
-    p.x = (kernel_input){tokens, columns, p.values.data, NULL, NULL, NULL, NULL};
+    p.x = (kernel_input){.count = tokens, .columns = columns, .values = p.values.data};
     if (rounded) {
         p.x.q = p.q.data;
         p.x.scales = p.scales.data;

@@ -23,10 +23,10 @@ hearth_status writing_format(const char *command_path, const char *name, number_
 typedef struct writing_result {
     uint64_t from_bytes, to_bytes;
     size_t tensors;
-    size_t transposed;           /* down matrices                                      */
-    size_t down_count;           /* neuron-major ones, transposed or so already        */
-    number_format down_format;   /* of the last of them                                */
-    double relative_error;       /* the largest of theirs: 0 where none was rounded    */
+    size_t transposed;         /* down matrices                                      */
+    size_t down_count;         /* neuron-major ones, transposed or so already        */
+    number_format down_format; /* of the last of them                                */
+    double relative_error;     /* the largest of theirs: 0 where none was rounded    */
     double seconds;
 } writing_result;
 

@@ -53,13 +53,13 @@ typedef struct rounded_rows {
     int16_t *sums; /* [B][n / 16] */
 } rounded_rows;
 
-/* A range of neurons on its way through a feed-forward network. */
-typedef struct ffn_slice {
+/* A range of neurons on its way through a feed-forward network: one or more whole slices, taken by one thread. */
+typedef struct ffn_part {
     uint32_t begin;                 /* its place in lists and in rows of [f]                      */
     size_t count;                   /* neurons still worked on                                     */
     const uint32_t *list;           /* [count] which, ascending; NULL: all from `begin` on         */
     size_t computed, fired, active; /* see hearth_counts, of all rows together                     */
-} ffn_slice;
+} ffn_part;
 
 /* Buffers of one slice of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
  * the slice. d, f as in DESIGN.md; Q = head_count * head_length, K = kv_head_count * head_length. */
@@ -75,9 +75,9 @@ typedef struct scratch {
     float *score;                /* [B][f]  predictor                                                  */
     rounded_rows rounded;        /* [widest]  the current product's input                              */
     rounded_rows rounded_hidden; /* [largest rank]                                                     */
-    ffn_slice *slices;           /* [FFN_SLICES] of the current layer                                  */
-    size_t slice_count;
-    uint32_t *list;                /* [f]  each slice's at its place                                     */
+    ffn_part *parts;             /* [FFN_SLICES] of the current layer                                  */
+    size_t part_count;
+    uint32_t *list;                /* [f]  each part's at its place                                      */
     bool *wanted;                  /* [f]                                                                */
     float *sums;                   /* [FFN_SLICES][d]  one token                                         */
     float *chunk_sums;             /* [threads][FFN_GROUP][ACCUMULATE_COLUMNS]  many tokens              */

@@ -5,10 +5,9 @@
  *   gather      the listed rows of the second matrix (up) are multiplied
  *   accumulate  the listed rows of down_t, times their activations, are added up
  *
- * Neurons are cut by number into slices. With one token a thread takes a slice through all steps at once: while it
- * reads the first matrix from end to end, the rows that will be needed of the others are already on their way. With
- * many tokens the lists of all are united, and accumulating is a step of its own, cut by columns. The sums are
- * the same: one chain per slice in the order of the neurons, then slice after slice. */
+ * Neurons are cut by number into slices, and slices are dealt in parts. With one token a thread takes a part through all
+ * steps at once. With many tokens the lists of all are united, and accumulating is a step of its own, cut by columns.
+ * The sums are the same: one chain per slice in the order of the neurons, then slice after slice. */
 #include "ffn.h"
 
 #include "products.h"
@@ -34,35 +33,34 @@ typedef struct ffn_job {
     float silence;   /* a first value up to this makes the activation zero */
     bool has_zeros;  /* there are such values at all                       */
     bool keeps_list; /* neurons that are zero are left out                 */
-    size_t count, neuron_count, width;
-    kernel_input normed, hidden; /* what the network and what fc2 reads                */
+    size_t count, neuron_count;
+    size_t width, slices, part_slices; /* neurons of a slice, slices, slices of a part */
+    kernel_input normed, hidden;       /* what the network and what fc2 reads                */
 } ffn_job;
 
-/* ------------------------------------------------------------------ steps of a slice */
+/* ------------------------------------------------------------------ steps of a part */
 
 static const kernels *kernels_of(const ffn_job *job)
 {
     return &job->s->engine->runtime->kernels;
 }
 
-/* y [count][f]: values of the neurons of a slice, at its place in every row. */
-static void multiply_slice(const ffn_job *job, const ffn_slice *v, const matrix *w, kernel_input x,
-                           const kernel_follow *follow, float *y)
+/* y [count][f]: values of the neurons of a part, at its place in every row. */
+static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w, const kernel_input *x, float *y)
 {
-    x.follow = follow;
     kernel_product *multiply_rows = kernels_of(job)->product[w->format];
     if (v->list)
-        multiply_rows(w, v->list, 0, v->count, &x, y + v->begin, job->neuron_count);
+        multiply_rows(w, v->list, 0, v->count, x, y + v->begin, job->neuron_count);
     else
-        multiply_rows(w, NULL, v->begin, v->begin + v->count, &x, y, job->neuron_count);
+        multiply_rows(w, NULL, v->begin, v->begin + v->count, x, y, job->neuron_count);
 }
 
-static uint32_t neuron_at(const ffn_slice *v, size_t i)
+static uint32_t neuron_at(const ffn_part *v, size_t i)
 {
     return v->list ? v->list[i] : v->begin + (uint32_t)i;
 }
 
-static void add_bias(const ffn_job *job, const ffn_slice *v, const float *bias, float *y)
+static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, float *y)
 {
     for (size_t t = 0; bias && t < job->count; t++)
         for (size_t i = 0; i < v->count; i++)
@@ -79,8 +77,8 @@ static void activate(const ffn_job *job, float *gate, float *up, size_t n)
     kernels_of(job)->activate[kind](gate, job->second ? up : NULL, threshold, n, gate);
 }
 
-/* Leaves in the slice what passes; `values` of the slice's first row are compacted with it, or NULL. */
-static void keep(const ffn_job *job, ffn_slice *v, kernel_selection rule, const float *values, float threshold,
+/* Leaves in the part what passes; `values` of the first row are compacted with it, or NULL. */
+static void keep(const ffn_job *job, ffn_part *v, kernel_selection rule, const float *values, float threshold,
                  float *kept)
 {
     uint32_t *list = job->s->scratch.list + v->begin;
@@ -90,65 +88,78 @@ static void keep(const ffn_job *job, ffn_slice *v, kernel_selection rule, const 
 
 /* ------------------------------------------------------------------ one token */
 
-/* Two of the matrices that are read after this one; second may be NULL. */
-static kernel_follow follow(const matrix *a, const matrix *b, float threshold, const float *bias)
-{
-    return (kernel_follow){.next = {a ? a : b, b}, .count = a && b ? 2 : 1, .threshold = threshold, .bias = bias};
-}
-
-static void select_one(const ffn_job *job, ffn_slice *v)
+static void select_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    const matrix *down = &job->e->down_t;
-    bool both = job->s->engine->model->hyper.form == FFN_GATED_BOTH;
     if (job->e->selector == SELECTOR_LOW_RANK) {
-        kernel_follow first = follow(NULL, job->first, job->e->threshold, NULL);
-        multiply_slice(job, v, &job->l->fc2, job->hidden, &first, b->score);
+        multiply_part(job, v, &job->l->fc2, &job->hidden, b->score);
         keep(job, v, SELECT_FROM, b->score + v->begin, job->e->threshold, NULL);
     }
     v->computed = v->count;
-    kernel_follow rest = follow(job->second, both ? NULL : down, job->silence, job->first_bias);
-    multiply_slice(job, v, job->first, job->normed, job->keeps_list ? &rest : NULL, b->gate);
+    multiply_part(job, v, job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (job->keeps_list)
         keep(job, v, SELECT_ABOVE, b->gate + v->begin, job->silence, b->gate + v->begin);
     v->fired = v->count;
 }
 
-static void gather_one(const ffn_job *job, ffn_slice *v)
+static void gather_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    bool both = job->s->engine->model->hyper.form == FFN_GATED_BOTH;
     if (job->second) {
-        kernel_follow last = follow(NULL, &job->e->down_t, job->silence, job->second_bias);
-        multiply_slice(job, v, job->second, job->normed, job->keeps_list && both ? &last : NULL, b->up);
+        multiply_part(job, v, job->second, &job->normed, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     float *h = b->gate + v->begin;
     activate(job, h, b->up + v->begin, v->count);
-    if (job->keeps_list && both)
+    if (job->keeps_list && job->s->engine->model->hyper.form == FFN_GATED_BOTH)
         keep(job, v, SELECT_ABOVE, h, 0, h);
     v->active = v->count;
 }
 
-/* Items are slices: all steps for one token, into the slice's own sum. */
-static void work_on_slices(void *context, size_t begin, size_t end, unsigned worker)
+/* How many of n ascending numbers are below `end`. */
+static size_t count_below(const uint32_t *list, size_t n, size_t end)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (list[middle] < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Which of the part's neurons belong to a slice, as the kernels take ranges: [*from, *to) of the list, or of all rows;
+ * *h is what they index. */
+static void find_slice(const ffn_job *job, const ffn_part *v, size_t slice, size_t *from, size_t *to, const float **h)
+{
+    size_t begin = slice * job->width, end = begin + job->width, last = v->begin + v->count;
+    *from = v->list ? count_below(v->list, v->count, begin) : begin;
+    *to = v->list ? count_below(v->list, v->count, end) : end < last ? end : last;
+    *h = job->s->scratch.gate + (v->list ? v->begin : 0);
+}
+
+/* Items are parts: all steps for one token, into the sum of each slice. */
+static void work_on_parts(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const ffn_job *job = context;
     const scratch *b = &job->s->scratch;
     const matrix *down = &job->e->down_t;
     for (size_t i = begin; i < end; i++) {
-        ffn_slice *v = &b->slices[i];
+        ffn_part *v = &b->parts[i];
         select_one(job, v);
         gather_one(job, v);
-        float *sum = b->sums + i * down->columns;
-        memset(sum, 0, down->columns * sizeof *sum);
-        kernel_accumulate *accumulate = kernels_of(job)->accumulate[down->format];
-        if (v->list)
-            accumulate(down, v->list, 0, v->count, b->gate + v->begin, sum);
-        else
-            accumulate(down, NULL, v->begin, v->begin + v->count, b->gate, sum);
+        for (size_t slice = i * job->part_slices; slice < (i + 1) * job->part_slices && slice < job->slices; slice++) {
+            float *sum = b->sums + slice * down->columns;
+            const float *h;
+            size_t from, to;
+            find_slice(job, v, slice, &from, &to, &h);
+            memset(sum, 0, down->columns * sizeof *sum);
+            kernels_of(job)->accumulate[down->format](down, v->list, from, to, h, sum);
+        }
     }
 }
 
@@ -160,14 +171,14 @@ static void add_slices(void *context, size_t begin, size_t end, unsigned worker)
     const scratch *b = &job->s->scratch;
     size_t d = job->e->down_t.columns;
     memcpy(b->added + begin, b->sums + begin, (end - begin) * sizeof *b->sums);
-    for (size_t i = 1; i < b->slice_count; i++)
+    for (size_t i = 1; i < job->slices; i++)
         kernels_of(job)->add(b->sums + i * d + begin, end - begin, b->added + begin);
 }
 
 /* ------------------------------------------------------------------ many tokens */
 
-/* Marks which neurons of the slice pass for any token; returns how often one passed. values [count][f] */
-static size_t mark(const ffn_job *job, const ffn_slice *v, kernel_selection rule, const float *values, float threshold)
+/* Marks which neurons of the part pass for any token; returns how often one passed. values [count][f] */
+static size_t mark(const ffn_job *job, const ffn_part *v, kernel_selection rule, const float *values, float threshold)
 {
     bool *wanted = job->s->scratch.wanted + v->begin;
     size_t total = 0;
@@ -185,9 +196,9 @@ static size_t mark(const ffn_job *job, const ffn_slice *v, kernel_selection rule
     return total;
 }
 
-/* Leaves in the slice what was marked; position i of every token's row becomes the i-th of them. `values` [count][f]
- * move along, or NULL. Left as it is where the union of all tokens is most of the slice. */
-static void unite(const ffn_job *job, ffn_slice *v, float *values)
+/* Leaves in the part what was marked; position i of every token's row becomes the i-th of them. `values` [count][f]
+ * move along, or NULL. Left as it is where the union of all tokens is most of the part. */
+static void unite(const ffn_job *job, ffn_part *v, float *values)
 {
     const bool *wanted = job->s->scratch.wanted + v->begin;
     size_t n = 0, kept = 0;
@@ -211,7 +222,7 @@ static void unite(const ffn_job *job, ffn_slice *v, float *values)
 }
 
 /* Whatever a token's own predictor does not let through is silent for it. */
-static void silence(const ffn_job *job, const ffn_slice *v)
+static void silence(const ffn_job *job, const ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     for (size_t t = 0; t < job->count; t++) {
@@ -222,17 +233,17 @@ static void silence(const ffn_job *job, const ffn_slice *v)
     }
 }
 
-static void select_many(const ffn_job *job, ffn_slice *v)
+static void select_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     bool predicts = job->e->selector == SELECTOR_LOW_RANK;
     v->computed = job->count * v->count;
     if (predicts) {
-        multiply_slice(job, v, &job->l->fc2, job->hidden, NULL, b->score);
+        multiply_part(job, v, &job->l->fc2, &job->hidden, b->score);
         v->computed = mark(job, v, SELECT_FROM, b->score, job->e->threshold);
         unite(job, v, NULL);
     }
-    multiply_slice(job, v, job->first, job->normed, NULL, b->gate);
+    multiply_part(job, v, job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (predicts)
         silence(job, v);
@@ -243,11 +254,11 @@ static void select_many(const ffn_job *job, ffn_slice *v)
     }
 }
 
-static void gather_many(const ffn_job *job, ffn_slice *v)
+static void gather_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     if (job->second) {
-        multiply_slice(job, v, job->second, job->normed, NULL, b->up);
+        multiply_part(job, v, job->second, &job->normed, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     size_t active = 0;
@@ -262,14 +273,14 @@ static void gather_many(const ffn_job *job, ffn_slice *v)
     v->active = job->keeps_list ? active : v->fired;
 }
 
-/* Items are slices. */
-static void choose_in_slices(void *context, size_t begin, size_t end, unsigned worker)
+/* Items are parts. */
+static void choose_in_parts(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const ffn_job *job = context;
     for (size_t i = begin; i < end; i++) {
-        select_many(job, &job->s->scratch.slices[i]);
-        gather_many(job, &job->s->scratch.slices[i]);
+        select_many(job, &job->s->scratch.parts[i]);
+        gather_many(job, &job->s->scratch.parts[i]);
     }
 }
 
@@ -286,15 +297,14 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
         size_t token = item / chunks * FFN_GROUP, column = item % chunks * ACCUMULATE_COLUMNS;
         size_t tokens = job->count - token < FFN_GROUP ? job->count - token : FFN_GROUP;
         size_t columns = d - column < ACCUMULATE_COLUMNS ? d - column : ACCUMULATE_COLUMNS;
-        const float *h = b->gate + token * f;
         float *y = b->added + token * d + column;
-        for (size_t i = 0; i < b->slice_count; i++) {
-            const ffn_slice *v = &b->slices[i];
+        for (size_t i = 0; i < job->slices; i++) {
+            const ffn_part *v = &b->parts[i / job->part_slices];
+            const float *h;
+            size_t from, to;
+            find_slice(job, v, i, &from, &to, &h);
             memset(sum, 0, tokens * columns * sizeof *sum);
-            if (v->list)
-                accumulate(down, v->list, 0, v->count, column, columns, h + v->begin, f, tokens, sum, columns);
-            else
-                accumulate(down, NULL, v->begin, v->begin + v->count, column, columns, h, f, tokens, sum, columns);
+            accumulate(down, v->list, from, to, column, columns, h + token * f, f, tokens, sum, columns);
             for (size_t t = 0; t < tokens; t++)
                 if (i == 0)
                     memcpy(y + t * d, sum + t * columns, columns * sizeof *sum);
@@ -306,16 +316,18 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
 
 /* ------------------------------------------------------------------ the layer */
 
-/* The slices of a layer before anything is known. */
-static void cut(const ffn_job *job)
+/* The parts of a layer before anything is known. */
+static void cut(ffn_job *job)
 {
     scratch *b = &job->s->scratch;
-    b->slice_count = 0;
-    for (size_t begin = 0; begin < job->neuron_count; begin += job->width) {
-        size_t left = job->neuron_count - begin;
-        b->slices[b->slice_count++] =
-            (ffn_slice){.begin = (uint32_t)begin, .count = left < job->width ? left : job->width};
-    }
+    size_t turns = FFN_TURNS * (size_t)pool_threads(job->s->engine->runtime->threads), f = job->neuron_count;
+    job->width = ffn_slice_width(f);
+    job->slices = (f + job->width - 1) / job->width;
+    job->part_slices = job->slices > turns ? job->slices / turns : 1;
+    size_t part = job->part_slices * job->width;
+    b->part_count = 0;
+    for (size_t begin = 0; begin < f; begin += part)
+        b->parts[b->part_count++] = (ffn_part){.begin = (uint32_t)begin, .count = f - begin < part ? f - begin : part};
 }
 
 /* What fc2 reads: relu(fc1 . residual). */
@@ -339,11 +351,11 @@ static void neuron_major(ffn_job *job)
     const matrix *reads[] = {&job->l->gate, &job->l->up};
     job->normed = products_input(s, s->scratch.normed, job->count, d, reads, 2, &s->scratch.rounded);
     if (job->count == 1) {
-        pool_run(threads, s->scratch.slice_count, 1, work_on_slices, job);
+        pool_run(threads, s->scratch.part_count, 1, work_on_parts, job);
         pool_run(threads, d, REDUCE_COLUMNS, add_slices, job);
     } else {
         size_t groups = (job->count + FFN_GROUP - 1) / FFN_GROUP;
-        pool_run(threads, s->scratch.slice_count, 1, choose_in_slices, job);
+        pool_run(threads, s->scratch.part_count, 1, choose_in_parts, job);
         pool_run(threads, groups * ((d + ACCUMULATE_COLUMNS - 1) / ACCUMULATE_COLUMNS), 1, accumulate_chunks, job);
     }
 }
@@ -373,15 +385,15 @@ static void stock(ffn_job *job)
     multiply(s, b->normed, job->count, (product[]){{job->first, b->gate}, {job->second, b->up}}, job->second ? 2 : 1);
     pool_run(s->engine->runtime->threads, job->count, 1, activate_rows, job);
     multiply(s, b->gate, job->count, &(product){&job->l->down, b->added}, 1);
-    for (size_t i = 0; i < b->slice_count; i++)
-        b->slices[i].computed = b->slices[i].fired = b->slices[i].active = job->count * b->slices[i].count;
+    for (size_t i = 0; i < b->part_count; i++)
+        b->parts[i].computed = b->parts[i].fired = b->parts[i].active = job->count * b->parts[i].count;
 }
 
 static void add_counts(const ffn_job *job, hearth_counts *to)
 {
     to->rows += job->count;
-    for (size_t i = 0; i < job->s->scratch.slice_count; i++) {
-        const ffn_slice *v = &job->s->scratch.slices[i];
+    for (size_t i = 0; i < job->s->scratch.part_count; i++) {
+        const ffn_part *v = &job->s->scratch.parts[i];
         to->computed += v->computed;
         to->fired += v->fired;
         to->active += v->active;
@@ -395,10 +407,10 @@ static size_t list_neurons(const ffn_job *job, size_t t)
     const int32_t *order = job->l->order;
     size_t f = job->neuron_count, n = 0;
     memset(b->seen, 0, f * sizeof *b->seen);
-    for (size_t i = 0; i < b->slice_count; i++)
-        for (size_t k = 0; k < b->slices[i].count; k++) {
-            uint32_t row = neuron_at(&b->slices[i], k);
-            b->seen[order ? (uint32_t)order[row] : row] = b->gate[t * f + b->slices[i].begin + k];
+    for (size_t i = 0; i < b->part_count; i++)
+        for (size_t k = 0; k < b->parts[i].count; k++) {
+            uint32_t row = neuron_at(&b->parts[i], k);
+            b->seen[order ? (uint32_t)order[row] : row] = b->gate[t * f + b->parts[i].begin + k];
         }
     if (job->e->selector == SELECTOR_ALL)
         return f;
@@ -453,7 +465,6 @@ static ffn_job describe(hearth_session *s, uint32_t layer, size_t count)
         .silence = m->hyper.activation_threshold,
         .count = count,
         .neuron_count = m->hyper.neuron_count,
-        .width = ffn_slice_width(m->hyper.neuron_count),
     };
     job.keeps_list = job.e->selector != SELECTOR_ALL && ffn_has_zeros(m->hyper.activation);
     return job;

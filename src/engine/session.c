@@ -80,7 +80,7 @@ static piece_list list_pieces(hearth_session *s, size_t threads)
         add_piece(&list, &b->hidden, rows * s->widest_hidden, sizeof(float));
         add_piece(&list, &b->score, rows * f, sizeof(float));
     }
-    add_piece(&list, &b->slices, FFN_SLICES, sizeof(ffn_slice));
+    add_piece(&list, &b->parts, FFN_SLICES, sizeof(ffn_part));
     add_piece(&list, &b->list, f, sizeof(uint32_t));
     add_piece(&list, &b->wanted, f, sizeof(bool));
     add_piece(&list, &b->sums, FFN_SLICES * d, sizeof(float));

@@ -20,7 +20,7 @@ typedef struct hotness_options {
     const char *text_name; /* for errors */
     const int32_t *ids;    /* [id_count] in place of a text; NULL: none */
     size_t id_count;
-    uint32_t tokens;       /* of what it writes itself; 0: 512 */
+    uint32_t tokens; /* of what it writes itself; 0: 512 */
     hearth_progress progress;
 } hotness_options;
 

@@ -197,32 +197,12 @@ ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
     return sum_of_8(sum);
 }
 
-/* ---- the loop over rows, and the table ---- */
+/* ---- the table ---- */
 
-ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                           float *y, size_t y_stride, dot_function *dot)
-{
-    if (!x->q) {
-        avx2_product_decoded(w, list, begin, end, x, y, y_stride);
-        return;
-    }
-    if (x->count != 1) {
-        avx2_product_tiles(w, list, begin, end, x, y, y_stride);
-        return;
-    }
-    rows_in_streams(w, list, begin, end, x, y, dot);
-}
-
-#define PRODUCT(name)                                                                                  \
-    static void product_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
-                                      const kernel_input *x, float *y, size_t y_stride)                \
-    {                                                                                                  \
-        product(w, list, begin, end, x, y, y_stride, dot_##name);                                      \
-    }
-PRODUCT(q8_0)
-PRODUCT(q4_0)
-PRODUCT(q4_k)
-PRODUCT(q6_k)
+BLOCK_PRODUCT(q8_0, avx2)
+BLOCK_PRODUCT(q4_0, avx2)
+BLOCK_PRODUCT(q4_k, avx2)
+BLOCK_PRODUCT(q6_k, avx2)
 
 const kernels avx2_blocks = {
     .product =

@@ -14,7 +14,8 @@
 /* How a format is decoded. `chunk` is where its columns begin, a multiple of a block. */
 typedef struct weight_decoder {
     size_t block_values, block_bytes;
-    /* What the blocks of `columns` columns, at most WEIGHT_CHUNK, are multiplied with; NULL where there is no such thing. */
+    /* What the blocks of `columns` columns, at most WEIGHT_CHUNK, are multiplied with; NULL where there is no such
+     * thing. */
     void (*scales)(const uint8_t *chunk, size_t columns, float scales[WEIGHT_SCALES]);
     /* Columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, with 0 behind them. */
     void (*decode)(const uint8_t *chunk, const float scales[WEIGHT_SCALES], size_t column, size_t n, __m256 *w);
@@ -199,8 +200,8 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *chunk, const float *scales, size_t
     X(Q6_K, q6_k, scales_q6_k, 256, 210)
 // clang-format on
 
-/* Columns [column, column + columns) of a chunk that has `all`, at most WEIGHT_CHUNK, into floats. column is a multiple of WEIGHT_STEP,
- * columns one too unless they end the chunk. */
+/* Columns [column, column + columns) of a chunk that has `all`, at most WEIGHT_CHUNK, into floats. column is a
+ * multiple of WEIGHT_STEP, columns one too unless they end the chunk. */
 ALWAYS_INLINE void decode_columns(const uint8_t *chunk, size_t all, size_t column, size_t columns, float *values,
                                   weight_decoder format)
 {

@@ -13,75 +13,75 @@
 #define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
 #define WEIGHT_SCALES  16 /* numbers that scales() prepares, at most */
 
-/* How a format is decoded: span by span, of the columns whose scales are prepared together. They go through memory, from
- * where instructions spread them to all lanes at no cost. */
+/* How a format is decoded: span by span, of the columns whose scales are prepared together. They go through memory,
+ * from where instructions spread them to all lanes at no cost. */
 typedef struct weight_decoder {
     size_t block_values, block_bytes;
     size_t span;  /* columns: WEIGHT_STEP or a multiple, of whole blocks */
     size_t least; /* columns, of whole blocks, that can be decoded where a row ends before its span does */
-    /* What the blocks of a span, or of its first `least` columns, are multiplied with; NULL where there is no such
-     * thing. */
-    void (*scales)(const uint8_t *span, size_t columns, float scales[WEIGHT_SCALES]);
+    /* What the blocks of the span that begins at `base`, or of its first `least` columns, are multiplied with; NULL
+     * where there is no such thing. */
+    void (*scales)(const uint8_t *base, size_t columns, float scales[WEIGHT_SCALES]);
     /* Columns [column, column + vectors * LANES) of the span. lanes: those that exist, where vectors is 1. */
-    void (*decode)(const uint8_t *span, const float scales[WEIGHT_SCALES], size_t column, size_t vectors,
+    void (*decode)(const uint8_t *base, const float scales[WEIGHT_SCALES], size_t column, size_t vectors,
                    __mmask16 lanes, __m512 *w);
 } weight_decoder;
 
 /* ---- floats ---- */
 
-ALWAYS_INLINE void decode_f32(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+ALWAYS_INLINE void decode_f32(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
                               __m512 *w)
 {
     (void)scales;
     for (size_t v = 0; v < vectors; v++)
-        w[v] = vectors > 1 ? _mm512_loadu_ps(span + 4 * (column + v * LANES))
-                           : _mm512_maskz_loadu_ps(lanes, span + 4 * column);
+        w[v] = vectors > 1 ? _mm512_loadu_ps(base + 4 * (column + v * LANES))
+                           : _mm512_maskz_loadu_ps(lanes, base + 4 * column);
 }
 
-ALWAYS_INLINE __m256i halves_at(const uint8_t *span, size_t column, size_t vectors, __mmask16 lanes)
+ALWAYS_INLINE __m256i halves_at(const uint8_t *base, size_t column, size_t vectors, __mmask16 lanes)
 {
-    const void *at = span + 2 * column;
+    const void *at = base + 2 * column;
     return vectors > 1 ? _mm256_loadu_si256(at) : _mm256_maskz_loadu_epi16(lanes, at);
 }
 
-ALWAYS_INLINE void decode_f16(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+ALWAYS_INLINE void decode_f16(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
                               __m512 *w)
 {
     (void)scales;
     for (size_t v = 0; v < vectors; v++)
-        w[v] = _mm512_cvtph_ps(halves_at(span, column + v * LANES, vectors, lanes));
+        w[v] = _mm512_cvtph_ps(halves_at(base, column + v * LANES, vectors, lanes));
 }
 
-ALWAYS_INLINE void decode_bf16(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+ALWAYS_INLINE void decode_bf16(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
                                __m512 *w)
 {
     (void)scales;
     for (size_t v = 0; v < vectors; v++) {
-        __m512i upper = _mm512_cvtepu16_epi32(halves_at(span, column + v * LANES, vectors, lanes));
+        __m512i upper = _mm512_cvtepu16_epi32(halves_at(base, column + v * LANES, vectors, lanes));
         w[v] = _mm512_castsi512_ps(_mm512_slli_epi32(upper, 16));
     }
 }
 
 /* ---- Q8_0 ---- */
 
-ALWAYS_INLINE void scales_q8_0(const uint8_t *span, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q8_0(const uint8_t *base, size_t columns, float *scales)
 {
     if (columns < WEIGHT_STEP) {
-        scales[0] = _cvtsh_ss(((const block_q8_0 *)(const void *)span)->d);
+        scales[0] = _cvtsh_ss(((const block_q8_0 *)(const void *)base)->d);
         return;
     }
     /* Of two blocks, 68 bytes, words 0 and 17 are scales. */
     const __m512i words = _mm512_set1_epi32(17 << 16);
-    __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(span));
-    picked = _mm512_mask_permutexvar_epi16(picked, 0x0c, words, _mm512_loadu_si512(span + 68));
+    __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(base));
+    picked = _mm512_mask_permutexvar_epi16(picked, 0x0c, words, _mm512_loadu_si512(base + 68));
     _mm_storeu_ps(scales, _mm_cvtph_ps(_mm512_castsi512_si128(picked)));
 }
 
-ALWAYS_INLINE void decode_q8_0(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
                                __m512 *w)
 {
     (void)lanes;
-    const block_q8_0 *blocks = (const void *)span;
+    const block_q8_0 *blocks = (const void *)base;
     for (size_t v = 0; v < vectors; v++) {
         size_t b = column / 32 + v / 2;
         __m512i q = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(blocks[b].q + v % 2 * LANES)));
@@ -91,15 +91,15 @@ ALWAYS_INLINE void decode_q8_0(const uint8_t *span, const float *scales, size_t 
 
 /* ---- Q4_0 ---- */
 
-ALWAYS_INLINE void scales_q4_0(const uint8_t *span, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q4_0(const uint8_t *base, size_t columns, float *scales)
 {
     if (columns < WEIGHT_STEP) {
-        scales[0] = _cvtsh_ss(((const block_q4_0 *)(const void *)span)->d);
+        scales[0] = _cvtsh_ss(((const block_q4_0 *)(const void *)base)->d);
         return;
     }
     /* Words 0, 9, 18 and 27 of four blocks. */
     const __m512i words = _mm512_set1_epi64(0x001b001200090000);
-    __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(span));
+    __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(base));
     _mm_storeu_ps(scales, _mm_cvtph_ps(_mm512_castsi512_si128(picked)));
 }
 
@@ -109,11 +109,11 @@ ALWAYS_INLINE __m512 nibble_values(void)
     return _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
 }
 
-ALWAYS_INLINE void decode_q4_0(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+ALWAYS_INLINE void decode_q4_0(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
                                __m512 *w)
 {
     (void)lanes;
-    const block_q4_0 *blocks = (const void *)span;
+    const block_q4_0 *blocks = (const void *)base;
     for (size_t v = 0; v < vectors; v += 2) {
         size_t b = column / 32 + v / 2;
         __m512 values = _mm512_mul_ps(nibble_values(), _mm512_set1_ps(scales[b]));
@@ -131,21 +131,21 @@ ALWAYS_INLINE __m256 times_bytes(uint64_t bytes, uint16_t half)
     return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(_cvtsh_ss(half)));
 }
 
-ALWAYS_INLINE void scales_q4_k(const uint8_t *span, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q4_k(const uint8_t *base, size_t columns, float *scales)
 {
     (void)columns;
-    const block_q4_k *block = (const void *)span;
+    const block_q4_k *block = (const void *)base;
     uint64_t steps, minima;
     sub_scales(block->scales, &steps, &minima);
     _mm256_storeu_ps(scales, times_bytes(steps, block->d));
     _mm256_storeu_ps(scales + 8, times_bytes(minima, block->dmin));
 }
 
-ALWAYS_INLINE void decode_q4_k(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+ALWAYS_INLINE void decode_q4_k(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
                                __m512 *w)
 {
     (void)lanes;
-    const block_q4_k *block = (const void *)span;
+    const block_q4_k *block = (const void *)base;
     const __m512 numbers = _mm512_add_ps(nibble_values(), _mm512_set1_ps(8));
     for (size_t v = 0; v < vectors; v += 4) {
         size_t sub = column / 32 + v / 2;
@@ -162,10 +162,10 @@ ALWAYS_INLINE void decode_q4_k(const uint8_t *span, const float *scales, size_t 
 
 /* ---- Q6_K: sixteen scales, times 2^-24 (exact: none is that small) ---- */
 
-ALWAYS_INLINE void scales_q6_k(const uint8_t *span, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q6_k(const uint8_t *base, size_t columns, float *scales)
 {
     (void)columns;
-    const block_q6_k *block = (const void *)span;
+    const block_q6_k *block = (const void *)base;
     __m512i numbers = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)block->scales));
     __m512 d = _mm512_set1_ps(_cvtsh_ss(block->d) * 0x1p-24f);
     _mm512_storeu_ps(scales, _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), d));
@@ -179,11 +179,11 @@ ALWAYS_INLINE __m512 widen_part(__m512i bytes, size_t part)
     return _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(0x8888888888888888, from, bytes));
 }
 
-ALWAYS_INLINE void decode_q6_k(const uint8_t *span, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
+ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
                                __m512 *w)
 {
     (void)lanes, (void)vectors;
-    const block_q6_k *block = (const void *)span;
+    const block_q6_k *block = (const void *)base;
     const __m512i low_mask = _mm512_set1_epi8(0x0f), high_mask = _mm512_set1_epi8(0x30);
     /* The upper bits of 32 weights lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
     const __m512i up = _mm512_set_epi64(2, 2, 2, 2, 4, 4, 4, 4), down = _mm512_set_epi64(2, 2, 2, 2, 0, 0, 0, 0);
@@ -225,19 +225,19 @@ ALWAYS_INLINE void decode_columns(const uint8_t *row, size_t column, size_t colu
     size_t c = column, end = column + columns;
     for (; c + WEIGHT_STEP <= end; c += WEIGHT_STEP, values += WEIGHT_STEP) {
         size_t start = c - c % format.span;
-        const uint8_t *span = row + start / format.block_values * format.block_bytes;
+        const uint8_t *base = row + start / format.block_values * format.block_bytes;
         __m512 w[WEIGHT_VECTORS];
         if (format.scales)
-            format.scales(span, format.span, scales);
-        format.decode(span, scales, c - start, WEIGHT_VECTORS, 0xffff, w);
+            format.scales(base, format.span, scales);
+        format.decode(base, scales, c - start, WEIGHT_VECTORS, 0xffff, w);
         for (size_t v = 0; v < WEIGHT_VECTORS; v++)
             _mm512_storeu_ps(values + v * LANES, w[v]);
     }
     for (; c < end && format.least == 32; c += 32, values += 32) {
-        const uint8_t *span = row + c / format.block_values * format.block_bytes;
+        const uint8_t *base = row + c / format.block_values * format.block_bytes;
         __m512 w[2];
-        format.scales(span, 32, scales);
-        format.decode(span, scales, 0, 2, 0xffff, w);
+        format.scales(base, 32, scales);
+        format.decode(base, scales, 0, 2, 0xffff, w);
         _mm512_storeu_ps(values, w[0]);
         _mm512_storeu_ps(values + LANES, w[1]);
     }

@@ -62,8 +62,8 @@ typedef struct panel {
 } panel;
 
 /* Eight rows of the panel from eight rows of the matrix (NULL: zeros), `columns` of them from column `start`. */
-ALWAYS_INLINE void fill_8_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_weights *load,
-                               float (*out)[PANEL_ROWS])
+ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_weights *load,
+                             float (*out)[PANEL_ROWS])
 {
     for (size_t c = 0; c < columns; c += LANES) {
         size_t n = columns - c < LANES ? columns - c : LANES;
@@ -105,91 +105,19 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x
         }
 }
 
-typedef void tile_function(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, size_t rows,
-                           float *y, size_t y_stride);
-
-/* A tile for every number of tokens up to TILE_TOKENS. */
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#define X(n)                                                                                                       \
-    static void tile_##n(const panel *p, size_t columns, const float *x, size_t x_stride, bool first, size_t rows, \
-                         float *y, size_t y_stride)                                                                \
-    {                                                                                                              \
-        tile(p, columns, x, x_stride, n, first, rows, y, y_stride);                                                \
-    }
-TILES(X)
-#undef X
-#define X(n) tile_##n,
-static tile_function *const tiles[] = {NULL, TILES(X)};
-#undef X
+#include "panels.h"
 
-/* All tokens with the panel's rows and columns [start, start + columns). */
-static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns, const kernel_input *x, float *y,
-                       size_t y_stride)
-{
-    for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
-        size_t n = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS;
-        tiles[n](p, columns, x->values + t * x->columns + start, x->columns, start == 0, rows, y + t * y_stride,
-                 y_stride);
-    }
-}
-
-ALWAYS_INLINE void rows_many_tokens(const matrix *w, const uint32_t *list, size_t begin, size_t end,
-                                    const kernel_input *x, float *y, size_t y_stride, load_weights *load)
-{
-    _Alignas(32) panel p;
-    for (size_t i = begin; i < end; i += PANEL_ROWS) {
-        const uint8_t *row[PANEL_ROWS];
-        for (size_t r = 0; r < PANEL_ROWS; r++)
-            row[r] = i + r < end ? listed_row(w, list, i + r) : NULL;
-        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
-            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
-            fill_8_rows(row, c, n, load, p.weights);
-            fill_8_rows(row + LANES, c, n, load, (float(*)[PANEL_ROWS])(p.weights[0] + LANES));
-            all_tokens(&p, end - i, c, n, x, y + i, y_stride);
-        }
-    }
-}
-
-/* ---- block formats with float32 activations: decoded to float32 first, then as above ---- */
-
+/* Block formats with float32 activations are decoded to float32 first, then as above. */
 void avx2_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                           float *y, size_t y_stride)
 {
-    const number_traits *traits = &number_formats[w->format];
-    float decoded[LANES][PANEL_COLUMNS];
-    _Alignas(32) panel p;
-    for (size_t i = begin; i < end; i += PANEL_ROWS)
-        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
-            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
-            for (size_t half = 0; half < PANEL_ROWS; half += LANES) {
-                const uint8_t *row[LANES] = {NULL};
-                for (size_t r = 0; r < LANES && i + half + r < end; r++) {
-                    const uint8_t *from = listed_row(w, list, i + half + r);
-                    traits->decode(from + c / traits->block_values * traits->block_bytes, decoded[r], n);
-                    row[r] = (const uint8_t *)decoded[r];
-                }
-                fill_8_rows(row, 0, n, load_f32, (float(*)[PANEL_ROWS])(p.weights[0] + half));
-            }
-            all_tokens(&p, end - i, c, n, x, y + i, y_stride);
-        }
+    decoded_many_tokens(w, list, begin, end, x, y, y_stride, load_f32);
 }
 
-#define PRODUCT(name, bytes)                                                                           \
-    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                      \
-    {                                                                                                  \
-        return dot_rows(rows, x, bytes, load_##name);                                                  \
-    }                                                                                                  \
-    static void product_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
-                                      const kernel_input *x, float *y, size_t y_stride)                \
-    {                                                                                                  \
-        if (x->count == 1)                                                                             \
-            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                    \
-        else                                                                                           \
-            rows_many_tokens(w, list, begin, end, x, y, y_stride, load_##name);                        \
-    }
-PRODUCT(f32, 4)
-PRODUCT(f16, 2)
-PRODUCT(bf16, 2)
+FLOAT_PRODUCT(f32, 4, avx2)
+FLOAT_PRODUCT(f16, 2, avx2)
+FLOAT_PRODUCT(bf16, 2, avx2)
 
 const kernels avx2_floats = {
     .product =

@@ -29,24 +29,12 @@
  * where max is 0 or so small (below 2^-120) that 127 / max overflows; where a value is not finite q = 0 and
  * scale = NaN, so that the fault shows in every result. `sums` are the sums of 16 neighbouring q, which turn a
  * format's offset (Q4_0's -8, Q6_K's -32, Q4_K's minimum) into one multiplication per block. */
-/* What will be read next: a hint that changes no result. While products with a single token are taken, row r of each
- * matrix is fetched towards the core as soon as its product (plus bias[r], where there is one) is not below the
- * threshold; so the listed rows of the matrices to come travel beside the whole rows of this one, and nobody waits for
- * them later. */
-typedef struct kernel_follow {
-    const matrix *next[2];
-    size_t count; /* of next */
-    float threshold;
-    const float *bias; /* [rows], or NULL */
-} kernel_follow;
-
 typedef struct kernel_input {
     size_t count, columns;
     const float *values; /* [count][columns]                                            */
     const int8_t *q;     /* [count][columns], or NULL: block formats read `values` too  */
     const float *scales; /* [count][columns / 32]                                       */
     const int16_t *sums; /* [count][columns / 16]                                       */
-    const kernel_follow *follow; /* or NULL */
 } kernel_input;
 
 /* y[t * y_stride + i] = W[list ? list[i] : i] . x[t]   for i in [begin, end), t in [0, x->count)

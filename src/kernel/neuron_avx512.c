@@ -39,13 +39,13 @@ typedef struct adding {
     const uint8_t *now[ROWS_AT_ONCE];
     uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: their last fetch may lie behind the row */
     float h[ROWS_AT_ONCE];
-    float scales[ROWS_AT_ONCE][WEIGHT_SCALES];
+    float scales[ROWS_AT_ONCE][WEIGHT_SCALES]; /* of a span that is longer than WEIGHT_STEP */
 } adding;
 
-/* y: the sums of vectors * LANES columns from `column` of the span that begins with column `start`. Scales are prepared
- * where they are used: all of a group's at once cost 15 % of the speed. */
-ALWAYS_INLINE void add_columns(adding *rows, size_t start, size_t column, size_t vectors, __mmask16 lanes, float *y,
-                               weight_decoder format)
+/* y: the sums of vectors * LANES columns from `column` of the span that begins with column `start`. The scales of a
+ * short span are prepared where they are used: those of all rows before costs 15 % of the speed. */
+ALWAYS_INLINE void add_columns(const adding *rows, size_t start, size_t column, size_t vectors, __mmask16 lanes,
+                               float *y, weight_decoder format)
 {
     __m512 sum[WEIGHT_VECTORS];
     load_sums(y, vectors, lanes, sum);
@@ -53,13 +53,18 @@ ALWAYS_INLINE void add_columns(adding *rows, size_t start, size_t column, size_t
     size_t ahead = at + column * format.block_bytes / format.block_values;
     size_t bytes = vectors * LANES * format.block_bytes / format.block_values;
     for (size_t r = 0; r < rows->count; r++) {
-        const uint8_t *span = rows->now[r] + at;
+        const uint8_t *base = rows->now[r] + at;
         for (size_t i = 0; i < bytes; i += 64)
             _mm_prefetch((const char *)(rows->next[r] + ahead + i), _MM_HINT_T0);
-        if (format.scales && column == 0)
-            format.scales(span, vectors == WEIGHT_VECTORS ? format.span : format.least, rows->scales[r]);
+        const float *scales = rows->scales[r];
+        float own[WEIGHT_SCALES];
+        if (format.scales && format.span == WEIGHT_STEP) {
+            format.scales(base, vectors == WEIGHT_VECTORS ? format.span : format.least, own);
+            __asm__("" : "+m"(own)); /* compilers would spread them from a register, at port 5's cost */
+            scales = own;
+        }
         __m512 w[WEIGHT_VECTORS], h = _mm512_set1_ps(rows->h[r]);
-        format.decode(span, rows->scales[r], column, vectors, lanes, w);
+        format.decode(base, scales, column, vectors, lanes, w);
         for (size_t v = 0; v < vectors; v++)
             sum[v] = _mm512_fmadd_ps(h, w[v], sum[v]);
     }
@@ -69,9 +74,13 @@ ALWAYS_INLINE void add_columns(adding *rows, size_t start, size_t column, size_t
 ALWAYS_INLINE void add_rows(adding *rows, size_t columns, float *y, weight_decoder format)
 {
     size_t c = 0;
-    for (; c + format.span <= columns; c += format.span)
+    for (; c + format.span <= columns; c += format.span) {
+        const size_t at = c / format.block_values * format.block_bytes;
+        for (size_t r = 0; r < rows->count && format.span > WEIGHT_STEP; r++)
+            format.scales(rows->now[r] + at, format.span, rows->scales[r]);
         for (size_t k = 0; k < format.span; k += WEIGHT_STEP)
             add_columns(rows, c, k, WEIGHT_VECTORS, 0xffff, y + c + k, format);
+    }
     for (; c < columns && format.least == 32; c += 32)
         add_columns(rows, c, 0, 2, 0xffff, y + c, format);
     for (; c < columns && format.least == 1; c += LANES)

@@ -1,5 +1,5 @@
-/* streams.h - the loop over rows with one token, the same at every level that has vectors: which rows are in flight, and
- * what is fetched ahead. Included by files with a level's flags; all `static inline`, so that nothing here becomes
+/* streams.h - the loop over rows with one token, the same at every level that has vectors: which rows are in flight,
+ * and what is fetched ahead. Included by files with a level's flags; all `static inline`, so that nothing here becomes
  * a symbol that other code could be linked to. */
 #ifndef KERNEL_STREAMS_H
 #define KERNEL_STREAMS_H
@@ -11,29 +11,12 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #define GROUP 8   /* rows in flight */
-#define FETCH_STEP 72
 #define AHEAD 512 /* bytes by which a stream is fetched ahead; 256 to 1024 are as good */
-
-#ifndef FOLLOW_HINT
-#define FOLLOW_HINT _MM_HINT_T0
-#endif
-#ifndef SPREAD
-#define SPREAD 2
-#endif
-#define RING 2048 /* lines that may wait; what is more is left to those who read it */
-
-/* Lines that wait to be fetched beside the rows in flight. */
-typedef struct line_queue {
-    size_t head, tail; /* of the ring, modulo RING */
-    size_t per_step;
-    uintptr_t lines[RING];
-} line_queue;
 
 /* Rows in flight, and for each the bytes to fetch while it is multiplied. */
 typedef struct row_group {
     const uint8_t *now[GROUP];
     uintptr_t ahead[GROUP]; /* addresses, not pointers: they may lie behind the matrix */
-    line_queue *beside;     
 } row_group;
 
 /* The products of a group of rows with the only token of x. */
@@ -45,41 +28,6 @@ ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
     for (size_t r = 0; r < GROUP; r++)
         for (size_t i = 0; i < bytes; i += 64)
             _mm_prefetch((const char *)(rows->ahead[r] + at + i), _MM_HINT_T0);
-    line_queue *q = rows->beside;
-    size_t left = q->tail - q->head, lines = q->per_step < left ? q->per_step : left;
-    for (size_t k = 0; k < lines; k++)
-        _mm_prefetch((const char *)q->lines[(q->head + k) % RING], FOLLOW_HINT);
-    q->head += lines;
-}
-
-/* The lines of row `row` of every matrix that follows. */
-static inline void add_followers(const kernel_follow *follow, size_t row, line_queue *q)
-{
-#ifdef MIXED
-    uintptr_t at = (uintptr_t)matrix_row(follow->next[0], row), end = at + follow->next[0]->row_bytes;
-    uintptr_t off = follow->count > 1 ? (uintptr_t)matrix_row(follow->next[1], row) - at : 0;
-    for (; at < end && q->tail - q->head < RING - 2; at += 64) {
-        q->lines[q->tail++ % RING] = at;
-        if (off) q->lines[q->tail++ % RING] = at + off;
-    }
-#else
-    for (size_t m = 0; m < follow->count; m++) {
-        uintptr_t at = (uintptr_t)matrix_row(follow->next[m], row), end = at + follow->next[m]->row_bytes;
-        for (at &= ~(uintptr_t)63; at < end && q->tail - q->head < RING; at += 64)
-            q->lines[q->tail++ % RING] = at;
-    }
-#endif
-}
-
-/* The lines that the rows i, i + apart, ... with these products let follow. */
-static inline void add_group(const kernel_follow *follow, const uint32_t *list, size_t i, size_t apart, size_t end,
-                               const float sums[GROUP], line_queue *q)
-{
-    for (size_t r = 0; r < GROUP && i + r * apart < end; r++) {
-        size_t row = list ? list[i + r * apart] : i + r * apart;
-        if (!(sums[r] + (follow->bias ? follow->bias[row] : 0) < follow->threshold))
-            add_followers(follow, row, q);
-    }
 }
 
 /* The rows in flight are not neighbours but begin an eighth of the range apart, so that each is a stream of its own:
@@ -89,11 +37,9 @@ static inline void add_group(const kernel_follow *follow, const uint32_t *list, 
 ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t begin, size_t end,
                                    const kernel_input *x, float *y, dot_function *dot)
 {
-    size_t apart = (end - begin + GROUP - 1) / GROUP, steps = w->row_bytes / FETCH_STEP + 1;
-    line_queue queue;
-    queue.head = queue.tail = queue.per_step = 0;
+    size_t apart = (end - begin + GROUP - 1) / GROUP;
     for (size_t i = begin; i < begin + apart; i++) {
-        row_group rows = {.beside = &queue};
+        row_group rows;
         for (size_t r = 0; r < GROUP; r++) { /* a group that is not full repeats the last row */
             size_t now = i + r * apart, next = now + 1;
             rows.now[r] = listed_row(w, list, now < end ? now : end - 1);
@@ -108,13 +54,20 @@ ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t
         _mm256_storeu_ps(sums, dot(&rows, x));
         for (size_t r = 0; r < GROUP && i + r * apart < end; r++)
             y[i + r * apart] = sums[r];
-        if (x->follow) {
-            add_group(x->follow, list, i, apart, end, sums, &queue);
-            queue.per_step = (queue.tail - queue.head + SPREAD * steps - 1) / (SPREAD * steps);
-        }
     }
-    for (; queue.head < queue.tail; queue.head++)
-        _mm_prefetch((const char *)queue.lines[queue.head % RING], FOLLOW_HINT);
 }
+
+/* The product of a block format at a level whose file has dot_NAME: by what the activations are. */
+#define BLOCK_PRODUCT(name, level)                                                                        \
+    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                         const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                                     \
+        if (!x->q)                                                                                        \
+            level##_product_decoded(w, list, begin, end, x, y, y_stride);                                 \
+        else if (x->count != 1)                                                                           \
+            level##_product_tiles(w, list, begin, end, x, y, y_stride);                                   \
+        else                                                                                              \
+            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                       \
+    }
 
 #endif

@@ -1,5 +1,5 @@
 /* transpose.h - columns as rows, in plain C that compilers turn into the vector code of the file that includes it
- * (transpose_scalar.c, transpose_avx2.c, transpose_avx512.c). What a level adds is how rows are decoded.
+ * (scalar_transpose.c, transpose_avx2.c, transpose_avx512.c). What a level adds is how rows are decoded.
  *
  * Rows of the result lie far apart, so the order of writing decides: a stripe of columns is carried through all rows,
  * 32 at a time, and every line of the result is completed while it is still in a cache. The next 32 pieces of the
@@ -10,6 +10,7 @@
 #include "levels.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #define TURN_ROWS      32
 #define FLOAT_STRIPE   64  /* columns of a float format at a time */
@@ -158,10 +159,11 @@ INLINE void transpose_blocks(const matrix *w, size_t row, size_t rows, size_t co
         size_t blocks = (next - start + format->block_values - 1) / format->block_values;
         size_t at = start / format->block_values * format->block_bytes;
         for (size_t r0 = row; r0 < row + rows; r0 += TURN_ROWS) {
-            if (r0 + TURN_ROWS < row + rows)
-                fetch_pieces(w, r0 + TURN_ROWS, TURN_ROWS, at, blocks * format->block_bytes);
-            for (size_t r = 0; r < TURN_ROWS; r++)
-                decode((const uint8_t *)matrix_row(w, r0 + r) + at, blocks * format->block_values, tile[r]);
+            bool more = r0 + TURN_ROWS < row + rows;
+            for (size_t r = r0; r < r0 + TURN_ROWS; r++) {
+                fetch_pieces(w, more ? r + TURN_ROWS : r, 1, at, blocks * format->block_bytes);
+                decode((const uint8_t *)matrix_row(w, r) + at, blocks * format->block_values, tile[r - r0]);
+            }
             for (size_t c = c0; c < next; c += 32)
                 encode_columns(tile, c - start,
                                out + (c - column) * out_row_bytes + r0 / TURN_ROWS * sizeof(block_q8_0), out_row_bytes,

@@ -167,14 +167,14 @@ static hearth_status write_transposed(convert_sink *s, convert_item *item)
                    t->size_bytes / (size_t)t->shape[1]};
     matrix shape = {NULL, step->to, (uint32_t)step->rows, (uint32_t)step->columns,
                     (size_t)(step->to_bytes / step->rows)};
-    void *rows = mem_new_array(shape.rows, shape.row_bytes);
+    void *rows = mem_reserve((size_t)step->to_bytes, MEM_WHOLE);
     if (!rows)
         return fail_memory(s->error, step->name, (size_t)step->to_bytes);
     shape.data = rows;
     hearth_status status = transpose(s, item, &down, &shape, rows);
     if (status == HEARTH_OK)
         status = put_rows(s, item, &shape);
-    mem_free(rows);
+    mem_release(rows, (size_t)step->to_bytes);
     return status == HEARTH_OK ? report(s, t->size_bytes) : status;
 }
 

@@ -1,4 +1,4 @@
-/* transpose_scalar.c - columns as rows, in plain C: the definition. */
+/* scalar_transpose.c - columns as rows, in plain C: the definition. */
 #include "transpose.h"
 
 #include "../number/half.h"
