@@ -347,6 +347,9 @@ def render(machine, runs):
              f"ran once, {machine['predict']} tokens decoded behind a prompt of {machine['prompt_length']}. Median "
              "(lowest .. highest); ratios are taken within a round.",
              f"Memory read {spread(reads, 1)} GB/s before and after the runs.", ""]
+    for build in sorted({f"llama-cpp-python {entry['output']['version']} ({entry['output']['system'].strip(' |')})"
+                         for entry in runs if entry["program"].startswith(LLAMA)}):
+        lines += [f"llama.cpp: {build}", ""]
     lines += decode_table(runs) + prefill_table(runs, machine["prompt_length"])
     lines.append("Commands:\n")
     commands = {entry["program"]: shlex.join(entry["command"]) for entry in runs}
