@@ -19,7 +19,7 @@ static inline size_t ffn_slice_width(size_t f)
 
 /* A thread takes one or more whole slices at a time, so that each has about this many turns: lists need length, since
  * the first row of each is waited for, and the last turn must not keep the others waiting long. */
-#define FFN_TURNS 4
+#define FFN_TURNS 2
 
 /* With many tokens, sums of this many are taken together (scratch.chunk_sums). */
 #define FFN_GROUP 256
