@@ -59,7 +59,9 @@ for down in q8_0 q4_K q6_K; do
 done
 
 # The demo model, whichever way it is packed. The order of the neurons changes only the order of additions.
-for model in "$SHARED/models/stories-relu" "$SOURCE/models/stories-relu-q8_0.gguf"; do
+"$HEARTH" convert "$SHARED/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
+"$HEARTH" quantize "$scratch/float.gguf" "$scratch/stock.gguf" q8_0 2>/dev/null
+for model in "$SHARED/models/stories-relu" "$scratch/stock.gguf"; do
     [ -e "$model" ] || continue
     case $model in *.gguf) type=q8_0 ;; *) type=bf16 ;; esac
     make "$model packed" "$HEARTH" pack "$model" "$scratch/packed.gguf"

@@ -110,7 +110,9 @@ logits dense "$stock" --sparsity dense
 logits exact "$stock" --sparsity exact --no-guard
 has "class of a transposed float file" "$(cat "$scratch/err")" "class exact: only zeros are skipped"
 close "stock layout, exact" "$scratch/exact" "$scratch/dense" 1e-5
-demo=$SOURCE/models/stories-relu-q8_0.gguf
+demo=$scratch/demo.gguf
+"$HEARTH" convert "$SHARED/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
+"$HEARTH" quantize "$scratch/float.gguf" "$demo" q8_0 2>/dev/null
 "$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --no-guard >"$scratch/text" 2>"$scratch/err"
 has "memory of the copies" "$(cat "$scratch/err")" ", transposed "
 has "class of a transposed block file" "$(cat "$scratch/err")" "class requantised"

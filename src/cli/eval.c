@@ -108,8 +108,8 @@ static const command part_ppl = {
         "added in double precision.",
     .example = "  $ hearth eval ppl stories-relu-q8_0.gguf held-out.txt --separator '<|endoftext|>' --limit 60\n"
                "  21927 tokens in 60 windows, context 512\n"
-               "  mean loss  1.342273 nats per token\n"
-               "  perplexity 3.8277",
+               "  mean loss  1.342559 nats per token\n"
+               "  perplexity 3.8288",
     .tables = {OPTION_TABLE("scoring", ppl_rows, 0), ENGINE_TABLES(offsetof(ppl_values, engine))},
     .values_size = sizeof(ppl_values),
     .operands_most = 2,

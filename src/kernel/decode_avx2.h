@@ -210,14 +210,14 @@ ALWAYS_INLINE void decode_columns(const uint8_t *chunk, size_t all, size_t colum
         format.scales(chunk, all, scales);
     size_t c = 0;
     for (; c + WEIGHT_STEP <= columns; c += WEIGHT_STEP) {
-        __m256 w[WEIGHT_VECTORS];
+        __m256 w[WEIGHT_VECTORS] = {_mm256_setzero_ps()};
         format.decode(chunk, scales, column + c, WEIGHT_STEP, w);
         for (size_t v = 0; v < WEIGHT_VECTORS; v++)
             _mm256_storeu_ps(values + c + v * LANES, w[v]);
     }
     for (; c < columns && format.block_values == 1; c += LANES) {
         size_t n = columns - c < LANES ? columns - c : LANES;
-        __m256 w[1];
+        __m256 w[1] = {_mm256_setzero_ps()};
         format.decode(chunk, scales, column + c, n, w);
         store_first(values + c, n, w[0]);
     }
