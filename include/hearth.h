@@ -179,7 +179,8 @@ typedef struct hearth_placement hearth_placement;
  * model without predictors. */
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
                                       hearth_error *error);
-/* The score from which on a predictor lets a neuron through, in every layer that has one on; the file's otherwise. */
+/* The score from which on a predictor lets a neuron through, in every layer that has one on; the file's otherwise.
+ * Finite. */
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
 /* HEARTH_FORMAT: not JSON, or it does not cover every neuron of this model exactly once.
  * HEARTH_UNSUPPORTED: a side, form or selector that this build cannot run. */
@@ -204,8 +205,8 @@ typedef struct hearth_engine_options {
     hearth_progress progress; /* bytes of down matrices transposed */
 } hearth_engine_options;
 
-/* options may be NULL. Where a layer skips neurons and the file stores its down matrix the stock way, the engine keeps a
- * transposed copy: that is most of the time it takes and all of the memory. */
+/* options may be NULL. Where any layer skips neurons and the file stores its down matrices the stock way, the engine keeps
+ * transposed copies of all of them: that is most of the time it takes and all of the memory. */
 hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                                    const hearth_engine_options *options, hearth_error *error);
 void hearth_engine_destroy(hearth_engine *engine);
@@ -218,7 +219,7 @@ const char *hearth_engine_class(const hearth_engine *engine);
 /* Weight bytes that decoding one token reads if no neuron is skipped. The KV cache comes on top. */
 uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
 
-/* Bytes of transposed copies that the engine keeps. */
+/* Bytes of transposed copies that the engine computes on. */
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
 /* ----------------------------------------------------------------- session */
@@ -315,7 +316,8 @@ typedef struct hearth_observer {
 /* On the driving thread. NULL: nobody observes. The record is copied. */
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
 
-/* What a layer did with the rows fed since the session was made or its counts were reset; sums over rows. Of a row,
+/* What a layer did with the rows fed since the session was made or its counts were reset, also where a feed failed later;
+ * sums over rows. Of a row,
  * `computed` neurons were let through by a predictor (all where there is none) and had their first matrix (gate, or
  * up in plain networks) read; of these `fired` made the second necessary, and `active` the row of down. */
 typedef struct hearth_counts {

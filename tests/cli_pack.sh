@@ -67,7 +67,7 @@ is "class of llama-256 q4_0" "$(value "$said" class)" requantised
 is "down type of llama-256 q4_0" "$(value "$said" down_type)" q8_0
 near "relative error of llama-256 q4_0" "$(value "$said" relative_error)" 0.005 0.004
 "$HEARTH" pack "$f16" "$packed" --down-type q4_0 --price "$scratch/text" >"$said" 2>"$scratch/err"
-has "down type" "$(cat "$said")" "class requantised: the down matrices are q4_0"
+has "down type" "$(cat "$said")" "the down matrices were rounded to q4_0"
 has "price" "$(cat "$said")" "price on $scratch/text, "
 has "how to measure again" "$(cat "$said")" "again: hearth eval ppl $f16 $scratch/text --sparsity dense"
 before=$("$HEARTH" eval ppl "$f16" "$scratch/text" --sparsity dense --json 2>/dev/null >"$said.1" && value "$said.1" perplexity)

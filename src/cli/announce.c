@@ -14,7 +14,7 @@ static const struct {
     {"bitwise", "same answer as dense", NULL},
     {"exact", "only zeros are skipped; sums may round differently than dense", NULL},
     {"requantised", "only zeros are skipped, with down rounded once more",
-     "; `hearth eval ppl MODEL TEXT` with --sparsity exact --no-guard, and with dense, says what that costs"},
+     "; `hearth eval ppl` of this file and of its original, --sparsity dense, says what that costs"},
     {"lossy", "neurons that a predictor takes for silent are skipped; answers differ from dense",
      "; `hearth eval ppl MODEL TEXT` with --sparsity predicted, and with dense, says by how much"},
 };
@@ -25,12 +25,6 @@ static const char *const guard_reasons[GUARD_REASON_COUNT] = {
 static bool is_dense(const loaded *l)
 {
     return strcmp(hearth_engine_rung(l->engine), hearth_rung_name(HEARTH_RUNG_DENSE)) == 0;
-}
-
-/* Of transposed copies, whoever holds them. */
-static uint64_t own_bytes(const loaded *l)
-{
-    return hearth_engine_own_bytes(l->guarded.copies ? l->guarded.copies : l->engine);
 }
 
 /* ------------------------------------------------------------------ the class */
@@ -57,8 +51,9 @@ static const char *what_was_done(const loaded *l, const char *class)
 {
     if (strcmp(class, "requantised") != 0)
         return "the predictors decide what is computed";
-    return own_bytes(l) > 0 ? "down was rounded again, to Q8_0, to lie neuron by neuron"
-                            : "down was rounded again when the file was packed";
+    return hearth_engine_own_bytes(l->engine) > 0
+               ? "down was rounded again, to Q8_0, to lie neuron by neuron (not with --sparsity dense)"
+               : "down was rounded again when the file was packed";
 }
 
 /* "rung exact, class bitwise: same answer as dense", and below it what follows from that. */
@@ -70,8 +65,9 @@ static void say_rung(const loaded *l)
         i++;
     bool known = i < sizeof classes / sizeof *classes;
     fprintf(stderr, "rung %s, class %s", hearth_engine_rung(l->engine), class);
-    if (is_dense(l) && strcmp(class, "bitwise") == 0)
-        fputs(": every neuron is computed\n", stderr);
+    if (is_dense(l))
+        fprintf(stderr, ": every neuron is computed%s\n",
+                strcmp(class, "bitwise") == 0 ? "" : ", with down rounded once more");
     else
         fprintf(stderr, "%s%s\n", known ? ": " : "", known ? classes[i].claim : "");
     if (known && classes[i].note)
@@ -93,8 +89,8 @@ hearth_status common_announce(const loaded *l, const hearth_session_options *o, 
     unsigned threads = hearth_runtime_threads(l->runtime);
     output_safe(stderr, span_of(l->info.path), 200);
     fprintf(stderr, ": %s, %s; memory: weights %s%s%s, KV %s, scratch %s; %u thread%s, %s; ", l->info.family,
-            l->info.activation, output_size(weights, (double)m.weight_bytes), own_bytes(l) ? ", transposed " : "",
-            own_bytes(l) ? output_size(own, (double)own_bytes(l)) : "", output_size(kv, (double)m.kv_bytes),
+            l->info.activation, output_size(weights, (double)m.weight_bytes), m.own_bytes ? ", transposed " : "",
+            m.own_bytes ? output_size(own, (double)m.own_bytes) : "", output_size(kv, (double)m.kv_bytes),
             output_size(scratch, (double)m.scratch_bytes), threads, threads == 1 ? "" : "s",
             hearth_runtime_cpu_level(l->runtime));
     common_say_class(l);

@@ -3,6 +3,7 @@
 
 #include "../base/file.h"
 #include "../base/text.h"
+#include "../engine/placement.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
 
@@ -195,7 +196,7 @@ static hearth_status load_engine(loaded *l, const engine_options *o, progress *p
     if (o->place)
         return open_placed(l, o, p, error);
     if (rung == HEARTH_RUNG_AUTO)
-        rung = ffn_has_zeros(l->model->hyper.activation) ? HEARTH_RUNG_EXACT : HEARTH_RUNG_DENSE;
+        rung = placement_auto_rung(l->model);
     return rung == HEARTH_RUNG_EXACT && !o->no_guard ? open_guarded(l, o, p, error) : open_rung(l, o, rung, p, error);
 }
 

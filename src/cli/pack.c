@@ -101,16 +101,16 @@ static double perplexity_of(const perplexity_result *r)
 
 static const char *class_of(const packing *p)
 {
-    return p->written.relative_error > 0 ? "requantised" : "bitwise";
+    return p->written.requantised ? "requantised" : "bitwise";
 }
 
 static void print_class(const packing *p)
 {
     const writing_result *w = &p->written;
     if (w->relative_error > 0)
-        printf(
-            "class %s: the down matrices are %s, rounded once more; the largest relative error of a layer's is %.2g\n",
-            class_of(p), number_formats[w->down_format].name, w->relative_error);
+        printf("class %s: the down matrices were rounded %sto %s; the largest relative error of a layer's is %.2g\n",
+               class_of(p), w->requantised ? "once more, " : "", number_formats[w->down_format].name,
+               w->relative_error);
     else
         printf("class %s: every weight is what it was\n", class_of(p));
 }
@@ -221,13 +221,14 @@ const command command_pack = {
         "when the model is loaded. Floats stay what they are. The blocks of other formats lie across neurons: "
         "those weights are rounded once more, to q8_0 or to --down-type, which is best done from the float "
         "original. Reports speak of neurons by their original numbers, whatever their order.",
-    .example = "  $ hearth pack stories-relu-q8_0.gguf packed.gguf --order hotness --price text.txt\n"
-               "  ...\n"
-               "  ordered by hotness after 512 tokens: the first half of a layer makes 98 % of its activations\n"
-               "  class requantised: the down matrices are q8_0, rounded once more; the largest relative error of a "
-               "layer's is 0.0057\n"
-               "  price on text.txt, 121 tokens: perplexity 2.4219 -> 2.4252 (+0.133 %)\n"
-               "  $ hearth pack stories-relu packed-q4_0.gguf --down-type q4_0",
+    .example =
+        "  $ hearth pack stories-q8_0.gguf packed.gguf --order hotness --price text.txt\n"
+        "  ...\n"
+        "  ordered by hotness after 512 tokens: the first half of a layer makes 98 % of its activations\n"
+        "  class requantised: the down matrices were rounded once more, to q8_0; the largest relative error of a "
+        "layer's is 0.0057\n"
+        "  price on text.txt, 121 tokens: perplexity 2.4219 -> 2.4252 (+0.133 %)\n"
+        "  $ hearth pack stories-relu packed-q4_0.gguf --down-type q4_0",
     .tables = {OPTION_TABLE("packing", rows, 0),
                {"writing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(pack_values, writing)}},
     .values_size = sizeof(pack_values),

@@ -92,6 +92,7 @@ static void add_step(writing_result *sums, const convert_step *s)
     if (s->is_down_t) {
         sums->down_count++;
         sums->down_format = s->to;
+        sums->requantised |= s->requantised;
         sums->relative_error = s->relative_error > sums->relative_error ? s->relative_error : sums->relative_error;
     }
 }

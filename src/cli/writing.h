@@ -26,6 +26,7 @@ typedef struct writing_result {
     size_t transposed;         /* down matrices                                      */
     size_t down_count;         /* neuron-major ones, transposed or so already        */
     number_format down_format; /* of the last of them                                */
+    bool requantised;          /* one of them was rounded already, in another layout */
     double relative_error;     /* the largest of theirs: 0 where none was rounded    */
     double seconds;
 } writing_result;

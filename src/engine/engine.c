@@ -62,6 +62,7 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
         e->uses_predictors |= p->selector == SELECTOR_LOW_RANK;
     }
     e->transposed = of && of->transposed;
+    e->own_bytes = of ? of->own_bytes : 0;
     e->requantised = of ? of->requantised : m->requantised;
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
 }
@@ -125,7 +126,7 @@ const hearth_model *hearth_engine_model(const hearth_engine *engine)
 
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 {
-    return engine->owns_copies ? engine->own_bytes : 0;
+    return engine->own_bytes;
 }
 
 /* ------------------------------------------------------------------ bytes */

@@ -36,7 +36,7 @@ struct hearth_engine {
     bool requantised;     /* a block format's down was rounded once more, here or when it was packed  */
     bool transposed;      /* from the stock layout: additions come in another order than there        */
     bool owns_copies;     /* of down_t, where transposed                                           */
-    uint64_t own_bytes;   /* of those                                                              */
+    uint64_t own_bytes;   /* of the copies, also where they are shared                             */
 };
 
 /* An engine under another placement that shares the transposed copies of `of`, and is destroyed before it. */

@@ -30,9 +30,8 @@ typedef struct ffn_job {
     const ffn_activation_row *activation;
     const matrix *first, *second; /* gate and up; plain networks: up and NULL */
     const float *first_bias, *second_bias;
-    float silence;   /* a first value up to this makes the activation zero */
-    bool has_zeros;  /* there are such values at all                       */
-    bool keeps_list; /* neurons that are zero are left out                 */
+    float silence;   /* a first value that makes the activation zero; with ReLU and its kin any below does too */
+    bool keeps_list; /* neurons that are zero are left out                                                     */
     size_t count, neuron_count;
     size_t width, slices, part_slices; /* neurons of a slice, slices, slices of a part */
     kernel_input normed, hidden;       /* what the network and what fc2 reads                */

@@ -10,6 +10,7 @@
 #include "../base/json.h"
 #include "../base/memory.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static const struct {
     const char *name;
     selector_kind selector;
 } rungs[HEARTH_RUNG_COUNT] = {
-    [HEARTH_RUNG_AUTO] = {"auto", SELECTOR_ALL}, /* or sign, where the model has zeros */
+    [HEARTH_RUNG_AUTO] = {"auto", SELECTOR_COUNT}, /* stands for one of the others */
     [HEARTH_RUNG_DENSE] = {"dense", SELECTOR_ALL},
     [HEARTH_RUNG_EXACT] = {"exact", SELECTOR_SIGN},
     [HEARTH_RUNG_PREDICTED] = {"predicted", SELECTOR_LOW_RANK},
@@ -37,6 +38,11 @@ static const struct {
 const char *hearth_rung_name(hearth_rung rung)
 {
     return rungs[rung].name;
+}
+
+hearth_rung placement_auto_rung(const hearth_model *model)
+{
+    return ffn_has_zeros(model->hyper.activation) ? HEARTH_RUNG_EXACT : HEARTH_RUNG_DENSE;
 }
 
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, hearth_error *error)
@@ -99,9 +105,9 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
 {
     if (rung < 0 || rung >= HEARTH_RUNG_COUNT)
         return fail(error, HEARTH_INVALID, "placement: rung %d: is not known", (int)rung);
+    if (rung == HEARTH_RUNG_AUTO)
+        rung = placement_auto_rung(model);
     selector_kind selector = rungs[rung].selector;
-    if (rung == HEARTH_RUNG_AUTO && ffn_has_zeros(model->hyper.activation))
-        selector = SELECTOR_SIGN;
     TRY(placement_check_selector(selector, model, error));
     hearth_placement *p;
     TRY(create(&p, 1, model->hyper.layer_count, model->hyper.neuron_count, error));
@@ -250,6 +256,8 @@ static hearth_status read_selector(reader *r, const json_t *object, layer_placem
     double threshold;
     TRY(json_get_number(object, "threshold", &threshold, NULL, "placement", r->error));
     layer->threshold = (float)threshold;
+    if (!isfinite(layer->threshold))
+        return BAD(r, HEARTH_FORMAT, "threshold %g is no float32", threshold);
     return HEARTH_OK;
 }
 

@@ -47,6 +47,9 @@ struct hearth_placement {
     arena memory;
 };
 
+/* What HEARTH_RUNG_AUTO stands for: exact where the activation is often exactly zero, else dense. */
+hearth_rung placement_auto_rung(const hearth_model *model);
+
 /* HEARTH_UNSUPPORTED: this model gives the selector nothing to decide by. */
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, hearth_error *error);
 

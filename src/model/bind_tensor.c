@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The largest known predictors have a rank of 4096; the engine keeps that many float32 values per row. */
-static const uint64_t rank_limit = 1 << 16;
 /* A size that is not known yet: any will do. */
 #define ANY_SIZE UINT64_MAX
 
@@ -70,9 +68,9 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
     if (expected[0] != ANY_SIZE && expected[1] != ANY_SIZE)
         return HEARTH_OK;
     uint64_t rank = t->shape[expected[0] == ANY_SIZE ? 0 : 1];
-    if (rank < 1 || rank > rank_limit) {
+    if (rank < 1 || rank > PREDICTOR_RANK_LIMIT) {
         snprintf(reason, sizeof reason, "has a rank of %llu, expected 1 to %llu", (unsigned long long)rank,
-                 (unsigned long long)rank_limit);
+                 (unsigned long long)PREDICTOR_RANK_LIMIT);
         return fail_tensor(b, rule, layer, reason);
     }
     b->rank = (uint32_t)rank;

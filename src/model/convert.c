@@ -33,8 +33,6 @@ static hearth_status set_implied_keys(const convert_plan *p, checkpoint *source,
 static hearth_status set_pack_keys(const convert_plan *p, checkpoint *source, hearth_error *error)
 {
     TRY(checkpoint_set_u32(source, "hearth.pack.version", pack_version, error));
-    if (p->requantised)
-        TRY(checkpoint_set_bool(source, "hearth.pack.requantised", true, error));
     return source->powerinfer ? set_implied_keys(p, source, error) : HEARTH_OK;
 }
 
@@ -46,6 +44,8 @@ static hearth_status set_keys(const convert_plan *p, checkpoint *source, hearth_
     TRY(checkpoint_set_u32(source, "general.quantization_version", quantization_version, error));
     if (o->neuron_major)
         TRY(set_pack_keys(p, source, error));
+    if (p->requantised)
+        TRY(checkpoint_set_bool(source, "hearth.pack.requantised", true, error));
     if (p->added && p->added->has_threshold)
         TRY(checkpoint_set_f32(source, "powerinfer.sparse_threshold", p->added->threshold, error));
     char key[KEY_SIZE];

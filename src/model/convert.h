@@ -19,6 +19,7 @@ typedef struct convert_step {
     uint64_t from_bytes, to_bytes;
     bool is_down_t;          /* a down matrix with a row per neuron ...          */
     bool transposed;         /* ... which had a row per output in the source     */
+    bool requantised;        /* ... in blocks, which ran across neurons and were rounded once more */
     double relative_error;   /* of such a matrix: |written - stored| / |stored| over its values; else 0 */
     const char *reason;      /* why this format: "asked for", "as stored", "norm", "head", "override", "q4_K needs
                                 rows of a multiple of 256" ...; valid during the call */

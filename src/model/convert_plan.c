@@ -181,7 +181,8 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->to.size_bytes = size_bytes;
     item->to.rotary_heads = 0;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
-    p->requantised |= step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;
+    step->requantised = step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;
+    p->requantised |= step->requantised;
     p->bytes_total += t->size_bytes;
     p->count++;
     return HEARTH_OK;

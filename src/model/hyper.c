@@ -200,15 +200,14 @@ static hearth_status read_activation(const reader *r, hyperparameters *h, const 
     return HEARTH_OK;
 }
 
-/* The score from which on a predictor lets a neuron through. PowerInfer's key, without the family's name; infinities
- * are fine, they let all or none through. */
+/* The score from which on a predictor lets a neuron through. PowerInfer's key, without the family's name. */
 static hearth_status read_predictor(const reader *r, hyperparameters *h)
 {
     static const char key[] = "powerinfer.sparse_threshold";
     bool found;
     TRY(checkpoint_get_f32(r->source, key, &h->predictor_threshold, &found, r->error));
-    if (isnan(h->predictor_threshold))
-        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is not a number", r->source->path, key);
+    if (!isfinite(h->predictor_threshold))
+        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is no finite number", r->source->path, key);
     return HEARTH_OK;
 }
 

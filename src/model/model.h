@@ -35,6 +35,9 @@ typedef struct hyperparameters {
                                            that positions far out keep their angle */
 } hyperparameters;
 
+/* The largest known predictors have a rank of 4096; the engine keeps that many float32 values per row. */
+#define PREDICTOR_RANK_LIMIT 65536
+
 /* Every weight matrix is [out][in]: one row per output. NULL data: the model has none. */
 typedef struct model_layer {
     const float *attention_norm;        /* [d]                                            */

@@ -10,9 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More units than any known model has neurons: what sizes below are multiplied from stays small. */
-static const uint64_t rank_limit = (uint64_t)1 << 24;
-
 #define FILE_NAME_SIZE 32
 
 static void layer_file(char out[FILE_NAME_SIZE], uint32_t layer)
@@ -49,9 +46,9 @@ static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rul
     *rank = *rank ? *rank : seen;
     uint64_t columns = rank_is_rows ? hyper_dimension(h, rule->columns) : *rank;
     uint64_t rows = rank_is_rows ? *rank : hyper_dimension(h, rule->rows);
-    if (*rank < 1 || *rank > rank_limit) {
+    if (*rank < 1 || *rank > PREDICTOR_RANK_LIMIT) {
         snprintf(reason, sizeof reason, "has rank %llu, expected 1 to %llu", (unsigned long long)*rank,
-                 (unsigned long long)rank_limit);
+                 (unsigned long long)PREDICTOR_RANK_LIMIT);
         return fail_tensor(file, name, reason, error);
     }
     if (t->shape[0] == columns && t->shape[1] == rows)

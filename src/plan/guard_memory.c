@@ -62,6 +62,8 @@ static void add_matrix(hash *h, const matrix *m)
     add_number(h, m->columns);
 }
 
+/* Shapes and formats tell one kind of file from another; the norms, which are float32 in all of them, tell one training
+ * from another. */
 static void add_model(hash *h, const hearth_model *model)
 {
     const hyperparameters *y = &model->hyper;
@@ -81,6 +83,8 @@ static void add_model(hash *h, const hearth_model *model)
                                &l->down_t, &l->fc1, &l->fc2};
         for (size_t m = 0; m < sizeof all / sizeof *all; m++)
             add_matrix(h, all[m]);
+        add_bytes(h, l->attention_norm, y->embedding_length * sizeof(float));
+        add_bytes(h, l->ffn_norm, y->embedding_length * sizeof(float));
     }
 }
 
