@@ -1,5 +1,5 @@
 # cli_bench.sh - the fields of bench and devices, and that the figures hang together.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/models/stories260K"
 
 model=$SHARED/models/stories260K

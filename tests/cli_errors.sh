@@ -1,5 +1,5 @@
 # cli_errors.sh - whatever is wrong, it is one line, an exit status, and no half file.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/models/stories260K-relu"
 
 folder=$SHARED/models/stories260K-relu

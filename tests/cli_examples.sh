@@ -1,5 +1,5 @@
 # cli_examples.sh - the library from outside: the example as built here, and built against an installed hearth.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/models/stories-relu"
 
 golden=$SHARED/golden/real/stories-relu/golden.json

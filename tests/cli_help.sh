@@ -1,5 +1,5 @@
 # cli_help.sh - every command explains itself, with every option and an example; wrong use gets a suggestion.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 
 overview=$("$HEARTH" --help)
 is "no arguments" "$("$HEARTH")" "$overview"

@@ -1,5 +1,5 @@
 # cli_inspect.sh - what `hearth inspect` says of files that no other program would write.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 
 # build FILE TENSORS TYPE REST: a GGUF of one key x of a type, its value and what follows; bytes as printf's escapes.
 build() {

@@ -1,5 +1,5 @@
 # cli_interactive.sh - `hearth run` at a terminal: lines, words with a slash, Ctrl-C, Ctrl-D, history; the progress line.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/models/stories-relu"
 has_terminal || skip "there are no pseudo-terminals"
 

@@ -1,5 +1,5 @@
 # cli_interrupt.sh - Ctrl-C ends long work cleanly: exit status 130, no file left.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/models/stories260K"
 command -v timeout >/dev/null || skip "timeout is absent"
 

@@ -1,5 +1,5 @@
 # cli_logits.sh - the families that hearth runs, against the float64 reference: from the folder, from GGUF, through convert.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/golden/llama"
 
 # logits NAME MODEL BOUND OPTIONS...: ids and greedy ids of the golden, read in one go

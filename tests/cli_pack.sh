@@ -1,6 +1,6 @@
 # cli_pack.sh - packed files answer as the originals do, orders are kept, predictors make PowerInfer files, wrong use is
 # one line and leaves nothing behind.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/golden/pwri"
 need "$SHARED/models/stories260K-relu"
 

@@ -1,5 +1,5 @@
 # cli_peers.sh - bench/peers.py: what it computes, and a whole comparison of hearth with a program that is made up.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 command -v python3 >/dev/null || skip "there is no python3"
 need "$SHARED/models/stories-relu"
 

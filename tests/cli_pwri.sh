@@ -1,6 +1,6 @@
 # cli_pwri.sh - files whose down matrix lies a row per neuron, as the program makes them: exact is dense to the byte in
 # every number format, with any number of threads, and near the stock layout it came from.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/golden/llama-relu"
 "$HEARTH" pack --help >/dev/null 2>&1 || skip "there is no hearth pack"
 

@@ -1,5 +1,5 @@
 # cli_reader.sh - an independent reader, gguf from PyPI, sees in our files what we put there.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/golden/llama-256"
 
 python=$BUILD/python-gguf/bin/python

@@ -1,5 +1,5 @@
 # cli_real.sh - the trained models: ids, greedy tokens, logits and losses, against the float64 reference.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/golden/real"
 
 held=$SHARED/corpora/stories-held.txt

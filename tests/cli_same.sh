@@ -1,5 +1,5 @@
 # cli_same.sh - the same file, options and prompt give the same bytes, on any number of threads, every time.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/models/stories260K-relu"
 
 model=$scratch/model.gguf

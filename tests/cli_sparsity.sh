@@ -1,5 +1,5 @@
 # cli_sparsity.sh - rungs at the command line: what they may claim, what they say, and the guard that never shows in an answer.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/golden/pwri"
 
 pwri=$SHARED/golden/pwri
@@ -38,7 +38,7 @@ is "one file for each model and number of threads" "$(remembered)" 18
 
 # What is remembered may be damaged, somebody else's, or impossible to write: no error, the same bytes, a sound file again.
 model=$pwri/llama/f16.gguf
-rm -r "$XDG_CACHE_HOME"
+rm -r "${scratch:?}/cache"
 logits dense "$model" --sparsity dense
 is "dense remembers nothing" "$(remembered)" 0
 HEARTH_NO_CACHE=1 logits guarded "$model"

@@ -1,5 +1,5 @@
 # cli_tokenize.sh - SentencePiece vocabularies through `hearth tokenize`, against llama.cpp's ids; and back.
-. "$SOURCE/tests/lib.sh"
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 need "$SHARED/golden/tokenizers"
 
 # texts FILE: its texts as $scratch/text.0, text.1 ...; prints how many. Byte for byte: some end in \r\n.

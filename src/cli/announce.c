@@ -37,9 +37,9 @@ static void say_guard(const loaded *l)
     else
         fprintf(stderr, "guard: exact in %u of %u layers", r->sparse_layers, r->layers);
     if (r->reason == GUARD_FITS_CACHE)
-        fputs(" (the model fits into the processor's cache)\n", stderr);
+        fputs(" (stock layout, and it fits into the processor's cache; --no-guard skips all the same)\n", stderr);
     else if (r->reason == GUARD_TOO_DENSE)
-        fprintf(stderr, " (measured: %.0f %% of the neurons fire%s)\n", 100 * r->density,
+        fprintf(stderr, " (measured: %.0f %% of the neurons fire%s; --no-guard skips all the same)\n", 100 * r->density,
                 r->remembered ? "; from an earlier run" : "");
     else
         fprintf(stderr, " (measured: FFN %.3g ms dense, %.3g ms exact%s)\n", 1e3 * r->dense_seconds,

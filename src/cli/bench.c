@@ -350,6 +350,15 @@ static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, 
 }
 
 /* Options that contradict each other. */
+/* A picture can be written where it is wanted; nothing is left there. */
+static hearth_status check_plot(const char *path, hearth_error *error)
+{
+    file_writer *writer;
+    TRY(file_writer_open(&writer, path, error));
+    file_writer_discard(writer);
+    return HEARTH_OK;
+}
+
 static hearth_status check_values(const bench_values *v, hearth_error *error)
 {
     if (v->json && v->csv)
@@ -362,6 +371,8 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
         return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
     if (v->plot && (!*v->plot || strcmp(v->plot, "-") == 0))
         return fail(error, HEARTH_INVALID, "bench: --plot: needs the name of a file");
+    if (v->plot) /* whoever misspelt the folder is told before the work */
+        TRY(check_plot(v->plot, error));
     return HEARTH_OK;
 }
 

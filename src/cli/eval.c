@@ -226,8 +226,8 @@ const command command_eval = {
     .about = "Measures a model's output.",
     .example =
         "  $ hearth eval ppl stories-relu-q8_0.gguf text.txt --json\n"
-        "  {\"tokens\":952,\"mean_nll\":1.63942167933,\"perplexity\":5.15218903305,\"windows\":2,\"context\":512,\n"
-        "   \"rung\":\"dense\",\"class\":\"bitwise\"}\n"
+        "  {\"tokens\":952,\"mean_nll\":1.6386900935,\"perplexity\":5.14842114301,\"windows\":2,\"context\":512,\n"
+        "   \"rung\":\"exact\",\"class\":\"bitwise\"}\n"
         "  $ hearth eval logits model.gguf --ids 1,2,3 --out logits.f32",
     .parts = parts,
 };

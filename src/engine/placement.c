@@ -49,7 +49,7 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
 {
     if (selector == SELECTOR_SIGN && !ffn_has_zeros(model->hyper.activation))
         return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: rung exact: the activation %s is never exactly zero, so there is nothing to skip; dense runs",
+                    "%s: rung exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
                     model->source->path, ffn_activations[model->hyper.activation].name);
     if (selector == SELECTOR_LOW_RANK && !model->predictors)
         return fail(error, HEARTH_UNSUPPORTED,
