@@ -6,10 +6,10 @@
  * Covers: src/model/hyper.c
  * Covers: src/model/rope.c
  *
- * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key, but for
- * "PWRI" (whether that is its magic), "tensors" (which sets of the table below there are) and "order" (blk.N.ffn_order).
- * A config that is accepted must fit these tensors, so what a hostile one can ask for is bounded; every weight
- * of the model that comes out is read once. */
+ * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key, but
+ * for "PWRI" (whether that is its magic), "tensors" (which sets of the table below there are) and "order"
+ * (blk.N.ffn_order). A config that is accepted must fit these tensors, so what a hostile one can ask for is bounded;
+ * every weight of the model that comes out is read once. */
 #include "touch.h"
 
 #include "../src/base/json.h"

@@ -7,8 +7,9 @@
  * Covers: src/text/detokenizer.c
  *
  * Layout: one byte of switches, one with the number of pieces n, n pieces of (type, score, length, text), with
- * SWITCH_IDS the ids of BOS and EOS in a byte each and one with what else is wrong, the text. Whatever they are: no fault, ids within the vocabulary, valid UTF-8 back, and where nothing but plain
- * text, bytes and the vocabulary's own blank are involved, the very text back. */
+ * SWITCH_IDS the ids of BOS and EOS in a byte each and one with what else is wrong, the text. Whatever they are: no
+ * fault, ids within the vocabulary, valid UTF-8 back, and where nothing but plain text, bytes and the vocabulary's
+ * own blank are involved, the very text back. */
 #include "../src/text/tokenizer.h"
 
 #include <stdlib.h>

@@ -205,8 +205,8 @@ typedef struct hearth_engine_options {
     hearth_progress progress; /* bytes of down matrices transposed */
 } hearth_engine_options;
 
-/* options may be NULL. Where any layer skips neurons and the file stores its down matrices the stock way, the engine keeps
- * transposed copies of all of them: that is most of the time it takes and all of the memory. */
+/* options may be NULL. Where any layer skips neurons and the file stores its down matrices the stock way, the engine
+ * keeps transposed copies of all of them: that is most of the time it takes and all of the memory. */
 hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                                    const hearth_engine_options *options, hearth_error *error);
 void hearth_engine_destroy(hearth_engine *engine);
@@ -297,13 +297,13 @@ void hearth_checkpoint_destroy(hearth_checkpoint *checkpoint);
  * and from signal handlers. */
 void hearth_session_cancel(hearth_session *session);
 
-/* What an observer sees after each layer, for each row. Pointers are valid during the call. */
+/* What an observer sees after each layer, for each row. Pointers are valid during the call. Neurons have their original
+ * numbers, ascending: those that a predictor let through, or where none is on those that fire. */
 typedef struct hearth_observation {
     uint32_t layer, sequence, position;
     const float *residual;    /* [embedding_length] before the feed-forward network's norm */
     const float *ffn_input;   /* [embedding_length] what the neurons read                  */
-    const uint32_t *neurons;  /* [neuron_count] by original number, ascending: those let through by a predictor, or where
-                                 none is on those that fire; NULL: all, in order           */
+    const uint32_t *neurons;  /* [neuron_count]; NULL: all, in order                       */
     const float *activations; /* [neuron_count] activation of each                         */
     size_t neuron_count;
 } hearth_observation;
@@ -316,10 +316,10 @@ typedef struct hearth_observer {
 /* On the driving thread. NULL: nobody observes. The record is copied. */
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
 
-/* What a layer did with the rows fed since the session was made or its counts were reset, also where a feed failed later;
- * sums over rows. Of a row,
- * `computed` neurons were let through by a predictor (all where there is none) and had their first matrix (gate, or
- * up in plain networks) read; of these `fired` made the second necessary, and `active` the row of down. */
+/* What a layer did with the rows fed since the session was made or its counts were reset, also where a feed failed
+ * later; sums over rows. Of a row, `computed` neurons were let through by a predictor (all where there is none) and
+ * had their first matrix (gate, or up in plain networks) read; of these `fired` made the second necessary, and
+ * `active` the row of down. */
 typedef struct hearth_counts {
     uint64_t rows, computed, fired, active;
 } hearth_counts;

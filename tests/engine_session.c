@@ -1,6 +1,6 @@
 /* engine_session.c - sequences: batches, fork, truncate, checkpoints, cancelling, limits, faults, determinism. */
-#include "../src/engine/ffn.h"
 #include "../src/engine/engine.h"
+#include "../src/engine/ffn.h"
 
 #include "golden.h"
 

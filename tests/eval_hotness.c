@@ -39,7 +39,8 @@ static void close_dense(fixture *f)
 
 enum { TOKENS = 16, NEURONS = 1056, LAYERS = 2 };
 
-/* What the reference says of layer 0, which no predictor comes before: how many of the 16 tokens each neuron fires for. */
+/* What the reference says of layer 0, which no predictor comes before: how many of the 16 tokens each neuron fires
+ * for. */
 static void read_reference(uint32_t counts[NEURONS])
 {
     static unsigned char bits[LAYERS * TOKENS * NEURONS / 8];

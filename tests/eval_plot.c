@@ -90,7 +90,8 @@ static void bars_are_to_scale(void **state)
     mem_free(svg);
 }
 
-/* Texts stand apart: no two share a line closer than a letter of 6 pixels times their length, none leaves the ground. */
+/* Texts stand apart: no two share a line closer than a letter of 6 pixels times their length, none leaves the
+ * ground. */
 static void texts_do_not_overlap(void **state)
 {
     (void)state;

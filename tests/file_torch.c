@@ -452,7 +452,8 @@ static void bad_archives_are_refused(void **state)
     assert_int_equal(mem_live(), before);
 }
 
-/* Entries that show the same bytes: the only way for an archive without compression to be larger within than without. */
+/* Entries that show the same bytes: the only way for an archive without compression to be larger within than
+ * without. */
 static void shared_bytes(void **state)
 {
     (void)state;
@@ -477,7 +478,8 @@ static void shared_bytes(void **state)
     buffer_free(&b);
 }
 
-/* The record at the end of an archive is 22 bytes; what looks like more of them makes libzip read the directory again. */
+/* The record at the end of an archive is 22 bytes; what looks like more of them makes libzip read the directory
+ * again. */
 static void ends(void **state)
 {
     (void)state;

@@ -1,11 +1,12 @@
 /* kcheck_products.c - the products of kcheck: every format, odd sizes, lists, cuts, hostile blocks.
  *
- * The bound. A kernel adds a row's n terms in some order and in float32. Whatever the order, where no
- * term takes part in more than c additions, |got - exact| <= c * EPSILON * sum |w x| (Higham, Accuracy and Stability
- * of Numerical Algorithms, section 4.2; EPSILON is the error of one operation). depth() is c: with many tokens a lane
+ * The bound. A kernel adds a row's n terms in some order and in float32. Whatever the order, where no term takes
+ * part in more than c additions, |got - exact| <= c * EPSILON * sum |w x| (Higham, Accuracy and Stability of
+ * Numerical Algorithms, section 4.2; EPSILON is the error of one operation). depth() is c: with many tokens a lane
  * adds up chunks of 256 columns and then the chunks; with one token each of at least 8 lanes takes n / 8 terms; and
- * a few for scales and the sum over lanes. Exact is computed in double from decoded weights, which tests/number_golden.c holds against another
- * implementation. Sums of integers are exact in every kernel, so they add nothing. */
+ * a few for scales and the sum over lanes. Exact is computed in double from decoded weights, which
+ * tests/number_golden.c holds against another implementation. Sums of integers are exact in every kernel, so they
+ * add nothing. */
 #include "kcheck.h"
 
 #include "../src/number/half.h"

@@ -221,8 +221,10 @@ static const bad_key bad_keys[] = {
     {"hearth.pack.version", 'u', HEARTH_UNSUPPORTED, 2, NULL, "key hearth.pack.version: is 2, this hearth reads 1"},
     {"hearth.pack.version", 'u', HEARTH_UNSUPPORTED, 0, NULL, "key hearth.pack.version: is 0"},
     {"hearth.pack.requantised", 'u', HEARTH_FORMAT, 1, NULL, "key hearth.pack.requantised: is an integer"},
-    {"powerinfer.sparse_threshold", 'f', HEARTH_FORMAT, NAN, NULL, "key powerinfer.sparse_threshold: is no finite number"},
-    {"powerinfer.sparse_threshold", 'f', HEARTH_FORMAT, INFINITY, NULL, "key powerinfer.sparse_threshold: is no finite number"},
+    {"powerinfer.sparse_threshold", 'f', HEARTH_FORMAT, NAN, NULL,
+     "key powerinfer.sparse_threshold: is no finite number"},
+    {"powerinfer.sparse_threshold", 'f', HEARTH_FORMAT, INFINITY, NULL,
+     "key powerinfer.sparse_threshold: is no finite number"},
     {"powerinfer.sparse_threshold", 's', HEARTH_FORMAT, 0, "0", "key powerinfer.sparse_threshold: is a string"},
 };
 

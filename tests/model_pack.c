@@ -1,6 +1,7 @@
 /* model_pack - neuron-major files, and neurons in another order.
  *
- * Expected values: the original's rows under their original numbers, and the definition of a transpose. Every failure leaves no file behind. */
+ * Expected values: the original's rows under their original numbers, and the definition of a transpose. Every
+ * failure leaves no file behind. */
 #include "pack_build.h"
 
 #include "../src/model/neuron_major.h"

@@ -1,5 +1,5 @@
-/* pack_build.h - what the tests of neuron-major files and of predictors share: converting into a folder of their own, and
- * what the conversion said. */
+/* pack_build.h - what the tests of neuron-major files and of predictors share: converting into a folder of their
+ * own, and what the conversion said. */
 #ifndef TESTS_PACK_BUILD_H
 #define TESTS_PACK_BUILD_H
 

@@ -1,4 +1,5 @@
-/* plan_guard.c - the guard: its decisions on given times and bytes, its memory, and that nothing it does shows in a result. */
+/* plan_guard.c - the guard: its decisions on given times and bytes, its memory, and that nothing it does shows in a
+ * result. */
 #include "../src/engine/engine.h"
 #include "../src/plan/guard.h"
 #include "../src/plan/guard_memory.h"
@@ -55,8 +56,8 @@ static void dense_only_where_clearly_faster(void **state)
         assert_int_equal(sparse[i], expected[i]);
 }
 
-/* The bytes of DESIGN.md section 2: a gated network of equal matrices reads 1 + 2 p of 3, a plain one 1 + p of 2; a copy
- * in Q8_0 of a Q4_0 matrix is 34/18 of it. A fifth has to be saved. */
+/* The bytes of DESIGN.md section 2: a gated network of equal matrices reads 1 + 2 p of 3, a plain one 1 + p of 2; a
+ * copy in Q8_0 of a Q4_0 matrix is 34/18 of it. A fifth has to be saved. */
 static void a_copy_must_save_bytes(void **state)
 {
     (void)state;

@@ -20,9 +20,9 @@ void *mem_resize(void *block, size_t size_bytes);
 char *mem_copy_text(const char *text, size_t size_bytes);
 void mem_free(void *block);
 
-/* Address space that becomes resident as it is touched. NULL: no memory. Zeroed. HERE_AND_THERE: in small pages, for what
- * is filled slowly and maybe never (KV caches); WHOLE: in large ones where the system has them, for what is filled at
- * once (transposed weights). */
+/* Address space that becomes resident as it is touched. NULL: no memory. Zeroed. HERE_AND_THERE: in small pages, for
+ * what is filled slowly and maybe never (KV caches); WHOLE: in large ones where the system has them, for what is
+ * filled at once (transposed weights). */
 typedef enum mem_use { MEM_HERE_AND_THERE, MEM_WHOLE } mem_use;
 void *mem_reserve(size_t size_bytes, mem_use use);
 void mem_release(void *block, size_t size_bytes);

@@ -35,8 +35,8 @@ enum {
  * twice the best choice (the ski-rental argument), and an idle program sleeps at once to the eye. */
 static const double spin_seconds = 50e-6;
 
-/* How long a worker keeps its core before it offers it to others: less than the turn that a scheduler gives, so that it is
- * seldom taken away. */
+/* How long a worker keeps its core before it offers it to others: less than the turn that a scheduler gives, so that
+ * it is seldom taken away. */
 static const double turn_seconds = 0.5e-3;
 
 /* The gate: the ticket of the job in the upper half, then whether it takes workers, and how many
@@ -190,8 +190,9 @@ static void leave(pool *p)
         futex_wake(&p->left, 1);
 }
 
-/* Outside the gate a worker holds nobody up: where a neighbour wants its core, better now than in the midst of a run, for
- * which all others would wait until the neighbour's turn is over. Without a neighbour it costs a microsecond. */
+/* Outside the gate a worker holds nobody up: where a neighbour wants its core, better now than in the midst of a
+ * run, for which all others would wait until the neighbour's turn is over. Without a neighbour it costs a
+ * microsecond. */
 static void give_way(double *turn_ends)
 {
     if (clock_seconds() < *turn_ends)

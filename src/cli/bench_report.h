@@ -1,4 +1,5 @@
-/* bench_report.h - what `hearth bench` found: as a table, as CSV, as JSON, as a picture; and read back from its JSON. */
+/* bench_report.h - what `hearth bench` found: as a table, as CSV, as JSON, as a picture; and read back from its
+ * JSON. */
 #ifndef CLI_BENCH_REPORT_H
 #define CLI_BENCH_REPORT_H
 

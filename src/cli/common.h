@@ -68,16 +68,17 @@ char *common_user_path(const char *variable, const char *fallback, const char *n
 
 /* Says on standard error what runs where and what memory it takes, then what common_say_class says behind the rung. */
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);
-/* Says on standard error on which rung the engine runs, of which class that is and what it means; what the guard found. */
+/* Says on standard error on which rung the engine runs, of which class that is and what it means; what the guard
+ * found. */
 void common_say_class(const loaded *l);
 /* What the guard found; null where there was none. NULL: no memory. */
 json_t *common_guard_json(const loaded *l);
 
 /* What a session skipped of the rows fed since its counts were reset. */
 typedef struct skipped {
-    bool known;                                     /* something was fed               */
-    double let_through, density;                    /* shares of the neurons           */
-    double bytes_per_token, dense_bytes_per_token;  /* of weights                      */
+    bool known;                                    /* something was fed               */
+    double let_through, density;                   /* shares of the neurons           */
+    double bytes_per_token, dense_bytes_per_token; /* of weights                      */
 } skipped;
 
 skipped common_skipped(const loaded *l, const hearth_session *session);

@@ -38,8 +38,8 @@ static void on_patient_signal(int number)
     raised = number;
 }
 
-/* A mapped file that another program cuts short can no longer be read: nothing to return to, but one line to say, by the
- * first of the threads that notice. */
+/* A mapped file that another program cuts short can no longer be read: nothing to return to, but one line to say, by
+ * the first of the threads that notice. */
 static void on_lost_file(int number)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;

@@ -1,4 +1,5 @@
-/* writing.h - what `convert`, `quantize` and `pack` share: writing a model file, and saying what became of each tensor. */
+/* writing.h - what `convert`, `quantize` and `pack` share: writing a model file, and saying what became of each
+ * tensor. */
 #ifndef CLI_WRITING_H
 #define CLI_WRITING_H
 
@@ -31,8 +32,8 @@ typedef struct writing_result {
     double seconds;
 } writing_result;
 
-/* Writes `to` from `from`; afterwards a line per tensor and a summary on standard error. what: how; the writing_options'
- * part of it is filled in here. result may be NULL. */
+/* Writes `to` from `from`; afterwards a line per tensor and a summary on standard error. what: how; the
+ * writing_options' part of it is filled in here. result may be NULL. */
 hearth_status writing_run(const char *command_path, const char *from, const char *to, convert_options what,
                           const writing_options *o, writing_result *result, arena *memory, hearth_error *error);
 

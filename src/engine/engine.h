@@ -43,7 +43,8 @@ struct hearth_engine {
 hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_placement *placement,
                                     hearth_error *error);
 
-/* Mean weight bytes of a token by the counts of every layer; of all neurons where counts is NULL or they count no rows. */
+/* Mean weight bytes of a token by the counts of every layer; of all neurons where counts is NULL or they count no
+ * rows. */
 double engine_token_bytes(const hearth_engine *engine, const hearth_counts *counts);
 
 /* Rows rounded to 8 bits, as kernel_input has them. n: columns of the widest input. */

@@ -5,9 +5,9 @@
  *   gather      the listed rows of the second matrix (up) are multiplied
  *   accumulate  the listed rows of down_t, times their activations, are added up
  *
- * Neurons are cut by number into slices, and slices are dealt in parts. With one token a thread takes a part through all
- * steps at once. With many tokens the lists of all are united, and accumulating is a step of its own, cut by columns.
- * The sums are the same: one chain per slice in the order of the neurons, then slice after slice. */
+ * Neurons are cut by number into slices, and slices are dealt in parts. With one token a thread takes a part through
+ * all steps at once. With many tokens the lists of all are united, and accumulating is a step of its own, cut by
+ * columns. The sums are the same: one chain per slice in the order of the neurons, then slice after slice. */
 #include "ffn.h"
 
 #include "products.h"

@@ -1,4 +1,5 @@
-/* products.h - rows of the slice times matrices, dealt to the pool: the one way in which weights are multiplied whole. */
+/* products.h - rows of the slice times matrices, dealt to the pool: the one way in which weights are multiplied
+ * whole. */
 #ifndef ENGINE_PRODUCTS_H
 #define ENGINE_PRODUCTS_H
 

@@ -1,9 +1,9 @@
 /* bench.h - how fast a model reads and writes, as a share of what the memory gives, rung by rung.
  *
- * A row is one context, prompt length and engine: `context` tokens are read first, without a clock; then `prompt_length`
- * tokens are timed as a prompt, and behind them `decode_tokens` tokens one by one, each with its logits and a greedy
- * choice. The memory's read bandwidth is measured immediately before and after each decoding. Engines that are compared
- * take turns run by run, so that a neighbour of the machine disturbs all of them alike. */
+ * A row is one context, prompt length and engine: `context` tokens are read first, without a clock; then
+ * `prompt_length` tokens are timed as a prompt, and behind them `decode_tokens` tokens one by one, each with its
+ * logits and a greedy choice. The memory's read bandwidth is measured immediately before and after each decoding.
+ * Engines that are compared take turns run by run, so that a neighbour of the machine disturbs all of them alike. */
 #ifndef EVAL_BENCH_H
 #define EVAL_BENCH_H
 

@@ -1,7 +1,8 @@
 /* plot.h - a picture of measured values: groups of bars in panels side by side, as an SVG that needs nothing else.
  *
- * No scripts, no fonts, no references; light or dark as the viewer prefers, on a ground of its own, so that it can be
- * read wherever it is shown. A title and a description say everything that the bars show. Knows nothing of what was measured. */
+ * No scripts, no fonts, no references; light or dark as the viewer prefers, on a ground of its own, so that it can
+ * be read wherever it is shown. A title and a description say everything that the bars show. Knows nothing of what
+ * was measured. */
 #ifndef EVAL_PLOT_H
 #define EVAL_PLOT_H
 
@@ -33,8 +34,8 @@ typedef struct plot_group {
 /* Texts may come from anywhere: they are escaped, what XML forbids is replaced, what is too long is cut. */
 typedef struct plot {
     const char *title;
-    const char *mark; /* what the mark means, for the legend; NULL: there are none */
-    const char *note; /* below everything, broken into lines                       */
+    const char *mark;          /* what the mark means, for the legend; NULL: there are none */
+    const char *note;          /* below everything, broken into lines                       */
     const char *const *panels; /* [panel_count] their titles                        */
     size_t panel_count;
     const plot_group *groups;

@@ -68,7 +68,8 @@ typedef struct stored_tensor {
 typedef struct checkpoint {
     const char *path; /* as the user gave it; errors begin with it */
     bool powerinfer;  /* its magic was PWRI: GGUF as PowerInfer writes it */
-    const char *vocabulary_problem; /* why the source's vocabulary is not among the keys; NULL: it is, or there is none */
+    const char
+        *vocabulary_problem; /* why the source's vocabulary is not among the keys; NULL: it is, or there is none */
     key_value *entries;
     size_t entry_count;
     stored_tensor *tensors;

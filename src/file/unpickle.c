@@ -456,7 +456,8 @@ static hearth_status do_binpersid(machine *m)
 /* -------------------------------------------------------------- operations */
 
 // clang-format off
-/* All that protocol 4 knows. Those without a function are refused by name: torch.save writes no state dict with them. */
+/* All that protocol 4 knows. Those without a function are refused by name: torch.save writes no state dict with
+ * them. */
 static const struct {
     const char *name;
     operation *run;

@@ -1,6 +1,6 @@
-/* exponent_avx2.h - exp of 8 values, within 2 units in the last place; NaN passes. Below -126 ln 2 + ln 2 / 2 = -86.99
- * it gives 0, where exp is under twice the smallest normal number; above EXP_MOST it stays at nearly the largest: whoever
- * needs infinity there is not among the callers, and 2^n is one shift. */
+/* exponent_avx2.h - exp of 8 values, within 2 units in the last place; NaN passes. Below -126 ln 2 + ln 2 / 2 =
+ * -86.99 it gives 0, where exp is under twice the smallest normal number; above EXP_MOST it stays at nearly the
+ * largest: whoever needs infinity there is not among the callers, and 2^n is one shift. */
 #ifndef KERNEL_EXPONENT_AVX2_H
 #define KERNEL_EXPONENT_AVX2_H
 

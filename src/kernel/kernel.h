@@ -54,9 +54,9 @@ typedef void kernel_product(const matrix *w, const uint32_t *list, size_t begin,
 typedef void kernel_accumulate(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h,
                                float *y);
 
-/* The same for `tokens` tokens and the columns [column, column + columns) of W:
- * y[t * y_stride + c] = fma(h[t * h_stride + i], W[...][column + c], y[t * y_stride + c]). Zero coefficients are skipped.
- * column and columns are multiples of the format's block (or columns ends the row); columns <= ACCUMULATE_COLUMNS. */
+/* The same for `tokens` tokens and the columns [column, column + columns) of W: y[t * y_stride + c] = fma(h[t *
+ * h_stride + i], W[...][column + c], y[t * y_stride + c]). Zero coefficients are skipped. column and columns are
+ * multiples of the format's block (or columns ends the row); columns <= ACCUMULATE_COLUMNS. */
 typedef void kernel_accumulate_many(const matrix *w, const uint32_t *list, size_t begin, size_t end, size_t column,
                                     size_t columns, const float *h, size_t h_stride, size_t tokens, float *y,
                                     size_t y_stride);
@@ -69,10 +69,10 @@ typedef size_t kernel_select(const float *values, const uint32_t *ids, uint32_t 
                              uint32_t *kept_ids, float *kept);
 typedef enum kernel_selection { SELECT_ABOVE, SELECT_FROM, SELECT_COUNT } kernel_selection;
 
-/* Columns as rows: out row c (of out_row_bytes bytes) gets, from value `row` on, W[row + r][column + c] for r in [0, rows),
- * c in [0, columns). Float formats keep their format; a block format becomes Q8_0, whose blocks run the other way, as its
- * encoder would round the decoded values but for halves (to even). row and rows are multiples of 32, unless the rows
- * end there in a float format; columns is a multiple of 32 unless the row ends there. */
+/* Columns as rows: out row c (of out_row_bytes bytes) gets, from value `row` on, W[row + r][column + c] for r in [0,
+ * rows), c in [0, columns). Float formats keep their format; a block format becomes Q8_0, whose blocks run the other
+ * way, as its encoder would round the decoded values but for halves (to even). row and rows are multiples of 32,
+ * unless the rows end there in a float format; columns is a multiple of 32 unless the row ends there. */
 typedef void kernel_transpose(const matrix *w, size_t row, size_t rows, size_t column, size_t columns, void *out,
                               size_t out_row_bytes);
 

@@ -1,8 +1,8 @@
 /* convert.h - model files from model files: a folder to GGUF, a GGUF to smaller number formats, down matrices
  * neuron-major, neurons in another order, predictors beside them.
  *
- * One writer for all of them: convert_plan.c decides what becomes of every tensor, convert_tensor.c writes one, convert.c
- * holds it together. */
+ * One writer for all of them: convert_plan.c decides what becomes of every tensor, convert_tensor.c writes one,
+ * convert.c holds it together. */
 #ifndef MODEL_CONVERT_H
 #define MODEL_CONVERT_H
 
@@ -52,13 +52,13 @@ typedef struct convert_options {
     hearth_progress progress;              /* bytes of source tensors */
 } convert_options;
 
-/* Writes source (any checkpoint) as GGUF v3; PowerInfer's flavour stays what it is but for neuron_major. One-dimensional
- * tensors become float32. A format whose block does not divide a row falls back to Q8_0, then F16, and the step says so.
- * The source is first checked as a model, so that nothing is written from a file that could not be read back. Memory: a
- * few rows per thread; one matrix where one is transposed.
- * HEARTH_INVALID: the source would be overwritten, an override matches no tensor, or an order is none.
- * HEARTH_UNSUPPORTED: predictors for a model that is never zero, or that has some already.
- * HEARTH_CANCELLED: progress said so. On failure no file is left. */
+/* Writes source (any checkpoint) as GGUF v3; PowerInfer's flavour stays what it is but for neuron_major.
+ * One-dimensional tensors become float32. A format whose block does not divide a row falls back to Q8_0, then F16,
+ * and the step says so. The source is first checked as a model, so that nothing is written from a file that could
+ * not be read back. Memory: a few rows per thread; one matrix where one is transposed. HEARTH_INVALID: the source
+ * would be overwritten, an override matches no tensor, or an order is none. HEARTH_UNSUPPORTED: predictors for a
+ * model that is never zero, or that has some already. HEARTH_CANCELLED: progress said so. On failure no file is
+ * left. */
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
                             pool *threads, hearth_error *error);
 

@@ -16,8 +16,8 @@ typedef struct predictors {
     float threshold;
 } predictors;
 
-/* HEARTH_FORMAT: a layer's file or tensor is missing, superfluous or of another shape than h asks for; the text names the
- * file. HEARTH_UNSUPPORTED: a family without predictors. *out needs closing also on failure. */
+/* HEARTH_FORMAT: a layer's file or tensor is missing, superfluous or of another shape than h asks for; the text
+ * names the file. HEARTH_UNSUPPORTED: a family without predictors. *out needs closing also on failure. */
 hearth_status predictors_open(predictors *out, const char *folder, const family *f, const hyperparameters *h,
                               hearth_error *error);
 void predictors_close(predictors *p);

@@ -1,9 +1,9 @@
 /* guard.c - decides with a few tokens of the model's own text where skipping pays.
  *
- * For a file of stock layout: survey() decodes on the plain dense engine and counts what fires, which decides where a copy is
- * made. For all: race() decodes alternately on the exact engine and on its dense twin, which shares its neuron-major weights,
- * and compares layer by layer. The text is what the model says by itself from its first token on: made-up tokens would fire other
- * neurons than real ones.
+ * For a file of stock layout: survey() decodes on the plain dense engine and counts what fires, which decides where a
+ * copy is made. For all: race() decodes alternately on the exact engine and on its dense twin, which shares its
+ * neuron-major weights, and compares layer by layer. The text is what the model says by itself from its first token on:
+ * made-up tokens would fire other neurons than real ones.
  *
  * Dropped: choosing between the stock layout and a copy by the clock as well. A machine whose memory is shared answers
  * differently from one run to the next when the two are close, and then the same command gives other digits. */
@@ -28,7 +28,8 @@
 /* A model that leaves half of the cache to everything else stays in it. */
 #define CACHE_SHARE 2
 
-/* The first token warms up. What is counted must be the same every time, so the survey reads a fixed number of tokens. */
+/* The first token warms up. What is counted must be the same every time, so the survey reads a fixed number of
+ * tokens. */
 #define SURVEY_TOKENS 4
 #define RACE_TOKENS   8
 #define RACE_LEAST    3
@@ -231,8 +232,8 @@ static hearth_status survey(prober *r, guard_findings *f, const hearth_engine *p
     return status;
 }
 
-/* What the race says. A neighbour of the machine disturbs some of the few tokens, and what is found now is kept: so a layer computes
- * every neuron only where medians and best times agree. */
+/* What the race says. A neighbour of the machine disturbs some of the few tokens, and what is found now is kept: so
+ * a layer computes every neuron only where medians and best times agree. */
 static hearth_status judge(guard_findings *f, const probe *exact, const probe *dense, hearth_error *error)
 {
     size_t n = f->layer_count;

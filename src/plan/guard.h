@@ -1,11 +1,12 @@
 /* guard.h - sparse is not always faster: a short look at the model itself decides, layer by layer.
  *
- * Models that live in the processor's cache, or whose neurons mostly fire, are read faster whole than in pieces. Two questions
- * are kept apart, because only one of them may be answered with a clock:
+ * Models that live in the processor's cache, or whose neurons mostly fire, are read faster whole than in pieces. Two
+ * questions are kept apart, because only one of them may be answered with a clock:
  *
  *   Are transposed copies of the down matrices worth having?  Sums over them round differently, so the answer shows in
- *   results (in the last digits) and follows from what never changes: whether the model fits into the cache, and how many bytes
- *   the neurons that fire would need, counted over a few tokens. Files that are neuron-major already skip this question.
+ *   results (in the last digits) and follows from what never changes: whether the model fits into the cache, and how
+ *   many bytes the neurons that fire would need, counted over a few tokens. Files that are neuron-major already skip
+ *   this question.
  *
  *   Is it faster to skip in this layer, or to compute all?  On the same neuron-major weights both give the same bytes, so
  *   the clock decides: a few tokens are decoded both ways, alternating, and what it measured never shows in a result.

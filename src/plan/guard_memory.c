@@ -28,7 +28,8 @@ static const char *const layer_names[GUARD_LAYER_COUNT] = {
 
 /* ------------------------------------------------------------------ the key */
 
-/* FNV-1a (Fowler, Noll, Vo), twice from different beginnings: enough against accidents, and nothing else is at stake. */
+/* FNV-1a (Fowler, Noll, Vo), twice from different beginnings: enough against accidents, and nothing else is at
+ * stake. */
 #define FNV_PRIME 0x100000001b3ull
 
 typedef struct hash {

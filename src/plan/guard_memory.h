@@ -25,8 +25,8 @@ typedef struct guard_findings {
 void guard_key(char out[GUARD_KEY_SIZE], const hearth_runtime *runtime, const hearth_model *model,
                hearth_activations activations);
 
-/* Reads folder/guard-KEY.json into findings, whose layer_count says how many layers there must be. False: there is no such file, or
- * it is damaged, or of another key; findings are as before then, but for the layers. */
+/* Reads folder/guard-KEY.json into findings, whose layer_count says how many layers there must be. False: there is
+ * no such file, or it is damaged, or of another key; findings are as before then, but for the layers. */
 bool guard_recall(guard_findings *findings, const char *folder, const char *key);
 
 /* Writes it, as a whole or not at all; a folder that cannot be written is nobody's error. */
