@@ -100,8 +100,10 @@ static double time_transpose(neuron_bench *b)
     size_t matrices = b->set->memory_bytes / matrix_bytes, stripes = TURNED_COLUMNS / TURNED_PART;
     size_t out_row_bytes =
         number_is_block(b->format) ? TURNED_ROWS / 32 * 34 : row_bytes / TURNED_COLUMNS * TURNED_ROWS;
-    if (matrices == 0)
+    if (matrices == 0) {
         stop("columns as rows need more --megabytes");
+        return 0;
+    }
     for (size_t i = 0; i < SAMPLES; i++) {
         matrix w = matrix_at(b, i / stripes % matrices * matrix_bytes, TURNED_COLUMNS, matrix_bytes);
         size_t column = i % stripes * TURNED_PART;
@@ -168,7 +170,7 @@ static void time_select(neuron_bench *b)
     for (size_t level = 0; level < kernel_level_count(); level++) {
         if (!kernel_level_present(level) || !wanted(b->set->level, kernel_level_name(level)))
             continue;
-        kernels k;
+        static kernels k; /* b outlives this call */
         kernels_for(level, &k);
         b->k = &k;
         printf(b->set->csv ? "%s,select,%.3f\n" : "%-8s select     %13.2f\n", k.level,

@@ -243,9 +243,9 @@ static void deterministic(void **state)
             continue;
         built *b = built_new(&shape);
         size_t size = (size_t)BUILT_TOKENS * shape.d * sizeof(float);
-        float *want[HEARTH_RUNG_COUNT] = {0}, *got = malloc(size);
+        float *want[HEARTH_RUNG_COUNT] = {0}, *got = calloc(1, size);
         for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_PREDICTED; rung++) {
-            want[rung] = malloc(size);
+            want[rung] = calloc(1, size);
             for (unsigned threads = 1; threads <= 3; threads++) {
                 stack s;
                 open_built(&s, runtimes[threads - 1], b, (hearth_rung)rung, false);

@@ -90,7 +90,7 @@ static void test_golden(void **state)
         uint32_t n = h.order[0][r], before = r > 0 ? h.order[0][r - 1] : 0;
         assert_true(n < NEURONS);
         if (r > 0) /* strictly: so none comes twice */
-            assert_true(h.counts[before] > h.counts[n] || (h.counts[before] == h.counts[n] && before < n));
+            assert_true((before < n && h.counts[before] == h.counts[n]) || h.counts[before] > h.counts[n]);
         all += h.counts[n];
         hot += r < NEURONS / 2 ? h.counts[n] : 0;
     }

@@ -287,7 +287,7 @@ static void check_block(check *c, const float column[32], const uint8_t *got)
     for (size_t i = 0; i < 32; i++)
         top = isnan(column[i]) ? top : fmaxf(top, fminf(fabsf(column[i]), limit));
     for (size_t i = 0; i < 32; i++) {
-        int32_t a = (int8_t)want[2 + i], b = (int8_t)got[2 + i];
+        int32_t a = (want[2 + i] ^ 0x80) - 0x80, b = (got[2 + i] ^ 0x80) - 0x80; /* bytes with a sign */
         double steps = fmin(fabs((double)column[i]), limit) / top * 127, rest = steps - floor(steps);
         bool half = abs(a - b) == 1 && fabs(rest - 0.5) < 1e-3;
         expect(c, "a value is rounded to another step", a == b || half);

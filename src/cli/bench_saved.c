@@ -99,8 +99,11 @@ static hearth_status read_row(reader *r, const json_t *object, bench_report *rep
     TRY(read_word(r, object, "class", &row->class));
     TRY(json_get_uint(object, "prompt_length", &row->prompt_length, NULL, r->where, r->error));
     TRY(json_get_uint(object, "context", &row->context, NULL, r->where, r->error));
-    for (size_t i = 0; i < sizeof row_numbers / sizeof *row_numbers; i++)
-        TRY(read_number(r, object, row_numbers[i].key, (double *)((char *)row + row_numbers[i].offset)));
+    for (size_t i = 0; i < sizeof row_numbers / sizeof *row_numbers; i++) {
+        double number;
+        TRY(read_number(r, object, row_numbers[i].key, &number));
+        memcpy((char *)row + row_numbers[i].offset, &number, sizeof number);
+    }
     return read_layers(r, object, report, row);
 }
 

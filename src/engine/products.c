@@ -72,7 +72,7 @@ kernel_input products_input(const hearth_session *s, const float *x, size_t coun
 /* Rows per run. */
 static size_t choose_grain(size_t count, size_t rows, size_t bytes, unsigned threads)
 {
-    if (count > 1)
+    if (count > 1 || bytes == 0)
         return RUN_ROWS;
     size_t run = bytes / threads / RUNS_PER_THREAD;
     run = run < RUN_BYTES_LEAST ? RUN_BYTES_LEAST : run > RUN_BYTES_MOST ? RUN_BYTES_MOST : run;

@@ -183,7 +183,7 @@ ALWAYS_INLINE size_t keep(const float *values, const uint32_t *ids, uint32_t fir
                          : _mm_add_epi32(counting, _mm_set1_epi32((int)(first + (uint32_t)i)));
         int pass = passes(value, limit);
         __m128i lanes = _mm_loadu_si128((const void *)packed_lanes[pass]);
-        _mm_storeu_ps((float *)(kept_ids + count), _mm_permutevar_ps(_mm_castsi128_ps(id), lanes));
+        _mm_storeu_si128((void *)(kept_ids + count), _mm_castps_si128(_mm_permutevar_ps(_mm_castsi128_ps(id), lanes)));
         if (kept)
             _mm_storeu_ps(kept + count, _mm_permutevar_ps(value, lanes));
         count += (size_t)__builtin_popcount((unsigned)pass);
