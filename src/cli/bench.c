@@ -410,7 +410,9 @@ const command command_bench = {
         "Times reading a prompt and decoding behind it. The machine's read bandwidth is measured immediately before "
         "and after each decoding: divided by the bytes that a token must read (weights of the neurons it needs, and "
         "the cache at that position) it gives the floor, as fast as any program could be; the share says how "
-        "close decoding came. Density is the part of a layer's neurons that were not zero. Medians of all runs. "
+        "close decoding came. Density is the part of a layer's neurons that were not zero; tokens that neither --ids "
+        "nor --prompts names are made up, and fire other neurons than a text does. Figures are medians of all runs; "
+        "speed is the median of each run's ratio to the first rung's run beside it. "
         "Defaults that do not fit the model's context are shortened or left out.",
     .example =
         "  $ hearth bench llama-relu-1b-q4_0.gguf --compare dense,exact,predicted --prompt-lengths 64\n"
