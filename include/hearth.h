@@ -76,13 +76,25 @@ typedef struct hearth_runtime hearth_runtime;
 typedef struct hearth_runtime_options {
     unsigned threads;      /* 0: one per physical core                               */
     const char *cpu_level; /* "scalar", "avx2", "avx512" ...; NULL: the best there is */
+    const char *device;    /* "host", "opencl", "cuda:1,memory=8G" ...: side device0 of placements; NULL: none */
 } hearth_runtime_options;
 
-/* options may be NULL. HEARTH_INVALID: unknown level, or one this CPU lacks. */
+/* options may be NULL. HEARTH_INVALID: unknown level, or one this CPU lacks; unknown device.
+ * HEARTH_DEVICE: the device is not there, or its driver is broken. */
 hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error);
 void hearth_runtime_destroy(hearth_runtime *runtime);
 unsigned hearth_runtime_threads(const hearth_runtime *runtime);
 const char *hearth_runtime_cpu_level(const hearth_runtime *runtime);
+
+/* A device besides the CPU. Bytes are of its own memory; used and peak: what engines and sessions took of the budget,
+ * now and at most. */
+typedef struct hearth_device_info {
+    const char *driver, *name; /* owned by the runtime */
+    uint64_t memory_bytes, budget_bytes, used_bytes, peak_bytes;
+} hearth_device_info;
+
+/* false: the runtime has no device. */
+bool hearth_runtime_device(const hearth_runtime *runtime, hearth_device_info *out);
 
 /* ------------------------------------------------------------------- model */
 
@@ -182,7 +194,12 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
 /* The score from which on a predictor lets a neuron through, in every layer that has one on; the file's otherwise.
  * Finite. */
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
-/* HEARTH_FORMAT: not JSON, or it does not cover every neuron of this model exactly once.
+/* Gives the last `layers` layers (at most all) to side device0: their attention, their part of the KV cache and the
+ * first `neurons` neurons of each in the file's order, which are the hot ones where the file is ordered. None of the
+ * neurons: form ffn-host; all: form device; else split. The head goes there with all layers of form device. */
+hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
+                                          uint32_t neurons, hearth_error *error);
+/* JSON as docs/hybrid.md describes. HEARTH_FORMAT: not JSON, or it does not cover every neuron exactly once.
  * HEARTH_UNSUPPORTED: a side, form or selector that this build cannot run. */
 hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,
                                      hearth_error *error);
@@ -202,7 +219,7 @@ typedef enum hearth_activations {
 typedef struct hearth_engine_options {
     const hearth_placement *placement; /* copied; NULL: rung auto */
     hearth_activations activations;
-    hearth_progress progress; /* bytes of down matrices transposed */
+    hearth_progress progress; /* bytes of down matrices transposed, bytes brought to the device */
 } hearth_engine_options;
 
 /* options may be NULL. Where any layer skips neurons and the file stores its down matrices the stock way, the engine
@@ -228,6 +245,21 @@ typedef struct hearth_session hearth_session;
 
 typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32 } hearth_kv;
 
+/* What one side did with a layer, and when. On a device: "attention"; "neurons", its own, beginning when the CPU could
+ * begin with its; "join", what the CPU's sum has to wait for. On the CPU: "attention", "neurons" and "wait". */
+typedef struct hearth_span {
+    const char *side; /* "cpu", "device0"                        */
+    const char *what;
+    uint32_t layer;
+    double begin, end; /* seconds since some fixed moment        */
+} hearth_span;
+
+/* Sees the spans of each step once it is done, on the driving thread. A zeroed record traces nothing. */
+typedef struct hearth_tracer {
+    void (*see)(void *user, const hearth_span *span);
+    void *user;
+} hearth_tracer;
+
 typedef struct hearth_session_options {
     uint32_t context;     /* positions of each sequence; 0: the model's context length     */
     uint32_t sequences;   /* 0: one                                                        */
@@ -235,6 +267,7 @@ typedef struct hearth_session_options {
     uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: sequences  */
     hearth_kv kv;
     hearth_progress progress; /* rows of a feed done so far; false cancels as hearth_session_cancel */
+    hearth_tracer tracer;     /* costs a little time in every layer                                 */
 } hearth_session_options;
 
 /* Memory, known before it is taken. */
@@ -243,6 +276,7 @@ typedef struct hearth_memory {
     uint64_t own_bytes;    /* transposed by the engine, shared by all sessions */
     uint64_t kv_bytes;     /* reserved; becomes resident as sequences grow    */
     uint64_t scratch_bytes;
+    uint64_t device_bytes; /* of the device's memory: weights there, this session's KV and scratch */
 } hearth_memory;
 
 hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
@@ -321,7 +355,7 @@ void hearth_session_observe(hearth_session *session, const hearth_observer *obse
  * had their first matrix (gate, or up in plain networks) read; of these `fired` made the second necessary, and
  * `active` the row of down. */
 typedef struct hearth_counts {
-    uint64_t rows, computed, fired, active;
+    uint64_t rows, computed, fired, active; /* of both sides together */
 } hearth_counts;
 
 /* HEARTH_INVALID: no such layer. */

@@ -91,9 +91,17 @@ refused 2 "needs --sparsity predicted" "$HEARTH" run -m m -p x --threshold 0.5
 refused 2 "needs --sparsity predicted" "$HEARTH" run -m m -p x --threshold 0.5 --sparsity exact
 refused 2 "is no number" "$HEARTH" run -m m -p x --threshold nan --sparsity predicted
 refused 2 "the file of --place says" "$HEARTH" run -m m -p x --place p.json --sparsity exact
-for option in "--device host" "--gpu-layers 1" "--gpu-neurons 1"; do
+for option in --gpu-layers -ngl --n-gpu-layers --gpu-neurons; do
+    refused 2 "$option: '1.5' is no whole number" "$HEARTH" eval logits m --ids 1 --out x $option 1.5
+    refused 2 "$option: -1 is out of range" "$HEARTH" eval logits m --ids 1 --out x $option -1
+    refused 2 "the file of --place says what the device works on" \
+        "$HEARTH" eval logits m --ids 1 --out x $option 1 --place p.json
+done
+refused 2 "is no option" "$HEARTH" run -nglx 1
+refused 2 "--device: is empty" "$HEARTH" run -m m -p x --device ""
+for command in "run -m m -p x" "eval logits m --ids 1 --out x" "bench m"; do
     # shellcheck disable=SC2086
-    refused 1 "$option: there are no devices in this version" "$HEARTH" eval logits m --ids 1 --out x $option
+    refused 2 "--trace: needs the name of a file" "$HEARTH" $command --trace -
 done
 
 finish

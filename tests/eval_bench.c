@@ -87,7 +87,8 @@ static void survives_failing_allocations(void **state)
                        .contexts = contexts,
                        .context_count = 2,
                        .decode_tokens = 1,
-                       .repeats = 1};
+                       .repeats = 1,
+                       .traced = true};
     bench_result result;
     long live = mem_live(), n = 0;
     hearth_status status;
@@ -120,6 +121,74 @@ static void survives_failing_allocations(void **state)
     assert_int_equal(mem_live(), live);
     close_all(&f);
 }
+
+/* ------------------------------------------------------------------ two sides */
+
+static void count_spans(void *user, const hearth_span *span)
+{
+    (void)span;
+    ++*(size_t *)user;
+}
+
+/* The model on the host device, half of its neurons there. */
+static void open_split(fixture *f)
+{
+    hearth_error error;
+    hearth_placement *placement;
+    hearth_runtime_options options = {.threads = 1, .device = "host"};
+    *f = (fixture){.count = 1};
+    need(MODEL);
+    stack_check(hearth_runtime_create(&f->runtime, &options, &error), &error);
+    stack_check(hearth_model_open(&f->model, MODEL, NULL, &error), &error);
+    stack_check(hearth_placement_create(&placement, f->model, HEARTH_RUNG_EXACT, &error), &error);
+    stack_check(hearth_placement_use_device(placement, f->model, UINT32_MAX, 86, &error), &error);
+    hearth_engine_options engine = {.placement = placement};
+    stack_check(hearth_engine_create(&f->engines[0], f->runtime, f->model, &engine, &error), &error);
+    hearth_placement_destroy(placement);
+}
+
+/* Decoding of the extra runs, and nothing else, is seen: a sample for every token and layer. */
+static void measures_overlap(void **state)
+{
+    (void)state;
+    enum { TOKENS = 3, RUNS = 2, SPANS = 5 /* of a split layer in a step: three of the device, two of the CPU */ };
+    fixture f;
+    open_split(&f);
+    static const int32_t lengths[] = {3, 2}, contexts[] = {0, 4};
+    size_t spans = 0;
+    bench_options o = {.prompt_lengths = lengths,
+                       .prompt_length_count = 2,
+                       .contexts = contexts,
+                       .context_count = 2,
+                       .decode_tokens = TOKENS,
+                       .repeats = RUNS,
+                       .traced = true,
+                       .tracer = {count_spans, &spans}};
+    bench_result result;
+    long live = mem_live();
+    hearth_error error;
+    stack_check(run(&f, &o, &result, &error), &error);
+    assert_int_equal(result.count, 4);
+    for (size_t i = 0; i < result.count; i++) {
+        const overlap_result *r = &result.rows[i].overlap;
+        assert_int_equal(r->samples, (size_t)TOKENS * RUNS * result.layer_count);
+        assert_true(0 <= r->overlap_least && r->overlap_least <= r->overlap && r->overlap <= 1);
+        assert_true(r->cpu_seconds > 0 && r->device_seconds > 0);
+    }
+    assert_int_equal(spans, (size_t)SPANS * 4 * TOKENS * RUNS * result.layer_count);
+    uint32_t layers = result.layer_count;
+    bench_result_free(&result);
+    assert_int_equal(mem_live(), live);
+    o.traced = false; /* then nobody looks */
+    spans = 0;
+    stack_check(run(&f, &o, &result, &error), &error);
+    assert_int_equal(result.layer_count, layers);
+    assert_int_equal(result.rows[0].overlap.samples + spans, 0);
+    bench_result_free(&result);
+    close_all(&f);
+}
+
+/* ------------------------------------------------------------------ limits */
 
 /* Rows must fit the context that was asked for, also where the model's is longer. */
 static void obeys_its_context(void **state)
@@ -323,6 +392,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(survives_failing_allocations),
+        cmocka_unit_test(measures_overlap),
         cmocka_unit_test(obeys_its_context),
         cmocka_unit_test(can_be_cancelled),
         cmocka_unit_test(medians_lie_in_the_middle),

@@ -1,9 +1,10 @@
-/* kcheck.c - holds every kernel of every level this CPU has against its definition: kcheck [--seed N] [--level NAME].
+/* kcheck.c - holds every kernel of every level this CPU has, and every kernel of every device, against its definition:
+ * kcheck [--seed N] [--level NAME | --device SPEC].
  *
  * After checkasm: levels from worst to best, and of each only what differs from the level before. Products and
  * other sums are held against the same computed in double precision from decoded weights, within a bound that is
  * derived from the data (see kcheck_products.c, kcheck_vectors.c); what has one right answer must have its bits. */
-#include "kcheck.h"
+#include "kcheck_device.h"
 
 #include "../src/number/half.h"
 
@@ -125,6 +126,11 @@ bool expect_same(check *c, const char *what, const void *want, const void *got, 
 /* A kernel that reads past a buffer ends up here: says in which case, and ends. */
 static const check *running;
 
+void check_watch(const check *c)
+{
+    running = c;
+}
+
 static void trapped(int signal_number)
 {
     char text[256];
@@ -175,12 +181,14 @@ static void check_levels(check *c)
 int main(int argc, char **argv)
 {
     uint64_t seed = (uint64_t)time(NULL);
-    const char *only = NULL;
+    const char *only = NULL, *spec = NULL;
     for (int i = 1; i + 1 < argc; i += 2)
         if (strcmp(argv[i], "--seed") == 0)
             seed = strtoull(argv[i + 1], NULL, 0);
         else if (strcmp(argv[i], "--level") == 0)
             only = argv[i + 1];
+        else if (strcmp(argv[i], "--device") == 0)
+            spec = argv[i + 1];
     printf("kcheck --seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
 
@@ -188,7 +196,7 @@ int main(int argc, char **argv)
     kernels previous = {0};
     check c = {.level = "levels"};
     check_begin(&c, "table");
-    running = &c;
+    check_watch(&c);
     struct sigaction action = {.sa_handler = trapped};
     int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
     for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
@@ -203,7 +211,7 @@ int main(int argc, char **argv)
         }
         kernels k;
         kernels_for(level, &k);
-        if (!only || strcmp(only, k.level) == 0) {
+        if (!spec && (!only || strcmp(only, k.level) == 0)) {
             c = (check){.level = k.level};
             check_products(&c, &k, &previous, seed);
             check_vectors(&c, &k, &previous, seed);
@@ -214,6 +222,8 @@ int main(int argc, char **argv)
         }
         previous = k;
     }
+    if (!only)
+        bad += check_devices(spec, seed);
     printf(bad ? "kcheck: %zu comparisons FAILED\n" : "kcheck: all good\n", bad);
     return bad ? 1 : 0;
 }

@@ -15,6 +15,9 @@ typedef struct check {
     bool told;                  /* this kernel's first failure is printed */
 } check;
 
+/* c is what a trap names from now on. */
+void check_watch(const check *c);
+
 /* The next kernel. */
 void check_begin(check *c, const char *op);
 

@@ -13,17 +13,15 @@
 
 #include "clock.h"
 #include "memory.h"
+#include "thread.h"
+#include "wait.h"
 
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum {
     CACHE_LINE = 64,
@@ -75,25 +73,6 @@ struct pool {
 };
 
 /* ---------------------------------------------------------------- waiting */
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t expected)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word, int count)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-}
-
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* One step of spinning; false when the time is up. The clock is read now and then only. */
 typedef struct spinner {
@@ -261,26 +240,17 @@ static unsigned available_cores(void)
     return (unsigned)CPU_COUNT(&set);
 }
 
-/* Starts the workers with signals blocked: those are for the program's own threads. Not so the faults, which reach the
- * thread that causes them: blocked, they would kill the process past every handler. */
 static hearth_status start_workers(pool *p, hearth_error *error)
 {
-    static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
-    sigset_t blocked, before;
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&blocked, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int failed = 0;
-    for (unsigned i = 0; i + 1 < p->thread_count && failed == 0; i++) {
+    bool started = true;
+    for (unsigned i = 0; i + 1 < p->thread_count && started; i++) {
         struct worker *worker = &p->workers[i];
         *worker = (struct worker){.owner = p, .index = i + 1};
-        failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-        if (failed == 0)
+        started = thread_start(&worker->thread, worker_main, worker);
+        if (started)
             p->started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed != 0)
+    if (!started)
         return fail(error, HEARTH_NO_MEMORY, "thread pool: the system gives only %u of %u threads", p->started + 1,
                     p->thread_count);
     return HEARTH_OK;

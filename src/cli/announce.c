@@ -2,6 +2,7 @@
 #include "common.h"
 
 #include "../base/text.h"
+#include "../engine/placement.h"
 #include "output.h"
 
 #include <stdio.h>
@@ -74,11 +75,101 @@ static void say_rung(const loaded *l)
         fprintf(stderr, "note: %s%s\n", what_was_done(l, class), classes[i].note);
 }
 
-void common_say_class(const loaded *l)
+/* ------------------------------------------------------------------ the device */
+
+/* What of the layers is where. */
+typedef struct layer_sums {
+    uint32_t forms[FORM_COUNT];
+    uint32_t layers, with_device;
+    double split_share;  /* of the neurons of split layers, that of the device */
+    double device_share; /* the same of all layers                             */
+} layer_sums;
+
+static layer_sums sum_layers(const hearth_placement *p)
+{
+    layer_sums s = {.layers = p->layer_count};
+    uint64_t split = 0, there = 0;
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        uint32_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE);
+        s.forms[p->layers[i].form]++;
+        s.with_device += layer_uses_device(&p->layers[i]);
+        split += p->layers[i].form == FORM_SPLIT ? neurons : 0;
+        there += neurons;
+    }
+    double f = p->neuron_count;
+    s.split_share = s.forms[FORM_SPLIT] > 0 ? (double)split / (f * s.forms[FORM_SPLIT]) : 0;
+    s.device_share = (double)there / (f * p->layer_count);
+    return s;
+}
+
+bool common_has_split(const loaded *l)
+{
+    return l->placement && sum_layers(l->placement).forms[FORM_SPLIT] > 0;
+}
+
+/* "device0: cuda, NVIDIA H200 (budget 126 GB): 20 of 32 layers, 12 of them split (38 % of the neurons there), and the
+ * head; 512 MB". device_bytes: what this run takes there; 0: the most it took. */
+static void say_device(const loaded *l, uint64_t device_bytes)
+{
+    hearth_device_info d;
+    if (!l->placement || !hearth_runtime_device(l->runtime, &d))
+        return;
+    layer_sums s = sum_layers(l->placement);
+    char budget[16], bytes[16];
+    fprintf(stderr, "%s: %s, ", l->placement->sides[PLACEMENT_DEVICE], d.driver);
+    output_safe(stderr, span_of(d.name), 100);
+    fprintf(stderr, " (budget %s): %u of %u layers", output_size(budget, (double)d.budget_bytes), s.with_device,
+            s.layers);
+    if (s.forms[FORM_SPLIT] > 0)
+        fprintf(stderr, ", %u of them split (%.0f %% of their neurons there)", s.forms[FORM_SPLIT],
+                100 * s.split_share);
+    if (s.forms[FORM_FFN_HOST] > 0)
+        fprintf(stderr, ", %u with all neurons on the CPU", s.forms[FORM_FFN_HOST]);
+    fprintf(stderr, "%s; %s%s\n", l->placement->head == PLACEMENT_DEVICE ? ", and the head" : "",
+            output_size(bytes, (double)(device_bytes ? device_bytes : d.peak_bytes)), device_bytes ? "" : " at most");
+}
+
+json_t *common_device_json(const loaded *l)
+{
+    hearth_device_info d;
+    if (!l->placement || !hearth_runtime_device(l->runtime, &d))
+        return json_null();
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I}", "driver", d.driver, "name", output_json_text(span_of(d.name)),
+                     "memory_bytes", (json_int_t)d.memory_bytes, "budget_bytes", (json_int_t)d.budget_bytes,
+                     "used_bytes", (json_int_t)d.used_bytes, "peak_bytes", (json_int_t)d.peak_bytes);
+}
+
+json_t *common_placement_json(const loaded *l)
+{
+    const hearth_placement *p = l->placement;
+    if (!p)
+        return json_null();
+    layer_sums s = sum_layers(p);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f}", "kv", p->sides[p->kv], "embedding", p->sides[p->embedding],
+                          "head", p->sides[p->head], "device_neurons", s.device_share, "split_neurons", s.split_share);
+    json_t *layers = json_object();
+    for (int i = 0; i < FORM_COUNT; i++)
+        json_object_set_new(layers, layer_form_name((layer_form)i), json_integer(s.forms[i]));
+    if (json_object_set_new(o, "layers", layers) == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+/* device_bytes: as say_device. */
+static void say_all(const loaded *l, uint64_t device_bytes)
 {
     say_rung(l);
     if (l->is_guarded)
         say_guard(l);
+    say_device(l, device_bytes);
+}
+
+void common_say_class(const loaded *l)
+{
+    say_all(l, 0);
 }
 
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error)
@@ -93,7 +184,7 @@ hearth_status common_announce(const loaded *l, const hearth_session_options *o, 
             m.own_bytes ? output_size(own, (double)m.own_bytes) : "", output_size(kv, (double)m.kv_bytes),
             output_size(scratch, (double)m.scratch_bytes), threads, threads == 1 ? "" : "s",
             hearth_runtime_cpu_level(l->runtime));
-    common_say_class(l);
+    say_all(l, m.device_bytes);
     return HEARTH_OK;
 }
 

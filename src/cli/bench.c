@@ -6,6 +6,7 @@
 #include "../kernel/topology.h"
 #include "bench_report.h"
 #include "options.h"
+#include "trace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +29,7 @@ typedef struct bench_values {
     bool layers;
     bool json, csv;
     const char *plot;
+    const char *trace;
     text_list saved;
 } bench_values;
 
@@ -51,6 +53,7 @@ static const option rows[] = {
     {OPTION_ROW(0, "json", FLAG, bench_values, json, NULL, "one object with machine, threads, read_bandwidth, rows")},
     {OPTION_ROW(0, "csv", FLAG, bench_values, csv, NULL, "a table for other programs")},
     {OPTION_ROW(0, "plot", TEXT, bench_values, plot, "OUT.svg", "speed and bytes, with the floor, as a picture")},
+    TRACE_ROW(bench_values),
     {OPTION_ROW(0, "from", TEXTS, bench_values, saved, "FILE",
                 "show what --json saved rather than measure; further files may follow"),
      .alias = "plot-from"},
@@ -108,9 +111,9 @@ static hearth_status add_engine(contest *c, hearth_rung rung, const loaded *l, c
                                 hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, l->model, rung, error));
-    if (c->threshold.given)
-        hearth_placement_set_threshold(placement, c->threshold.value);
+    engine_options what = v->engine;
+    what.threshold = c->threshold;
+    TRY(common_place_rung(&placement, l->model, rung, &what, error));
     hearth_engine_options options = {placement, (hearth_activations)v->engine.activations, progress_to(p)};
     hearth_status status = hearth_engine_create(&c->engines[c->count], l->runtime, l->model, &options, error);
     hearth_placement_destroy(placement);
@@ -276,8 +279,12 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
     for (size_t i = 0; i < r.count; i++)
         r.read_bandwidth += r.rows[i].read_bandwidth / (double)r.count;
     r.guard = common_guard_json(l);
-    hearth_status status = r.guard ? show(&r, 1, v, error) : fail_memory(error, "JSON", 0);
+    r.device = common_device_json(l);
+    r.placement = common_placement_json(l);
+    hearth_status status = r.guard && r.device && r.placement ? show(&r, 1, v, error) : fail_memory(error, "JSON", 0);
     json_decref(r.guard);
+    json_decref(r.device);
+    json_decref(r.placement);
     if (status == HEARTH_OK && !v->compare && !v->json && !v->csv)
         common_say_class(l);
     return status;
@@ -286,7 +293,7 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
 static hearth_status show_saved(const bench_values *v, const operands *rest, hearth_error *error)
 {
     size_t count = v->saved.count + rest->count;
-    if (v->json || v->engine.model.model || v->compare)
+    if (v->json || v->engine.model.model || v->compare || v->trace)
         return fail(error, HEARTH_INVALID, "bench: --from: shows saved results, it neither measures nor writes JSON");
     if (count > MAX_SAVED)
         return fail(error, HEARTH_INVALID, "bench: --from: %zu files are too many, %d can be shown", count, MAX_SAVED);
@@ -299,7 +306,7 @@ static hearth_status show_saved(const bench_values *v, const operands *rest, hea
 }
 
 static hearth_status measure(const loaded *l, const contest *c, const bench_values *v, const token_source *source,
-                             progress *p, hearth_error *error)
+                             hearth_tracer tracer, progress *p, hearth_error *error)
 {
     bench_options options = {
         .prompt_lengths = v->prompt_lengths.items,
@@ -314,6 +321,8 @@ static hearth_status measure(const loaded *l, const contest *c, const bench_valu
         .start_count = source->start_count,
         .context = v->engine.context,
         .kv = (hearth_kv)v->engine.kv,
+        .traced = tracer.see || common_has_split(l),
+        .tracer = tracer,
         .progress = progress_to(p),
     };
     bench_result result;
@@ -327,8 +336,8 @@ static hearth_status measure(const loaded *l, const contest *c, const bench_valu
     return status;
 }
 
-static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, progress *p, arena *memory,
-                                  hearth_error *error)
+static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, hearth_tracer tracer, progress *p,
+                                  arena *memory, hearth_error *error)
 {
     token_source source = {0};
     hearth_status status = choose_lengths(v, &l->info, memory, error);
@@ -342,14 +351,13 @@ static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, 
     if (status == HEARTH_OK)
         status = add_engines(c, l, v, p, error);
     if (status == HEARTH_OK)
-        status = measure(l, c, v, &source, p, error);
+        status = measure(l, c, v, &source, tracer, p, error);
     remove_engines(c);
     mem_free(source.ids);
     mem_free(source.starts);
     return status;
 }
 
-/* Options that contradict each other. */
 /* A picture can be written where it is wanted; nothing is left there. */
 static hearth_status check_plot(const char *path, hearth_error *error)
 {
@@ -359,6 +367,7 @@ static hearth_status check_plot(const char *path, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Options that contradict each other. */
 static hearth_status check_values(const bench_values *v, hearth_error *error)
 {
     if (v->json && v->csv)
@@ -382,16 +391,20 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     contest c = {.count = 1};
     progress p;
     loaded l;
+    trace t;
     TRY(check_values(v, error));
     if (v->saved.count > 0)
         return show_saved(v, rest, error);
     TRY(common_take_model("bench", &v->engine.model, rest, 0, true, error));
     if (v->compare)
         TRY(start_contest(&c, v, error));
-    TRY(common_load(&l, &v->engine, &p, error));
-    hearth_status status = bench_loaded(&l, &c, v, &p, rest->memory, error);
-    common_unload(&l);
-    return status;
+    TRY(trace_open(&t, "bench", v->trace, error));
+    hearth_status status = common_load(&l, &v->engine, &p, error);
+    if (status == HEARTH_OK) {
+        status = bench_loaded(&l, &c, v, trace_to(&t), &p, rest->memory, error);
+        common_unload(&l);
+    }
+    return trace_close(&t, status, error);
 }
 
 static void defaults(void *values)
@@ -413,7 +426,10 @@ const command command_bench = {
         "close decoding came. Density is the part of a layer's neurons that were not zero; tokens that neither --ids "
         "nor --prompts names are made up, and fire other neurons than a text does. Figures are medians of all runs; "
         "speed is the median of each run's ratio to the first rung's run beside it. "
-        "Defaults that do not fit the model's context are shortened or left out.",
+        "Defaults that do not fit the model's context are shortened or left out. Where layers are split between the "
+        "CPU "
+        "and a device, further runs say how the two sides overlap: the time that both work on their neurons, over the "
+        "shorter of the two; and what it takes to hand the token over and the sum back.",
     .example =
         "  $ hearth bench llama-relu-1b-q4_0.gguf --compare dense,exact,predicted --prompt-lengths 64\n"
         "  Intel(R) Xeon(R) Processor, 2 threads, avx512, reads 35.2 GB/s\n"

@@ -19,16 +19,25 @@ static json_t *layers_json(const bench_report *r, const bench_row *row)
     return list;
 }
 
+static json_t *overlap_json(const overlap_result *o)
+{
+    if (o->samples == 0)
+        return json_null();
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "samples", (json_int_t)o->samples, "median", o->overlap,
+                     "fifth_percentile", o->overlap_least, "exchange_seconds", o->exchange_seconds, "cpu_seconds",
+                     o->cpu_seconds, "device_seconds", o->device_seconds);
+}
+
 static json_t *row_json(const bench_report *r, const bench_row *row)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rung", row->rung,
-                     "class", row->class, "prompt_length", (int)row->prompt_length, "context", (int)row->context,
-                     "prefill_tokens_per_second", row->prefill_tokens_per_second, "decode_tokens_per_second",
-                     row->decode_tokens_per_second, "bytes_per_token", row->bytes_per_token, "share_of_bandwidth",
-                     row->share_of_bandwidth, "floor_tokens_per_second", row->floor_tokens_per_second, "relative_speed",
-                     row->relative_speed, "density", row->density, "let_through", row->let_through,
-                     "kv_bytes_per_token", row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth, "layers",
-                     layers_json(r, row));
+    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "rung",
+                     row->rung, "class", row->class, "prompt_length", (int)row->prompt_length, "context",
+                     (int)row->context, "prefill_tokens_per_second", row->prefill_tokens_per_second,
+                     "decode_tokens_per_second", row->decode_tokens_per_second, "bytes_per_token", row->bytes_per_token,
+                     "share_of_bandwidth", row->share_of_bandwidth, "floor_tokens_per_second",
+                     row->floor_tokens_per_second, "relative_speed", row->relative_speed, "density", row->density,
+                     "let_through", row->let_through, "kv_bytes_per_token", row->kv_bytes_per_token, "read_bandwidth",
+                     row->read_bandwidth, "layers", layers_json(r, row), "overlap", overlap_json(&row->overlap));
 }
 
 /* Weaker claims later: what a report as a whole may claim is the weakest of its rows. */
@@ -49,9 +58,10 @@ hearth_status bench_report_json(const bench_report *r, hearth_error *error)
     for (size_t i = 0; i < r->count; i++)
         json_array_append_new(list, row_json(r, &r->rows[i]));
     json_t *object =
-        json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:O?, s:o}", "machine", output_json_text(span_of(r->machine)),
-                  "model", output_json_text(span_of(r->model)), "cpu_level", r->cpu_level, "threads", (int)r->threads,
-                  "class", weakest_class(r), "read_bandwidth", r->read_bandwidth, "guard", r->guard, "rows", list);
+        json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:O?, s:O?, s:O?, s:o}", "machine",
+                  output_json_text(span_of(r->machine)), "model", output_json_text(span_of(r->model)), "cpu_level",
+                  r->cpu_level, "threads", (int)r->threads, "class", weakest_class(r), "read_bandwidth",
+                  r->read_bandwidth, "guard", r->guard, "device", r->device, "placement", r->placement, "rows", list);
     return output_json(object, JSON_INDENT(1), error);
 }
 
@@ -106,7 +116,9 @@ static void print_speeds(const bench_report *r)
                row->relative_speed, output_size(size, row->bytes_per_token), row->floor_tokens_per_second,
                row->share_of_bandwidth);
     }
-    if (cached)
+    if (r->device && !json_is_null(r->device))
+        puts("(part of it lies on the device: floor and share are as if main memory alone brought everything)");
+    else if (cached)
         puts("(what a token reads fits into the processor's cache, so floor and share say little)");
 }
 
@@ -143,6 +155,24 @@ static void print_densities(const bench_report *r)
     }
 }
 
+/* One line for each row with split layers. */
+static void print_overlaps(const bench_report *r)
+{
+    bool headed = false;
+    for (size_t i = 0; i < r->count; i++) {
+        const bench_row *row = &r->rows[i];
+        const overlap_result *o = &row->overlap;
+        if (o->samples == 0)
+            continue;
+        if (!headed)
+            puts("\nsplit layers                 overlap                 per layer, microseconds\n"
+                 "rung       context  prompt   median  95 of 100 reach  exchange  CPU's neurons  device's neurons");
+        headed = true;
+        printf("%-9s  %7u  %6u   %6.2f  %15.2f  %8.1f  %13.1f  %16.1f\n", row->rung, row->context, row->prompt_length,
+               o->overlap, o->overlap_least, o->exchange_seconds * 1e6, o->cpu_seconds * 1e6, o->device_seconds * 1e6);
+    }
+}
+
 static void print_layers(const bench_report *r)
 {
     puts("\nrung       context  prompt  layer  computed  fired  active");
@@ -161,6 +191,7 @@ void bench_report_table(const bench_report *r, bool layers)
            r->read_bandwidth * 1e-9);
     print_speeds(r);
     print_densities(r);
+    print_overlaps(r);
     if (layers)
         print_layers(r);
 }

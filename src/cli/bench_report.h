@@ -13,8 +13,9 @@ typedef struct bench_report {
     double read_bandwidth; /* mean of the rows'                    */
     const bench_row *rows; /* [count]                              */
     size_t count;
-    uint32_t layer_count; /* of every row's layers; 0: not known   */
-    json_t *guard;        /* what it found; null, or NULL: nothing */
+    uint32_t layer_count;       /* of every row's layers; 0: not known   */
+    json_t *guard;              /* what it found; null, or NULL: nothing */
+    json_t *device, *placement; /* null, or NULL: the CPU alone    */
 } bench_report;
 
 /* Everything, layer by layer, as one object. */

@@ -93,6 +93,23 @@ static hearth_status read_layers(reader *r, const json_t *object, bench_report *
     return HEARTH_OK;
 }
 
+/* Results of older versions have none. */
+static hearth_status read_overlap(reader *r, const json_t *object, overlap_result *out)
+{
+    const json_t *o = json_object_get(object, "overlap");
+    uint32_t samples;
+    if (!o || json_is_null(o))
+        return HEARTH_OK;
+    TRY(json_get_uint(o, "samples", &samples, NULL, r->where, r->error));
+    TRY(read_number(r, o, "median", &out->overlap));
+    TRY(read_number(r, o, "fifth_percentile", &out->overlap_least));
+    TRY(json_get_number(o, "exchange_seconds", &out->exchange_seconds, NULL, r->where, r->error));
+    TRY(read_number(r, o, "cpu_seconds", &out->cpu_seconds));
+    TRY(read_number(r, o, "device_seconds", &out->device_seconds));
+    out->samples = samples;
+    return HEARTH_OK;
+}
+
 static hearth_status read_row(reader *r, const json_t *object, bench_report *report, bench_row *row)
 {
     TRY(read_word(r, object, "rung", &row->rung));
@@ -104,6 +121,7 @@ static hearth_status read_row(reader *r, const json_t *object, bench_report *rep
         TRY(read_number(r, object, row_numbers[i].key, &number));
         memcpy((char *)row + row_numbers[i].offset, &number, sizeof number);
     }
+    TRY(read_overlap(r, object, &row->overlap));
     return read_layers(r, object, report, row);
 }
 

@@ -12,15 +12,16 @@
 #include <stddef.h>
 
 typedef enum option_kind {
-    OPTION_FLAG,   /* bool: true when given                                          */
-    OPTION_TEXT,   /* const char *                                                   */
-    OPTION_TEXTS,  /* text_list: may be given several times                          */
-    OPTION_COUNT,  /* uint32_t within [least, most]                                  */
-    OPTION_SEED,   /* optional_seed: any uint64_t                                    */
-    OPTION_NUMBER, /* float within [least, most]                                     */
-    OPTION_GIVEN,  /* optional_number: the same, where it matters whether it was given */
-    OPTION_CHOICE, /* unsigned: index into `choices`                                 */
-    OPTION_LIST,   /* number_list: 1,2,3 or @FILE, each within [least, most]         */
+    OPTION_FLAG,        /* bool: true when given                                          */
+    OPTION_TEXT,        /* const char *                                                   */
+    OPTION_TEXTS,       /* text_list: may be given several times                          */
+    OPTION_COUNT,       /* uint32_t within [least, most]                                  */
+    OPTION_SEED,        /* optional_seed: any uint64_t                                    */
+    OPTION_NUMBER,      /* float within [least, most]                                     */
+    OPTION_GIVEN,       /* optional_number: the same, where it matters whether it was given */
+    OPTION_GIVEN_COUNT, /* optional_count: any uint32_t, likewise                      */
+    OPTION_CHOICE,      /* unsigned: index into `choices`                                 */
+    OPTION_LIST,        /* number_list: 1,2,3 or @FILE, each within [least, most]         */
     OPTION_KIND_COUNT
 } option_kind;
 
@@ -44,10 +45,16 @@ typedef struct optional_number {
     float value;
 } optional_number;
 
+typedef struct optional_count {
+    bool given;
+    uint32_t value;
+} optional_count;
+
 typedef struct option {
     char letter;       /* 'm' for -m; 0: none                               */
     const char *name;  /* "model" for --model                               */
     const char *alias; /* another long name that is understood, or NULL     */
+    const char *word;  /* "ngl" for -ngl, as llama.cpp has it; NULL: none   */
     option_kind kind;
     size_t target;     /* offset in the record that the table belongs to    */
     const char *value; /* what help calls the value: "FILE"; NULL for flags */

@@ -1,7 +1,6 @@
 /* common.c - from options to an engine that is ready to work. */
 #include "common.h"
 
-#include "../base/file.h"
 #include "../base/text.h"
 #include "../engine/placement.h"
 #include "../kernel/topology.h"
@@ -14,9 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* A placement names ranges of neurons; more than this is none. */
-#define MAX_PLACEMENT_BYTES ((size_t)64 << 20)
 
 static const char *const kv_choices[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", NULL};
 static const char *const activation_choices[] = {
@@ -49,7 +45,8 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "activations", CHOICE, engine_options, activations, "auto|f32",
                 "auto: 8 bits where block formats are read; f32: float32 everywhere, slow"),
      .choices = activation_choices},
-    {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE", "placement (JSON); else everything on the CPU")},
+    {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE",
+                "placement (JSON): for each layer what lies where and what is skipped")},
     {OPTION_ROW(
          0, "sparsity", CHOICE, engine_options, sparsity, "RUNG",
          "what is skipped: dense (nothing), exact (neurons that are zero), predicted (also those that the file's "
@@ -60,9 +57,16 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "no-guard", FLAG, engine_options, no_guard, NULL,
                 "exact in every layer, also where computing every neuron is faster; without it a short measurement "
                 "decides, once per machine and model")},
-    {OPTION_ROW(0, "device", TEXT, engine_options, device, "host|opencl|cuda", "not in this version")},
-    {OPTION_ROW(0, "gpu-layers", COUNT, engine_options, gpu_layers, "N", "not in this version; 0")},
-    {OPTION_ROW(0, "gpu-neurons", COUNT, engine_options, gpu_neurons, "N", "not in this version; 0")},
+    {OPTION_ROW(0, "device", TEXT, engine_options, device, "SPEC",
+                "compute on cuda, opencl or host, or the N-th of them (opencl:1; `hearth devices` lists them), "
+                "with a budget where ,memory=8G follows: everything, or what the next two or --place say; without it "
+                "they take the best GPU")},
+    {OPTION_ROW(0, "gpu-layers", GIVEN_COUNT, engine_options, gpu_layers, "N",
+                "the last N layers on the device (also -ngl); all where only --gpu-neurons says how much"),
+     .alias = "n-gpu-layers", .word = "ngl"},
+    {OPTION_ROW(0, "gpu-neurons", GIVEN_COUNT, engine_options, gpu_neurons, "K",
+                "of these layers the first K neurons in the file's order (the hot ones of an ordered file), the others "
+                "on the CPU at the same time; all where only --gpu-layers says how much")},
 };
 
 /* ------------------------------------------------------------------ which model */
@@ -139,42 +143,20 @@ static char *cache_folder(void)
 
 /* ------------------------------------------------------------------ loading */
 
-static hearth_status read_placement(hearth_placement **out, const hearth_model *model, const char *path,
-                                    hearth_error *error)
-{
-    char *json;
-    size_t size;
-    TRY(file_read(&json, &size, path, MAX_PLACEMENT_BYTES, error));
-    hearth_error inner = {0};
-    hearth_status status = hearth_placement_parse(out, model, json, size, &inner);
-    mem_free(json);
-    return status == HEARTH_OK ? status : fail(error, status, "%s: %s", path, inner.text);
-}
-
-/* Takes the placement over. */
-static hearth_status create_engine(loaded *l, const engine_options *o, hearth_placement *placement, progress *p,
-                                   hearth_error *error)
+static hearth_status open_placed(loaded *l, const engine_options *o, const hearth_placement *placement, progress *p,
+                                 hearth_error *error)
 {
     hearth_engine_options options = {placement, (hearth_activations)o->activations, progress_to(p)};
-    hearth_status status = hearth_engine_create(&l->engine, l->runtime, l->model, &options, error);
-    hearth_placement_destroy(placement);
-    return status;
+    return hearth_engine_create(&l->engine, l->runtime, l->model, &options, error);
 }
 
 static hearth_status open_rung(loaded *l, const engine_options *o, hearth_rung rung, progress *p, hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, l->model, rung, error));
-    if (o->threshold.given)
-        hearth_placement_set_threshold(placement, o->threshold.value);
-    return create_engine(l, o, placement, p, error);
-}
-
-static hearth_status open_placed(loaded *l, const engine_options *o, progress *p, hearth_error *error)
-{
-    hearth_placement *placement;
-    TRY(read_placement(&placement, l->model, o->place, error));
-    return create_engine(l, o, placement, p, error);
+    TRY(common_place_rung(&placement, l->model, rung, o, error));
+    hearth_status status = open_placed(l, o, placement, p, error);
+    hearth_placement_destroy(placement);
+    return status;
 }
 
 /* Rung exact, where a guard looks after it. */
@@ -190,18 +172,20 @@ static hearth_status open_guarded(loaded *l, const engine_options *o, progress *
     return status;
 }
 
-static hearth_status load_engine(loaded *l, const engine_options *o, progress *p, hearth_error *error)
+/* placement: NULL where none was asked for. */
+static hearth_status load_engine(loaded *l, const engine_options *o, const hearth_placement *placement, progress *p,
+                                 hearth_error *error)
 {
     hearth_rung rung = (hearth_rung)o->sparsity;
-    if (o->place)
-        return open_placed(l, o, p, error);
+    if (placement)
+        return open_placed(l, o, placement, p, error);
     if (rung == HEARTH_RUNG_AUTO)
         rung = placement_auto_rung(l->model);
     return rung == HEARTH_RUNG_EXACT && !o->no_guard ? open_guarded(l, o, p, error) : open_rung(l, o, rung, p, error);
 }
 
 /* What the command line understands already, and this version cannot do yet; what contradicts itself. */
-static hearth_status check_supported(const engine_options *o, hearth_error *error)
+static hearth_status check_options(const engine_options *o, hearth_error *error)
 {
     if (o->sparsity >= HEARTH_RUNG_COUNT)
         return fail(error, HEARTH_UNSUPPORTED, "--sparsity %s: is not there yet; there are dense, exact and predicted",
@@ -209,34 +193,49 @@ static hearth_status check_supported(const engine_options *o, hearth_error *erro
     if (o->place && o->sparsity != HEARTH_RUNG_AUTO)
         return fail(error, HEARTH_INVALID, "--sparsity %s: the file of --place says for each layer what is skipped",
                     rung_choices[o->sparsity]);
+    if (o->place && (o->gpu_layers.given || o->gpu_neurons.given))
+        return fail(error, HEARTH_INVALID, "--%s: the file of --place says what the device works on",
+                    o->gpu_layers.given ? "gpu-layers" : "gpu-neurons");
     if (o->threshold.given && o->sparsity != HEARTH_RUNG_PREDICTED)
         return fail(error, HEARTH_INVALID, "--threshold: is for predictors and needs --sparsity predicted");
-    if (o->device)
-        return fail(error, HEARTH_UNSUPPORTED, "--device %s: there are no devices in this version", o->device);
-    if (o->gpu_layers != 0)
-        return fail(error, HEARTH_UNSUPPORTED, "--gpu-layers %u: there are no devices in this version", o->gpu_layers);
-    if (o->gpu_neurons != 0)
-        return fail(error, HEARTH_UNSUPPORTED, "--gpu-neurons %u: there are no devices in this version",
-                    o->gpu_neurons);
+    if (o->device && !*o->device)
+        return fail(error, HEARTH_INVALID, "--device: is empty");
     return HEARTH_OK;
+}
+
+/* A device is opened only where something will run on it. */
+static hearth_status start_runtime(loaded *l, const engine_options *o, bool needs_device, hearth_error *error)
+{
+    char found[32];
+    hearth_runtime_options options = {.threads = o->threads, .cpu_level = o->cpu};
+    if (needs_device)
+        TRY(common_choose_device(&options.device, found, o, error));
+    return hearth_runtime_create(&l->runtime, &options, error);
 }
 
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error)
 {
     *out = (loaded){0};
-    TRY(check_supported(o, error));
+    TRY(check_options(o, error));
     progress_init(p);
-    hearth_runtime_options runtime = {o->threads, o->cpu};
     hearth_model_options model = {o->model.ffn_activation, progress_to(p)};
+    hearth_placement *placement = NULL;
     hearth_status status;
-    TRY_OR(failed, status, hearth_runtime_create(&out->runtime, &runtime, error));
     TRY_OR(failed, status, hearth_model_open(&out->model, o->model.model, &model, error));
     hearth_model_describe(out->model, &out->info);
-    TRY_OR(failed, status, load_engine(out, o, p, error));
+    TRY_OR(failed, status, common_place(&placement, out->model, o, error));
+    bool needs_device = placement && placement_needs_device(placement);
+    TRY_OR(failed, status, start_runtime(out, o, needs_device, error));
+    TRY_OR(failed, status, load_engine(out, o, placement, p, error));
     progress_clear(p);
+    if (needs_device)
+        out->placement = placement;
+    else
+        hearth_placement_destroy(placement);
     return HEARTH_OK;
 failed:
     progress_clear(p);
+    hearth_placement_destroy(placement);
     common_unload(out);
     return status;
 }
@@ -247,6 +246,7 @@ void common_unload(loaded *l)
         guard_close(&l->guarded);
     else
         hearth_engine_destroy(l->engine);
+    hearth_placement_destroy(l->placement);
     hearth_model_close(l->model);
     hearth_runtime_destroy(l->runtime);
     *l = (loaded){0};

@@ -23,8 +23,9 @@ typedef struct engine_options {
     unsigned sparsity;         /* auto, dense, exact, predicted: hearth_rung; then the rungs that are still to come */
     optional_number threshold; /* of predictors                                  */
     bool no_guard;
-    const char *device; /* the devices that are still to come, and what of the model goes there */
-    uint32_t gpu_layers, gpu_neurons;
+    const char *device;        /* as device_open wants it; NULL: none, or the best GPU where one is needed */
+    optional_count gpu_layers; /* what of the model goes there, as for hearth_placement_use_device  */
+    optional_count gpu_neurons;
 } engine_options;
 
 /* Rows for OPTION_TABLE; records of model_options and engine_options. */
@@ -51,8 +52,9 @@ hearth_status common_take_model(const char *command_path, model_options *o, oper
 typedef struct loaded {
     hearth_runtime *runtime;
     hearth_model *model;
-    hearth_engine *engine; /* that of `guarded`, where there is a guard */
-    bool is_guarded;       /* the guard chose between exact and dense    */
+    hearth_placement *placement; /* of the engine, where it uses a device; else NULL */
+    hearth_engine *engine;       /* that of `guarded`, where there is a guard */
+    bool is_guarded;             /* the guard chose between exact and dense    */
     guarded guarded;
     hearth_model_info info;
 } loaded;
@@ -64,15 +66,32 @@ void common_unload(loaded *l);
  * missing; NAME may end in '/'. NULL: there is no place for it. mem_free. */
 char *common_user_path(const char *variable, const char *fallback, const char *name);
 
+/* ------------------------------------------------------------------ what lies where (placing.c) */
+
+/* The placement that the options ask for by --place, or by naming a device and what goes there; *out NULL: none. */
+hearth_status common_place(hearth_placement **out, const hearth_model *model, const engine_options *o,
+                           hearth_error *error);
+/* The same without --place, on a rung; the CPU alone where no device was asked for. */
+hearth_status common_place_rung(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+                                const engine_options *o, hearth_error *error);
+/* The device to open for a placement that needs one: --device, else the best GPU, whose spec goes to found.
+ * HEARTH_DEVICE: there is none; the text says what there is. */
+hearth_status common_choose_device(const char **spec, char found[32], const engine_options *o, hearth_error *error);
+
 /* ------------------------------------------------------------------ what is said of it (announce.c) */
 
 /* Says on standard error what runs where and what memory it takes, then what common_say_class says behind the rung. */
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);
 /* Says on standard error on which rung the engine runs, of which class that is and what it means; what the guard
- * found. */
+ * found; what runs on the device. */
 void common_say_class(const loaded *l);
 /* What the guard found; null where there was none. NULL: no memory. */
 json_t *common_guard_json(const loaded *l);
+/* The device and its memory, and what lies there; null where nothing does. NULL: no memory. */
+json_t *common_device_json(const loaded *l);
+json_t *common_placement_json(const loaded *l);
+/* Whether any layer has neurons on both sides. */
+bool common_has_split(const loaded *l);
 
 /* What a session skipped of the rows fed since its counts were reset. */
 typedef struct skipped {

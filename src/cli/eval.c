@@ -5,6 +5,7 @@
 #include "../eval/perplexity.h"
 #include "../eval/rows.h"
 #include "output.h"
+#include "trace.h"
 
 #include <math.h>
 
@@ -122,12 +123,14 @@ typedef struct logits_values {
     engine_options engine;
     number_list ids;
     const char *out;
+    const char *trace;
 } logits_values;
 
 static const option logits_rows[] = {
     {OPTION_ROW(0, "ids", LIST, logits_values, ids, "1,2,3", "the tokens to read; @FILE reads the list from a file"),
      .least = 0, .most = INT32_MAX},
     {OPTION_ROW('o', "out", TEXT, logits_values, out, "FILE", "where the logits go; - for standard output")},
+    TRACE_ROW(logits_values),
 };
 
 typedef struct logits_sink {
@@ -143,8 +146,8 @@ static hearth_status write_rows(void *user, size_t first, size_t count, const fl
 }
 
 /* Reads all ids and writes a row after each. */
-static hearth_status write_logits(const loaded *l, const logits_values *v, progress *p, logits_sink *sink,
-                                  hearth_error *error)
+static hearth_status write_logits(const loaded *l, const logits_values *v, progress *p, hearth_tracer tracer,
+                                  logits_sink *sink, hearth_error *error)
 {
     rows_reader reader = {0};
     hearth_session *session = NULL;
@@ -156,7 +159,8 @@ static hearth_status write_logits(const loaded *l, const logits_values *v, progr
     hearth_session_options options = {.context = context,
                                       .kv = (hearth_kv)v->engine.kv,
                                       .output_rows = (uint32_t)rows_block(l->info.vocabulary_size),
-                                      .progress = progress_to(p)};
+                                      .progress = progress_to(p),
+                                      .tracer = tracer};
     TRY_OR(done, status, hearth_session_create(&session, l->engine, &options, error));
     if (v->ids.count > hearth_session_context(session)) {
         status = fail(error, HEARTH_FULL, "%s: --ids: are %zu tokens, the context has only %u", l->info.path,
@@ -171,21 +175,16 @@ done:
     return status;
 }
 
-static hearth_status run_logits(void *values, operands *rest, hearth_error *error)
+/* The whole file, or none. */
+static hearth_status read_logits(const logits_values *v, hearth_tracer tracer, hearth_error *error)
 {
-    logits_values *v = values;
     progress p;
     loaded l;
-    TRY(common_take_model("eval logits", &v->engine.model, rest, 0, false, error));
-    if (v->ids.count == 0)
-        return fail(error, HEARTH_INVALID, "eval logits: --ids: is missing");
-    if (!v->out)
-        return fail(error, HEARTH_INVALID, "eval logits: --out: is missing");
     TRY(common_load(&l, &v->engine, &p, error));
     logits_sink sink = {NULL, l.info.vocabulary_size};
     hearth_status status = file_writer_open(&sink.writer, v->out, error);
     if (status == HEARTH_OK) {
-        status = write_logits(&l, v, &p, &sink, error);
+        status = write_logits(&l, v, &p, tracer, &sink, error);
         if (status == HEARTH_OK)
             status = file_writer_commit(sink.writer, error);
         else
@@ -196,6 +195,19 @@ static hearth_status run_logits(void *values, operands *rest, hearth_error *erro
         common_say_class(&l);
     common_unload(&l);
     return status;
+}
+
+static hearth_status run_logits(void *values, operands *rest, hearth_error *error)
+{
+    logits_values *v = values;
+    TRY(common_take_model("eval logits", &v->engine.model, rest, 0, false, error));
+    if (v->ids.count == 0)
+        return fail(error, HEARTH_INVALID, "eval logits: --ids: is missing");
+    if (!v->out)
+        return fail(error, HEARTH_INVALID, "eval logits: --out: is missing");
+    trace t;
+    TRY(trace_open(&t, "eval logits", v->trace, error));
+    return trace_close(&t, read_logits(v, trace_to(&t), error), error);
 }
 
 static const command part_logits = {

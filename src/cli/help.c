@@ -61,7 +61,7 @@ static void print_commands(const command *const *commands)
 void help_overview(const command *const *commands)
 {
     puts("hearth " HEARTH_VERSION " runs large language models by not reading what is zero.\n"
-         "This version skips the neurons that are zero, on the CPU; GPUs come next.\n\n"
+         "This version skips the neurons that are zero, on the CPU and, where asked, a GPU at the same time.\n\n"
          "usage: hearth COMMAND [options]\n");
     print_commands(commands);
     puts("\n`hearth help COMMAND` explains one of them with an example; `hearth --version` says which this is.\n"

@@ -161,6 +161,14 @@ static hearth_status put_given(parser *p, const option *o, const char *shown, co
     return HEARTH_OK;
 }
 
+static hearth_status put_given_count(parser *p, const option *o, const char *shown, const char *text, void *target)
+{
+    optional_count *number = target;
+    TRY(put_count(p, o, shown, text, &number->value));
+    number->given = true;
+    return HEARTH_OK;
+}
+
 static hearth_status put_choice(parser *p, const option *o, const char *shown, const char *text, void *target)
 {
     char all[256] = "";
@@ -190,9 +198,11 @@ static hearth_status put_list(parser *p, const option *o, const char *shown, con
 static const struct {
     hearth_status (*put)(parser *p, const option *o, const char *shown, const char *text, void *target);
 } kinds[OPTION_KIND_COUNT] = {
-    [OPTION_FLAG] = {put_flag},   [OPTION_TEXT] = {put_text}, [OPTION_TEXTS] = {put_texts},
-    [OPTION_COUNT] = {put_count}, [OPTION_SEED] = {put_seed}, [OPTION_NUMBER] = {put_number},
-    [OPTION_GIVEN] = {put_given}, [OPTION_LIST] = {put_list}, [OPTION_CHOICE] = {put_choice},
+    [OPTION_FLAG] = {put_flag},     [OPTION_TEXT] = {put_text},
+    [OPTION_TEXTS] = {put_texts},   [OPTION_COUNT] = {put_count},
+    [OPTION_SEED] = {put_seed},     [OPTION_NUMBER] = {put_number},
+    [OPTION_GIVEN] = {put_given},   [OPTION_LIST] = {put_list},
+    [OPTION_CHOICE] = {put_choice}, [OPTION_GIVEN_COUNT] = {put_given_count},
 };
 
 #define BLANKS " \t\r\n"
@@ -269,7 +279,8 @@ static const option *find_option(const command *c, const char *argument, const o
         for (size_t i = 0; i < t->count; i++) {
             const option *o = &t->rows[i];
             if (is_long ? name_is(o->name, argument + 2, length) || name_is(o->alias, argument + 2, length)
-                        : o->letter && argument[1] == o->letter && !argument[2]) {
+                        : (o->letter && argument[1] == o->letter && !argument[2]) ||
+                              (o->word && strcmp(o->word, argument + 1) == 0)) {
                 *table = t;
                 return o;
             }

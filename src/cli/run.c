@@ -27,7 +27,8 @@ static const option rows[] = {
         "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
         "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
-        "seed, where the temperature is not 0")},
+        "device and placement, where there is one; seed, where the temperature is not 0")},
+    TRACE_ROW(run_values),
 };
 
 /* ------------------------------------------------------------------ speaking */
@@ -116,12 +117,13 @@ static hearth_status print_json(const speaker *s, const hearth_sampling *samplin
         }
     json_t *text = output_json_text((span){s->text.data, s->text.size});
     const loaded *l = &s->loaded;
-    json_t *object = json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s, s:o, s:o}", "text", text, "ids", ids,
-                               "prompt_tokens", (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds,
-                               "decode_tokens", (json_int_t)r->answer_tokens, "decode_seconds", r->answer_seconds,
-                               "stop_reason", hearth_stop_text(r->stop), "rung", hearth_engine_rung(l->engine), "class",
-                               hearth_engine_class(l->engine), "sparsity", common_skipped_json(l, s->session), "guard",
-                               common_guard_json(l));
+    json_t *object =
+        json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "text", text, "ids", ids,
+                  "prompt_tokens", (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds, "decode_tokens",
+                  (json_int_t)r->answer_tokens, "decode_seconds", r->answer_seconds, "stop_reason",
+                  hearth_stop_text(r->stop), "rung", hearth_engine_rung(l->engine), "class",
+                  hearth_engine_class(l->engine), "sparsity", common_skipped_json(l, s->session), "guard",
+                  common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
     if (sampling->temperature > 0 && json_object_set_new(object, "seed", json_seed(sampling->seed)) != 0) {
         json_decref(object);
         return fail_memory(error, "JSON", 0);
@@ -199,8 +201,10 @@ done:
 
 static hearth_status start_speaking(speaker *s, run_values *v, hearth_error *error)
 {
-    hearth_session_options session = {
-        .context = v->engine.context, .kv = (hearth_kv)v->engine.kv, .progress = progress_to(&s->progress)};
+    hearth_session_options session = {.context = v->engine.context,
+                                      .kv = (hearth_kv)v->engine.kv,
+                                      .progress = progress_to(&s->progress),
+                                      .tracer = trace_to(&s->trace)};
     TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
@@ -224,8 +228,10 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     TRY(common_take_model("run", &v->engine.model, rest, 0, true, error));
     TRY(sampling_resolve("run", &v->sampling, rest->memory, error));
     speaker s = {.shown = isatty(STDOUT_FILENO)};
+    TRY(trace_open(&s.trace, "run", v->trace, error));
     hearth_status status = start_speaking(&s, v, error);
     hearth_session_destroy(s.session);
+    status = trace_close(&s.trace, status, error);
     hearth_sampler_destroy(s.sampler);
     common_unload(&s.loaded);
     mem_free(s.ids);

@@ -5,6 +5,7 @@
 #include "../base/text.h"
 #include "common.h"
 #include "sampling.h"
+#include "trace.h"
 
 typedef struct run_values {
     engine_options engine;
@@ -15,12 +16,14 @@ typedef struct run_values {
     text_list stops;
     bool ignore_end;
     bool json;
+    const char *trace;
 } run_values;
 
 /* A model that talks: one sequence, one sampler, and the ids of the answer so far. */
 typedef struct speaker {
     loaded loaded;
     progress progress;
+    trace trace;
     hearth_session *session;
     hearth_sampler *sampler;
     hearth_answer_options answer;

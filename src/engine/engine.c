@@ -57,14 +57,56 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const layer_placement *p = &e->placement->layers[i];
         TRY(placement_check_selector(p->selector, m, error));
-        e->layers[i] = (engine_layer){p->selector, p->threshold, of ? of->layers[i].down_t : m->layers[i].down_t};
-        skips |= p->selector != SELECTOR_ALL;
+        e->layers[i] = (engine_layer){.form = p->form,
+                                      .selector = p->selector,
+                                      .threshold = p->threshold,
+                                      .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
+                                      .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
+        skips |= p->selector != SELECTOR_ALL || p->form == FORM_SPLIT; /* both work on rows of down_t */
         e->uses_predictors |= p->selector == SELECTOR_LOW_RANK;
     }
     e->transposed = of && of->transposed;
     e->own_bytes = of ? of->own_bytes : 0;
     e->requantised = of ? of->requantised : m->requantised;
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ two sides */
+
+/* Which neurons of a split layer the CPU has. */
+static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *error)
+{
+    uint32_t f = e->model->hyper.neuron_count;
+    engine_layer *l = &e->layers[layer];
+    l->rows = mem_new_array(f, sizeof *l->rows);
+    if (!l->rows)
+        return fail_memory(error, "engine", f * sizeof *l->rows);
+    return device_weights_rows(&e->placement->layers[layer], PLACEMENT_CPU, e->model->layers[layer].order, f, l->rows,
+                               &l->row_count, error);
+}
+
+static hearth_status use_device(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
+{
+    uint32_t layers = e->model->hyper.layer_count;
+    if (!placement_needs_device(e->placement))
+        return HEARTH_OK;
+    if (!e->runtime->device)
+        return fail(error, HEARTH_INVALID, "placement: side %s: the runtime has no device",
+                    e->placement->sides[PLACEMENT_DEVICE]);
+    for (uint32_t i = 0; i < layers; i++)
+        if (e->layers[i].form == FORM_SPLIT)
+            TRY(list_rows(e, i, error));
+    matrix *down_t = mem_new_array(layers, sizeof *down_t);
+    if (!down_t)
+        return fail_memory(error, "engine", layers * sizeof *down_t);
+    for (uint32_t i = 0; i < layers; i++)
+        down_t[i] = e->layers[i].down_t;
+    device_turn_begin(e->runtime);
+    hearth_status status =
+        device_weights_create(&e->remote, e->runtime->device, e->model, e->placement, down_t, progress, error);
+    device_turn_end(e->runtime);
+    mem_free(down_t);
+    return status;
 }
 
 /* ------------------------------------------------------------------ life */
@@ -85,6 +127,8 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
         status = fail(error, HEARTH_INVALID, "placement: is of another model");
     if (status == HEARTH_OK)
         status = prepare_layers(e, of, &options->progress, error);
+    if (status == HEARTH_OK)
+        status = use_device(e, &options->progress, error);
     if (status != HEARTH_OK) {
         hearth_engine_destroy(e);
         return status;
@@ -111,6 +155,11 @@ void hearth_engine_destroy(hearth_engine *engine)
 {
     if (!engine)
         return;
+    device_turn_begin(engine->runtime);
+    device_weights_destroy(engine->remote);
+    device_turn_end(engine->runtime);
+    for (uint32_t i = 0; engine->layers && i < engine->model->hyper.layer_count; i++)
+        mem_free(engine->layers[i].rows);
     for (uint32_t i = 0; engine->layers && engine->owns_copies && i < engine->model->hyper.layer_count; i++)
         if (engine->layers[i].down_t.data)
             mem_release((void *)engine->layers[i].down_t.data, copy_bytes(&engine->layers[i].down_t));
@@ -204,5 +253,5 @@ const char *hearth_engine_class(const hearth_engine *engine)
         return "lossy";
     if (engine->requantised)
         return "requantised";
-    return engine->transposed ? "exact" : "bitwise";
+    return engine->transposed || engine->remote ? "exact" : "bitwise"; /* a device adds in another order */
 }

@@ -6,24 +6,37 @@
 #define ENGINE_ENGINE_H
 
 #include "../base/pool.h"
+#include "../device/device.h"
 #include "../kernel/kernel.h"
 #include "../model/model.h"
+#include "device_weights.h"
 #include "kv_cache.h"
 #include "placement.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 struct hearth_runtime {
     pool *threads;
     size_t level; /* of kernel_level_name */
     kernels kernels;
+    device *device;              /* side device0 of placements; NULL: none                */
+    pthread_mutex_t device_turn; /* held by whoever uses the device, for a step or longer */
 };
+
+/* Engines and sessions of a runtime take turns on its device, as they do on its threads. */
+void device_turn_begin(hearth_runtime *r);
+void device_turn_end(hearth_runtime *r);
 
 /* What the engine has made of a layer. */
 typedef struct engine_layer {
+    layer_form form;
     selector_kind selector;
     float threshold; /* of SELECTOR_LOW_RANK                                                            */
     matrix down_t;   /* the file's or the engine's own; no data where `down` is multiplied as the file has it */
+    uint32_t *rows;  /* [row_count] the CPU's neurons, ascending rows of the matrices; NULL: all of them */
+    uint32_t row_count;
+    uint32_t cache_index; /* its place among the layers whose keys and values lie on the same side           */
 } engine_layer;
 
 struct hearth_engine {
@@ -31,12 +44,14 @@ struct hearth_engine {
     const hearth_model *model;
     hearth_placement *placement;
     hearth_activations activations;
-    engine_layer *layers; /* [layer_count]                                                         */
-    bool uses_predictors; /* a layer's selector is SELECTOR_LOW_RANK                              */
-    bool requantised;     /* a block format's down was rounded once more, here or when it was packed  */
-    bool transposed;      /* from the stock layout: additions come in another order than there        */
-    bool owns_copies;     /* of down_t, where transposed                                           */
-    uint64_t own_bytes;   /* of the copies, also where they are shared                             */
+    engine_layer *layers;                /* [layer_count]                                                         */
+    bool uses_predictors;                /* a layer's selector is SELECTOR_LOW_RANK                              */
+    bool requantised;                    /* a block format's down was rounded once more, here or when it was packed  */
+    bool transposed;                     /* from the stock layout: additions come in another order than there        */
+    bool owns_copies;                    /* of down_t, where transposed                                           */
+    uint64_t own_bytes;                  /* of the copies, also where they are shared                             */
+    device_weights *remote;              /* NULL: nothing lies on a device                       */
+    uint32_t host_layers, device_layers; /* by where their attention runs                        */
 };
 
 /* An engine under another placement that shares the transposed copies of `of`, and is destroyed before it. */
@@ -61,6 +76,9 @@ typedef struct ffn_part {
     const uint32_t *list;           /* [count] which, ascending; NULL: all from `begin` on         */
     size_t computed, fired, active; /* see hearth_counts, of all rows together                     */
 } ffn_part;
+
+/* When the CPU began with a layer, came to its neurons, and was done. */
+enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 
 /* Buffers of one slice of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
  * the slice. d, f as in DESIGN.md; Q = head_count * head_length, K = kv_head_count * head_length. */
@@ -87,6 +105,7 @@ typedef struct scratch {
     float *scores;                 /* [threads][heads of a group][context]  attention                    */
     float *cosine, *sine;          /* [B][rope_pairs]                                                    */
     uint32_t *sequence, *position; /* [B]                                                     */
+    double (*moments)[MOMENTS];    /* [layers] of the last slice, where somebody traces       */
 } scratch;
 
 struct hearth_session {
@@ -95,11 +114,13 @@ struct hearth_session {
     uint32_t widest;        /* longest row of weights that is multiplied with                   */
     uint32_t widest_hidden; /* hidden units of the widest predictor                             */
     hearth_progress progress;
-    hearth_observer observer; /* see NULL: nobody                                              */
-    kv_cache cache;
-    uint32_t *lengths;        /* [sequences] positions read so far                             */
-    uint32_t *lengths_before; /* [sequences] to go back to when a feed fails                   */
-    float *outputs;           /* [output_rows][d] normed hidden states of the last feed        */
+    hearth_observer observer;      /* see NULL: nobody                                              */
+    hearth_tracer tracer;          /* see NULL: nobody                                              */
+    kv_cache cache;                /* of the CPU's layers                                           */
+    struct device_session *remote; /* NULL: the device has nothing of this session             */
+    uint32_t *lengths;             /* [sequences] positions read so far                             */
+    uint32_t *lengths_before;      /* [sequences] to go back to when a feed fails                   */
+    float *outputs;                /* [output_rows][d] normed hidden states of the last feed        */
     size_t output_count;
     hearth_counts *counts; /* [layers]                                                      */
     double *ffn_seconds;   /* [layers] spent in feed-forward networks since counts were reset */

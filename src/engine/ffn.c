@@ -10,6 +10,7 @@
  * columns. The sums are the same: one chain per slice in the order of the neurons, then slice after slice. */
 #include "ffn.h"
 
+#include "device_session.h"
 #include "products.h"
 
 #include "../base/clock.h"
@@ -76,6 +77,21 @@ static void activate(const ffn_job *job, float *gate, float *up, size_t n)
     kernels_of(job)->activate[kind](gate, job->second ? up : NULL, threshold, n, gate);
 }
 
+/* The predictor's scores of a part that is still whole: to b->score by row, where silence() and observers look them
+ * up. Returns them as multiply_part lays values out; where the CPU has only some of the rows that is another buffer,
+ * which is free until the second matrix is multiplied. */
+static const float *predict_part(const ffn_job *job, const ffn_part *v)
+{
+    const scratch *b = &job->s->scratch;
+    multiply_part(job, v, &job->l->fc2, &job->hidden, v->list ? b->up : b->score);
+    if (!v->list)
+        return b->score;
+    for (size_t t = 0; t < job->count; t++)
+        for (size_t i = 0; i < v->count; i++)
+            b->score[t * job->neuron_count + v->list[i]] = b->up[t * job->neuron_count + v->begin + i];
+    return b->up;
+}
+
 /* Leaves in the part what passes; `values` of the first row are compacted with it, or NULL. */
 static void keep(const ffn_job *job, ffn_part *v, kernel_selection rule, const float *values, float threshold,
                  float *kept)
@@ -90,10 +106,8 @@ static void keep(const ffn_job *job, ffn_part *v, kernel_selection rule, const f
 static void select_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    if (job->e->selector == SELECTOR_LOW_RANK) {
-        multiply_part(job, v, &job->l->fc2, &job->hidden, b->score);
-        keep(job, v, SELECT_FROM, b->score + v->begin, job->e->threshold, NULL);
-    }
+    if (job->e->selector == SELECTOR_LOW_RANK)
+        keep(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->e->threshold, NULL);
     v->computed = v->count;
     multiply_part(job, v, job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
@@ -238,8 +252,7 @@ static void select_many(const ffn_job *job, ffn_part *v)
     bool predicts = job->e->selector == SELECTOR_LOW_RANK;
     v->computed = job->count * v->count;
     if (predicts) {
-        multiply_part(job, v, &job->l->fc2, &job->hidden, b->score);
-        v->computed = mark(job, v, SELECT_FROM, b->score, job->e->threshold);
+        v->computed = mark(job, v, SELECT_FROM, predict_part(job, v), job->e->threshold);
         unite(job, v, NULL);
     }
     multiply_part(job, v, job->first, &job->normed, b->gate);
@@ -315,7 +328,7 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
 
 /* ------------------------------------------------------------------ the layer */
 
-/* The parts of a layer before anything is known. */
+/* The parts of a layer before anything is known: of the CPU's rows where it has only some. */
 static void cut(ffn_job *job)
 {
     scratch *b = &job->s->scratch;
@@ -325,28 +338,37 @@ static void cut(ffn_job *job)
     job->part_slices = job->slices > turns ? job->slices / turns : 1;
     size_t part = job->part_slices * job->width;
     b->part_count = 0;
-    for (size_t begin = 0; begin < f; begin += part)
-        b->parts[b->part_count++] = (ffn_part){.begin = (uint32_t)begin, .count = f - begin < part ? f - begin : part};
+    for (size_t begin = 0; begin < f; begin += part) {
+        ffn_part *v = &b->parts[b->part_count++];
+        *v = (ffn_part){.begin = (uint32_t)begin, .count = f - begin < part ? f - begin : part};
+        if (job->e->rows) {
+            size_t first = count_below(job->e->rows, job->e->row_count, begin);
+            v->list = job->e->rows + first;
+            v->count = count_below(job->e->rows, job->e->row_count, begin + v->count) - first;
+        }
+    }
 }
 
-/* What fc2 reads: relu(fc1 . residual). */
-static void predict(ffn_job *job)
+/* What fc2 reads: relu(fc1 . residual), unless the device has computed it. */
+static void predict(ffn_job *job, bool hidden_known)
 {
     hearth_session *s = job->s;
     const matrix *fc1 = &job->l->fc1, *fc2 = &job->l->fc2;
     float *hidden = s->scratch.hidden;
-    multiply(s, s->scratch.x, job->count, &(product){fc1, hidden}, 1);
-    kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, 0, job->count * fc1->rows, hidden);
+    if (!hidden_known) {
+        multiply(s, s->scratch.x, job->count, &(product){fc1, hidden}, 1);
+        kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, 0, job->count * fc1->rows, hidden);
+    }
     job->hidden = products_input(s, hidden, job->count, fc1->rows, &fc2, 1, &s->scratch.rounded_hidden);
 }
 
-static void neuron_major(ffn_job *job)
+static void neuron_major(ffn_job *job, bool hidden_known)
 {
     hearth_session *s = job->s;
     pool *threads = s->engine->runtime->threads;
     size_t d = job->e->down_t.columns;
     if (job->e->selector == SELECTOR_LOW_RANK)
-        predict(job);
+        predict(job, hidden_known);
     const matrix *reads[] = {&job->l->gate, &job->l->up};
     job->normed = products_input(s, s->scratch.normed, job->count, d, reads, 2, &s->scratch.rounded);
     if (job->count == 1) {
@@ -399,54 +421,6 @@ static void add_counts(const ffn_job *job, hearth_counts *to)
     }
 }
 
-/* What the observer is shown of row t, by original number: activations, and which neurons count as computed. */
-static size_t list_neurons(const ffn_job *job, size_t t)
-{
-    const scratch *b = &job->s->scratch;
-    const int32_t *order = job->l->order;
-    size_t f = job->neuron_count, n = 0;
-    memset(b->seen, 0, f * sizeof *b->seen);
-    for (size_t i = 0; i < b->part_count; i++)
-        for (size_t k = 0; k < b->parts[i].count; k++) {
-            uint32_t row = neuron_at(&b->parts[i], k);
-            b->seen[order ? (uint32_t)order[row] : row] = b->gate[t * f + b->parts[i].begin + k];
-        }
-    if (job->e->selector == SELECTOR_ALL)
-        return f;
-    for (size_t row = 0; row < f; row++) {
-        uint32_t number = order ? (uint32_t)order[row] : (uint32_t)row;
-        b->wanted[number] =
-            job->e->selector == SELECTOR_LOW_RANK ? !(b->score[t * f + row] < job->e->threshold) : b->seen[number] != 0;
-    }
-    for (size_t i = 0; i < f; i++)
-        if (b->wanted[i]) {
-            b->seen_neurons[n] = (uint32_t)i;
-            b->seen[n++] = b->seen[i];
-        }
-    return n;
-}
-
-static void observe(const ffn_job *job, uint32_t layer)
-{
-    const hearth_session *s = job->s;
-    const scratch *b = &s->scratch;
-    size_t d = s->engine->model->hyper.embedding_length;
-    for (size_t t = 0; s->observer.see && t < job->count; t++) {
-        size_t n = list_neurons(job, t);
-        hearth_observation seen = {
-            .layer = layer,
-            .sequence = b->sequence[t],
-            .position = b->position[t],
-            .residual = b->x + t * d,
-            .ffn_input = b->normed + t * d,
-            .neurons = job->e->selector == SELECTOR_ALL ? NULL : b->seen_neurons,
-            .activations = b->seen,
-            .neuron_count = n,
-        };
-        s->observer.see(s->observer.user, &seen);
-    }
-}
-
 static ffn_job describe(hearth_session *s, uint32_t layer, size_t count)
 {
     const hearth_model *m = s->engine->model;
@@ -469,20 +443,96 @@ static ffn_job describe(hearth_session *s, uint32_t layer, size_t count)
     return job;
 }
 
+/* Into scratch.added what the CPU's neurons add up to. */
+static void work(ffn_job *job, uint32_t layer, bool hidden_known)
+{
+    cut(job);
+    if (job->e->down_t.data)
+        neuron_major(job, hidden_known);
+    else
+        stock(job);
+    add_counts(job, &job->s->counts[layer]);
+}
+
 void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 {
     double begin = clock_seconds();
     ffn_job job = describe(s, layer, count);
     size_t d = s->engine->model->hyper.embedding_length;
-    cut(&job);
-    if (job.e->down_t.data)
-        neuron_major(&job);
-    else
-        stock(&job);
+    work(&job, layer, false);
     for (size_t t = 0; job.l->down_bias && t < count; t++)
         kernels_of(&job)->add(job.l->down_bias, d, s->scratch.added + t * d);
-    add_counts(&job, &s->counts[layer]);
-    observe(&job, layer); /* before x changes: observers see the residual as the network read it */
+    feed_forward_observe(s, layer, count); /* before x changes: observers see the residual as the network read it */
     kernels_of(&job)->add(s->scratch.added, count * d, s->scratch.x);
     s->ffn_seconds[layer] += clock_seconds() - begin;
+}
+
+void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)
+{
+    double begin = clock_seconds();
+    ffn_job job = describe(s, layer, count);
+    work(&job, layer, hidden_known);
+    s->ffn_seconds[layer] += clock_seconds() - begin;
+}
+
+/* ------------------------------------------------------------------ observers */
+
+/* Marks in wanted and seen, by original number, what the CPU's neurons did with row t. */
+static void show_own(const ffn_job *job, size_t t)
+{
+    const scratch *b = &job->s->scratch;
+    const int32_t *order = job->l->order;
+    size_t f = job->neuron_count, rows = job->e->rows ? job->e->row_count : f;
+    for (size_t i = 0; i < b->part_count; i++)
+        for (size_t k = 0; k < b->parts[i].count; k++) {
+            uint32_t row = neuron_at(&b->parts[i], k), number = order ? (uint32_t)order[row] : row;
+            b->seen[number] = b->gate[t * f + b->parts[i].begin + k];
+            b->wanted[number] = b->seen[number] != 0;
+        }
+    for (size_t i = 0; job->e->selector == SELECTOR_LOW_RANK && i < rows; i++) {
+        uint32_t row = job->e->rows ? job->e->rows[i] : (uint32_t)i, number = order ? (uint32_t)order[row] : row;
+        b->wanted[number] = !(b->score[t * f + row] < job->e->threshold);
+    }
+}
+
+/* Leaves in seen and seen_neurons those that are wanted, or all; returns how many. */
+static size_t gather_seen(const ffn_job *job)
+{
+    const scratch *b = &job->s->scratch;
+    size_t n = 0;
+    if (job->e->selector == SELECTOR_ALL)
+        return job->neuron_count;
+    for (size_t i = 0; i < job->neuron_count; i++)
+        if (b->wanted[i]) {
+            b->seen_neurons[n] = (uint32_t)i;
+            b->seen[n++] = b->seen[i];
+        }
+    return n;
+}
+
+void feed_forward_observe(hearth_session *s, uint32_t layer, size_t count)
+{
+    const scratch *b = &s->scratch;
+    const ffn_job job = describe(s, layer, count);
+    size_t d = s->engine->model->hyper.embedding_length;
+    for (size_t t = 0; s->observer.see && t < count; t++) {
+        memset(b->seen, 0, job.neuron_count * sizeof *b->seen);
+        memset(b->wanted, 0, job.neuron_count * sizeof *b->wanted);
+        if (job.e->form != FORM_DEVICE)
+            show_own(&job, t);
+        if (job.e->form != FORM_HOST)
+            device_step_show(s, layer, t);
+        size_t n = gather_seen(&job);
+        hearth_observation seen = {
+            .layer = layer,
+            .sequence = b->sequence[t],
+            .position = b->position[t],
+            .residual = b->x + t * d,
+            .ffn_input = b->normed + t * d,
+            .neurons = job.e->selector == SELECTOR_ALL ? NULL : b->seen_neurons,
+            .activations = b->seen,
+            .neuron_count = n,
+        };
+        s->observer.see(s->observer.user, &seen);
+    }
 }

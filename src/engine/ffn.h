@@ -27,4 +27,12 @@ static inline size_t ffn_slice_width(size_t f)
 /* Adds to the residual stream of the slice's first `count` rows what layer `layer` computes from it. */
 void feed_forward(hearth_session *s, uint32_t layer, size_t count);
 
+/* Into scratch.added what the CPU's neurons of a layer add up to that the device has too, without the bias: they read
+ * scratch.normed, their predictor scratch.x or, with hidden_known, scratch.hidden. */
+void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known);
+
+/* Shows an observer, where there is one, what both sides did with the rows: after feed_forward_share (which
+ * feed_forward includes) and, for what the device did, device_step_observe. */
+void feed_forward_observe(hearth_session *s, uint32_t layer, size_t count);
+
 #endif

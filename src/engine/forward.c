@@ -1,13 +1,20 @@
-/* forward.c - the forward pass on the CPU.
+/* forward.c - the forward pass, on the CPU and along with a device.
  *
  * There is no graph: a layer is a mixer and a feed-forward network, each a function that calls ops in
  * order. All rows of a slice go through an op together, so a prompt is a series of matrix products and a
  * single token is the same code with one row. Work is dealt to the pool by rows of weights or by
- * rows of the slice; no result depends on who computed it. */
+ * rows of the slice; no result depends on who computed it.
+ *
+ * Layers that a placement gives to a device are computed there meanwhile (device_session.h); what is left to do here is
+ * to hand over the residual stream where the side changes, and the CPU's share of the neurons of split layers. */
 #include "forward.h"
 
+#include "device_session.h"
 #include "ffn.h"
 #include "products.h"
+#include "trace.h"
+
+#include "../base/clock.h"
 
 #include <math.h>
 
@@ -46,7 +53,7 @@ static void add_to_residual(const hearth_session *s, size_t count)
 
 typedef struct attention_job {
     hearth_session *s;
-    uint32_t layer;
+    uint32_t cached; /* which layer of the cache */
 } attention_job;
 
 /* Items are rows: rotates query and key to the row's position, stores key and value. */
@@ -63,7 +70,7 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
         float *query = b->query + i * h->head_count * h->head_length, *key = b->key + i * kv_width;
         k->rope(query, h->head_count, h->head_length, cosine, sine, h->rope_pairs);
         k->rope(key, h->kv_head_count, h->head_length, cosine, sine, h->rope_pairs);
-        kv_store(&job->s->cache, k, job->layer, b->sequence[i], b->position[i], key, b->value + i * kv_width);
+        kv_store(&job->s->cache, k, job->cached, b->sequence[i], b->position[i], key, b->value + i * kv_width);
     }
 }
 
@@ -84,8 +91,8 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
         if (h->sliding_window && seen > h->sliding_window)
             first = seen - h->sliding_window;
         size_t offset = (row * h->head_count + head * group) * h->head_length;
-        const char *keys = kv_keys(&s->cache, job->layer, b->sequence[row], head);
-        const char *values = kv_values(&s->cache, job->layer, b->sequence[row], head);
+        const char *keys = kv_keys(&s->cache, job->cached, b->sequence[row], head);
+        const char *values = kv_values(&s->cache, job->cached, b->sequence[row], head);
         (s->cache.format == HEARTH_KV_F16 ? k->attend_f16 : k->attend_f32)(
             b->query + offset, group, keys + first * position_bytes, values + first * position_bytes, seen - first,
             h->head_length, h->attention_scale, scores, b->mixed + offset);
@@ -97,7 +104,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count)
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
-    attention_job job = {s, layer};
+    attention_job job = {s, s->engine->layers[layer].cache_index};
 
     norm(s, l->attention_norm, count);
     multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
@@ -141,18 +148,104 @@ static bool goes_on(hearth_session *s, uint32_t layer, size_t count, size_t done
     return s->progress.report(s->progress.user, "tokens read", done + part, total);
 }
 
+/* Notes down when the CPU came to a moment of a layer, where somebody traces. */
+static void note(const hearth_session *s, uint32_t layer, unsigned moment)
+{
+    if (s->tracer.see)
+        s->scratch.moments[layer][moment] = clock_seconds();
+}
+
+static void layer_here(hearth_session *s, uint32_t layer, size_t count)
+{
+    note(s, layer, MOMENT_BEGIN);
+    attention(s, layer, count);
+    note(s, layer, MOMENT_NEURONS);
+    norm(s, s->engine->model->layers[layer].ffn_norm, count);
+    feed_forward(s, layer, count);
+    note(s, layer, MOMENT_END);
+}
+
+/* -------------------------------------------------------------------- two sides */
+
+/* The CPU's share of a layer whose attention runs on the device. */
+static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
+{
+    bool hidden_known;
+    note(s, layer, MOMENT_BEGIN);
+    if (s->engine->layers[layer].form != FORM_DEVICE) {
+        TRY(device_step_input(s, layer, count, &hidden_known, error));
+        note(s, layer, MOMENT_NEURONS);
+        feed_forward_share(s, layer, count, hidden_known);
+        device_step_answer(s, layer, count);
+        note(s, layer, MOMENT_END);
+    }
+    if (!s->observer.see)
+        return HEARTH_OK;
+    TRY(device_step_observe(s, layer, count, error));
+    feed_forward_observe(s, layer, count);
+    device_step_observed(s, layer);
+    return HEARTH_OK;
+}
+
+static hearth_status walk_layers(hearth_session *s, size_t count, hearth_error *error)
+{
+    const hearth_engine *e = s->engine;
+    bool here = true; /* the residual stream is on the CPU: before layer 0 it is also where that layer wants it */
+    for (uint32_t layer = 0; layer < e->model->hyper.layer_count; layer++) {
+        bool hosted = e->layers[layer].form == FORM_HOST;
+        if (hosted && !here)
+            TRY(device_step_take(s, layer, count, error));
+        if (!hosted && here && layer > 0)
+            device_step_give(s, layer, count);
+        here = hosted;
+        if (hosted)
+            layer_here(s, layer, count);
+        else
+            TRY(share_layer(s, layer, count, error));
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status two_sided(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
+{
+    device_turn_begin(s->engine->runtime);
+    hearth_status status = device_step_begin(s, rows, count, error);
+    if (status == HEARTH_OK)
+        status = walk_layers(s, count, error);
+    if (status == HEARTH_OK)
+        status = device_step_end(s, count, error);
+    if (status != HEARTH_OK)
+        device_step_abandon(s);
+    device_turn_end(s->engine->runtime);
+    return status;
+}
+
+/* -------------------------------------------------------------------- both */
+
+static hearth_status cancelled(size_t done, size_t total, hearth_error *error)
+{
+    return fail(error, HEARTH_CANCELLED, "feed: cancelled after %zu of %zu tokens", done, total);
+}
+
 hearth_status forward_slice(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error)
 {
+    const hearth_engine *e = s->engine;
+    uint32_t layers = e->model->hyper.layer_count;
     prepare_rope(s, count);
     embed(s, rows, count);
-    for (uint32_t layer = 0; layer < s->engine->model->hyper.layer_count; layer++) {
-        attention(s, layer, count);
-        norm(s, s->engine->model->layers[layer].ffn_norm, count);
-        feed_forward(s, layer, count);
-        if (!goes_on(s, layer, count, done, total))
-            return fail(error, HEARTH_CANCELLED, "feed: cancelled after %zu of %zu tokens", done, total);
+    if (e->device_layers > 0) {
+        TRY(two_sided(s, rows, count, error));
+        if (!goes_on(s, layers - 1, count, done, total))
+            return cancelled(done, total, error);
     }
+    for (uint32_t layer = 0; e->device_layers == 0 && layer < layers; layer++) {
+        layer_here(s, layer, count);
+        if (!goes_on(s, layer, count, done, total))
+            return cancelled(done, total, error);
+    }
+    if (s->tracer.see)
+        trace_slice(s);
     return HEARTH_OK;
 }
 
@@ -163,7 +256,16 @@ void forward_output(const hearth_session *s, size_t row, float *out)
     e->runtime->kernels.rms_norm(s->scratch.x + row * d, e->model->output_norm, e->model->hyper.norm_epsilon, d, out);
 }
 
-void forward_head(hearth_session *s, const float *hidden, size_t count, float *logits)
+hearth_status forward_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error)
 {
-    multiply(s, hidden, count, &(product){&s->engine->model->head, logits}, 1);
+    const hyperparameters *h = &s->engine->model->hyper;
+    if (!s->engine->remote || !s->engine->remote->head.w) {
+        multiply(s, hidden, count, &(product){&s->engine->model->head, logits}, 1);
+        return HEARTH_OK;
+    }
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < STEP_ROWS ? count - at : STEP_ROWS;
+        TRY(device_head(s, hidden + at * h->embedding_length, n, logits + at * h->vocabulary_size, error));
+    }
+    return HEARTH_OK;
 }

@@ -1,10 +1,21 @@
-/* placement.c - the default placement, and placements as JSON.
+/* placement.c - the default placement, placements that use a device, and placements as JSON.
  *
- *     {"sides": ["cpu"], "kv": "cpu", "embedding": "cpu", "head": "cpu",
- *      "layers": [{"form": "host", "selector": "all", "parts": [{"side": "cpu", "neurons": [[0, 512]]}]}, ...]}
+ *     {"sides": ["cpu", "device0"], "kv": "device0", "embedding": "cpu", "head": "device0",
+ *      "layers": [{"form": "host", "selector": "all", "parts": [{"side": "cpu", "neurons": [[0, 512]]}]},
+ *                 {"form": "split", "selector": "low-rank", "threshold": 0.5,
+ *                  "parts": [{"side": "cpu", "neurons": [[0, 100], [356, 512]]},
+ *                            {"side": "device0", "neurons": [[100, 356]]}]}, ...]}
  *
- * Reading is strict: every layer of the model stands there once, and the parts of a layer cover its
- * neurons exactly once. What this build cannot run yet is refused here and nowhere else. */
+ *     sides      the CPU, and behind it "device0" where there is a device
+ *     kv         "device0" where a layer is of another form than host, else "cpu"
+ *     embedding  "cpu"; or "device0", where layer 0 is of another form than host
+ *     head       "cpu" or "device0"
+ *     form       host, ffn-host: every neuron is the CPU's; split: some on each side; device: all are device0's
+ *     selector   all, sign, low-rank (with "threshold", which the others lack)
+ *     neurons    ranges [begin, end) of original numbers
+ *
+ * Reading is strict: every layer of the model stands there once, the parts of a layer cover its neurons exactly once,
+ * and sides and forms agree. What this build cannot run yet is refused here and nowhere else. */
 #include "placement.h"
 
 #include "../base/json.h"
@@ -18,6 +29,8 @@
 
 static const char *const form_names[FORM_COUNT] = {
     [FORM_HOST] = "host", [FORM_FFN_HOST] = "ffn-host", [FORM_SPLIT] = "split", [FORM_DEVICE] = "device"};
+
+static const char *const side_names[PLACEMENT_SIDES] = {[PLACEMENT_CPU] = "cpu", [PLACEMENT_DEVICE] = "device0"};
 
 static const struct {
     const char *name;
@@ -57,6 +70,40 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
                     "--predictors` adds PowerInfer's",
                     model->source->path);
     return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ looking */
+
+const char *layer_form_name(layer_form form)
+{
+    return form_names[form];
+}
+
+bool layer_uses_device(const layer_placement *layer)
+{
+    return layer->form != FORM_HOST;
+}
+
+static bool has_device_layer(const hearth_placement *p)
+{
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        if (layer_uses_device(&p->layers[i]))
+            return true;
+    return false;
+}
+
+bool placement_needs_device(const hearth_placement *placement)
+{
+    return placement->embedding != PLACEMENT_CPU || placement->head != PLACEMENT_CPU || has_device_layer(placement);
+}
+
+uint32_t layer_neurons(const layer_placement *layer, uint32_t side)
+{
+    uint32_t count = 0;
+    for (const placement_part *part = layer->parts; part < layer->parts + layer->part_count; part++)
+        for (uint32_t i = 0; part->side == side && i < part->range_count; i++)
+            count += part->ranges[i].end - part->ranges[i].begin;
+    return count;
 }
 
 /* ------------------------------------------------------------------ building */
@@ -111,7 +158,7 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
     TRY(placement_check_selector(selector, model, error));
     hearth_placement *p;
     TRY(create(&p, 1, model->hyper.layer_count, model->hyper.neuron_count, error));
-    p->sides[PLACEMENT_CPU] = "cpu";
+    p->sides[PLACEMENT_CPU] = side_names[PLACEMENT_CPU];
     for (uint32_t i = 0; i < p->layer_count; i++) {
         layer_placement *layer = &p->layers[i];
         layer->selector = selector;
@@ -132,6 +179,80 @@ void hearth_placement_set_threshold(hearth_placement *placement, float threshold
         if (selectors[placement->layers[i].selector].has_threshold)
             placement->layers[i].threshold = threshold;
 }
+
+/* ------------------------------------------------------------------ using a device */
+
+/* Gives the neurons whose place in on_device [neuron_count] is `wanted` to a part. */
+static bool fill_part(hearth_placement *p, placement_part *part, uint32_t side, const bool *on_device, bool wanted)
+{
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < p->neuron_count; n++)
+        count += on_device[n] == wanted && (n == 0 || on_device[n - 1] != wanted);
+    part->side = side;
+    if (!add_ranges(p, part, count))
+        return false;
+    neuron_range *range = part->ranges;
+    for (uint32_t n = 0; n < p->neuron_count; n++)
+        if (on_device[n] == wanted) {
+            uint32_t begin = n;
+            while (n < p->neuron_count && on_device[n] == wanted)
+                n++;
+            *range++ = (neuron_range){begin, n};
+        }
+    return true;
+}
+
+/* order: the original number of each row of the file, or NULL: its own. on_device [neuron_count] is scratch. */
+static bool split_layer(hearth_placement *p, layer_placement *layer, const int32_t *order, uint32_t neurons,
+                        bool *on_device)
+{
+    layer->form = neurons == 0 ? FORM_FFN_HOST : neurons == p->neuron_count ? FORM_DEVICE : FORM_SPLIT;
+    if (!add_parts(p, layer, layer->form == FORM_SPLIT ? 2 : 1))
+        return false;
+    memset(on_device, 0, p->neuron_count * sizeof *on_device);
+    for (uint32_t row = 0; row < neurons; row++)
+        on_device[order ? (uint32_t)order[row] : row] = true;
+    placement_part *part = layer->parts;
+    if (neurons < p->neuron_count && !fill_part(p, part++, PLACEMENT_CPU, on_device, false))
+        return false;
+    return neurons == 0 || fill_part(p, part, PLACEMENT_DEVICE, on_device, true);
+}
+
+static bool add_device(hearth_placement *p)
+{
+    const char **sides = arena_new_array(&p->memory, PLACEMENT_SIDES, sizeof *sides);
+    if (!sides)
+        return false;
+    memcpy(sides, side_names, sizeof side_names);
+    p->sides = sides;
+    p->side_count = PLACEMENT_SIDES;
+    return true;
+}
+
+hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
+                                          uint32_t neurons, hearth_error *error)
+{
+    hearth_placement *p = placement;
+    if (p->layer_count != model->hyper.layer_count || p->neuron_count != model->hyper.neuron_count)
+        return fail(error, HEARTH_INVALID, "placement: is of another model");
+    layers = layers < p->layer_count ? layers : p->layer_count;
+    neurons = neurons < p->neuron_count ? neurons : p->neuron_count;
+    if (layers == 0)
+        return HEARTH_OK;
+    bool *on_device = mem_new_array(p->neuron_count, sizeof *on_device);
+    bool ok = on_device && add_device(p);
+    for (uint32_t i = p->layer_count - layers; ok && i < p->layer_count; i++)
+        ok = split_layer(p, &p->layers[i], model->layers[i].order, neurons, on_device);
+    mem_free(on_device);
+    if (!ok)
+        return no_memory(error);
+    p->kv = PLACEMENT_DEVICE;
+    if (layers == p->layer_count && neurons == p->neuron_count)
+        p->head = PLACEMENT_DEVICE;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ copying */
 
 static bool copy_layer(hearth_placement *to, layer_placement *layer, const layer_placement *from)
 {
@@ -155,9 +276,8 @@ hearth_status placement_copy(hearth_placement **out, const hearth_placement *fro
     p->kv = from->kv;
     p->embedding = from->embedding;
     p->head = from->head;
+    memcpy(p->sides, from->sides, p->side_count * sizeof *p->sides); /* names are constants */
     bool copied = true;
-    for (uint32_t i = 0; copied && i < p->side_count; i++)
-        copied = (p->sides[i] = arena_copy_text(&p->memory, from->sides[i], strlen(from->sides[i]))) != NULL;
     for (uint32_t i = 0; copied && i < p->layer_count; i++)
         copied = copy_layer(p, &p->layers[i], &from->layers[i]);
     if (!copied) {
@@ -206,7 +326,7 @@ static hearth_status read_side(reader *r, const json_t *object, const char *key,
     for (*side = 0; *side < r->p->side_count; ++*side)
         if (!strcmp(r->p->sides[*side], name))
             return HEARTH_OK;
-    return BAD(r, HEARTH_FORMAT, "%s is %s, which is not among the sides", key, name);
+    return BAD(r, HEARTH_FORMAT, "%s is %.40s, which is not among the sides", key, name);
 }
 
 static hearth_status read_sides(reader *r, const json_t *names)
@@ -215,13 +335,16 @@ static hearth_status read_sides(reader *r, const json_t *names)
         const char *name = json_string_value(json_array_get(names, i));
         if (!name)
             return BAD(r, HEARTH_FORMAT, "sides must be names");
-        if (strcmp(name, "cpu") != 0)
-            return BAD(r, HEARTH_UNSUPPORTED, "side %s: there are no devices in this version, only cpu", name);
-        if (i != PLACEMENT_CPU)
-            return BAD(r, HEARTH_FORMAT, "cpu stands twice among the sides");
-        r->p->sides[i] = arena_copy_text(&r->p->memory, name, strlen(name));
-        if (!r->p->sides[i])
-            return no_memory(r->error);
+        uint32_t side = 0;
+        while (side < PLACEMENT_SIDES && strcmp(side_names[side], name) != 0)
+            side++;
+        if (side == PLACEMENT_SIDES)
+            return BAD(r, HEARTH_UNSUPPORTED, "side %.40s: there are only cpu and device0 in this version", name);
+        if (side < i)
+            return BAD(r, HEARTH_FORMAT, "%s stands twice among the sides", name);
+        if (side > i)
+            return BAD(r, HEARTH_FORMAT, "the first of the sides is %s, and must be %s", name, side_names[i]);
+        r->p->sides[i] = side_names[side];
     }
     return HEARTH_OK;
 }
@@ -233,11 +356,12 @@ static hearth_status read_form(reader *r, const json_t *object, layer_form *form
     for (int i = 0; i < FORM_COUNT; i++)
         if (!strcmp(form_names[i], name)) {
             *form = (layer_form)i;
-            return i == FORM_HOST
+            return i == FORM_HOST || r->p->side_count > PLACEMENT_DEVICE
                        ? HEARTH_OK
-                       : BAD(r, HEARTH_UNSUPPORTED, "form %s needs a device, which this version lacks", name);
+                       : BAD(r, HEARTH_FORMAT, "form %s: %s is not among the sides", name,
+                             side_names[PLACEMENT_DEVICE]);
         }
-    return BAD(r, HEARTH_FORMAT, "form %s is not known", name);
+    return BAD(r, HEARTH_FORMAT, "form %.40s is not known", name);
 }
 
 static hearth_status read_selector(reader *r, const json_t *object, layer_placement *layer)
@@ -274,6 +398,12 @@ static hearth_status read_range(reader *r, const json_t *pair, neuron_range *ran
     return HEARTH_OK;
 }
 
+static int by_begin(const void *a, const void *b)
+{
+    uint32_t x = ((const neuron_range *)a)->begin, y = ((const neuron_range *)b)->begin;
+    return (x > y) - (x < y);
+}
+
 /* covered [neuron_count] counts how often each neuron was listed. */
 static hearth_status read_part(reader *r, const json_t *object, placement_part *part, uint8_t *covered)
 {
@@ -289,6 +419,42 @@ static hearth_status read_part(reader *r, const json_t *object, placement_part *
             if (covered[n]++)
                 return BAD(r, HEARTH_FORMAT, "neuron %u is listed twice", n);
     }
+    if (part->range_count > 1)
+        qsort(part->ranges, part->range_count, sizeof *part->ranges, by_begin);
+    return HEARTH_OK;
+}
+
+/* The parts cover every neuron once; do they lie where the form wants them? */
+static hearth_status check_form(reader *r, const layer_placement *layer)
+{
+    uint32_t f = r->p->neuron_count, there = layer_neurons(layer, PLACEMENT_DEVICE);
+    const char *form = form_names[layer->form], *device = side_names[PLACEMENT_DEVICE];
+    if (layer->form == FORM_DEVICE && there < f)
+        return BAD(r, HEARTH_FORMAT, "form %s: %u of %u neurons lie on cpu, all belong on %s", form, f - there, f,
+                   device);
+    if (layer->form == FORM_SPLIT && (there == 0 || there == f))
+        return BAD(r, HEARTH_FORMAT, "form %s: all neurons lie on %s, some must lie on each side", form,
+                   there ? device : side_names[PLACEMENT_CPU]);
+    if (layer->form < FORM_SPLIT && there > 0)
+        return BAD(r, HEARTH_FORMAT, "form %s: %u of %u neurons lie on %s, all belong on cpu", form, there, f, device);
+    return HEARTH_OK;
+}
+
+/* The sides of what belongs to no layer by itself. */
+static hearth_status check_sides(reader *r)
+{
+    const hearth_placement *p = r->p;
+    snprintf(r->where, sizeof r->where, "kv");
+    for (uint32_t i = 0; i < p->layer_count && p->kv == PLACEMENT_CPU; i++)
+        if (layer_uses_device(&p->layers[i]))
+            return BAD(r, HEARTH_FORMAT, "is cpu, and must be %s: layer %u is of form %s", side_names[PLACEMENT_DEVICE],
+                       i, form_names[p->layers[i].form]);
+    if (p->kv == PLACEMENT_DEVICE && !has_device_layer(p))
+        return BAD(r, HEARTH_FORMAT, "is %s, and must be cpu: every layer is of form host",
+                   side_names[PLACEMENT_DEVICE]);
+    snprintf(r->where, sizeof r->where, "embedding");
+    if (p->embedding == PLACEMENT_DEVICE && !layer_uses_device(&p->layers[0]))
+        return BAD(r, HEARTH_FORMAT, "is %s, and must be cpu: layer 0 is of form host", side_names[PLACEMENT_DEVICE]);
     return HEARTH_OK;
 }
 
@@ -307,7 +473,7 @@ static hearth_status read_layer(reader *r, const json_t *object, layer_placement
     const uint8_t *missing = memchr(covered, 0, r->p->neuron_count);
     if (missing)
         return BAD(r, HEARTH_FORMAT, "neuron %zu is listed nowhere", (size_t)(missing - covered));
-    return HEARTH_OK;
+    return check_form(r, layer);
 }
 
 static hearth_status read_placement(reader *r, const json_t *root, const json_t *layers)
@@ -325,7 +491,7 @@ static hearth_status read_placement(reader *r, const json_t *root, const json_t 
         status = read_layer(r, json_array_get(layers, i), &r->p->layers[i], covered);
     }
     mem_free(covered);
-    return status;
+    return status == HEARTH_OK ? check_sides(r) : status;
 }
 
 hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,

@@ -6,7 +6,8 @@
 
 #include "../model/model.h"
 
-/* How a layer is laid over the sides (DESIGN.md section 5). */
+/* How a layer is laid over the sides (DESIGN.md section 5): host, neurons and attention on the CPU; ffn-host, neurons
+ * on the CPU, attention on the device; split, some neurons on each side; device, all of them there. */
 typedef enum layer_form { FORM_HOST, FORM_FFN_HOST, FORM_SPLIT, FORM_DEVICE, FORM_COUNT } layer_form;
 
 /* What decides which neurons are worked on (DESIGN.md section 3), from the strictest to the loosest claim. */
@@ -36,16 +37,28 @@ typedef struct layer_placement {
     placement_part *parts; /* [part_count]; together they cover every neuron once */
 } layer_placement;
 
-#define PLACEMENT_CPU 0 /* side 0 is always the CPU */
+/* The sides there are so far. */
+#define PLACEMENT_CPU    0
+#define PLACEMENT_DEVICE 1
+#define PLACEMENT_SIDES  2
 
 struct hearth_placement {
-    uint32_t side_count;
-    const char **sides;           /* [side_count] "cpu", later "device0" ... */
-    uint32_t kv, embedding, head; /* sides */
+    uint32_t side_count; /* 1: the CPU alone                                                           */
+    const char **sides;  /* [side_count] "cpu", "device0"                                              */
+    /* Sides. kv: where the cache of layers lies that are not of form host; theirs always lies on the CPU. It is the
+     * device exactly where there are such layers. embedding: the device only where layer 0 is not of form host. */
+    uint32_t kv, embedding, head;
     uint32_t layer_count, neuron_count;
     layer_placement *layers; /* [layer_count] */
     arena memory;
 };
+
+/* Whether anything runs or lies on the device, and whether anything of a layer does. */
+bool placement_needs_device(const hearth_placement *placement);
+bool layer_uses_device(const layer_placement *layer);
+/* How many neurons of a layer a side works on. */
+uint32_t layer_neurons(const layer_placement *layer, uint32_t side);
+const char *layer_form_name(layer_form form);
 
 /* What HEARTH_RUNG_AUTO stands for: exact where the activation is often exactly zero, else dense. */
 hearth_rung placement_auto_rung(const hearth_model *model);

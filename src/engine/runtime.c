@@ -34,8 +34,11 @@ hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_o
     if (!r)
         return fail_memory(error, "runtime", sizeof *r);
     r->level = level;
+    pthread_mutex_init(&r->device_turn, NULL);
     kernels_for(level, &r->kernels);
     hearth_status status = pool_create(&r->threads, threads, error);
+    if (status == HEARTH_OK && options->device)
+        status = device_open(&r->device, options->device, error);
     if (status != HEARTH_OK) {
         hearth_runtime_destroy(r);
         return status;
@@ -48,7 +51,9 @@ void hearth_runtime_destroy(hearth_runtime *runtime)
 {
     if (!runtime)
         return;
+    device_close(runtime->device);
     pool_destroy(runtime->threads);
+    pthread_mutex_destroy(&runtime->device_turn);
     mem_free(runtime);
 }
 
@@ -60,4 +65,25 @@ unsigned hearth_runtime_threads(const hearth_runtime *runtime)
 const char *hearth_runtime_cpu_level(const hearth_runtime *runtime)
 {
     return kernel_level_name(runtime->level);
+}
+
+void device_turn_begin(hearth_runtime *r)
+{
+    pthread_mutex_lock(&r->device_turn);
+}
+
+void device_turn_end(hearth_runtime *r)
+{
+    pthread_mutex_unlock(&r->device_turn);
+}
+
+bool hearth_runtime_device(const hearth_runtime *runtime, hearth_device_info *out)
+{
+    if (!runtime->device)
+        return false;
+    device_info info;
+    device_describe(runtime->device, &info);
+    *out = (hearth_device_info){info.driver,       info.name,       info.memory_bytes,
+                                info.budget_bytes, info.used_bytes, info.peak_bytes};
+    return true;
 }

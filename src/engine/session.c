@@ -1,4 +1,5 @@
 /* session.c - sequences, their state, and feeding them. */
+#include "device_session.h"
 #include "engine.h"
 #include "ffn.h"
 #include "forward.h"
@@ -92,6 +93,7 @@ static piece_list list_pieces(hearth_session *s, size_t threads)
     add_piece(&list, &b->sine, rows * h->rope_pairs, sizeof(float));
     add_piece(&list, &b->sequence, rows, sizeof(uint32_t));
     add_piece(&list, &b->position, rows, sizeof(uint32_t));
+    add_piece(&list, &b->moments, h->layer_count, sizeof *b->moments);
     add_piece(&list, &s->counts, h->layer_count, sizeof(hearth_counts));
     add_piece(&list, &s->ffn_seconds, h->layer_count, sizeof(double));
     add_piece(&list, &s->lengths, s->sequences, sizeof(uint32_t));
@@ -129,6 +131,7 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->widest = widest_input(h);
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine->model) : 0;
     s->progress = options->progress;
+    s->tracer = options->tracer;
     if (options->kv != HEARTH_KV_F16 && options->kv != HEARTH_KV_F32)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
     s->cache.format = options->kv;
@@ -141,6 +144,8 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
         s->batch /= 2;
     if (s->batch > s->context * (uint64_t)s->sequences)
         s->batch = s->context * s->sequences;
+    if (engine->device_layers > 0 && s->batch > STEP_ROWS)
+        s->batch = STEP_ROWS;
     return HEARTH_OK;
 }
 
@@ -157,11 +162,14 @@ hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_se
     const hyperparameters *h = &engine->model->hyper;
     size_t cache_bytes;
     if (!kv_cache_bytes(s.cache.format, h->layer_count, s.sequences, h->kv_head_count, s.context, h->head_length,
+                        &cache_bytes) ||
+        !kv_cache_bytes(s.cache.format, engine->host_layers, s.sequences, h->kv_head_count, s.context, h->head_length,
                         &cache_bytes))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
                     s.sequences, s.context);
     *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), cache_bytes,
-                           lay_out(&s, session_threads(&s), NULL)};
+                           lay_out(&s, session_threads(&s), NULL),
+                           engine->remote ? engine->remote->bytes + device_session_bytes(&s) : 0};
     return HEARTH_OK;
 }
 
@@ -184,8 +192,10 @@ hearth_status hearth_session_create(hearth_session **out, const hearth_engine *e
     }
     lay_out(s, session_threads(s), s->block);
     TRY_OR(failed, status,
-           kv_cache_create(&s->cache, s->cache.format, h->layer_count, s->sequences, h->kv_head_count, s->context,
+           kv_cache_create(&s->cache, s->cache.format, engine->host_layers, s->sequences, h->kv_head_count, s->context,
                            h->head_length, error));
+    if (engine->remote)
+        TRY_OR(failed, status, device_session_create(&s->remote, s, error));
     *out = s;
     return HEARTH_OK;
 failed:
@@ -197,6 +207,7 @@ void hearth_session_destroy(hearth_session *session)
 {
     if (!session)
         return;
+    device_session_destroy(session->remote);
     kv_cache_destroy(&session->cache);
     mem_free(session->block);
     mem_free(session);
@@ -305,7 +316,7 @@ hearth_status hearth_session_logits(hearth_session *session, size_t first, size_
     const hyperparameters *h = &session->engine->model->hyper;
     for (size_t n; count > 0; first += n, count -= n, logits += n * h->vocabulary_size) {
         n = count < session->batch ? count : session->batch;
-        forward_head(session, session->outputs + first * h->embedding_length, n, logits);
+        TRY(forward_head(session, session->outputs + first * h->embedding_length, n, logits, error));
     }
     return HEARTH_OK;
 }
@@ -343,8 +354,11 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
 {
     TRY(check_sequence(session, from, error));
     TRY(check_sequence(session, to, error));
-    if (from != to)
+    if (from != to) {
+        if (session->remote)
+            TRY(device_kv_copy(session, from, to, session->lengths[from], error));
         kv_copy(&session->cache, from, to, session->lengths[from]);
+    }
     session->lengths[to] = session->lengths[from];
     return HEARTH_OK;
 }
@@ -355,7 +369,7 @@ struct hearth_checkpoint {
     const hearth_engine *engine;
     hearth_kv format;
     uint32_t length;
-    void *state; /* [length] positions, compact */
+    void *state; /* [length] positions, compact: of the CPU's layers, then of the device's */
 };
 
 hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,
@@ -364,7 +378,9 @@ hearth_status hearth_session_save(const hearth_session *session, uint32_t sequen
     TRY(check_sequence(session, sequence, error));
     const hyperparameters *h = &session->engine->model->hyper;
     uint32_t length = session->lengths[sequence];
-    size_t bytes = length * kv_position_bytes(session->cache.format, h->layer_count, h->kv_head_count, h->head_length);
+    size_t here = length * kv_position_bytes(session->cache.format, session->engine->host_layers, h->kv_head_count,
+                                             h->head_length);
+    size_t bytes = here + (session->remote ? device_kv_bytes(session, length) : 0);
     hearth_checkpoint *c = mem_new(sizeof *c);
     void *state = mem_new(bytes);
     if (!c || !state) {
@@ -373,6 +389,13 @@ hearth_status hearth_session_save(const hearth_session *session, uint32_t sequen
         return fail_memory(error, "session: checkpoint", bytes);
     }
     kv_save(&session->cache, sequence, length, state);
+    hearth_status status =
+        session->remote ? device_kv_save(session, sequence, length, (char *)state + here, error) : HEARTH_OK;
+    if (status != HEARTH_OK) {
+        mem_free(c);
+        mem_free(state);
+        return status;
+    }
     *c = (hearth_checkpoint){session->engine, session->cache.format, length, state};
     *out = c;
     return HEARTH_OK;
@@ -387,6 +410,11 @@ hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
     if (saved->length > session->context)
         return fail(error, HEARTH_FULL, "session: checkpoint: has %u tokens, the context only %u", saved->length,
                     session->context);
+    const hyperparameters *h = &session->engine->model->hyper;
+    size_t here = saved->length * kv_position_bytes(session->cache.format, session->engine->host_layers,
+                                                    h->kv_head_count, h->head_length);
+    if (session->remote)
+        TRY(device_kv_restore(session, sequence, saved->length, (const char *)saved->state + here, error));
     kv_restore(&session->cache, sequence, saved->length, saved->state);
     session->lengths[sequence] = saved->length;
     return HEARTH_OK;

@@ -12,6 +12,9 @@
 /* The figures of one timed run; a row keeps [repeats] of each. */
 enum { PREFILL, DECODE, BANDWIDTH, SHARE, FLOOR, SPEED, FIGURES };
 
+/* Runs of a row that look at the overlap, at most: each gives a sample per token and split layer. */
+#define TRACED_RUNS 3
+
 /* An engine under test. */
 typedef struct lane {
     const hearth_engine *engine;
@@ -37,6 +40,8 @@ typedef struct bencher {
     tally *tallies;        /* [prompt lengths][lane_count] of the context at hand */
     double *figures;       /* behind the tallies                                  */
     hearth_counts *counts; /* behind the tallies                                  */
+    overlap overlap;       /* of the row at hand                                  */
+    bool watching;         /* a traced run decodes                                */
     uint64_t done;
 } bencher;
 
@@ -141,13 +146,19 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
     return add_counts(b, l, t, error);
 }
 
-/* Timed runs done so far; also from within a feed, where only cancelling matters. */
+static uint32_t traced_runs(const bencher *b)
+{
+    uint32_t most = b->options->repeats < TRACED_RUNS ? b->options->repeats : TRACED_RUNS;
+    return b->options->traced ? most : 0;
+}
+
+/* Runs done so far; also from within a feed, where only cancelling matters. */
 static bool report(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what, (void)done, (void)total;
     bencher *b = user;
     const bench_options *o = b->options;
-    uint64_t runs = (uint64_t)o->context_count * o->prompt_length_count * o->repeats * b->lane_count;
+    uint64_t runs = (uint64_t)o->context_count * o->prompt_length_count * (o->repeats + traced_runs(b)) * b->lane_count;
     return !o->progress.report || o->progress.report(o->progress.user, "benchmark", b->done, runs);
 }
 
@@ -234,6 +245,66 @@ static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows
     return HEARTH_OK;
 }
 
+/* ------------------------------------------------------------------ overlap */
+
+static void see_span(void *user, const hearth_span *span)
+{
+    bencher *b = user;
+    if (!b->watching)
+        return;
+    overlap_see(&b->overlap, span);
+    if (b->options->tracer.see)
+        b->options->tracer.see(b->options->tracer.user, span);
+}
+
+/* The samples of one row. Prompts are read without looking: their steps have another balance. */
+static hearth_status trace_row(bencher *b, lane *l, bench_row *row, hearth_error *error)
+{
+    overlap_clear(&b->overlap);
+    for (uint32_t run = 0; run < traced_runs(b); run++, b->done++) {
+        TRY(hearth_session_truncate(l->session, 0, row->context, error));
+        TRY(feed(b, l, run, row->context, row->prompt_length, true, error));
+        b->watching = true;
+        hearth_status status = decode(b, l, run, (size_t)row->context + row->prompt_length, error);
+        b->watching = false;
+        TRY(status);
+    }
+    return overlap_conclude(&b->overlap, &row->overlap, error);
+}
+
+/* All rows of an engine, in a session with a tracer. */
+static hearth_status trace_lane(bencher *b, size_t index, const hearth_session_options *session, bench_row *rows,
+                                hearth_error *error)
+{
+    const bench_options *o = b->options;
+    lane *l = &b->lanes[index];
+    hearth_session_destroy(l->session); /* the device may not have room for both */
+    l->session = NULL;
+    TRY(hearth_session_create(&l->session, l->engine, session, error));
+    for (size_t i = 0; i < o->context_count * o->prompt_length_count; i++) {
+        bench_row *row = &rows[i * b->lane_count + index];
+        if (i % o->prompt_length_count == 0) {
+            TRY(hearth_session_truncate(l->session, 0, 0, error));
+            if (row->context > 0)
+                TRY(feed(b, l, 0, 0, row->context, false, error));
+        }
+        TRY(trace_row(b, l, row, error));
+    }
+    return HEARTH_OK;
+}
+
+/* rows: of all contexts, done but for their overlap. */
+static hearth_status trace_all(bencher *b, size_t context, bench_row *rows, hearth_error *error)
+{
+    hearth_session_options session = {
+        .context = (uint32_t)context, .kv = b->options->kv, .progress = {report, b}, .tracer = {see_span, b}};
+    size_t tokens = (size_t)b->options->decode_tokens * traced_runs(b);
+    TRY(overlap_open(&b->overlap, b->info.layer_count, tokens * b->info.layer_count, error));
+    for (size_t i = 0; i < b->lane_count; i++)
+        TRY(trace_lane(b, i, &session, rows, error));
+    return HEARTH_OK;
+}
+
 /* ------------------------------------------------------------------ all of it */
 
 /* The sessions' context, and the longest feed that the rows ask for. */
@@ -283,16 +354,16 @@ static hearth_status prepare_lanes(bencher *b, const hearth_engine *const *engin
 }
 
 static hearth_status prepare(bencher *b, const hearth_engine *const *engines, unsigned threads, const char *cpu_level,
-                             hearth_error *error)
+                             size_t *context, hearth_error *error)
 {
-    size_t context, longest;
+    size_t longest;
     hearth_sampling greedy = hearth_sampling_default();
     greedy.temperature = 0;
-    TRY(measure_need(b, &context, &longest, error));
+    TRY(measure_need(b, context, &longest, error));
     TRY(take_memory(b, longest, error));
     TRY(hearth_sampler_create(&b->sampler, &greedy, b->info.vocabulary_size, error));
     TRY(bandwidth_create(&b->memory, threads, cpu_level, error));
-    return prepare_lanes(b, engines, context, error);
+    return prepare_lanes(b, engines, *context, error);
 }
 
 static hearth_status take_result(const bencher *b, bench_result *out, hearth_error *error)
@@ -309,6 +380,7 @@ static void clean_up(bencher *b)
 {
     for (size_t i = 0; b->lanes && i < b->lane_count; i++)
         hearth_session_destroy(b->lanes[i].session);
+    overlap_close(&b->overlap);
     bandwidth_destroy(b->memory);
     hearth_sampler_destroy(b->sampler);
     mem_free(b->lanes);
@@ -328,12 +400,15 @@ hearth_status bench_run(bench_result *out, const hearth_engine *const *engines, 
     hearth_model_describe(hearth_engine_model(engines[0]), &b.info);
     bench_result result = {0};
     hearth_status status = take_result(&b, &result, error);
+    size_t context;
     if (status == HEARTH_OK)
-        status = prepare(&b, engines, threads, cpu_level, error);
+        status = prepare(&b, engines, threads, cpu_level, &context, error);
     size_t rows = options->prompt_length_count * engine_count;
     for (size_t i = 0; status == HEARTH_OK && i < options->context_count; i++)
         status = bench_context(&b, (uint32_t)options->contexts[i], result.rows + i * rows,
                                result.layers + i * rows * result.layer_count, error);
+    if (status == HEARTH_OK && options->traced)
+        status = trace_all(&b, context, result.rows, error);
     clean_up(&b);
     if (status == HEARTH_OK)
         *out = result;

@@ -3,11 +3,15 @@
  * A row is one context, prompt length and engine: `context` tokens are read first, without a clock; then
  * `prompt_length` tokens are timed as a prompt, and behind them `decode_tokens` tokens one by one, each with its
  * logits and a greedy choice. The memory's read bandwidth is measured immediately before and after each decoding.
- * Engines that are compared take turns run by run, so that a neighbour of the machine disturbs all of them alike. */
+ * Engines that are compared take turns run by run, so that a neighbour of the machine disturbs all of them alike.
+ *
+ * Where layers are split between CPU and device, runs of their own, behind all timed ones, look at how well the two
+ * sides overlap: a tracer costs a little time in every layer, so speed and overlap are not measured together. */
 #ifndef EVAL_BENCH_H
 #define EVAL_BENCH_H
 
 #include "../base/error.h"
+#include "overlap.h"
 
 typedef struct bench_options {
     const int32_t *prompt_lengths;
@@ -22,7 +26,9 @@ typedef struct bench_options {
     size_t start_count;
     uint32_t context; /* of the sessions, which every row must fit; 0: what the rows need, within the model's */
     hearth_kv kv;
-    hearth_progress progress; /* timed runs */
+    bool traced;              /* with the runs that look at the overlap                              */
+    hearth_tracer tracer;     /* sees the decoding of these as well                                  */
+    hearth_progress progress; /* runs */
 } bench_options;
 
 /* What decoding did in a layer: shares of its neurons, means over the timed tokens (hearth_counts says of what). */
@@ -44,6 +50,7 @@ typedef struct bench_row {
     double let_through;             /* share of neurons that a predictor let through; 1 without one    */
     double relative_speed;          /* decoding, against the first engine in the same repetition       */
     const bench_layer *layers;      /* [layer_count]                                                   */
+    overlap_result overlap;         /* of split layers and decoded tokens; no samples: there were none */
 } bench_row;
 
 /* Zeroed is empty. */

@@ -1,0 +1,202 @@
+#!/bin/bash
+# gpu.sh pack BUILD FOLDER
+# gpu.sh [-o OUT] [-m MODELS] [-d DEVICE] [-l SECONDS] [-n TOKENS] [-z ARCHIVE] STEP...
+#
+# Everything worth doing on a machine with a GPU that is bare and lent for minutes: no compilers, no libraries, few
+# calls. `pack` puts the programs of a build (HEARTH_STATIC=ON makes them need less), the libraries that they need
+# besides libc, this script and the generator of models into FOLDER, which is carried there whole. There:
+#
+#     info           the machine, the driver, `hearth devices`
+#     kcheck         every kernel on DEVICE (cuda) against the scalar reference
+#     memcheck       the same under compute-sanitizer, where that program is
+#     pingpong       round trips of the exchange, in each way
+#     make-SHAPE     MODELS/SHAPE-{f16,q8_0,q4_0}.gguf; SHAPE: tiny, 1b, 7b. The first by the generator, the others
+#                    from it by `hearth quantize`
+#     resident-SHAPE `hearth bench` of all three, everything on the device
+#     half-SHAPE     ... with half of the neurons of every layer on the device, with a trace
+#     cpu-SHAPE      ... without the device, for comparison
+#
+# Steps are done in the order given and leave OUT/STEP.txt, and .csv, .json where they make tables; one that fails is
+# said and the next one done. Each may take SECONDS (540). TOKENS are decoded in each timed run (32). ARCHIVE (.tar.gz)
+# is brought up to date after every step, so that a call that is cut short loses one step at most. For example, in three
+# calls of ten minutes:
+#
+#     gpu.sh -o out -m /dev/shm/m info kcheck memcheck pingpong
+#     gpu.sh -o out -m /dev/shm/m make-1b resident-1b half-1b
+#     gpu.sh -o out -m /dev/shm/m make-7b resident-7b half-7b
+# shellcheck disable=SC2317,SC2016 # steps are called by name, in a shell of their own
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+die() {
+    echo "gpu.sh: $*" >&2
+    exit 2
+}
+
+# ------------------------------------------------------------------ here
+
+# Copies what a program is linked to, but for libc's own libraries, which must be the machine's.
+pack_libraries() {
+    ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+        grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so[^/]*$' |
+        while read -r library; do cp -L "$library" "$folder/lib/"; done
+}
+
+pack() {
+    [ $# -eq 2 ] || die "usage: gpu.sh pack BUILD FOLDER"
+    local build=$1
+    folder=$2
+    mkdir -p "$folder/lib" "$folder/tools" || exit 1
+    local programs=("$build/hearth" "$build/tests/kcheck" "$build/bench/pingpong")
+    cp "${programs[@]}" "$here/gpu.sh" "$folder/" || exit 1
+    (cd "$folder" && strip hearth kcheck pingpong)
+    pack_libraries "${programs[@]}"
+    local tools=${SHARED:-$here/../../shared}/tools
+    cp "$tools"/{synth_gguf,gguf_writer,pwri,pwri_reference}.py "$folder/tools/" ||
+        echo "gpu.sh: without the generator, make-SHAPE will not do" >&2
+    du -sh "$folder"
+}
+
+if [ "${1:-}" = pack ]; then
+    shift
+    pack "$@"
+    exit
+fi
+
+# ------------------------------------------------------------------ there
+
+out=gpu-out models=gpu-models device=cuda limit=540 tokens=32 archive=
+while getopts o:m:d:l:n:z: option; do
+    case $option in
+    o) out=$OPTARG ;;
+    m) models=$OPTARG ;;
+    d) device=$OPTARG ;;
+    l) limit=$OPTARG ;;
+    n) tokens=$OPTARG ;;
+    z) archive=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || die "no steps; the head of this file lists them"
+mkdir -p "$out" "$models" || exit 1
+
+# own PROGRAM ARGUMENT...: one of the packed programs, with the packed libraries; nothing else gets to see those.
+own() {
+    local program=$here/$1
+    shift
+    LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$program" "$@"
+}
+
+# saved FILE COMMAND...: what it prints goes to a file and is shown.
+saved() {
+    local file=$out/$1
+    shift
+    "$@" >"$file"
+    local status=$?
+    cat "$file"
+    return "$status"
+}
+
+step_info() {
+    date -u +%Y-%m-%dT%H:%MZ
+    uname -srm
+    sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sort | uniq -c
+    nvidia-smi || true
+    nvidia-smi -q -d CLOCK,PCIE 2>/dev/null | head -n 80
+    own hearth devices
+    saved devices.json own hearth devices --json >/dev/null
+}
+
+step_kcheck() {
+    own kcheck --device "$device"
+}
+
+step_memcheck() {
+    command -v compute-sanitizer >/dev/null || {
+        echo "compute-sanitizer is not here"
+        return 0
+    }
+    LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} compute-sanitizer --tool memcheck \
+        --error-exitcode 1 "$here/kcheck" --seed 1 --device "$device"
+}
+
+step_pingpong() {
+    saved pingpong.csv own pingpong --csv
+}
+
+# Of the PowerInfer kind: with predictors and planted sparsity, so that all rungs can be run.
+step_make() {
+    local f16=$models/$1-f16.gguf type
+    [ -s "$f16" ] ||
+        { python3 "$here/tools/synth_gguf.py" "$f16.part" --shape "$1" --type f16 --kind pi --density 0.12 &&
+            mv "$f16.part" "$f16"; } || return
+    for type in q8_0 q4_0; do
+        [ -s "$models/$1-$type.gguf" ] || own hearth quantize "$f16" "$models/$1-$type.gguf" "$type" || return
+    done
+    ls -l "$models"
+}
+
+# bench NAME SHAPE ARGUMENT...: each format of a shape on the rungs that matter, as text and as JSON.
+bench() {
+    local name=$1 shape=$2 type rung status=0
+    shift 2
+    for type in f16 q8_0 q4_0; do
+        for rung in dense exact; do
+            own hearth bench "$models/$shape-$type.gguf" --sparsity "$rung" --no-guard --prompt-lengths 64 --contexts 0 \
+                -n "$tokens" "$@" --json >"$out/$name-$shape-$type-$rung.json" &&
+                own hearth bench --from "$out/$name-$shape-$type-$rung.json" || status=1
+        done
+    done
+    return "$status"
+}
+
+step_resident() {
+    bench resident "$1" --device "$device"
+}
+
+step_cpu() {
+    bench cpu "$1"
+}
+
+step_half() {
+    local neurons type
+    case $1 in
+    tiny) neurons=528 ;;
+    1b) neurons=2816 ;;
+    7b) neurons=5504 ;;
+    *) die "half-$1: no such shape" ;;
+    esac
+    bench half "$1" --device "$device" --gpu-neurons "$neurons" || return
+    for type in f16 q4_0; do
+        own hearth bench "$models/$1-$type.gguf" --sparsity exact --no-guard --prompt-lengths 64 --contexts 0 -n 8 -r 1 \
+            --device "$device" --gpu-neurons "$neurons" --trace "$out/half-$1-$type-trace.json" || return
+        gzip -f "$out/half-$1-$type-trace.json"
+    done
+}
+
+# do_step STEP: "make-7b" is step_make 7b.
+do_step() {
+    local name=${1%%-*} shape=
+    [ "$name" = "$1" ] || shape=${1#*-}
+    [ "$(type -t "step_$name")" = function ] || die "no such step: $1"
+    "step_$name" "$shape"
+}
+
+export -f own saved bench do_step die
+export here out models device tokens
+for name in info kcheck memcheck pingpong make resident cpu half; do
+    export -f "step_${name?}"
+done
+
+failed=0
+for step in "$@"; do
+    echo "== $step"
+    begin=$(date +%s)
+    timeout "$limit" bash -c 'do_step "$1"' bash "$step" 2>&1 | tee "$out/$step.txt"
+    status=${PIPESTATUS[0]}
+    echo "== $step: status $status, $(($(date +%s) - begin)) s" | tee -a "$out/$step.txt"
+    [ "$status" -eq 0 ] || failed=1
+    [ -z "$archive" ] || tar czf "$archive" -C "$(dirname "$out")" "$(basename "$out")"
+done
+exit $failed

@@ -1,0 +1,122 @@
+/* placing.c - what lies where: placements from options, and which device a run gets.
+ *
+ * A device is used only where somebody asked for one. Whoever asked without naming it gets a GPU: nothing is gained by
+ * a device that shares the CPU's cores (host, PoCL), which is for tests and has to be named. */
+#include "common.h"
+
+#include "../base/file.h"
+#include "../base/text.h"
+#include "../device/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A placement names ranges of neurons; more than this is none. */
+#define MAX_PLACEMENT_BYTES ((size_t)64 << 20)
+/* Devices of one machine that are looked at. */
+#define MAX_FOUND 32
+
+/* ------------------------------------------------------------------ placements */
+
+static hearth_status read_placement(hearth_placement **out, const hearth_model *model, const char *path,
+                                    hearth_error *error)
+{
+    char *json;
+    size_t size;
+    TRY(file_read(&json, &size, path, MAX_PLACEMENT_BYTES, error));
+    hearth_error inner = {0};
+    hearth_status status = hearth_placement_parse(out, model, json, size, &inner);
+    mem_free(json);
+    return status == HEARTH_OK ? status : fail(error, status, "%s: %s", path, inner.text);
+}
+
+/* Layers that the device takes part in; UINT32_MAX: all. */
+static uint32_t device_layers(const engine_options *o)
+{
+    if (o->gpu_layers.given)
+        return o->gpu_layers.value;
+    return o->device || o->gpu_neurons.given ? UINT32_MAX : 0;
+}
+
+hearth_status common_place_rung(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+                                const engine_options *o, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, model, rung, error));
+    if (o->threshold.given)
+        hearth_placement_set_threshold(placement, o->threshold.value);
+    hearth_status status = hearth_placement_use_device(placement, model, device_layers(o),
+                                                       o->gpu_neurons.given ? o->gpu_neurons.value : UINT32_MAX, error);
+    if (status == HEARTH_OK)
+        *out = placement;
+    else
+        hearth_placement_destroy(placement);
+    return status;
+}
+
+hearth_status common_place(hearth_placement **out, const hearth_model *model, const engine_options *o,
+                           hearth_error *error)
+{
+    *out = NULL;
+    if (o->place)
+        return read_placement(out, model, o->place, error);
+    return device_layers(o) > 0 ? common_place_rung(out, model, (hearth_rung)o->sparsity, o, error) : HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ the device */
+
+/* The best first. */
+static const char *const preferred[] = {"cuda", "opencl"};
+
+static bool is_of(const device_found *d, const char *driver)
+{
+    size_t size = strlen(driver);
+    return strncmp(d->spec, driver, size) == 0 && (d->spec[size] == 0 || d->spec[size] == ':');
+}
+
+static const device_found *best_device(const device_found *found, size_t count)
+{
+    for (size_t p = 0; p < sizeof preferred / sizeof *preferred; p++)
+        for (size_t i = 0; i < count; i++)
+            if (found[i].usable && found[i].is_gpu && is_of(&found[i], preferred[p]))
+                return &found[i];
+    return NULL;
+}
+
+/* "opencl:0 pthread-...: shares the CPU's cores" for each. */
+static void list_found(char *out, size_t size, const device_found *found, size_t count)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < count && used < size; i++) {
+        const device_found *d = &found[i];
+        int n = snprintf(out + used, size - used, "%s%s%s%.60s (%.100s)", i ? ", " : "", d->spec, d->name[0] ? " " : "",
+                         d->name, d->usable ? "shares the CPU's cores" : d->problem);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+hearth_status common_choose_device(const char **spec, char found[32], const engine_options *o, hearth_error *error)
+{
+    *spec = o->device;
+    if (o->device)
+        return HEARTH_OK;
+    device_found rows[MAX_FOUND];
+    size_t count = device_list(rows, MAX_FOUND);
+    count = count < MAX_FOUND ? count : MAX_FOUND;
+    const device_found *best = best_device(rows, count);
+    if (!best) {
+        char list[700];
+        list_found(list, sizeof list, rows, count);
+        return fail(error, HEARTH_DEVICE,
+                    "%s: there is no GPU that works, only %s; --device names one of them, "
+                    "`hearth devices` says more",
+                    o->place              ? o->place
+                    : o->gpu_layers.given ? "--gpu-layers"
+                                          : "--gpu-neurons",
+                    list);
+    }
+    snprintf(found, 32, "%s", best->spec);
+    *spec = found;
+    return HEARTH_OK;
+}

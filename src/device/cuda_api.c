@@ -1,0 +1,68 @@
+/* cuda_api.c - opens NVIDIA's driver library. Knows nothing of devices. */
+#include "cuda_api.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+#define LIBRARY "libcuda.so.1"
+
+const char *cuda_result_text(const cuda_api *api, cuda_result result, char *text, size_t size)
+{
+    const char *sentence = NULL, *name = NULL;
+    if (api->error_text(result, &sentence) != CUDA_OK || sentence == NULL)
+        sentence = "an error without a description";
+    if (api->error_name(result, &name) == CUDA_OK && name != NULL)
+        snprintf(text, size, "%s (%s)", sentence, name);
+    else
+        snprintf(text, size, "%s (%d)", sentence, result);
+    return text;
+}
+
+/* A function of the library. dlsym gives an object's address where a function's is meant; POSIX has both alike. */
+static void *find(void *library, const char *symbol)
+{
+    return dlsym(library, symbol);
+}
+
+/* The names of the first function that is missing; NULL: all are there. */
+static const char *fill_table(cuda_api *out, void *library)
+{
+    const char *missing = NULL;
+#define X(name, symbol, parameters)                \
+    *(void **)&out->name = find(library, #symbol); \
+    if (out->name == NULL && missing == NULL)      \
+        missing = #symbol;
+    CUDA_FUNCTIONS(X)
+#undef X
+#define X(name, symbol, parameters) *(void **)&out->name = find(library, #symbol);
+    CUDA_OPTIONAL_FUNCTIONS(X)
+#undef X
+    return missing;
+}
+
+hearth_status cuda_api_load(cuda_api *out, hearth_error *error)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == NULL) {
+        const char *reason = dlerror();
+        return fail(error, HEARTH_DEVICE, "cuda: no NVIDIA driver: %s", reason != NULL ? reason : LIBRARY);
+    }
+    *out = (cuda_api){0};
+    const char *missing = fill_table(out, library);
+    /* Gives the reference back; the library stays, for drivers do not like to be unloaded. */
+    dlclose(library);
+    int version = 0;
+    bool known = out->version != NULL && out->version(&version) == CUDA_OK;
+    if (known && version < CUDA_OLDEST_DRIVER)
+        return fail(error, HEARTH_DEVICE, "cuda: the driver is too old: CUDA %d.%d, needed is %d.%d", version / 1000,
+                    version % 1000 / 10, CUDA_OLDEST_DRIVER / 1000, CUDA_OLDEST_DRIVER % 1000 / 10);
+    if (missing != NULL)
+        return fail(error, HEARTH_DEVICE, "cuda: " LIBRARY " has no function %s", missing);
+    cuda_result result = out->initialize(0);
+    if (result != CUDA_OK) {
+        char text[160];
+        return fail(error, HEARTH_DEVICE, "cuda: the driver does not start: %s",
+                    cuda_result_text(out, result, text, sizeof text));
+    }
+    return HEARTH_OK;
+}

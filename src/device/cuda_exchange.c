@@ -1,0 +1,205 @@
+/* cuda_exchange.c - how the CPU and a CUDA device tell each other something while a program runs, and the device's
+ * clock. docs/decisions/005-the-exchange.md says why it is as it is.
+ *
+ * A slot has two words in pinned main memory: the program sets one to 1 where it publishes, and behind an await it goes
+ * on when the CPU has set the other. The ways differ in who on the device touches them:
+ *
+ *     memory   operations of the stream itself, as nodes of the graph; no kernel is started for them
+ *     kernel   kernels of one thread
+ *     events   nobody: the graph is cut there; the CPU asks for an event and starts the next piece itself
+ */
+#include "cuda_device.h"
+
+#include "../base/wait.h"
+
+#include <string.h>
+
+/* A GPU answers within microseconds; what takes longer may need this core. */
+static const double eager_seconds = 100e-6;
+
+/* The exchange's kernels, written in the driver's assembly language, so that they are there whatever compiled the
+ * others. volatile: past every cache; membar.sys: what was written before is seen by the CPU first. The spinning kernel
+ * needs no way out of its own: a program that is given up has all its words set. copy moves 16 bytes per thread, and
+ * the thread behind the last whole 16 the bytes that remain. */
+static const char own_kernels[] = ".version 6.0\n"
+                                  ".target sm_60\n"
+                                  ".address_size 64\n"
+                                  ".visible .entry publish(.param .u64 word)\n"
+                                  "{\n"
+                                  "    .reg .u64 %at;\n"
+                                  "    ld.param.u64 %at, [word];\n"
+                                  "    membar.sys;\n"
+                                  "    st.volatile.global.u32 [%at], 1;\n"
+                                  "    ret;\n"
+                                  "}\n"
+                                  ".visible .entry await(.param .u64 word)\n"
+                                  "{\n"
+                                  "    .reg .u64 %at;\n"
+                                  "    .reg .u32 %value;\n"
+                                  "    .reg .pred %zero;\n"
+                                  "    ld.param.u64 %at, [word];\n"
+                                  "again:\n"
+                                  "    ld.volatile.global.u32 %value, [%at];\n"
+                                  "    setp.eq.u32 %zero, %value, 0;\n"
+                                  "    @%zero bra again;\n"
+                                  "    membar.sys;\n"
+                                  "    ret;\n"
+                                  "}\n"
+                                  ".visible .entry stamp(.param .u64 word)\n"
+                                  "{\n"
+                                  "    .reg .u64 %at, %now;\n"
+                                  "    ld.param.u64 %at, [word];\n"
+                                  "    mov.u64 %now, %globaltimer;\n"
+                                  "    st.volatile.global.u64 [%at], %now;\n"
+                                  "    ret;\n"
+                                  "}\n"
+                                  ".visible .entry copy(.param .u64 to, .param .u64 from, .param .u32 size)\n"
+                                  "{\n"
+                                  "    .reg .u64 %to, %from, %offset;\n"
+                                  "    .reg .u32 %group, %lanes, %lane, %i, %size, %whole, %at, %a, %b, %c, %d;\n"
+                                  "    .reg .pred %beyond;\n"
+                                  "    ld.param.u64 %to, [to];\n"
+                                  "    ld.param.u64 %from, [from];\n"
+                                  "    ld.param.u32 %size, [size];\n"
+                                  "    mov.u32 %group, %ctaid.x;\n"
+                                  "    mov.u32 %lanes, %ntid.x;\n"
+                                  "    mov.u32 %lane, %tid.x;\n"
+                                  "    mad.lo.u32 %i, %group, %lanes, %lane;\n"
+                                  "    shl.b32 %at, %i, 4;\n"
+                                  "    cvt.u64.u32 %offset, %at;\n"
+                                  "    add.u64 %to, %to, %offset;\n"
+                                  "    add.u64 %from, %from, %offset;\n"
+                                  "    shr.u32 %whole, %size, 4;\n"
+                                  "    setp.ge.u32 %beyond, %i, %whole;\n"
+                                  "    @%beyond bra rest;\n"
+                                  "    ld.volatile.global.v4.u32 {%a, %b, %c, %d}, [%from];\n"
+                                  "    st.global.v4.u32 [%to], {%a, %b, %c, %d};\n"
+                                  "    ret;\n"
+                                  "rest:\n"
+                                  "    setp.gt.u32 %beyond, %i, %whole;\n"
+                                  "    @%beyond ret;\n"
+                                  "next:\n"
+                                  "    setp.ge.u32 %beyond, %at, %size;\n"
+                                  "    @%beyond ret;\n"
+                                  "    ld.volatile.global.u8 %a, [%from];\n"
+                                  "    st.global.u8 [%to], %a;\n"
+                                  "    add.u64 %to, %to, 1;\n"
+                                  "    add.u64 %from, %from, 1;\n"
+                                  "    add.u32 %at, %at, 1;\n"
+                                  "    bra next;\n"
+                                  "}\n";
+
+const char *cuda_exchange_ptx(void)
+{
+    return own_kernels;
+}
+
+/* In the order in which they are tried. */
+static const cuda_exchange exchanges[] = {
+    {"memory", "stream memory operations", CUDA_BY_MEMORY},
+    {"kernel", "a spinning kernel", CUDA_BY_KERNEL},
+    {"events", "events, the graph cut in pieces", CUDA_BY_EVENTS},
+};
+
+enum { EXCHANGES = sizeof exchanges / sizeof *exchanges };
+
+/* ------------------------------------------------------------------ the clock */
+
+/* The greatest offset that no reading contradicts: what the device stamps is seen later, so each reading gives an
+ * upper bound, and the quickest the best. Reading it so is about a microsecond late, the way across the bus. */
+hearth_status cuda_clock_read(cuda_device *d, hearth_error *error)
+{
+    enum { READINGS = 8 };
+    double best = 0;
+    for (int i = 0; i < READINGS; i++) {
+        *d->clock_word = 0;
+        void *parameters[] = {&d->clock_address};
+        CUDA_TRY(d, d->api.launch(d->own[CUDA_OWN_stamp], 1, 1, 1, 1, 1, 1, 0, d->stream, parameters, NULL),
+                 "reading its clock");
+        for (waiter w = {0}; *d->clock_word == 0 && wait_step(&w, eager_seconds) < 0.1;)
+            ;
+        double seen = clock_seconds();
+        CUDA_TRY(d, d->api.stream_wait(d->stream), "reading its clock");
+        double offset = seen - 1e-9 * (double)*d->clock_word;
+        if (i == 0 || offset < best)
+            best = offset;
+    }
+    d->clock_offset = best;
+    d->clock_read_at = clock_seconds();
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ choosing */
+
+typedef hearth_status ask_function(device_program *p, bool *out, hearth_error *error);
+
+static hearth_status ask_published(device_program *p, bool *out, hearth_error *error)
+{
+    return cuda_published(p, 0, out, error);
+}
+
+/* Spins until `ask` says yes, for a second at most. */
+static hearth_status spin(device_program *p, ask_function *ask, hearth_error *error)
+{
+    bool there = false;
+    for (waiter w = {0}; !there;) {
+        TRY(ask(p, &there, error));
+        if (!there && wait_step(&w, eager_seconds) > 1)
+            return fail(error, HEARTH_DEVICE, "cuda:%u: the exchange does not come back", p->device->options.index);
+    }
+    return HEARTH_OK;
+}
+
+/* One round trip, twice: the words must be set back in between. */
+static hearth_status go_round(device_program *p, hearth_error *error)
+{
+    for (int i = 0; i < 2; i++) {
+        TRY(cuda_run(p, error));
+        hearth_status status = spin(p, ask_published, error);
+        cuda_answer(p, 0);
+        hearth_status ended = spin(p, cuda_done, status == HEARTH_OK ? error : NULL);
+        TRY(status != HEARTH_OK ? status : ended);
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status try_exchange(cuda_device *d, const cuda_exchange *way, hearth_error *error)
+{
+    d->exchange = way;
+    device_command commands[] = {
+        {.kind = COMMAND_STAMP}, {.kind = COMMAND_PUBLISH}, {.kind = COMMAND_AWAIT}, {.kind = COMMAND_STAMP}};
+    device_program p = {.device = &d->base,
+                        .slot_count = 1,
+                        .stamp_count = 1,
+                        .commands = commands,
+                        .command_count = sizeof commands / sizeof *commands};
+    TRY(cuda_seal(&p, error));
+    hearth_status status = go_round(&p, error);
+    d->stuck = status != HEARTH_OK && d->api.stream_query(d->stream) == CUDA_NOT_READY;
+    if (!d->stuck)
+        cuda_program_destroy(&p);
+    return status;
+}
+
+/* Why the first one does not work is what to tell: for the others to be tried, it had to fail. */
+hearth_status cuda_exchange_choose(cuda_device *d, hearth_error *error)
+{
+    const char *wanted = d->base.options.exchange;
+    hearth_error reasons[EXCHANGES] = {0};
+    hearth_status first = HEARTH_OK;
+    const char *text = "";
+    for (size_t i = 0; i < EXCHANGES && first != HEARTH_NO_MEMORY && !d->stuck; i++) {
+        if (*wanted && strcmp(wanted, exchanges[i].name) != 0)
+            continue;
+        hearth_status status = try_exchange(d, &exchanges[i], &reasons[i]);
+        if (status == HEARTH_OK) {
+            d->base.exchange = exchanges[i].text;
+            return HEARTH_OK;
+        }
+        if (first == HEARTH_OK) {
+            first = status;
+            text = reasons[i].text;
+        }
+    }
+    return fail(error, first, "%s", text);
+}

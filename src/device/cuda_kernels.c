@@ -1,0 +1,108 @@
+/* cuda_kernels.c - how a CUDA device comes by its kernels: from PTX that was made when hearth was built, where nvcc or
+ * clang were there (HEARTH_PTX in CMakeLists.txt), else through NVRTC. The driver turns PTX into the device's own code
+ * and remembers it. */
+#include "cuda_device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef HEARTH_PTX_FILE
+/* The text as the assembler includes it, with a zero behind. */
+extern const char cuda_built_in_ptx[] __attribute__((visibility("hidden")));
+__asm__(".pushsection .rodata\n"
+        ".global cuda_built_in_ptx\n"
+        ".hidden cuda_built_in_ptx\n"
+        "cuda_built_in_ptx:\n"
+        ".incbin \"" HEARTH_PTX_FILE "\"\n"
+        ".byte 0\n"
+        ".popsection\n");
+static const char *const built_in = cuda_built_in_ptx;
+static const char *const built_in_by = HEARTH_PTX_BY;
+#else
+static const char *const built_in = NULL;
+static const char *const built_in_by = "";
+#endif
+
+/* Hands PTX to the driver. HEARTH_DEVICE: it does not take it; the first line of its complaint is in the text. */
+static hearth_status load_module(cuda_device *d, cuda_module *out, const char *ptx, const char *what,
+                                 hearth_error *error)
+{
+    char log[1024] = "";
+    int options[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LENGTH};
+    void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
+    cuda_result result = d->api.module_load(out, ptx, 2, options, values);
+    if (result == CUDA_OK)
+        return HEARTH_OK;
+    char text[160];
+    cuda_result_text(&d->api, result, text, sizeof text);
+    return fail(error, result == CUDA_NO_MEMORY ? HEARTH_NO_MEMORY : HEARTH_DEVICE, "cuda:%u: %s: %s%s%.*s",
+                d->base.options.index, what, text, *log ? ": " : "", (int)strcspn(log, "\n"), log);
+}
+
+static hearth_status find_function(const cuda_device *d, cuda_function *out, cuda_module module, const char *name,
+                                   hearth_error *error)
+{
+    cuda_result result = d->api.module_function(out, module, name);
+    return result == CUDA_OK ? HEARTH_OK : cuda_fail(d, result, name, error);
+}
+
+/* Kernels are called kernel_... there: CUDA's own headers have a norm. */
+static hearth_status find_kernels(cuda_device *d, hearth_error *error)
+{
+    for (size_t i = 0; i < DEVICE_KERNEL_COUNT; i++) {
+        cuda_kernel *k = &d->kernels[i];
+        char name[64];
+        snprintf(name, sizeof name, "kernel_%s", device_kernels[i].name);
+        TRY(find_function(d, &k->function, d->module, name, error));
+        int most = 0;
+        CUDA_TRY(d, d->api.function_attribute(&most, CUDA_MOST_THREADS, k->function), name);
+        k->most_lanes = most > 0 ? (unsigned)most : 1;
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status load_own(cuda_device *d, hearth_error *error)
+{
+    static const char *const names[] = {
+#define X(name) #name,
+        CUDA_OWN_KERNELS(X)
+#undef X
+    };
+    TRY(load_module(d, &d->own_module, cuda_exchange_ptx(), "the exchange's kernels", error));
+    for (size_t i = 0; i < CUDA_OWN_COUNT; i++)
+        TRY(find_function(d, &d->own[i], d->own_module, names[i], error));
+    return HEARTH_OK;
+}
+
+static hearth_status load_compiled(cuda_device *d, hearth_error *error)
+{
+    char *ptx = NULL, version[16] = "";
+    TRY(cuda_nvrtc_compile(&ptx, d->capability, version, error));
+    hearth_status status = load_module(d, &d->module, ptx, "kernels from NVRTC", error);
+    mem_free(ptx);
+    if (status == HEARTH_OK)
+        snprintf(d->made, sizeof d->made, "NVRTC %s", version);
+    return status;
+}
+
+/* A driver may be too old for PTX from a newer nvcc, or the device for what it was made for; NVRTC, which came with
+ * some older toolkit, may still do. Where it does not either, the first complaint is the one to tell. */
+static hearth_status load_products(cuda_device *d, hearth_error *error)
+{
+    if (built_in == NULL)
+        return load_compiled(d, error);
+    hearth_status status = load_module(d, &d->module, built_in, "built-in kernels", error);
+    if (status == HEARTH_OK) {
+        snprintf(d->made, sizeof d->made, "PTX (%s)", built_in_by);
+        return HEARTH_OK;
+    }
+    return load_compiled(d, NULL) == HEARTH_OK ? HEARTH_OK : status;
+}
+
+hearth_status cuda_kernels_load(cuda_device *d, hearth_error *error)
+{
+    TRY(load_own(d, error));
+    TRY(load_products(d, error));
+    d->base.kernels = d->made;
+    return find_kernels(d, error);
+}

@@ -1,0 +1,432 @@
+/* cuda_program.c - programs on a CUDA device. A program becomes a graph, once: a chain of kernels, copies and whatever
+ * the exchange needs (cuda_exchange.c), started with one call and never changed. By events, it is several graphs, cut
+ * where the program publishes or awaits. Knows nothing of devices' memory or of where kernels come from.
+ *
+ * What differs from run to run are words in pinned memory, which the CPU sets back before a start, when nothing runs. */
+#include "cuda_device.h"
+
+#include "../base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MOST_ARGUMENTS = 32,
+    WORDS_APART = 64, /* bytes between words of the two sides: a line of the CPU's cache is not shared */
+    /* Copies up to here are done by a kernel: it starts in the time of any kernel, while the copy engine has to be
+     * woken and waited for. Longer ones gain more from the engine than that costs. */
+    SHORT_COPY = 64 * 1024,
+    COPY_LANES = 128,
+    /* Groups per unit: enough to fill it with some to spare; kernels go on with further items by themselves. */
+    GROUPS_PER_UNIT = 32,
+    ASKS_PER_QUERY = 256 /* looks at a word before the driver is asked whether something failed */
+};
+
+/* How long a reading of the clock holds: the two clocks drift by a few millionths. */
+static const double clock_seconds_valid = 1.0;
+
+/* A part of a program that is started at once, and what comes behind it. In a program that is not cut: all of it. */
+typedef struct piece {
+    cuda_executable graph; /* NULL: nothing to do        */
+    bool publishes, awaits;
+    unsigned slot;
+} piece;
+
+typedef struct cuda_program {
+    piece *pieces;            /* [piece_count] */
+    size_t piece_count, next; /* the first that was not started in this run */
+    /* Pinned, [slots], [slots] and [stamps]; as the CPU and as the device sees them. */
+    volatile uint32_t *published, *answered;
+    volatile uint64_t *stamps;
+    void *words;
+    size_t words_bytes;
+    cuda_address published_at, answered_at, stamps_at;
+    cuda_event *events;   /* [slots] by events; else NULL */
+    bool *recorded;       /* [slots] in this run          */
+    size_t *publish_at;   /* [slots] the command's number */
+    size_t fails_at;      /* the command where this run is to fail, for tests; else command_count */
+    hearth_error failure; /* of answer, which cannot say it */
+    unsigned asked;
+} cuda_program;
+
+static cuda_device *device_of(const device_program *p)
+{
+    return (cuda_device *)p->device;
+}
+
+/* ------------------------------------------------------------------ building graphs */
+
+/* A graph in the making: a chain. */
+typedef struct chain {
+    cuda_device *d;
+    cuda_graph graph; /* NULL until there is a node */
+    cuda_node last;
+} chain;
+
+static hearth_status chain_begin(chain *c, hearth_error *error)
+{
+    if (c->graph == NULL)
+        CUDA_TRY(c->d, c->d->api.graph_new(&c->graph, 0), "building a graph");
+    return HEARTH_OK;
+}
+
+static hearth_status add_kernel(chain *c, cuda_function function, size_t groups, unsigned lanes, void **parameters,
+                                const char *what, hearth_error *error)
+{
+    TRY(chain_begin(c, error));
+    cuda_kernel_node node = {
+        .function = function, .grid = {(unsigned)groups, 1, 1}, .block = {lanes, 1, 1}, .parameters = parameters};
+    CUDA_TRY(c->d, c->d->api.graph_kernel(&c->last, c->graph, &c->last, c->last != NULL, &node), what);
+    return HEARTH_OK;
+}
+
+/* One of the exchange's kernels, for a word. */
+static hearth_status add_own(chain *c, cuda_own_kernel kernel, cuda_address word, hearth_error *error)
+{
+    void *parameters[] = {&word};
+    return add_kernel(c, c->d->own[kernel], 1, 1, parameters, "building a graph", error);
+}
+
+static hearth_status add_operation(chain *c, unsigned kind, cuda_address word, hearth_error *error)
+{
+    cuda_device *d = c->d;
+    if (d->api.graph_operations == NULL)
+        return fail(error, HEARTH_DEVICE, "cuda:%u: the driver has no memory operations in graphs",
+                    d->base.options.index);
+    TRY(chain_begin(c, error));
+    cuda_operation operation = {.word = {.kind = kind, .address = word, .value = 1}};
+    if (kind == CUDA_OPERATION_WAIT)
+        operation.word.flags = CUDA_WAIT_AT_LEAST;
+    cuda_operations_node node = {.context = d->context, .count = 1, .operations = &operation};
+    CUDA_TRY(d, d->api.graph_operations(&c->last, c->graph, &c->last, c->last != NULL, &node), "memory operations");
+    return HEARTH_OK;
+}
+
+static hearth_status add_launch(chain *c, const device_command *command, hearth_error *error)
+{
+    const cuda_kernel *kernel = &c->d->kernels[command->index];
+    cuda_address addresses[MOST_ARGUMENTS];
+    void *parameters[MOST_ARGUMENTS];
+    if (command->count > MOST_ARGUMENTS)
+        return fail(error, HEARTH_DEVICE, "cuda: %s has too many parameters", device_kernels[command->index].name);
+    for (size_t i = 0; i < command->count; i++) {
+        const device_argument *a = &command->arguments[i];
+        addresses[i] = a->kind == ARGUMENT_BUFFER && a->buffer != NULL ? a->buffer->own + a->offset : 0;
+        /* The driver only reads what these point to. */
+        parameters[i] = a->kind == ARGUMENT_BUFFER ? (void *)&addresses[i]
+                        : a->kind == ARGUMENT_UINT ? (void *)(uintptr_t)&a->u
+                                                   : (void *)(uintptr_t)&a->f;
+    }
+    unsigned lanes = c->d->base.group < kernel->most_lanes ? c->d->base.group : kernel->most_lanes;
+    size_t groups = (size_t)c->d->base.units * GROUPS_PER_UNIT;
+    return add_kernel(c, kernel->function, command->items < groups ? command->items : groups, lanes, parameters,
+                      device_kernels[command->index].name, error);
+}
+
+static cuda_place copy_place(const device_buffer *b, size_t offset)
+{
+    return b->place == DEVICE_PINNED ? (cuda_place){.kind = CUDA_MEMORY_HOST, .host = (char *)b->host + offset}
+                                     : (cuda_place){.kind = CUDA_MEMORY_DEVICE, .address = b->own + offset};
+}
+
+static hearth_status add_copy(chain *c, const device_command *command, hearth_error *error)
+{
+    cuda_address to = command->to->own + command->to_offset, from = command->from->own + command->from_offset;
+    if (command->size_bytes <= SHORT_COPY && to % 16 == 0 && from % 16 == 0) {
+        uint32_t size = (uint32_t)command->size_bytes;
+        void *parameters[] = {&to, &from, &size};
+        return add_kernel(c, c->d->own[CUDA_OWN_copy], items_of(size / 16 + 1, COPY_LANES), COPY_LANES, parameters,
+                          "building a graph", error);
+    }
+    TRY(chain_begin(c, error));
+    cuda_copy_node node = {.from = copy_place(command->from, command->from_offset),
+                           .to = copy_place(command->to, command->to_offset),
+                           .width_bytes = command->size_bytes,
+                           .height = 1,
+                           .depth = 1};
+    CUDA_TRY(c->d, c->d->api.graph_copy(&c->last, c->graph, &c->last, c->last != NULL, &node, c->d->context),
+             "building a graph");
+    return HEARTH_OK;
+}
+
+/* Ends a chain: what it became is a piece's, NULL where it has no nodes. */
+static hearth_status chain_end(chain *c, cuda_executable *out, hearth_error *error)
+{
+    cuda_device *d = c->d;
+    if (c->graph == NULL)
+        return HEARTH_OK;
+    cuda_result result = d->api.graph_finish(out, c->graph, 0);
+    d->api.graph_free(c->graph);
+    *c = (chain){.d = d};
+    if (result == CUDA_OK) {
+        result = d->api.executable_upload(*out, d->stream);
+        if (result == CUDA_OK)
+            result = d->api.stream_wait(d->stream);
+    } else {
+        *out = NULL;
+    }
+    return result == CUDA_OK ? HEARTH_OK : cuda_fail(d, result, "making a graph ready", error);
+}
+
+static hearth_status add_command(chain *c, const cuda_program *own, const device_command *command, hearth_error *error)
+{
+    bool memory = c->d->exchange->how == CUDA_BY_MEMORY;
+    cuda_address published = own->published_at + sizeof(uint32_t) * command->index;
+    cuda_address answered = own->answered_at + sizeof(uint32_t) * command->index;
+    switch (command->kind) {
+    case COMMAND_LAUNCH:
+        return add_launch(c, command, error);
+    case COMMAND_COPY:
+        return add_copy(c, command, error);
+    case COMMAND_PUBLISH:
+        return memory ? add_operation(c, CUDA_OPERATION_WRITE, published, error)
+                      : add_own(c, CUDA_OWN_publish, published, error);
+    case COMMAND_AWAIT:
+        return memory ? add_operation(c, CUDA_OPERATION_WAIT, answered, error)
+                      : add_own(c, CUDA_OWN_await, answered, error);
+    case COMMAND_STAMP:
+        break;
+    }
+    return add_own(c, CUDA_OWN_stamp, own->stamps_at + sizeof(uint64_t) * command->index, error);
+}
+
+static bool is_exchange(const device_command *command)
+{
+    return command->kind == COMMAND_PUBLISH || command->kind == COMMAND_AWAIT;
+}
+
+static hearth_status build_pieces(device_program *p, cuda_program *own, chain *c, hearth_error *error)
+{
+    bool cut = c->d->exchange->how == CUDA_BY_EVENTS;
+    for (size_t i = 0; i < p->command_count; i++) {
+        const device_command *command = &p->commands[i];
+        if (command->kind == COMMAND_PUBLISH)
+            own->publish_at[command->index] = i;
+        if (!cut || !is_exchange(command)) {
+            TRY(add_command(c, own, command, error));
+            continue;
+        }
+        piece *done = &own->pieces[own->piece_count++];
+        *(command->kind == COMMAND_PUBLISH ? &done->publishes : &done->awaits) = true;
+        done->slot = command->index;
+        TRY(chain_end(c, &done->graph, error));
+    }
+    return chain_end(c, &own->pieces[own->piece_count++].graph, error);
+}
+
+/* ------------------------------------------------------------------ sealing */
+
+static size_t round_up(size_t size_bytes)
+{
+    return (size_bytes + WORDS_APART - 1) / WORDS_APART * WORDS_APART;
+}
+
+static hearth_status make_words(device_program *p, cuda_program *own, hearth_error *error)
+{
+    cuda_device *d = device_of(p);
+    size_t slots = round_up(p->slot_count * sizeof(uint32_t)), stamps = round_up(p->stamp_count * sizeof(uint64_t));
+    size_t size = 2 * slots + stamps;
+    if (size == 0)
+        return HEARTH_OK;
+    CUDA_TRY(d, d->api.host_new(&own->words, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED), "words of the exchange");
+    memset(own->words, 0, size);
+    cuda_address at = 0;
+    CUDA_TRY(d, d->api.host_address(&at, own->words, 0), "words of the exchange");
+    own->words_bytes = size;
+    own->published = own->words;
+    own->answered = (volatile uint32_t *)((char *)own->words + slots);
+    own->stamps = (volatile uint64_t *)((char *)own->words + 2 * slots);
+    own->published_at = at;
+    own->answered_at = at + slots;
+    own->stamps_at = at + 2 * slots;
+    return HEARTH_OK;
+}
+
+static hearth_status make_lists(device_program *p, cuda_program *own, hearth_error *error)
+{
+    size_t pieces = 1;
+    for (size_t i = 0; i < p->command_count; i++)
+        pieces += is_exchange(&p->commands[i]);
+    own->pieces = mem_new_array(pieces, sizeof *own->pieces);
+    own->events = mem_new_array(p->slot_count, sizeof *own->events);
+    own->recorded = mem_new_array(p->slot_count, sizeof *own->recorded);
+    own->publish_at = mem_new_array(p->slot_count, sizeof *own->publish_at);
+    if (own->pieces == NULL || own->events == NULL || own->recorded == NULL || own->publish_at == NULL)
+        return fail_memory(error, "cuda: program", pieces * sizeof *own->pieces);
+    return HEARTH_OK;
+}
+
+static hearth_status make_events(device_program *p, cuda_program *own, hearth_error *error)
+{
+    cuda_device *d = device_of(p);
+    for (unsigned slot = 0; slot < p->slot_count && d->exchange->how == CUDA_BY_EVENTS; slot++)
+        CUDA_TRY(d, d->api.event_new(&own->events[slot], CUDA_EVENT_UNTIMED), "making an event");
+    return HEARTH_OK;
+}
+
+hearth_status cuda_seal(device_program *p, hearth_error *error)
+{
+    cuda_program *own = mem_new(sizeof *own);
+    if (own == NULL)
+        return fail_memory(error, "cuda: program", sizeof *own);
+    p->own = own;
+    chain c = {.d = device_of(p)};
+    hearth_status status;
+    TRY_OR(end, status, cuda_enter(p->device, error));
+    TRY_OR(end, status, make_lists(p, own, error));
+    TRY_OR(end, status, make_words(p, own, error));
+    TRY_OR(end, status, make_events(p, own, error));
+    TRY_OR(end, status, build_pieces(p, own, &c, error));
+    if (p->stamp_count > 0)
+        status = cuda_clock_read(c.d, error);
+end:
+    if (c.graph != NULL)
+        c.d->api.graph_free(c.graph);
+    if (status != HEARTH_OK) {
+        cuda_program_destroy(p);
+        p->own = NULL;
+    }
+    return status;
+}
+
+void cuda_program_destroy(device_program *p)
+{
+    cuda_program *own = p->own;
+    cuda_device *d = device_of(p);
+    (void)cuda_enter(p->device, NULL);
+    for (size_t i = 0; own->pieces != NULL && i < own->piece_count; i++) {
+        if (own->pieces[i].graph != NULL)
+            d->api.executable_free(own->pieces[i].graph);
+    }
+    for (unsigned slot = 0; own->events != NULL && slot < p->slot_count; slot++) {
+        if (own->events[slot] != NULL)
+            d->api.event_free(own->events[slot]);
+    }
+    if (own->words != NULL)
+        d->api.host_free(own->words);
+    mem_free(own->pieces);
+    mem_free(own->events);
+    mem_free(own->recorded);
+    mem_free(own->publish_at);
+    mem_free(own);
+}
+
+/* ------------------------------------------------------------------ running */
+
+/* Starts piece after piece until one awaits an answer that is not there. */
+static hearth_status advance(device_program *p, hearth_error *error)
+{
+    cuda_program *own = p->own;
+    cuda_device *d = device_of(p);
+    while (own->next < own->piece_count) {
+        const piece *before = own->next > 0 ? &own->pieces[own->next - 1] : NULL;
+        if (before != NULL && before->awaits && !own->answered[before->slot])
+            return HEARTH_OK;
+        const piece *now = &own->pieces[own->next++];
+        if (now->graph != NULL)
+            CUDA_TRY(d, d->api.executable_launch(now->graph, d->stream), "starting");
+        if (now->publishes) {
+            CUDA_TRY(d, d->api.event_record(own->events[now->slot], d->stream), "publishing");
+            own->recorded[now->slot] = true;
+        }
+    }
+    return HEARTH_OK;
+}
+
+hearth_status cuda_run(device_program *p, hearth_error *error)
+{
+    cuda_program *own = p->own;
+    cuda_device *d = device_of(p);
+    TRY(cuda_enter(p->device, error));
+    if (p->stamp_count > 0 && clock_seconds() - d->clock_read_at > clock_seconds_valid)
+        TRY(cuda_clock_read(d, error));
+    if (own->words != NULL)
+        memset(own->words, 0, own->words_bytes);
+    if (p->slot_count > 0)
+        memset(own->recorded, 0, p->slot_count * sizeof *own->recorded);
+    own->failure = (hearth_error){0};
+    own->fails_at = p->command_count;
+    own->asked = 0;
+    own->next = 0;
+    return advance(p, error);
+}
+
+hearth_status cuda_start(device_program *p, hearth_error *error)
+{
+    size_t fails_at = 0;
+    while (fails_at < p->command_count && !device_must_fail())
+        fails_at++;
+    TRY(cuda_run(p, error));
+    ((cuda_program *)p->own)->fails_at = fails_at;
+    return HEARTH_OK;
+}
+
+/* What went wrong, in answer or on the device. `idle`: nothing of the program is under way. */
+static hearth_status check(device_program *p, bool *idle, hearth_error *error)
+{
+    cuda_program *own = p->own;
+    cuda_device *d = device_of(p);
+    TRY(cuda_enter(p->device, error));
+    cuda_result result = d->api.stream_query(d->stream);
+    *idle = result != CUDA_NOT_READY;
+    if (result != CUDA_OK && result != CUDA_NOT_READY)
+        return cuda_fail(d, result, "running a program", error);
+    if (own->failure.status != HEARTH_OK)
+        return fail(error, own->failure.status, "%s", own->failure.text);
+    return HEARTH_OK;
+}
+
+static hearth_status ask_slot(device_program *p, unsigned slot, bool *out, hearth_error *error)
+{
+    cuda_program *own = p->own;
+    cuda_device *d = device_of(p);
+    if (d->exchange->how != CUDA_BY_EVENTS) {
+        *out = __atomic_load_n((const uint32_t *)&own->published[slot], __ATOMIC_ACQUIRE) != 0;
+        return HEARTH_OK;
+    }
+    *out = false;
+    if (!own->recorded[slot])
+        return HEARTH_OK;
+    TRY(cuda_enter(p->device, error));
+    cuda_result result = d->api.event_query(own->events[slot]);
+    *out = result == CUDA_OK;
+    return result == CUDA_OK || result == CUDA_NOT_READY ? HEARTH_OK : cuda_fail(d, result, "running a program", error);
+}
+
+hearth_status cuda_published(device_program *p, unsigned slot, bool *out, hearth_error *error)
+{
+    cuda_program *own = p->own;
+    if (own->publish_at[slot] >= own->fails_at)
+        return device_injected(p->device, "running a program", error);
+    TRY(ask_slot(p, slot, out, error));
+    if (*out || ++own->asked % ASKS_PER_QUERY != 0)
+        return HEARTH_OK;
+    bool idle;
+    return check(p, &idle, error);
+}
+
+void cuda_answer(device_program *p, unsigned slot)
+{
+    cuda_program *own = p->own;
+    __atomic_store_n((uint32_t *)&own->answered[slot], 1, __ATOMIC_RELEASE);
+    if (device_of(p)->exchange->how == CUDA_BY_EVENTS && own->failure.status == HEARTH_OK &&
+        cuda_enter(p->device, &own->failure) == HEARTH_OK)
+        (void)advance(p, &own->failure);
+}
+
+hearth_status cuda_done(device_program *p, bool *out, hearth_error *error)
+{
+    cuda_program *own = p->own;
+    bool idle;
+    TRY(check(p, &idle, error));
+    *out = idle && own->next == own->piece_count;
+    if (*out && own->fails_at < p->command_count)
+        return device_injected(p->device, "running a program", error);
+    return HEARTH_OK;
+}
+
+double cuda_stamp_seconds(const device_program *p, unsigned stamp)
+{
+    const cuda_program *own = p->own;
+    return 1e-9 * (double)own->stamps[stamp] + device_of(p)->clock_offset;
+}

@@ -1,0 +1,402 @@
+/* host.c - the driver for the host: threads of its own that do what a GPU would. For machines without one, and for
+ * tests: programs, slots and copies behave as on any other device, at a speed that may be lowered. Must not know what
+ * any kernel computes.
+ *
+ * One device thread carries out sealed programs as they are recorded. With more threads the groups of a launch are
+ * dealt over a pool. A run has a number; a slot, a failure and the end are told by storing that number, so that nothing
+ * needs to be reset between two runs. */
+#include "driver.h"
+
+#include "../base/clock.h"
+#include "../base/pool.h"
+#include "../base/thread.h"
+#include "../base/wait.h"
+#include "../kernel/topology.h"
+#include "kernels/host_table.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CACHE_LINE = 64 };
+
+/* Idle, the device thread looks for the next program this long before it sleeps: tokens follow each other within
+ * microseconds, and a program that waits for a user should cost nothing. */
+static const double idle_seconds = 50e-6;
+
+/* In a run it waits for the CPU's answer without offering its core to others at most this long, about what a layer
+ * takes; less where that was in vain (wait_learn). Fixed at this, two threads that share a core need 600 us for each
+ * exchange. */
+static const double most_eager_seconds = 0.5e-3;
+
+/* Smaller buffers come from malloc, where AddressSanitizer guards their ends; larger ones are better off in large
+ * pages. */
+static const size_t small_bytes = 4 << 20;
+
+/* Where the size of main memory is unknown. */
+static const uint64_t least_memory_bytes = (uint64_t)1 << 30;
+
+/* What different threads write lies on lines of its own. Values are numbers of runs. */
+typedef struct host_slot {
+    _Alignas(CACHE_LINE) _Atomic uint32_t published;
+    _Alignas(CACHE_LINE) _Atomic uint32_t answered;
+} host_slot;
+
+typedef struct host_program {
+    device_program *recorded;
+    host_slot *slots; /* [slot_count]  */
+    double *stamps;   /* [stamp_count] */
+    uint32_t run;     /* raised by start */
+    _Atomic uint32_t failed, done;
+    hearth_error problem; /* of the run that failed; written before `failed` */
+} host_program;
+
+typedef struct host_device {
+    device base;
+    const host_table *kernels;
+    pool *pool;
+    pthread_t thread;
+    bool started;
+    host_program *next;                           /* written before the ticket */
+    double eager_seconds;                         /* the device thread's */
+    _Alignas(CACHE_LINE) _Atomic uint32_t ticket; /* raised for each run; a futex */
+    _Atomic bool sleeps, stops;
+} host_device;
+
+/* ------------------------------------------------------------------ carrying out a program */
+
+typedef struct launch {
+    host_kernel *kernel;
+    const device_command *command;
+} launch;
+
+/* Each item as a group of its own: the pool deals them. */
+static void run_groups(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const launch *l = context;
+    for (size_t group = begin; group < end; group++)
+        l->kernel(l->command->arguments, (uint32_t)group, (uint32_t)l->command->items);
+}
+
+static void do_launch(host_device *h, const device_command *c)
+{
+    launch l = {h->kernels->run[c->index], c};
+    if (pool_threads(h->pool) > 1)
+        pool_run(h->pool, c->items, 1, run_groups, &l);
+    else
+        l.kernel(c->arguments, 0, 1);
+}
+
+static void await(host_device *h, const host_program *p, unsigned slot)
+{
+    double waited = 0;
+    waiter w = {0};
+    while (atomic_load_explicit(&p->slots[slot].answered, memory_order_acquire) != p->run)
+        waited = wait_step(&w, h->eager_seconds);
+    h->eager_seconds = wait_learn(h->eager_seconds, waited, most_eager_seconds);
+}
+
+/* Waits after `work_seconds` of work as a device of that share of the speed would have worked on. */
+static void linger(double speed, double work_seconds)
+{
+    double rest = work_seconds * (1 / speed - 1);
+    for (waiter w = {0}; wait_step(&w, 0) < rest;)
+        ;
+}
+
+/* Launches and copies, which are what takes time. */
+static void work(host_device *h, const device_command *c)
+{
+    double speed = h->base.options.speed;
+    double begin = speed > 0 && speed < 1 ? clock_seconds() : 0;
+    if (c->kind == COMMAND_LAUNCH)
+        do_launch(h, c);
+    else
+        memcpy((char *)c->to->host + c->to_offset, (const char *)c->from->host + c->from_offset, c->size_bytes);
+    if (begin > 0)
+        linger(speed, clock_seconds() - begin);
+}
+
+static void carry_out(host_device *h, host_program *p, const device_command *c)
+{
+    switch (c->kind) {
+    case COMMAND_LAUNCH:
+    case COMMAND_COPY:
+        work(h, c);
+        break;
+    case COMMAND_PUBLISH:
+        atomic_store_explicit(&p->slots[c->index].published, p->run, memory_order_release);
+        break;
+    case COMMAND_AWAIT:
+        await(h, p, c->index);
+        break;
+    case COMMAND_STAMP:
+        p->stamps[c->index] = clock_seconds();
+        break;
+    }
+}
+
+static const char *command_name(const device_command *c)
+{
+    static const char *const names[] = {[COMMAND_COPY] = "a copy",
+                                        [COMMAND_PUBLISH] = "raising a slot",
+                                        [COMMAND_AWAIT] = "waiting for a slot",
+                                        [COMMAND_STAMP] = "a stamp"};
+    return c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : names[c->kind];
+}
+
+/* A run that fails leaves out the rest. */
+static void run(host_device *h, host_program *p)
+{
+    const device_program *recorded = p->recorded;
+    for (size_t i = 0; i < recorded->command_count; i++) {
+        if (device_must_fail()) {
+            device_injected(&h->base, command_name(&recorded->commands[i]), &p->problem);
+            atomic_store_explicit(&p->failed, p->run, memory_order_release);
+            break;
+        }
+        carry_out(h, p, &recorded->commands[i]);
+    }
+    atomic_store_explicit(&p->done, p->run, memory_order_release);
+}
+
+/* Waits until the ticket is no longer `seen`; returns the new one. The sleeper stores `sleeps` and then reads the
+ * ticket, the waker stores the ticket and then reads `sleeps`: one of the two sees the other. */
+static uint32_t wait_for_ticket(host_device *h, uint32_t seen)
+{
+    uint32_t ticket;
+    waiter w = {0};
+    while ((ticket = atomic_load(&h->ticket)) == seen) {
+        if (wait_step(&w, 0) < idle_seconds)
+            continue;
+        atomic_store(&h->sleeps, true);
+        if (atomic_load(&h->ticket) == seen)
+            futex_wait(&h->ticket, seen);
+        atomic_store(&h->sleeps, false);
+    }
+    return ticket;
+}
+
+static void raise_ticket(host_device *h)
+{
+    atomic_fetch_add(&h->ticket, 1);
+    if (atomic_load(&h->sleeps))
+        futex_wake(&h->ticket, INT_MAX);
+}
+
+static void *device_thread(void *argument)
+{
+    host_device *h = argument;
+    for (uint32_t seen = 0;;) {
+        seen = wait_for_ticket(h, seen);
+        if (atomic_load(&h->stops))
+            return NULL;
+        run(h, h->next);
+    }
+}
+
+/* ------------------------------------------------------------------ devices */
+
+static uint64_t memory_bytes(void)
+{
+    uint64_t size = topology_memory_bytes();
+    return size > 0 ? size : least_memory_bytes;
+}
+
+static size_t host_list(device_found *rows, size_t capacity)
+{
+    if (capacity > 0) {
+        rows[0] = (device_found){.spec = "host", .memory_bytes = memory_bytes(), .usable = true};
+        topology_cpu_name(rows[0].name, sizeof rows[0].name);
+    }
+    return 1;
+}
+
+static void host_close(device *d)
+{
+    host_device *h = (host_device *)d;
+    if (h->started) {
+        atomic_store(&h->stops, true);
+        raise_ticket(h);
+        pthread_join(h->thread, NULL);
+    }
+    pool_destroy(h->pool);
+    mem_free(h);
+}
+
+static hearth_status check_options(const device_options *options, hearth_error *error)
+{
+    if (options->index > 0)
+        return fail(error, HEARTH_DEVICE, "host:%u: there is only host:0", options->index);
+    if (options->group > 1)
+        return fail(error, HEARTH_INVALID, "host: group=%u: its groups have one lane", options->group);
+    return HEARTH_OK;
+}
+
+static void fill_in(host_device *h, unsigned threads)
+{
+    device *d = &h->base;
+    h->kernels = host_table_best();
+    topology_cpu_name(d->name, sizeof d->name);
+    d->kernels = h->kernels->name;
+    d->exchange = "memory";
+    d->memory_bytes = memory_bytes();
+    d->budget_bytes = d->memory_bytes / 4; /* the rest is for the CPU's side */
+    d->units = threads;
+    d->group = 1;
+}
+
+static hearth_status host_open(device **out, const device_options *options, hearth_error *error)
+{
+    TRY(check_options(options, error));
+    host_device *h = mem_new(sizeof *h);
+    if (!h)
+        return fail_memory(error, "host device", sizeof *h);
+    unsigned threads = options->threads > 0 ? options->threads : 1;
+    fill_in(h, threads);
+    h->eager_seconds = most_eager_seconds;
+    h->base.options = *options;
+    hearth_status status = pool_create(&h->pool, threads, error);
+    if (status == HEARTH_OK) {
+        h->started = thread_start(&h->thread, device_thread, h);
+        if (!h->started)
+            status = fail(error, HEARTH_NO_MEMORY, "host: the system gives no thread");
+    }
+    if (status != HEARTH_OK) {
+        host_close(&h->base);
+        return status;
+    }
+    *out = &h->base;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static hearth_status host_buffer_create(device_buffer *b, hearth_error *error)
+{
+    b->host = b->size_bytes <= small_bytes ? mem_new(b->size_bytes) : mem_reserve(b->size_bytes, MEM_WHOLE);
+    b->own = (uintptr_t)b->host;
+    return b->host ? HEARTH_OK : fail_memory(error, "main memory", b->size_bytes);
+}
+
+static void host_buffer_destroy(device_buffer *b)
+{
+    if (b->size_bytes <= small_bytes)
+        mem_free(b->host);
+    else
+        mem_release(b->host, b->size_bytes);
+}
+
+static hearth_status host_write(device_buffer *to, size_t offset, const void *from, size_t size_bytes,
+                                hearth_error *error)
+{
+    (void)error;
+    memcpy((char *)to->host + offset, from, size_bytes);
+    return HEARTH_OK;
+}
+
+static hearth_status host_read(const device_buffer *from, size_t offset, void *to, size_t size_bytes,
+                               hearth_error *error)
+{
+    (void)error;
+    memcpy(to, (const char *)from->host + offset, size_bytes);
+    return HEARTH_OK;
+}
+
+static hearth_status host_move(device_buffer *to, size_t to_offset, const device_buffer *from, size_t from_offset,
+                               size_t size_bytes, hearth_error *error)
+{
+    (void)error;
+    memmove((char *)to->host + to_offset, (const char *)from->host + from_offset, size_bytes);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ programs */
+
+static void host_program_destroy(device_program *p)
+{
+    host_program *own = p->own;
+    mem_free(own->slots);
+    mem_free(own->stamps);
+    mem_free(own);
+    p->own = NULL;
+}
+
+static hearth_status host_seal(device_program *p, hearth_error *error)
+{
+    host_program *own = mem_new(sizeof *own);
+    if (!own)
+        return fail_memory(error, "device program", sizeof *own);
+    p->own = own;
+    own->recorded = p;
+    own->slots = mem_new_array(p->slot_count, sizeof *own->slots);
+    own->stamps = mem_new_array(p->stamp_count, sizeof *own->stamps);
+    if (own->slots && own->stamps)
+        return HEARTH_OK;
+    host_program_destroy(p);
+    return fail_memory(error, "device program", p->slot_count * sizeof *own->slots);
+}
+
+static hearth_status host_start(device_program *p, hearth_error *error)
+{
+    (void)error;
+    host_device *h = (host_device *)p->device;
+    host_program *own = p->own;
+    own->run++;
+    h->next = own;
+    raise_ticket(h);
+    return HEARTH_OK;
+}
+
+static hearth_status check_run(const host_program *own, hearth_error *error)
+{
+    if (atomic_load_explicit(&own->failed, memory_order_acquire) != own->run)
+        return HEARTH_OK;
+    return fail(error, HEARTH_DEVICE, "%s", own->problem.text);
+}
+
+static hearth_status host_published(device_program *p, unsigned slot, bool *out, hearth_error *error)
+{
+    const host_program *own = p->own;
+    *out = atomic_load_explicit(&own->slots[slot].published, memory_order_acquire) == own->run;
+    return *out ? HEARTH_OK : check_run(own, error);
+}
+
+static void host_answer(device_program *p, unsigned slot)
+{
+    host_program *own = p->own;
+    atomic_store_explicit(&own->slots[slot].answered, own->run, memory_order_release);
+}
+
+static hearth_status host_done(device_program *p, bool *out, hearth_error *error)
+{
+    const host_program *own = p->own;
+    *out = atomic_load_explicit(&own->done, memory_order_acquire) == own->run;
+    return *out ? check_run(own, error) : HEARTH_OK;
+}
+
+static double host_stamp_seconds(const device_program *p, unsigned stamp)
+{
+    const host_program *own = p->own;
+    return own->stamps[stamp];
+}
+
+const driver driver_host = {
+    .name = "host",
+    .list = host_list,
+    .open = host_open,
+    .close = host_close,
+    .buffer_create = host_buffer_create,
+    .buffer_destroy = host_buffer_destroy,
+    .write = host_write,
+    .read = host_read,
+    .move = host_move,
+    .seal = host_seal,
+    .program_destroy = host_program_destroy,
+    .start = host_start,
+    .published = host_published,
+    .answer = host_answer,
+    .done = host_done,
+    .stamp_seconds = host_stamp_seconds,
+};

@@ -1,0 +1,50 @@
+# find-ptx.cmake - who makes PTX of the kernels when hearth is built: nvcc where it is, else a clang that knows NVIDIA's
+# instruction set; both are optional. Sets PTX_BY (empty: nobody), PTX_COMPILER, PTX_TARGET, PTX_PTXAS.
+set(HEARTH_PTX auto CACHE STRING "who makes PTX of the kernels for CUDA: auto, nvcc, clang or off")
+set_property(CACHE HEARTH_PTX PROPERTY STRINGS auto nvcc clang off)
+if(NOT HEARTH_PTX MATCHES "^(auto|nvcc|clang|off)$")
+  message(FATAL_ERROR "HEARTH_PTX is auto, nvcc, clang or off")
+endif()
+set(PTX_BY "")
+# The oldest devices that have products of bytes four at a time.
+set(PTX_TARGET 61)
+find_program(HEARTH_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATH_SUFFIXES bin)
+find_program(HEARTH_PTX_CLANG clang)
+mark_as_advanced(HEARTH_NVCC HEARTH_PTX_CLANG)
+
+# Whether a compiler makes PTX of the least that there is: an nvcc may lack its host compiler, a clang the target.
+function(try_ptx by compiler target out)
+  set(trial ${CMAKE_BINARY_DIR}/generated/trial)
+  file(WRITE ${trial}.cu "extern \"C\" __attribute__((global)) void trial(int *p) { *p = 1; }\n")
+  execute_process(COMMAND ${CMAKE_COMMAND} -DBY=${by} -DCOMPILER=${compiler} -DTARGET=${target} -DSOURCE=${trial}.cu
+                          -DOUT=${trial}.ptx -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ptx.cmake
+                  RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+  if(result EQUAL 0)
+    set(${out} ${by} PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(HEARTH_PTX MATCHES "auto|nvcc" AND HEARTH_NVCC)
+  # Newer ones have left older devices behind.
+  execute_process(COMMAND ${HEARTH_NVCC} --list-gpu-arch OUTPUT_VARIABLE offered ERROR_QUIET)
+  string(REGEX MATCHALL "compute_[0-9]+" offered "${offered}")
+  if(offered AND NOT compute_${PTX_TARGET} IN_LIST offered)
+    list(GET offered 0 PTX_TARGET)
+    string(REPLACE compute_ "" PTX_TARGET ${PTX_TARGET})
+  endif()
+  set(PTX_COMPILER ${HEARTH_NVCC})
+  try_ptx(nvcc ${HEARTH_NVCC} ${PTX_TARGET} PTX_BY)
+endif()
+if(NOT PTX_BY AND HEARTH_PTX MATCHES "auto|clang" AND HEARTH_PTX_CLANG)
+  set(PTX_TARGET 61)
+  set(PTX_COMPILER ${HEARTH_PTX_CLANG})
+  try_ptx(clang ${HEARTH_PTX_CLANG} ${PTX_TARGET} PTX_BY)
+endif()
+if(NOT PTX_BY AND HEARTH_PTX MATCHES "nvcc|clang")
+  message(FATAL_ERROR "HEARTH_PTX=${HEARTH_PTX}, but it is not there or makes no PTX")
+endif()
+find_program(PTX_PTXAS ptxas HINTS ENV CUDA_PATH ENV CUDA_HOME PATH_SUFFIXES bin)
+mark_as_advanced(PTX_PTXAS)
+if(NOT PTX_PTXAS)
+  set(PTX_PTXAS "")
+endif()

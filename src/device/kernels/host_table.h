@@ -1,0 +1,21 @@
+/* host_table.h - the kernels compiled for the host device: one table for each instruction set they were compiled for. */
+#ifndef DEVICE_KERNELS_HOST_TABLE_H
+#define DEVICE_KERNELS_HOST_TABLE_H
+
+#include "../driver.h"
+
+/* Does what group `group` of `groups` has to do. arguments: as device_launch gets them, the step first; their buffers'
+ * `host` is where they lie. Groups of one launch may run at once and in any order. */
+typedef void host_kernel(const device_argument *arguments, uint32_t group, uint32_t groups);
+
+typedef struct host_table {
+    const char *name; /* "C", "AVX2" */
+    host_kernel *run[DEVICE_KERNEL_COUNT];
+} host_table;
+
+extern const host_table host_table_c, host_table_avx2;
+
+/* The best that this CPU can run. */
+const host_table *host_table_best(void);
+
+#endif

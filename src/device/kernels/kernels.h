@@ -1,0 +1,205 @@
+/* kernels.h - the list of kernels: names and parameters, which are the contract between those who record programs and
+ * the kernels' one source.
+ *
+ * The same source is compiled as C (host device), as OpenCL C and for CUDA; portable.h has the macros that make it so.
+ * Every kernel is right for any number of groups and any number of lanes in a group. A kernel works on *items*; group g
+ * of G takes the items g, g + G, ..., the lanes of a group share an item.
+ *
+ * Shapes: T = step->count rows (tokens) of at most STEP_ROWS. Where a parameter is said to be [T][n], row t begins at t
+ * * n. All matrices are [rows][columns], a row per output, as for the CPU; block formats are stored apart for
+ * alignment (device_pack in packing.h):
+ *
+ *     f32, f16, bf16   w: values, row after row; scales: NULL
+ *     q8_0             w: int8 [rows][columns];               scales: f16 [rows][columns / 32]
+ *     q4_0             w: 16 bytes for each block of 32, in the file's order of nibbles
+ *                      [rows][columns / 32][16];              scales: f16 [rows][columns / 32]
+ *
+ * Lists: `list` [STEP_ROWS][n] has for each token the rows it works on, ascending, and `listed` [STEP_ROWS] how many;
+ * n is the stride that the kernel's description names. NULL: all rows, in order. */
+#ifndef DEVICE_KERNELS_KERNELS_H
+#define DEVICE_KERNELS_KERNELS_H
+
+/* Tokens that a program works on at once. */
+#define STEP_ROWS 8
+
+/* What differs from step to step; the first parameter of every kernel. Integers only: the host, OpenCL and CUDA agree
+ * on its layout. */
+#define STEP_FIELDS(WORD)                                                     \
+    WORD(count)                /* T */                                        \
+    WORD(unused)               /* so that the arrays begin at a multiple of 8 */ \
+    WORD(sequence[STEP_ROWS])  /* of each row */                              \
+    WORD(position[STEP_ROWS])  /* of each row within its sequence */          \
+    WORD(token[STEP_ROWS])
+
+/* `finish` of product: what becomes of a sum. */
+#define FINISH_STORE 0 /* y = sum                     */
+#define FINISH_ADD   1 /* y = y + sum                 */
+#define FINISH_RELU  2 /* y = max(sum, 0), NaN stays 0 */
+
+/* `rule` of compact, as kernel_selection. */
+#define RULE_ABOVE 0 /* value > threshold         */
+#define RULE_FROM  1 /* not value < threshold     */
+
+/* `kind` of activate: silu, relu (above `silence`; FATReLU), as kernel_activation. */
+#define KIND_SILU 0
+#define KIND_RELU 1
+/* `form` of activate. */
+#define FORM_PLAIN_H 0 /* h = act(first)                 */
+#define FORM_GATED_H 1 /* h = act(first) * second        */
+#define FORM_BOTH_H  2 /* h = act(first) * act(second)   */
+
+/* Columns of `totals`. */
+#define TOTALS          3
+#define TOTAL_COMPUTED  0
+#define TOTAL_FIRED     1
+#define TOTAL_ACTIVE    2
+
+/* Sizes of items. */
+#define PRODUCT_ROWS      4    /* rows of one item of product                                   */
+#define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
+#define ATTEND_POSITIONS  256  /* positions of one split of attend                              */
+#define ACTIVATE_NEURONS  1024 /* neurons of one item of activate                               */
+#define ACCUMULATE_COLUMNS_ITEM 512 /* columns of one item of accumulate                        */
+#define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
+#define READ_BYTES        65536     /* bytes of one item of read                                */
+
+/* Parameters behind the step: B(type, name) a buffer, V(name) an unsigned value, F(name) a float. */
+
+/* x [T][columns] = row token[t] of w.   items: STEP_ROWS */
+#define P_EMBED(B, V, F) B(const uchar, w) B(const ushort, scales) B(float, x) V(columns)
+
+/* y[t][i] = W[list ? list[t][i] : i] . x[t], finished; i in [0, list ? listed[t] : rows).
+ * x [T][columns] float32; y and list have the stride `stride`. Block formats are decoded to float32.
+ * items: ceil(rows / PRODUCT_ROWS) */
+#define P_PRODUCT(B, V, F)                                                                          \
+    B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, x) B(float, y) \
+        V(rows) V(columns) V(stride) V(finish)
+
+/* The same for x rounded to 8 bits as quantize does it: q [T][columns], q_scales [T][columns / 32], q_sums [T][columns /
+ * 32] the sums of each block of q. The integers of a block are summed exactly. */
+#define P_PRODUCT_8(B, V, F)                                                                          \
+    B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const schar, q) \
+        B(const float, q_scales) B(const int, q_sums) B(float, y) V(rows) V(columns) V(stride) V(finish)
+
+/* x [T][columns] to 8 bits, as kernel.h's kernel_input says (blocks of 32, scale max / 127, halves to even; a block
+ * with a value that is not finite: q 0 and scale NaN).   items: ceil(STEP_ROWS * columns / 32 / QUANTIZE_BLOCKS) */
+#define P_QUANTIZE(B, V, F) \
+    B(const float, x) B(schar, q) B(float, q_scales) B(int, q_sums) V(columns)
+
+/* out[t][i] = x[t][i] * weight[i] / sqrt(mean(x[t]^2) + epsilon).   items: STEP_ROWS */
+#define P_NORM(B, V, F) B(const float, x) B(const float, weight) B(float, out) V(columns) F(epsilon)
+
+/* Rotates the first 2 * pairs values of every query head in place and of every key head on its way into the cache, by
+ * cosine and sine [T][pairs] (values 2i and 2i + 1 form a pair), and stores key and value at the row's sequence and
+ * position. query [T][stride_q], key and value [T][stride_k]; keys, values: [sequence][kv_heads][context][length] of
+ * one layer, in the format of the kernel's name.   items: STEP_ROWS * (heads + kv_heads) */
+#define P_PLACE(B, V, F)                                                                                     \
+    B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)    \
+        B(uchar, keys) B(uchar, values) V(heads) V(kv_heads) V(length) V(pairs) V(context) V(stride_q) V(stride_k)
+
+/* Attention over one split of the positions that a row sees: its own and those before it, at most `window` of them (0:
+ * all). Split s is positions [s, s + 1) * ATTEND_POSITIONS of the cache. partial [STEP_ROWS][heads][splits][length + 2]:
+ * the sum of exp(score - m) * value, then m (the greatest score of the split) and the sum of exp(score - m); a split
+ * without positions that are seen: m = -INFINITY (as large a negative float), the sum 0, and the values are not
+ * written. score = scale * query . key. Query heads h share the key/value head h / (heads / kv_heads).
+ * items: STEP_ROWS * heads * splits */
+#define P_ATTEND(B, V, F)                                                                                   \
+    B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
+        V(length) V(context) V(window) V(splits) V(stride_q) F(scale)
+
+/* mixed [T][heads * length]: the splits of attend put together; those behind a row's position are not looked at.
+ * items: STEP_ROWS * heads */
+#define P_ATTEND_JOIN(B, V, F) B(const float, partial) B(float, mixed) V(heads) V(length) V(splits)
+
+/* Ordered compaction. Of the values [T][n] of each token (ids ? id_count[t] : n of them), plus bias[id] where there is
+ * one, those that pass the rule: their ids in order to list [STEP_ROWS][n], their values (bias included) to kept [T][n]
+ * unless NULL (may be `values` itself), how many to listed [STEP_ROWS], which is also added to totals[t * TOTALS +
+ * column]. ids [STEP_ROWS][n]: the number of each value; NULL: its place.   items: STEP_ROWS */
+#define P_COMPACT(B, V, F)                                                                              \
+    B(const float, values) B(const float, bias) B(const uint, ids) B(const uint, id_count) B(uint, list) \
+        B(uint, listed) B(float, kept) B(uint, totals) V(n) V(rule) V(column) F(threshold)
+
+/* first[t][i] becomes the activation of neuron i (listed or all, n the stride): see FORM_ and KIND_. Biases are
+ * indexed by neuron; NULL: none. A neuron that relu silences gives 0 whatever `second` is.
+ * items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
+#define P_ACTIVATE(B, V, F)                                                                                 \
+    B(float, first) B(const float, second) B(const float, first_bias) B(const float, second_bias)           \
+        B(const uint, list) B(const uint, listed) V(n) V(kind) V(form) F(silence)
+
+/* sums [STEP_ROWS][parts][columns]: part p of a token's m rows (listed or all `rows`) is [p * m / parts, (p + 1) * m /
+ * parts) of them, its sum that of h[t][i] * W[list ? list[t][i] : i] in ascending order; h and list have the stride
+ * `rows`. w has a row per neuron (down_t).
+ * items: STEP_ROWS * parts * ceil(columns / ACCUMULATE_COLUMNS_ITEM) */
+#define P_ACCUMULATE(B, V, F)                                                                                \
+    B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, h)    \
+        B(float, sums) V(rows) V(columns) V(parts)
+
+/* x[t][c] += sums of all parts in order, + bias[c], + answer[t][c]; whichever is NULL (sums: parts 0) is left out.
+ * items: STEP_ROWS * ceil(columns / REDUCE_COLUMNS_ITEM) */
+#define P_REDUCE(B, V, F) \
+    B(const float, sums) B(const float, bias) B(const float, answer) B(float, x) V(columns) V(parts)
+
+/* best[t]: the place of the greatest of logits [T][n], the first of equals; NaN counts as least.   items: STEP_ROWS */
+#define P_ARGMAX(B, V, F) B(const float, logits) B(uint, best) V(n)
+
+/* Sums the 32-bit words of total * READ_BYTES bytes, the sum of item i to out[i]: measures bandwidth.
+ * items: total */
+#define P_READ(B, V, F) B(const uchar, data) B(uint, out) V(total)
+
+/* Formats of weights on devices, in the order of the kernels' numbers. */
+#define DEVICE_FORMATS(X) X(F32, f32) X(F16, f16) X(BF16, bf16) X(Q8_0, q8_0) X(Q4_0, q4_0)
+/* Those that meet activations of 8 bits. */
+#define DEVICE_BLOCK_FORMATS(X) X(Q8_0, q8_0) X(Q4_0, q4_0)
+
+/* Every kernel: name, parameters. */
+#define DEVICE_KERNELS(X)                                                                                        \
+    X(embed_f32, P_EMBED) X(embed_f16, P_EMBED) X(embed_bf16, P_EMBED) X(embed_q8_0, P_EMBED) X(embed_q4_0, P_EMBED) \
+    X(product_f32, P_PRODUCT) X(product_f16, P_PRODUCT) X(product_bf16, P_PRODUCT) X(product_q8_0, P_PRODUCT)    \
+    X(product_q4_0, P_PRODUCT)                                                                                   \
+    X(product_8_q8_0, P_PRODUCT_8) X(product_8_q4_0, P_PRODUCT_8)                                                \
+    X(quantize, P_QUANTIZE) X(norm, P_NORM)                                                                      \
+    X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                                                  \
+    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN)                                \
+    X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                                                \
+    X(accumulate_f32, P_ACCUMULATE) X(accumulate_f16, P_ACCUMULATE) X(accumulate_bf16, P_ACCUMULATE)             \
+    X(accumulate_q8_0, P_ACCUMULATE) X(accumulate_q4_0, P_ACCUMULATE)                                            \
+    X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
+
+#ifndef DEVICE_KERNEL_SOURCE /* what follows is for those who launch them */
+
+#include "../../number/format.h"
+
+typedef struct step_record {
+#define STEP_WORD(field) uint32_t field;
+    STEP_FIELDS(STEP_WORD)
+#undef STEP_WORD
+} step_record;
+
+typedef enum device_kernel {
+#define X(name, parameters) DEVICE_##name,
+    DEVICE_KERNELS(X)
+#undef X
+        DEVICE_KERNEL_COUNT
+} device_kernel;
+
+/* "product_f16"; and of each parameter, step first: 'b' buffer, 'u' unsigned, 'f' float. */
+typedef struct device_kernel_row {
+    const char *name, *parameters;
+} device_kernel_row;
+extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
+
+/* Whether devices have kernels for weights of a format. */
+bool device_has_format(number_format format);
+/* The kernel of a family for a format that they have. */
+device_kernel device_embed(number_format format);
+device_kernel device_product(number_format format);
+device_kernel device_product_8(number_format format); /* block formats */
+device_kernel device_accumulate(number_format format);
+
+static inline size_t items_of(size_t count, size_t per_item)
+{
+    return (count + per_item - 1) / per_item;
+}
+
+#endif
+#endif

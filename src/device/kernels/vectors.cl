@@ -1,0 +1,96 @@
+/* vectors.cl - what is done to one whole row of a step: the norm before a block, and the greatest logit at the end.
+ *
+ * A group takes a row. Its lanes go through the row side by side, neighbours reading neighbours, and put their results
+ * together at the end in a fixed order; so a row gives the same bits on every run. What the rows are is not known
+ * here. */
+
+/* What group_sum and group_max need for one value. */
+#define SCRATCH_FOR_ONE ((GROUP_SCRATCH + SUMS_AT_ONCE - 1) / SUMS_AT_ONCE)
+
+/* out = x * weight / sqrt(mean(x^2) + epsilon), row by row. May work in place: nothing is written before all lanes
+ * have read the row. */
+KERNEL(norm, P_NORM)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    uint by_8 = COLUMNS_BY_8(columns);
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        GLOBAL const float *row = x + (size_t)t * columns;
+        wide squares = wide_zero();
+        for (uint i = LANE * 8; i < by_8; i += LANES * 8) {
+            float8 values = float8_load(row + i);
+            squares = wide_dot(squares, values, values);
+        }
+        for (uint i = by_8 + LANE; i < columns; i += LANES)
+            squares = wide_add(squares, row[i] * row[i]);
+        float sum = group_sum(wide_total(squares), shared);
+        float scale = DIVIDE(1.0f, SQRT(DIVIDE(sum, (float)columns) + epsilon));
+        for (uint i = LANE; i < columns; i += LANES)
+            out[(size_t)t * columns + i] = row[i] * scale * weight[i];
+    }
+}
+
+/* Maps a float to an integer that is greater where the float is: positive numbers compare as their bits do, negative
+ * ones the other way round. Both zeros give the same, NaN gives the least. Comparing integers, no device's way with
+ * subnormal numbers or NaN can matter. */
+INLINE uint order_of(float value)
+{
+    uint bits = AS_UINT(value), magnitude = bits & 0x7fffffffu;
+    uint ordered = bits == magnitude ? bits | 0x80000000u : 0x80000000u - magnitude;
+    return magnitude > 0x7f800000u ? 0 : ordered;
+}
+
+/* The better of two candidates: the greater value, or among equals the first. */
+INLINE bool is_better(uint value, uint place, uint than_value, uint than_place)
+{
+    return value > than_value || (value == than_value && place < than_place);
+}
+
+/* Logits that a lane has under way at once. */
+#define ARGMAX_VALUES 8
+
+/* The place of the greatest of each row of logits. */
+KERNEL(argmax, P_ARGMAX)
+{
+    LOCAL_ARRAY(uint, values, MOST_LANES);
+    LOCAL_ARRAY(uint, places, MOST_LANES);
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        GLOBAL const float *row = logits + (size_t)t * n;
+        uint value = 0, place = LANE < n ? LANE : 0; /* where all are NaN: the first */
+        uint base = 0;
+        for (; n - base >= ARGMAX_VALUES * LANES; base += ARGMAX_VALUES * LANES) {
+            uint order[ARGMAX_VALUES], top = 0;
+            UNROLL
+            for (uint k = 0; k < ARGMAX_VALUES; k++) {
+                order[k] = order_of(row[base + k * LANES + LANE]);
+                top = top < order[k] ? order[k] : top;
+            }
+            for (uint k = 0; top > value && k < ARGMAX_VALUES; k++) /* seldom: about log(n) times in all */
+                if (order[k] == top) {
+                    value = top;
+                    place = base + k * LANES + LANE;
+                }
+        }
+        for (uint i = base + LANE; i < n; i += LANES) {
+            uint order = order_of(row[i]);
+            if (order > value) {
+                value = order;
+                place = i;
+            }
+        }
+        values[LANE] = value;
+        places[LANE] = place;
+        for (uint left = LANES; left > 1;) { /* the upper half joins the lower, until one is left */
+            uint half_way = (left + 1) / 2;
+            BARRIER();
+            if (LANE + half_way < left &&
+                is_better(values[LANE + half_way], places[LANE + half_way], values[LANE], places[LANE])) {
+                values[LANE] = values[LANE + half_way];
+                places[LANE] = places[LANE + half_way];
+            }
+            left = half_way;
+        }
+        if (LANE == 0)
+            best[t] = places[0];
+        BARRIER(); /* before the next row overwrites them */
+    }
+}

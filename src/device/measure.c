@@ -1,0 +1,222 @@
+/* measure.c - bandwidths and latencies of a device. Knows devices by their interface only; times are the CPU's, from
+ * starting a program to seeing its end. */
+#include "measure.h"
+
+#include "../base/clock.h"
+#include "../base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_READ_BYTES = 256000000, /* far more than any cache holds                    */
+    MOST_COPY_BYTES = 64000000,  /* long enough for a bus; main memory is for others */
+    MOST_REPEATS = 4096,         /* commands of one timed program                    */
+    BEST_OF = 3,
+    EXCHANGES = 100,
+    STARTS = 51
+};
+
+/* A timed program takes at least this long, so that starting it does not count. */
+static const double enough_seconds = 20e-3;
+
+typedef struct meter {
+    device *d;
+    device_buffer *step, *data, *sums, *pinned;
+    size_t data_bytes, copy_bytes;
+} meter;
+
+/* ------------------------------------------------------------------ what is timed */
+
+static void record_read(const meter *m, device_program *p)
+{
+    size_t items = m->data_bytes / READ_BYTES;
+    const device_argument arguments[] = {BUFFER(m->step), BUFFER(m->data), BUFFER(m->sums), UINT(items)};
+    device_launch(p, DEVICE_read, items, arguments, sizeof arguments / sizeof *arguments);
+}
+
+static void record_copy_to(const meter *m, device_program *p)
+{
+    device_copy(p, m->data, 0, m->pinned, 0, m->copy_bytes);
+}
+
+static void record_copy_from(const meter *m, device_program *p)
+{
+    device_copy(p, m->pinned, 0, m->data, 0, m->copy_bytes);
+}
+
+/* The step has no rows. */
+static void record_idle_kernel(const meter *m, device_program *p)
+{
+    const device_argument arguments[] = {BUFFER(m->step), BUFFER(m->data), BUFFER(m->sums), UINT(1)};
+    device_launch(p, DEVICE_argmax, STEP_ROWS, arguments, sizeof arguments / sizeof *arguments);
+}
+
+/* Copies all over: memory that was never written may be no memory at all, but one page of zeros again and again. */
+static void record_fill(const meter *m, device_program *p)
+{
+    for (size_t at = 0; at < m->data_bytes; at += m->copy_bytes) {
+        size_t left = m->data_bytes - at;
+        device_copy(p, m->data, at, m->pinned, 0, left < m->copy_bytes ? left : m->copy_bytes);
+    }
+}
+
+typedef void recorder(const meter *m, device_program *p);
+
+/* ------------------------------------------------------------------ rates */
+
+/* Records `what` so many times and runs it; the best of `runs` in seconds. */
+static hearth_status time_program(const meter *m, recorder *what, size_t repeats, unsigned runs, double *out,
+                                  hearth_error *error)
+{
+    device_program *p;
+    TRY(device_program_create(&p, m->d, 0, 0, error));
+    for (size_t i = 0; i < repeats; i++)
+        what(m, p);
+    hearth_status status = device_program_seal(p, error);
+    for (unsigned i = 0; i < runs && status == HEARTH_OK; i++) {
+        double begin = clock_seconds();
+        status = device_start(p, error);
+        if (status == HEARTH_OK)
+            status = device_finish(p, error);
+        double seconds = clock_seconds() - begin;
+        if (i == 0 || seconds < *out)
+            *out = seconds;
+    }
+    device_program_destroy(p);
+    return status;
+}
+
+static hearth_status measure_rate(const meter *m, recorder *what, size_t size_bytes, double *out, hearth_error *error)
+{
+    double seconds;
+    TRY(time_program(m, what, 1, 2, &seconds, error)); /* the first run warms up */
+    size_t repeats = 1;
+    while (repeats < MOST_REPEATS && (double)repeats * seconds < enough_seconds)
+        repeats *= 2;
+    TRY(time_program(m, what, repeats, BEST_OF, &seconds, error));
+    *out = (double)size_bytes * (double)repeats / seconds;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ latencies */
+
+static int compare_seconds(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts them. */
+static double median(double *seconds, size_t count)
+{
+    qsort(seconds, count, sizeof *seconds, compare_seconds);
+    return seconds[count / 2];
+}
+
+static void record_nothing(const meter *m, device_program *p)
+{
+    (void)m;
+    (void)p;
+}
+
+static hearth_status run_starts(device_program *p, double *out, hearth_error *error)
+{
+    double seconds[STARTS];
+    TRY(device_program_seal(p, error));
+    for (size_t i = 0; i < STARTS; i++) {
+        double begin = clock_seconds();
+        TRY(device_start(p, error));
+        TRY(device_finish(p, error));
+        seconds[i] = clock_seconds() - begin;
+    }
+    *out = median(seconds, STARTS);
+    return HEARTH_OK;
+}
+
+static hearth_status measure_start(const meter *m, double *out, hearth_error *error)
+{
+    device_program *p;
+    TRY(device_program_create(&p, m->d, 0, 0, error));
+    hearth_status status = run_starts(p, out, error);
+    device_program_destroy(p);
+    return status;
+}
+
+static hearth_status run_exchanges(device_program *p, double *out, hearth_error *error)
+{
+    double seconds[EXCHANGES], answered = 0;
+    TRY(device_program_seal(p, error));
+    for (unsigned run = 0; run < 2; run++) { /* the first warms up */
+        TRY(device_start(p, error));
+        for (unsigned slot = 0; slot <= EXCHANGES; slot++) {
+            TRY(device_await_published(p, slot, error));
+            double now = clock_seconds();
+            if (slot > 0)
+                seconds[slot - 1] = now - answered;
+            answered = now;
+            device_answer(p, slot);
+        }
+        TRY(device_finish(p, error));
+    }
+    *out = median(seconds, EXCHANGES);
+    return HEARTH_OK;
+}
+
+static hearth_status measure_exchange(const meter *m, recorder *between, double *out, hearth_error *error)
+{
+    device_program *p;
+    TRY(device_program_create(&p, m->d, EXCHANGES + 1, 0, error));
+    for (unsigned slot = 0; slot <= EXCHANGES; slot++) {
+        device_publish(p, slot);
+        device_await(p, slot);
+        between(m, p);
+    }
+    hearth_status status = run_exchanges(p, out, error);
+    device_program_destroy(p);
+    return status;
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+static hearth_status prepare(meter *m, hearth_error *error)
+{
+    device_info info;
+    device_describe(m->d, &info);
+    uint64_t half = (info.budget_bytes - info.used_bytes) / 2;
+    size_t items = (size_t)(half < MOST_READ_BYTES ? half : MOST_READ_BYTES) / READ_BYTES;
+    m->data_bytes = (items > 0 ? items : 1) * READ_BYTES;
+    m->copy_bytes = m->data_bytes < MOST_COPY_BYTES ? m->data_bytes : MOST_COPY_BYTES;
+    static const char what[] = "measuring";
+    TRY(device_buffer_create(&m->data, m->d, DEVICE_MEMORY, m->data_bytes, what, error));
+    TRY(device_buffer_create(&m->sums, m->d, DEVICE_MEMORY, m->data_bytes / READ_BYTES * sizeof(uint32_t), what,
+                             error));
+    TRY(device_buffer_create(&m->step, m->d, DEVICE_MEMORY, sizeof(step_record), what, error));
+    TRY(device_buffer_create(&m->pinned, m->d, DEVICE_PINNED, m->copy_bytes, what, error));
+    memset(device_buffer_host(m->pinned), 1, m->copy_bytes);
+    double unused;
+    return time_program(m, record_fill, 1, 1, &unused, error);
+}
+
+static hearth_status measure(meter *m, device_figures *out, hearth_error *error)
+{
+    TRY(prepare(m, error));
+    TRY(measure_rate(m, record_read, m->data_bytes, &out->read_rate, error));
+    TRY(measure_rate(m, record_copy_to, m->copy_bytes, &out->to_device_rate, error));
+    TRY(measure_rate(m, record_copy_from, m->copy_bytes, &out->from_device_rate, error));
+    TRY(measure_start(m, &out->start_seconds, error));
+    TRY(measure_exchange(m, record_nothing, &out->exchange_seconds, error));
+    return measure_exchange(m, record_idle_kernel, &out->kernel_seconds, error);
+}
+
+hearth_status device_measure(device *d, device_figures *out, hearth_error *error)
+{
+    meter m = {.d = d};
+    *out = (device_figures){0};
+    hearth_status status = measure(&m, out, error);
+    device_buffer_destroy(m.pinned);
+    device_buffer_destroy(m.step);
+    device_buffer_destroy(m.sums);
+    device_buffer_destroy(m.data);
+    return status;
+}

@@ -1,0 +1,506 @@
+/* opencl.c - the driver for any OpenCL 1.2 device: what there is, opening it, its memory. opencl_program.c runs
+ * programs there, opencl_api.c loads the functions.
+ *
+ * Every device of every platform counts, in the order in which they answer: "opencl:0" is the first. What is broken is
+ * a row with the reason: no loader, a loader without platforms (a vendor's library that does not load is passed over
+ * by the loader itself), a platform that answers with errors, a device that lacks what the kernels need.
+ *
+ * A pinned buffer is one that the device allocated in main memory and that stays mapped for good; the driver copies
+ * from and to the mapped place with ordinary reads and writes, which is how vendors say to reach pinned memory. */
+#include "opencl_api.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef HEARTH_HAVE_OPENCL
+
+static const char missing[] = "built without OpenCL headers";
+
+static size_t opencl_list(device_found *rows, size_t capacity)
+{
+    if (capacity > 0) {
+        rows[0] = (device_found){.spec = "opencl"};
+        snprintf(rows[0].problem, sizeof rows[0].problem, "%s", missing);
+    }
+    return 1;
+}
+
+static hearth_status opencl_open(device **out, const device_options *options, hearth_error *error)
+{
+    (void)options;
+    *out = NULL;
+    return fail(error, HEARTH_DEVICE, "opencl: %s", missing);
+}
+
+const driver driver_opencl = {.name = "opencl", .list = opencl_list, .open = opencl_open};
+
+#else
+
+/* ------------------------------------------------------------------ which there are */
+
+/* A device; or, where `device` is NULL, a platform that gave none, or nothing at all, and why. */
+typedef struct place {
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_int trouble;
+} place;
+
+enum { MOST_PLATFORMS = 16, MOST_PLACES = 64 };
+
+static size_t find_places(const opencl_api *cl, place places[MOST_PLACES])
+{
+    cl_platform_id platforms[MOST_PLATFORMS];
+    cl_uint platform_count = 0;
+    cl_int code = cl->GetPlatformIDs(MOST_PLATFORMS, platforms, &platform_count);
+    if (code != CL_SUCCESS || platform_count == 0) {
+        places[0] = (place){.trouble = code};
+        return 1;
+    }
+    size_t count = 0;
+    for (cl_uint i = 0; i < platform_count && i < MOST_PLATFORMS && count < MOST_PLACES; i++) {
+        cl_device_id devices[MOST_PLACES];
+        cl_uint device_count = 0;
+        code = cl->GetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, MOST_PLACES, devices, &device_count);
+        if (code != CL_SUCCESS || device_count == 0)
+            places[count++] = (place){.platform = platforms[i], .trouble = code};
+        for (cl_uint j = 0; code == CL_SUCCESS && j < device_count && count < MOST_PLACES; j++)
+            places[count++] = (place){.platform = platforms[i], .device = devices[j]};
+    }
+    return count;
+}
+
+static void device_text(const opencl_api *cl, cl_device_id id, cl_device_info what, char *out, size_t capacity)
+{
+    size_t size = 0;
+    if (cl->GetDeviceInfo(id, what, capacity - 1, out, &size) != CL_SUCCESS || size > capacity - 1)
+        size = 0;
+    out[size] = 0;
+}
+
+/* A number that a device answers with, 0 where it does not answer. `bytes`: how wide OpenCL defines it. */
+static uint64_t device_number(const opencl_api *cl, cl_device_id id, cl_device_info what, size_t bytes)
+{
+    uint64_t wide = 0; /* little-endian, so that narrower answers are read from it too */
+    return cl->GetDeviceInfo(id, what, bytes, &wide, NULL) == CL_SUCCESS ? wide : 0;
+}
+
+/* "PLATFORM: DEVICE". */
+static void place_name(const opencl_api *cl, const place *p, char *out, size_t capacity)
+{
+    char platform[64] = "", name[256] = "";
+    size_t size = 0;
+    if (!p->platform || cl->GetPlatformInfo(p->platform, CL_PLATFORM_NAME, sizeof platform - 1, platform, &size))
+        snprintf(platform, sizeof platform, "OpenCL");
+    if (p->device)
+        device_text(cl, p->device, CL_DEVICE_NAME, name, sizeof name);
+    snprintf(out, capacity, "%s%s%.*s", platform, *name ? ": " : "", (int)strcspn(name, "\n"), name);
+}
+
+/* What keeps the kernels from running there; NULL: nothing that can be asked for. */
+static const char *refusal(const opencl_api *cl, cl_device_id id)
+{
+    static const struct {
+        cl_device_info what;
+        const char *otherwise;
+    } needed[] = {
+        {CL_DEVICE_AVAILABLE, "it is not available"},
+        {CL_DEVICE_COMPILER_AVAILABLE, "it has no compiler"},
+        {CL_DEVICE_ENDIAN_LITTLE, "it is not little-endian"},
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (!device_number(cl, id, needed[i].what, sizeof(cl_bool)))
+            return needed[i].otherwise;
+    }
+    char text[128];
+    device_text(cl, id, CL_DEVICE_PROFILE, text, sizeof text);
+    if (strcmp(text, "FULL_PROFILE") != 0)
+        return "it has not the full profile";
+    device_text(cl, id, CL_DEVICE_VERSION, text, sizeof text);
+    int major = 0, minor = 0;
+    if (sscanf(text, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
+        return "its OpenCL is older than 1.2";
+    if (!(device_number(cl, id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_device_fp_config)) & CL_FP_INF_NAN))
+        return "it does not know infinity and NaN";
+    if (!device_number(cl, id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t)))
+        return "it does not say how large its work-groups may be";
+    return NULL;
+}
+
+static device_found describe(const opencl_api *cl, const place *p, unsigned index)
+{
+    device_found row = {.spec = "opencl"};
+    if (!p->device) {
+        if (p->platform)
+            place_name(cl, p, row.name, sizeof row.name);
+        snprintf(row.problem, sizeof row.problem, "%s: %s", p->platform ? "no devices" : "no platforms",
+                 p->trouble == CL_SUCCESS ? "none is installed" : opencl_error_name(p->trouble));
+        return row;
+    }
+    snprintf(row.spec, sizeof row.spec, "opencl:%u", index);
+    place_name(cl, p, row.name, sizeof row.name);
+    row.memory_bytes = device_number(cl, p->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
+    row.is_gpu = !(device_number(cl, p->device, CL_DEVICE_TYPE, sizeof(cl_device_type)) & CL_DEVICE_TYPE_CPU);
+    const char *problem = refusal(cl, p->device);
+    row.usable = !problem;
+    snprintf(row.problem, sizeof row.problem, "%s", problem ? problem : "");
+    return row;
+}
+
+static size_t opencl_list(device_found *rows, size_t capacity)
+{
+    opencl_api cl;
+    hearth_error why;
+    if (opencl_load(&cl, &why) != HEARTH_OK) {
+        if (capacity > 0) {
+            rows[0] = (device_found){.spec = "opencl"};
+            const char *text = strncmp(why.text, "opencl: ", 8) == 0 ? why.text + 8 : why.text;
+            snprintf(rows[0].problem, sizeof rows[0].problem, "%.255s", text);
+        }
+        return 1;
+    }
+    place places[MOST_PLACES];
+    size_t count = find_places(&cl, places);
+    unsigned index = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i < capacity)
+            rows[i] = describe(&cl, &places[i], index);
+        index += places[i].device != NULL;
+    }
+    opencl_unload(&cl);
+    return count;
+}
+
+/* ------------------------------------------------------------------ opening and closing */
+
+static opencl_device *own(device *d)
+{
+    return (opencl_device *)d;
+}
+
+static void opencl_close(device *base)
+{
+    if (!base)
+        return;
+    opencl_device *d = own(base);
+    const opencl_api *cl = &d->cl;
+    /* A device that failed may never get done. */
+    if (d->queue && !base->lost)
+        cl->Finish(d->queue);
+    if (d->no_rows)
+        cl->ReleaseMemObject(d->no_rows);
+    if (d->program)
+        cl->ReleaseProgram(d->program);
+    if (d->queue)
+        cl->ReleaseCommandQueue(d->queue);
+    if (d->context)
+        cl->ReleaseContext(d->context);
+    opencl_unload(&d->cl);
+    mem_free(d);
+}
+
+/* The first lines of what the compiler said, on one line. */
+static void build_log(const opencl_device *d, char *out, size_t capacity)
+{
+    out[0] = 0;
+    size_t size = 0;
+    if (d->cl.GetProgramBuildInfo(d->program, d->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) != CL_SUCCESS || size == 0)
+        return;
+    char *log = mem_new(size + 1);
+    if (log && d->cl.GetProgramBuildInfo(d->program, d->id, CL_PROGRAM_BUILD_LOG, size, log, NULL) == CL_SUCCESS) {
+        size_t used = 0;
+        for (const char *c = log; *c && used + 1 < capacity; c++) {
+            if (*c != '\n' || (used > 0 && out[used - 1] != ' '))
+                out[used++] = *c == '\n' ? ' ' : *c;
+        }
+        out[used] = 0;
+    }
+    mem_free(log);
+}
+
+static hearth_status build(opencl_device *d, hearth_error *error)
+{
+    size_t size;
+    const char *source = kernels_source(&size);
+    cl_int code;
+    d->program = d->cl.CreateProgramWithSource(d->context, 1, &source, &size, &code);
+    if (code != CL_SUCCESS)
+        return opencl_fail(d, "kernels", code, error);
+    /* Where the device divides and takes roots correctly, it may be told to. */
+    uint64_t single = device_number(&d->cl, d->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_device_fp_config));
+    char options[128];
+    snprintf(options, sizeof options, "-w -cl-std=CL1.2 -DGROUP_LANES=%u%s", d->base.group,
+             single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
+    code = d->cl.BuildProgram(d->program, 1, &d->id, options, NULL, NULL);
+    if (code == CL_SUCCESS)
+        return HEARTH_OK;
+    char log[512];
+    build_log(d, log, sizeof log);
+    return fail(error, HEARTH_DEVICE, "%s: kernels: %s: %s", d->base.name, opencl_error_name(code), log);
+}
+
+/* The lanes that every kernel can be launched with. HEARTH_DEVICE: a kernel is not there. */
+static hearth_status common_lanes(const opencl_device *d, unsigned *out, hearth_error *error)
+{
+    *out = d->base.group;
+    for (unsigned i = 0; i < DEVICE_KERNEL_COUNT; i++) {
+        cl_int code;
+        size_t limit = 0;
+        cl_kernel kernel = d->cl.CreateKernel(d->program, device_kernels[i].name, &code);
+        if (code != CL_SUCCESS)
+            return opencl_fail(d, device_kernels[i].name, code, error);
+        code = d->cl.GetKernelWorkGroupInfo(kernel, d->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof limit, &limit, NULL);
+        d->cl.ReleaseKernel(kernel);
+        if (code != CL_SUCCESS || limit == 0)
+            return opencl_fail(d, device_kernels[i].name, code != CL_SUCCESS ? code : CL_OUT_OF_RESOURCES, error);
+        if (limit < *out)
+            *out = (unsigned)limit;
+    }
+    return HEARTH_OK;
+}
+
+/* The kernels, with as many lanes as the one that needs the most registers allows. */
+static hearth_status build_all(opencl_device *d, hearth_error *error)
+{
+    for (;;) {
+        TRY(build(d, error));
+        unsigned lanes;
+        TRY(common_lanes(d, &lanes, error));
+        if (lanes == d->base.group)
+            return HEARTH_OK;
+        d->base.group = lanes;
+        d->cl.ReleaseProgram(d->program);
+        d->program = NULL;
+    }
+}
+
+static bool is_cpu(const opencl_device *d)
+{
+    return device_number(&d->cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type)) & CL_DEVICE_TYPE_CPU;
+}
+
+static uint64_t free_memory(const opencl_device *d)
+{
+    const cl_device_info free_amd = 0x4039; /* of cl_amd_device_attribute_query, in KiB; the only way there is */
+    char extensions[4096];
+    device_text(&d->cl, d->id, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
+    if (strstr(extensions, "cl_amd_device_attribute_query")) {
+        size_t kib[2] = {0};
+        if (d->cl.GetDeviceInfo(d->id, free_amd, sizeof kib, kib, NULL) == CL_SUCCESS && kib[0] > 0)
+            return (uint64_t)kib[0] * 1024;
+    }
+    /* A CPU's memory is the main memory, which others need: the share that the host device takes. */
+    return is_cpu(d) ? d->base.memory_bytes / 4 : d->base.memory_bytes;
+}
+
+/* Lanes of a group. GPUs need some to fill their registers and to hide their latency. On a CPU a group's lanes are a
+ * loop around the kernel, and barriers cut that loop to pieces: one lane is fastest, and compiles fastest by far. */
+static unsigned choose_group(const opencl_device *d)
+{
+    enum { MOST = 256 }; /* what portable.h has room for */
+    unsigned wanted = d->base.options.group ? d->base.options.group : is_cpu(d) ? 1 : 64;
+    size_t limit = device_number(&d->cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+    if (limit > MOST)
+        limit = MOST;
+    return wanted < limit ? wanted : (unsigned)limit;
+}
+
+static hearth_status zeroed_buffer(const opencl_device *d, cl_mem *out, size_t size_bytes, const char *what,
+                                   hearth_error *error)
+{
+    /* In whole vectors, so that a kernel that reads 16 bytes at once stays inside. */
+    const cl_uint zero[4] = {0};
+    size_t rounded;
+    if (!size_add(size_bytes, sizeof zero - 1, &rounded))
+        return fail_memory(error, what, size_bytes);
+    rounded -= rounded % sizeof zero;
+    cl_int code;
+    *out = d->cl.CreateBuffer(d->context, CL_MEM_READ_WRITE, rounded, NULL, &code);
+    if (code == CL_SUCCESS)
+        code = d->cl.EnqueueFillBuffer(d->queue, *out, zero, sizeof zero, 0, rounded, 0, NULL, NULL);
+    /* Memory is often only taken when it is used first; so is the lack of it found out here. */
+    if (code == CL_SUCCESS)
+        code = d->cl.Finish(d->queue);
+    return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, what, code, error);
+}
+
+static hearth_status open_queue(opencl_device *d, hearth_error *error)
+{
+    cl_int code;
+    d->context = d->cl.CreateContext(NULL, 1, &d->id, NULL, NULL, &code);
+    if (code != CL_SUCCESS)
+        return opencl_fail(d, "context", code, error);
+    d->queue = d->cl.CreateCommandQueue(d->context, d->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    if (code != CL_SUCCESS)
+        return opencl_fail(d, "queue", code, error);
+    TRY(build_all(d, error));
+    return zeroed_buffer(d, &d->no_rows, sizeof(step_record), "step of no rows", error);
+}
+
+/* The device of options->index, its name and what it is made of. */
+static hearth_status choose(opencl_device *d, hearth_error *error)
+{
+    place places[MOST_PLACES];
+    size_t count = find_places(&d->cl, places);
+    unsigned index = 0;
+    device_found row = {.problem = ""};
+    for (size_t i = 0; i < count; i++) {
+        row = describe(&d->cl, &places[i], index);
+        if (places[i].device && index++ == d->base.options.index)
+            d->id = places[i].device;
+        if (d->id)
+            break;
+    }
+    if (!d->id && index > 0)
+        return fail(error, HEARTH_DEVICE, "opencl:%u: there is no such device: there are %u", d->base.options.index,
+                    index);
+    if (!d->id || !row.usable)
+        return fail(error, HEARTH_DEVICE, "%s: %s%s%s", row.spec, row.name, *row.name ? ": " : "", row.problem);
+    memcpy(d->base.name, row.name, sizeof d->base.name);
+    d->base.memory_bytes = row.memory_bytes;
+    d->base.free_bytes = free_memory(d);
+    d->base.units = (unsigned)device_number(&d->cl, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
+    d->base.group = choose_group(d);
+    d->largest_bytes = device_number(&d->cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
+    return HEARTH_OK;
+}
+
+static hearth_status opencl_open(device **out, const device_options *options, hearth_error *error)
+{
+    *out = NULL;
+    opencl_device *d = mem_new(sizeof *d);
+    if (!d)
+        return fail_memory(error, "opencl", sizeof *d);
+    d->base = (device){.driver = &driver_opencl, .options = *options, .kernels = "OpenCL C", .exchange = "events"};
+    hearth_status status;
+    TRY_OR(failed, status, opencl_load(&d->cl, error));
+    TRY_OR(failed, status, choose(d, error));
+    TRY_OR(failed, status, open_queue(d, error));
+    *out = &d->base;
+    return HEARTH_OK;
+failed:
+    opencl_close(&d->base);
+    return status;
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static hearth_status create_pinned(opencl_device *d, device_buffer *b, hearth_error *error)
+{
+    cl_int code;
+    cl_mem memory =
+        d->cl.CreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, b->size_bytes, NULL, &code);
+    if (code != CL_SUCCESS)
+        return opencl_fail(d, "pinned memory", code, error);
+    b->host = d->cl.EnqueueMapBuffer(d->queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, b->size_bytes, 0, NULL,
+                                     NULL, &code);
+    if (code != CL_SUCCESS) {
+        d->cl.ReleaseMemObject(memory);
+        return opencl_fail(d, "pinned memory", code, error);
+    }
+    memset(b->host, 0, b->size_bytes);
+    b->own = (uintptr_t)memory;
+    return HEARTH_OK;
+}
+
+static hearth_status opencl_buffer_create(device_buffer *b, hearth_error *error)
+{
+    opencl_device *d = own(b->device);
+    if (b->size_bytes > d->largest_bytes)
+        return fail(error, HEARTH_NO_MEMORY, "%s: a buffer of %zu bytes: it gives at most %zu at once", d->base.name,
+                    b->size_bytes, d->largest_bytes);
+    if (b->place == DEVICE_PINNED)
+        return create_pinned(d, b, error);
+    cl_mem memory = NULL;
+    hearth_status status = zeroed_buffer(d, &memory, b->size_bytes, "memory", error);
+    if (status == HEARTH_OK)
+        b->own = (uintptr_t)memory;
+    else if (memory)
+        d->cl.ReleaseMemObject(memory);
+    return status;
+}
+
+static void opencl_buffer_destroy(device_buffer *b)
+{
+    const opencl_device *d = own(b->device);
+    cl_mem memory = opencl_memory(b);
+    if (!memory)
+        return;
+    /* Behind whatever may still be on its way in the queue. */
+    if (b->host)
+        d->cl.EnqueueUnmapMemObject(d->queue, memory, b->host, 0, NULL, NULL);
+    d->cl.ReleaseMemObject(memory);
+}
+
+cl_int opencl_enqueue_copy(const opencl_device *d, const device_buffer *to, size_t to_offset, const device_buffer *from,
+                           size_t from_offset, size_t size_bytes)
+{
+    if (to->host)
+        return d->cl.EnqueueReadBuffer(d->queue, opencl_memory(from), CL_FALSE, from_offset, size_bytes,
+                                       (char *)to->host + to_offset, 0, NULL, NULL);
+    if (from->host)
+        return d->cl.EnqueueWriteBuffer(d->queue, opencl_memory(to), CL_FALSE, to_offset, size_bytes,
+                                        (const char *)from->host + from_offset, 0, NULL, NULL);
+    return d->cl.EnqueueCopyBuffer(d->queue, opencl_memory(from), opencl_memory(to), from_offset, to_offset, size_bytes,
+                                   0, NULL, NULL);
+}
+
+static hearth_status opencl_write(device_buffer *to, size_t offset, const void *from, size_t size_bytes,
+                                  hearth_error *error)
+{
+    const opencl_device *d = own(to->device);
+    if (to->host) {
+        memcpy((char *)to->host + offset, from, size_bytes);
+        return HEARTH_OK;
+    }
+    cl_int code =
+        d->cl.EnqueueWriteBuffer(d->queue, opencl_memory(to), CL_TRUE, offset, size_bytes, from, 0, NULL, NULL);
+    return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, "write", code, error);
+}
+
+static hearth_status opencl_read(const device_buffer *from, size_t offset, void *to, size_t size_bytes,
+                                 hearth_error *error)
+{
+    const opencl_device *d = own(from->device);
+    if (from->host) {
+        memcpy(to, (const char *)from->host + offset, size_bytes);
+        return HEARTH_OK;
+    }
+    cl_int code =
+        d->cl.EnqueueReadBuffer(d->queue, opencl_memory(from), CL_TRUE, offset, size_bytes, to, 0, NULL, NULL);
+    return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, "read", code, error);
+}
+
+static hearth_status opencl_move(device_buffer *to, size_t to_offset, const device_buffer *from, size_t from_offset,
+                                 size_t size_bytes, hearth_error *error)
+{
+    const opencl_device *d = own(to->device);
+    if (to->host && from->host) {
+        memmove((char *)to->host + to_offset, (const char *)from->host + from_offset, size_bytes);
+        return HEARTH_OK;
+    }
+    cl_int code = opencl_enqueue_copy(d, to, to_offset, from, from_offset, size_bytes);
+    if (code == CL_SUCCESS)
+        code = d->cl.Finish(d->queue);
+    return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, "move", code, error);
+}
+
+const driver driver_opencl = {
+    .name = "opencl",
+    .list = opencl_list,
+    .open = opencl_open,
+    .close = opencl_close,
+    .buffer_create = opencl_buffer_create,
+    .buffer_destroy = opencl_buffer_destroy,
+    .write = opencl_write,
+    .read = opencl_read,
+    .move = opencl_move,
+    .seal = opencl_seal,
+    .program_destroy = opencl_program_destroy,
+    .start = opencl_start,
+    .published = opencl_published,
+    .answer = opencl_answer,
+    .done = opencl_done,
+    .stamp_seconds = opencl_stamp_seconds,
+};
+
+#endif

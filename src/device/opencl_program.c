@@ -1,0 +1,391 @@
+/* opencl_program.c - programs on an OpenCL device: what is made of them once, at seal, and how they run.
+ *
+ * Seal makes a kernel object per launch and sets its arguments, so that starting is nothing but enqueueing. The queue is
+ * in order: each command waits for the one before it. Publish is a marker whose event the CPU polls; await is a barrier
+ * behind a user event, which the CPU completes; a stamp is a marker whose profile is read when the program is done.
+ * Events live for one run: OpenCL's cannot be used twice.
+ *
+ * A command that fails ends the run there: nothing behind it is enqueued, what comes before it goes on, and whoever asks
+ * for anything behind it hears of the failure. In OpenCL a program is not over before every user event is complete, so
+ * giving up means completing them all and waiting for the last marker.
+ *
+ * PoCL compiles a kernel when it is launched for the first time with a number of lanes. So that no run waits for a
+ * compiler, seal launches every kernel that is new to the device once, on a step of no rows, where it finds nothing to do.
+ *
+ * Buffers as arguments: OpenCL has no pointers into buffers, and sub-buffers begin at multiples of some hundreds of
+ * bytes; so every buffer is two arguments, the whole and an offset in units of OFFSET_UNIT, which portable.h's kernels
+ * add up. */
+#include "opencl_api.h"
+
+#ifdef HEARTH_HAVE_OPENCL
+
+#include "../base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { OFFSET_UNIT = 16 };
+
+/* A launch as it is enqueued. */
+typedef struct launch {
+    cl_kernel kernel; /* NULL: this command is no launch */
+    size_t lanes;     /* of a group                      */
+    size_t threads;   /* in all                          */
+} launch;
+
+typedef struct run {
+    arena memory;         /* of the arrays here */
+    launch *launches;     /* [command_count]    */
+    bool *awaited;        /* [slot_count]: an await of the slot was recorded                    */
+    device_buffer middle; /* for copies from pinned to pinned memory                            */
+    /* Of the run that is under way, or was last. NULL: not there (yet). */
+    cl_event *published;  /* [slot_count]                                                        */
+    cl_event *answers;    /* [slot_count]: user events; NULL also once it is answered            */
+    cl_event *stamps;     /* [stamp_count]                                                       */
+    cl_event last;        /* behind everything                                                   */
+    double *seconds;      /* [stamp_count]                                                       */
+    double enqueued_last; /* when, on the clock of clock_seconds()                              */
+    hearth_error failure; /* status HEARTH_OK: none                                             */
+} run;
+
+static opencl_device *own(const device_program *p)
+{
+    return (opencl_device *)p->device;
+}
+
+/* ------------------------------------------------------------------ sealing */
+
+static cl_int set_buffer(const opencl_device *d, cl_kernel kernel, cl_uint *index, cl_mem memory, size_t offset)
+{
+    const cl_uint units = (cl_uint)(offset / OFFSET_UNIT);
+    cl_int code = d->cl.SetKernelArg(kernel, (*index)++, sizeof memory, memory ? &memory : NULL);
+    return code == CL_SUCCESS ? d->cl.SetKernelArg(kernel, (*index)++, sizeof units, &units) : code;
+}
+
+static cl_int set_arguments(const opencl_device *d, cl_kernel kernel, const device_argument *arguments, size_t count)
+{
+    cl_uint index = 0;
+    cl_int code = CL_SUCCESS;
+    for (size_t i = 0; i < count && code == CL_SUCCESS; i++) {
+        const device_argument *a = &arguments[i];
+        if (a->kind == ARGUMENT_BUFFER)
+            code = set_buffer(d, kernel, &index, a->buffer ? opencl_memory(a->buffer) : NULL, a->offset);
+        else if (a->kind == ARGUMENT_UINT)
+            code = d->cl.SetKernelArg(kernel, index++, sizeof a->u, &a->u);
+        else
+            code = d->cl.SetKernelArg(kernel, index++, sizeof a->f, &a->f);
+    }
+    return code;
+}
+
+static cl_int enqueue_launch(const opencl_device *d, const launch *l)
+{
+    return d->cl.EnqueueNDRangeKernel(d->queue, l->kernel, 1, NULL, &l->threads, &l->lanes, 0, NULL, NULL);
+}
+
+/* See the head of the file. */
+static cl_int warm_up(opencl_device *d, const device_command *c, const launch *l)
+{
+    if (d->warm[c->index])
+        return CL_SUCCESS;
+    cl_uint index = 0;
+    cl_int code = set_buffer(d, l->kernel, &index, d->no_rows, 0);
+    if (code == CL_SUCCESS)
+        code = enqueue_launch(d, l);
+    if (code == CL_SUCCESS)
+        code = d->cl.Finish(d->queue);
+    index = 0;
+    if (code == CL_SUCCESS)
+        code = set_buffer(d, l->kernel, &index, opencl_memory(c->arguments[0].buffer), c->arguments[0].offset);
+    d->warm[c->index] = code == CL_SUCCESS;
+    return code;
+}
+
+static hearth_status seal_launch(device_program *p, const device_command *c, launch *l, hearth_error *error)
+{
+    opencl_device *d = own(p);
+    const char *name = device_kernels[c->index].name;
+    cl_int code;
+    l->kernel = d->cl.CreateKernel(d->program, name, &code);
+    if (code == CL_SUCCESS)
+        code = set_arguments(d, l->kernel, c->arguments, c->count);
+    if (code != CL_SUCCESS)
+        return opencl_fail(d, name, code, error);
+    l->lanes = d->base.group;
+    if (!size_multiply(c->items, l->lanes, &l->threads))
+        return fail(error, HEARTH_INVALID, "%s: %s: %zu items are too many", d->base.name, name, c->items);
+    code = warm_up(d, c, l);
+    return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, name, code, error);
+}
+
+/* Arrays of the run, and what the commands need. */
+static hearth_status seal_commands(device_program *p, run *r, hearth_error *error)
+{
+    const opencl_device *d = own(p);
+    r->launches = arena_new_array(&r->memory, p->command_count, sizeof *r->launches);
+    r->awaited = arena_new_array(&r->memory, p->slot_count, sizeof *r->awaited);
+    r->published = arena_new_array(&r->memory, p->slot_count, sizeof(cl_event));
+    r->answers = arena_new_array(&r->memory, p->slot_count, sizeof(cl_event));
+    r->stamps = arena_new_array(&r->memory, p->stamp_count, sizeof(cl_event));
+    r->seconds = arena_new_array(&r->memory, p->stamp_count, sizeof *r->seconds);
+    if (!r->launches || !r->awaited || !r->published || !r->answers || !r->stamps || !r->seconds)
+        return fail_memory(error, "opencl: program", p->command_count * sizeof *r->launches);
+    for (size_t i = 0; i < p->command_count; i++) {
+        const device_command *c = &p->commands[i];
+        if (c->kind == COMMAND_LAUNCH)
+            TRY(seal_launch(p, c, &r->launches[i], error));
+        else if (c->kind == COMMAND_AWAIT)
+            r->awaited[c->index] = true;
+        else if (c->kind == COMMAND_COPY && c->to->host && c->from->host && r->middle.size_bytes < c->size_bytes)
+            r->middle.size_bytes = c->size_bytes;
+    }
+    if (r->middle.size_bytes == 0)
+        return HEARTH_OK;
+    cl_int code;
+    r->middle.own = (uintptr_t)d->cl.CreateBuffer(d->context, CL_MEM_READ_WRITE, r->middle.size_bytes, NULL, &code);
+    return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, "memory between two copies", code, error);
+}
+
+hearth_status opencl_seal(device_program *p, hearth_error *error)
+{
+    run *r = mem_new(sizeof *r);
+    if (!r)
+        return fail_memory(error, "opencl: program", sizeof *r);
+    p->own = r;
+    hearth_status status = seal_commands(p, r, error);
+    if (status != HEARTH_OK)
+        opencl_program_destroy(p);
+    return status;
+}
+
+/* ------------------------------------------------------------------ events */
+
+static void release(const opencl_device *d, cl_event *event)
+{
+    if (*event)
+        d->cl.ReleaseEvent(*event);
+    *event = NULL;
+}
+
+static void release_events(device_program *p)
+{
+    const opencl_device *d = own(p);
+    run *r = p->own;
+    for (unsigned i = 0; i < p->slot_count && r->published && r->answers; i++) {
+        opencl_answer(p, i);
+        release(d, &r->published[i]);
+    }
+    for (unsigned i = 0; i < p->stamp_count && r->stamps; i++)
+        release(d, &r->stamps[i]);
+    release(d, &r->last);
+}
+
+void opencl_program_destroy(device_program *p)
+{
+    const opencl_device *d = own(p);
+    run *r = p->own;
+    if (!r)
+        return;
+    release_events(p);
+    for (size_t i = 0; i < p->command_count && r->launches; i++) {
+        if (r->launches[i].kernel)
+            d->cl.ReleaseKernel(r->launches[i].kernel);
+    }
+    if (r->middle.own)
+        d->cl.ReleaseMemObject(opencl_memory(&r->middle));
+    arena_clear(&r->memory);
+    mem_free(r);
+    p->own = NULL;
+}
+
+/* Is an event over? HEARTH_DEVICE: what it stands for failed. */
+static hearth_status poll(device_program *p, cl_event event, const char *what, bool *out, hearth_error *error)
+{
+    const opencl_device *d = own(p);
+    cl_int state = CL_QUEUED;
+    cl_int code = d->cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (code != CL_SUCCESS || state < 0)
+        return opencl_fail(d, what, code != CL_SUCCESS ? code : state, error);
+    *out = state == CL_COMPLETE;
+    /* Seeing it complete orders nothing; waiting for it, which is over at once, does. */
+    if (*out)
+        d->cl.WaitForEvents(1, &event);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ running */
+
+static cl_int start_launch(device_program *p, const device_command *c)
+{
+    const run *r = p->own;
+    return enqueue_launch(own(p), &r->launches[c - p->commands]);
+}
+
+static cl_int start_copy(device_program *p, const device_command *c)
+{
+    const opencl_device *d = own(p);
+    const run *r = p->own;
+    if (!c->to->host || !c->from->host)
+        return opencl_enqueue_copy(d, c->to, c->to_offset, c->from, c->from_offset, c->size_bytes);
+    cl_int code = opencl_enqueue_copy(d, &r->middle, 0, c->from, c->from_offset, c->size_bytes);
+    return code == CL_SUCCESS ? opencl_enqueue_copy(d, c->to, c->to_offset, &r->middle, 0, c->size_bytes) : code;
+}
+
+static cl_int start_publish(device_program *p, const device_command *c)
+{
+    const opencl_device *d = own(p);
+    cl_event *event = &((run *)p->own)->published[c->index];
+    release(d, event);
+    cl_int code = d->cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, event);
+    /* The device may begin with what there is while the rest is being enqueued. */
+    return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
+}
+
+static cl_int start_await(device_program *p, const device_command *c)
+{
+    const opencl_device *d = own(p);
+    const run *r = p->own;
+    return d->cl.EnqueueBarrierWithWaitList(d->queue, 1, &r->answers[c->index], NULL);
+}
+
+static cl_int start_stamp(device_program *p, const device_command *c)
+{
+    const opencl_device *d = own(p);
+    cl_event *event = &((run *)p->own)->stamps[c->index];
+    release(d, event);
+    return d->cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, event);
+}
+
+static const struct {
+    const char *what;
+    cl_int (*start)(device_program *p, const device_command *c);
+} starters[] = {
+    [COMMAND_LAUNCH] = {"launch", start_launch},    [COMMAND_COPY] = {"copy", start_copy},
+    [COMMAND_PUBLISH] = {"publish", start_publish}, [COMMAND_AWAIT] = {"await", start_await},
+    [COMMAND_STAMP] = {"stamp", start_stamp},
+};
+
+/* Enqueues everything up to the first command that fails. */
+static void enqueue(device_program *p)
+{
+    const opencl_device *d = own(p);
+    run *r = p->own;
+    for (size_t i = 0; i < p->command_count; i++) {
+        const device_command *c = &p->commands[i];
+        const char *what = c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : starters[c->kind].what;
+        if (device_must_fail()) {
+            device_injected(p->device, what, &r->failure);
+            return;
+        }
+        cl_int code = starters[c->kind].start(p, c);
+        if (code != CL_SUCCESS) {
+            opencl_fail(d, what, code, &r->failure);
+            return;
+        }
+    }
+}
+
+/* Puts the last marker, and notes down when that was. */
+static cl_int enqueue_last(const opencl_device *d, run *r)
+{
+    double before = clock_seconds();
+    cl_int code = d->cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, &r->last);
+    r->enqueued_last = 0.5 * (before + clock_seconds());
+    return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
+}
+
+hearth_status opencl_start(device_program *p, hearth_error *error)
+{
+    const opencl_device *d = own(p);
+    run *r = p->own;
+    r->failure = (hearth_error){.status = HEARTH_OK};
+    for (unsigned i = 0; i < p->slot_count; i++) {
+        cl_int code = CL_SUCCESS;
+        if (r->awaited[i])
+            r->answers[i] = d->cl.CreateUserEvent(d->context, &code);
+        if (code != CL_SUCCESS) {
+            r->answers[i] = NULL;
+            release_events(p);
+            return opencl_fail(d, "start", code, error);
+        }
+    }
+    enqueue(p);
+    cl_int code = enqueue_last(d, r);
+    if (code != CL_SUCCESS && r->failure.status == HEARTH_OK)
+        opencl_fail(d, "start", code, &r->failure);
+    return HEARTH_OK;
+}
+
+static hearth_status tell_failure(const run *r, hearth_error *error)
+{
+    return fail(error, r->failure.status, "%s", r->failure.text);
+}
+
+hearth_status opencl_published(device_program *p, unsigned slot, bool *out, hearth_error *error)
+{
+    run *r = p->own;
+    *out = false;
+    if (r->published[slot])
+        return poll(p, r->published[slot], "publish", out, error);
+    return r->failure.status == HEARTH_OK ? HEARTH_OK : tell_failure(r, error);
+}
+
+void opencl_answer(device_program *p, unsigned slot)
+{
+    const opencl_device *d = own(p);
+    cl_event *answer = &((run *)p->own)->answers[slot];
+    if (*answer)
+        d->cl.SetUserEventStatus(*answer, CL_COMPLETE);
+    release(d, answer);
+}
+
+static double profile_seconds(const opencl_device *d, cl_event event, cl_profiling_info what)
+{
+    cl_ulong nanoseconds = 0;
+    if (event)
+        d->cl.GetEventProfilingInfo(event, what, sizeof nanoseconds, &nanoseconds, NULL);
+    return 1e-9 * (double)nanoseconds;
+}
+
+/* Reads the stamps off the events. The device has a clock of its own, by which it also noted down when the last marker
+ * was enqueued; this side did the same. The clocks drift apart, so that is compared in every run. */
+static void note_stamps(device_program *p)
+{
+    const opencl_device *d = own(p);
+    run *r = p->own;
+    double difference = r->enqueued_last - profile_seconds(d, r->last, CL_PROFILING_COMMAND_QUEUED);
+    for (unsigned i = 0; i < p->stamp_count; i++)
+        r->seconds[i] = profile_seconds(d, r->stamps[i], CL_PROFILING_COMMAND_END) + difference;
+}
+
+/* A run that failed is over like any other: when its last marker is. Only then may its memory be freed. */
+hearth_status opencl_done(device_program *p, bool *out, hearth_error *error)
+{
+    run *r = p->own;
+    *out = false;
+    bool failed = r->failure.status != HEARTH_OK;
+    bool over = !r->last;
+    hearth_error of_last;
+    for (unsigned i = 0; failed && i < p->slot_count; i++)
+        opencl_answer(p, i);
+    if (!over && poll(p, r->last, "program", &over, &of_last) != HEARTH_OK) {
+        over = true;
+        if (!failed)
+            r->failure = of_last;
+        failed = true;
+    }
+    if (!over)
+        return HEARTH_OK;
+    if (!failed)
+        note_stamps(p);
+    release_events(p);
+    *out = !failed;
+    return failed ? tell_failure(r, error) : HEARTH_OK;
+}
+
+double opencl_stamp_seconds(const device_program *p, unsigned stamp)
+{
+    return ((const run *)p->own)->seconds[stamp];
+}
+
+#endif

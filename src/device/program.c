@@ -1,0 +1,257 @@
+/* program.c - programs, above the drivers: recording, running, and what happens when a device fails or hangs. Must not
+ * know what any driver does inside.
+ *
+ * A device that failed is lost. Whatever of its program is still under way is drained first: every await is answered
+ * and the end awaited, so that its memory can be freed. A device that does not even get there hangs; what it might
+ * still touch is then leaked rather than freed under it (device->running stays set). */
+#include "driver.h"
+
+#include "../base/wait.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* How long the CPU waits for a device at most without offering its core to others. */
+static const double most_eager_seconds = 100e-6;
+
+/* ------------------------------------------------------------------ recording */
+
+hearth_status device_program_create(device_program **out, device *d, unsigned slots, unsigned stamps,
+                                    hearth_error *error)
+{
+    if (d->lost)
+        return device_lost(d, "recording", error);
+    device_program *p = mem_new(sizeof *p);
+    if (!p)
+        return fail_memory(error, "device program", sizeof *p);
+    *p = (device_program){.device = d, .slot_count = slots, .stamp_count = stamps};
+    *out = p;
+    return HEARTH_OK;
+}
+
+/* Appends a command; where there is no memory, seal will say so. */
+static void record(device_program *p, device_command command)
+{
+    assert(!p->sealed);
+    if (p->problem != HEARTH_OK)
+        return;
+    if (p->command_count == p->capacity) {
+        size_t capacity = p->capacity > 0 ? 2 * p->capacity : 64, size_bytes;
+        device_command *commands = NULL;
+        if (size_multiply(capacity, sizeof *commands, &size_bytes))
+            commands = mem_resize(p->commands, size_bytes);
+        if (!commands) {
+            p->problem = HEARTH_NO_MEMORY;
+            return;
+        }
+        p->commands = commands;
+        p->capacity = capacity;
+    }
+    p->commands[p->command_count++] = command;
+}
+
+/* Whether an argument is what a kernel's parameter (a letter of device_kernel_row) wants. */
+static bool argument_fits(const device_program *p, char parameter, const device_argument *a)
+{
+    if (parameter != 'b')
+        return parameter == (a->kind == ARGUMENT_UINT ? 'u' : a->kind == ARGUMENT_FLOAT ? 'f' : 0);
+    if (a->kind != ARGUMENT_BUFFER)
+        return false;
+    const device_buffer *b = a->buffer;
+    return !b || (b->device == p->device && b->place == DEVICE_MEMORY && a->offset % 16 == 0 &&
+                  device_holds(b, a->offset, 0));
+}
+
+void device_launch(device_program *p, device_kernel kernel, size_t items, const device_argument *arguments,
+                   size_t count)
+{
+    assert((size_t)kernel < DEVICE_KERNEL_COUNT && items <= UINT32_MAX); /* kernels count groups in 32 bits */
+    const char *parameters = device_kernels[kernel].parameters;
+    assert(count == strlen(parameters));
+    for (size_t i = 0; i < count; i++)
+        assert(argument_fits(p, parameters[i], &arguments[i]));
+    if (items == 0 || p->problem != HEARTH_OK)
+        return;
+    device_argument *copy = arena_new_array(&p->memory, count, sizeof *copy);
+    if (!copy) {
+        p->problem = HEARTH_NO_MEMORY;
+        return;
+    }
+    memcpy(copy, arguments, count * sizeof *copy);
+    record(p, (device_command){
+                  .kind = COMMAND_LAUNCH, .index = kernel, .items = items, .arguments = copy, .count = count});
+}
+
+void device_copy(device_program *p, device_buffer *to, size_t to_offset, const device_buffer *from, size_t from_offset,
+                 size_t size_bytes)
+{
+    assert(to->device == p->device && from->device == p->device);
+    assert(device_holds(to, to_offset, size_bytes) && device_holds(from, from_offset, size_bytes));
+    if (size_bytes == 0)
+        return;
+    record(p, (device_command){.kind = COMMAND_COPY,
+                               .to = to,
+                               .from = from,
+                               .to_offset = to_offset,
+                               .from_offset = from_offset,
+                               .size_bytes = size_bytes});
+}
+
+void device_publish(device_program *p, unsigned slot)
+{
+    assert(slot < p->slot_count);
+    record(p, (device_command){.kind = COMMAND_PUBLISH, .index = slot});
+}
+
+void device_await(device_program *p, unsigned slot)
+{
+    assert(slot < p->slot_count);
+    record(p, (device_command){.kind = COMMAND_AWAIT, .index = slot});
+}
+
+void device_stamp(device_program *p, unsigned stamp)
+{
+    assert(stamp < p->stamp_count);
+    record(p, (device_command){.kind = COMMAND_STAMP, .index = stamp});
+}
+
+hearth_status device_program_seal(device_program *p, hearth_error *error)
+{
+    device *d = p->device;
+    assert(!p->sealed);
+    if (p->problem != HEARTH_OK)
+        return fail(error, p->problem, "%s: recording a program: out of memory", d->driver->name);
+    if (d->lost)
+        return device_lost(d, "sealing", error);
+    if (device_must_fail())
+        return device_injected(d, "sealing", error);
+    TRY(d->driver->seal(p, error));
+    p->sealed = true;
+    return HEARTH_OK;
+}
+
+void device_program_destroy(device_program *p)
+{
+    if (!p)
+        return;
+    device_abandon(p);
+    if (p->device->running == p)
+        return; /* it hangs: leaked, see above */
+    if (p->own)
+        p->device->driver->program_destroy(p);
+    arena_clear(&p->memory);
+    mem_free(p->commands);
+    mem_free(p);
+}
+
+/* ------------------------------------------------------------------ running */
+
+/* Lets a program that is given up run to its end. HEARTH_DEVICE: it failed on its way, or hangs. */
+static hearth_status drain(device_program *p)
+{
+    device *d = p->device;
+    for (unsigned slot = 0; slot < p->slot_count; slot++)
+        d->driver->answer(p, slot);
+    hearth_status status = HEARTH_OK;
+    waiter w = {0};
+    for (bool done = false; !done && status == HEARTH_OK;) {
+        if (wait_step(&w, 0) > d->patience_seconds)
+            return HEARTH_DEVICE;
+        status = d->driver->done(p, &done, NULL);
+    }
+    d->running = NULL;
+    return status;
+}
+
+/* After a failure of the device. Returns HEARTH_DEVICE, for which the text was written. */
+static hearth_status lose(device *d)
+{
+    d->lost = true;
+    if (d->running)
+        (void)drain(d->running);
+    return HEARTH_DEVICE;
+}
+
+/* Before a call about a run: that it is this program's. */
+static hearth_status check_running(const device_program *p, const char *what, hearth_error *error)
+{
+    const device *d = p->device;
+    if (d->lost)
+        return device_lost(d, what, error);
+    return d->running == p ? HEARTH_OK
+                           : fail(error, HEARTH_INVALID, "%s: %s: the program does not run", d->driver->name, what);
+}
+
+hearth_status device_start(device_program *p, hearth_error *error)
+{
+    device *d = p->device;
+    assert(p->sealed);
+    if (d->lost)
+        return device_lost(d, "starting", error);
+    if (d->running)
+        return fail(error, HEARTH_INVALID, "%s: starting: a program runs already", d->driver->name);
+    hearth_status status = device_must_fail() ? device_injected(d, "starting", error) : d->driver->start(p, error);
+    if (status != HEARTH_OK)
+        return lose(d);
+    d->running = p;
+    return HEARTH_OK;
+}
+
+hearth_status device_await_published(device_program *p, unsigned slot, hearth_error *error)
+{
+    device *d = p->device;
+    assert(slot < p->slot_count);
+    TRY(check_running(p, "waiting for a slot", error));
+    bool there = false;
+    hearth_status status = HEARTH_OK;
+    double waited = 0;
+    for (waiter w = {0}; status == HEARTH_OK;) {
+        status = d->driver->published(p, slot, &there, error);
+        if (status != HEARTH_OK || there)
+            break;
+        waited = wait_step(&w, d->eager_seconds);
+        if (waited > d->patience_seconds)
+            status = fail(error, HEARTH_DEVICE, "%s: slot %u was not published within %g seconds", d->driver->name,
+                          slot, d->patience_seconds);
+    }
+    d->eager_seconds = wait_learn(d->eager_seconds, waited, most_eager_seconds);
+    return status == HEARTH_OK ? status : lose(d);
+}
+
+void device_answer(device_program *p, unsigned slot)
+{
+    assert(slot < p->slot_count);
+    if (p->device->running == p && !p->device->lost)
+        p->device->driver->answer(p, slot);
+}
+
+hearth_status device_finish(device_program *p, hearth_error *error)
+{
+    device *d = p->device;
+    TRY(check_running(p, "finishing", error));
+    bool done = false;
+    hearth_status status = HEARTH_OK;
+    for (waiter w = {0}; !done && status == HEARTH_OK;) {
+        status = d->driver->done(p, &done, error);
+        if (status == HEARTH_OK && !done && wait_step(&w, d->eager_seconds) > d->patience_seconds)
+            status = fail(error, HEARTH_DEVICE, "%s: a program was not done within %g seconds", d->driver->name,
+                          d->patience_seconds);
+    }
+    if (status != HEARTH_OK)
+        return lose(d);
+    d->running = NULL;
+    return HEARTH_OK;
+}
+
+void device_abandon(device_program *p)
+{
+    device *d = p->device;
+    if (d->running == p && !d->lost && drain(p) != HEARTH_OK)
+        d->lost = true;
+}
+
+double device_stamp_seconds(const device_program *p, unsigned stamp)
+{
+    assert(stamp < p->stamp_count);
+    return p->device->driver->stamp_seconds(p, stamp);
+}

@@ -1,0 +1,334 @@
+/* device_record.c - what the device does in a step, written down once.
+ *
+ * The same steps as on the CPU (forward.c, ffn.c) in terms of the kernels of device/kernels/kernels.h, and between them
+ * what crosses the bus: DESIGN.md section 5. Sparse layers work on lists that never leave the device. */
+#include "device_state.h"
+
+typedef struct recorder {
+    device_program *program;
+    const hearth_session *s;
+    const hearth_model *model;
+    const device_session *ds;
+    const device_vectors *v;
+    const device_mirror *here;
+    size_t rows; /* of the step at most: 1 or STEP_ROWS */
+    bool observed, traced;
+} recorder;
+
+#define LAUNCH(r, kernel, items, ...)                                                                  \
+    device_launch((r)->program, kernel, items, (device_argument[]){BUFFER((r)->v->step), __VA_ARGS__}, \
+                  sizeof((device_argument[]){BUFFER((r)->v->step), __VA_ARGS__}) / sizeof(device_argument))
+
+static void stamp(const recorder *r, uint32_t layer, unsigned moment)
+{
+    if (r->traced)
+        device_stamp(r->program, STAMP(layer, moment));
+}
+
+/* The rows of a step, `width` floats each, from side to side. */
+static void copy_rows(const recorder *r, device_buffer *to, const device_buffer *from, size_t width)
+{
+    device_copy(r->program, to, 0, from, 0, r->rows * width * sizeof(float));
+}
+
+/* ------------------------------------------------------------------ products */
+
+/* Rows of a list for each token; NULL: all. */
+typedef struct row_list {
+    const device_buffer *list, *listed;
+} row_list;
+
+/* A vector that matrices are multiplied with; rounded: its 8 bits lie in q8. */
+typedef struct input {
+    const device_buffer *values;
+    bool rounded;
+} input;
+
+/* Rounds where one of the matrices is read in 8 bits, as products.c does on the CPU. */
+static input prepare(const recorder *r, const device_buffer *values, size_t columns, const device_matrix *const *m,
+                     size_t count)
+{
+    input in = {values, false};
+    for (size_t i = 0; i < count; i++)
+        in.rounded |= m[i]->w && number_is_block(m[i]->format);
+    in.rounded &= r->s->engine->activations == HEARTH_ACTIVATIONS_AUTO;
+    if (in.rounded)
+        LAUNCH(r, DEVICE_quantize, items_of(r->rows * columns / 32, QUANTIZE_BLOCKS), BUFFER(values), BUFFER(r->v->q8),
+               BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), UINT(columns));
+    return in;
+}
+
+/* y [rows of the step][m->rows] */
+static void product(const recorder *r, const device_matrix *m, const input *in, row_list rows, const device_buffer *y,
+                    unsigned finish)
+{
+    size_t items = items_of(m->rows, PRODUCT_ROWS);
+    if (in->rounded && number_is_block(m->format))
+        LAUNCH(r, device_product_8(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(rows.list),
+               BUFFER(rows.listed), BUFFER(r->v->q8), BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), BUFFER(y),
+               UINT(m->rows), UINT(m->columns), UINT(m->rows), UINT(finish));
+    else
+        LAUNCH(r, device_product(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(rows.list),
+               BUFFER(rows.listed), BUFFER(in->values), BUFFER(y), UINT(m->rows), UINT(m->columns), UINT(m->rows),
+               UINT(finish));
+}
+
+static const row_list all_rows = {NULL, NULL};
+
+static void norm(const recorder *r, const device_buffer *weight)
+{
+    const hyperparameters *h = &r->model->hyper;
+    LAUNCH(r, DEVICE_norm, r->rows, BUFFER(r->v->x), BUFFER(weight), BUFFER(r->v->normed), UINT(h->embedding_length),
+           FLOAT(h->norm_epsilon));
+}
+
+/* ------------------------------------------------------------------ attention */
+
+static void attention(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const device_vectors *v = r->v;
+    const hyperparameters *h = &r->model->hyper;
+    bool half = r->s->cache.format == HEARTH_KV_F16;
+    size_t keys = 2 * r->s->engine->layers[layer].cache_index * device_cache_half(r->s),
+           values = keys + device_cache_half(r->s);
+    size_t sine = STEP_ANGLES + STEP_ROWS * h->rope_pairs * sizeof(float);
+    uint32_t query = h->head_count * h->head_length, key = h->kv_head_count * h->head_length;
+    size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
+
+    norm(r, l->attention_norm);
+    input in = prepare(r, v->normed, h->embedding_length, (const device_matrix *[]){&l->q, &l->k, &l->v}, 3);
+    product(r, &l->q, &in, all_rows, v->query, FINISH_STORE);
+    product(r, &l->k, &in, all_rows, v->key, FINISH_STORE);
+    product(r, &l->v, &in, all_rows, v->value, FINISH_STORE);
+    LAUNCH(r, half ? DEVICE_place_f16 : DEVICE_place_f32, r->rows * (h->head_count + h->kv_head_count),
+           BUFFER(v->query), BUFFER(v->key), BUFFER(v->value), BUFFER_FROM(v->step, STEP_ANGLES),
+           BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), UINT(h->head_count),
+           UINT(h->kv_head_count), UINT(h->head_length), UINT(h->rope_pairs), UINT(r->s->context), UINT(query),
+           UINT(key));
+    LAUNCH(r, half ? DEVICE_attend_f16 : DEVICE_attend_f32, r->rows * h->head_count * splits, BUFFER(v->query),
+           BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(h->head_count),
+           UINT(h->kv_head_count), UINT(h->head_length), UINT(r->s->context), UINT(h->sliding_window), UINT(splits),
+           UINT(query), FLOAT(h->attention_scale));
+    LAUNCH(r, DEVICE_attend_join, r->rows * h->head_count, BUFFER(v->partial), BUFFER(v->mixed), UINT(h->head_count),
+           UINT(h->head_length), UINT(splits));
+    in = prepare(r, v->mixed, query, (const device_matrix *[]){&l->attention_output}, 1);
+    product(r, &l->attention_output, &in, all_rows, v->x, FINISH_ADD);
+}
+
+/* ------------------------------------------------------------------ neurons */
+
+/* Narrows a list (or all) to what passes; counted in `column` of the layer's totals. */
+static row_list narrow(const recorder *r, uint32_t layer, row_list from, const device_buffer *values,
+                       const device_buffer *bias, const device_buffer *kept, unsigned column, unsigned rule,
+                       float threshold)
+{
+    const device_vectors *v = r->v;
+    row_list to = {v->lists[column], v->listed[column]};
+    size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
+    LAUNCH(r, DEVICE_compact, r->rows, BUFFER(values), BUFFER(bias), BUFFER(from.list), BUFFER(from.listed),
+           BUFFER(to.list), BUFFER(to.listed), BUFFER(kept), BUFFER_FROM(v->totals, totals),
+           UINT(r->s->engine->remote->layers[layer].neuron_count), UINT(rule), UINT(column), FLOAT(threshold));
+    return to;
+}
+
+/* hidden = relu(fc1 . residual) */
+static void predict(const recorder *r, const device_layer *l)
+{
+    input in = prepare(r, r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
+    product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
+}
+
+static const unsigned kind_of[] = {[ACTIVATION_SILU] = KIND_SILU, [ACTIVATION_RELU] = KIND_RELU};
+static const unsigned form_of[] = {
+    [FFN_GATED] = FORM_GATED_H, [FFN_GATED_BOTH] = FORM_BOTH_H, [FFN_PLAIN] = FORM_PLAIN_H};
+
+/* Selects and gathers: the activations of the device's neurons to `first`; returns which they are. */
+static row_list activations(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const engine_layer *e = &r->s->engine->layers[layer];
+    const device_vectors *v = r->v;
+    const hyperparameters *h = &r->model->hyper;
+    bool gated = h->form != FFN_PLAIN, skips = e->selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
+    const device_matrix *first = gated ? &l->gate : &l->up;
+    const device_buffer *first_bias = gated ? l->gate_bias : l->up_bias;
+    row_list rows = all_rows;
+    if (e->selector == SELECTOR_LOW_RANK) {
+        input hidden = prepare(r, v->hidden, l->fc2.columns, (const device_matrix *[]){&l->fc2}, 1);
+        product(r, &l->fc2, &hidden, all_rows, v->score, FINISH_STORE);
+        rows = narrow(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
+    }
+    input in = prepare(r, v->normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
+    product(r, first, &in, rows, v->first, FINISH_STORE);
+    if (skips) {
+        rows = narrow(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, h->activation_threshold);
+        first_bias = NULL; /* it is in */
+    }
+    if (gated)
+        product(r, &l->up, &in, rows, v->second, FINISH_STORE);
+    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->neuron_count, ACTIVATE_NEURONS), BUFFER(v->first),
+           BUFFER(gated ? v->second : NULL), BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list),
+           BUFFER(rows.listed), UINT(l->neuron_count), UINT(kind_of[ffn_activations[h->activation].kernel]),
+           UINT(form_of[h->form]), FLOAT(h->activation_threshold));
+    if (skips && h->form == FFN_GATED_BOTH)
+        rows = narrow(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
+    return rows;
+}
+
+/* Accumulates: what the device's neurons add up to; true where it lies in `sums`, else it is in the residual stream. */
+static bool accumulate(const recorder *r, const device_layer *l, row_list rows)
+{
+    const device_vectors *v = r->v;
+    uint32_t d = r->model->hyper.embedding_length;
+    if (!l->down_t.w) {
+        input h = prepare(r, v->first, l->down.columns, (const device_matrix *[]){&l->down}, 1);
+        product(r, &l->down, &h, all_rows, v->x, FINISH_ADD);
+        return false;
+    }
+    LAUNCH(r, device_accumulate(l->down_t.format), r->rows * DEVICE_PARTS * items_of(d, ACCUMULATE_COLUMNS_ITEM),
+           BUFFER(l->down_t.w), BUFFER(l->down_t.scales), BUFFER(rows.list), BUFFER(rows.listed), BUFFER(v->first),
+           BUFFER(v->sums), UINT(l->neuron_count), UINT(d), UINT(DEVICE_PARTS));
+    return true;
+}
+
+/* What the CPU's neurons read. */
+static void publish_input(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->remote->layers[layer];
+    uint32_t d = r->model->hyper.embedding_length;
+    copy_rows(r, r->here->normed, r->v->normed, d);
+    if (r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK) {
+        if (l->neuron_count)
+            copy_rows(r, r->here->hidden, r->v->hidden, l->fc1.rows);
+        else
+            copy_rows(r, r->here->x, r->v->x, d);
+    }
+    device_publish(r->program, SLOT_NEURONS(layer));
+}
+
+/* Observers are shown what the layer read and did before it goes on. */
+static void stop_for_observer(const recorder *r, uint32_t layer)
+{
+    uint32_t n = r->s->engine->remote->layers[layer].neuron_count, d = r->model->hyper.embedding_length;
+    copy_rows(r, r->here->x, r->v->x, d);
+    copy_rows(r, r->here->normed, r->v->normed, d);
+    copy_rows(r, r->here->first, r->v->first, n);
+    for (unsigned i = 0; i < TOTALS; i++) {
+        copy_rows(r, r->here->lists[i], r->v->lists[i], n);
+        copy_rows(r, r->here->listed[i], r->v->listed[i], 1);
+    }
+    device_publish(r->program, SLOT_OBSERVED(layer));
+    device_await(r->program, SLOT_OBSERVED(layer));
+}
+
+static void feed_forward_there(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const engine_layer *e = &r->s->engine->layers[layer];
+    const device_vectors *v = r->v;
+    uint32_t d = r->model->hyper.embedding_length;
+    bool both = e->form != FORM_DEVICE, sums = false;
+
+    norm(r, l->ffn_norm);
+    if (e->selector == SELECTOR_LOW_RANK && l->neuron_count)
+        predict(r, l);
+    if (both)
+        publish_input(r, layer);
+    stamp(r, layer, STAMP_NEURONS);
+    row_list rows = l->neuron_count ? activations(r, layer) : all_rows;
+    if (r->observed)
+        stop_for_observer(r, layer);
+    if (l->neuron_count)
+        sums = accumulate(r, l, rows);
+    stamp(r, layer, STAMP_OWN_END);
+    if (both) {
+        device_await(r->program, SLOT_NEURONS(layer));
+        stamp(r, layer, STAMP_JOIN);
+        copy_rows(r, v->answer, r->here->answer, d);
+    } else {
+        stamp(r, layer, STAMP_JOIN);
+    }
+    if (sums || both || l->down_bias)
+        LAUNCH(r, DEVICE_reduce, r->rows * items_of(d, REDUCE_COLUMNS_ITEM), BUFFER(sums ? v->sums : NULL),
+               BUFFER(l->down_bias), BUFFER(both ? v->answer : NULL), BUFFER(v->x), UINT(d),
+               UINT(sums ? DEVICE_PARTS : 0));
+}
+
+/* ------------------------------------------------------------------ programs */
+
+static void record_layers(const recorder *r)
+{
+    const hearth_engine *e = r->s->engine;
+    uint32_t layers = r->model->hyper.layer_count, d = r->model->hyper.embedding_length;
+    const device_matrix *embedding = &e->remote->embedding;
+    bool here = true; /* the residual stream is on the CPU */
+
+    device_copy(r->program, r->v->step, 0, r->here->step, 0, device_buffer_bytes(r->v->step));
+    if (embedding->w) {
+        LAUNCH(r, device_embed(embedding->format), r->rows, BUFFER(embedding->w), BUFFER(embedding->scales),
+               BUFFER(r->v->x), UINT(d));
+        here = false;
+    }
+    for (uint32_t i = 0; i < layers; i++) {
+        if (e->layers[i].form == FORM_HOST) {
+            if (!here) {
+                copy_rows(r, r->here->x, r->v->x, d);
+                device_publish(r->program, SLOT_STREAM(i));
+            }
+            here = true;
+            continue;
+        }
+        if (here) {
+            if (i > 0) /* before the first layer it is there when the step begins */
+                device_await(r->program, SLOT_STREAM(i));
+            copy_rows(r, r->v->x, r->here->x, d);
+        }
+        here = false;
+        stamp(r, i, STAMP_BEGIN);
+        attention(r, i);
+        feed_forward_there(r, i);
+        stamp(r, i, STAMP_END);
+    }
+    if (!here)
+        copy_rows(r, r->here->x, r->v->x, d);
+    device_copy(r->program, r->here->totals, 0, r->v->totals, 0, device_buffer_bytes(r->v->totals));
+}
+
+static void record_head(const recorder *r)
+{
+    const device_matrix *head = &r->s->engine->remote->head;
+    device_copy(r->program, r->v->step, 0, r->here->step, 0, sizeof(step_record));
+    copy_rows(r, r->v->normed, r->here->normed, head->columns);
+    input in = prepare(r, r->v->normed, head->columns, &head, 1);
+    product(r, head, &in, all_rows, r->v->logits, FINISH_STORE);
+    copy_rows(r, r->here->logits, r->v->logits, head->rows);
+}
+
+hearth_status device_record(device_program **out, const hearth_session *s, const device_session *ds, program_kind kind,
+                            hearth_error *error)
+{
+    static const struct {
+        size_t rows;
+        bool observed;
+        void (*record)(const recorder *r);
+    } kinds[PROGRAM_KINDS] = {
+        [PROGRAM_ONE] = {1, false, record_layers},
+        [PROGRAM_MANY] = {STEP_ROWS, false, record_layers},
+        [PROGRAM_OBSERVED] = {STEP_ROWS, true, record_layers},
+        [PROGRAM_HEAD_ONE] = {1, false, record_head},
+        [PROGRAM_HEAD_MANY] = {STEP_ROWS, false, record_head},
+    };
+    uint32_t layers = s->engine->model->hyper.layer_count;
+    bool traced = s->tracer.see != NULL;
+    device_program *p;
+    TRY(device_program_create(&p, ds->device, SLOT_COUNT(layers), traced ? STAMPS * layers : 0, error));
+    recorder r = {p, s, s->engine->model, ds, &ds->there, &ds->here, kinds[kind].rows, kinds[kind].observed, traced};
+    kinds[kind].record(&r);
+    hearth_status status = device_program_seal(p, error);
+    if (status == HEARTH_OK)
+        *out = p;
+    else
+        device_program_destroy(p);
+    return status;
+}

@@ -1,0 +1,457 @@
+/* device_session.c - see device_session.h: what a session has on a device, and its steps. */
+#include "device_state.h"
+
+#include "../base/memory.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------ sizes */
+
+/* A buffer of a session on a device. */
+typedef struct buffer_row {
+    device_buffer **at;
+    device_place place;
+    size_t size_bytes;
+    const char *what;
+} buffer_row;
+
+#define MAX_BUFFERS 40
+
+typedef struct buffer_list {
+    buffer_row rows[MAX_BUFFERS];
+    size_t count;
+} buffer_list;
+
+static void add(buffer_list *list, device_buffer **at, device_place place, size_t count, size_t item_bytes,
+                const char *what)
+{
+    list->rows[list->count++] = (buffer_row){at, place, count * item_bytes, what};
+}
+
+static uint32_t layers_of(const hearth_session *s)
+{
+    return s->engine->model->hyper.layer_count;
+}
+
+/* The largest of all layers there. */
+typedef struct widths {
+    uint32_t layers, neurons, hidden;
+} widths;
+
+static widths measure(const hearth_session *s)
+{
+    widths w = {0};
+    for (uint32_t i = 0; i < layers_of(s); i++) {
+        const device_layer *l = &s->engine->remote->layers[i];
+        w.layers += s->engine->layers[i].form != FORM_HOST;
+        w.neurons = w.neurons > l->neuron_count ? w.neurons : l->neuron_count;
+        w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
+    }
+    return w;
+}
+
+size_t device_cache_half(const hearth_session *s)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    return kv_position_bytes(s->cache.format, 1, h->kv_head_count, h->head_length) / 2 * s->context * s->sequences;
+}
+
+/* The one list of everything that a session has there, and of what crosses the bus. */
+static buffer_list list_buffers(const hearth_session *s, device_session *ds)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    widths w = measure(s);
+    size_t rows = STEP_ROWS, d = h->embedding_length, query = (size_t)h->head_count * h->head_length;
+    size_t key = (size_t)h->kv_head_count * h->head_length, splits = items_of(s->context, ATTEND_POSITIONS);
+    size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
+    size_t vocabulary = s->engine->remote->head.w ? h->vocabulary_size : 0;
+    device_vectors *v = &ds->there;
+    device_mirror *m = &ds->here;
+    static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
+    buffer_list list = {.count = 0};
+    add(&list, &v->cache, DEVICE_MEMORY, 2 * w.layers, device_cache_half(s), "key/value cache");
+    add(&list, &v->step, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, vectors);
+    add(&list, &v->x, DEVICE_MEMORY, rows * d, word, vectors);
+    add(&list, &v->normed, DEVICE_MEMORY, rows * d, word, vectors);
+    add(&list, &v->q8, DEVICE_MEMORY, rows * wide, 1, vectors);
+    add(&list, &v->q8_scales, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
+    add(&list, &v->q8_sums, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
+    add(&list, &v->query, DEVICE_MEMORY, rows * query, word, vectors);
+    add(&list, &v->key, DEVICE_MEMORY, rows * key, word, vectors);
+    add(&list, &v->value, DEVICE_MEMORY, rows * key, word, vectors);
+    add(&list, &v->partial, DEVICE_MEMORY, rows * h->head_count * splits * (h->head_length + 2), word, vectors);
+    add(&list, &v->mixed, DEVICE_MEMORY, rows * query, word, vectors);
+    add(&list, &v->hidden, DEVICE_MEMORY, rows * w.hidden, word, vectors);
+    add(&list, &v->score, DEVICE_MEMORY, w.hidden ? rows * w.neurons : 0, word, vectors);
+    add(&list, &v->first, DEVICE_MEMORY, rows * w.neurons, word, vectors);
+    add(&list, &v->second, DEVICE_MEMORY, rows * w.neurons, word, vectors);
+    for (unsigned i = 0; i < TOTALS; i++) {
+        add(&list, &v->lists[i], DEVICE_MEMORY, rows * w.neurons, word, vectors);
+        add(&list, &v->listed[i], DEVICE_MEMORY, rows, word, vectors);
+        add(&list, &m->lists[i], DEVICE_PINNED, rows * w.neurons, word, bus);
+        add(&list, &m->listed[i], DEVICE_PINNED, rows, word, bus);
+    }
+    add(&list, &v->sums, DEVICE_MEMORY, rows * DEVICE_PARTS * d, word, vectors);
+    add(&list, &v->answer, DEVICE_MEMORY, rows * d, word, vectors);
+    add(&list, &v->totals, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
+    add(&list, &v->logits, DEVICE_MEMORY, rows * vocabulary, word, vectors);
+    add(&list, &m->step, DEVICE_PINNED, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, bus);
+    add(&list, &m->x, DEVICE_PINNED, rows * d, word, bus);
+    add(&list, &m->normed, DEVICE_PINNED, rows * d, word, bus);
+    add(&list, &m->hidden, DEVICE_PINNED, rows * w.hidden, word, bus);
+    add(&list, &m->answer, DEVICE_PINNED, rows * d, word, bus);
+    add(&list, &m->first, DEVICE_PINNED, rows * w.neurons, word, bus);
+    add(&list, &m->totals, DEVICE_PINNED, (size_t)layers_of(s) * rows * TOTALS, word, bus);
+    add(&list, &m->logits, DEVICE_PINNED, rows * vocabulary, word, bus);
+    return list;
+}
+
+uint64_t device_session_bytes(const hearth_session *s)
+{
+    device_session nowhere;
+    buffer_list list = list_buffers(s, &nowhere);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < list.count; i++)
+        bytes += list.rows[i].place == DEVICE_MEMORY ? list.rows[i].size_bytes : 0;
+    return bytes;
+}
+
+/* ------------------------------------------------------------------ life */
+
+static hearth_status create_buffers(const hearth_session *s, device_session *ds, hearth_error *error)
+{
+    buffer_list list = list_buffers(s, ds);
+    for (size_t i = 0; i < list.count; i++) {
+        const buffer_row *b = &list.rows[i];
+        TRY(device_buffer_create(b->at, ds->device, b->place, b->size_bytes, b->what, error));
+    }
+    return HEARTH_OK;
+}
+
+/* Programs are recorded when they are first needed, but those of every session at once. */
+static hearth_status need_program(const hearth_session *s, device_session *ds, program_kind kind, hearth_error *error)
+{
+    return ds->programs[kind] ? HEARTH_OK : device_record(&ds->programs[kind], s, ds, kind, error);
+}
+
+static hearth_status prepare(const hearth_session *s, device_session *ds, hearth_error *error)
+{
+    size_t totals = (size_t)layers_of(s) * STEP_ROWS * TOTALS;
+    ds->totals_seen = mem_new_array(totals, sizeof *ds->totals_seen);
+    if (!ds->totals_seen)
+        return fail_memory(error, "session: device", totals * sizeof *ds->totals_seen);
+    TRY(create_buffers(s, ds, error));
+    if (s->engine->device_layers == 0)
+        return HEARTH_OK;
+    TRY(need_program(s, ds, PROGRAM_ONE, error));
+    return need_program(s, ds, PROGRAM_MANY, error);
+}
+
+hearth_status device_session_create(device_session **out, const hearth_session *s, hearth_error *error)
+{
+    device_session *ds = mem_new(sizeof *ds);
+    if (!ds)
+        return fail_memory(error, "session: device", sizeof *ds);
+    ds->device = s->engine->remote->device;
+    ds->runtime = s->engine->runtime;
+    device_turn_begin(ds->runtime);
+    hearth_status status = prepare(s, ds, error);
+    device_turn_end(ds->runtime);
+    if (status == HEARTH_OK)
+        *out = ds;
+    else
+        device_session_destroy(ds);
+    return status;
+}
+
+void device_session_destroy(device_session *ds)
+{
+    if (!ds)
+        return;
+    device_turn_begin(ds->runtime);
+    for (size_t i = 0; i < PROGRAM_KINDS; i++)
+        device_program_destroy(ds->programs[i]);
+    device_buffer **there = (device_buffer **)&ds->there, **here = (device_buffer **)&ds->here;
+    for (size_t i = 0; i < sizeof ds->there / sizeof *there; i++)
+        device_buffer_destroy(there[i]);
+    for (size_t i = 0; i < sizeof ds->here / sizeof *here; i++)
+        device_buffer_destroy(here[i]);
+    device_turn_end(ds->runtime);
+    mem_free(ds->totals_seen);
+    mem_free(ds);
+}
+
+/* ------------------------------------------------------------------ a step */
+
+static size_t row_bytes(const hearth_session *s, size_t count)
+{
+    return count * s->engine->model->hyper.embedding_length * sizeof(float);
+}
+
+/* From a pinned buffer, and to one. */
+static void fetch(void *to, const device_buffer *from, size_t bytes)
+{
+    memcpy(to, device_buffer_host(from), bytes);
+}
+
+static void put(device_buffer *to, const void *from, size_t bytes)
+{
+    memcpy(device_buffer_host(to), from, bytes);
+}
+
+/* Everything that differs from step to step. */
+static void describe_step(const hearth_session *s, const hearth_row *rows, size_t count)
+{
+    const scratch *b = &s->scratch;
+    size_t angles = count * s->engine->model->hyper.rope_pairs * sizeof(float);
+    size_t all = STEP_ROWS * s->engine->model->hyper.rope_pairs * sizeof(float);
+    char *to = device_buffer_host(s->remote->here.step);
+    step_record step = {.count = (uint32_t)count};
+    for (size_t i = 0; i < count; i++) {
+        step.sequence[i] = b->sequence[i];
+        step.position[i] = b->position[i];
+        step.token[i] = (uint32_t)rows[i].token;
+    }
+    memcpy(to, &step, sizeof step);
+    memcpy(to + STEP_ANGLES, b->cosine, angles);
+    memcpy(to + STEP_ANGLES + all, b->sine, angles);
+}
+
+hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
+{
+    device_session *ds = s->remote;
+    program_kind kind = s->observer.see ? PROGRAM_OBSERVED : count == 1 ? PROGRAM_ONE : PROGRAM_MANY;
+    TRY(need_program(s, ds, kind, error));
+    describe_step(s, rows, count);
+    put(ds->here.x, s->scratch.x, row_bytes(s, count));
+    TRY(device_start(ds->programs[kind], error));
+    ds->running = ds->programs[kind];
+    return HEARTH_OK;
+}
+
+hearth_status device_step_take(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
+{
+    TRY(device_await_published(s->remote->running, SLOT_STREAM(layer), error));
+    fetch(s->scratch.x, s->remote->here.x, row_bytes(s, count));
+    return HEARTH_OK;
+}
+
+void device_step_give(hearth_session *s, uint32_t layer, size_t count)
+{
+    put(s->remote->here.x, s->scratch.x, row_bytes(s, count));
+    device_answer(s->remote->running, SLOT_STREAM(layer));
+}
+
+hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count, bool *hidden, hearth_error *error)
+{
+    const device_layer *l = &s->engine->remote->layers[layer];
+    const device_mirror *m = &s->remote->here;
+    bool predicts = s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
+    TRY(device_await_published(s->remote->running, SLOT_NEURONS(layer), error));
+    fetch(s->scratch.normed, m->normed, row_bytes(s, count));
+    *hidden = predicts && l->neuron_count;
+    if (*hidden)
+        fetch(s->scratch.hidden, m->hidden, count * l->fc1.rows * sizeof(float));
+    else if (predicts)
+        fetch(s->scratch.x, m->x, row_bytes(s, count));
+    return HEARTH_OK;
+}
+
+void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
+{
+    put(s->remote->here.answer, s->scratch.added, row_bytes(s, count));
+    device_answer(s->remote->running, SLOT_NEURONS(layer));
+}
+
+hearth_status device_step_observe(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
+{
+    TRY(device_await_published(s->remote->running, SLOT_OBSERVED(layer), error));
+    fetch(s->scratch.x, s->remote->here.x, row_bytes(s, count));
+    fetch(s->scratch.normed, s->remote->here.normed, row_bytes(s, count));
+    return HEARTH_OK;
+}
+
+/* Original number of one of the device's neurons. */
+static uint32_t number_of(const hearth_session *s, uint32_t layer, uint32_t neuron)
+{
+    const int32_t *order = s->engine->model->layers[layer].order;
+    uint32_t row = s->engine->remote->layers[layer].rows[neuron];
+    return order ? (uint32_t)order[row] : row;
+}
+
+void device_step_show(hearth_session *s, uint32_t layer, size_t t)
+{
+    const device_mirror *m = &s->remote->here;
+    const hyperparameters *h = &s->engine->model->hyper;
+    selector_kind selector = s->engine->layers[layer].selector;
+    bool skips = selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
+    bool lists = skips || selector == SELECTOR_LOW_RANK;
+    size_t n = s->engine->remote->layers[layer].neuron_count;
+    const float *values = (const float *)device_buffer_host(m->first) + t * n;
+    /* The list that the activations belong to is the last one that was narrowed. */
+    unsigned last = !skips ? TOTAL_COMPUTED : h->form == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
+    const uint32_t *listed = device_buffer_host(m->listed[last]), *list = device_buffer_host(m->lists[last]);
+    size_t count = n == 0 ? 0 : lists ? listed[t] : n;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t number = number_of(s, layer, lists ? list[t * n + i] : (uint32_t)i);
+        s->scratch.seen[number] = values[i];
+        s->scratch.wanted[number] = values[i] != 0;
+    }
+    if (selector != SELECTOR_LOW_RANK || n == 0)
+        return;
+    const uint32_t *passed = device_buffer_host(m->listed[TOTAL_COMPUTED]);
+    const uint32_t *let_through = device_buffer_host(m->lists[TOTAL_COMPUTED]);
+    for (size_t i = 0; i < passed[t]; i++)
+        s->scratch.wanted[number_of(s, layer, let_through[t * n + i])] = true;
+}
+
+void device_step_observed(hearth_session *s, uint32_t layer)
+{
+    device_answer(s->remote->running, SLOT_OBSERVED(layer));
+}
+
+/* What the step's rows added to the device's totals. They may wrap; differences do not mind. */
+static void add_counts(hearth_session *s, size_t count)
+{
+    const device_session *ds = s->remote;
+    const uint32_t *totals = device_buffer_host(ds->here.totals);
+    bool both = s->engine->model->hyper.form == FFN_GATED_BOTH;
+    for (uint32_t i = 0; i < layers_of(s); i++) {
+        uint64_t sums[TOTALS] = {0}, all = (uint64_t)count * s->engine->remote->layers[i].neuron_count;
+        for (size_t k = 0; k < STEP_ROWS * TOTALS; k++) {
+            size_t at = (size_t)i * STEP_ROWS * TOTALS + k;
+            sums[k % TOTALS] += totals[at] - ds->totals_seen[at];
+            ds->totals_seen[at] = totals[at];
+        }
+        selector_kind selector = s->engine->layers[i].selector;
+        bool skips = selector != SELECTOR_ALL && ffn_has_zeros(s->engine->model->hyper.activation);
+        uint64_t computed = selector == SELECTOR_LOW_RANK ? sums[TOTAL_COMPUTED] : all;
+        uint64_t fired = skips ? sums[TOTAL_FIRED] : computed;
+        s->counts[i].computed += computed;
+        s->counts[i].fired += fired;
+        s->counts[i].active += skips && both ? sums[TOTAL_ACTIVE] : fired;
+        /* Layers of which the CPU has neurons counted the rows there. */
+        s->counts[i].rows += s->engine->layers[i].form == FORM_DEVICE ? count : 0;
+    }
+}
+
+hearth_status device_step_end(hearth_session *s, size_t count, hearth_error *error)
+{
+    device_session *ds = s->remote;
+    TRY(device_finish(ds->running, error));
+    if (s->engine->layers[layers_of(s) - 1].form != FORM_HOST)
+        fetch(s->scratch.x, ds->here.x, row_bytes(s, count));
+    add_counts(s, count);
+    return HEARTH_OK;
+}
+
+void device_step_abandon(hearth_session *s)
+{
+    if (s->remote->running) /* none where the first ever could not begin */
+        device_abandon(s->remote->running);
+}
+
+/* ------------------------------------------------------------------ head */
+
+static hearth_status run_head(hearth_session *s, program_kind kind, hearth_error *error)
+{
+    TRY(need_program(s, s->remote, kind, error));
+    TRY(device_start(s->remote->programs[kind], error));
+    return device_finish(s->remote->programs[kind], error);
+}
+
+hearth_status device_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error)
+{
+    device_session *ds = s->remote;
+    step_record step = {.count = (uint32_t)count};
+    put(ds->here.step, &step, sizeof step);
+    put(ds->here.normed, hidden, row_bytes(s, count));
+    device_turn_begin(ds->runtime);
+    hearth_status status = run_head(s, count == 1 ? PROGRAM_HEAD_ONE : PROGRAM_HEAD_MANY, error);
+    device_turn_end(ds->runtime);
+    if (status == HEARTH_OK)
+        fetch(logits, ds->here.logits, count * s->engine->model->hyper.vocabulary_size * sizeof *logits);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the cache */
+
+/* One head's keys, or values, of one sequence. */
+typedef struct cached_head {
+    size_t offset, size_bytes;
+} cached_head;
+
+static size_t head_count(const hearth_session *s)
+{
+    return (size_t)2 * s->engine->device_layers * s->engine->model->hyper.kv_head_count;
+}
+
+/* The head of place `index` in the order in which they are saved: layer, keys before values, head. */
+static cached_head find_head(const hearth_session *s, size_t index, uint32_t sequence, uint32_t length)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    size_t position = device_cache_half(s) / s->sequences / s->context / h->kv_head_count;
+    size_t half = index / h->kv_head_count, head = index % h->kv_head_count;
+    size_t place = (half * s->sequences + sequence) * h->kv_head_count + head;
+    return (cached_head){place * s->context * position, length * position};
+}
+
+uint64_t device_kv_bytes(const hearth_session *s, uint32_t length)
+{
+    return head_count(s) * find_head(s, 0, 0, length).size_bytes;
+}
+
+/* What moves one head between the cache and `other`: a place in a block, or in the cache. */
+typedef hearth_status move_head(device_buffer *cache, cached_head at, void *block, cached_head other,
+                                hearth_error *error);
+
+static hearth_status to_block(device_buffer *cache, cached_head at, void *block, cached_head other, hearth_error *error)
+{
+    (void)other;
+    return device_read(cache, at.offset, block, at.size_bytes, error);
+}
+
+static hearth_status from_block(device_buffer *cache, cached_head at, void *block, cached_head other,
+                                hearth_error *error)
+{
+    (void)other;
+    return device_write(cache, at.offset, block, at.size_bytes, error);
+}
+
+static hearth_status to_other(device_buffer *cache, cached_head at, void *block, cached_head other, hearth_error *error)
+{
+    (void)block;
+    return device_move(cache, other.offset, cache, at.offset, at.size_bytes, error);
+}
+
+/* All heads of a sequence; block NULL: to another sequence. */
+static hearth_status move_heads(const hearth_session *s, uint32_t sequence, uint32_t other, uint32_t length,
+                                char *block, move_head *move, hearth_error *error)
+{
+    hearth_status status = HEARTH_OK;
+    device_turn_begin(s->remote->runtime);
+    for (size_t i = 0; status == HEARTH_OK && i < head_count(s); i++) {
+        cached_head at = find_head(s, i, sequence, length);
+        status = move(s->remote->there.cache, at, block, find_head(s, i, other, length), error);
+        block = block ? block + at.size_bytes : NULL;
+    }
+    device_turn_end(s->remote->runtime);
+    return status;
+}
+
+hearth_status device_kv_copy(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
+{
+    return move_heads(s, from, to, length, NULL, to_other, error);
+}
+
+hearth_status device_kv_save(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
+                             hearth_error *error)
+{
+    return move_heads(s, sequence, sequence, length, block, to_block, error);
+}
+
+hearth_status device_kv_restore(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
+                                hearth_error *error)
+{
+    return move_heads(s, sequence, sequence, length, (char *)block, from_block, error);
+}

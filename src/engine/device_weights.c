@@ -1,0 +1,267 @@
+/* device_weights.c - see device_weights.h. Weights are packed in main memory a stretch of rows at a time. */
+#include "device_weights.h"
+
+#include "../base/memory.h"
+#include "../device/packing.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes packed at a time. */
+#define STRETCH_BYTES ((size_t)16 << 20)
+
+typedef struct loader {
+    device_weights *to;
+    const hearth_model *model;
+    const matrix *down_t; /* [layer_count] */
+    const hearth_progress *progress;
+    uint64_t done, total; /* bytes brought there */
+    hearth_error *error;
+} loader;
+
+/* ------------------------------------------------------------------ which rows */
+
+/* Marks the neurons of a side, by original number. */
+static void mark_neurons(const layer_placement *p, uint32_t side, bool *mine)
+{
+    for (uint32_t i = 0; i < p->part_count; i++)
+        for (uint32_t k = 0; p->parts[i].side == side && k < p->parts[i].range_count; k++) {
+            neuron_range r = p->parts[i].ranges[k];
+            memset(mine + r.begin, true, r.end - r.begin);
+        }
+}
+
+hearth_status device_weights_rows(const layer_placement *p, uint32_t side, const int32_t *order, uint32_t neuron_count,
+                                  uint32_t *rows, uint32_t *count, hearth_error *error)
+{
+    bool *mine = mem_new_array(neuron_count, sizeof *mine);
+    if (!mine)
+        return fail_memory(error, "neurons of a side", neuron_count);
+    mark_neurons(p, side, mine);
+    *count = 0;
+    for (uint32_t row = 0; row < neuron_count; row++)
+        if (mine[order ? (uint32_t)order[row] : row])
+            rows[(*count)++] = row;
+    mem_free(mine);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ uploading */
+
+/* Makes room for `rows` rows of m. */
+static hearth_status make_room(const loader *l, device_matrix *out, const matrix *m, uint32_t rows, const char *what)
+{
+    if (!device_has_format(m->format))
+        return fail(l->error, HEARTH_UNSUPPORTED,
+                    "%s: %s: is %s, for which devices have no kernels (they have f32, f16, bf16, q8_0 and q4_0); "
+                    "`hearth quantize` makes such a file",
+                    l->model->source->path, what, number_formats[m->format].name);
+    size_t scale_bytes, bytes = device_packed_bytes(m->format, rows, m->columns, &scale_bytes);
+    TRY(device_buffer_create(&out->w, l->to->device, DEVICE_MEMORY, bytes, what, l->error));
+    if (scale_bytes)
+        TRY(device_buffer_create(&out->scales, l->to->device, DEVICE_MEMORY, scale_bytes, what, l->error));
+    out->format = m->format;
+    out->rows = rows;
+    out->columns = m->columns;
+    l->to->bytes += bytes + scale_bytes;
+    return HEARTH_OK;
+}
+
+static bool goes_on(const loader *l)
+{
+    return !l->progress->report ||
+           l->progress->report(l->progress->user, "bytes brought to the device", l->done, l->total);
+}
+
+/* Rows list[0 .. rows) of m, or the first `rows`. */
+static hearth_status bring(loader *l, device_matrix *out, const matrix *m, const uint32_t *list, uint32_t rows,
+                           const char *what)
+{
+    TRY(make_room(l, out, m, rows, what));
+    size_t scale_bytes, row_bytes = device_packed_bytes(m->format, 1, m->columns, &scale_bytes);
+    size_t stretch = STRETCH_BYTES / (row_bytes + scale_bytes) + 1;
+    stretch = stretch < rows ? stretch : rows;
+    char *packed = mem_new(stretch * (row_bytes + scale_bytes) + 1);
+    if (!packed)
+        return fail_memory(l->error, what, stretch * (row_bytes + scale_bytes));
+    uint16_t *scales = (uint16_t *)(void *)(packed + stretch * row_bytes);
+    hearth_status status = HEARTH_OK;
+    for (size_t at = 0, n; status == HEARTH_OK && at < rows; at += n) {
+        n = rows - at < stretch ? rows - at : stretch;
+        if (!goes_on(l)) {
+            status = fail(l->error, HEARTH_CANCELLED, "%s: bringing weights to the device: cancelled",
+                          l->model->source->path);
+            break;
+        }
+        device_pack(m, list ? list + at : NULL, at, n, packed, scales);
+        status = device_write(out->w, at * row_bytes, packed, n * row_bytes, l->error);
+        if (status == HEARTH_OK && scale_bytes)
+            status = device_write(out->scales, at * scale_bytes, scales, n * scale_bytes, l->error);
+        l->done += n * (row_bytes + scale_bytes);
+    }
+    mem_free(packed);
+    return status;
+}
+
+/* Floats list[0 .. n) of values, or the first n; nothing where there are none. */
+static hearth_status bring_floats(loader *l, device_buffer **out, const float *values, const uint32_t *list, uint32_t n,
+                                  const char *what)
+{
+    if (!values)
+        return HEARTH_OK;
+    TRY(device_buffer_create(out, l->to->device, DEVICE_MEMORY, n * sizeof(float), what, l->error));
+    l->to->bytes += n * sizeof(float);
+    float *picked = mem_new_array((size_t)n + 1, sizeof *picked);
+    if (!picked)
+        return fail_memory(l->error, what, n * sizeof *picked);
+    for (uint32_t i = 0; i < n; i++)
+        picked[i] = values[list ? list[i] : i];
+    hearth_status status = device_write(*out, 0, picked, n * sizeof *picked, l->error);
+    mem_free(picked);
+    return status;
+}
+
+/* ------------------------------------------------------------------ a layer */
+
+static hearth_status bring_whole(loader *l, device_matrix *out, const matrix *m, uint32_t layer, const char *what)
+{
+    char name[48];
+    snprintf(name, sizeof name, "blk.%u.%s", layer, what);
+    return m->data ? bring(l, out, m, NULL, m->rows, name) : HEARTH_OK;
+}
+
+static hearth_status bring_rows(loader *l, device_matrix *out, const matrix *m, const device_layer *to, uint32_t layer,
+                                const char *what)
+{
+    char name[48];
+    snprintf(name, sizeof name, "blk.%u.%s", layer, what);
+    return m->data ? bring(l, out, m, to->rows, to->neuron_count, name) : HEARTH_OK;
+}
+
+static hearth_status bring_attention(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    uint32_t d = l->model->hyper.embedding_length;
+    TRY(bring_floats(l, &to->attention_norm, from->attention_norm, NULL, d, "attention norm"));
+    TRY(bring_floats(l, &to->ffn_norm, from->ffn_norm, NULL, d, "ffn norm"));
+    TRY(bring_whole(l, &to->q, &from->q, layer, "attn_q"));
+    TRY(bring_whole(l, &to->k, &from->k, layer, "attn_k"));
+    TRY(bring_whole(l, &to->v, &from->v, layer, "attn_v"));
+    return bring_whole(l, &to->attention_output, &from->attention_output, layer, "attn_output");
+}
+
+static hearth_status bring_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    const hyperparameters *h = &l->model->hyper;
+    to->rows = mem_new_array(h->neuron_count, sizeof *to->rows);
+    if (!to->rows)
+        return fail_memory(l->error, "neurons", h->neuron_count * sizeof *to->rows);
+    TRY(device_weights_rows(p, PLACEMENT_DEVICE, from->order, h->neuron_count, to->rows, &to->neuron_count, l->error));
+    TRY(bring_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
+    if (to->neuron_count == 0)
+        return HEARTH_OK;
+    TRY(bring_rows(l, &to->gate, &from->gate, to, layer, "ffn_gate"));
+    TRY(bring_rows(l, &to->up, &from->up, to, layer, "ffn_up"));
+    TRY(bring_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
+    TRY(bring_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
+    if (p->selector == SELECTOR_LOW_RANK) {
+        TRY(bring_whole(l, &to->fc1, &from->fc1, layer, "fc1"));
+        TRY(bring_rows(l, &to->fc2, &from->fc2, to, layer, "fc2"));
+    }
+    if (l->down_t[layer].data)
+        return bring_rows(l, &to->down_t, &l->down_t[layer], to, layer, "ffn_down_t");
+    return bring_whole(l, &to->down, &from->down, layer, "ffn_down");
+}
+
+/* ------------------------------------------------------------------ all of them */
+
+static uint64_t stored_bytes(const matrix *m)
+{
+    return m->data ? (uint64_t)m->rows * m->row_bytes : 0;
+}
+
+/* About what will be brought there, for progress: stored bytes, neurons by their share. */
+static uint64_t estimate(const loader *l, const hearth_placement *p)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        const model_layer *from = &l->model->layers[i];
+        if (!layer_uses_device(&p->layers[i]))
+            continue;
+        uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = l->model->hyper.neuron_count;
+        bytes += stored_bytes(&from->q) + stored_bytes(&from->k) + stored_bytes(&from->v) +
+                 stored_bytes(&from->attention_output);
+        bytes += (stored_bytes(&from->gate) + stored_bytes(&from->up) + stored_bytes(&l->down_t[i]) +
+                  (l->down_t[i].data ? 0 : stored_bytes(&from->down))) *
+                 neurons / f;
+    }
+    bytes += p->head == PLACEMENT_DEVICE ? stored_bytes(&l->model->head) : 0;
+    return bytes + (p->embedding == PLACEMENT_DEVICE ? stored_bytes(&l->model->embedding) : 0);
+}
+
+static hearth_status bring_all(loader *l, const hearth_placement *p)
+{
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        if (!layer_uses_device(&p->layers[i]))
+            continue;
+        TRY(bring_attention(l, &l->to->layers[i], i));
+        TRY(bring_neurons(l, &l->to->layers[i], &p->layers[i], i));
+    }
+    const hearth_model *m = l->model;
+    if (p->embedding == PLACEMENT_DEVICE)
+        TRY(bring(l, &l->to->embedding, &m->embedding, NULL, m->embedding.rows, "token_embd"));
+    if (p->head == PLACEMENT_DEVICE)
+        TRY(bring(l, &l->to->head, &m->head, NULL, m->head.rows, "output"));
+    l->done = l->total;
+    return goes_on(l) ? HEARTH_OK : fail(l->error, HEARTH_CANCELLED, "%s: cancelled", m->source->path);
+}
+
+hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
+                                    const hearth_placement *placement, const matrix *down_t,
+                                    const hearth_progress *progress, hearth_error *error)
+{
+    device_weights *w = mem_new(sizeof *w);
+    device_layer *layers = mem_new_array(model->hyper.layer_count, sizeof *layers);
+    if (!w || !layers) {
+        mem_free(w);
+        mem_free(layers);
+        return fail_memory(error, "device weights", model->hyper.layer_count * sizeof *layers);
+    }
+    *w = (device_weights){.device = d, .layer_count = model->hyper.layer_count, .layers = layers};
+    loader l = {w, model, down_t, progress, 0, 0, error};
+    l.total = estimate(&l, placement);
+    hearth_status status = bring_all(&l, placement);
+    if (status == HEARTH_OK)
+        *out = w;
+    else
+        device_weights_destroy(w);
+    return status;
+}
+
+static void drop(device_matrix *m)
+{
+    device_buffer_destroy(m->w);
+    device_buffer_destroy(m->scales);
+}
+
+void device_weights_destroy(device_weights *w)
+{
+    if (!w)
+        return;
+    for (uint32_t i = 0; i < w->layer_count; i++) {
+        device_layer *l = &w->layers[i];
+        device_matrix *matrices[] = {&l->q,    &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down_t,
+                                     &l->down, &l->fc1, &l->fc2};
+        device_buffer *floats[] = {l->attention_norm, l->ffn_norm, l->gate_bias, l->up_bias, l->down_bias};
+        for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
+            drop(matrices[k]);
+        for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
+            device_buffer_destroy(floats[k]);
+        mem_free(l->rows);
+    }
+    drop(&w->embedding);
+    drop(&w->head);
+    mem_free(w->layers);
+    mem_free(w);
+}

@@ -1,0 +1,45 @@
+/* trace.c - see trace.h. */
+#include "trace.h"
+
+#include "device_state.h"
+
+static void show(const hearth_session *s, const char *side, const char *what, uint32_t layer, double begin, double end)
+{
+    hearth_span seen = {side, what, layer, begin, end};
+    s->tracer.see(s->tracer.user, &seen);
+}
+
+static void show_here(const hearth_session *s, uint32_t layer)
+{
+    const double *at = s->scratch.moments[layer];
+    layer_form form = s->engine->layers[layer].form;
+    if (form == FORM_DEVICE)
+        return;
+    show(s, "cpu", form == FORM_HOST ? "attention" : "wait", layer, at[MOMENT_BEGIN], at[MOMENT_NEURONS]);
+    show(s, "cpu", "neurons", layer, at[MOMENT_NEURONS], at[MOMENT_END]);
+}
+
+static void show_there(const hearth_session *s, uint32_t layer)
+{
+    static const struct {
+        const char *what;
+        unsigned begin, end;
+    } spans[] = {{"attention", STAMP_BEGIN, STAMP_NEURONS},
+                 {"neurons", STAMP_NEURONS, STAMP_OWN_END},
+                 {"join", STAMP_JOIN, STAMP_END}};
+    const engine_layer *l = &s->engine->layers[layer];
+    if (l->form == FORM_HOST)
+        return;
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        show(s, s->engine->placement->sides[PLACEMENT_DEVICE], spans[i].what, layer,
+             device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].begin)),
+             device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].end)));
+}
+
+void trace_slice(const hearth_session *s)
+{
+    for (uint32_t i = 0; i < s->engine->model->hyper.layer_count; i++) {
+        show_here(s, i);
+        show_there(s, i);
+    }
+}

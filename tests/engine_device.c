@@ -1,0 +1,189 @@
+/* engine_device.c - a model laid over the CPU and a device in many ways, against the CPU alone: the same logits but for
+ * rounding and the same greedy text, the same bytes every time, and memory that is what was announced. */
+#include "placements.h"
+
+/* Under ThreadSanitizer, which looks at who touches what and not at arithmetic, everything takes twenty times as long. */
+#ifdef __SANITIZE_THREAD__
+enum { PLACEMENT_STEP = 6 };
+#else
+enum { PLACEMENT_STEP = 1 };
+#endif
+
+/* ------------------------------------------------------------------ against the CPU alone */
+
+/* What the CPU says alone, with a cache of either format. */
+typedef struct reference {
+    int32_t ids[TEXT];
+    float *logits;
+} reference;
+
+static hearth_session_options options_for(unsigned number)
+{
+    return (hearth_session_options){.context = 64, .output_rows = 16, .kv = number % 2 ? HEARTH_KV_F32 : HEARTH_KV_F16};
+}
+
+static reference read_reference(hearth_runtime *runtime, const char *path, hearth_rung rung, bool plain,
+                                unsigned number)
+{
+    stack s;
+    reference r;
+    open_placed_model(&s, runtime, path);
+    open_placed(&s, NULL, rung, plain, options_for(number));
+    r.logits = malloc(TEXT * s.info.vocabulary_size * sizeof *r.logits);
+    draw_prompt(r.ids, s.info.vocabulary_size, 77);
+    greedy_answer(&s, r.ids);
+    read_pieces(&s, r.ids, r.logits);
+    close_placed(&s);
+    hearth_model_close(s.model);
+    return r;
+}
+
+/* Reading the same text, the same token is the likeliest after every token from the prompt on: greedy text does not
+ * leave the CPU's. */
+static void expect_same_text(const reference *want, const float *logits, size_t vocabulary, const char *json)
+{
+    for (size_t i = PROMPT - 1; i < TEXT - 1; i++)
+        if (argmax(logits + i * vocabulary, vocabulary) != want->ids[i + 1])
+            fail_msg("token %zu is another than on the CPU alone, under %s", i + 1, json);
+}
+
+/* What the session announced is what it took. */
+static void check_memory(const stack *s, hearth_session_options options)
+{
+    hearth_memory memory;
+    assert_int_equal(hearth_session_memory(s->engine, &options, &memory, NULL), HEARTH_OK);
+    assert_int_equal(device_used(s->runtime), memory.device_bytes);
+}
+
+/* Returns the distance from the CPU alone. */
+static double check_placement(stack *s, const reference *want, hearth_rung rung, bool plain, unsigned number)
+{
+    placed_shape shape = shape_of(s, rung);
+    char *json = draw_placement(&shape, number);
+    size_t n = (size_t)TEXT * s->info.vocabulary_size;
+    float *got = malloc(n * sizeof *got);
+    open_placed(s, json, rung, plain, options_for(number));
+    check_memory(s, options_for(number));
+    read_pieces(s, want->ids, got);
+    double distance = relative_l2(got, want->logits, n), bound = plain ? 1e-4 : 1e-2;
+    if (!(distance <= bound))
+        fail_msg("%s, placement %u: relative distance %.2e, bound %.0e: %s", s->info.path, number, distance, bound,
+                 json);
+    if (plain)
+        expect_same_text(want, got, s->info.vocabulary_size, json);
+    if (number == 0) /* the CPU alone, whatever device is there */
+        assert_memory_equal(got, want->logits, n * sizeof *got);
+    check_memory(s, options_for(number));
+    close_placed(s);
+    assert_int_equal(device_used(s->runtime), 0);
+    free(json);
+    free(got);
+    return distance;
+}
+
+static void check_rung(hearth_runtime *alone, const char *spec, hearth_runtime *runtime,
+                       const struct placed_model *model, hearth_rung rung)
+{
+    double worst[2] = {0};
+    for (int plain = !model->rounds; plain < 2; plain++) { /* float weights: both are the same */
+        stack s;
+        reference want[2];
+        for (unsigned kv = 0; kv < 2; kv++)
+            want[kv] = read_reference(alone, model->path, rung, plain, kv);
+        open_placed_model(&s, runtime, model->path);
+        for (unsigned number = 0; number < PLACEMENTS; number += PLACEMENT_STEP)
+            worst[plain] = fmax(worst[plain], check_placement(&s, &want[number % 2], rung, plain, number));
+        hearth_model_close(s.model);
+        free(want[0].logits);
+        free(want[1].logits);
+    }
+    print_message("%-9s %-17s %-9s worst of %d placements: %.1e in float32", spec, model->name, hearth_rung_name(rung),
+                  PLACEMENTS, worst[1]);
+    print_message(model->rounds ? ", %.1e by default\n" : "\n", worst[0]);
+}
+
+static void check_device(const char *spec)
+{
+    hearth_runtime *alone = open_runtime(NULL, 1), *runtime = open_runtime(spec, 1);
+    for (size_t i = 0; i < PLACED_MODELS; i++) {
+        need(placed_models[i].path);
+        for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_EXACT + placed_models[i].predictors; rung++)
+            check_rung(alone, spec, runtime, &placed_models[i], (hearth_rung)rung);
+    }
+    hearth_runtime_destroy(runtime);
+    hearth_runtime_destroy(alone);
+}
+
+static void the_cpu_alone_and_every_device(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++)
+        check_device(specs->text[i]);
+}
+
+/* ------------------------------------------------------------------ the same every time */
+
+/* Reads the text `runs` times under a mixed placement; all must be `want`, which the first ever fills in. */
+static void expect_same_bytes(const char *spec, unsigned threads, const char *path, hearth_rung rung, unsigned runs,
+                              float **want)
+{
+    stack s;
+    int32_t ids[TEXT];
+    open_placed_model(&s, open_runtime(spec, threads), path);
+    placed_shape shape = shape_of(&s, rung);
+    char *json = mixed_placement(&shape, PLACED_SPLIT, 5);
+    size_t n = (size_t)TEXT * s.info.vocabulary_size;
+    float *got = malloc(n * sizeof *got);
+    draw_prompt(ids, s.info.vocabulary_size, 3);
+    draw_prompt(ids + PROMPT - 4, s.info.vocabulary_size, 4); /* any text will do */
+    open_placed(&s, json, rung, false, options_for(0));
+    for (unsigned run = 0; run < runs; run++) {
+        read_pieces(&s, ids, got);
+        if (!*want) {
+            *want = malloc(n * sizeof **want);
+            memcpy(*want, got, n * sizeof *got);
+        }
+        if (memcmp(got, *want, n * sizeof *got) != 0)
+            fail_msg("%s with %u threads, %s, %s: run %u gives other bytes", spec, threads, path,
+                     hearth_rung_name(rung), run);
+    }
+    close_placed(&s);
+    hearth_model_close(s.model);
+    hearth_runtime_destroy(s.runtime);
+    free(json);
+    free(got);
+}
+
+static void the_same_every_time(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        hearth_rung rung;
+    } cases[] = {{HEARTH_MODELS "/stories-relu-q8_0.gguf", HEARTH_RUNG_EXACT},
+                 {GOLDEN "/pwri/llama/q4_0.gguf", HEARTH_RUNG_PREDICTED},
+                 {GOLDEN "/pwri/bamboo/f16.gguf", HEARTH_RUNG_DENSE}};
+    const device_specs *specs = usable_devices();
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (size_t i = 0; i < specs->count; i++) {
+            float *want = NULL;
+            bool is_host = strcmp(specs->text[i], "host") == 0;
+            need(cases[c].path);
+            expect_same_bytes(specs->text[i], 2, cases[c].path, cases[c].rung, host_only ? 5 : 50, &want);
+            for (unsigned threads = 1; threads <= 3; threads++)
+                expect_same_bytes(is_host ? "host,threads=2" : specs->text[i], threads, cases[c].path, cases[c].rung, 3,
+                                  &want);
+            expect_same_bytes(specs->text[i], 1, cases[c].path, cases[c].rung, 2, &want);
+            free(want);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cpu_alone_and_every_device),
+        cmocka_unit_test(the_same_every_time),
+    };
+    return run_group(tests, NULL, NULL);
+}

@@ -1,0 +1,310 @@
+/* engine_device_ffn.c - the neurons of a layer on both sides: built networks of every form (ffn_build.h) in every form of
+ * a layer, against a plain loop in double precision; and of real models what an observer sees and what is counted,
+ * against the CPU alone. */
+#include "ffn_watch.h"
+
+#include "placements.h"
+
+/* ------------------------------------------------------------------ built networks */
+
+static placed_shape shape_of_built(const built *b, hearth_rung rung)
+{
+    return (placed_shape){1, b->shape.f, rung, b->threshold};
+}
+
+static void open_built(stack *s, hearth_runtime *runtime, built *b, placed_form form, hearth_rung rung, bool plain,
+                       uint32_t seed)
+{
+    placed_shape shape = shape_of_built(b, rung);
+    *s = (stack){.runtime = runtime, .model = &b->model, .info = {.vocabulary_size = b->shape.d}};
+    char *json = print_placed(&shape, &form, seed % 2, seed / 2 % 2, &seed);
+    open_placed(s, json, rung, plain, (hearth_session_options){.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32});
+    free(json);
+}
+
+/* Returns the distance from the reference, which has been computed. */
+static double check_network(hearth_runtime *runtime, built *b, placed_form form, hearth_rung rung, bool plain,
+                            uint32_t seed)
+{
+    stack s;
+    size_t n = (size_t)BUILT_TOKENS * b->shape.d;
+    float *logits = malloc(n * sizeof *logits), *want = malloc(n * sizeof *want);
+    open_built(&s, runtime, b, form, rung, plain, seed);
+    watch w = watch_begin(b, rung);
+    if (plain)
+        hearth_session_observe(s.session, &(hearth_observer){watch_row, &w});
+    read_portions(&s, logits);
+    if (plain) {
+        assert_int_equal(w.calls, BUILT_TOKENS);
+        check_counts(&s, b, rung);
+    }
+    for (size_t i = 0; i < n; i++)
+        want[i] = (float)b->out[i];
+    double distance = relative_l2(logits, want, n);
+    if (!(distance <= (plain ? 2e-6 : 5e-4))) /* see engine_ffn.c */
+        fail_msg("%s, form %d of a layer: relative distance %.2e", describe(&b->shape, rung, plain), (int)form,
+                 distance);
+    close_placed(&s);
+    free(logits);
+    free(want);
+    return distance;
+}
+
+/* A stock down that the placement wants transposed is rounded once more on dense, too. */
+static hearth_rung arithmetic(hearth_rung rung, placed_form form)
+{
+    return rung == HEARTH_RUNG_DENSE && form == PLACED_SPLIT ? HEARTH_RUNG_EXACT : rung;
+}
+
+/* Every network meets each rung in one form of a layer, and the next network in another. */
+static void every_network(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    hearth_runtime *runtimes[MOST_SPECS];
+    double worst[MOST_SPECS][2] = {{0}};
+    unsigned networks = 0;
+    built_shape shape;
+    for (size_t i = 0; i < specs->count; i++)
+        runtimes[i] = open_runtime(specs->text[i], 1);
+    for (size_t k = 0; next_shape(&shape, &k);) {
+        if (!device_has_format(shape.format) || !device_has_format(shape.down))
+            continue;
+        built *b = built_new(&shape);
+        bool rounds = number_is_block(shape.format) || number_is_block(shape.down);
+        for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_PREDICTED; rung++)
+            for (int plain = !rounds; plain < 2; plain++, networks++) {
+                placed_form form = (placed_form)(PLACED_FFN_HOST + (networks + k / 3) % 3);
+                built_compute(b, arithmetic((hearth_rung)rung, form), !plain);
+                for (size_t i = 0; i < specs->count; i++)
+                    worst[i][plain] =
+                        fmax(worst[i][plain], check_network(runtimes[i], b, form, (hearth_rung)rung, plain, networks));
+            }
+        built_free(b);
+    }
+    for (size_t i = 0; i < specs->count; i++) {
+        print_message("%-9s %u networks, worst distance %.1e with rounded activations, %.1e without\n", specs->text[i],
+                      networks, worst[i][0], worst[i][1]);
+        assert_int_equal(device_used(runtimes[i]), 0);
+        hearth_runtime_destroy(runtimes[i]);
+    }
+}
+
+/* What a device has no kernels for is refused by name. */
+static void formats_without_kernels(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime = open_runtime("host", 1);
+    built *b = built_new(
+        &(built_shape){.format = FORMAT_Q4_K, .down = FORMAT_F32, .form = FFN_GATED, .d = 256, .f = 37, .rank = 256});
+    for (placed_form form = PLACED_FFN_HOST; form < PLACED_FORMS; form++) {
+        placed_shape shape = shape_of_built(b, HEARTH_RUNG_EXACT);
+        uint32_t seed = 1;
+        hearth_error error = {0};
+        stack s = {.runtime = runtime, .model = &b->model};
+        char *json = print_placed(&shape, &form, false, false, &seed);
+        hearth_status status = try_engine(&s, json, HEARTH_RUNG_EXACT, false, &error);
+        /* of form ffn-host only attention is there, which is float32 */
+        assert_int_equal(status, form == PLACED_FFN_HOST ? HEARTH_OK : HEARTH_UNSUPPORTED);
+        if (status != HEARTH_OK && !strstr(error.text, "built: blk.0.ffn_gate: is q4_K"))
+            fail_msg("%s", error.text);
+        hearth_engine_destroy(s.engine);
+        assert_int_equal(device_used(runtime), 0);
+        free(json);
+    }
+    built_free(b);
+    hearth_runtime_destroy(runtime);
+}
+
+/* ------------------------------------------------------------------ real models */
+
+/* Everything that was seen of a text: of every layer and position. */
+typedef struct record {
+    uint32_t layers, d, f;
+    float *residual, *input; /* [layers][TEXT][d] */
+    float *activation;       /* [layers][TEXT][f] */
+    uint8_t *listed;         /* [layers][TEXT][f] */
+    unsigned calls;
+    hearth_counts counts[MOST_LAYERS];
+} record;
+
+static void see(void *user, const hearth_observation *o)
+{
+    record *r = user;
+    size_t at = (size_t)o->layer * TEXT + o->position;
+    r->calls++;
+    memcpy(r->residual + at * r->d, o->residual, r->d * sizeof(float));
+    memcpy(r->input + at * r->d, o->ffn_input, r->d * sizeof(float));
+    for (size_t i = 0; i < o->neuron_count; i++) {
+        size_t neuron = o->neurons ? o->neurons[i] : i;
+        assert_true(neuron < r->f && (!o->neurons || i == 0 || o->neurons[i - 1] < o->neurons[i]));
+        r->activation[at * r->f + neuron] = o->activations[i];
+        r->listed[at * r->f + neuron] = 1;
+    }
+}
+
+static record take_record(stack *s, const char *json, hearth_rung rung)
+{
+    const hearth_session_options options = {.context = 64, .output_rows = 16, .kv = HEARTH_KV_F32};
+    record r = {.layers = s->info.layer_count, .d = s->info.embedding_length, .f = s->info.neuron_count};
+    size_t rows = (size_t)r.layers * TEXT;
+    r.residual = calloc(rows * r.d, sizeof(float));
+    r.input = calloc(rows * r.d, sizeof(float));
+    r.activation = calloc(rows * r.f, sizeof(float));
+    r.listed = calloc(rows * r.f, 1);
+    int32_t ids[TEXT];
+    draw_prompt(ids, s->info.vocabulary_size, 40);
+    draw_prompt(ids + TEXT - PROMPT, s->info.vocabulary_size, 41);
+    float *logits = malloc(TEXT * s->info.vocabulary_size * sizeof *logits);
+    open_placed(s, json, rung, true, options);
+    hearth_session_observe(s->session, &(hearth_observer){see, &r});
+    read_pieces(s, ids, logits);
+    assert_int_equal(r.calls, rows);
+    for (uint32_t layer = 0; layer < r.layers; layer++)
+        assert_int_equal(hearth_session_counts(s->session, layer, &r.counts[layer], NULL), HEARTH_OK);
+    close_placed(s);
+    free(logits);
+    return r;
+}
+
+static void free_record(record *r)
+{
+    free(r->residual);
+    free(r->input);
+    free(r->activation);
+    free(r->listed);
+}
+
+/* The activations of a row, as a share of its largest. */
+static double most_apart(const float *got, const float *want, size_t n)
+{
+    double most = 1e-30, apart = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)want[i]));
+        apart = fmax(apart, fabs((double)got[i] - (double)want[i]));
+    }
+    return apart / most;
+}
+
+static void expect_same_counts(const record *got, const record *want, const char *json)
+{
+    for (uint32_t i = 0; i < want->layers; i++) {
+        const hearth_counts *a = &got->counts[i], *b = &want->counts[i];
+        if (a->rows != b->rows || a->computed != b->computed || a->fired != b->fired || a->active != b->active)
+            fail_msg("layer %u: counts %llu rows, %llu, %llu, %llu; the CPU's are %llu, %llu, %llu, %llu: %s", i,
+                     (unsigned long long)a->rows, (unsigned long long)a->computed, (unsigned long long)a->fired,
+                     (unsigned long long)a->active, (unsigned long long)b->rows, (unsigned long long)b->computed,
+                     (unsigned long long)b->fired, (unsigned long long)b->active, json);
+    }
+}
+
+static void expect_same_record(const record *got, const record *want, const char *json)
+{
+    size_t d = want->d, f = want->f;
+    for (size_t row = 0; row < (size_t)want->layers * TEXT; row++) {
+        if (memcmp(got->listed + row * f, want->listed + row * f, f) != 0)
+            fail_msg("layer %zu, position %zu: other neurons, under %s", row / TEXT, row % TEXT, json);
+        double apart = most_apart(got->activation + row * f, want->activation + row * f, f);
+        if (!(apart <= 1e-4))
+            fail_msg("layer %zu, position %zu: activations are %.1e apart, under %s", row / TEXT, row % TEXT, apart,
+                     json);
+        assert_true(relative_l2(got->residual + row * d, want->residual + row * d, d) <= 1e-4);
+        assert_true(relative_l2(got->input + row * d, want->input + row * d, d) <= 1e-4);
+    }
+}
+
+static const struct observed_model {
+    const char *path, *activation;
+    hearth_rung weakest;
+} observed_models[] = {
+    {HEARTH_MODELS "/stories-relu-q8_0.gguf", NULL, HEARTH_RUNG_EXACT},
+    {GOLDEN "/llama-relu-gqa/model.gguf", NULL, HEARTH_RUNG_EXACT},
+    {GOLDEN "/pwri/llama/q4_0.gguf", NULL, HEARTH_RUNG_PREDICTED},
+    {GOLDEN "/pwri/bamboo/f16.gguf", NULL, HEARTH_RUNG_PREDICTED},
+    /* what a predictor lets through is computed whatever its activation is */
+    {GOLDEN "/pwri/llama/f32.gguf", "silu", HEARTH_RUNG_PREDICTED},
+};
+
+static void check_observers(hearth_runtime *alone, hearth_runtime *runtime, const struct observed_model *m)
+{
+    stack s = {0};
+    hearth_error error;
+    need(m->path);
+    stack_check(hearth_model_open(&s.model, m->path, &(hearth_model_options){.ffn_activation = m->activation}, &error),
+                &error);
+    hearth_model_describe(s.model, &s.info);
+    for (int rung = HEARTH_RUNG_DENSE; rung <= (int)m->weakest; rung++) {
+        if (m->activation && rung == HEARTH_RUNG_EXACT)
+            continue; /* SiLU is never zero */
+        s.runtime = alone;
+        record want = take_record(&s, NULL, (hearth_rung)rung);
+        s.runtime = runtime;
+        for (placed_form first = PLACED_HOST; first < PLACED_FORMS; first++) {
+            placed_shape shape = shape_of(&s, (hearth_rung)rung);
+            char *json = mixed_placement(&shape, first, 3 + (uint32_t)first);
+            record got = take_record(&s, json, (hearth_rung)rung);
+            expect_same_record(&got, &want, json);
+            expect_same_counts(&got, &want, json);
+            free_record(&got);
+            free(json);
+        }
+        free_record(&want);
+    }
+    hearth_model_close(s.model);
+}
+
+static void observers_and_counts(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++) {
+        hearth_runtime *alone = open_runtime(NULL, 1), *runtime = open_runtime(specs->text[i], 1);
+        for (size_t m = 0; m < sizeof observed_models / sizeof *observed_models; m++)
+            check_observers(alone, runtime, &observed_models[m]);
+        hearth_runtime_destroy(runtime);
+        hearth_runtime_destroy(alone);
+    }
+}
+
+/* An observer that comes and goes changes no byte. */
+static void observing_changes_nothing(void **state)
+{
+    (void)state;
+    stack s;
+    const hearth_session_options options = {.context = 64, .output_rows = 16};
+    open_placed_model(&s, open_runtime("host", 1), GOLDEN "/pwri/bamboo/q4_0.gguf");
+    placed_shape shape = shape_of(&s, HEARTH_RUNG_PREDICTED);
+    char *json = mixed_placement(&shape, PLACED_SPLIT, 3);
+    size_t n = (size_t)TEXT * s.info.vocabulary_size;
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+    int32_t ids[TEXT];
+    draw_prompt(ids, s.info.vocabulary_size, 40);
+    draw_prompt(ids + TEXT - PROMPT, s.info.vocabulary_size, 41);
+    record r = take_record(&s, json, HEARTH_RUNG_PREDICTED);
+    open_placed(&s, json, HEARTH_RUNG_PREDICTED, false, options);
+    read_pieces(&s, ids, want);
+    hearth_session_observe(s.session, &(hearth_observer){see, &r});
+    read_pieces(&s, ids, got);
+    assert_memory_equal(got, want, n * sizeof *got);
+    hearth_session_observe(s.session, NULL);
+    read_pieces(&s, ids, got);
+    assert_memory_equal(got, want, n * sizeof *got);
+    close_placed(&s);
+    free_record(&r);
+    free(json);
+    free(want);
+    free(got);
+    hearth_model_close(s.model);
+    hearth_runtime_destroy(s.runtime);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_network),
+        cmocka_unit_test(formats_without_kernels),
+        cmocka_unit_test(observers_and_counts),
+        cmocka_unit_test(observing_changes_nothing),
+    };
+    return run_group(tests, NULL, NULL);
+}

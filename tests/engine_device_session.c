@@ -1,0 +1,447 @@
+/* engine_device_session.c - sessions whose layers lie on both sides: memory within its budget, sequences that fork, are
+ * cut and restored, rows of several in one step, long contexts, two sessions at once, cancelling. */
+#include "placements.h"
+
+#include <pthread.h>
+
+#define RELU GOLDEN "/llama-relu-gqa/model.gguf"
+#define PWRI GOLDEN "/pwri/llama/q4_0.gguf"
+
+/* A test for every device that is here, with a model of its own. */
+static void on_every_device(const char *path, unsigned threads, void (*test)(stack *s))
+{
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++) {
+        stack s;
+        open_placed_model(&s, open_runtime(specs->text[i], threads), path);
+        test(&s);
+        assert_int_equal(device_used(s.runtime), 0);
+        hearth_model_close(s.model);
+        hearth_runtime_destroy(s.runtime);
+    }
+}
+
+static void open_mixed(stack *s, placed_form first, hearth_rung rung, bool plain, hearth_session_options options)
+{
+    placed_shape shape = shape_of(s, rung);
+    char *json = mixed_placement(&shape, first, 11 + (uint32_t)first);
+    open_placed(s, json, rung, plain, options);
+    free(json);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+/* Creates engine, session and what it takes to feed and to read logits, in a budget. */
+static hearth_status use_budget(stack *s, const char *json, hearth_session_options options, hearth_error *error)
+{
+    static const hearth_row rows[2] = {{1, 0, false}, {2, 0, true}};
+    float *logits = malloc(s->info.vocabulary_size * sizeof *logits);
+    hearth_status status = try_engine(s, json, HEARTH_RUNG_EXACT, false, error);
+    uint64_t weights = device_used(s->runtime);
+    if (status == HEARTH_OK) {
+        status = hearth_session_create(&s->session, s->engine, &options, error);
+        if (status != HEARTH_OK)
+            assert_int_equal(device_used(s->runtime), weights); /* as before */
+    } else {
+        assert_int_equal(weights, 0);
+    }
+    if (status == HEARTH_OK)
+        status = hearth_session_feed(s->session, rows, 2, error);
+    if (status == HEARTH_OK)
+        status = hearth_session_logits(s->session, 0, 1, logits, error);
+    close_placed(s);
+    assert_int_equal(device_used(s->runtime), 0);
+    free(logits);
+    return status;
+}
+
+/* With the bytes that were announced it works; with one less something does not fit, and is named; where the weights
+ * alone do not fit, the engine says so. */
+static void check_budgets(const char *spec, const char *path, const char *json, hearth_session_options options)
+{
+    stack s;
+    hearth_error error = {0};
+    hearth_memory memory, small;
+    open_placed_model(&s, open_runtime(spec, 1), path);
+    stack_check(try_engine(&s, json, HEARTH_RUNG_EXACT, false, &error), &error);
+    uint64_t weights = device_used(s.runtime);
+    assert_int_equal(hearth_session_memory(s.engine, &options, &memory, NULL), HEARTH_OK);
+    assert_int_equal(hearth_session_memory(s.engine, &(hearth_session_options){.context = 2}, &small, NULL), HEARTH_OK);
+    assert_true(weights > 0 && weights < small.device_bytes && small.device_bytes < memory.device_bytes);
+    close_placed(&s);
+    hearth_runtime_destroy(s.runtime);
+    const struct {
+        uint64_t budget;
+        hearth_status status;
+        const char *says;
+    } cases[] = {
+        {memory.device_bytes, HEARTH_OK, ""},
+        {memory.device_bytes - 1, HEARTH_NO_MEMORY, "vectors of a step: "},
+        {weights + 1, HEARTH_NO_MEMORY, "key/value cache: "},
+        {weights - 1, HEARTH_NO_MEMORY, "output: "}, /* brought last */
+        {100, HEARTH_NO_MEMORY, "attention norm: "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char limited[96];
+        snprintf(limited, sizeof limited, "%.63s,memory=%llu", spec, (unsigned long long)cases[i].budget);
+        s.runtime = open_runtime(limited, 1);
+        error.text[0] = 0;
+        hearth_status status = use_budget(&s, json, options, &error);
+        if (status != cases[i].status || !strstr(error.text, cases[i].says))
+            fail_msg("budget %llu: status %d, '%s', expected %d and '%s'", (unsigned long long)cases[i].budget,
+                     (int)status, error.text, (int)cases[i].status, cases[i].says);
+        hearth_device_info info;
+        assert_true(hearth_runtime_device(s.runtime, &info));
+        assert_int_equal(info.budget_bytes, cases[i].budget);
+        assert_true(info.peak_bytes <= cases[i].budget);
+        if (status == HEARTH_OK)
+            assert_int_equal(info.peak_bytes, cases[i].budget); /* never more than announced, to the byte */
+        hearth_runtime_destroy(s.runtime);
+    }
+    hearth_model_close(s.model);
+}
+
+static void memory_within_the_budget(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++)
+        for (placed_form first = PLACED_FFN_HOST; first < PLACED_FORMS; first++) {
+            need(PWRI);
+            stack s;
+            open_placed_model(&s, NULL, PWRI);
+            placed_shape shape = shape_of(&s, HEARTH_RUNG_EXACT);
+            char *json = mixed_placement(&shape, first, 9);
+            check_budgets(specs->text[i], PWRI, json,
+                          (hearth_session_options){.context = 50, .sequences = 3, .kv = HEARTH_KV_F32});
+            hearth_model_close(s.model);
+            free(json);
+        }
+}
+
+/* Sessions of one engine share its weights. */
+static void check_shared_weights(stack *s)
+{
+    const hearth_session_options options = {.context = 32}, wider = {.context = 64, .sequences = 2};
+    hearth_session *second;
+    hearth_memory one, two;
+    hearth_error error;
+    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false, options);
+    uint64_t first = device_used(s->runtime);
+    assert_int_equal(hearth_session_memory(s->engine, &options, &one, NULL), HEARTH_OK);
+    assert_int_equal(hearth_session_memory(s->engine, &wider, &two, NULL), HEARTH_OK);
+    assert_int_equal(first, one.device_bytes);
+    hearth_session_destroy(s->session);
+    uint64_t weights = device_used(s->runtime);
+    stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
+    stack_check(hearth_session_create(&second, s->engine, &wider, &error), &error);
+    assert_int_equal(device_used(s->runtime), one.device_bytes + two.device_bytes - weights);
+    hearth_session_destroy(second);
+    assert_int_equal(device_used(s->runtime), first);
+    close_placed(s);
+}
+
+static void sessions_share_weights(void **state)
+{
+    (void)state;
+    on_every_device(RELU, 1, check_shared_weights);
+}
+
+/* ------------------------------------------------------------------ sequences */
+
+/* After fork, cutting and restoring, a sequence goes on exactly as one that never left the path. */
+static void check_state(stack *s, placed_form first)
+{
+    size_t v = s->info.vocabulary_size;
+    float *want = malloc(v * sizeof *want), *got = malloc(v * sizeof *got);
+    int32_t ids[PROMPT], other[PROMPT];
+    hearth_checkpoint *saved;
+    hearth_session *elsewhere;
+    hearth_error error;
+    draw_prompt(ids, s->info.vocabulary_size, 1);
+    draw_prompt(other, s->info.vocabulary_size, 2);
+    open_mixed(s, first, HEARTH_RUNG_EXACT, false,
+               (hearth_session_options){.context = 32, .sequences = 3, .output_rows = PROMPT});
+    stack_feed(s, 1, other, 3, NULL);
+    stack_feed(s, 0, ids, PROMPT - 1, NULL);
+    stack_check(hearth_session_fork(s->session, 0, 1, &error), &error);
+    stack_check(hearth_session_save(s->session, 0, &saved, &error), &error);
+    stack_feed(s, 0, ids + PROMPT - 1, 1, want);
+
+    assert_int_equal(hearth_session_length(s->session, 1), PROMPT - 1);
+    stack_feed(s, 1, ids + PROMPT - 1, 1, got);
+    assert_memory_equal(got, want, v * sizeof *want); /* a fork */
+
+    stack_feed(s, 0, other, 4, NULL);
+    stack_check(hearth_session_truncate(s->session, 0, PROMPT - 1, &error), &error);
+    stack_feed(s, 0, ids + PROMPT - 1, 1, got);
+    assert_memory_equal(got, want, v * sizeof *want); /* cut back */
+
+    stack_feed(s, 2, other, 7, NULL);
+    stack_check(hearth_session_restore(s->session, 2, saved, &error), &error);
+    stack_feed(s, 2, ids + PROMPT - 1, 1, got);
+    assert_memory_equal(got, want, v * sizeof *want); /* restored over another text */
+
+    hearth_session_options wider = {.context = 48, .sequences = 2};
+    stack_check(hearth_session_create(&elsewhere, s->engine, &wider, &error), &error);
+    stack_check(hearth_session_restore(elsewhere, 1, saved, &error), &error);
+    stack there = {.session = elsewhere, .info = s->info};
+    stack_feed(&there, 1, ids + PROMPT - 1, 1, got);
+    assert_memory_equal(got, want, v * sizeof *want); /* in another session, laid out otherwise */
+    hearth_session_destroy(elsewhere);
+
+    hearth_checkpoint_destroy(saved);
+    close_placed(s);
+    free(want);
+    free(got);
+}
+
+static void check_states(stack *s)
+{
+    for (placed_form first = PLACED_HOST; first < PLACED_FORMS; first++)
+        check_state(s, first);
+}
+
+static void state_moves(void **state)
+{
+    (void)state;
+    on_every_device(HEARTH_MODELS "/stories-relu-q8_0.gguf", 1, check_states);
+    on_every_device(RELU, 2, check_states);
+}
+
+/* Rows of three sequences in turn, in feeds of 1, 2, ... STEP_ROWS + 1 of them. */
+enum { SEQUENCES = 3, MOST_ROWS = STEP_ROWS + 1, ALL_ROWS = MOST_ROWS * (MOST_ROWS + 1) / 2 };
+
+static void feed_rows(stack *s, float *logits)
+{
+    size_t v = s->info.vocabulary_size, at = 0;
+    int32_t ids[ALL_ROWS];
+    hearth_row rows[MOST_ROWS];
+    hearth_error error;
+    uint32_t seed = 5;
+    for (size_t i = 0; i < ALL_ROWS; i++)
+        ids[i] = (int32_t)draw(&seed, s->info.vocabulary_size);
+    for (size_t n = 1; n <= MOST_ROWS; at += n++) {
+        for (size_t i = 0; i < n; i++)
+            rows[i] = (hearth_row){ids[at + i], (uint32_t)((at + i) % SEQUENCES), true};
+        stack_check(hearth_session_feed(s->session, rows, n, &error), &error);
+        assert_int_equal(hearth_session_output_count(s->session), n);
+        stack_check(hearth_session_logits(s->session, 0, n, logits + at * v, &error), &error);
+    }
+}
+
+static void check_rows(stack *s, hearth_rung rung)
+{
+    static const hearth_session_options options = {
+        .context = 64, .sequences = SEQUENCES, .output_rows = MOST_ROWS, .kv = HEARTH_KV_F32};
+    size_t n = (size_t)ALL_ROWS * s->info.vocabulary_size;
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+    open_placed(s, NULL, rung, true, options);
+    feed_rows(s, want);
+    close_placed(s);
+    for (placed_form first = PLACED_HOST; first < PLACED_FORMS; first++) {
+        open_mixed(s, first, rung, true, options);
+        feed_rows(s, got);
+        double distance = relative_l2(got, want, n);
+        if (!(distance <= 1e-4))
+            fail_msg("%s, %s, layer 0 of form %d: relative distance %.2e", s->info.path, hearth_rung_name(rung),
+                     (int)first, distance);
+        close_placed(s);
+    }
+    free(want);
+    free(got);
+}
+
+static void check_mixed_rows(stack *s)
+{
+    for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_PREDICTED; rung++)
+        check_rows(s, (hearth_rung)rung);
+}
+
+static void rows_of_several_sequences(void **state)
+{
+    (void)state;
+    on_every_device(PWRI, 1, check_mixed_rows);
+}
+
+/* ------------------------------------------------------------------ long contexts */
+
+/* Past ATTEND_POSITIONS, where a device splits attention. */
+static void check_long(stack *s)
+{
+    enum { LONG = ATTEND_POSITIONS + 20, LAST = 24 };
+    size_t v = s->info.vocabulary_size;
+    static hearth_row rows[LONG];
+    float *logits[2];
+    uint32_t seed = 8;
+    for (size_t i = 0; i < LONG; i++)
+        rows[i] = (hearth_row){(int32_t)draw(&seed, s->info.vocabulary_size), 0, i >= LONG - LAST};
+    for (int there = 0; there < 2; there++) {
+        const hearth_session_options options = {.context = 512, .output_rows = LAST, .kv = HEARTH_KV_F32};
+        hearth_error error;
+        if (there)
+            open_mixed(s, PLACED_DEVICE, HEARTH_RUNG_EXACT, true, options);
+        else
+            open_placed(s, NULL, HEARTH_RUNG_EXACT, true, options);
+        logits[there] = malloc(LAST * v * sizeof(float));
+        stack_check(hearth_session_feed(s->session, rows, LONG, &error), &error);
+        stack_check(hearth_session_logits(s->session, 0, LAST, logits[there], &error), &error);
+        close_placed(s);
+    }
+    double distance = relative_l2(logits[1], logits[0], LAST * v);
+    print_message("%u positions: %.1e\n", LONG, distance);
+    assert_true(distance <= 1e-4);
+    free(logits[0]);
+    free(logits[1]);
+}
+
+static void long_contexts(void **state)
+{
+    (void)state;
+    on_every_device(HEARTH_MODELS "/stories-relu-q8_0.gguf", 1, check_long);
+}
+
+/* ------------------------------------------------------------------ two at once */
+
+typedef struct reader {
+    pthread_t thread;
+    stack s;
+    int32_t ids[TEXT];
+    float *logits;
+    unsigned runs;
+} reader;
+
+/* cmocka's assertions belong to the main thread: what is wrong shows in the logits. */
+static void *read_again(void *argument)
+{
+    reader *r = argument;
+    size_t v = r->s.info.vocabulary_size;
+    for (unsigned run = 0; run < r->runs; run++) {
+        hearth_session_truncate(r->s.session, 0, 0, NULL);
+        for (size_t at = 0, n; at < TEXT; at += n) {
+            n = at == 0 ? STEP_ROWS + 3 : 1;
+            hearth_row rows[STEP_ROWS + 3];
+            for (size_t i = 0; i < n; i++)
+                rows[i] = (hearth_row){r->ids[at + i], 0, true};
+            memset(r->logits + at * v, 0, n * v * sizeof(float));
+            if (hearth_session_feed(r->s.session, rows, n, NULL) == HEARTH_OK)
+                hearth_session_logits(r->s.session, 0, n, r->logits + at * v, NULL);
+        }
+    }
+    return NULL;
+}
+
+/* Each gets what it gets alone; meanwhile a third session comes and goes. */
+static void check_two(stack *s)
+{
+    const hearth_session_options options = {.context = 64, .output_rows = 16};
+    size_t bytes = (size_t)TEXT * s->info.vocabulary_size * sizeof(float);
+    reader readers[2];
+    float *alone[2];
+    hearth_error error;
+    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false, options);
+    for (uint32_t i = 0; i < 2; i++) {
+        reader *r = &readers[i];
+        *r = (reader){.s = *s, .logits = malloc(bytes), .runs = 1};
+        alone[i] = malloc(bytes);
+        draw_prompt(r->ids, s->info.vocabulary_size, 20 + i);
+        draw_prompt(r->ids + TEXT - PROMPT, s->info.vocabulary_size, 30 + i);
+        stack_check(hearth_session_create(&r->s.session, s->engine, &options, &error), &error);
+        read_again(r);
+        memcpy(alone[i], r->logits, bytes);
+        r->runs = host_only ? 1 : 4;
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_again, &readers[i]), 0);
+    for (int i = 0; i < 5; i++) {
+        hearth_session_destroy(s->session);
+        stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+        assert_memory_equal(readers[i].logits, alone[i], bytes);
+        hearth_session_destroy(readers[i].s.session);
+        free(readers[i].logits);
+        free(alone[i]);
+    }
+    close_placed(s);
+}
+
+static void two_sessions_at_once(void **state)
+{
+    (void)state;
+    on_every_device(PWRI, 2, check_two);
+}
+
+/* ------------------------------------------------------------------ cancelling */
+
+typedef struct patience {
+    unsigned calls, limit;
+    uint64_t done;
+} patience;
+
+static bool impatient(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    patience *p = user;
+    assert_string_equal(what, "tokens read");
+    assert_true(done >= p->done && done <= total && total == PROMPT);
+    p->done = done;
+    return ++p->calls < p->limit;
+}
+
+/* At each report in turn: sequences are as before the feed, and the next one gives the right bytes. */
+static void check_cancelling(stack *s)
+{
+    size_t v = s->info.vocabulary_size, bytes = PROMPT * v * sizeof(float);
+    float *want = malloc(bytes), *got = malloc(bytes);
+    int32_t ids[PROMPT];
+    hearth_row rows[PROMPT];
+    hearth_error error;
+    patience p = {0, 1000, 0};
+    draw_prompt(ids, s->info.vocabulary_size, 6);
+    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false,
+               (hearth_session_options){.context = 32, .output_rows = PROMPT, .progress = {impatient, &p}});
+    for (size_t i = 0; i < PROMPT; i++)
+        rows[i] = (hearth_row){ids[i], 0, false};
+    stack_feed(s, 0, ids, PROMPT, want);
+    unsigned reports = p.calls;
+    assert_int_equal(reports, (PROMPT + STEP_ROWS - 1) / STEP_ROWS);
+    assert_int_equal(p.done, PROMPT);
+    assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
+    for (unsigned limit = 1; limit <= reports + 1; limit++) {
+        p = (patience){0, limit <= reports ? limit : 1000, 0};
+        if (limit > reports)
+            hearth_session_cancel(s->session); /* from outside */
+        assert_int_equal(hearth_session_feed(s->session, rows, PROMPT, &error), HEARTH_CANCELLED);
+        assert_non_null(strstr(error.text, "cancelled"));
+        assert_int_equal(hearth_session_length(s->session, 0), 0);
+        assert_int_equal(hearth_session_output_count(s->session), 0);
+        p = (patience){0, 1000, 0};
+        stack_feed(s, 0, ids, PROMPT, got);
+        assert_memory_equal(got, want, bytes);
+        assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
+    }
+    close_placed(s);
+    free(want);
+    free(got);
+}
+
+static void cancelling(void **state)
+{
+    (void)state;
+    on_every_device(RELU, 2, check_cancelling);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_within_the_budget),
+        cmocka_unit_test(sessions_share_weights),
+        cmocka_unit_test(state_moves),
+        cmocka_unit_test(rows_of_several_sequences),
+        cmocka_unit_test(long_contexts),
+        cmocka_unit_test(two_sessions_at_once),
+        cmocka_unit_test(cancelling),
+    };
+    return run_group(tests, NULL, NULL);
+}

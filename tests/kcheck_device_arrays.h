@@ -1,0 +1,66 @@
+/* kcheck_device_arrays.h - what the checks of vectors and of attention on devices share: arrays here, rooms there. */
+#ifndef TESTS_KCHECK_DEVICE_ARRAYS_H
+#define TESTS_KCHECK_DEVICE_ARRAYS_H
+
+#include "kcheck_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* exp of a device: OpenCL allows 3 units in the last place (6 EPSILON), CUDA's base-2 instruction and what leads to it
+ * need 6, too. */
+#define EXP_ERROR (8 * EPSILON)
+/* Results this small may be flushed: 2^-126 is the smallest normal number. */
+#define TINY 0x1p-125
+
+#define COUNT_OF(table) (sizeof(table) / sizeof(*(table)))
+
+static inline float *rough_array(size_t n, uint64_t *rng)
+{
+    float *x = array_new(n, sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        x[i] = random_rough(rng);
+    return x;
+}
+
+static inline room float_room(device *d, const float *values, size_t n)
+{
+    return room_new(d, values, n * sizeof(float));
+}
+
+static inline room word_room(device *d, const uint32_t *values, size_t n)
+{
+    return room_new(d, values, n * sizeof(uint32_t));
+}
+
+static inline void *copy_of(const void *from, size_t size_bytes)
+{
+    void *copy = array_new(1, size_bytes + 1);
+    memcpy(copy, from, size_bytes);
+    return copy;
+}
+
+/* The content of a room; its guards are looked at, too. */
+static inline void *content_of(check *c, const room *r)
+{
+    void *out = array_new(1, r->size + 1);
+    room_read(c, r, out);
+    return out;
+}
+
+static inline void free_rooms(room *rooms, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        room_free(&rooms[i]);
+}
+
+/* A step of 1 to STEP_ROWS rows; every other case has one, as in decoding. */
+static inline uint32_t random_count(uint64_t *rng)
+{
+    return random_below(rng, 2) ? 1 : (uint32_t)(1 + random_below(rng, STEP_ROWS));
+}
+
+/* Positions, cache and attention: a part of check_device_vectors. */
+void check_device_attention(check *c, device *d, uint64_t *rng);
+
+#endif

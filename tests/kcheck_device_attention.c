@@ -1,0 +1,319 @@
+/* kcheck_device_attention.c - the kernels of devices for positions, the cache of keys and values, and attention.
+ *
+ * What is only copied must have its bits; the rest is held against double precision, each bound said where it is. All
+ * shapes that a model may have and some that none has: heads of any length, rows of any number, windows, contexts that
+ * end in the middle of a split. */
+#include "kcheck_device_arrays.h"
+
+#include "../src/number/half.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ------------------------------------------------------------------ shapes and caches */
+
+typedef struct shape {
+    size_t heads, kv_heads, length, context, sequences, stride_q, stride_k, cached; /* cached: values of a cache */
+    uint32_t count, sequence[STEP_ROWS], position[STEP_ROWS];
+} shape;
+
+static const size_t lengths[] = {1, 2, 6, 8, 20, 48, 64, 80, 100, 128, 200, 256, 2056};
+static const size_t ratios[] = {1, 4, 8, 3, 7};
+
+static shape random_shape(check *c, size_t s, size_t most_context, uint64_t *rng)
+{
+    shape p = {.kv_heads = 1 + random_below(rng, 3), .length = lengths[s % COUNT_OF(lengths)]};
+    p.heads = p.kv_heads * ratios[s % COUNT_OF(ratios)];
+    p.context = STEP_ROWS + random_below(rng, p.length > 256 ? 40 : most_context);
+    p.sequences = 1 + random_below(rng, 3);
+    p.stride_q = p.heads * p.length + 8 * random_below(rng, 3) + random_below(rng, 4) / 3;
+    p.stride_k = p.kv_heads * p.length + random_below(rng, 5);
+    p.cached = p.sequences * p.kv_heads * p.context * p.length;
+    p.count = random_count(rng);
+    for (size_t t = 0; t < STEP_ROWS; t++) { /* no two rows at the same place */
+        p.sequence[t] = (uint32_t)random_below(rng, p.sequences);
+        p.position[t] = (uint32_t)(random_below(rng, p.context / STEP_ROWS) * STEP_ROWS + t);
+    }
+    if (random_below(rng, 4) == 0)
+        p.position[p.count - 1] = (uint32_t)p.context - 1; /* the last there is; the multiples above may end before */
+    for (size_t t = 0; t + 1 < p.count; t++)
+        if (p.position[t] == p.context - 1)
+            p.position[t] -= STEP_ROWS;
+    snprintf(c->size, sizeof(c->size), "%zu heads on %zu of %zu, context %zu, %u rows, first at %u", p.heads,
+             p.kv_heads, p.length, p.context, p.count, p.position[0]);
+    return p;
+}
+
+static room step_of(device *d, const shape *p)
+{
+    return step_new(d, p->count, p->sequence, p->position, NULL);
+}
+
+static size_t cache_index(const shape *p, size_t sequence, size_t kv_head, size_t position)
+{
+    return ((sequence * p->kv_heads + kv_head) * p->context + position) * p->length;
+}
+
+/* A cache's bytes from values, and one of its values. */
+static void *cache_from(const float *values, size_t n, bool half)
+{
+    uint16_t *out = array_new(n, half ? sizeof(uint16_t) : sizeof(float));
+    if (half)
+        for (size_t i = 0; i < n; i++)
+            out[i] = half_from_float(values[i]);
+    else
+        memcpy(out, values, n * sizeof(float));
+    return out;
+}
+
+static float cached(const void *cache, size_t i, bool half)
+{
+    return half ? half_to_float(((const uint16_t *)cache)[i]) : ((const float *)cache)[i];
+}
+
+/* ------------------------------------------------------------------ place */
+
+/* One head against its rotation in double precision: two products and a sum, three roundings. What is stored as a half
+ * is off by half a unit of its eleven bits more, or by half of the least subnormal number. */
+static void check_turned(check *c, const float *before, const float *cosine, const float *sine, size_t pairs,
+                         size_t length, const void *got, bool half)
+{
+    for (size_t i = 0; i < length; i++) {
+        float value = cached(got, i, half);
+        if (i >= 2 * pairs) {
+            float want = half ? half_to_float(half_from_float(before[i])) : before[i];
+            expect_same(c, "values past the pairs", &want, &value, sizeof(want));
+            continue;
+        }
+        double a = (double)before[i] * cosine[i / 2], b = (double)before[i ^ 1] * sine[i / 2];
+        double want = i % 2 ? a + b : a - b, bound = 3 * EPSILON * (fabs(a) + fabs(b)) + TINY;
+        expect_close(c, i, want, value, half ? bound + 0x1.004p-11 * fabs(want) + 0x1p-24 : bound);
+    }
+}
+
+typedef struct placed {
+    float *query, *key, *value, *cosine, *sine;
+    void *keys, *values, *got_query, *got_keys, *got_values;
+} placed;
+
+/* Every head of every row, and that nothing else changed: what is expected elsewhere is what was there. */
+static void compare_placed(check *c, const shape *p, size_t pairs, bool half, placed *x)
+{
+    size_t value_bytes = half ? sizeof(uint16_t) : sizeof(float);
+    for (size_t t = 0; t < p->count; t++) {
+        const float *cosine = x->cosine + t * pairs, *sine = x->sine + t * pairs;
+        for (size_t h = 0; h < p->heads; h++) {
+            float *at = x->query + t * p->stride_q + h * p->length;
+            float *got = (float *)x->got_query + t * p->stride_q + h * p->length;
+            check_turned(c, at, cosine, sine, pairs, p->length, got, false);
+            memcpy(at, got, p->length * sizeof(float));
+        }
+        for (size_t h = 0; h < p->kv_heads; h++) {
+            const float *from = x->key + t * p->stride_k + h * p->length;
+            size_t at = cache_index(p, p->sequence[t], h, p->position[t]) * value_bytes,
+                   bytes = p->length * value_bytes;
+            check_turned(c, from, cosine, sine, pairs, p->length, (char *)x->got_keys + at, half);
+            memcpy((char *)x->keys + at, (char *)x->got_keys + at, bytes);
+            void *value = cache_from(x->value + t * p->stride_k + h * p->length, p->length, half);
+            memcpy((char *)x->values + at, value, bytes);
+            free(value);
+        }
+    }
+    expect_same(c, "queries between heads", x->query, x->got_query, p->count * p->stride_q * sizeof(float));
+    expect_same(c, "other keys", x->keys, x->got_keys, p->cached * value_bytes);
+    expect_same(c, "values", x->values, x->got_values, p->cached * value_bytes);
+}
+
+static void check_place(check *c, device *d, device_kernel kernel, bool half, uint64_t *rng)
+{
+    for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
+        shape p = random_shape(c, s, 40, rng);
+        size_t pairs = random_below(rng, 2) ? p.length / 2 : random_below(rng, p.length / 2 + 1);
+        placed x = {.query = rough_array(p.count * p.stride_q, rng),
+                    .key = rough_array(p.count * p.stride_k, rng),
+                    .value = rough_array(p.count * p.stride_k, rng),
+                    .cosine = rough_array(p.count * pairs, rng),
+                    .sine = rough_array(p.count * pairs, rng)};
+        float *before = rough_array(p.cached, rng);
+        x.keys = cache_from(before, p.cached, half), x.values = cache_from(before, p.cached, half);
+        size_t cache_bytes = p.cached * (half ? sizeof(uint16_t) : sizeof(float));
+        room rooms[] = {step_of(d, &p),
+                        float_room(d, x.query, p.count * p.stride_q),
+                        float_room(d, x.key, p.count * p.stride_k),
+                        float_room(d, x.value, p.count * p.stride_k),
+                        float_room(d, x.cosine, p.count * pairs),
+                        float_room(d, x.sine, p.count * pairs),
+                        room_new(d, x.keys, cache_bytes),
+                        room_new(d, x.values, cache_bytes)};
+        DEVICE_DO(c, d, kernel, STEP_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
+                  room_of(&rooms[2]), room_of(&rooms[3]), pairs ? room_of(&rooms[4]) : NO_BUFFER,
+                  pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), UINT(p.heads),
+                  UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(p.context), UINT(p.stride_q), UINT(p.stride_k));
+        x.got_query = content_of(c, &rooms[1]);
+        x.got_keys = content_of(c, &rooms[6]), x.got_values = content_of(c, &rooms[7]);
+        compare_placed(c, &p, pairs, half, &x);
+        free_rooms(rooms, COUNT_OF(rooms));
+        void *all[] = {x.query,  x.key,  x.value,     x.cosine,   x.sine,      x.keys,
+                       x.values, before, x.got_query, x.got_keys, x.got_values};
+        for (size_t i = 0; i < COUNT_OF(all); i++)
+            free(all[i]);
+    }
+}
+
+/* ------------------------------------------------------------------ attend and join */
+
+typedef struct attended {
+    float *query, scale;
+    void *keys, *values;
+    size_t window, splits;
+} attended;
+
+/* One query head of a row against double precision, over the positions that it sees. A score of `length` terms, scaled,
+ * is off by at most `slip`; a weight exp(score - greatest) then by a factor within exp(+-2 slip) and by what two exps
+ * err, since splits are weighted once more, each with a difference that is rounded relative to at most the 100 beyond
+ * which exp is nothing. The sum of weights likewise; sums over all positions, and a division, add their own. */
+static void check_head(check *c, const shape *p, const attended *a, size_t t, size_t head, bool half, const float *got)
+{
+    size_t end = p->position[t] + (size_t)1, begin = a->window && end > a->window ? end - a->window : 0;
+    size_t count = end - begin;
+    size_t from = cache_index(p, p->sequence[t], head / (p->heads / p->kv_heads), begin);
+    const float *query = a->query + t * p->stride_q + head * p->length;
+    double *score = array_new(count, sizeof(double)), greatest = -INFINITY, slip = 0, total = 0;
+    for (size_t i = 0; i < count; i++) {
+        double magnitude = 0;
+        for (size_t k = 0; k < p->length; k++) {
+            double term = (double)query[k] * cached(a->keys, from + i * p->length + k, half);
+            score[i] += term * a->scale;
+            magnitude += fabs(term) * a->scale;
+        }
+        greatest = fmax(greatest, score[i]);
+        slip = fmax(slip, magnitude * ((double)p->length + 2) * EPSILON);
+    }
+    for (size_t i = 0; i < count; i++)
+        total += score[i] = exp(score[i] - greatest);
+    double error = 2 * (expm1(2 * slip + 200 * EPSILON) + 2 * EXP_ERROR) + (2 * (double)count + 8) * EPSILON;
+    for (size_t k = 0; k < p->length; k++) {
+        double want = 0, magnitude = 0, tiny = TINY;
+        for (size_t i = 0; i < count; i++) {
+            double value = cached(a->values, from + i * p->length + k, half);
+            want += score[i] / total * value;
+            magnitude += score[i] / total * fabs(value);
+            tiny += TINY * fabs(value); /* a weight that should be nothing may be that much */
+        }
+        expect_close(c, k, want, got[k], magnitude * error + tiny);
+    }
+    free(score);
+}
+
+/* Splits of which nothing is seen say so, and only those; the greatest weight of the others is 1. */
+static void check_splits(check *c, const shape *p, const attended *a, const float *partial)
+{
+    for (size_t t = 0; t < p->count; t++)
+        for (size_t i = 0; i < p->heads * a->splits; i++) {
+            size_t begin = i % a->splits * ATTEND_POSITIONS, end = p->position[t] + (size_t)1;
+            bool seen = begin < end && (!a->window || begin + ATTEND_POSITIONS + a->window > end);
+            const float *tail = partial + ((t * p->heads * a->splits + i) * (p->length + 2)) + p->length;
+            expect(c, "a split without positions has a sum", seen || (tail[1] == 0 && tail[0] < -1e38f));
+            expect(c, "a split's sum of weights is not 1 to its positions",
+                   !seen ||
+                       (tail[1] >= 1 && tail[1] <= ATTEND_POSITIONS * (1 + 2 * ATTEND_POSITIONS * (float)EPSILON)));
+        }
+}
+
+static attended attended_new(const shape *p, size_t s, bool half, uint64_t *rng)
+{
+    static const size_t windows[] = {0, 0, 1, 5, 256, 300};
+    attended a = {.query = rough_array(p->count * p->stride_q, rng),
+                  .scale = 1 / sqrtf((float)p->length),
+                  .window = windows[s / 5 % COUNT_OF(windows)],
+                  .splits = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS};
+    float *values = rough_array(p->cached, rng);
+    a.keys = cache_from(values, p->cached, half);
+    for (size_t i = 0; i < p->cached; i++)
+        values[i] = random_rough(rng);
+    a.values = cache_from(values, p->cached, half);
+    free(values);
+    return a;
+}
+
+static void check_attend(check *c, device *d, device_kernel kernel, bool half, uint64_t *rng)
+{
+    for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
+        shape p = random_shape(c, s, s % 4 == 0 ? 3 * ATTEND_POSITIONS : s % 4 == 1 ? ATTEND_POSITIONS + 8 : 60, rng);
+        attended a = attended_new(&p, s, half, rng);
+        size_t cache_bytes = p.cached * (half ? sizeof(uint16_t) : sizeof(float));
+        size_t parts = p.count * p.heads * a.splits * (p.length + 2), out = p.count * p.heads * p.length;
+        room rooms[] = {step_of(d, &p),
+                        float_room(d, a.query, p.count * p.stride_q),
+                        room_new(d, a.keys, cache_bytes),
+                        room_new(d, a.values, cache_bytes),
+                        float_room(d, NULL, parts),
+                        float_room(d, NULL, out)};
+        float *partial[2], *mixed[2];
+        for (size_t run = 0; run < 2; run++) {
+            DEVICE_DO(c, d, kernel, STEP_ROWS * p.heads * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
+                      room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads), UINT(p.kv_heads),
+                      UINT(p.length), UINT(p.context), UINT(a.window), UINT(a.splits), UINT(p.stride_q),
+                      FLOAT(a.scale));
+            DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
+                      room_of(&rooms[5]), UINT(p.heads), UINT(p.length), UINT(a.splits));
+            partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
+        }
+        check_splits(c, &p, &a, partial[0]);
+        for (size_t t = 0; t < p.count; t++)
+            for (size_t head = 0; head < p.heads; head++)
+                check_head(c, &p, &a, t, head, half, mixed[0] + (t * p.heads + head) * p.length);
+        expect_same(c, "two runs", partial[0], partial[1], parts * sizeof(float));
+        expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
+        free_rooms(rooms, COUNT_OF(rooms));
+        void *all[] = {a.query, a.keys, a.values, partial[0], partial[1], mixed[0], mixed[1]};
+        for (size_t i = 0; i < COUNT_OF(all); i++)
+            free(all[i]);
+    }
+}
+
+/* A context of many splits, more than join looks at in one go. */
+static void check_long_context(check *c, device *d, uint64_t *rng)
+{
+    shape p = {.heads = 2,
+               .kv_heads = 1,
+               .length = 8,
+               .context = 70 * ATTEND_POSITIONS,
+               .sequences = 1,
+               .stride_q = 16,
+               .count = 2,
+               .position = {70 * ATTEND_POSITIONS - 100, 65 * ATTEND_POSITIONS - 1}};
+    p.cached = p.context * p.length;
+    snprintf(c->size, sizeof(c->size), "context %zu", p.context);
+    attended a = attended_new(&p, 0, true, rng);
+    size_t parts = p.count * p.heads * a.splits * (p.length + 2), out = p.count * p.heads * p.length;
+    room rooms[] = {step_of(d, &p),
+                    float_room(d, a.query, p.count * p.stride_q),
+                    room_new(d, a.keys, p.cached * 2),
+                    room_new(d, a.values, p.cached * 2),
+                    float_room(d, NULL, parts),
+                    float_room(d, NULL, out)};
+    DEVICE_DO(c, d, DEVICE_attend_f16, STEP_ROWS * p.heads * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
+              room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads), UINT(p.kv_heads),
+              UINT(p.length), UINT(p.context), UINT(0), UINT(a.splits), UINT(p.stride_q), FLOAT(a.scale));
+    DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]), room_of(&rooms[5]),
+              UINT(p.heads), UINT(p.length), UINT(a.splits));
+    float *mixed = content_of(c, &rooms[5]);
+    for (size_t i = 0; i < p.count * p.heads; i++)
+        check_head(c, &p, &a, i / p.heads, i % p.heads, true, mixed + i * p.length);
+    free_rooms(rooms, COUNT_OF(rooms));
+    free(a.query), free(a.keys), free(a.values), free(mixed);
+}
+
+void check_device_attention(check *c, device *d, uint64_t *rng)
+{
+    check_begin(c, "place_f32");
+    check_place(c, d, DEVICE_place_f32, false, rng);
+    check_begin(c, "place_f16");
+    check_place(c, d, DEVICE_place_f16, true, rng);
+    check_begin(c, "attend_f32, attend_join");
+    check_attend(c, d, DEVICE_attend_f32, false, rng);
+    check_begin(c, "attend_f16, attend_join");
+    check_attend(c, d, DEVICE_attend_f16, true, rng);
+    check_long_context(c, d, rng);
+}

@@ -1,0 +1,548 @@
+/* kcheck_device_products.c - embed, product, product_8, quantize, accumulate, reduce and read of one device, every
+ * format, odd sizes, lists, and packing on the way.
+ *
+ * The bound is that of kcheck_products.c: where no term takes part in more than c additions, |got - exact| <= c *
+ * EPSILON * sum |w x| (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). A kernel may add up a row
+ * in any order, so c is the number of terms that one lane can get, and a few for the lanes of a group, scales and
+ * `finish`. What has one right answer (decoding, rounding to 8 bits, sums of integers) must have its bits. */
+#include "kcheck_device.h"
+
+#include "../src/device/packing.h"
+#include "../src/number/half.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+/* Additions that the sum over the lanes of a group and everything behind it may add. */
+#define DEPTH_BEHIND 48
+
+/* Terms of a row that meet in one lane: `at_once` neighbours at a time. */
+static double depth(const device *d, size_t terms, size_t at_once)
+{
+    device_info info;
+    device_describe(d, &info);
+    size_t pieces = (terms + at_once - 1) / at_once;
+    return (double)((pieces + info.group - 1) / info.group * at_once) + DEPTH_BEHIND;
+}
+
+/* ---- matrices ---- */
+
+/* A matrix in the file's layout, the same decoded, and some of its rows on the device. */
+typedef struct placed {
+    matrix m;
+    void *blocks;
+    float *decoded; /* [rows][columns] of those on the device */
+    uint32_t rows;  /* there */
+    room w, scales;
+} placed;
+
+static void fill_row(uint8_t *row, number_format format, size_t columns, bool hostile, uint64_t *rng)
+{
+    float *values = array_new(columns, sizeof(float));
+    for (size_t i = 0; i < columns; i++)
+        values[i] = random_rough(rng);
+    number_formats[format].encode(values, row, columns);
+    free(values);
+    size_t bytes;
+    if (!hostile || !number_row_bytes(format, columns, &bytes))
+        return;
+    for (size_t i = 0; i < bytes; i++) /* any bits at all: infinities and NaN as well */
+        row[i] = random_below(rng, 2) ? (uint8_t)random_bits(rng) : row[i];
+}
+
+/* `rows` rows on the device, taken from a matrix that has some more; by a list or from some row on. */
+static placed placed_new(device *d, number_format format, uint32_t rows, uint32_t columns, bool hostile, uint64_t *rng)
+{
+    uint32_t all = rows + (uint32_t)random_below(rng, 4);
+    placed p = {.m = {.format = format, .rows = all, .columns = columns}, .rows = rows};
+    if (!number_row_bytes(format, columns, &p.m.row_bytes)) {
+        fprintf(stderr, "kcheck: bad columns\n");
+        exit(1);
+    }
+    p.blocks = array_new(all, p.m.row_bytes);
+    p.m.data = p.blocks;
+    for (size_t r = 0; r < all; r++)
+        fill_row((uint8_t *)p.blocks + r * p.m.row_bytes, format, columns, hostile, rng);
+
+    bool by_list = random_below(rng, 2);
+    uint32_t first = (uint32_t)random_below(rng, all - rows + 1), *list = array_new(rows, sizeof(*list));
+    p.decoded = array_new((size_t)rows * columns, sizeof(float));
+    for (uint32_t r = 0; r < rows; r++) {
+        list[r] = by_list ? (uint32_t)random_below(rng, all) : first + r;
+        number_formats[format].decode(matrix_row(&p.m, list[r]), p.decoded + (size_t)r * columns, columns);
+    }
+    size_t scale_bytes, bytes = device_packed_bytes(format, rows, columns, &scale_bytes);
+    void *w = array_new(bytes, 1), *scales = array_new(scale_bytes, 1);
+    device_pack(&p.m, by_list ? list : NULL, first, rows, w, scales);
+    p.w = room_new(d, w, bytes);
+    p.scales = room_new(d, scales, scale_bytes);
+    free(w);
+    free(scales);
+    free(list);
+    return p;
+}
+
+static device_argument scales_argument(const placed *p)
+{
+    return number_is_block(p->m.format) ? room_of(&p->scales) : NO_BUFFER;
+}
+
+static void placed_free(placed *p)
+{
+    room_free(&p->w);
+    room_free(&p->scales);
+    free(p->blocks);
+    free(p->decoded);
+}
+
+/* ---- lists ---- */
+
+/* For each token some rows, ascending; some tokens have none. */
+typedef struct lists {
+    bool used;
+    uint32_t *ids; /* [STEP_ROWS][stride] */
+    uint32_t counts[STEP_ROWS];
+    size_t stride;
+    room on_device, counts_on_device;
+} lists;
+
+static lists lists_new(device *d, bool used, uint32_t rows, size_t stride, uint64_t *rng)
+{
+    lists l = {.used = used, .stride = stride, .ids = array_new(STEP_ROWS * stride, sizeof(uint32_t))};
+    for (size_t t = 0; t < STEP_ROWS; t++) {
+        size_t share = random_below(rng, 5); /* of four: none up to all */
+        for (uint32_t r = 0; r < rows; r++)
+            if (!used || random_below(rng, 4) < share)
+                l.ids[t * stride + l.counts[t]++] = r;
+    }
+    l.on_device = room_new(d, l.ids, STEP_ROWS * stride * sizeof(uint32_t));
+    l.counts_on_device = room_new(d, l.counts, sizeof(l.counts));
+    return l;
+}
+
+static device_argument list_argument(const lists *l)
+{
+    return l->used ? room_of(&l->on_device) : NO_BUFFER;
+}
+
+static device_argument counts_argument(const lists *l)
+{
+    return l->used ? room_of(&l->counts_on_device) : NO_BUFFER;
+}
+
+static void lists_free(lists *l)
+{
+    room_free(&l->on_device);
+    room_free(&l->counts_on_device);
+    free(l->ids);
+}
+
+/* ---- decoding ---- */
+
+static bool same_float(float a, float b)
+{
+    return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+}
+
+static void check_embed_case(check *c, device *d, number_format format, uint32_t columns, uint32_t tokens,
+                             uint64_t *rng)
+{
+    uint32_t rows = 1 + (uint32_t)random_below(rng, 9), token[STEP_ROWS];
+    bool hostile = random_below(rng, 2);
+    snprintf(c->size, sizeof(c->size), "%s, %u rows, %u columns, %u tokens", number_formats[format].name, rows, columns,
+             tokens);
+    placed p = placed_new(d, format, rows, columns, hostile, rng);
+    for (size_t t = 0; t < STEP_ROWS; t++)
+        token[t] = (uint32_t)random_below(rng, rows);
+    size_t n = (size_t)tokens * columns;
+    room step = step_new(d, tokens, NULL, NULL, token), x = room_new(d, NULL, n * sizeof(float));
+    DEVICE_DO(c, d, device_embed(format), STEP_ROWS, room_of(&step), room_of(&p.w), scales_argument(&p), room_of(&x),
+              UINT(columns));
+    float *got = array_new(n, sizeof(float));
+    room_read(c, &x, got);
+    size_t wrong = 0;
+    for (size_t i = 0; i < n; i++)
+        wrong += !same_float(p.decoded[token[i / columns] * (size_t)columns + i % columns], got[i]);
+    expect(c, "a decoded value has other bits", wrong == 0);
+    free(got);
+    room_free(&x);
+    room_free(&step);
+    placed_free(&p);
+}
+
+/* ---- products ---- */
+
+/* What is multiplied with the rows: as floats, and as the device gets it. */
+typedef struct input {
+    float *values; /* [tokens][columns]; rounded: what the bytes stand for */
+    room x, q, scales, sums;
+} input;
+
+static input input_new(device *d, bool rounded, size_t tokens, size_t columns, uint64_t *rng)
+{
+    size_t n = tokens * columns;
+    input in = {.values = array_new(n, sizeof(float))};
+    for (size_t i = 0; i < n; i++)
+        in.values[i] = random_rough(rng);
+    if (!rounded) {
+        in.x = room_new(d, in.values, n * sizeof(float));
+        return in;
+    }
+    kernels scalar;
+    kernels_for(0, &scalar);
+    int8_t *q = array_new(n, 1);
+    float *scales = array_new(n / Q8_BLOCK, sizeof(float));
+    int16_t *halves = array_new(n / Q8_SUM, sizeof(int16_t));
+    int32_t *sums = array_new(n / Q8_BLOCK, sizeof(int32_t));
+    scalar.quantize(in.values, n, q, scales, halves);
+    for (size_t i = 0; i < n; i++)
+        in.values[i] = (float)q[i] * scales[i / Q8_BLOCK];
+    for (size_t b = 0; b < n / Q8_BLOCK; b++)
+        sums[b] = halves[2 * b] + halves[2 * b + 1];
+    in.q = room_new(d, q, n);
+    in.scales = room_new(d, scales, n / Q8_BLOCK * sizeof(float));
+    in.sums = room_new(d, sums, n / Q8_BLOCK * sizeof(int32_t));
+    free(q);
+    free(scales);
+    free(halves);
+    free(sums);
+    return in;
+}
+
+static void input_free(input *in)
+{
+    room *rooms[] = {&in->x, &in->q, &in->scales, &in->sums};
+    for (size_t i = 0; i < COUNT(rooms); i++)
+        if (rooms[i]->buffer)
+            room_free(rooms[i]);
+    free(in->values);
+}
+
+typedef struct product_shape {
+    number_format format;
+    uint32_t rows, columns, tokens, finish;
+    bool rounded, listed;
+} product_shape;
+
+static double finished(const product_shape *s, double sum, double before)
+{
+    return s->finish == FINISH_ADD ? before + sum : s->finish == FINISH_RELU && !(sum > 0) ? 0 : sum;
+}
+
+/* Every value against double precision; what no row belongs to against what was there before. */
+static void check_sums(check *c, const device *d, const product_shape *s, const placed *p, const input *in,
+                       const lists *l, const float *before, const float *got)
+{
+    double limit = depth(d, s->columns, s->rounded ? 32 : 8) * EPSILON;
+    size_t moved = 0;
+    for (size_t t = 0; t < s->tokens; t++)
+        for (size_t i = 0; i < l->stride; i++) {
+            size_t at = t * l->stride + i;
+            if (i >= (l->used ? l->counts[t] : s->rows)) {
+                moved += memcmp(&before[at], &got[at], sizeof(float)) != 0;
+                continue;
+            }
+            const float *row = p->decoded + (size_t)l->ids[at] * s->columns;
+            double want = 0, sum = fabs(before[at]);
+            for (size_t k = 0; k < s->columns; k++) {
+                double term = (double)row[k] * in->values[t * s->columns + k];
+                want += term;
+                sum += fabs(term);
+            }
+            double bound = sum * limit + (double)s->columns * 0x1p-149;
+            expect_close(c, at, finished(s, want, before[at]), got[at], bound);
+        }
+    expect(c, "wrote where no row is", moved == 0);
+}
+
+static void check_product_case(check *c, device *d, const product_shape *s, uint64_t *rng)
+{
+    static const char *const finishes[] = {"stored", "added", "relu"};
+    snprintf(c->size, sizeof(c->size), "%s, %u rows%s, %u columns, %u tokens%s, %s", number_formats[s->format].name,
+             s->rows, s->listed ? " listed" : "", s->columns, s->tokens, s->rounded ? " of 8 bits" : "",
+             finishes[s->finish]);
+    size_t stride = s->rows + random_below(rng, 3), n = s->tokens * stride;
+    placed p = placed_new(d, s->format, s->rows, s->columns, false, rng);
+    input in = input_new(d, s->rounded, s->tokens, s->columns, rng);
+    lists l = lists_new(d, s->listed, s->rows, stride, rng);
+    float *before = array_new(n, sizeof(float)), *got = array_new(n, sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        before[i] = random_value(rng);
+    room step = step_new(d, s->tokens, NULL, NULL, NULL), y = room_new(d, before, n * sizeof(float));
+    size_t items = items_of(s->rows, PRODUCT_ROWS);
+    if (s->rounded)
+        DEVICE_DO(c, d, device_product_8(s->format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  list_argument(&l), counts_argument(&l), room_of(&in.q), room_of(&in.scales), room_of(&in.sums),
+                  room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
+    else
+        DEVICE_DO(c, d, device_product(s->format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  list_argument(&l), counts_argument(&l), room_of(&in.x), room_of(&y), UINT(s->rows), UINT(s->columns),
+                  UINT(stride), UINT(s->finish));
+    room_read(c, &y, got);
+    check_sums(c, d, s, &p, &in, &l, before, got);
+    free(before);
+    free(got);
+    room_free(&y);
+    room_free(&step);
+    lists_free(&l);
+    input_free(&in);
+    placed_free(&p);
+}
+
+/* relu makes 0 of a sum that is no number; the other finishes let it be seen. */
+static void check_not_finite(check *c, device *d, uint64_t *rng)
+{
+    for (uint32_t finish = FINISH_STORE; finish <= FINISH_RELU; finish++) {
+        snprintf(c->size, sizeof(c->size), "a NaN, finish %u", finish);
+        placed p = placed_new(d, FORMAT_F16, 5, 64, false, rng);
+        float x[64] = {0}, y[5] = {1, 2, 3, 4, 5};
+        x[random_below(rng, 64)] = NAN;
+        room step = step_new(d, 1, NULL, NULL, NULL), in = room_new(d, x, sizeof(x)), out = room_new(d, y, sizeof(y));
+        DEVICE_DO(c, d, DEVICE_product_f16, 2, room_of(&step), room_of(&p.w), NO_BUFFER, NO_BUFFER, NO_BUFFER,
+                  room_of(&in), room_of(&out), UINT(5), UINT(64), UINT(5), UINT(finish));
+        room_read(c, &out, y);
+        for (size_t i = 0; i < COUNT(y); i++)
+            expect(c, "NaN is lost, or not silenced", finish == FINISH_RELU ? same_float(y[i], 0) : isnan(y[i]));
+        room_free(&in);
+        room_free(&out);
+        room_free(&step);
+        placed_free(&p);
+    }
+}
+
+/* ---- sums of rows ---- */
+
+typedef struct sum_shape {
+    number_format format;
+    uint32_t rows, columns, tokens, parts;
+    bool listed;
+} sum_shape;
+
+static void check_parts(check *c, const sum_shape *s, const placed *p, const lists *l, const float *h, const float *got)
+{
+    for (size_t t = 0; t < s->tokens; t++)
+        for (size_t part = 0; part < s->parts; part++) {
+            size_t m = l->used ? l->counts[t] : s->rows, begin = part * m / s->parts, end = (part + 1) * m / s->parts;
+            for (size_t k = 0; k < s->columns; k++) {
+                double want = 0, sum = 0;
+                for (size_t i = begin; i < end; i++) {
+                    double term = (double)h[t * s->rows + i] * p->decoded[l->ids[t * s->rows + i] * s->columns + k];
+                    want += term;
+                    sum += fabs(term);
+                }
+                size_t at = (t * s->parts + part) * s->columns + k;
+                double n = (double)(end - begin);
+                /* A scale may be multiplied with h first; where that is subnormal, what it loses counts up to 128 times. */
+                expect_close(c, at, want, got[at], (n + 3) * (EPSILON * sum + 128 * 0x1p-149));
+            }
+        }
+}
+
+static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint64_t *rng)
+{
+    snprintf(c->size, sizeof(c->size), "%s, %u rows%s in %u parts, %u columns, %u tokens",
+             number_formats[s->format].name, s->rows, s->listed ? " listed" : "", s->parts, s->columns, s->tokens);
+    placed p = placed_new(d, s->format, s->rows, s->columns, false, rng);
+    lists l = lists_new(d, s->listed, s->rows, s->rows, rng);
+    size_t n = (size_t)s->tokens * s->rows, sums = (size_t)s->tokens * s->parts * s->columns;
+    float *h = array_new(n, sizeof(float)), *got = array_new(sums, sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        h[i] = random_rough(rng);
+    room step = step_new(d, s->tokens, NULL, NULL, NULL), in = room_new(d, h, n * sizeof(float));
+    room out = room_new(d, NULL, sums * sizeof(float));
+    DEVICE_DO(c, d, device_accumulate(s->format), STEP_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM),
+              room_of(&step), room_of(&p.w), scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in),
+              room_of(&out), UINT(s->rows), UINT(s->columns), UINT(s->parts));
+    room_read(c, &out, got);
+    check_parts(c, s, &p, &l, h, got);
+    free(h);
+    free(got);
+    room_free(&in);
+    room_free(&out);
+    room_free(&step);
+    lists_free(&l);
+    placed_free(&p);
+}
+
+static void check_reduce_case(check *c, device *d, uint32_t tokens, uint32_t columns, uint32_t parts, unsigned with,
+                              uint64_t *rng)
+{
+    bool bias = with & 1, answer = with & 2;
+    snprintf(c->size, sizeof(c->size), "%u tokens, %u columns, %u parts%s%s", tokens, columns, parts,
+             bias ? ", bias" : "", answer ? ", answer" : "");
+    size_t n = (size_t)tokens * columns, counts[4] = {n * parts, columns, n, n};
+    float *values[4]; /* sums, bias, answer, x */
+    room rooms[4];
+    for (size_t i = 0; i < 4; i++) {
+        values[i] = array_new(counts[i], sizeof(float));
+        for (size_t k = 0; k < counts[i]; k++)
+            values[i][k] = random_rough(rng);
+        rooms[i] = room_new(d, values[i], counts[i] * sizeof(float));
+    }
+    room step = step_new(d, tokens, NULL, NULL, NULL);
+    DEVICE_DO(c, d, DEVICE_reduce, STEP_ROWS * items_of(columns, REDUCE_COLUMNS_ITEM), room_of(&step),
+              parts > 0 ? room_of(&rooms[0]) : NO_BUFFER, bias ? room_of(&rooms[1]) : NO_BUFFER,
+              answer ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[3]), UINT(columns), UINT(parts));
+    float *got = array_new(n, sizeof(float));
+    room_read(c, &rooms[3], got);
+    for (size_t i = 0; i < n; i++) {
+        size_t t = i / columns, k = i % columns;
+        double want = values[3][i], sum = fabs(want), add[2] = {bias ? values[1][k] : 0, answer ? values[2][i] : 0};
+        for (size_t p = 0; p < parts; p++) {
+            want += values[0][(t * parts + p) * columns + k];
+            sum += fabs(values[0][(t * parts + p) * columns + k]);
+        }
+        want += add[0] + add[1];
+        expect_close(c, i, want, got[i], (parts + 3) * EPSILON * (sum + fabs(add[0]) + fabs(add[1])));
+    }
+    free(got);
+    for (size_t i = 0; i < 4; i++) {
+        free(values[i]);
+        room_free(&rooms[i]);
+    }
+    room_free(&step);
+}
+
+/* ---- integers ---- */
+
+/* Blocks that are hard to round: halves, zeros, tiny and huge values, and what is not finite. */
+static void fill_hard(float *x, size_t n, uint64_t *rng)
+{
+    for (size_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK) {
+        size_t kind = random_below(rng, 8);
+        float scale = kind == 1   ? 0
+                      : kind == 2 ? 0x1p-122f
+                      : kind == 3 ? 0x1p127f
+                      : kind == 4 ? 0x1p-119f
+                                  : ldexpf(1 + random_value(rng) / 2, (int)random_below(rng, 40) - 20);
+        for (size_t i = 0; i < Q8_BLOCK; i++)
+            x[i] = kind == 5 ? (float)((int)random_below(rng, 255) - 127) / 2 : random_value(rng) * scale;
+        if (kind == 5)
+            x[random_below(rng, Q8_BLOCK)] = 127; /* so the scale is 1 and halves stay halves */
+        if (kind == 6 && random_below(rng, 2))
+            x[random_below(rng, Q8_BLOCK)] = random_below(rng, 2) ? NAN : -INFINITY;
+    }
+}
+
+static void check_quantize_case(check *c, device *d, uint32_t tokens, uint32_t columns, uint64_t *rng)
+{
+    snprintf(c->size, sizeof(c->size), "%u tokens, %u columns", tokens, columns);
+    size_t n = (size_t)tokens * columns, blocks = n / Q8_BLOCK;
+    float *x = array_new(n, sizeof(float)), *want_scales = array_new(blocks, sizeof(float));
+    float *scales = array_new(blocks, sizeof(float));
+    int8_t *want = array_new(n, 1), *got = array_new(n, 1);
+    int16_t *halves = array_new(n / Q8_SUM, sizeof(int16_t));
+    int32_t *sums = array_new(blocks, sizeof(int32_t));
+    fill_hard(x, n, rng);
+    kernels scalar;
+    kernels_for(0, &scalar);
+    scalar.quantize(x, n, want, want_scales, halves);
+    room step = step_new(d, tokens, NULL, NULL, NULL), in = room_new(d, x, n * sizeof(float));
+    room q = room_new(d, NULL, n), s = room_new(d, NULL, blocks * sizeof(float));
+    room total = room_new(d, NULL, blocks * sizeof(int32_t));
+    DEVICE_DO(c, d, DEVICE_quantize, items_of(STEP_ROWS * columns / Q8_BLOCK, QUANTIZE_BLOCKS), room_of(&step),
+              room_of(&in), room_of(&q), room_of(&s), room_of(&total), UINT(columns));
+    room_read(c, &q, got);
+    room_read(c, &s, scales);
+    room_read(c, &total, sums);
+    expect_same(c, "rounded values", want, got, n);
+    for (size_t b = 0; b < blocks; b++) {
+        expect(c, "a scale has other bits", same_float(want_scales[b], scales[b]));
+        expect(c, "a sum is wrong", sums[b] == halves[2 * b] + halves[2 * b + 1]);
+    }
+    room *rooms[] = {&step, &in, &q, &s, &total};
+    for (size_t i = 0; i < COUNT(rooms); i++)
+        room_free(rooms[i]);
+    void *arrays[] = {x, want_scales, scales, want, got, halves, sums};
+    for (size_t i = 0; i < COUNT(arrays); i++)
+        free(arrays[i]);
+}
+
+static void check_read(check *c, device *d, size_t items, uint64_t *rng)
+{
+    snprintf(c->size, sizeof(c->size), "%zu items", items);
+    size_t words = items * READ_BYTES / 4;
+    uint32_t *data = array_new(words, 4), *got = array_new(items, 4), *want = array_new(items, 4);
+    for (size_t i = 0; i < words; i++) {
+        data[i] = (uint32_t)random_bits(rng);
+        want[i / (READ_BYTES / 4)] += data[i];
+    }
+    room step = step_new(d, 1, NULL, NULL, NULL), in = room_new(d, data, words * 4), out = room_new(d, NULL, items * 4);
+    DEVICE_DO(c, d, DEVICE_read, items, room_of(&step), room_of(&in), room_of(&out), UINT(items));
+    room_read(c, &out, got);
+    expect_same(c, "sums", want, got, items * 4);
+    room_free(&step);
+    room_free(&in);
+    room_free(&out);
+    free(data);
+    free(got);
+    free(want);
+}
+
+/* ---- all of them ---- */
+
+static const uint32_t value_columns[] = {1, 7, 8, 33, 64, 100, 513, 1100};
+static const uint32_t block_columns[] = {32, 64, 96, 288, 544, 1056};
+
+static uint32_t some_columns(number_format format, size_t turn)
+{
+    return number_is_block(format) ? block_columns[turn % COUNT(block_columns)]
+                                   : value_columns[turn % COUNT(value_columns)];
+}
+
+static void check_format(check *c, device *d, number_format format, uint64_t *rng)
+{
+    static const uint32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 37, 70}, parts[] = {1, 2, 3, 7, 40};
+    check_begin(c, device_kernels[device_embed(format)].name);
+    for (size_t i = 0; i < 8; i++)
+        check_embed_case(c, d, format, some_columns(format, i), 1 + (uint32_t)random_below(rng, STEP_ROWS), rng);
+    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
+        check_begin(c, device_kernels[rounded ? device_product_8(format) : device_product(format)].name);
+        for (size_t i = 0; i < 24; i++) {
+            product_shape s = {.format = format,
+                               .rows = rows[random_below(rng, COUNT(rows))],
+                               .columns = some_columns(format, i),
+                               .tokens = i % 3 == 0 ? 1 : 1 + (uint32_t)random_below(rng, STEP_ROWS),
+                               .finish = (uint32_t)random_below(rng, 3),
+                               .rounded = rounded,
+                               .listed = i / 2 % 2};
+            check_product_case(c, d, &s, rng);
+        }
+    }
+    check_begin(c, device_kernels[device_accumulate(format)].name);
+    for (size_t i = 0; i < 16; i++) {
+        sum_shape s = {.format = format,
+                       .rows = rows[random_below(rng, COUNT(rows))],
+                       .columns = some_columns(format, i),
+                       .tokens = i % 3 == 0 ? 1 : 1 + (uint32_t)random_below(rng, STEP_ROWS),
+                       .parts = parts[random_below(rng, COUNT(parts))],
+                       .listed = i / 2 % 2};
+        check_accumulate_case(c, d, &s, rng);
+    }
+}
+
+void check_device_products(check *c, device *d, uint64_t seed)
+{
+    for (number_format f = 0; f < FORMAT_COUNT; f++) {
+        uint64_t rng = seed * 131 + f;
+        if (device_has_format(f))
+            check_format(c, d, f, &rng);
+    }
+    uint64_t rng = seed * 131 + FORMAT_COUNT;
+    check_begin(c, "product");
+    check_not_finite(c, d, &rng);
+    check_begin(c, "quantize");
+    for (size_t i = 0; i < 12; i++)
+        check_quantize_case(c, d, 1 + (uint32_t)random_below(&rng, STEP_ROWS), some_columns(FORMAT_Q8_0, i), &rng);
+    check_begin(c, "reduce");
+    for (unsigned i = 0; i < 16; i++)
+        check_reduce_case(c, d, 1 + (uint32_t)random_below(&rng, STEP_ROWS), some_columns(FORMAT_F32, i),
+                          (uint32_t)random_below(&rng, 4), i % 4, &rng);
+    check_begin(c, "read");
+    check_read(c, d, 1, &rng);
+    check_read(c, d, 5, &rng);
+}
