@@ -93,7 +93,7 @@ typedef struct hearth_device_info {
     uint64_t memory_bytes, budget_bytes, used_bytes, peak_bytes;
 } hearth_device_info;
 
-/* false: the runtime has no device. */
+/* false: the runtime has no device. Not while another thread creates or destroys engines or sessions on it. */
 bool hearth_runtime_device(const hearth_runtime *runtime, hearth_device_info *out);
 
 /* ------------------------------------------------------------------- model */
@@ -196,7 +196,8 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
 /* Gives the last `layers` layers (at most all) to side device0: their attention, their part of the KV cache and the
  * first `neurons` neurons of each in the file's order, which are the hot ones where the file is ordered. None of the
- * neurons: form ffn-host; all: form device; else split. The head goes there with all layers of form device. */
+ * neurons: form ffn-host; all: form device; else split. The head goes there with all layers of form device, if devices
+ * have kernels for its format. HEARTH_NO_MEMORY: the placement is good for destroying only. */
 hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
                                           uint32_t neurons, hearth_error *error);
 /* JSON as docs/hybrid.md describes. HEARTH_FORMAT: not JSON, or it does not cover every neuron exactly once.
@@ -222,7 +223,11 @@ typedef struct hearth_engine_options {
     hearth_progress progress; /* bytes of down matrices transposed, bytes brought to the device */
 } hearth_engine_options;
 
-/* options may be NULL. Where any layer skips neurons and the file stores its down matrices the stock way, the engine
+/* HEARTH_INVALID: the placement needs a device, and the runtime has none. HEARTH_UNSUPPORTED: devices have no kernels
+ * for a format of a matrix that is to lie there. HEARTH_NO_MEMORY: also the device's budget; the text says which.
+ * HEARTH_DEVICE: the device failed. Its progress must not call back into this runtime.
+ *
+ * options may be NULL. Where any layer skips neurons and the file stores its down matrices the stock way, the engine
  * keeps transposed copies of all of them: that is most of the time it takes and all of the memory. */
 hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                                    const hearth_engine_options *options, hearth_error *error);
@@ -263,7 +268,7 @@ typedef struct hearth_tracer {
 typedef struct hearth_session_options {
     uint32_t context;     /* positions of each sequence; 0: the model's context length     */
     uint32_t sequences;   /* 0: one                                                        */
-    uint32_t batch;       /* rows computed at once, longer feeds are cut; 0: 512           */
+    uint32_t batch;       /* rows computed at once, longer feeds are cut; 0: 512; with a device at most 8 */
     uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: sequences  */
     hearth_kv kv;
     hearth_progress progress; /* rows of a feed done so far; false cancels as hearth_session_cancel */
@@ -298,11 +303,12 @@ typedef struct hearth_row {
  * be mixed. On any error every sequence is as before.
  * HEARTH_FULL: a sequence would outgrow its context (nothing is dropped silently).
  * HEARTH_INVALID: no such token or sequence, or more output rows than the session keeps.
- * HEARTH_CANCELLED: see hearth_session_cancel. */
+ * HEARTH_CANCELLED: see hearth_session_cancel. HEARTH_DEVICE: the device failed; it is lost for all who use it. */
 hearth_status hearth_session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error);
 
 /* Logits of `count` output rows of the last feed, from the `first` on, into
- * logits [count][vocabulary_size]; the caller's. HEARTH_INVALID: there are no such rows. */
+ * logits [count][vocabulary_size]; the caller's. HEARTH_INVALID: there are no such rows. HEARTH_DEVICE: the head lies on
+ * a device that failed. */
 hearth_status hearth_session_logits(hearth_session *session, size_t first, size_t count, float *logits,
                                     hearth_error *error);
 size_t hearth_session_output_count(const hearth_session *session);
@@ -315,7 +321,7 @@ uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence)
 
 /* Forgets what follows the first `length` positions. */
 hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error);
-/* Makes `to` a copy of `from`. */
+/* Makes `to` a copy of `from`. HEARTH_DEVICE: the device failed, and `to` is empty; so with restoring. */
 hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32_t to, hearth_error *error);
 
 /* A sequence's state, kept apart; may be restored any number of times, into any sequence
@@ -347,7 +353,8 @@ typedef struct hearth_observer {
     void *user;
 } hearth_observer;
 
-/* On the driving thread. NULL: nobody observes. The record is copied. */
+/* On the driving thread. NULL: nobody observes. The record is copied. With a device, an observer must not call functions
+ * of this runtime's engines and sessions other than this one: the device is in the middle of a step. */
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
 
 /* What a layer did with the rows fed since the session was made or its counts were reset, also where a feed failed

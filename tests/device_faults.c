@@ -376,6 +376,66 @@ static void patience_is_for_the_device(void **state)
     tear_down(&r);
 }
 
+/* A call to the driver that takes half a second stands for a process that was stopped (Ctrl-Z, a debugger). */
+static unsigned calls_until_stopped;
+static const driver *driver_that_stops;
+
+static bool was_stopped(bool *out)
+{
+    struct timespec rest = {0, 500000000};
+    if (calls_until_stopped == 0)
+        return false;
+    if (--calls_until_stopped == 0)
+        nanosleep(&rest, NULL);
+    *out = false;
+    return true;
+}
+
+static hearth_status published_late(device_program *p, unsigned slot, bool *out, hearth_error *error)
+{
+    return was_stopped(out) ? HEARTH_OK : driver_that_stops->published(p, slot, out, error);
+}
+
+static hearth_status done_late(device_program *p, bool *out, hearth_error *error)
+{
+    return was_stopped(out) ? HEARTH_OK : driver_that_stops->done(p, out, error);
+}
+
+/* It wakes up with its patience gone by the clock, but the device has been done for long. */
+static void stopped_for_a_while(double patience_seconds)
+{
+    rig r;
+    set_up_well(&r, "host");
+    driver_that_stops = r.d->driver;
+    driver late = *driver_that_stops;
+    late.published = published_late;
+    late.done = done_late;
+    r.d->driver = &late;
+    r.d->patience_seconds = patience_seconds;
+    assert_int_equal(device_start(r.program, NULL), HEARTH_OK);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        calls_until_stopped = i == 1 ? 2 : 0;
+        assert_int_equal(device_await_published(r.program, i, NULL), HEARTH_OK);
+        answer(&r, i, 1);
+    }
+    calls_until_stopped = 2;
+    assert_int_equal(device_finish(r.program, NULL), HEARTH_OK);
+    assert_int_equal(calls_until_stopped, 0);
+    assert_int_equal(device_start(r.program, NULL), HEARTH_OK);
+    calls_until_stopped = 2;
+    device_abandon(r.program);
+    assert_true(!r.d->lost && !r.d->running);
+    r.d->driver = driver_that_stops;
+    tear_down(&r);
+}
+
+static void a_stopped_process_loses_nothing(void **state)
+{
+    (void)state;
+    stopped_for_a_while(0.4);  /* more than a step counts */
+    stopped_for_a_while(0.05); /* less: it is asked once more */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +447,7 @@ int main(void)
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(a_device_that_hangs_is_left_alone),
         cmocka_unit_test(patience_is_for_the_device),
+        cmocka_unit_test(a_stopped_process_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -332,8 +332,36 @@ static void given_up_anywhere(void **state)
 
 /* ------------------------------------------------------------------ what is broken: processes of their own */
 
-/* "list": a row of the list per line. "run": opens opencl:0 and runs a small program; what came of it, and how many
- * objects of the fake were not released. Returns the exit status. */
+/* The CPU's part: what it answers it writes when the program has been started, and answers the later await first. */
+static hearth_status answer_backwards(device_program *p, device_buffer *x, device_buffer *in, hearth_error *error)
+{
+    unsigned char *sent = device_buffer_host(in), got[2 * 64];
+    TRY(device_start(p, error));
+    TRY(device_await_published(p, 0, error));
+    for (unsigned slot = 2; slot-- > 0;) {
+        memset(sent + 64 * slot, 'a' + (int)slot, 64);
+        device_answer(p, slot);
+    }
+    TRY(device_finish(p, error));
+    TRY(device_read(x, 0, got, sizeof got, error));
+    for (unsigned i = 0; i < sizeof got; i++) {
+        if (got[i] != 'a' + i / 64)
+            return fail(error, HEARTH_INTERNAL, "byte %u of the answers is %u", i, got[i]);
+    }
+    return HEARTH_OK;
+}
+
+/* A number that the fake counted; 0 without the fake. */
+static long fake_count(const char *name)
+{
+    /* The loader stays in the process: this is the one that was used. */
+    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_NOLOAD);
+    long (*count)(void) = library ? (long (*)(void))dlsym(library, name) : NULL;
+    return count ? count() : 0;
+}
+
+/* "list": a row of the list per line. "run": opens opencl:0 and runs a small program; what came of it, how many objects
+ * of the fake were not released, and how many too early. Returns the exit status. */
 static int child(const char *what)
 {
     if (strcmp(what, "list") == 0) {
@@ -347,7 +375,7 @@ static int child(const char *what)
     }
     hearth_error error = {0};
     device *d = NULL;
-    device_buffer *step = NULL, *x = NULL, *out = NULL;
+    device_buffer *step = NULL, *x = NULL, *out = NULL, *in = NULL;
     device_program *p = NULL;
     hearth_status status = device_open(&d, "opencl:0", &error);
     if (status == HEARTH_OK)
@@ -357,7 +385,9 @@ static int child(const char *what)
     if (status == HEARTH_OK)
         status = device_buffer_create(&out, d, DEVICE_PINNED, 65536, "out", &error);
     if (status == HEARTH_OK)
-        status = device_program_create(&p, d, 1, 1, &error);
+        status = device_buffer_create(&in, d, DEVICE_PINNED, 128, "in", &error);
+    if (status == HEARTH_OK)
+        status = device_program_create(&p, d, 2, 1, &error);
     if (status == HEARTH_OK) {
         const device_argument arguments[] = {BUFFER(step), NO_BUFFER, NO_BUFFER, NO_BUFFER,
                                              BUFFER(x),    UINT(16),  UINT(0)};
@@ -365,14 +395,14 @@ static int child(const char *what)
         device_launch(p, DEVICE_reduce, STEP_ROWS, arguments, 7);
         device_copy(p, out, 0, x, 0, 64);
         device_publish(p, 0);
+        for (unsigned slot = 0; slot < 2; slot++) {
+            device_await(p, slot);
+            device_copy(p, x, 64 * slot, in, 64 * slot, 64);
+        }
         status = device_program_seal(p, &error);
     }
     if (status == HEARTH_OK)
-        status = device_start(p, &error);
-    if (status == HEARTH_OK)
-        status = device_await_published(p, 0, &error);
-    if (status == HEARTH_OK)
-        status = device_finish(p, &error);
+        status = answer_backwards(p, x, in, &error);
     unsigned lanes = 0;
     if (d) {
         device_info info;
@@ -383,12 +413,10 @@ static int child(const char *what)
     device_buffer_destroy(step);
     device_buffer_destroy(x);
     device_buffer_destroy(out);
+    device_buffer_destroy(in);
     device_close(d);
-    /* The loader stays in the process: this is the one that was used. */
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_NOLOAD);
-    long (*live)(void) = library ? (long (*)(void))dlsym(library, "fake_opencl_live") : NULL;
-    printf("%s%s|%u lanes|%ld objects|%ld blocks\n", status == HEARTH_OK ? "fine" : "", error.text, lanes,
-           live ? live() : 0, mem_live());
+    printf("%s%s|%u lanes|%ld objects|%ld blocks|%ld early\n", status == HEARTH_OK ? "fine" : "", error.text, lanes,
+           fake_count("fake_opencl_live"), mem_live(), fake_count("fake_opencl_early"));
     return 0;
 }
 
@@ -507,7 +535,9 @@ static void faults_of_devices(void **state)
         {"first launch", "|1|", "reduce: CL_OUT_OF_RESOURCES"},
         {"second launch", "|1|", "reduce: CL_OUT_OF_RESOURCES"},
         {"copy", "|1|", "copy: CL_OUT_OF_RESOURCES"},
+        {"write", "|1|", "copy: CL_OUT_OF_RESOURCES"},
         {"marker", "|1|", "stamp: CL_OUT_OF_HOST_MEMORY"},
+        {"last marker", "|1|", "the end of a program: CL_OUT_OF_HOST_MEMORY"},
         {"event", "|1|", "publish: CL_OUT_OF_RESOURCES"},
     };
     const char *fake = getenv("HEARTH_FAKE_OPENCL");
@@ -523,7 +553,7 @@ static void faults_of_devices(void **state)
         assert_says(output_of("list", "FAKE_OPENCL", cases[i].fault), cases[i].listed);
         const char *text = output_of("run", "FAKE_OPENCL", cases[i].fault);
         assert_says(text, cases[i].run);
-        assert_says(text, "|0 objects|0 blocks");
+        assert_says(text, "|0 objects|0 blocks|0 early");
     }
     unsetenv("LD_LIBRARY_PATH");
     if (kept)

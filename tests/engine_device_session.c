@@ -432,6 +432,66 @@ static void cancelling(void **state)
     on_every_device(RELU, 2, check_cancelling);
 }
 
+/* ------------------------------------------------------------------ observers that leave, sizes beyond reason */
+
+typedef struct leaver {
+    hearth_session *session;
+    unsigned seen;
+} leaver;
+
+static void leave(void *user, const hearth_observation *observation)
+{
+    leaver *l = user;
+    assert_int_equal(observation->layer, 0);
+    l->seen++;
+    hearth_session_observe(l->session, NULL);
+}
+
+/* An observer that takes its leave in the middle of a step sees no more, and the step goes on to the same end. */
+static void check_leaving(stack *s)
+{
+    size_t v = s->info.vocabulary_size, bytes = PROMPT * v * sizeof(float);
+    float *want = malloc(bytes), *got = malloc(bytes);
+    int32_t ids[PROMPT];
+    draw_prompt(ids, s->info.vocabulary_size, 6);
+    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false,
+               (hearth_session_options){.context = 32, .output_rows = PROMPT});
+    stack_feed(s, 0, ids, PROMPT, want);
+    assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
+    leaver l = {s->session, 0};
+    hearth_session_observe(s->session, &(hearth_observer){leave, &l});
+    stack_feed(s, 0, ids, PROMPT, got);
+    assert_int_equal(l.seen, 1);
+    assert_memory_equal(got, want, bytes);
+    close_placed(s);
+    free(want);
+    free(got);
+}
+
+static void observers_may_leave(void **state)
+{
+    (void)state;
+    on_every_device(RELU, 2, check_leaving);
+}
+
+/* Four billion sequences are refused, whichever side their cache would lie on. */
+static void check_too_large(stack *s)
+{
+    hearth_error error;
+    hearth_session *session;
+    hearth_session_options options = {.sequences = UINT32_MAX, .output_rows = 1};
+    open_mixed(s, PLACED_DEVICE, HEARTH_RUNG_EXACT, false, (hearth_session_options){.context = 32});
+    hearth_status status = hearth_session_create(&session, s->engine, &options, &error);
+    assert_true(status == HEARTH_INVALID || status == HEARTH_NO_MEMORY);
+    close_placed(s);
+}
+
+static void sizes_beyond_reason(void **state)
+{
+    (void)state;
+    on_every_device(RELU, 1, check_too_large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +502,8 @@ int main(void)
         cmocka_unit_test(long_contexts),
         cmocka_unit_test(two_sessions_at_once),
         cmocka_unit_test(cancelling),
+        cmocka_unit_test(observers_may_leave),
+        cmocka_unit_test(sizes_beyond_reason),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* A libOpenCL.so.1 with one device that computes nothing and fails where FAKE_OPENCL says, for device_opencl.c. Commands
- * are done as they are enqueued, so a program that awaits answers makes no sense here. It counts its objects: what
- * fake_opencl_live() says in the end was not released. */
+/* A libOpenCL.so.1 with one device that computes nothing and fails where FAKE_OPENCL says, for device_opencl.c. Copies
+ * are done as they are enqueued, which OpenCL allows: what is written to main memory later does not get there. It counts
+ * its objects: what fake_opencl_live() says in the end was not released; and fake_opencl_early() how often memory was
+ * released while, for all that the program had asked, commands were under way. */
 #pragma GCC visibility push(default)
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -16,14 +17,21 @@ typedef struct object {
     cl_int state;
 } object;
 
-static long live, launches;
-static unsigned lanes; /* of the last build */
+static long live, launches, markers;
+static long under_way, early; /* commands since the queue was last known to be empty; see above */
+static unsigned lanes;        /* of the last build */
 static object the_platform, the_device;
 
 long fake_opencl_live(void);
 long fake_opencl_live(void)
 {
     return live;
+}
+
+long fake_opencl_early(void);
+long fake_opencl_early(void)
+{
+    return early;
 }
 
 static bool told(const char *fault)
@@ -201,12 +209,6 @@ cl_int clSetKernelArg(cl_kernel k, cl_uint index, size_t size, const void *value
     return CL_SUCCESS;
 }
 
-cl_event clCreateUserEvent(cl_context c, cl_int *code)
-{
-    (void)c;
-    return new_object(code, 0);
-}
-
 cl_int clReleaseContext(cl_context o)
 {
     return release(o);
@@ -219,6 +221,7 @@ cl_int clReleaseCommandQueue(cl_command_queue o)
 
 cl_int clReleaseMemObject(cl_mem o)
 {
+    early += under_way > 0;
     return release(o);
 }
 
@@ -264,7 +267,8 @@ cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem m, const void *pattern, si
 cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t offset, size_t size, void *to, cl_uint n,
                            const cl_event *list, cl_event *event)
 {
-    (void)q, (void)wait, (void)n, (void)list;
+    (void)q, (void)n, (void)list;
+    under_way += !wait;
     memcpy(to, (const char *)((object *)m)->memory + offset, size);
     return told("copy") ? CL_OUT_OF_RESOURCES : finish_command(event);
 }
@@ -272,15 +276,17 @@ cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t of
 cl_int clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t offset, size_t size, const void *from,
                             cl_uint n, const cl_event *list, cl_event *event)
 {
-    (void)q, (void)wait, (void)n, (void)list;
+    (void)q, (void)n, (void)list;
+    under_way += !wait;
     memcpy((char *)((object *)m)->memory + offset, from, size);
-    return finish_command(event);
+    return told("write") && !wait ? CL_OUT_OF_RESOURCES : finish_command(event);
 }
 
 cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset,
                            size_t size, cl_uint n, const cl_event *list, cl_event *event)
 {
     (void)q, (void)n, (void)list;
+    under_way++;
     memcpy((char *)((object *)to)->memory + to_offset, (const char *)((object *)from)->memory + from_offset, size);
     return finish_command(event);
 }
@@ -291,6 +297,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimension
 {
     (void)q, (void)k, (void)dimensions, (void)offset, (void)n, (void)list;
     launches++;
+    under_way++;
     if (told("first launch") || (told("second launch") && launches == 2))
         return CL_OUT_OF_RESOURCES;
     return *group == lanes && *threads % *group == 0 ? finish_command(event) : CL_INVALID_WORK_GROUP_SIZE;
@@ -299,24 +306,15 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimension
 cl_int clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event *list, cl_event *event)
 {
     (void)q, (void)n, (void)list;
-    return told("marker") ? CL_OUT_OF_HOST_MEMORY : finish_command(event);
-}
-
-cl_int clEnqueueBarrierWithWaitList(cl_command_queue q, cl_uint n, const cl_event *list, cl_event *event)
-{
-    (void)q, (void)n, (void)list;
-    return finish_command(event);
-}
-
-cl_int clSetUserEventStatus(cl_event e, cl_int state)
-{
-    ((object *)e)->state = state;
-    return CL_SUCCESS;
+    markers++;
+    return told("marker") || (told("last marker") && markers == 3) ? CL_OUT_OF_HOST_MEMORY : finish_command(event);
 }
 
 cl_int clGetEventInfo(cl_event e, cl_event_info what, size_t capacity, void *out, size_t *size)
 {
     (void)what;
+    if (((object *)e)->state == CL_COMPLETE)
+        under_way = 0;
     return give(&((object *)e)->state, sizeof(cl_int), capacity, out, size);
 }
 
@@ -341,6 +339,7 @@ cl_int clFlush(cl_command_queue q)
 
 cl_int clFinish(cl_command_queue q)
 {
+    under_way = 0;
     (void)q;
     return CL_SUCCESS;
 }

@@ -25,8 +25,8 @@ static double depth(const device *d, size_t terms, size_t at_once)
 {
     device_info info;
     device_describe(d, &info);
-    size_t pieces = (terms + at_once - 1) / at_once;
-    return (double)((pieces + info.group - 1) / info.group * at_once) + DEPTH_BEHIND;
+    size_t pieces = items_of(terms, at_once), rounds = items_of(pieces, info.group);
+    return (double)(rounds * at_once) + DEPTH_BEHIND;
 }
 
 /* ---- matrices ---- */
@@ -143,9 +143,16 @@ static void lists_free(lists *l)
 
 /* ---- decoding ---- */
 
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
 static bool same_float(float a, float b)
 {
-    return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+    return bits_of(a) == bits_of(b) || (isnan(a) && isnan(b));
 }
 
 static void check_embed_case(check *c, device *d, number_format format, uint32_t columns, uint32_t tokens,
@@ -243,7 +250,7 @@ static void check_sums(check *c, const device *d, const product_shape *s, const 
         for (size_t i = 0; i < l->stride; i++) {
             size_t at = t * l->stride + i;
             if (i >= (l->used ? l->counts[t] : s->rows)) {
-                moved += memcmp(&before[at], &got[at], sizeof(float)) != 0;
+                moved += bits_of(before[at]) != bits_of(got[at]);
                 continue;
             }
             const float *row = p->decoded + (size_t)l->ids[at] * s->columns;
@@ -414,11 +421,10 @@ static void fill_hard(float *x, size_t n, uint64_t *rng)
 {
     for (size_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK) {
         size_t kind = random_below(rng, 8);
-        float scale = kind == 1   ? 0
-                      : kind == 2 ? 0x1p-122f
-                      : kind == 3 ? 0x1p127f
-                      : kind == 4 ? 0x1p-119f
-                                  : ldexpf(1 + random_value(rng) / 2, (int)random_below(rng, 40) - 20);
+        static const float scales[] = {[1] = 0, [2] = 0x1p-119f, [3] = 0x1p127f};
+        float scale = kind > 0 && kind < 4 ? scales[kind] : ldexpf(1, (int)random_below(rng, 40) - 20);
+        if (kind == 2) /* around 2^-120, from where on a block counts as zero */
+            scale = ldexpf(scale, -(int)random_below(rng, 4));
         for (size_t i = 0; i < Q8_BLOCK; i++)
             x[i] = kind == 5 ? (float)((int)random_below(rng, 255) - 127) / 2 : random_value(rng) * scale;
         if (kind == 5)

@@ -195,7 +195,7 @@ static const struct driver_keys {
     const char *driver, *keys[4], *more[4];
 } driver_keys[] = {
     {"host", {"", ",threads=2"}, {NULL}},
-    {"opencl", {"", ",group=3", ",group=100"}, {",group=1", ",group=32", ",group=64"}},
+    {"opencl", {"", ",group=3"}, {",group=100", ",group=1", ",group=32", ",group=64"}},
     {"cuda", {"", ",group=1", ",group=100", ",group=512"}, {",group=3", ",group=32", ",group=64"}},
 };
 
@@ -253,7 +253,7 @@ static bool is_pocl(const device_found *found)
 size_t check_devices(const char *only, uint64_t seed)
 {
     device_found found[16];
-    size_t count = device_list(found, 16), bad = 0, pocl = 0;
+    size_t count = device_list(found, 16), bad = 0, pocl = 0, all = 0;
     if (!only || strncmp(only, "host", strlen(only)) == 0)
         bad += check_tables(seed);
     for (size_t i = 0; i < count && i < 16; i++) {
@@ -264,7 +264,12 @@ size_t check_devices(const char *only, uint64_t seed)
             continue;
         }
         size_t ran = check_found(&found[i], only != NULL, seed, &bad);
+        all += ran;
         pocl += is_pocl(&found[i]) ? ran : 0;
+    }
+    if (only && all == 0) {
+        printf("FAILED %s: no such device ran\n", only);
+        bad++;
     }
     if (!only && pocl == 0 && pocl_installed()) {
         printf("FAILED opencl: PoCL is installed, but its kernels did not run\n");

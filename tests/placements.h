@@ -27,7 +27,7 @@ static const bool host_only = false;
 #endif
 
 /* The host and every other device that works here; says which do not, and why. HEARTH_TEST_DEVICE in the environment:
- * only those whose spec begins so. */
+ * only those whose spec begins so, of which there must be one. */
 static inline const device_specs *usable_devices(void)
 {
     static device_specs specs;
@@ -44,6 +44,13 @@ static inline const device_specs *usable_devices(void)
             print_message("without %s: %s\n", found[i].spec, found[i].problem);
         else if (is_host || !host_only)
             snprintf(specs.text[specs.count++], sizeof specs.text[0], "%.31s", found[i].spec);
+    }
+    if (specs.count == 0 && only && !host_only)
+        fail_msg("HEARTH_TEST_DEVICE=%s: there is no such device", only);
+    if (specs.count == 0) {
+        print_message("skipped: there is no such device\n");
+        skipped_tests++;
+        skip();
     }
     return &specs;
 }
@@ -123,7 +130,7 @@ static inline void print_placed_layer(FILE *out, const placed_shape *o, placed_f
     static const char *const forms[] = {"host", "ffn-host", "split", "device"};
     static const char *const selectors[] = {
         [HEARTH_RUNG_DENSE] = "all", [HEARTH_RUNG_EXACT] = "sign", [HEARTH_RUNG_PREDICTED] = "low-rank"};
-    uint32_t cuts[MOST_CUTS];
+    uint32_t cuts[MOST_CUTS] = {0};
     size_t n = form == PLACED_SPLIT ? draw_cuts(seed, o->neurons, cuts) : 0, there_first = draw(seed, 2);
     fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], selectors[o->rung]);
     if (o->rung == HEARTH_RUNG_PREDICTED)
@@ -164,11 +171,11 @@ static inline char *print_placed(const placed_shape *o, const placed_form *forms
 
 enum { MOST_LAYERS = 64 };
 
-/* Number 0 leaves everything to the CPU, number PLACEMENTS - 1 nothing; between them the forms are mixed, with more and
- * more on the device. */
+/* Number 0 leaves everything to the CPU, 1 all but the head; number PLACEMENTS - 1 nothing, the one before it embedding
+ * and head; between them the forms are mixed, with more and more on the device. */
 static inline char *draw_placement(const placed_shape *o, unsigned number)
 {
-    placed_form forms[MOST_LAYERS];
+    placed_form forms[MOST_LAYERS] = {0};
     uint32_t seed = 1000 * number + 7 * o->layers + o->neurons;
     assert_true(o->layers <= MOST_LAYERS);
     bool all = number == PLACEMENTS - 1;
@@ -176,17 +183,20 @@ static inline char *draw_placement(const placed_shape *o, unsigned number)
         /* of two draws the greater counts more often as the numbers rise */
         uint32_t a = draw(&seed, PLACED_FORMS), b = draw(&seed, PLACED_FORMS);
         bool more = draw(&seed, PLACEMENTS) < number;
-        forms[i] = all ? PLACED_DEVICE : number == 0 ? PLACED_HOST : (placed_form)((a > b) == more ? a : b);
+        forms[i] = number + 2 >= PLACEMENTS ? PLACED_DEVICE
+                   : number < 2             ? PLACED_HOST
+                                            : (placed_form)((a > b) == more ? a : b);
     }
-    bool embedding = all || (forms[0] != PLACED_HOST && draw(&seed, PLACEMENTS) < number);
-    bool head = all || draw(&seed, PLACEMENTS) < number;
+    bool mixed = number >= 2 && number + 2 < PLACEMENTS;
+    bool embedding = all || (mixed && forms[0] != PLACED_HOST && draw(&seed, PLACEMENTS) < number);
+    bool head = all || number == 1 || (mixed && draw(&seed, PLACEMENTS) < number);
     return print_placed(o, forms, embedding, head, &seed);
 }
 
 /* All four forms in turn, beginning with `first`; embedding and head where they may be. */
 static inline char *mixed_placement(const placed_shape *o, placed_form first, uint32_t seed)
 {
-    placed_form forms[MOST_LAYERS];
+    placed_form forms[MOST_LAYERS] = {0};
     assert_true(o->layers <= MOST_LAYERS);
     for (uint32_t i = 0; i < o->layers; i++)
         forms[i] = (placed_form)((first + i) % PLACED_FORMS);

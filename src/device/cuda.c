@@ -1,5 +1,5 @@
-/* cuda.c - the driver for NVIDIA's devices: which there are, opening them, their memory. On the driver API loaded at run
- * time (cuda_api.h); cuda_device.h says what is in the other files. */
+/* cuda.c - the driver for NVIDIA's devices: which there are, opening them, their memory. On the driver API loaded at
+ * run time (cuda_api.h); cuda_device.h says what is in the other files. */
 #include "cuda_device.h"
 
 #include <stdio.h>

@@ -97,7 +97,7 @@ static hearth_status take_ptx(const nvrtc_api *api, nvrtc_program program, char 
 
 hearth_status cuda_nvrtc_compile(char **out, int capability, char version[16], hearth_error *error)
 {
-    nvrtc_api api;
+    nvrtc_api api = {0};
     TRY(open_library(&api, error));
     int major = 0, minor = 0;
     api.version(&major, &minor);

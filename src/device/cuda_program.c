@@ -2,11 +2,13 @@
  * the exchange needs (cuda_exchange.c), started with one call and never changed. By events, it is several graphs, cut
  * where the program publishes or awaits. Knows nothing of devices' memory or of where kernels come from.
  *
- * What differs from run to run are words in pinned memory, which the CPU sets back before a start, when nothing runs. */
+ * What differs from run to run are words in pinned memory, which the CPU sets back before a start, when nothing
+ * runs. */
 #include "cuda_device.h"
 
 #include "../base/clock.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -318,6 +320,7 @@ static hearth_status advance(device_program *p, hearth_error *error)
 {
     cuda_program *own = p->own;
     cuda_device *d = device_of(p);
+    assert(own->pieces != NULL);
     while (own->next < own->piece_count) {
         const piece *before = own->next > 0 ? &own->pieces[own->next - 1] : NULL;
         if (before != NULL && before->awaits && !own->answered[before->slot])
@@ -348,7 +351,10 @@ hearth_status cuda_run(device_program *p, hearth_error *error)
     own->fails_at = p->command_count;
     own->asked = 0;
     own->next = 0;
-    return advance(p, error);
+    hearth_status status = advance(p, error);
+    if (status != HEARTH_OK)
+        (void)d->api.stream_wait(d->stream); /* pieces before the one that failed */
+    return status;
 }
 
 hearth_status cuda_start(device_program *p, hearth_error *error)
@@ -361,19 +367,20 @@ hearth_status cuda_start(device_program *p, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* What went wrong, in answer or on the device. `idle`: nothing of the program is under way. */
+/* What went wrong on the device, which then runs nothing any more. `idle`: nothing of the program is under way. */
 static hearth_status check(device_program *p, bool *idle, hearth_error *error)
 {
-    cuda_program *own = p->own;
     cuda_device *d = device_of(p);
     TRY(cuda_enter(p->device, error));
     cuda_result result = d->api.stream_query(d->stream);
     *idle = result != CUDA_NOT_READY;
-    if (result != CUDA_OK && result != CUDA_NOT_READY)
-        return cuda_fail(d, result, "running a program", error);
-    if (own->failure.status != HEARTH_OK)
-        return fail(error, own->failure.status, "%s", own->failure.text);
-    return HEARTH_OK;
+    return result == CUDA_OK || result == CUDA_NOT_READY ? HEARTH_OK : cuda_fail(d, result, "running a program", error);
+}
+
+/* What went wrong in answer. */
+static hearth_status tell_failure(const cuda_program *own, hearth_error *error)
+{
+    return own->failure.status == HEARTH_OK ? HEARTH_OK : fail(error, own->failure.status, "%s", own->failure.text);
 }
 
 static hearth_status ask_slot(device_program *p, unsigned slot, bool *out, hearth_error *error)
@@ -402,7 +409,8 @@ hearth_status cuda_published(device_program *p, unsigned slot, bool *out, hearth
     if (*out || ++own->asked % ASKS_PER_QUERY != 0)
         return HEARTH_OK;
     bool idle;
-    return check(p, &idle, error);
+    TRY(check(p, &idle, error));
+    return tell_failure(own, error);
 }
 
 void cuda_answer(device_program *p, unsigned slot)
@@ -419,6 +427,9 @@ hearth_status cuda_done(device_program *p, bool *out, hearth_error *error)
     cuda_program *own = p->own;
     bool idle;
     TRY(check(p, &idle, error));
+    /* What was started before the failure may be under way. */
+    if (idle)
+        TRY(tell_failure(own, error));
     *out = idle && own->next == own->piece_count;
     if (*out && own->fails_at < p->command_count)
         return device_injected(p->device, "running a program", error);

@@ -25,9 +25,8 @@
     X(EnqueueFillBuffer) X(EnqueueReadBuffer) X(EnqueueWriteBuffer) X(EnqueueCopyBuffer)    \
     X(CreateProgramWithSource) X(BuildProgram) X(GetProgramBuildInfo) X(ReleaseProgram)     \
     X(CreateKernel) X(SetKernelArg) X(GetKernelWorkGroupInfo) X(ReleaseKernel)              \
-    X(EnqueueNDRangeKernel) X(EnqueueMarkerWithWaitList) X(EnqueueBarrierWithWaitList)      \
-    X(CreateUserEvent) X(SetUserEventStatus) X(GetEventInfo) X(GetEventProfilingInfo)       \
-    X(WaitForEvents) X(ReleaseEvent) X(Flush) X(Finish)
+    X(EnqueueNDRangeKernel) X(EnqueueMarkerWithWaitList) X(GetEventInfo)                    \
+    X(GetEventProfilingInfo) X(WaitForEvents) X(ReleaseEvent) X(Flush) X(Finish)
 // clang-format on
 
 typedef struct opencl_api {

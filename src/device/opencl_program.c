@@ -1,16 +1,19 @@
 /* opencl_program.c - programs on an OpenCL device: what is made of them once, at seal, and how they run.
  *
- * Seal makes a kernel object per launch and sets its arguments, so that starting is nothing but enqueueing. The queue is
- * in order: each command waits for the one before it. Publish is a marker whose event the CPU polls; await is a barrier
- * behind a user event, which the CPU completes; a stamp is a marker whose profile is read when the program is done.
- * Events live for one run: OpenCL's cannot be used twice.
+ * Seal makes a kernel object per launch and sets its arguments, so that starting is nothing but enqueueing. The queue
+ * is in order: each command waits for the one before it. Publish is a marker whose event the CPU polls; a stamp is a
+ * marker whose profile is read when the program is done. Events live for one run: OpenCL's cannot be used twice.
  *
- * A command that fails ends the run there: nothing behind it is enqueued, what comes before it goes on, and whoever asks
- * for anything behind it hears of the failure. In OpenCL a program is not over before every user event is complete, so
- * giving up means completing them all and waiting for the last marker.
+ * What lies behind an await is enqueued when the CPU answers, and not before: a copy from main memory may be read by
+ * OpenCL as soon as it is enqueued, and the CPU writes there until it answers. So nothing in the queue ever waits for
+ * the CPU, and an await is no command at all.
+ *
+ * A command that fails ends the run there: nothing behind it is enqueued, what comes before it goes on, and whoever
+ * asks for anything behind it hears of the failure.
  *
  * PoCL compiles a kernel when it is launched for the first time with a number of lanes. So that no run waits for a
- * compiler, seal launches every kernel that is new to the device once, on a step of no rows, where it finds nothing to do.
+ * compiler, seal launches every kernel that is new to the device once, on a step of no rows, where it finds nothing to
+ * do.
  *
  * Buffers as arguments: OpenCL has no pointers into buffers, and sub-buffers begin at multiples of some hundreds of
  * bytes; so every buffer is two arguments, the whole and an offset in units of OFFSET_UNIT, which portable.h's kernels
@@ -36,11 +39,11 @@ typedef struct launch {
 typedef struct run {
     arena memory;         /* of the arrays here */
     launch *launches;     /* [command_count]    */
-    bool *awaited;        /* [slot_count]: an await of the slot was recorded                    */
     device_buffer middle; /* for copies from pinned to pinned memory                            */
     /* Of the run that is under way, or was last. NULL: not there (yet). */
+    size_t next;          /* the first command that was not enqueued                             */
+    bool *answered;       /* [slot_count]                                                        */
     cl_event *published;  /* [slot_count]                                                        */
-    cl_event *answers;    /* [slot_count]: user events; NULL also once it is answered            */
     cl_event *stamps;     /* [stamp_count]                                                       */
     cl_event last;        /* behind everything                                                   */
     double *seconds;      /* [stamp_count]                                                       */
@@ -123,19 +126,16 @@ static hearth_status seal_commands(device_program *p, run *r, hearth_error *erro
 {
     const opencl_device *d = own(p);
     r->launches = arena_new_array(&r->memory, p->command_count, sizeof *r->launches);
-    r->awaited = arena_new_array(&r->memory, p->slot_count, sizeof *r->awaited);
+    r->answered = arena_new_array(&r->memory, p->slot_count, sizeof *r->answered);
     r->published = arena_new_array(&r->memory, p->slot_count, sizeof(cl_event));
-    r->answers = arena_new_array(&r->memory, p->slot_count, sizeof(cl_event));
     r->stamps = arena_new_array(&r->memory, p->stamp_count, sizeof(cl_event));
     r->seconds = arena_new_array(&r->memory, p->stamp_count, sizeof *r->seconds);
-    if (!r->launches || !r->awaited || !r->published || !r->answers || !r->stamps || !r->seconds)
+    if (!r->launches || !r->answered || !r->published || !r->stamps || !r->seconds)
         return fail_memory(error, "opencl: program", p->command_count * sizeof *r->launches);
     for (size_t i = 0; i < p->command_count; i++) {
         const device_command *c = &p->commands[i];
         if (c->kind == COMMAND_LAUNCH)
             TRY(seal_launch(p, c, &r->launches[i], error));
-        else if (c->kind == COMMAND_AWAIT)
-            r->awaited[c->index] = true;
         else if (c->kind == COMMAND_COPY && c->to->host && c->from->host && r->middle.size_bytes < c->size_bytes)
             r->middle.size_bytes = c->size_bytes;
     }
@@ -171,10 +171,8 @@ static void release_events(device_program *p)
 {
     const opencl_device *d = own(p);
     run *r = p->own;
-    for (unsigned i = 0; i < p->slot_count && r->published && r->answers; i++) {
-        opencl_answer(p, i);
+    for (unsigned i = 0; i < p->slot_count && r->published; i++)
         release(d, &r->published[i]);
-    }
     for (unsigned i = 0; i < p->stamp_count && r->stamps; i++)
         release(d, &r->stamps[i]);
     release(d, &r->last);
@@ -241,11 +239,12 @@ static cl_int start_publish(device_program *p, const device_command *c)
     return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
 }
 
+/* Its answer is there: what follows may be enqueued. */
 static cl_int start_await(device_program *p, const device_command *c)
 {
-    const opencl_device *d = own(p);
-    const run *r = p->own;
-    return d->cl.EnqueueBarrierWithWaitList(d->queue, 1, &r->answers[c->index], NULL);
+    (void)p;
+    (void)c;
+    return CL_SUCCESS;
 }
 
 static cl_int start_stamp(device_program *p, const device_command *c)
@@ -265,24 +264,9 @@ static const struct {
     [COMMAND_STAMP] = {"stamp", start_stamp},
 };
 
-/* Enqueues everything up to the first command that fails. */
-static void enqueue(device_program *p)
+static bool has_failed(const run *r)
 {
-    const opencl_device *d = own(p);
-    run *r = p->own;
-    for (size_t i = 0; i < p->command_count; i++) {
-        const device_command *c = &p->commands[i];
-        const char *what = c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : starters[c->kind].what;
-        if (device_must_fail()) {
-            device_injected(p->device, what, &r->failure);
-            return;
-        }
-        cl_int code = starters[c->kind].start(p, c);
-        if (code != CL_SUCCESS) {
-            opencl_fail(d, what, code, &r->failure);
-            return;
-        }
-    }
+    return r->failure.status != HEARTH_OK;
 }
 
 /* Puts the last marker, and notes down when that was. */
@@ -294,25 +278,61 @@ static cl_int enqueue_last(const opencl_device *d, run *r)
     return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
 }
 
-hearth_status opencl_start(device_program *p, hearth_error *error)
+/* Enqueues the next command; a failure is noted down. */
+static void enqueue_next(device_program *p)
+{
+    run *r = p->own;
+    const device_command *c = &p->commands[r->next];
+    const char *what = c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : starters[c->kind].what;
+    if (device_must_fail()) {
+        device_injected(p->device, what, &r->failure);
+        return;
+    }
+    cl_int code = starters[c->kind].start(p, c);
+    if (code == CL_SUCCESS)
+        r->next++;
+    else
+        opencl_fail(own(p), what, code, &r->failure);
+}
+
+/* Enqueues command after command until one awaits an answer that is not there, or fails; behind the last the marker. */
+static void advance(device_program *p)
 {
     const opencl_device *d = own(p);
     run *r = p->own;
-    r->failure = (hearth_error){.status = HEARTH_OK};
-    for (unsigned i = 0; i < p->slot_count; i++) {
-        cl_int code = CL_SUCCESS;
-        if (r->awaited[i])
-            r->answers[i] = d->cl.CreateUserEvent(d->context, &code);
-        if (code != CL_SUCCESS) {
-            r->answers[i] = NULL;
-            release_events(p);
-            return opencl_fail(d, "start", code, error);
+    while (r->next < p->command_count && !has_failed(r)) {
+        const device_command *c = &p->commands[r->next];
+        if (c->kind == COMMAND_AWAIT && !r->answered[c->index]) {
+            /* What lies before the await shall begin. */
+            cl_int code = d->cl.Flush(d->queue);
+            if (code == CL_SUCCESS)
+                return;
+            opencl_fail(d, starters[c->kind].what, code, &r->failure);
+            break;
         }
+        enqueue_next(p);
     }
-    enqueue(p);
     cl_int code = enqueue_last(d, r);
-    if (code != CL_SUCCESS && r->failure.status == HEARTH_OK)
-        opencl_fail(d, "start", code, &r->failure);
+    if (code != CL_SUCCESS && !has_failed(r))
+        opencl_fail(d, "the end of a program", code, &r->failure);
+}
+
+/* All that will be enqueued has been. */
+static bool is_enqueued(const device_program *p)
+{
+    const run *r = p->own;
+    return r->next == p->command_count || has_failed(r);
+}
+
+hearth_status opencl_start(device_program *p, hearth_error *error)
+{
+    (void)error; /* what fails is said by published and done */
+    run *r = p->own;
+    r->failure = (hearth_error){.status = HEARTH_OK};
+    r->next = 0;
+    for (unsigned i = 0; i < p->slot_count; i++)
+        r->answered[i] = false;
+    advance(p);
     return HEARTH_OK;
 }
 
@@ -327,16 +347,17 @@ hearth_status opencl_published(device_program *p, unsigned slot, bool *out, hear
     *out = false;
     if (r->published[slot])
         return poll(p, r->published[slot], "publish", out, error);
-    return r->failure.status == HEARTH_OK ? HEARTH_OK : tell_failure(r, error);
+    return has_failed(r) ? tell_failure(r, error) : HEARTH_OK;
 }
 
 void opencl_answer(device_program *p, unsigned slot)
 {
-    const opencl_device *d = own(p);
-    cl_event *answer = &((run *)p->own)->answers[slot];
-    if (*answer)
-        d->cl.SetUserEventStatus(*answer, CL_COMPLETE);
-    release(d, answer);
+    run *r = p->own;
+    if (r->answered[slot])
+        return;
+    r->answered[slot] = true;
+    if (!is_enqueued(p))
+        advance(p);
 }
 
 static double profile_seconds(const opencl_device *d, cl_event event, cl_profiling_info what)
@@ -358,29 +379,27 @@ static void note_stamps(device_program *p)
         r->seconds[i] = profile_seconds(d, r->stamps[i], CL_PROFILING_COMMAND_END) + difference;
 }
 
-/* A run that failed is over like any other: when its last marker is. Only then may its memory be freed. */
+/* A run that failed is over like any other: when its last marker is. Only then may its memory be freed. Where there is
+ * no such marker, or nothing to be learned from it, the queue itself has to be waited for. */
 hearth_status opencl_done(device_program *p, bool *out, hearth_error *error)
 {
+    const opencl_device *d = own(p);
     run *r = p->own;
     *out = false;
-    bool failed = r->failure.status != HEARTH_OK;
-    bool over = !r->last;
-    hearth_error of_last;
-    for (unsigned i = 0; failed && i < p->slot_count; i++)
-        opencl_answer(p, i);
-    if (!over && poll(p, r->last, "program", &over, &of_last) != HEARTH_OK) {
+    if (!is_enqueued(p))
+        return HEARTH_OK;
+    bool over = false;
+    if (!r->last || poll(p, r->last, "program", &over, has_failed(r) ? NULL : &r->failure) != HEARTH_OK) {
+        d->cl.Finish(d->queue);
         over = true;
-        if (!failed)
-            r->failure = of_last;
-        failed = true;
     }
     if (!over)
         return HEARTH_OK;
-    if (!failed)
+    if (!has_failed(r))
         note_stamps(p);
     release_events(p);
-    *out = !failed;
-    return failed ? tell_failure(r, error) : HEARTH_OK;
+    *out = !has_failed(r);
+    return has_failed(r) ? tell_failure(r, error) : HEARTH_OK;
 }
 
 double opencl_stamp_seconds(const device_program *p, unsigned stamp)

@@ -14,6 +14,10 @@
 /* How long the CPU waits for a device at most without offering its core to others. */
 static const double most_eager_seconds = 100e-6;
 
+/* What one step of a wait counts at most: where it took longer it was this process that stood still (Ctrl-Z, a
+ * debugger), not the device. */
+static const double most_step_seconds = 0.1;
+
 /* ------------------------------------------------------------------ recording */
 
 hearth_status device_program_create(device_program **out, device *d, unsigned slots, unsigned stamps,
@@ -146,6 +150,25 @@ void device_program_destroy(device_program *p)
 
 /* ------------------------------------------------------------------ running */
 
+/* A wait for a device, and what of it counts against its patience. Zeroed at its beginning. */
+typedef struct patience {
+    waiter w;
+    double waited, counted; /* seconds */
+} patience;
+
+static void wait_patiently(patience *t, double eager_seconds)
+{
+    double waited = wait_step(&t->w, eager_seconds), step = waited - t->waited;
+    t->counted += step < most_step_seconds ? step : most_step_seconds;
+    t->waited = waited;
+}
+
+/* To be taken before the device is asked: it is asked once more when its time is over. */
+static bool is_last_chance(const patience *t, const device *d)
+{
+    return t->counted > d->patience_seconds;
+}
+
 /* Lets a program that is given up run to its end. HEARTH_DEVICE: it failed on its way, or hangs. */
 static hearth_status drain(device_program *p)
 {
@@ -153,11 +176,12 @@ static hearth_status drain(device_program *p)
     for (unsigned slot = 0; slot < p->slot_count; slot++)
         d->driver->answer(p, slot);
     hearth_status status = HEARTH_OK;
-    waiter w = {0};
-    for (bool done = false; !done && status == HEARTH_OK;) {
-        if (wait_step(&w, 0) > d->patience_seconds)
-            return HEARTH_DEVICE;
+    patience t = {0};
+    for (bool done = false; !done && status == HEARTH_OK; wait_patiently(&t, 0)) {
+        bool last = is_last_chance(&t, d);
         status = d->driver->done(p, &done, NULL);
+        if (last && !done && status == HEARTH_OK)
+            return HEARTH_DEVICE;
     }
     d->running = NULL;
     return status;
@@ -204,17 +228,19 @@ hearth_status device_await_published(device_program *p, unsigned slot, hearth_er
     TRY(check_running(p, "waiting for a slot", error));
     bool there = false;
     hearth_status status = HEARTH_OK;
-    double waited = 0;
-    for (waiter w = {0}; status == HEARTH_OK;) {
+    patience t = {0};
+    while (status == HEARTH_OK) {
+        bool last = is_last_chance(&t, d);
         status = d->driver->published(p, slot, &there, error);
         if (status != HEARTH_OK || there)
             break;
-        waited = wait_step(&w, d->eager_seconds);
-        if (waited > d->patience_seconds)
+        if (last)
             status = fail(error, HEARTH_DEVICE, "%s: slot %u was not published within %g seconds", d->driver->name,
                           slot, d->patience_seconds);
+        else
+            wait_patiently(&t, d->eager_seconds);
     }
-    d->eager_seconds = wait_learn(d->eager_seconds, waited, most_eager_seconds);
+    d->eager_seconds = wait_learn(d->eager_seconds, t.waited, most_eager_seconds);
     return status == HEARTH_OK ? status : lose(d);
 }
 
@@ -231,11 +257,17 @@ hearth_status device_finish(device_program *p, hearth_error *error)
     TRY(check_running(p, "finishing", error));
     bool done = false;
     hearth_status status = HEARTH_OK;
-    for (waiter w = {0}; !done && status == HEARTH_OK;) {
+    patience t = {0};
+    while (status == HEARTH_OK) {
+        bool last = is_last_chance(&t, d);
         status = d->driver->done(p, &done, error);
-        if (status == HEARTH_OK && !done && wait_step(&w, d->eager_seconds) > d->patience_seconds)
+        if (status != HEARTH_OK || done)
+            break;
+        if (last)
             status = fail(error, HEARTH_DEVICE, "%s: a program was not done within %g seconds", d->driver->name,
                           d->patience_seconds);
+        else
+            wait_patiently(&t, d->eager_seconds);
     }
     if (status != HEARTH_OK)
         return lose(d);

@@ -192,18 +192,18 @@ static bool accumulate(const recorder *r, const device_layer *l, row_list rows)
     return true;
 }
 
-/* What the CPU's neurons read. */
+/* What the CPU's neurons read; and what observers are shown of that, for it is not to be written again while the CPU
+ * reads it. */
 static void publish_input(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->remote->layers[layer];
     uint32_t d = r->model->hyper.embedding_length;
+    bool predicts = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
     copy_rows(r, r->here->normed, r->v->normed, d);
-    if (r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK) {
-        if (l->neuron_count)
-            copy_rows(r, r->here->hidden, r->v->hidden, l->fc1.rows);
-        else
-            copy_rows(r, r->here->x, r->v->x, d);
-    }
+    if (predicts && l->neuron_count)
+        copy_rows(r, r->here->hidden, r->v->hidden, l->fc1.rows);
+    if (r->observed || (predicts && !l->neuron_count))
+        copy_rows(r, r->here->x, r->v->x, d);
     device_publish(r->program, SLOT_NEURONS(layer));
 }
 
@@ -211,8 +211,10 @@ static void publish_input(const recorder *r, uint32_t layer)
 static void stop_for_observer(const recorder *r, uint32_t layer)
 {
     uint32_t n = r->s->engine->remote->layers[layer].neuron_count, d = r->model->hyper.embedding_length;
-    copy_rows(r, r->here->x, r->v->x, d);
-    copy_rows(r, r->here->normed, r->v->normed, d);
+    if (r->s->engine->layers[layer].form == FORM_DEVICE) { /* else they were published */
+        copy_rows(r, r->here->x, r->v->x, d);
+        copy_rows(r, r->here->normed, r->v->normed, d);
+    }
     copy_rows(r, r->here->first, r->v->first, n);
     for (unsigned i = 0; i < TOTALS; i++) {
         copy_rows(r, r->here->lists[i], r->v->lists[i], n);

@@ -3,6 +3,7 @@
 
 #include "../base/memory.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------ sizes */
@@ -25,6 +26,7 @@ typedef struct buffer_list {
 static void add(buffer_list *list, device_buffer **at, device_place place, size_t count, size_t item_bytes,
                 const char *what)
 {
+    assert(list->count < MAX_BUFFERS);
     list->rows[list->count++] = (buffer_row){at, place, count * item_bytes, what};
 }
 
@@ -53,7 +55,9 @@ static widths measure(const hearth_session *s)
 size_t device_cache_half(const hearth_session *s)
 {
     const hyperparameters *h = &s->engine->model->hyper;
-    return kv_position_bytes(s->cache.format, 1, h->kv_head_count, h->head_length) / 2 * s->context * s->sequences;
+    size_t bytes =
+        kv_position_bytes(s->cache.format, 1, h->kv_head_count, h->head_length) / 2 * s->context * s->sequences;
+    return items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
 }
 
 /* The one list of everything that a session has there, and of what crosses the bus. */
@@ -223,7 +227,8 @@ hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_
     program_kind kind = s->observer.see ? PROGRAM_OBSERVED : count == 1 ? PROGRAM_ONE : PROGRAM_MANY;
     TRY(need_program(s, ds, kind, error));
     describe_step(s, rows, count);
-    put(ds->here.x, s->scratch.x, row_bytes(s, count));
+    if (!s->engine->remote->embedding.w)
+        put(ds->here.x, s->scratch.x, row_bytes(s, count));
     TRY(device_start(ds->programs[kind], error));
     ds->running = ds->programs[kind];
     return HEARTH_OK;
@@ -261,6 +266,11 @@ void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
 {
     put(s->remote->here.answer, s->scratch.added, row_bytes(s, count));
     device_answer(s->remote->running, SLOT_NEURONS(layer));
+}
+
+bool device_step_is_observed(const hearth_session *s)
+{
+    return s->remote->running == s->remote->programs[PROGRAM_OBSERVED];
 }
 
 hearth_status device_step_observe(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
@@ -390,10 +400,9 @@ static size_t head_count(const hearth_session *s)
 static cached_head find_head(const hearth_session *s, size_t index, uint32_t sequence, uint32_t length)
 {
     const hyperparameters *h = &s->engine->model->hyper;
-    size_t position = device_cache_half(s) / s->sequences / s->context / h->kv_head_count;
-    size_t half = index / h->kv_head_count, head = index % h->kv_head_count;
-    size_t place = (half * s->sequences + sequence) * h->kv_head_count + head;
-    return (cached_head){place * s->context * position, length * position};
+    size_t position = kv_position_bytes(s->cache.format, 1, 1, h->head_length) / 2;
+    size_t half = index / h->kv_head_count, head = sequence * h->kv_head_count + index % h->kv_head_count;
+    return (cached_head){half * device_cache_half(s) + head * s->context * position, length * position};
 }
 
 uint64_t device_kv_bytes(const hearth_session *s, uint32_t length)

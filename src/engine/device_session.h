@@ -38,7 +38,9 @@ hearth_status device_step_input(struct hearth_session *s, uint32_t layer, size_t
                                 hearth_error *error);
 /* Their sum, scratch.added. */
 void device_step_answer(struct hearth_session *s, uint32_t layer, size_t count);
-/* With an observer: what the device's neurons of a layer did, for device_step_show; scratch.x and .normed. */
+/* Whether the step stops after each layer, because there was an observer when it began. */
+bool device_step_is_observed(const struct hearth_session *s);
+/* Then: what the device's neurons of a layer did, for device_step_show; scratch.x and .normed. */
 hearth_status device_step_observe(struct hearth_session *s, uint32_t layer, size_t count, hearth_error *error);
 /* Marks in scratch.wanted and .seen, by original number, what they did with row t. */
 void device_step_show(struct hearth_session *s, uint32_t layer, size_t t);

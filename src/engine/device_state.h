@@ -65,7 +65,7 @@ enum { STAMP_BEGIN, STAMP_NEURONS, STAMP_OWN_END, STAMP_JOIN, STAMP_END, STAMPS 
 #define STAMP(layer, moment) ((layer)*STAMPS + (moment))
 
 /* Where cosine and sine begin in `step`. */
-#define STEP_ANGLES ((sizeof(step_record) + 15) / 16 * 16)
+#define STEP_ANGLES ((sizeof(step_record) + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT)
 
 /* Bytes of one layer's keys, or values, in the cache. */
 size_t device_cache_half(const hearth_session *s);

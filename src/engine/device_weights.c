@@ -192,6 +192,8 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = l->model->hyper.neuron_count;
         bytes += stored_bytes(&from->q) + stored_bytes(&from->k) + stored_bytes(&from->v) +
                  stored_bytes(&from->attention_output);
+        bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
+        bytes += predicts ? stored_bytes(&from->fc1) + stored_bytes(&from->fc2) * neurons / f : 0;
         bytes += (stored_bytes(&from->gate) + stored_bytes(&from->up) + stored_bytes(&l->down_t[i]) +
                   (l->down_t[i].data ? 0 : stored_bytes(&from->down))) *
                  neurons / f;

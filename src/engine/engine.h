@@ -1,7 +1,8 @@
 /* engine.h - what the engine's files share: the structs behind hearth.h's opaque names.
  *
  * Reading order: runtime.c, placement.c, engine.c, kv_cache.c, session.c, forward.c, products.c, ffn.c,
- * text_api.c, sampler.c, answer.c, generate.c. */
+ * text_api.c, sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c,
+ * device_weights.c, trace.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 

@@ -144,13 +144,20 @@ static size_t count_below(const uint32_t *list, size_t n, size_t end)
     return low;
 }
 
+/* The number of the neuron at a place among those that the CPU works on; past the last one, past all numbers. */
+static size_t number_at(const ffn_job *job, size_t place)
+{
+    const engine_layer *e = job->e;
+    return !e->rows ? place : place < e->row_count ? e->rows[place] : job->neuron_count;
+}
+
 /* Which of the part's neurons belong to a slice, as the kernels take ranges: [*from, *to) of the list, or of all rows;
  * *h is what they index. */
 static void find_slice(const ffn_job *job, const ffn_part *v, size_t slice, size_t *from, size_t *to, const float **h)
 {
     size_t begin = slice * job->width, end = begin + job->width, last = v->begin + v->count;
-    *from = v->list ? count_below(v->list, v->count, begin) : begin;
-    *to = v->list ? count_below(v->list, v->count, end) : end < last ? end : last;
+    *from = v->list ? count_below(v->list, v->count, number_at(job, begin)) : begin;
+    *to = v->list ? count_below(v->list, v->count, number_at(job, end)) : end < last ? end : last;
     *h = job->s->scratch.gate + (v->list ? v->begin : 0);
 }
 
@@ -328,11 +335,13 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
 
 /* ------------------------------------------------------------------ the layer */
 
-/* The parts of a layer before anything is known: of the CPU's rows where it has only some. */
+/* The parts of a layer before anything is known. Where the CPU has only some of the rows, places in their list stand
+ * for neuron numbers, so that the work is spread whichever they are. */
 static void cut(ffn_job *job)
 {
     scratch *b = &job->s->scratch;
-    size_t turns = FFN_TURNS * (size_t)pool_threads(job->s->engine->runtime->threads), f = job->neuron_count;
+    size_t turns = FFN_TURNS * (size_t)pool_threads(job->s->engine->runtime->threads);
+    size_t f = job->e->rows ? job->e->row_count : job->neuron_count;
     job->width = ffn_slice_width(f);
     job->slices = (f + job->width - 1) / job->width;
     job->part_slices = job->slices > turns ? job->slices / turns : 1;
@@ -340,12 +349,9 @@ static void cut(ffn_job *job)
     b->part_count = 0;
     for (size_t begin = 0; begin < f; begin += part) {
         ffn_part *v = &b->parts[b->part_count++];
-        *v = (ffn_part){.begin = (uint32_t)begin, .count = f - begin < part ? f - begin : part};
-        if (job->e->rows) {
-            size_t first = count_below(job->e->rows, job->e->row_count, begin);
-            v->list = job->e->rows + first;
-            v->count = count_below(job->e->rows, job->e->row_count, begin + v->count) - first;
-        }
+        *v = (ffn_part){.begin = (uint32_t)begin,
+                        .count = f - begin < part ? f - begin : part,
+                        .list = job->e->rows ? job->e->rows + begin : NULL};
     }
 }
 

@@ -179,7 +179,7 @@ static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count
         device_step_answer(s, layer, count);
         note(s, layer, MOMENT_END);
     }
-    if (!s->observer.see)
+    if (!device_step_is_observed(s))
         return HEARTH_OK;
     TRY(device_step_observe(s, layer, count, error));
     feed_forward_observe(s, layer, count);
@@ -233,7 +233,8 @@ hearth_status forward_slice(hearth_session *s, const hearth_row *rows, size_t co
     const hearth_engine *e = s->engine;
     uint32_t layers = e->model->hyper.layer_count;
     prepare_rope(s, count);
-    embed(s, rows, count);
+    if (!e->remote || !e->remote->embedding.w)
+        embed(s, rows, count);
     if (e->device_layers > 0) {
         TRY(two_sided(s, rows, count, error));
         if (!goes_on(s, layers - 1, count, done, total))

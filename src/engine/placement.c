@@ -20,6 +20,7 @@
 
 #include "../base/json.h"
 #include "../base/memory.h"
+#include "../device/kernels/kernels.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -247,7 +248,7 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
     if (!ok)
         return no_memory(error);
     p->kv = PLACEMENT_DEVICE;
-    if (layers == p->layer_count && neurons == p->neuron_count)
+    if (layers == p->layer_count && neurons == p->neuron_count && device_has_format(model->head.format))
         p->head = PLACEMENT_DEVICE;
     return HEARTH_OK;
 }

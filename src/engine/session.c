@@ -135,6 +135,11 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     if (options->kv != HEARTH_KV_F16 && options->kv != HEARTH_KV_F32)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
     s->cache.format = options->kv;
+    size_t cache_bytes; /* on both sides together */
+    if (!kv_cache_bytes(options->kv, h->layer_count, s->sequences, h->kv_head_count, s->context, h->head_length,
+                        &cache_bytes))
+        return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
+                    s->sequences, s->context);
     if (s->context > h->context_length)
         return fail(error, HEARTH_INVALID, "%s: context: %u positions asked for, the model was made for %u",
                     engine->model->source->path, s->context, h->context_length);
@@ -161,12 +166,8 @@ hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_se
     TRY(resolve(&s, engine, options, error));
     const hyperparameters *h = &engine->model->hyper;
     size_t cache_bytes;
-    if (!kv_cache_bytes(s.cache.format, h->layer_count, s.sequences, h->kv_head_count, s.context, h->head_length,
-                        &cache_bytes) ||
-        !kv_cache_bytes(s.cache.format, engine->host_layers, s.sequences, h->kv_head_count, s.context, h->head_length,
-                        &cache_bytes))
-        return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
-                    s.sequences, s.context);
+    kv_cache_bytes(s.cache.format, engine->host_layers, s.sequences, h->kv_head_count, s.context, h->head_length,
+                   &cache_bytes);
     *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), cache_bytes,
                            lay_out(&s, session_threads(&s), NULL),
                            engine->remote ? engine->remote->bytes + device_session_bytes(&s) : 0};
@@ -355,6 +356,7 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
     TRY(check_sequence(session, from, error));
     TRY(check_sequence(session, to, error));
     if (from != to) {
+        session->lengths[to] = 0; /* what it had is no more, should the device fail halfway */
         if (session->remote)
             TRY(device_kv_copy(session, from, to, session->lengths[from], error));
         kv_copy(&session->cache, from, to, session->lengths[from]);
@@ -413,6 +415,7 @@ hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
     const hyperparameters *h = &session->engine->model->hyper;
     size_t here = saved->length * kv_position_bytes(session->cache.format, session->engine->host_layers,
                                                     h->kv_head_count, h->head_length);
+    session->lengths[sequence] = 0; /* as in a fork */
     if (session->remote)
         TRY(device_kv_restore(session, sequence, saved->length, (const char *)saved->state + here, error));
     kv_restore(&session->cache, sequence, saved->length, saved->state);

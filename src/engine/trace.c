@@ -30,10 +30,12 @@ static void show_there(const hearth_session *s, uint32_t layer)
     const engine_layer *l = &s->engine->layers[layer];
     if (l->form == FORM_HOST)
         return;
+    bool works = s->engine->remote->layers[layer].neuron_count > 0; /* else it has no such span */
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
-        show(s, s->engine->placement->sides[PLACEMENT_DEVICE], spans[i].what, layer,
-             device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].begin)),
-             device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].end)));
+        if (works || spans[i].begin != STAMP_NEURONS)
+            show(s, s->engine->placement->sides[PLACEMENT_DEVICE], spans[i].what, layer,
+                 device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].begin)),
+                 device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].end)));
 }
 
 void trace_slice(const hearth_session *s)

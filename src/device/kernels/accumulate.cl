@@ -4,7 +4,7 @@
  * A lane owns eight neighbouring columns and walks down the rows of its part, so neighbouring lanes read neighbouring
  * pieces and nothing has to be added up across lanes. How many groups have work is decided by `parts`. */
 
-/* Vectors of eight columns that one lane sums at once: on the host all of an item, so that rows are read as they lie. */
+/* Vectors of eight columns that a lane sums at once: on the host all of an item, so that rows are read as they lie. */
 #define LANE_VECTORS (ON_HOST ? ACCUMULATE_COLUMNS_ITEM / 8 : 1)
 
 /* Rows that are under way at once. */

@@ -149,7 +149,7 @@ INLINE uint attend_keys(GLOBAL const float *query, GLOBAL const uchar *keys, siz
 
 INLINE void local_store8(LOCAL float *to, float8 v)
 {
-#if defined(__OPENCL_VERSION__)
+#if ON_OPENCL
     vstore8(v, 0, to);
 #elif ON_HOST
     float8_store(to, v);

@@ -1,7 +1,7 @@
 # embed.cmake - cmake -DFOLDER=... -DOUT=... -P embed.cmake: kernels.cl with its includes put in place, as the numbers
 # of a C array that kernels_source.c includes. The parts and their order are read from kernels.cl.
 file(STRINGS ${FOLDER}/kernels.cl includes REGEX "^#include \"")
-string(HEX "#define DEVICE_KERNEL_SOURCE\n" text)
+set(text "")
 foreach(include ${includes})
   string(REGEX REPLACE "^#include \"(.*)\"$" "\\1" part "${include}")
   string(HEX "#line 1 \"${part}\"\n" line)

@@ -60,7 +60,7 @@ INLINE float weight_1(int format, GLOBAL const uchar *row, uint at)
     return bfloat_value(((GLOBAL const ushort *)row)[at]);
 }
 
-/* The 32 values of a block, as bytes to be multiplied with others, and what has to be taken off each. */
+/* The 32 values of a block, as bytes to be multiplied with others. */
 INLINE block32 weights_block(int format, GLOBAL const uchar *row, uint block)
 {
     return format == W_Q8_0 ? block32_load(row + 32 * (size_t)block) : block32_of_nibbles(row + 16 * (size_t)block);

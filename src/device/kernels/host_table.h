@@ -1,4 +1,4 @@
-/* host_table.h - the kernels compiled for the host device: one table for each instruction set they were compiled for. */
+/* host_table.h - the kernels compiled for the host device: a table for each instruction set they were compiled for. */
 #ifndef DEVICE_KERNELS_HOST_TABLE_H
 #define DEVICE_KERNELS_HOST_TABLE_H
 

@@ -1,7 +1,7 @@
 /* kernels.c - what there is to know of the kernels without running one: names, parameters, and which is for which
  * format. All of it follows from the list in kernels.h. */
-#include "host_table.h"
 #include "kernels.h"
+#include "host_table.h"
 
 #include "../../kernel/cpu.h"
 

@@ -19,6 +19,9 @@
 #ifndef DEVICE_KERNELS_KERNELS_H
 #define DEVICE_KERNELS_KERNELS_H
 
+/* Tables, aligned by hand. */
+// clang-format off
+
 /* Tokens that a program works on at once. */
 #define STEP_ROWS 8
 
@@ -75,8 +78,8 @@
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, x) B(float, y) \
         V(rows) V(columns) V(stride) V(finish)
 
-/* The same for x rounded to 8 bits as quantize does it: q [T][columns], q_scales [T][columns / 32], q_sums [T][columns /
- * 32] the sums of each block of q. The integers of a block are summed exactly. */
+/* The same for x rounded to 8 bits as quantize does it: q [T][columns], q_scales [T][columns / 32], q_sums
+ * [T][columns / 32] the sums of each block of q. The integers of a block are summed exactly. */
 #define P_PRODUCT_8(B, V, F)                                                                          \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const schar, q) \
         B(const float, q_scales) B(const int, q_sums) B(float, y) V(rows) V(columns) V(stride) V(finish)
@@ -97,12 +100,12 @@
     B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)    \
         B(uchar, keys) B(uchar, values) V(heads) V(kv_heads) V(length) V(pairs) V(context) V(stride_q) V(stride_k)
 
-/* Attention over one split of the positions that a row sees: its own and those before it, at most `window` of them (0:
- * all). Split s is positions [s, s + 1) * ATTEND_POSITIONS of the cache. partial [STEP_ROWS][heads][splits][length + 2]:
- * the sum of exp(score - m) * value, then m (the greatest score of the split) and the sum of exp(score - m); a split
- * without positions that are seen: m = -INFINITY (as large a negative float), the sum 0, and the values are not
- * written. score = scale * query . key. Query heads h share the key/value head h / (heads / kv_heads).
- * items: STEP_ROWS * heads * splits */
+/* Attention over one split of the positions that a row sees: its own and those before it, at most `window` of them
+ * (0: all). Split s is positions [s, s + 1) * ATTEND_POSITIONS of the cache. partial
+ * [STEP_ROWS][heads][splits][length + 2]: the sum of exp(score - m) * value, then m (the greatest score of the
+ * split) and the sum of exp(score - m); a split without positions that are seen: m = -INFINITY (as large a negative
+ * float), the sum 0, and the values are not written. score = scale * query . key. Query heads h share the key/value
+ * head h / (heads / kv_heads). items: STEP_ROWS * heads * splits */
 #define P_ATTEND(B, V, F)                                                                                   \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
         V(length) V(context) V(window) V(splits) V(stride_q) F(scale)
@@ -164,6 +167,8 @@
     X(accumulate_f32, P_ACCUMULATE) X(accumulate_f16, P_ACCUMULATE) X(accumulate_bf16, P_ACCUMULATE)             \
     X(accumulate_q8_0, P_ACCUMULATE) X(accumulate_q4_0, P_ACCUMULATE)                                            \
     X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
+
+// clang-format on
 
 #ifndef DEVICE_KERNEL_SOURCE /* what follows is for those who launch them */
 

@@ -25,12 +25,12 @@ static void *address_of(const device_argument *argument)
 #define TAKE_F(name)       float name = (argument++)->f;
 #define PASS_B(type, name) name,
 #define PASS_1(name)       name,
-#define X(name, PARAMETERS)                                                                       \
-    static void host_##name(const device_argument *argument, uint32_t group, uint32_t groups)     \
-    {                                                                                             \
-        const step_record *step = address_of(argument++);                                         \
-        PARAMETERS(TAKE_B, TAKE_V, TAKE_F)                                                        \
-        kernel_##name(step, PARAMETERS(PASS_B, PASS_1, PASS_1) group, groups);                    \
+#define X(name, PARAMETERS)                                                                   \
+    static void host_##name(const device_argument *argument, uint32_t group, uint32_t groups) \
+    {                                                                                         \
+        const step_record *step = address_of(argument++);                                     \
+        PARAMETERS(TAKE_B, TAKE_V, TAKE_F)                                                    \
+        kernel_##name(step, PARAMETERS(PASS_B, PASS_1, PASS_1) group, groups);                \
     }
 DEVICE_KERNELS(X)
 #undef X

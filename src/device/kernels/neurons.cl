@@ -93,7 +93,8 @@ INLINE float activated(float value, uint kind, float silence)
     return value > silence ? value : 0.0f;
 }
 
-/* Places begin .. end - 1 of one token. biased: whether there are biases at all, the one reason to look into the list. */
+/* Places begin .. end - 1 of one token. biased: whether there are biases at all, the one reason to look into the
+ * list. */
 INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float *second,
                             GLOBAL const float *first_bias, GLOBAL const float *second_bias, GLOBAL const uint *list,
                             uint begin, uint end, uint kind, uint form, float silence)

@@ -2,9 +2,9 @@
  *
  * An item is PRODUCT_ROWS rows, so that what is read of x serves several rows and several loads are under way at once.
  * Neighbouring lanes read neighbouring pieces of a row. Rows beyond the last are the last once more and are not
- * stored. Without lists all tokens are done together, MANY_TOKENS of them, and weights are read once; with lists
- * tokens need other rows, so each is done alone. Barriers stand in loops, never behind an `if`: PoCL copies what follows
- * such a barrier, and of eight in a row makes 256 copies. */
+ * stored. Without lists all tokens are done together, MANY_TOKENS of them, and weights are read once; with lists tokens
+ * need other rows, so each is done alone. Barriers stand in loops, never behind an `if`: PoCL copies what follows such
+ * a barrier, and of eight in a row makes 256 copies. */
 
 INLINE float finished(float sum, float before, uint finish)
 {

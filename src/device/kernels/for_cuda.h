@@ -1,0 +1,238 @@
+/* for_cuda.h - portable.h's words in CUDA C++, for nvcc, NVRTC and clang. No header of CUDA is needed: what is not in
+ * the language is asked for by the name of its instruction, which all three understand. */
+#ifndef DEVICE_KERNELS_FOR_CUDA_H
+#define DEVICE_KERNELS_FOR_CUDA_H
+
+#if ON_CUDA
+#define GLOBAL
+#define LOCAL
+#if !defined(__CUDACC__) || defined(__clang__) /* clang brings no header of its own */
+#if !defined(__global__)
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#endif
+#define INLINE    static __device__ inline __attribute__((always_inline))
+#define ONE_COPY  static __device__ __attribute__((noinline))
+#define LANE      __nvvm_read_ptx_sreg_tid_x()
+#define LANES     __nvvm_read_ptx_sreg_ntid_x()
+#define GROUP     __nvvm_read_ptx_sreg_ctaid_x()
+#define GROUPS    __nvvm_read_ptx_sreg_nctaid_x()
+#define BARRIER() __syncthreads()
+typedef __SIZE_TYPE__ size_t;
+struct __attribute__((aligned(8))) uint2 {
+    unsigned x, y;
+};
+struct __attribute__((aligned(16))) uint4 {
+    unsigned x, y, z, w;
+};
+struct __attribute__((aligned(16))) float4 {
+    float x, y, z, w;
+};
+#else
+#define INLINE    static __device__ __forceinline__
+#define ONE_COPY  static __device__ __noinline__
+#define LANE      threadIdx.x
+#define LANES     blockDim.x
+#define GROUP     blockIdx.x
+#define GROUPS    gridDim.x
+#define BARRIER() __syncthreads()
+#endif
+#define UNROLL     _Pragma("unroll")
+#define UNROLL_4   _Pragma("unroll 4")
+#define NO_UNROLL  _Pragma("unroll 1")
+#define MOST_LANES 1024
+/* 8 would double the registers, which one token would pay for with fewer groups at work. */
+#define MANY_TOKENS                4
+#define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
+
+#define KERNEL_B(type, name) , type *name
+#define KERNEL_V(name)       , uint name
+#define KERNEL_F(name)       , float name
+#define KERNEL(name, PARAMETERS) \
+    extern "C" __global__ void kernel_##name(const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F))
+
+typedef unsigned char uchar;
+typedef signed char schar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+
+/* One instruction from one or two or three operands. */
+#define INSTRUCTION_1(name, text, to, to_type, a_kind, a_type) \
+    INLINE to_type name(a_type a)                              \
+    {                                                          \
+        to_type result;                                        \
+        asm(text " %0, %1;" : to(result) : a_kind(a));         \
+        return result;                                         \
+    }
+INSTRUCTION_1(half_value, "cvt.f32.f16", "=f", float, "h", ushort)
+INSTRUCTION_1(half_bits, "cvt.rn.f16.f32", "=h", ushort, "f", float)
+INSTRUCTION_1(RINT, "cvt.rni.f32.f32", "=f", float, "f", float)
+INSTRUCTION_1(SQRT, "sqrt.rn.f32", "=f", float, "f", float)
+INSTRUCTION_1(power_of_two, "ex2.approx.f32", "=f", float, "f", float)
+INSTRUCTION_1(AS_UINT, "mov.b32", "=r", uint, "f", float)
+INSTRUCTION_1(AS_FLOAT, "mov.b32", "=f", float, "r", uint)
+
+INLINE float DIVIDE(float a, float b)
+{
+    float result;
+    asm("div.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+
+INLINE float FMA(float a, float b, float c)
+{
+    float result;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(a), "f"(b), "f"(c));
+    return result;
+}
+
+/* e^x = 2^(x / ln 2), the quotient in two parts so that large x lose nothing. */
+INLINE float EXP(float x)
+{
+    float bounded = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    float whole = bounded * 1.44269504f, rest = FMA(bounded, 1.44269504f, -whole) + bounded * 1.92596299e-8f;
+    float power = power_of_two(whole);
+    return x != x ? x : whole < -126.0f ? power : FMA(power, rest * 0.69314718f, power);
+}
+
+/* Sixteen and eight bytes at once, of memory that no kernel of this launch writes. */
+INLINE uint4 load_16(const uchar *p)
+{
+    uint4 v;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+
+INLINE uint2 load_8(const uchar *p)
+{
+    uint2 v;
+    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+
+struct float8 {
+    float v[8];
+};
+
+INLINE float8 float8_load(const float *p)
+{
+    float4 a = ((const float4 *)p)[0], b = ((const float4 *)p)[1];
+    float8 out = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    return out;
+}
+
+INLINE void float8_store(float *p, float8 v)
+{
+    float4 a = {v.v[0], v.v[1], v.v[2], v.v[3]}, b = {v.v[4], v.v[5], v.v[6], v.v[7]};
+    ((float4 *)p)[0] = a;
+    ((float4 *)p)[1] = b;
+}
+
+INLINE float8 float8_all(float x)
+{
+    float8 out = {{x, x, x, x, x, x, x, x}};
+    return out;
+}
+
+INLINE float8 float8_times(float8 a, float8 b)
+{
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        a.v[i] *= b.v[i];
+    return a;
+}
+
+INLINE float8 float8_fma(float8 a, float8 b, float8 c)
+{
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        c.v[i] = FMA(a.v[i], b.v[i], c.v[i]);
+    return c;
+}
+
+INLINE float8 float8_of_halves(const uchar *p)
+{
+    uint4 v = load_16(p);
+    float8 out = {{half_value((ushort)v.x), half_value((ushort)(v.x >> 16)), half_value((ushort)v.y),
+                   half_value((ushort)(v.y >> 16)), half_value((ushort)v.z), half_value((ushort)(v.z >> 16)),
+                   half_value((ushort)v.w), half_value((ushort)(v.w >> 16))}};
+    return out;
+}
+
+INLINE float8 float8_of_bfloats(const uchar *p)
+{
+    uint4 v = load_16(p);
+    float8 out = {{AS_FLOAT(v.x << 16), AS_FLOAT(v.x & 0xffff0000u), AS_FLOAT(v.y << 16), AS_FLOAT(v.y & 0xffff0000u),
+                   AS_FLOAT(v.z << 16), AS_FLOAT(v.z & 0xffff0000u), AS_FLOAT(v.w << 16), AS_FLOAT(v.w & 0xffff0000u)}};
+    return out;
+}
+
+INLINE float8 float8_of_bytes(const uchar *p)
+{
+    uint2 v = load_8(p);
+    float8 out;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        out.v[i] = (float)(schar)(v.x >> (8 * i));
+        out.v[i + 4] = (float)(schar)(v.y >> (8 * i));
+    }
+    return out;
+}
+
+INLINE float8 float8_of_nibbles(const uchar *p, uint shift)
+{
+    uint2 v = load_8(p);
+    float8 out;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        out.v[i] = (float)((int)((v.x >> (8 * i + shift)) & 15u) - 8);
+        out.v[i + 4] = (float)((int)((v.y >> (8 * i + shift)) & 15u) - 8);
+    }
+    return out;
+}
+
+struct block32 { /* 32 signed bytes */
+    uint v[8];
+};
+
+INLINE block32 block32_load(const uchar *p)
+{
+    uint4 a = load_16(p), b = load_16(p + 16);
+    block32 out = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    return out;
+}
+
+INLINE block32 block32_of_nibbles(const uchar *p)
+{
+    uint4 a = load_16(p);
+    block32 out = {{a.x & 0x0f0f0f0fu, a.y & 0x0f0f0f0fu, a.z & 0x0f0f0f0fu, a.w & 0x0f0f0f0fu,
+                    (a.x >> 4) & 0x0f0f0f0fu, (a.y >> 4) & 0x0f0f0f0fu, (a.z >> 4) & 0x0f0f0f0fu,
+                    (a.w >> 4) & 0x0f0f0f0fu}};
+    return out;
+}
+
+INLINE int DOT4(uint a, uint b, int sum)
+{
+    asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+INLINE int block32_dot(block32 a, block32 b)
+{
+    int sum = 0;
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        sum = DOT4(a.v[i], b.v[i], sum);
+    return sum;
+}
+
+INLINE uint sum_of_16(const uchar *p)
+{
+    uint4 v = load_16(p);
+    return v.x + v.y + v.z + v.w;
+}
+
+#endif
+#endif

@@ -1,0 +1,215 @@
+/* for_host.h - portable.h's words in C, with a few of AVX2's where the compiler has them and does not find the way by
+ * itself. */
+#ifndef DEVICE_KERNELS_FOR_HOST_H
+#define DEVICE_KERNELS_FOR_HOST_H
+
+#if ON_HOST
+#define GLOBAL
+#define LOCAL
+#define INLINE   static inline __attribute__((always_inline))
+#define ONE_COPY INLINE
+#define UNROLL   _Pragma("GCC unroll 8")
+#define UNROLL_4
+#define NO_UNROLL
+
+#define LANE                       0u
+#define LANES                      1u
+#define BARRIER()                  ((void)0)
+#define MOST_LANES                 1
+#define MANY_TOKENS                2
+#define LOCAL_ARRAY(type, name, n) type name[n]
+
+/* GROUP and GROUPS are parameters here. */
+#define KERNEL_B(type, name) type *name,
+#define KERNEL_V(name)       uint name,
+#define KERNEL_F(name)       float name,
+#define KERNEL(name, PARAMETERS) \
+    static void kernel_##name(const step_record *step, PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F) uint GROUP, uint GROUPS)
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+typedef unsigned char uchar;
+typedef signed char schar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+
+#define EXP(x)       expf(x)
+#define SQRT(x)      sqrtf(x)
+#define DIVIDE(a, b) ((a) / (b))
+#define FMA(a, b, c) ((a) * (b) + (c)) /* fused where the instruction set has it: these files contract */
+#define RINT(x)      rintf(x)
+
+INLINE uint AS_UINT(float f)
+{
+    uint bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+INLINE float AS_FLOAT(uint bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* float16 is float32 with the exponent moved by 112 and thirteen bits less; see number/half.c, which says why these
+ * are right for subnormal numbers, too. */
+INLINE float half_value(ushort bits)
+{
+#ifdef __F16C__
+    return _cvtsh_ss(bits);
+#else
+    uint magnitude = bits & 0x7fffu, sign = (uint)(bits & 0x8000u) << 16;
+    uint finite = AS_UINT(AS_FLOAT(magnitude << 13) * 0x1p112f);
+    return AS_FLOAT((magnitude >= 0x7c00u ? 0x7f800000u | magnitude << 13 : finite) | sign);
+#endif
+}
+
+INLINE ushort half_bits(float value)
+{
+    uint bits = AS_UINT(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    uint subnormal = AS_UINT(AS_FLOAT(magnitude) + 0.5f) - AS_UINT(0.5f);
+    uint normal = ((magnitude + 0xfffu + (magnitude >> 13 & 1u)) >> 13) - (112u << 10);
+    uint large = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ffu) : 0x7c00u;
+    return (ushort)(sign | (magnitude >= 0x477ff000u ? large : magnitude < 0x38800000u ? subnormal : normal));
+}
+
+typedef float float8 __attribute__((vector_size(32)));
+typedef int int8 __attribute__((vector_size(32)));
+typedef schar block32 __attribute__((vector_size(32))); /* 32 signed bytes */
+typedef short short16 __attribute__((vector_size(32)));
+
+INLINE float8 float8_load(const float *p)
+{
+    float8 v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+INLINE void float8_store(float *p, float8 v)
+{
+    memcpy(p, &v, sizeof(v));
+}
+
+INLINE float8 float8_all(float v)
+{
+    return (float8){v, v, v, v, v, v, v, v};
+}
+
+INLINE float8 float8_times(float8 a, float8 b)
+{
+    return a * b;
+}
+
+INLINE float8 float8_fma(float8 a, float8 b, float8 c)
+{
+    return a * b + c;
+}
+
+INLINE float8 float8_of_halves(const uchar *p)
+{
+#ifdef __F16C__
+    return (float8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+#else
+    ushort bits[8];
+    memcpy(bits, p, sizeof(bits));
+    float8 v;
+    for (int i = 0; i < 8; i++)
+        v[i] = half_value(bits[i]);
+    return v;
+#endif
+}
+
+INLINE float8 float8_of_bfloats(const uchar *p)
+{
+    typedef ushort ushort8 __attribute__((vector_size(16)));
+    typedef uint uint8 __attribute__((vector_size(32)));
+    ushort8 v;
+    memcpy(&v, p, sizeof(v));
+    return (float8)(__builtin_convertvector(v, uint8) << 16);
+}
+
+INLINE float8 float8_of_bytes(const uchar *p)
+{
+#ifdef __AVX2__
+    return (float8)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+#else
+    schar bytes[8];
+    memcpy(bytes, p, sizeof(bytes));
+    int8 v;
+    for (int i = 0; i < 8; i++)
+        v[i] = (int)bytes[i];
+    return __builtin_convertvector(v, float8);
+#endif
+}
+
+INLINE float8 float8_of_nibbles(const uchar *p, uint shift)
+{
+#ifdef __AVX2__
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    __m256i nibbles =
+        _mm256_and_si256(_mm256_srli_epi32(_mm256_cvtepu8_epi32(bytes), (int)shift), _mm256_set1_epi32(15));
+    return (float8)_mm256_cvtepi32_ps(_mm256_sub_epi32(nibbles, _mm256_set1_epi32(8)));
+#else
+    int8 v;
+    for (int i = 0; i < 8; i++)
+        v[i] = (p[i] >> shift & 15) - 8;
+    return __builtin_convertvector(v, float8);
+#endif
+}
+
+INLINE block32 block32_load(const uchar *p)
+{
+    block32 v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+INLINE block32 block32_of_nibbles(const uchar *p)
+{
+#ifdef __AVX2__
+    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m256i apart = _mm256_inserti128_si256(_mm256_castsi128_si256(both), _mm_srli_epi16(both, 4), 1);
+    return (block32)_mm256_sub_epi8(_mm256_and_si256(apart, _mm256_set1_epi8(15)), _mm256_set1_epi8(8));
+#else
+    block32 v;
+    for (int i = 0; i < 16; i++) {
+        v[i] = (schar)((p[i] & 15) - 8);
+        v[i + 16] = (schar)((p[i] >> 4) - 8);
+    }
+    return v;
+#endif
+}
+
+/* Sums of four neighbouring products each: |a b| summed over two is at most 2 * 128 * 127, which 16 bits hold. */
+INLINE int8 block32_dot(block32 a, block32 b)
+{
+#ifdef __AVX2__
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)a), _mm256_sign_epi8((__m256i)b, (__m256i)a));
+    return (int8)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else
+    int8 sums = {0};
+    for (int part = 0; part < 32; part += 8)
+        for (int i = 0; i < 8; i++)
+            sums[i] += a[part + i] * b[part + i];
+    return sums;
+#endif
+}
+
+INLINE uint sum_of_16(const uchar *p)
+{
+    uint v[4];
+    memcpy(v, p, sizeof(v));
+    return v[0] + v[1] + v[2] + v[3];
+}
+
+#endif
+#endif

@@ -1,0 +1,181 @@
+/* for_opencl.h - portable.h's words in OpenCL C 1.2. */
+#ifndef DEVICE_KERNELS_FOR_OPENCL_H
+#define DEVICE_KERNELS_FOR_OPENCL_H
+
+#if ON_OPENCL
+#define GLOBAL    __global
+#define LOCAL     __local
+#define INLINE    static inline __attribute__((always_inline))
+#define ONE_COPY  INLINE
+#define UNROLL    _Pragma("unroll")
+#define UNROLL_4  _Pragma("unroll 4")
+#define NO_UNROLL _Pragma("nounroll")
+
+/* The driver says how many lanes every group has, so that compilers know it: on a CPU device, where it is one, all that
+ * is done for the sake of groups vanishes. */
+#ifndef GROUP_LANES
+#define GROUP_LANES 64
+#endif
+#define MOST_LANES  GROUP_LANES
+#define MANY_TOKENS 4 /* with 8 PoCL works half a minute on a kernel */
+#define LANES       ((uint)GROUP_LANES)
+#define GROUP       ((uint)get_group_id(0))
+#define GROUPS      ((uint)get_num_groups(0))
+#if GROUP_LANES > 1
+#define LANE      ((uint)get_local_id(0))
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#else
+#define LANE      0u
+#define BARRIER() ((void)0)
+#endif
+
+/* OpenCL has no pointers into buffers: a kernel gets each buffer whole, with an offset in units of 16 bytes, and calls
+ * its body with pointers to where the arguments begin. NULL comes with offset 0 and stays NULL. */
+#define KERNEL_B(type, name)     , __global type *name
+#define KERNEL_V(name)           , uint name
+#define KERNEL_F(name)           , float name
+#define KERNEL_WHOLE(type, name) , __global type *name, uint name##_at
+#define KERNEL_FROM(type, name)  , (__global type *)((__global const uchar *)name + 16 * (size_t)name##_at)
+#define KERNEL_PASS(name)        , name
+#define KERNEL(name, PARAMETERS)                                                                        \
+    INLINE void body_##name(__local ulong *local_memory,                                                \
+                            __global const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F)); \
+    __kernel __attribute__((reqd_work_group_size(GROUP_LANES, 1, 1))) void name(                        \
+        __global const step_record *step, uint step_at PARAMETERS(KERNEL_WHOLE, KERNEL_V, KERNEL_F))    \
+    {                                                                                                   \
+        __local ulong local_memory[LOCAL_BYTES / 8];                                                    \
+        body_##name(local_memory KERNEL_FROM(const step_record, step)                                   \
+                        PARAMETERS(KERNEL_FROM, KERNEL_PASS, KERNEL_PASS));                             \
+    }                                                                                                   \
+    INLINE void body_##name(__local ulong *local_memory,                                                \
+                            __global const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F))
+/* Only a kernel itself may have variables of the group, so the arrays of a body, together at most LOCAL_BYTES, are cut
+ * from one of its kernel's. */
+#define LOCAL_BYTES (16 * MOST_LANES + 9216) /* what group_sums needs, and what attend has besides */
+#define LOCAL_ARRAY(type, name, n)                     \
+    __local type *name = (__local type *)local_memory; \
+    local_memory += (sizeof(type) * (n) + 7) / 8
+
+typedef signed char schar;
+
+#define EXP(x)       exp(x)
+#define SQRT(x)      sqrt_rounded(x)
+#define DIVIDE(a, b) divide_rounded(a, b)
+#define FMA(a, b, c) fma(a, b, c)
+#define RINT(x)      rint(x)
+#define AS_UINT(x)   as_uint(x)
+#define AS_FLOAT(x)  as_float(x)
+
+/* OpenCL's division may be off by 2.5 units in the last place; one step of Newton's method on the exact remainder
+ * makes it right (and leaves it where it was). Where the remainder is not finite, there is nothing to mend. */
+INLINE float divide_rounded(float a, float b)
+{
+    float quotient = a / b, better = fma(fma(-quotient, b, a), 1.0f / b, quotient);
+    return isfinite(better) ? better : quotient;
+}
+
+INLINE float sqrt_rounded(float a)
+{
+    float root = sqrt(a), better = fma(fma(-root, root, a), 0.5f / root, root);
+    return isfinite(better) ? better : root;
+}
+
+INLINE float half_value(ushort bits)
+{
+    return vload_half(0, (const half *)&bits);
+}
+
+INLINE ushort half_bits(float value)
+{
+    ushort bits;
+    vstore_half_rte(value, 0, (half *)&bits);
+    return bits;
+}
+
+INLINE float8 float8_load(__global const float *p)
+{
+    return vload8(0, p);
+}
+
+INLINE void float8_store(__global float *p, float8 v)
+{
+    vstore8(v, 0, p);
+}
+
+INLINE float8 float8_all(float v)
+{
+    return (float8)(v);
+}
+
+INLINE float8 float8_times(float8 a, float8 b)
+{
+    return a * b;
+}
+
+INLINE float8 float8_fma(float8 a, float8 b, float8 c)
+{
+    return fma(a, b, c);
+}
+
+INLINE float8 float8_of_halves(__global const uchar *p)
+{
+    return vload_half8(0, (__global const half *)p);
+}
+
+INLINE float8 float8_of_bfloats(__global const uchar *p)
+{
+    return as_float8(convert_uint8(vload8(0, (__global const ushort *)p)) << 16);
+}
+
+INLINE float8 float8_of_bytes(__global const uchar *p)
+{
+    return convert_float8(vload8(0, (__global const char *)p));
+}
+
+INLINE float8 float8_of_nibbles(__global const uchar *p, uint shift)
+{
+    return convert_float8((vload8(0, p) >> (uchar)shift) & (uchar)15) - 8.0f;
+}
+
+typedef int8 block32; /* 32 signed bytes */
+
+INLINE block32 block32_load(__global const uchar *p)
+{
+    return vload8(0, (__global const int *)p);
+}
+
+INLINE block32 block32_of_nibbles(__global const uchar *p)
+{
+    uint4 both = vload4(0, (__global const uint *)p);
+    return (int8)(as_int4(both & 0x0f0f0f0fu), as_int4((both >> 4) & 0x0f0f0f0fu));
+}
+
+#if defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
+#define DOT4(a, b) dot_4x8packed_ss_int(as_uint(a), as_uint(b))
+
+INLINE int block32_dot(block32 a, block32 b)
+{
+    return DOT4(a.s0, b.s0) + DOT4(a.s1, b.s1) + DOT4(a.s2, b.s2) + DOT4(a.s3, b.s3) + DOT4(a.s4, b.s4) +
+           DOT4(a.s5, b.s5) + DOT4(a.s6, b.s6) + DOT4(a.s7, b.s7);
+}
+#else
+/* In vectors, which is what CPUs want: products of bytes fit into 16 bits. */
+INLINE int block32_dot(block32 a, block32 b)
+{
+    short16 low = convert_short16(as_char16(a.lo)) * convert_short16(as_char16(b.lo));
+    short16 high = convert_short16(as_char16(a.hi)) * convert_short16(as_char16(b.hi));
+    int16 both = convert_int16(low) + convert_int16(high);
+    int8 sums = both.lo + both.hi;
+    int4 fewer = sums.lo + sums.hi;
+    return fewer.x + fewer.y + fewer.z + fewer.w;
+}
+#endif
+
+INLINE uint sum_of_16(__global const uchar *p)
+{
+    uint4 v = vload4(0, (__global const uint *)p);
+    return v.x + v.y + v.z + v.w;
+}
+
+#endif
+#endif

@@ -1,0 +1,238 @@
+/* sums.h - sums in the making, of one lane (wide) and over the lanes of a group; before them a few words more that mean
+ * the same everywhere. */
+#ifndef DEVICE_KERNELS_SUMS_H
+#define DEVICE_KERNELS_SUMS_H
+
+/* Sums that a group adds up at once. */
+#define SUMS_AT_ONCE 4
+
+#ifdef DEVICE_KERNEL_SOURCE
+typedef struct step_record {
+#define STEP_WORD(field) uint field;
+    STEP_FIELDS(STEP_WORD)
+#undef STEP_WORD
+} step_record;
+#endif
+
+#define NEGATIVE_INFINITY AS_FLOAT(0xff800000u)
+
+INLINE float bfloat_value(ushort bits)
+{
+    return AS_FLOAT((uint)bits << 16);
+}
+
+INLINE uint least(uint a, uint b)
+{
+    return a < b ? a : b;
+}
+
+/* A sum in the making: eight of them side by side where that is what SIMD likes, one elsewhere. */
+#if ON_HOST
+typedef float8 wide;
+
+INLINE wide wide_zero(void)
+{
+    return (wide){0};
+}
+
+/* sum + w . x */
+INLINE wide wide_dot(wide sum, float8 w, float8 x)
+{
+    return w * x + sum;
+}
+
+INLINE wide wide_add(wide sum, float x)
+{
+    sum[0] += x;
+    return sum;
+}
+
+/* sum + scale * (what block32_dot gave - correction) */
+INLINE wide wide_block(wide sum, float scale, int8 dot, int correction)
+{
+    (void)correction; /* nibbles were made signed on the way */
+    return scale * __builtin_convertvector(dot, float8) + sum;
+}
+
+INLINE float wide_total(wide v)
+{
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
+/* Of so many columns of a float format the first ... can be read eight at a time. */
+#define COLUMNS_BY_8(columns) ((columns) & ~7u)
+#else
+typedef float wide;
+
+INLINE wide wide_zero(void)
+{
+    return 0.0f;
+}
+
+INLINE wide wide_add(wide sum, float x)
+{
+    return sum + x;
+}
+
+INLINE wide wide_block(wide sum, float scale, int dot, int correction)
+{
+    return FMA(scale, (float)(dot - correction), sum);
+}
+
+INLINE float wide_total(wide v)
+{
+    return v;
+}
+
+#if ON_OPENCL
+INLINE wide wide_dot(wide sum, float8 w, float8 x)
+{
+    return sum + (dot(w.lo, x.lo) + dot(w.hi, x.hi));
+}
+#else
+INLINE wide wide_dot(wide sum, float8 w, float8 x)
+{
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        sum = FMA(w.v[i], x.v[i], sum);
+    return sum;
+}
+#endif
+
+/* Where rows are not whole vectors they are not aligned either, which a device may not forgive. */
+#define COLUMNS_BY_8(columns) ((columns) % 8u == 0u ? (columns) : 0u)
+#endif
+
+/* ------------------------------------------------------------------ over the lanes of a group
+ * All lanes call these; scratch is LOCAL_ARRAY(float or uint, ..., GROUP_SCRATCH). The order of the sum depends on
+ * LANES alone. */
+#if ON_HOST
+#define GROUP_SCRATCH 1
+
+INLINE void group_sums(float *values, uint n, float *scratch)
+{
+    (void)values, (void)n, (void)scratch;
+}
+
+INLINE float group_max(float value, float *scratch)
+{
+    (void)scratch;
+    return value;
+}
+
+INLINE uint group_sum_uint(uint value, uint *scratch)
+{
+    (void)scratch;
+    return value;
+}
+
+#elif ON_OPENCL
+#define GROUP_SCRATCH (SUMS_AT_ONCE * MOST_LANES)
+
+/* A tree in local memory: what is left over in an odd row waits for the next. */
+#define GROUP_TREE(COMBINE)                                      \
+    for (uint left = LANES, half_of; left > 1; left = half_of) { \
+        half_of = (left + 1) / 2;                                \
+        if (LANE < left - half_of) {                             \
+            COMBINE                                              \
+        }                                                        \
+        BARRIER();                                               \
+    }
+
+INLINE void group_sums(float *values, uint n, __local float *scratch)
+{
+    if (LANES == 1)
+        return;
+    for (uint i = 0; i < n; i++)
+        scratch[i * LANES + LANE] = values[i];
+    BARRIER();
+    GROUP_TREE(for (uint i = 0; i < n; i++) scratch[i * LANES + LANE] += scratch[i * LANES + LANE + half_of];)
+    for (uint i = 0; i < n; i++)
+        values[i] = scratch[i * LANES];
+    BARRIER();
+}
+
+INLINE float group_max(float value, __local float *scratch)
+{
+    scratch[LANE] = value;
+    BARRIER();
+    GROUP_TREE(scratch[LANE] = fmax(scratch[LANE], scratch[LANE + half_of]);)
+    value = scratch[0];
+    BARRIER();
+    return value;
+}
+
+INLINE uint group_sum_uint(uint value, __local uint *scratch)
+{
+    scratch[LANE] = value;
+    BARRIER();
+    GROUP_TREE(scratch[LANE] += scratch[LANE + half_of];)
+    value = scratch[0];
+    BARRIER();
+    return value;
+}
+
+#else
+#define GROUP_SCRATCH (SUMS_AT_ONCE * 32)
+
+INLINE uint shuffled_down(uint value, uint distance, uint lanes)
+{
+    uint result;
+    asm volatile("shfl.sync.down.b32 %0, %1, %2, 31, %3;"
+                 : "=r"(result)
+                 : "r"(value), "r"(distance), "r"(0xffffffffu >> (32u - lanes)));
+    return result;
+}
+
+/* First within a warp (the last one may be a part), then, by every lane for itself, over the warps. */
+#define GROUP_REDUCE(type, TO_BITS, FROM_BITS, a, b, COMBINE)                \
+    uint warp = LANE / 32u, place = LANE % 32u, warps = (LANES + 31u) / 32u; \
+    uint lanes = least(32u, LANES - warp * 32u);                             \
+    for (uint i = 0; i < n; i++) {                                           \
+        type a = values[i];                                                  \
+        UNROLL                                                               \
+        for (uint distance = 16; distance > 0; distance /= 2) {              \
+            type b = FROM_BITS(shuffled_down(TO_BITS(a), distance, lanes));  \
+            if (place + distance < lanes)                                    \
+                a = COMBINE;                                                 \
+        }                                                                    \
+        if (place == 0)                                                      \
+            scratch[i * warps + warp] = a;                                   \
+    }                                                                        \
+    BARRIER();                                                               \
+    for (uint i = 0; i < n; i++) {                                           \
+        type a = scratch[i * warps];                                         \
+        for (uint other = 1; other < warps; other++) {                       \
+            type b = scratch[i * warps + other];                             \
+            a = COMBINE;                                                     \
+        }                                                                    \
+        values[i] = a;                                                       \
+    }                                                                        \
+    BARRIER();
+
+INLINE void group_sums(float *values, uint n, float *scratch){GROUP_REDUCE(float, AS_UINT, AS_FLOAT, a, b, a + b)}
+
+INLINE float group_max(float value, float *scratch)
+{
+    float values[1] = {value};
+    const uint n = 1;
+    GROUP_REDUCE(float, AS_UINT, AS_FLOAT, a, b, a > b ? a : b)
+    return values[0];
+}
+
+INLINE uint group_sum_uint(uint value, uint *scratch)
+{
+    uint values[1] = {value};
+    const uint n = 1;
+    GROUP_REDUCE(uint, , , a, b, a + b)
+    return values[0];
+}
+#endif
+
+INLINE float group_sum(float value, LOCAL float *scratch)
+{
+    group_sums(&value, 1, scratch);
+    return value;
+}
+
+#endif
