@@ -270,6 +270,54 @@ static void injected_faults(void **state)
     everything_may_fail(device_fail_at, HEARTH_DEVICE);
 }
 
+/* A device on which something fails in the middle of a program while what was started before goes on. */
+enum { UNDER_WAY = 5 /* as often as it is asked after the failure */ };
+
+static int records_left, queries_left;
+static cuda_api working;
+
+static cuda_result record_fails(cuda_event event, cuda_stream stream)
+{
+    if (records_left-- > 0)
+        return working.event_record(event, stream);
+    queries_left = UNDER_WAY;
+    return CUDA_NOT_SUPPORTED;
+}
+
+static cuda_result query_under_way(cuda_stream stream)
+{
+    return queries_left > 0 && queries_left-- > 0 ? CUDA_NOT_READY : working.stream_query(stream);
+}
+
+static cuda_result wait_under_way(cuda_stream stream)
+{
+    queries_left = 0;
+    return working.stream_wait(stream);
+}
+
+static void a_failed_run_is_over_when_the_device_is(void **state)
+{
+    (void)state;
+    static unsigned char want[BYTES];
+    for (int fails_at = 0; fails_at < SLOTS; fails_at++) {
+        rig r;
+        hearth_error error = {0};
+        open_rig(&r, "events", want);
+        cuda_api *api = &((cuda_device *)r.d)->api;
+        working = *api;
+        api->event_record = record_fails;
+        api->stream_query = query_under_way;
+        api->stream_wait = wait_under_way;
+        records_left = fails_at;
+        assert_int_equal(rig_run(&r, want, &error), HEARTH_DEVICE);
+        assert_says(error.text, "publishing");
+        assert_true(r.d->lost && !r.d->running);
+        assert_int_equal(queries_left, 0);
+        *api = working;
+        rig_free(&r);
+    }
+}
+
 static void no_memory(void **state)
 {
     (void)state;
@@ -413,6 +461,7 @@ int main(void)
         cmocka_unit_test_setup(kernels_may_fault, unset_all),
         cmocka_unit_test_setup(starting_may_fail, unset_all),
         cmocka_unit_test_setup(injected_faults, unset_all),
+        cmocka_unit_test_setup(a_failed_run_is_over_when_the_device_is, unset_all),
         cmocka_unit_test_setup(no_memory, unset_all),
         cmocka_unit_test_setup(no_memory_on_the_device, unset_all),
         cmocka_unit_test_setup(drivers_and_devices_that_will_not_do, unset_all),

@@ -415,10 +415,12 @@ static void stopped_for_a_while(double patience_seconds)
     assert_int_equal(device_start(r.program, NULL), HEARTH_OK);
     for (unsigned i = 0; i < SLOTS; i++) {
         calls_until_stopped = i == 1 ? 2 : 0;
+        r.d->eager_seconds = 0; /* so that every step looks at the clock */
         assert_int_equal(device_await_published(r.program, i, NULL), HEARTH_OK);
         answer(&r, i, 1);
     }
     calls_until_stopped = 2;
+    r.d->eager_seconds = 0;
     assert_int_equal(device_finish(r.program, NULL), HEARTH_OK);
     assert_int_equal(calls_until_stopped, 0);
     assert_int_equal(device_start(r.program, NULL), HEARTH_OK);

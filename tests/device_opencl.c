@@ -345,8 +345,10 @@ static hearth_status answer_backwards(device_program *p, device_buffer *x, devic
     TRY(device_finish(p, error));
     TRY(device_read(x, 0, got, sizeof got, error));
     for (unsigned i = 0; i < sizeof got; i++) {
-        if (got[i] != 'a' + i / 64)
-            return fail(error, HEARTH_INTERNAL, "byte %u of the answers is %u", i, got[i]);
+        if (got[i] != 'a' + i / 64) {
+            snprintf(error->text, sizeof error->text, "byte %u of the answers is %u", i, got[i]);
+            return HEARTH_DEVICE;
+        }
     }
     return HEARTH_OK;
 }

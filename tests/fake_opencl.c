@@ -297,9 +297,9 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimension
 {
     (void)q, (void)k, (void)dimensions, (void)offset, (void)n, (void)list;
     launches++;
-    under_way++;
     if (told("first launch") || (told("second launch") && launches == 2))
         return CL_OUT_OF_RESOURCES;
+    under_way++;
     return *group == lanes && *threads % *group == 0 ? finish_command(event) : CL_INVALID_WORK_GROUP_SIZE;
 }
 

@@ -4,8 +4,8 @@
  * next: the same kernels, copies and exchanges in the same order, on the same buffers. So it is recorded once, as a
  * *program*, and started for every token; whatever differs (token, position) lies in a buffer that the program copies
  * in at its beginning. A driver may turn a program into what its hardware likes best: a list for a thread, commands for
- * a queue, a CUDA graph. While a program runs hearth allocates
- * nothing and wakes nobody; what a driver library does for a command is its own affair.
+ * a queue, a CUDA graph. While a program runs hearth allocates nothing and wakes nobody; what a driver library does for
+ * a command is its own affair.
  *
  * The exchange: a program *publishes* a slot when what it recorded before is done, and the CPU, spinning in
  * device_await_published, sees it; the CPU *answers* the slot, and what the program recorded behind the matching
