@@ -486,39 +486,27 @@ static void idle_devices_sleep_and_wake(void **state)
     close_adder(&a);
 }
 
-static double copying_seconds(const char *spec)
+/* A device of a hundredth of the speed needs at least a hundred times what no thread can beat: copying 100 GB in a
+ * second. Whatever disturbs it only makes it slower. */
+static void a_share_of_the_speed(void **state)
 {
-    enum { SIZE = 1 << 18 };
-    device *d = open_device(spec);
+    (void)state;
+    enum { SIZE = 4 << 20 };
+    device *d = open_device("host,speed=0.01");
     device_buffer *from = new_buffer(d, DEVICE_MEMORY, SIZE), *to = new_buffer(d, DEVICE_MEMORY, SIZE);
     device_program *p;
     hearth_error error;
     ok(device_program_create(&p, d, 0, 0, &error), &error);
-    for (unsigned i = 0; i < 20; i++)
-        device_copy(p, to, 0, from, 0, SIZE);
+    device_copy(p, to, 0, from, 0, SIZE);
     ok(device_program_seal(p, &error), &error);
-    double best = 1e9;
-    for (unsigned run = 0; run < 40; run++) {
-        double begin = clock_seconds();
-        ok(device_start(p, &error), &error);
-        ok(device_finish(p, &error), &error);
-        double seconds = clock_seconds() - begin;
-        best = seconds < best ? seconds : best;
-    }
+    double begin = clock_seconds();
+    ok(device_start(p, &error), &error);
+    ok(device_finish(p, &error), &error);
+    assert_true(clock_seconds() - begin >= SIZE / 100e9 / 0.01);
     device_program_destroy(p);
     device_buffer_destroy(from);
     device_buffer_destroy(to);
     device_close(d);
-    return best;
-}
-
-static void a_share_of_the_speed(void **state)
-{
-    (void)state;
-    /* The best of many runs of each: whatever disturbs them only makes them longer. */
-    double ratio = copying_seconds("host,speed=0.2") / copying_seconds("host");
-    if (ratio < 2) /* 5, but for noise */
-        fail_msg("a fifth of the speed takes %.2f times as long", ratio);
 }
 
 static void measuring_gives_figures(const char *spec)

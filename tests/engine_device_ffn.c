@@ -148,11 +148,10 @@ static record take_record(stack *s, const char *json, hearth_rung rung)
     const hearth_session_options options = {.context = 64, .output_rows = 16, .kv = HEARTH_KV_F32};
     record r = {.layers = s->info.layer_count, .d = s->info.embedding_length, .f = s->info.neuron_count};
     size_t rows = (size_t)r.layers * TEXT;
-    assert_true(rows > 0 && r.d > 0 && r.f > 0);
-    r.residual = calloc(rows * r.d, sizeof(float));
-    r.input = calloc(rows * r.d, sizeof(float));
-    r.activation = calloc(rows * r.f, sizeof(float));
-    r.listed = calloc(rows * r.f, 1);
+    r.residual = calloc(rows * r.d + 1, sizeof(float));
+    r.input = calloc(rows * r.d + 1, sizeof(float));
+    r.activation = calloc(rows * r.f + 1, sizeof(float));
+    r.listed = calloc(rows * r.f + 1, 1);
     int32_t ids[TEXT];
     draw_prompt(ids, s->info.vocabulary_size, 40);
     draw_prompt(ids + TEXT - PROMPT, s->info.vocabulary_size, 41);
