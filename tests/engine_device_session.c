@@ -432,7 +432,7 @@ static void cancelling(void **state)
     on_every_device(RELU, 2, check_cancelling);
 }
 
-/* ------------------------------------------------------------------ observers that leave, sizes beyond reason */
+/* ------------------------------------------------------------------ observers that leave */
 
 typedef struct leaver {
     hearth_session *session;
@@ -474,24 +474,6 @@ static void observers_may_leave(void **state)
     on_every_device(RELU, 2, check_leaving);
 }
 
-/* Four billion sequences are refused, whichever side their cache would lie on. */
-static void check_too_large(stack *s)
-{
-    hearth_error error;
-    hearth_session *session;
-    hearth_session_options options = {.sequences = UINT32_MAX, .output_rows = 1};
-    open_mixed(s, PLACED_DEVICE, HEARTH_RUNG_EXACT, false, (hearth_session_options){.context = 32});
-    hearth_status status = hearth_session_create(&session, s->engine, &options, &error);
-    assert_true(status == HEARTH_INVALID || status == HEARTH_NO_MEMORY);
-    close_placed(s);
-}
-
-static void sizes_beyond_reason(void **state)
-{
-    (void)state;
-    on_every_device(RELU, 1, check_too_large);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,7 +485,6 @@ int main(void)
         cmocka_unit_test(two_sessions_at_once),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(observers_may_leave),
-        cmocka_unit_test(sizes_beyond_reason),
     };
     return run_group(tests, NULL, NULL);
 }
