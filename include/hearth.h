@@ -277,11 +277,11 @@ typedef struct hearth_session_options {
 
 /* Memory, known before it is taken. */
 typedef struct hearth_memory {
-    uint64_t weight_bytes; /* mapped from the file, shared by all sessions    */
-    uint64_t own_bytes;    /* transposed by the engine, shared by all sessions */
-    uint64_t kv_bytes;     /* reserved; becomes resident as sequences grow    */
-    uint64_t scratch_bytes;
-    uint64_t device_bytes; /* of the device's memory: weights there, this session's KV and scratch */
+    uint64_t weight_bytes;  /* mapped from the file, shared by all sessions    */
+    uint64_t own_bytes;     /* transposed by the engine, shared by all sessions */
+    uint64_t kv_bytes;      /* reserved; becomes resident as sequences grow    */
+    uint64_t scratch_bytes; /* what crosses the bus to a device included           */
+    uint64_t device_bytes;  /* of the device's memory: weights there, this session's KV and scratch */
 } hearth_memory;
 
 hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,

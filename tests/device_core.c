@@ -3,6 +3,7 @@
 #include "../src/base/memory.h"
 #include "../src/device/driver.h"
 #include "../src/device/measure.h"
+#include "host_only.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,16 +16,6 @@
 #include <cmocka.h>
 
 enum { MOST_DEVICES = 16 };
-
-/* ThreadSanitizer sees nothing of what drivers do that were built without it. */
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-static const bool host_only = true;
-#else
-static const bool host_only = false;
-#endif
 
 static device *open_device(const char *spec)
 {

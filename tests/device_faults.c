@@ -3,6 +3,7 @@
 #include "../src/base/clock.h"
 #include "../src/base/memory.h"
 #include "../src/device/driver.h"
+#include "host_only.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,16 +99,6 @@ static void run_well(rig *r, float expected)
         fail_msg("%s", error.text);
     assert_true(x == expected);
 }
-
-/* ThreadSanitizer sees nothing of what drivers do that were built without it. */
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-static const bool host_only = true;
-#else
-static const bool host_only = false;
-#endif
 
 /* Every device that works here, and the host with threads. */
 static void on_every_device(void (*test)(const char *spec))

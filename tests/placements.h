@@ -6,6 +6,7 @@
 #include "../src/device/device.h"
 
 #include "golden.h"
+#include "host_only.h"
 
 /* ------------------------------------------------------------------ devices */
 
@@ -15,16 +16,6 @@ typedef struct device_specs {
     char text[MOST_SPECS][64];
     size_t count;
 } device_specs;
-
-/* ThreadSanitizer sees nothing of what drivers do that were built without it. */
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-static const bool host_only = true;
-#else
-static const bool host_only = false;
-#endif
 
 /* The host and every other device that works here; says which do not, and why. HEARTH_TEST_DEVICE in the environment:
  * only those whose spec begins so, of which there must be one. */

@@ -110,13 +110,13 @@ static buffer_list list_buffers(const hearth_session *s, device_session *ds)
     return list;
 }
 
-uint64_t device_session_bytes(const hearth_session *s)
+uint64_t device_session_bytes(const hearth_session *s, device_place place)
 {
     device_session nowhere;
     buffer_list list = list_buffers(s, &nowhere);
     uint64_t bytes = 0;
     for (size_t i = 0; i < list.count; i++)
-        bytes += list.rows[i].place == DEVICE_MEMORY ? list.rows[i].size_bytes : 0;
+        bytes += list.rows[i].place == place ? list.rows[i].size_bytes : 0;
     return bytes;
 }
 

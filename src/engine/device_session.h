@@ -23,8 +23,8 @@ struct hearth_session;
  * budget does not hold them. */
 hearth_status device_session_create(device_session **out, const struct hearth_session *s, hearth_error *error);
 void device_session_destroy(device_session *s);
-/* Bytes of the device's memory that it would take. */
-uint64_t device_session_bytes(const struct hearth_session *s);
+/* Bytes that it would take of the device's memory, or pinned in main memory. */
+uint64_t device_session_bytes(const struct hearth_session *s, device_place place);
 
 /* rows: where the residual stream of layer 0 is needed on the CPU it lies in scratch.x. */
 hearth_status device_step_begin(struct hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error);

@@ -169,8 +169,11 @@ hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_se
     kv_cache_bytes(s.cache.format, engine->host_layers, s.sequences, h->kv_head_count, s.context, h->head_length,
                    &cache_bytes);
     *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), cache_bytes,
-                           lay_out(&s, session_threads(&s), NULL),
-                           engine->remote ? engine->remote->bytes + device_session_bytes(&s) : 0};
+                           lay_out(&s, session_threads(&s), NULL), 0};
+    if (engine->remote) {
+        out->scratch_bytes += device_session_bytes(&s, DEVICE_PINNED);
+        out->device_bytes = engine->remote->bytes + device_session_bytes(&s, DEVICE_MEMORY);
+    }
     return HEARTH_OK;
 }
 
