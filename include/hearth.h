@@ -102,6 +102,7 @@ typedef struct hearth_model hearth_model;
 
 typedef struct hearth_model_options {
     const char *ffn_activation; /* overrides what the file says: "silu", "relu"; NULL: the file's */
+    const char *tune;           /* what was learnt about it; NULL: PATH.tune where there is one; "": nothing */
     hearth_progress progress;
 } hearth_model_options;
 
@@ -119,13 +120,15 @@ typedef struct hearth_model_info {
     int32_t bos, eos;          /* token ids; -1: none */
     bool powerinfer;           /* a PowerInfer file (its magic is PWRI)                            */
     bool neuron_major;         /* stores down transposed: a row per neuron                         */
-    bool predictors;           /* every layer has one: the rung predicted can run                  */
+    bool predictors;           /* the rung predicted can run: some layers, or all, have one        */
+    bool tuned;                /* a tune file belongs to it                                        */
     float predictor_threshold; /* the file's: a neuron with a score below it is skipped; 0 without */
 } hearth_model_info;
 
 /* Opens a GGUF file or a Hugging Face folder. options may be NULL.
  * HEARTH_FORMAT: not a model, damaged, or a tensor is missing, extra or misshapen (named).
- * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. */
+ * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. Its tune file is opened with it: one that is
+ * damaged, or of another model, is HEARTH_FORMAT too. */
 hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
                                 hearth_error *error);
 void hearth_model_close(hearth_model *model);
@@ -177,23 +180,35 @@ typedef enum hearth_rung {
     HEARTH_RUNG_DENSE,     /* every neuron                                                                    */
     HEARTH_RUNG_EXACT,     /* neurons that are zero are skipped; the answer is that of dense                  */
     HEARTH_RUNG_PREDICTED, /* and those that the model's predictors do not let through: lossy                 */
+    HEARTH_RUNG_PRUNED,    /* neurons whose activation is small count as zero: lossy                          */
     HEARTH_RUNG_COUNT
 } hearth_rung;
 
-/* "auto", "dense", "exact", "predicted". */
+/* "auto", "dense", "exact", "predicted", "pruned". */
 const char *hearth_rung_name(hearth_rung rung);
 
 /* What lies and runs where, as data: for every layer its form, selector and the ranges
  * of neurons of each side; the sides of KV cache, embedding and head. */
 typedef struct hearth_placement hearth_placement;
 
-/* Everything on the CPU, on one rung. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a
- * model without predictors. */
+/* Everything on the CPU, on one rung. Predicted: layers for which no predictor is worth its bytes are exact. Pruned: at
+ * the tune file's middle level, else as exact until a threshold is set. HEARTH_UNSUPPORTED: exact for an activation that
+ * is never zero, predicted for a model without predictors. */
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
                                       hearth_error *error);
-/* The score from which on a predictor lets a neuron through, in every layer that has one on; the file's otherwise.
- * Finite. */
+/* The threshold of the selector in every layer that has one; the file's otherwise. Finite. Of low-rank predictors, the
+ * score from which on they let a neuron through; of coarse ones the margin, in standard deviations of their error; of
+ * pruned layers the magnitude that an activation has to exceed. */
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
+/* Gives pruned layers the tune file's thresholds at which `share` of all activations (zeros included) count as zero,
+ * between its levels by interpolation. HEARTH_UNSUPPORTED: there is no tune file, or it has no thresholds. */
+hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_model *model, double share,
+                                     hearth_error *error);
+/* Keeps of every layer's neurons only the hottest `share` (or the coldest), as the tune file counted them. The others
+ * are silent whatever they would have been: for finding out what they are worth. Not with a device.
+ * HEARTH_UNSUPPORTED: there is no tune file, or it has no counts. */
+hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
+                                    hearth_error *error);
 /* Gives the last `layers` layers (at most all) to side device0: their attention, their part of the KV cache and the
  * first `neurons` neurons of each in the file's order, which are the hot ones where the file is ordered. None of the
  * neurons: form ffn-host; all: form device; else split. The head goes there with all layers of form device, if devices
@@ -241,7 +256,7 @@ const char *hearth_engine_class(const hearth_engine *engine);
 /* Weight bytes that decoding one token reads if no neuron is skipped. The KV cache comes on top. */
 uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
 
-/* Bytes of transposed copies that the engine computes on. */
+/* Bytes of copies that the engine computes on: transposed, or coarse. */
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
 /* ----------------------------------------------------------------- session */
@@ -278,7 +293,7 @@ typedef struct hearth_session_options {
 /* Memory, known before it is taken. */
 typedef struct hearth_memory {
     uint64_t weight_bytes;  /* mapped from the file, shared by all sessions    */
-    uint64_t own_bytes;     /* transposed by the engine, shared by all sessions */
+    uint64_t own_bytes;     /* copies of the engine, shared by all sessions    */
     uint64_t kv_bytes;      /* reserved; becomes resident as sequences grow    */
     uint64_t scratch_bytes; /* what crosses the bus to a device included           */
     uint64_t device_bytes;  /* of the device's memory: weights there, this session's KV and scratch */
@@ -345,12 +360,14 @@ typedef struct hearth_observation {
     const float *ffn_input;   /* [embedding_length] what the neurons read                  */
     const uint32_t *neurons;  /* [neuron_count]; NULL: all, in order                       */
     const float *activations; /* [neuron_count] activation of each                         */
+    const float *gates; /* [neuron_count] that of the first matrix alone, before it meets up; NULL unless asked for */
     size_t neuron_count;
 } hearth_observation;
 
 typedef struct hearth_observer {
     void (*see)(void *user, const hearth_observation *observation);
     void *user;
+    bool gates; /* wants them: only where every neuron of a layer is computed on the CPU */
 } hearth_observer;
 
 /* On the driving thread. NULL: nobody observes. The record is copied. With a device, an observer must not call functions

@@ -123,7 +123,7 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
     done
 fi
 refused 2 "did you mean exact" "$HEARTH" bench "$model" --compare dense,exakt
-refused 2 "'frob' is no rung; dense, exact, predicted are" "$HEARTH" bench "$model" --compare frob
+refused 2 "'frob' is no rung; dense, exact, predicted, pruned are" "$HEARTH" bench "$model" --compare frob
 refused 2 "'' is no rung" "$HEARTH" bench "$model" --compare dense,
 refused 2 "'' is no rung" "$HEARTH" bench "$model" --compare ""
 refused 2 "exact: stands there twice" "$HEARTH" bench "$model" --compare exact,dense,exact

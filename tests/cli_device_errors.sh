@@ -94,7 +94,7 @@ placement "$both" device0 '{"form":"host","selector":"sign","parts":[{"side":"de
 wrong 1 "layer 0: form host: 172 of 172 neurons lie on device0"
 placement "$both" device0 '{"form":"split","selector":"low-rank","threshold":0,"parts":[]}'
 # shellcheck disable=SC2086
-refused 1 "the model has no predictors" "$HEARTH" $logits --device host --place "$scratch/place.json"
+refused 1 "layer 0 has no such predictor" "$HEARTH" $logits --device host --place "$scratch/place.json"
 placement "$both" device0 "$LAYER"
 # shellcheck disable=SC2086
 refused 1 "place.json: there is no GPU that works" bare "$HEARTH" $logits --place "$scratch/place.json"

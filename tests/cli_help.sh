@@ -8,7 +8,7 @@ is "help help" "$("$HEARTH" help help)" "$overview"
 is "help --help" "$("$HEARTH" help --help)" "$overview"
 has "version" "$("$HEARTH" --version)" "hearth 0."
 
-for command in run "eval ppl" "eval logits" bench devices convert quantize pack inspect tokenize; do
+for command in run "eval ppl" "eval logits" "eval humaneval" bench devices convert quantize pack inspect tokenize tune; do
     # shellcheck disable=SC2086 # a command may be two words
     help=$("$HEARTH" $command --help)
     # shellcheck disable=SC2086
@@ -48,8 +48,8 @@ refused 2 "did you mean tokenize" "$HEARTH" tokenise
 refused 2 "is no command" "$HEARTH" frobnicate
 refused 2 "did you mean eval ppl" "$HEARTH" eval pll
 refused 2 "did you mean help eval ppl" "$HEARTH" help eval pll
-refused 2 "eval: foo: is none of ppl, logits" "$HEARTH" eval foo
-refused 2 "eval: foo: is none of ppl, logits" "$HEARTH" help eval foo
+refused 2 "eval: foo: is none of ppl, " "$HEARTH" eval foo
+refused 2 "eval: foo: is none of ppl, " "$HEARTH" help eval foo
 refused 2 "needs one of its parts" "$HEARTH" eval
 refused 2 "did you mean --prompt" "$HEARTH" run --promt x
 refused 2 "did you mean --top-k" "$HEARTH" run --topk 3
@@ -85,7 +85,10 @@ refused 2 "is out of range" "$HEARTH" eval logits m --ids 1,-1 --out x
 refused 2 "is out of range" "$HEARTH" eval logits m --ids 4294967297 --out x
 refused 2 "list is empty" "$HEARTH" eval logits m --ids "" --out x
 refused 2 "needs --separator" "$HEARTH" eval ppl m f --limit 3
-refused 1 "pruned: is not there yet" "$HEARTH" run -m m -p x --sparsity pruned
+refused 2 "no size is below zero" "$HEARTH" run -m m -p x --sparsity pruned --threshold -1
+refused 2 "needs --sparsity pruned" "$HEARTH" run -m m -p x --prune 0.5
+refused 2 "and no --threshold" "$HEARTH" run -m m -p x --sparsity pruned --prune 0.5 --threshold 1
+refused 2 "is out of range" "$HEARTH" run -m m -p x --sparsity pruned --prune 1.5
 refused 2 "none of auto, dense, exact, predicted" "$HEARTH" run -m m -p x --sparsity some
 refused 2 "needs --sparsity predicted" "$HEARTH" run -m m -p x --threshold 0.5
 refused 2 "needs --sparsity predicted" "$HEARTH" run -m m -p x --threshold 0.5 --sparsity exact

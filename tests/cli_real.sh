@@ -108,4 +108,30 @@ is "losses computed here" "$(grep -c . "$scratch/losses")" "$scored"
 near "loss by halves" "$(value "$scratch/half.json" mean_nll)" \
     "$(awk '{ sum += $1 } END { printf "%.12f", sum / NR }' "$scratch/losses")" 1e-6
 
+# Perplexity itself, to 1e-3 of what the float64 reference says, in both protocols: of a trained model, and of a golden
+# llama, whose weights are random and whose perplexity is therefore far above that of guessing. The expected losses are
+# those of tools/reference.py: with `ids` as `hearth tokenize` prints them (BOS is ids[0]) and N the context,
+#
+#   m = reference.Model(FOLDER)
+#   def losses(window):                                     # of window[1], window[2] ...
+#       x = m(window).logits[:-1]
+#       return np.log(np.exp(x).sum(-1)) - x[np.arange(len(window) - 1), window[1:]]
+#   hearth:    mean of losses([ids[0]] + ids[i:i + N - 1])         for i in range(1, len(ids), N - 1)
+#   llama.cpp: mean of losses([ids[0]] + ids[i + 1:i + N])[N // 2:] for i in range(0, len(ids) - N + 1, N)
+printf %s "Once upon a time there was a little cat. It saw a big dog, and it ran away as fast as it could run. The dog was \
+only sleeping, and the cat came back to look at it from the top of the wall." >"$scratch/cat.txt"
+reference() { # reference MODEL TEXT CONTEXT PROTOCOL TOKENS LOSS
+    local expected
+    expected=$(awk -v n="$6" 'BEGIN { printf "%.9f", exp(n) }')
+    "$HEARTH" eval ppl "$1" "$2" -c "$3" --protocol "$4" --json >"$scratch/ppl.json"
+    is "tokens of ${1##*shared/} by $4" "$(value "$scratch/ppl.json" tokens)" "$5"
+    near "perplexity of ${1##*shared/} by $4" "$(value "$scratch/ppl.json" perplexity)" "$expected" \
+        "$(awk -v e="$expected" 'BEGIN { print 1e-3 * e }')"
+    printf '  %-44s %s (reference %s)\n' "perplexity by $4" "$(value "$scratch/ppl.json" perplexity)" "$expected"
+}
+reference "$SHARED/golden/llama/model.gguf" "$scratch/cat.txt" 64 hearth 173 9.411960933082144
+reference "$SHARED/golden/llama/model.gguf" "$scratch/cat.txt" 64 llama.cpp 62 9.737214356134674
+reference "$SHARED/models/stories-relu" "$text" 512 hearth 952 1.6386965645937523
+reference "$SHARED/models/stories-relu" "$text" 128 llama.cpp 441 1.7258907975188844
+
 finish

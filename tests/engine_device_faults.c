@@ -225,7 +225,7 @@ static void every_call_fails(void **state)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         stack s;
         unsigned seen = 0;
-        hearth_observer observer = {watch, &seen};
+        hearth_observer observer = {.see = watch, .user = &seen};
         open_placed_model(&s, NULL, cases[c].path);
         placed_shape shape = shape_of(&s, cases[c].rung);
         char *json = mixed_placement(&shape, cases[c].first, 2);
@@ -243,7 +243,7 @@ static void every_call_fails(void **state)
 static void fail_at_every_allocation(hearth_model *model, const char *spec, const char *json)
 {
     unsigned seen = 0, stages = 0;
-    hearth_observer observer = {watch, &seen};
+    hearth_observer observer = {.see = watch, .user = &seen};
     long live = mem_live(), step = (long)step_for(spec), n = 0;
     for (hearth_status status = HEARTH_NO_MEMORY; status != HEARTH_OK; n += step) {
         attempt a;

@@ -32,7 +32,7 @@ static double check_network(hearth_runtime *runtime, built *b, placed_form form,
     open_built(&s, runtime, b, form, rung, plain, seed);
     watch w = watch_begin(b, rung);
     if (plain)
-        hearth_session_observe(s.session, &(hearth_observer){watch_row, &w});
+        hearth_session_observe(s.session, &(hearth_observer){.see = watch_row, .user = &w});
     read_portions(&s, logits);
     if (plain) {
         assert_int_equal(w.calls, BUILT_TOKENS);
@@ -70,6 +70,7 @@ static void every_network(void **state)
     for (size_t k = 0; next_shape(&shape, &k);) {
         if (!device_has_format(shape.format) || !device_has_format(shape.down))
             continue;
+        shape.normed = k % 2; /* the predictor's input, on whichever side it is computed */
         built *b = built_new(&shape);
         bool rounds = number_is_block(shape.format) || number_is_block(shape.down);
         for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_PREDICTED; rung++)
@@ -157,7 +158,7 @@ static record take_record(stack *s, const char *json, hearth_rung rung)
     draw_prompt(ids + TEXT - PROMPT, s->info.vocabulary_size, 41);
     float *logits = malloc(TEXT * s->info.vocabulary_size * sizeof *logits);
     open_placed(s, json, rung, true, options);
-    hearth_session_observe(s->session, &(hearth_observer){see, &r});
+    hearth_session_observe(s->session, &(hearth_observer){.see = see, .user = &r});
     read_pieces(s, ids, logits);
     assert_int_equal(r.calls, rows);
     for (uint32_t layer = 0; layer < r.layers; layer++)
@@ -283,7 +284,7 @@ static void observing_changes_nothing(void **state)
     record r = take_record(&s, json, HEARTH_RUNG_PREDICTED);
     open_placed(&s, json, HEARTH_RUNG_PREDICTED, false, options);
     read_pieces(&s, ids, want);
-    hearth_session_observe(s.session, &(hearth_observer){see, &r});
+    hearth_session_observe(s.session, &(hearth_observer){.see = see, .user = &r});
     read_pieces(&s, ids, got);
     assert_memory_equal(got, want, n * sizeof *got);
     hearth_session_observe(s.session, NULL);

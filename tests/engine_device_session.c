@@ -459,7 +459,7 @@ static void check_leaving(stack *s)
     stack_feed(s, 0, ids, PROMPT, want);
     assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
     leaver l = {s->session, 0};
-    hearth_session_observe(s->session, &(hearth_observer){leave, &l});
+    hearth_session_observe(s->session, &(hearth_observer){.see = leave, .user = &l});
     stack_feed(s, 0, ids, PROMPT, got);
     assert_int_equal(l.seen, 1);
     assert_memory_equal(got, want, bytes);

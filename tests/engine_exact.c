@@ -174,7 +174,7 @@ static void watch_model(watch *w, const golden *g, const char *path, hearth_rung
                  .rows = (uint32_t)g->total,
                  .f = s.info.neuron_count,
                  .listed = rung == HEARTH_RUNG_EXACT};
-    hearth_session_observe(s.session, &(hearth_observer){watch_layer, w});
+    hearth_session_observe(s.session, &(hearth_observer){.see = watch_layer, .user = w});
     float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
     stack_read(&s, g->ids, g->total, one_by_one, logits);
     free(logits);

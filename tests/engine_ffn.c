@@ -38,7 +38,7 @@ static double check_network(hearth_runtime *runtime, const built *b, hearth_rung
     open_built(&s, runtime, b, rung, plain);
     watch w = watch_begin(b, rung);
     if (plain) {
-        hearth_session_observe(s.session, &(hearth_observer){watch_row, &w});
+        hearth_session_observe(s.session, &(hearth_observer){.see = watch_row, .user = &w});
         read_portions(&s, logits);
         assert_int_equal(w.calls, BUILT_TOKENS);
         check_counts(&s, b, rung);
@@ -186,6 +186,7 @@ static void scores_at_the_threshold(void **state)
         for (size_t k = 0; k < (size_t)shape.f * shape.rank; k++)
             fc2[k] = scores[i % 2];
         b->threshold = 0;
+        b->passes = 0;
         for (int rung = HEARTH_RUNG_EXACT; rung <= HEARTH_RUNG_PREDICTED; rung++) {
             stack s;
             logits[rung] = malloc(n * sizeof(float));

@@ -118,7 +118,7 @@ static void check_neurons(const char *level, const char *name, const golden *g)
     assert_non_null(f);
     assert_int_equal(fread(w.want, 1, n, f), n);
     fclose(f);
-    hearth_session_observe(s.session, &(hearth_observer){watch_layer, &w});
+    hearth_session_observe(s.session, &(hearth_observer){.see = watch_layer, .user = &w});
     stack_feed(&s, 0, g->ids, g->total, NULL);
     assert_int_equal(w.calls, s.info.layer_count * g->total);
     print_message("%s %s: density %.4f, %llu of %zu neurons differ\n", name, level, (double)w.active / (double)n,

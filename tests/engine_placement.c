@@ -6,7 +6,9 @@
 
 /* Two layers of four neurons; only these two numbers of the model matter here. */
 static checkpoint source = {.path = "tiny"};
-static struct hearth_model tiny = {.source = &source, .hyper = {.layer_count = 2, .neuron_count = 4}};
+static model_layer plain_layers[2];
+static struct hearth_model tiny = {
+    .source = &source, .layers = plain_layers, .hyper = {.layer_count = 2, .neuron_count = 4}};
 
 /* Three layers of six neurons; those of the file's layer 1 lie in another order. */
 static const int32_t order[] = {4, 1, 5, 0, 2, 3};
@@ -119,7 +121,22 @@ static void refused(void **state)
         {PLACEMENT("{\"form\":\"host\",\"selector\":\"sign\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
          "tiny: rung exact: the activation silu is never exactly zero"},
         {PLACEMENT("{\"form\":\"host\",\"selector\":\"low-rank\",\"threshold\":0,\"parts\":[]}," ALL),
-         HEARTH_UNSUPPORTED, "tiny: rung predicted: the model has no predictors"},
+         HEARTH_UNSUPPORTED, "tiny: selector low-rank: layer 0 has no such predictor"},
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"coarse\",\"threshold\":1,\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
+         "tiny: selector coarse: layer 0 has no such predictor"},
+        {PLACEMENT(LAYER(ON("cpu", "[0,2]") "," ON("nobody", "[2,3]")) "," ALL), HEARTH_FORMAT,
+         "placement: layer 0: neuron 3 is listed nowhere"},
+        {PLACEMENT(LAYER(ON("cpu", "[0,2]") "," ON("nobody", "[1,4]")) "," ALL), HEARTH_FORMAT,
+         "placement: layer 0: neuron 1 is listed twice"},
+        {PLACEMENT(ALL "," LAYER(ON("nobody", "[0,4]"))), HEARTH_FORMAT,
+         "placement: layer 1: all neurons are left out"},
+        {SIDES("device0", "cpu", "cpu",
+               FORM("split", ON("cpu", "[0,1]") "," ON("device0", "[1,3]") "," ON("nobody", "[3,4]")) "," ALL),
+         HEARTH_UNSUPPORTED,
+         "placement: layer 0: form split: neurons of nobody: only layers of form host can leave some out"},
+        {SIDES("device0", "cpu", "cpu",
+               "{\"form\":\"device\",\"selector\":\"magnitude\",\"threshold\":1,\"parts\":[]}," ALL),
+         HEARTH_UNSUPPORTED, "placement: layer 0: devices do not run the selector magnitude yet"},
         {PLACEMENT("{\"form\":\"host\",\"selector\":\"router\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
          "selector router"},
         {"{\"sides\":[\"cpu\",\"device0\",\"device1\"],\"layers\":[{},{}]}", HEARTH_UNSUPPORTED,

@@ -173,7 +173,7 @@ static void check_neurons(const pwri_case *c, const char *level)
     assert_int_equal(hearth_engine_own_bytes(s.engine), 0);
     for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
         watch w = {.let_through = calloc(n, 1), .fired = calloc(n, 1), .f = c->f};
-        hearth_session_observe(s.session, &(hearth_observer){watch_layer, &w});
+        hearth_session_observe(s.session, &(hearth_observer){.see = watch_layer, .user = &w});
         hearth_session_reset_counts(s.session);
         stack_read(&s, c->ids, TOKENS, one_by_one, logits);
         assert_int_equal(w.calls, LAYERS * TOKENS);

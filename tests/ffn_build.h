@@ -20,6 +20,10 @@ typedef struct built_shape {
     float silence;       /* FATReLU's threshold; 0: ReLU                     */
     bool biases, stock;  /* layout                                           */
     bool ordered;        /* rows lie in another order                        */
+    bool silu;           /* instead of ReLU                                  */
+    bool normed;         /* the predictor reads what the network reads       */
+    bool coarse;         /* it is a coarse copy in the format ...            */
+    number_format copy;  /* ... which fits d                                 */
 } built_shape;
 
 /* `values` of gate, up, down_t, fc1 and fc2 are what the reference reads. */
@@ -33,11 +37,14 @@ typedef struct built {
     checkpoint source;
     struct hearth_model model;
     model_layer layer;
-    built_matrix gate, up, down_t, down, fc1, fc2, embedding, head, nothing;
+    built_matrix gate, up, down_t, down, fc1, fc2, copy, embedding, head, nothing;
     float *gate_bias, *up_bias, *down_bias, *norm, *ones;
     int32_t *order; /* [f] the neuron that each row is                  */
     double frequency;
-    float threshold;           /* no score is near it                              */
+    float threshold;           /* no score is near it; of a coarse copy, the margin */
+    double passes;             /* what scores have to reach                        */
+    float cut;                 /* of rung pruned: no size of an activated first value is near it */
+    double *spread;            /* [f] by which rows of the copy are off             */
     double *score, *first, *h; /* [BUILT_TOKENS][f] by row                     */
     double *out;               /* [BUILT_TOKENS][d] logits; of the rung that was asked for */
 } built;
@@ -146,30 +153,82 @@ static inline void built_norm(const double *x, const float *weight, size_t n, do
         out[i] = x[i] * (double)weight[i] / sqrt(squares / (double)n + 1e-5);
 }
 
-/* The threshold in the widest gap of the middle third of all scores. */
 static inline int built_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static inline void built_choose_threshold(built *b)
+/* Where n values have the widest gap, from rank `from` to rank `to`. */
+static inline float built_gap(const double *values, size_t n, size_t from, size_t to)
 {
-    size_t n = (size_t)BUILT_TOKENS * b->shape.f;
     double *sorted = malloc(n * sizeof *sorted), widest = 0;
-    memcpy(sorted, b->score, n * sizeof *sorted);
+    float middle = 0;
+    memcpy(sorted, values, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, built_compare);
-    for (size_t i = n / 3; i < n * 2 / 3; i++)
+    for (size_t i = from; i < to; i++)
         if (sorted[i + 1] - sorted[i] > widest) {
             widest = sorted[i + 1] - sorted[i];
-            b->threshold = (float)((sorted[i] + sorted[i + 1]) / 2);
+            middle = (float)((sorted[i] + sorted[i + 1]) / 2);
         }
     free(sorted);
+    return middle;
 }
 
 static inline double built_act(const built *b, double x)
 {
+    if (b->shape.silu)
+        return x / (1 + exp(-x));
     return x > (double)b->shape.silence ? x : 0;
+}
+
+/* The size of an activation before it meets up. */
+static inline double built_size(const built *b, size_t at)
+{
+    return fabs(built_act(b, b->first[at]));
+}
+
+/* A score is what the copy makes of the input, widened by `threshold` deviations of its error: what rounding does to a
+ * row, times the root mean square of the input, is the deviation over directions. */
+static inline void built_score_coarsely(const built *b, const double *normed, bool rounds, double *score)
+{
+    const built_shape *o = &b->shape;
+    const float *bias = o->form == FFN_PLAIN ? b->up_bias : b->gate_bias;
+    double squares = 0;
+    for (size_t c = 0; c < o->d; c++)
+        squares += normed[c] * normed[c];
+    built_multiply(&b->copy, normed, rounds, score);
+    for (size_t i = 0; i < o->f; i++)
+        score[i] += (o->biases ? (double)bias[i] : 0) + (double)b->threshold * b->spread[i] * sqrt(squares / o->d);
+}
+
+/* A margin at which no score is near what makes a neuron fire. */
+static inline void built_compute(built *b, hearth_rung rung, bool rounds);
+static inline void built_choose_margin(built *b)
+{
+    double best = -1;
+    float margin = 0;
+    for (b->threshold = 0.5f; b->threshold < 1.5f; b->threshold += 0.0625f) {
+        built_compute(b, HEARTH_RUNG_DENSE, false);
+        double nearest = INFINITY;
+        for (size_t i = 0; i < (size_t)BUILT_TOKENS * b->shape.f; i++)
+            nearest = fmin(nearest, fabs(b->score[i] - b->passes));
+        if (nearest > best) {
+            best = nearest;
+            margin = b->threshold;
+        }
+    }
+    b->threshold = margin;
+}
+
+static inline void built_choose_cut(built *b)
+{
+    size_t n = (size_t)BUILT_TOKENS * b->shape.f;
+    double *sizes = malloc(n * sizeof *sizes);
+    for (size_t i = 0; i < n; i++)
+        sizes[i] = built_size(b, i);
+    b->cut = built_gap(sizes, n, n * 5 / 8, n * 7 / 8); /* ReLU silences about half of them anyway */
+    free(sizes);
 }
 
 /* Scores, first values, activations and logits of all tokens on a rung. */
@@ -181,11 +240,14 @@ static inline void built_compute(built *b, hearth_rung rung, bool rounds)
     for (size_t t = 0; t < BUILT_TOKENS; t++) {
         const double *residual = b->embedding.values + t * o->d;
         double *score = b->score + t * o->f, *first = b->first + t * o->f, *h = b->h + t * o->f;
-        built_multiply(&b->fc1, residual, rounds, hidden);
+        built_norm(residual, b->norm, o->d, normed);
+        built_multiply(&b->fc1, o->normed ? normed : residual, rounds, hidden);
         for (size_t i = 0; i < o->rank; i++)
             hidden[i] = fmax(hidden[i], 0);
-        built_multiply(&b->fc2, hidden, rounds, score);
-        built_norm(residual, b->norm, o->d, normed);
+        if (o->coarse)
+            built_score_coarsely(b, normed, rounds, score);
+        else
+            built_multiply(&b->fc2, hidden, rounds, score);
         built_multiply(o->form == FFN_PLAIN ? &b->up : &b->gate, normed, rounds, first);
         built_multiply(&b->up, normed, rounds, up);
         const float *first_bias = o->form == FFN_PLAIN ? b->up_bias : b->gate_bias;
@@ -195,7 +257,9 @@ static inline void built_compute(built *b, hearth_rung rung, bool rounds)
             h[i] = built_act(b, first[i]);
             if (o->form != FFN_PLAIN)
                 h[i] *= o->form == FFN_GATED_BOTH ? built_act(b, up[i]) : up[i];
-            if (rung == HEARTH_RUNG_PREDICTED && b->threshold != 0 && score[i] < (double)b->threshold)
+            if (rung == HEARTH_RUNG_PREDICTED && b->threshold != 0 && score[i] < b->passes)
+                h[i] = 0;
+            if (rung == HEARTH_RUNG_PRUNED && built_size(b, t * o->f + i) <= (double)b->cut)
                 h[i] = 0;
         }
         double *spoken = malloc(o->f * sizeof *spoken);
@@ -215,6 +279,22 @@ static inline void built_compute(built *b, hearth_rung rung, bool rounds)
 
 /* ------------------------------------------------------------------ the model */
 
+static inline void built_make_copy(built *b)
+{
+    const built_shape *o = &b->shape;
+    const built_matrix *first = o->form == FFN_PLAIN ? &b->up : &b->gate;
+    size_t n = (size_t)o->f * o->d;
+    float *values = malloc(n * sizeof *values);
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)first->values[i];
+    b->copy = built_store(values, o->copy, o->f, o->d);
+    b->spread = calloc(o->f, sizeof *b->spread);
+    for (size_t i = 0; i < n; i++)
+        b->spread[i / o->d] += (first->values[i] - b->copy.values[i]) * (first->values[i] - b->copy.values[i]);
+    for (size_t i = 0; i < o->f; i++)
+        b->spread[i] = sqrt(b->spread[i]);
+}
+
 static inline void built_make_matrices(built *b, uint32_t *seed)
 {
     const built_shape *o = &b->shape;
@@ -223,6 +303,8 @@ static inline void built_make_matrices(built *b, uint32_t *seed)
     b->fc1 = built_random_matrix(o->format, o->rank, o->d, seed);
     b->fc2 = built_random_matrix(o->format, o->f, o->rank, seed);
     b->embedding = built_random_matrix(FORMAT_F32, o->d, o->d, seed);
+    if (o->coarse)
+        built_make_copy(b);
     if (o->stock) {
         b->down = built_random_matrix(o->down, o->d, o->f, seed);
         b->down_t = built_transposed(&b->down);
@@ -250,9 +332,12 @@ static inline void built_make_model(built *b)
                              .v = in,
                              .attention_output = out,
                              .ffn_norm = b->norm,
-                             .up = b->up.stored,
-                             .fc1 = b->fc1.stored,
-                             .fc2 = b->fc2.stored};
+                             .up = b->up.stored};
+    b->layer.predictor =
+        o->coarse
+            ? (learned_predictor){.kind = PREDICTOR_COARSE, .coarse_format = o->copy}
+            : (learned_predictor){
+                  .kind = PREDICTOR_LOW_RANK, .reads_normed = o->normed, .fc1 = b->fc1.stored, .fc2 = b->fc2.stored};
     if (o->form != FFN_PLAIN)
         b->layer.gate = b->gate.stored;
     if (o->biases && o->form != FFN_PLAIN)
@@ -281,8 +366,10 @@ static inline void built_make_model(built *b)
                                        .context_length = 512,
                                        .norm_epsilon = 1e-5f,
                                        .form = o->form,
-                                       .activation = o->silence > 0 ? FFN_FATRELU : FFN_RELU,
-                                       .activation_threshold = o->silence,
+                                       .activation = o->silu          ? FFN_SILU
+                                                     : o->silence > 0 ? FFN_FATRELU
+                                                                      : FFN_RELU,
+                                       .activation_threshold = o->silu ? 0 : o->silence,
                                        .rope_pairs = 1,
                                        .attention_scale = 1,
                                        .rope_magnitude = 1,
@@ -309,17 +396,23 @@ static inline built *built_new(const built_shape *shape)
     b->h = malloc((size_t)BUILT_TOKENS * o->f * sizeof *b->h);
     b->out = malloc((size_t)BUILT_TOKENS * o->d * sizeof *b->out);
     built_make_model(b);
+    b->passes = o->silu ? 0 : (double)o->silence;
+    if (o->coarse)
+        built_choose_margin(b);
     built_compute(b, HEARTH_RUNG_DENSE, false);
-    built_choose_threshold(b);
+    size_t n = (size_t)BUILT_TOKENS * o->f;
+    if (!o->coarse)
+        b->passes = (double)(b->threshold = built_gap(b->score, n, n / 3, n * 2 / 3));
+    built_choose_cut(b);
     return b;
 }
 
 static inline void built_free(built *b)
 {
-    built_matrix *all[] = {&b->gate, &b->up,        &b->down_t, &b->down,   &b->fc1,
-                           &b->fc2,  &b->embedding, &b->head,   &b->nothing};
-    void *rest[] = {b->gate_bias, b->up_bias, b->down_bias, b->norm, b->ones, b->order,
-                    b->score,     b->first,   b->h,         b->out,  b};
+    built_matrix *all[] = {&b->gate, &b->up,   &b->down_t,    &b->down, &b->fc1,
+                           &b->fc2,  &b->copy, &b->embedding, &b->head, &b->nothing};
+    void *rest[] = {b->gate_bias, b->up_bias, b->down_bias, b->norm, b->ones,   b->order,
+                    b->score,     b->first,   b->h,         b->out,  b->spread, b};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         built_free_matrix(all[i]);
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)

@@ -34,6 +34,7 @@ static inline bool next_shape(built_shape *o, size_t *i)
 {
     for (;; ++*i) {
         size_t k = *i, format, f;
+        *o = (built_shape){0};
         o->form = (ffn_form)(k % FFN_FORM_COUNT), k /= FFN_FORM_COUNT;
         o->biases = k % 2, k /= 2;
         size_t layout = k % 3; /* stock, neuron-major, neuron-major in another order */
@@ -93,7 +94,7 @@ static inline const char *describe(const built_shape *o, hearth_rung rung, bool 
 
 static inline bool let_through(const built *b, hearth_rung rung, size_t at)
 {
-    return rung != HEARTH_RUNG_PREDICTED || b->score[at] >= (double)b->threshold;
+    return rung != HEARTH_RUNG_PREDICTED || b->score[at] >= b->passes;
 }
 
 static inline void watch_row(void *user, const hearth_observation *o)
@@ -114,7 +115,7 @@ static inline void watch_row(void *user, const hearth_observation *o)
     for (size_t row = 0; row < f; row++) {
         size_t neuron = (size_t)b->order[row];
         bool want = w->rung == HEARTH_RUNG_DENSE ||
-                    (w->rung == HEARTH_RUNG_EXACT ? b->h[at + row] != 0 : let_through(b, w->rung, at + row));
+                    (w->rung == HEARTH_RUNG_PREDICTED ? let_through(b, w->rung, at + row) : b->h[at + row] != 0);
         listed += want;
         assert_int_equal(list[neuron], want);
         if (!(fabs((double)seen[neuron] - b->h[at + row]) <= 1e-5 * w->most) ||
@@ -143,6 +144,8 @@ static inline void check_counts(const stack *s, const built *b, hearth_rung rung
     bool all = rung == HEARTH_RUNG_DENSE;
     for (size_t i = 0; i < (size_t)BUILT_TOKENS * b->shape.f; i++) {
         bool computed = let_through(b, rung, i), fired = computed && b->first[i] > (double)b->shape.silence;
+        if (rung == HEARTH_RUNG_PRUNED)
+            fired = built_size(b, i) > (double)b->cut;
         want.computed += computed;
         want.fired += all || fired;
         want.active += all || b->h[i] != 0;

@@ -212,23 +212,31 @@ static void check_sums_format(check *c, const kernels *k, number_format format, 
 
 /* ---- selection ---- */
 
+static const char *const select_names[SELECT_COUNT] = {
+    [SELECT_ABOVE] = "select above", [SELECT_FROM] = "select from", [SELECT_BEYOND] = "select beyond"};
+
 /* What is kept of n values, by the words of kernel.h. */
-static size_t select_expected(bool from, const float *values, const uint32_t *ids, uint32_t first, size_t n,
+static size_t select_expected(kernel_selection rule, const float *values, const uint32_t *ids, uint32_t first, size_t n,
                               float threshold, uint32_t *kept_ids, float *kept)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        bool pass = from ? isnan(values[i]) || isnan(threshold) || values[i] >= threshold : values[i] > threshold;
+        bool unordered = isnan(values[i]) || isnan(threshold),
+             pass[SELECT_COUNT] = {[SELECT_ABOVE] = !unordered && values[i] > threshold,
+                                   [SELECT_FROM] = unordered || values[i] >= threshold,
+                                   [SELECT_BEYOND] =
+                                       unordered || values[i] > threshold || values[i] < -threshold || threshold < 0};
         kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;
         kept[count] = values[i];
-        count += pass;
+        count += pass[rule];
     }
     return count;
 }
 
 typedef enum place { APART, IN_PLACE, NUMBERS_ONLY, PLACE_COUNT } place;
 
-static void check_select_of(check *c, kernel_select *kernel, bool from, size_t n, place where, uint64_t *rng)
+static void check_select_of(check *c, kernel_select *kernel, kernel_selection rule, size_t n, place where,
+                            uint64_t *rng)
 {
     static const float thresholds[] = {0, 0.25f, -0.5f, INFINITY, -INFINITY, NAN};
     static const char *const places[PLACE_COUNT] = {"", "in place", "numbers only"};
@@ -247,7 +255,7 @@ static void check_select_of(check *c, kernel_select *kernel, bool from, size_t n
             value[i] = threshold;
         id[i] = (uint32_t)random_bits(rng);
     }
-    size_t count = select_expected(from, value, listed ? id : NULL, first, n, threshold, want_ids, want);
+    size_t count = select_expected(rule, value, listed ? id : NULL, first, n, threshold, want_ids, want);
     float *got = where == APART ? out.data : where == IN_PLACE ? value : NULL;
     uint32_t *got_ids = where == IN_PLACE ? id : out_ids.data;
     size_t kept = kernel(value, listed ? id : NULL, first, n, threshold, got_ids, got);
@@ -265,13 +273,13 @@ static void check_select_of(check *c, kernel_select *kernel, bool from, size_t n
     free(want_ids);
 }
 
-static void check_select(check *c, kernel_select *kernel, bool from, uint64_t *rng)
+static void check_select(check *c, kernel_select *kernel, kernel_selection rule, uint64_t *rng)
 {
     for (size_t n = 0; n <= 100; n++)
         for (size_t where = 0; where < PLACE_COUNT; where++)
-            check_select_of(c, kernel, from, n, (place)where, rng);
+            check_select_of(c, kernel, rule, n, (place)where, rng);
     for (size_t i = 0; i < 20; i++)
-        check_select_of(c, kernel, from, 1000 + random_below(rng, 1000), IN_PLACE, rng);
+        check_select_of(c, kernel, rule, 1000 + random_below(rng, 1000), IN_PLACE, rng);
 }
 
 /* ---- columns as rows ---- */
@@ -397,7 +405,7 @@ void check_neurons(check *c, const kernels *k, const kernels *previous, uint64_t
     }
     for (size_t s = 0; s < SELECT_COUNT; s++)
         if (k->select[s] != previous->select[s]) {
-            check_begin(c, s == SELECT_FROM ? "select from" : "select above");
-            check_select(c, k->select[s], s == SELECT_FROM, &rng);
+            check_begin(c, select_names[s]);
+            check_select(c, k->select[s], (kernel_selection)s, &rng);
         }
 }

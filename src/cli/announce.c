@@ -16,8 +16,10 @@ static const struct {
     {"exact", "only zeros are skipped; sums may round differently than dense", NULL},
     {"requantised", "only zeros are skipped, with down rounded once more",
      "; `hearth eval ppl` of this file and of its original, --sparsity dense, says what that costs"},
-    {"lossy", "neurons that a predictor takes for silent are skipped; answers differ from dense",
-     "; `hearth eval ppl MODEL TEXT` with --sparsity predicted, and with dense, says by how much"},
+    {"margin", "neurons are skipped that a coarse copy of the gate puts far below zero; answers may differ from dense",
+     "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
+    {"lossy", "neurons that may not be zero are skipped; answers differ from dense",
+     "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
 };
 
 static const char *const guard_reasons[GUARD_REASON_COUNT] = {
@@ -50,8 +52,12 @@ static void say_guard(const loaded *l)
 /* Why it is not the same as dense. */
 static const char *what_was_done(const loaded *l, const char *class)
 {
+    if (strcmp(hearth_engine_rung(l->engine), hearth_rung_name(HEARTH_RUNG_PRUNED)) == 0)
+        return "activations that are small count as zero";
+    if (strcmp(hearth_engine_rung(l->engine), hearth_rung_name(HEARTH_RUNG_PREDICTED)) == 0)
+        return "predictors decide what is computed";
     if (strcmp(class, "requantised") != 0)
-        return "the predictors decide what is computed";
+        return "the placement leaves neurons out";
     return hearth_engine_own_bytes(l->engine) > 0
                ? "down was rounded again, to Q8_0, to lie neuron by neuron (not with --sparsity dense)"
                : "down was rounded again when the file was packed";

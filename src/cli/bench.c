@@ -46,9 +46,10 @@ static const option rows[] = {
                 "text to read instead of made-up tokens; run r begins at line r")},
     {OPTION_ROW(0, "ids", LIST, bench_values, ids, "1,2,3", "tokens to read, over and over; @FILE: from a file"),
      .least = 0, .most = INT32_MAX},
-    {OPTION_ROW(0, "compare", TEXT, bench_values, compare, "RUNGS",
-                "rungs that take turns, run by run: dense,exact,predicted or some of them, or all that the model can "
-                "run; each is forced on every layer (no guard), and speed is told against the first")},
+    {OPTION_ROW(
+        0, "compare", TEXT, bench_values, compare, "RUNGS",
+        "rungs that take turns, run by run: dense,exact,predicted,pruned or some of them, or all that the model "
+        "can run; each is forced on every layer (no guard), and speed is told against the first")},
     {OPTION_ROW(0, "layers", FLAG, bench_values, layers, NULL, "what every layer computed (--json has it always)")},
     {OPTION_ROW(0, "json", FLAG, bench_values, json, NULL, "one object with machine, threads, read_bandwidth, rows")},
     {OPTION_ROW(0, "csv", FLAG, bench_values, csv, NULL, "a table for other programs")},
@@ -67,7 +68,9 @@ typedef struct contest {
     hearth_engine *engines[HEARTH_RUNG_COUNT];
     size_t count;
     bool all;                  /* further rungs: as many as the model can run */
-    optional_number threshold; /* of predictors                               */
+    bool predicts, prunes;     /* a rung predicted, or pruned, takes part     */
+    optional_number threshold; /* of predictors, or where none predicts of pruning */
+    optional_number prune;
 } contest;
 
 static hearth_status add_rung(contest *c, const char *word, hearth_error *error)
@@ -86,8 +89,8 @@ static hearth_status add_rung(contest *c, const char *word, hearth_error *error)
     }
     const char *meant = options_suggest(word, names, count);
     return meant ? fail(error, HEARTH_INVALID, "bench: --compare: '%s' is no rung; did you mean %s?", word, meant)
-                 : fail(error, HEARTH_INVALID, "bench: --compare: '%s' is no rung; dense, exact, predicted are, or all",
-                        word);
+                 : fail(error, HEARTH_INVALID,
+                        "bench: --compare: '%s' is no rung; dense, exact, predicted, pruned are, or all", word);
 }
 
 /* "dense,exact", or "all". */
@@ -113,6 +116,9 @@ static hearth_status add_engine(contest *c, hearth_rung rung, const loaded *l, c
     hearth_placement *placement;
     engine_options what = v->engine;
     what.threshold = c->threshold;
+    what.prune = c->prune;
+    if (rung == HEARTH_RUNG_PRUNED)
+        what.threshold.given &= !c->predicts;
     TRY(common_place_rung(&placement, l->model, rung, &what, error));
     hearth_engine_options options = {placement, (hearth_activations)v->engine.activations, progress_to(p)};
     hearth_status status = hearth_engine_create(&c->engines[c->count], l->runtime, l->model, &options, error);
@@ -139,18 +145,27 @@ static hearth_status add_engines(contest *c, const loaded *l, const bench_values
     return HEARTH_OK;
 }
 
-/* The first rung goes the way of every command; --threshold is for whichever engine predicts. */
+/* The first rung goes the way of every command; --threshold is for whichever engine predicts, else for the one that
+ * prunes. */
 static hearth_status start_contest(contest *c, bench_values *v, hearth_error *error)
 {
     c->count = 0;
     TRY(parse_rungs(c, v->compare, error));
-    bool predicts = c->all;
-    for (size_t i = 0; i < c->count; i++)
-        predicts = predicts || c->rungs[i] == HEARTH_RUNG_PREDICTED;
-    if (v->engine.threshold.given && !predicts)
-        return fail(error, HEARTH_INVALID, "bench: --threshold: is for predictors, and --compare names no such rung");
+    c->predicts = c->prunes = c->all;
+    for (size_t i = 0; i < c->count; i++) {
+        c->predicts |= c->rungs[i] == HEARTH_RUNG_PREDICTED;
+        c->prunes |= c->rungs[i] == HEARTH_RUNG_PRUNED;
+    }
+    if (v->engine.threshold.given && !c->predicts && !c->prunes)
+        return fail(error, HEARTH_INVALID,
+                    "bench: --threshold: is for predicted or pruned, and --compare names no such rung");
+    if (v->engine.prune.given && !c->prunes)
+        return fail(error, HEARTH_INVALID, "bench: --prune: is for pruned, and --compare names no such rung");
     c->threshold = v->engine.threshold;
-    v->engine.threshold.given &= c->rungs[0] == HEARTH_RUNG_PREDICTED;
+    c->prune = v->engine.prune;
+    v->engine.threshold.given &=
+        c->rungs[0] == HEARTH_RUNG_PREDICTED || (c->rungs[0] == HEARTH_RUNG_PRUNED && !c->predicts);
+    v->engine.prune.given &= c->rungs[0] == HEARTH_RUNG_PRUNED;
     v->engine.sparsity = c->rungs[0];
     v->engine.no_guard = true;
     return HEARTH_OK;

@@ -115,7 +115,9 @@ extern const command command_devices;
 extern const command command_convert;
 extern const command command_quantize;
 extern const command command_pack;
+extern const command command_profile;
 extern const command command_inspect;
 extern const command command_tokenize;
+extern const command command_tune;
 
 #endif

@@ -17,12 +17,9 @@
 static const char *const kv_choices[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", NULL};
 static const char *const activation_choices[] = {
     [HEARTH_ACTIVATIONS_AUTO] = "auto", [HEARTH_ACTIVATIONS_F32] = "f32", NULL};
-static const char *const rung_choices[] = {[HEARTH_RUNG_AUTO] = "auto",
-                                           [HEARTH_RUNG_DENSE] = "dense",
-                                           [HEARTH_RUNG_EXACT] = "exact",
-                                           [HEARTH_RUNG_PREDICTED] = "predicted",
-                                           "pruned", /* still to come */
-                                           NULL};
+static const char *const rung_choices[] = {
+    [HEARTH_RUNG_AUTO] = "auto",           [HEARTH_RUNG_DENSE] = "dense",   [HEARTH_RUNG_EXACT] = "exact",
+    [HEARTH_RUNG_PREDICTED] = "predicted", [HEARTH_RUNG_PRUNED] = "pruned", NULL};
 
 const option model_option_rows[MODEL_OPTION_COUNT] = {
     {OPTION_ROW('m', "model", TEXT, model_options, model, "MODEL",
@@ -30,6 +27,8 @@ const option model_option_rows[MODEL_OPTION_COUNT] = {
     {OPTION_ROW(0, "ffn-activation", TEXT, model_options, ffn_activation, "NAME",
                 "activation of the neurons, whatever the file says"),
      .list = ffn_activation_list},
+    {OPTION_ROW(0, "tune", TEXT, model_options, tune, "FILE|none",
+                "what `hearth tune` or `hearth profile` learnt about the model; else MODEL.tune where there is one")},
 };
 
 const option engine_option_rows[ENGINE_OPTION_COUNT] = {
@@ -49,11 +48,18 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
                 "placement (JSON): for each layer what lies where and what is skipped")},
     {OPTION_ROW(
          0, "sparsity", CHOICE, engine_options, sparsity, "RUNG",
-         "what is skipped: dense (nothing), exact (neurons that are zero), predicted (also those that the file's "
-         "predictors take for silent: lossy); auto: exact where the activation has zeros, else dense"),
+         "what is skipped: dense (nothing), exact (neurons that are zero), predicted (also those that predictors take "
+         "for silent: lossy), pruned (those whose activation is small: lossy); auto: exact where the activation has "
+         "zeros, else dense"),
      .choices = rung_choices},
-    {OPTION_ROW(0, "threshold", GIVEN, engine_options, threshold, "X",
-                "predicted: the score from which on a neuron is let through; else the file's")},
+    {OPTION_ROW(
+        0, "threshold", GIVEN, engine_options, threshold, "X",
+        "predicted: the score from which on a neuron is let through; pruned: the size that an activation has to "
+        "exceed; else each layer's of the tune file, or the file's")},
+    {OPTION_ROW(0, "prune", GIVEN, engine_options, prune, "SHARE",
+                "pruned: the share of activations that count as zero, zeros included; each layer bears what it can, by "
+                "the tune file"),
+     .least = 0, .most = 1},
     {OPTION_ROW(0, "no-guard", FLAG, engine_options, no_guard, NULL,
                 "exact in every layer, also where computing every neuron is faster; without it a short measurement "
                 "decides, once per machine and model")},
@@ -187,20 +193,26 @@ static hearth_status load_engine(loaded *l, const engine_options *o, const heart
 /* What the command line understands already, and this version cannot do yet; what contradicts itself. */
 static hearth_status check_options(const engine_options *o, hearth_error *error)
 {
-    if (o->sparsity >= HEARTH_RUNG_COUNT)
-        return fail(error, HEARTH_UNSUPPORTED, "--sparsity %s: is not there yet; there are dense, exact and predicted",
-                    rung_choices[o->sparsity]);
     if (o->place && o->sparsity != HEARTH_RUNG_AUTO)
         return fail(error, HEARTH_INVALID, "--sparsity %s: the file of --place says for each layer what is skipped",
                     rung_choices[o->sparsity]);
     if (o->place && (o->gpu_layers.given || o->gpu_neurons.given))
         return fail(error, HEARTH_INVALID, "--%s: the file of --place says what the device works on",
                     o->gpu_layers.given ? "gpu-layers" : "gpu-neurons");
-    if (o->threshold.given && o->sparsity != HEARTH_RUNG_PREDICTED)
-        return fail(error, HEARTH_INVALID, "--threshold: is for predictors and needs --sparsity predicted");
+    if (o->threshold.given && o->sparsity != HEARTH_RUNG_PREDICTED && o->sparsity != HEARTH_RUNG_PRUNED)
+        return fail(error, HEARTH_INVALID, "--threshold: needs --sparsity predicted or pruned");
+    if (o->threshold.given && o->sparsity == HEARTH_RUNG_PRUNED && o->threshold.value < 0)
+        return fail(error, HEARTH_INVALID, "--threshold: of --sparsity pruned is a size, and no size is below zero");
+    if (o->prune.given && (o->sparsity != HEARTH_RUNG_PRUNED || o->threshold.given))
+        return fail(error, HEARTH_INVALID, "--prune: needs --sparsity pruned, and no --threshold");
     if (o->device && !*o->device)
         return fail(error, HEARTH_INVALID, "--device: is empty");
     return HEARTH_OK;
+}
+
+const char *common_tune(const model_options *o)
+{
+    return o->tune && strcmp(o->tune, "none") == 0 ? "" : o->tune;
 }
 
 /* A device is opened only where something will run on it. */
@@ -218,7 +230,7 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     *out = (loaded){0};
     TRY(check_options(o, error));
     progress_init(p);
-    hearth_model_options model = {o->model.ffn_activation, progress_to(p)};
+    hearth_model_options model = {o->model.ffn_activation, common_tune(&o->model), progress_to(p)};
     hearth_placement *placement = NULL;
     hearth_status status;
     TRY_OR(failed, status, hearth_model_open(&out->model, o->model.model, &model, error));

@@ -10,6 +10,7 @@
 typedef struct model_options {
     const char *model; /* -m; else the first operand                     */
     const char *ffn_activation;
+    const char *tune; /* a file, or "none"; NULL: the one beside the model */
 } model_options;
 
 typedef struct engine_options {
@@ -20,8 +21,9 @@ typedef struct engine_options {
     unsigned kv;          /* index into the choices f16, f32: hearth_kv     */
     unsigned activations; /* auto, f32: hearth_activations                  */
     const char *place;
-    unsigned sparsity;         /* auto, dense, exact, predicted: hearth_rung; then the rungs that are still to come */
-    optional_number threshold; /* of predictors                                  */
+    unsigned sparsity;         /* auto, dense, exact, predicted, pruned: hearth_rung */
+    optional_number threshold; /* of predictors, or of pruning                       */
+    optional_number prune;     /* share that is pruned                               */
     bool no_guard;
     const char *device;        /* as device_open wants it; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* what of the model goes there, as for hearth_placement_use_device  */
@@ -29,9 +31,10 @@ typedef struct engine_options {
 } engine_options;
 
 /* Rows for OPTION_TABLE; records of model_options and engine_options. */
-#define MODEL_OPTION_COUNT  2
+#define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
-#define ENGINE_OPTION_COUNT 12
+#define ENGINE_OPTION_COUNT 13
+#define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];
 
@@ -47,6 +50,9 @@ extern const option engine_option_rows[ENGINE_OPTION_COUNT];
  * HEARTH_INVALID: no model was named. */
 hearth_status common_take_model(const char *command_path, model_options *o, operands *rest, size_t others, bool demo,
                                 hearth_error *error);
+
+/* --tune as hearth_model_options has it. */
+const char *common_tune(const model_options *o);
 
 /* Everything up to an engine; zeroed is closed. */
 typedef struct loaded {

@@ -4,7 +4,9 @@
  * through output_safe. */
 #include "common.h"
 
-#include "../model/model.h"
+#include "../model/fingerprint.h"
+#include "inspect_plot.h"
+#include "inspect_tune.h"
 #include "output.h"
 
 #include <string.h>
@@ -16,12 +18,15 @@
 typedef struct inspect_values {
     model_options model;
     bool json, tensors, keys;
+    const char *plot;
 } inspect_values;
 
 static const option rows[] = {
     {OPTION_ROW(0, "keys", FLAG, inspect_values, keys, NULL, "only the keys")},
     {OPTION_ROW(0, "tensors", FLAG, inspect_values, tensors, NULL, "only the tensors")},
-    {OPTION_ROW(0, "json", FLAG, inspect_values, json, NULL, "one object: path, model, formats, keys, tensors")},
+    {OPTION_ROW(0, "json", FLAG, inspect_values, json, NULL, "one object: path, model, tune, formats, keys, tensors")},
+    {OPTION_ROW(0, "plot", TEXT, inspect_values, plot, "OUT.svg",
+                "instead, a picture of what the tune file counted: which neurons fire, how often, in which layer")},
 };
 
 /* ------------------------------------------------------------------ values of keys */
@@ -194,6 +199,7 @@ typedef struct inspection {
     const checkpoint *file;
     const hearth_model *model;
     const char *why;
+    inspected_tune tune;
 } inspection;
 
 /* The smallest and the largest rank of the layers' predictors. */
@@ -236,6 +242,9 @@ static void print_model(const hearth_model *model)
     printf("attention %u heads of %u, %u of keys and values, context %u\n", m.head_count, m.head_length,
            m.kv_head_count, m.context_length);
     printf("tokens    %u, %s\n", m.vocabulary_size, m.has_tokenizer ? "with a tokenizer" : "without a tokenizer");
+    char fingerprint[FINGERPRINT_SIZE];
+    model_fingerprint(fingerprint, model);
+    printf("identity  %s\n", fingerprint);
 }
 
 /* null where the layers have none. */
@@ -267,6 +276,9 @@ static json_t *json_model(const hearth_model *model)
     json_object_set_new(object, "ordered", json_boolean(model->layers[0].order));
     json_object_set_new(object, "requantised", json_boolean(model->requantised));
     json_object_set_new(object, "predictors", json_predictors(model));
+    char fingerprint[FINGERPRINT_SIZE];
+    model_fingerprint(fingerprint, model);
+    json_object_set_new(object, "fingerprint", json_string(fingerprint));
     return object;
 }
 
@@ -293,12 +305,16 @@ static void print_inspection(const inspection *in, const inspect_values *v)
         putchar('\n');
         if (in->model) {
             print_model(in->model);
+        } else if (inspect_is_tune(c)) {
+            inspect_tune_print_file(c);
         } else {
             fputs("hearth cannot run it: ", stdout);
             output_safe(stdout, span_of(in->why), 1024);
             putchar('\n');
         }
         print_formats(c);
+        if (in->model)
+            inspect_tune_print(&in->tune, in->model);
         printf("\n%zu key%s\n", c->entry_count, c->entry_count == 1 ? "" : "s");
     }
     for (size_t i = 0; (all || v->keys) && i < c->entry_count; i++)
@@ -326,7 +342,11 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
                                               (json_int_t)sums[i].size_bytes));
         json_object_set_new(object, "formats", formats);
         json_object_set_new(object, "model", in->model ? json_model(in->model) : json_null());
-        if (!in->model)
+        if (in->model)
+            json_object_set_new(object, "tune", inspect_tune_json(&in->tune, in->model));
+        else if (inspect_is_tune(c))
+            json_object_set_new(object, "tune_file", inspect_tune_json_file(c));
+        else
             json_object_set_new(object, "why", output_json_text(span_of(in->why)));
     }
     if (all || v->keys) {
@@ -344,6 +364,16 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
     return output_json(object, JSON_INDENT(1) | JSON_ENSURE_ASCII, error);
 }
 
+static hearth_status inspect_file(inspection *in, const inspect_values *v, hearth_error *error)
+{
+    if (in->model)
+        TRY(inspect_tune_open(&in->tune, v->model.model, v->model.tune, in->model, error));
+    if (v->json)
+        return json_inspection(in, v, error);
+    print_inspection(in, v);
+    return HEARTH_OK;
+}
+
 static hearth_status run(void *values, operands *rest, hearth_error *error)
 {
     inspect_values *v = values;
@@ -351,15 +381,15 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     hearth_model *model = NULL;
     hearth_error why = {0};
     TRY(common_take_model("inspect", &v->model, rest, 0, false, error));
+    if (v->plot)
+        return inspect_plot(&v->model, v->plot, error);
     TRY(model_open_checkpoint(&c, v->model.model, error));
     inspection in = {.file = c, .why = why.text};
-    if (model_check(&model, c, NULL, &why) == HEARTH_OK)
+    const hearth_model_options options = {.ffn_activation = v->model.ffn_activation};
+    if (model_check(&model, c, &options, &why) == HEARTH_OK)
         in.model = model;
-    hearth_status status = HEARTH_OK;
-    if (v->json)
-        status = json_inspection(&in, v, error);
-    else
-        print_inspection(&in, v);
+    hearth_status status = inspect_file(&in, v, error);
+    inspect_tune_close(&in.tune);
     hearth_model_close(model);
     checkpoint_close(c);
     return status;
@@ -368,11 +398,12 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
 const command command_inspect = {
     .name = "inspect",
     .path = "inspect",
-    .summary = "show what a model file holds",
-    .usage = "MODEL [--keys | --tensors] [--json]",
+    .summary = "show what a model file holds, and what was learnt about it",
+    .usage = "MODEL [--keys | --tensors] [--tune FILE] [--json] [--plot OUT.svg]",
     .about =
         "Shows the keys (long lists shortened), the tensors with their shapes and formats, and, where hearth can run "
-        "the model, its hyperparameters. A GGUF that hearth cannot run will do, and one that is only a vocabulary, "
+        "the model, its hyperparameters and what its tune file holds: hot neurons, predictors, thresholds. A GGUF that "
+        "hearth cannot run will do, and one that is only a vocabulary, "
         "but not one with a number format that hearth does not know: it is refused by the name of the first such "
         "tensor.",
     .example = "  $ hearth inspect stories-relu-q8_0.gguf\n"
@@ -383,7 +414,7 @@ const command command_inspect = {
                "  ...\n"
                "  llama.block_count u32 = 6",
     .tables = {OPTION_TABLE("options", rows, 0),
-               {"model", model_option_rows, MODEL_PATH_COUNT, offsetof(inspect_values, model)}},
+               {"model", model_option_rows, MODEL_OPTION_COUNT, offsetof(inspect_values, model)}},
     .values_size = sizeof(inspect_values),
     .operands_most = 1,
     .run = run,

@@ -12,8 +12,8 @@
 
 /* A command is a row in a file of its own, where its name, function, summary and options stand. */
 static const command *const commands[] = {
-    &command_run,      &command_eval, &command_bench,   &command_devices,  &command_convert,
-    &command_quantize, &command_pack, &command_inspect, &command_tokenize, NULL,
+    &command_run,  &command_eval,    &command_bench,    &command_devices, &command_convert, &command_quantize,
+    &command_pack, &command_inspect, &command_tokenize, &command_profile, &command_tune,    NULL,
 };
 
 #define MAX_COMMANDS 32

@@ -197,13 +197,30 @@ static hearth_status put_list(parser *p, const option *o, const char *shown, con
 
 static const struct {
     hearth_status (*put)(parser *p, const option *o, const char *shown, const char *text, void *target);
+    size_t size; /* of the value */
 } kinds[OPTION_KIND_COUNT] = {
-    [OPTION_FLAG] = {put_flag},     [OPTION_TEXT] = {put_text},
-    [OPTION_TEXTS] = {put_texts},   [OPTION_COUNT] = {put_count},
-    [OPTION_SEED] = {put_seed},     [OPTION_NUMBER] = {put_number},
-    [OPTION_GIVEN] = {put_given},   [OPTION_LIST] = {put_list},
-    [OPTION_CHOICE] = {put_choice}, [OPTION_GIVEN_COUNT] = {put_given_count},
+    [OPTION_FLAG] = {put_flag, sizeof(bool)},
+    [OPTION_TEXT] = {put_text, sizeof(const char *)},
+    [OPTION_TEXTS] = {put_texts, sizeof(text_list)},
+    [OPTION_COUNT] = {put_count, sizeof(uint32_t)},
+    [OPTION_SEED] = {put_seed, sizeof(optional_seed)},
+    [OPTION_NUMBER] = {put_number, sizeof(float)},
+    [OPTION_GIVEN] = {put_given, sizeof(optional_number)},
+    [OPTION_GIVEN_COUNT] = {put_given_count, sizeof(optional_count)},
+    [OPTION_CHOICE] = {put_choice, sizeof(unsigned)},
+    [OPTION_LIST] = {put_list, sizeof(number_list)},
 };
+
+const option *options_find_changed(const option_table *table, const void *values, const void *defaults)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const option *o = &table->rows[i];
+        size_t at = table->base + o->target;
+        if (memcmp((const char *)values + at, (const char *)defaults + at, kinds[o->kind].size) != 0)
+            return o;
+    }
+    return NULL;
+}
 
 #define BLANKS " \t\r\n"
 

@@ -16,6 +16,10 @@ hearth_status options_parse(const command *c, char *const *arguments, size_t cou
 hearth_status options_number_list(const char *what, const char *text, double least, double most, number_list *out,
                                   arena *memory, hearth_error *error);
 
+/* The first row of a table whose value is another one in `values` than in `defaults`, two records of the command's, made of
+ * zeros and its defaults; NULL: * all are as they were. */
+const option *options_find_changed(const option_table *table, const void *values, const void *defaults);
+
 /* The name in names [count] that looks most like `word`; NULL where none is close. */
 const char *options_suggest(const char *word, const char *const *names, size_t count);
 

@@ -1,6 +1,8 @@
 /* output.c - what reaches the terminal, and what a program reads. */
 #include "output.h"
 
+#include "../base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -102,6 +104,18 @@ char *output_size(char text[16], double size_bytes)
     int decimals = unit == 0 || size_bytes >= 99.95 ? 0 : size_bytes >= 9.995 ? 1 : 2;
     snprintf(text, 16, "%.*f %s", decimals, size_bytes, units[unit]);
     return text;
+}
+
+hearth_status output_check_file(const char *what, const char *path, bool may_stream, hearth_error *error)
+{
+    file_writer *writer;
+    if (!path || (may_stream && strcmp(path, "-") == 0))
+        return HEARTH_OK;
+    if (!*path || strcmp(path, "-") == 0)
+        return fail(error, HEARTH_INVALID, "%s: needs the name of a file", what);
+    TRY(file_writer_open(&writer, path, error));
+    file_writer_discard(writer);
+    return HEARTH_OK;
 }
 
 hearth_status output_json(json_t *value, size_t flags, hearth_error *error)

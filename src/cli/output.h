@@ -23,6 +23,10 @@ json_t *output_json_text(span text);
 /* "1.25 GB": decimal prefixes, three digits. Returns buffer. */
 char *output_size(char buffer[16], double size_bytes);
 
+/* Whether a file can be written where an option says so, before the work whose result it is; nothing changes. what:
+ * "eval ppl: --out". path NULL: not asked for. may_stream: "-" is standard output. */
+hearth_status output_check_file(const char *what, const char *path, bool may_stream, hearth_error *error);
+
 /* Prints and releases value (NULL: HEARTH_NO_MEMORY) with a newline behind it. */
 hearth_status output_json(json_t *value, size_t flags, hearth_error *error);
 

@@ -1,7 +1,7 @@
 /* pack.c - `hearth pack`: the down matrices neuron-major once and for all, and what that cost. */
 #include "../base/file.h"
-#include "../eval/hotness.h"
 #include "../eval/perplexity.h"
+#include "../learn/profile.h"
 #include "common.h"
 #include "output.h"
 #include "writing.h"
@@ -31,18 +31,27 @@ static const option rows[] = {
                 "hotness: the neurons that fire most often come first in each layer, after a short profile"),
      .choices = orders},
     {OPTION_ROW(0, "profile", TEXT, pack_values, profile, "FILE",
-                "the text that is profiled; else 512 tokens that the model writes itself")},
+                "the text that is profiled; else the tune file's counts are taken, or 512 tokens that the model writes "
+                "itself")},
     {OPTION_ROW(0, "price", TEXT, pack_values, price, "FILE", "measures the perplexity of this text before and after")},
     {OPTION_ROW(0, "json", FLAG, pack_values, json, NULL,
                 "one object: path, tensors, transposed, class, relative_error, order, perplexity of both")},
 };
+
+/* Which neurons fire most; zeroed: nobody asked. */
+typedef struct hot_order {
+    uint64_t tokens;   /* that were counted                                                       */
+    bool known;        /* the tune file's counts, rather than a profile of this run               */
+    double share_half; /* mean share of a layer's activations that its hotter half makes          */
+    uint32_t **rows;   /* [layers][neurons] numbers, hottest first, in one block behind the table */
+} hot_order;
 
 /* One run of the command. */
 typedef struct packing {
     const pack_values *values;
     const char *from, *to;
     convert_options what;
-    hotness profile; /* empty: none was taken */
+    hot_order order;
     writing_result written;
     perplexity_result before, after; /* tokens 0: not measured */
 } packing;
@@ -58,23 +67,70 @@ static hearth_status load_dense(loaded *out, const packing *p, const char *path,
     return common_load(out, &o, shown, error);
 }
 
-static hearth_status take_profile(packing *p, hearth_error *error)
+/* What can be run exactly has neurons that are often exactly zero; an order of others would gain nothing. */
+static hearth_status check_zeros(const loaded *l, hearth_error *error)
+{
+    if (ffn_has_zeros(l->model->hyper.activation))
+        return HEARTH_OK;
+    return fail(error, HEARTH_UNSUPPORTED, "%s: hotness: the activation of its neurons, %s, is never exactly zero",
+                l->info.path, l->info.activation);
+}
+
+/* A copy of the order that the model's tune record knows, which outlives the model. */
+static hearth_status copy_order(hot_order *to, const hearth_model *model, hearth_error *error)
+{
+    const tune *t = model->tune;
+    size_t layers = t->layer_count, f = t->neuron_count, half = f / 2;
+    to->rows = mem_new_array(layers, sizeof *to->rows + f * sizeof **to->rows);
+    if (!to->rows)
+        return fail_memory(error, "order", layers * f * sizeof **to->rows);
+    to->tokens = t->tokens;
+    for (size_t i = 0; i < layers; i++) {
+        const tune_layer *l = &t->layers[i];
+        double all = 0, hot = 0;
+        to->rows[i] = (uint32_t *)(to->rows + layers) + i * f;
+        memcpy(to->rows[i], l->order, f * sizeof *l->order);
+        for (size_t n = 0; n < f; n++) {
+            all += l->counts[l->order[n]];
+            hot += n < half ? l->counts[l->order[n]] : 0;
+        }
+        to->share_half += all > 0 ? hot / all / (double)layers : 0;
+    }
+    return HEARTH_OK;
+}
+
+/* A profile of the text that was named, or else of what the model writes itself. */
+static hearth_status count(packing *p, const loaded *l, progress *shown, hearth_error *error)
+{
+    corpus texts;
+    profile counted;
+    hearth_progress to = progress_to(shown);
+    if (p->values->profile)
+        TRY(corpus_read(&texts, l->model, &p->values->profile, 1, 0, error));
+    else
+        TRY(corpus_written(&texts, l->engine, 0, 0, &to, error));
+    hearth_status status = profile_take(&counted, l->engine, &texts, &(profile_options){.progress = to}, error);
+    if (status == HEARTH_OK)
+        status = profile_attach(&counted, l->model, error);
+    if (status == HEARTH_OK)
+        status = copy_order(&p->order, l->model, error);
+    profile_free(&counted);
+    corpus_free(&texts);
+    return status;
+}
+
+static hearth_status find_order(packing *p, hearth_error *error)
 {
     loaded l;
     progress shown;
-    char *text = NULL;
-    size_t size = 0;
-    if (p->values->profile)
-        TRY(file_read(&text, &size, p->values->profile, MAX_TEXT_BYTES, error));
-    hearth_status status = load_dense(&l, p, p->from, &shown, error);
-    if (status == HEARTH_OK) {
-        hotness_options o = {.text = {text, size}, .text_name = p->values->profile, .progress = progress_to(&shown)};
-        status = hotness_measure(&p->profile, l.engine, &o, error);
-        progress_clear(&shown);
-        common_unload(&l);
-    }
-    mem_free(text);
-    p->what.order = (const uint32_t *const *)p->profile.order;
+    TRY(load_dense(&l, p, p->from, &shown, error));
+    p->order.known = !p->values->profile && l.model->tune && l.model->tune->layers[0].counts;
+    hearth_status status = check_zeros(&l, error);
+    if (status == HEARTH_OK)
+        status = p->order.known ? copy_order(&p->order, l.model, error) : count(p, &l, &shown, error);
+    progress_clear(&shown);
+    common_unload(&l);
+    p->what.order = (const uint32_t *const *)p->order.rows;
     return status;
 }
 
@@ -137,9 +193,10 @@ static void print_price(const packing *p)
 
 static void print_report(const packing *p)
 {
-    if (p->profile.tokens > 0)
-        printf("ordered by hotness after %llu tokens: the first half of a layer makes %.0f %% of its activations\n",
-               (unsigned long long)p->profile.tokens, 100 * p->profile.share_half);
+    if (p->order.tokens > 0)
+        printf("ordered by hotness after %llu tokens%s: the first half of a layer makes %.0f %% of its activations\n",
+               (unsigned long long)p->order.tokens, p->order.known ? " (the tune file's)" : "",
+               100 * p->order.share_half);
     print_class(p);
     if (p->after.tokens > 0)
         print_price(p);
@@ -155,9 +212,10 @@ static hearth_status print_json(const packing *p, hearth_error *error)
         (json_int_t)w->tensors, "transposed", (json_int_t)w->transposed, "from_bytes", (json_int_t)w->from_bytes,
         "to_bytes", (json_int_t)w->to_bytes, "class", class_of(p), "down_type", number_formats[w->down_format].name,
         "relative_error", w->relative_error, "order", orders[p->values->order], "seconds", w->seconds);
-    if (o && p->profile.tokens > 0) {
-        json_object_set_new(o, "profile_tokens", json_integer((json_int_t)p->profile.tokens));
-        json_object_set_new(o, "hotter_half_share", json_real(p->profile.share_half));
+    if (o && p->order.tokens > 0) {
+        json_object_set_new(o, "profile_tokens", json_integer((json_int_t)p->order.tokens));
+        json_object_set_new(o, "profile_of", json_string(p->order.known ? "tune file" : "this run"));
+        json_object_set_new(o, "hotter_half_share", json_real(p->order.share_half));
     }
     if (o && p->after.tokens > 0) {
         json_object_set_new(o, "perplexity_before", json_real(perplexity_of(&p->before)));
@@ -181,7 +239,7 @@ static hearth_status pack(packing *p, arena *memory, hearth_error *error)
     if (v->price) /* before anything is written: a model that cannot be scored leaves no file */
         TRY_OR(done, status, measure(p, p->from, (span){text, size}, &p->before, error));
     if (v->order == ORDER_HOTNESS)
-        TRY_OR(done, status, take_profile(p, error));
+        TRY_OR(done, status, find_order(p, error));
     TRY_OR(done, status, writing_run("pack", p->from, p->to, p->what, &v->writing, &p->written, memory, error));
     if (v->price)
         TRY_OR(done, status, measure(p, p->to, (span){text, size}, &p->after, error));
@@ -206,7 +264,7 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
         status = print_json(&p, error);
     else if (status == HEARTH_OK)
         print_report(&p);
-    hotness_free(&p.profile);
+    mem_free(p.order.rows);
     return status;
 }
 

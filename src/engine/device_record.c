@@ -132,10 +132,12 @@ static row_list narrow(const recorder *r, uint32_t layer, row_list from, const d
     return to;
 }
 
-/* hidden = relu(fc1 . residual) */
-static void predict(const recorder *r, const device_layer *l)
+/* hidden = relu(fc1 . input) */
+static void predict(const recorder *r, uint32_t layer)
 {
-    input in = prepare(r, r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
+    const device_layer *l = &r->s->engine->remote->layers[layer];
+    bool normed = r->model->layers[layer].predictor.reads_normed;
+    input in = prepare(r, normed ? r->v->normed : r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
     product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
 }
 
@@ -234,7 +236,7 @@ static void feed_forward_there(const recorder *r, uint32_t layer)
 
     norm(r, l->ffn_norm);
     if (e->selector == SELECTOR_LOW_RANK && l->neuron_count)
-        predict(r, l);
+        predict(r, layer);
     if (both)
         publish_input(r, layer);
     stamp(r, layer, STAMP_NEURONS);

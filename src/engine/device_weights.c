@@ -166,8 +166,8 @@ static hearth_status bring_neurons(loader *l, device_layer *to, const layer_plac
     TRY(bring_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
     TRY(bring_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
     if (p->selector == SELECTOR_LOW_RANK) {
-        TRY(bring_whole(l, &to->fc1, &from->fc1, layer, "fc1"));
-        TRY(bring_rows(l, &to->fc2, &from->fc2, to, layer, "fc2"));
+        TRY(bring_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
+        TRY(bring_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
     }
     if (l->down_t[layer].data)
         return bring_rows(l, &to->down_t, &l->down_t[layer], to, layer, "ffn_down_t");
@@ -193,7 +193,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         bytes += stored_bytes(&from->q) + stored_bytes(&from->k) + stored_bytes(&from->v) +
                  stored_bytes(&from->attention_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
-        bytes += predicts ? stored_bytes(&from->fc1) + stored_bytes(&from->fc2) * neurons / f : 0;
+        bytes += predicts ? stored_bytes(&from->predictor.fc1) + stored_bytes(&from->predictor.fc2) * neurons / f : 0;
         bytes += (stored_bytes(&from->gate) + stored_bytes(&from->up) + stored_bytes(&l->down_t[i]) +
                   (l->down_t[i].data ? 0 : stored_bytes(&from->down))) *
                  neurons / f;

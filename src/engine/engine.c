@@ -56,14 +56,16 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
         return fail_memory(error, "engine", m->hyper.layer_count * sizeof *e->layers);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const layer_placement *p = &e->placement->layers[i];
-        TRY(placement_check_selector(p->selector, m, error));
+        bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
+        TRY(placement_check_selector(p->selector, m, i, error));
         e->layers[i] = (engine_layer){.form = p->form,
                                       .selector = p->selector,
                                       .threshold = p->threshold,
                                       .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
                                       .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
-        skips |= p->selector != SELECTOR_ALL || p->form == FORM_SPLIT; /* both work on rows of down_t */
-        e->uses_predictors |= p->selector == SELECTOR_LOW_RANK;
+        skips |= p->selector != SELECTOR_ALL || p->form == FORM_SPLIT || some; /* all work on rows of down_t */
+        e->uses_predictors |= p->selector == SELECTOR_LOW_RANK || p->selector == SELECTOR_COARSE;
+        e->leaves_out |= some;
     }
     e->transposed = of && of->transposed;
     e->own_bytes = of ? of->own_bytes : 0;
@@ -71,9 +73,22 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
 }
 
+static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
+{
+    for (uint32_t i = 0; i < e->model->hyper.layer_count; i++) {
+        engine_layer *l = &e->layers[i];
+        if (l->selector != SELECTOR_COARSE)
+            continue;
+        TRY(coarse_create(&l->coarse, e->runtime->threads, model_first_matrix(e->model, i),
+                          e->model->layers[i].predictor.coarse_format, e->model->source->path, error));
+        e->coarse_bytes += copy_bytes(&l->coarse.rows) + l->coarse.rows.rows * sizeof *l->coarse.spread;
+    }
+    return HEARTH_OK;
+}
+
 /* ------------------------------------------------------------------ two sides */
 
-/* Which neurons of a split layer the CPU has. */
+/* Which neurons of a layer the CPU has that does not have all. */
 static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *error)
 {
     uint32_t f = e->model->hyper.neuron_count;
@@ -85,6 +100,14 @@ static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *e
                                &l->row_count, error);
 }
 
+static hearth_status list_parts(hearth_engine *e, hearth_error *error)
+{
+    for (uint32_t i = 0; i < e->model->hyper.layer_count; i++)
+        if (e->layers[i].form == FORM_SPLIT || layer_neurons(&e->placement->layers[i], PLACEMENT_NOBODY) > 0)
+            TRY(list_rows(e, i, error));
+    return HEARTH_OK;
+}
+
 static hearth_status use_device(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
 {
     uint32_t layers = e->model->hyper.layer_count;
@@ -93,9 +116,6 @@ static hearth_status use_device(hearth_engine *e, const hearth_progress *progres
     if (!e->runtime->device)
         return fail(error, HEARTH_INVALID, "placement: side %s: the runtime has no device",
                     e->placement->sides[PLACEMENT_DEVICE]);
-    for (uint32_t i = 0; i < layers; i++)
-        if (e->layers[i].form == FORM_SPLIT)
-            TRY(list_rows(e, i, error));
     matrix *down_t = mem_new_array(layers, sizeof *down_t);
     if (!down_t)
         return fail_memory(error, "engine", layers * sizeof *down_t);
@@ -128,6 +148,10 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
     if (status == HEARTH_OK)
         status = prepare_layers(e, of, &options->progress, error);
     if (status == HEARTH_OK)
+        status = copy_coarsely(e, error);
+    if (status == HEARTH_OK)
+        status = list_parts(e, error);
+    if (status == HEARTH_OK)
         status = use_device(e, &options->progress, error);
     if (status != HEARTH_OK) {
         hearth_engine_destroy(e);
@@ -158,8 +182,10 @@ void hearth_engine_destroy(hearth_engine *engine)
     device_turn_begin(engine->runtime);
     device_weights_destroy(engine->remote);
     device_turn_end(engine->runtime);
-    for (uint32_t i = 0; engine->layers && i < engine->model->hyper.layer_count; i++)
+    for (uint32_t i = 0; engine->layers && i < engine->model->hyper.layer_count; i++) {
         mem_free(engine->layers[i].rows);
+        coarse_free(&engine->layers[i].coarse);
+    }
     for (uint32_t i = 0; engine->layers && engine->owns_copies && i < engine->model->hyper.layer_count; i++)
         if (engine->layers[i].down_t.data)
             mem_release((void *)engine->layers[i].down_t.data, copy_bytes(&engine->layers[i].down_t));
@@ -175,7 +201,7 @@ const hearth_model *hearth_engine_model(const hearth_engine *engine)
 
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 {
-    return engine->own_bytes;
+    return engine->own_bytes + engine->coarse_bytes;
 }
 
 /* ------------------------------------------------------------------ bytes */
@@ -198,6 +224,14 @@ static double shared_bytes(const hearth_model *model)
     return bytes;
 }
 
+/* What a layer reads to know what to read. */
+static double selecting_bytes(const engine_layer *e, const learned_predictor *p)
+{
+    if (e->selector == SELECTOR_COARSE)
+        return matrix_bytes(&e->coarse.rows) + (double)e->coarse.rows.rows * sizeof *e->coarse.spread;
+    return e->selector == SELECTOR_LOW_RANK ? matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2) : 0;
+}
+
 double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
 {
     const hearth_model *m = e->model;
@@ -216,7 +250,7 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
         double down_row = down_t->data ? (double)down_t->row_bytes : matrix_bytes(&l->down) / f;
         bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
         bytes += gated ? fired * (double)l->up.row_bytes : 0;
-        bytes += e->layers[i].selector == SELECTOR_LOW_RANK ? matrix_bytes(&l->fc1) + matrix_bytes(&l->fc2) : 0;
+        bytes += selecting_bytes(&e->layers[i], &l->predictor);
     }
     return bytes;
 }
@@ -230,7 +264,9 @@ uint64_t hearth_engine_token_bytes(const hearth_engine *engine)
 
 /* The weakest layer decides the rung ... */
 static const char *const rung_of_selector[SELECTOR_COUNT] = {
-    [SELECTOR_ALL] = "dense", [SELECTOR_SIGN] = "exact", [SELECTOR_LOW_RANK] = "predicted"};
+    [SELECTOR_ALL] = "dense",          [SELECTOR_SIGN] = "exact",       [SELECTOR_COARSE] = "predicted",
+    [SELECTOR_LOW_RANK] = "predicted", [SELECTOR_MAGNITUDE] = "pruned",
+};
 
 static selector_kind weakest_selector(const hearth_placement *p)
 {
@@ -249,8 +285,11 @@ const char *hearth_engine_rung(const hearth_engine *engine)
 /* ... and with what became of the down matrices the claim (DESIGN.md section 3). */
 const char *hearth_engine_class(const hearth_engine *engine)
 {
-    if (weakest_selector(engine->placement) == SELECTOR_LOW_RANK)
+    selector_kind weakest = weakest_selector(engine->placement);
+    if (weakest > SELECTOR_COARSE || engine->leaves_out)
         return "lossy";
+    if (weakest == SELECTOR_COARSE)
+        return "margin";
     if (engine->requantised)
         return "requantised";
     return engine->transposed || engine->remote ? "exact" : "bitwise"; /* a device adds in another order */

@@ -1,8 +1,8 @@
 /* engine.h - what the engine's files share: the structs behind hearth.h's opaque names.
  *
- * Reading order: runtime.c, placement.c, engine.c, kv_cache.c, session.c, forward.c, products.c, ffn.c,
- * text_api.c, sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c,
- * device_weights.c, trace.c. */
+ * Reading order: runtime.c, placement.c, placement_json.c, engine.c, coarse.c, kv_cache.c, session.c, forward.c,
+ * products.c, ffn.c, ffn_observe.c, text_api.c, sampler.c, answer.c, generate.c; for two sides device_session.h,
+ * device_record.c, device_session.c, device_weights.c, trace.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -10,6 +10,7 @@
 #include "../device/device.h"
 #include "../kernel/kernel.h"
 #include "../model/model.h"
+#include "coarse.h"
 #include "device_weights.h"
 #include "kv_cache.h"
 #include "placement.h"
@@ -33,9 +34,10 @@ void device_turn_end(hearth_runtime *r);
 typedef struct engine_layer {
     layer_form form;
     selector_kind selector;
-    float threshold; /* of SELECTOR_LOW_RANK                                                            */
-    matrix down_t;   /* the file's or the engine's own; no data where `down` is multiplied as the file has it */
-    uint32_t *rows;  /* [row_count] the CPU's neurons, ascending rows of the matrices; NULL: all of them */
+    float threshold;    /* of the selector, where it has one                                               */
+    matrix down_t;      /* the file's or the engine's own; no data where `down` is multiplied as the file has it */
+    coarse_copy coarse; /* of SELECTOR_COARSE */
+    uint32_t *rows;     /* [row_count] the CPU's neurons, ascending rows of the matrices; NULL: all of them */
     uint32_t row_count;
     uint32_t cache_index; /* its place among the layers whose keys and values lie on the same side           */
 } engine_layer;
@@ -46,11 +48,13 @@ struct hearth_engine {
     hearth_placement *placement;
     hearth_activations activations;
     engine_layer *layers;                /* [layer_count]                                                         */
-    bool uses_predictors;                /* a layer's selector is SELECTOR_LOW_RANK                              */
+    bool uses_predictors;                /* a layer's selector is SELECTOR_LOW_RANK or SELECTOR_COARSE           */
+    bool leaves_out;                     /* a layer has neurons that nobody works on                             */
     bool requantised;                    /* a block format's down was rounded once more, here or when it was packed  */
     bool transposed;                     /* from the stock layout: additions come in another order than there        */
     bool owns_copies;                    /* of down_t, where transposed                                           */
-    uint64_t own_bytes;                  /* of the copies, also where they are shared                             */
+    uint64_t own_bytes;                  /* of these copies, also where they are shared                           */
+    uint64_t coarse_bytes;               /* of coarse copies, which are not                                       */
     device_weights *remote;              /* NULL: nothing lies on a device                       */
     uint32_t host_layers, device_layers; /* by where their attention runs                        */
 };
@@ -93,6 +97,7 @@ typedef struct scratch {
     float *gate, *up;            /* [B][f]  gate becomes the neurons' activations                      */
     float *hidden;               /* [B][largest rank]  predictor                                       */
     float *score;                /* [B][f]  predictor                                                  */
+    float *size;                 /* [B]  root mean square of what a coarse copy reads                  */
     rounded_rows rounded;        /* [widest]  the current product's input                              */
     rounded_rows rounded_hidden; /* [largest rank]                                                     */
     ffn_part *parts;             /* [FFN_SLICES] of the current layer                                  */
@@ -101,7 +106,7 @@ typedef struct scratch {
     bool *wanted;                  /* [f]                                                                */
     float *sums;                   /* [FFN_SLICES][d]  one token                                         */
     float *chunk_sums;             /* [threads][FFN_GROUP][ACCUMULATE_COLUMNS]  many tokens              */
-    float *seen;                   /* [f]  for observers                                                 */
+    float *seen, *seen_gates;      /* [f]  for observers                                                 */
     uint32_t *seen_neurons;        /* [f]                                                                */
     float *scores;                 /* [threads][heads of a group][context]  attention                    */
     float *cosine, *sine;          /* [B][rope_pairs]                                                    */

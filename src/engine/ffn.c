@@ -1,20 +1,20 @@
 /* ffn.c - one view of every feed-forward network: select, gather, accumulate.
  *
  *   select      which neurons are worked on: all; or those whose activation is not zero, which their first matrix (gate,
- *               or up where there is no gate) tells; or of those only what a predictor lets through
+ *               or up where there is no gate) tells; or of those only what a predictor or a coarse copy of that matrix
+ *               lets through; or those whose activation is large
  *   gather      the listed rows of the second matrix (up) are multiplied
  *   accumulate  the listed rows of down_t, times their activations, are added up
  *
  * Neurons are cut by number into slices, and slices are dealt in parts. With one token a thread takes a part through
  * all steps at once. With many tokens the lists of all are united, and accumulating is a step of its own, cut by
  * columns. The sums are the same: one chain per slice in the order of the neurons, then slice after slice. */
-#include "ffn.h"
-
-#include "device_session.h"
+#include "ffn_job.h"
 #include "products.h"
 
 #include "../base/clock.h"
 
+#include <math.h>
 #include <string.h>
 
 /* With up to this many tokens their lists are united; more together leave hardly a neuron out. */
@@ -24,26 +24,7 @@
 /* Columns that are added up as one item. */
 #define REDUCE_COLUMNS 512
 
-typedef struct ffn_job {
-    hearth_session *s;
-    const model_layer *l;
-    const engine_layer *e;
-    const ffn_activation_row *activation;
-    const matrix *first, *second; /* gate and up; plain networks: up and NULL */
-    const float *first_bias, *second_bias;
-    float silence;   /* a first value that makes the activation zero; with ReLU and its kin any below does too */
-    bool keeps_list; /* neurons that are zero are left out                                                     */
-    size_t count, neuron_count;
-    size_t width, slices, part_slices; /* neurons of a slice, slices, slices of a part */
-    kernel_input normed, hidden;       /* what the network and what fc2 reads                */
-} ffn_job;
-
 /* ------------------------------------------------------------------ steps of a part */
-
-static const kernels *kernels_of(const ffn_job *job)
-{
-    return &job->s->engine->runtime->kernels;
-}
 
 /* y [count][f]: values of the neurons of a part, at its place in every row. */
 static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w, const kernel_input *x, float *y)
@@ -55,11 +36,6 @@ static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w
         multiply_rows(w, NULL, v->begin, v->begin + v->count, x, y, job->neuron_count);
 }
 
-static uint32_t neuron_at(const ffn_part *v, size_t i)
-{
-    return v->list ? v->list[i] : v->begin + (uint32_t)i;
-}
-
 static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, float *y)
 {
     for (size_t t = 0; bias && t < job->count; t++)
@@ -67,14 +43,33 @@ static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, f
             y[t * job->neuron_count + v->begin + i] += bias[neuron_at(v, i)];
 }
 
-/* gate becomes the activations of n neurons of one token. */
-static void activate(const ffn_job *job, float *gate, float *up, size_t n)
+void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float *to)
+{
+    kernels_of(job)->activate[job->activation->kernel](first, NULL, job->silence, n, to);
+}
+
+/* h becomes the activations of n neurons of one token; it is gate or up. */
+static void activate(const ffn_job *job, float *gate, float *up, size_t n, float *h)
 {
     kernel_activation kind = job->activation->kernel;
-    float threshold = job->s->engine->model->hyper.activation_threshold;
-    if (job->s->engine->model->hyper.form == FFN_GATED_BOTH)
-        kernels_of(job)->activate[kind](up, NULL, threshold, n, up);
-    kernels_of(job)->activate[kind](gate, job->second ? up : NULL, threshold, n, gate);
+    const hyperparameters *hyper = &job->s->engine->model->hyper;
+    if (hyper->form == FFN_GATED_BOTH)
+        kernels_of(job)->activate[kind](up, NULL, hyper->activation_threshold, n, up);
+    if (!job->prunes)
+        kernels_of(job)->activate[kind](gate, job->second ? up : NULL, job->silence, n, h);
+    for (size_t i = 0; job->prunes && i < n; i++)
+        h[i] = fabsf(gate[i]) <= job->e->threshold ? 0 : job->second ? gate[i] * up[i] : gate[i];
+}
+
+/* Scores of a coarse copy: what the first matrix may at most be, by all likelihood. y as multiply_part lays it out. */
+static void score_coarsely(const ffn_job *job, const ffn_part *v, float *y)
+{
+    const coarse_copy *copy = &job->e->coarse;
+    multiply_part(job, v, &copy->rows, &job->normed, y);
+    add_bias(job, v, job->first_bias, y);
+    for (size_t t = 0; t < job->count; t++)
+        coarse_widen(copy, v->list, v->begin, v->count, job->e->threshold, job->s->scratch.size[t],
+                     y + t * job->neuron_count + v->begin);
 }
 
 /* The predictor's scores of a part that is still whole: to b->score by row, where silence() and observers look them
@@ -83,7 +78,11 @@ static void activate(const ffn_job *job, float *gate, float *up, size_t n)
 static const float *predict_part(const ffn_job *job, const ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    multiply_part(job, v, &job->l->fc2, &job->hidden, v->list ? b->up : b->score);
+    float *y = v->list ? b->up : b->score;
+    if (job->e->selector == SELECTOR_COARSE)
+        score_coarsely(job, v, y);
+    else
+        multiply_part(job, v, &job->l->predictor.fc2, &job->hidden, y);
     if (!v->list)
         return b->score;
     for (size_t t = 0; t < job->count; t++)
@@ -101,18 +100,27 @@ static void keep(const ffn_job *job, ffn_part *v, kernel_selection rule, const f
     v->list = list;
 }
 
+/* What first values are compared with, to see whether the neuron fires. */
+static float passing_value(const ffn_job *job)
+{
+    return job->prunes ? job->e->threshold : job->silence;
+}
+
 /* ------------------------------------------------------------------ one token */
 
 static void select_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    if (job->e->selector == SELECTOR_LOW_RANK)
-        keep(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->e->threshold, NULL);
+    float *first = b->gate + v->begin;
+    if (job->predicts)
+        keep(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->passes, NULL);
     v->computed = v->count;
     multiply_part(job, v, job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
+    if (job->prunes)
+        ffn_activate_first(job, first, v->count, first);
     if (job->keeps_list)
-        keep(job, v, SELECT_ABOVE, b->gate + v->begin, job->silence, b->gate + v->begin);
+        keep(job, v, job->prunes ? SELECT_BEYOND : SELECT_ABOVE, first, passing_value(job), first);
     v->fired = v->count;
 }
 
@@ -123,8 +131,8 @@ static void gather_one(const ffn_job *job, ffn_part *v)
         multiply_part(job, v, job->second, &job->normed, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
-    float *h = b->gate + v->begin;
-    activate(job, h, b->up + v->begin, v->count);
+    float *h = job->h + v->begin;
+    activate(job, b->gate + v->begin, b->up + v->begin, v->count, h);
     if (job->keeps_list && job->s->engine->model->hyper.form == FFN_GATED_BOTH)
         keep(job, v, SELECT_ABOVE, h, 0, h);
     v->active = v->count;
@@ -158,7 +166,7 @@ static void find_slice(const ffn_job *job, const ffn_part *v, size_t slice, size
     size_t begin = slice * job->width, end = begin + job->width, last = v->begin + v->count;
     *from = v->list ? count_below(v->list, v->count, number_at(job, begin)) : begin;
     *to = v->list ? count_below(v->list, v->count, number_at(job, end)) : end < last ? end : last;
-    *h = job->s->scratch.gate + (v->list ? v->begin : 0);
+    *h = job->h + (v->list ? v->begin : 0);
 }
 
 /* Items are parts: all steps for one token, into the sum of each slice. */
@@ -207,7 +215,9 @@ static size_t mark(const ffn_job *job, const ffn_part *v, kernel_selection rule,
         const float *row = values + t * job->neuron_count + v->begin;
         unsigned passed = 0;
         for (size_t i = 0; i < v->count; i++) {
-            bool passes = rule == SELECT_ABOVE ? row[i] > threshold : !(row[i] < threshold);
+            bool passes = rule == SELECT_ABOVE  ? row[i] > threshold
+                          : rule == SELECT_FROM ? !(row[i] < threshold)
+                                                : !(fabsf(row[i]) <= threshold);
             wanted[i] |= passes;
             passed += passes;
         }
@@ -249,26 +259,29 @@ static void silence(const ffn_job *job, const ffn_part *v)
         const float *score = b->score + t * job->neuron_count;
         float *first = b->gate + t * job->neuron_count + v->begin;
         for (size_t i = 0; i < v->count; i++)
-            first[i] = score[neuron_at(v, i)] < job->e->threshold ? job->silence : first[i];
+            first[i] = score[neuron_at(v, i)] < job->passes ? job->silence : first[i];
     }
 }
 
 static void select_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    bool predicts = job->e->selector == SELECTOR_LOW_RANK;
     v->computed = job->count * v->count;
-    if (predicts) {
-        v->computed = mark(job, v, SELECT_FROM, predict_part(job, v), job->e->threshold);
+    if (job->predicts) {
+        v->computed = mark(job, v, SELECT_FROM, predict_part(job, v), job->passes);
         unite(job, v, NULL);
     }
     multiply_part(job, v, job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
-    if (predicts)
+    if (job->predicts)
         silence(job, v);
+    for (size_t t = 0; job->prunes && t < job->count; t++) {
+        float *first = b->gate + t * job->neuron_count + v->begin;
+        ffn_activate_first(job, first, v->count, first);
+    }
     v->fired = v->computed;
     if (job->keeps_list) {
-        v->fired = mark(job, v, SELECT_ABOVE, b->gate, job->silence);
+        v->fired = mark(job, v, job->prunes ? SELECT_BEYOND : SELECT_ABOVE, b->gate, passing_value(job));
         unite(job, v, b->gate);
     }
 }
@@ -282,8 +295,9 @@ static void gather_many(const ffn_job *job, ffn_part *v)
     }
     size_t active = 0;
     for (size_t t = 0; t < job->count; t++) {
-        float *h = b->gate + t * job->neuron_count + v->begin;
-        activate(job, h, b->up + t * job->neuron_count + v->begin, v->count);
+        size_t at = t * job->neuron_count + v->begin;
+        float *h = job->h + at;
+        activate(job, b->gate + at, b->up + at, v->count, h);
         unsigned nonzero = 0;
         for (size_t i = 0; i < v->count; i++)
             nonzero += h[i] != 0;
@@ -355,14 +369,15 @@ static void cut(ffn_job *job)
     }
 }
 
-/* What fc2 reads: relu(fc1 . residual), unless the device has computed it. */
+/* What fc2 reads: relu(fc1 . input), unless the device has computed it. */
 static void predict(ffn_job *job, bool hidden_known)
 {
     hearth_session *s = job->s;
-    const matrix *fc1 = &job->l->fc1, *fc2 = &job->l->fc2;
+    const matrix *fc1 = &job->l->predictor.fc1, *fc2 = &job->l->predictor.fc2;
     float *hidden = s->scratch.hidden;
     if (!hidden_known) {
-        multiply(s, s->scratch.x, job->count, &(product){fc1, hidden}, 1);
+        multiply(s, job->l->predictor.reads_normed ? s->scratch.normed : s->scratch.x, job->count,
+                 &(product){fc1, hidden}, 1);
         kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, 0, job->count * fc1->rows, hidden);
     }
     job->hidden = products_input(s, hidden, job->count, fc1->rows, &fc2, 1, &s->scratch.rounded_hidden);
@@ -375,8 +390,10 @@ static void neuron_major(ffn_job *job, bool hidden_known)
     size_t d = job->e->down_t.columns;
     if (job->e->selector == SELECTOR_LOW_RANK)
         predict(job, hidden_known);
-    const matrix *reads[] = {&job->l->gate, &job->l->up};
-    job->normed = products_input(s, s->scratch.normed, job->count, d, reads, 2, &s->scratch.rounded);
+    const matrix *reads[] = {&job->l->gate, &job->l->up, &job->e->coarse.rows};
+    job->normed = products_input(s, s->scratch.normed, job->count, d, reads, 3, &s->scratch.rounded);
+    for (size_t t = 0; job->e->selector == SELECTOR_COARSE && t < job->count; t++)
+        s->scratch.size[t] = coarse_magnitude(s->scratch.normed + t * d, d);
     if (job->count == 1) {
         pool_run(threads, s->scratch.part_count, 1, work_on_parts, job);
         pool_run(threads, d, REDUCE_COLUMNS, add_slices, job);
@@ -400,7 +417,7 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
             kernels_of(job)->add(job->first_bias, f, gate);
         if (job->second_bias)
             kernels_of(job)->add(job->second_bias, f, up);
-        activate(job, gate, up, f);
+        activate(job, gate, up, f, job->h + i * f);
     }
 }
 
@@ -411,7 +428,7 @@ static void stock(ffn_job *job)
     const scratch *b = &s->scratch;
     multiply(s, b->normed, job->count, (product[]){{job->first, b->gate}, {job->second, b->up}}, job->second ? 2 : 1);
     pool_run(s->engine->runtime->threads, job->count, 1, activate_rows, job);
-    multiply(s, b->gate, job->count, &(product){&job->l->down, b->added}, 1);
+    multiply(s, job->h, job->count, &(product){&job->l->down, b->added}, 1);
     for (size_t i = 0; i < b->part_count; i++)
         b->parts[i].computed = b->parts[i].fired = b->parts[i].active = job->count * b->parts[i].count;
 }
@@ -427,7 +444,7 @@ static void add_counts(const ffn_job *job, hearth_counts *to)
     }
 }
 
-static ffn_job describe(hearth_session *s, uint32_t layer, size_t count)
+ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
 {
     const hearth_model *m = s->engine->model;
     const model_layer *l = &m->layers[layer];
@@ -437,15 +454,22 @@ static ffn_job describe(hearth_session *s, uint32_t layer, size_t count)
         .l = l,
         .e = &s->engine->layers[layer],
         .activation = &ffn_activations[m->hyper.activation],
-        .first = gated ? &l->gate : &l->up,
+        .first = model_first_matrix(m, layer),
         .second = gated ? &l->up : NULL,
-        .first_bias = gated ? l->gate_bias : l->up_bias,
+        .first_bias = model_first_bias(m, layer),
         .second_bias = gated ? l->up_bias : NULL,
         .silence = m->hyper.activation_threshold,
+        .h = s->observer.gates && s->engine->layers[layer].selector == SELECTOR_ALL ? s->scratch.up : s->scratch.gate,
         .count = count,
         .neuron_count = m->hyper.neuron_count,
     };
-    job.keeps_list = job.e->selector != SELECTOR_ALL && ffn_has_zeros(m->hyper.activation);
+    bool zeros = ffn_has_zeros(m->hyper.activation), magnitude = job.e->selector == SELECTOR_MAGNITUDE;
+    job.prunes = magnitude && !zeros;
+    if (magnitude && zeros && job.e->threshold > job.silence)
+        job.silence = job.e->threshold; /* of values above zero, size is the value */
+    job.predicts = job.e->selector == SELECTOR_LOW_RANK || job.e->selector == SELECTOR_COARSE;
+    job.passes = job.e->selector == SELECTOR_COARSE ? job.silence : job.e->threshold;
+    job.keeps_list = job.prunes || (job.e->selector != SELECTOR_ALL && zeros);
     return job;
 }
 
@@ -463,7 +487,7 @@ static void work(ffn_job *job, uint32_t layer, bool hidden_known)
 void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 {
     double begin = clock_seconds();
-    ffn_job job = describe(s, layer, count);
+    ffn_job job = ffn_describe(s, layer, count);
     size_t d = s->engine->model->hyper.embedding_length;
     work(&job, layer, false);
     for (size_t t = 0; job.l->down_bias && t < count; t++)
@@ -476,69 +500,7 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)
 {
     double begin = clock_seconds();
-    ffn_job job = describe(s, layer, count);
+    ffn_job job = ffn_describe(s, layer, count);
     work(&job, layer, hidden_known);
     s->ffn_seconds[layer] += clock_seconds() - begin;
-}
-
-/* ------------------------------------------------------------------ observers */
-
-/* Marks in wanted and seen, by original number, what the CPU's neurons did with row t. */
-static void show_own(const ffn_job *job, size_t t)
-{
-    const scratch *b = &job->s->scratch;
-    const int32_t *order = job->l->order;
-    size_t f = job->neuron_count, rows = job->e->rows ? job->e->row_count : f;
-    for (size_t i = 0; i < b->part_count; i++)
-        for (size_t k = 0; k < b->parts[i].count; k++) {
-            uint32_t row = neuron_at(&b->parts[i], k), number = order ? (uint32_t)order[row] : row;
-            b->seen[number] = b->gate[t * f + b->parts[i].begin + k];
-            b->wanted[number] = b->seen[number] != 0;
-        }
-    for (size_t i = 0; job->e->selector == SELECTOR_LOW_RANK && i < rows; i++) {
-        uint32_t row = job->e->rows ? job->e->rows[i] : (uint32_t)i, number = order ? (uint32_t)order[row] : row;
-        b->wanted[number] = !(b->score[t * f + row] < job->e->threshold);
-    }
-}
-
-/* Leaves in seen and seen_neurons those that are wanted, or all; returns how many. */
-static size_t gather_seen(const ffn_job *job)
-{
-    const scratch *b = &job->s->scratch;
-    size_t n = 0;
-    if (job->e->selector == SELECTOR_ALL)
-        return job->neuron_count;
-    for (size_t i = 0; i < job->neuron_count; i++)
-        if (b->wanted[i]) {
-            b->seen_neurons[n] = (uint32_t)i;
-            b->seen[n++] = b->seen[i];
-        }
-    return n;
-}
-
-void feed_forward_observe(hearth_session *s, uint32_t layer, size_t count)
-{
-    const scratch *b = &s->scratch;
-    const ffn_job job = describe(s, layer, count);
-    size_t d = s->engine->model->hyper.embedding_length;
-    for (size_t t = 0; s->observer.see && t < count; t++) {
-        memset(b->seen, 0, job.neuron_count * sizeof *b->seen);
-        memset(b->wanted, 0, job.neuron_count * sizeof *b->wanted);
-        if (job.e->form != FORM_DEVICE)
-            show_own(&job, t);
-        if (job.e->form != FORM_HOST)
-            device_step_show(s, layer, t);
-        size_t n = gather_seen(&job);
-        hearth_observation seen = {
-            .layer = layer,
-            .sequence = b->sequence[t],
-            .position = b->position[t],
-            .residual = b->x + t * d,
-            .ffn_input = b->normed + t * d,
-            .neurons = job.e->selector == SELECTOR_ALL ? NULL : b->seen_neurons,
-            .activations = b->seen,
-            .neuron_count = n,
-        };
-        s->observer.see(s->observer.user, &seen);
-    }
 }

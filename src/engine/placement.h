@@ -12,9 +12,11 @@ typedef enum layer_form { FORM_HOST, FORM_FFN_HOST, FORM_SPLIT, FORM_DEVICE, FOR
 
 /* What decides which neurons are worked on (DESIGN.md section 3), from the strictest to the loosest claim. */
 typedef enum selector_kind {
-    SELECTOR_ALL,      /* every neuron                                                      */
-    SELECTOR_SIGN,     /* those whose activation is not zero, which the first matrix tells  */
-    SELECTOR_LOW_RANK, /* those that a predictor lets through, and of them those that fire   */
+    SELECTOR_ALL,       /* every neuron                                                               */
+    SELECTOR_SIGN,      /* those whose activation is not zero, which the first matrix tells           */
+    SELECTOR_COARSE,    /* those that a coarse copy of the first matrix lets through, if they fire    */
+    SELECTOR_LOW_RANK,  /* those that a predictor lets through, if they fire                          */
+    SELECTOR_MAGNITUDE, /* those whose activation, before it meets up, exceeds the threshold in size  */
     SELECTOR_COUNT
 } selector_kind;
 
@@ -34,13 +36,15 @@ typedef struct layer_placement {
     selector_kind selector;
     float threshold; /* of the selector, where it has one */
     uint32_t part_count;
-    placement_part *parts; /* [part_count]; together they cover every neuron once */
+    placement_part *parts; /* [part_count]; together they cover every neuron once, those of nobody included */
 } layer_placement;
 
-/* The sides there are so far. */
+/* The sides there are so far. Nobody works on the neurons of PLACEMENT_NOBODY, which is no side but may stand in parts:
+ * they are silent whatever they would have been. */
 #define PLACEMENT_CPU    0
 #define PLACEMENT_DEVICE 1
 #define PLACEMENT_SIDES  2
+#define PLACEMENT_NOBODY PLACEMENT_SIDES
 
 struct hearth_placement {
     uint32_t side_count; /* 1: the CPU alone                                                           */
@@ -63,8 +67,12 @@ const char *layer_form_name(layer_form form);
 /* What HEARTH_RUNG_AUTO stands for: exact where the activation is often exactly zero, else dense. */
 hearth_rung placement_auto_rung(const hearth_model *model);
 
-/* HEARTH_UNSUPPORTED: this model gives the selector nothing to decide by. */
-hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, hearth_error *error);
+/* Whether what a layer does is decided on the device as well: not yet for coarse copies and magnitudes. */
+bool selector_runs_on_device(selector_kind selector);
+
+/* HEARTH_UNSUPPORTED: this model gives the selector of a layer nothing to decide by. */
+hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
+                                       hearth_error *error);
 
 hearth_status placement_copy(hearth_placement **out, const hearth_placement *from, hearth_error *error);
 

@@ -53,7 +53,7 @@ static uint32_t widest_hidden(const hearth_model *m)
 {
     uint32_t widest = 0;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
-        widest = widest > m->layers[i].fc1.rows ? widest : m->layers[i].fc1.rows;
+        widest = widest > m->layers[i].predictor.fc1.rows ? widest : m->layers[i].predictor.fc1.rows;
     return widest;
 }
 
@@ -80,6 +80,7 @@ static piece_list list_pieces(hearth_session *s, size_t threads)
         add_rounded(&list, &b->rounded_hidden, rows, s->widest_hidden);
         add_piece(&list, &b->hidden, rows * s->widest_hidden, sizeof(float));
         add_piece(&list, &b->score, rows * f, sizeof(float));
+        add_piece(&list, &b->size, rows, sizeof(float));
     }
     add_piece(&list, &b->parts, FFN_SLICES, sizeof(ffn_part));
     add_piece(&list, &b->list, f, sizeof(uint32_t));
@@ -87,6 +88,7 @@ static piece_list list_pieces(hearth_session *s, size_t threads)
     add_piece(&list, &b->sums, FFN_SLICES * d, sizeof(float));
     add_piece(&list, &b->chunk_sums, threads * FFN_GROUP * ACCUMULATE_COLUMNS, sizeof(float));
     add_piece(&list, &b->seen, f, sizeof(float));
+    add_piece(&list, &b->seen_gates, f, sizeof(float));
     add_piece(&list, &b->seen_neurons, f, sizeof(uint32_t));
     add_piece(&list, &b->scores, threads * group * s->context, sizeof(float));
     add_piece(&list, &b->cosine, rows * h->rope_pairs, sizeof(float));

@@ -1,17 +1,13 @@
 /* plot.h - a picture of measured values: groups of bars in panels side by side, as an SVG that needs nothing else.
  *
- * No scripts, no fonts, no references; light or dark as the viewer prefers, on a ground of its own, so that it can
- * be read wherever it is shown. A title and a description say everything that the bars show. Knows nothing of what
- * was measured. */
+ * What svg.h says of all pictures; the description says everything that the bars show. Knows nothing of what was
+ * measured. */
 #ifndef EVAL_PLOT_H
 #define EVAL_PLOT_H
 
 #include "../base/error.h"
 
 #include <stddef.h>
-
-/* Colours of bars, told apart in light and dark. */
-#define PLOT_COLORS 5
 
 typedef struct plot_value {
     double length;    /* of the bar; finite, not negative            */
@@ -21,7 +17,7 @@ typedef struct plot_value {
 
 typedef struct plot_bar {
     const char *label;
-    unsigned color;           /* below PLOT_COLORS                    */
+    unsigned color;           /* below SVG_COLORS (svg.h)             */
     const plot_value *values; /* [panel_count]                        */
 } plot_bar;
 

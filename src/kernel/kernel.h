@@ -64,10 +64,11 @@ typedef void kernel_accumulate_many(const matrix *w, const uint32_t *list, size_
 
 /* Which of n values pass, and their numbers: value i has the number ids ? ids[i] : first + i. Passing numbers and
  * values are written in order to kept_ids and, unless it is NULL, kept; both may be the input itself. Returns how many.
- * ABOVE: value > threshold. FROM: not value < threshold (so NaN passes, as PowerInfer has it). */
+ * ABOVE: value > threshold. FROM: not value < threshold (so NaN passes, as PowerInfer has it). BEYOND: not |value| <=
+ * threshold (NaN passes too). */
 typedef size_t kernel_select(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
                              uint32_t *kept_ids, float *kept);
-typedef enum kernel_selection { SELECT_ABOVE, SELECT_FROM, SELECT_COUNT } kernel_selection;
+typedef enum kernel_selection { SELECT_ABOVE, SELECT_FROM, SELECT_BEYOND, SELECT_COUNT } kernel_selection;
 
 /* Columns as rows: out row c (of out_row_bytes bytes) gets, from value `row` on, W[row + r][column + c] for r in [0,
  * rows), c in [0, columns). Float formats keep their format; a block format becomes Q8_0, whose blocks run the other

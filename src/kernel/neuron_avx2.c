@@ -161,6 +161,12 @@ ALWAYS_INLINE int is_from(__m128 value, __m128 threshold)
     return _mm_movemask_ps(_mm_cmp_ps(value, threshold, _CMP_NLT_UQ));
 }
 
+/* not |value| <= threshold */
+ALWAYS_INLINE int is_beyond(__m128 value, __m128 threshold)
+{
+    return _mm_movemask_ps(_mm_cmp_ps(_mm_andnot_ps(_mm_set1_ps(-0.0f), value), threshold, _CMP_NLE_UQ));
+}
+
 /* The lanes whose bits are set, in order; what follows them is of no account. */
 // clang-format off
 static const int32_t packed_lanes[16][4] = {
@@ -213,6 +219,12 @@ static size_t select_from_avx2(const float *values, const uint32_t *ids, uint32_
     return keep(values, ids, first, n, threshold, kept_ids, kept, is_from);
 }
 
+static size_t select_beyond_avx2(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
+                                 uint32_t *kept_ids, float *kept)
+{
+    return keep(values, ids, first, n, threshold, kept_ids, kept, is_beyond);
+}
+
 /* ---- the table ---- */
 
 #define X(id, name, scales, values, bytes)                                                                     \
@@ -239,5 +251,6 @@ const kernels avx2_neurons = {
 #define X(id, name, ...) [FORMAT_##id] = accumulate_many_##name##_avx2,
     .accumulate_many = {WEIGHT_DECODERS(X)},
 #undef X
-    .select = {[SELECT_ABOVE] = select_above_avx2, [SELECT_FROM] = select_from_avx2},
+    .select =
+        {[SELECT_ABOVE] = select_above_avx2, [SELECT_FROM] = select_from_avx2, [SELECT_BEYOND] = select_beyond_avx2},
 };

@@ -211,6 +211,12 @@ ALWAYS_INLINE __mmask16 is_from(__m512 value, __m512 threshold)
     return _mm512_cmp_ps_mask(value, threshold, _CMP_NLT_UQ);
 }
 
+/* not |value| <= threshold */
+ALWAYS_INLINE __mmask16 is_beyond(__m512 value, __m512 threshold)
+{
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(value), threshold, _CMP_NLE_UQ);
+}
+
 /* Sixteen at a time. What is kept is stored as a whole register: that reaches no further than what has been read, and
  * never behind the n entries. (Compressing stores are slow on some CPUs.) */
 ALWAYS_INLINE size_t keep(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
@@ -244,6 +250,12 @@ static size_t select_from_avx512(const float *values, const uint32_t *ids, uint3
     return keep(values, ids, first, n, threshold, kept_ids, kept, is_from);
 }
 
+static size_t select_beyond_avx512(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
+                                   uint32_t *kept_ids, float *kept)
+{
+    return keep(values, ids, first, n, threshold, kept_ids, kept, is_beyond);
+}
+
 /* ---- the table ---- */
 
 #define X(id, name, scales, values, bytes, span, least)                                                          \
@@ -270,5 +282,7 @@ const kernels avx512_neurons = {
 #define X(id, name, ...) [FORMAT_##id] = accumulate_many_##name##_avx512,
     .accumulate_many = {WEIGHT_DECODERS(X)},
 #undef X
-    .select = {[SELECT_ABOVE] = select_above_avx512, [SELECT_FROM] = select_from_avx512},
+    .select = {[SELECT_ABOVE] = select_above_avx512,
+               [SELECT_FROM] = select_from_avx512,
+               [SELECT_BEYOND] = select_beyond_avx512},
 };

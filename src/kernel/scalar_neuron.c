@@ -37,33 +37,25 @@ static void accumulate_many_scalar(const matrix *w, const uint32_t *list, size_t
     }
 }
 
-static size_t select_above_scalar(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                  uint32_t *kept_ids, float *kept)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        if (values[i] > threshold) {
-            kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;
-            if (kept)
-                kept[count] = values[i];
-            count++;
-        }
-    return count;
-}
-
-static size_t select_from_scalar(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                 uint32_t *kept_ids, float *kept)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        if (!(values[i] < threshold)) {
-            kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;
-            if (kept)
-                kept[count] = values[i];
-            count++;
-        }
-    return count;
-}
+/* clang-format off */
+#define SELECT(name, passes)                                                                                       \
+    static size_t select_##name##_scalar(const float *values, const uint32_t *ids, uint32_t first, size_t n,       \
+                                         float threshold, uint32_t *kept_ids, float *kept)                         \
+    {                                                                                                              \
+        size_t count = 0;                                                                                          \
+        for (size_t i = 0; i < n; i++)                                                                             \
+            if (passes) {                                                                                          \
+                kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;                                              \
+                if (kept)                                                                                          \
+                    kept[count] = values[i];                                                                       \
+                count++;                                                                                           \
+            }                                                                                                      \
+        return count;                                                                                              \
+    }
+SELECT(above, values[i] > threshold)
+SELECT(from, !(values[i] < threshold))
+SELECT(beyond, !(fabsf(values[i]) <= threshold))
+/* clang-format on */
 
 // clang-format off
 #define EVERY_FORMAT(kernel) \
@@ -73,6 +65,7 @@ static size_t select_from_scalar(const float *values, const uint32_t *ids, uint3
 const kernels scalar_neurons = {
     .accumulate = EVERY_FORMAT(accumulate_scalar),
     .accumulate_many = EVERY_FORMAT(accumulate_many_scalar),
-    .select = {[SELECT_ABOVE] = select_above_scalar, [SELECT_FROM] = select_from_scalar},
+    .select = {[SELECT_ABOVE] = select_above_scalar, [SELECT_FROM] = select_from_scalar,
+               [SELECT_BEYOND] = select_beyond_scalar},
 };
 // clang-format on

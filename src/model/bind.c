@@ -4,6 +4,7 @@
 #include "huggingface.h"
 #include "hyper.h"
 #include "rope.h"
+#include "tune.h"
 
 #include "../file/gguf.h"
 
@@ -99,6 +100,16 @@ static hearth_status find_tokenizer(binder *b)
     return HEARTH_OK;
 }
 
+learned_predictor model_stored_predictor(const hearth_model *model, uint32_t layer)
+{
+    const model_layer *l = &model->layers[layer];
+    return (learned_predictor){.kind = l->fc1.data ? PREDICTOR_LOW_RANK : PREDICTOR_NONE,
+                               .coarse_format = FORMAT_COUNT,
+                               .threshold = l->fc1.data ? model->hyper.predictor_threshold : 0,
+                               .fc1 = l->fc1,
+                               .fc2 = l->fc2};
+}
+
 static hearth_status bind_model(binder *b, const char *activation)
 {
     hearth_model *m = b->model;
@@ -114,6 +125,8 @@ static hearth_status bind_model(binder *b, const char *activation)
     if (!m->layers)
         return fail_memory(b->error, "layers", layers * sizeof *m->layers);
     TRY(bind_tensors(b));
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        m->layers[i].predictor = model_stored_predictor(m, i);
     TRY(find_frequencies(b));
     return find_tokenizer(b);
 }
@@ -166,12 +179,35 @@ hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_e
     return status;
 }
 
+/* named: as in hearth_model_options. */
+static hearth_status find_tune(hearth_model *model, const char *path, const char *named, hearth_error *error)
+{
+    tune *t;
+    char *beside = named ? NULL : tune_path(path);
+    if (!named && !beside)
+        return fail_memory(error, path, strlen(path));
+    bool wanted = named ? named[0] != 0 : file_exists(beside);
+    hearth_status status = wanted ? tune_open(&t, named ? named : beside, model, error) : HEARTH_OK;
+    if (wanted && status == HEARTH_OK)
+        status = tune_attach(model, t, error);
+    mem_free(beside);
+    return status;
+}
+
 hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
                                 hearth_error *error)
 {
     checkpoint *source;
+    hearth_model *model;
     TRY(model_open_checkpoint(&source, path, error));
-    return model_bind(out, source, options, error);
+    TRY(model_bind(&model, source, options, error));
+    hearth_status status = find_tune(model, path, options ? options->tune : NULL, error);
+    if (status != HEARTH_OK) {
+        hearth_model_close(model);
+        return status;
+    }
+    *out = model;
+    return HEARTH_OK;
 }
 
 void hearth_model_close(hearth_model *model)
@@ -179,6 +215,7 @@ void hearth_model_close(hearth_model *model)
     if (!model)
         return;
     tokenizer_destroy(model->tokenizer);
+    tune_close(model->tune);
     if (model->owns_source)
         checkpoint_close(model->source);
     arena_clear(&model->memory);
@@ -208,6 +245,7 @@ void hearth_model_describe(const hearth_model *model, hearth_model_info *out)
         .eos = model->tokenizer ? tokenizer_eos(model->tokenizer) : -1,
         .neuron_major = model->neuron_major,
         .predictors = model->predictors,
+        .tuned = model->tune != NULL,
         .powerinfer = model->powerinfer,
         .predictor_threshold = h->predictor_threshold,
     };

@@ -20,4 +20,7 @@ typedef struct binder {
  * memory already. HEARTH_FORMAT names the tensor. */
 hearth_status bind_tensors(binder *b);
 
+/* The predictor that a layer has from the model's own file: PowerInfer's, or none. */
+learned_predictor model_stored_predictor(const hearth_model *model, uint32_t layer);
+
 #endif

@@ -61,6 +61,8 @@ static void note_powerinfer(const convert_plan *p)
     const convert_options *o = p->options;
     if (!o->note || !p->added)
         return;
+    if (p->added->note[0])
+        o->note(o->user, p->added->note);
     if (p->model->hyper.activation != FFN_RELU)
         o->note(o->user, "PowerInfer itself computes every model as ReLU, whatever the file says of its activation");
     for (size_t i = 0; i < p->count; i++) {
@@ -157,7 +159,7 @@ static hearth_status check_paths(const char *source, const char *added, const ch
     if (stat(out, &about) != 0 || !S_ISREG(about.st_mode))
         return HEARTH_OK;
     if (same_file(source, &about) || (file_is_folder(source) && folder_holds(source, &about)) ||
-        (added && folder_holds(added, &about)))
+        (added && (same_file(added, &about) || folder_holds(added, &about))))
         return fail(error, HEARTH_INVALID, "%s: is what would be read: choose another name", out);
     return HEARTH_OK;
 }
@@ -178,7 +180,7 @@ hearth_status convert_write(const char *source_path, const char *out_path, const
     p.model = checked;
     if (options->predictors) {
         TRY_OR(done, status, check_predictable(checked, error));
-        TRY_OR(done, status, predictors_open(&added, options->predictors, checked->family, &checked->hyper, error));
+        TRY_OR(done, status, predictors_open(&added, options->predictors, checked, error));
         p.added = &added;
     }
     TRY_OR(done, status, convert_plan_make(&p, error));

@@ -20,7 +20,8 @@ typedef struct convert_step {
     bool is_down_t;          /* a down matrix with a row per neuron ...          */
     bool transposed;         /* ... which had a row per output in the source     */
     bool requantised;        /* ... in blocks, which ran across neurons and were rounded once more */
-    double relative_error;   /* of such a matrix: |written - stored| / |stored| over its values; else 0 */
+    double relative_error;   /* of such a matrix, or one that was scaled: |written - meant| / |meant| over its
+                                values; else 0 */
     const char *reason;      /* why this format: "asked for", "as stored", "norm", "head", "override", "q4_K needs
                                 rows of a multiple of 256" ...; valid during the call */
 } convert_step;
@@ -44,7 +45,8 @@ typedef struct convert_options {
                                               where that is as stored what neuron_major.h says         */
     const uint32_t *const *order;          /* with neuron_major: [layers][f], row r of the layer's matrices holds
                                               the neuron of original number order[layer][r]; NULL: as stored */
-    const char *predictors;                /* a folder (predictors.h): writes a PowerInfer file; NULL: none */
+    const char *predictors;                /* a folder or a tune file (predictors.h): writes a PowerInfer file;
+                                              NULL: none */
     void (*step)(void *user, const convert_step *step);   /* may be NULL */
     void (*note)(void *user, const char *text);           /* may be NULL: what the user should know, such as a
                                                              missing tokenizer */

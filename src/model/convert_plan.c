@@ -158,7 +158,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     tensor_rule_name(name, to, layer, false);
     convert_item *item = &p->items[p->count];
     convert_step *step = &item->step;
-    *item = (convert_item){.from = *t, .to = *t, .owner = p->source};
+    *item = (convert_item){.from = *t, .to = *t, .owner = p->source, .scale = 1};
     step->name = arena_copy_text(&p->memory, name, strlen(name));
     if (!step->name)
         return fail_memory(error, "conversion", strlen(name));
@@ -200,6 +200,21 @@ static const stored_tensor *find_stored(const convert_plan *p, const tensor_rule
     return checkpoint_find_tensor(p->source, name);
 }
 
+/* The planned item is a tensor of the predictors that are added. */
+static hearth_status plan_added(convert_plan *p, convert_item *item, const tensor_rule *rule, uint32_t layer,
+                                hearth_error *error)
+{
+    char text[96];
+    item->owner = predictors_source(p->added, layer);
+    item->scale = predictors_scale(p->added, rule, layer);
+    if (item->scale == 1)
+        return HEARTH_OK;
+    int length =
+        snprintf(text, sizeof text, "times %.4g, so that one threshold serves all layers", (double)item->scale);
+    item->step.reason = arena_copy_text(&p->memory, text, (size_t)length);
+    return item->step.reason ? HEARTH_OK : fail_memory(error, "conversion", (size_t)length);
+}
+
 /* rows: NULL where the order stays. */
 static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule, uint32_t layer, const uint32_t *rows,
                                        hearth_error *error)
@@ -221,7 +236,7 @@ static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule,
     if (is_order)
         item->owner = NULL;
     else if (p->added && (rule->flags & TENSOR_PREDICTOR))
-        item->owner = p->added->layers[layer];
+        TRY(plan_added(p, item, rule, layer, error));
     if (rows && !is_order && is_per_neuron(to))
         item->rows = rows;
     return HEARTH_OK;

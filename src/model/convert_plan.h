@@ -11,6 +11,7 @@ typedef struct convert_item {
     convert_step step;       /* names and reasons are the source's or in the plan's memory                     */
     stored_tensor from, to;  /* to: what the file's head announces                                             */
     const checkpoint *owner; /* of from's data; NULL: the plan, or the caller                                  */
+    float scale;             /* values are multiplied by it on the way; 1: as they are                         */
     const uint32_t *rows;    /* [f] the stored row (of a vector: value) of each that is written; NULL: in order */
 } convert_item;
 

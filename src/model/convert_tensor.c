@@ -46,6 +46,7 @@ typedef struct row_chunk {
     const stored_tensor *from;
     const uint32_t *order; /* stored row of each row written; NULL: as stored, but for rotary pairs */
     number_format to;
+    float scale;
     uint64_t first; /* row of the tensor that is row 0 here */
     size_t columns, from_row_bytes, to_row_bytes;
     float *values;  /* [threads][2][columns]                */
@@ -72,11 +73,13 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
         uint64_t stored = r->order ? r->order[row] : stored_tensor_row(r->from, row);
         const char *in = (const char *)r->from->data + stored * r->from_row_bytes;
         char *out = r->out + i * r->to_row_bytes;
-        if (r->from->format == r->to) {
+        if (r->from->format == r->to && r->scale == 1) {
             memcpy(out, in, r->to_row_bytes);
             continue;
         }
         number_formats[r->from->format].decode(in, values, r->columns);
+        for (size_t k = 0; r->scale != 1 && k < r->columns; k++)
+            values[k] *= r->scale;
         number_formats[r->to].encode(values, out, r->columns);
         if (!r->sums)
             continue;
@@ -105,7 +108,7 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
     convert_step *step = &item->step;
     bool values_move = item->rows && item->from.rank == 1;
     uint64_t count = values_move ? step->columns : step->rows;
-    row_chunk r = {.from = &item->from, .order = item->rows, .to = step->to};
+    row_chunk r = {.from = &item->from, .order = item->rows, .to = step->to, .scale = item->scale};
     r.columns = values_move ? 1 : (size_t)step->columns;
     r.from_row_bytes = item->from.size_bytes / (size_t)count;
     r.to_row_bytes = (size_t)(step->to_bytes / count);
@@ -115,7 +118,7 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
     chunk = chunk > threads ? chunk : threads;
     if (chunk > count)
         chunk = (size_t)count;
-    bool measured = step->is_down_t && step->from != step->to;
+    bool measured = (step->is_down_t && step->from != step->to) || item->scale != 1;
     r.values = mem_new_array(r.columns, 2 * threads * sizeof *r.values);
     r.out = mem_new_array(chunk, r.to_row_bytes);
     r.sums = measured ? mem_new_array(chunk, sizeof *r.sums) : NULL;
@@ -183,7 +186,7 @@ hearth_status convert_tensor(convert_sink *s, convert_item *item)
     const convert_step *step = &item->step;
     if (step->transposed)
         return write_transposed(s, item);
-    if (step->from == step->to && item->from.rotary_heads == 0 && !item->rows)
+    if (step->from == step->to && item->from.rotary_heads == 0 && !item->rows && item->scale == 1)
         return copy_tensor(s, &item->from);
     return write_rows(s, item);
 }

@@ -38,6 +38,27 @@ typedef struct hyperparameters {
 /* The largest known predictors have a rank of 4096; the engine keeps that many float32 values per row. */
 #define PREDICTOR_RANK_LIMIT 65536
 
+/* What tells beforehand which neurons of a layer may fire. */
+typedef enum predictor_kind {
+    PREDICTOR_NONE,
+    PREDICTOR_LOW_RANK,                 /* score = fc2 . relu(fc1 . input); let through at or above the threshold */
+    PREDICTOR_COARSE,                   /* a low-bit copy of the first matrix, made when an engine is; let through
+                                           where its product with the input, plus threshold standard deviations of
+                                           its own rounding error, reaches what makes the neuron fire   */
+    PREDICTOR_KINDS
+} predictor_kind;
+
+/* A predictor in use. PowerInfer's read the residual stream and share the file's threshold. */
+typedef struct learned_predictor {
+    predictor_kind kind;
+    bool reads_normed;                  /* low-rank: the input is what the network reads; else the residual stream
+                                           before the norm. Coarse ones always read the former.         */
+    number_format coarse_format;
+    float threshold;
+    matrix fc1;                         /* [rank][d]  low-rank                            */
+    matrix fc2;                         /* [f][rank]  a row per row of gate               */
+} learned_predictor;
+
 /* Every weight matrix is [out][in]: one row per output. NULL data: the model has none. */
 typedef struct model_layer {
     const float *attention_norm;        /* [d]                                            */
@@ -52,8 +73,8 @@ typedef struct model_layer {
     matrix down;                        /* [d][f]  stock layout, or ...                   */
     matrix down_t;                      /* [f][d]  ... neuron-major: a row per neuron; exactly one of the two */
     const float *down_bias;             /* [d], or NULL                                   */
-    matrix fc1;                         /* [rank][d]  predictor: fc2 . relu(fc1 . residual) */
-    matrix fc2;                         /* [f][rank]                                      */
+    matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
+    learned_predictor predictor;        /* in use: of the tune file, else of the file     */
     const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: its own */
 } model_layer;
 
@@ -73,10 +94,21 @@ struct hearth_model {
     uint64_t parameter_count, weight_bytes;
     bool powerinfer;                    /* a PowerInfer file (PWRI)                       */
     bool neuron_major;                  /* layers have down_t                             */
-    bool predictors;                    /* layers have fc1 and fc2                        */
+    bool predictors;                    /* the rung predicted can run: a layer has one    */
+    struct tune *tune;                  /* what was learnt about it; NULL: nothing        */
     bool requantised;                   /* down_t was rounded once more when it was packed (hearth.pack.requantised) */
     arena memory;
 };
+
+/* The matrix that tells which neurons of a layer fire: gate, or up in plain networks; and its bias [f], or NULL. */
+static inline const matrix *model_first_matrix(const hearth_model *m, uint32_t layer)
+{
+    return m->hyper.form == FFN_PLAIN ? &m->layers[layer].up : &m->layers[layer].gate;
+}
+static inline const float *model_first_bias(const hearth_model *m, uint32_t layer)
+{
+    return m->hyper.form == FFN_PLAIN ? m->layers[layer].up_bias : m->layers[layer].gate_bias;
+}
 
 /* A GGUF file or a Hugging Face folder as a checkpoint with GGUF's names and keys. */
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error);

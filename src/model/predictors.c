@@ -1,4 +1,5 @@
-/* predictors.c - opens and checks a folder of predictors, so that whoever writes them need not look again. */
+/* predictors.c - opens and checks a folder of predictors, or a tune file, so that whoever writes them need not look
+ * again. */
 #include "predictors.h"
 
 #include "../base/json.h"
@@ -6,6 +7,7 @@
 #include "hyper.h"
 
 #include <dirent.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,34 +168,211 @@ static bool family_has_predictors(const family *f)
     return false;
 }
 
-hearth_status predictors_open(predictors *out, const char *folder, const family *f, const hyperparameters *h,
-                              hearth_error *error)
+/* A folder of archives. */
+static hearth_status open_folder(predictors *p, const char *folder, const hyperparameters *h, hearth_error *error)
 {
-    *out = (predictors){.family = f};
-    if (!file_is_folder(folder))
-        return fail(error, HEARTH_IO, "%s: predictors: is no folder", folder);
-    if (!family_has_predictors(f))
-        return fail(error, HEARTH_UNSUPPORTED, "%s: predictors: there are none for %s models", folder, f->name);
-    out->layers = mem_new_array(h->layer_count, sizeof *out->layers);
-    if (!out->layers)
-        return fail_memory(error, folder, h->layer_count * sizeof *out->layers);
-    out->layer_count = h->layer_count;
-    TRY(read_config(out, folder, error));
+    p->layers = mem_new_array(h->layer_count, sizeof *p->layers);
+    if (!p->layers)
+        return fail_memory(error, folder, h->layer_count * sizeof *p->layers);
+    TRY(read_config(p, folder, error));
     TRY(check_extras(folder, h->layer_count, error));
     for (uint32_t layer = 0; layer < h->layer_count; layer++)
-        TRY(open_layer(out, folder, layer, h, error));
+        TRY(open_layer(p, folder, layer, h, error));
     return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ a tune file */
+
+/* Where the largest value of a scaled fc2 has to lie, unless it lies elsewhere already: float16, by which block formats
+ * scale as well, ends at 65504 and grows coarse below 6e-5. */
+static const float least_scaled = 0.0625f, most_scaled = 4096;
+
+/* PowerInfer computes fc2 . relu(fc1 . residual stream) in every layer, and nothing else. */
+static hearth_status check_learnt(const tune *t, hearth_error *error)
+{
+    for (uint32_t i = 0; i < t->layer_count; i++) {
+        const learned_predictor *p = &t->layers[i].predictor;
+        if (p->kind == PREDICTOR_LOW_RANK && !p->reads_normed)
+            continue;
+        const char *is = p->kind == PREDICTOR_LOW_RANK ? "reads the normed input" : predictor_kind_name(p->kind);
+        return fail(
+            error, HEARTH_UNSUPPORTED,
+            "%s: predictors: layer %u: %s%s, but PowerInfer runs low-rank ones that read the residual stream, in "
+            "every layer; `hearth tune --for-powerinfer` makes them",
+            t->source->path, i, p->kind == PREDICTOR_LOW_RANK ? "" : "is ", is);
+    }
+    return HEARTH_OK;
+}
+
+/* The largest |value| of fc2. */
+static hearth_status find_largest(float *out, const tune *t, uint32_t layer, hearth_error *error)
+{
+    const matrix *fc2 = &t->layers[layer].predictor.fc2;
+    float *row = mem_new_array(fc2->columns, sizeof *row), largest = 0;
+    if (!row)
+        return fail_memory(error, t->source->path, fc2->columns * sizeof *row);
+    for (uint32_t r = 0; r < fc2->rows && isfinite(largest); r++) {
+        number_formats[fc2->format].decode(matrix_row(fc2, r), row, fc2->columns);
+        for (uint32_t i = 0; i < fc2->columns && isfinite(largest); i++)
+            largest = fabsf(row[i]) <= largest ? largest : fabsf(row[i]);
+    }
+    mem_free(row);
+    *out = largest;
+    return isfinite(largest) ? HEARTH_OK
+                             : fail(error, HEARTH_FORMAT, "%s: tensor blk.%u.fc2.weight: holds what is no number",
+                                    t->source->path, layer);
+}
+
+static float least_scale(float largest)
+{
+    return largest > least_scaled ? least_scaled / largest : 1;
+}
+
+static float most_scale(float largest)
+{
+    return largest < most_scaled ? fminf(most_scaled / largest, FLT_MAX) : 1;
+}
+
+/* The common threshold. With a positive scale s a layer's rule "score >= t" is "s * score >= s * t", so thresholds of
+ * one sign meet anywhere; one about the size of all of them (the geometric mean) keeps the scales near 1, if it does
+ * not make values too small. Of different signs, those below zero are met: a layer with a threshold above then has one
+ * just below zero. Where none is below, and not all are above, it is zero. largest [layer_count]. */
+static float common_threshold(const tune *t, const float *largest)
+{
+    double sum[2] = {0}; /* logarithms of those below and above zero */
+    float least[2] = {0};
+    uint32_t count[2] = {0}, equal = 0;
+    for (uint32_t i = 0; i < t->layer_count; i++) {
+        float own = t->layers[i].predictor.threshold;
+        equal += own == t->layers[0].predictor.threshold;
+        if (own == 0)
+            continue;
+        sum[own > 0] += log(fabs((double)own));
+        least[own > 0] = fmaxf(least[own > 0], fabsf(own) * least_scale(largest[i]));
+        count[own > 0]++;
+    }
+    if (equal == t->layer_count)
+        return t->layers[0].predictor.threshold;
+    if (count[0] > 0)
+        return -fmaxf((float)exp(sum[0] / count[0]), least[0]);
+    return count[1] == t->layer_count ? fmaxf((float)exp(sum[1] / count[1]), least[1]) : 0;
+}
+
+/* What became of a layer's rule. */
+typedef enum rule_change {
+    RULE_SAME,
+    RULE_LETS_MORE, /* than the layer's own threshold does */
+    RULE_LETS_LESS,
+} rule_change;
+
+/* Finds what a layer's fc2 is multiplied by, so that the common threshold does what the layer's own does, or nearly. */
+static rule_change find_scale(float *out, float common, float own, float largest)
+{
+    *out = 1;
+    if (own == common || common == 0)
+        return own == common ? RULE_SAME : RULE_LETS_MORE;
+    *out = most_scale(largest);
+    if (own == 0 || (own > 0) != (common > 0)) /* as near to zero as it gets */
+        return RULE_LETS_MORE;
+    if (common / own > *out)
+        return common < 0 ? RULE_LETS_MORE : RULE_LETS_LESS;
+    *out = common / own;
+    return RULE_SAME;
+}
+
+/* Returns how many layers' rules have changed like this. */
+static uint32_t scale_layers(predictors *p, const float *largest, rule_change like)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        count += find_scale(&p->scales[i], p->threshold, p->learnt->layers[i].predictor.threshold, largest[i]) == like;
+    return count;
+}
+
+static hearth_status find_scales(predictors *p, hearth_error *error)
+{
+    float *largest = mem_new_array(p->layer_count, sizeof *largest);
+    hearth_status status =
+        largest ? HEARTH_OK : fail_memory(error, p->learnt->source->path, p->layer_count * sizeof *largest);
+    for (uint32_t i = 0; i < p->layer_count && status == HEARTH_OK; i++)
+        status = find_largest(&largest[i], p->learnt, i, error);
+    if (status == HEARTH_OK) {
+        p->has_threshold = true;
+        p->threshold = common_threshold(p->learnt, largest);
+        if (scale_layers(p, largest, RULE_LETS_LESS) > 0) /* thresholds above zero of sizes that no format spans */
+            p->threshold = 0;
+        uint32_t more = scale_layers(p, largest, RULE_LETS_MORE);
+        if (more > 0)
+            snprintf(p->note, sizeof p->note,
+                     "PowerInfer has one threshold for all layers, here %g; by it %u of %u layers let through more "
+                     "neurons than by their own",
+                     (double)p->threshold, more, p->layer_count);
+    }
+    mem_free(largest);
+    return status;
+}
+
+static hearth_status open_learnt(predictors *p, const char *path, const hearth_model *model, hearth_error *error)
+{
+    TRY(tune_open(&p->learnt, path, model, error));
+    if (!p->learnt->has_predictors)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: predictors: it holds none; `hearth tune --for-powerinfer` makes them", path);
+    TRY(check_learnt(p->learnt, error));
+    p->scales = mem_new_array(p->layer_count, sizeof *p->scales);
+    return p->scales ? find_scales(p, error) : fail_memory(error, path, p->layer_count * sizeof *p->scales);
+}
+
+/* ------------------------------------------------------------------ either */
+
+static bool is_gguf(const char *path)
+{
+    file_map map;
+    if (file_map_open(&map, path, NULL) != HEARTH_OK)
+        return false;
+    bool is = map.size_bytes >= 4 && memcmp(map.data, "GGUF", 4) == 0;
+    file_map_close(&map);
+    return is;
+}
+
+hearth_status predictors_open(predictors *out, const char *path, const hearth_model *model, hearth_error *error)
+{
+    *out = (predictors){.family = model->family, .layer_count = model->hyper.layer_count};
+    bool folder = file_is_folder(path);
+    if (!folder && !is_gguf(path))
+        return fail(error, HEARTH_IO, "%s: predictors: is no folder, nor a tune file", path);
+    if (!family_has_predictors(model->family))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: predictors: there are none for %s models", path,
+                    model->family->name);
+    return folder ? open_folder(out, path, &model->hyper, error) : open_learnt(out, path, model, error);
 }
 
 void predictors_close(predictors *p)
 {
-    for (uint32_t i = 0; i < p->layer_count; i++)
+    for (uint32_t i = 0; p->layers && i < p->layer_count; i++)
         checkpoint_close(p->layers[i]);
     mem_free(p->layers);
+    tune_close(p->learnt);
+    mem_free(p->scales);
     *p = (predictors){0};
+}
+
+const checkpoint *predictors_source(const predictors *p, uint32_t layer)
+{
+    return p->learnt ? p->learnt->source : p->layers[layer];
 }
 
 const stored_tensor *predictors_find(const predictors *p, const tensor_rule *rule, uint32_t layer)
 {
-    return checkpoint_find_tensor(p->layers[layer], name_in_file(rule));
+    char name[TENSOR_NAME_SIZE];
+    if (!p->learnt)
+        return checkpoint_find_tensor(p->layers[layer], name_in_file(rule));
+    tensor_rule_name(name, rule, layer, false);
+    return checkpoint_find_tensor(p->learnt->source, name);
+}
+
+float predictors_scale(const predictors *p, const tensor_rule *rule, uint32_t layer)
+{
+    bool gives_scores = rule->rows == DIMENSION_NEURONS;
+    return p->scales && gives_scores ? p->scales[layer] : 1;
 }

@@ -224,7 +224,7 @@ static hearth_status survey(prober *r, guard_findings *f, const hearth_engine *p
 {
     probe p;
     TRY(probe_open(&p, plain, error));
-    hearth_session_observe(p.session, &(hearth_observer){count_active, &p});
+    hearth_session_observe(p.session, &(hearth_observer){.see = count_active, .user = &p});
     hearth_status status = decode(r, &p, 1, SURVEY_TOKENS, SURVEY_TOKENS, 0, error);
     if (status == HEARTH_OK)
         status = conclude(f, r->model, &p, error);

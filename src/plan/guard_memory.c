@@ -8,6 +8,7 @@
 #include "guard_memory.h"
 
 #include "../base/file.h"
+#include "../base/hash.h"
 #include "../base/json.h"
 #include "../base/memory.h"
 #include "../engine/engine.h"
@@ -28,54 +29,26 @@ static const char *const layer_names[GUARD_LAYER_COUNT] = {
 
 /* ------------------------------------------------------------------ the key */
 
-/* FNV-1a (Fowler, Noll, Vo), twice from different beginnings: enough against accidents, and nothing else is at
- * stake. */
-#define FNV_PRIME 0x100000001b3ull
-
-typedef struct hash {
-    uint64_t a, b;
-} hash;
-
-static void add_bytes(hash *h, const void *data, size_t size)
+static void add_matrix(hash128 *h, const matrix *m)
 {
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < size; i++) {
-        h->a = (h->a ^ bytes[i]) * FNV_PRIME;
-        h->b = (h->b ^ (bytes[i] + 1u)) * FNV_PRIME;
-    }
-}
-
-/* With its end, so that "ab", "c" is not "a", "bc". */
-static void add_text(hash *h, const char *text)
-{
-    add_bytes(h, text, strlen(text) + 1);
-}
-
-static void add_number(hash *h, uint64_t number)
-{
-    add_bytes(h, &number, sizeof number);
-}
-
-static void add_matrix(hash *h, const matrix *m)
-{
-    add_number(h, m->data ? (uint64_t)m->format + 1 : 0);
-    add_number(h, m->rows);
-    add_number(h, m->columns);
+    hash_number(h, m->data ? (uint64_t)m->format + 1 : 0);
+    hash_number(h, m->rows);
+    hash_number(h, m->columns);
 }
 
 /* Shapes and formats tell one kind of file from another; the norms, which are float32 in all of them, tell one training
- * from another. */
-static void add_model(hash *h, const hearth_model *model)
+ * from another. A tune file does not count: neither dense nor exact looks at predictors. */
+static void add_model(hash128 *h, const hearth_model *model)
 {
     const hyperparameters *y = &model->hyper;
-    add_text(h, model->name ? model->name : "");
-    add_text(h, model->family->name);
+    hash_text(h, model->name ? model->name : "");
+    hash_text(h, model->family->name);
     const uint64_t numbers[] = {y->layer_count,    y->embedding_length, y->neuron_count,        y->head_count,
                                 y->kv_head_count,  y->head_length,      y->context_length,      (uint64_t)y->activation,
                                 (uint64_t)y->form, model->weight_bytes, model->parameter_count, model->powerinfer};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        add_number(h, numbers[i]);
-    add_bytes(h, &y->activation_threshold, sizeof y->activation_threshold);
+        hash_number(h, numbers[i]);
+    hash_bytes(h, &y->activation_threshold, sizeof y->activation_threshold);
     add_matrix(h, &model->embedding);
     add_matrix(h, &model->head);
     for (uint32_t i = 0; i < y->layer_count; i++) {
@@ -84,26 +57,26 @@ static void add_model(hash *h, const hearth_model *model)
                                &l->down_t, &l->fc1, &l->fc2};
         for (size_t m = 0; m < sizeof all / sizeof *all; m++)
             add_matrix(h, all[m]);
-        add_bytes(h, l->attention_norm, y->embedding_length * sizeof(float));
-        add_bytes(h, l->ffn_norm, y->embedding_length * sizeof(float));
+        hash_bytes(h, l->attention_norm, y->embedding_length * sizeof(float));
+        hash_bytes(h, l->ffn_norm, y->embedding_length * sizeof(float));
     }
 }
 
 void guard_key(char out[GUARD_KEY_SIZE], const hearth_runtime *runtime, const hearth_model *model,
                hearth_activations activations)
 {
-    hash h = {0xcbf29ce484222325ull, 0x84222325cbf29ce4ull};
+    hash128 h = hash_begin();
     char cpu[256];
     topology_cpu_name(cpu, sizeof cpu);
-    add_number(&h, GUARD_VERSION);
-    add_text(&h, HEARTH_VERSION);
-    add_text(&h, cpu);
-    add_number(&h, topology_cache_bytes());
-    add_text(&h, hearth_runtime_cpu_level(runtime));
-    add_number(&h, hearth_runtime_threads(runtime));
-    add_number(&h, (uint64_t)activations);
+    hash_number(&h, GUARD_VERSION);
+    hash_text(&h, HEARTH_VERSION);
+    hash_text(&h, cpu);
+    hash_number(&h, topology_cache_bytes());
+    hash_text(&h, hearth_runtime_cpu_level(runtime));
+    hash_number(&h, hearth_runtime_threads(runtime));
+    hash_number(&h, (uint64_t)activations);
     add_model(&h, model);
-    snprintf(out, GUARD_KEY_SIZE, "%016llx%016llx", (unsigned long long)h.a, (unsigned long long)h.b);
+    hash_print(out, &h);
 }
 
 /* ------------------------------------------------------------------ the file */

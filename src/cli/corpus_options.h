@@ -1,0 +1,29 @@
+/* corpus_options.h - what the commands that learn share: which texts, or ids, and where the tune file is. */
+#ifndef CLI_CORPUS_OPTIONS_H
+#define CLI_CORPUS_OPTIONS_H
+
+#include "../learn/corpus.h"
+#include "common.h"
+
+typedef struct corpus_options {
+    text_list files;
+    const char *ids; /* a file of them, or the list itself */
+    const char *separator;
+    uint32_t window;
+} corpus_options;
+
+#define CORPUS_OPTION_COUNT 4
+extern const option corpus_option_rows[CORPUS_OPTION_COUNT];
+
+/* What is left of the operands are further files. HEARTH_INVALID: there is neither text nor ids, or there are both. */
+hearth_status corpus_options_take(const char *command_path, corpus_options *o, operands *rest, hearth_error *error);
+/* HEARTH_FORMAT: also fewer tokens than anything can be said about. */
+hearth_status corpus_options_read(corpus *out, const hearth_model *model, const corpus_options *o, arena *memory,
+                                  hearth_error *error);
+/* What was read, for reports: an array of names. NULL: no memory. */
+json_t *corpus_options_json(const corpus_options *o);
+
+/* Where the tune file goes: --tune FILE, else beside the model. mem_free. NULL: no memory. */
+char *corpus_tune_path(const model_options *o);
+
+#endif

@@ -1,0 +1,233 @@
+/* eval_sparsity.c - `hearth eval sparsity`: what each way of leaving neurons out costs, and what it buys. */
+#include "eval_parts.h"
+
+#include "../base/file.h"
+#include "../kernel/topology.h"
+#include "common.h"
+#include "sweep_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TEXT_BYTES ((size_t)1 << 30)
+/* Tokens whose neurons are counted: enough for three digits. */
+#define ACTIVITY_TOKENS 8192
+#define DECODE_TOKENS   32
+#define REPEATS         7
+
+typedef struct sparsity_values {
+    engine_options engine;
+    unsigned task; /* sweep_task */
+    const char *settings;
+    text_list predictors;
+    const char *separator;
+    uint32_t limit;
+    uint32_t repeats, decode_tokens;
+    bool no_speed;
+    bool json;
+    const char *csv, *svg;
+} sparsity_values;
+
+static const char *const tasks[] = {[SWEEP_PPL] = "ppl", [SWEEP_KL] = "kl", [SWEEP_HUMANEVAL] = "humaneval", NULL};
+
+static const option sparsity_rows[] = {
+    {OPTION_ROW(0, "task", CHOICE, sparsity_values, task, "ppl|kl|humaneval",
+                "what quality is: perplexity of TEXT; kl, how far the model drifts from what it says dense; humaneval, "
+                "the share of programs that pass (TEXT is the file of problems); kl"),
+     .choices = tasks},
+    {OPTION_ROW(0, "settings", TEXT, sparsity_values, settings, "LIST",
+                "dense, exact, predicted[=THRESHOLDS], pruned[=SHARES], hot-only[=SHARES], cold-only[=SHARES], with "
+                "commas between; values are numbers or FROM:TO:STEP; else all that the model can do")},
+    {OPTION_ROW(0, "predictors", TEXTS, sparsity_values, predictors, "FILE",
+                "another tune file of the model, whose predictors are one more setting, predicted@RECALL; may be given "
+                "several times")},
+    {OPTION_ROW(0, "separator", TEXT, sparsity_values, separator, "TEXT",
+                "what stands between TEXTs is a text of its own, behind a BOS of its own (ppl, kl)")},
+    {OPTION_ROW(0, "limit", COUNT, sparsity_values, limit, "N",
+                "only the first N documents (ppl, with a separator), windows (kl) or problems (humaneval)"),
+     .least = 1, .most = 1 << 30},
+    {OPTION_ROW('r', "repeat", COUNT, sparsity_values, repeats, "R",
+                "timed runs of each setting; the median counts; 7"),
+     .least = 1, .most = 1000},
+    {OPTION_ROW('n', "predict", COUNT, sparsity_values, decode_tokens, "N", "tokens decoded in a timed run; 32"),
+     .alias = "n-predict", .least = 1, .most = 1 << 20},
+    {OPTION_ROW(0, "no-speed", FLAG, sparsity_values, no_speed, NULL, "quality, density and bytes only")},
+    {OPTION_ROW(0, "json", FLAG, sparsity_values, json, NULL, "one object with machine, task, rows")},
+    {OPTION_ROW(0, "csv", TEXT, sparsity_values, csv, "OUT", "the rows for other programs; - for standard output")},
+    {OPTION_ROW(0, "svg", TEXT, sparsity_values, svg, "OUT.svg",
+                "quality against density, bytes and speed, as a picture"),
+     .alias = "plot"},
+};
+
+static void defaults(void *values)
+{
+    sparsity_values *v = values;
+    v->task = SWEEP_KL;
+    v->repeats = REPEATS;
+    v->decode_tokens = DECODE_TOKENS;
+}
+
+/* ------------------------------------------------------------------ the work */
+
+/* Runtime and model; the sweep makes engines of its own. */
+typedef struct stage {
+    hearth_runtime *runtime;
+    hearth_model *model;
+} stage;
+
+static void close_stage(stage *s)
+{
+    hearth_model_close(s->model);
+    hearth_runtime_destroy(s->runtime);
+}
+
+static hearth_status open_stage(stage *s, const engine_options *o, progress *p, hearth_error *error)
+{
+    hearth_model_options model = {
+        .ffn_activation = o->model.ffn_activation, .tune = common_tune(&o->model), .progress = progress_to(p)};
+    hearth_runtime_options runtime = {.threads = o->threads, .cpu_level = o->cpu};
+    hearth_status status = hearth_model_open(&s->model, o->model.model, &model, error);
+    if (status == HEARTH_OK)
+        status = hearth_runtime_create(&s->runtime, &runtime, error);
+    progress_clear(p);
+    return status;
+}
+
+static hearth_status choose_settings(const sparsity_values *v, const hearth_model *model,
+                                     sweep_setting out[SWEEP_SETTINGS], size_t *count, hearth_error *error)
+{
+    if (v->settings)
+        return sweep_parse(out, count, v->settings, model, error);
+    sweep_defaults(out, count, model);
+    return HEARTH_OK;
+}
+
+static hearth_status show(const sparsity_values *v, const stage *s, const char *text, const sweep_result *result,
+                          hearth_error *error)
+{
+    char machine[256];
+    topology_cpu_name(machine, sizeof machine);
+    sweep_report r = {(sweep_task)v->task,
+                      v->engine.model.model,
+                      text,
+                      machine,
+                      hearth_runtime_cpu_level(s->runtime),
+                      hearth_runtime_threads(s->runtime),
+                      result->rows,
+                      result->count};
+    if (v->json)
+        TRY(sweep_report_json(&r, error));
+    else if (!v->csv || strcmp(v->csv, "-") != 0)
+        sweep_report_table(&r);
+    if (v->csv)
+        TRY(sweep_report_csv(&r, v->csv, error));
+    return v->svg ? sweep_report_plot(&r, v->svg, error) : HEARTH_OK;
+}
+
+static hearth_status sweep_staged(const sparsity_values *v, const stage *s, span text, const char *path, progress *p,
+                                  hearth_error *error)
+{
+    sweep_setting settings[SWEEP_SETTINGS];
+    sweep_result result;
+    size_t count;
+    const char *folder = getenv("TMPDIR");
+    TRY(choose_settings(v, s->model, settings, &count, error));
+    sweep_options options = {
+        .task = (sweep_task)v->task,
+        .text = {text, path, v->separator, v->task == SWEEP_PPL ? v->limit : 0},
+        .limit = v->limit,
+        .tunes = v->predictors.items,
+        .tune_count = v->predictors.count,
+        .ffn_activation = v->engine.model.ffn_activation,
+        .context = v->engine.context,
+        .folder = folder && *folder ? folder : "/tmp",
+        .activity_tokens = ACTIVITY_TOKENS,
+        .decode_tokens = v->decode_tokens,
+        .repeats = v->no_speed ? 0 : v->repeats,
+        .activations = (hearth_activations)v->engine.activations,
+        .kv = (hearth_kv)v->engine.kv,
+        .progress = progress_to(p),
+    };
+    hearth_status status = sweep_run(&result, s->runtime, s->model, settings, count, &options, error);
+    progress_clear(p);
+    TRY(status);
+    status = show(v, s, path, &result, error);
+    sweep_free(&result);
+    return status;
+}
+
+static hearth_status sweep(const sparsity_values *v, const char *path, hearth_error *error)
+{
+    progress p;
+    stage s = {0};
+    char *text;
+    size_t size;
+    progress_init(&p);
+    TRY(file_read(&text, &size, path, MAX_TEXT_BYTES, error));
+    hearth_status status = open_stage(&s, &v->engine, &p, error);
+    if (status == HEARTH_OK)
+        status = sweep_staged(v, &s, (span){text, size}, path, &p, error);
+    close_stage(&s);
+    mem_free(text);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the command */
+
+/* A file can be written where it is wanted; nothing is left there. */
+static hearth_status check_file(const char *path, const char *name, bool may_stream, hearth_error *error)
+{
+    file_writer *writer;
+    if (!path || (may_stream && strcmp(path, "-") == 0))
+        return HEARTH_OK;
+    if (!*path || strcmp(path, "-") == 0)
+        return fail(error, HEARTH_INVALID, "eval sparsity: --%s: needs the name of a file", name);
+    TRY(file_writer_open(&writer, path, error));
+    file_writer_discard(writer);
+    return HEARTH_OK;
+}
+
+static hearth_status run_sparsity(void *values, operands *rest, hearth_error *error)
+{
+    sparsity_values *v = values;
+    TRY(common_take_model("eval sparsity", &v->engine.model, rest, 1, false, error));
+    if (rest->count != 1)
+        return fail(error, HEARTH_INVALID, "eval sparsity: TEXT: is missing; a file, or - for standard input");
+    if (v->separator && !*v->separator)
+        return fail(error, HEARTH_INVALID, "eval sparsity: --separator: is empty");
+    if (v->separator && v->task == SWEEP_HUMANEVAL)
+        return fail(error, HEARTH_INVALID, "eval sparsity: --separator: problems need none");
+    if (v->limit && v->task == SWEEP_PPL && !v->separator)
+        return fail(error, HEARTH_INVALID, "eval sparsity: --limit: counts documents and needs --separator");
+    if (v->json && v->csv && strcmp(v->csv, "-") == 0)
+        return fail(error, HEARTH_INVALID, "eval sparsity: --csv: --json is on standard output already");
+    if (v->task == SWEEP_HUMANEVAL)
+        fputs("programs written by a model are run on this machine, one at a time, in a sandbox\n", stderr);
+    TRY(check_file(v->csv, "csv", true, error));
+    TRY(check_file(v->svg, "svg", false, error));
+    return sweep(v, rest->items[0], error);
+}
+
+const command eval_sparsity = {
+    .name = "sparsity",
+    .path = "eval sparsity",
+    .summary = "quality against density, bytes and speed, for every way of leaving neurons out",
+    .usage = "MODEL TEXT [--task ppl|kl|humaneval] [--settings LIST] [--csv OUT] [--svg OUT.svg] [options]",
+    .about =
+        "Runs the model at many settings, from every neuron to few, and measures each on TEXT (a file, or - for "
+        "standard input): the density of its neurons, the bytes of weights a token needs, how good what it says still "
+        "is, and how fast it decodes, the settings taking turns. What a setting needs from the tune file (`hearth "
+        "tune`) is said where it is missing. --task humaneval runs the programs that the model writes, in a sandbox, "
+        "as "
+        "`hearth eval humaneval` does.",
+    .example = "  $ hearth eval sparsity stories-relu text.txt --settings dense,exact,predicted,hot-only=0.2:0.8:0.2\n"
+               "  $ hearth eval sparsity stories260K text.txt --settings dense,pruned --csv out.csv --svg out.svg",
+    .tables = {OPTION_TABLE("sweep", sparsity_rows, 0),
+               {"model", model_option_rows, MODEL_OPTION_COUNT, offsetof(sparsity_values, engine.model)},
+               {"computing", engine_option_rows, ENGINE_PLAIN_COUNT, offsetof(sparsity_values, engine)}},
+    .values_size = sizeof(sparsity_values),
+    .defaults = defaults,
+    .operands_most = 2,
+    .run = run_sparsity,
+};

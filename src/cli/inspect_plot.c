@@ -1,0 +1,292 @@
+/* inspect_plot.c - `hearth inspect --plot`: which neurons of a model fire, as curves and a heat map.
+ *
+ * All of it comes from the tune file, where `hearth profile` has put its counts. */
+#include "inspect_plot.h"
+
+#include "../engine/placement.h"
+#include "../eval/chart.h"
+#include "../model/tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CURVE_POINTS 128
+#define HEAT_COLUMNS 120
+/* Layers of which a heat map has a row, at most; of more, every second, third ... */
+#define HEAT_ROWS   256
+#define HOT_SHARE   0.8 /* PowerInfer's measure of a power law: the neurons that make 80 % of all activations */
+#define LEAST_SHARE 1e-3
+#define LEAST_SIZE  1e-4 /* of magnitudes, as a share of the largest that is drawn */
+
+enum { POWER_LAW, DENSITY, HEAT, MAGNITUDES, PANELS };
+
+typedef struct picture {
+    const tune *t;
+    arena memory;
+    chart_panel panels[PANELS];
+    size_t count;
+    char says[PANELS][256];
+} picture;
+
+static hearth_status no_room(hearth_error *error)
+{
+    return fail_memory(error, "picture", 0);
+}
+
+/* ------------------------------------------------------------------ the power law */
+
+static int descending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The share of counts [n], hottest first, that make HOT_SHARE of their sum, and the curve up to all of them. */
+static double add_up(const int32_t *counts, size_t n, chart_point curve[CURVE_POINTS + 1])
+{
+    double sum = 0, so_far = 0, hot = 1;
+    for (size_t i = 0; i < n; i++)
+        sum += counts[i];
+    curve[0] = (chart_point){0, 0, NULL};
+    for (size_t i = 0, next = 1; i < n; i++) {
+        bool reached = so_far >= HOT_SHARE * sum;
+        so_far += counts[i];
+        if (!reached && so_far >= HOT_SHARE * sum)
+            hot = (double)(i + 1) / (double)n;
+        for (; next <= CURVE_POINTS && i + 1 >= next * n / CURVE_POINTS; next++)
+            curve[next] = (chart_point){(double)(i + 1) / (double)n, sum > 0 ? so_far / sum : 0, NULL};
+    }
+    return hot;
+}
+
+/* Counts of all layers behind each other, each hottest first. */
+static void gather(const tune *t, int32_t *counts)
+{
+    for (uint32_t layer = 0; layer < t->layer_count; layer++)
+        for (uint32_t i = 0; i < t->neuron_count; i++)
+            *counts++ = t->layers[layer].counts[t->layers[layer].order[i]];
+}
+
+static hearth_status add_power_law(picture *p, hearth_error *error)
+{
+    const tune *t = p->t;
+    size_t all = (size_t)t->layer_count * t->neuron_count;
+    chart_series *series = arena_new_array(&p->memory, t->layer_count + 2, sizeof *series);
+    chart_point *points = arena_new_array(&p->memory, t->layer_count + 2, (CURVE_POINTS + 1) * sizeof *points);
+    char *title = arena_new(&p->memory, 64);
+    int32_t *counts = mem_new_array(all, sizeof *counts);
+    if (!series || !points || !title || !counts) {
+        mem_free(counts);
+        return no_room(error);
+    }
+    double least = 1, most = 0;
+    gather(t, counts);
+    for (uint32_t i = 0; i < t->layer_count; i++, points += CURVE_POINTS + 1) {
+        double hot = add_up(counts + (size_t)i * t->neuron_count, t->neuron_count, points);
+        series[2 + i] = (chart_series){"one layer", CHART_HAIR, 0, points, CURVE_POINTS + 1};
+        least = fmin(least, hot);
+        most = fmax(most, hot);
+    }
+    qsort(counts, all, sizeof *counts, descending);
+    double hot = add_up(counts, all, points);
+    mem_free(counts);
+    snprintf(title, 64, "%.3g %% of neurons do 80 %% of the work", 100 * hot);
+    series[1] = (chart_series){"all layers", CHART_LINE, 1, points, CURVE_POINTS + 1};
+    points += CURVE_POINTS + 1;
+    points[0] = (chart_point){hot, HOT_SHARE, NULL};
+    series[0] = (chart_series){NULL, CHART_MARKS, 1, points, 1};
+    snprintf(p->says[POWER_LAW], sizeof p->says[POWER_LAW],
+             "%.3g %% of the neurons make 80 %% of all activations; in single layers %.3g to %.3g %%.", 100 * hot,
+             100 * least, 100 * most);
+    p->panels[p->count++] = (chart_panel){.title = title,
+                                          .says = p->says[POWER_LAW],
+                                          .x = {"share of the neurons, hottest first", .percent = true, .most = 1},
+                                          .y = {"share of all activations", .percent = true, .most = 1},
+                                          .series = series,
+                                          .series_count = t->layer_count + 2};
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ by layer */
+
+static chart_axis layer_axis(const tune *t)
+{
+    return (chart_axis){"layer", .whole = true, .least = -0.5, .most = t->layer_count - 0.5};
+}
+
+static hearth_status add_density(picture *p, hearth_error *error)
+{
+    const tune *t = p->t;
+    chart_series *series = arena_new_array(&p->memory, 1, sizeof *series);
+    chart_point *bars = arena_new_array(&p->memory, t->layer_count, sizeof *bars);
+    if (!series || !bars)
+        return no_room(error);
+    double mean = 0;
+    for (uint32_t layer = 0; layer < t->layer_count; layer++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < t->neuron_count; i++)
+            sum += t->layers[layer].counts[i];
+        bars[layer] = (chart_point){layer, sum / ((double)t->tokens * t->neuron_count), NULL};
+        mean += bars[layer].y / t->layer_count;
+    }
+    *series = (chart_series){NULL, CHART_BARS, 1, bars, t->layer_count};
+    snprintf(p->says[DENSITY], sizeof p->says[DENSITY], "Of all neurons %.3g %% fire for a token, mean of the layers.",
+             100 * mean);
+    p->panels[p->count++] = (chart_panel){.title = "Density by layer",
+                                          .says = p->says[DENSITY],
+                                          .x = layer_axis(t),
+                                          .y = {"neurons that fire, mean of the tokens", .percent = true},
+                                          .series = series,
+                                          .series_count = 1};
+    return HEARTH_OK;
+}
+
+/* Mean frequency of the neurons in each column, hottest first. */
+static void fill_row(const tune *t, uint32_t layer, float *cells, size_t columns)
+{
+    const tune_layer *l = &t->layers[layer];
+    for (size_t column = 0; column < columns; column++) {
+        size_t from = column * t->neuron_count / columns, to = (column + 1) * t->neuron_count / columns;
+        double sum = 0;
+        for (size_t i = from; i < to; i++)
+            sum += l->counts[l->order[i]];
+        cells[column] = (float)(sum / ((double)(to - from) * (double)t->tokens));
+    }
+}
+
+static hearth_status add_heat(picture *p, hearth_error *error)
+{
+    const tune *t = p->t;
+    uint32_t every = (t->layer_count + HEAT_ROWS - 1) / HEAT_ROWS, rows = (t->layer_count + every - 1) / every;
+    size_t columns = t->neuron_count < HEAT_COLUMNS ? t->neuron_count : HEAT_COLUMNS;
+    float *cells = arena_new_array(&p->memory, rows, columns * sizeof *cells);
+    if (!cells)
+        return no_room(error);
+    for (uint32_t row = 0; row < rows; row++)
+        fill_row(t, row * every, cells + row * columns, columns);
+    snprintf(p->says[HEAT], sizeof p->says[HEAT],
+             "A row for each layer, its neurons from the hottest to the coldest; the colour says how often they fire.");
+    p->panels[p->count++] = (chart_panel){
+        .title = "How often each neuron fires",
+        .says = p->says[HEAT],
+        .x = {"neurons of the layer, hottest first", .percent = true, .most = 1},
+        .y = {every == 1 ? "layer; share of tokens" : "layer (some are left out); share of tokens", .whole = true},
+        .heat = {cells, rows, columns, {"", .log = true, .percent = true, .least = LEAST_SHARE, .most = 1}}};
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ magnitudes */
+
+/* Of activations that are never zero: how large the smallest tenth, quarter ... of them is at most. */
+static hearth_status add_magnitudes(picture *p, hearth_error *error)
+{
+    static const struct {
+        const char *name;
+        double share;
+    } parts[] = {{"99 % are below", 0.99}, {"90 %", 0.9}, {"75 %", 0.75}, {"50 %", 0.5}, {"25 %", 0.25}, {"10 %", 0.1}};
+    const tune *t = p->t;
+    size_t count = sizeof parts / sizeof *parts;
+    chart_series *series = arena_new_array(&p->memory, count, sizeof *series);
+    chart_point *points = arena_new_array(&p->memory, count * t->layer_count, sizeof *points);
+    if (!series || !points)
+        return no_room(error);
+    double most = 0;
+    for (size_t i = 0; i < count; i++, points += t->layer_count) {
+        for (uint32_t layer = 0; layer < t->layer_count; layer++) {
+            size_t at = (size_t)lround(parts[i].share * (TUNE_QUANTILES - 1));
+            points[layer] = (chart_point){layer, (double)t->layers[layer].magnitudes[at], NULL};
+            most = fmax(most, points[layer].y);
+        }
+        series[i] = (chart_series){parts[i].name, t->layer_count <= 48 ? CHART_MARKED : CHART_LINE,
+                                   (unsigned)((i + 1) % count), points, t->layer_count};
+    }
+    p->panels[p->count++] =
+        (chart_panel){.title = "How large activations are",
+                      .says = "By layer: the magnitudes below which these shares of them lie.",
+                      .x = layer_axis(t),
+                      .y = {"magnitude of the activated gate", .log = most > 0, .floor = LEAST_SIZE * most},
+                      .series = series,
+                      .series_count = count};
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+/* Whether any neuron is ever silent: of activations that are never zero, counts say nothing. */
+static bool counts_differ(const tune *t)
+{
+    for (uint32_t layer = 0; layer < t->layer_count; layer++)
+        for (uint32_t i = 0; i < t->neuron_count; i++)
+            if (t->layers[layer].counts[i] != t->layers[0].counts[0])
+                return true;
+    return false;
+}
+
+/* Of activations that are never zero what counts as firing is a share of them by definition: no density. */
+static hearth_status collect(picture *p, bool smooth, hearth_error *error)
+{
+    bool differ = counts_differ(p->t);
+    if (differ)
+        TRY(add_power_law(p, error));
+    if (differ && !smooth)
+        TRY(add_density(p, error));
+    if (p->t->layers[0].magnitudes && (smooth || !differ))
+        TRY(add_magnitudes(p, error));
+    return differ ? add_heat(p, error) : HEARTH_OK;
+}
+
+/* The model's name, or that of its file. */
+static void make_title(char *out, size_t size, const hearth_model_info *info)
+{
+    const char *slash = strrchr(info->path, '/'), *file = slash && slash[1] ? slash + 1 : info->path;
+    snprintf(out, size, "%.200s: its neurons", info->name && *info->name ? info->name : file);
+}
+
+hearth_status inspect_plot_model(const hearth_model *model, const char *path, hearth_error *error)
+{
+    hearth_model_info info;
+    char title[256], note[256];
+    hearth_model_describe(model, &info);
+    const tune *t = model->tune;
+    if (!t || !t->layers[0].counts || t->tokens == 0)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: --plot: %s; `hearth profile` counts which neurons fire and writes it", info.path,
+                    t ? "its tune file has no counts" : "there is no tune file");
+    picture *p = mem_new(sizeof *p);
+    if (!p)
+        return no_room(error);
+    p->t = t;
+    make_title(title, sizeof title, &info);
+    bool smooth = placement_auto_rung(model) == HEARTH_RUNG_DENSE;
+    snprintf(note, sizeof note, "Counted by hearth profile: %llu tokens, %u layers of %u neurons, activation %s%s.",
+             (unsigned long long)t->tokens, t->layer_count, t->neuron_count, info.activation,
+             smooth ? ", which is never zero: a neuron fires where it is among the largest quarter of its layer's"
+                    : "");
+    hearth_status status = collect(p, smooth, error);
+    if (status == HEARTH_OK && p->count == 0)
+        status = fail(error, HEARTH_UNSUPPORTED,
+                      "%s: --plot: every neuron fires for every token, and the tune file has "
+                      "no magnitudes",
+                      info.path);
+    if (status == HEARTH_OK) {
+        chart c = {title, note, p->panels, p->count, 2};
+        status = chart_write(path, &c, error);
+    }
+    arena_clear(&p->memory);
+    mem_free(p);
+    return status;
+}
+
+hearth_status inspect_plot(const model_options *o, const char *path, hearth_error *error)
+{
+    hearth_model *model;
+    hearth_model_options options = {.ffn_activation = o->ffn_activation, .tune = common_tune(o)};
+    if (!*path || strcmp(path, "-") == 0)
+        return fail(error, HEARTH_INVALID, "inspect: --plot: needs the name of a file");
+    TRY(hearth_model_open(&model, o->model, &options, error));
+    hearth_status status = inspect_plot_model(model, path, error);
+    hearth_model_close(model);
+    return status;
+}

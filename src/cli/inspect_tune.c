@@ -1,0 +1,331 @@
+/* inspect_tune.c - what a tune file tells about its model: which neurons are hot, the predictors, the thresholds. */
+#include "inspect_tune.h"
+
+#include "../learn/profile.h"
+#include "output.h"
+
+#include <string.h>
+
+/* PowerInfer's measure of locality: the share of neurons that makes this share of all activations. */
+static const double hot_activations = 0.8;
+
+/* How much of a report's texts is shown. */
+#define SHOWN_BYTES 120
+
+/* ------------------------------------------------------------------ opening */
+
+static hearth_status open_tune(inspected_tune *out, const char *named, const hearth_model *model, hearth_error *error)
+{
+    if (!out->path)
+        return fail_memory(error, "tune file", 0);
+    if (named)
+        return tune_open(&out->tune, out->path, model, error);
+    if (file_exists(out->path) && tune_open(&out->tune, out->path, model, &out->why) == HEARTH_OK)
+        out->why.text[0] = 0;
+    return HEARTH_OK;
+}
+
+hearth_status inspect_tune_open(inspected_tune *out, const char *model_path, const char *named,
+                                const hearth_model *model, hearth_error *error)
+{
+    *out = (inspected_tune){0};
+    if (named && strcmp(named, "none") == 0)
+        return HEARTH_OK;
+    out->path = named ? mem_copy_text(named, strlen(named)) : tune_path(model_path);
+    hearth_status status = open_tune(out, named, model, error);
+    if (status != HEARTH_OK)
+        inspect_tune_close(out);
+    return status;
+}
+
+void inspect_tune_close(inspected_tune *t)
+{
+    tune_close(t->tune);
+    mem_free(t->path);
+    *t = (inspected_tune){0};
+}
+
+/* ------------------------------------------------------------------ figures */
+
+/* What the counts of a layer say. */
+typedef struct heat {
+    double density;   /* mean share of neurons that fire                             */
+    double hot_share; /* share of neurons that makes hot_activations of all there are */
+} heat;
+
+static heat find_heat(const tune *t, const tune_layer *l)
+{
+    uint64_t all = 0, so_far = 0;
+    uint32_t hot = 0, f = t->neuron_count;
+    for (uint32_t i = 0; i < f; i++)
+        all += (uint64_t)l->counts[i];
+    while (hot < f && (double)so_far < hot_activations * (double)all)
+        so_far += (uint64_t)l->counts[l->order[hot++]];
+    return (heat){(double)all / ((double)t->tokens * f), (double)hot / f};
+}
+
+/* "low-rank 64, q8_0", "coarse q4_0", "none" */
+static void describe_predictor(char *out, size_t size, const learned_predictor *p)
+{
+    const char *kind = predictor_kind_name(p->kind);
+    if (p->kind == PREDICTOR_LOW_RANK)
+        snprintf(out, size, "%s %u, %s", kind, p->fc1.rows, number_formats[p->fc2.format].name);
+    else if (p->kind == PREDICTOR_COARSE)
+        snprintf(out, size, "%s %s", kind, number_formats[p->coarse_format].name);
+    else
+        snprintf(out, size, "%s", kind);
+}
+
+static const char *input_name(const learned_predictor *p)
+{
+    return p->kind == PREDICTOR_NONE ? "" : p->kind == PREDICTOR_COARSE || p->reads_normed ? "normed" : "residual";
+}
+
+/* Of all layers; *count: those that have one. */
+static uint64_t all_predictor_bytes(const tune *t, const hearth_model *model, uint32_t *count)
+{
+    uint64_t bytes = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < t->layer_count; i++) {
+        bytes += predictor_bytes(&t->layers[i].predictor, t->neuron_count, model->hyper.embedding_length);
+        *count += t->layers[i].predictor.kind != PREDICTOR_NONE;
+    }
+    return bytes;
+}
+
+/* Share of all the model's neurons, not layer by layer, that makes hot_activations. false: no memory. */
+static bool find_model_heat(const tune *t, double *out)
+{
+    size_t f = t->neuron_count, count = t->layer_count * f;
+    int32_t *counts = mem_new_array(count, sizeof *counts);
+    uint64_t *scratch = mem_new_array(count, sizeof *scratch);
+    if (counts && scratch) {
+        for (uint32_t i = 0; i < t->layer_count; i++)
+            memcpy(counts + i * f, t->layers[i].counts, f * sizeof *counts);
+        *out = profile_hot_share(counts, count, hot_activations, scratch);
+    }
+    bool ok = counts && scratch;
+    mem_free(counts);
+    mem_free(scratch);
+    return ok;
+}
+
+/* ------------------------------------------------------------------ for people */
+
+static void print_profile(const tune *t)
+{
+    double density = 0, hot = 0;
+    if (!t->layers[0].counts)
+        return;
+    for (uint32_t i = 0; i < t->layer_count; i++) {
+        heat h = find_heat(t, &t->layers[i]);
+        density += h.density / t->layer_count;
+        hot += h.hot_share / t->layer_count;
+    }
+    printf("profile   %llu tokens; %.1f %% of the neurons fire, %.0f %% of activations come from %.1f %% of a layer's "
+           "neurons",
+           (unsigned long long)t->tokens, 100 * density, 100 * hot_activations, 100 * hot);
+    if (find_model_heat(t, &hot))
+        printf(", %.1f %% of the model's", 100 * hot);
+    putchar('\n');
+}
+
+static void print_prune(const tune *t)
+{
+    if (t->level_count == 0)
+        return;
+    printf("pruning   thresholds for %u share%s of activations, %g to %g\n", t->level_count,
+           t->level_count == 1 ? "" : "s", (double)t->levels[0], (double)t->levels[t->level_count - 1]);
+}
+
+static void print_predictors(const tune *t, const hearth_model *model)
+{
+    char size[16];
+    uint32_t count;
+    uint64_t bytes = all_predictor_bytes(t, model, &count);
+    if (t->has_predictors)
+        printf("predicted in %u of %u layers, predictors of %s\n", count, t->layer_count,
+               output_size(size, (double)bytes));
+}
+
+static void print_layer(const tune *t, const hearth_model *model, uint32_t i)
+{
+    const tune_layer *l = &t->layers[i];
+    const learned_predictor *p = &l->predictor;
+    char text[64], size[16];
+    printf("%5u", i);
+    if (l->counts) {
+        heat h = find_heat(t, l);
+        printf("  %5.1f %%  %5.1f %%", 100 * h.density, 100 * h.hot_share);
+    }
+    if (t->has_predictors) {
+        describe_predictor(text, sizeof text, p);
+        printf("  %-20s", text);
+        if (p->kind != PREDICTOR_NONE)
+            printf(" %-8s  %9.4g  %6.4f  %8.1f %%  %8s", input_name(p), (double)p->threshold, (double)l->recall,
+                   100 * (double)l->density,
+                   output_size(size, (double)predictor_bytes(p, t->neuron_count, model->hyper.embedding_length)));
+    }
+    putchar('\n');
+}
+
+static void print_layers(const tune *t, const hearth_model *model)
+{
+    if (!t->layers[0].counts && !t->has_predictors)
+        return;
+    printf("\nlayer%s%s\n", t->layers[0].counts ? "    fires  80 % by" : "",
+           t->has_predictors ? "  predictor            reads     threshold  recall  lets through     size" : "");
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        print_layer(t, model, i);
+}
+
+/* Texts and numbers that stand at the top of the report; what is deeper is for programs. */
+static void print_report(const tune *t)
+{
+    const char *key;
+    json_t *value, *report;
+    if (!t->report[0] || json_parse(&report, t->report, strlen(t->report), "report", NULL) != HEARTH_OK)
+        return;
+    json_object_foreach(report, key, value)
+    {
+        char number[32];
+        snprintf(number, sizeof number, "%.6g", json_number_value(value));
+        const char *text = json_is_string(value)    ? json_string_value(value)
+                           : json_is_number(value)  ? number
+                           : json_is_boolean(value) ? (json_is_true(value) ? "yes" : "no")
+                                                    : NULL;
+        if (!text)
+            continue;
+        fputs("report    ", stdout);
+        output_safe(stdout, span_of(key), SHOWN_BYTES);
+        fputs(": ", stdout);
+        output_safe(stdout, span_of(text), SHOWN_BYTES);
+        putchar('\n');
+    }
+    json_decref(report);
+}
+
+void inspect_tune_print(const inspected_tune *in, const hearth_model *model)
+{
+    if (!in->tune && !in->why.text[0])
+        return;
+    fputs("\ntune      ", stdout);
+    output_safe(stdout, span_of(in->tune ? in->path : in->why.text), 4096);
+    putchar('\n');
+    if (!in->tune)
+        return;
+    print_profile(in->tune);
+    print_prune(in->tune);
+    print_predictors(in->tune, model);
+    print_report(in->tune);
+    print_layers(in->tune, model);
+}
+
+/* ------------------------------------------------------------------ for programs */
+
+static json_t *json_prune(const tune *t, const tune_layer *l)
+{
+    json_t *thresholds = json_array();
+    for (uint32_t i = 0; l->prune && i < t->level_count; i++)
+        json_array_append_new(thresholds, json_real((double)l->prune[i]));
+    return thresholds;
+}
+
+static json_t *json_predictor(const tune *t, const hearth_model *model, const tune_layer *l)
+{
+    const learned_predictor *p = &l->predictor;
+    json_t *o = json_pack("{s:s}", "kind", predictor_kind_name(p->kind));
+    if (p->kind == PREDICTOR_NONE)
+        return o;
+    bool low_rank = p->kind == PREDICTOR_LOW_RANK;
+    json_object_set_new(o, "rank", low_rank ? json_integer(p->fc1.rows) : json_null());
+    json_object_set_new(o, "format", json_string(number_formats[low_rank ? p->fc2.format : p->coarse_format].name));
+    json_object_set_new(o, "input", json_string(input_name(p)));
+    json_object_set_new(o, "threshold", json_real((double)p->threshold));
+    json_object_set_new(o, "recall", json_real((double)l->recall));
+    json_object_set_new(o, "density", json_real((double)l->density));
+    uint64_t bytes = predictor_bytes(p, t->neuron_count, model->hyper.embedding_length);
+    json_object_set_new(o, "size_bytes", json_integer((json_int_t)bytes));
+    return o;
+}
+
+static json_t *json_layer(const tune *t, const hearth_model *model, uint32_t i)
+{
+    const tune_layer *l = &t->layers[i];
+    json_t *o = json_object();
+    if (l->counts) {
+        heat h = find_heat(t, l);
+        json_object_set_new(o, "density", json_real(h.density));
+        json_object_set_new(o, "hot_share", json_real(h.hot_share));
+    }
+    if (t->has_predictors)
+        json_object_set_new(o, "predictor", json_predictor(t, model, l));
+    if (l->prune)
+        json_object_set_new(o, "prune", json_prune(t, l));
+    return o;
+}
+
+static json_t *json_report(const tune *t)
+{
+    json_t *report = NULL;
+    if (!t->report[0] || json_parse(&report, t->report, strlen(t->report), "report", NULL) != HEARTH_OK)
+        return json_null();
+    return report;
+}
+
+json_t *inspect_tune_json(const inspected_tune *in, const hearth_model *model)
+{
+    const tune *t = in->tune;
+    if (!t && !in->why.text[0])
+        return json_null();
+    json_t *o = json_pack("{s:o}", "path", output_json_text(span_of(in->path)));
+    if (!t) {
+        json_object_set_new(o, "why", output_json_text(span_of(in->why.text)));
+        return o;
+    }
+    uint32_t count;
+    uint64_t bytes = all_predictor_bytes(t, model, &count);
+    json_t *levels = json_array(), *layers = json_array();
+    for (uint32_t i = 0; i < t->level_count; i++)
+        json_array_append_new(levels, json_real((double)t->levels[i]));
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        json_array_append_new(layers, json_layer(t, model, i));
+    json_object_set_new(o, "tokens", t->layers[0].counts ? json_integer((json_int_t)t->tokens) : json_null());
+    json_object_set_new(o, "predictors", t->has_predictors ? json_integer(count) : json_null());
+    json_object_set_new(o, "predictor_bytes", json_integer((json_int_t)bytes));
+    json_object_set_new(o, "prune_levels", levels);
+    json_object_set_new(o, "layers", layers);
+    json_object_set_new(o, "report", json_report(t));
+    return o;
+}
+
+/* ------------------------------------------------------------------ without its model */
+
+/* What the file says under a key of its own; empty where it says nothing. */
+static span find_text(const checkpoint *file, const char *key)
+{
+    span text = {"", 0};
+    bool found;
+    if (checkpoint_get_string(file, key, &text, &found, NULL) != HEARTH_OK)
+        return (span){"", 0};
+    return text;
+}
+
+bool inspect_is_tune(const checkpoint *file)
+{
+    return span_equal(find_text(file, "general.architecture"), span_of(TUNE_ARCHITECTURE));
+}
+
+void inspect_tune_print_file(const checkpoint *file)
+{
+    fputs("tune file of the model with the fingerprint ", stdout);
+    output_safe(stdout, find_text(file, TUNE_KEY_FINGERPRINT), SHOWN_BYTES);
+    fputs("\nbeside that model, or by `hearth inspect MODEL --tune ", stdout);
+    output_safe(stdout, span_of(file->path), 4096);
+    puts("`, what it holds is shown in full");
+}
+
+json_t *inspect_tune_json_file(const checkpoint *file)
+{
+    return json_pack("{s:o}", "fingerprint", output_json_text(find_text(file, TUNE_KEY_FINGERPRINT)));
+}

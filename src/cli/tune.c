@@ -1,0 +1,368 @@
+/* tune.c - `hearth tune`: all that can be learnt about a model, in one go and one summary.
+ *
+ * What is learnt, and in which order, is learn/tuning.h's; here are its options, where it is kept meanwhile, and what is
+ * said of it. */
+#include "../base/file.h"
+#include "../learn/records.h"
+#include "../learn/tuning.h"
+#include "../learn/work.h"
+#include "corpus_options.h"
+#include "output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of model_option_rows: all but the tune file, which is what comes out. */
+#define MODEL_OF_TUNE (MODEL_OPTION_COUNT - 1)
+/* Texts that may stand behind the first one of --corpus. */
+#define TEXTS_MOST 256
+
+typedef struct tune_values {
+    model_options model;
+    uint32_t threads;
+    const char *cpu;
+    corpus_options corpus;
+    const char *out;
+    float recall;
+    const char *budget, *disk, *memory;
+    unsigned choice; /* tuning_choice */
+    bool for_powerinfer;
+    uint32_t epochs;
+    bool keep_work, json;
+} tune_values;
+
+static const char *const choices[] = {[TUNING_TIME] = "time", [TUNING_BYTES] = "bytes", NULL};
+
+static const option rows[] = {
+    {OPTION_ROW(0, "out", TEXT, tune_values, out, "FILE", "the tune file; MODEL.tune, where every command finds it")},
+    {OPTION_ROW(0, "recall", NUMBER, tune_values, recall, "X",
+                "share of the neurons that fire which every predictor has to let through; 0.99"),
+     .least = 0.01, .most = 1},
+    {OPTION_ROW(0, "budget", TEXT, tune_values, budget, "P%",
+                "what predictors may take, as a share of the model's weights; 7%")},
+    {OPTION_ROW(0, "choose", CHOICE, tune_values, choice, "time|bytes",
+                "each layer gets what takes it the least time, measured, or has it read the fewest bytes; time"),
+     .choices = choices},
+    {OPTION_ROW(0, "for-powerinfer", FLAG, tune_values, for_powerinfer, NULL,
+                "a low-rank predictor in every layer that reads the residual stream, as PowerInfer's do; whatever the "
+                "--budget")},
+    {OPTION_ROW(0, "epochs", COUNT, tune_values, epochs, "N",
+                "times that training reads the corpus, at most; 2 to 20, fewer of a long one"),
+     .least = 1, .most = 1000},
+    {OPTION_ROW(0, "json", FLAG, tune_values, json, NULL,
+                "one object: path, tokens, layers with what was chosen, tried and why, price")},
+};
+
+static const option limits[] = {
+    {OPTION_ROW('t', "threads", COUNT, tune_values, threads, "N", "threads; else one per physical core"), .least = 1,
+     .most = 1024},
+    {OPTION_ROW(0, "cpu", TEXT, tune_values, cpu, "LEVEL",
+                "instruction set (`hearth devices` lists them); else the best there is")},
+    {OPTION_ROW(0, "disk", TEXT, tune_values, disk, "SIZE",
+                "for hidden states, beside the tune file, until it is done (500M, 4G); 4G")},
+    {OPTION_ROW(0, "memory", TEXT, tune_values, memory, "SIZE", "for training; 2G")},
+    {OPTION_ROW(0, "keep-work", FLAG, tune_values, keep_work, NULL,
+                "keeps MODEL.tune.work: another --recall or --budget then begins with the hidden states")},
+};
+
+static void set_defaults(void *values)
+{
+    tune_values *v = values;
+    v->recall = 0.99f;
+    v->budget = "7%";
+    v->disk = "4G";
+    v->memory = "2G";
+}
+
+/* ------------------------------------------------------------------ sizes and shares */
+
+/* "500M": decimal units, as everywhere in hearth. */
+static hearth_status read_size(const char *name, const char *text, uint64_t *out, hearth_error *error)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    double size = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    bool known = end > text && (!*end || (unit && !end[1]));
+    for (const char *u = units; known && unit && u <= unit; u++)
+        size *= 1000;
+    if (!known || !(size >= 1 && size < 1e18))
+        return fail(error, HEARTH_INVALID, "tune: --%s: '%s' is no size as 500M or 4G", name, text);
+    *out = (uint64_t)size;
+    return HEARTH_OK;
+}
+
+/* "7%" or "0.07". */
+static hearth_status read_share(const char *name, const char *text, double *out, hearth_error *error)
+{
+    char *end;
+    double share = strtod(text, &end);
+    bool percent = *end == '%';
+    *out = percent ? share / 100 : share;
+    if (end == text || end[percent] || !(*out >= 0 && *out <= 10))
+        return fail(error, HEARTH_INVALID, "tune: --%s: '%s' is no share as 7%% or 0.07", name, text);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ what is said */
+
+typedef struct summary {
+    const tune_values *v;
+    const char *path; /* of the tune file */
+    const hearth_model_info *info;
+    const tuning_result *r;
+    uint64_t file_bytes;
+} summary;
+
+static double mean_density(const tuning_result *r)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < r->layer_count; i++)
+        sum += r->counted.layers[i].density / r->layer_count;
+    return sum;
+}
+
+static void print_layer(const tuning_result *r, uint32_t i)
+{
+    const tuning_layer *l = &r->layers[i];
+    const candidate *c = &l->candidates[l->chosen];
+    char name[48], why[256], with[16], without[16];
+    tuning_describe(name, sizeof name, c);
+    tuning_explain(why, sizeof why, r, i);
+    printf("%5u  %6.1f %%  %-22s  %9.1f %%  %8s of %8s", i, 100 * r->counted.layers[i].density, name, 100 * c->density,
+           output_size(with, c->token_bytes), output_size(without, choose_exact_bytes(&l->shape)));
+    if (r->choice == TUNING_TIME && c->exact_seconds > 0)
+        printf("  %7.3f of %7.3f ms", 1e3 * c->seconds, 1e3 * c->exact_seconds);
+    else if (r->choice == TUNING_TIME)
+        printf("  %21s", "");
+    printf("  %s\n", why);
+}
+
+static void print_layers(const tuning_result *r)
+{
+    printf("layer   fires    predictor               lets through  reads per token       %s  why\n",
+           r->choice == TUNING_TIME ? "takes per token      " : "");
+    for (uint32_t i = 0; i < r->layer_count; i++)
+        print_layer(r, i);
+    char spent[16], budget[16];
+    printf("predictors take %s of the %s that they may\n", output_size(spent, r->spent_bytes),
+           output_size(budget, r->budget_bytes));
+    if (r->no_low_rank[0]) {
+        fputs("no low-rank predictors: ", stdout);
+        output_safe(stdout, span_of(r->no_low_rank), 200);
+        putchar('\n');
+    }
+}
+
+static void print_price(const tuning_result *r)
+{
+    const price *p = &r->price;
+    char with[16], without[16];
+    if (p->tokens == 0 && r->spent_bytes > 0) {
+        puts("price: unknown: training saw all tokens, 0 are left to compare on; take more text");
+        return;
+    }
+    if (p->tokens == 0) {
+        puts("price: nothing is predicted: the rung predicted is exact");
+        return;
+    }
+    printf("gain: a token reads %s of weights, %s on rung exact\n", output_size(with, p->lossy_bytes),
+           output_size(without, p->exact_bytes));
+    printf("price on %llu tokens that training did not see: KL %.6f nats, the same likeliest token in %.2f %%\n",
+           (unsigned long long)p->tokens, p->divergence, 100 * p->same_top);
+}
+
+static void print_notes(const tuning_result *r)
+{
+    for (size_t i = 0; i < TUNING_NOTES && r->notes[i][0]; i++) {
+        output_safe(stderr, span_of(r->notes[i]), sizeof r->notes[i]);
+        fputc('\n', stderr);
+    }
+}
+
+static void print_command(const summary *s, const char *rung)
+{
+    fputs("run it: hearth run ", stdout);
+    output_safe(stdout, span_of(s->info->path), 200);
+    if (s->v->out) {
+        fputs(" --tune ", stdout);
+        output_safe(stdout, span_of(s->path), 200);
+    }
+    printf(" --sparsity %s -p TEXT\n", rung);
+}
+
+static void print_summary(const summary *s)
+{
+    const tuning_result *r = s->r;
+    char size[16];
+    printf("%u layers of %u neurons, %llu tokens read: %.1f %% fire\n", r->layer_count, s->info->neuron_count,
+           (unsigned long long)r->counted.tokens, 100 * mean_density(r));
+    if (r->has_zeros) {
+        print_layers(r);
+        print_price(r);
+    } else {
+        printf("no predictors: the activation %s is never exactly zero, so there is nothing to foresee\n",
+               s->info->activation);
+    }
+    printf("pruned: thresholds for %.1f to %.1f %% of all activations counting as zero\n",
+           100 * (double)r->prune.levels[0], 100 * (double)r->prune.levels[PRUNE_LEVELS - 1]);
+    fputs("wrote ", stdout);
+    output_safe(stdout, span_of(s->path), 200);
+    printf(", %s\n", output_size(size, (double)s->file_bytes));
+    print_command(s, r->spent_bytes > 0 ? "predicted" : r->has_zeros ? "exact" : "pruned");
+}
+
+static hearth_status print_json(const summary *s, hearth_error *error)
+{
+    json_t *o = tuning_report(s->r);
+    if (o) {
+        json_object_set_new(o, "path", output_json_text(span_of(s->path)));
+        json_object_set_new(o, "bytes", json_integer((json_int_t)s->file_bytes));
+        json_object_set_new(o, "density", json_real(mean_density(s->r)));
+        json_object_set_new(o, "levels", json_array());
+        for (size_t i = 0; i < PRUNE_LEVELS; i++)
+            json_array_append_new(json_object_get(o, "levels"), json_real((double)s->r->prune.levels[i]));
+    }
+    return output_json(o, JSON_COMPACT, error);
+}
+
+/* ------------------------------------------------------------------ where from and where to */
+
+/* For the report in the file: texts, and what was asked for. *out is jansson's.
+ */
+static hearth_status print_origin(char **out, const tune_values *v, const corpus *c, hearth_error *error)
+{
+    json_t *o =
+        json_pack("{s:s, s:o, s:s, s:I, s:s}", "command", "hearth tune", "corpus", corpus_options_json(&v->corpus),
+                  "corpus_digest", c->digest, "corpus_bytes", (json_int_t)c->text_bytes, "budget", v->budget);
+    *out = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return *out ? HEARTH_OK : fail_memory(error, "report", 0);
+}
+
+/* ---------------------------------------------------------------------- run */
+
+/* Everything that is open while it runs. */
+typedef struct tune_run {
+    const tune_values *v;
+    tuning_options options;
+    progress shown;
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_model_info info;
+    corpus texts;
+    char *path, *folder, *origin;
+    work_folder work;
+    tuning_result result;
+} tune_run;
+
+static hearth_status open_all(tune_run *r, arena *memory, hearth_error *error)
+{
+    const tune_values *v = r->v;
+    hearth_model_options model = {
+        .ffn_activation = v->model.ffn_activation, .tune = "", .progress = progress_to(&r->shown)};
+    hearth_runtime_options runtime = {.threads = v->threads, .cpu_level = v->cpu};
+    TRY(hearth_model_open(&r->model, v->model.model, &model, error));
+    hearth_model_describe(r->model, &r->info);
+    TRY(corpus_options_read(&r->texts, r->model, &v->corpus, memory, error));
+    TRY(hearth_runtime_create(&r->runtime, &runtime, error));
+    TRY(print_origin(&r->origin, v, &r->texts, error));
+    r->path = v->out ? mem_copy_text(v->out, strlen(v->out)) : tune_path(v->model.model);
+    r->folder = r->path ? work_path(r->path) : NULL;
+    if (!r->folder)
+        return fail_memory(error, "path", strlen(v->model.model));
+    return work_open(&r->work, r->folder, error);
+}
+
+static hearth_status finish(tune_run *r, hearth_error *error)
+{
+    uint64_t bytes = 0;
+    file_map map;
+    if (!r->v->keep_work)
+        TRY(records_end(r->folder, error));
+    if (file_map_open(&map, r->path, NULL) == HEARTH_OK) {
+        bytes = map.size_bytes;
+        file_map_close(&map);
+    }
+    summary s = {r->v, r->path, &r->info, &r->result, bytes};
+    if (r->v->json)
+        return print_json(&s, error);
+    print_summary(&s);
+    return HEARTH_OK;
+}
+
+static void close_all(tune_run *r)
+{
+    progress_clear(&r->shown);
+    tuning_free(&r->result);
+    work_close(&r->work);
+    mem_free(r->path);
+    mem_free(r->folder);
+    free(r->origin);
+    corpus_free(&r->texts);
+    hearth_model_close(r->model);
+    hearth_runtime_destroy(r->runtime);
+}
+
+static hearth_status run_tuning(tune_run *r, arena *memory, hearth_error *error)
+{
+    TRY(open_all(r, memory, error));
+    r->options.folder = r->folder;
+    r->options.origin = r->origin;
+    r->options.progress = progress_to(&r->shown);
+    hearth_status status = tuning_run(&r->result, r->runtime, r->model, &r->texts, r->path, &r->options, error);
+    progress_clear(&r->shown);
+    if (r->result.begun_anew)
+        fputs("what an earlier run had found was of another model file, text, --disk, --cpu or version of hearth, and "
+              "was "
+              "begun anew\n",
+              stderr);
+    print_notes(&r->result);
+    /* The options were good by themselves: what is refused now is too little for this model, not wrong use. */
+    if (status == HEARTH_INVALID)
+        status = HEARTH_UNSUPPORTED;
+    TRY(status);
+    return finish(r, error);
+}
+
+static hearth_status run(void *values, operands *rest, hearth_error *error)
+{
+    tune_values *v = values;
+    tune_run r = {.v = v,
+                  .options = {.recall = v->recall,
+                              .choice = (tuning_choice)v->choice,
+                              .for_powerinfer = v->for_powerinfer,
+                              .epochs = v->epochs}};
+    TRY(common_take_model("tune", &v->model, rest, TEXTS_MOST, false, error));
+    TRY(corpus_options_take("tune", &v->corpus, rest, error));
+    TRY(read_size("disk", v->disk, &r.options.disk_bytes, error));
+    TRY(read_size("memory", v->memory, &r.options.memory_bytes, error));
+    TRY(read_share("budget", v->budget, &r.options.budget, error));
+    progress_init(&r.shown);
+    hearth_status status = run_tuning(&r, rest->memory, error);
+    close_all(&r);
+    return status;
+}
+
+const command command_tune = {
+    .name = "tune",
+    .path = "tune",
+    .summary = "learn which neurons fire, foresee them, and say what that costs",
+    .usage = "MODEL --corpus FILE... [--recall X] [--budget P%] [options]",
+    .about = "Reads texts with MODEL and writes what it learns as MODEL.tune, which every command finds: how often "
+             "each neuron fires, thresholds for --sparsity pruned, and for each layer what foresees its neurons at the "
+             "least cost (--sparsity predicted): a low-rank predictor trained here, a coarse copy of its weights, or "
+             "nothing where that is cheaper. Says what each layer got and why, what it saves, and how far answers "
+             "move. Interrupted, the same command goes on where it stopped.",
+    .example = "  $ hearth tune stories-relu --corpus stories-train-sample.txt --separator '<|endoftext|>'\n"
+               "  $ hearth run stories-relu --sparsity predicted -p 'Once upon a time'",
+    .tables = {{"corpus", corpus_option_rows, CORPUS_OPTION_COUNT, offsetof(tune_values, corpus)},
+               OPTION_TABLE("tuning", rows, 0),
+               OPTION_TABLE("limits", limits, 0),
+               {"model", model_option_rows, MODEL_OF_TUNE, offsetof(tune_values, model)}},
+    .values_size = sizeof(tune_values),
+    .defaults = set_defaults,
+    .operands_most = TEXTS_MOST,
+    .run = run,
+};

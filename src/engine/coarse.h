@@ -1,0 +1,30 @@
+/* coarse.h - the coarse selector's copy: the first matrix of a network (gate, or up in plain ones) in fewer bits, and how
+ * far each of its rows is off.
+ *
+ * Of an input x with root mean square r, the error of a copied row's product has, over directions, the standard deviation
+ * r * spread[i], spread[i] the norm of row i minus its copy. What the product plus `margin` such deviations leaves below
+ * the value at which the neuron fires is taken for silent. */
+#ifndef ENGINE_COARSE_H
+#define ENGINE_COARSE_H
+
+#include "../base/pool.h"
+#include "../kernel/kernel.h"
+
+/* Zeroed is empty. */
+typedef struct coarse_copy {
+    matrix rows;   /* [f][d] in fewer bits; owned */
+    float *spread; /* [f]                         */
+} coarse_copy;
+
+/* HEARTH_UNSUPPORTED: rows of d values are no whole blocks of the format. */
+hearth_status coarse_create(coarse_copy *out, pool *threads, const matrix *first, number_format format,
+                            const char *thing, hearth_error *error);
+void coarse_free(coarse_copy *c);
+
+/* score[i] += margin * r * spread[list ? list[i] : first + i], i < n: scores as the selector compares them. */
+void coarse_widen(const coarse_copy *c, const uint32_t *list, size_t first, size_t n, float margin, float r,
+                  float *score);
+/* Root mean square of x [d]. */
+float coarse_magnitude(const float *x, size_t d);
+
+#endif

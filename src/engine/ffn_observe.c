@@ -1,0 +1,93 @@
+/* ffn_observe.c - what observers are shown of a feed-forward network: which neurons were worked on, by their own numbers,
+ * and what became of them; from both sides. */
+#include "device_session.h"
+#include "ffn_job.h"
+
+#include <string.h>
+
+/* Marks in wanted and seen, by original number, what the CPU's neurons did with row t. */
+static void show_own(const ffn_job *job, size_t t)
+{
+    const scratch *b = &job->s->scratch;
+    const int32_t *order = job->l->order;
+    size_t f = job->neuron_count, rows = job->e->rows ? job->e->row_count : f;
+    for (size_t i = 0; i < b->part_count; i++)
+        for (size_t k = 0; k < b->parts[i].count; k++) {
+            uint32_t row = neuron_at(&b->parts[i], k), number = order ? (uint32_t)order[row] : row;
+            b->seen[number] = job->h[t * f + b->parts[i].begin + k];
+            b->wanted[number] = b->seen[number] != 0;
+        }
+    for (size_t i = 0; job->predicts && i < rows; i++) {
+        uint32_t row = job->e->rows ? job->e->rows[i] : (uint32_t)i, number = order ? (uint32_t)order[row] : row;
+        b->wanted[number] = !(b->score[t * f + row] < job->passes);
+    }
+}
+
+/* Leaves in seen and seen_neurons those that are wanted, or all; returns how many. */
+static size_t gather_seen(const ffn_job *job)
+{
+    const scratch *b = &job->s->scratch;
+    size_t n = 0;
+    if (job->e->selector == SELECTOR_ALL)
+        return job->neuron_count;
+    for (size_t i = 0; i < job->neuron_count; i++)
+        if (b->wanted[i]) {
+            b->seen_neurons[n] = (uint32_t)i;
+            b->seen[n++] = b->seen[i];
+        }
+    return n;
+}
+
+/* Activations of the first matrix alone, by neuron number; they are still to be made of its values. */
+static const float *gather_gates(const ffn_job *job, size_t t)
+{
+    const scratch *b = &job->s->scratch;
+    const int32_t *order = job->l->order;
+    size_t f = job->neuron_count;
+    if (job->h == b->gate || job->e->form != FORM_HOST || job->e->rows)
+        return NULL;
+    const float *first = b->gate + t * f;
+    for (size_t i = 0; order && i < f; i++)
+        ffn_activate_first(job, first + i, 1, b->seen_gates + order[i]);
+    if (!order)
+        ffn_activate_first(job, first, f, b->seen_gates);
+    return b->seen_gates;
+}
+
+/* Row t as the network left it: where every neuron was computed here, in order, that is what is shown. */
+static const float *show_row(hearth_session *s, const ffn_job *job, uint32_t layer, size_t t)
+{
+    const scratch *b = &s->scratch;
+    if (job->e->selector == SELECTOR_ALL && job->e->form == FORM_HOST && !job->e->rows && !job->l->order)
+        return job->h + t * job->neuron_count;
+    memset(b->seen, 0, job->neuron_count * sizeof *b->seen);
+    memset(b->wanted, 0, job->neuron_count * sizeof *b->wanted);
+    if (job->e->form != FORM_DEVICE)
+        show_own(job, t);
+    if (job->e->form != FORM_HOST)
+        device_step_show(s, layer, t);
+    return b->seen;
+}
+
+void feed_forward_observe(hearth_session *s, uint32_t layer, size_t count)
+{
+    const scratch *b = &s->scratch;
+    const ffn_job job = ffn_describe(s, layer, count);
+    size_t d = s->engine->model->hyper.embedding_length;
+    for (size_t t = 0; s->observer.see && t < count; t++) {
+        const float *activations = show_row(s, &job, layer, t);
+        size_t n = gather_seen(&job);
+        hearth_observation seen = {
+            .layer = layer,
+            .sequence = b->sequence[t],
+            .position = b->position[t],
+            .residual = b->x + t * d,
+            .ffn_input = b->normed + t * d,
+            .neurons = job.e->selector == SELECTOR_ALL ? NULL : b->seen_neurons,
+            .activations = activations,
+            .gates = gather_gates(&job, t),
+            .neuron_count = n,
+        };
+        s->observer.see(s->observer.user, &seen);
+    }
+}

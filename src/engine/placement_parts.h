@@ -1,0 +1,27 @@
+/* placement_parts.h - what placement.c and placement_json.c share: the names of things, and how a placement is put
+ * together. Nobody else's. */
+#ifndef ENGINE_PLACEMENT_PARTS_H
+#define ENGINE_PLACEMENT_PARTS_H
+
+#include "placement.h"
+
+typedef struct selector_row {
+    const char *name;
+    bool has_threshold, on_device; /* a device can decide by it */
+} selector_row;
+
+extern const char *const placement_forms[FORM_COUNT];
+extern const char *const placement_sides[PLACEMENT_SIDES];
+extern const selector_row placement_selectors[SELECTOR_COUNT];
+#define PLACEMENT_NOBODY_NAME "nobody"
+
+hearth_status placement_no_memory(hearth_error *error);
+/* One without sides and layers filled in. */
+hearth_status placement_new(hearth_placement **out, uint32_t side_count, uint32_t layer_count, uint32_t neuron_count,
+                            hearth_error *error);
+/* A layer with part_count parts of no ranges yet; false: no memory. */
+bool placement_add_parts(hearth_placement *p, layer_placement *layer, uint32_t part_count);
+bool placement_add_ranges(hearth_placement *p, placement_part *part, uint32_t range_count);
+bool placement_has_device_layer(const hearth_placement *p);
+
+#endif

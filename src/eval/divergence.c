@@ -1,0 +1,316 @@
+/* divergence.c - rows of an engine beside rows of a file. */
+#include "divergence.h"
+
+#include "../base/memory.h"
+#include "windows.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How far from 1 a row of a file may add up: its rounding, and the tokens that were cut off, each of which has at most
+ * e^-KL_RANGE. */
+#define ROUNDING 1e-3
+
+/* ------------------------------------------------------------------ writing */
+
+static hearth_status write_rows(void *user, size_t first, size_t count, const float *logits, hearth_error *error)
+{
+    (void)first;
+    return kl_writer_add(user, logits, count, error);
+}
+
+static hearth_status check_ids(const windows *w, const int32_t *ids, size_t count, hearth_error *error)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= w->info.vocabulary_size)
+            return fail(error, HEARTH_INVALID, "%s: token %zu: is %d, the vocabulary has %u", w->info.path, i, ids[i],
+                        w->info.vocabulary_size);
+    return HEARTH_OK;
+}
+
+static hearth_status cancelled(hearth_status status, const char *path, hearth_error *error)
+{
+    return status == HEARTH_CANCELLED ? fail(error, status, "%s: divergence: cancelled", path) : status;
+}
+
+static hearth_status write_windows(const char *path, windows *w, const int32_t *ids, size_t count, uint32_t most,
+                                   hearth_error *error)
+{
+    kl_writer *writer;
+    size_t n = count / w->context;
+    if (most > 0 && n > most)
+        n = most;
+    if (n > INT32_MAX)
+        n = INT32_MAX;
+    TRY(kl_writer_open(&writer, path, w->context, w->info.vocabulary_size, ids, (uint32_t)n, error));
+    hearth_status status = halves_read(w, ids, n * w->context, write_rows, writer, error);
+    if (status == HEARTH_OK)
+        return kl_writer_commit(writer, error);
+    kl_writer_discard(writer);
+    return cancelled(status, path, error);
+}
+
+static hearth_status open_for_writing(windows *w, const hearth_engine *engine, const divergence_options *o,
+                                      hearth_error *error)
+{
+    hearth_model_info info;
+    hearth_model_describe(hearth_engine_model(engine), &info);
+    uint32_t context = o->context;
+    if (!context && info.context_length > DIVERGENCE_CONTEXT)
+        context = DIVERGENCE_CONTEXT;
+    return windows_open(w, engine, context, o->kv, &o->progress, "logits", error);
+}
+
+hearth_status divergence_write_text(const char *path, const hearth_engine *engine, span text, const char *text_name,
+                                    const divergence_options *options, hearth_error *error)
+{
+    windows w;
+    int32_t *ids;
+    size_t count;
+    TRY(open_for_writing(&w, engine, options, error));
+    hearth_status status = halves_tokenize(&w, text, text_name, options->separator, &ids, &count, error);
+    if (status == HEARTH_OK) {
+        status = write_windows(path, &w, ids, count, options->windows, error);
+        hearth_free(ids);
+    }
+    windows_close(&w);
+    return status;
+}
+
+hearth_status divergence_write_ids(const char *path, const hearth_engine *engine, const int32_t *ids, size_t count,
+                                   const divergence_options *options, hearth_error *error)
+{
+    windows w;
+    TRY(open_for_writing(&w, engine, options, error));
+    hearth_status status = halves_check(&w, count, "--ids", error);
+    if (status == HEARTH_OK)
+        status = check_ids(&w, ids, count, error);
+    if (status == HEARTH_OK)
+        status = write_windows(path, &w, ids, count, options->windows, error);
+    windows_close(&w);
+    return status;
+}
+
+/* ------------------------------------------------------------------ one row against one row */
+
+/* Sums over positions, and every divergence for the percentiles. */
+typedef struct measuring {
+    windows windows;
+    const kl_file *base;
+    double *values; /* of all windows that are measured, a value per row */
+    double *logs;   /* [vocabulary_size] log q of the row at hand */
+    size_t count;   /* rows so far                                */
+    size_t same_top;
+    size_t cut;
+    double nll, base_nll, log_ratio, right, right_squares;
+} measuring;
+
+/* logs[i] = log q_i. false: not all logits are finite. */
+static bool take_logarithms(double *logs, size_t *top, const float *logits, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    double sum = exp((double)logits[0] - logits[best]);
+    for (size_t i = 1; i < n; i++)
+        sum += exp((double)logits[i] - logits[best]);
+    double shift = logits[best] + log(sum);
+    for (size_t i = 0; i < n; i++)
+        logs[i] = logits[i] - shift;
+    *top = best;
+    /* One value that is not finite shows in the sum, but for -infinity. */
+    bool finite = isfinite(shift);
+    for (size_t i = 0; i < n; i++)
+        finite = finite && isfinite(logs[i]);
+    return finite;
+}
+
+/* What a row of the file and one of the model are apart; *total: what the file's probabilities add up to, those that
+ * were cut off left out, of which *cut is the number. Each term p log(p / q) - p + q is at least zero; p and q each add
+ * up to 1, so over all tokens that is the divergence, without what rounding did to the sum of p. */
+static double row_divergence(const kl_row *row, const double *logs, size_t n, double *total, size_t *cut)
+{
+    double sum = 0, q_cut = 0;
+    *total = 0;
+    *cut = 0;
+    for (size_t i = 0; i < n; i++) {
+        double q = exp(logs[i]);
+        if (row->clipped && row->values[i] == 0) {
+            q_cut += q;
+            ++*cut;
+            continue;
+        }
+        double log_p = row->min + (double)row->scale * row->values[i];
+        double p = exp(log_p);
+        sum += p * (log_p - logs[i]) - p + q;
+        *total += p;
+    }
+    /* Had the file given the tokens that were cut off what q gives them, they would add nothing. It gave them at most
+     * so much. */
+    double most = (double)*cut * exp(row->min);
+    return sum + fmax(0, q_cut - most);
+}
+
+static hearth_status add_row(measuring *m, const kl_row *row, const float *logits, int32_t next, hearth_error *error)
+{
+    size_t n = m->base->vocabulary_size, top, cut;
+    uint16_t largest = 0;
+    double total;
+    if (!take_logarithms(m->logs, &top, logits, n))
+        return fail(error, HEARTH_INVALID, "%s: logits: are not all finite", m->windows.info.path);
+    for (size_t i = 0; i < n; i++)
+        if (row->values[i] > largest)
+            largest = row->values[i];
+    double value = row_divergence(row, m->logs, n, &total, &cut);
+    if (fabs(total - 1) > ROUNDING + (double)cut * exp(row->min))
+        return fail(error, HEARTH_FORMAT, "%s: row %zu: its probabilities add up to %g", m->base->path, m->count,
+                    total);
+    double log_p = row->min + (double)row->scale * row->values[next];
+    double log_q = m->logs[next];
+    double change = exp(log_q) - exp(log_p);
+    bool is_cut = row->clipped && row->values[next] == 0;
+    m->values[m->count++] = value;
+    m->same_top += row->values[top] == largest;
+    m->cut += is_cut;
+    m->nll -= log_q;
+    m->base_nll -= log_p;
+    m->log_ratio += log_p - (is_cut ? fmax(log_q, log_p) : log_q);
+    m->right += change;
+    m->right_squares += change * change;
+    return HEARTH_OK;
+}
+
+static hearth_status measure_rows(void *user, size_t first, size_t count, const float *logits, hearth_error *error)
+{
+    measuring *m = user;
+    const kl_file *f = m->base;
+    uint32_t window = (uint32_t)m->windows.number;
+    for (size_t i = 0; i < count; i++) {
+        kl_row row;
+        size_t number = first + i - halves_first(f->context);
+        TRY(kl_file_row(f, window, number, &row, error));
+        TRY(add_row(m, &row, logits + i * f->vocabulary_size, m->windows.ids[first + i + 1], error));
+        if (number + 1 == f->rows_per_window)
+            kl_file_drop(f, window);
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ all of them */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of ascending values [n]: at `share` of the way from the first to the last. */
+static double percentile(const double *values, size_t n, double share)
+{
+    double place = share * (double)(n - 1);
+    size_t at = (size_t)place;
+    if (at + 1 >= n)
+        return values[n - 1];
+    return values[at] + (place - (double)at) * (values[at + 1] - values[at]);
+}
+
+/* Sorts the values. */
+static void summarize(measuring *m, divergence *out)
+{
+    static const double shares[DIVERGENCE_PERCENTILES] = {
+        [DIVERGENCE_P90] = 0.9, [DIVERGENCE_P95] = 0.95, [DIVERGENCE_P99] = 0.99, [DIVERGENCE_P999] = 0.999};
+    size_t n = m->count;
+    double count = (double)n, sum = 0, squares = 0;
+    qsort(m->values, n, sizeof *m->values, by_size);
+    for (size_t i = 0; i < n; i++)
+        sum += m->values[i];
+    out->mean = sum / count;
+    for (size_t i = 0; i < n; i++)
+        squares += (m->values[i] - out->mean) * (m->values[i] - out->mean);
+    out->mean_error = n > 1 ? sqrt(squares / count / (count - 1)) : 0;
+    out->median = percentile(m->values, n, 0.5);
+    for (size_t i = 0; i < DIVERGENCE_PERCENTILES; i++)
+        out->percentiles[i] = percentile(m->values, n, shares[i]);
+    out->least = m->values[0];
+    out->most = m->values[n - 1];
+    out->tokens = n;
+    out->same_top = (double)m->same_top / count;
+    out->same_top_error = n > 1 ? sqrt(out->same_top * (1 - out->same_top) / (count - 1)) : 0;
+    out->nll = m->nll / count;
+    out->base_nll = m->base_nll / count;
+    out->log_ratio = m->log_ratio / count;
+    out->cut = (double)m->cut / count;
+    out->right_mean = m->right / count;
+    out->right_rms = sqrt(m->right_squares / count);
+}
+
+/* What the file and the model have to agree on, and how many windows there are to measure. */
+static hearth_status check_base(const kl_file *f, const hearth_engine *engine, hearth_error *error)
+{
+    hearth_model_info info;
+    hearth_model_describe(hearth_engine_model(engine), &info);
+    if (f->vocabulary_size != info.vocabulary_size)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: vocabulary: has %u tokens, that of %s has %u", f->path,
+                    f->vocabulary_size, info.path, info.vocabulary_size);
+    if (f->context > info.context_length)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: windows: have %u tokens, the context of %s is %u", f->path,
+                    f->context, info.path, info.context_length);
+    return HEARTH_OK;
+}
+
+/* The tokens of all windows, one behind the other as in the file. NULL: no memory. */
+static int32_t *copy_windows(const kl_file *f, uint32_t count)
+{
+    int32_t *ids = mem_new_array((size_t)count * f->context, sizeof *ids);
+    for (uint32_t i = 0; ids && i < count; i++)
+        kl_file_window(f, i, ids + (size_t)i * f->context);
+    return ids;
+}
+
+static hearth_status measure_windows(measuring *m, uint32_t count, hearth_error *error)
+{
+    const kl_file *f = m->base;
+    size_t wanted = count * f->rows_per_window;
+    int32_t *ids = copy_windows(f, count);
+    m->values = mem_new_array(wanted, sizeof *m->values);
+    m->logs = mem_new_array(f->vocabulary_size, sizeof *m->logs);
+    hearth_status status;
+    if (ids && m->values && m->logs)
+        status = halves_read(&m->windows, ids, (size_t)count * f->context, measure_rows, m, error);
+    else
+        status = fail_memory(error, f->path, wanted * sizeof *m->values);
+    mem_free(ids);
+    return cancelled(status, f->path, error);
+}
+
+hearth_status divergence_measure_file(divergence *out, const hearth_engine *engine, const kl_file *base,
+                                      const divergence_options *options, hearth_error *error)
+{
+    measuring m = {.base = base};
+    uint32_t count = base->window_count;
+    if (options->windows > 0 && count > options->windows)
+        count = options->windows;
+    TRY(check_base(base, engine, error));
+    TRY(windows_open(&m.windows, engine, base->context, options->kv, &options->progress, "divergence", error));
+    hearth_status status = measure_windows(&m, count, error);
+    if (status == HEARTH_OK) {
+        *out = (divergence){.windows = count, .context = base->context};
+        summarize(&m, out);
+    }
+    windows_close(&m.windows);
+    mem_free(m.values);
+    mem_free(m.logs);
+    return status;
+}
+
+hearth_status divergence_measure(divergence *out, const hearth_engine *engine, const char *path,
+                                 const divergence_options *options, hearth_error *error)
+{
+    kl_file base;
+    TRY(kl_file_open(&base, path, error));
+    hearth_status status = divergence_measure_file(out, engine, &base, options, error);
+    kl_file_close(&base);
+    return status;
+}

@@ -1,0 +1,420 @@
+/* sandbox.c - one program at a time under bubblewrap.
+ *
+ *     hearth --fork--> child: limits, user nobody --exec--> bwrap --> init (process 1) --> the program
+ *
+ * bwrap builds the namespaces, and writes to a pipe who its init is and, at the end, the program's status; if that
+ * never comes, nothing ran, and what bwrap said is the reason. It waits until it is told to go on, so that the handle
+ * of the init (a pidfd: numbers of processes are used again, handles are not) is opened while the init surely lives.
+ * Killing the init kills all that is in the namespace, and its handle tells when the last of them is gone. Should
+ * hearth itself be killed, the kernel kills bwrap and the init after it; but for the few milliseconds that building
+ * takes, in which the init is not yet bound to bwrap: what ends a program that was let go just then is the limit on
+ * processor time. */
+#include "sandbox_launch.h"
+
+#include "../base/clock.h"
+#include "../base/json.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SETUP_SECONDS  30.0 /* for bwrap to say who its init is, on a machine that is busy */
+#define ENDING_SECONDS 30.0 /* for what was killed to be gone                              */
+
+static const sandbox_way ways[] = {
+    {"bubblewrap, in a user namespace", false, false, true},
+    {"bubblewrap, as the user nobody", true, true, true},
+    {"bubblewrap, as the user nobody, without a user namespace", true, false, false},
+};
+
+/* A program on its way. */
+typedef struct run {
+    launch launch;
+    int process, init; /* handles: of bwrap, and of the first process in the namespace */
+    pid_t pid;         /* of bwrap; 0: there is none to wait for                      */
+    char said[4096];   /* by bwrap about its status: the beginning of a line */
+    size_t said_size;
+    bool has_code;
+    sandbox_result result;
+} run;
+
+/* ------------------------------------------------------------------ handles of processes */
+
+static int open_handle(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static void kill_by_handle(int handle)
+{
+    if (handle >= 0)
+        syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
+}
+
+/* Until the process of a handle is gone; false: it is still there. */
+static bool wait_for_handle(int handle)
+{
+    double end = clock_seconds() + ENDING_SECONDS;
+    struct pollfd what = {handle, POLLIN, 0};
+    while (handle >= 0) {
+        double left = end - clock_seconds();
+        int ready = left > 0 ? poll(&what, 1, (int)(1e3 * left) + 1) : 0;
+        if (ready > 0)
+            return true;
+        if (ready == 0 || errno != EINTR)
+            return false;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------ what comes through the pipes */
+
+static bool may_come_more(ssize_t read_size)
+{
+    return read_size > 0 || (read_size < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* Takes what the program wrote; false once there will be nothing more. */
+static bool take_output(run *r)
+{
+    char block[16384];
+    sandbox_result *result = &r->result;
+    ssize_t size = read(r->launch.output, block, sizeof block);
+    if (size > 0) {
+        size_t room = sizeof result->output - result->output_size;
+        size_t kept = (size_t)size < room ? (size_t)size : room;
+        memcpy(result->output + result->output_size, block, kept);
+        result->output_size += kept;
+        result->output_total += (size_t)size;
+    }
+    return may_come_more(size);
+}
+
+/* The init waits to be let go: takes a handle of it and does so. */
+static hearth_status let_begin(run *r, pid_t init, hearth_error *error)
+{
+    r->init = open_handle(init);
+    if (r->init < 0) {
+        bool is_gone = errno == ESRCH;
+        hearth_status status = fail_errno(error, "sandbox", "handle of its first process");
+        if (!is_gone)
+            kill(init, SIGKILL);
+        return status;
+    }
+    if (send(r->launch.block, "", 1, MSG_NOSIGNAL) != 1)
+        return fail_errno(error, "sandbox", "letting it begin");
+    return HEARTH_OK;
+}
+
+/* A line of JSON: who the init is, or at the end the status. */
+static hearth_status read_line(run *r, const char *line, size_t size, hearth_error *error)
+{
+    static const char name[] = "sandbox: status";
+    json_t *o;
+    uint32_t number;
+    bool found = false;
+    TRY(json_parse(&o, line, size, name, error));
+    hearth_status status = json_get_uint(o, "exit-code", &number, &found, name, error);
+    if (status == HEARTH_OK && found) {
+        r->has_code = true;
+        r->result.code = (int)number;
+    } else if (status == HEARTH_OK) {
+        status = json_get_uint(o, "child-pid", &number, &found, name, error);
+        if (status == HEARTH_OK && found && r->init < 0)
+            status = let_begin(r, (pid_t)number, error);
+    }
+    json_decref(o);
+    return status;
+}
+
+/* Takes what bwrap says of its status; *more: false once there will be nothing more. */
+static hearth_status take_status(run *r, bool *more, hearth_error *error)
+{
+    ssize_t size = read(r->launch.status, r->said + r->said_size, sizeof r->said - r->said_size);
+    *more = may_come_more(size);
+    r->said_size += size > 0 ? (size_t)size : 0;
+    for (char *end; (end = memchr(r->said, '\n', r->said_size));) {
+        size_t line = (size_t)(end - r->said);
+        hearth_status status = read_line(r, r->said, line, error);
+        r->said_size -= line + 1;
+        memmove(r->said, end + 1, r->said_size);
+        TRY(status);
+    }
+    return r->said_size < sizeof r->said ? HEARTH_OK
+                                         : fail(error, HEARTH_UNSUPPORTED, "sandbox: status: a line has no end");
+}
+
+/* ------------------------------------------------------------------ watching */
+
+/* Whether it has to be ended, and as what. Before it has an init bwrap is left alone: whoever kills it there leaves a
+ * process behind that waits for it. */
+static bool is_over(run *r, double seconds, hearth_status *status, hearth_error *error)
+{
+    const sandbox_job *job = r->launch.job;
+    if (r->init < 0 && seconds < SETUP_SECONDS)
+        return false;
+    if (r->init < 0)
+        *status = fail(error, HEARTH_UNSUPPORTED, "sandbox: bubblewrap does not begin");
+    else if (job->go_on && !job->go_on(job->user))
+        *status = fail(error, HEARTH_CANCELLED, "sandbox: cancelled");
+    else if (r->result.output_total > job->output_bytes)
+        r->result.end = SANDBOX_OUTPUT;
+    else if (seconds >= job->wall_seconds)
+        r->result.end = SANDBOX_TIMEOUT;
+    else
+        return false;
+    return true;
+}
+
+/* Milliseconds until somebody has to look. */
+static int patience(const run *r, double seconds)
+{
+    const int regular = 100;
+    double left = 1e3 * (r->launch.job->wall_seconds - seconds);
+    if (r->init < 0 || left > regular)
+        return regular;
+    return left > 0 ? (int)left + 1 : 0;
+}
+
+/* Until bwrap has ended, or the program has to. */
+static hearth_status watch(run *r, hearth_error *error)
+{
+    enum { OUTPUT, STATUS, PROCESS, COUNT };
+    struct pollfd all[COUNT] = {{r->launch.output, POLLIN, 0}, {r->launch.status, POLLIN, 0}, {r->process, POLLIN, 0}};
+    hearth_status status = HEARTH_OK;
+    double begin = clock_seconds();
+    for (;;) {
+        bool started = r->init >= 0, more = true;
+        int ready = poll(all, COUNT, patience(r, clock_seconds() - begin));
+        if (ready < 0 && errno != EINTR)
+            return fail_errno(error, "sandbox", "poll");
+        if (ready > 0 && all[OUTPUT].revents && !take_output(r))
+            all[OUTPUT].fd = -1; /* everybody has closed it */
+        if (ready > 0 && all[STATUS].revents)
+            TRY(take_status(r, &more, error));
+        if (!more)
+            all[STATUS].fd = -1;
+        if (!started && r->init >= 0)
+            begin = clock_seconds(); /* the program's own time */
+        if (is_over(r, clock_seconds() - begin, &status, error) || (ready > 0 && all[PROCESS].revents))
+            return status;
+    }
+}
+
+/* Whatever happened: afterwards nothing of it runs, and nobody has to be waited for. The init goes first, so that bwrap
+ * sees to its remains and ends by itself; where bwrap ended before, that falls to the system's first process, or to us
+ * where we are that (in a container). */
+static hearth_status end_all(run *r, hearth_status status, hearth_error *error)
+{
+    siginfo_t remains;
+    kill_by_handle(r->init);
+    bool gone = r->init >= 0 && wait_for_handle(r->process);
+    if (!gone && r->process >= 0)
+        kill_by_handle(r->process);
+    else if (!gone)
+        kill(r->pid, SIGKILL); /* not waited for yet: the number is still its own */
+    gone = gone || wait_for_handle(r->process);
+    gone = wait_for_handle(r->init) && gone;
+    while (waitpid(r->pid, NULL, gone ? 0 : WNOHANG) < 0 && errno == EINTR)
+        ;
+    if (r->init >= 0)
+        (void)waitid(P_PIDFD, (id_t)r->init, &remains, WEXITED | WNOHANG);
+    if (!gone && status == HEARTH_OK)
+        return fail(error, HEARTH_IO, "sandbox: a program that was killed does not end");
+    return status;
+}
+
+/* What is left in the pipes once everybody is gone. */
+static hearth_status take_rest(run *r, hearth_error *error)
+{
+    bool more = true;
+    for (size_t before = SIZE_MAX; before != r->result.output_total;) {
+        before = r->result.output_total;
+        take_output(r);
+    }
+    for (size_t before = SIZE_MAX; more && before != r->said_size;) {
+        before = r->said_size;
+        TRY(take_status(r, &more, error));
+    }
+    return HEARTH_OK;
+}
+
+/* bwrap tells no status of a program that it could not begin; what it said instead is on the common output. */
+static hearth_status fail_build(const sandbox_result *result, hearth_error *error)
+{
+    size_t size = 0;
+    while (size < result->output_size && result->output[size] != '\n')
+        size++;
+    if (size == 0)
+        return fail(error, HEARTH_UNSUPPORTED, "sandbox: bubblewrap ended without a word");
+    return fail(error, HEARTH_UNSUPPORTED, "sandbox: %.*s", (int)size, result->output);
+}
+
+static hearth_status conclude(run *r, hearth_error *error)
+{
+    sandbox_result *result = &r->result;
+    TRY(take_rest(r, error));
+    if (result->end == SANDBOX_TIMEOUT || result->end == SANDBOX_OUTPUT)
+        return HEARTH_OK;
+    if (!r->has_code)
+        return fail_build(result, error);
+    if (result->output_total > r->launch.job->output_bytes) {
+        result->end = SANDBOX_OUTPUT;
+    } else if (result->code > 128) {
+        result->end = SANDBOX_SIGNALLED;
+        result->code -= 128;
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ running */
+
+static hearth_status start(run *r, hearth_error *error)
+{
+    TRY(launch_prepare(&r->launch, error));
+    r->pid = fork();
+    if (r->pid == 0)
+        launch_become_bwrap(&r->launch);
+    if (r->pid < 0) {
+        r->pid = 0;
+        return fail_errno(error, "sandbox", "fork");
+    }
+    launch_close_given(&r->launch);
+    r->process = open_handle(r->pid);
+    return r->process >= 0 ? HEARTH_OK : fail_errno(error, "sandbox", "handle of a process");
+}
+
+static hearth_status check_job(const sandbox_job *job, hearth_error *error)
+{
+    if (!job->command || !*job->command || job->file_count > SANDBOX_FILES)
+        return fail(error, HEARTH_INVALID, "sandbox: no command, or too many files");
+    if (!(job->wall_seconds > 0 && job->wall_seconds < 1e6) || job->memory_bytes == 0)
+        return fail(error, HEARTH_INVALID, "sandbox: a limit is missing");
+    return HEARTH_OK;
+}
+
+hearth_status sandbox_run(const sandbox *s, const sandbox_job *job, sandbox_result *out, hearth_error *error)
+{
+    TRY(check_job(job, error));
+    run *r = mem_new(sizeof *r);
+    if (!r)
+        return fail_memory(error, "sandbox", sizeof *r);
+    r->launch.sandbox = s;
+    r->launch.job = job;
+    r->process = r->init = -1;
+    double begin = clock_seconds();
+    hearth_status status = start(r, error);
+    if (status == HEARTH_OK)
+        status = watch(r, error);
+    if (r->pid > 0)
+        status = end_all(r, status, error);
+    if (status == HEARTH_OK)
+        status = conclude(r, error);
+    r->result.seconds = clock_seconds() - begin;
+    if (status == HEARTH_OK)
+        *out = r->result;
+    launch_close(&r->launch);
+    if (r->process >= 0)
+        close(r->process);
+    if (r->init >= 0)
+        close(r->init);
+    mem_free(r);
+    return status;
+}
+
+/* ------------------------------------------------------------------ finding a way */
+
+/* bwrap on the user's PATH; NULL: not there, or no memory. */
+static char *find_bwrap(void)
+{
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : "/usr/bin:/bin", *end; *at; at = *end ? end + 1 : end) {
+        end = strchrnul(at, ':');
+        buffer candidate = {0};
+        if (*at == '/' && buffer_put(&candidate, at, (size_t)(end - at)) &&
+            buffer_put(&candidate, "/bwrap", sizeof "/bwrap") && access(candidate.data, X_OK) == 0)
+            return candidate.data;
+        buffer_free(&candidate);
+    }
+    return NULL;
+}
+
+/* Whether a program runs this way and ends well. */
+static hearth_status try_way(const sandbox *s, hearth_error *error)
+{
+    static const char *const command[] = {"true", NULL};
+    const sandbox_job job = {.command = command,
+                             .wall_seconds = SETUP_SECONDS,
+                             .memory_bytes = (size_t)1 << 30,
+                             .folder_bytes = 1 << 16,
+                             .output_bytes = 1 << 16};
+    sandbox_result result;
+    TRY(sandbox_run(s, &job, &result, error));
+    if (result.end == SANDBOX_EXITED && result.code == 0)
+        return HEARTH_OK;
+    return fail(error, HEARTH_UNSUPPORTED, "sandbox: `true` fails in it: %.*s", (int)result.output_size, result.output);
+}
+
+/* The first that works; of those that do not, the first is the one that should, and says why. */
+static hearth_status find_way(sandbox *s, hearth_error *error)
+{
+    bool root = geteuid() == 0;
+    hearth_error reason = {.status = HEARTH_OK};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        hearth_error now;
+        if (ways[i].for_root != root)
+            continue;
+        s->way = &ways[i];
+        hearth_status status = try_way(s, &now);
+        if (status == HEARTH_OK)
+            return HEARTH_OK;
+        if (status != HEARTH_UNSUPPORTED)
+            return fail(error, status, "%s", now.text);
+        if (reason.status == HEARTH_OK)
+            reason = now;
+    }
+    return fail(error, HEARTH_UNSUPPORTED, "%s", reason.text);
+}
+
+hearth_status sandbox_open(sandbox **out, hearth_error *error)
+{
+    sandbox *s = mem_new(sizeof *s);
+    if (!s)
+        return fail_memory(error, "sandbox", sizeof *s);
+    hearth_status status;
+    s->filter_size = sandbox_filter_build(s->filter);
+    s->bwrap = find_bwrap();
+    if (s->filter_size == 0)
+        status = fail(error, HEARTH_UNSUPPORTED, "sandbox: hearth has no filter of system calls for this processor");
+    else if (!s->bwrap)
+        status = fail(error, HEARTH_UNSUPPORTED,
+                      "sandbox: bwrap: is not installed (Debian's package bubblewrap); nothing is run without it");
+    else
+        status = find_way(s, error);
+    if (status != HEARTH_OK) {
+        sandbox_close(s);
+        return status;
+    }
+    *out = s;
+    return HEARTH_OK;
+}
+
+const char *sandbox_describe(const sandbox *s)
+{
+    return s->way->name;
+}
+
+void sandbox_close(sandbox *s)
+{
+    if (!s)
+        return;
+    mem_free(s->bwrap);
+    mem_free(s);
+}

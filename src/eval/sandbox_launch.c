@@ -1,0 +1,300 @@
+/* sandbox_launch.c - what bwrap is told, and the child that becomes bwrap.
+ *
+ * Between fork and exec the child of a program with threads may only make system calls: everything that it needs is
+ * laid out before. There is no RLIMIT_NPROC: it counts all processes of a user, so that bwrap itself would fail where
+ * the user has many, and for root none; the filter refuses the first one instead. There is no /proc: Python needs none,
+ * and without it sandboxes can be built in containers that forbid mounting it. */
+#include "sandbox_launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NOBODY     65534
+#define FIRST_FREE 32 /* our own descriptors lie above those that the child lines up for bwrap */
+
+static void close_one(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ------------------------------------------------------------------ bwrap's arguments */
+
+static void add(launch *l, const char *argument)
+{
+    l->overflow = l->overflow || !argument || l->argument_count + 1 >= LAUNCH_ARGUMENTS;
+    if (!l->overflow)
+        l->arguments[l->argument_count++] = argument;
+}
+
+static void add_all(launch *l, const char *const *arguments)
+{
+    for (; *arguments; arguments++)
+        add(l, *arguments);
+}
+
+static void add_number(launch *l, size_t number)
+{
+    char text[24];
+    int size = snprintf(text, sizeof text, "%zu", number);
+    add(l, arena_copy_text(&l->memory, text, (size_t)size));
+}
+
+#define ADD(l, ...) add_all(l, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The folders that programs of the system are in, and those that hold them; of these a link stays a link. Where a
+ * folder is within another of them the other comes first. */
+static void add_folders(launch *l)
+{
+    static const char *const parents[] = {"/usr", "/usr/local"};
+    static const char *const folders[] = {"/usr/bin",       "/usr/lib", "/usr/lib64", "/usr/local/bin",
+                                          "/usr/local/lib", "/bin",     "/lib",       "/lib64"};
+    for (size_t i = 0; i < sizeof parents / sizeof *parents; i++)
+        ADD(l, "--perms", "0755", "--dir", parents[i]);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        struct stat about;
+        char target[256];
+        if (lstat(folders[i], &about) != 0)
+            continue;
+        ssize_t size = S_ISLNK(about.st_mode) ? readlink(folders[i], target, sizeof target - 1) : 0;
+        if (S_ISDIR(about.st_mode))
+            ADD(l, "--ro-bind", folders[i], folders[i]);
+        else if (size > 0)
+            ADD(l, "--symlink", arena_copy_text(&l->memory, target, (size_t)size), folders[i]);
+    }
+    /* Single devices rather than bwrap's --dev, whose /dev/shm is a folder to write in without a limit. */
+    ADD(l, "--perms", "0755", "--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null", "--dev-bind", "/dev/urandom",
+        "/dev/urandom");
+}
+
+static void add_files(launch *l)
+{
+    for (size_t i = 0; i < l->job->file_count; i++) {
+        ADD(l, "--perms", "0444", "--file");
+        add_number(l, FILE_FD + i);
+        add(l, l->job->files[i].path);
+    }
+    if (l->job->folder_bytes > 0) {
+        ADD(l, "--perms", "1777", "--size");
+        add_number(l, l->job->folder_bytes);
+        ADD(l, "--tmpfs", "/tmp");
+    }
+    ADD(l, "--remount-ro", "/", "--chdir", l->job->folder_bytes > 0 ? "/tmp" : "/");
+}
+
+static hearth_status build_arguments(launch *l, hearth_error *error)
+{
+    const sandbox_way *w = l->sandbox->way;
+    ADD(l, "bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
+        "--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv");
+    if (w->user_namespace)
+        ADD(l, "--unshare-user", "--uid", "65534", "--gid", "65534");
+    else /* setpriv, below, gives these up */
+        ADD(l, "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP");
+    ADD(l, "--setenv", "PATH", "/usr/bin:/bin:/usr/local/bin", "--setenv", "HOME", "/", "--setenv", "LANG", "C.UTF-8");
+    add_folders(l);
+    add_files(l);
+    ADD(l, "--json-status-fd");
+    add_number(l, STATUS_FD);
+    ADD(l, "--block-fd");
+    add_number(l, BLOCK_FD);
+    ADD(l, "--seccomp");
+    add_number(l, FILTER_FD);
+    add(l, "--");
+    if (!w->user_namespace)
+        ADD(l, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--bounding-set=-all",
+            "--inh-caps=-all", "--");
+    add_all(l, l->job->command);
+    return l->overflow ? fail(error, HEARTH_NO_MEMORY, "sandbox: arguments: too many, or no memory for them")
+                       : HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ descriptors */
+
+/* Moves a descriptor out of the way of those that the child lines up. false: errno. */
+static bool lift(int *fd)
+{
+    int lifted = fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_FREE);
+    close(*fd);
+    *fd = lifted;
+    return lifted >= 0;
+}
+
+/* Two ends: the child gets one, we keep the other, which never makes us wait. */
+static hearth_status share_ends(launch *l, int *ours, const int ends[2], hearth_error *error)
+{
+    int *theirs = &l->given[l->given_count++];
+    *ours = ends[0];
+    *theirs = ends[1];
+    bool lifted = lift(ours); /* both, or one would be left open */
+    if (!lift(theirs) || !lifted || fcntl(*ours, F_SETFL, O_NONBLOCK) != 0)
+        return fail_errno(error, "sandbox", "descriptors");
+    return HEARTH_OK;
+}
+
+/* A pipe that the child writes and we read. */
+static hearth_status open_pipe(launch *l, int *ours, hearth_error *error)
+{
+    int ends[2];
+    return pipe2(ends, O_CLOEXEC) == 0 ? share_ends(l, ours, ends, error) : fail_errno(error, "sandbox", "pipe");
+}
+
+/* A pipe the other way round; a socket, for which there are writes that raise no signal. */
+static hearth_status open_block(launch *l, hearth_error *error)
+{
+    int ends[2];
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 ? share_ends(l, &l->block, ends, error)
+                                                                         : fail_errno(error, "sandbox", "socket");
+}
+
+static bool write_whole(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t written = write(fd, data, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        data += written;
+        size -= (size_t)written;
+    }
+    return true;
+}
+
+/* A file in memory that nobody can change any more, read from its beginning. */
+static hearth_status open_content(launch *l, span content, hearth_error *error)
+{
+    int *fd = &l->given[l->given_count++];
+    *fd = memfd_create("hearth-sandbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*fd < 0 || !lift(fd) || !write_whole(*fd, content.data, content.size) || lseek(*fd, 0, SEEK_SET) != 0 ||
+        fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
+        return fail_errno(error, "sandbox", "file in memory");
+    return HEARTH_OK;
+}
+
+/* In the order in which the child gets them. */
+static hearth_status open_descriptors(launch *l, hearth_error *error)
+{
+    const sandbox *s = l->sandbox;
+    TRY(open_content(l, l->job->input, error));
+    TRY(open_pipe(l, &l->output, error));
+    l->given[l->given_count] = fcntl(l->given[1], F_DUPFD_CLOEXEC, FIRST_FREE); /* 2 is where 1 is */
+    if (l->given[l->given_count++] < 0)
+        return fail_errno(error, "sandbox", "pipe");
+    TRY(open_pipe(l, &l->status, error));
+    TRY(open_block(l, error));
+    TRY(open_content(l, (span){(const char *)s->filter, s->filter_size * sizeof *s->filter}, error));
+    for (size_t i = 0; i < l->job->file_count; i++)
+        TRY(open_content(l, l->job->files[i].content, error));
+    return HEARTH_OK;
+}
+
+hearth_status launch_prepare(launch *l, hearth_error *error)
+{
+    l->output = l->status = l->block = -1;
+    l->parent = getpid();
+    TRY(open_descriptors(l, error));
+    return build_arguments(l, error);
+}
+
+void launch_close_given(launch *l)
+{
+    for (size_t i = 0; i < l->given_count; i++)
+        close_one(&l->given[i]);
+}
+
+void launch_close(launch *l)
+{
+    launch_close_given(l);
+    close_one(&l->output);
+    close_one(&l->status);
+    close_one(&l->block);
+    arena_clear(&l->memory);
+}
+
+/* ------------------------------------------------------------------ the child */
+
+/* Says why on its standard error, where bwrap says such things. */
+static _Noreturn void give_up(const char *why)
+{
+    ssize_t written = write(STDERR_FILENO, why, strlen(why));
+    (void)written;
+    _exit(126);
+}
+
+/* The GNU C library's names for these would tell all threads of a process that is only a copy. */
+static bool become_nobody(void)
+{
+    return syscall(SYS_setgroups, 0, NULL) == 0 && syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY) == 0 &&
+           syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY) == 0;
+}
+
+/* At most so much; what is narrower already stays so. */
+static void limit(int resource, rlim_t most, rlim_t hard)
+{
+    struct rlimit now, wanted;
+    if (syscall(SYS_prlimit64, 0, resource, NULL, &now) != 0)
+        give_up("cannot read a limit");
+    wanted.rlim_max = hard < now.rlim_max ? hard : now.rlim_max;
+    wanted.rlim_cur = most < wanted.rlim_max ? most : wanted.rlim_max;
+    if (syscall(SYS_prlimit64, 0, resource, &wanted, NULL) != 0)
+        give_up("cannot set a limit");
+}
+
+/* Descriptors 0 .. given_count - 1 as bwrap expects them, and no other. */
+static void line_up_descriptors(const launch *l)
+{
+    for (size_t i = 0; i < l->given_count; i++)
+        if (dup2(l->given[i], (int)i) < 0)
+            give_up("cannot pass descriptors on");
+    if (syscall(SYS_close_range, (unsigned)l->given_count, ~0u, 0) != 0)
+        give_up("cannot close descriptors");
+}
+
+static void reset_signals(void)
+{
+    sigset_t none;
+    for (int number = 1; number < NSIG; number++)
+        signal(number, SIG_DFL); /* fails for some, which cannot be changed */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* After the fork: from here on only system calls. */
+_Noreturn void launch_become_bwrap(const launch *l)
+{
+    const sandbox_job *job = l->job;
+    const rlim_t files = 64, stack = (rlim_t)64 << 20;
+    /* Twice the wall time and some: the clock on the wall comes first, but where nobody looks at it any more. */
+    const rlim_t cpu = (rlim_t)(2 * job->wall_seconds) + 2;
+    static char *const no_environment[] = {NULL};
+    reset_signals();
+    setsid(); /* Ctrl-C is for hearth, which ends the program in its own way */
+    line_up_descriptors(l);
+    if (l->sandbox->way->become_nobody && !become_nobody())
+        give_up("cannot become the user nobody");
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != l->parent)
+        give_up("cannot be bound to the life of its parent");
+    limit(RLIMIT_CPU, cpu, cpu + 1);
+    limit(RLIMIT_CORE, 0, 0);
+    limit(RLIMIT_MEMLOCK, 0, 0);
+    limit(RLIMIT_MSGQUEUE, 0, 0);
+    limit(RLIMIT_NOFILE, files, files);
+    limit(RLIMIT_STACK, stack, stack);
+    rlim_t largest = job->folder_bytes > (16u << 20) ? job->folder_bytes : 16u << 20;
+    limit(RLIMIT_FSIZE, largest, largest);
+    limit(RLIMIT_AS, job->memory_bytes, job->memory_bytes); /* the last: it may leave this process no room to breathe */
+    execve(l->sandbox->bwrap, (char *const *)(uintptr_t)l->arguments, no_environment);
+    give_up("cannot execute bubblewrap");
+}

@@ -1,0 +1,426 @@
+/* sweep.c - every setting an engine, every engine measured: what it reads, what it says, how fast it is.
+ *
+ * One engine computes every neuron and is the measure of all others; the first of those that leave something out
+ * transposes what it needs, the others share it. */
+#include "sweep.h"
+
+#include "../base/memory.h"
+#include "../engine/engine.h"
+#include "../model/tune.h"
+#include "bench.h"
+#include "divergence.h"
+#include "humaneval.h"
+#include "perplexity.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define PROMPT_TOKENS 16    /* read before decoding is timed         */
+#define SPEED_IDS     65536 /* of the text, to read while it is timed */
+#define STEP          1000  /* of progress, for each setting          */
+
+typedef struct sweeper {
+    const sweep_options *options;
+    sweep_text text;             /* what is read to count neurons and to time them             */
+    humaneval_problems problems; /* humaneval                                                  */
+    buffer prompts;              /* ... what they ask for, documents of `text`                 */
+    hearth_runtime *runtime;
+    const hearth_model *model;
+    hearth_engine *dense;
+    hearth_engine *first;   /* of those that work on rows of down_t; owned by engines */
+    hearth_model **further; /* [options->tune_count] the model with each of the further tune files */
+    const sweep_setting *settings;
+    size_t setting_count;
+    hearth_engine **engines; /* [count] NULL where the setting is dense */
+    size_t count;
+    char base_path[256];               /* kl: the file of what dense says ...                  */
+    kl_file base;                      /* ... which has no name any more: whatever ends the program, nothing stays */
+    uint64_t done, done_inside, total; /* steps */
+} sweeper;
+
+/* ------------------------------------------------------------------ progress */
+
+static bool report(sweeper *s)
+{
+    const hearth_progress *p = &s->options->progress;
+    return !p->report || p->report(p->user, "sweep", s->done + s->done_inside, s->total);
+}
+
+/* What a measurement of one setting reports, as a part of its step. */
+static bool report_inside(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what;
+    sweeper *s = user;
+    if (total > 0 && done <= total)
+        s->done_inside = (uint64_t)(STEP * ((double)done / (double)total));
+    return report(s);
+}
+
+/* Where only cancelling matters. */
+static bool report_again(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)done, (void)total;
+    return report(user);
+}
+
+static bool step_done(sweeper *s)
+{
+    s->done += STEP;
+    s->done_inside = 0;
+    return report(s);
+}
+
+static hearth_status cancelled(const sweeper *s, hearth_error *error)
+{
+    return fail(error, HEARTH_CANCELLED, "%s: sweep: cancelled", s->options->text.name);
+}
+
+/* ------------------------------------------------------------------ tasks */
+
+static hearth_status measure_perplexity(sweeper *s, const hearth_engine *engine, sweep_row *row, hearth_error *error)
+{
+    const sweep_text *t = &s->options->text;
+    perplexity_result r;
+    perplexity_options options = {.context = s->options->context,
+                                  .kv = s->options->kv,
+                                  .separator = t->separator,
+                                  .document_limit = t->document_limit,
+                                  .progress = {report_inside, s}};
+    TRY(perplexity_measure(&r, engine, t->text, t->name, &options, error));
+    row->scored = r.tokens;
+    row->quality = row->perplexity = exp(r.nll / (double)r.tokens);
+    return HEARTH_OK;
+}
+
+static divergence_options divergence_wish(sweeper *s)
+{
+    return (divergence_options){
+        s->options->context, s->options->limit, s->options->kv, s->options->text.separator, {report_inside, s}};
+}
+
+/* The dense model's word, which the others are held against. */
+static hearth_status write_base(sweeper *s, hearth_error *error)
+{
+    const sweep_text *t = &s->options->text;
+    divergence_options options = divergence_wish(s);
+    uint64_t noise;
+    if (getrandom(&noise, sizeof noise, GRND_NONBLOCK) != sizeof noise)
+        noise = (uint64_t)getpid();
+    int length = snprintf(s->base_path, sizeof s->base_path, "%s/hearth-sweep-%016" PRIx64, s->options->folder, noise);
+    if (length < 0 || (size_t)length >= sizeof s->base_path)
+        return fail(error, HEARTH_INVALID, "%.40s...: folder: its path is too long", s->options->folder);
+    TRY(divergence_write_text(s->base_path, s->dense, t->text, t->name, &options, error));
+    hearth_status status = kl_file_open(&s->base, s->base_path, error);
+    unlink(s->base_path);
+    return status;
+}
+
+static hearth_status measure_divergence(sweeper *s, const hearth_engine *engine, sweep_row *row, hearth_error *error)
+{
+    divergence d;
+    divergence_options options = divergence_wish(s);
+    TRY(divergence_measure_file(&d, engine, &s->base, &options, error));
+    row->scored = d.tokens;
+    row->quality = d.mean;
+    row->quality_error = d.mean_error;
+    row->perplexity = exp(d.nll);
+    row->same_top = d.same_top;
+    return HEARTH_OK;
+}
+
+/* Between prompts; none has one. */
+#define PROMPT_END "\f"
+
+/* The problems' prompts are what the model reads. */
+static hearth_status read_problems(sweeper *s, hearth_error *error)
+{
+    const sweep_text *t = &s->options->text;
+    TRY(humaneval_can_check(NULL, error));
+    TRY(humaneval_parse(&s->problems, t->text, t->name, error));
+    bool ok = true;
+    for (size_t i = 0; i < s->problems.count; i++)
+        ok = ok && buffer_print(&s->prompts, "%s" PROMPT_END, s->problems.items[i].prompt);
+    s->text = (sweep_text){{s->prompts.data, s->prompts.size}, t->name, PROMPT_END, s->options->limit};
+    return ok ? HEARTH_OK : fail_memory(error, t->name, s->prompts.size);
+}
+
+static hearth_status measure_programs(sweeper *s, const hearth_engine *engine, sweep_row *row, hearth_error *error)
+{
+    humaneval_result r = {0};
+    humaneval_options options = {.context = s->options->context,
+                                 .kv = s->options->kv,
+                                 .limit = s->options->limit,
+                                 .progress = {report_inside, s}};
+    hearth_status status = humaneval_run(&r, engine, &s->problems, &options, error);
+    row->scored = r.count;
+    row->quality = r.pass_at_1;
+    row->quality_error = r.standard_error;
+    humaneval_result_free(&r);
+    return status;
+}
+
+/* Rows in the order of sweep_task. */
+static const struct {
+    const char *name;
+    hearth_status (*prepare)(sweeper *, hearth_error *); /* once, before any setting; NULL: nothing */
+    hearth_status (*measure)(sweeper *, const hearth_engine *, sweep_row *, hearth_error *);
+} tasks[SWEEP_TASKS] = {
+    {"ppl", NULL, measure_perplexity},
+    {"kl", write_base, measure_divergence},
+    {"humaneval", read_problems, measure_programs},
+};
+
+const char *sweep_task_name(sweep_task task)
+{
+    return tasks[task].name;
+}
+
+/* ------------------------------------------------------------------ engines */
+
+/* Setting number i, the further tune files' included. */
+static sweep_setting setting_of(const sweeper *s, size_t i)
+{
+    return i < s->setting_count ? s->settings[i] : (sweep_setting){SWEEP_PREDICTED, NAN};
+}
+
+static const hearth_model *model_of(const sweeper *s, size_t i)
+{
+    return i < s->setting_count ? s->model : s->further[i - s->setting_count];
+}
+
+static hearth_status open_engine(sweeper *s, hearth_engine **out, const hearth_model *model,
+                                 const sweep_setting *setting, hearth_error *error)
+{
+    hearth_placement *placement;
+    hearth_engine_options options = {.activations = s->options->activations, .progress = {report_again, s}};
+    bool shares = model == s->model && setting->kind != SWEEP_DENSE;
+    hearth_status status;
+    TRY(sweep_place(&placement, model, setting, error));
+    options.placement = placement;
+    if (shares && s->first)
+        status = engine_with_placement(out, s->first, placement, error);
+    else
+        status = hearth_engine_create(out, s->runtime, model, &options, error);
+    hearth_placement_destroy(placement);
+    if (status == HEARTH_OK && shares && !s->first)
+        s->first = *out;
+    return status;
+}
+
+/* The same file, with what somebody else learnt about it. */
+static hearth_status open_further(sweeper *s, hearth_error *error)
+{
+    const sweep_options *o = s->options;
+    s->further = mem_new_array(o->tune_count + 1, sizeof *s->further);
+    if (!s->further)
+        return fail_memory(error, "sweep", o->tune_count * sizeof *s->further);
+    for (size_t i = 0; i < o->tune_count; i++) {
+        hearth_model_options wish = {
+            .ffn_activation = o->ffn_activation, .tune = o->tunes[i], .progress = {report_again, s}};
+        TRY(hearth_model_open(&s->further[i], s->model->source->path, &wish, error));
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status open_engines(sweeper *s, hearth_error *error)
+{
+    const sweep_setting dense = {SWEEP_DENSE, NAN};
+    TRY(open_further(s, error));
+    s->engines = mem_new_array(s->count, sizeof *s->engines);
+    if (!s->engines)
+        return fail_memory(error, "sweep", s->count * sizeof *s->engines);
+    TRY(open_engine(s, &s->dense, s->model, &dense, error));
+    for (size_t i = 0; i < s->count; i++) {
+        sweep_setting setting = setting_of(s, i);
+        if (setting.kind != SWEEP_DENSE)
+            TRY(open_engine(s, &s->engines[i], model_of(s, i), &setting, error));
+    }
+    return HEARTH_OK;
+}
+
+static const hearth_engine *engine_of(const sweeper *s, size_t i)
+{
+    return s->engines[i] ? s->engines[i] : s->dense;
+}
+
+/* Mean of the layers that have a predictor. */
+static double mean_recall(const tune *t)
+{
+    double sum = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; t && t->has_predictors && i < t->layer_count; i++)
+        if (t->layers[i].predictor.kind != PREDICTOR_NONE) {
+            sum += (double)t->layers[i].recall;
+            count++;
+        }
+    return count ? sum / count : NAN;
+}
+
+static sweep_row make_row(const sweeper *s, size_t i)
+{
+    sweep_setting setting = setting_of(s, i);
+    bool tuned = setting.kind == SWEEP_PREDICTED && isnan(setting.value);
+    return (sweep_row){.setting = setting,
+                       .tune = i < s->setting_count ? NULL : s->options->tunes[i - s->setting_count],
+                       .recall = tuned ? mean_recall(model_of(s, i)->tune) : NAN,
+                       .rung = hearth_engine_rung(engine_of(s, i)),
+                       .class = hearth_engine_class(engine_of(s, i)),
+                       .quality_error = NAN,
+                       .perplexity = NAN,
+                       .same_top = NAN,
+                       .tokens_per_second = NAN,
+                       .relative_speed = NAN};
+}
+
+static hearth_status measure_setting(sweeper *s, size_t i, sweep_row *row, hearth_error *error)
+{
+    const sweep_options *o = s->options;
+    hearth_progress quiet = {report_again, s};
+    *row = make_row(s, i);
+    /* divergence is measured in windows of its own: the context of a model may be much longer */
+    uint32_t context = o->task == SWEEP_KL ? s->base.context : o->context;
+    TRY(sweep_measure_activity(&row->activity, NULL, engine_of(s, i), &s->text, o->activity_tokens, context, o->kv,
+                               &quiet, error));
+    return tasks[o->task].measure(s, engine_of(s, i), row, error);
+}
+
+/* ------------------------------------------------------------------ speed */
+
+/* Dense first, since the others are told against it; then every setting that is not dense. */
+static hearth_status time_engines(sweeper *s, const int32_t *ids, size_t id_count, const size_t *starts,
+                                  const hearth_engine **lanes, sweep_result *result, hearth_error *error)
+{
+    static const int32_t prompt = PROMPT_TOKENS, none = 0;
+    const sweep_options *o = s->options;
+    bench_options options = {.prompt_lengths = &prompt,
+                             .prompt_length_count = 1,
+                             .contexts = &none,
+                             .context_count = 1,
+                             .decode_tokens = o->decode_tokens,
+                             .repeats = o->repeats,
+                             .ids = ids,
+                             .id_count = id_count,
+                             .starts = starts,
+                             .start_count = o->repeats,
+                             .kv = o->kv,
+                             .progress = o->progress};
+    bench_result bench;
+    size_t count = 0;
+    lanes[count++] = s->dense;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->engines[i])
+            lanes[count++] = s->engines[i];
+    TRY(bench_run(&bench, lanes, count, hearth_runtime_threads(s->runtime), hearth_runtime_cpu_level(s->runtime),
+                  &options, error));
+    result->dense_speed = bench.rows[0].decode_tokens_per_second;
+    for (size_t i = 0, lane = 1; i < s->count; i++) {
+        const bench_row *row = &bench.rows[s->engines[i] ? lane++ : 0];
+        result->rows[i].tokens_per_second = row->decode_tokens_per_second;
+        result->rows[i].relative_speed = row->relative_speed;
+    }
+    bench_result_free(&bench);
+    return HEARTH_OK;
+}
+
+/* Reads the text from evenly spaced places on. */
+static hearth_status measure_speed(sweeper *s, sweep_result *result, hearth_error *error)
+{
+    const sweep_options *o = s->options;
+    int32_t *ids;
+    size_t count, bytes = s->text.text.size < 8 * SPEED_IDS ? s->text.text.size : 8 * SPEED_IDS;
+    while (bytes > 0 && bytes < s->text.text.size && (s->text.text.data[bytes] & 0xc0) == 0x80)
+        bytes--; /* no half character */
+    TRY(hearth_tokenize(s->model, s->text.text.data, bytes, 0, &ids, &count, error));
+    size_t *starts = mem_new_array(o->repeats, sizeof *starts);
+    const hearth_engine **lanes = mem_new_array(s->count + 1, sizeof *lanes);
+    hearth_status status = HEARTH_OK;
+    if (!starts || !lanes)
+        status = fail_memory(error, "sweep", o->repeats * sizeof *starts);
+    else if (count == 0)
+        status = fail(error, HEARTH_FORMAT, "%s: text: has no tokens to read", s->text.name);
+    for (size_t r = 0; status == HEARTH_OK && r < o->repeats; r++)
+        starts[r] = count * r / o->repeats;
+    if (status == HEARTH_OK)
+        status = time_engines(s, ids, count, starts, lanes, result, error);
+    mem_free(lanes);
+    mem_free(starts);
+    hearth_free(ids);
+    return status;
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+static hearth_status sweep_all(sweeper *s, sweep_result *result, hearth_error *error)
+{
+    bool prepares = tasks[s->options->task].prepare;
+    s->total = STEP * ((uint64_t)s->count + prepares);
+    if (!report(s))
+        return cancelled(s, error);
+    TRY(open_engines(s, error));
+    if (prepares) {
+        TRY(tasks[s->options->task].prepare(s, error));
+        if (!step_done(s))
+            return cancelled(s, error);
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        TRY(measure_setting(s, i, &result->rows[i], error));
+        if (!step_done(s))
+            return cancelled(s, error);
+    }
+    return s->options->repeats > 0 ? measure_speed(s, result, error) : HEARTH_OK;
+}
+
+static void clean_up(sweeper *s)
+{
+    for (size_t i = s->count; s->engines && i-- > 0;) /* the one that owns the copies last */
+        if (s->engines[i] != s->first)
+            hearth_engine_destroy(s->engines[i]);
+    hearth_engine_destroy(s->first);
+    hearth_engine_destroy(s->dense);
+    mem_free(s->engines);
+    for (size_t i = 0; s->further && i < s->options->tune_count; i++)
+        hearth_model_close(s->further[i]);
+    mem_free(s->further);
+    kl_file_close(&s->base);
+    humaneval_problems_free(&s->problems);
+    buffer_free(&s->prompts);
+}
+
+hearth_status sweep_run(sweep_result *out, hearth_runtime *runtime, const hearth_model *model,
+                        const sweep_setting *settings, size_t count, const sweep_options *options, hearth_error *error)
+{
+    sweeper s = {.options = options,
+                 .text = options->text,
+                 .runtime = runtime,
+                 .model = model,
+                 .settings = settings,
+                 .setting_count = count,
+                 .count = count + options->tune_count};
+    sweep_result result = {.rows = mem_new_array(s.count, sizeof *result.rows), .count = s.count, .dense_speed = NAN};
+    if (!result.rows)
+        return fail_memory(error, "sweep", s.count * sizeof *result.rows);
+    hearth_status status = sweep_all(&s, &result, error);
+    clean_up(&s);
+    if (status == HEARTH_OK)
+        *out = result;
+    else
+        sweep_free(&result);
+    return status;
+}
+
+void sweep_free(sweep_result *result)
+{
+    mem_free(result->rows);
+    *result = (sweep_result){0};
+}
+
+void sweep_row_name(char out[SWEEP_NAME], const sweep_row *row)
+{
+    if (row->tune)
+        snprintf(out, SWEEP_NAME, "predicted@%.3g", row->recall);
+    else
+        sweep_setting_name(out, &row->setting);
+}

@@ -1,0 +1,122 @@
+/* sweep.h - what it costs to leave something out: one model at many settings, each with its density, bytes, speed and
+ * the quality of what it then says.
+ *
+ * A setting is a way of leaving neurons out, and mostly how many. Density and bytes are those of the beginning of the
+ * text whose quality is measured, as far as activity_tokens reach, in windows as long; speed is measured behind
+ * everything else, the settings taking turns. Engines of one model share what they have transposed. */
+#ifndef EVAL_SWEEP_H
+#define EVAL_SWEEP_H
+
+#include "../base/text.h"
+
+typedef enum sweep_kind {
+    SWEEP_DENSE,
+    SWEEP_EXACT,
+    SWEEP_PREDICTED, /* value: the threshold of every layer; none: as each was tuned                  */
+    SWEEP_PRUNED,    /* value: the share of activations that count as zero                            */
+    SWEEP_HOT_ONLY,  /* value: the share of every layer's neurons that is kept, the hottest or ...    */
+    SWEEP_COLD_ONLY, /* ... the coldest; the others are silent, whatever they would have been         */
+    SWEEP_KINDS
+} sweep_kind;
+
+typedef struct sweep_setting {
+    sweep_kind kind;
+    double value; /* NAN: none */
+} sweep_setting;
+
+#define SWEEP_SETTINGS 64
+#define SWEEP_NAME     32
+
+/* ------------------------------------------------------------------ settings (sweep_settings.c) */
+
+const char *sweep_kind_name(sweep_kind kind);
+/* "pruned=0.5", "dense". */
+void sweep_setting_name(char out[SWEEP_NAME], const sweep_setting *setting);
+/* "dense,predicted,pruned=0.3:0.9:0.1,hot-only=0.2": values one by one or FROM:TO:STEP; pruned without one is each level
+ * of the tune file, hot-only and cold-only 0.2 to 0.8. *count is their number, at most SWEEP_SETTINGS.
+ * HEARTH_INVALID: what it says makes no sense (named). HEARTH_UNSUPPORTED: the model has no levels. */
+hearth_status sweep_parse(sweep_setting out[SWEEP_SETTINGS], size_t *count, const char *text, const hearth_model *model,
+                          hearth_error *error);
+/* All that this model can do, a few of each. */
+void sweep_defaults(sweep_setting out[SWEEP_SETTINGS], size_t *count, const hearth_model *model);
+/* The placement of a setting. HEARTH_UNSUPPORTED: the model, or its tune file, lacks what it needs. */
+hearth_status sweep_place(hearth_placement **out, const hearth_model *model, const sweep_setting *setting,
+                          hearth_error *error);
+
+/* ------------------------------------------------------------------ activity (sweep_activity.c) */
+
+/* How a text is read: whole, in windows behind BOS where the model has one; or each document behind BOS, cut at the
+ * window (perplexity.h). */
+typedef struct sweep_text {
+    span text;
+    const char *name;
+    const char *separator;   /* NULL: one text */
+    uint32_t document_limit; /* 0: all         */
+} sweep_text;
+
+/* What a row of a text needed, means over rows and layers. */
+typedef struct sweep_activity {
+    uint64_t tokens;
+    double let_through; /* share of neurons whose first matrix was read */
+    double density;     /* share whose row of down was read             */
+    double weight_bytes;
+} sweep_activity;
+
+/* Of the first `tokens` tokens of a text, to the end of a window; 0: of all. context: 0: the model's.
+ * layers [layer_count]: density of each; may be NULL. HEARTH_FORMAT: a text without tokens. */
+hearth_status sweep_measure_activity(sweep_activity *out, double *layers, const hearth_engine *engine,
+                                     const sweep_text *text, uint64_t tokens, uint32_t context, hearth_kv kv,
+                                     const hearth_progress *progress, hearth_error *error);
+
+/* ------------------------------------------------------------------ all of it (sweep.c) */
+
+typedef enum sweep_task { SWEEP_PPL, SWEEP_KL, SWEEP_HUMANEVAL, SWEEP_TASKS } sweep_task;
+
+const char *sweep_task_name(sweep_task task);
+
+typedef struct sweep_options {
+    sweep_task task;
+    sweep_text text;
+    uint32_t limit;           /* kl: windows; humaneval: problems; 0: all                   */
+    uint32_t context;         /* of the windows; 0: as the task has it                           */
+    const char *const *tunes; /* [tune_count] further tune files of the model: predicted with each is a setting too */
+    size_t tune_count;
+    const char *ffn_activation; /* as hearth_model_options has it                              */
+    const char *folder;         /* kl: for what the dense model says, while the sweep runs          */
+    uint64_t activity_tokens;
+    uint32_t decode_tokens, repeats; /* of the speed; repeats 0: it is not measured            */
+    hearth_activations activations;
+    hearth_kv kv;
+    hearth_progress progress;
+} sweep_options;
+
+/* NAN: not measured. */
+typedef struct sweep_row {
+    sweep_setting setting;
+    const char *tune; /* predicted: of which further tune file; NULL: the model's               */
+    double recall;    /* predicted without a threshold: as tuned, mean of the layers that have a predictor */
+    const char *rung, *class;
+    sweep_activity activity;
+    double quality; /* kl: mean divergence from the dense model, in nats; ppl: perplexity; humaneval: pass@1 */
+    double quality_error;
+    double perplexity;        /* ppl, kl                                                         */
+    double same_top;          /* kl: share of tokens where the likeliest is the dense model's    */
+    uint64_t scored;          /* tokens, or problems                                             */
+    double tokens_per_second; /* of decoding, median                                             */
+    double relative_speed;    /* against dense, in the same round, median                        */
+} sweep_row;
+
+/* Zeroed is empty. */
+typedef struct sweep_result {
+    sweep_row *rows; /* [count] one for each setting, in order, then one for each further tune file */
+    size_t count;
+    double dense_speed; /* tokens per second of dense, whether it is a setting or not */
+} sweep_result;
+
+hearth_status sweep_run(sweep_result *out, hearth_runtime *runtime, const hearth_model *model,
+                        const sweep_setting *settings, size_t count, const sweep_options *options, hearth_error *error);
+void sweep_free(sweep_result *result);
+/* "pruned=0.5"; of a further tune file "predicted@0.95", after its recall. */
+void sweep_row_name(char out[SWEEP_NAME], const sweep_row *row);
+
+#endif

@@ -1,0 +1,122 @@
+/* choose.c - the arithmetic of predictors' bytes, and a budget dealt by gain per byte.
+ *
+ * A greedy deal is within one option of the best possible one, since what a further byte gains falls with every byte a
+ * layer has (tests/learn_choose.c holds it against trying everything). */
+#include "choose.h"
+
+#include "../model/neuron_major.h"
+
+/* A coarse copy must have at least this much less to read than what it stands for. */
+#define COARSE_SHARE 0.75
+/* Hidden units come in whole blocks of the block formats. */
+#define RANK_MULTIPLE 32
+
+/* ------------------------------------------------------------------ bytes */
+
+static double matrix_bytes(const matrix *m)
+{
+    return m->data ? (double)m->rows * (double)m->row_bytes : 0;
+}
+
+choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double fires)
+{
+    const model_layer *l = &model->layers[layer];
+    choose_layer out = {.first = matrix_bytes(model_first_matrix(model, layer)), .fires = fires};
+    matrix copy = l->down_t;
+    if (!copy.data && neuron_major_shape(&copy, &l->down, "", "", NULL) != HEARTH_OK)
+        copy = l->down; /* no engine can skip its rows: the bytes do not matter */
+    out.listed =
+        (model->hyper.form != FFN_PLAIN ? matrix_bytes(&l->up) : 0) + (double)copy.rows * (double)copy.row_bytes;
+    return out;
+}
+
+double choose_exact_bytes(const choose_layer *l)
+{
+    return l->first + l->fires * l->listed;
+}
+
+static double format_bytes(number_format f)
+{
+    return (double)number_formats[f].block_bytes / number_formats[f].block_values;
+}
+
+void choose_count_bytes(candidate *c, const hearth_model *model, const choose_layer *l)
+{
+    double d = model->hyper.embedding_length, f = model->hyper.neuron_count;
+    if (c->kind == PREDICTOR_NONE) {
+        c->own_bytes = 0;
+        c->token_bytes = choose_exact_bytes(l);
+        return;
+    }
+    double values = c->kind == PREDICTOR_LOW_RANK ? c->rank * (d + f) : d * f;
+    c->own_bytes = values * format_bytes(c->format) + (c->kind == PREDICTOR_COARSE ? f * sizeof(float) : 0);
+    c->token_bytes = c->own_bytes + c->density * l->first + c->density * c->fired * l->listed;
+}
+
+/* ------------------------------------------------------------------ what to try */
+
+size_t choose_ranks(uint32_t ranks[CHOOSE_RANKS], uint32_t d)
+{
+    static const uint32_t parts[CHOOSE_RANKS] = {16, 8, 4, 2, 1};
+    size_t count = 0;
+    for (size_t i = 0; i < CHOOSE_RANKS; i++) {
+        uint64_t rank = ((uint64_t)d / parts[i] + RANK_MULTIPLE - 1) / RANK_MULTIPLE * RANK_MULTIPLE;
+        rank = rank == 0 ? RANK_MULTIPLE : rank;
+        if (rank <= PREDICTOR_RANK_LIMIT && (count == 0 || rank > ranks[count - 1]))
+            ranks[count++] = (uint32_t)rank;
+    }
+    return count;
+}
+
+size_t choose_coarse_formats(number_format formats[CHOOSE_COARSE], const hearth_model *model, uint32_t layer)
+{
+    static const number_format all[CHOOSE_COARSE] = {FORMAT_Q8_0, FORMAT_Q4_0};
+    const matrix *first = model_first_matrix(model, layer);
+    size_t count = 0, bytes;
+    for (size_t i = 0; i < CHOOSE_COARSE; i++)
+        if (number_row_bytes(all[i], first->columns, &bytes) &&
+            (double)bytes <= COARSE_SHARE * (double)first->row_bytes)
+            formats[count++] = all[i];
+    return count;
+}
+
+number_format choose_low_rank_format(const hearth_model *model)
+{
+    size_t bytes;
+    return number_row_bytes(FORMAT_Q8_0, model->hyper.embedding_length, &bytes) ? FORMAT_Q8_0 : FORMAT_F16;
+}
+
+/* ------------------------------------------------------------------ the budget */
+
+/* Whether the step from `now` to `to` is a gain; *slope: per cost, infinite where it costs nothing. */
+static bool is_step(const choose_option *now, const choose_option *to, double left, double *slope)
+{
+    double cost = to->cost - now->cost, gain = to->gain - now->gain;
+    if (!(gain > 0) || (cost > 0 && cost > left))
+        return false;
+    *slope = cost > 0 ? gain / cost : __builtin_inf();
+    return true;
+}
+
+double choose_within(size_t *chosen, const choose_option *options, size_t layers, size_t count, double budget)
+{
+    double spent = 0;
+    for (size_t i = 0; i < layers; i++)
+        spent += options[i * count + chosen[i]].cost;
+    for (;;) {
+        double best = 0, slope;
+        size_t layer = layers, option = 0;
+        for (size_t i = 0; i < layers; i++)
+            for (size_t k = 0; k < count; k++)
+                if (is_step(&options[i * count + chosen[i]], &options[i * count + k], budget - spent, &slope) &&
+                    slope > best) {
+                    best = slope;
+                    layer = i;
+                    option = k;
+                }
+        if (layer == layers)
+            return spent;
+        spent += options[layer * count + option].cost - options[layer * count + chosen[layer]].cost;
+        chosen[layer] = option;
+    }
+}

@@ -1,0 +1,287 @@
+/* lowrank.c - the course of training: begin, epochs while they pay, then as the engine will have it. */
+#include "lowrank_parts.h"
+
+#include "../base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Epochs without a better one after which there will be none. */
+#define PATIENCE 3
+/* Rows from which the scale of the inputs is taken. */
+#define SAMPLE 2048
+/* Rows of a matrix that are put into their format as one item. */
+#define ENCODED_ROWS 16
+
+/* ------------------------------------------------------------------ rows */
+
+void lowrank_read(const lowrank_job *job, const uint32_t *rows, size_t count, float *inputs, uint64_t *fired)
+{
+    states_read(job->rows, rows, count, job->options->normed, inputs, fired);
+    float factor = 1 / job->scale;
+    for (size_t i = 0; i < count * job->d; i++)
+        inputs[i] *= factor;
+}
+
+static hearth_status choose_scale(lowrank_job *job, hearth_error *error)
+{
+    size_t n = job->training < SAMPLE ? job->training : SAMPLE;
+    double squares = 0;
+    float *x = mem_new_array(job->d, sizeof *x);
+    if (!x)
+        return fail_memory(error, job->thing, job->d * sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t row = (uint32_t)((uint64_t)i * job->training / n);
+        states_read(job->rows, &row, 1, job->options->normed, x, NULL);
+        for (size_t c = 0; c < job->d; c++)
+            squares += (double)x[c] * (double)x[c];
+    }
+    mem_free(x);
+    if (!isfinite(squares))
+        return fail(error, HEARTH_FORMAT, "%s: hidden states are not finite", job->thing);
+    job->scale = squares > 0 ? (float)sqrt(squares / (double)(n * job->d)) : 1;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ checks */
+
+static hearth_status check_options(const lowrank_job *job, hearth_error *error)
+{
+    const lowrank_options *o = job->options;
+    const hyperparameters *h = &job->model->hyper;
+    size_t bytes, least = h->embedding_length < h->neuron_count ? h->embedding_length : h->neuron_count;
+    if (!ffn_has_zeros(h->activation))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: activation %s is never zero, there is nothing to predict",
+                    job->thing, ffn_activations[h->activation].name);
+    if (o->rank < 2 || o->rank % 2 || o->rank > 2 * least || o->rank > PREDICTOR_RANK_LIMIT)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: it has to be even, and from 2 to %zu", job->thing, o->rank,
+                    2 * least);
+    if (!number_row_bytes(o->format, h->embedding_length, &bytes) || !number_row_bytes(o->format, o->rank, &bytes))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: rows of %u and %u values are no whole blocks of %s",
+                    job->thing, o->rank, h->embedding_length, o->rank, number_formats[o->format].name);
+    if (!(o->recall > 0 && o->recall <= 1))
+        return fail(error, HEARTH_INVALID, "%s: recall %g is not above 0 and at most 1", job->thing, (double)o->recall);
+    if (job->training == 0 || job->count == job->training)
+        return fail(error, HEARTH_INVALID, "%s: %zu rows are too few to hold some out", job->thing, job->count);
+    return HEARTH_OK;
+}
+
+/* Arrays of a state: without epochs nothing moves. */
+static size_t array_count(const lowrank_job *job)
+{
+    return job->options->epochs ? 4 : 2;
+}
+
+/* What is needed at most at once: the arrays of the state, and the beginning's buffers, or those of training (there while
+ * an epoch is validated) and of validating. */
+static hearth_status check_memory(const lowrank_job *job, hearth_error *error)
+{
+    uint64_t limit = job->options->memory_bytes, begin = lowrank_begin_bytes(job);
+    uint64_t train = (job->options->epochs ? fit_bytes(job) : 0) + lowrank_validate_bytes(job);
+    uint64_t wanted = array_count(job) * sizeof(float) * (uint64_t)job->weight_count + (begin > train ? begin : train);
+    if (limit && wanted > limit)
+        return fail(error, HEARTH_NO_MEMORY, "%s: rank %zu: training needs %llu MB of memory, %llu MB are allowed",
+                    job->thing, job->rank, (unsigned long long)(wanted / 1000000),
+                    (unsigned long long)(limit / 1000000));
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ training */
+
+static hearth_status make_state(const lowrank_job *job, lowrank_state *s, hearth_error *error)
+{
+    float **all[] = {&s->values, &s->best, &s->first_moment, &s->second_moment};
+    size_t count = array_count(job);
+    for (size_t i = 0; i < count; i++) {
+        *all[i] = mem_new_array(job->weight_count, sizeof(float));
+        if (!*all[i])
+            return fail_memory(error, job->thing, count * job->weight_count * sizeof(float));
+    }
+    return HEARTH_OK;
+}
+
+static void free_state(lowrank_state *s)
+{
+    mem_free(s->values);
+    mem_free(s->first_moment);
+    mem_free(s->second_moment);
+    mem_free(s->best);
+}
+
+/* false: it is not better. */
+static bool keep_best(const lowrank_job *job, lowrank_state *s, double density)
+{
+    if (!(density < s->best_density))
+        return false;
+    s->best_density = density;
+    s->best_epoch = s->epoch;
+    memcpy(s->best, s->values, job->weight_count * sizeof(float));
+    return true;
+}
+
+static hearth_status try_beginning(const lowrank_job *job, bool shifted, lowrank_state *s, double *explained,
+                                   hearth_error *error)
+{
+    double density;
+    memset(s->values, 0, job->weight_count * sizeof *s->values);
+    TRY(lowrank_begin(job, shifted, weights_of(job, s->values), explained, error));
+    if (shifted && *explained < CONSTANT_LEAST)
+        return HEARTH_OK;
+    TRY(lowrank_validate(job, s->values, &density, error));
+    keep_best(job, s, density);
+    return HEARTH_OK;
+}
+
+/* The better of both beginnings. */
+static hearth_status begin(const lowrank_job *job, lowrank_state *s, hearth_error *error)
+{
+    double explained;
+    s->best_density = INFINITY;
+    TRY(try_beginning(job, true, s, &explained, error));
+    if (explained < CONSTANT_SURE)
+        TRY(try_beginning(job, false, s, &explained, error));
+    s->beginning = s->best_density;
+    memcpy(s->values, s->best, job->weight_count * sizeof *s->values);
+    fit_choose_rates(job, s);
+    return HEARTH_OK;
+}
+
+static hearth_status train(const lowrank_job *job, lowrank_state *s, hearth_error *error)
+{
+    fit *f = NULL;
+    hearth_status status = fit_create(&f, job, s, error);
+    while (status == HEARTH_OK && !s->done) {
+        double density;
+        TRY_OR(done, status, fit_epoch(f, error));
+        s->epoch++;
+        TRY_OR(done, status, lowrank_validate(job, s->values, &density, error));
+        if (!keep_best(job, s, density))
+            fit_retreat(job, s);
+        s->done = s->epoch >= job->options->epochs || s->epoch - s->best_epoch >= PATIENCE;
+        TRY_OR(done, status, lowrank_state_write(job, s, error));
+    }
+done:
+    fit_destroy(f);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the result */
+
+typedef struct encode_job {
+    const float *values;
+    const matrix *to;
+} encode_job;
+
+/* Items are rows. */
+static void encode_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const encode_job *job = context;
+    for (size_t i = begin; i < end; i++)
+        number_formats[job->to->format].encode(job->values + i * job->to->columns,
+                                               (char *)job->to->data + i * job->to->row_bytes, job->to->columns);
+}
+
+static hearth_status store(const lowrank_job *job, const float *values, size_t rows, size_t columns, matrix *out,
+                           hearth_error *error)
+{
+    matrix m = {.format = job->options->format, .rows = (uint32_t)rows, .columns = (uint32_t)columns};
+    size_t bytes;
+    if (!number_row_bytes(m.format, columns, &m.row_bytes) || !size_multiply(rows, m.row_bytes, &bytes))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: rows of %zu values", job->thing, columns);
+    m.data = mem_new(bytes);
+    if (!m.data)
+        return fail_memory(error, job->thing, bytes);
+    encode_job encode = {values, &m};
+    pool_run(job->threads, rows, ENCODED_ROWS, encode_rows, &encode);
+    *out = m;
+    return HEARTH_OK;
+}
+
+/* Both matrices in their format, for inputs as they come, and what they are worth. */
+static hearth_status finish(const lowrank_job *job, const lowrank_state *s, lowrank *out, hearth_error *error)
+{
+    weights w = weights_of(job, s->best);
+    for (size_t i = 0; i < job->rank * job->d; i++)
+        w.fc1[i] /= job->scale;
+    TRY(store(job, w.fc1, job->rank, job->d, &out->fc1, error));
+    TRY(store(job, w.fc2, job->f, job->rank, &out->fc2, error));
+    TRY(lowrank_measure(out, job->model, job->layer, job->rows, job->options->normed, job->options->recall, NAN,
+                        job->options->kernels, job->threads, error));
+    out->beginning = s->beginning;
+    out->epochs = s->epoch;
+    return HEARTH_OK;
+}
+
+static hearth_status run(lowrank_job *job, lowrank_state *s, lowrank *made, hearth_error *error)
+{
+    bool found = false;
+    TRY(check_options(job, error));
+    TRY(check_memory(job, error));
+    TRY(blas_open(&job->blas, error));
+    TRY(choose_scale(job, error));
+    TRY(make_state(job, s, error));
+    if (job->options->epochs)
+        TRY(lowrank_state_read(job, s, &found, &made->state_damaged, error));
+    if (!found)
+        TRY(begin(job, s, error));
+    if (job->options->epochs)
+        TRY(train(job, s, error));
+    return finish(job, s, made, error);
+}
+
+static lowrank_job job_of(const hearth_model *model, uint32_t layer, const states *rows, const lowrank_options *options,
+                          pool *threads)
+{
+    lowrank_job job = {.model = model,
+                       .layer = layer,
+                       .rows = rows,
+                       .options = options,
+                       .threads = threads,
+                       .d = model->hyper.embedding_length,
+                       .f = model->hyper.neuron_count,
+                       .rank = options->rank,
+                       .words = states_words(rows),
+                       .training = states_training_count(rows),
+                       .count = states_count(rows),
+                       .scale = 1};
+    job.weight_count = job.rank * (job.d + job.f);
+    snprintf(job.thing, sizeof job.thing, "%s: layer %u: predictor", model->source->path, layer);
+    return job;
+}
+
+hearth_status lowrank_check(const hearth_model *model, uint32_t layer, const states *rows,
+                            const lowrank_options *options, hearth_error *error)
+{
+    lowrank_job job = job_of(model, layer, rows, options, options->threads);
+    TRY(check_options(&job, error));
+    return check_memory(&job, error);
+}
+
+hearth_status lowrank_train(lowrank *out, const hearth_model *model, uint32_t layer, const states *rows,
+                            const lowrank_options *options, hearth_error *error)
+{
+    pool *own = NULL;
+    if (!options->threads)
+        TRY(pool_create(&own, 1, error));
+    lowrank_job job = job_of(model, layer, rows, options, own ? own : options->threads);
+    lowrank_state state = {0};
+    lowrank made = {0};
+    hearth_status status = run(&job, &state, &made, error);
+    if (status == HEARTH_OK)
+        *out = made;
+    else
+        lowrank_free(&made);
+    free_state(&state);
+    blas_close(&job.blas);
+    pool_destroy(own);
+    return status;
+}
+
+void lowrank_free(lowrank *l)
+{
+    mem_free((void *)l->fc1.data);
+    mem_free((void *)l->fc2.data);
+    *l = (lowrank){0};
+}

@@ -1,0 +1,406 @@
+/* lowrank_begin.c - the start without training: the first matrix cut to its strongest directions.
+ *
+ * Of all matrices of rank k the one that keeps W x best in the mean square, x distributed as the inputs are with second
+ * moment C, is U U' W, U the first k eigenvectors of W C W' (reduced-rank regression). So P = U' W gives k values, and U
+ * makes all neurons of them. relu(P x) and relu(-P x) carry P x, with 2 k hidden units.
+ *
+ * Where inputs have something nearly constant (v . x, v the best linear guess of 1), a unit per direction is enough:
+ * relu(P x + M v . x) is P x + M v . x, M so large that it is hardly ever cut off, and one more unit carries v . x to
+ * take it off again: rank - 1 directions in place of rank / 2. On stories-relu, layer 2, rank 32, recall 0.98, such a
+ * start lets 31.5 % of all neurons through, the other one 39.2 %.
+ *
+ * What the cut leaves of a neuron's row has a variance of its own, and a score that is a certain amount above zero means
+ * less where that is large. Rows are divided by it: scores are in standard deviations, and one threshold for all is then
+ * the best there is, as far as the rest looks normal. Times 1.7 that is nearly a logit (the logistic and the normal
+ * distribution differ by less than 0.01), which is what training goes on with.
+ *
+ * An input that is the residual stream is taken by its direction: normed = x * w / rms, so W diag(w) x has the right
+ * sign whatever rms is. */
+#include "lowrank_parts.h"
+
+#include "../base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rows of which the second moment is taken: a few times d, so that the noise in C is small against C. */
+#define SAMPLE_FACTOR 8
+#define SAMPLE_LEAST  4096
+#define SAMPLE_MOST   32768
+#define SAMPLE_CHUNK  512
+/* Rounds of the iteration: each brings a direction nearer by the ratio of its eigenvalue to the first one left out. */
+#define ROUNDS 8
+/* Rows that are made orthogonal to the others at once. */
+#define BASIS_BLOCK 32
+/* What remains of a row that lies in the others' span; such a unit is dead. */
+#define DEPENDENT 1e-5
+#define LOGIT     1.7f
+/* Of a neuron's own variance, so that rows that are kept whole do not get endless weight. */
+#define LEAST_VARIANCE 1e-3
+#define SOLVE_ROUNDS   64
+/* M: directions have variance 1. */
+#define SHIFT 3.0f
+#define RIDGE 1e-4
+
+typedef struct start {
+    const lowrank_job *job;
+    size_t k;
+    float *w;          /* [f][d]  the first matrix, by neuron number, for inputs divided by their root mean square */
+    float *moment;     /* [d][d]                                                                       */
+    float *mean;       /* [d]                                                                          */
+    float *basis;      /* [k][f]  U'                                                                    */
+    float *reduced;    /* [k][d]  P                                                                     */
+    float *image;      /* [widest of d, f][d]: P C, W C, or W'W                                        */
+    float *turn;       /* [d][d]  C W'W                                                                */
+    float *chunk;      /* [SAMPLE_CHUNK][d]                                                            */
+    float *products;   /* [BASIS_BLOCK][k]                                                             */
+    float *constant;   /* [d]  v                                                                       */
+    float *along;      /* [f]  what of W lies along it, where shifted                                  */
+    float *sizes;      /* [k]  of the directions                                                       */
+    float *deviations; /* [f]  of what the cut leaves                                                */
+    bool shifted;
+    double explained; /* E (v . x)^2: of 1                                                           */
+} start;
+
+static blas_factor as_is(const float *values, size_t stride)
+{
+    return (blas_factor){values, stride, false};
+}
+
+static blas_factor transposed(const float *values, size_t stride)
+{
+    return (blas_factor){values, stride, true};
+}
+
+/* ------------------------------------------------------------------ inputs */
+
+static size_t sample_count(const lowrank_job *job)
+{
+    size_t n = SAMPLE_FACTOR * job->d;
+    n = n < SAMPLE_LEAST ? SAMPLE_LEAST : n > SAMPLE_MOST ? SAMPLE_MOST : n;
+    return n < job->training ? n : job->training;
+}
+
+/* The residual stream matters by its direction alone. */
+static void take_direction(float *x, size_t d)
+{
+    double squares = 0;
+    for (size_t i = 0; i < d; i++)
+        squares += (double)x[i] * (double)x[i];
+    float factor = squares > 0 ? (float)(1 / sqrt(squares / (double)d)) : 0;
+    for (size_t i = 0; i < d; i++)
+        x[i] *= factor;
+}
+
+/* Second moment and mean of the inputs, of rows spread evenly over those that train. */
+static void measure_inputs(const start *s)
+{
+    const lowrank_job *job = s->job;
+    size_t d = job->d, n = sample_count(job);
+    for (size_t from = 0; from < n; from += SAMPLE_CHUNK) {
+        uint32_t rows[SAMPLE_CHUNK];
+        size_t count = n - from < SAMPLE_CHUNK ? n - from : SAMPLE_CHUNK;
+        for (size_t i = 0; i < count; i++)
+            rows[i] = (uint32_t)((uint64_t)(from + i) * job->training / n);
+        lowrank_read(job, rows, count, s->chunk, NULL);
+        for (size_t i = 0; i < count; i++) {
+            float *x = s->chunk + i * d;
+            if (!job->options->normed)
+                take_direction(x, d);
+            for (size_t c = 0; c < d; c++)
+                s->mean[c] += x[c] / (float)n;
+        }
+        blas_multiply_wide(&job->blas, job->threads, d, d, count, 1 / (float)n, transposed(s->chunk, d),
+                           as_is(s->chunk, d), 1, s->moment, d);
+    }
+}
+
+/* The matrix whose product with such an input is that of the network, by neuron number. */
+static void decode_first(const start *s)
+{
+    const lowrank_job *job = s->job;
+    const float *norm = job->model->layers[job->layer].ffn_norm;
+    const int32_t *order = job->model->layers[job->layer].order;
+    const matrix *first = model_first_matrix(job->model, job->layer);
+    for (size_t i = 0; i < job->f; i++) {
+        float *row = s->w + (order ? (size_t)order[i] : i) * job->d;
+        number_formats[first->format].decode(matrix_row(first, i), row, job->d);
+        for (size_t c = 0; c < job->d; c++)
+            row[c] *= job->options->normed ? job->scale : norm[c];
+    }
+}
+
+/* ------------------------------------------------------------------ constants */
+
+static double dot(const float *a, const float *b, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* v with (C + ridge) v = mean: v . x is the best linear guess of 1. By conjugate gradients. */
+static void solve_constant(start *s)
+{
+    size_t d = s->job->d;
+    float *v = s->constant, *work = s->chunk, *residue = work, *direction = work + d, *image = work + 2 * d;
+    double ridge = 0;
+    for (size_t i = 0; i < d; i++)
+        ridge += RIDGE * (double)s->moment[i * d + i] / (double)d;
+    memset(v, 0, d * sizeof *v);
+    memcpy(residue, s->mean, d * sizeof *residue);
+    memcpy(direction, s->mean, d * sizeof *direction);
+    double size = dot(residue, residue, d), enough = size * 1e-10;
+    for (int round = 0; round < SOLVE_ROUNDS && size > enough; round++) {
+        blas_multiply(&s->job->blas, 1, d, d, 1, as_is(direction, d), as_is(s->moment, d), 0, image, d);
+        for (size_t i = 0; i < d; i++)
+            image[i] += (float)ridge * direction[i];
+        double step = size / dot(direction, image, d), before = size;
+        for (size_t i = 0; i < d; i++) {
+            v[i] += (float)step * direction[i];
+            residue[i] -= (float)step * image[i];
+        }
+        size = dot(residue, residue, d);
+        for (size_t i = 0; i < d; i++)
+            direction[i] = residue[i] + (float)(size / before) * direction[i];
+    }
+    s->explained = dot(v, s->mean, d);
+}
+
+/* A neuron fires where w . x + bias is above the activation's threshold: the difference joins w, on the best guess of a
+ * constant. */
+static void fold_constants(const start *s)
+{
+    const lowrank_job *job = s->job;
+    const float *bias = model_first_bias(job->model, job->layer), silence = job->model->hyper.activation_threshold;
+    const int32_t *order = job->model->layers[job->layer].order;
+    if (!bias && silence == 0)
+        return;
+    for (size_t i = 0; i < job->f; i++) {
+        float *row = s->w + (order ? (size_t)order[i] : i) * job->d, constant = (bias ? bias[i] : 0) - silence;
+        for (size_t c = 0; c < job->d; c++)
+            row[c] += constant * s->constant[c];
+    }
+}
+
+/* Takes from every row what lies along the constant, so that what is left has nothing to do with it. */
+static void split_constant(const start *s)
+{
+    const lowrank_job *job = s->job;
+    for (size_t i = 0; i < job->f; i++) {
+        float *row = s->w + i * job->d;
+        s->along[i] = (float)(dot(row, s->mean, job->d) / s->explained);
+        for (size_t c = 0; c < job->d; c++)
+            row[c] -= s->along[i] * s->constant[c];
+    }
+}
+
+/* ------------------------------------------------------------------ directions */
+
+/* Makes `count` rows orthonormal among themselves (modified Gram-Schmidt). */
+static void orthonormalise_few(float *rows, size_t count, size_t n, bool final)
+{
+    for (size_t i = 0; i < count; i++) {
+        float *row = rows + i * n;
+        double before = sqrt(dot(row, row, n));
+        for (size_t j = 0; j < i; j++) {
+            float product = (float)dot(row, rows + j * n, n);
+            for (size_t c = 0; c < n; c++)
+                row[c] -= product * rows[j * n + c];
+        }
+        double size = sqrt(dot(row, row, n));
+        /* Rows that come second are unit vectors: what is short then was short before. */
+        float factor = size > DEPENDENT * before && (!final || size > 0.1) ? (float)(1 / size) : 0;
+        for (size_t c = 0; c < n; c++)
+            row[c] *= factor;
+    }
+}
+
+/* k rows of n values orthonormal, each against those before it, block by block; twice, since once leaves what rounding
+ * left ("twice is enough", Parlett). Dependent rows become zero. */
+static void orthonormalise(const start *s, float *basis, size_t n)
+{
+    const lowrank_job *job = s->job;
+    for (size_t at = 0; at < s->k; at += BASIS_BLOCK) {
+        float *rows = basis + at * n;
+        size_t count = s->k - at < BASIS_BLOCK ? s->k - at : BASIS_BLOCK;
+        for (int turn = 0; turn < 2; turn++) {
+            if (at > 0) {
+                blas_multiply_wide(&job->blas, job->threads, count, at, n, 1, as_is(rows, n), transposed(basis, n), 0,
+                                   s->products, s->k);
+                blas_multiply_wide(&job->blas, job->threads, count, n, at, -1, as_is(s->products, s->k),
+                                   as_is(basis, n), 1, rows, n);
+            }
+            orthonormalise_few(rows, count, n, turn == 1);
+        }
+    }
+}
+
+/* Subspace iteration. P = U' W has P C W'W = (eigenvalues) P, so that it is enough to turn k rows of d values by one
+ * matrix [d][d] again and again, and to make U of them at the end. */
+static hearth_status find_directions(const start *s, hearth_error *error)
+{
+    const lowrank_job *job = s->job;
+    size_t d = job->d, f = job->f, k = s->k;
+    uint64_t seed = job->options->seed;
+    blas_multiply_wide(&job->blas, job->threads, d, d, f, 1, transposed(s->w, d), as_is(s->w, d), 0, s->image, d);
+    blas_multiply_wide(&job->blas, job->threads, d, d, d, 1, as_is(s->moment, d), as_is(s->image, d), 0, s->turn, d);
+    for (size_t i = 0; i < k * d; i++)
+        s->reduced[i] = (float)(next_random(&seed) >> 40) / 8388608.0f - 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        const hearth_progress *p = &job->options->progress;
+        if (p->report && !p->report(p->user, "directions", (uint64_t)round, ROUNDS))
+            return fail(error, HEARTH_CANCELLED, "%s: cancelled", job->thing);
+        orthonormalise(s, s->reduced, d);
+        blas_multiply_wide(&job->blas, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->turn, d), 0, s->image,
+                           d);
+        memcpy(s->reduced, s->image, k * d * sizeof *s->reduced);
+    }
+    orthonormalise(s, s->reduced, d);
+    blas_multiply_wide(&job->blas, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->moment, d), 0, s->image, d);
+    blas_multiply_wide(&job->blas, job->threads, k, f, d, 1, as_is(s->image, d), transposed(s->w, d), 0, s->basis, f);
+    orthonormalise(s, s->basis, f);
+    blas_multiply_wide(&job->blas, job->threads, k, d, f, 1, as_is(s->basis, f), as_is(s->w, d), 0, s->reduced, d);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ both matrices */
+
+/* What the constant's unit carries. Its column of fc2 is about SHIFT sqrt(k) times as large as the others, which block
+ * formats, where neighbours share a scale, bear as badly in fc2 as in the hidden units: each takes half of it. */
+static float unit_of_constant(const start *s)
+{
+    return sqrtf(SHIFT * sqrtf((float)s->k));
+}
+
+/* Hidden units near 1: P over its own size, which U takes; each with both signs, or shifted. */
+static void write_fc1(const start *s, float *fc1)
+{
+    const lowrank_job *job = s->job;
+    size_t d = job->d, k = s->k;
+    blas_multiply_wide(&job->blas, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->moment, d), 0, s->image, d);
+    for (size_t j = 0; j < k; j++) {
+        const float *row = s->reduced + j * d;
+        double variance = dot(row, s->image + j * d, d);
+        s->sizes[j] = variance > 0 ? (float)sqrt(variance) : 0;
+        for (size_t c = 0; c < d; c++) {
+            float value = s->sizes[j] > 0 ? row[c] / s->sizes[j] : 0;
+            fc1[j * d + c] = value + (s->shifted ? SHIFT * s->constant[c] : 0);
+            if (!s->shifted)
+                fc1[(j + k) * d + c] = -value;
+        }
+    }
+    for (size_t c = 0; s->shifted && c < d; c++)
+        fc1[k * d + c] = unit_of_constant(s) * s->constant[c];
+}
+
+/* Standard deviations of what the cut leaves of each neuron; W becomes that rest. */
+static void measure_rest(const start *s)
+{
+    const lowrank_job *job = s->job;
+    size_t d = job->d, f = job->f;
+    float *image = s->image, *deviations = s->deviations;
+    blas_multiply_wide(&job->blas, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
+    for (size_t i = 0; i < f; i++)
+        deviations[i] = (float)(LEAST_VARIANCE * dot(s->w + i * d, image + i * d, d));
+    blas_multiply_wide(&job->blas, job->threads, f, d, s->k, -1, transposed(s->basis, f), as_is(s->reduced, d), 1, s->w,
+                       d);
+    blas_multiply_wide(&job->blas, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
+    for (size_t i = 0; i < f; i++) {
+        double variance = (double)deviations[i] + fmax(0, dot(s->w + i * d, image + i * d, d));
+        deviations[i] = variance > 0 ? (float)sqrt(variance) : 1;
+    }
+}
+
+static void write_fc2(const start *s, float *fc2)
+{
+    size_t f = s->job->f, k = s->k, rank = s->job->rank;
+    for (size_t i = 0; i < f; i++) {
+        float *row = fc2 + i * rank, factor = LOGIT / s->deviations[i];
+        double shift = 0;
+        for (size_t j = 0; j < k; j++) {
+            float value = s->basis[j * f + i] * s->sizes[j];
+            shift += (double)SHIFT * (double)value;
+            row[j] = factor * value;
+            if (!s->shifted)
+                row[k + j] = -factor * value;
+        }
+        if (s->shifted)
+            row[k] = factor * (s->along[i] - (float)shift) / unit_of_constant(s);
+    }
+}
+
+/* ------------------------------------------------------------------ the whole */
+
+static size_t directions(const lowrank_job *job, bool shifted)
+{
+    size_t least = job->d < job->f ? job->d : job->f, k = shifted ? job->rank - 1 : job->rank / 2;
+    return k < least ? k : least;
+}
+
+enum { PARTS = 13 };
+
+/* Floats of each part of a start, in the order of the struct. */
+static size_t count_parts(const lowrank_job *job, bool shifted, size_t counts[PARTS])
+{
+    size_t d = job->d, f = job->f, k = directions(job, shifted), total = 0;
+    const size_t all[PARTS] = {f * d,           d * d, d, k * f, k * d, (d > f ? d : f) * d, d * d, SAMPLE_CHUNK * d,
+                               BASIS_BLOCK * k, d,     f, k,     f};
+    for (size_t i = 0; i < PARTS; i++)
+        total += counts[i] = all[i];
+    return total;
+}
+
+uint64_t lowrank_begin_bytes(const lowrank_job *job)
+{
+    size_t counts[PARTS];
+    return sizeof(float) * (uint64_t)count_parts(job, true, counts);
+}
+
+static hearth_status run(start *s, weights out, hearth_error *error)
+{
+    measure_inputs(s);
+    solve_constant(s);
+    if (s->shifted && s->explained < CONSTANT_LEAST)
+        return HEARTH_OK;
+    decode_first(s);
+    fold_constants(s);
+    if (s->shifted)
+        split_constant(s);
+    TRY(find_directions(s, error));
+    write_fc1(s, out.fc1);
+    measure_rest(s);
+    write_fc2(s, out.fc2);
+    return HEARTH_OK;
+}
+
+hearth_status lowrank_begin(const lowrank_job *job, bool shifted, weights out, double *explained, hearth_error *error)
+{
+    size_t counts[PARTS], total = count_parts(job, shifted, counts);
+    float *block = mem_new_array(total, sizeof *block), *at = block, *p[PARTS];
+    if (!block)
+        return fail_memory(error, job->thing, total * sizeof *block);
+    for (size_t i = 0; i < PARTS; at += counts[i++])
+        p[i] = at;
+    start s = {.job = job,
+               .k = directions(job, shifted),
+               .w = p[0],
+               .moment = p[1],
+               .mean = p[2],
+               .basis = p[3],
+               .reduced = p[4],
+               .image = p[5],
+               .turn = p[6],
+               .chunk = p[7],
+               .products = p[8],
+               .constant = p[9],
+               .along = p[10],
+               .sizes = p[11],
+               .deviations = p[12],
+               .shifted = shifted};
+    hearth_status status = run(&s, out, error);
+    *explained = s.explained;
+    mem_free(block);
+    return status;
+}

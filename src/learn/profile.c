@@ -1,0 +1,377 @@
+/* profile.c - reads a corpus window by window while an observer counts; keeps what was counted, and goes on from it. */
+#include "profile.h"
+
+#include "../base/clock.h"
+#include "../base/file.h"
+#include "../base/memory.h"
+#include "../model/fingerprint.h"
+#include "kept.h"
+#include "tally.h"
+#include "work.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Counters are kept this often: what a crash may cost. */
+#define KEEP_SECONDS 5.0
+/* A window that ends this soon after somebody called for a stop is still counted. */
+#define PATIENCE_SECONDS 0.5
+/* Magnitudes are counted one by one, which takes time: of longer corpora for about so many tokens. */
+#define MEASURED_TOKENS 16384
+/* Tokens that tell beforehand what a large activation is, where none is zero; and the share that counts as large. */
+#define PILOT_TOKENS 1024
+#define LARGE_SHARE  0.25
+
+typedef struct taking {
+    profile *out;
+    const hearth_model *model;
+    const hearth_engine *engine;
+    const corpus *texts;
+    const profile_options *options;
+    hearth_error *error;
+    hearth_session *session;
+    hearth_row *rows; /* [longest window] */
+    size_t longest;
+    tallies counters;
+    kept_state state;
+    uint64_t window_token; /* number of the first token of the window at hand */
+    uint64_t measured_of;  /* magnitudes of one of so many tokens              */
+    double last_kept, began;
+    double stop_asked;    /* when somebody called for a stop; 0: nobody did   */
+    bool piloting, blind; /* blind: an observation came without gates        */
+} taking;
+
+/* ------------------------------------------------------------------ observing */
+
+/* Drawn by the token's number, so that it is the same whatever the run, and no place of the windows is favoured. */
+static bool is_measured(const taking *t, uint64_t token)
+{
+    return t->measured_of == 1 || (token * 0x9e3779b97f4a7c15ull >> 32) % t->measured_of == 0;
+}
+
+static void see(void *user, const hearth_observation *seen)
+{
+    taking *t = user;
+    uint64_t token = t->window_token + seen->position;
+    if (!seen->gates || seen->neuron_count != t->counters.neuron_count) {
+        t->blind = true;
+        return;
+    }
+    if (t->piloting) {
+        tally_measure(&t->counters.layers[seen->layer], seen->activations, seen->neuron_count);
+        return;
+    }
+    bool measured = is_measured(t, token);
+    tally_see(&t->counters.layers[seen->layer], seen, measured);
+    t->state.measured += measured && seen->layer == 0;
+    if (t->options->states && states_writer_wants(t->options->states, token))
+        states_writer_add(t->options->states, token, seen);
+}
+
+/* ------------------------------------------------------------------ stopping */
+
+/* Earlier runs' tokens are left out, so that the time left is told rightly. */
+static bool report(taking *t, uint64_t tokens)
+{
+    const hearth_progress *p = &t->options->progress;
+    uint64_t before = t->out->resumed_tokens;
+    if (!p->report || p->report(p->user, "profiling", tokens - before, t->texts->id_count - before))
+        return true;
+    if (t->stop_asked == 0)
+        t->stop_asked = clock_seconds();
+    return false;
+}
+
+/* From within a feed. A window that is nearly done is finished, so that nothing of it is lost. */
+static bool report_within(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)total;
+    taking *t = user;
+    uint64_t before = t->piloting ? t->out->resumed_tokens : t->state.tokens;
+    return report(t, before + (t->piloting ? 0 : done)) || clock_seconds() - t->stop_asked < PATIENCE_SECONDS;
+}
+
+static hearth_status fail_cancelled(const taking *t)
+{
+    return fail(t->error, HEARTH_CANCELLED, "%s: profile: cancelled after %llu of %zu tokens", t->model->source->path,
+                (unsigned long long)t->state.tokens, t->texts->id_count);
+}
+
+/* ------------------------------------------------------------------ reading */
+
+static hearth_status read_window(taking *t, size_t window)
+{
+    size_t begin = t->texts->starts[window], count = t->texts->starts[window + 1] - begin;
+    for (size_t i = 0; i < count; i++)
+        t->rows[i] = (hearth_row){.token = t->texts->ids[begin + i]};
+    t->window_token = begin;
+    TRY(hearth_session_truncate(t->session, 0, 0, t->error));
+    TRY(hearth_session_feed(t->session, t->rows, count, t->error));
+    return t->blind ? fail(t->error, HEARTH_INVALID, "profile: every neuron has to be computed on the CPU") : HEARTH_OK;
+}
+
+static hearth_status keep(taking *t)
+{
+    double now = clock_seconds();
+    t->state.seconds += now - t->began;
+    t->began = now;
+    if (t->options->states)
+        TRY(states_writer_flush(t->options->states, t->state.tokens, t->error));
+    if (t->options->folder)
+        TRY(kept_save(t->options->folder, &t->state, &t->counters, t->error));
+    t->last_kept = clock_seconds();
+    return HEARTH_OK;
+}
+
+/* What a large activation is in each layer, where none is zero. */
+static hearth_status pilot(taking *t)
+{
+    t->piloting = true;
+    for (size_t w = 0; w < t->texts->window_count && t->texts->starts[w] < PILOT_TOKENS; w++) {
+        TRY(read_window(t, w));
+        if (t->stop_asked > 0)
+            return fail_cancelled(t);
+    }
+    t->piloting = false;
+    for (uint32_t i = 0; i < t->counters.layer_count; i++) {
+        tally *l = &t->counters.layers[i];
+        *l->above = (float)tally_quantile(l, 1 - LARGE_SHARE);
+    }
+    tallies_clear(&t->counters);
+    return HEARTH_OK;
+}
+
+static hearth_status count_all(taking *t)
+{
+    t->began = t->last_kept = clock_seconds();
+    if (t->state.tokens == 0 && !ffn_has_zeros(t->model->hyper.activation))
+        TRY(pilot(t));
+    while (t->state.windows < t->texts->window_count) {
+        TRY(read_window(t, (size_t)t->state.windows));
+        t->state.tokens = t->texts->starts[++t->state.windows];
+        bool stop = t->stop_asked > 0 || !report(t, t->state.tokens);
+        bool done = t->state.windows == t->texts->window_count;
+        if (stop || done || clock_seconds() - t->last_kept > KEEP_SECONDS)
+            TRY(keep(t));
+        if (stop && !done)
+            return fail_cancelled(t);
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ going on */
+
+/* What tells this run from others: whose counts are whose. */
+static void make_key(const taking *t, char out[HASH_TEXT_SIZE])
+{
+    char fingerprint[FINGERPRINT_SIZE];
+    hash128 h = hash_begin();
+    model_fingerprint(fingerprint, t->model);
+    hash_text(&h, fingerprint);
+    hash_number(&h, t->model->weight_bytes); /* formats differ in their last digits */
+    hash_text(&h, t->texts->digest);
+    hash_text(&h, t->options->how ? t->options->how : "");
+    hash_print(out, &h);
+}
+
+/* Finds where to begin. Hidden states that are wanted and are not there up to that place mean: at the beginning. */
+static hearth_status go_on(taking *t)
+{
+    profile *p = t->out;
+    make_key(t, t->state.key);
+    if (!t->options->folder)
+        return HEARTH_OK;
+    TRY(work_make(t->options->folder, t->error));
+    TRY(kept_load(t->options->folder, &t->state, &t->counters, p->note, sizeof p->note, t->error));
+    const states_writer *s = t->options->states;
+    const corpus *c = t->texts;
+    bool fits = t->state.windows <= c->window_count && t->state.tokens == c->starts[t->state.windows];
+    if (fits && (!s || states_writer_tokens(s) >= t->state.tokens)) {
+        p->resumed_tokens = t->state.tokens;
+        return HEARTH_OK;
+    }
+    snprintf(p->note, sizeof p->note, "counts of an earlier run came without hidden states; counting begins afresh");
+    memset(t->counters.block, 0, t->counters.block_bytes);
+    t->state.windows = t->state.tokens = t->state.measured = 0;
+    t->state.seconds = 0;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ results */
+
+/* How many runs of k consecutive tokens the windows have. */
+static void count_runs(const corpus *c, uint64_t runs[PROFILE_UNION + 1])
+{
+    memset(runs, 0, (PROFILE_UNION + 1) * sizeof *runs);
+    for (size_t w = 0; w < c->window_count; w++) {
+        size_t length = c->starts[w + 1] - c->starts[w];
+        for (size_t k = 1; k <= PROFILE_UNION && k <= length; k++)
+            runs[k] += length - k + 1;
+    }
+}
+
+/* Over all layers at once. all, scratch [layers * f] */
+static void find_hot_share(profile *p, int32_t *all, uint64_t *scratch)
+{
+    size_t count = (size_t)p->layer_count * p->neuron_count;
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        memcpy(all + (size_t)i * p->neuron_count, p->layers[i].counts, p->neuron_count * sizeof *all);
+    p->hot_share[0] = profile_hot_share(all, count, 0.8, scratch);
+    p->hot_share[1] = profile_hot_share(all, count, 0.95, scratch);
+}
+
+static hearth_status finish(taking *t)
+{
+    profile *p = t->out;
+    uint64_t runs[PROFILE_UNION + 1];
+    size_t count = (size_t)p->layer_count * p->neuron_count;
+    uint64_t *scratch = mem_new_array(count, sizeof *scratch);
+    int32_t *all = mem_new_array(count, sizeof *all);
+    hearth_status status = scratch && all ? HEARTH_OK : fail_memory(t->error, "profile", count * sizeof *scratch);
+    count_runs(t->texts, runs);
+    for (uint32_t i = 0; status == HEARTH_OK && i < p->layer_count; i++) {
+        tally_finish(&t->counters.layers[i], p->neuron_count, runs, scratch, &p->layers[i]);
+        p->density += p->layers[i].density / p->layer_count;
+    }
+    if (status == HEARTH_OK)
+        find_hot_share(p, all, scratch);
+    p->tokens = t->state.tokens;
+    p->measured_tokens = t->state.measured;
+    p->seconds = t->state.seconds;
+    mem_free(all);
+    mem_free(scratch);
+    return status;
+}
+
+static hearth_status allocate(taking *t)
+{
+    profile *p = t->out;
+    size_t counts = (size_t)p->layer_count * p->neuron_count;
+    for (size_t w = 0; w < t->texts->window_count; w++) {
+        size_t length = t->texts->starts[w + 1] - t->texts->starts[w];
+        t->longest = length > t->longest ? length : t->longest;
+    }
+    p->layers = mem_new_array(p->layer_count, sizeof *p->layers);
+    int32_t *all = mem_new_array(counts, sizeof *all); /* one block, owned by the first layer */
+    if (!p->layers) {
+        mem_free(all);
+        return fail_memory(t->error, "profile", p->layer_count * sizeof *p->layers);
+    }
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        p->layers[i].counts = all ? all + (size_t)i * p->neuron_count : NULL;
+    t->rows = mem_new_array(t->longest, sizeof *t->rows);
+    if (!all || !t->rows)
+        return fail_memory(t->error, "profile", counts * sizeof *all);
+    return tallies_create(&t->counters, p->layer_count, p->neuron_count, t->error);
+}
+
+static hearth_status check(const taking *t)
+{
+    if (strcmp(hearth_engine_rung(t->engine), hearth_rung_name(HEARTH_RUNG_DENSE)) != 0)
+        return fail(t->error, HEARTH_INVALID, "profile: the engine is of rung %s, only dense sees every neuron",
+                    hearth_engine_rung(t->engine));
+    if (t->texts->window_count == 0)
+        return fail(t->error, HEARTH_INVALID, "profile: the corpus is empty");
+    return HEARTH_OK;
+}
+
+static hearth_status take(taking *t)
+{
+    TRY(check(t));
+    TRY(allocate(t));
+    TRY(go_on(t));
+    if (t->state.windows < t->texts->window_count) {
+        hearth_session_options options = {.context = (uint32_t)t->longest, .progress = {report_within, t}};
+        TRY(hearth_session_create(&t->session, t->engine, &options, t->error));
+        hearth_session_observe(t->session, &(hearth_observer){.see = see, .user = t, .gates = true});
+        hearth_status status = count_all(t);
+        if (status == HEARTH_CANCELLED)
+            return fail_cancelled(t);
+        TRY(status);
+    }
+    return finish(t);
+}
+
+hearth_status profile_take(profile *out, const hearth_engine *engine, const corpus *texts,
+                           const profile_options *options, hearth_error *error)
+{
+    const hearth_model *model = hearth_engine_model(engine);
+    *out = (profile){.layer_count = model->hyper.layer_count,
+                     .neuron_count = model->hyper.neuron_count,
+                     .hot_only_agreement = {NAN, NAN, NAN}};
+    taking t = {.out = out,
+                .model = model,
+                .engine = engine,
+                .texts = texts,
+                .options = options,
+                .error = error,
+                .measured_of = 1 + texts->id_count / (MEASURED_TOKENS + 1)};
+    hearth_status status = take(&t);
+    hearth_session_destroy(t.session);
+    tallies_free(&t.counters);
+    mem_free(t.rows);
+    return status;
+}
+
+void profile_free(profile *p)
+{
+    if (p->layers)
+        mem_free(p->layers[0].counts);
+    mem_free(p->layers);
+    *p = (profile){0};
+}
+
+void profile_forget(const char *folder)
+{
+    char *path = file_join(folder, KEPT_NAME);
+    if (path)
+        (void)unlink(path);
+    mem_free(path);
+}
+
+void profile_to_tune(const profile *p, tune *t)
+{
+    t->tokens = p->tokens;
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        t->layers[i].counts = p->layers[i].counts;
+        t->layers[i].magnitudes = p->layers[i].magnitudes;
+    }
+}
+
+/* ------------------------------------------------------------------ order */
+
+static int descending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Keys hold the count and, turned round, the number: no two are equal, so any way of sorting gives the same order. */
+static void sort(const int32_t *counts, size_t count, uint64_t *keys)
+{
+    for (size_t n = 0; n < count; n++)
+        keys[n] = (uint64_t)(uint32_t)counts[n] << 32 | (UINT32_MAX - (uint32_t)n);
+    qsort(keys, count, sizeof *keys, descending);
+}
+
+void profile_rank(const int32_t *counts, size_t count, uint64_t *scratch, uint32_t *order)
+{
+    sort(counts, count, scratch);
+    for (size_t i = 0; i < count; i++)
+        order[i] = UINT32_MAX - (uint32_t)scratch[i];
+}
+
+double profile_hot_share(const int32_t *counts, size_t count, double part, uint64_t *scratch)
+{
+    uint64_t all = 0, hot = 0;
+    size_t n = 0;
+    sort(counts, count, scratch);
+    for (size_t i = 0; i < count; i++)
+        all += scratch[i] >> 32;
+    while (all > 0 && n < count && (double)hot < part * (double)all)
+        hot += scratch[n++] >> 32;
+    return (double)n / (double)count;
+}

@@ -1,0 +1,393 @@
+/* prune.c - how much every layer can give, measured on hidden states, and the dealing of a budget among them.
+ *
+ * Of a few hundred tokens the activations of a layer are computed once and cut into bands by magnitude; what the layer's
+ * output loses when the bands up to k are dropped is a running sum, so all steps together cost one pass through the
+ * network. Only the layer's own output is looked at: how the loss is amplified further up was left out, as in TEAL. */
+#include "prune.h"
+
+#include "../base/memory.h"
+#include "../engine/engine.h"
+#include "../model/neuron_major.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens that are looked at: with f neurons each, f * 256 activations place the thresholds. */
+#define ROWS_MOST 256
+/* Rows of weights per run of dealt work: whole tiles of the matrix kernels. */
+#define RUN_ROWS 32
+
+/* ------------------------------------------------------------------ dealing */
+
+/* Of all a layer's activations, what one step takes. */
+static double step_share(const prune_curve *c)
+{
+    return (1 - c->natural) / PRUNE_STEPS;
+}
+
+/* What the step after k costs, per share of neurons. Never less than an earlier one: otherwise a dent in a noisy curve
+ * would make one of two equal layers give much and the other nothing. */
+static double step_price(const prune_curve *c, uint32_t k)
+{
+    double most = 0;
+    for (uint32_t i = 0; i <= k; i++)
+        most = fmax(most, (c->errors[i + 1] - c->errors[i]) / step_share(c));
+    return most;
+}
+
+/* The layer that gives next: the cheapest, of equally cheap ones that which gave least so far. layers: none can. */
+static size_t choose_layer(const prune_curve *curves, const uint32_t *now, const double *prices, size_t layers)
+{
+    size_t best = layers;
+    for (size_t i = 0; i < layers; i++) {
+        if (now[i * PRUNE_LEVELS] + 1 >= PRUNE_STEPS || step_share(&curves[i]) <= 0)
+            continue;
+        if (best == layers || prices[i] < prices[best] ||
+            (prices[i] == prices[best] && now[i * PRUNE_LEVELS] < now[best * PRUNE_LEVELS]))
+            best = i;
+    }
+    return best;
+}
+
+/* One level after the other; `now` is the level's column of steps, prices [layers] those of the next steps. */
+static void deal_level(double target, uint32_t *now, double *prices, const prune_curve *curves, size_t layers)
+{
+    double total = 0;
+    for (size_t i = 0; i < layers; i++)
+        total += curves[i].natural + step_share(&curves[i]) * now[i * PRUNE_LEVELS];
+    while (total < target - 1e-9) {
+        size_t chosen = choose_layer(curves, now, prices, layers);
+        if (chosen == layers)
+            return;
+        total += step_share(&curves[chosen]);
+        uint32_t k = ++now[chosen * PRUNE_LEVELS];
+        prices[chosen] = k + 1 < PRUNE_STEPS ? step_price(&curves[chosen], k) : INFINITY;
+    }
+}
+
+static void spread(float *levels, uint32_t *steps, double *prices, const prune_curve *curves, size_t layers)
+{
+    double natural = 0;
+    for (size_t i = 0; i < layers; i++) {
+        natural += curves[i].natural / (double)layers;
+        prices[i] = step_share(&curves[i]) > 0 ? step_price(&curves[i], 0) : INFINITY;
+        steps[i * PRUNE_LEVELS] = 0;
+    }
+    for (size_t l = 0; l < PRUNE_LEVELS; l++) {
+        double level = natural + (1 - natural) * (double)l / PRUNE_LEVELS;
+        levels[l] = (float)level;
+        for (size_t i = 0; l > 0 && i < layers; i++)
+            steps[i * PRUNE_LEVELS + l] = steps[i * PRUNE_LEVELS + l - 1];
+        deal_level(level * (double)layers, steps + l, prices, curves, layers);
+    }
+}
+
+hearth_status prune_spread(float *levels, uint32_t *steps, const prune_curve *curves, size_t layers,
+                           hearth_error *error)
+{
+    double *prices = mem_new_array(layers, sizeof *prices);
+    if (!prices)
+        return fail_memory(error, "prune", layers * sizeof *prices);
+    spread(levels, steps, prices, curves, layers);
+    mem_free(prices);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ measuring a layer */
+
+/* A worker's own: the neurons of a token by band. */
+typedef struct bands {
+    uint32_t *list; /* [f]                        */
+    float *h;       /* [f] their activations      */
+    uint8_t *band;  /* [f] of each neuron         */
+    float *lost;    /* [d] of the layer's output  */
+} bands;
+
+/* Everything about one layer; buffers are made once for all of them. */
+typedef struct survey {
+    const hearth_runtime *runtime;
+    const hearth_model *model;
+    const model_layer *layer;
+    matrix down_t;    /* the file's, or rows in `transposed` */
+    void *transposed; /* [transposed_bytes], as the widest layer so far wants it */
+    size_t transposed_bytes;
+    size_t row_count, d, f;
+    uint32_t *rows;       /* [row_count] of the states                        */
+    float *residual;      /* [row_count][d]                                   */
+    float *normed;        /* [row_count][d]                                   */
+    float *first;         /* [row_count][f] the activated first matrix        */
+    float *h;             /* [row_count][f] what meets down                   */
+    float *sorted;        /* [row_count * f] magnitudes above zero            */
+    double *errors;       /* [row_count][PRUNE_STEPS]                         */
+    bands *workers;       /* [threads]                                        */
+    float *worker_floats; /* [threads][f + d]                                 */
+    uint32_t *worker_lists;
+    uint8_t *worker_bands;
+    prune_curve *curve; /* of this layer                                    */
+} survey;
+
+typedef struct survey_product {
+    const survey *s;
+    const matrix *w;
+    const float *bias; /* [f], or NULL      */
+    float *y;          /* [row_count][f]    */
+} survey_product;
+
+static void multiply_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const survey_product *p = context;
+    const survey *s = p->s;
+    kernel_input x = {.count = s->row_count, .columns = s->d, .values = s->normed};
+    s->runtime->kernels.product[p->w->format](p->w, NULL, begin, end, &x, p->y, s->f);
+    for (size_t t = 0; p->bias && t < s->row_count; t++)
+        for (size_t i = begin; i < end; i++)
+            p->y[t * s->f + i] += p->bias[i];
+}
+
+static void multiply(const survey *s, const matrix *w, const float *bias, float *y)
+{
+    survey_product p = {s, w, bias, y};
+    pool_run(s->runtime->threads, s->f, RUN_ROWS, multiply_rows, &p);
+}
+
+/* Items are tokens. */
+static void activate_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const survey *s = context;
+    const hyperparameters *hyper = &s->model->hyper;
+    kernel_activation kind = ffn_activations[hyper->activation].kernel;
+    for (size_t t = begin; t < end; t++) {
+        float *first = s->first + t * s->f, *h = s->h + t * s->f;
+        s->runtime->kernels.activate[kind](first, NULL, hyper->activation_threshold, s->f, first);
+        if (hyper->form == FFN_GATED_BOTH)
+            s->runtime->kernels.activate[kind](h, NULL, hyper->activation_threshold, s->f, h);
+        for (size_t i = 0; i < s->f; i++)
+            h[i] = hyper->form == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Magnitudes that the steps end at. */
+static void place_thresholds(const survey *s)
+{
+    size_t all = s->row_count * s->f, n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (isfinite(s->first[i]) && s->first[i] != 0)
+            s->sorted[n++] = fabsf(s->first[i]);
+    qsort(s->sorted, n, sizeof *s->sorted, ascending);
+    s->curve->natural = 1 - (double)n / (double)all;
+    for (size_t k = 0; k < PRUNE_STEPS; k++) {
+        size_t taken = n * k / PRUNE_STEPS;
+        s->curve->thresholds[k] = taken > 0 ? s->sorted[taken - 1] : 0;
+    }
+}
+
+/* The first step that takes a magnitude; PRUNE_STEPS: none does. */
+static uint8_t band_of(const prune_curve *c, float magnitude)
+{
+    uint8_t low = 0, high = PRUNE_STEPS;
+    while (low < high) {
+        uint8_t middle = (uint8_t)((low + high) / 2);
+        if (magnitude <= c->thresholds[middle])
+            high = middle;
+        else
+            low = (uint8_t)(middle + 1);
+    }
+    return low;
+}
+
+/* Sorts a token's neurons by band, each band in their order; band k ends at ends[k]. */
+static void sort_into_bands(const survey *s, const bands *own, size_t t, size_t *ends)
+{
+    const float *first = s->first + t * s->f, *h = s->h + t * s->f;
+    size_t counts[PRUNE_STEPS + 1] = {0}, at = 0;
+    for (size_t i = 0; i < s->f; i++)
+        counts[own->band[i] = band_of(s->curve, fabsf(first[i]))]++;
+    for (size_t k = 0; k <= PRUNE_STEPS; k++) {
+        ends[k] = at;
+        at += counts[k];
+    }
+    for (size_t i = 0; i < s->f; i++) {
+        size_t to = ends[own->band[i]]++;
+        own->list[to] = (uint32_t)i;
+        own->h[to] = h[i];
+    }
+}
+
+static double square(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
+}
+
+/* Items are tokens: what each step takes from the layer's output. The first band is zero and takes nothing. */
+static void lose(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const survey *s = context;
+    const bands *own = &s->workers[worker];
+    for (size_t t = begin; t < end; t++) {
+        size_t ends[PRUNE_STEPS + 1];
+        double size = square(s->residual + t * s->d, s->d);
+        sort_into_bands(s, own, t, ends);
+        memset(own->lost, 0, s->d * sizeof *own->lost);
+        for (size_t k = 1; k < PRUNE_STEPS; k++) {
+            s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[k - 1], ends[k], own->h,
+                                                             own->lost);
+            s->errors[t * PRUNE_STEPS + k] = size > 0 ? square(own->lost, s->d) / size : 0;
+        }
+    }
+}
+
+/* down_t of the layer: the file's, or a copy for the moment. */
+static hearth_status take_down(survey *s, hearth_error *error)
+{
+    s->down_t = s->layer->down_t;
+    if (s->down_t.data)
+        return HEARTH_OK;
+    TRY(neuron_major_shape(&s->down_t, &s->layer->down, s->model->source->path, "ffn_down", error));
+    size_t bytes;
+    if (!size_multiply(s->down_t.rows, s->down_t.row_bytes, &bytes))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: ffn_down: too large to transpose", s->model->source->path);
+    if (bytes > s->transposed_bytes) { /* layers may have different formats */
+        mem_free(s->transposed);
+        s->transposed = mem_new(bytes);
+        s->transposed_bytes = s->transposed ? bytes : 0;
+    }
+    if (!s->transposed)
+        return fail_memory(error, "prune", bytes);
+    s->down_t.data = s->transposed;
+    neuron_major_transpose(&s->runtime->kernels, s->runtime->threads, &s->layer->down, &s->down_t, s->transposed);
+    return HEARTH_OK;
+}
+
+/* Evenly spread over the rows that train. */
+static void pick_rows(survey *s, size_t training)
+{
+    s->row_count = training < ROWS_MOST ? training : ROWS_MOST;
+    for (size_t i = 0; i < s->row_count; i++)
+        s->rows[i] = (uint32_t)(training * i / s->row_count);
+}
+
+static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder, hearth_error *error)
+{
+    states *from;
+    TRY(states_open(&from, folder, s->model, layer, error));
+    pick_rows(s, states_training_count(from));
+    states_read(from, s->rows, s->row_count, false, s->residual, NULL);
+    states_read(from, s->rows, s->row_count, true, s->normed, NULL);
+    states_close(from);
+    if (s->row_count == 0)
+        return fail(error, HEARTH_FORMAT, "%s: layer %u: has no hidden states to learn from", folder, layer);
+    const model_layer *l = s->layer = &s->model->layers[layer];
+    TRY(take_down(s, error));
+    multiply(s, model_first_matrix(s->model, layer), model_first_bias(s->model, layer), s->first);
+    if (s->model->hyper.form != FFN_PLAIN)
+        multiply(s, &l->up, l->up_bias, s->h);
+    pool_run(s->runtime->threads, s->row_count, 1, activate_rows, s);
+    place_thresholds(s);
+    pool_run(s->runtime->threads, s->row_count, 1, lose, s);
+    for (size_t k = 0; k < PRUNE_STEPS; k++)
+        for (size_t t = 0; t < s->row_count; t++)
+            s->curve->errors[k] += s->errors[t * PRUNE_STEPS + k] / (double)s->row_count;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ all layers */
+
+static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const hearth_model *model,
+                                 hearth_error *error)
+{
+    size_t d = model->hyper.embedding_length, f = model->hyper.neuron_count, n = ROWS_MOST;
+    size_t threads = pool_threads(runtime->threads);
+    *s = (survey){.runtime = runtime, .model = model, .d = d, .f = f};
+    s->rows = mem_new_array(n, sizeof *s->rows);
+    s->residual = mem_new_array(n * d, sizeof *s->residual);
+    s->normed = mem_new_array(n * d, sizeof *s->normed);
+    s->first = mem_new_array(n * f, sizeof *s->first);
+    s->h = mem_new_array(n * f, sizeof *s->h);
+    s->sorted = mem_new_array(n * f, sizeof *s->sorted);
+    s->errors = mem_new_array(n * PRUNE_STEPS, sizeof *s->errors);
+    s->workers = mem_new_array(threads, sizeof *s->workers);
+    s->worker_floats = mem_new_array(threads * (f + d), sizeof *s->worker_floats);
+    s->worker_lists = mem_new_array(threads * f, sizeof *s->worker_lists);
+    s->worker_bands = mem_new_array(threads, f);
+    if (!s->rows || !s->residual || !s->normed || !s->first || !s->h || !s->sorted || !s->errors || !s->workers ||
+        !s->worker_floats || !s->worker_lists || !s->worker_bands)
+        return fail_memory(error, "prune", n * (2 * d + 3 * f) * sizeof(float));
+    for (size_t i = 0; i < threads; i++)
+        s->workers[i] = (bands){s->worker_lists + i * f, s->worker_floats + i * (f + d), s->worker_bands + i * f,
+                                s->worker_floats + i * (f + d) + f};
+    return HEARTH_OK;
+}
+
+static void survey_close(survey *s)
+{
+    void *const blocks[] = {s->rows,         s->residual,  s->normed,  s->first,         s->h,
+                            s->sorted,       s->errors,    s->workers, s->worker_floats, s->worker_lists,
+                            s->worker_bands, s->transposed};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        mem_free(blocks[i]);
+}
+
+static hearth_status survey_all(prune_curve *curves, const hearth_runtime *runtime, const hearth_model *model,
+                                const char *folder, hearth_progress progress, hearth_error *error)
+{
+    survey s;
+    uint32_t layers = model->hyper.layer_count;
+    hearth_status status = survey_open(&s, runtime, model, error);
+    for (uint32_t i = 0; status == HEARTH_OK && i < layers; i++) {
+        s.curve = &curves[i];
+        if (progress.report && !progress.report(progress.user, "dealing thresholds", i, layers))
+            status = fail(error, HEARTH_CANCELLED, "%s: pruning: cancelled", model->source->path);
+        else
+            status = survey_layer(&s, i, folder, error);
+    }
+    survey_close(&s);
+    return status;
+}
+
+static hearth_status deal(prune_table *out, const prune_curve *curves, size_t layers, hearth_error *error)
+{
+    uint32_t *steps = mem_new_array(layers, PRUNE_LEVELS * sizeof *steps);
+    out->thresholds = mem_new_array(layers, PRUNE_LEVELS * sizeof *out->thresholds);
+    hearth_status status = steps && out->thresholds
+                               ? prune_spread(out->levels, steps, curves, layers, error)
+                               : fail_memory(error, "prune", layers * PRUNE_LEVELS * sizeof *steps);
+    for (size_t i = 0; status == HEARTH_OK && i < layers * PRUNE_LEVELS; i++)
+        out->thresholds[i] = curves[i / PRUNE_LEVELS].thresholds[steps[i]];
+    mem_free(steps);
+    return status;
+}
+
+hearth_status prune_deal(prune_table *out, hearth_runtime *runtime, const hearth_model *model, const char *folder,
+                         hearth_progress progress, hearth_error *error)
+{
+    size_t layers = model->hyper.layer_count;
+    *out = (prune_table){0};
+    prune_curve *curves = mem_new_array(layers, sizeof *curves);
+    if (!curves)
+        return fail_memory(error, "prune", layers * sizeof *curves);
+    hearth_status status = survey_all(curves, runtime, model, folder, progress, error);
+    if (status == HEARTH_OK)
+        status = deal(out, curves, layers, error);
+    mem_free(curves);
+    if (status != HEARTH_OK)
+        prune_free(out);
+    return status;
+}
+
+void prune_free(prune_table *t)
+{
+    mem_free(t->thresholds);
+    *t = (prune_table){0};
+}

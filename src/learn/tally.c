@@ -1,0 +1,225 @@
+/* tally.c - counting, in loops that become vector code, and reading off. */
+#include "tally.h"
+
+#include "../base/memory.h"
+#include "bits.h"
+
+#include <stdlib.h>
+
+/* ------------------------------------------------------------------ memory */
+
+/* Bytes of a layer's counters, a whole number of cache lines; lays them out where block is given. */
+static size_t lay_out(tally *t, uint32_t f, char *block)
+{
+    struct piece {
+        void **at;
+        size_t bytes;
+    } pieces[] = {
+        {(void **)&t->sizes, TALLY_CLASSES * sizeof *t->sizes},
+        {(void **)&t->union_sums, (PROFILE_UNION + 1) * sizeof *t->union_sums},
+        {(void **)&t->sampled, sizeof *t->sampled},
+        {(void **)&t->above, sizeof *t->above},
+        {(void **)&t->counts, f * sizeof *t->counts},
+        {(void **)&t->by_fired, ((size_t)f + 1) * sizeof *t->by_fired},
+    };
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        if (block)
+            *pieces[i].at = block + at;
+        at += (pieces[i].bytes + 63) / 64 * 64;
+    }
+    return at;
+}
+
+hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hearth_error *error)
+{
+    tally shape;
+    size_t each = lay_out(&shape, neurons, NULL), bytes = 0;
+    *t = (tallies){.layer_count = layers, .neuron_count = neurons, .words = bits_words(neurons), .layer_bytes = each};
+    if (size_multiply(each, layers, &bytes)) {
+        t->layers = mem_new_array(layers, sizeof *t->layers);
+        t->block = mem_new(bytes);
+        t->recent = mem_new_array((size_t)layers * PROFILE_UNION, t->words * sizeof *t->recent);
+    }
+    if (!t->layers || !t->block || !t->recent) {
+        tallies_free(t);
+        return fail_memory(error, "profile", bytes);
+    }
+    t->block_bytes = bytes;
+    for (uint32_t i = 0; i < layers; i++) {
+        lay_out(&t->layers[i], neurons, (char *)t->block + i * each);
+        t->layers[i].recent = t->recent + (size_t)i * PROFILE_UNION * t->words;
+    }
+    return HEARTH_OK;
+}
+
+void tallies_free(tallies *t)
+{
+    mem_free(t->layers);
+    mem_free(t->block);
+    mem_free(t->recent);
+    *t = (tallies){0};
+}
+
+void tallies_clear(tallies *t)
+{
+    for (uint32_t i = 0; i < t->layer_count; i++) {
+        tally *l = &t->layers[i];
+        float above = *l->above;
+        memset(l->sizes, 0, t->layer_bytes); /* the first piece of the layer's block */
+        *l->above = above;
+    }
+}
+
+/* ------------------------------------------------------------------ counting */
+
+static uint32_t class_of(float value)
+{
+    const uint32_t base = (uint32_t)(127 + TALLY_LEAST) << TALLY_FRACTION_BITS;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t at = (bits & 0x7fffffff) >> (23 - TALLY_FRACTION_BITS);
+    return at < base ? 0 : at - base < TALLY_CLASSES ? at - base : TALLY_CLASSES - 1;
+}
+
+void tally_measure(tally *t, const float *values, size_t count)
+{
+    *t->sampled += count;
+    for (size_t at = 0; at < count; at += 64) {
+        uint64_t word;
+        size_t n = count - at < 64 ? count - at : 64;
+        bits_pack(values + at, n, 0, &word);
+        for (; word; word &= word - 1)
+            t->sizes[class_of(values[at + (size_t)__builtin_ctzll(word)])]++;
+    }
+}
+
+/* The counter of a neuron grows by the truth of a comparison, which has no branch. */
+static void add_counts(int32_t *restrict counts, const float *restrict values, size_t n, float above)
+{
+    if (above > 0)
+        for (size_t i = 0; i < n; i++)
+            counts[i] += !(fabsf(values[i]) <= above);
+    else
+        for (size_t i = 0; i < n; i++)
+            counts[i] += values[i] != 0;
+}
+
+/* Unions of the token at `position` with those before it, as far as its window reaches. */
+static void add_unions(tally *t, uint32_t position, size_t words, unsigned fired)
+{
+    const uint64_t *now = t->recent + position % PROFILE_UNION * words;
+    uint64_t sums[PROFILE_UNION + 1] = {0};
+    uint32_t most = position + 1 < PROFILE_UNION ? position + 1 : PROFILE_UNION;
+    for (size_t at = 0; at < words; at += 64) { /* in pieces that stay in registers and the nearest cache */
+        size_t n = words - at < 64 ? words - at : 64;
+        uint64_t any[64];
+        memcpy(any, now + at, n * sizeof *any);
+        for (uint32_t k = 2; k <= most; k++) {
+            const uint64_t *before = t->recent + (position - k + 1) % PROFILE_UNION * words + at;
+            for (size_t i = 0; i < n; i++)
+                any[i] |= before[i];
+            sums[k] += bits_count(any, n);
+        }
+    }
+    t->union_sums[1] += fired;
+    for (uint32_t k = 2; k <= most; k++)
+        t->union_sums[k] += sums[k];
+}
+
+void tally_see(tally *t, const hearth_observation *seen, bool measured)
+{
+    size_t n = seen->neuron_count, words = bits_words(n);
+    uint64_t *now = t->recent + seen->position % PROFILE_UNION * words;
+    bits_pack(seen->activations, n, *t->above, now);
+    add_counts(t->counts, seen->activations, n, *t->above);
+    unsigned fired = bits_count(now, words);
+    t->by_fired[fired]++;
+    add_unions(t, seen->position, words, fired);
+    if (measured)
+        tally_measure(t, seen->gates, n);
+}
+
+/* ------------------------------------------------------------------ reading off */
+
+/* Where a class begins. */
+static double class_begin(uint32_t at)
+{
+    double fraction = 1 + (double)(at % (1u << TALLY_FRACTION_BITS)) / (1u << TALLY_FRACTION_BITS);
+    return ldexp(fraction, (int)(at >> TALLY_FRACTION_BITS) + TALLY_LEAST);
+}
+
+static uint64_t measured(const tally *t)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < TALLY_CLASSES; i++)
+        all += t->sizes[i];
+    return all;
+}
+
+/* Goes on from class *at, before which *before values lie, to where value number `rank` (from 0) is. */
+static double value_at(const tally *t, double rank, uint32_t *at, uint64_t *before)
+{
+    while (*at + 1 < TALLY_CLASSES && (double)(*before + t->sizes[*at]) <= rank)
+        *before += t->sizes[(*at)++];
+    double begin = class_begin(*at), end = class_begin(*at + 1);
+    double part = t->sizes[*at] ? (rank - (double)*before + 0.5) / (double)t->sizes[*at] : 0;
+    return begin + (end - begin) * (part < 1 ? part : 1);
+}
+
+double tally_quantile(const tally *t, double q)
+{
+    uint32_t at = 0;
+    uint64_t before = 0, all = measured(t);
+    return all > 0 ? value_at(t, q * (double)(all - 1), &at, &before) : 0;
+}
+
+static void read_magnitudes(const tally *t, profile_layer *out)
+{
+    uint32_t at = 0;
+    uint64_t before = 0, all = measured(t);
+    for (size_t q = 0; q < TUNE_QUANTILES; q++)
+        out->magnitudes[q] =
+            all > 0 ? (float)value_at(t, (double)q / (TUNE_QUANTILES - 1) * (double)(all - 1), &at, &before) : 0;
+    out->gate_density = *t->sampled > 0 ? (double)all / (double)*t->sampled : 0;
+}
+
+/* Share of the neurons that fire for the token at a quantile of all tokens. */
+static double density_at(const tally *t, uint32_t f, uint64_t tokens, double q)
+{
+    uint64_t seen = 0;
+    double rank = q * (double)(tokens - 1);
+    for (uint32_t n = 0; n <= f; n++) {
+        seen += t->by_fired[n];
+        if ((double)seen > rank)
+            return (double)n / f;
+    }
+    return 1;
+}
+
+static void read_densities(const tally *t, uint32_t f, const uint64_t *runs, profile_layer *out)
+{
+    uint64_t tokens = runs[1];
+    for (uint32_t n = 0; n <= f; n++) {
+        size_t class = (size_t)((uint64_t)n * PROFILE_CLASSES / f);
+        out->by_density[class < PROFILE_CLASSES ? class : PROFILE_CLASSES - 1] += t->by_fired[n];
+    }
+    for (size_t k = 1; k <= PROFILE_UNION; k++)
+        out->union_density[k] = runs[k] > 0 ? (double)t->union_sums[k] / (double)runs[k] / f : 0;
+    out->density = out->union_density[1];
+    if (tokens == 0)
+        return;
+    out->least_density = density_at(t, f, tokens, 0);
+    out->median_density = density_at(t, f, tokens, 0.5);
+    out->high_density = density_at(t, f, tokens, 0.9);
+}
+
+void tally_finish(const tally *t, uint32_t neurons, const uint64_t *runs, uint64_t *scratch, profile_layer *out)
+{
+    memcpy(out->counts, t->counts, neurons * sizeof *out->counts);
+    out->above = *t->above;
+    read_magnitudes(t, out);
+    read_densities(t, neurons, runs, out);
+    out->hot_share[0] = profile_hot_share(out->counts, neurons, 0.8, scratch);
+    out->hot_share[1] = profile_hot_share(out->counts, neurons, 0.95, scratch);
+}

@@ -1,0 +1,305 @@
+/* tuning.c - the stages in their order, what each may expect, and the file in the end.
+ *
+ *   profile      which neurons fire, and hidden states to learn from (profile.h, states.h)
+ *   thresholds   below which activations are taken for zero (prune.h)
+ *   candidates   predictors of every kind for every layer (tuning_train.c); only where activations have zeros
+ *   choice       one per layer, and its price (tuning_choice.c)
+ *   file         MODEL.tune */
+#include "tuning_stages.h"
+
+#include "../base/hash.h"
+#include "../base/memory.h"
+#include "../engine/engine.h"
+#include "../model/fingerprint.h"
+#include "records.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of whatever a stage does differently than before: what was remembered is of no use then. */
+#define TUNING_VERSION 2
+
+/* What a part of a stage counts in its progress. */
+#define PART_STEPS 1000
+
+/* ------------------------------------------------------------------ progress, records */
+
+static bool report_part(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    const tuning *t = user;
+    const hearth_progress *to = &t->options->progress;
+    (void)what;
+    if (!to->report)
+        return true;
+    double share = total > 0 ? (double)(done < total ? done : total) / (double)total : 0;
+    uint64_t begin = t->part > 0 ? (t->part - 1) * PART_STEPS : 0;
+    return to->report(to->user, t->stage, begin + (uint64_t)(share * PART_STEPS), t->parts * PART_STEPS);
+}
+
+hearth_progress tuning_progress(tuning *t)
+{
+    return (hearth_progress){report_part, t};
+}
+
+static hearth_status check_on(tuning *t, hearth_error *error)
+{
+    return report_part(t, "", 0, 0) ? HEARTH_OK
+                                    : fail(error, HEARTH_CANCELLED,
+                                           "%s: tuning was interrupted; the same command goes "
+                                           "on where it stopped",
+                                           t->model->source->path);
+}
+
+hearth_status tuning_stage(tuning *t, const char *name, uint64_t parts, hearth_error *error)
+{
+    t->stage = name;
+    t->part = 0;
+    t->parts = parts;
+    return check_on(t, error);
+}
+
+hearth_status tuning_part(tuning *t, hearth_error *error)
+{
+    t->part += t->part < t->parts;
+    return check_on(t, error);
+}
+
+static void record_name(char out[64], uint32_t layer, const char *name)
+{
+    snprintf(out, 64, "%u.%s", layer, name);
+}
+
+bool tuning_recall(const tuning *t, uint32_t layer, const char *name, const char *key, void *data, size_t size_bytes)
+{
+    char file[64];
+    record_name(file, layer, name);
+    return record_get(t->options->folder, file, key, data, size_bytes);
+}
+
+hearth_status tuning_remember(const tuning *t, uint32_t layer, const char *name, const char *key, const void *data,
+                              size_t size_bytes, hearth_error *error)
+{
+    char file[64];
+    record_name(file, layer, name);
+    return record_put(t->options->folder, file, key, data, size_bytes, error);
+}
+
+void tuning_note(tuning_result *r, const char *text)
+{
+    size_t n = 0;
+    while (n < TUNING_NOTES && r->notes[n][0] && strcmp(r->notes[n], text) != 0)
+        n++;
+    if (n < TUNING_NOTES)
+        snprintf(r->notes[n], sizeof r->notes[n], "%.*s", (int)sizeof r->notes[n] - 1, text);
+}
+
+/* Of which formats the layers' matrices are, and how large all weights: what tells two files of one model apart. */
+static void print_formats(char out[HASH_TEXT_SIZE], const hearth_model *m)
+{
+    hash128 h = hash_begin();
+    hash_number(&h, m->weight_bytes);
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        const model_layer *l = &m->layers[i];
+        const matrix *const all[] = {&l->gate, &l->up, &l->down, &l->down_t};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            hash_text(&h, all[k]->data ? number_formats[all[k]->format].name : "none");
+    }
+    hash_print(out, &h);
+}
+
+/* What everything in the folder depends on. */
+static void print_key(char *out, size_t size, const tuning *t)
+{
+    char model[FINGERPRINT_SIZE], formats[HASH_TEXT_SIZE];
+    model_fingerprint(model, t->model);
+    print_formats(formats, t->model);
+    snprintf(out, size, "%d model %s %s text %s disk %llu cpu %s", TUNING_VERSION, model, formats, t->texts->digest,
+             (unsigned long long)t->options->disk_bytes, hearth_runtime_cpu_level(t->runtime));
+}
+
+/* ------------------------------------------------------------------ stages */
+
+static hearth_status profile_with(tuning *t, const hearth_engine *engine, hearth_error *error)
+{
+    profile_options o = {.folder = t->options->folder, .progress = tuning_progress(t)};
+    TRY(states_writer_open(&o.states, t->options->folder, t->model, t->texts, t->options->disk_bytes, error));
+    tuning_note(t->out, states_writer_note(o.states));
+    t->unseen = states_training_of(states_writer_rows(o.states)) * states_writer_stride(o.states);
+    t->unseen = t->unseen < t->texts->id_count ? t->unseen : t->texts->id_count;
+    hearth_status status = profile_take(&t->out->counted, engine, t->texts, &o, error);
+    tuning_note(t->out, t->out->counted.note);
+    states_writer_close(o.states);
+    return status;
+}
+
+static hearth_status take_profile(tuning *t, hearth_error *error)
+{
+    hearth_placement *dense;
+    hearth_engine *engine = NULL;
+    TRY(tuning_stage(t, "profiling", 1, error));
+    TRY(tuning_part(t, error));
+    TRY(hearth_placement_create(&dense, t->model, HEARTH_RUNG_DENSE, error));
+    hearth_engine_options options = {.placement = dense};
+    hearth_status status = hearth_engine_create(&engine, t->runtime, t->model, &options, error);
+    hearth_placement_destroy(dense);
+    if (status == HEARTH_OK)
+        status = profile_with(t, engine, error);
+    hearth_engine_destroy(engine);
+    return status;
+}
+
+/* Thresholds as one record: levels, then those of every layer. */
+static hearth_status deal_thresholds(tuning *t, hearth_error *error)
+{
+    static const char name[] = "thresholds", key[] = "thresholds";
+    prune_table *p = &t->out->prune;
+    size_t bytes = t->model->hyper.layer_count * PRUNE_LEVELS * sizeof *p->thresholds;
+    TRY(tuning_stage(t, "dealing thresholds", 1, error));
+    TRY(tuning_part(t, error));
+    p->thresholds = mem_new(bytes);
+    if (!p->thresholds)
+        return fail_memory(error, "thresholds", bytes);
+    if (record_get(t->options->folder, name, key, p->thresholds, bytes) &&
+        record_get(t->options->folder, "levels", key, p->levels, sizeof p->levels))
+        return HEARTH_OK;
+    prune_free(p);
+    TRY(prune_deal(p, t->runtime, t->model, t->options->folder, tuning_progress(t), error));
+    TRY(record_put(t->options->folder, "levels", key, p->levels, sizeof p->levels, error));
+    return record_put(t->options->folder, name, key, p->thresholds, bytes, error);
+}
+
+/* Layers as far as they are known before anything is trained. */
+static hearth_status prepare_layers(tuning *t, hearth_error *error)
+{
+    tuning_result *out = t->out;
+    out->layer_count = t->model->hyper.layer_count;
+    out->layers = mem_new_array(out->layer_count, sizeof *out->layers);
+    if (!out->layers)
+        return fail_memory(error, "tuning", out->layer_count * sizeof *out->layers);
+    for (uint32_t i = 0; i < out->layer_count; i++) {
+        tuning_layer *l = &out->layers[i];
+        l->shape = choose_layer_of(t->model, i, out->counted.layers[i].density);
+        l->candidates[TUNING_NONE] = (candidate){.recall = 1, .density = 1, .fired = l->shape.fires};
+        choose_count_bytes(&l->candidates[TUNING_NONE], t->model, &l->shape);
+    }
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ the file */
+
+/* Levels are of use where there is something left to take: not in a model whose neurons are all silent. */
+static bool are_levels_rising(const prune_table *p)
+{
+    for (size_t i = 1; i < PRUNE_LEVELS; i++)
+        if (!(p->levels[i] > p->levels[i - 1]))
+            return false;
+    return true;
+}
+
+static void fill_predictor(tune_layer *to, const tuning_layer *from, size_t chosen)
+{
+    const candidate *c = &from->candidates[chosen];
+    to->predictor = (learned_predictor){.kind = c->kind, .coarse_format = FORMAT_COUNT, .threshold = c->threshold};
+    to->recall = (float)c->recall;
+    to->density = (float)c->density;
+    if (c->kind == PREDICTOR_COARSE)
+        to->predictor.coarse_format = c->format;
+    if (c->kind != PREDICTOR_LOW_RANK)
+        return;
+    to->predictor.reads_normed = c->normed;
+    to->predictor.fc1 = from->trained.fc1;
+    to->predictor.fc2 = from->trained.fc2;
+}
+
+void tuning_fill(tune *record, tune_layer *layers, const tuning *t, const size_t *chosen)
+{
+    const tuning_result *r = t->out;
+    *record = (tune){.layer_count = r->layer_count,
+                     .neuron_count = t->model->hyper.neuron_count,
+                     .report = "",
+                     .has_predictors = r->has_zeros,
+                     .layers = layers};
+    profile_to_tune(&r->counted, record);
+    if (are_levels_rising(&r->prune)) {
+        record->level_count = PRUNE_LEVELS;
+        record->levels = r->prune.levels;
+    }
+    for (uint32_t i = 0; i < r->layer_count; i++) {
+        if (record->level_count > 0)
+            layers[i].prune = r->prune.thresholds + (size_t)i * PRUNE_LEVELS;
+        if (r->has_zeros)
+            fill_predictor(&layers[i], &r->layers[i], chosen[i]);
+    }
+}
+
+/* The report with what the caller has to say in front. *out is jansson's; free() it. */
+static hearth_status print_report(char **out, const tuning *t, hearth_error *error)
+{
+    json_t *all = json_object(), *own = tuning_report(t->out), *origin = NULL;
+    hearth_status status = HEARTH_OK;
+    if (t->options->origin)
+        status = json_parse(&origin, t->options->origin, strlen(t->options->origin), "report", error);
+    *out = NULL;
+    if (status == HEARTH_OK && all && own && (!origin || json_object_update(all, origin) == 0) &&
+        json_object_update(all, own) == 0)
+        *out = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(all);
+    json_decref(own);
+    json_decref(origin);
+    return status != HEARTH_OK || *out ? status : fail_memory(error, "report", 0);
+}
+
+static hearth_status write_file(tuning *t, const char *path, hearth_error *error)
+{
+    tune record;
+    char *report;
+    tune_layer *layers = mem_new_array(t->out->layer_count, sizeof *layers);
+    size_t *chosen = mem_new_array(t->out->layer_count, sizeof *chosen);
+    hearth_status status = layers && chosen ? print_report(&report, t, error)
+                                            : fail_memory(error, "tuning", t->out->layer_count * sizeof *layers);
+    if (status == HEARTH_OK) {
+        for (uint32_t i = 0; i < t->out->layer_count; i++)
+            chosen[i] = t->out->layers[i].chosen;
+        tuning_fill(&record, layers, t, chosen);
+        record.report = report;
+        status = tune_write(path, &record, t->model, error);
+        free(report);
+    }
+    mem_free(layers);
+    mem_free(chosen);
+    return status;
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, hearth_model *model, const corpus *texts,
+                         const char *path, const tuning_options *options, hearth_error *error)
+{
+    char key[256];
+    tuning t = {runtime, model, texts, options, out, "", 0, 1, texts->id_count};
+    *out = (tuning_result){.has_zeros = ffn_has_zeros(model->hyper.activation),
+                           .budget_bytes = options->budget * (double)model->weight_bytes,
+                           .recall = options->recall,
+                           .choice = options->choice};
+    print_key(key, sizeof key, &t);
+    TRY(records_begin(options->folder, key, &out->begun_anew, error));
+    TRY(take_profile(&t, error));
+    TRY(prepare_layers(&t, error));
+    TRY(deal_thresholds(&t, error));
+    if (out->has_zeros) {
+        TRY(tuning_make_candidates(&t, error));
+        TRY(tuning_choose(&t, error));
+    }
+    return write_file(&t, path, error);
+}
+
+void tuning_free(tuning_result *r)
+{
+    for (uint32_t i = 0; r->layers && i < r->layer_count; i++)
+        lowrank_free(&r->layers[i].trained);
+    mem_free(r->layers);
+    profile_free(&r->counted);
+    prune_free(&r->prune);
+    *r = (tuning_result){0};
+}

@@ -1,0 +1,246 @@
+/* tuning_choice.c - one predictor per layer, by bytes or by the clock, and the price of it all.
+ *
+ * A candidate is tried as it will be used: written as a tune file into the work folder, opened, attached to the model,
+ * obeyed by an engine. The exact engine runs beside each; both share the transposed copies, and their ratio is what
+ * counts, so it does not matter that candidates meet the clock one after the other. */
+#include "tuning_stages.h"
+
+#include "../base/file.h"
+#include "../base/memory.h"
+#include "../engine/engine.h"
+#include "race.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------ a model that has predictors for a while */
+
+typedef struct loan {
+    tuning *t;
+    learned_predictor *before; /* [layer_count] */
+    bool predictors_before;
+} loan;
+
+static hearth_status attach(tuning *t, const size_t *chosen, tune_layer *layers, hearth_error *error)
+{
+    tune record, *read;
+    char *path = file_join(t->options->folder, "candidate.tune");
+    if (!path)
+        return fail_memory(error, "path", strlen(t->options->folder));
+    tuning_fill(&record, layers, t, chosen);
+    hearth_status status = tune_write(path, &record, t->model, error);
+    if (status == HEARTH_OK)
+        status = tune_open(&read, path, t->model, error);
+    mem_free(path);
+    return status == HEARTH_OK ? tune_attach(t->model, read, error) : status;
+}
+
+static hearth_status loan_begin(loan *l, tuning *t, const size_t *chosen, hearth_error *error)
+{
+    size_t layers = t->out->layer_count;
+    *l = (loan){t, mem_new_array(layers, sizeof *l->before), t->model->predictors};
+    tune_layer *record = mem_new_array(layers, sizeof *record);
+    hearth_status status = l->before && record ? HEARTH_OK : fail_memory(error, "tuning", layers * sizeof *l->before);
+    for (size_t i = 0; status == HEARTH_OK && i < layers; i++)
+        l->before[i] = t->model->layers[i].predictor;
+    if (status == HEARTH_OK)
+        status = attach(t, chosen, record, error);
+    mem_free(record);
+    if (status != HEARTH_OK)
+        mem_free(l->before);
+    return status;
+}
+
+static void loan_end(loan *l)
+{
+    hearth_model *m = l->t->model;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        m->layers[i].predictor = l->before[i];
+    m->predictors = l->predictors_before;
+    tune_close(m->tune);
+    m->tune = NULL;
+    mem_free(l->before);
+}
+
+/* An engine of rung predicted that shares what the exact one has transposed. */
+static hearth_status open_predicted(hearth_engine **out, const hearth_engine *exact, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, exact->model, HEARTH_RUNG_PREDICTED, error));
+    hearth_status status = engine_with_placement(out, exact, placement, error);
+    hearth_placement_destroy(placement);
+    return status;
+}
+
+static hearth_status open_exact(hearth_engine **out, const tuning *t, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, t->model, HEARTH_RUNG_EXACT, error));
+    hearth_engine_options options = {.placement = placement};
+    hearth_status status = hearth_engine_create(out, t->runtime, t->model, &options, error);
+    hearth_placement_destroy(placement);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the clock */
+
+/* Which layers have a candidate of that number: those get it, the others none. */
+static bool line_up(size_t *chosen, const tuning_result *r, size_t number)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < r->layer_count; i++) {
+        chosen[i] = r->layers[i].candidates[number].kind != PREDICTOR_NONE ? number : TUNING_NONE;
+        any |= chosen[i] != TUNING_NONE;
+    }
+    return any;
+}
+
+static hearth_status race_lent(tuning *t, const hearth_engine *exact, double *seconds, hearth_error *error)
+{
+    hearth_engine *predicted;
+    TRY(open_predicted(&predicted, exact, error));
+    const hearth_engine *const engines[] = {exact, predicted};
+    /* the last tokens; where too few are new, some that training saw take as long */
+    size_t least = t->texts->id_count < RACE_TOKENS + 1 ? t->texts->id_count : RACE_TOKENS + 1;
+    size_t from = (size_t)t->unseen < t->texts->id_count - least ? (size_t)t->unseen : t->texts->id_count - least;
+    hearth_status status =
+        race_measure(seconds, engines, 2, t->texts->ids + from, t->texts->id_count - from, tuning_progress(t), error);
+    hearth_engine_destroy(predicted);
+    return status;
+}
+
+/* seconds [2][layers]: exact, then with the candidates. */
+static hearth_status race_candidates(tuning *t, const hearth_engine *exact, const size_t *chosen, double *seconds,
+                                     hearth_error *error)
+{
+    loan l;
+    TRY(loan_begin(&l, t, chosen, error));
+    hearth_status status = race_lent(t, exact, seconds, error);
+    loan_end(&l);
+    return status;
+}
+
+static hearth_status race_all(tuning *t, const hearth_engine *exact, size_t *chosen, double *seconds,
+                              hearth_error *error)
+{
+    size_t layers = t->out->layer_count;
+    for (size_t number = 1; number < TUNING_CANDIDATES; number++) {
+        TRY(tuning_part(t, error));
+        if (!line_up(chosen, t->out, number))
+            continue;
+        TRY(race_candidates(t, exact, chosen, seconds, error));
+        for (size_t i = 0; i < layers; i++)
+            if (chosen[i] == number) {
+                t->out->layers[i].candidates[number].exact_seconds = seconds[i];
+                t->out->layers[i].candidates[number].seconds = seconds[layers + i];
+            }
+    }
+    return HEARTH_OK;
+}
+
+/* Not remembered: it takes seconds, and another run's machine may be another machine. */
+static hearth_status measure_candidates(tuning *t, const hearth_engine *exact, hearth_error *error)
+{
+    size_t layers = t->out->layer_count;
+    size_t *chosen = mem_new_array(layers, sizeof *chosen);
+    double *seconds = mem_new_array(layers, 2 * sizeof *seconds);
+    hearth_status status = chosen && seconds ? race_all(t, exact, chosen, seconds, error)
+                                             : fail_memory(error, "tuning", layers * 2 * sizeof *seconds);
+    mem_free(chosen);
+    mem_free(seconds);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the choice */
+
+static choose_option option_of(const tuning_result *r, const tuning_layer *l, size_t number)
+{
+    const candidate *c = &l->candidates[number];
+    static const choose_option never = {0, -1e300};
+    if (number == TUNING_NONE)
+        return (choose_option){0, 0};
+    if (c->kind == PREDICTOR_NONE || !tuning_meets_recall(r, c))
+        return never;
+    double without = r->choice == TUNING_TIME ? c->exact_seconds : choose_exact_bytes(&l->shape);
+    double with = r->choice == TUNING_TIME ? c->seconds : c->token_bytes;
+    return tuning_is_clearly_less(with, without) ? (choose_option){c->own_bytes, without - with} : never;
+}
+
+static hearth_status choose(tuning *t, hearth_error *error)
+{
+    tuning_result *r = t->out;
+    size_t layers = r->layer_count;
+    choose_option *options = mem_new_array(layers * TUNING_CANDIDATES, sizeof *options);
+    size_t *chosen = mem_new_array(layers, sizeof *chosen);
+    hearth_status status =
+        options && chosen ? HEARTH_OK : fail_memory(error, "tuning", layers * TUNING_CANDIDATES * sizeof *options);
+    for (size_t i = 0; status == HEARTH_OK && i < layers * TUNING_CANDIDATES; i++)
+        options[i] = option_of(r, &r->layers[i / TUNING_CANDIDATES], i % TUNING_CANDIDATES);
+    if (status == HEARTH_OK)
+        r->spent_bytes = choose_within(chosen, options, layers, TUNING_CANDIDATES, r->budget_bytes);
+    for (size_t i = 0; status == HEARTH_OK && i < layers; i++)
+        r->layers[i].chosen = chosen[i];
+    mem_free(options);
+    mem_free(chosen);
+    return status;
+}
+
+/* What PowerInfer runs: the trained one everywhere. */
+static void choose_low_rank(tuning_result *r)
+{
+    for (uint32_t i = 0; i < r->layer_count; i++) {
+        r->layers[i].chosen = TUNING_LOW_RANK;
+        r->spent_bytes += r->layers[i].candidates[TUNING_LOW_RANK].own_bytes;
+    }
+}
+
+/* ------------------------------------------------------------------ the price */
+
+static hearth_status measure_lent(tuning *t, const hearth_engine *exact, hearth_error *error)
+{
+    hearth_engine *predicted;
+    TRY(open_predicted(&predicted, exact, error));
+    hearth_status status =
+        price_measure(&t->out->price, exact, predicted, t->texts, t->unseen, PRICE_TOKENS, tuning_progress(t), error);
+    hearth_engine_destroy(predicted);
+    return status;
+}
+
+static hearth_status measure_price(tuning *t, const hearth_engine *exact, hearth_error *error)
+{
+    size_t layers = t->out->layer_count;
+    size_t *chosen = mem_new_array(layers, sizeof *chosen);
+    bool any = false;
+    loan l;
+    if (!chosen)
+        return fail_memory(error, "tuning", layers * sizeof *chosen);
+    for (size_t i = 0; i < layers; i++) {
+        chosen[i] = t->out->layers[i].chosen;
+        any |= chosen[i] != TUNING_NONE;
+    }
+    hearth_status status = any ? loan_begin(&l, t, chosen, error) : HEARTH_OK;
+    if (any && status == HEARTH_OK) {
+        status = measure_lent(t, exact, error);
+        loan_end(&l);
+    }
+    mem_free(chosen);
+    return status;
+}
+
+hearth_status tuning_choose(tuning *t, hearth_error *error)
+{
+    hearth_engine *exact;
+    bool timed = t->out->choice == TUNING_TIME;
+    TRY(tuning_stage(t, "comparing with exact", timed ? TUNING_CANDIDATES : 1, error));
+    TRY(open_exact(&exact, t, error));
+    hearth_status status = timed ? measure_candidates(t, exact, error) : HEARTH_OK;
+    if (status == HEARTH_OK && t->options->for_powerinfer)
+        choose_low_rank(t->out);
+    else if (status == HEARTH_OK)
+        status = choose(t, error);
+    if (status == HEARTH_OK)
+        status = tuning_part(t, error);
+    if (status == HEARTH_OK)
+        status = measure_price(t, exact, error);
+    hearth_engine_destroy(exact);
+    return status;
+}

@@ -1,0 +1,389 @@
+/* tuning_train.c - candidates: what every rank promises untrained, which rank each layer's share of the budget buys, the
+ * training of that one, and the margins of coarse copies.
+ *
+ * The untrained beginning of a low-rank predictor costs seconds, its training minutes. So the beginnings decide on rank
+ * and input, and only one predictor per layer is trained. */
+#include "tuning_stages.h"
+
+#include "bits.h"
+#include "coarse.h"
+
+#include "../base/memory.h"
+#include "../engine/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Training takes away a good part of what a beginning lets through in vain; expecting none of it would leave layers
+ * untrained that are worth it. */
+#define VAIN_LEFT 0.6
+/* Of the order in which rows are learnt. */
+#define SEED 1
+
+typedef struct trainer {
+    tuning *t;
+    tuning_layer *layer;
+    uint32_t number;
+    states *rows;
+    number_format format;
+    char key[128]; /* of records about candidates */
+} trainer;
+
+/* ------------------------------------------------------------------ low-rank */
+
+static lowrank_options train_options(const trainer *r, uint32_t rank, bool normed, uint32_t epochs)
+{
+    const tuning_options *o = r->t->options;
+    return (lowrank_options){.rank = rank,
+                             .normed = normed,
+                             .recall = o->recall,
+                             .format = r->format,
+                             .epochs = epochs,
+                             .memory_bytes = o->memory_bytes,
+                             .seed = SEED,
+                             .folder = epochs > 0 ? o->folder : NULL,
+                             .kernels = &r->t->runtime->kernels,
+                             .threads = r->t->runtime->threads,
+                             .progress = tuning_progress(r->t)};
+}
+
+static candidate low_rank_candidate(const trainer *r, const lowrank *l, bool normed)
+{
+    candidate c;
+    memset(&c, 0, sizeof c); /* it becomes a record, gaps included */
+    c.kind = PREDICTOR_LOW_RANK;
+    c.normed = normed;
+    c.format = r->format;
+    c.rank = l->rank;
+    c.threshold = l->threshold;
+    c.recall = l->recall;
+    c.density = l->density;
+    c.fired = l->fired;
+    choose_count_bytes(&c, r->t->model, &r->layer->shape);
+    return c;
+}
+
+/* What a rank promises: the beginning alone. */
+static hearth_status try_rank(trainer *r, candidate *out, uint32_t rank, bool normed, hearth_error *error)
+{
+    char name[48];
+    lowrank l = {0};
+    TRY(tuning_part(r->t, error));
+    snprintf(name, sizeof name, "start-%u-%s", rank, normed ? "normed" : "residual");
+    if (tuning_recall(r->t, r->number, name, r->key, out, sizeof *out))
+        return HEARTH_OK;
+    lowrank_options o = train_options(r, rank, normed, 0);
+    TRY(lowrank_train(&l, r->t->model, r->number, r->rows, &o, error));
+    *out = low_rank_candidate(r, &l, normed);
+    lowrank_free(&l);
+    return tuning_remember(r->t, r->number, name, r->key, out, sizeof *out, error);
+}
+
+/* The input that lets less through at a middle rank is the input of all. */
+static hearth_status choose_input(trainer *r, uint32_t rank, bool *normed, hearth_error *error)
+{
+    candidate residual, other;
+    *normed = false;
+    if (r->t->options->for_powerinfer)
+        return HEARTH_OK;
+    TRY(try_rank(r, &residual, rank, false, error));
+    TRY(try_rank(r, &other, rank, true, error));
+    *normed = other.token_bytes < residual.token_bytes;
+    return HEARTH_OK;
+}
+
+static uint32_t epochs_of(const trainer *r)
+{
+    enum { LEAST = 2, MOST = 20 };
+    size_t rows = states_training_count(r->rows), epochs = rows > 0 ? TUNING_ROWS / rows : 0;
+    if (r->t->options->epochs > 0)
+        return r->t->options->epochs;
+    return epochs < LEAST ? LEAST : epochs > MOST ? MOST : (uint32_t)epochs;
+}
+
+/* Leaves out ranks that could not be trained: too large for the model, or for the memory that is allowed. */
+static hearth_status drop_ranks(const trainer *r, uint32_t *ranks, size_t *count, hearth_error *error)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++) {
+        hearth_error why;
+        lowrank_options o = train_options(r, ranks[i], false, epochs_of(r));
+        hearth_status status = lowrank_check(r->t->model, r->number, r->rows, &o, &why);
+        if (status == HEARTH_OK)
+            ranks[kept++] = ranks[i];
+        else if (status != HEARTH_NO_MEMORY && status != HEARTH_UNSUPPORTED)
+            return fail(error, status, "%s", why.text);
+        else if (!r->layer->dropped[0])
+            snprintf(r->layer->dropped, sizeof r->layer->dropped, "%.*s", (int)sizeof r->layer->dropped - 1, why.text);
+    }
+    *count = kept;
+    if (kept == 0 && r->t->options->for_powerinfer)
+        return fail(error, HEARTH_UNSUPPORTED, "%s", r->layer->dropped);
+    return HEARTH_OK;
+}
+
+static hearth_status try_ranks(trainer *r, const uint32_t *wanted, size_t count, hearth_error *error)
+{
+    bool normed;
+    uint32_t ranks[CHOOSE_RANKS];
+    memcpy(ranks, wanted, count * sizeof *ranks);
+    TRY(drop_ranks(r, ranks, &count, error));
+    if (count == 0)
+        return HEARTH_OK;
+    TRY(choose_input(r, ranks[count / 2], &normed, error));
+    for (size_t i = 0; i < count; i++)
+        TRY(try_rank(r, &r->layer->starts[i], ranks[i], normed, error));
+    r->layer->start_count = r->layer->aim = count;
+    return HEARTH_OK;
+}
+
+/* A beginning as training may leave it. */
+static candidate expect(const trainer *r, const candidate *start)
+{
+    candidate c = *start;
+    double met = c.density * c.fired;
+    c.density = met + VAIN_LEFT * (c.density - met);
+    c.fired = c.density > 0 ? met / c.density : 0;
+    choose_count_bytes(&c, r->t->model, &r->layer->shape);
+    return c;
+}
+
+/* Gives every layer a rank, within the budget. */
+static hearth_status choose_aims(tuning *t, hearth_error *error)
+{
+    size_t layers = t->out->layer_count, count = 1 + CHOOSE_RANKS, first = t->options->for_powerinfer;
+    choose_option *options = mem_new_array(layers * count, sizeof *options);
+    size_t *chosen = mem_new_array(layers, sizeof *chosen);
+    if (!options || !chosen) {
+        mem_free(options);
+        mem_free(chosen);
+        return fail_memory(error, "ranks", layers * count * sizeof *options);
+    }
+    for (size_t i = 0; i < layers; i++) {
+        tuning_layer *l = &t->out->layers[i];
+        trainer r = {.t = t, .layer = l};
+        chosen[i] = first;
+        options[i * count] = (choose_option){0, first ? -1e300 : 0};
+        for (size_t k = 0; k < CHOOSE_RANKS; k++) {
+            candidate c = k < l->start_count ? expect(&r, &l->starts[k]) : (candidate){0};
+            double gain = choose_exact_bytes(&l->shape) - c.token_bytes;
+            options[i * count + 1 + k] =
+                k < l->start_count ? (choose_option){c.own_bytes, gain} : (choose_option){0, -1e300};
+        }
+    }
+    choose_within(chosen, options, layers, count, t->out->budget_bytes);
+    for (size_t i = 0; i < layers; i++)
+        t->out->layers[i].aim = chosen[i] > 0 ? chosen[i] - 1 : t->out->layers[i].start_count;
+    mem_free(options);
+    mem_free(chosen);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ a trained predictor as records */
+
+static hearth_status make_matrix(matrix *m, uint32_t rows, uint32_t columns, number_format format, hearth_error *error)
+{
+    *m = (matrix){.format = format, .rows = rows, .columns = columns};
+    if (!number_row_bytes(format, columns, &m->row_bytes))
+        return fail(error, HEARTH_UNSUPPORTED, "predictor: rows of %u values are no whole blocks", columns);
+    m->data = mem_new_array(rows, m->row_bytes);
+    return m->data ? HEARTH_OK : fail_memory(error, "predictor", rows * m->row_bytes);
+}
+
+static bool recall_matrix(const trainer *r, const char *name, const char *key, matrix *m)
+{
+    /* the only time that somebody writes there: the block is ours and new */
+    return tuning_recall(r->t, r->number, name, key, (void *)(uintptr_t)m->data, m->rows * m->row_bytes);
+}
+
+static hearth_status recall_trained(const trainer *r, const char *key, const candidate *start, bool *found,
+                                    hearth_error *error)
+{
+    const hyperparameters *h = &r->t->model->hyper;
+    candidate *c = &r->layer->candidates[TUNING_LOW_RANK];
+    lowrank *l = &r->layer->trained;
+    *found = false;
+    if (!tuning_recall(r->t, r->number, "trained", key, c, sizeof *c))
+        return HEARTH_OK;
+    TRY(make_matrix(&l->fc1, start->rank, h->embedding_length, r->format, error));
+    TRY(make_matrix(&l->fc2, h->neuron_count, start->rank, r->format, error));
+    *found = recall_matrix(r, "fc1", key, &l->fc1) && recall_matrix(r, "fc2", key, &l->fc2);
+    if (!*found)
+        lowrank_free(l);
+    l->rank = *found ? start->rank : 0;
+    return HEARTH_OK;
+}
+
+/* What says that there is one is written last. */
+static hearth_status remember_trained(const trainer *r, const char *key, hearth_error *error)
+{
+    const candidate *c = &r->layer->candidates[TUNING_LOW_RANK];
+    const matrix *fc1 = &r->layer->trained.fc1, *fc2 = &r->layer->trained.fc2;
+    TRY(tuning_remember(r->t, r->number, "fc1", key, fc1->data, fc1->rows * fc1->row_bytes, error));
+    TRY(tuning_remember(r->t, r->number, "fc2", key, fc2->data, fc2->rows * fc2->row_bytes, error));
+    return tuning_remember(r->t, r->number, "trained", key, c, sizeof *c, error);
+}
+
+static hearth_status train(trainer *r, hearth_error *error)
+{
+    char key[192];
+    bool found;
+    uint32_t epochs = epochs_of(r);
+    const candidate *start = &r->layer->starts[r->layer->aim];
+    snprintf(key, sizeof key, "%s rank %u %s epochs %u", r->key, start->rank, start->normed ? "normed" : "residual",
+             epochs);
+    TRY(recall_trained(r, key, start, &found, error));
+    if (found)
+        return HEARTH_OK;
+    lowrank_options o = train_options(r, start->rank, start->normed, epochs);
+    TRY(lowrank_train(&r->layer->trained, r->t->model, r->number, r->rows, &o, error));
+    r->layer->candidates[TUNING_LOW_RANK] = low_rank_candidate(r, &r->layer->trained, start->normed);
+    if (r->layer->trained.state_damaged)
+        tuning_note(r->t->out, "what training had kept of an earlier run was damaged, and was begun anew");
+    return remember_trained(r, key, error);
+}
+
+/* ------------------------------------------------------------------ coarse */
+
+static hearth_status calibrate(trainer *r, candidate *out, number_format format, hearth_error *error)
+{
+    char name[48];
+    coarse_margin m;
+    snprintf(name, sizeof name, "coarse-%s", number_formats[format].name);
+    if (tuning_recall(r->t, r->number, name, r->key, out, sizeof *out))
+        return HEARTH_OK;
+    TRY(coarse_calibrate(&m, r->t->model, r->number, r->rows, format, r->t->options->recall, &r->t->runtime->kernels,
+                         r->t->runtime->threads, error));
+    memset(out, 0, sizeof *out);
+    out->kind = PREDICTOR_COARSE;
+    out->normed = true;
+    out->format = format;
+    out->threshold = m.margin;
+    out->recall = m.recall;
+    out->density = m.density;
+    double fires = r->layer->shape.fires * m.recall;
+    out->fired = m.density > fires ? fires / m.density : 1;
+    choose_count_bytes(out, r->t->model, &r->layer->shape);
+    return tuning_remember(r->t, r->number, name, r->key, out, sizeof *out, error);
+}
+
+static hearth_status calibrate_all(trainer *r, hearth_error *error)
+{
+    number_format formats[CHOOSE_COARSE];
+    size_t count = choose_coarse_formats(formats, r->t->model, r->number);
+    TRY(tuning_part(r->t, error));
+    for (size_t i = 0; i < count && !r->t->options->for_powerinfer; i++)
+        TRY(calibrate(r, &r->layer->candidates[TUNING_COARSE + i], formats[i], error));
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ all layers */
+
+static hearth_status open_trainer(trainer *r, tuning *t, uint32_t layer, hearth_error *error)
+{
+    *r =
+        (trainer){.t = t, .layer = &t->out->layers[layer], .number = layer, .format = choose_low_rank_format(t->model)};
+    snprintf(r->key, sizeof r->key, "recall %.9g seed %d memory %llu %s", (double)t->options->recall, SEED,
+             (unsigned long long)t->options->memory_bytes, number_formats[r->format].name);
+    return states_open(&r->rows, t->options->folder, t->model, layer, error);
+}
+
+/* Without a BLAS there are no low-rank predictors, which is told and no reason to stop. */
+static hearth_status forgive(tuning *t, hearth_status status, const hearth_error *found, hearth_error *error)
+{
+    if (status == HEARTH_UNSUPPORTED && !t->options->for_powerinfer) {
+        snprintf(t->out->no_low_rank, sizeof t->out->no_low_rank, "%.*s", (int)sizeof t->out->no_low_rank - 1,
+                 found->text);
+        return HEARTH_OK;
+    }
+    return fail(error, status, "%s", found->text);
+}
+
+/* Shares of different texts must not be compared: what candidates let through is counted on the rows that were held
+ * out, and so is what fires there. */
+static hearth_status count_held_out(const trainer *r, uint64_t *all, hearth_error *error)
+{
+    enum { AT_ONCE = 64 };
+    uint32_t numbers[AT_ONCE];
+    size_t words = states_words(r->rows), count = states_count(r->rows), rows = 0;
+    uint64_t fired = 0, *bits = mem_new_array(AT_ONCE, words * sizeof *bits);
+    if (!bits)
+        return fail_memory(error, "tuning", AT_ONCE * words * sizeof *bits);
+    for (size_t at = states_training_count(r->rows); at < count; at += AT_ONCE) {
+        size_t n = count - at < AT_ONCE ? count - at : AT_ONCE;
+        for (size_t i = 0; i < n; i++)
+            numbers[i] = (uint32_t)(at + i);
+        states_read(r->rows, numbers, n, false, NULL, bits);
+        fired += bits_count(bits, n * words);
+        rows += n;
+    }
+    mem_free(bits);
+    if (rows > 0)
+        r->layer->shape.fires = (double)fired / ((double)rows * r->t->model->hyper.neuron_count);
+    candidate *none = &r->layer->candidates[TUNING_NONE];
+    none->fired = r->layer->shape.fires;
+    choose_count_bytes(none, r->t->model, &r->layer->shape);
+    *all = fired;
+    return HEARTH_OK;
+}
+
+/* A threshold that lets through what fires cannot be placed where nothing does: it would silence the layer. */
+static hearth_status leave_silent(const trainer *r, hearth_error *error)
+{
+    snprintf(r->layer->dropped, sizeof r->layer->dropped,
+             "layer %u: none of its neurons fired in the text that was held out", r->number);
+    if (r->t->options->for_powerinfer)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: %s: take more text", r->t->model->source->path, r->layer->dropped);
+    return HEARTH_OK;
+}
+
+static hearth_status explore_layer(trainer *r, const uint32_t *ranks, size_t count, hearth_error *error)
+{
+    hearth_error found;
+    uint64_t fired = 0;
+    tuning *t = r->t;
+    TRY(count_held_out(r, &fired, error));
+    if (fired == 0)
+        return leave_silent(r, error);
+    TRY(calibrate_all(r, error));
+    if (t->out->no_low_rank[0])
+        return HEARTH_OK;
+    hearth_status status = try_ranks(r, ranks, count, &found);
+    return status == HEARTH_OK ? status : forgive(t, status, &found, error);
+}
+
+static hearth_status explore(tuning *t, hearth_error *error)
+{
+    uint32_t ranks[CHOOSE_RANKS];
+    size_t count = choose_ranks(ranks, t->model->hyper.embedding_length);
+    TRY(tuning_stage(t, "looking at predictors", t->out->layer_count * (count + 3), error));
+    for (uint32_t i = 0; i < t->out->layer_count; i++) {
+        trainer r;
+        TRY(open_trainer(&r, t, i, error));
+        hearth_status status = explore_layer(&r, ranks, count, error);
+        states_close(r.rows);
+        TRY(status);
+    }
+    return HEARTH_OK;
+}
+
+hearth_status tuning_make_candidates(tuning *t, hearth_error *error)
+{
+    uint64_t aims = 0;
+    TRY(explore(t, error));
+    TRY(choose_aims(t, error));
+    for (uint32_t i = 0; i < t->out->layer_count; i++)
+        aims += t->out->layers[i].aim < t->out->layers[i].start_count;
+    TRY(tuning_stage(t, "training predictors", aims > 0 ? aims : 1, error));
+    for (uint32_t i = 0; i < t->out->layer_count; i++) {
+        trainer r;
+        if (t->out->layers[i].aim == t->out->layers[i].start_count)
+            continue;
+        TRY(tuning_part(t, error));
+        TRY(open_trainer(&r, t, i, error));
+        hearth_status status = train(&r, error);
+        states_close(r.rows);
+        TRY(status);
+    }
+    return HEARTH_OK;
+}

@@ -1,0 +1,33 @@
+/* tune_parts.h - what reading and writing tune files share: names, and what may stand there. */
+#ifndef MODEL_TUNE_PARTS_H
+#define MODEL_TUNE_PARTS_H
+
+#include "tune.h"
+
+/* The keys behind general.architecture; strings and numbers per layer are arrays of as many. */
+#define TUNE_KEY_PREFIX     "hearth.tune."
+#define TUNE_KEY_VERSION    TUNE_KEY_PREFIX "version"
+#define TUNE_KEY_LAYERS     TUNE_KEY_PREFIX "layers"
+#define TUNE_KEY_NEURONS    TUNE_KEY_PREFIX "neurons"
+#define TUNE_KEY_TOKENS     TUNE_KEY_PREFIX "tokens"
+#define TUNE_KEY_REPORT     TUNE_KEY_PREFIX "report"
+#define TUNE_KEY_LEVELS     TUNE_KEY_PREFIX "levels"
+#define TUNE_KEY_PREDICTORS TUNE_KEY_PREFIX "predictors"
+#define TUNE_KEY_INPUTS     TUNE_KEY_PREFIX "inputs"
+#define TUNE_KEY_COARSE     TUNE_KEY_PREFIX "coarse_types"
+#define TUNE_KEY_THRESHOLDS TUNE_KEY_PREFIX "thresholds"
+#define TUNE_KEY_RECALLS    TUNE_KEY_PREFIX "recalls"
+#define TUNE_KEY_DENSITIES  TUNE_KEY_PREFIX "densities"
+
+/* Tensors of layer N are "blk.N." and one of these. */
+enum tune_tensor { TUNE_COUNTS, TUNE_MAGNITUDES, TUNE_PRUNE, TUNE_FC1, TUNE_FC2, TUNE_TENSORS };
+extern const char *const tune_tensor_names[TUNE_TENSORS];
+void tune_tensor_name(char out[TENSOR_NAME_SIZE], enum tune_tensor tensor, uint32_t layer);
+
+extern const char *const tune_input_names[2]; /* of reads_normed */
+
+/* Every value that t holds is one that may be obeyed: what both a file and a program can get wrong. path: of the file,
+ * for the text. HEARTH_FORMAT names the part. */
+hearth_status tune_check(const tune *t, const hearth_model *model, const char *path, hearth_error *error);
+
+#endif

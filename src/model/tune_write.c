@@ -1,0 +1,189 @@
+/* tune_write.c - a tune record becomes a file. */
+#include "tune_parts.h"
+
+#include "../file/gguf.h"
+#include "fingerprint.h"
+
+#include <string.h>
+
+/* What the head announces, built up; sizes are known before. */
+typedef struct writer {
+    const tune *t;
+    key_value *entries;     /* [entry_count]  */
+    stored_tensor *tensors; /* [tensor_count] */
+    size_t entry_count, tensor_count;
+    arena memory;
+} writer;
+
+#define MOST_ENTRIES 16
+
+/* ------------------------------------------------------------------ keys */
+
+static void add_number(writer *w, const char *key, value_type type, uint64_t value)
+{
+    w->entries[w->entry_count++] = (key_value){.key = key, .type = type, .as.u = value};
+}
+
+static void add_text(writer *w, const char *key, const char *text)
+{
+    w->entries[w->entry_count++] = (key_value){.key = key, .type = VALUE_STRING, .as.string = span_of(text)};
+}
+
+static void add_items(writer *w, const char *key, value_type item_type, const void *items, size_t count)
+{
+    key_value entry = {.key = key, .type = VALUE_ARRAY, .item_type = item_type, .count = count};
+    if (item_type == VALUE_STRING)
+        entry.as.strings = items;
+    else
+        entry.as.items = items;
+    w->entries[w->entry_count++] = entry;
+}
+
+static const char *kind_of(const tune_layer *l)
+{
+    return predictor_kind_name(l->predictor.kind);
+}
+
+static const char *input_of(const tune_layer *l)
+{
+    return tune_input_names[l->predictor.reads_normed];
+}
+
+static const char *coarse_of(const tune_layer *l)
+{
+    return l->predictor.kind == PREDICTOR_COARSE ? number_formats[l->predictor.coarse_format].name : "";
+}
+
+static float threshold_of(const tune_layer *l)
+{
+    return l->predictor.threshold;
+}
+
+static float recall_of(const tune_layer *l)
+{
+    return l->recall;
+}
+
+static float density_of(const tune_layer *l)
+{
+    return l->density;
+}
+
+/* A key with a value per layer: of the two functions, the one that there is gives it. */
+static const struct {
+    const char *key;
+    const char *(*text)(const tune_layer *l);
+    float (*number)(const tune_layer *l);
+} predictor_keys[] = {
+    {TUNE_KEY_PREDICTORS, kind_of, NULL}, {TUNE_KEY_INPUTS, input_of, NULL},
+    {TUNE_KEY_COARSE, coarse_of, NULL},   {TUNE_KEY_THRESHOLDS, NULL, threshold_of},
+    {TUNE_KEY_RECALLS, NULL, recall_of},  {TUNE_KEY_DENSITIES, NULL, density_of},
+};
+
+static bool add_predictor_keys(writer *w)
+{
+    uint32_t layers = w->t->layer_count;
+    for (size_t k = 0; k < sizeof predictor_keys / sizeof *predictor_keys; k++) {
+        span *texts = predictor_keys[k].text ? arena_new_array(&w->memory, layers, sizeof *texts) : NULL;
+        float *numbers = predictor_keys[k].number ? arena_new_array(&w->memory, layers, sizeof *numbers) : NULL;
+        if (!texts && !numbers)
+            return false;
+        for (uint32_t i = 0; i < layers; i++)
+            if (texts)
+                texts[i] = span_of(predictor_keys[k].text(&w->t->layers[i]));
+            else
+                numbers[i] = predictor_keys[k].number(&w->t->layers[i]);
+        add_items(w, predictor_keys[k].key, texts ? VALUE_STRING : VALUE_F32, texts ? (void *)texts : numbers, layers);
+    }
+    return true;
+}
+
+static bool add_keys(writer *w, const char *fingerprint)
+{
+    const tune *t = w->t;
+    add_text(w, "general.architecture", TUNE_ARCHITECTURE);
+    add_number(w, TUNE_KEY_VERSION, VALUE_U32, TUNE_VERSION);
+    add_text(w, TUNE_KEY_FINGERPRINT, fingerprint);
+    add_number(w, TUNE_KEY_LAYERS, VALUE_U32, t->layer_count);
+    add_number(w, TUNE_KEY_NEURONS, VALUE_U32, t->neuron_count);
+    if (t->layers[0].counts)
+        add_number(w, TUNE_KEY_TOKENS, VALUE_U64, t->tokens);
+    if (t->level_count > 0)
+        add_items(w, TUNE_KEY_LEVELS, VALUE_F32, t->levels, t->level_count);
+    if (t->report && t->report[0])
+        add_text(w, TUNE_KEY_REPORT, t->report);
+    return !t->has_predictors || add_predictor_keys(w);
+}
+
+/* ------------------------------------------------------------------ tensors */
+
+static bool add_tensor(writer *w, enum tune_tensor tensor, uint32_t layer, const stored_tensor *what)
+{
+    char name[TENSOR_NAME_SIZE];
+    tune_tensor_name(name, tensor, layer);
+    if (!what->data)
+        return true;
+    stored_tensor *to = &w->tensors[w->tensor_count++];
+    *to = *what;
+    to->name = arena_copy_text(&w->memory, name, strlen(name));
+    return to->name != NULL;
+}
+
+static bool add_vector(writer *w, enum tune_tensor tensor, uint32_t layer, number_format format, const void *data,
+                       size_t count)
+{
+    stored_tensor t = {NULL, format, 1, {count, 1, 1, 1}, data, count * number_formats[format].block_bytes, 0};
+    return add_tensor(w, tensor, layer, &t);
+}
+
+static bool add_matrix(writer *w, enum tune_tensor tensor, uint32_t layer, const matrix *m)
+{
+    stored_tensor t = {NULL, m->format, 2, {m->columns, m->rows, 1, 1}, m->data, m->rows * m->row_bytes, 0};
+    return add_tensor(w, tensor, layer, &t);
+}
+
+static bool add_layer(writer *w, uint32_t i)
+{
+    const tune_layer *l = &w->t->layers[i];
+    bool low_rank = w->t->has_predictors && l->predictor.kind == PREDICTOR_LOW_RANK;
+    return add_vector(w, TUNE_COUNTS, i, FORMAT_I32, l->counts, w->t->neuron_count) &&
+           add_vector(w, TUNE_MAGNITUDES, i, FORMAT_F32, l->magnitudes, TUNE_QUANTILES) &&
+           add_vector(w, TUNE_PRUNE, i, FORMAT_F32, l->prune, w->t->level_count) &&
+           (!low_rank ||
+            (add_matrix(w, TUNE_FC1, i, &l->predictor.fc1) && add_matrix(w, TUNE_FC2, i, &l->predictor.fc2)));
+}
+
+/* ------------------------------------------------------------------ the file */
+
+static hearth_status write_file(const writer *w, const char *path, hearth_error *error)
+{
+    gguf_writer *file;
+    TRY(gguf_writer_open(&file, path, false, w->entries, w->entry_count, w->tensors, w->tensor_count, error));
+    hearth_status status = HEARTH_OK;
+    for (size_t i = 0; i < w->tensor_count && status == HEARTH_OK; i++)
+        status = gguf_writer_put(file, w->tensors[i].data, w->tensors[i].size_bytes, error);
+    if (status == HEARTH_OK)
+        return gguf_writer_commit(file, error);
+    gguf_writer_discard(file);
+    return status;
+}
+
+hearth_status tune_write(const char *path, const tune *t, const hearth_model *model, hearth_error *error)
+{
+    char fingerprint[FINGERPRINT_SIZE];
+    size_t tensors = (size_t)t->layer_count * TUNE_TENSORS;
+    hearth_status status = tune_check(t, model, path, error);
+    if (status != HEARTH_OK)
+        return status == HEARTH_FORMAT ? HEARTH_INVALID : status;
+    writer w = {.t = t};
+    w.entries = arena_new_array(&w.memory, MOST_ENTRIES, sizeof *w.entries);
+    w.tensors = arena_new_array(&w.memory, tensors, sizeof *w.tensors);
+    bool ready = w.entries && w.tensors;
+    model_fingerprint(fingerprint, model);
+    ready = ready && add_keys(&w, fingerprint);
+    for (uint32_t i = 0; ready && i < t->layer_count; i++)
+        ready = add_layer(&w, i);
+    status = ready ? write_file(&w, path, error) : fail_memory(error, path, tensors * sizeof *w.tensors);
+    arena_clear(&w.memory);
+    return status;
+}

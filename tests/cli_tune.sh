@@ -1,0 +1,158 @@
+# cli_tune.sh - `hearth tune`: a file appears beside the model, does what the summary says, is the same however often the
+# run was killed, and bad input leaves nothing behind.
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
+need "$SHARED/models/stories-relu"
+need "$SHARED/models/stories260K-relu"
+need "$SHARED/corpora/stories-held.txt"
+
+model=$scratch/stories-relu
+text=$scratch/text.txt
+said=$scratch/said
+cp -r "$SHARED/models/stories-relu" "$model" # the tune file appears beside the model
+chmod -R u+w "$model"
+head -c 14000 "$SHARED/corpora/stories-held.txt" >"$text"
+export HEARTH_NO_CACHE=1
+
+tune() { # tune OUT OPTION...: a small tuning whose result is no matter of clocks
+    "$HEARTH" tune "$model" --corpus "$text" --out "$1" --choose bytes --recall 0.98 --epochs 2 "${@:2}"
+}
+
+# ------------------------------------------------------------------ what comes out
+"$HEARTH" tune "$model/" --corpus "$text" --choose bytes --recall 0.98 --epochs 2 --json >"$said" 2>"$scratch/err"
+is "standard error" "$(cat "$scratch/err")" ""
+is "path" "$(value "$said" path)" "$model.tune"
+[ -s "$model.tune" ] && pass || fail "no tune file"
+[ ! -e "$model.tune.work" ] && pass || fail "the work folder is still there"
+is "bytes" "$(value "$said" bytes)" "$(wc -c <"$model.tune")"
+if awk -v s="$(value "$said" spent_bytes)" -v b="$(value "$said" budget_bytes)" 'BEGIN { exit !(s > 0 && s <= b) }'
+then pass; else fail "spent $(value "$said" spent_bytes) of $(value "$said" budget_bytes)"; fi
+
+chosen=0
+for layer in 0 1 2 3 4 5; do
+    exact=$(value "$said" layers.$layer.exact_bytes)
+    got=$(value "$said" layers.$layer.chosen_bytes)
+    case $(value "$said" layers.$layer.chosen) in
+        none) is "bytes of layer $layer" "$got" "$exact" ;;
+        *)
+            chosen=$((chosen + 1))
+            if awk -v g="$got" -v e="$exact" 'BEGIN { exit !(g < 0.97 * e) }'; then pass; else
+                fail "layer $layer reads $got, exact $exact"
+            fi
+            ;;
+    esac
+    [ -n "$(value "$said" layers.$layer.why)" ] && pass || fail "layer $layer: no reason"
+done
+[ $chosen -gt 0 ] && pass || fail "no layer got a predictor"
+
+# Every command finds it: predicted runs, is not exact, and is as far from it as was said.
+ids=1,403,407,261,378,410,300,282,299,263,298,267,341,350,261,360
+for rung in exact predicted pruned; do
+    "$HEARTH" eval logits "$model" --ids $ids --sparsity $rung --no-guard --kv f32 --out "$scratch/$rung" 2>/dev/null
+done
+cmp -s "$scratch/exact" "$scratch/predicted" && fail "predicted is exact" || pass
+cmp -s "$scratch/exact" "$scratch/pruned" && fail "pruned is exact" || pass
+close "predicted beside exact" "$scratch/predicted" "$scratch/exact" 0.25
+price=$(value "$said" price.mean_kl)
+"$HEARTH" eval kl "$model" "$text" --against exact --sparsity predicted --json >"$scratch/kl" 2>/dev/null
+if awk -v p="$price" -v k="$(value "$scratch/kl" mean_kl)" 'BEGIN { exit !(p > 0 && p < 0.1 && k < 3 * p && p < 3 * k) }'
+then pass; else fail "KL was said to be $price, eval kl says $(value "$scratch/kl" mean_kl)"; fi
+echo "  KL: said $price, eval kl $(value "$scratch/kl" mean_kl)"
+"$HEARTH" run "$model" -p "Once upon a time" -n 8 --temp 0 --sparsity predicted --json >"$scratch/run" 2>/dev/null
+is "rung" "$(value "$scratch/run" rung)" predicted
+
+# The summary for people names each layer and the command to go on with.
+tune "$scratch/again.tune" >"$said" 2>/dev/null
+has "summary" "$(cat "$said")" "run it: hearth run $model --tune $scratch/again.tune --sparsity predicted"
+has "summary" "$(cat "$said")" "tokens that training did not see: KL"
+"$HEARTH" inspect "$model" --json >"$scratch/inspected"
+for layer in 0 1 2 3 4 5; do # as counted, in every layer
+    near "layer $layer fires" "$(awk -v l=$layer '$1 == l && $3 == "%" { print $2 }' "$said")" \
+        "$(awk -v d="$(value "$scratch/inspected" tune.layers.$layer.density)" 'BEGIN { print 100 * d }')" 0.051
+done
+cmp -s "$scratch/again.tune" "$model.tune" && pass || fail "the same tuning gave another file"
+
+# ------------------------------------------------------------------ killed and gone on with
+command -v timeout >/dev/null || skip "timeout is absent"
+for signal in KILL INT; do
+    out=$scratch/killed-$signal.tune
+    stops=0
+    patience=0.05
+    status=1
+    while [ $status -ne 0 ] && [ $stops -lt 60 ]; do
+        status=0
+        timeout --foreground --preserve-status -s $signal $patience "$HEARTH" tune "$model" --corpus "$text" --out "$out" \
+            --choose bytes --recall 0.98 --epochs 2 >/dev/null 2>"$scratch/err" || status=$?
+        # between the file and the tidying up there is a moment too
+        { [ ! -e "$out" ] || cmp -s "$out" "$model.tune"; } && pass || fail "half a file after SIG$signal"
+        [ $status -eq 0 ] && break
+        stops=$((stops + 1))
+        [ $signal = KILL ] || is "exit status after SIGINT" $status 130
+        patience=$(awk -v p=$patience 'BEGIN { print p * 1.3 + 0.05 }')
+    done
+    echo "  stopped $stops times by SIG$signal"
+    [ $stops -gt 0 ] && pass || fail "SIG$signal came too late"
+    cmp -s "$out" "$model.tune" && pass || fail "going on after SIG$signal gave another file"
+    [ ! -e "$out.work" ] && pass || fail "the work folder of SIG$signal is still there"
+done
+
+# The folder kept: another recall goes on from the hidden states. Another text begins anew, and says so.
+tune "$scratch/kept.tune" --keep-work >/dev/null 2>&1
+before=$(stat -c %Y.%i "$scratch/kept.tune.work/layer-0.states")
+tune "$scratch/kept.tune" --keep-work --recall 0.95 >/dev/null 2>"$scratch/err"
+is "hidden states" "$(stat -c %Y.%i "$scratch/kept.tune.work/layer-0.states")" "$before"
+is "standard error" "$(cat "$scratch/err")" ""
+head -c 9000 "$text" >"$scratch/other.txt"
+"$HEARTH" tune "$model" --corpus "$scratch/other.txt" --out "$scratch/kept.tune" --choose bytes --epochs 1 >/dev/null \
+    2>"$scratch/err"
+has "another text" "$(cat "$scratch/err")" "begun anew"
+
+# ------------------------------------------------------------------ ids, several texts, SiLU
+"$HEARTH" tokenize "$model" -f "$text" >"$scratch/ids"
+"$HEARTH" tune "$model" --ids "$scratch/ids" --out "$scratch/ids.tune" --choose bytes --epochs 1 --json >"$said"
+is "tokens of ids" "$(value "$said" tokens)" "$(wc -w <"$scratch/ids")"
+"$HEARTH" tune "$SHARED/models/stories260K" --corpus "$scratch/other.txt" "$text" --out "$scratch/silu.tune" >"$said"
+has "SiLU" "$(cat "$said")" "never exactly zero"
+has "SiLU" "$(cat "$said")" "--sparsity pruned"
+
+# By the clock: whatever it chose is told with its time.
+"$HEARTH" tune "$SHARED/models/stories260K-relu" --corpus "$scratch/other.txt" --out "$scratch/time.tune" --epochs 1 \
+    --budget 50% --json >"$said"
+is "choice" "$(value "$said" choice)" time
+if awk -v s="$(value "$said" layers.0.candidates.0.exact_seconds)" 'BEGIN { exit !(s > 0 && s < 1) }'; then pass; else
+    fail "no time was measured"
+fi
+
+# ------------------------------------------------------------------ refused
+none() { # none WHAT: nothing was left beside x.tune
+    [ ! -e "$scratch/x.tune" ] && [ -z "$(ls -A "$scratch/x.tune.work" 2>/dev/null)" ] && pass || fail "$1 left something"
+}
+: >"$scratch/empty.txt"
+head -c 3000 "$model/model.safetensors" >"$scratch/binary.txt"
+refused 1 empty.txt "$HEARTH" tune "$model" --corpus "$scratch/empty.txt" --out "$scratch/x.tune"
+none "an empty text"
+refused 1 binary.txt "$HEARTH" tune "$model" --corpus "$scratch/binary.txt" --out "$scratch/x.tune"
+none "a binary text"
+refused 1 absent.txt "$HEARTH" tune "$model" --corpus "$text" "$scratch/absent.txt" --out "$scratch/x.tune"
+refused 2 "--corpus" "$HEARTH" tune "$model" --out "$scratch/x.tune"
+refused 2 "--corpus" "$HEARTH" tune "$model" --corpus "$text" --ids "$scratch/ids"
+refused 2 "--separator: is for texts" "$HEARTH" tune "$model" --ids "$scratch/ids" --separator x
+refused 1 "allowed" "$HEARTH" tune "$model" --corpus "$text" --out "$scratch/small.tune" --disk 1K
+refused 2 "--budget" "$HEARTH" tune "$model" --corpus "$text" --budget 7x
+refused 2 "--disk" "$HEARTH" tune "$model" --corpus "$text" --disk lots
+refused 2 "--disk" "$HEARTH" tune "$model" --corpus "$text" --disk -4G
+refused 1 "another model" "$HEARTH" run "$SHARED/models/stories260K-relu" --tune "$model.tune" -p a -n 1
+refused 1 "tune" "$HEARTH" tune "$model" --corpus "$text" --out "$scratch/nowhere/x.tune"
+
+# A full disk, in the middle of whatever it meets first.
+full() (
+    ulimit -f "$1"
+    exec "$HEARTH" tune "$model" --corpus "$text" --out "$scratch/x.tune" --choose bytes --epochs 1
+)
+for blocks in 1 20 200; do # of 1024 bytes
+    refused 1 "File too large" full $blocks
+    [ ! -e "$scratch/x.tune" ] && pass || fail "a full disk left half a tune file"
+done
+"$HEARTH" tune "$model" --corpus "$text" --out "$scratch/x.tune" --choose bytes --epochs 1 >/dev/null && pass ||
+    fail "going on after a full disk"
+
+finish

@@ -1,0 +1,428 @@
+/* engine_selectors.c - what decides which neurons are worked on, beyond sign and PowerInfer's predictors: predictors that
+ * read the network's own input, coarse copies, magnitudes, and neurons that are left out; against the loop in double
+ * precision of ffn_build.h, and what an observer sees of the first matrix. */
+#include "../src/engine/coarse.h"
+#include "ffn_watch.h"
+
+#include "../src/model/tune.h"
+
+/* ------------------------------------------------------------------ one network */
+
+static hearth_placement *place(const built *b, hearth_rung rung)
+{
+    hearth_error error;
+    hearth_placement *placement;
+    stack_check(hearth_placement_create(&placement, &b->model, rung, &error), &error);
+    hearth_placement_set_threshold(placement, rung == HEARTH_RUNG_PRUNED ? b->cut : b->threshold);
+    return placement;
+}
+
+/* Takes the placement. */
+static void open_placed(stack *s, hearth_runtime *runtime, const built *b, hearth_placement *placement, bool plain)
+{
+    hearth_error error;
+    *s = (stack){.runtime = runtime, .info = {.vocabulary_size = b->shape.d}};
+    hearth_engine_options engine = {.placement = placement,
+                                    .activations = plain ? HEARTH_ACTIVATIONS_F32 : HEARTH_ACTIVATIONS_AUTO};
+    hearth_session_options session = {.context = BUILT_TOKENS, .output_rows = BUILT_TOKENS, .kv = HEARTH_KV_F32};
+    stack_check(hearth_engine_create(&s->engine, runtime, &b->model, &engine, &error), &error);
+    hearth_placement_destroy(placement);
+    stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);
+}
+
+static void close_placed(stack *s)
+{
+    hearth_session_destroy(s->session);
+    hearth_engine_destroy(s->engine);
+}
+
+static double distance(const built *b, const float *logits)
+{
+    size_t n = (size_t)BUILT_TOKENS * b->shape.d;
+    float *want = malloc(n * sizeof *want);
+    for (size_t i = 0; i < n; i++)
+        want[i] = (float)b->out[i];
+    double d = relative_l2(logits, want, n);
+    free(want);
+    return d;
+}
+
+/* The shape on a rung: logits, counts, and what an observer sees, at one and at two threads. */
+static void check_shape(hearth_runtime *const runtimes[2], const built_shape *shape, hearth_rung rung, bool plain)
+{
+    built *b = built_new(shape);
+    float *logits[2];
+    built_compute(b, rung, !plain);
+    for (unsigned i = 0; i < 2; i++) {
+        stack s;
+        logits[i] = malloc((size_t)BUILT_TOKENS * shape->d * sizeof(float));
+        open_placed(&s, runtimes[i], b, place(b, rung), plain);
+        watch w = watch_begin(b, rung);
+        if (plain)
+            hearth_session_observe(s.session, &(hearth_observer){.see = watch_row, .user = &w});
+        read_portions(&s, logits[i]);
+        if (plain)
+            check_counts(&s, b, rung);
+        close_placed(&s);
+    }
+    assert_memory_equal(logits[0], logits[1], (size_t)BUILT_TOKENS * shape->d * sizeof(float));
+    double d = distance(b, logits[0]);
+    if (!(d <= (plain ? 2e-6 : 5e-4)))
+        fail_msg("%s: relative distance %.2e", describe(shape, rung, plain), d);
+    free(logits[0]);
+    free(logits[1]);
+    built_free(b);
+}
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ /* checked memory takes its time */
+enum { NEURONS_MOST = 64, EVERY = 5 };
+#else
+enum { NEURONS_MOST = 128, EVERY = 1 };
+#endif
+
+/* Every form, layout and a few formats, with what `variant` changes of the shape. */
+static void check_shapes(hearth_rung rung, void (*variant)(built_shape *o))
+{
+    size_t count = 0, seen = 0;
+    built_shape shape;
+    hearth_runtime *runtimes[2];
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(hearth_runtime_create(&runtimes[i], &(hearth_runtime_options){.threads = 1 + i}, NULL), 0);
+    for (size_t i = 0; next_shape(&shape, &i);) {
+        if (shape.f > NEURONS_MOST || shape.format == FORMAT_Q4_K || seen++ % EVERY != 0)
+            continue;
+        variant(&shape);
+        bool rounds = number_is_block(shape.format) || (shape.coarse && number_is_block(shape.copy));
+        check_shape(runtimes, &shape, rung, true);
+        if (rounds)
+            check_shape(runtimes, &shape, rung, false);
+        count += 1 + rounds;
+    }
+    hearth_runtime_destroy(runtimes[0]);
+    hearth_runtime_destroy(runtimes[1]);
+    print_message("%zu networks\n", count);
+}
+
+/* ------------------------------------------------------------------ the selectors */
+
+static void reads_normed(built_shape *o)
+{
+    o->normed = true;
+}
+
+static void predictors_may_read_the_input(void **state)
+{
+    (void)state;
+    check_shapes(HEARTH_RUNG_PREDICTED, reads_normed);
+}
+
+static void is_coarse(built_shape *o)
+{
+    o->coarse = true;
+    o->copy = o->d % 32 == 0 ? FORMAT_Q4_0 : FORMAT_BF16;
+}
+
+static void coarse_copies_select(void **state)
+{
+    (void)state;
+    check_shapes(HEARTH_RUNG_PREDICTED, is_coarse);
+}
+
+/* A margin beyond every error loses nothing: the answer is that of exact, to the byte. */
+static void a_wide_margin_is_exact(void **state)
+{
+    (void)state;
+    built_shape shape = {.format = FORMAT_F16,
+                         .down = FORMAT_F16,
+                         .d = 64,
+                         .f = 128,
+                         .coarse = true,
+                         .copy = FORMAT_Q4_0,
+                         .ordered = true};
+    built *b = built_new(&shape);
+    hearth_runtime *runtime;
+    assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
+    size_t n = (size_t)BUILT_TOKENS * shape.d;
+    float *logits[2] = {malloc(n * sizeof(float)), malloc(n * sizeof(float))};
+    b->threshold = 100;
+    for (int i = 0; i < 2; i++) {
+        stack s;
+        open_placed(&s, runtime, b, place(b, i ? HEARTH_RUNG_PREDICTED : HEARTH_RUNG_EXACT), true);
+        assert_string_equal(hearth_engine_class(s.engine), i ? "margin" : "bitwise");
+        assert_string_equal(hearth_engine_rung(s.engine), i ? "predicted" : "exact");
+        read_portions(&s, logits[i]);
+        close_placed(&s);
+    }
+    assert_memory_equal(logits[0], logits[1], n * sizeof(float));
+    hearth_runtime_destroy(runtime);
+    free(logits[0]);
+    free(logits[1]);
+    built_free(b);
+}
+
+/* The deviation that coarse.h speaks of is that of the error over directions of the input. */
+static void spread_is_the_deviation(void **state)
+{
+    (void)state;
+    enum { D = 256, F = 8, INPUTS = 4000 };
+    uint32_t seed = 5;
+    built_matrix first = built_random_matrix(FORMAT_F32, F, D, &seed);
+    pool *threads;
+    coarse_copy copy;
+    assert_int_equal(pool_create(&threads, 2, NULL), HEARTH_OK);
+    assert_int_equal(coarse_create(&copy, threads, &first.stored, FORMAT_Q4_0, "test", NULL), HEARTH_OK);
+    double squares[F] = {0};
+    float row[D], x[D];
+    for (size_t k = 0; k < INPUTS; k++) {
+        double size = 0;
+        for (size_t c = 0; c < D; c++) {
+            x[c] = built_random(&seed) + built_random(&seed) + built_random(&seed);
+            size += (double)x[c] * (double)x[c];
+        }
+        for (size_t i = 0; i < F; i++) {
+            double error = 0;
+            number_formats[FORMAT_Q4_0].decode(matrix_row(&copy.rows, i), row, D);
+            for (size_t c = 0; c < D; c++)
+                error += (first.values[i * D + c] - (double)row[c]) * (double)x[c];
+            squares[i] += error * error / (size / D);
+        }
+    }
+    for (size_t i = 0; i < F; i++) {
+        double deviation = sqrt(squares[i] / INPUTS);
+        assert_true(fabs(deviation / (double)copy.spread[i] - 1) < 0.05); /* 1 / sqrt(2 INPUTS) is 0.011 */
+    }
+    coarse_free(&copy);
+    pool_destroy(threads);
+    built_free_matrix(&first);
+}
+
+static void is_as_ever(built_shape *o)
+{
+    (void)o;
+}
+
+static void is_silu(built_shape *o)
+{
+    o->silu = true;
+    o->form = o->form == FFN_GATED_BOTH ? FFN_GATED : o->form;
+}
+
+static void small_activations_are_pruned(void **state)
+{
+    (void)state;
+    check_shapes(HEARTH_RUNG_PRUNED, is_as_ever);
+    check_shapes(HEARTH_RUNG_PRUNED, is_silu);
+}
+
+/* ------------------------------------------------------------------ neurons that are left out */
+
+/* Leaves out every neuron whose number is a multiple of three. */
+static hearth_placement *leave_out(const built *b, const char *selector)
+{
+    char json[16384], *at = json, *end = json + sizeof json;
+    at += snprintf(at, (size_t)(end - at),
+                   "{\"sides\": [\"cpu\"], \"kv\": \"cpu\", \"embedding\": \"cpu\", \"head\": \"cpu\", \"layers\": "
+                   "[{\"form\": \"host\", \"selector\": \"%s\", \"parts\": [",
+                   selector);
+    for (int part = 0; part < 2; part++) {
+        at += snprintf(at, (size_t)(end - at), "%s{\"side\": \"%s\", \"neurons\": [", part ? ", " : "",
+                       part ? "nobody" : "cpu");
+        for (uint32_t n = 0, listed = 0; n < b->shape.f; n++)
+            if ((n % 3 == 0) == part)
+                at += snprintf(at, (size_t)(end - at), "%s[%u, %u]", listed++ ? ", " : "", n, n + 1);
+        at += snprintf(at, (size_t)(end - at), "]}");
+    }
+    at += snprintf(at, (size_t)(end - at), "]}]}");
+    hearth_error error;
+    hearth_placement *placement;
+    stack_check(hearth_placement_parse(&placement, &b->model, json, (size_t)(at - json), &error), &error);
+    return placement;
+}
+
+static void silence_left_out(built *b)
+{
+    for (uint32_t i = 0; i < b->shape.f; i++) /* rows of down_t that add nothing */
+        for (uint32_t c = 0; b->order[i] % 3 == 0 && c < b->shape.d; c++)
+            b->down_t.values[(size_t)i * b->shape.d + c] = 0;
+}
+
+static void neurons_can_be_left_out(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime;
+    assert_int_equal(hearth_runtime_create(&runtime, &(hearth_runtime_options){.threads = 2}, NULL), HEARTH_OK);
+    static const char *const selectors[] = {[HEARTH_RUNG_DENSE] = "all", [HEARTH_RUNG_EXACT] = "sign"};
+    for (int k = 0; k < 12; k++) {
+        built_shape shape = {.format = FORMAT_F16,
+                             .down = FORMAT_F16,
+                             .d = 48,
+                             .f = 128,
+                             .rank = 8,
+                             .form = (ffn_form)(k % 3),
+                             .ordered = k / 3 % 2,
+                             .stock = k / 6 && k / 3 % 2 == 0};
+        built *b = built_new(&shape);
+        silence_left_out(b);
+        for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_EXACT; rung++) {
+            stack s;
+            hearth_counts counts;
+            float *logits = malloc((size_t)BUILT_TOKENS * shape.d * sizeof *logits);
+            built_compute(b, HEARTH_RUNG_EXACT, false);
+            open_placed(&s, runtime, b, leave_out(b, selectors[rung]), true);
+            assert_string_equal(hearth_engine_class(s.engine), "lossy");
+            read_portions(&s, logits);
+            assert_int_equal(hearth_session_counts(s.session, 0, &counts, NULL), HEARTH_OK);
+            assert_int_equal(counts.computed, BUILT_TOKENS * (128 - 43)); /* 0, 3 .. 126 are 43 */
+            if (!(distance(b, logits) <= 2e-6))
+                fail_msg("%s: relative distance %.2e", describe(&shape, (hearth_rung)rung, true), distance(b, logits));
+            close_placed(&s);
+            free(logits);
+        }
+        built_free(b);
+    }
+    hearth_runtime_destroy(runtime);
+}
+
+/* Two neurons of five are the hottest 0.4; the rest belongs to nobody. */
+static void hot_and_cold_come_from_the_counts(void **state)
+{
+    (void)state;
+    built_shape shape = {.format = FORMAT_F32, .down = FORMAT_F32, .d = 42, .f = 5, .rank = 5};
+    built *b = built_new(&shape);
+    uint32_t order[] = {3, 1, 4, 0, 2};
+    tune_layer layer = {.order = order};
+    tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer};
+    hearth_error error;
+    hearth_placement *placement = place(b, HEARTH_RUNG_EXACT);
+    assert_int_equal(hearth_placement_keep(placement, &b->model, 0.4, true, &error), HEARTH_UNSUPPORTED);
+    b->model.tune = &learnt;
+    static const struct {
+        bool hottest;
+        const char *cpu, *nobody;
+    } cases[] = {{true, "[[1,2],[3,4]]", "[[0,1],[2,3],[4,5]]"}, {false, "[[0,1],[2,3]]", "[[1,2],[3,5]]"}};
+    for (size_t i = 0; i < 2; i++) {
+        char *json, want[300];
+        stack_check(hearth_placement_keep(placement, &b->model, 0.4, cases[i].hottest, &error), &error);
+        stack_check(hearth_placement_print(placement, &json, &error), &error);
+        snprintf(want, sizeof want,
+                 "\"parts\":[{\"side\":\"cpu\",\"neurons\":%s},{\"side\":\"nobody\",\"neurons\":%s}]", cases[i].cpu,
+                 cases[i].nobody);
+        if (!strstr(json, want))
+            fail_msg("%s lacks %s", json, want);
+        hearth_free(json);
+    }
+    assert_int_equal(hearth_placement_keep(placement, &b->model, 0, true, &error), HEARTH_INVALID);
+    assert_int_equal(hearth_placement_keep(placement, &b->model, NAN, true, &error), HEARTH_INVALID);
+    hearth_placement_destroy(placement);
+    b->model.tune = NULL;
+    built_free(b);
+}
+
+/* Thresholds at a share between two levels lie on the line between theirs. */
+static void pruning_follows_the_levels(void **state)
+{
+    (void)state;
+    built_shape shape = {.format = FORMAT_F32, .down = FORMAT_F32, .d = 42, .f = 5, .rank = 5, .silu = true};
+    built *b = built_new(&shape);
+    static const float levels[] = {0.25f, 0.5f, 0.75f}, thresholds[] = {0.125f, 0.5f, 1.0f};
+    static const struct {
+        double share;
+        const char *threshold;
+    } cases[] = {{0, "0.125"}, {0.25, "0.125"}, {0.375, "0.3125"}, {0.5, "0.5"}, {0.625, "0.75"}, {1, "1.0"}};
+    tune_layer layer = {.prune = thresholds};
+    tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer, .level_count = 3, .levels = levels};
+    hearth_error error;
+    hearth_placement *placement = place(b, HEARTH_RUNG_PRUNED);
+    assert_int_equal(hearth_placement_prune(placement, &b->model, 0.5, &error), HEARTH_UNSUPPORTED);
+    b->model.tune = &learnt;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *json, want[64];
+        stack_check(hearth_placement_prune(placement, &b->model, cases[i].share, &error), &error);
+        stack_check(hearth_placement_print(placement, &json, &error), &error);
+        snprintf(want, sizeof want, "\"threshold\":%s}", cases[i].threshold);
+        if (!strstr(json, want))
+            fail_msg("%s lacks %s", json, want);
+        hearth_free(json);
+    }
+    assert_int_equal(hearth_placement_prune(placement, &b->model, 1.5, &error), HEARTH_INVALID);
+    hearth_placement_destroy(placement);
+    b->model.tune = NULL;
+    built_free(b);
+}
+
+/* ------------------------------------------------------------------ gates */
+
+typedef struct gates_watch {
+    const built *b;
+    size_t calls;
+} gates_watch;
+
+static void see_gates(void *user, const hearth_observation *o)
+{
+    gates_watch *w = user;
+    const built *b = w->b;
+    size_t f = b->shape.f;
+    assert_non_null(o->gates);
+    assert_null(o->neurons);
+    w->calls++;
+    for (size_t row = 0; row < f; row++) {
+        size_t neuron = (size_t)b->order[row], at = o->position * f + row;
+        assert_true(fabs((double)o->gates[neuron] - built_act(b, b->first[at])) <= 1e-5);
+        assert_true(fabs((double)o->activations[neuron] - b->h[at]) <= 1e-5);
+    }
+}
+
+/* An observer may ask for what the first matrix alone has made of a neuron; nothing else changes by that. */
+static void gates_are_shown(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime;
+    assert_int_equal(hearth_runtime_create(&runtime, &(hearth_runtime_options){.threads = 2}, NULL), HEARTH_OK);
+    for (int k = 0; k < 12; k++) {
+        built_shape shape = {.format = FORMAT_F16,
+                             .down = FORMAT_F16,
+                             .d = 48,
+                             .f = 128,
+                             .rank = 8,
+                             .form = k % 2 ? FFN_PLAIN : FFN_GATED,
+                             .silu = k / 2 % 2,
+                             .ordered = k / 4 == 1,
+                             .stock = k / 4 == 2,
+                             .biases = k % 2};
+        built *b = built_new(&shape);
+        size_t n = (size_t)BUILT_TOKENS * shape.d;
+        float *logits[2] = {malloc(n * sizeof(float)), malloc(n * sizeof(float))};
+        gates_watch w = {.b = b};
+        built_compute(b, HEARTH_RUNG_DENSE, false);
+        for (int i = 0; i < 2; i++) {
+            stack s;
+            open_placed(&s, runtime, b, place(b, HEARTH_RUNG_DENSE), true);
+            if (i)
+                hearth_session_observe(s.session, &(hearth_observer){see_gates, &w, .gates = true});
+            read_portions(&s, logits[i]);
+            close_placed(&s);
+        }
+        assert_int_equal(w.calls, BUILT_TOKENS);
+        assert_memory_equal(logits[0], logits[1], n * sizeof(float));
+        free(logits[0]);
+        free(logits[1]);
+        built_free(b);
+    }
+    hearth_runtime_destroy(runtime);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(predictors_may_read_the_input),
+        cmocka_unit_test(coarse_copies_select),
+        cmocka_unit_test(a_wide_margin_is_exact),
+        cmocka_unit_test(spread_is_the_deviation),
+        cmocka_unit_test(small_activations_are_pruned),
+        cmocka_unit_test(neurons_can_be_left_out),
+        cmocka_unit_test(hot_and_cold_come_from_the_counts),
+        cmocka_unit_test(pruning_follows_the_levels),
+        cmocka_unit_test(gates_are_shown),
+    };
+    return run_group(tests, NULL, NULL);
+}
