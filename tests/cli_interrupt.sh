@@ -77,9 +77,13 @@ mkfifo "$scratch/input"
 for signal in INT=130 TERM=143; do
     for words in "tokenize $model" "eval ppl $model -" "run $model -f -" "eval logits $model --ids @- --out $scratch/x"; do
         got=0
-        exec 4<>"$scratch/input" # a writer that writes nothing
+        exec 4<>"$scratch/input" # a writer that writes one byte, and no more
+        printf 1 >&4
         # shellcheck disable=SC2086
-        timeout --preserve-status -k 20 -s ${signal%=*} 0.5 "$HEARTH" $words <"$scratch/input" >/dev/null 2>"$scratch/err" || got=$?
+        env --default-signal=INT timeout -s KILL 60 "$HEARTH" $words <"$scratch/input" >/dev/null 2>"$scratch/err" &
+        while read -r -t 0 -u 4; do sleep 0.01; done # it is there until the program reads
+        kill -s "${signal%=*}" $!
+        wait $! || got=$?
         exec 4>&-
         is "exit status of $words, SIG${signal%=*}" $got "${signal#*=}"
         is "message of $words, SIG${signal%=*}" "$(cat "$scratch/err")" "hearth: standard input: reading: interrupted"

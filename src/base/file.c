@@ -3,6 +3,7 @@
 
 #include "file_fault.h"
 #include "memory.h"
+#include "wakeup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +31,7 @@ bool file_must_fail(int error_number)
     return true;
 }
 
-/* Only waiting (for a pipe, a terminal) is ever interrupted, and only by a signal that the program handles: it
- * wants to know, so the call is not tried again. */
+/* A signal that the program handles came: it wants to know, so the call is not tried again. */
 static hearth_status fail_reading(hearth_error *error, const char *path, const char *what)
 {
     if (errno == EINTR)
@@ -107,7 +107,7 @@ void file_map_drop(const file_map *map, const void *from, size_t size_bytes)
 /* Appends up to `room` bytes; *size grows by what came, nothing at the end of the file. */
 static hearth_status read_some(int fd, char *data, size_t *size, size_t room, const char *path, hearth_error *error)
 {
-    ssize_t got = file_must_fail(EIO) ? -1 : read(fd, data + *size, room);
+    ssize_t got = file_must_fail(EIO) || !wakeup_wait(fd) ? -1 : read(fd, data + *size, room);
     if (got < 0)
         return fail_reading(error, path, "cannot read");
     *size += (size_t)got;

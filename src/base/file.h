@@ -20,7 +20,7 @@ void file_map_drop(const file_map *map, const void *from, size_t size_bytes);
 
 /* The whole file, at most `limit` bytes (larger: HEARTH_FORMAT), with a 0 behind it;
  * *data is freed with mem_free. For small files: configs, prompts. "-" is standard input.
- * HEARTH_CANCELLED: a signal that the program handles came while waiting for a pipe or a terminal. */
+ * HEARTH_CANCELLED: a signal that the program handles came while waiting for a pipe or a terminal (wakeup.h). */
 hearth_status file_read(char **data, size_t *size, const char *path, size_t limit, hearth_error *error);
 
 bool file_exists(const char *path);

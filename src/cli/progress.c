@@ -2,6 +2,7 @@
 #include "progress.h"
 
 #include "../base/clock.h"
+#include "../base/wakeup.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +24,7 @@ static volatile double raised_at;
 static void on_signal(int number)
 {
     double now = clock_seconds(); /* clock_gettime: allowed in handlers */
+    wakeup_raise();
     if (!raised) {
         raised = number;
         raised_at = now;
@@ -36,6 +38,7 @@ static void on_signal(int number)
 static void on_patient_signal(int number)
 {
     raised = number;
+    wakeup_raise();
 }
 
 /* A mapped file that another program cuts short can no longer be read: nothing to return to, but one line to say, by
@@ -68,6 +71,7 @@ static bool is_ignored(int number)
 void interrupt_install(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    wakeup_prepare();
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!is_ignored(numbers[i]))
             install(numbers[i], on_signal);
@@ -89,6 +93,7 @@ void interrupt_only_flag(void)
 void interrupt_reset(void)
 {
     raised = 0;
+    wakeup_reset();
 }
 
 void progress_init(progress *p)
