@@ -46,8 +46,8 @@ rm "$model.tune"
 [ -e "$model.tune" ] || [ -e "$model.tune.work" ] && fail "--no-save saved" || pass
 is "not probed" "$(value "$said" hot_only)" null
 is "not saved" "$(value "$said" tune)" null
-"$HEARTH" profile "$model" --corpus "$scratch/b" --tune "$scratch/other" --probe-tokens 0 >/dev/null
-[ -e "$scratch/other" ] && [ ! -e "$model.tune" ] && pass || fail "--tune FILE"
+"$HEARTH" profile "$model" --corpus "$scratch/b" --out "$scratch/other" --probe-tokens 0 >/dev/null
+[ -e "$scratch/other" ] && [ ! -e "$model.tune" ] && pass || fail "--out FILE"
 "$HEARTH" inspect "$model" --tune "$scratch/other" --json >"$said" 2>/dev/null && pass || fail "inspect --tune"
 
 # Threads change nothing but the seconds.
@@ -62,7 +62,7 @@ cmp -s "$said.1" "$said.3" && pass || fail "one thread and three differ"
 "$HEARTH" profile "$model" --ids "@$scratch/ids" --json --no-save --probe-tokens 0 >"$said.2"
 is "ids" "$(value "$said.1" tokens) $(value "$said.1" density)" "400 $(value "$said.2" density)"
 
-# What `tune` has put into the file stays, but for the counts; with --tune none all of it is replaced.
+# What `tune` has put into the file stays, but for the counts; with --anew all of it is replaced.
 head -c 10000 "$text" >"$scratch/c"
 "$HEARTH" tune "$model" --corpus "$scratch/c" --epochs 1 >/dev/null 2>"$scratch/err" || fail "tune: $(cat "$scratch/err")"
 "$HEARTH" inspect "$model" --json >"$said.1"
@@ -72,9 +72,9 @@ for part in predictors predictor_bytes prune_levels.4 layers.3.predictor.kind la
     is "$part stays" "$(value "$said.2" tune.$part)" "$(value "$said.1" tune.$part)"
 done
 [ "$(value "$said.2" tune.tokens)" != "$(value "$said.1" tune.tokens)" ] && pass || fail "the counts stayed"
-"$HEARTH" profile "$model" --corpus "$scratch/c" --probe-tokens 0 --tune none >/dev/null
+"$HEARTH" profile "$model" --corpus "$scratch/c" --probe-tokens 0 --anew >/dev/null
 "$HEARTH" inspect "$model" --json >"$said"
-value "$said" tune.report.corpus_digest >/dev/null 2>&1 && fail "--tune none kept something" || pass
+value "$said" tune.report.corpus_digest >/dev/null 2>&1 && fail "--anew kept something" || pass
 rm -r "$model.tune" "$model.tune.work" 2>/dev/null || true
 
 # ------------------------------------------------------------------ Ctrl-C, and going on
@@ -139,7 +139,8 @@ refused 2 "profile: --corpus: is missing" "$HEARTH" profile "$model"
 refused 2 "is one argument too many; texts are named by --corpus" "$HEARTH" profile "$model" "$text"
 refused 2 "--ids: take the place of --corpus" "$HEARTH" profile "$model" --corpus "$text" --ids 1,2,3
 refused 2 "--separator: is for texts" "$HEARTH" profile "$model" --ids 1,2,3 --separator x
-refused 2 "--tune: with --no-save" "$HEARTH" profile "$model" --corpus "$text" --no-save --tune "$scratch/other"
+refused 2 "--out: with --no-save" "$HEARTH" profile "$model" --corpus "$text" --no-save --out "$scratch/other"
+refused 2 "--anew: with --no-save" "$HEARTH" profile "$model" --corpus "$text" --no-save --anew
 refused 2 "--separator: is empty" "$HEARTH" profile "$model" --corpus "$text" --separator ""
 refused 1 "empty: text: is empty" "$HEARTH" profile "$model" --corpus "$scratch/a" "$scratch/empty"
 refused 1 "binary: text: is binary, byte 1 is zero" "$HEARTH" profile "$model" --corpus "$scratch/binary"
@@ -151,7 +152,7 @@ refused 1 "id 512 (number 3 of the corpus): is not one of the vocabulary's 512" 
 refused 2 "--ids" "$HEARTH" profile "$model" --ids "$scratch/words"
 refused 1 "missing: cannot open" "$HEARTH" profile "$model" --ids "$scratch/missing"
 echo nonsense >"$scratch/bad"
-refused 1 "bad" "$HEARTH" profile "$model" --corpus "$scratch/b" --tune "$scratch/bad"
-refused 1 "cannot make the folder" "$HEARTH" profile "$model" --corpus "$scratch/b" --tune "$scratch/no/such/file"
+refused 1 "bad" "$HEARTH" profile "$model" --corpus "$scratch/b" --out "$scratch/bad"
+refused 1 "cannot make the folder" "$HEARTH" profile "$model" --corpus "$scratch/b" --out "$scratch/no/such/file"
 refused 1 "llama-256: tokenizer" "$HEARTH" profile "$SHARED/golden/llama-256" --corpus "$scratch/b" --no-save
 finish

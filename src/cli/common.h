@@ -33,6 +33,7 @@ typedef struct engine_options {
 /* Rows for OPTION_TABLE; records of model_options and engine_options. */
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
+#define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
 #define ENGINE_OPTION_COUNT 13
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];

@@ -18,6 +18,8 @@ const option corpus_option_rows[CORPUS_OPTION_COUNT] = {
     {OPTION_ROW(0, "window", COUNT, corpus_options, window, "N",
                 "tokens read in one piece, BOS included; 512, or the model's context where that is less"),
      .least = 2, .most = 1 << 20},
+    {OPTION_ROW(0, "out", TEXT, corpus_options, out, "FILE",
+                "the tune file, where what was learnt is kept; MODEL.tune, where every command finds it")},
 };
 
 /* Names must outlive the command, as what the parser makes does: argv's own. */
@@ -95,8 +97,7 @@ json_t *corpus_options_json(const corpus_options *o)
     return names;
 }
 
-char *corpus_tune_path(const model_options *o)
+char *corpus_options_tune_path(const corpus_options *o, const char *model_path)
 {
-    const char *named = common_tune(o);
-    return named && *named ? mem_copy_text(named, strlen(named)) : tune_path(o->model);
+    return o->out ? mem_copy_text(o->out, strlen(o->out)) : tune_path(model_path);
 }

@@ -1,4 +1,4 @@
-/* corpus_options.h - what the commands that learn share: which texts, or ids, and where the tune file is. */
+/* corpus_options.h - what the commands that learn share: which texts, or ids, and where the tune file goes. */
 #ifndef CLI_CORPUS_OPTIONS_H
 #define CLI_CORPUS_OPTIONS_H
 
@@ -10,9 +10,12 @@ typedef struct corpus_options {
     const char *ids; /* a file of them, or the list itself */
     const char *separator;
     uint32_t window;
+    const char *out; /* the tune file; NULL: beside the model */
 } corpus_options;
 
-#define CORPUS_OPTION_COUNT 4
+#define CORPUS_OPTION_COUNT 5
+/* Texts that may stand behind the first one of --corpus. */
+#define CORPUS_FILES_MOST (1 << 16)
 extern const option corpus_option_rows[CORPUS_OPTION_COUNT];
 
 /* What is left of the operands are further files. HEARTH_INVALID: there is neither text nor ids, or there are both. */
@@ -23,7 +26,7 @@ hearth_status corpus_options_read(corpus *out, const hearth_model *model, const 
 /* What was read, for reports: an array of names. NULL: no memory. */
 json_t *corpus_options_json(const corpus_options *o);
 
-/* Where the tune file goes: --tune FILE, else beside the model. mem_free. NULL: no memory. */
-char *corpus_tune_path(const model_options *o);
+/* Where the tune file goes: --out FILE, else beside the model. mem_free. NULL: no memory. */
+char *corpus_options_tune_path(const corpus_options *o, const char *model_path);
 
 #endif

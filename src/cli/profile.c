@@ -14,7 +14,7 @@ typedef struct profile_values {
     engine_options engine; /* model, threads, cpu, activations */
     corpus_options corpus;
     optional_count probe;
-    bool no_save, json;
+    bool anew, no_save, json;
 } profile_values;
 
 static const char *const activation_names[] = {"auto", "f32", NULL};
@@ -23,6 +23,8 @@ static const option rows[] = {
     {OPTION_ROW(0, "probe-tokens", GIVEN_COUNT, profile_values, probe, "N",
                 "tokens at the end of the corpus on which the hottest 20, 40 and 60 % of the neurons are tried alone; "
                 "1024, 0: none")},
+    {OPTION_ROW(0, "anew", FLAG, profile_values, anew, NULL,
+                "replace the tune file: what `hearth tune` has put there goes too; else it stays")},
     {OPTION_ROW(0, "no-save", FLAG, profile_values, no_save, NULL,
                 "write nothing: no tune file, and nothing to go on from")},
     {OPTION_ROW(0, "json", FLAG, profile_values, json, NULL,
@@ -51,14 +53,13 @@ typedef struct profiling {
 
 /* ------------------------------------------------------------------ the tune file */
 
-/* What stands there is kept but for what is found anew; with --tune none it is not looked at. */
+/* What stands there is kept but for the counts; with --anew it is not looked at. */
 static hearth_status open_record(profiling *r, hearth_error *error)
 {
-    const char *named = common_tune(&r->v->engine.model);
-    r->tune_path = corpus_tune_path(&r->v->engine.model);
+    r->tune_path = corpus_options_tune_path(&r->v->corpus, r->v->engine.model.model);
     if (!r->tune_path)
         return fail_memory(error, "path", 0);
-    if (!(named && !*named) && file_exists(r->tune_path))
+    if (!r->v->anew && file_exists(r->tune_path))
         return tune_open(&r->record, r->tune_path, r->l.model, error);
     r->record = mem_new(sizeof *r->record);
     if (!r->record)
@@ -267,11 +268,11 @@ static hearth_status work(profiling *r, hearth_error *error)
 static hearth_status run(void *values, operands *rest, hearth_error *error)
 {
     profiling r = {.v = values, .memory = rest->memory};
-    TRY(common_take_model("profile", &r.v->engine.model, rest, SIZE_MAX, false, error));
+    TRY(common_take_model("profile", &r.v->engine.model, rest, CORPUS_FILES_MOST, false, error));
     TRY(corpus_options_take("profile", &r.v->corpus, rest, error));
-    const char *named = common_tune(&r.v->engine.model);
-    if (r.v->no_save && named && *named)
-        return fail(error, HEARTH_INVALID, "profile: --tune: with --no-save no tune file is read or written");
+    if (r.v->no_save && (r.v->corpus.out || r.v->anew))
+        return fail(error, HEARTH_INVALID, "profile: --%s: with --no-save no tune file is written",
+                    r.v->corpus.out ? "out" : "anew");
     hearth_status status = work(&r, error);
     if (status == HEARTH_OK && r.v->json)
         status = print_json(&r, error);
@@ -291,14 +292,12 @@ const command command_profile = {
     .path = "profile",
     .summary = "count which neurons fire, and say what that is worth",
     .usage = "MODEL --corpus FILE... [options]",
-    .about =
-        "Reads texts with every neuron computed and counts how often each fires. Says how dense the layers are, how "
-        "few "
-        "neurons make most activations, how many a group of consecutive tokens needs, and whether the hot ones alone "
-        "would do; writes the counts to MODEL.tune, where every command finds them (what else stands there is kept; "
-        "with --tune none it is replaced). Interrupted, it goes on where it stopped. Where the activation is never "
-        "zero "
-        "(silu) a neuron counts when its activation is among the largest quarter of its layer's.",
+    .about = "Reads texts with every neuron computed and counts how often each fires. Says how dense the "
+             "layers are, how few neurons make most activations, how many a group of consecutive tokens needs, "
+             "and whether the hot ones alone would do; writes the counts to MODEL.tune, where every command "
+             "finds them (what else stands there is kept; with --anew it is replaced). Interrupted, it goes on "
+             "where it stopped. Where the activation is never zero (silu) a neuron counts when its activation "
+             "is among the largest quarter of its layer's.",
     .example = "  $ hearth profile stories-relu --corpus stories-held.txt --separator '<|endoftext|>'\n"
                "  stories-relu: 95130 tokens in 27.6 s (3449 per second); magnitudes of 15865 of them\n"
                "  ...\n"
@@ -307,9 +306,9 @@ const command command_profile = {
                "  written to stories-relu.tune",
     .tables = {OPTION_TABLE("profiling", rows, 0),
                {"texts", corpus_option_rows, CORPUS_OPTION_COUNT, offsetof(profile_values, corpus)},
-               {"model", model_option_rows, MODEL_OPTION_COUNT,
+               {"model", model_option_rows, MODEL_PLAIN_COUNT,
                 offsetof(profile_values, engine) + offsetof(engine_options, model)}},
     .values_size = sizeof(profile_values),
-    .operands_most = 1 << 16,
+    .operands_most = CORPUS_FILES_MOST,
     .run = run,
 };

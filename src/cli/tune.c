@@ -13,17 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of model_option_rows: all but the tune file, which is what comes out. */
-#define MODEL_OF_TUNE (MODEL_OPTION_COUNT - 1)
-/* Texts that may stand behind the first one of --corpus. */
-#define TEXTS_MOST 256
-
 typedef struct tune_values {
     model_options model;
     uint32_t threads;
     const char *cpu;
     corpus_options corpus;
-    const char *out;
     float recall;
     const char *budget, *disk, *memory;
     unsigned choice; /* tuning_choice */
@@ -35,7 +29,6 @@ typedef struct tune_values {
 static const char *const choices[] = {[TUNING_TIME] = "time", [TUNING_BYTES] = "bytes", NULL};
 
 static const option rows[] = {
-    {OPTION_ROW(0, "out", TEXT, tune_values, out, "FILE", "the tune file; MODEL.tune, where every command finds it")},
     {OPTION_ROW(0, "recall", NUMBER, tune_values, recall, "X",
                 "share of the neurons that fire which every predictor has to let through; 0.99"),
      .least = 0.01, .most = 1},
@@ -185,7 +178,7 @@ static void print_command(const summary *s, const char *rung)
 {
     fputs("run it: hearth run ", stdout);
     output_safe(stdout, span_of(s->info->path), 200);
-    if (s->v->out) {
+    if (s->v->corpus.out) {
         fputs(" --tune ", stdout);
         output_safe(stdout, span_of(s->path), 200);
     }
@@ -229,8 +222,7 @@ static hearth_status print_json(const summary *s, hearth_error *error)
 
 /* ------------------------------------------------------------------ where from and where to */
 
-/* For the report in the file: texts, and what was asked for. *out is jansson's.
- */
+/* For the report in the file: texts, and what was asked for. *out is jansson's. */
 static hearth_status print_origin(char **out, const tune_values *v, const corpus *c, hearth_error *error)
 {
     json_t *o =
@@ -268,7 +260,7 @@ static hearth_status open_all(tune_run *r, arena *memory, hearth_error *error)
     TRY(corpus_options_read(&r->texts, r->model, &v->corpus, memory, error));
     TRY(hearth_runtime_create(&r->runtime, &runtime, error));
     TRY(print_origin(&r->origin, v, &r->texts, error));
-    r->path = v->out ? mem_copy_text(v->out, strlen(v->out)) : tune_path(v->model.model);
+    r->path = corpus_options_tune_path(&v->corpus, v->model.model);
     r->folder = r->path ? work_path(r->path) : NULL;
     if (!r->folder)
         return fail_memory(error, "path", strlen(v->model.model));
@@ -315,8 +307,7 @@ static hearth_status run_tuning(tune_run *r, arena *memory, hearth_error *error)
     progress_clear(&r->shown);
     if (r->result.begun_anew)
         fputs("what an earlier run had found was of another model file, text, --disk, --cpu or version of hearth, and "
-              "was "
-              "begun anew\n",
+              "was begun anew\n",
               stderr);
     print_notes(&r->result);
     /* The options were good by themselves: what is refused now is too little for this model, not wrong use. */
@@ -334,7 +325,7 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
                               .choice = (tuning_choice)v->choice,
                               .for_powerinfer = v->for_powerinfer,
                               .epochs = v->epochs}};
-    TRY(common_take_model("tune", &v->model, rest, TEXTS_MOST, false, error));
+    TRY(common_take_model("tune", &v->model, rest, CORPUS_FILES_MOST, false, error));
     TRY(corpus_options_take("tune", &v->corpus, rest, error));
     TRY(read_size("disk", v->disk, &r.options.disk_bytes, error));
     TRY(read_size("memory", v->memory, &r.options.memory_bytes, error));
@@ -357,12 +348,12 @@ const command command_tune = {
              "move. Interrupted, the same command goes on where it stopped.",
     .example = "  $ hearth tune stories-relu --corpus stories-train-sample.txt --separator '<|endoftext|>'\n"
                "  $ hearth run stories-relu --sparsity predicted -p 'Once upon a time'",
-    .tables = {{"corpus", corpus_option_rows, CORPUS_OPTION_COUNT, offsetof(tune_values, corpus)},
+    .tables = {{"texts", corpus_option_rows, CORPUS_OPTION_COUNT, offsetof(tune_values, corpus)},
                OPTION_TABLE("tuning", rows, 0),
                OPTION_TABLE("limits", limits, 0),
-               {"model", model_option_rows, MODEL_OF_TUNE, offsetof(tune_values, model)}},
+               {"model", model_option_rows, MODEL_PLAIN_COUNT, offsetof(tune_values, model)}},
     .values_size = sizeof(tune_values),
     .defaults = set_defaults,
-    .operands_most = TEXTS_MOST,
+    .operands_most = CORPUS_FILES_MOST,
     .run = run,
 };
