@@ -31,6 +31,7 @@ done | tr '\n' ' ')" 'BEGIN {
     printf "come from %.1f %% of a layer'"'"'s neurons, %.1f %% of the model'"'"'s", 100 * sum / n, 100 * m
 }')
 has "hot neurons" "$("$HEARTH" inspect "$scratch/relu")" "$said"
+has "what was read" "$("$HEARTH" inspect "$scratch/relu")" "corpus $scratch/corpus.txt"
 identity=$(value "$scratch/model.json" model.fingerprint)
 has "identity" "$("$HEARTH" inspect "$scratch/relu")" "identity  $identity"
 has "not wanted" "$("$HEARTH" inspect "$scratch/relu" --tune none --json)" '"tune": null'
@@ -44,6 +45,13 @@ has "whose it is, for people" "$("$HEARTH" inspect "$scratch/relu.tune")" "tune 
 "$HEARTH" pack "$scratch/relu.gguf" "$scratch/packed.gguf" >/dev/null 2>&1
 is "of a packed file" "$("$HEARTH" inspect "$scratch/packed.gguf" --tune "$scratch/relu.tune" --json |
     "$TOOLS/json_value" - tune.tokens)" "$tokens"
+
+# With SiLU it says what firing means.
+smooth=$SHARED/models/stories260K
+if [ -e "$smooth" ]; then
+    "$HEARTH" profile "$smooth" --corpus "$scratch/corpus.txt" --probe-tokens 0 --out "$scratch/smooth.tune" >/dev/null 2>&1
+    has "silu" "$("$HEARTH" inspect "$smooth" --tune "$scratch/smooth.tune")" "silu is never zero: a neuron fires where"
+fi
 
 # Another model's, a damaged one and one that is not there are refused, but for `--tune none`; inspect only tells.
 other=$SHARED/models/stories260K-relu
@@ -67,6 +75,9 @@ if "$HEARTH" tune "$scratch/relu" --corpus "$scratch/corpus.txt" --for-powerinfe
     >"$scratch/out" 2>&1; then
     "$HEARTH" inspect "$scratch/relu" --tune "$scratch/pi.tune" --json >"$scratch/tuned.json"
     is "predictors" "$(value "$scratch/tuned.json" tune.predictors)" 6
+    "$HEARTH" inspect "$scratch/relu" --tune "$scratch/pi.tune" >"$scratch/tuned"
+    has "the price, for people" "$(cat "$scratch/tuned")" "price: tokens "
+    has "levels, for people" "$(cat "$scratch/tuned")" " % of all activations count as zero"
     is "their kind" "$(value "$scratch/tuned.json" tune.layers.5.predictor.kind)" low-rank
     is "their input" "$(value "$scratch/tuned.json" tune.layers.5.predictor.input)" residual
     "$HEARTH" convert "$scratch/relu" --predictors "$scratch/pi.tune" -o "$scratch/pi.gguf" 2>/dev/null

@@ -2,13 +2,9 @@
  * did, or more, never less.
  *
  * Expected: the rule "score >= threshold" as both files state it, computed here in double from their matrices. */
-#include "pack_build.h"
-
-#include "tune_build.h"
+#include "tune_files.h"
 
 #include <math.h>
-
-static char tune_file[320];
 
 #define SOURCE GOLDEN "llama-relu"
 
@@ -94,12 +90,6 @@ static void see_layer(rule_seen *s, const learned_predictor *own, const model_la
     }
 }
 
-static void expect_identical(const matrix *a, const matrix *b)
-{
-    assert_int_equal(a->format, b->format);
-    assert_memory_equal(a->data, b->data, a->rows * a->row_bytes);
-}
-
 /* Thresholds of even and odd layers, and what comes of them. */
 static const struct {
     float thresholds[2];
@@ -142,14 +132,14 @@ static void expect_case(size_t i, number_format format)
     uint32_t seed = 7;
     for (uint32_t l = 0; l < t->layer_count; l++) {
         rule_seen r = {0};
-        expect_identical(&t->layers[l].predictor.fc1, &m->layers[l].fc1);
+        expect_bytes(&t->layers[l].predictor.fc1, &m->layers[l].fc1);
         assert_int_equal(m->layers[l].fc2.format, format);
         see_layer(&r, &t->layers[l].predictor, &m->layers[l], common, &seed);
         if (r.less > 0 || (r.more > 0) != cases[i].more[l % 2] || r.same < r.close)
             fail_msg("case %zu, %s, layer %u: %zu same, %zu more, %zu less, %zu too close to tell", i,
                      number_formats[format].name, l, r.same, r.more, r.less, r.close);
         if (cases[i].untouched)
-            expect_identical(&t->layers[l].predictor.fc2, &m->layers[l].fc2);
+            expect_bytes(&t->layers[l].predictor.fc2, &m->layers[l].fc2);
     }
     assert_int_equal(told, cases[i].told);
     hearth_model_close(m);
@@ -222,13 +212,11 @@ static void test_refused(void **state)
         assert_int_equal(access(out_path, F_OK), -1);
         tune_close(t);
     }
-    tune *t = make_tune(plain, MADE_COUNTS, FORMAT_F16, RANK);
-    must(tune_write(tune_file, t, plain, &error), &error);
-    tune_close(t);
+    write_made(tune_file, plain, MADE_COUNTS, FORMAT_F16, RANK);
     assert_int_equal(convert(SOURCE, out_path, o, &s, &error), HEARTH_UNSUPPORTED);
     expect_text(&error, "x.tune: predictors: it holds none; `hearth tune --for-powerinfer` makes them");
 
-    t = make_learnt(plain, FORMAT_F32, (const float[]){-1, -2});
+    tune *t = make_learnt(plain, FORMAT_F32, (const float[]){-1, -2});
     ((float *)t->layers[0].predictor.fc2.data)[5] = NAN;
     must(tune_write(tune_file, t, plain, &error), &error);
     tune_close(t);
@@ -243,9 +231,7 @@ static void test_refused(void **state)
     assert_int_equal(convert(SOURCE, out_path, o, &s, &error), HEARTH_IO);
     expect_text(&error, "more.gguf: predictors: is no folder, nor a tune file");
     plain = open_model(GOLDEN "llama-fatrelu");
-    t = make_tune(plain, MADE_COUNTS, FORMAT_F16, RANK);
-    must(tune_write(more_path, t, plain, &error), &error);
-    tune_close(t);
+    write_made(more_path, plain, MADE_COUNTS, FORMAT_F16, RANK);
     hearth_model_close(plain);
     assert_int_equal(convert(SOURCE, out_path, o, &s, &error), HEARTH_FORMAT);
     expect_text(&error, "more.gguf: is the tune file of another model");
@@ -270,13 +256,6 @@ static void test_failures(void **state)
     unlink(elsewhere);
 }
 
-static int set_up_all(void **state)
-{
-    int failed = set_up(state);
-    snprintf(tune_file, sizeof tune_file, "%s/x.tune", folder);
-    return failed;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,5 +264,5 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_failures),
     };
-    return run_group(tests, set_up_all, tear_down);
+    return run_group(tests, set_up_tune_files, tear_down);
 }

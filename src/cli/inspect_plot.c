@@ -3,9 +3,9 @@
  * All of it comes from the tune file, where `hearth profile` has put its counts. */
 #include "inspect_plot.h"
 
-#include "../engine/placement.h"
 #include "../eval/chart.h"
 #include "../model/tune.h"
+#include "inspect_tune.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,6 @@
 #define HEAT_COLUMNS 120
 /* Layers of which a heat map has a row, at most; of more, every second, third ... */
 #define HEAT_ROWS   256
-#define HOT_SHARE   0.8 /* PowerInfer's measure of a power law: the neurons that make 80 % of all activations */
 #define LEAST_SHARE 1e-3
 #define LEAST_SIZE  1e-4 /* of magnitudes, as a share of the largest that is drawn */
 
@@ -43,17 +42,18 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The share of counts [n], hottest first, that make HOT_SHARE of their sum, and the curve up to all of them. */
+/* The share of counts [n], hottest first, that makes INSPECT_HOT_ACTIVATIONS of their sum (0 where nothing fires), and
+ * the curve up to all of them. */
 static double add_up(const int32_t *counts, size_t n, chart_point curve[CURVE_POINTS + 1])
 {
-    double sum = 0, so_far = 0, hot = 1;
+    double sum = 0, so_far = 0, hot = 0;
     for (size_t i = 0; i < n; i++)
         sum += counts[i];
     curve[0] = (chart_point){0, 0, NULL};
     for (size_t i = 0, next = 1; i < n; i++) {
-        bool reached = so_far >= HOT_SHARE * sum;
+        bool reached = so_far >= INSPECT_HOT_ACTIVATIONS * sum;
         so_far += counts[i];
-        if (!reached && so_far >= HOT_SHARE * sum)
+        if (!reached && so_far >= INSPECT_HOT_ACTIVATIONS * sum)
             hot = (double)(i + 1) / (double)n;
         for (; next <= CURVE_POINTS && i + 1 >= next * n / CURVE_POINTS; next++)
             curve[next] = (chart_point){(double)(i + 1) / (double)n, sum > 0 ? so_far / sum : 0, NULL};
@@ -95,7 +95,7 @@ static hearth_status add_power_law(picture *p, hearth_error *error)
     snprintf(title, 64, "%.3g %% of neurons do 80 %% of the work", 100 * hot);
     series[1] = (chart_series){"all layers", CHART_LINE, 1, points, CURVE_POINTS + 1};
     points += CURVE_POINTS + 1;
-    points[0] = (chart_point){hot, HOT_SHARE, NULL};
+    points[0] = (chart_point){hot, INSPECT_HOT_ACTIVATIONS, NULL};
     series[0] = (chart_series){NULL, CHART_MARKS, 1, points, 1};
     snprintf(p->says[POWER_LAW], sizeof p->says[POWER_LAW],
              "%.3g %% of the neurons make 80 %% of all activations; in single layers %.3g to %.3g %%.", 100 * hot,
@@ -166,13 +166,17 @@ static hearth_status add_heat(picture *p, hearth_error *error)
         return no_room(error);
     for (uint32_t row = 0; row < rows; row++)
         fill_row(t, row * every, cells + row * columns, columns);
+    char which[32] = "each layer";
+    if (every > 1)
+        snprintf(which, sizeof which, "one layer in %u", every);
     snprintf(p->says[HEAT], sizeof p->says[HEAT],
-             "A row for each layer, its neurons from the hottest to the coldest; the colour says how often they fire.");
+             "A row for %s, its neurons from the hottest to the coldest; the colour says how often they fire.", which);
     p->panels[p->count++] = (chart_panel){
         .title = "How often each neuron fires",
         .says = p->says[HEAT],
         .x = {"neurons of the layer, hottest first", .percent = true, .most = 1},
-        .y = {every == 1 ? "layer; share of tokens" : "layer (some are left out); share of tokens", .whole = true},
+        .y = {every == 1 ? "layer; share of tokens" : "row of a layer, others are left out; share of tokens",
+              .whole = true},
         .heat = {cells, rows, columns, {"", .log = true, .percent = true, .least = LEAST_SHARE, .most = 1}}};
     return HEARTH_OK;
 }
@@ -214,7 +218,7 @@ static hearth_status add_magnitudes(picture *p, hearth_error *error)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* Whether any neuron is ever silent: of activations that are never zero, counts say nothing. */
+/* Whether any neuron fires more often than another: else counts say nothing. */
 static bool counts_differ(const tune *t)
 {
     for (uint32_t layer = 0; layer < t->layer_count; layer++)
@@ -244,7 +248,7 @@ static void make_title(char *out, size_t size, const hearth_model_info *info)
     snprintf(out, size, "%.200s: its neurons", info->name && *info->name ? info->name : file);
 }
 
-hearth_status inspect_plot_model(const hearth_model *model, const char *path, hearth_error *error)
+static hearth_status draw(const hearth_model *model, const char *path, hearth_error *error)
 {
     hearth_model_info info;
     char title[256], note[256];
@@ -259,17 +263,14 @@ hearth_status inspect_plot_model(const hearth_model *model, const char *path, he
         return no_room(error);
     p->t = t;
     make_title(title, sizeof title, &info);
-    bool smooth = placement_auto_rung(model) == HEARTH_RUNG_DENSE;
+    bool smooth = !ffn_has_zeros(model->hyper.activation);
     snprintf(note, sizeof note, "Counted by hearth profile: %llu tokens, %u layers of %u neurons, activation %s%s.",
              (unsigned long long)t->tokens, t->layer_count, t->neuron_count, info.activation,
-             smooth ? ", which is never zero: a neuron fires where it is among the largest quarter of its layer's"
-                    : "");
+             smooth ? ", which is never zero: " INSPECT_SMOOTH_FIRES : "");
     hearth_status status = collect(p, smooth, error);
     if (status == HEARTH_OK && p->count == 0)
         status = fail(error, HEARTH_UNSUPPORTED,
-                      "%s: --plot: every neuron fires for every token, and the tune file has "
-                      "no magnitudes",
-                      info.path);
+                      "%s: --plot: all neurons fire equally often, and the tune file has no magnitudes", info.path);
     if (status == HEARTH_OK) {
         chart c = {title, note, p->panels, p->count, 2};
         status = chart_write(path, &c, error);
@@ -286,7 +287,7 @@ hearth_status inspect_plot(const model_options *o, const char *path, hearth_erro
     if (!*path || strcmp(path, "-") == 0)
         return fail(error, HEARTH_INVALID, "inspect: --plot: needs the name of a file");
     TRY(hearth_model_open(&model, o->model, &options, error));
-    hearth_status status = inspect_plot_model(model, path, error);
+    hearth_status status = draw(model, path, error);
     hearth_model_close(model);
     return status;
 }

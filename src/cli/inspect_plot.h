@@ -8,7 +8,4 @@
  * has no counts; the text says how to get it. */
 hearth_status inspect_plot(const model_options *o, const char *path, hearth_error *error);
 
-/* The same of an open model. */
-hearth_status inspect_plot_model(const hearth_model *model, const char *path, hearth_error *error);
-
 #endif

@@ -4,13 +4,12 @@
 #include "../learn/profile.h"
 #include "output.h"
 
+#include <math.h>
 #include <string.h>
 
-/* PowerInfer's measure of locality: the share of neurons that makes this share of all activations. */
-static const double hot_activations = 0.8;
-
-/* How much of a report's texts is shown. */
+/* How much of a report's texts is shown, and of its lists. */
 #define SHOWN_BYTES 120
+#define SHOWN_ITEMS 6
 
 /* ------------------------------------------------------------------ opening */
 
@@ -50,7 +49,7 @@ void inspect_tune_close(inspected_tune *t)
 /* What the counts of a layer say. */
 typedef struct heat {
     double density;   /* mean share of neurons that fire                             */
-    double hot_share; /* share of neurons that makes hot_activations of all there are */
+    double hot_share; /* share of neurons that makes INSPECT_HOT_ACTIVATIONS of all  */
 } heat;
 
 static heat find_heat(const tune *t, const tune_layer *l)
@@ -59,7 +58,7 @@ static heat find_heat(const tune *t, const tune_layer *l)
     uint32_t hot = 0, f = t->neuron_count;
     for (uint32_t i = 0; i < f; i++)
         all += (uint64_t)l->counts[i];
-    while (hot < f && (double)so_far < hot_activations * (double)all)
+    while (hot < f && (double)so_far < INSPECT_HOT_ACTIVATIONS * (double)all)
         so_far += (uint64_t)l->counts[l->order[hot++]];
     return (heat){(double)all / ((double)t->tokens * f), (double)hot / f};
 }
@@ -93,7 +92,7 @@ static uint64_t all_predictor_bytes(const tune *t, const hearth_model *model, ui
     return bytes;
 }
 
-/* Share of all the model's neurons, not layer by layer, that makes hot_activations. false: no memory. */
+/* Share of all the model's neurons, not layer by layer, that makes INSPECT_HOT_ACTIVATIONS. false: no memory. */
 static bool find_model_heat(const tune *t, double *out)
 {
     size_t f = t->neuron_count, count = t->layer_count * f;
@@ -102,7 +101,7 @@ static bool find_model_heat(const tune *t, double *out)
     if (counts && scratch) {
         for (uint32_t i = 0; i < t->layer_count; i++)
             memcpy(counts + i * f, t->layers[i].counts, f * sizeof *counts);
-        *out = profile_hot_share(counts, count, hot_activations, scratch);
+        *out = profile_hot_share(counts, count, INSPECT_HOT_ACTIVATIONS, scratch);
     }
     bool ok = counts && scratch;
     mem_free(counts);
@@ -112,7 +111,7 @@ static bool find_model_heat(const tune *t, double *out)
 
 /* ------------------------------------------------------------------ for people */
 
-static void print_profile(const tune *t)
+static void print_profile(const tune *t, const hearth_model *model)
 {
     double density = 0, hot = 0;
     if (!t->layers[0].counts)
@@ -124,18 +123,21 @@ static void print_profile(const tune *t)
     }
     printf("profile   %llu tokens; %.1f %% of the neurons fire, %.0f %% of activations come from %.1f %% of a layer's "
            "neurons",
-           (unsigned long long)t->tokens, 100 * density, 100 * hot_activations, 100 * hot);
+           (unsigned long long)t->tokens, 100 * density, 100 * INSPECT_HOT_ACTIVATIONS, 100 * hot);
     if (find_model_heat(t, &hot))
         printf(", %.1f %% of the model's", 100 * hot);
     putchar('\n');
+    ffn_activation activation = model->hyper.activation;
+    if (!ffn_has_zeros(activation))
+        printf("          %s is never zero: " INSPECT_SMOOTH_FIRES "\n", ffn_activations[activation].name);
 }
 
 static void print_prune(const tune *t)
 {
     if (t->level_count == 0)
         return;
-    printf("pruning   thresholds for %u share%s of activations, %g to %g\n", t->level_count,
-           t->level_count == 1 ? "" : "s", (double)t->levels[0], (double)t->levels[t->level_count - 1]);
+    printf("pruning   thresholds at %u level%s: %.1f to %.1f %% of all activations count as zero\n", t->level_count,
+           t->level_count == 1 ? "" : "s", 100 * (double)t->levels[0], 100 * (double)t->levels[t->level_count - 1]);
 }
 
 static void print_predictors(const tune *t, const hearth_model *model)
@@ -179,28 +181,69 @@ static void print_layers(const tune *t, const hearth_model *model)
         print_layer(t, model, i);
 }
 
-/* Texts and numbers that stand at the top of the report; what is deeper is for programs. */
+/* A text, a number, yes or no; or a list of texts: files. */
+static bool is_plain(const json_t *value)
+{
+    size_t count = json_array_size(value);
+    for (size_t i = 0; i < count; i++)
+        if (!json_is_string(json_array_get(value, i)))
+            return false;
+    return count > 0 || json_is_string(value) || json_is_number(value) || json_is_boolean(value);
+}
+
+static void print_plain(const json_t *value)
+{
+    double number = json_number_value(value);
+    size_t count = json_array_size(value);
+    if (json_is_number(value))
+        printf(fabs(number) >= 1000 ? "%.0f" : "%.4g", number);
+    else if (json_is_boolean(value))
+        fputs(json_is_true(value) ? "yes" : "no", stdout);
+    else if (json_is_string(value))
+        output_safe(stdout, span_of(json_string_value(value)), SHOWN_BYTES);
+    for (size_t i = 0; i < count && i < SHOWN_ITEMS; i++) {
+        fputs(i > 0 ? ", " : "", stdout);
+        output_safe(stdout, span_of(json_string_value(json_array_get(value, i))), SHOWN_BYTES);
+    }
+    fputs(count > SHOWN_ITEMS ? ", ..." : "", stdout);
+}
+
+/* "key: value", or of an object "key: its key value, its key value ..."; what is deeper is for programs. */
+static void print_reported(const char *label, const char *key, json_t *value)
+{
+    const char *name, *between = ": ";
+    json_t *member;
+    printf("%-10s", label);
+    output_safe(stdout, span_of(key), SHOWN_BYTES);
+    if (is_plain(value)) {
+        fputs(between, stdout);
+        print_plain(value);
+    }
+    json_object_foreach(value, name, member)
+    {
+        if (!is_plain(member))
+            continue;
+        fputs(between, stdout);
+        output_safe(stdout, span_of(name), SHOWN_BYTES);
+        putchar(' ');
+        print_plain(member);
+        between = ", ";
+    }
+    putchar('\n');
+}
+
 static void print_report(const tune *t)
 {
-    const char *key;
+    const char *key, *label = "report";
     json_t *value, *report;
     if (!t->report[0] || json_parse(&report, t->report, strlen(t->report), "report", NULL) != HEARTH_OK)
         return;
     json_object_foreach(report, key, value)
     {
-        char number[32];
-        snprintf(number, sizeof number, "%.6g", json_number_value(value));
-        const char *text = json_is_string(value)    ? json_string_value(value)
-                           : json_is_number(value)  ? number
-                           : json_is_boolean(value) ? (json_is_true(value) ? "yes" : "no")
-                                                    : NULL;
-        if (!text)
+        if (!is_plain(value) && !json_is_object(value))
             continue;
-        fputs("report    ", stdout);
-        output_safe(stdout, span_of(key), SHOWN_BYTES);
-        fputs(": ", stdout);
-        output_safe(stdout, span_of(text), SHOWN_BYTES);
-        putchar('\n');
+        print_reported(label, key, value);
+        label = "";
     }
     json_decref(report);
 }
@@ -214,7 +257,7 @@ void inspect_tune_print(const inspected_tune *in, const hearth_model *model)
     putchar('\n');
     if (!in->tune)
         return;
-    print_profile(in->tune);
+    print_profile(in->tune, model);
     print_prune(in->tune);
     print_predictors(in->tune, model);
     print_report(in->tune);

@@ -5,6 +5,11 @@
 #include "../base/json.h"
 #include "../model/tune.h"
 
+/* PowerInfer's measure of locality: the share of neurons that makes this share of all activations. */
+#define INSPECT_HOT_ACTIVATIONS 0.8
+/* What firing means where an activation is never zero: what learn/profile.h counts. */
+#define INSPECT_SMOOTH_FIRES "a neuron fires where it is among the largest quarter of its layer's"
+
 /* What was found out about the tune file of a model; zeroed is nothing. */
 typedef struct inspected_tune {
     tune *tune;       /* NULL: there is none, or it could not be read ... */

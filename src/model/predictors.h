@@ -25,8 +25,8 @@ typedef struct predictors {
 
 /* path: a folder, or a tune file of the model. HEARTH_FORMAT: a layer's file or tensor is missing, superfluous or of
  * another shape than the model asks for (the text names the file), or what tune_open refuses. HEARTH_UNSUPPORTED: a
- * family without predictors, or a tune file with other predictors than PowerInfer's. *out needs closing also on
- * failure. */
+ * family without predictors, or a tune file with other predictors than PowerInfer's. HEARTH_IO: there is neither at
+ * path. *out needs closing also on failure. */
 hearth_status predictors_open(predictors *out, const char *path, const hearth_model *model, hearth_error *error);
 void predictors_close(predictors *p);
 

@@ -1,439 +1,47 @@
-/* tune.c - reads a tune file, trusting nothing, and gives a model what it says.
- *
- * Structure is read here: every key and tensor that the table in tune.h names, and no other. Whether values make sense
- * is tune_check.c's matter, which holds for writers too. Vectors and matrices stay in the file's mapping. */
+/* tune.c - a tune record and its model: the names of what a record holds, and who gets which predictor. */
 #include "tune_parts.h"
 
-#include "../file/gguf.h"
 #include "bind.h"
-#include "fingerprint.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Texts of a file are quoted up to this length. */
-#define QUOTED 64
+/* ------------------------------------------------------------------ names and sizes */
 
-typedef struct reader {
-    tune *t;
-    const checkpoint *c;
-    const hearth_model *model;
-    hearth_error *error;
-} reader;
+const tune_array_row tune_arrays[TUNE_ARRAYS] = {
+    [TUNE_KINDS] = {TUNE_KEY_PREDICTORS, VALUE_STRING}, [TUNE_INPUTS] = {TUNE_KEY_INPUTS, VALUE_STRING},
+    [TUNE_COARSE] = {TUNE_KEY_COARSE, VALUE_STRING},    [TUNE_THRESHOLDS] = {TUNE_KEY_THRESHOLDS, VALUE_F32},
+    [TUNE_RECALLS] = {TUNE_KEY_RECALLS, VALUE_F32},     [TUNE_DENSITIES] = {TUNE_KEY_DENSITIES, VALUE_F32}};
+
+static const char *const tensor_names[TUNE_TENSORS] = {[TUNE_COUNTS] = "counts",
+                                                       [TUNE_MAGNITUDES] = "magnitudes",
+                                                       [TUNE_PRUNE] = "prune",
+                                                       [TUNE_FC1] = "fc1.weight",
+                                                       [TUNE_FC2] = "fc2.weight"};
 
 void tune_tensor_name(char out[TENSOR_NAME_SIZE], enum tune_tensor tensor, uint32_t layer)
 {
-    snprintf(out, TENSOR_NAME_SIZE, "blk.%u.%s", layer, tune_tensor_names[tensor]);
+    snprintf(out, TENSOR_NAME_SIZE, "blk.%u.%s", layer, tensor_names[tensor]);
 }
 
-static const stored_tensor *find_tensor(const reader *r, enum tune_tensor tensor, uint32_t layer)
+const char *const tune_input_names[2] = {"residual", "normed"};
+
+static const char *const kind_names[PREDICTOR_KINDS] = {
+    [PREDICTOR_NONE] = "none", [PREDICTOR_LOW_RANK] = "low-rank", [PREDICTOR_COARSE] = "coarse"};
+
+const char *predictor_kind_name(predictor_kind kind)
 {
-    char name[TENSOR_NAME_SIZE];
-    tune_tensor_name(name, tensor, layer);
-    return checkpoint_find_tensor(r->c, name);
+    return kind_names[kind];
 }
 
-static hearth_status bad_tensor(const reader *r, enum tune_tensor tensor, uint32_t layer, const char *reason)
+uint64_t predictor_bytes(const learned_predictor *p, uint32_t neuron_count, uint32_t embedding_length)
 {
-    char name[TENSOR_NAME_SIZE];
-    tune_tensor_name(name, tensor, layer);
-    return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: %s", r->c->path, name, reason);
-}
-
-static hearth_status bad_key(const reader *r, const char *key, const char *reason)
-{
-    return fail(r->error, HEARTH_FORMAT, "%s: key %s: %s", r->c->path, key, reason);
-}
-
-/* ------------------------------------------------------------------ whose it is */
-
-static hearth_status check_kind(const reader *r)
-{
-    span architecture;
-    uint32_t version;
-    TRY(checkpoint_get_string(r->c, "general.architecture", &architecture, NULL, r->error));
-    if (r->c->powerinfer || !span_equal(architecture, span_of(TUNE_ARCHITECTURE)))
-        return fail(r->error, HEARTH_FORMAT,
-                    "%s: key general.architecture: is %.*s, expected " TUNE_ARCHITECTURE ": it is no tune file",
-                    r->c->path, architecture.size < QUOTED ? (int)architecture.size : QUOTED, architecture.data);
-    TRY(checkpoint_get_u32(r->c, TUNE_KEY_VERSION, &version, NULL, r->error));
-    if (version != TUNE_VERSION)
-        return fail(r->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_VERSION ": is %u, this hearth reads %d; tune again",
-                    r->c->path, version, TUNE_VERSION);
-    return HEARTH_OK;
-}
-
-/* Before anything of it is looked at: whatever else is wrong about another model's file follows from that. */
-static hearth_status check_model(const reader *r)
-{
-    span wanted;
-    char has[FINGERPRINT_SIZE];
-    TRY(checkpoint_get_string(r->c, TUNE_KEY_FINGERPRINT, &wanted, NULL, r->error));
-    model_fingerprint(has, r->model);
-    if (!span_equal(wanted, span_of(has)))
-        return fail(r->error, HEARTH_FORMAT,
-                    "%s: is the tune file of another model (fingerprint %.*s, this model has %s); --tune none runs "
-                    "without it",
-                    r->c->path, wanted.size < QUOTED ? (int)wanted.size : QUOTED, wanted.data, has);
-    TRY(checkpoint_get_u32(r->c, TUNE_KEY_LAYERS, &r->t->layer_count, NULL, r->error));
-    TRY(checkpoint_get_u32(r->c, TUNE_KEY_NEURONS, &r->t->neuron_count, NULL, r->error));
-    const hyperparameters *h = &r->model->hyper;
-    if (r->t->layer_count != h->layer_count || r->t->neuron_count != h->neuron_count)
-        return fail(r->error, HEARTH_FORMAT,
-                    "%s: key " TUNE_KEY_LAYERS ": is of a model of %u layers of %u neurons, this one has %u of %u",
-                    r->c->path, r->t->layer_count, r->t->neuron_count, h->layer_count, h->neuron_count);
-    r->t->layers = arena_new_array(&r->t->memory, h->layer_count, sizeof *r->t->layers);
-    return r->t->layers ? HEARTH_OK : fail_memory(r->error, r->c->path, h->layer_count * sizeof *r->t->layers);
-}
-
-static bool is_known_key(const char *key)
-{
-    static const char *const known[] = {
-        TUNE_KEY_VERSION,    TUNE_KEY_FINGERPRINT, TUNE_KEY_LAYERS,     TUNE_KEY_NEURONS, TUNE_KEY_TOKENS,
-        TUNE_KEY_REPORT,     TUNE_KEY_LEVELS,      TUNE_KEY_PREDICTORS, TUNE_KEY_INPUTS,  TUNE_KEY_COARSE,
-        TUNE_KEY_THRESHOLDS, TUNE_KEY_RECALLS,     TUNE_KEY_DENSITIES};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], key) == 0)
-            return true;
-    return strncmp(key, TUNE_KEY_PREFIX, strlen(TUNE_KEY_PREFIX)) != 0;
-}
-
-static hearth_status check_keys(const reader *r)
-{
-    for (size_t i = 0; i < r->c->entry_count; i++)
-        if (!is_known_key(r->c->entries[i].key))
-            return fail(r->error, HEARTH_FORMAT, "%s: key %.128s: is not part of a tune file", r->c->path,
-                        r->c->entries[i].key);
-    return HEARTH_OK;
-}
-
-/* ------------------------------------------------------------------ single keys */
-
-static hearth_status read_tokens(reader *r)
-{
-    const key_value *e = checkpoint_find(r->c, TUNE_KEY_TOKENS);
-    if (!e)
-        return HEARTH_OK;
-    value_class class = value_class_of(e->type);
-    if (class == VALUE_IS_UNSIGNED)
-        r->t->tokens = e->as.u;
-    else if (class == VALUE_IS_SIGNED && e->as.i >= 0)
-        r->t->tokens = (uint64_t)e->as.i;
-    else
-        return bad_key(r, TUNE_KEY_TOKENS, "is no integer of at least 0");
-    return HEARTH_OK;
-}
-
-static hearth_status read_report(reader *r)
-{
-    span text = {"", 0};
-    bool found;
-    TRY(checkpoint_get_string(r->c, TUNE_KEY_REPORT, &text, &found, r->error));
-    if (memchr(text.data, 0, text.size))
-        return bad_key(r, TUNE_KEY_REPORT, "holds a zero byte");
-    r->t->report = text.size <= TUNE_REPORT_LIMIT ? arena_copy_text(&r->t->memory, text.data, text.size) : NULL;
-    if (text.size > TUNE_REPORT_LIMIT)
-        return bad_key(r, TUNE_KEY_REPORT, "is too large");
-    return r->t->report ? HEARTH_OK : fail_memory(r->error, r->c->path, text.size);
-}
-
-static hearth_status read_levels(reader *r)
-{
-    const key_value *e;
-    bool found;
-    TRY(checkpoint_get_array(r->c, TUNE_KEY_LEVELS, VALUE_F32, &e, &found, r->error));
-    if (!found)
-        return HEARTH_OK;
-    if (e->count < 1 || e->count > TUNE_LEVEL_LIMIT)
-        return fail(r->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_LEVELS ": has %" PRIu64 " values, expected 1 to %d",
-                    r->c->path, e->count, TUNE_LEVEL_LIMIT);
-    r->t->levels = e->as.items;
-    r->t->level_count = (uint32_t)e->count;
-    return HEARTH_OK;
-}
-
-/* ------------------------------------------------------------------ vectors */
-
-/* Where the values of a layer's vector lie; NULL: it has none. A file from memory may lie anywhere: then a copy. */
-static hearth_status take_vector(reader *r, const void **out, enum tune_tensor tensor, uint32_t layer,
-                                 number_format format, size_t count)
-{
-    const stored_tensor *t = find_tensor(r, tensor, layer);
-    char reason[128];
-    *out = NULL;
-    if (!t)
-        return HEARTH_OK;
-    if (t->rank != 1 || t->format != format || t->shape[0] != count) {
-        snprintf(reason, sizeof reason, "is %s of %u dimensions of which the first is %" PRIu64 ", expected %zu of %s",
-                 number_formats[t->format].name, t->rank, t->shape[0], count, number_formats[format].name);
-        return bad_tensor(r, tensor, layer, reason);
-    }
-    *out = t->data;
-    if ((uintptr_t)t->data % _Alignof(float) == 0)
-        return HEARTH_OK;
-    void *copy = arena_new(&r->t->memory, t->size_bytes);
-    if (!copy)
-        return fail_memory(r->error, r->c->path, t->size_bytes);
-    memcpy(copy, t->data, t->size_bytes);
-    *out = copy;
-    return HEARTH_OK;
-}
-
-static hearth_status read_vectors(reader *r, uint32_t layer)
-{
-    tune_layer *l = &r->t->layers[layer];
-    const void *counts, *magnitudes, *prune = NULL;
-    TRY(take_vector(r, &counts, TUNE_COUNTS, layer, FORMAT_I32, r->t->neuron_count));
-    TRY(take_vector(r, &magnitudes, TUNE_MAGNITUDES, layer, FORMAT_F32, TUNE_QUANTILES));
-    if (r->t->level_count > 0)
-        TRY(take_vector(r, &prune, TUNE_PRUNE, layer, FORMAT_F32, r->t->level_count));
-    else if (find_tensor(r, TUNE_PRUNE, layer))
-        return bad_tensor(r, TUNE_PRUNE, layer, "is there, and key " TUNE_KEY_LEVELS " is not");
-    l->counts = counts;
-    l->magnitudes = magnitudes;
-    l->prune = prune;
-    return HEARTH_OK;
-}
-
-/* ------------------------------------------------------------------ predictors */
-
-/* Keys with a value per layer; strings or float32. */
-static hearth_status take_array(const reader *r, const key_value **out, const char *key, value_type type)
-{
-    const key_value *e;
-    TRY(checkpoint_get_array(r->c, key, type, &e, NULL, r->error));
-    if (e->count != r->t->layer_count)
-        return fail(r->error, HEARTH_FORMAT, "%s: key %s: has %" PRIu64 " values, the model has %u layers", r->c->path,
-                    key, e->count, r->t->layer_count);
-    *out = e;
-    return HEARTH_OK;
-}
-
-/* The number of a name in a table of names. */
-static hearth_status take_name(const reader *r, const char *key, const key_value *names, uint32_t layer,
-                               const char *const *known, size_t known_count, size_t *out)
-{
-    span name = names->as.strings[layer];
-    char all[128] = "";
-    for (size_t i = 0; i < known_count; i++) {
-        if (span_equal(name, span_of(known[i]))) {
-            *out = i;
-            return HEARTH_OK;
-        }
-        append_name(all, sizeof all, known[i]);
-    }
-    return fail(r->error, HEARTH_FORMAT, "%s: key %s: value %u is '%.*s', expected one of: %s", r->c->path, key, layer,
-                name.size < QUOTED ? (int)name.size : QUOTED, name.data, all);
-}
-
-/* A weight format's name, or "" for none (FORMAT_COUNT). */
-static hearth_status take_format(const reader *r, const key_value *names, uint32_t layer, number_format *out)
-{
-    span name = names->as.strings[layer];
-    *out = FORMAT_COUNT;
-    if (name.size == 0)
-        return HEARTH_OK;
-    for (int i = 0; i < FORMAT_COUNT; i++)
-        if (span_equal(name, span_of(number_formats[i].name)))
-            *out = (number_format)i;
-    if (*out != FORMAT_COUNT)
-        return HEARTH_OK;
-    return fail(r->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_COARSE ": value %u is '%.*s', which is no number format",
-                r->c->path, layer, name.size < QUOTED ? (int)name.size : QUOTED, name.data);
-}
-
-static hearth_status take_matrix(const reader *r, matrix *out, enum tune_tensor tensor, uint32_t layer)
-{
-    const stored_tensor *t = find_tensor(r, tensor, layer);
-    if (!t)
-        return bad_tensor(r, tensor, layer, "is missing, and the layer's predictor is low-rank");
-    if (t->rank != 2 || t->format >= FORMAT_COUNT || t->shape[0] > UINT32_MAX || t->shape[1] > UINT32_MAX)
-        return bad_tensor(r, tensor, layer, "is no matrix of weights");
-    *out = (matrix){t->data, t->format, (uint32_t)t->shape[1], (uint32_t)t->shape[0], 0};
-    if (!number_row_bytes(t->format, t->shape[0], &out->row_bytes))
-        return bad_tensor(r, tensor, layer, "has rows that are no whole number of blocks");
-    return HEARTH_OK;
-}
-
-static hearth_status read_matrices(const reader *r, uint32_t layer)
-{
-    learned_predictor *p = &r->t->layers[layer].predictor;
-    for (enum tune_tensor tensor = TUNE_FC1; tensor <= TUNE_FC2; tensor++) {
-        if (p->kind == PREDICTOR_LOW_RANK)
-            TRY(take_matrix(r, tensor == TUNE_FC1 ? &p->fc1 : &p->fc2, tensor, layer));
-        else if (find_tensor(r, tensor, layer))
-            return bad_tensor(r, tensor, layer, "is there, and the layer has no low-rank predictor");
-    }
-    return HEARTH_OK;
-}
-
-/* The keys that tell of predictors: all of them, or none. */
-typedef struct predictor_keys {
-    const key_value *kinds, *inputs, *coarse, *thresholds, *recalls, *densities;
-} predictor_keys;
-
-static hearth_status find_predictor_keys(const reader *r, predictor_keys *k)
-{
-    static const char *const others[] = {TUNE_KEY_INPUTS, TUNE_KEY_COARSE, TUNE_KEY_THRESHOLDS, TUNE_KEY_RECALLS,
-                                         TUNE_KEY_DENSITIES};
-    r->t->has_predictors = checkpoint_find(r->c, TUNE_KEY_PREDICTORS) != NULL;
-    for (size_t i = 0; !r->t->has_predictors && i < sizeof others / sizeof *others; i++)
-        if (checkpoint_find(r->c, others[i]))
-            return bad_key(r, others[i], "is there, and key " TUNE_KEY_PREDICTORS " is not");
-    if (!r->t->has_predictors)
-        return HEARTH_OK;
-    TRY(take_array(r, &k->kinds, TUNE_KEY_PREDICTORS, VALUE_STRING));
-    TRY(take_array(r, &k->inputs, TUNE_KEY_INPUTS, VALUE_STRING));
-    TRY(take_array(r, &k->coarse, TUNE_KEY_COARSE, VALUE_STRING));
-    TRY(take_array(r, &k->thresholds, TUNE_KEY_THRESHOLDS, VALUE_F32));
-    TRY(take_array(r, &k->recalls, TUNE_KEY_RECALLS, VALUE_F32));
-    return take_array(r, &k->densities, TUNE_KEY_DENSITIES, VALUE_F32);
-}
-
-static hearth_status read_predictor(const reader *r, const predictor_keys *k, uint32_t layer)
-{
-    tune_layer *l = &r->t->layers[layer];
-    size_t kind = PREDICTOR_NONE, input = 0;
-    if (r->t->has_predictors) {
-        const char *kinds[PREDICTOR_KINDS];
-        for (size_t i = 0; i < PREDICTOR_KINDS; i++)
-            kinds[i] = predictor_kind_name((predictor_kind)i);
-        TRY(take_name(r, TUNE_KEY_PREDICTORS, k->kinds, layer, kinds, PREDICTOR_KINDS, &kind));
-        TRY(take_name(r, TUNE_KEY_INPUTS, k->inputs, layer, tune_input_names, 2, &input));
-        TRY(take_format(r, k->coarse, layer, &l->predictor.coarse_format));
-        if (kind != PREDICTOR_COARSE && l->predictor.coarse_format != FORMAT_COUNT)
-            return fail(r->error, HEARTH_FORMAT,
-                        "%s: key " TUNE_KEY_COARSE ": value %u names a format, and the layer's predictor is not coarse",
-                        r->c->path, layer);
-        l->predictor.threshold = ((const float *)k->thresholds->as.items)[layer];
-        l->recall = ((const float *)k->recalls->as.items)[layer];
-        l->density = ((const float *)k->densities->as.items)[layer];
-    }
-    l->predictor.kind = (predictor_kind)kind;
-    l->predictor.reads_normed = input != 0;
-    return read_matrices(r, layer);
-}
-
-/* ------------------------------------------------------------------ all of it */
-
-/* A tensor that nothing above has looked at. */
-static hearth_status check_extras(const reader *r)
-{
-    for (size_t i = 0; i < r->c->tensor_count; i++) {
-        const char *name = r->c->tensors[i].name, *behind;
-        uint32_t layer = 0;
-        int digits = 0;
-        bool known = sscanf(name, "blk.%9u%n", &layer, &digits) == 1 && layer < r->t->layer_count;
-        behind = known ? name + digits : "";
-        known = false;
-        for (enum tune_tensor tensor = 0; behind[0] == '.' && tensor < TUNE_TENSORS; tensor++) {
-            char exact[TENSOR_NAME_SIZE]; /* 07 and +7 are no numbers of layers */
-            tune_tensor_name(exact, tensor, layer);
-            known |= strcmp(exact, name) == 0;
-        }
-        if (!known)
-            return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: is not part of a tune file of %u layers",
-                        r->c->path, name, r->t->layer_count);
-    }
-    return HEARTH_OK;
-}
-
-/* Numbers by rising keys, ties by number: sorted by one byte after the other, each time keeping the order. An even number
- * of times, so that they end where they began. */
-static void sort_by_keys(uint32_t *order, uint32_t *other, const uint32_t *keys, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        order[i] = i;
-    for (unsigned shift = 0; shift < 32; shift += 8) {
-        uint32_t first[257] = {0};
-        for (uint32_t i = 0; i < count; i++)
-            first[(keys[i] >> shift & 255) + 1]++;
-        for (unsigned i = 0; i < 256; i++)
-            first[i + 1] += first[i];
-        for (uint32_t i = 0; i < count; i++)
-            other[first[keys[order[i]] >> shift & 255]++] = order[i];
-        uint32_t *swap = order;
-        order = other;
-        other = swap;
-    }
-}
-
-/* scratch [2 * f]. The keys are a copy: a mapped file may change while it is read. */
-static void sort_by_counts(uint32_t *order, uint32_t *scratch, const int32_t *counts, uint32_t f)
-{
-    for (uint32_t i = 0; i < f; i++)
-        scratch[i] = ~(uint32_t)counts[i];
-    sort_by_keys(order, scratch + f, scratch, f);
-}
-
-static hearth_status find_orders(reader *r)
-{
-    uint32_t f = r->t->neuron_count;
-    if (!r->t->layers[0].counts)
-        return HEARTH_OK;
-    uint32_t *scratch = mem_new_array(f, 2 * sizeof *scratch), *order = scratch;
-    for (uint32_t i = 0; order && i < r->t->layer_count; i++) {
-        order = arena_new_array(&r->t->memory, f, sizeof *order);
-        if (order)
-            sort_by_counts(order, scratch, r->t->layers[i].counts, f);
-        r->t->layers[i].order = order;
-    }
-    mem_free(scratch);
-    return order ? HEARTH_OK : fail_memory(r->error, r->c->path, f * sizeof *order);
-}
-
-static hearth_status read_all(reader *r)
-{
-    predictor_keys keys = {0};
-    TRY(check_kind(r));
-    TRY(check_model(r));
-    TRY(check_keys(r));
-    TRY(read_tokens(r));
-    TRY(read_report(r));
-    TRY(read_levels(r));
-    TRY(find_predictor_keys(r, &keys));
-    for (uint32_t i = 0; i < r->t->layer_count; i++) {
-        TRY(read_vectors(r, i));
-        TRY(read_predictor(r, &keys, i));
-    }
-    TRY(check_extras(r));
-    TRY(tune_check(r->t, r->model, r->c->path, r->error));
-    return find_orders(r);
-}
-
-/* Takes over the checkpoint, also on failure. */
-static hearth_status understand(tune **out, checkpoint *source, const hearth_model *model, hearth_error *error)
-{
-    tune *t = mem_new(sizeof *t);
-    if (!t) {
-        hearth_status status = fail_memory(error, source->path, sizeof *t);
-        checkpoint_close(source);
-        return status;
-    }
-    t->source = source;
-    reader r = {t, source, model, error};
-    hearth_status status = read_all(&r);
-    if (status == HEARTH_OK)
-        *out = t;
-    else
-        tune_close(t);
-    return status;
-}
-
-hearth_status tune_open(tune **out, const char *path, const hearth_model *model, hearth_error *error)
-{
-    checkpoint *source;
-    TRY(gguf_open(&source, path, error));
-    return understand(out, source, model, error);
-}
-
-hearth_status tune_parse(tune **out, const uint8_t *data, size_t size_bytes, const char *path,
-                         const hearth_model *model, hearth_error *error)
-{
-    checkpoint *source;
-    TRY(gguf_parse(&source, data, size_bytes, path, error));
-    return understand(out, source, model, error);
+    size_t row_bytes = 0;
+    if (p->kind == PREDICTOR_LOW_RANK)
+        return (uint64_t)p->fc1.rows * p->fc1.row_bytes + (uint64_t)p->fc2.rows * p->fc2.row_bytes;
+    if (p->kind == PREDICTOR_COARSE)
+        number_row_bytes(p->coarse_format, embedding_length, &row_bytes);
+    return (uint64_t)neuron_count * row_bytes;
 }
 
 void tune_close(tune *t)
@@ -443,20 +51,6 @@ void tune_close(tune *t)
     checkpoint_close(t->source);
     arena_clear(&t->memory);
     mem_free(t);
-}
-
-char *tune_path(const char *model_path)
-{
-    static const char ending[] = ".tune";
-    size_t size = strlen(model_path);
-    while (size > 1 && model_path[size - 1] == '/')
-        size--;
-    char *path = mem_new(size + sizeof ending);
-    if (path) {
-        memcpy(path, model_path, size);
-        memcpy(path + size, ending, sizeof ending);
-    }
-    return path;
 }
 
 /* ------------------------------------------------------------------ attaching */

@@ -7,37 +7,12 @@
 #include <math.h>
 #include <string.h>
 
-const char *const tune_tensor_names[TUNE_TENSORS] = {[TUNE_COUNTS] = "counts",
-                                                     [TUNE_MAGNITUDES] = "magnitudes",
-                                                     [TUNE_PRUNE] = "prune",
-                                                     [TUNE_FC1] = "fc1.weight",
-                                                     [TUNE_FC2] = "fc2.weight"};
-
-const char *const tune_input_names[2] = {"residual", "normed"};
-
-static const char *const kind_names[PREDICTOR_KINDS] = {
-    [PREDICTOR_NONE] = "none", [PREDICTOR_LOW_RANK] = "low-rank", [PREDICTOR_COARSE] = "coarse"};
-
-const char *predictor_kind_name(predictor_kind kind)
-{
-    return kind_names[kind];
-}
-
-uint64_t predictor_bytes(const learned_predictor *p, uint32_t neuron_count, uint32_t embedding_length)
-{
-    size_t row_bytes = 0;
-    if (p->kind == PREDICTOR_LOW_RANK)
-        return (uint64_t)p->fc1.rows * p->fc1.row_bytes + (uint64_t)p->fc2.rows * p->fc2.row_bytes;
-    if (p->kind == PREDICTOR_COARSE)
-        number_row_bytes(p->coarse_format, embedding_length, &row_bytes);
-    return (uint64_t)neuron_count * row_bytes;
-}
-
 /* What is being checked, for error texts. */
 typedef struct checker {
     const tune *t;
     const hearth_model *model;
     const char *path;
+    hearth_status refusal;
     hearth_error *error;
 } checker;
 
@@ -46,13 +21,13 @@ static hearth_status bad_value(const checker *c, enum tune_tensor tensor, uint32
 {
     char name[TENSOR_NAME_SIZE];
     tune_tensor_name(name, tensor, layer);
-    return fail(c->error, HEARTH_FORMAT, "%s: tensor %s: value %zu is %g, expected %s", c->path, name, at, value,
+    return fail(c->error, c->refusal, "%s: tensor %s: value %zu is %g, expected %s", c->path, name, at, value,
                 expected);
 }
 
 static hearth_status bad_key(const checker *c, const char *key, size_t at, double value, const char *expected)
 {
-    return fail(c->error, HEARTH_FORMAT, "%s: key %s: value %zu is %g, expected %s", c->path, key, at, value, expected);
+    return fail(c->error, c->refusal, "%s: key %s: value %zu is %g, expected %s", c->path, key, at, value, expected);
 }
 
 /* ------------------------------------------------------------------ profile */
@@ -88,9 +63,6 @@ static hearth_status check_prune(const checker *c, uint32_t layer)
 static hearth_status check_levels(const checker *c)
 {
     const tune *t = c->t;
-    if (t->level_count > TUNE_LEVEL_LIMIT)
-        return fail(c->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_LEVELS ": has %u values, expected at most %d", c->path,
-                    t->level_count, TUNE_LEVEL_LIMIT);
     for (size_t i = 0; i < t->level_count; i++)
         if (!(t->levels[i] >= 0 && t->levels[i] <= 1) || (i > 0 && !(t->levels[i] > t->levels[i - 1])))
             return bad_key(c, TUNE_KEY_LEVELS, i, (double)t->levels[i], "shares of 0 to 1 that ascend");
@@ -104,8 +76,8 @@ static hearth_status bad_matrix(const checker *c, enum tune_tensor tensor, uint3
 {
     char name[TENSOR_NAME_SIZE];
     tune_tensor_name(name, tensor, layer);
-    return fail(c->error, HEARTH_FORMAT, "%s: tensor %s: is %u x %u, expected %u x %u", c->path, name, m->columns,
-                m->rows, columns, rows);
+    return fail(c->error, c->refusal, "%s: tensor %s: is %u x %u, expected %u x %u", c->path, name, m->columns, m->rows,
+                columns, rows);
 }
 
 static hearth_status check_low_rank(const checker *c, uint32_t layer)
@@ -114,8 +86,8 @@ static hearth_status check_low_rank(const checker *c, uint32_t layer)
     const hyperparameters *h = &c->model->hyper;
     uint32_t rank = p->fc1.rows;
     if (rank < 1 || rank > PREDICTOR_RANK_LIMIT)
-        return fail(c->error, HEARTH_FORMAT, "%s: tensor blk.%u.fc1.weight: has a rank of %u, expected 1 to %d",
-                    c->path, layer, rank, PREDICTOR_RANK_LIMIT);
+        return fail(c->error, c->refusal, "%s: tensor blk.%u.fc1.weight: has a rank of %u, expected 1 to %d", c->path,
+                    layer, rank, PREDICTOR_RANK_LIMIT);
     if (p->fc1.columns != h->embedding_length)
         return bad_matrix(c, TUNE_FC1, layer, &p->fc1, h->embedding_length, rank);
     if (p->fc2.columns != rank || p->fc2.rows != h->neuron_count)
@@ -128,10 +100,10 @@ static hearth_status check_coarse(const checker *c, uint32_t layer)
     number_format format = c->t->layers[layer].predictor.coarse_format;
     size_t row_bytes;
     if (format >= FORMAT_COUNT)
-        return fail(c->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_COARSE ": layer %u is coarse and has no format",
-                    c->path, layer);
+        return fail(c->error, c->refusal, "%s: key " TUNE_KEY_COARSE ": layer %u is coarse and has no format", c->path,
+                    layer);
     if (!number_row_bytes(format, c->model->hyper.embedding_length, &row_bytes))
-        return fail(c->error, HEARTH_FORMAT,
+        return fail(c->error, c->refusal,
                     "%s: key " TUNE_KEY_COARSE ": layer %u: rows of %u values are no whole blocks of %s", c->path,
                     layer, c->model->hyper.embedding_length, number_formats[format].name);
     return HEARTH_OK;
@@ -148,7 +120,7 @@ static hearth_status check_predictor(const checker *c, uint32_t layer)
         return bad_key(c, TUNE_KEY_DENSITIES, layer, (double)l->density, "a share of 0 to 1");
     ffn_activation activation = c->model->hyper.activation;
     if (l->predictor.kind != PREDICTOR_NONE && !ffn_has_zeros(activation))
-        return fail(c->error, HEARTH_FORMAT,
+        return fail(c->error, c->refusal,
                     "%s: key " TUNE_KEY_PREDICTORS ": layer %u has one, but the activation %s is never exactly zero",
                     c->path, layer, ffn_activations[activation].name);
     if (l->predictor.kind == PREDICTOR_LOW_RANK)
@@ -161,20 +133,17 @@ static hearth_status check_predictor(const checker *c, uint32_t layer)
 static hearth_status check_report(const checker *c)
 {
     size_t size = c->t->report ? strlen(c->t->report) : 0;
-    if (size > TUNE_REPORT_LIMIT)
-        return fail(c->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_REPORT ": has %zu bytes, expected at most %zu",
-                    c->path, size, TUNE_REPORT_LIMIT);
     if (size == 0)
         return HEARTH_OK;
     json_t *report;
     hearth_error why;
     hearth_status status = json_parse(&report, c->t->report, size, TUNE_KEY_REPORT, &why);
     if (status != HEARTH_OK)
-        return fail(c->error, status, "%s: key %s", c->path, why.text);
+        return fail(c->error, status == HEARTH_FORMAT ? c->refusal : status, "%s: key %s", c->path, why.text);
     bool is_object = json_is_object(report);
     json_decref(report);
     return is_object ? HEARTH_OK
-                     : fail(c->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_REPORT ": is no JSON object", c->path);
+                     : fail(c->error, c->refusal, "%s: key " TUNE_KEY_REPORT ": is no JSON object", c->path);
 }
 
 /* A section is there for all layers or for none. */
@@ -191,7 +160,7 @@ static hearth_status check_presence(const checker *c, uint32_t layer)
         if (!sections[i].here != !sections[i].there) {
             char name[TENSOR_NAME_SIZE];
             tune_tensor_name(name, sections[i].tensor, layer);
-            return fail(c->error, HEARTH_FORMAT, "%s: tensor %s: %s", c->path, name,
+            return fail(c->error, c->refusal, "%s: tensor %s: %s", c->path, name,
                         sections[i].here ? "is there, and layer 0 has none" : "is missing, and layer 0 has one");
         }
     return HEARTH_OK;
@@ -202,10 +171,10 @@ static hearth_status check_companions(const checker *c)
 {
     const tune *t = c->t;
     if (t->layers[0].counts && (t->tokens < 1 || t->tokens > INT32_MAX))
-        return fail(c->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_TOKENS ": is %" PRIu64 ", expected 1 to %d", c->path,
+        return fail(c->error, c->refusal, "%s: key " TUNE_KEY_TOKENS ": is %" PRIu64 ", expected 1 to %d", c->path,
                     t->tokens, INT32_MAX);
     if (!t->layers[0].prune != (t->level_count == 0))
-        return fail(c->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_LEVELS ": %s", c->path,
+        return fail(c->error, c->refusal, "%s: key " TUNE_KEY_LEVELS ": %s", c->path,
                     t->level_count ? "is there, and no layer has thresholds"
                                    : "is missing, and layers have thresholds");
     return check_levels(c);
@@ -220,13 +189,10 @@ static hearth_status check_layer(const checker *c, uint32_t layer)
     return c->t->has_predictors ? check_predictor(c, layer) : HEARTH_OK;
 }
 
-hearth_status tune_check(const tune *t, const hearth_model *model, const char *path, hearth_error *error)
+hearth_status tune_check(const tune *t, const hearth_model *model, const char *path, hearth_status refusal,
+                         hearth_error *error)
 {
-    const checker c = {t, model, path, error};
-    const hyperparameters *h = &model->hyper;
-    if (t->layer_count != h->layer_count || t->neuron_count != h->neuron_count)
-        return fail(error, HEARTH_FORMAT, "%s: is of a model of %u layers of %u neurons, this one has %u of %u", path,
-                    t->layer_count, t->neuron_count, h->layer_count, h->neuron_count);
+    const checker c = {t, model, path, refusal, error};
     TRY(check_companions(&c));
     for (uint32_t i = 0; i < t->layer_count; i++)
         TRY(check_layer(&c, i));

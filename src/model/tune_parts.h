@@ -19,15 +19,32 @@
 #define TUNE_KEY_RECALLS    TUNE_KEY_PREFIX "recalls"
 #define TUNE_KEY_DENSITIES  TUNE_KEY_PREFIX "densities"
 
+/* Those that tell of predictors, with a value per layer: all of them are there, or none. */
+enum tune_array {
+    TUNE_KINDS, /* TUNE_KEY_PREDICTORS */
+    TUNE_INPUTS,
+    TUNE_COARSE,
+    TUNE_THRESHOLDS,
+    TUNE_RECALLS,
+    TUNE_DENSITIES,
+    TUNE_ARRAYS
+};
+typedef struct tune_array_row {
+    const char *key;
+    value_type type; /* of a value */
+} tune_array_row;
+extern const tune_array_row tune_arrays[TUNE_ARRAYS];
+
 /* Tensors of layer N are "blk.N." and one of these. */
 enum tune_tensor { TUNE_COUNTS, TUNE_MAGNITUDES, TUNE_PRUNE, TUNE_FC1, TUNE_FC2, TUNE_TENSORS };
-extern const char *const tune_tensor_names[TUNE_TENSORS];
 void tune_tensor_name(char out[TENSOR_NAME_SIZE], enum tune_tensor tensor, uint32_t layer);
 
 extern const char *const tune_input_names[2]; /* of reads_normed */
 
 /* Every value that t holds is one that may be obeyed: what both a file and a program can get wrong. path: of the file,
- * for the text. HEARTH_FORMAT names the part. */
-hearth_status tune_check(const tune *t, const hearth_model *model, const char *path, hearth_error *error);
+ * for the text, which names the part. refusal: what is returned then, HEARTH_FORMAT of a file, HEARTH_INVALID of what a
+ * program has made. */
+hearth_status tune_check(const tune *t, const hearth_model *model, const char *path, hearth_status refusal,
+                         hearth_error *error);
 
 #endif

@@ -69,31 +69,29 @@ static float density_of(const tune_layer *l)
     return l->density;
 }
 
-/* A key with a value per layer: of the two functions, the one that there is gives it. */
+/* What stands under a key with a value per layer: of the two functions, the one that there is gives it. */
 static const struct {
-    const char *key;
     const char *(*text)(const tune_layer *l);
     float (*number)(const tune_layer *l);
-} predictor_keys[] = {
-    {TUNE_KEY_PREDICTORS, kind_of, NULL}, {TUNE_KEY_INPUTS, input_of, NULL},
-    {TUNE_KEY_COARSE, coarse_of, NULL},   {TUNE_KEY_THRESHOLDS, NULL, threshold_of},
-    {TUNE_KEY_RECALLS, NULL, recall_of},  {TUNE_KEY_DENSITIES, NULL, density_of},
+} values[TUNE_ARRAYS] = {
+    [TUNE_KINDS] = {kind_of, NULL},           [TUNE_INPUTS] = {input_of, NULL},   [TUNE_COARSE] = {coarse_of, NULL},
+    [TUNE_THRESHOLDS] = {NULL, threshold_of}, [TUNE_RECALLS] = {NULL, recall_of}, [TUNE_DENSITIES] = {NULL, density_of},
 };
 
-static bool add_predictor_keys(writer *w)
+static bool add_arrays(writer *w)
 {
     uint32_t layers = w->t->layer_count;
-    for (size_t k = 0; k < sizeof predictor_keys / sizeof *predictor_keys; k++) {
-        span *texts = predictor_keys[k].text ? arena_new_array(&w->memory, layers, sizeof *texts) : NULL;
-        float *numbers = predictor_keys[k].number ? arena_new_array(&w->memory, layers, sizeof *numbers) : NULL;
+    for (size_t k = 0; k < TUNE_ARRAYS; k++) {
+        span *texts = values[k].text ? arena_new_array(&w->memory, layers, sizeof *texts) : NULL;
+        float *numbers = values[k].number ? arena_new_array(&w->memory, layers, sizeof *numbers) : NULL;
         if (!texts && !numbers)
             return false;
         for (uint32_t i = 0; i < layers; i++)
             if (texts)
-                texts[i] = span_of(predictor_keys[k].text(&w->t->layers[i]));
+                texts[i] = span_of(values[k].text(&w->t->layers[i]));
             else
-                numbers[i] = predictor_keys[k].number(&w->t->layers[i]);
-        add_items(w, predictor_keys[k].key, texts ? VALUE_STRING : VALUE_F32, texts ? (void *)texts : numbers, layers);
+                numbers[i] = values[k].number(&w->t->layers[i]);
+        add_items(w, tune_arrays[k].key, tune_arrays[k].type, texts ? (void *)texts : numbers, layers);
     }
     return true;
 }
@@ -112,7 +110,7 @@ static bool add_keys(writer *w, const char *fingerprint)
         add_items(w, TUNE_KEY_LEVELS, VALUE_F32, t->levels, t->level_count);
     if (t->report && t->report[0])
         add_text(w, TUNE_KEY_REPORT, t->report);
-    return !t->has_predictors || add_predictor_keys(w);
+    return !t->has_predictors || add_arrays(w);
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -153,6 +151,33 @@ static bool add_layer(writer *w, uint32_t i)
             (add_matrix(w, TUNE_FC1, i, &l->predictor.fc1) && add_matrix(w, TUNE_FC2, i, &l->predictor.fc2)));
 }
 
+/* ------------------------------------------------------------------ what is no record */
+
+static bool has_matrices(const learned_predictor *p)
+{
+    return p->fc1.data && p->fc1.format < FORMAT_COUNT && p->fc2.data && p->fc2.format < FORMAT_COUNT;
+}
+
+/* What only a program can get wrong: a reader meets it before there is a record, or cannot meet it. */
+static hearth_status check_shape(const tune *t, const hearth_model *model, const char *path, hearth_error *error)
+{
+    const hyperparameters *h = &model->hyper;
+    size_t report = t->report ? strlen(t->report) : 0;
+    if (t->layer_count != h->layer_count || t->neuron_count != h->neuron_count)
+        return fail(error, HEARTH_INVALID, "%s: is of a model of %u layers of %u neurons, this one has %u of %u", path,
+                    t->layer_count, t->neuron_count, h->layer_count, h->neuron_count);
+    if (t->level_count > TUNE_LEVEL_LIMIT)
+        return fail(error, HEARTH_INVALID, "%s: key " TUNE_KEY_LEVELS ": has %u values, expected at most %d", path,
+                    t->level_count, TUNE_LEVEL_LIMIT);
+    if (report > TUNE_REPORT_LIMIT)
+        return fail(error, HEARTH_INVALID, "%s: key " TUNE_KEY_REPORT ": has %zu bytes, expected at most %zu", path,
+                    report, TUNE_REPORT_LIMIT);
+    for (uint32_t i = 0; t->has_predictors && i < t->layer_count; i++)
+        if (t->layers[i].predictor.kind == PREDICTOR_LOW_RANK && !has_matrices(&t->layers[i].predictor))
+            return fail(error, HEARTH_INVALID, "%s: layer %u has a low-rank predictor without its matrices", path, i);
+    return HEARTH_OK;
+}
+
 /* ------------------------------------------------------------------ the file */
 
 static hearth_status write_file(const writer *w, const char *path, hearth_error *error)
@@ -172,9 +197,8 @@ hearth_status tune_write(const char *path, const tune *t, const hearth_model *mo
 {
     char fingerprint[FINGERPRINT_SIZE];
     size_t tensors = (size_t)t->layer_count * TUNE_TENSORS;
-    hearth_status status = tune_check(t, model, path, error);
-    if (status != HEARTH_OK)
-        return status == HEARTH_FORMAT ? HEARTH_INVALID : status;
+    TRY(check_shape(t, model, path, error));
+    TRY(tune_check(t, model, path, HEARTH_INVALID, error));
     writer w = {.t = t};
     w.entries = arena_new_array(&w.memory, MOST_ENTRIES, sizeof *w.entries);
     w.tensors = arena_new_array(&w.memory, tensors, sizeof *w.tensors);
@@ -183,7 +207,7 @@ hearth_status tune_write(const char *path, const tune *t, const hearth_model *mo
     ready = ready && add_keys(&w, fingerprint);
     for (uint32_t i = 0; ready && i < t->layer_count; i++)
         ready = add_layer(&w, i);
-    status = ready ? write_file(&w, path, error) : fail_memory(error, path, tensors * sizeof *w.tensors);
+    hearth_status status = ready ? write_file(&w, path, error) : fail_memory(error, path, tensors * sizeof *w.tensors);
     arena_clear(&w.memory);
     return status;
 }
