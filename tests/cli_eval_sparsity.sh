@@ -42,6 +42,8 @@ refused 2 "needs the name of a file" "$HEARTH" eval sparsity "$scratch/relu" "$t
 refused 2 "needs --separator" "$HEARTH" eval sparsity "$scratch/relu" "$text" --task ppl --limit 3
 refused 2 "problems need none" "$HEARTH" eval sparsity "$scratch/relu" "$text" --separator x --task humaneval
 refused 2 "standard output already" "$HEARTH" eval sparsity "$scratch/relu" "$text" --json --csv -
+refused 2 "is for --task humaneval" "$HEARTH" eval sparsity "$scratch/relu" "$text" --timeout 3
+refused 2 "--csv: needs the name of a file" "$HEARTH" eval sparsity "$scratch/relu" "$text" --csv ""
 refused 1 "No such file" "$HEARTH" eval sparsity "$scratch/relu" "$text" --csv "$scratch/none/x.csv"
 refused 1 "No such file" "$HEARTH" eval sparsity "$scratch/relu" "$scratch/none.txt"
 refused 1 "two windows" "$HEARTH" eval sparsity "$scratch/relu" "$text" -c 512 --settings dense
@@ -99,5 +101,42 @@ if command -v xmllint >/dev/null; then
 fi
 is "half-written files" "$(find "$scratch" -name '.*.svg*' -o -name '.*.csv*' | wc -l)" 0
 TMPDIR=$scratch/none refused 1 "No such file" "$HEARTH" eval sparsity "$scratch/relu" "$text" -c 64 --settings dense
+
+# Programs, of problems that are solved or not whatever the model writes: it goes into a string. One takes its time.
+problem() { # problem NAME VALUE TEST
+    printf '{"task_id":"%s","prompt":"def f():\\n  return %s\\n  \\"\\"\\"","entry_point":"f","test":"\\"\\"\\"\\n%s"}\n' "$@"
+}
+{
+    problem right 1 'def check(f):\n  assert f() == 1\n'
+    problem wrong 2 'def check(f):\n  assert f() == 1\n'
+    problem slow 1 'import time\ndef check(f):\n  time.sleep(4)\n'
+    problem right-too 1 'def check(f):\n  assert f() == 1\n'
+} >"$scratch/problems"
+programs() { # programs ARGUMENTS...: pass@1 of dense, and of how many; one line of what else was said
+    # shellcheck disable=SC2086 # several options
+    "$HEARTH" eval sparsity "$scratch/relu" "$scratch/problems" $quick --task humaneval --settings dense --csv \
+        "$scratch/programs.csv" "$@" 2>"$scratch/err" >/dev/null || return
+    echo "$(cell "$scratch/programs.csv" dense quality) of $(cell "$scratch/programs.csv" dense scored)"
+}
+refused 1 "sandbox: bwrap: is not installed" env PATH=/nowhere "$HEARTH" eval sparsity "$scratch/relu" \
+    "$scratch/problems" --task humaneval
+refused 1 "nll-text.txt: line 1: " "$HEARTH" eval sparsity "$scratch/relu" "$text" --task humaneval
+if got=$(programs --limit 2 --settings dense,exact); then
+    is "programs, the first two" "$got" "0.5 of 2"
+    is "settings of programs" "$(cut -d, -f1 "$scratch/programs.csv" | tr '\n' ' ')" "setting dense exact "
+    has "where they are run" "$(cat "$scratch/err")" "in a sandbox (bubblewrap"
+    is "no perplexity of programs" "$(cell "$scratch/programs.csv" dense perplexity)" ""
+    is "programs" "$(programs)" "0.75 of 4"
+    has "how long they may take" "$(cat "$scratch/err")" "at most 10 s"
+    is "programs in a hurry" "$(programs --timeout 2)" "0.5 of 4"
+    has "how long they may take in a hurry" "$(cat "$scratch/err")" "at most 2 s"
+    "$HEARTH" eval humaneval "$scratch/relu" --problems "$scratch/problems" -t 2 -c 128 --timeout 2 --sparsity dense \
+        --json >"$scratch/programs.json"
+    is "the same of eval humaneval" "$(value "$scratch/programs.json" pass_at_1)" 0.5
+    programs --limit 1 --json >/dev/null
+    is "with --json nothing else is said" "$(cat "$scratch/err")" ""
+else
+    echo "without programs: $(cat "$scratch/err")"
+fi
 
 finish

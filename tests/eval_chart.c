@@ -2,19 +2,16 @@
 #include "../src/eval/chart.h"
 #include "../src/eval/chart_axis.h"
 
-#include <sys/stat.h>
-
+#include "own_folder.h"
 #include "svg_look.h"
-
-static char folder[] = "/tmp/hearth-chart.XXXXXX", path[64];
 
 /* mem_free */
 static char *draw(const chart *c)
 {
     hearth_error error;
-    if (chart_write(path, c, &error) != HEARTH_OK)
+    if (chart_write(own_path, c, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
-    char *svg = look_read(path);
+    char *svg = look_read(own_path);
     look_is_well_formed(svg);
     assert_true(look_at_texts(svg) > 3);
     return svg;
@@ -271,7 +268,7 @@ static void hostile_texts_stay_text(void **state)
 static void refused_with(const chart *c, const char *text)
 {
     hearth_error error;
-    assert_int_equal(chart_write(path, c, &error), HEARTH_INVALID);
+    assert_int_equal(chart_write(own_path, c, &error), HEARTH_INVALID);
     assert_non_null(strstr(error.text, text));
 }
 
@@ -319,35 +316,16 @@ static void faults_leave_the_old_file(void **state)
     long live = mem_live(), n = 0;
     do {
         mem_fail_at(n++);
-        status = chart_write(path, &other, NULL);
+        status = chart_write(own_path, &other, NULL);
         mem_fail_at(-1);
         assert_int_equal(mem_live(), live);
-        char *now = look_read(path);
+        char *now = look_read(own_path);
         if (status != HEARTH_OK)
             assert_string_equal(now, before);
         mem_free(now);
     } while (status != HEARTH_OK);
     assert_true(n > 3);
     mem_free(before);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/x.svg", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    const char *keep = getenv("HEARTH_KEEP"); /* to look at it */
-    if (keep && *keep)
-        return rename(path, keep);
-    remove(path);
-    return remove(folder);
 }
 
 int main(void)
@@ -358,5 +336,5 @@ int main(void)
         cmocka_unit_test(hostile_texts_stay_text),   cmocka_unit_test(nothing_and_too_much_are_refused),
         cmocka_unit_test(faults_leave_the_old_file), cmocka_unit_test(crowds_do_not_overlap),
     };
-    return run_group(tests, set_up, tear_down);
+    return run_group(tests, own_folder_make, own_folder_remove);
 }

@@ -1,14 +1,9 @@
-/* Divergence: against a computation of our own from whole rows of logits, against itself, against files made by hand. */
-#include "../src/base/memory.h"
+/* Divergence: against a computation of our own from whole rows of logits, against itself, against files made by
+ * hand. */
 #include "../src/eval/divergence.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "skip.h"
+#include "golden.h"
+#include "own_folder.h"
 
 #define RELU HEARTH_SHARED "/models/stories260K-relu"
 #define SILU HEARTH_SHARED "/models/stories260K"
@@ -18,76 +13,38 @@
 
 enum { CONTEXT = 24, FIRST = 12, ROWS = 11, V = 512, MOST_WINDOWS = 8 };
 
-/* ------------------------------------------------------------------ models */
+/* ------------------------------------------------------------------ models and files */
 
-typedef struct fixture {
-    hearth_runtime *runtime;
-    hearth_model *model;
-    hearth_engine *engine;
-} fixture;
-
-static fixture open_engine(const char *model)
+static stack open_engine(const char *model)
 {
-    fixture f = {0};
-    hearth_runtime_options one = {.threads = 1};
-    need(HEARTH_SHARED "/models/stories260K-relu/config.json");
-    assert_int_equal(hearth_runtime_create(&f.runtime, &one, NULL), HEARTH_OK);
-    assert_int_equal(hearth_model_open(&f.model, model, NULL, NULL), HEARTH_OK);
-    assert_int_equal(hearth_engine_create(&f.engine, f.runtime, f.model, NULL, NULL), HEARTH_OK);
-    return f;
-}
-
-static void close_engine(fixture *f)
-{
-    hearth_engine_destroy(f->engine);
-    hearth_model_close(f->model);
-    hearth_runtime_destroy(f->runtime);
-}
-
-static char path[64];
-
-static int name_file(void **state)
-{
-    (void)state;
-    strcpy(path, "/tmp/hearth-divergence.XXXXXX");
-    int fd = mkstemp(path);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0 ? 0 : -1;
-}
-
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
+    stack s;
+    need(model);
+    stack_open(&s, model, 1, HEARTH_ACTIVATIONS_AUTO, (hearth_session_options){.context = CONTEXT});
+    return s;
 }
 
 static const divergence_options usual = {.context = CONTEXT, .kv = HEARTH_KV_F32};
 
-static void check(hearth_status status, const hearth_error *error)
-{
-    if (status != HEARTH_OK)
-        fail_msg("%s", error->text);
-}
+static const divergence_material text = {.name = "text", .text = {TEXT, sizeof TEXT - 1}};
 
-static void write_text(const fixture *f)
+static void write_text(const stack *f)
 {
     hearth_error error;
-    check(divergence_write_text(path, f->engine, span_of(TEXT), "text", &usual, &error), &error);
+    stack_check(divergence_write(own_path, f->engine, &text, &usual, &error), &error);
 }
 
-static divergence measure(const fixture *f)
+static divergence measure(const stack *f)
 {
     hearth_error error;
     divergence d;
-    check(divergence_measure(&d, f->engine, path, &usual, &error), &error);
+    stack_check(divergence_measure(&d, f->engine, own_path, &usual, &error), &error);
     return d;
 }
 
 /* ------------------------------------------------------------------ the same, the plain way */
 
 /* ids of the text with BOS in front, as many whole windows as there are. */
-static uint32_t text_windows(const fixture *f, int32_t *ids)
+static uint32_t text_windows(const stack *f, int32_t *ids)
 {
     int32_t *all;
     size_t count;
@@ -100,7 +57,7 @@ static uint32_t text_windows(const fixture *f, int32_t *ids)
 }
 
 /* log p of the rows that are scored, of all windows: logs [windows * ROWS][V]. Token by token. */
-static void plain_logs(const fixture *f, const int32_t *ids, uint32_t windows, double *logs)
+static void plain_logs(const stack *f, const int32_t *ids, uint32_t windows, double *logs)
 {
     static float logits[V];
     hearth_session *session;
@@ -177,7 +134,7 @@ static void near(const char *what, double got, double want, double bound)
 static void figures_are_those_of_whole_rows(void **state)
 {
     (void)state;
-    fixture silu = open_engine(SILU), relu = open_engine(RELU);
+    stack silu = open_engine(SILU), relu = open_engine(RELU);
     static int32_t ids[MOST_WINDOWS * CONTEXT];
     static double base[MOST_WINDOWS * ROWS * V], logs[MOST_WINDOWS * ROWS * V];
     uint32_t windows = text_windows(&silu, ids);
@@ -213,8 +170,8 @@ static void figures_are_those_of_whole_rows(void **state)
         near("nll of the base", got.base_nll, want.base_nll / n, CUT);
         near("ratio", got.log_ratio, (want.nll - want.base_nll) / n, CUT);
     }
-    close_engine(&silu);
-    close_engine(&relu);
+    stack_close(&silu);
+    stack_close(&relu);
 }
 
 static void nothing_differs_from_itself(void **state)
@@ -222,7 +179,7 @@ static void nothing_differs_from_itself(void **state)
     (void)state;
     static const char *const models[] = {SILU, RELU};
     for (size_t i = 0; i < 2; i++) {
-        fixture f = open_engine(models[i]);
+        stack f = open_engine(models[i]);
         write_text(&f);
         divergence d = measure(&f);
         near("mean", d.mean, 0, 1e-7);
@@ -230,7 +187,7 @@ static void nothing_differs_from_itself(void **state)
         assert_true(d.same_top >= 1);
         near("ratio", d.log_ratio, 0, 1e-4);
         near("right token", d.right_rms, 0, 2e-4);
-        close_engine(&f);
+        stack_close(&f);
     }
 }
 
@@ -239,7 +196,7 @@ static void nothing_differs_from_itself(void **state)
 /* A file of one window whose rows are all alike: scale, min, and a value for the first token, another for the rest. */
 static void write_by_hand(uint32_t context, uint32_t vocabulary, float scale, float min, uint16_t one, uint16_t others)
 {
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(own_path, "wb");
     assert_non_null(f);
     int32_t head[3] = {(int32_t)context, (int32_t)vocabulary, 1};
     fwrite("_logits_", 1, 8, f);
@@ -256,7 +213,7 @@ static void write_by_hand(uint32_t context, uint32_t vocabulary, float scale, fl
 }
 
 /* The mean over rows of f(log q), of the window that write_by_hand writes. */
-static double mean_of(const fixture *f, double (*value)(const double *logs))
+static double mean_of(const stack *f, double (*value)(const double *logs))
 {
     static double logs[ROWS * V];
     int32_t ids[CONTEXT];
@@ -286,7 +243,7 @@ static double from_certain(const double *logs)
 static void files_made_by_hand_are_understood(void **state)
 {
     (void)state;
-    fixture f = open_engine(SILU);
+    stack f = open_engine(SILU);
     divergence d;
     hearth_error error;
     write_by_hand(CONTEXT, V, 0, (float)-log(V), 0, 0);
@@ -310,33 +267,33 @@ static void files_made_by_hand_are_understood(void **state)
     } wrong[] = {{0, -8, 0, 0}, {0, -5, 0, 0}, {16.0f / 65535, -16, 65000, 0}, {16.0f / 65535, -16, 65535, 65535}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         write_by_hand(CONTEXT, V, wrong[i].scale, wrong[i].min, wrong[i].one, wrong[i].others);
-        assert_int_equal(divergence_measure(&d, f.engine, path, &usual, &error), HEARTH_FORMAT);
+        assert_int_equal(divergence_measure(&d, f.engine, own_path, &usual, &error), HEARTH_FORMAT);
         assert_non_null(strstr(error.text, "row 0: its probabilities add up to"));
     }
-    close_engine(&f);
+    stack_close(&f);
 }
 
 static void files_of_other_models_are_refused(void **state)
 {
     (void)state;
-    fixture f = open_engine(SILU);
+    stack f = open_engine(SILU);
     divergence d;
     hearth_error error;
     write_by_hand(CONTEXT, V - 1, 0, (float)-log(V - 1), 0, 0);
-    assert_int_equal(divergence_measure(&d, f.engine, path, &usual, &error), HEARTH_UNSUPPORTED);
+    assert_int_equal(divergence_measure(&d, f.engine, own_path, &usual, &error), HEARTH_UNSUPPORTED);
     assert_non_null(strstr(error.text, "vocabulary: has 511 tokens, that of "));
     write_by_hand(1u << 14, V, 0, (float)-log(V), 0, 0);
-    assert_int_equal(divergence_measure(&d, f.engine, path, &usual, &error), HEARTH_UNSUPPORTED);
+    assert_int_equal(divergence_measure(&d, f.engine, own_path, &usual, &error), HEARTH_UNSUPPORTED);
     assert_non_null(strstr(error.text, "windows: have 16384 tokens, the context of "));
     assert_int_equal(divergence_measure(&d, f.engine, "/nonexistent", &usual, &error), HEARTH_IO);
-    close_engine(&f);
+    stack_close(&f);
 }
 
 /* ------------------------------------------------------------------ texts and ids */
 
 static size_t read_file(uint8_t *to, size_t room)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = fopen(own_path, "rb");
     assert_non_null(f);
     size_t size = fread(to, 1, room, f);
     fclose(f);
@@ -346,15 +303,16 @@ static size_t read_file(uint8_t *to, size_t room)
 static void texts_and_their_ids_give_one_file(void **state)
 {
     (void)state;
-    fixture f = open_engine(SILU);
+    stack f = open_engine(SILU);
     static uint8_t a[1 << 18], b[1 << 18];
     hearth_error error;
     int32_t *ids;
     size_t count;
     assert_int_equal(hearth_tokenize(f.model, TEXT, strlen(TEXT), HEARTH_TEXT_SPECIAL, &ids, &count, NULL), HEARTH_OK);
+    const divergence_material whole = {.name = "--ids", .ids = ids, .id_count = count};
     write_text(&f);
     size_t size = read_file(a, sizeof a);
-    check(divergence_write_ids(path, f.engine, ids, count, &usual, &error), &error);
+    stack_check(divergence_write(own_path, f.engine, &whole, &usual, &error), &error);
     assert_int_equal(read_file(b, sizeof b), size);
     assert_memory_equal(a, b, size);
 
@@ -362,10 +320,10 @@ static void texts_and_their_ids_give_one_file(void **state)
     divergence_options two = usual;
     two.windows = 2;
     divergence d;
-    check(divergence_measure(&d, f.engine, path, &two, &error), &error);
+    stack_check(divergence_measure(&d, f.engine, own_path, &two, &error), &error);
     assert_int_equal(d.windows, 2);
     assert_int_equal(d.tokens, 2 * ROWS);
-    check(divergence_write_ids(path, f.engine, ids, count, &two, &error), &error);
+    stack_check(divergence_write(own_path, f.engine, &whole, &two, &error), &error);
     assert_true(read_file(b, sizeof b) < size);
     assert_memory_equal(b + 20, a + 20, 2 * CONTEXT * 4);
     divergence again = measure(&f);
@@ -373,32 +331,95 @@ static void texts_and_their_ids_give_one_file(void **state)
     assert_true(again.mean >= d.mean && again.mean <= d.mean);
 
     /* Too short, and ids that are not there. */
-    assert_int_equal(divergence_write_ids(path, f.engine, ids, 2 * CONTEXT - 1, &usual, &error), HEARTH_FORMAT);
+    const divergence_material part = {.name = "--ids", .ids = ids, .id_count = 2 * CONTEXT - 1};
+    const divergence_material tiny = {.name = "x.txt", .text = span_of("x")};
+    assert_int_equal(divergence_write(own_path, f.engine, &part, &usual, &error), HEARTH_FORMAT);
     assert_string_equal(error.text, "--ids: text: has 47 tokens, llama.cpp's protocol needs two windows of 24");
-    assert_int_equal(divergence_write_text(path, f.engine, span_of("x"), "x.txt", &usual, &error), HEARTH_FORMAT);
+    assert_int_equal(divergence_write(own_path, f.engine, &tiny, &usual, &error), HEARTH_FORMAT);
     assert_non_null(strstr(error.text, "x.txt: text: has "));
     static const int32_t strangers[] = {-1, V};
     for (size_t i = 0; i < 2; i++) {
         ids[count - 1] = strangers[i];
-        assert_int_equal(divergence_write_ids(path, f.engine, ids, count, &usual, &error), HEARTH_INVALID);
+        assert_int_equal(divergence_write(own_path, f.engine, &whole, &usual, &error), HEARTH_INVALID);
+        assert_non_null(strstr(error.text, "--ids: token "));
     }
     divergence_options wrong = usual;
     for (wrong.context = 1; wrong.context < 4; wrong.context++)
-        assert_int_equal(divergence_write_text(path, f.engine, span_of(TEXT), "x", &wrong, &error), HEARTH_INVALID);
+        assert_int_equal(divergence_write(own_path, f.engine, &text, &wrong, &error), HEARTH_INVALID);
     hearth_free(ids);
-    close_engine(&f);
+    stack_close(&f);
 }
 
 /* ------------------------------------------------------------------ what fails */
 
+/* What there is to do, each with the file at own_path. */
+static hearth_status do_measure(const stack *f, const divergence_options *o, divergence *out, hearth_error *error)
+{
+    return divergence_measure(out, f->engine, own_path, o, error);
+}
+
+static hearth_status do_write(const stack *f, const divergence_options *o, divergence *out, hearth_error *error)
+{
+    (void)out;
+    return divergence_write(own_path, f->engine, &text, o, error);
+}
+
+static hearth_status do_both(const stack *f, const divergence_options *o, divergence *out, hearth_error *error)
+{
+    kl_file base;
+    TRY(divergence_write_temporary(&base, f->engine, &text, o, error));
+    assert_string_equal(base.path, "text");
+    assert_int_equal(own_folder_files(), 1); /* that at own_path */
+    hearth_status status = divergence_measure_file(out, f->engine, &base, o, error);
+    kl_file_close(&base);
+    return status;
+}
+
+static hearth_status (*const deeds[])(const stack *, const divergence_options *, divergence *,
+                                      hearth_error *) = {do_measure, do_write, do_both};
+enum { DEEDS = sizeof deeds / sizeof *deeds };
+
+/* A base that nobody keeps says the same as a file, and has no name; its folder may be missing, or far away. */
+static void temporary_bases_have_no_name(void **state)
+{
+    (void)state;
+    stack silu = open_engine(SILU), relu = open_engine(RELU);
+    hearth_error error;
+    divergence got;
+    kl_file base;
+    write_text(&silu);
+    divergence want = measure(&relu);
+    stack_check(divergence_write_temporary(&base, silu.engine, &text, &usual, &error), &error);
+    assert_int_equal(own_folder_files(), 1);
+    stack_check(divergence_measure_file(&got, relu.engine, &base, &usual, &error), &error);
+    kl_file_close(&base);
+    assert_memory_equal(&got, &want, sizeof got);
+
+    char far[600];
+    snprintf(far, sizeof far, "%s", own_folder);
+    for (size_t size = strlen(own_folder); size + 2 < sizeof far; size += 2)
+        memcpy(far + size, "/.", 3);
+    setenv("TMPDIR", far, 1);
+    stack_check(divergence_write_temporary(&base, silu.engine, &text, &usual, &error), &error);
+    kl_file_close(&base);
+    snprintf(far, sizeof far, "%s/none", own_folder);
+    setenv("TMPDIR", far, 1);
+    assert_int_equal(divergence_write_temporary(&base, silu.engine, &text, &usual, &error), HEARTH_IO);
+    assert_non_null(strstr(error.text, far));
+    setenv("TMPDIR", own_folder, 1);
+    assert_int_equal(own_folder_files(), 1);
+    stack_close(&silu);
+    stack_close(&relu);
+}
+
 static void memory_and_files_may_fail(void **state)
 {
     (void)state;
-    fixture f = open_engine(RELU);
+    stack f = open_engine(RELU);
     write_text(&f);
-    divergence whole = measure(&f), again;
+    divergence whole = measure(&f), again = {0};
     long live = mem_live();
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 2 * DEEDS; kind++) {
         long n = 0;
         hearth_status status;
         do {
@@ -407,19 +428,19 @@ static void memory_and_files_may_fail(void **state)
                 file_fail_at(n++);
             else
                 mem_fail_at(n++);
-            status = kind < 2 ? divergence_measure(&again, f.engine, path, &usual, &error)
-                              : divergence_write_text(path, f.engine, span_of(TEXT), "text", &usual, &error);
+            status = deeds[kind / 2](&f, &usual, &again, &error);
             mem_fail_at(-1);
             file_fail_at(-1);
             assert_int_equal(mem_live(), live);
+            assert_int_equal(own_folder_files(), 1);
             assert_int_equal(status == HEARTH_OK, error.text[0] == 0);
         } while (status != HEARTH_OK);
         assert_true(n > (kind % 2 ? 1 : 5));
+        assert_memory_equal(&whole, &again, sizeof whole);
     }
-    assert_memory_equal(&whole, &again, sizeof whole);
     again = measure(&f);
     assert_memory_equal(&whole, &again, sizeof whole);
-    close_engine(&f);
+    stack_close(&f);
 }
 
 /* Cancels the n-th time it is asked. */
@@ -434,37 +455,33 @@ static bool count_down(void *user, const char *what, uint64_t done, uint64_t tot
 static void work_can_be_cancelled(void **state)
 {
     (void)state;
-    fixture f = open_engine(RELU);
+    stack f = open_engine(RELU);
     static uint8_t a[1 << 18], b[1 << 18];
     write_text(&f);
     size_t size = read_file(a, sizeof a);
-    for (int kind = 0; kind < 2; kind++)
+    for (int kind = 0; kind < DEEDS; kind++)
         for (int n = 0; n < 3; n++) {
             int left = n;
             hearth_error error;
             divergence d;
             divergence_options o = usual;
             o.progress = (hearth_progress){count_down, &left};
-            assert_int_equal(kind ? divergence_measure(&d, f.engine, path, &o, &error)
-                                  : divergence_write_text(path, f.engine, span_of(TEXT), "text", &o, &error),
-                             HEARTH_CANCELLED);
+            assert_int_equal(deeds[kind](&f, &o, &d, &error), HEARTH_CANCELLED);
             assert_non_null(strstr(error.text, ": divergence: cancelled"));
+            assert_int_equal(own_folder_files(), 1);
         }
     assert_int_equal(read_file(b, sizeof b), size);
     assert_memory_equal(a, b, size);
-    close_engine(&f);
+    stack_close(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_are_those_of_whole_rows),
-        cmocka_unit_test(nothing_differs_from_itself),
-        cmocka_unit_test(files_made_by_hand_are_understood),
-        cmocka_unit_test(files_of_other_models_are_refused),
-        cmocka_unit_test(texts_and_their_ids_give_one_file),
-        cmocka_unit_test(memory_and_files_may_fail),
-        cmocka_unit_test(work_can_be_cancelled),
+        cmocka_unit_test(figures_are_those_of_whole_rows),   cmocka_unit_test(nothing_differs_from_itself),
+        cmocka_unit_test(files_made_by_hand_are_understood), cmocka_unit_test(files_of_other_models_are_refused),
+        cmocka_unit_test(texts_and_their_ids_give_one_file), cmocka_unit_test(temporary_bases_have_no_name),
+        cmocka_unit_test(memory_and_files_may_fail),         cmocka_unit_test(work_can_be_cancelled),
     };
-    return run_group(tests, name_file, remove_file);
+    return run_group(tests, own_folder_make, own_folder_remove);
 }

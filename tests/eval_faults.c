@@ -1,43 +1,20 @@
 /* Perplexity: every allocation may fail once, work may be cancelled, and what is scored adds up. */
-#include "../src/base/memory.h"
 #include "../src/eval/perplexity.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "skip.h"
+#include "golden.h"
 
 #define MODEL HEARTH_SHARED "/models/stories260K-relu"
 #define TEXT  "Once upon a time there was a little cat. It saw a big dog, and it ran away as fast as it could run."
 
-typedef struct fixture {
-    hearth_runtime *runtime;
-    hearth_model *model;
-    hearth_engine *engine;
-} fixture;
-
-static fixture open_engine(void)
+static stack open_engine(void)
 {
-    fixture f = {0};
-    hearth_runtime_options one = {.threads = 1};
-    need(MODEL "/config.json");
-    assert_int_equal(hearth_runtime_create(&f.runtime, &one, NULL), HEARTH_OK);
-    assert_int_equal(hearth_model_open(&f.model, MODEL, NULL, NULL), HEARTH_OK);
-    assert_int_equal(hearth_engine_create(&f.engine, f.runtime, f.model, NULL, NULL), HEARTH_OK);
-    return f;
+    stack s;
+    need(MODEL);
+    stack_open(&s, MODEL, 1, HEARTH_ACTIVATIONS_AUTO, (hearth_session_options){.context = 4});
+    return s;
 }
 
-static void close_engine(fixture *f)
-{
-    hearth_engine_destroy(f->engine);
-    hearth_model_close(f->model);
-    hearth_runtime_destroy(f->runtime);
-}
-
-static hearth_status measure(const fixture *f, const perplexity_options *o, perplexity_result *out)
+static hearth_status measure(const stack *f, const perplexity_options *o, perplexity_result *out)
 {
     hearth_error error = {0};
     hearth_status status = perplexity_measure(out, f->engine, span_of(TEXT), "text", o, &error);
@@ -48,7 +25,7 @@ static hearth_status measure(const fixture *f, const perplexity_options *o, perp
 static void perplexity_survives_failing_allocations(void **state)
 {
     (void)state;
-    fixture f = open_engine();
+    stack f = open_engine();
     static const perplexity_options kinds[] = {
         {.context = 16, .kv = HEARTH_KV_F32},
         {.context = 16, .kv = HEARTH_KV_F32, .separator = "."},
@@ -69,14 +46,14 @@ static void perplexity_survives_failing_allocations(void **state)
         assert_true(n > 5);
         assert_true(whole.nll == again.nll); /* the same arithmetic gives the same bytes */
     }
-    close_engine(&f);
+    stack_close(&f);
 }
 
 /* A text that gives nothing to score is bad data, not a bad call. */
 static void short_texts_are_refused(void **state)
 {
     (void)state;
-    fixture f = open_engine();
+    stack f = open_engine();
     hearth_error error;
     perplexity_result r;
     perplexity_options o = {.context = 16};
@@ -84,14 +61,14 @@ static void short_texts_are_refused(void **state)
     assert_string_equal(error.text, "here.txt: text: has no tokens to score");
     o.half_windows = true;
     assert_int_equal(perplexity_measure(&r, f.engine, span_of("x"), "here.txt", &o, &error), HEARTH_FORMAT);
-    close_engine(&f);
+    stack_close(&f);
 }
 
 /* Windows differ in what stands before a token, not in which tokens are scored. */
 static void every_token_is_scored_once(void **state)
 {
     (void)state;
-    fixture f = open_engine();
+    stack f = open_engine();
     int32_t *ids;
     size_t count;
     assert_int_equal(hearth_tokenize(f.model, TEXT, strlen(TEXT), 0, &ids, &count, NULL), HEARTH_OK);
@@ -109,7 +86,7 @@ static void every_token_is_scored_once(void **state)
         assert_int_equal(r.tokens, count < context - 1 ? count : context - 1);
         assert_int_equal(r.windows, 1);
     }
-    close_engine(&f);
+    stack_close(&f);
 }
 
 static bool never(void *user, const char *what, uint64_t done, uint64_t total)
@@ -121,13 +98,13 @@ static bool never(void *user, const char *what, uint64_t done, uint64_t total)
 static void work_can_be_cancelled(void **state)
 {
     (void)state;
-    fixture f = open_engine();
+    stack f = open_engine();
     perplexity_result r;
     perplexity_options p = {.context = 16, .progress = {never, NULL}};
     hearth_error error;
     assert_int_equal(perplexity_measure(&r, f.engine, span_of(TEXT), "here.txt", &p, &error), HEARTH_CANCELLED);
     assert_string_equal(error.text, "here.txt: perplexity: cancelled");
-    close_engine(&f);
+    stack_close(&f);
 }
 
 int main(void)

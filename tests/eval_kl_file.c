@@ -2,46 +2,9 @@
 #include "../src/base/memory.h"
 #include "../src/eval/kl_file.h"
 
-#include <dirent.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "skip.h"
-
-/* ------------------------------------------------------------------ a folder of our own */
-
-static char folder[64], path[96];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/hearth-kl-file.XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/base.kld", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder); /* fails where anything else was left */
-}
-
-static size_t files_left(void)
-{
-    size_t count = 0;
-    DIR *listing = opendir(folder);
-    assert_non_null(listing);
-    for (struct dirent *entry; (entry = readdir(listing));)
-        count += entry->d_name[0] != '.' || strlen(entry->d_name) > 2;
-    closedir(listing);
-    return count;
-}
+#include "own_folder.h"
 
 /* ------------------------------------------------------------------ made-up logits */
 
@@ -81,7 +44,7 @@ static void free_made(made *m)
 static hearth_status write_made(const made *m, hearth_error *error)
 {
     kl_writer *w;
-    hearth_status status = kl_writer_open(&w, path, m->context, m->vocabulary, m->ids, m->windows, error);
+    hearth_status status = kl_writer_open(&w, own_path, m->context, m->vocabulary, m->ids, m->windows, error);
     if (status != HEARTH_OK)
         return status;
     status = kl_writer_add(w, m->logits, 1, error);
@@ -130,7 +93,7 @@ static void what_is_written_is_read(void **state)
         kl_file f;
         int32_t ids[64];
         assert_int_equal(write_made(&m, &error), HEARTH_OK);
-        assert_int_equal(kl_file_open(&f, path, &error), HEARTH_OK);
+        assert_int_equal(kl_file_open(&f, own_path, &error), HEARTH_OK);
         assert_int_equal(f.context, m.context);
         assert_int_equal(f.vocabulary_size, m.vocabulary);
         assert_int_equal(f.window_count, m.windows);
@@ -164,10 +127,10 @@ static void rows_are_those_of_the_format(void **state)
     const double mins[3] = {-16 - log(1 + exp(-4) + exp(-16)), -log(4), -1 - log(1 + 3 * exp(-1))};
     kl_writer *w;
     kl_file f;
-    assert_int_equal(kl_writer_open(&w, path, 8, 4, ids, 1, NULL), HEARTH_OK);
+    assert_int_equal(kl_writer_open(&w, own_path, 8, 4, ids, 1, NULL), HEARTH_OK);
     assert_int_equal(kl_writer_add(w, logits[0], 3, NULL), HEARTH_OK);
     assert_int_equal(kl_writer_commit(w, NULL), HEARTH_OK);
-    assert_int_equal(kl_file_open(&f, path, NULL), HEARTH_OK);
+    assert_int_equal(kl_file_open(&f, own_path, NULL), HEARTH_OK);
     assert_memory_equal(f.map.data, "_logits_\x08\0\0\0\x04\0\0\0\x01\0\0\0", 20);
     assert_memory_equal(f.map.data + 20, ids, sizeof ids);
     assert_int_equal(f.map.size_bytes, 20 + 32 + 3 * 16);
@@ -195,7 +158,7 @@ static bytes small_file(void)
     bytes b;
     made m = make(6, 5, 2, 9);
     assert_int_equal(write_made(&m, NULL), HEARTH_OK);
-    FILE *f = fopen(path, "rb");
+    FILE *f = fopen(own_path, "rb");
     assert_non_null(f);
     b.size = fread(b.data, 1, sizeof b.data, f);
     fclose(f);
@@ -302,12 +265,12 @@ static void what_is_no_file_is_refused(void **state)
     (void)state;
     hearth_error error;
     kl_file f;
-    assert_int_equal(kl_file_open(&f, folder, &error), HEARTH_IO);
+    assert_int_equal(kl_file_open(&f, own_folder, &error), HEARTH_IO);
     assert_int_equal(kl_file_open(&f, "/nonexistent/file", &error), HEARTH_IO);
-    FILE *empty = fopen(path, "wb");
+    FILE *empty = fopen(own_path, "wb");
     assert_non_null(empty);
     fclose(empty);
-    assert_int_equal(kl_file_open(&f, path, &error), HEARTH_FORMAT);
+    assert_int_equal(kl_file_open(&f, own_path, &error), HEARTH_FORMAT);
 }
 
 /* ------------------------------------------------------------------ writing that fails */
@@ -325,20 +288,21 @@ static void what_cannot_be_written_is_refused(void **state)
                                         {INT32_MAX, INT32_MAX, INT32_MAX}};
     hearth_error error;
     kl_writer *w;
-    unlink(path);
+    unlink(own_path);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(kl_writer_open(&w, path, cases[i][0], cases[i][1], ids, cases[i][2], &error), HEARTH_INVALID);
+        assert_int_equal(kl_writer_open(&w, own_path, cases[i][0], cases[i][1], ids, cases[i][2], &error),
+                         HEARTH_INVALID);
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         for (size_t at = 0; at < 4; at++) {
             float logits[4] = {1, 2, 3, 4};
             logits[at] = bad[i];
-            assert_int_equal(kl_writer_open(&w, path, 8, 4, ids, 1, &error), HEARTH_OK);
+            assert_int_equal(kl_writer_open(&w, own_path, 8, 4, ids, 1, &error), HEARTH_OK);
             assert_int_equal(kl_writer_add(w, logits, 1, &error), HEARTH_INVALID);
             kl_writer_discard(w);
         }
     kl_writer_discard(NULL);
-    assert_int_equal(files_left(), 0);
+    assert_int_equal(own_folder_files(), 0);
 }
 
 /* Whatever fails, an old file of that name stays what it was and nothing lies beside it. */
@@ -362,21 +326,21 @@ static void nothing_is_half_written(void **state)
             mem_fail_at(-1);
             file_fail_at(-1);
             assert_int_equal(mem_live(), live);
-            assert_int_equal(files_left(), 1);
+            assert_int_equal(own_folder_files(), 1);
             assert_int_equal(status == HEARTH_OK, error.text[0] == 0);
             if (status != HEARTH_OK && kind == 0) {
-                assert_int_equal(kl_file_open(&f, path, &error), HEARTH_OK);
+                assert_int_equal(kl_file_open(&f, own_path, &error), HEARTH_OK);
                 assert_int_equal(f.context, old.context);
                 kl_file_close(&f);
             }
         } while (status != HEARTH_OK);
-        assert_int_equal(kl_file_open(&f, path, &error), HEARTH_OK);
+        assert_int_equal(kl_file_open(&f, own_path, &error), HEARTH_OK);
         assert_int_equal(f.context, new.context);
         kl_file_close(&f);
     }
     assert_true(tries[0] > 4 && tries[1] > 4);
     file_fail_at(0);
-    assert_int_equal(kl_file_open(&f, path, &error), HEARTH_IO);
+    assert_int_equal(kl_file_open(&f, own_path, &error), HEARTH_IO);
     file_fail_at(-1);
     free_made(&old);
     free_made(&new);
@@ -390,5 +354,5 @@ int main(void)
         cmocka_unit_test(hostile_contents_are_refused),      cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(what_cannot_be_written_is_refused), cmocka_unit_test(nothing_is_half_written),
     };
-    return run_group(tests, make_folder, remove_folder);
+    return run_group(tests, own_folder_make, own_folder_remove);
 }

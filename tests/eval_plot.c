@@ -1,19 +1,8 @@
 /* The picture: whole or not there, never more than text, and nothing drawn over anything else. */
 #include "../src/eval/plot.h"
 
-#include "../src/base/file.h"
-#include "../src/base/memory.h"
-#include "../src/base/text.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#include "skip.h"
-
-static char folder[] = "/tmp/hearth-plot.XXXXXX", path[64];
+#include "own_folder.h"
+#include "svg_look.h"
 
 static const char *const panels[] = {"speed", "bytes"};
 static const plot_value slow[] = {{10, 20, "10.0 of 20.0"}, {8, 0, "8 bytes"}},
@@ -36,36 +25,20 @@ static plot two_groups(plot_group groups[2])
 /* mem_free */
 static char *draw(const plot *p)
 {
-    char *text;
-    size_t size;
     hearth_error error;
-    if (plot_write(path, p, &error) != HEARTH_OK)
+    if (plot_write(own_path, p, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
-    assert_int_equal(file_read(&text, &size, path, 1 << 20, NULL), HEARTH_OK);
-    assert_int_equal(strlen(text), size);
-    assert_true(utf8_is_valid(text, size));
-    return text;
+    char *svg = look_read(own_path);
+    look_is_well_formed(svg);
+    return svg;
 }
 
-static double attribute(const char *element, const char *name)
+/* An attribute of the n-th element of a class. */
+static double attribute(const char *svg, const char *class, size_t n, const char *name)
 {
-    char key[32];
-    snprintf(key, sizeof key, " %s=\"", name);
-    const char *at = strstr(element, key);
-    assert_non_null(at);
-    return strtod(at + strlen(key), NULL);
-}
-
-/* The n-th element of a class. */
-static const char *element(const char *svg, const char *class, size_t n)
-{
-    char key[48];
-    snprintf(key, sizeof key, " class=\"%s\" ", class);
-    const char *at = strstr(svg, key);
-    for (; at && n > 0; n--)
-        at = strstr(at + 1, key);
-    assert_non_null(at);
-    return at;
+    const char *element = look_find(svg, class, n);
+    assert_non_null(element);
+    return look_number(element, name);
 }
 
 /* Lengths are to scale, marks lie where they should, and what a viewer cannot see is told. */
@@ -75,15 +48,14 @@ static void bars_are_to_scale(void **state)
     plot_group groups[2];
     plot p = two_groups(groups);
     char *svg = draw(&p);
-    double slow_width = attribute(element(svg, "c0", 0), "width"), start = attribute(element(svg, "c0", 0), "x");
-    double fast_width = attribute(element(svg, "c1", 0), "width");
+    double slow_width = attribute(svg, "c0", 0, "width"), start = attribute(svg, "c0", 0, "x");
+    double fast_width = attribute(svg, "c1", 0, "width");
     assert_true(slow_width > 10 && fabs(fast_width / slow_width - 4) < 0.02);
-    double slow_bytes = attribute(element(svg, "c0", 1), "width"),
-           fast_bytes = attribute(element(svg, "c1", 1), "width");
+    double slow_bytes = attribute(svg, "c0", 1, "width"), fast_bytes = attribute(svg, "c1", 1, "width");
     assert_true(fabs(slow_bytes / fast_bytes - 4) < 0.02);
     /* Mark 0 is that of the legend. */
-    assert_true(fabs((attribute(element(svg, "mark", 1), "x1") - start) / slow_width - 2) < 0.02);
-    assert_true(fabs((attribute(element(svg, "mark", 2), "x1") - start) / fast_width - 0.75) < 0.02);
+    assert_true(fabs((attribute(svg, "mark", 1, "x1") - start) / slow_width - 2) < 0.02);
+    assert_true(fabs((attribute(svg, "mark", 2, "x1") - start) / fast_width - 0.75) < 0.02);
     assert_non_null(strstr(svg, "<title id=\"name\">A title</title>"));
     assert_non_null(strstr(svg, "first: dense speed 10.0 of 20.0, bytes 8 bytes; exact speed 40.0 of 30.0"));
     assert_non_null(strstr(svg, "prefers-color-scheme:dark"));
@@ -113,14 +85,14 @@ static void texts_do_not_overlap(void **state)
         double y, from, to;
     } places[32];
     size_t count = 0;
-    double width = attribute(svg, "width"), height = attribute(svg, "height");
+    double width = look_number(svg, "width"), height = look_number(svg, "height");
     for (const char *at = strstr(svg, "<text "); at; at = strstr(at + 1, "<text "), count++) {
         const char *text = strchr(at, '>') + 1;
         size_t letters = 0;
         for (const char *c = text; *c != '<'; c++)
             letters += ((unsigned char)*c & 0xc0) != 0x80;
         assert_true(count < 32);
-        places[count] = (struct place){attribute(at, "y"), attribute(at, "x"), 0};
+        places[count] = (struct place){look_number(at, "y"), look_number(at, "x"), 0};
         places[count].to = places[count].from + 6.0 * (double)letters;
         assert_true(places[count].from > 0 && places[count].to < width);
         assert_true(places[count].y > 10 && places[count].y < height - 4);
@@ -161,16 +133,16 @@ static void nothing_and_too_much_are_refused(void **state)
     plot_group groups[2];
     plot p = two_groups(groups);
     p.group_count = 0;
-    assert_int_equal(plot_write(path, &p, &error), HEARTH_INVALID);
+    assert_int_equal(plot_write(own_path, &p, &error), HEARTH_INVALID);
     assert_non_null(strstr(error.text, ": picture: holds from 1 to "));
     p = two_groups(groups);
     groups[1].bar_count = SIZE_MAX; /* nothing is read before it is counted */
-    assert_int_equal(plot_write(path, &p, &error), HEARTH_INVALID);
+    assert_int_equal(plot_write(own_path, &p, &error), HEARTH_INVALID);
     const plot_value endless[] = {{INFINITY, 0, "x"}, {1, 0, "y"}};
     plot_bar bar = {"exact", 1, endless};
     groups[0] = (plot_group){"first", &bar, 1};
     p.group_count = 1;
-    assert_int_equal(plot_write(path, &p, &error), HEARTH_INVALID);
+    assert_int_equal(plot_write(own_path, &p, &error), HEARTH_INVALID);
     assert_non_null(strstr(error.text, "'speed' is not finite"));
     p = two_groups(groups);
     assert_int_equal(plot_write("/nonexistent/x.svg", &p, &error), HEARTH_IO);
@@ -193,35 +165,17 @@ static void faults_leave_the_old_file(void **state)
                 mem_fail_at(n);
             else
                 file_fail_at(n);
-            status = plot_write(path, &p, NULL);
+            status = plot_write(own_path, &p, NULL);
             mem_fail_at(-1);
             file_fail_at(-1);
             assert_int_equal(mem_live(), live);
-            char *now;
-            size_t size;
-            assert_int_equal(file_read(&now, &size, path, 1 << 20, NULL), HEARTH_OK);
+            char *now = look_read(own_path);
             if (status != HEARTH_OK && kind == 0)
                 assert_string_equal(now, before);
-            assert_string_equal(now + size - 7, "</svg>\n");
+            assert_string_equal(now + strlen(now) - 7, "</svg>\n");
             mem_free(now);
         }
     mem_free(before);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/x.svg", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    remove(path);
-    return remove(folder);
 }
 
 int main(void)
@@ -231,5 +185,5 @@ int main(void)
         cmocka_unit_test(hostile_texts_stay_text),   cmocka_unit_test(nothing_and_too_much_are_refused),
         cmocka_unit_test(faults_leave_the_old_file),
     };
-    return run_group(tests, set_up, tear_down);
+    return run_group(tests, own_folder_make, own_folder_remove);
 }

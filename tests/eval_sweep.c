@@ -3,10 +3,8 @@
 
 #include "../src/engine/engine.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include "golden.h"
+#include "own_folder.h"
 #include "tune_build.h"
 
 #define MODEL HEARTH_SHARED "/models/stories-relu"
@@ -14,7 +12,7 @@
 #define TEXT  HEARTH_SHARED "/golden/real/nll-text.txt"
 #define HELD  HEARTH_SHARED "/corpora/stories-held.txt"
 
-static char folder[] = "/tmp/hearth-sweep-test.XXXXXX", tune_file[64], further_file[64];
+static char tune_file[64], further_file[64];
 
 typedef struct fixture {
     hearth_runtime *runtime;
@@ -133,7 +131,90 @@ static void settings_are_read(void **state)
 
 /* ------------------------------------------------------------------ activity */
 
-/* A member of the reference's JSON, by path of two. */
+/* What a session of our own fires, row by row. */
+typedef struct seen {
+    uint64_t rows, active[8];
+} seen;
+
+static void see(void *user, const hearth_observation *o)
+{
+    seen *s = user;
+    s->rows += o->layer == 0;
+    assert_true(o->layer < 8);
+    for (size_t i = 0; i < o->neuron_count; i++)
+        s->active[o->layer] += o->activations[i] != 0;
+}
+
+/* Reads text [size] in windows behind BOS, the last token of each left out, at most so many of them. */
+static void read_plainly(const fixture *f, hearth_session *session, const char *text, size_t size, size_t windows)
+{
+    enum { ROOM = 99 };
+    hearth_row rows[1 + ROOM] = {{.token = 1}}; /* BOS in these models */
+    int32_t *ids;
+    size_t count;
+    hearth_error error;
+    stack_check(hearth_tokenize(f->model, text, size, 0, &ids, &count, &error), &error);
+    for (size_t at = 0; at < count && at < windows * ROOM; at += ROOM) {
+        size_t n = count - at < ROOM ? count - at : ROOM;
+        for (size_t i = 0; i + 1 < n; i++)
+            rows[1 + i] = (hearth_row){.token = ids[at + i]};
+        stack_check(hearth_session_truncate(session, 0, 0, &error), &error);
+        stack_check(hearth_session_feed(session, rows, n, &error), &error);
+    }
+    hearth_free(ids);
+}
+
+/* Texts are cut as they should be, and every neuron that fires is counted: as an observer of the same windows does. */
+static void activity_is_what_observers_see(void **state)
+{
+    (void)state;
+    fixture f;
+    hearth_error error;
+    hearth_model_info info;
+    hearth_session *session;
+    hearth_session_options wish = {.context = 100};
+    hearth_progress quiet = {0};
+    open_fixture(&f, SMALL, "", TEXT);
+    hearth_model_describe(f.model, &info);
+    assert_int_equal(info.bos, 1);
+    hearth_engine *exact = open_setting(&f, SWEEP_EXACT, NAN);
+    /* One text of several windows; or what stands between every "but": a long text behind two that fit a window. */
+    static const char *const separators[] = {NULL, "but"};
+    for (size_t mode = 0; mode < 2; mode++) {
+        const char *separator = separators[mode], *text = f.text;
+        sweep_activity got;
+        double layers[8];
+        seen s = {0};
+        stack_check(hearth_session_create(&session, exact, &wish, &error), &error);
+        hearth_session_observe(session, &(hearth_observer){.see = see, .user = &s});
+        for (int document = 0; separator && document < 3; document++) {
+            const char *end = strstr(text, separator);
+            assert_int_equal(end == NULL, document == 2);
+            size_t size = end ? (size_t)(end - text) : strlen(text);
+            while (size > 0 && (*text == ' ' || *text == '\n'))
+                text++, size--;
+            while (size > 0 && (text[size - 1] == ' ' || text[size - 1] == '\n'))
+                size--;
+            read_plainly(&f, session, text, size, 1);
+            if (end)
+                text = end + strlen(separator);
+        }
+        if (!separator)
+            read_plainly(&f, session, text, 1000, SIZE_MAX);
+        hearth_session_destroy(session);
+        sweep_text as_sweep = {{f.text, separator ? f.size : 1000}, "text", separator, 0};
+        stack_check(sweep_measure_activity(&got, layers, exact, &as_sweep, 0, 100, HEARTH_KV_F16, &quiet, &error),
+                    &error);
+        assert_true(s.rows > (separator ? 99 + 40 : 200));
+        assert_int_equal(got.tokens, s.rows);
+        for (size_t i = 0; i < info.layer_count; i++)
+            assert_true(fabs(layers[i] - (double)s.active[i] / ((double)s.rows * info.neuron_count)) < 1e-12);
+    }
+    hearth_engine_destroy(exact);
+    close_fixture(&f);
+}
+
+/* A figure of the reference's, by member and member of that. */
 static json_t *reference(json_t **root, const char *member, const char *inner)
 {
     const char *path = HEARTH_SHARED "/golden/real/stories-relu/golden.json";
@@ -144,15 +225,19 @@ static json_t *reference(json_t **root, const char *member, const char *inner)
     return found;
 }
 
-/* Layer by layer, on the 60 stories that the reference counted; and perplexity, through a sweep. */
-static void density_and_perplexity_are_the_references(void **state)
+/* Layer by layer, on the 60 stories that the reference counted. They take a minute where memory is checked, and the
+ * figures are the same there; what goes through memory, activity_is_what_observers_see shows as well. */
+static void density_is_the_references(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip();
+#endif
     fixture f;
     hearth_error error;
     json_t *root;
-    sweep_activity all, some;
-    double layers[6];
+    sweep_activity all;
+    double layers[6], mean = 0;
     hearth_progress quiet = {0};
     open_fixture(&f, MODEL, "", HELD);
     sweep_text stories = {{f.text, f.size}, "held", "<|endoftext|>", 60};
@@ -160,7 +245,6 @@ static void density_and_perplexity_are_the_references(void **state)
     stack_check(sweep_measure_activity(&all, layers, exact, &stories, 0, 0, HEARTH_KV_F16, &quiet, &error), &error);
     json_t *want = reference(&root, "ffn_density", "per_layer");
     assert_int_equal(json_array_size(want), 6);
-    double mean = 0;
     for (size_t i = 0; i < 6; i++) {
         assert_true(fabs(layers[i] - json_number_value(json_array_get(want, i))) < 2e-4);
         mean += layers[i] / 6;
@@ -168,15 +252,20 @@ static void density_and_perplexity_are_the_references(void **state)
     assert_true(fabs(mean - all.density) < 1e-9 && fabs(all.let_through - 1) < 1e-9);
     assert_int_equal(all.tokens, 21927);
     json_decref(root);
-    /* Only the beginning: whole windows. */
-    stack_check(sweep_measure_activity(&some, NULL, exact, &stories, 100, 0, HEARTH_KV_F16, &quiet, &error), &error);
-    assert_true(some.tokens >= 100 && some.tokens < 100 + 512);
     hearth_engine_destroy(exact);
     close_fixture(&f);
+}
 
+/* Of two ways to compute it, through a sweep; and only the beginning of a text is counted where that is enough. */
+static void perplexity_is_the_references(void **state)
+{
+    (void)state;
+    fixture f;
+    hearth_error error;
+    json_t *root;
     open_fixture(&f, MODEL, "", TEXT);
     sweep_setting settings[] = {{SWEEP_DENSE, NAN}, {SWEEP_EXACT, NAN}};
-    sweep_options o = {.task = SWEEP_PPL, .text = {{f.text, f.size}, "text", NULL, 0}, .activity_tokens = 900};
+    sweep_options o = {.task = SWEEP_PPL, .text = {{f.text, f.size}, "text", NULL, 0}, .activity_tokens = 100};
     sweep_result r;
     stack_check(sweep_run(&r, f.runtime, f.model, settings, 2, &o, &error), &error);
     double loss = json_number_value(reference(&root, "nll", "mean_nll"));
@@ -184,6 +273,7 @@ static void density_and_perplexity_are_the_references(void **state)
         assert_true(fabs(log(r.rows[i].quality) / loss - 1) < 1e-3);
         assert_int_equal(r.rows[i].scored, 952);
         assert_true(isnan(r.rows[i].tokens_per_second) && isnan(r.rows[i].same_top));
+        assert_int_equal(r.rows[i].activity.tokens, 511); /* to the end of a window of 512 */
     }
     assert_true(r.rows[0].activity.density == 1 && r.rows[1].activity.density < 0.2);
     assert_string_equal(r.rows[0].rung, "dense");
@@ -232,17 +322,6 @@ static void keeping_all_is_exact(void **state)
 
 /* ------------------------------------------------------------------ sweeps */
 
-static size_t files_in(const char *path)
-{
-    size_t count = 0;
-    DIR *d = opendir(path);
-    assert_non_null(d);
-    for (const struct dirent *e; (e = readdir(d));)
-        count += e->d_name[0] != '.' || strlen(e->d_name) > 2;
-    closedir(d);
-    return count;
-}
-
 /* The more is pruned away, the fewer neurons and bytes; the dense model is its own measure. */
 static void more_pruning_is_less_density(void **state)
 {
@@ -256,23 +335,17 @@ static void more_pruning_is_less_density(void **state)
                             f.model, &error),
                 &error);
     assert_int_equal(count, 14);
-    sweep_options o = {.task = SWEEP_KL,
-                       .text = {{f.text, f.size}, TEXT, NULL, 0},
-                       .context = 64,
-                       .limit = 4,
-                       .folder = folder,
-                       .activity_tokens = 300,
-                       .decode_tokens = 2,
-                       .repeats = 2};
+    sweep_options o = {
+        .task = SWEEP_KL, .text = {{f.text, f.size}, TEXT, NULL, 0}, .context = 64, .limit = 4, .activity_tokens = 300};
     sweep_result r;
-    size_t files = files_in(folder);
+    size_t files = own_folder_files();
     stack_check(sweep_run(&r, f.runtime, f.model, settings, count, &o, &error), &error);
-    assert_int_equal(files_in(folder), files); /* what dense said is gone */
+    assert_int_equal(own_folder_files(), files); /* what dense said is gone */
     assert_int_equal(r.count, 14);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(r.rows[i].setting.kind, settings[i].kind);
         assert_int_equal(r.rows[i].scored, 4 * 31);
-        assert_true(r.rows[i].tokens_per_second > 0 && r.rows[i].relative_speed > 0);
+        assert_true(isnan(r.rows[i].tokens_per_second) && isnan(r.rows[i].relative_speed));
         assert_true(r.rows[i].activity.density > 0 && r.rows[i].activity.density <= 1);
     }
     for (size_t i = 2; i < 8; i++) { /* pruned */
@@ -284,10 +357,41 @@ static void more_pruning_is_less_density(void **state)
         assert_true(r.rows[i].activity.density > r.rows[i - 1].activity.density);
     const sweep_row *exact = &r.rows[0], *dense = &r.rows[8], *all = &r.rows[13];
     assert_true(fabs(dense->quality) < 1e-5 && dense->same_top > 0.99 && dense->activity.density == 1);
-    assert_true(dense->relative_speed == 1 && dense->tokens_per_second == r.dense_speed);
     assert_true(fabs(exact->quality) < 1e-4 && exact->activity.density < 1);
     assert_true(all->quality == exact->quality && all->activity.density == exact->activity.density);
     assert_true(r.rows[7].quality > exact->quality + 1e-4); /* 85 % pruned away costs something */
+    sweep_free(&r);
+    close_fixture(&f);
+}
+
+/* Every setting gets a speed, and dense is what the others are told against, wherever it stands: here twice, where a
+ * list that was parsed would have it once. The memory's bandwidth is measured around each run, so few settings take
+ * long enough. */
+static void settings_take_turns(void **state)
+{
+    (void)state;
+    fixture f;
+    hearth_error error;
+    open_tuned(&f, SMALL, TEXT);
+    static const sweep_setting settings[] = {
+        {SWEEP_EXACT, NAN}, {SWEEP_DENSE, NAN}, {SWEEP_PRUNED, 0.5}, {SWEEP_DENSE, NAN}};
+    sweep_options o = {.task = SWEEP_PPL,
+                       .text = {{f.text, 600}, TEXT, NULL, 0},
+                       .context = 64,
+                       .activity_tokens = 30,
+                       .decode_tokens = 2,
+                       .repeats = 2};
+    sweep_result r;
+    stack_check(sweep_run(&r, f.runtime, f.model, settings, 4, &o, &error), &error);
+    assert_true(r.dense_speed > 0);
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(r.rows[i].tokens_per_second > 0 && r.rows[i].relative_speed > 0);
+        if (settings[i].kind == SWEEP_DENSE)
+            assert_true(r.rows[i].relative_speed == 1 && r.rows[i].tokens_per_second == r.dense_speed);
+        else
+            assert_true(r.rows[i].relative_speed != 1 && r.rows[i].tokens_per_second != r.dense_speed);
+    }
+    assert_true(r.rows[0].tokens_per_second != r.rows[2].tokens_per_second);
     sweep_free(&r);
     close_fixture(&f);
 }
@@ -335,7 +439,7 @@ static bool survives(const fixture *f, const sweep_options *o, bool memory, long
 {
     static const sweep_setting settings[] = {{SWEEP_DENSE, NAN}, {SWEEP_PRUNED, 0.5}, {SWEEP_HOT_ONLY, 0.5}};
     sweep_result r;
-    size_t files = files_in(folder);
+    size_t files = own_folder_files();
     long live = mem_live();
     if (memory)
         mem_fail_at(n);
@@ -348,7 +452,7 @@ static bool survives(const fixture *f, const sweep_options *o, bool memory, long
     if (status == HEARTH_OK)
         sweep_free(&r);
     assert_int_equal(mem_live(), live);
-    assert_int_equal(files_in(folder), files);
+    assert_int_equal(own_folder_files(), files);
     return status == HEARTH_OK;
 }
 
@@ -370,7 +474,6 @@ static void faults_leave_nothing(void **state)
                        .text = {{f.text, 600}, TEXT, NULL, 0},
                        .context = 32,
                        .limit = 2,
-                       .folder = folder,
                        .activity_tokens = 30,
                        .decode_tokens = 1};
     while (!survives(&f, &o, true, n))
@@ -387,12 +490,21 @@ static void faults_leave_nothing(void **state)
     close_fixture(&f);
 }
 
-/* Ends where it is told to. */
+/* Where the work is to end, and how far it was. */
+typedef struct stopper {
+    int reports;
+    uint64_t done;
+} stopper;
+
 static bool stop(void *user, const char *what, uint64_t done, uint64_t total)
 {
-    (void)what;
+    stopper *s = user;
     assert_true(done <= total || total == 0);
-    return --*(int *)user > 0;
+    if (strcmp(what, "sweep") == 0) {
+        assert_true(done >= s->done); /* who shows the time left begins anew where it falls back */
+        s->done = done;
+    }
+    return --s->reports > 0;
 }
 
 static void cancels(void **state)
@@ -402,52 +514,54 @@ static void cancels(void **state)
     hearth_error error;
     open_tuned(&f, SMALL, TEXT);
     sweep_setting settings[] = {{SWEEP_EXACT, NAN}, {SWEEP_HOT_ONLY, 0.5}};
-    for (int reports = 1; reports < 40; reports += 4) {
-        int left = reports;
-        sweep_options o = {.task = SWEEP_PPL,
-                           .text = {{f.text, 600}, TEXT, NULL, 0},
-                           .activity_tokens = 30,
-                           .progress = {stop, &left}};
-        sweep_result r;
-        hearth_status status = sweep_run(&r, f.runtime, f.model, settings, 2, &o, &error);
-        if (status == HEARTH_OK) {
-            assert_true(left > 0);
-            sweep_free(&r);
-        } else {
-            assert_int_equal(status, HEARTH_CANCELLED);
+    static const sweep_task tasks[] = {SWEEP_PPL, SWEEP_KL};
+    size_t files = own_folder_files();
+    for (size_t task = 0; task < 2; task++) {
+        hearth_status status = HEARTH_CANCELLED;
+        int reports = 1;
+        for (; status != HEARTH_OK; reports += 4) {
+            stopper left = {reports, 0};
+            sweep_options o = {.task = tasks[task],
+                               .text = {{f.text, 300}, TEXT, NULL, 0},
+                               .context = 32,
+                               .activity_tokens = 30,
+                               .progress = {stop, &left}};
+            sweep_result r;
+            status = sweep_run(&r, f.runtime, f.model, settings, 2, &o, &error);
+            assert_int_equal(status, left.reports > 0 ? HEARTH_OK : HEARTH_CANCELLED);
+            assert_int_equal(own_folder_files(), files);
+            if (status == HEARTH_OK)
+                sweep_free(&r);
         }
+        assert_true(reports > 20);
     }
     close_fixture(&f);
 }
 
 static int set_up(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
+    if (own_folder_make(state) != 0)
         return -1;
-    snprintf(tune_file, sizeof tune_file, "%s/made.tune", folder);
-    snprintf(further_file, sizeof further_file, "%s/further.tune", folder);
+    snprintf(tune_file, sizeof tune_file, "%s/made.tune", own_folder);
+    snprintf(further_file, sizeof further_file, "%s/further.tune", own_folder);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     remove(tune_file);
     remove(further_file);
-    return remove(folder);
+    return own_folder_remove(state);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_read),
-        cmocka_unit_test(density_and_perplexity_are_the_references),
-        cmocka_unit_test(keeping_all_is_exact),
-        cmocka_unit_test(more_pruning_is_less_density),
-        cmocka_unit_test(further_tune_files_are_settings),
-        cmocka_unit_test(faults_leave_nothing),
-        cmocka_unit_test(cancels),
+        cmocka_unit_test(settings_are_read),         cmocka_unit_test(activity_is_what_observers_see),
+        cmocka_unit_test(density_is_the_references), cmocka_unit_test(perplexity_is_the_references),
+        cmocka_unit_test(keeping_all_is_exact),      cmocka_unit_test(more_pruning_is_less_density),
+        cmocka_unit_test(settings_take_turns),       cmocka_unit_test(further_tune_files_are_settings),
+        cmocka_unit_test(faults_leave_nothing),      cmocka_unit_test(cancels),
     };
     return run_group(tests, set_up, tear_down);
 }

@@ -1,5 +1,5 @@
-/* svg_look.h - looks at a picture as a strict reader does: well-formed, nothing but text and shapes, no text over another
- * or outside the picture. Comes behind the includes of a test, as skip.h does. */
+/* svg_look.h - looks at a picture as a strict reader does: well-formed, nothing but text and shapes, no text over
+ * another or outside the picture. Comes behind the includes of a test, as skip.h does. */
 #ifndef TESTS_SVG_LOOK_H
 #define TESTS_SVG_LOOK_H
 

@@ -127,14 +127,12 @@ static void print_report(const outcome *o, bool each)
                r->no_room == 1 ? " does" : "s do");
 }
 
-/* Whoever starts this should know that it happens, and where. */
-static void say_where(const humaneval_values *v, const char *sandbox)
+void eval_say_sandbox(const char *sandbox, double timeout_seconds)
 {
-    if (!v->json)
-        fprintf(stderr,
-                "programs written by a model are run on this machine, one at a time, in a sandbox (%s: no network, no "
-                "files but the system's programs, at most %g s and 1 GiB)\n",
-                sandbox, (double)v->timeout);
+    fprintf(stderr,
+            "programs written by a model are run on this machine, one at a time, in a sandbox (%s: no network, no "
+            "files but the system's programs, at most %g s and 1 GiB)\n",
+            sandbox, timeout_seconds);
 }
 
 /* ------------------------------------------------------------------ the work */
@@ -196,7 +194,8 @@ static hearth_status measure(humaneval_values *v, const humaneval_problems *prob
     hearth_status status = take_completions(v, problems, &options, &completions, o, &p, error);
     if (status == HEARTH_OK) {
         humaneval_result written = o->result;
-        say_where(v, sandbox);
+        if (!v->json) /* whoever starts this should know that it happens, and where */
+            eval_say_sandbox(sandbox, (double)v->timeout);
         status = humaneval_check(&o->result, problems, &completions, &options, error);
         o->result.tokens = written.tokens;
         o->result.complete_seconds = written.complete_seconds;

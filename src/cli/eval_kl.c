@@ -7,13 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
-
-/* Longest text that is read at once. */
-#define MAX_TEXT_BYTES ((size_t)1 << 30)
 
 typedef struct kl_values {
     engine_options engine;
@@ -54,22 +48,6 @@ static const option kl_rows[] = {
         "one object: tokens, windows, context, mean_kl and its error, percentiles, same_top, perplexity of both, "
         "right_token, rung, class")},
 };
-
-/* What is read: a text, or ids. */
-typedef struct material {
-    const char *path; /* of the text; NULL: ids */
-    char *text;
-    size_t size;
-    const number_list *ids;
-} material;
-
-static hearth_status write_base(const char *path, const loaded *l, const material *from, const divergence_options *o,
-                                hearth_error *error)
-{
-    if (!from->path)
-        return divergence_write_ids(path, l->engine, from->ids->items, from->ids->count, o, error);
-    return divergence_write_text(path, l->engine, (span){from->text, from->size}, from->path, o, error);
-}
 
 static divergence_options options_of(const kl_values *v, progress *p)
 {
@@ -198,14 +176,14 @@ static void say_written(const char *path)
     kl_file_close(&f);
 }
 
-static hearth_status write_file(const kl_values *v, const material *from, hearth_error *error)
+static hearth_status write_file(const kl_values *v, const divergence_material *from, hearth_error *error)
 {
     progress p;
     loaded l;
     kl_file written;
     TRY(common_load(&l, &v->engine, &p, error));
     divergence_options options = options_of(v, &p);
-    hearth_status status = write_base(v->write, &l, from, &options, error);
+    hearth_status status = divergence_write(v->write, l.engine, from, &options, error);
     progress_clear(&p);
     if (status == HEARTH_OK && !v->json) {
         common_say_class(&l);
@@ -224,21 +202,9 @@ static hearth_status write_file(const kl_values *v, const material *from, hearth
     return status;
 }
 
-/* A name in $TMPDIR that nobody can guess: nothing is created under it before the file is whole. */
-static hearth_status temporary_name(char *out, size_t size, hearth_error *error)
-{
-    const char *folder = getenv("TMPDIR");
-    uint64_t noise;
-    if (getrandom(&noise, sizeof noise, GRND_NONBLOCK) != sizeof noise)
-        noise = (uint64_t)getpid();
-    int length = snprintf(out, size, "%s/hearth-kl-%016" PRIx64, folder && *folder ? folder : "/tmp", noise);
-    if (length < 0 || (size_t)length >= size)
-        return fail(error, HEARTH_INVALID, "$TMPDIR: path: is too long");
-    return HEARTH_OK;
-}
-
-/* The model with nothing left out but what the rung leaves out: of the options only those that decide what is computed. */
-static hearth_status write_rung(const kl_values *v, const char *path, const material *from, hearth_error *error)
+/* The model with nothing left out but what the rung leaves out: of the options only those that decide what is
+ * computed. */
+static hearth_status write_rung(const kl_values *v, kl_file *out, const divergence_material *from, hearth_error *error)
 {
     progress p;
     loaded l;
@@ -252,23 +218,17 @@ static hearth_status write_rung(const kl_values *v, const char *path, const mate
                             .no_guard = true};
     TRY(common_load(&l, &plain, &p, error));
     divergence_options options = options_of(v, &p);
-    hearth_status status = write_base(path, &l, from, &options, error);
+    hearth_status status = divergence_write_temporary(out, l.engine, from, &options, error);
     progress_clear(&p);
     common_unload(&l);
     return status;
 }
 
-/* The file has no name any more once it is open: whatever ends the program, nothing stays. (While it is written it has
- * none either, see file_writer.) */
-static hearth_status compare_rungs(const kl_values *v, const material *from, hearth_error *error)
+static hearth_status compare_rungs(const kl_values *v, const divergence_material *from, hearth_error *error)
 {
-    char path[4096];
     kl_file base;
-    TRY(temporary_name(path, sizeof path, error));
-    TRY(write_rung(v, path, from, error));
-    hearth_status status = kl_file_open(&base, path, error);
-    unlink(path);
-    return status == HEARTH_OK ? measure(v, &base, error) : status;
+    TRY(write_rung(v, &base, from, error));
+    return measure(v, &base, error);
 }
 
 /* ------------------------------------------------------------------ the command */
@@ -306,11 +266,15 @@ static hearth_status run_kl(void *values, operands *rest, hearth_error *error)
     TRY(check(v, rest, error));
     if (v->base)
         return compare(v, error);
-    material from = {.path = rest->count > 0 ? rest->items[0] : NULL, .ids = &v->ids};
-    if (from.path)
-        TRY(file_read(&from.text, &from.size, from.path, MAX_TEXT_BYTES, error));
+    char *text = NULL;
+    divergence_material from = {.name = "--ids", .ids = v->ids.items, .id_count = v->ids.count};
+    if (rest->count > 0) {
+        from = (divergence_material){.name = rest->items[0]};
+        TRY(file_read(&text, &from.text.size, from.name, EVAL_TEXT_BYTES, error));
+        from.text.data = text;
+    }
     hearth_status status = v->write ? write_file(v, &from, error) : compare_rungs(v, &from, error);
-    mem_free(from.text);
+    mem_free(text);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* eval_parts.h - the parts of `hearth eval`, a file each. */
+/* eval_parts.h - the parts of `hearth eval`, a file each, and what they share. */
 #ifndef CLI_EVAL_PARTS_H
 #define CLI_EVAL_PARTS_H
 
@@ -9,5 +9,12 @@ extern const command eval_kl;
 extern const command eval_humaneval;
 extern const command eval_logits;
 extern const command eval_sparsity;
+
+/* Longest text that is read at once. */
+#define EVAL_TEXT_BYTES ((size_t)1 << 30)
+
+/* Says on standard error that programs which a model wrote are run here, and within what; `sandbox` as
+ * humaneval_can_check has it (eval_humaneval.c). */
+void eval_say_sandbox(const char *sandbox, double timeout_seconds);
 
 #endif

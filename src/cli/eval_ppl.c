@@ -8,9 +8,6 @@
 
 #include <math.h>
 
-/* Longest text that is scored at once. */
-#define MAX_TEXT_BYTES ((size_t)1 << 30)
-
 typedef struct ppl_values {
     engine_options engine;
     const char *separator;
@@ -61,7 +58,7 @@ static hearth_status measure(ppl_values *v, const char *path, ppl_outcome *out, 
     loaded l;
     char *text;
     size_t size;
-    TRY(file_read(&text, &size, path, MAX_TEXT_BYTES, error));
+    TRY(file_read(&text, &size, path, EVAL_TEXT_BYTES, error));
     hearth_status status = common_load(&l, &v->engine, &p, error);
     if (status == HEARTH_OK) {
         perplexity_options options = {v->engine.context, (hearth_kv)v->engine.kv, v->separator,

@@ -2,15 +2,14 @@
 #include "eval_parts.h"
 
 #include "../base/file.h"
+#include "../eval/humaneval.h"
 #include "../kernel/topology.h"
 #include "common.h"
+#include "output.h"
 #include "sweep_report.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define MAX_TEXT_BYTES ((size_t)1 << 30)
 /* Tokens whose neurons are counted: enough for three digits. */
 #define ACTIVITY_TOKENS 8192
 #define DECODE_TOKENS   32
@@ -23,6 +22,7 @@ typedef struct sparsity_values {
     text_list predictors;
     const char *separator;
     uint32_t limit;
+    optional_number timeout; /* seconds */
     uint32_t repeats, decode_tokens;
     bool no_speed;
     bool json;
@@ -47,6 +47,9 @@ static const option sparsity_rows[] = {
     {OPTION_ROW(0, "limit", COUNT, sparsity_values, limit, "N",
                 "only the first N documents (ppl, with a separator), windows (kl) or problems (humaneval)"),
      .least = 1, .most = 1 << 30},
+    {OPTION_ROW(0, "timeout", GIVEN, sparsity_values, timeout, "S",
+                "seconds after which a program has failed (humaneval); 10"),
+     .least = 0.1, .most = 3600},
     {OPTION_ROW('r', "repeat", COUNT, sparsity_values, repeats, "R",
                 "timed runs of each setting; the median counts; 7"),
      .least = 1, .most = 1000},
@@ -66,6 +69,7 @@ static void defaults(void *values)
     v->task = SWEEP_KL;
     v->repeats = REPEATS;
     v->decode_tokens = DECODE_TOKENS;
+    v->timeout.value = (float)HUMANEVAL_SECONDS;
 }
 
 /* ------------------------------------------------------------------ the work */
@@ -75,6 +79,14 @@ typedef struct stage {
     hearth_runtime *runtime;
     hearth_model *model;
 } stage;
+
+/* What is read: a text, or problems. */
+typedef struct material {
+    const char *path;
+    char *text;
+    size_t size;
+    humaneval_problems problems;
+} material;
 
 static void close_stage(stage *s)
 {
@@ -125,23 +137,23 @@ static hearth_status show(const sparsity_values *v, const stage *s, const char *
     return v->svg ? sweep_report_plot(&r, v->svg, error) : HEARTH_OK;
 }
 
-static hearth_status sweep_staged(const sparsity_values *v, const stage *s, span text, const char *path, progress *p,
+static hearth_status sweep_staged(const sparsity_values *v, const stage *s, const material *from, progress *p,
                                   hearth_error *error)
 {
     sweep_setting settings[SWEEP_SETTINGS];
     sweep_result result;
     size_t count;
-    const char *folder = getenv("TMPDIR");
     TRY(choose_settings(v, s->model, settings, &count, error));
     sweep_options options = {
         .task = (sweep_task)v->task,
-        .text = {text, path, v->separator, v->task == SWEEP_PPL ? v->limit : 0},
+        .text = {{from->text, from->size}, from->path, v->separator, v->task == SWEEP_PPL ? v->limit : 0},
+        .problems = &from->problems,
         .limit = v->limit,
+        .timeout_seconds = (double)v->timeout.value,
         .tunes = v->predictors.items,
         .tune_count = v->predictors.count,
         .ffn_activation = v->engine.model.ffn_activation,
         .context = v->engine.context,
-        .folder = folder && *folder ? folder : "/tmp",
         .activity_tokens = ACTIVITY_TOKENS,
         .decode_tokens = v->decode_tokens,
         .repeats = v->no_speed ? 0 : v->repeats,
@@ -152,46 +164,46 @@ static hearth_status sweep_staged(const sparsity_values *v, const stage *s, span
     hearth_status status = sweep_run(&result, s->runtime, s->model, settings, count, &options, error);
     progress_clear(p);
     TRY(status);
-    status = show(v, s, path, &result, error);
+    status = show(v, s, from->path, &result, error);
     sweep_free(&result);
     return status;
+}
+
+/* Before the work, which may take hours: is there anything to run, and can it be run? */
+static hearth_status read_problems(const sparsity_values *v, material *out, hearth_error *error)
+{
+    const char *sandbox;
+    TRY(humaneval_read(&out->problems, out->path, error));
+    TRY(humaneval_can_check(&sandbox, error));
+    if (!v->json)
+        eval_say_sandbox(sandbox, (double)v->timeout.value);
+    return HEARTH_OK;
 }
 
 static hearth_status sweep(const sparsity_values *v, const char *path, hearth_error *error)
 {
     progress p;
     stage s = {0};
-    char *text;
-    size_t size;
+    material from = {.path = path};
+    hearth_status status;
     progress_init(&p);
-    TRY(file_read(&text, &size, path, MAX_TEXT_BYTES, error));
-    hearth_status status = open_stage(&s, &v->engine, &p, error);
-    if (status == HEARTH_OK)
-        status = sweep_staged(v, &s, (span){text, size}, path, &p, error);
+    if (v->task == SWEEP_HUMANEVAL)
+        TRY_OR(done, status, read_problems(v, &from, error));
+    else
+        TRY_OR(done, status, file_read(&from.text, &from.size, path, EVAL_TEXT_BYTES, error));
+    TRY_OR(done, status, open_stage(&s, &v->engine, &p, error));
+    status = sweep_staged(v, &s, &from, &p, error);
+done:
     close_stage(&s);
-    mem_free(text);
+    humaneval_problems_free(&from.problems);
+    mem_free(from.text);
     return status;
 }
 
 /* ------------------------------------------------------------------ the command */
 
-/* A file can be written where it is wanted; nothing is left there. */
-static hearth_status check_file(const char *path, const char *name, bool may_stream, hearth_error *error)
+static hearth_status check_values(const sparsity_values *v, const operands *rest, hearth_error *error)
 {
-    file_writer *writer;
-    if (!path || (may_stream && strcmp(path, "-") == 0))
-        return HEARTH_OK;
-    if (!*path || strcmp(path, "-") == 0)
-        return fail(error, HEARTH_INVALID, "eval sparsity: --%s: needs the name of a file", name);
-    TRY(file_writer_open(&writer, path, error));
-    file_writer_discard(writer);
-    return HEARTH_OK;
-}
-
-static hearth_status run_sparsity(void *values, operands *rest, hearth_error *error)
-{
-    sparsity_values *v = values;
-    TRY(common_take_model("eval sparsity", &v->engine.model, rest, 1, false, error));
     if (rest->count != 1)
         return fail(error, HEARTH_INVALID, "eval sparsity: TEXT: is missing; a file, or - for standard input");
     if (v->separator && !*v->separator)
@@ -202,10 +214,17 @@ static hearth_status run_sparsity(void *values, operands *rest, hearth_error *er
         return fail(error, HEARTH_INVALID, "eval sparsity: --limit: counts documents and needs --separator");
     if (v->json && v->csv && strcmp(v->csv, "-") == 0)
         return fail(error, HEARTH_INVALID, "eval sparsity: --csv: --json is on standard output already");
-    if (v->task == SWEEP_HUMANEVAL)
-        fputs("programs written by a model are run on this machine, one at a time, in a sandbox\n", stderr);
-    TRY(check_file(v->csv, "csv", true, error));
-    TRY(check_file(v->svg, "svg", false, error));
+    if (v->timeout.given && v->task != SWEEP_HUMANEVAL)
+        return fail(error, HEARTH_INVALID, "eval sparsity: --timeout: is for --task humaneval");
+    TRY(output_check_file("eval sparsity: --csv", v->csv, true, error));
+    return output_check_file("eval sparsity: --svg", v->svg, false, error);
+}
+
+static hearth_status run_sparsity(void *values, operands *rest, hearth_error *error)
+{
+    sparsity_values *v = values;
+    TRY(common_take_model("eval sparsity", &v->engine.model, rest, 1, false, error));
+    TRY(check_values(v, rest, error));
     return sweep(v, rest->items[0], error);
 }
 
@@ -218,9 +237,8 @@ const command eval_sparsity = {
         "Runs the model at many settings, from every neuron to few, and measures each on TEXT (a file, or - for "
         "standard input): the density of its neurons, the bytes of weights a token needs, how good what it says still "
         "is, and how fast it decodes, the settings taking turns. What a setting needs from the tune file (`hearth "
-        "tune`) is said where it is missing. --task humaneval runs the programs that the model writes, in a sandbox, "
-        "as "
-        "`hearth eval humaneval` does.",
+        "tune`) is said where it is missing. --task humaneval RUNS the programs that the model writes, in a sandbox, "
+        "as `hearth eval humaneval` does.",
     .example = "  $ hearth eval sparsity stories-relu text.txt --settings dense,exact,predicted,hot-only=0.2:0.8:0.2\n"
                "  $ hearth eval sparsity stories260K text.txt --settings dense,pruned --csv out.csv --svg out.svg",
     .tables = {OPTION_TABLE("sweep", sparsity_rows, 0),

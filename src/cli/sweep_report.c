@@ -94,7 +94,10 @@ hearth_status sweep_report_json(const sweep_report *r, hearth_error *error)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < r->count; i++)
-        json_array_append_new(list, row_json(&r->rows[i]));
+        if (json_array_append_new(list, row_json(&r->rows[i])) != 0) {
+            json_decref(list); /* not a row less */
+            return fail_memory(error, "JSON", 0);
+        }
     json_t *object =
         json_pack("{s:o, s:s, s:i, s:o, s:o, s:s, s:o}", "machine", output_json_text(span_of(r->machine)), "cpu_level",
                   r->cpu_level, "threads", (int)r->threads, "model", output_json_text(span_of(r->model)), "text",

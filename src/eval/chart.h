@@ -1,7 +1,8 @@
 /* chart.h - a picture of curves: lines, points, bars and heat maps over axes, in panels beside and below each other.
  *
  * What svg.h says of all pictures. No text stands over another: a label of a point for which there is no free place is
- * left out, and stands in the description, which says all points that are marked. Knows nothing of what was measured. */
+ * left out, and stands in the description, which says all points that are marked. Knows nothing of what was
+ * measured. */
 #ifndef EVAL_CHART_H
 #define EVAL_CHART_H
 
@@ -41,7 +42,8 @@ typedef struct chart_series {
     size_t count;
 } chart_series;
 
-/* Rows from top to bottom; the x axis spans the columns. Of the y axis only the title counts: rows have numbers from 0. */
+/* Rows from top to bottom; the x axis spans the columns. Of the y axis only the title counts: rows have numbers from
+ * 0. */
 typedef struct chart_heat {
     const float *cells; /* [rows][columns]; NAN: nothing is known; NULL: the panel has series */
     size_t rows, columns;
@@ -65,7 +67,8 @@ typedef struct chart {
     size_t columns; /* panels side by side: 1 or 2; the last is wide where it would stand alone */
 } chart;
 
-/* Writes the picture; the file appears when it is whole. HEARTH_INVALID: nothing to draw, or more than a picture holds. */
+/* Writes the picture; the file appears when it is whole. HEARTH_INVALID: nothing to draw, or more than a picture
+ * holds. */
 hearth_status chart_write(const char *path, const chart *c, hearth_error *error);
 
 #endif

@@ -4,9 +4,13 @@
 #include "../base/memory.h"
 #include "windows.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 /* How far from 1 a row of a file may add up: its rounding, and the tokens that were cut off, each of which has at most
  * e^-KL_RANGE. */
@@ -20,18 +24,20 @@ static hearth_status write_rows(void *user, size_t first, size_t count, const fl
     return kl_writer_add(user, logits, count, error);
 }
 
-static hearth_status check_ids(const windows *w, const int32_t *ids, size_t count, hearth_error *error)
+static hearth_status check_ids(const windows *w, const divergence_material *from, hearth_error *error)
 {
-    for (size_t i = 0; i < count; i++)
-        if (ids[i] < 0 || (uint32_t)ids[i] >= w->info.vocabulary_size)
-            return fail(error, HEARTH_INVALID, "%s: token %zu: is %d, the vocabulary has %u", w->info.path, i, ids[i],
-                        w->info.vocabulary_size);
+    TRY(halves_check(w, from->id_count, from->name, error));
+    for (size_t i = 0; i < from->id_count; i++)
+        if (from->ids[i] < 0 || (uint32_t)from->ids[i] >= w->info.vocabulary_size)
+            return fail(error, HEARTH_INVALID, "%s: token %zu: is %d, the vocabulary has %u", from->name, i,
+                        from->ids[i], w->info.vocabulary_size);
     return HEARTH_OK;
 }
 
-static hearth_status cancelled(hearth_status status, const char *path, hearth_error *error)
+/* Says what was cancelled, where it was. */
+static hearth_status cancelled(hearth_status status, const char *name, hearth_error *error)
 {
-    return status == HEARTH_CANCELLED ? fail(error, status, "%s: divergence: cancelled", path) : status;
+    return status == HEARTH_CANCELLED ? fail(error, status, "%s: divergence: cancelled", name) : status;
 }
 
 static hearth_status write_windows(const char *path, windows *w, const int32_t *ids, size_t count, uint32_t most,
@@ -48,7 +54,7 @@ static hearth_status write_windows(const char *path, windows *w, const int32_t *
     if (status == HEARTH_OK)
         return kl_writer_commit(writer, error);
     kl_writer_discard(writer);
-    return cancelled(status, path, error);
+    return status;
 }
 
 static hearth_status open_for_writing(windows *w, const hearth_engine *engine, const divergence_options *o,
@@ -62,33 +68,59 @@ static hearth_status open_for_writing(windows *w, const hearth_engine *engine, c
     return windows_open(w, engine, context, o->kv, &o->progress, "logits", error);
 }
 
-hearth_status divergence_write_text(const char *path, const hearth_engine *engine, span text, const char *text_name,
+static hearth_status write_material(const char *path, windows *w, const divergence_material *from,
                                     const divergence_options *options, hearth_error *error)
 {
-    windows w;
     int32_t *ids;
     size_t count;
-    TRY(open_for_writing(&w, engine, options, error));
-    hearth_status status = halves_tokenize(&w, text, text_name, options->separator, &ids, &count, error);
-    if (status == HEARTH_OK) {
-        status = write_windows(path, &w, ids, count, options->windows, error);
-        hearth_free(ids);
+    if (from->ids) {
+        TRY(check_ids(w, from, error));
+        return write_windows(path, w, from->ids, from->id_count, options->windows, error);
     }
+    TRY(halves_tokenize(w, from->text, from->name, options->separator, &ids, &count, error));
+    hearth_status status = write_windows(path, w, ids, count, options->windows, error);
+    hearth_free(ids);
+    return status;
+}
+
+hearth_status divergence_write(const char *path, const hearth_engine *engine, const divergence_material *from,
+                               const divergence_options *options, hearth_error *error)
+{
+    windows w;
+    TRY(open_for_writing(&w, engine, options, error));
+    hearth_status status = cancelled(write_material(path, &w, from, options, error), from->name, error);
     windows_close(&w);
     return status;
 }
 
-hearth_status divergence_write_ids(const char *path, const hearth_engine *engine, const int32_t *ids, size_t count,
-                                   const divergence_options *options, hearth_error *error)
+/* A path in the folder for temporary files; since nobody can guess it, nobody has put anything there. mem_free. */
+static hearth_status temporary_path(char **out, hearth_error *error)
 {
-    windows w;
-    TRY(open_for_writing(&w, engine, options, error));
-    hearth_status status = halves_check(&w, count, "--ids", error);
+    const char *folder = getenv("TMPDIR");
+    uint64_t noise;
+    char name[40];
+    if (!folder || !*folder)
+        folder = "/tmp";
+    if (getrandom(&noise, sizeof noise, 0) != (ssize_t)sizeof noise)
+        return fail_errno(error, folder, "getrandom");
+    snprintf(name, sizeof name, "hearth-kl-%016" PRIx64, noise);
+    *out = file_join(folder, name);
+    return *out ? HEARTH_OK : fail_memory(error, folder, strlen(folder) + sizeof name);
+}
+
+hearth_status divergence_write_temporary(kl_file *out, const hearth_engine *engine, const divergence_material *from,
+                                         const divergence_options *options, hearth_error *error)
+{
+    char *path;
+    TRY(temporary_path(&path, error));
+    hearth_status status = divergence_write(path, engine, from, options, error);
+    if (status == HEARTH_OK) {
+        status = kl_file_open(out, path, error);
+        unlink(path);
+    }
     if (status == HEARTH_OK)
-        status = check_ids(&w, ids, count, error);
-    if (status == HEARTH_OK)
-        status = write_windows(path, &w, ids, count, options->windows, error);
-    windows_close(&w);
+        out->path = from->name;
+    mem_free(path);
     return status;
 }
 

@@ -4,11 +4,11 @@
  * then measure as many engines against it as there are. Both go through llama.cpp's protocol (windows.h), so the file
  * has all that measuring needs, the text included.
  *
- * A row's divergence is sum p log(p / q) over the tokens that the file tells apart, p the file's probabilities and q the
- * model's. The file's 16 bits make it wrong by what p then adds up to beside 1; that is known and taken off again, so
- * that an engine against its own file gives 1e-9 and not 1e-5. Of the tokens that lie so far below the likeliest that
- * the file cuts them off, it is only known what they have at most together: what q gives them beyond that is added.
- * Differences from llama.cpp's figures are of that size. */
+ * A row's divergence is sum p log(p / q) over the tokens that the file tells apart, p the file's probabilities and q
+ * the model's. The file's 16 bits make it wrong by what p then adds up to beside 1; that is known and taken off again,
+ * so that an engine against its own file gives 1e-9 and not 1e-5. Of the tokens that lie so far below the likeliest
+ * that the file cuts them off, it is only known what they have at most together: what q gives them beyond that is
+ * added. Differences from llama.cpp's figures are of that size. */
 #ifndef EVAL_DIVERGENCE_H
 #define EVAL_DIVERGENCE_H
 
@@ -44,16 +44,26 @@ typedef struct divergence {
     double right_mean, right_rms; /* change of the probability of the token that came, model less base            */
 } divergence;
 
-/* Writes what the engine says of a text, or of ids as they stand (BOS takes the place of each window's first where the
- * vocabulary adds it). HEARTH_FORMAT: less than two windows of it. HEARTH_INVALID: a context that cannot be, an id that
- * is not in the vocabulary. */
-hearth_status divergence_write_text(const char *path, const hearth_engine *engine, span text, const char *text_name,
-                                    const divergence_options *options, hearth_error *error);
-hearth_status divergence_write_ids(const char *path, const hearth_engine *engine, const int32_t *ids, size_t count,
-                                   const divergence_options *options, hearth_error *error);
+/* What is read: a text, or ids as they stand (BOS takes the place of each window's first where the vocabulary adds
+ * it). */
+typedef struct divergence_material {
+    const char *name; /* for messages */
+    span text;
+    const int32_t *ids; /* [id_count] in place of the text; NULL: the text */
+    size_t id_count;
+} divergence_material;
 
-/* Measures the engine against a file. HEARTH_FORMAT: no logits file, or a damaged one. HEARTH_UNSUPPORTED: one of another
- * vocabulary, or of windows longer than the model's context. */
+/* Writes what the engine says of it into a file that appears when it is whole. HEARTH_FORMAT: less than two windows.
+ * HEARTH_INVALID: a context that cannot be, an id that is not in the vocabulary. */
+hearth_status divergence_write(const char *path, const hearth_engine *engine, const divergence_material *from,
+                               const divergence_options *options, hearth_error *error);
+/* The same into a file of $TMPDIR, else of /tmp, which has no name any more when this returns: whatever ends the
+ * program, nothing stays. *out is that file, open, for kl_file_close; in messages it is called from->name. */
+hearth_status divergence_write_temporary(kl_file *out, const hearth_engine *engine, const divergence_material *from,
+                                         const divergence_options *options, hearth_error *error);
+
+/* Measures the engine against a file. HEARTH_FORMAT: no logits file, or a damaged one. HEARTH_UNSUPPORTED: one of
+ * another vocabulary, or of windows longer than the model's context. */
 hearth_status divergence_measure(divergence *out, const hearth_engine *engine, const char *path,
                                  const divergence_options *options, hearth_error *error);
 /* The same of one that is open. */

@@ -3,13 +3,14 @@
  *   "_logits_"                             8 bytes
  *   n_ctx, n_vocab, n_chunk                int32: N, V, windows
  *   tokens                                 int32 [windows][N], as the text has them: no BOS was put in
- *   rows                                   [windows][N - 1 - N / 2] of kl_row_bytes: position p of a window, from N / 2 on,
- *                                          and what it said of token p + 1
+ *   rows                                   [windows][N - 1 - N / 2]: position p of a window, from N / 2 on, and what
+ *                                          it said of token p + 1
  *   a row                                  float32 scale, min; uint16 q [V], and one of padding where V is odd;
  *                                          log p = min + scale * q
  *
  * The largest logit has q 65535. The smallest has 0, and so have all that lie KL_RANGE or more below the largest: of
- * these a row tells no more than that. Little-endian without padding. Files go both ways between hearth and llama.cpp. */
+ * these a row tells no more than that. Little-endian without padding. Files go both ways between hearth and
+ * llama.cpp. */
 #ifndef EVAL_KL_FILE_H
 #define EVAL_KL_FILE_H
 

@@ -1,8 +1,8 @@
 /* svg.h - what all pictures share: the ground, fonts, colours for light and dark, texts that stay texts, and the file.
  *
- * A picture needs nothing else: no scripts, no fonts, no references; light or dark as the viewer prefers, on a ground of
- * its own, with a title and a description for those who do not see it. Nothing here can ask how wide a text will be,
- * since the viewer chooses the font: widths are estimated for a wide one. All lengths are in pixels. */
+ * A picture needs nothing else: no scripts, no fonts, no references; light or dark as the viewer prefers, on a ground
+ * of its own, with a title and a description for those who do not see it. Nothing here can ask how wide a text will
+ * be, since the viewer chooses the font: widths are estimated for a wide one. All lengths are in pixels. */
 #ifndef EVAL_SVG_H
 #define EVAL_SVG_H
 

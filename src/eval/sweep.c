@@ -12,21 +12,17 @@
 #include "humaneval.h"
 #include "perplexity.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #define PROMPT_TOKENS 16    /* read before decoding is timed         */
 #define SPEED_IDS     65536 /* of the text, to read while it is timed */
-#define STEP          1000  /* of progress, for each setting          */
+#define STEP          1000  /* of progress: what a setting takes, mostly a reading of the text */
 
 typedef struct sweeper {
     const sweep_options *options;
-    sweep_text text;             /* what is read to count neurons and to time them             */
-    humaneval_problems problems; /* humaneval                                                  */
-    buffer prompts;              /* ... what they ask for, documents of `text`                 */
+    sweep_text text; /* what is read to count neurons and to time them        */
+    buffer prompts;  /* humaneval: what problems ask for, documents of `text` */
     hearth_runtime *runtime;
     const hearth_model *model;
     hearth_engine *dense;
@@ -36,9 +32,8 @@ typedef struct sweeper {
     size_t setting_count;
     hearth_engine **engines; /* [count] NULL where the setting is dense */
     size_t count;
-    char base_path[256];               /* kl: the file of what dense says ...                  */
-    kl_file base;                      /* ... which has no name any more: whatever ends the program, nothing stays */
-    uint64_t done, done_inside, total; /* steps */
+    kl_file base;                      /* kl: what dense says */
+    uint64_t done, done_inside, total; /* STEPs; done_inside of the one at hand */
 } sweeper;
 
 /* ------------------------------------------------------------------ progress */
@@ -49,13 +44,16 @@ static bool report(sweeper *s)
     return !p->report || p->report(p->user, "sweep", s->done + s->done_inside, s->total);
 }
 
-/* What a measurement of one setting reports, as a part of its step. */
+/* What a measurement of one setting reports, as a part of its step. Never less than before: what is done in two parts
+ * (programs are written, then checked) begins at 0 again, and who shows the time left would think that all of it
+ * does. */
 static bool report_inside(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what;
     sweeper *s = user;
-    if (total > 0 && done <= total)
-        s->done_inside = (uint64_t)(STEP * ((double)done / (double)total));
+    uint64_t inside = total > 0 && done <= total ? (uint64_t)(STEP * ((double)done / (double)total)) : 0;
+    if (inside > s->done_inside)
+        s->done_inside = inside;
     return report(s);
 }
 
@@ -66,9 +64,9 @@ static bool report_again(void *user, const char *what, uint64_t done, uint64_t t
     return report(user);
 }
 
-static bool step_done(sweeper *s)
+static bool steps_done(sweeper *s, uint64_t steps)
 {
-    s->done += STEP;
+    s->done += steps;
     s->done_inside = 0;
     return report(s);
 }
@@ -104,18 +102,9 @@ static divergence_options divergence_wish(sweeper *s)
 /* The dense model's word, which the others are held against. */
 static hearth_status write_base(sweeper *s, hearth_error *error)
 {
-    const sweep_text *t = &s->options->text;
+    const divergence_material from = {.name = s->options->text.name, .text = s->options->text.text};
     divergence_options options = divergence_wish(s);
-    uint64_t noise;
-    if (getrandom(&noise, sizeof noise, GRND_NONBLOCK) != sizeof noise)
-        noise = (uint64_t)getpid();
-    int length = snprintf(s->base_path, sizeof s->base_path, "%s/hearth-sweep-%016" PRIx64, s->options->folder, noise);
-    if (length < 0 || (size_t)length >= sizeof s->base_path)
-        return fail(error, HEARTH_INVALID, "%.40s...: folder: its path is too long", s->options->folder);
-    TRY(divergence_write_text(s->base_path, s->dense, t->text, t->name, &options, error));
-    hearth_status status = kl_file_open(&s->base, s->base_path, error);
-    unlink(s->base_path);
-    return status;
+    return divergence_write_temporary(&s->base, s->dense, &from, &options, error);
 }
 
 static hearth_status measure_divergence(sweeper *s, const hearth_engine *engine, sweep_row *row, hearth_error *error)
@@ -135,16 +124,15 @@ static hearth_status measure_divergence(sweeper *s, const hearth_engine *engine,
 #define PROMPT_END "\f"
 
 /* The problems' prompts are what the model reads. */
-static hearth_status read_problems(sweeper *s, hearth_error *error)
+static hearth_status collect_prompts(sweeper *s, hearth_error *error)
 {
-    const sweep_text *t = &s->options->text;
-    TRY(humaneval_can_check(NULL, error));
-    TRY(humaneval_parse(&s->problems, t->text, t->name, error));
+    const humaneval_problems *p = s->options->problems;
+    const char *name = s->options->text.name;
     bool ok = true;
-    for (size_t i = 0; i < s->problems.count; i++)
-        ok = ok && buffer_print(&s->prompts, "%s" PROMPT_END, s->problems.items[i].prompt);
-    s->text = (sweep_text){{s->prompts.data, s->prompts.size}, t->name, PROMPT_END, s->options->limit};
-    return ok ? HEARTH_OK : fail_memory(error, t->name, s->prompts.size);
+    for (size_t i = 0; i < p->count; i++)
+        ok = ok && buffer_print(&s->prompts, "%s" PROMPT_END, p->items[i].prompt);
+    s->text = (sweep_text){{s->prompts.data, s->prompts.size}, name, PROMPT_END, s->options->limit};
+    return ok ? HEARTH_OK : fail_memory(error, name, s->prompts.size);
 }
 
 static hearth_status measure_programs(sweeper *s, const hearth_engine *engine, sweep_row *row, hearth_error *error)
@@ -153,8 +141,9 @@ static hearth_status measure_programs(sweeper *s, const hearth_engine *engine, s
     humaneval_options options = {.context = s->options->context,
                                  .kv = s->options->kv,
                                  .limit = s->options->limit,
+                                 .timeout_seconds = s->options->timeout_seconds,
                                  .progress = {report_inside, s}};
-    hearth_status status = humaneval_run(&r, engine, &s->problems, &options, error);
+    hearth_status status = humaneval_run(&r, engine, s->options->problems, &options, error);
     row->scored = r.count;
     row->quality = r.pass_at_1;
     row->quality_error = r.standard_error;
@@ -163,14 +152,15 @@ static hearth_status measure_programs(sweeper *s, const hearth_engine *engine, s
 }
 
 /* Rows in the order of sweep_task. */
-static const struct {
+static const struct task {
     const char *name;
     hearth_status (*prepare)(sweeper *, hearth_error *); /* once, before any setting; NULL: nothing */
+    uint64_t prepare_steps;                              /* of progress                             */
     hearth_status (*measure)(sweeper *, const hearth_engine *, sweep_row *, hearth_error *);
 } tasks[SWEEP_TASKS] = {
-    {"ppl", NULL, measure_perplexity},
-    {"kl", write_base, measure_divergence},
-    {"humaneval", read_problems, measure_programs},
+    {"ppl", NULL, 0, measure_perplexity},
+    {"kl", write_base, STEP, measure_divergence},
+    {"humaneval", collect_prompts, 0, measure_programs},
 };
 
 const char *sweep_task_name(sweep_task task)
@@ -195,7 +185,7 @@ static hearth_status open_engine(sweeper *s, hearth_engine **out, const hearth_m
                                  const sweep_setting *setting, hearth_error *error)
 {
     hearth_placement *placement;
-    hearth_engine_options options = {.activations = s->options->activations, .progress = {report_again, s}};
+    hearth_engine_options options = {.activations = s->options->activations, .progress = s->options->progress};
     bool shares = model == s->model && setting->kind != SWEEP_DENSE;
     hearth_status status;
     TRY(sweep_place(&placement, model, setting, error));
@@ -218,8 +208,7 @@ static hearth_status open_further(sweeper *s, hearth_error *error)
     if (!s->further)
         return fail_memory(error, "sweep", o->tune_count * sizeof *s->further);
     for (size_t i = 0; i < o->tune_count; i++) {
-        hearth_model_options wish = {
-            .ffn_activation = o->ffn_activation, .tune = o->tunes[i], .progress = {report_again, s}};
+        hearth_model_options wish = {.ffn_activation = o->ffn_activation, .tune = o->tunes[i], .progress = o->progress};
         TRY(hearth_model_open(&s->further[i], s->model->source->path, &wish, error));
     }
     return HEARTH_OK;
@@ -355,19 +344,18 @@ static hearth_status measure_speed(sweeper *s, sweep_result *result, hearth_erro
 
 static hearth_status sweep_all(sweeper *s, sweep_result *result, hearth_error *error)
 {
-    bool prepares = tasks[s->options->task].prepare;
-    s->total = STEP * ((uint64_t)s->count + prepares);
+    const struct task *task = &tasks[s->options->task];
+    s->total = STEP * (uint64_t)s->count + task->prepare_steps;
     if (!report(s))
         return cancelled(s, error);
     TRY(open_engines(s, error));
-    if (prepares) {
-        TRY(tasks[s->options->task].prepare(s, error));
-        if (!step_done(s))
-            return cancelled(s, error);
-    }
+    if (task->prepare)
+        TRY(task->prepare(s, error));
+    if (!steps_done(s, task->prepare_steps))
+        return cancelled(s, error);
     for (size_t i = 0; i < s->count; i++) {
         TRY(measure_setting(s, i, &result->rows[i], error));
-        if (!step_done(s))
+        if (!steps_done(s, STEP))
             return cancelled(s, error);
     }
     return s->options->repeats > 0 ? measure_speed(s, result, error) : HEARTH_OK;
@@ -385,7 +373,6 @@ static void clean_up(sweeper *s)
         hearth_model_close(s->further[i]);
     mem_free(s->further);
     kl_file_close(&s->base);
-    humaneval_problems_free(&s->problems);
     buffer_free(&s->prompts);
 }
 
@@ -419,7 +406,9 @@ void sweep_free(sweep_result *result)
 
 void sweep_row_name(char out[SWEEP_NAME], const sweep_row *row)
 {
-    if (row->tune)
+    if (row->tune && isnan(row->recall))
+        snprintf(out, SWEEP_NAME, "predicted@none");
+    else if (row->tune)
         snprintf(out, SWEEP_NAME, "predicted@%.3g", row->recall);
     else
         sweep_setting_name(out, &row->setting);

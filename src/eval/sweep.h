@@ -8,6 +8,7 @@
 #define EVAL_SWEEP_H
 
 #include "../base/text.h"
+#include "humaneval.h"
 
 typedef enum sweep_kind {
     SWEEP_DENSE,
@@ -32,8 +33,8 @@ typedef struct sweep_setting {
 const char *sweep_kind_name(sweep_kind kind);
 /* "pruned=0.5", "dense". */
 void sweep_setting_name(char out[SWEEP_NAME], const sweep_setting *setting);
-/* "dense,predicted,pruned=0.3:0.9:0.1,hot-only=0.2": values one by one or FROM:TO:STEP; pruned without one is each level
- * of the tune file, hot-only and cold-only 0.2 to 0.8. *count is their number, at most SWEEP_SETTINGS.
+/* "dense,predicted,pruned=0.3:0.9:0.1,hot-only=0.2": values one by one or FROM:TO:STEP; pruned without one is each
+ * level of the tune file, hot-only and cold-only 0.2 to 0.8. *count is their number, at most SWEEP_SETTINGS.
  * HEARTH_INVALID: what it says makes no sense (named). HEARTH_UNSUPPORTED: the model has no levels. */
 hearth_status sweep_parse(sweep_setting out[SWEEP_SETTINGS], size_t *count, const char *text, const hearth_model *model,
                           hearth_error *error);
@@ -76,13 +77,14 @@ const char *sweep_task_name(sweep_task task);
 
 typedef struct sweep_options {
     sweep_task task;
-    sweep_text text;
-    uint32_t limit;           /* kl: windows; humaneval: problems; 0: all                   */
-    uint32_t context;         /* of the windows; 0: as the task has it                           */
-    const char *const *tunes; /* [tune_count] further tune files of the model: predicted with each is a setting too */
-    size_t tune_count;
-    const char *ffn_activation; /* as hearth_model_options has it                              */
-    const char *folder;         /* kl: for what the dense model says, while the sweep runs          */
+    sweep_text text;                    /* humaneval: only its name counts ...                 */
+    const humaneval_problems *problems; /* ... and these are what is read and solved           */
+    uint32_t limit;                     /* kl: windows; humaneval: problems; 0: all            */
+    double timeout_seconds;             /* humaneval: of a program; 0: as humaneval.h has it   */
+    uint32_t context;                   /* of the windows; 0: as the task has it               */
+    const char *const *tunes;           /* [tune_count] further tune files of the model: predicted with */
+    size_t tune_count;                  /* each of them is one more setting                             */
+    const char *ffn_activation;         /* as hearth_model_options has it                              */
     uint64_t activity_tokens;
     uint32_t decode_tokens, repeats; /* of the speed; repeats 0: it is not measured            */
     hearth_activations activations;
@@ -113,10 +115,14 @@ typedef struct sweep_result {
     double dense_speed; /* tokens per second of dense, whether it is a setting or not */
 } sweep_result;
 
+/* kl keeps what the dense model says in a nameless file (divergence_write_temporary). humaneval runs what the model
+ * writes; whether that can be done (humaneval_can_check) is better found out before.
+ * HEARTH_UNSUPPORTED: a setting needs what the model or a tune file lacks, or there is no sandbox. */
 hearth_status sweep_run(sweep_result *out, hearth_runtime *runtime, const hearth_model *model,
                         const sweep_setting *settings, size_t count, const sweep_options *options, hearth_error *error);
 void sweep_free(sweep_result *result);
-/* "pruned=0.5"; of a further tune file "predicted@0.95", after its recall. */
+/* "pruned=0.5"; of a further tune file "predicted@0.95", after its recall, or "predicted@none" where no layer has a
+ * predictor. */
 void sweep_row_name(char out[SWEEP_NAME], const sweep_row *row);
 
 #endif
