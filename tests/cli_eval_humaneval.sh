@@ -37,6 +37,14 @@ has "where it is run" "$(cat "$scratch/err")" "in a sandbox (bubblewrap"
 is "problems of the environment" \
     "$(HEARTH_HUMANEVAL=$scratch/one evaluate --completions "$scratch/right" 2>/dev/null)" "$(cat "$scratch/out")"
 
+# Interrupted while a program runs, which does not take its time to end.
+echo '{"task_id":"t","completion":"  while True: pass\n"}' >"$scratch/endless"
+status=0
+timeout --preserve-status -k 60 -s INT 1 "$HEARTH" eval humaneval --completions "$scratch/endless" \
+    --problems "$scratch/one" --timeout 600 >"$scratch/out" 2>"$scratch/err" </dev/null || status=$?
+is "exit status when interrupted" "$status" 130
+is "message when interrupted" "$(tail -n 1 "$scratch/err")" "hearth: sandbox: cancelled"
+
 # All canonical solutions, cut out of the file as JSON has them.
 gzip -dc "$problems" |
     sed -E 's/^(."task_id": "[^"]*", ).*"canonical_solution": ("([^"\\]|\\.)*").*/\1"completion": \2}/' \

@@ -83,6 +83,26 @@ static void hostile_lines_are_refused(void **state)
     }
 }
 
+/* A line that would take gigabytes once taken apart is not: the bound comes before that. */
+static void long_lines_are_refused(void **state)
+{
+    (void)state;
+    const size_t most = (size_t)8 << 20, size = most + 2;
+    char *text = malloc(size + 1);
+    humaneval_problems p = {0};
+    hearth_error error = {.text = ""};
+    assert_non_null(text);
+    memset(text, '[', size);
+    text[0] = '\n';
+    text[size] = 0;
+    assert_int_equal(humaneval_parse(&p, (span){text, size}, "x", &error), HEARTH_FORMAT);
+    assert_string_equal(error.text, "x: line 2: is longer than 8388608 bytes");
+    assert_int_equal(humaneval_parse(&p, (span){text, size - 1}, "x", &error), HEARTH_FORMAT); /* just not */
+    assert_non_null(strstr(error.text, "x: line 2: line 1, column "));
+    humaneval_problems_free(&p);
+    free(text);
+}
+
 /* gzip of text, by zlib; the caller's to free. */
 static char *pack(const void *data, size_t size, size_t *packed)
 {
@@ -312,6 +332,11 @@ static void verdicts_are_right(void **state)
     /* Ending early is not passing, however well it is done. */
     ends_with("    raise SystemExit(0)\n", "SystemExit: 0");
     ends_with("    import os\n    os.write(1, b'x')\n    os._exit(0)\n", "ended with status 0 before its test did");
+    ends_with("    import os\n    os.lseek(0, 0, 0)\n    os.write(3, os.read(0, 99))\n    os._exit(0)\n",
+              "ended with status 0 before its test did"); /* the word is not to be read again */
+    ends_with("    exit(0)\n", "NameError");
+    ends_with("    import sys\n    sys.exit()\n", "SystemExit");
+    ends_with("    return x + 2\ntry:\n    pass\nexcept AssertionError:\n    pass\n", "AssertionError");
     ends_with("    import os\n    os.kill(os.getpid(), 11)\n", "killed by signal 11");
     ends_with("    import os\n    while True: os.write(3, b'x' * 65536)\n", "wrote too much"); /* the runner's own */
     ends_with("    import os\n    return os.fork()\n", "PermissionError: ");
@@ -322,6 +347,27 @@ static void verdicts_are_right(void **state)
     ends_with("    raise ValueError('\u00e9' * 1000)\n", "ValueError: \u00e9\u00e9"); /* not cut inside one */
     ends_with("    raise ValueError('x' + '\u00e9' * 1000)\n", "ValueError: x\u00e9");
     ends_with("    return x + 1\nif __name__ == '__main__':\n    raise ValueError\n", "");
+}
+
+/* A timeout in which not even Python begins makes programs fail; it does not mean that there is no Python. */
+static void a_short_timeout_is_the_users_own(void **state)
+{
+    (void)state;
+    need_sandbox(__FILE__, __LINE__);
+    humaneval_problems p = {0};
+    humaneval_completions c = {0};
+    humaneval_result r = {0};
+    hearth_error error;
+    const humaneval_options options = {.timeout_seconds = 1e-4};
+    assert_int_equal(humaneval_parse(&p, span_of(LINE("a", "f")), "x", NULL), HEARTH_OK);
+    assert_int_equal(humaneval_add(&c, 0, span_of("    return x + 1\n"), NULL), HEARTH_OK);
+    if (humaneval_check(&r, &p, &c, &options, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(r.timeouts, 1);
+    assert_int_equal(r.passed, 0);
+    humaneval_result_free(&r);
+    humaneval_completions_free(&c);
+    humaneval_problems_free(&p);
 }
 
 /* Hundreds of programs would take their time: some here, all of them in the shell's test of the command. */
@@ -436,11 +482,13 @@ int main(void)
         cmocka_unit_test(problems_are_read),
         cmocka_unit_test(the_real_ones_are_read),
         cmocka_unit_test(hostile_lines_are_refused),
+        cmocka_unit_test(long_lines_are_refused),
         cmocka_unit_test(packed_files_are_read),
         cmocka_unit_test(completions_come_back),
         cmocka_unit_test(failing_allocations_leave_nothing),
         cmocka_unit_test(completions_are_cut),
         cmocka_unit_test(verdicts_are_right),
+        cmocka_unit_test(a_short_timeout_is_the_users_own),
         cmocka_unit_test(canonical_solutions_pass_and_mutants_fail),
         cmocka_unit_test(a_model_is_asked),
     };

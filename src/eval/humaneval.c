@@ -1,9 +1,10 @@
 /* humaneval.c - completions by a model, programs out of them, and what becomes of those.
  *
  * A program is run by a few lines of Python (runner) that hide what it prints, as OpenAI's human-eval does, also what
- * goes past Python to the descriptors themselves, and say a word of our choosing once it has reached its end: a program that exits early, even with success, has not been
- * checked. The word is drawn afresh for every program. A program that goes looking for it in the runner's frames
- * could find it, as it could replace check(): HumanEval measures models that mean to solve the problem.
+ * goes past Python to the descriptors themselves, and say a word of our choosing once it has reached its end: a program
+ * that exits early, even with success, has not been checked. The word is drawn afresh for every program. A program that
+ * goes looking for it in the runner's frames could find it, as it could return what equals everything: HumanEval
+ * measures models that mean to solve the problem.
  *
  * Programs have nowhere to write: none of HumanEval's problems asks for it, and what cannot be filled needs no
  * limit. */
@@ -21,7 +22,8 @@
 #define PROGRAM_PATH   "/program.py"
 #define PROGRAM_MEMORY ((size_t)1 << 30) /* Python itself takes some 20 MB */
 #define PROGRAM_OUTPUT ((size_t)16 << 20)
-#define OUTPUT_SHOWN   150 /* bytes */
+#define PYTHON_SECONDS 30.0 /* for a program that does nothing, on a machine that is busy */
+#define OUTPUT_SHOWN   150  /* bytes */
 
 /* What the functions of other code bases stop at, too: what begins at the left margin is not the function's. */
 const char *const humaneval_stops[] = {"\nclass", "\ndef", "\n#", "\n@", "\nif", "\nprint", "\n```"};
@@ -141,12 +143,14 @@ done:
 
 /* ------------------------------------------------------------------ a program */
 
-/* Reads the word from standard input before anything else runs, and keeps standard output for itself. The names that the program finds are those that exec
+/* Reads the word from standard input before anything else runs, and keeps standard output for itself: what the program
+ * finds there is empty (the input is a file, which could be read again). The names that it finds are those that exec
  * gives to an empty dictionary, as in human-eval; __name__ is not "__main__". */
 static const char runner[] = "import os, sys\n"
                              "def run(write, leave):\n"
                              "    word = sys.stdin.read()\n"
-                             "    keep, null = os.dup(1), os.open('/dev/null', os.O_WRONLY)\n"
+                             "    keep, null = os.dup(1), os.open('/dev/null', os.O_RDWR)\n"
+                             "    os.dup2(null, 0)\n"
                              "    os.dup2(null, 1)\n"
                              "    os.dup2(null, 2)\n"
                              "    os.close(null)\n"
@@ -241,7 +245,8 @@ static void explain(char why[HUMANEVAL_WHY], const sandbox_result *r)
 }
 
 /* Runs a program to its end; *passed: it came to the end of its text. */
-static hearth_status run_program(checking *c, span text, bool *passed, sandbox_result *result, hearth_error *error)
+static hearth_status run_program(checking *c, span text, double seconds, bool *passed, sandbox_result *result,
+                                 hearth_error *error)
 {
     char word[2 * WORD_BYTES + 1];
     TRY(draw_word(word, error));
@@ -250,8 +255,7 @@ static hearth_status run_program(checking *c, span text, bool *passed, sandbox_r
                              .input = {word, sizeof word - 1},
                              .files = &file,
                              .file_count = 1,
-                             .wall_seconds =
-                                 c->options->timeout_seconds > 0 ? c->options->timeout_seconds : HUMANEVAL_SECONDS,
+                             .wall_seconds = seconds,
                              .memory_bytes = PROGRAM_MEMORY,
                              .output_bytes = PROGRAM_OUTPUT,
                              .go_on = go_on,
@@ -262,13 +266,13 @@ static hearth_status run_program(checking *c, span text, bool *passed, sandbox_r
     return HEARTH_OK;
 }
 
-/* Programs are only run where an empty one passes and a wrong one does not. */
+/* Programs are only run where an empty one passes and a wrong one does not; neither depends on the user's timeout. */
 static hearth_status check_python(checking *c, hearth_error *error)
 {
     bool passed[2];
     sandbox_result result;
-    TRY(run_program(c, span_of("raise ValueError\n"), &passed[0], &result, error));
-    TRY(run_program(c, span_of("import math, typing\n"), &passed[1], &result, error));
+    TRY(run_program(c, span_of("raise ValueError\n"), PYTHON_SECONDS, &passed[0], &result, error));
+    TRY(run_program(c, span_of("import math, typing\n"), PYTHON_SECONDS, &passed[1], &result, error));
     if (passed[1] && !passed[0])
         return HEARTH_OK;
     char why[HUMANEVAL_WHY];
@@ -312,10 +316,11 @@ static hearth_status check_one(checking *c, const humaneval_completion *completi
     if (!completion->no_room) {
         buffer text = {0};
         sandbox_result result = {.end = SANDBOX_EXITED};
+        double seconds = c->options->timeout_seconds > 0 ? c->options->timeout_seconds : HUMANEVAL_SECONDS;
         hearth_status status;
         if (buffer_print(&text, "%s", p->prompt) && buffer_put(&text, completion->text.data, completion->text.size) &&
             buffer_print(&text, "\n%s\ncheck(%s)\n", p->test, p->entry_point))
-            status = run_program(c, (span){text.data, text.size}, &passed, &result, error);
+            status = run_program(c, (span){text.data, text.size}, seconds, &passed, &result, error);
         else
             status = fail_memory(error, p->task_id, completion->text.size);
         buffer_free(&text);

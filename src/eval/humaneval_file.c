@@ -15,8 +15,11 @@
 /* HumanEval has 164 problems in 214 kB; 200 completions of each make some 30 MB. */
 #define MAX_PACKED_BYTES ((size_t)64 << 20)
 #define MAX_TEXT_BYTES   ((size_t)256 << 20)
-#define MAX_PROBLEMS     10000
-#define MAX_COMPLETIONS  1000000
+/* HumanEval's longest has 3 kB; suites with thousands of tests for each function have some MB. Taken apart, a hostile
+ * line ("[[],[],[]...") takes forty times its size. */
+#define MAX_LINE_BYTES  ((size_t)8 << 20)
+#define MAX_PROBLEMS    10000
+#define MAX_COMPLETIONS 1000000
 /* Every problem is compared with all before it: names are short, so that this takes no time to speak of. */
 #define MAX_TASK_ID 200
 
@@ -105,6 +108,8 @@ static hearth_status read_line(reader *r, span line, const char *name, hearth_er
     json_t *o;
     if (is_blank(line))
         return HEARTH_OK;
+    if (line.size > MAX_LINE_BYTES)
+        return fail(error, HEARTH_FORMAT, "%s: is longer than %zu bytes", name, MAX_LINE_BYTES);
     TRY(json_parse(&o, line.data, line.size, name, error));
     hearth_status status = json_is_object(o) ? r->take(r, o, name, error)
                                              : fail(error, HEARTH_FORMAT, "%s: text: is no JSON object", name);

@@ -1,14 +1,16 @@
 /* sandbox.c - one program at a time under bubblewrap.
  *
- *     hearth --fork--> child: limits, user nobody --exec--> bwrap --> init (process 1) --> the program
+ *     hearth --fork--> keeper --fork--> child: limits, user nobody --exec--> bwrap --> init (process 1) --> the program
  *
  * bwrap builds the namespaces, and writes to a pipe who its init is and, at the end, the program's status; if that
  * never comes, nothing ran, and what bwrap said is the reason. It waits until it is told to go on, so that the handle
  * of the init (a pidfd: numbers of processes are used again, handles are not) is opened while the init surely lives.
- * Killing the init kills all that is in the namespace, and its handle tells when the last of them is gone. Should
- * hearth itself be killed, the kernel kills bwrap and the init after it; but for the few milliseconds that building
- * takes, in which the init is not yet bound to bwrap: what ends a program that was let go just then is the limit on
- * processor time. */
+ * Killing the init kills all that is in the namespace, and its handle tells when the last of them is gone.
+ *
+ * Should hearth itself be killed, the keeper notices and kills bwrap, and the kernel kills the init after it. (Were
+ * bwrap to die with hearth at once, it would leave behind an init that is not bound to it yet, and that goes on: so it
+ * was for one in six of the moments in which hearth was killed.) Where the keeper is killed as well, what ends a
+ * program is the limit on processor time. */
 #include "sandbox_launch.h"
 
 #include "../base/clock.h"
@@ -37,11 +39,12 @@ static const sandbox_way ways[] = {
 /* A program on its way. */
 typedef struct run {
     launch launch;
-    int process, init; /* handles: of bwrap, and of the first process in the namespace */
-    pid_t pid;         /* of bwrap; 0: there is none to wait for                      */
-    char said[4096];   /* by bwrap about its status: the beginning of a line */
+    int keeper, init; /* handles: of our child, and of the first process in the namespace */
+    pid_t pid;        /* of our child; 0: there is none to wait for                      */
+    char said[4096];  /* by bwrap about its status: the beginning of a line */
     size_t said_size;
     bool has_code;
+    int wait_status; /* the keeper's, as waitpid gives it */
     sandbox_result result;
 } run;
 
@@ -183,11 +186,11 @@ static int patience(const run *r, double seconds)
     return left > 0 ? (int)left + 1 : 0;
 }
 
-/* Until bwrap has ended, or the program has to. */
+/* Until all has ended, or has to. */
 static hearth_status watch(run *r, hearth_error *error)
 {
-    enum { OUTPUT, STATUS, PROCESS, COUNT };
-    struct pollfd all[COUNT] = {{r->launch.output, POLLIN, 0}, {r->launch.status, POLLIN, 0}, {r->process, POLLIN, 0}};
+    enum { OUTPUT, STATUS, KEEPER, COUNT };
+    struct pollfd all[COUNT] = {{r->launch.output, POLLIN, 0}, {r->launch.status, POLLIN, 0}, {r->keeper, POLLIN, 0}};
     hearth_status status = HEARTH_OK;
     double begin = clock_seconds();
     for (;;) {
@@ -203,29 +206,27 @@ static hearth_status watch(run *r, hearth_error *error)
             all[STATUS].fd = -1;
         if (!started && r->init >= 0)
             begin = clock_seconds(); /* the program's own time */
-        if (is_over(r, clock_seconds() - begin, &status, error) || (ready > 0 && all[PROCESS].revents))
+        /* What has ended did so in time, even if we come late to see it. */
+        bool ended = ready > 0 && all[KEEPER].revents;
+        if (ended || is_over(r, clock_seconds() - begin, &status, error))
             return status;
     }
 }
 
 /* Whatever happened: afterwards nothing of it runs, and nobody has to be waited for. The init goes first, so that bwrap
- * sees to its remains and ends by itself; where bwrap ended before, that falls to the system's first process, or to us
- * where we are that (in a container). */
+ * and then the keeper see to their remains and end by themselves; where it is not known yet that is the keeper's. */
 static hearth_status end_all(run *r, hearth_status status, hearth_error *error)
 {
-    siginfo_t remains;
     kill_by_handle(r->init);
-    bool gone = r->init >= 0 && wait_for_handle(r->process);
-    if (!gone && r->process >= 0)
-        kill_by_handle(r->process);
-    else if (!gone)
-        kill(r->pid, SIGKILL); /* not waited for yet: the number is still its own */
-    gone = gone || wait_for_handle(r->process);
+    launch_close_block(&r->launch);
+    bool gone = wait_for_handle(r->keeper);
+    if (!gone) {
+        kill_by_handle(r->keeper);
+        gone = wait_for_handle(r->keeper);
+    }
     gone = wait_for_handle(r->init) && gone;
-    while (waitpid(r->pid, NULL, gone ? 0 : WNOHANG) < 0 && errno == EINTR)
+    while (waitpid(r->pid, &r->wait_status, gone ? 0 : WNOHANG) < 0 && errno == EINTR)
         ;
-    if (r->init >= 0)
-        (void)waitid(P_PIDFD, (id_t)r->init, &remains, WEXITED | WNOHANG);
     if (!gone && status == HEARTH_OK)
         return fail(error, HEARTH_IO, "sandbox: a program that was killed does not end");
     return status;
@@ -246,10 +247,14 @@ static hearth_status take_rest(run *r, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* bwrap tells no status of a program that it could not begin; what it said instead is on the common output. */
-static hearth_status fail_build(const sandbox_result *result, hearth_error *error)
+/* bwrap tells no status of a program that it could not begin; what it said instead is on the common output. Unless it
+ * was killed itself, by the system for want of memory maybe: then what is there is the program's. */
+static hearth_status fail_build(const run *r, hearth_error *error)
 {
+    const sandbox_result *result = &r->result;
     size_t size = 0;
+    if (WIFSIGNALED(r->wait_status) || WEXITSTATUS(r->wait_status) > 128)
+        return fail(error, HEARTH_IO, "sandbox: bubblewrap was killed");
     while (size < result->output_size && result->output[size] != '\n')
         size++;
     if (size == 0)
@@ -264,7 +269,7 @@ static hearth_status conclude(run *r, hearth_error *error)
     if (result->end == SANDBOX_TIMEOUT || result->end == SANDBOX_OUTPUT)
         return HEARTH_OK;
     if (!r->has_code)
-        return fail_build(result, error);
+        return fail_build(r, error);
     if (result->output_total > r->launch.job->output_bytes) {
         result->end = SANDBOX_OUTPUT;
     } else if (result->code > 128) {
@@ -281,14 +286,14 @@ static hearth_status start(run *r, hearth_error *error)
     TRY(launch_prepare(&r->launch, error));
     r->pid = fork();
     if (r->pid == 0)
-        launch_become_bwrap(&r->launch);
+        launch_become_keeper(&r->launch);
     if (r->pid < 0) {
         r->pid = 0;
         return fail_errno(error, "sandbox", "fork");
     }
     launch_close_given(&r->launch);
-    r->process = open_handle(r->pid);
-    return r->process >= 0 ? HEARTH_OK : fail_errno(error, "sandbox", "handle of a process");
+    r->keeper = open_handle(r->pid);
+    return r->keeper >= 0 ? HEARTH_OK : fail_errno(error, "sandbox", "handle of a process");
 }
 
 static hearth_status check_job(const sandbox_job *job, hearth_error *error)
@@ -308,7 +313,7 @@ hearth_status sandbox_run(const sandbox *s, const sandbox_job *job, sandbox_resu
         return fail_memory(error, "sandbox", sizeof *r);
     r->launch.sandbox = s;
     r->launch.job = job;
-    r->process = r->init = -1;
+    r->keeper = r->init = -1;
     double begin = clock_seconds();
     hearth_status status = start(r, error);
     if (status == HEARTH_OK)
@@ -321,8 +326,8 @@ hearth_status sandbox_run(const sandbox *s, const sandbox_job *job, sandbox_resu
     if (status == HEARTH_OK)
         *out = r->result;
     launch_close(&r->launch);
-    if (r->process >= 0)
-        close(r->process);
+    if (r->keeper >= 0)
+        close(r->keeper);
     if (r->init >= 0)
         close(r->init);
     mem_free(r);
@@ -331,19 +336,27 @@ hearth_status sandbox_run(const sandbox *s, const sandbox_job *job, sandbox_resu
 
 /* ------------------------------------------------------------------ finding a way */
 
-/* bwrap on the user's PATH; NULL: not there, or no memory. */
-static char *find_bwrap(void)
+/* bwrap on the user's PATH. */
+static hearth_status find_bwrap(char **out, hearth_error *error)
 {
     const char *path = getenv("PATH");
     for (const char *at = path ? path : "/usr/bin:/bin", *end; *at; at = *end ? end + 1 : end) {
         end = strchrnul(at, ':');
         buffer candidate = {0};
-        if (*at == '/' && buffer_put(&candidate, at, (size_t)(end - at)) &&
-            buffer_put(&candidate, "/bwrap", sizeof "/bwrap") && access(candidate.data, X_OK) == 0)
-            return candidate.data;
+        if (*at != '/')
+            continue;
+        if (!buffer_put(&candidate, at, (size_t)(end - at)) || !buffer_put(&candidate, "/bwrap", sizeof "/bwrap")) {
+            buffer_free(&candidate);
+            return fail_memory(error, "sandbox", sizeof "/bwrap");
+        }
+        if (access(candidate.data, X_OK) == 0) {
+            *out = candidate.data;
+            return HEARTH_OK;
+        }
         buffer_free(&candidate);
     }
-    return NULL;
+    return fail(error, HEARTH_UNSUPPORTED,
+                "sandbox: bwrap: is not installed (Debian's package bubblewrap); nothing is run without it");
 }
 
 /* Whether a program runs this way and ends well. */
@@ -390,13 +403,11 @@ hearth_status sandbox_open(sandbox **out, hearth_error *error)
         return fail_memory(error, "sandbox", sizeof *s);
     hearth_status status;
     s->filter_size = sandbox_filter_build(s->filter);
-    s->bwrap = find_bwrap();
     if (s->filter_size == 0)
         status = fail(error, HEARTH_UNSUPPORTED, "sandbox: hearth has no filter of system calls for this processor");
-    else if (!s->bwrap)
-        status = fail(error, HEARTH_UNSUPPORTED,
-                      "sandbox: bwrap: is not installed (Debian's package bubblewrap); nothing is run without it");
     else
+        status = find_bwrap(&s->bwrap, error);
+    if (status == HEARTH_OK)
         status = find_way(s, error);
     if (status != HEARTH_OK) {
         sandbox_close(s);

@@ -4,7 +4,8 @@
  * process, no file of this machine but the system folders that a Python needs, read-only - as the user nobody, with
  * no environment and no open descriptor but 0, 1 and 2, and under a filter of system calls (sandbox_filter.h) that
  * refuses further processes and threads, sockets and whatever else an ordinary program does not need. Limits end what
- * takes too long, too much memory or too many words. When sandbox_run returns, everything that it started is gone.
+ * takes too long, too much memory or too many words. When sandbox_run returns, everything that it started is gone,
+ * and half a second after hearth itself was killed as well.
  *
  * Three ways to build it are tried, see sandbox_open; there is no way to run a program without it.
  * Knows nothing of Python or models. A sandbox may be used by several threads at once. */
@@ -65,7 +66,7 @@ typedef struct sandbox_result {
 
 /* Runs one program to its end. HEARTH_UNSUPPORTED: the sandbox could not be built, or the command is not in it (where
  * there is no user namespace that is exit status 127); nothing ran. HEARTH_CANCELLED: go_on said so. HEARTH_IO,
- * HEARTH_NO_MEMORY: descriptors, processes or memory are short. */
+ * HEARTH_NO_MEMORY: descriptors, processes or memory are short; bubblewrap itself was killed. */
 hearth_status sandbox_run(const sandbox *s, const sandbox_job *job, sandbox_result *out, hearth_error *error);
 
 #endif

@@ -52,6 +52,9 @@ static const uint16_t refused[] = {
     __NR_pidfd_getfd,
     __NR_pidfd_send_signal,
     __NR_personality,
+#ifdef __NR_setrlimit
+    __NR_setrlimit, /* limits stay as they are; prlimit64 is dealt with below */
+#endif
     /* The network, and what is like it. */
     __NR_socket,
     __NR_socketpair,
@@ -91,6 +94,10 @@ static const uint16_t refused[] = {
     __NR_msgsnd,
     __NR_semget,
     __NR_mq_open,
+    /* Pages handed on without a copy: by such a hole (Dirty Pipe, CVE-2022-0847) read-only files were written. */
+    __NR_splice,
+    __NR_tee,
+    __NR_vmsplice,
     __NR_userfaultfd,
     __NR_mbind,
     __NR_migrate_pages,
@@ -125,6 +132,8 @@ static const uint16_t refused[] = {
     __NR_clock_adjtime,
     __NR_adjtimex,
     __NR_vhangup,
+    __NR_sync, /* everybody's files */
+    __NR_syncfs,
     __NR_lookup_dcookie,
 #ifdef __x86_64__
     __NR_ioperm,
@@ -138,8 +147,8 @@ static const uint16_t refused[] = {
 };
 
 /* Commands of fcntl that take locks (seen by others who hold the file), leases and notices. */
-static const uint16_t refused_commands[] = {F_SETLK,    F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW,
-                                            F_SETLEASE, F_NOTIFY, F_SETOWN,    F_SETSIG};
+static const uint16_t refused_commands[] = {F_SETLK,  F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE,
+                                            F_NOTIFY, F_SETOWN, F_SETOWN_EX, F_SETSIG};
 
 #ifdef ARCHITECTURE
 
@@ -177,11 +186,21 @@ static void finish_from(program *p, uint32_t value, uint32_t action)
     finish(p, action);
 }
 
+/* Ends with `action` where an argument, of 64 bits, is not zero: two steps for each half. */
+static void finish_unless_zero(program *p, size_t argument, uint32_t action)
+{
+    for (size_t half = 0; half < 2; half++) {
+        load(p, offsetof(struct seccomp_data, args) + 8 * argument + 4 * half);
+        put(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+        finish(p, action);
+    }
+}
+
 size_t sandbox_filter_build(struct sock_filter out[SANDBOX_FILTER_ROOM])
 {
     const uint32_t no = SECCOMP_RET_ERRNO | EPERM, unknown = SECCOMP_RET_ERRNO | ENOSYS;
     const size_t commands = sizeof refused_commands / sizeof *refused_commands;
-    _Static_assert(2 * (sizeof refused / sizeof *refused + sizeof refused_commands / sizeof *refused_commands) + 20 <
+    _Static_assert(2 * (sizeof refused / sizeof *refused + sizeof refused_commands / sizeof *refused_commands) + 24 <
                        SANDBOX_FILTER_ROOM,
                    "the filter has room");
     program p = {out, 0};
@@ -197,6 +216,9 @@ size_t sandbox_filter_build(struct sock_filter out[SANDBOX_FILTER_ROOM])
     finish_if(&p, __NR_clone3, unknown);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         finish_if(&p, refused[i], no);
+    put(&p, BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 7); /* may read limits, also as getrlimit, not set them */
+    finish_unless_zero(&p, 2, no);
+    finish(&p, SECCOMP_RET_ALLOW);
     put(&p, BPF_JMP | BPF_JEQ | BPF_K, __NR_fcntl, 0, (uint8_t)(1 + 2 * commands));
     load(&p, offsetof(struct seccomp_data, args[1])); /* the low half: both processors are little-endian */
     for (size_t i = 0; i < commands; i++)

@@ -1,4 +1,4 @@
-/* sandbox_launch.c - what bwrap is told, and the child that becomes bwrap.
+/* sandbox_launch.c - what bwrap is told, and the child that keeps it.
  *
  * Between fork and exec the child of a program with threads may only make system calls: everything that it needs is
  * laid out before. There is no RLIMIT_NPROC: it counts all processes of a user, so that bwrap itself would fail where
@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +18,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define NOBODY     65534
-#define FIRST_FREE 32 /* our own descriptors lie above those that the child lines up for bwrap */
+#define FIRST_FREE 32  /* our own descriptors lie above those that the child lines up for bwrap */
+#define GRACE_MS   500 /* see keep() */
 
 static void close_one(int *fd)
 {
@@ -68,10 +71,13 @@ static void add_folders(launch *l)
         if (lstat(folders[i], &about) != 0)
             continue;
         ssize_t size = S_ISLNK(about.st_mode) ? readlink(folders[i], target, sizeof target - 1) : 0;
-        if (S_ISDIR(about.st_mode))
+        if (S_ISDIR(about.st_mode)) {
             ADD(l, "--ro-bind", folders[i], folders[i]);
-        else if (size > 0)
-            ADD(l, "--symlink", arena_copy_text(&l->memory, target, (size_t)size), folders[i]);
+        } else if (size > 0) {
+            add(l, "--symlink"); /* no list, which would end where there is no memory */
+            add(l, arena_copy_text(&l->memory, target, (size_t)size));
+            add(l, folders[i]);
+        }
     }
     /* Single devices rather than bwrap's --dev, whose /dev/shm is a folder to write in without a limit. */
     ADD(l, "--perms", "0755", "--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null", "--dev-bind", "/dev/urandom",
@@ -150,6 +156,13 @@ static hearth_status open_pipe(launch *l, int *ours, hearth_error *error)
     return pipe2(ends, O_CLOEXEC) == 0 ? share_ends(l, ours, ends, error) : fail_errno(error, "sandbox", "pipe");
 }
 
+static hearth_status give_copy(launch *l, int fd, hearth_error *error)
+{
+    int *copy = &l->given[l->given_count++];
+    *copy = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE);
+    return *copy >= 0 ? HEARTH_OK : fail_errno(error, "sandbox", "descriptors");
+}
+
 /* A pipe the other way round; a socket, for which there are writes that raise no signal. */
 static hearth_status open_block(launch *l, hearth_error *error)
 {
@@ -189,10 +202,9 @@ static hearth_status open_descriptors(launch *l, hearth_error *error)
     const sandbox *s = l->sandbox;
     TRY(open_content(l, l->job->input, error));
     TRY(open_pipe(l, &l->output, error));
-    l->given[l->given_count] = fcntl(l->given[1], F_DUPFD_CLOEXEC, FIRST_FREE); /* 2 is where 1 is */
-    if (l->given[l->given_count++] < 0)
-        return fail_errno(error, "sandbox", "pipe");
+    TRY(give_copy(l, l->given[1], error)); /* 2 is where 1 is */
     TRY(open_pipe(l, &l->status, error));
+    TRY(give_copy(l, l->status, error));
     TRY(open_block(l, error));
     TRY(open_content(l, (span){(const char *)s->filter, s->filter_size * sizeof *s->filter}, error));
     for (size_t i = 0; i < l->job->file_count; i++)
@@ -203,7 +215,6 @@ static hearth_status open_descriptors(launch *l, hearth_error *error)
 hearth_status launch_prepare(launch *l, hearth_error *error)
 {
     l->output = l->status = l->block = -1;
-    l->parent = getpid();
     TRY(open_descriptors(l, error));
     return build_arguments(l, error);
 }
@@ -214,12 +225,17 @@ void launch_close_given(launch *l)
         close_one(&l->given[i]);
 }
 
+void launch_close_block(launch *l)
+{
+    close_one(&l->block);
+}
+
 void launch_close(launch *l)
 {
     launch_close_given(l);
+    launch_close_block(l);
     close_one(&l->output);
     close_one(&l->status);
-    close_one(&l->block);
     arena_clear(&l->memory);
 }
 
@@ -240,7 +256,7 @@ static bool become_nobody(void)
            syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY) == 0;
 }
 
-/* At most so much; what is narrower already stays so. */
+/* At most so much; what is narrower already stays so. The filter refuses all further changes. */
 static void limit(int resource, rlim_t most, rlim_t hard)
 {
     struct rlimit now, wanted;
@@ -250,6 +266,33 @@ static void limit(int resource, rlim_t most, rlim_t hard)
     wanted.rlim_cur = most < wanted.rlim_max ? most : wanted.rlim_max;
     if (syscall(SYS_prlimit64, 0, resource, &wanted, NULL) != 0)
         give_up("cannot set a limit");
+}
+
+/* The same for every job. */
+static const struct {
+    int resource;
+    rlim_t most;
+} fixed_limits[] = {
+    {RLIMIT_CORE, 1}, /* byte: no file, and no handler of crashes either, which the system calls all the same for 0 */
+    {RLIMIT_MEMLOCK, 0},
+    {RLIMIT_MSGQUEUE, 0},
+    {RLIMIT_SIGPENDING, 64}, /* the system counts them per user, not per sandbox */
+    {RLIMIT_RTPRIO, 0},      /* where the user may go before everybody else (who makes music may), this one may not */
+    {RLIMIT_NICE, 0},
+    {RLIMIT_NOFILE, 64},
+    {RLIMIT_STACK, (rlim_t)64 << 20},
+};
+
+static void set_limits(const sandbox_job *job)
+{
+    /* Twice the wall time and some: the clock on the wall comes first, but where nobody looks at it any more. */
+    const rlim_t cpu = (rlim_t)(2 * job->wall_seconds) + 2;
+    const rlim_t least_file = 16u << 20, file = job->folder_bytes > least_file ? job->folder_bytes : least_file;
+    for (size_t i = 0; i < sizeof fixed_limits / sizeof *fixed_limits; i++)
+        limit(fixed_limits[i].resource, fixed_limits[i].most, fixed_limits[i].most);
+    limit(RLIMIT_CPU, cpu, cpu + 1);
+    limit(RLIMIT_FSIZE, file, file);
+    limit(RLIMIT_AS, job->memory_bytes, job->memory_bytes); /* the last: it may leave this process no room to breathe */
 }
 
 /* Descriptors 0 .. given_count - 1 as bwrap expects them, and no other. */
@@ -271,30 +314,64 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* After the fork: from here on only system calls. */
-_Noreturn void launch_become_bwrap(const launch *l)
+/* Bound to the life of the keeper. */
+static _Noreturn void become_bwrap(const launch *l, pid_t keeper)
 {
-    const sandbox_job *job = l->job;
-    const rlim_t files = 64, stack = (rlim_t)64 << 20;
-    /* Twice the wall time and some: the clock on the wall comes first, but where nobody looks at it any more. */
-    const rlim_t cpu = (rlim_t)(2 * job->wall_seconds) + 2;
     static char *const no_environment[] = {NULL};
+    close(STATUS_END_FD);
+    setpgid(0, 0);
+    if (l->sandbox->way->become_nobody && !become_nobody())
+        give_up("cannot become the user nobody");
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != keeper)
+        give_up("cannot be bound to the life of its parent");
+    set_limits(l->job);
+    execve(l->sandbox->bwrap, (char *const *)(uintptr_t)l->arguments, no_environment);
+    give_up("cannot execute bubblewrap");
+}
+
+static int wait_for(pid_t pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
+/* Until bwrap has ended, or is to. While it builds its init is in its process group, and can be killed with it; later
+ * the init is bound to the life of bwrap. The grace is for the moment between the two. (A program that waits to be let
+ * go may begin in it: a closed socket does that, too.) */
+static _Noreturn void keep(pid_t bwrap)
+{
+    enum { HEARTH, BWRAP, COUNT };
+    syscall(SYS_close_range, 0, STATUS_FD, 0);
+    syscall(SYS_close_range, BLOCK_FD + 1, ~0u, 0);
+    struct pollfd both[COUNT] = {{BLOCK_FD, 0, 0}, {(int)syscall(SYS_pidfd_open, bwrap, 0), POLLIN, 0}};
+    while (both[BWRAP].fd >= 0 && poll(both, COUNT, -1) < 0 && errno == EINTR)
+        ;
+    if (!both[BWRAP].revents)
+        poll(&both[BWRAP], 1, GRACE_MS);
+    kill(-bwrap, SIGKILL);
+    kill(bwrap, SIGKILL); /* where it is so young that it has no group */
+    int status = wait_for(bwrap);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        ; /* the init, which is ours when bwrap is gone */
+    _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : 0);
+}
+
+/* After the fork: from here on only system calls. */
+_Noreturn void launch_become_keeper(const launch *l)
+{
+    pid_t keeper = getpid();
     reset_signals();
     setsid(); /* Ctrl-C is for hearth, which ends the program in its own way */
     line_up_descriptors(l);
-    if (l->sandbox->way->become_nobody && !become_nobody())
-        give_up("cannot become the user nobody");
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != l->parent)
-        give_up("cannot be bound to the life of its parent");
-    limit(RLIMIT_CPU, cpu, cpu + 1);
-    limit(RLIMIT_CORE, 0, 0);
-    limit(RLIMIT_MEMLOCK, 0, 0);
-    limit(RLIMIT_MSGQUEUE, 0, 0);
-    limit(RLIMIT_NOFILE, files, files);
-    limit(RLIMIT_STACK, stack, stack);
-    rlim_t largest = job->folder_bytes > (16u << 20) ? job->folder_bytes : 16u << 20;
-    limit(RLIMIT_FSIZE, largest, largest);
-    limit(RLIMIT_AS, job->memory_bytes, job->memory_bytes); /* the last: it may leave this process no room to breathe */
-    execve(l->sandbox->bwrap, (char *const *)(uintptr_t)l->arguments, no_environment);
-    give_up("cannot execute bubblewrap");
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+        give_up("cannot take care of orphans");
+    /* fork() would ask the handlers of libraries, which know of threads that are not in this copy. */
+    pid_t bwrap = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (bwrap < 0)
+        give_up("cannot begin a process");
+    if (bwrap == 0)
+        become_bwrap(l, keeper);
+    keep(bwrap);
 }

@@ -1,5 +1,5 @@
 /* sandbox_launch.h - the steps that lead to a program in the sandbox: descriptors, bwrap's arguments, the child that
- * becomes bwrap. Between sandbox.c and sandbox_launch.c; what happens afterwards is sandbox.c's. */
+ * keeps bwrap. Between sandbox.c and sandbox_launch.c; what happens afterwards is sandbox.c's. */
 #ifndef EVAL_SANDBOX_LAUNCH_H
 #define EVAL_SANDBOX_LAUNCH_H
 
@@ -23,8 +23,9 @@ struct sandbox {
     struct sock_filter filter[SANDBOX_FILTER_ROOM];
 };
 
-/* Descriptors as bwrap is given them, behind 0, 1 and 2. */
-enum { STATUS_FD = 3, BLOCK_FD, FILTER_FD, FILE_FD };
+/* Descriptors as the child has them, behind 0, 1 and 2. All are bwrap's but one, which only the keeper holds: the other
+ * end of the status, or bwrap could not write it where hearth is gone. */
+enum { STATUS_FD = 3, STATUS_END_FD, BLOCK_FD, FILTER_FD, FILE_FD };
 
 #define LAUNCH_ARGUMENTS 160
 
@@ -38,16 +39,18 @@ typedef struct launch {
     int given[FILE_FD + SANDBOX_FILES]; /* [given_count] what the child lines up as 0, 1, 2 ... */
     size_t given_count;
     int output, status; /* pipes that we read: the program's words, bwrap's status            */
-    int block;          /* socket: a byte into it lets the program begin                      */
-    pid_t parent;
+    int block;          /* socket: a byte into it lets the program begin; closed: all of it ends */
 } launch;
 
 /* Everything that the child needs. l: zeroed but for sandbox and job; launch_close in any case. */
 hearth_status launch_prepare(launch *l, hearth_error *error);
-/* In the child, after the fork. */
-_Noreturn void launch_become_bwrap(const launch *l);
+/* The child, after the fork: begins bwrap and ends when all of that is gone, which is seen to a little while after
+ * `block` is closed, as it is when hearth is killed. Its exit status: 128 + the signal that killed bwrap, else less. */
+_Noreturn void launch_become_keeper(const launch *l);
 /* In the parent, after the fork: what was the child's. */
 void launch_close_given(launch *l);
+/* The same as when hearth is gone. */
+void launch_close_block(launch *l);
 void launch_close(launch *l);
 
 #endif
