@@ -128,7 +128,7 @@ typedef struct hearth_model_info {
 /* Opens a GGUF file or a Hugging Face folder. options may be NULL.
  * HEARTH_FORMAT: not a model, damaged, or a tensor is missing, extra or misshapen (named).
  * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. Its tune file is opened with it: one that is
- * damaged, or of another model, is HEARTH_FORMAT too. */
+ * damaged, or of another model, is HEARTH_FORMAT too, one that was named and is not there HEARTH_IO. */
 hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
                                 hearth_error *error);
 void hearth_model_close(hearth_model *model);
@@ -179,7 +179,7 @@ typedef enum hearth_rung {
     HEARTH_RUNG_AUTO,      /* exact where the activation is often exactly zero (ReLU and its kin), else dense */
     HEARTH_RUNG_DENSE,     /* every neuron                                                                    */
     HEARTH_RUNG_EXACT,     /* neurons that are zero are skipped; the answer is that of dense                  */
-    HEARTH_RUNG_PREDICTED, /* and those that the model's predictors do not let through: lossy                 */
+    HEARTH_RUNG_PREDICTED, /* and those that the model's predictors do not let through: lossy, or by a margin */
     HEARTH_RUNG_PRUNED,    /* neurons whose activation is small count as zero: lossy                          */
     HEARTH_RUNG_COUNT
 } hearth_rung;
@@ -191,28 +191,35 @@ const char *hearth_rung_name(hearth_rung rung);
  * of neurons of each side; the sides of KV cache, embedding and head. */
 typedef struct hearth_placement hearth_placement;
 
-/* Everything on the CPU, on one rung. Predicted: layers for which no predictor is worth its bytes are exact. Pruned: at
- * the tune file's middle level, else as exact until a threshold is set. HEARTH_UNSUPPORTED: exact for an activation that
- * is never zero, predicted for a model without predictors. */
+/* Everything on the CPU, on one rung. Predicted: layers for which no predictor is worth its bytes are exact. Pruned, for
+ * any activation: what is small is what the middle of the tune file's levels says (hearth_placement_prune); without
+ * such levels the threshold is 0 and only what is zero is skipped, until hearth_placement_set_threshold gives another.
+ * The class is lossy all the same. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a model
+ * without predictors. HEARTH_INVALID: no such rung. */
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
                                       hearth_error *error);
-/* The threshold of the selector in every layer that has one; the file's otherwise. Finite. Of low-rank predictors, the
- * score from which on they let a neuron through; of coarse ones the margin, in standard deviations of their error; of
- * pruned layers the magnitude that an activation has to exceed. */
+/* The threshold of the selector in every layer that has one; until then it is what the file or the tune file says.
+ * Finite. Of low-rank predictors, the score from which on they let a neuron through; of coarse ones the margin, in
+ * standard deviations of their error; of pruned layers the size that an activation has to exceed. */
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
-/* Gives pruned layers the tune file's thresholds at which `share` of all activations (zeros included) count as zero,
- * between its levels by interpolation. HEARTH_UNSUPPORTED: there is no tune file, or it has no thresholds. */
+/* Gives pruned layers the tune file's thresholds at which `share` of the activations of all layers together (zeros
+ * included) count as zero: between its levels by interpolation, beyond the first and the last theirs.
+ * HEARTH_UNSUPPORTED: there is no tune file, or it has no thresholds. HEARTH_INVALID: share is not within 0 and 1, or the
+ * model is another one. */
 hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_model *model, double share,
                                      hearth_error *error);
-/* Keeps of every layer's neurons only the hottest `share` (or the coldest), as the tune file counted them. The others
- * are silent whatever they would have been: for finding out what they are worth. Not with a device.
- * HEARTH_UNSUPPORTED: there is no tune file, or it has no counts. */
+/* Keeps of every layer's neurons only the hottest `share` (or the coldest; at least one), as the tune file counted them;
+ * 1 keeps all. The others are silent whatever they would have been: for finding out what they are worth.
+ * HEARTH_UNSUPPORTED: there is no tune file, or it has no counts. HEARTH_INVALID: share is not above 0 and at most 1, the
+ * placement uses a device, or the model is another one. HEARTH_NO_MEMORY: the placement is good for destroying only. */
 hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
                                     hearth_error *error);
 /* Gives the last `layers` layers (at most all) to side device0: their attention, their part of the KV cache and the
  * first `neurons` neurons of each in the file's order, which are the hot ones where the file is ordered. None of the
  * neurons: form ffn-host; all: form device; else split. The head goes there with all layers of form device, if devices
- * have kernels for its format. HEARTH_NO_MEMORY: the placement is good for destroying only. */
+ * have kernels for its format. HEARTH_UNSUPPORTED: one of these layers has a selector that devices do not run (coarse
+ * predictors, pruned), or leaves neurons out; the placement is as before. HEARTH_NO_MEMORY: it is good for destroying
+ * only. */
 hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
                                           uint32_t neurons, hearth_error *error);
 /* JSON as docs/hybrid.md describes. HEARTH_FORMAT: not JSON, or it does not cover every neuron exactly once.
@@ -242,14 +249,16 @@ typedef struct hearth_engine_options {
  * for a format of a matrix that is to lie there. HEARTH_NO_MEMORY: also the device's budget; the text says which.
  * HEARTH_DEVICE: the device failed. Its progress must not call back into this runtime.
  *
- * options may be NULL. Where any layer skips neurons and the file stores its down matrices the stock way, the engine
- * keeps transposed copies of all of them: that is most of the time it takes and all of the memory. */
+ * options may be NULL. Where any layer skips neurons, or leaves some out, and the file stores its down matrices the stock
+ * way, the engine keeps transposed copies of all of them; where a layer is on a coarse predictor, a copy of its gate (up
+ * in plain networks) in few bits. These are most of the time that it takes and nearly all of the memory. */
 hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                                    const hearth_engine_options *options, hearth_error *error);
 void hearth_engine_destroy(hearth_engine *engine);
 const hearth_model *hearth_engine_model(const hearth_engine *engine);
 
-/* The rung of the run ("dense") and what it may claim ("bitwise", "exact" ...). */
+/* The rung of the run ("dense") and what it may claim: "bitwise", "exact", "requantised", "margin" or "lossy", the weakest
+ * of its layers. */
 const char *hearth_engine_rung(const hearth_engine *engine);
 const char *hearth_engine_class(const hearth_engine *engine);
 
@@ -367,7 +376,7 @@ typedef struct hearth_observation {
 typedef struct hearth_observer {
     void (*see)(void *user, const hearth_observation *observation);
     void *user;
-    bool gates; /* wants them: only where every neuron of a layer is computed on the CPU */
+    bool gates; /* wants them: only of layers of which the CPU computes all neurons and attention, on rung dense */
 } hearth_observer;
 
 /* On the driving thread. NULL: nobody observes. The record is copied. With a device, an observer must not call functions
@@ -375,9 +384,9 @@ typedef struct hearth_observer {
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
 
 /* What a layer did with the rows fed since the session was made or its counts were reset, also where a feed failed
- * later; sums over rows. Of a row, `computed` neurons were let through by a predictor (all where there is none) and
- * had their first matrix (gate, or up in plain networks) read; of these `fired` made the second necessary, and
- * `active` the row of down. */
+ * later; sums over rows. Of a row, `computed` neurons were let through by a predictor (where there is none: all but those
+ * that are left out) and had their first matrix (gate, or up in plain networks) read; of these `fired` made the second
+ * necessary, and `active` the row of down. */
 typedef struct hearth_counts {
     uint64_t rows, computed, fired, active; /* of both sides together */
 } hearth_counts;

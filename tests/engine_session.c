@@ -140,6 +140,9 @@ static void wrong_feeds(void **state)
     hearth_session *too_long = NULL;
     hearth_session_options options = {.context = 100000};
     expect(HEARTH_INVALID, hearth_session_create(&too_long, s.engine, &options, &e), &e, "the model was made for 128");
+    options =
+        (hearth_session_options){.context = UINT32_MAX, .sequences = UINT32_MAX}; /* bytes that no size_t counts */
+    expect(HEARTH_INVALID, hearth_session_create(&too_long, s.engine, &options, &e), &e, "are too many");
     assert_null(too_long);
     stack_close(&s);
 }

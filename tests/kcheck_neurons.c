@@ -251,8 +251,9 @@ static void check_select_of(check *c, kernel_select *kernel, kernel_selection ru
     size_t rare = 1 + random_below(rng, 12);
     for (size_t i = 0; i < n; i++) {
         value[i] = random_below(rng, rare) ? -1 : random_below(rng, 16) ? random_rough(rng) : NAN;
+        float edges[] = {threshold, -threshold, INFINITY, -INFINITY};
         if (random_below(rng, 8) == 0)
-            value[i] = threshold;
+            value[i] = edges[random_below(rng, 4)];
         id[i] = (uint32_t)random_bits(rng);
     }
     size_t count = select_expected(rule, value, listed ? id : NULL, first, n, threshold, want_ids, want);

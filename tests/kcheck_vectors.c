@@ -128,6 +128,12 @@ static void check_silu(check *c, const kernels *k, uint64_t *rng)
             expect_close(c, i, want, ((float *)h.data)[i], bound);
         }
         expect(c, "wrote before the output", guarded_intact(&h));
+        if (has_up) {
+            buffer_guarded over = copy_of(&up);
+            k->activate[ACTIVATION_SILU](g, over.data, 0, n, over.data);
+            expect_same(c, "over up and apart", h.data, over.data, h.size);
+            guarded_free(&over);
+        }
         k->activate[ACTIVATION_SILU](g, has_up ? up.data : NULL, 0, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h);
@@ -154,6 +160,12 @@ static void check_relu(check *c, const kernels *k, uint64_t *rng)
         k->activate[ACTIVATION_RELU](g, has_up ? u : NULL, threshold, n, h.data);
         expect_same(c, "values", want.data, h.data, h.size);
         expect(c, "wrote before the output", guarded_intact(&h));
+        if (has_up) {
+            buffer_guarded over = copy_of(&up);
+            k->activate[ACTIVATION_RELU](g, over.data, threshold, n, over.data);
+            expect_same(c, "over up and apart", h.data, over.data, h.size);
+            guarded_free(&over);
+        }
         k->activate[ACTIVATION_RELU](g, has_up ? u : NULL, threshold, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h), guarded_free(&want);

@@ -1,9 +1,14 @@
 /* coarse.h - the coarse selector's copy: the first matrix of a network (gate, or up in plain ones) in fewer bits, and how
  * far each of its rows is off.
  *
- * Of an input x with root mean square r, the error of a copied row's product has, over directions, the standard deviation
- * r * spread[i], spread[i] the norm of row i minus its copy. What the product plus `margin` such deviations leaves below
- * the value at which the neuron fires is taken for silent. */
+ * Of an input x with root mean square r, a copied row's product is off by e . x, e the row minus its copy. Over directions
+ * of x that has the standard deviation r * spread[i], spread[i] the norm of e. What the product plus `margin` such
+ * deviations leaves below the value at which the neuron fires is taken for silent.
+ *
+ * No input is off by more than sqrt(d) deviations (Cauchy and Schwarz), so a margin a little above that loses nothing;
+ * those in use are smaller, and what they lose is counted (learn/coarse.h). Two roundings are in no deviation: those of
+ * float32 sums, and those of x to 8 bits where only one of the two formats, the copy's and the matrix's, reads such
+ * (kernel.h). The second is small beside e for a copy in Q4_0 and like it in size for one in Q8_0; counting takes it in. */
 #ifndef ENGINE_COARSE_H
 #define ENGINE_COARSE_H
 

@@ -103,7 +103,7 @@ typedef struct scratch {
     ffn_part *parts;             /* [FFN_SLICES] of the current layer                                  */
     size_t part_count;
     uint32_t *list;                /* [f]  each part's at its place                                      */
-    bool *wanted;                  /* [f]                                                                */
+    uint8_t *wanted;               /* [f]  0 or 1                                                        */
     float *sums;                   /* [FFN_SLICES][d]  one token                                         */
     float *chunk_sums;             /* [threads][FFN_GROUP][ACCUMULATE_COLUMNS]  many tokens              */
     float *seen, *seen_gates;      /* [f]  for observers                                                 */

@@ -48,6 +48,14 @@ void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float 
     kernels_of(job)->activate[job->activation->kernel](first, NULL, job->silence, n, to);
 }
 
+/* h of n neurons of one token whose first values are activated already: what is small is zero. NaN is not small. */
+static void prune(const ffn_job *job, const float *gate, const float *up, size_t n, float *h)
+{
+    float threshold = job->e->threshold;
+    for (size_t i = 0; i < n; i++)
+        h[i] = fabsf(gate[i]) <= threshold ? 0 : up ? gate[i] * up[i] : gate[i];
+}
+
 /* h becomes the activations of n neurons of one token; it is gate or up. */
 static void activate(const ffn_job *job, float *gate, float *up, size_t n, float *h)
 {
@@ -55,10 +63,10 @@ static void activate(const ffn_job *job, float *gate, float *up, size_t n, float
     const hyperparameters *hyper = &job->s->engine->model->hyper;
     if (hyper->form == FFN_GATED_BOTH)
         kernels_of(job)->activate[kind](up, NULL, hyper->activation_threshold, n, up);
-    if (!job->prunes)
+    if (job->prunes)
+        prune(job, gate, job->second ? up : NULL, n, h);
+    else
         kernels_of(job)->activate[kind](gate, job->second ? up : NULL, job->silence, n, h);
-    for (size_t i = 0; job->prunes && i < n; i++)
-        h[i] = fabsf(gate[i]) <= job->e->threshold ? 0 : job->second ? gate[i] * up[i] : gate[i];
 }
 
 /* Scores of a coarse copy: what the first matrix may at most be, by all likelihood. y as multiply_part lays it out. */
@@ -205,24 +213,38 @@ static void add_slices(void *context, size_t begin, size_t end, unsigned worker)
 
 /* ------------------------------------------------------------------ many tokens */
 
+/* Sets wanted where a value passes; returns how many do. */
+typedef size_t mark_row(const float *values, size_t n, float threshold, uint8_t *wanted);
+
+/* A function for each of kernel.h's rules, and bytes rather than bool: compilers make vectors of that. */
+/* clang-format off */
+#define MARK(rule, condition)                                                                   \
+    static size_t mark_##rule(const float *values, size_t n, float threshold, uint8_t *wanted)  \
+    {                                                                                           \
+        unsigned passed = 0;                                                                    \
+        for (size_t i = 0; i < n; i++) {                                                        \
+            unsigned passes = condition;                                                        \
+            wanted[i] |= (uint8_t)passes;                                                       \
+            passed += passes;                                                                   \
+        }                                                                                       \
+        return passed;                                                                          \
+    }
+MARK(above, values[i] > threshold)
+MARK(from, !(values[i] < threshold))
+MARK(beyond, !(fabsf(values[i]) <= threshold))
+/* clang-format on */
+
+static mark_row *const mark_rows[SELECT_COUNT] = {
+    [SELECT_ABOVE] = mark_above, [SELECT_FROM] = mark_from, [SELECT_BEYOND] = mark_beyond};
+
 /* Marks which neurons of the part pass for any token; returns how often one passed. values [count][f] */
 static size_t mark(const ffn_job *job, const ffn_part *v, kernel_selection rule, const float *values, float threshold)
 {
-    bool *wanted = job->s->scratch.wanted + v->begin;
+    uint8_t *wanted = job->s->scratch.wanted + v->begin;
     size_t total = 0;
     memset(wanted, 0, v->count);
-    for (size_t t = 0; t < job->count; t++) {
-        const float *row = values + t * job->neuron_count + v->begin;
-        unsigned passed = 0;
-        for (size_t i = 0; i < v->count; i++) {
-            bool passes = rule == SELECT_ABOVE  ? row[i] > threshold
-                          : rule == SELECT_FROM ? !(row[i] < threshold)
-                                                : !(fabsf(row[i]) <= threshold);
-            wanted[i] |= passes;
-            passed += passes;
-        }
-        total += passed;
-    }
+    for (size_t t = 0; t < job->count; t++)
+        total += mark_rows[rule](values + t * job->neuron_count + v->begin, v->count, threshold, wanted);
     return total;
 }
 
@@ -230,7 +252,7 @@ static size_t mark(const ffn_job *job, const ffn_part *v, kernel_selection rule,
  * move along, or NULL. Left as it is where the union of all tokens is most of the part. */
 static void unite(const ffn_job *job, ffn_part *v, float *values)
 {
-    const bool *wanted = job->s->scratch.wanted + v->begin;
+    const uint8_t *wanted = job->s->scratch.wanted + v->begin;
     size_t n = 0, kept = 0;
     for (size_t i = 0; i < v->count; i++)
         n += wanted[i];

@@ -135,7 +135,6 @@ hearth_status placement_new(hearth_placement **out, uint32_t side_count, uint32_
     return HEARTH_OK;
 }
 
-/* A layer with part_count parts of no ranges yet. */
 bool placement_add_parts(hearth_placement *p, layer_placement *layer, uint32_t part_count)
 {
     layer->parts = arena_new_array(&p->memory, part_count, sizeof *layer->parts);
@@ -256,8 +255,10 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
 {
     hearth_placement *p = placement;
     const tune *t = model->tune;
-    if (!is_of(p, model) || placement_needs_device(p))
-        return fail(error, HEARTH_INVALID, "placement: is of another model, or uses a device");
+    if (!is_of(p, model))
+        return fail(error, HEARTH_INVALID, "placement: is of another model");
+    if (placement_needs_device(p))
+        return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
     if (!t || !t->layers[0].order)
         return fail(error, HEARTH_UNSUPPORTED, "%s: it is not known which neurons are hot; `hearth profile` finds out",
                     model->source->path);
@@ -266,13 +267,14 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
     uint32_t f = p->neuron_count, kept = (uint32_t)((double)f * share + 0.5);
     kept = kept > 0 ? kept : 1;
     bool *chosen = mem_new_array(f, sizeof *chosen), ok = chosen != NULL;
-    for (uint32_t i = 0; ok && kept < f && i < p->layer_count; i++) {
+    for (uint32_t i = 0; ok && i < p->layer_count; i++) {
         memset(chosen, 0, f * sizeof *chosen);
         for (uint32_t n = 0; n < kept; n++)
             chosen[t->layers[i].order[hottest ? n : f - 1 - n]] = true;
         layer_placement *layer = &p->layers[i];
-        ok = placement_add_parts(p, layer, 2) && fill_part(p, &layer->parts[0], PLACEMENT_CPU, chosen, true) &&
-             fill_part(p, &layer->parts[1], PLACEMENT_NOBODY, chosen, false);
+        ok = placement_add_parts(p, layer, kept < f ? 2 : 1) &&
+             fill_part(p, &layer->parts[0], PLACEMENT_CPU, chosen, true) &&
+             (kept == f || fill_part(p, &layer->parts[1], PLACEMENT_NOBODY, chosen, false));
     }
     mem_free(chosen);
     return ok ? HEARTH_OK : placement_no_memory(error);
@@ -317,10 +319,14 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
     neurons = neurons < p->neuron_count ? neurons : p->neuron_count;
     if (layers == 0)
         return HEARTH_OK;
-    for (uint32_t i = p->layer_count - layers; i < p->layer_count; i++)
+    for (uint32_t i = p->layer_count - layers; i < p->layer_count; i++) {
         if (!selector_runs_on_device(p->layers[i].selector))
             return fail(error, HEARTH_UNSUPPORTED, "placement: layer %u: devices do not run the selector %s yet", i,
                         placement_selectors[p->layers[i].selector].name);
+        if (layer_neurons(&p->layers[i], PLACEMENT_NOBODY) > 0)
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "placement: layer %u: neurons are left out, which only layers of form host can do", i);
+    }
     bool *on_device = mem_new_array(p->neuron_count, sizeof *on_device);
     bool ok = on_device && add_device(p);
     for (uint32_t i = p->layer_count - layers; ok && i < p->layer_count; i++)

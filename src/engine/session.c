@@ -84,7 +84,7 @@ static piece_list list_pieces(hearth_session *s, size_t threads)
     }
     add_piece(&list, &b->parts, FFN_SLICES, sizeof(ffn_part));
     add_piece(&list, &b->list, f, sizeof(uint32_t));
-    add_piece(&list, &b->wanted, f, sizeof(bool));
+    add_piece(&list, &b->wanted, f, sizeof(uint8_t));
     add_piece(&list, &b->sums, FFN_SLICES * d, sizeof(float));
     add_piece(&list, &b->chunk_sums, threads * FFN_GROUP * ACCUMULATE_COLUMNS, sizeof(float));
     add_piece(&list, &b->seen, f, sizeof(float));

@@ -97,7 +97,7 @@ typedef struct kernels {
     /* y[i] += x[i] */
     void (*add)(const float *x, size_t n, float *y);
 
-    /* h[i] = act(gate[i]) * up[i]; up NULL: act(gate[i]). h may be gate. act: silu x / (1 + exp(-x));
+    /* h[i] = act(gate[i]) * up[i]; up NULL: act(gate[i]). h may be gate or up. act: silu x / (1 + exp(-x));
      * relu x > threshold ? x : 0 (threshold 0 is ReLU, more is FATReLU; silu ignores it).
      * A neuron that ReLU silences yields exactly 0, whatever up is (also where up is not finite). */
     void (*activate[ACTIVATION_COUNT])(const float *gate, const float *up, float threshold, size_t n, float *h);
