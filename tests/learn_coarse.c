@@ -75,7 +75,7 @@ static void margins_are_those_of_sorting(void **state)
     static const number_format formats[] = {FORMAT_Q8_0, FORMAT_Q4_0};
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes * 2; k++) {
         learnt *l = learnt_new(&shapes[k / 2]);
-        size_t f = l->shape.f, from = states_training_count(&l->rows), n = l->rows.count - from, fired = 0, through = 0;
+        size_t f = l->shape.f, from = states_training_count(&l->rows), n = l->rows.count - from, fired = 0;
         double *all = shortfalls(l, formats[k % 2]), *of_fired = malloc(n * f * sizeof *of_fired);
         for (size_t i = 0; i < n * f; i++)
             if (learnt_fired(l, from + i / f, i % f))
@@ -88,12 +88,16 @@ static void margins_are_those_of_sorting(void **state)
                              HEARTH_OK);
             size_t wanted = (size_t)ceil((double)recall * (double)fired);
             double margin = of_fired[wanted - 1];
-            through = 0;
-            for (size_t i = 0; i < n * f; i++)
-                through += all[i] <= margin + 1e-9;
+            size_t through = 0, both = 0;
+            for (size_t i = 0; i < n * f; i++) {
+                bool passes = all[i] <= margin + 1e-9;
+                through += passes;
+                both += passes && learnt_fired(l, from + i / f, i % f);
+            }
             assert_true(fabs((double)m.margin - margin) <= 1e-3 * (1 + fabs(margin)));
             assert_true(m.recall >= (double)wanted / (double)fired - 1e-9);
             assert_true(fabs(m.density - (double)through / (double)(n * f)) < 3e-3);
+            assert_true(fabs(m.fired - (double)both / (double)through) < 1e-2);
         }
         free(all);
         free(of_fired);
@@ -111,6 +115,7 @@ static void any_threads_give_the_same(void **state)
     assert_int_equal(coarse_calibrate(&alone, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, NULL), HEARTH_OK);
     assert_int_equal(coarse_calibrate(&many, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, p, NULL), HEARTH_OK);
     assert_true(alone.margin == many.margin && alone.recall == many.recall && alone.density == many.density);
+    assert_true(alone.fired == many.fired);
     pool_destroy(p);
     learnt_free(l);
 }

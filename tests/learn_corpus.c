@@ -161,6 +161,37 @@ static void written_by_the_model(void **state)
         corpus_free(&c[i]);
 }
 
+typedef struct listener {
+    uint64_t calls, stop_at, last;
+} listener;
+
+static bool listen(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    listener *l = user;
+    assert_string_equal(what, "writing");
+    assert_true(total == 60 && done < total && (l->calls == 0 || done > l->last));
+    l->last = done;
+    return ++l->calls != l->stop_at;
+}
+
+/* Each token is told of, so that a large model's writing can be watched and stopped. */
+static void writing_is_told_and_can_be_stopped(void **state)
+{
+    (void)state;
+    dense d = dense_open(RELU, 1);
+    listener l = {0};
+    corpus c;
+    hearth_error error;
+    assert_int_equal(corpus_written(&c, d.engine, 60, 0, &(hearth_progress){listen, &l}, NULL), HEARTH_OK);
+    assert_true(l.calls == 60 && l.last == 59);
+    corpus_free(&c);
+    l = (listener){.stop_at = 7};
+    assert_int_equal(corpus_written(&c, d.engine, 60, 0, &(hearth_progress){listen, &l}, &error), HEARTH_CANCELLED);
+    assert_non_null(strstr(error.text, "writing a text: cancelled"));
+    assert_true(l.calls == 7 && !c.ids);
+    dense_close(&d);
+}
+
 static void allocations_may_fail(void **state)
 {
     (void)state;
@@ -191,7 +222,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_cut_into_windows), cmocka_unit_test(separators_cut_texts),
         cmocka_unit_test(what_is_no_text_is_refused), cmocka_unit_test(no_tokenizer),
-        cmocka_unit_test(written_by_the_model),       cmocka_unit_test(allocations_may_fail),
+        cmocka_unit_test(written_by_the_model),       cmocka_unit_test(writing_is_told_and_can_be_stopped),
+        cmocka_unit_test(allocations_may_fail),
     };
     return run_group(tests, NULL, NULL);
 }

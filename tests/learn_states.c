@@ -387,6 +387,55 @@ static void files_that_may_not_grow(void **state)
     scratch_remove(folder);
 }
 
+/* ------------------------------------------------------------------ what lies in the folder */
+
+/* Whatever became of the manifest, and wherever an earlier removal stopped. */
+static void removal_finds_everything(void **state)
+{
+    (void)state;
+    static const char *const before[] = {"true", "rm states", "echo nothing >states", "rm states layer-4.states"};
+    dense d = dense_open(RELU, 1);
+    corpus c = random_corpus(&d, 20, 0);
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        char command[128], *folder = scratch_folder();
+        states_writer *w = open_writer(folder, &d, &c, 0);
+        assert_int_equal(states_writer_flush(w, 20, NULL), HEARTH_OK);
+        states_writer_close(w);
+        snprintf(command, sizeof command, "cd '%s' && %s", folder, before[i]);
+        assert_int_equal(system(command), 0);
+        states_remove(folder);
+        assert_int_equal(rmdir(folder), 0);
+    }
+    corpus_free(&c);
+    dense_close(&d);
+}
+
+/* Somebody who can put a link there must not choose what is overwritten. */
+static void links_are_not_followed(void **state)
+{
+    (void)state;
+    dense d = dense_open(RELU, 1);
+    corpus c = random_corpus(&d, 20, 0);
+    char target[96], link[96], *folder = scratch_folder();
+    hearth_error error;
+    states_writer *w;
+    struct stat about;
+    snprintf(target, sizeof target, "%s/precious", folder);
+    snprintf(link, sizeof link, "%s/layer-2.states", folder);
+    FILE *f = fopen(target, "w");
+    assert_non_null(f);
+    fputs("precious", f);
+    fclose(f);
+    assert_int_equal(symlink(target, link), 0);
+    assert_int_equal(states_writer_open(&w, folder, d.model, &c, 0, &error), HEARTH_IO);
+    assert_non_null(strstr(error.text, "layer-2.states: cannot open for writing"));
+    assert_int_equal(stat(target, &about), 0);
+    assert_int_equal(about.st_size, 8);
+    corpus_free(&c);
+    dense_close(&d);
+    scratch_remove(folder);
+}
+
 /* ------------------------------------------------------------------ along with a profile */
 
 static bool stop_at_once(void *user, const char *what, uint64_t done, uint64_t total)
@@ -461,7 +510,8 @@ int main(void)
         cmocka_unit_test(the_last_tenth_is_held_out), cmocka_unit_test(the_limit_holds),
         cmocka_unit_test(interrupted_and_gone_on),    cmocka_unit_test(everything_may_fail),
         cmocka_unit_test(files_that_may_not_grow),    cmocka_unit_test(along_with_a_profile),
-        cmocka_unit_test(one_run_at_a_time),
+        cmocka_unit_test(one_run_at_a_time),          cmocka_unit_test(removal_finds_everything),
+        cmocka_unit_test(links_are_not_followed),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -1,12 +1,14 @@
-/* A whole tuning: interrupted anywhere and gone on with it gives the same bytes, on any number of threads; what it says of
- * the price is what the model does. */
+/* A whole tuning: interrupted anywhere and gone on with it gives the same bytes, on any number of threads; forged work does
+ * no harm; what is said of the choice and its price is so. */
 #include "../src/base/file.h"
+#include "../src/base/hash.h"
 #include "../src/base/memory.h"
 #include "../src/engine/engine.h"
 #include "../src/learn/race.h"
 #include "../src/learn/records.h"
-#include "../src/learn/tuning.h"
+#include "../src/learn/tuning_stages.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -388,6 +390,122 @@ static void faults_do_not_show(void **state)
     close_fixture(&f);
 }
 
+/* ------------------------------------------------------------------ forgery */
+
+/* Gives a file of the work folder other content, over and over the same numbers, and the checksum that belongs to it.
+ * false: it is no record, or one without content. */
+static bool forge(const char *path, const double values[4])
+{
+    file_map map;
+    static const char magic[] = "hearth-work ";
+    assert_int_equal(file_map_open(&map, path, NULL), HEARTH_OK);
+    size_t size = map.size_bytes;
+    char *bytes = mem_new(size + 1);
+    memcpy(bytes, map.data, size);
+    file_map_close(&map);
+    char *end = strncmp(bytes, magic, strlen(magic)) == 0 ? strchr(bytes, '\n') : NULL;
+    size_t head = end ? (size_t)(end - bytes) + 1 : 0, content = end ? size - head - sizeof(hash128) : 0;
+    if (content > 0) {
+        hash128 sum = hash_begin();
+        for (size_t i = 0; i < content; i++)
+            bytes[head + i] = ((const char *)values)[i % (4 * sizeof *values)];
+        hash_bytes(&sum, bytes, size - sizeof sum);
+        memcpy(bytes + size - sizeof sum, &sum, sizeof sum);
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(bytes, 1, size, f), size);
+        fclose(f);
+    }
+    mem_free(bytes);
+    return content > 0;
+}
+
+static size_t forge_all(const fixture *f, const double values[4])
+{
+    size_t forged = 0;
+    DIR *all = opendir(f->work);
+    assert_non_null(all);
+    for (struct dirent *e; (e = readdir(all));) {
+        char path[384];
+        snprintf(path, sizeof path, "%s/%s", f->work, e->d_name);
+        if (e->d_name[0] != '.')
+            forged += forge(path, values);
+    }
+    closedir(all);
+    return forged;
+}
+
+/* A checksum keeps accidents out, not somebody who wants us to fall over: whatever numbers records hold, there is a file
+ * or an error that says why there is none. */
+static void forged_records_do_no_harm(void **state)
+{
+    (void)state;
+    static const double forgeries[][4] = {
+        {NAN, NAN, NAN, NAN}, {1e300, 1, 0.001, 0.5}, {-1, 1, 0.001, 0.5}, {-1, -1, -1, -1}, {1e9, 1e9, 1e9, 1e9}};
+    fixture f;
+    tuning_result r;
+    open_fixture(&f, MODEL, 2);
+    file_map bytes = tune_whole(&f, &r);
+    file_map_close(&bytes);
+    tuning_free(&r);
+    for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
+        long live = mem_live();
+        tuning_options o = options_of(&f);
+        hearth_error error = {0};
+        assert_true(forge_all(&f, forgeries[i]) > 10);
+        hearth_status status = tuning_run(&r, f.runtime, f.model, &f.texts, f.path, &o, &error);
+        assert_int_equal(status == HEARTH_OK, error.text[0] == 0);
+        assert_false(r.begun_anew); /* they were believed */
+        print_message("forgery %zu: %s\n", i, status == HEARTH_OK ? "a file" : error.text);
+        tuning_free(&r);
+        assert_int_equal(mem_live(), live);
+        assert_null(f.model->tune);
+    }
+    close_fixture(&f);
+}
+
+/* ------------------------------------------------------------------ the choice */
+
+/* By the clock, too, nothing is chosen that misses the recall, reads more than exact, or does not fit; and it is said
+ * why. */
+static void what_is_chosen_and_why(void **state)
+{
+    (void)state;
+    static const struct {
+        double recall, bytes, seconds, budget; /* exact: 1200 bytes, a second */
+        bool chosen;
+        const char *why;
+    } cases[] = {
+        {0.99, 800, 0.5, 1000, true, "0.50 of exact's time at recall 0.9900"},
+        {0.97, 800, 0.5, 1000, false, "low-rank 32 residual only reaches a recall of 0.9700"},
+        {0.99, 800, 0.98, 1000, false, "low-rank 32 residual is not clearly better: 0.98 of exact's time"},
+        {0.99, 1200, 0.5, 1000, false, "low-rank 32 residual (0.50 of exact's time) reads no less than exact"},
+        {0.99, 800, 0.5, 99, false, "low-rank 32 residual (0.50 of exact's time) does not fit into the budget"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tuning_layer layer = {.shape = {.first = 1000, .listed = 2000, .fires = 0.1}};
+        tuning_result r = {.layer_count = 1,
+                           .layers = &layer,
+                           .has_zeros = true,
+                           .recall = 0.98f,
+                           .choice = TUNING_TIME,
+                           .budget_bytes = cases[i].budget};
+        char why[256];
+        layer.candidates[TUNING_LOW_RANK] = (candidate){.kind = PREDICTOR_LOW_RANK,
+                                                        .rank = 32,
+                                                        .recall = cases[i].recall,
+                                                        .own_bytes = 100,
+                                                        .token_bytes = cases[i].bytes,
+                                                        .seconds = cases[i].seconds,
+                                                        .exact_seconds = 1};
+        assert_int_equal(tuning_pick(&r, NULL), HEARTH_OK);
+        assert_int_equal(layer.chosen, cases[i].chosen ? TUNING_LOW_RANK : TUNING_NONE);
+        assert_true(r.spent_bytes == (cases[i].chosen ? 100 : 0));
+        tuning_explain(why, sizeof why, &r, 0);
+        assert_string_equal(why, cases[i].why);
+    }
+}
+
 /* ------------------------------------------------------------------ price and race */
 
 static hearth_engine *open_engine(const fixture *f, hearth_rung rung, float threshold)
@@ -491,6 +609,8 @@ int main(void)
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(interruptions_do_not_show),
         cmocka_unit_test(faults_do_not_show),
+        cmocka_unit_test(forged_records_do_no_harm),
+        cmocka_unit_test(what_is_chosen_and_why),
         cmocka_unit_test(price_is_the_divergence),
         cmocka_unit_test(races_give_a_time_per_layer),
     };

@@ -141,17 +141,9 @@ typedef struct measuring {
 /* logs[i] = log q_i. false: not all logits are finite. */
 static bool take_logarithms(double *logs, size_t *top, const float *logits, size_t n)
 {
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    double sum = exp((double)logits[0] - logits[best]);
-    for (size_t i = 1; i < n; i++)
-        sum += exp((double)logits[i] - logits[best]);
-    double shift = logits[best] + log(sum);
+    double shift = rows_log_sum(logits, n, top);
     for (size_t i = 0; i < n; i++)
         logs[i] = logits[i] - shift;
-    *top = best;
     /* One value that is not finite shows in the sum, but for -infinity. */
     bool finite = isfinite(shift);
     for (size_t i = 0; i < n; i++)

@@ -1,5 +1,6 @@
 /* kl_writer.c - logits as a logits file, row by row. */
 #include "kl_file.h"
+#include "rows.h"
 
 #include "../base/memory.h"
 
@@ -15,36 +16,31 @@ struct kl_writer {
     uint16_t *row; /* [row_values]; what is padding stays zero         */
 };
 
-/* log(sum of exp(logits - largest)), and the smallest logit. false: not all are finite. */
-static bool survey(const float *logits, size_t n, float *least, float *most, double *log_sum)
+/* The smallest logit. false: not all are finite. */
+static bool find_least(const float *logits, size_t n, float *least)
 {
-    *least = *most = logits[0];
+    *least = logits[0];
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(logits[i]))
             return false;
         if (logits[i] < *least)
             *least = logits[i];
-        if (logits[i] > *most)
-            *most = logits[i];
     }
-    double sum = exp((double)logits[0] - *most);
-    for (size_t i = 1; i < n; i++)
-        sum += exp((double)logits[i] - *most);
-    *log_sum = log(sum);
     return true;
 }
 
 /* row: head, then n values. */
 static bool encode(uint16_t *row, const float *logits, size_t n)
 {
-    float least, most;
-    double log_sum;
-    if (!survey(logits, n, &least, &most, &log_sum))
+    float least;
+    size_t top;
+    if (!find_least(logits, n, &least))
         return false;
-    double from = fmax(least, (double)most - KL_RANGE);
-    double range = most - from;
+    double log_sum = rows_log_sum(logits, n, &top);
+    double from = fmax(least, (double)logits[top] - KL_RANGE);
+    double range = logits[top] - from;
     /* What a reader multiplies with, and what is rounded to here, are the same number. */
-    float head[2] = {(float)(range / KL_STEPS), (float)(from - most - log_sum)};
+    float head[2] = {(float)(range / KL_STEPS), (float)(from - log_sum)};
     memcpy(row, head, sizeof head);
     for (size_t i = 0; i < n; i++) {
         double q = logits[i] > from && head[0] > 0 ? nearbyint((logits[i] - from) / head[0]) : 0;

@@ -3,6 +3,8 @@
 
 #include "../base/memory.h"
 
+#include <math.h>
+
 /* Above this the rows leave the caches anyway, and longer feeds gain nothing. */
 #define MAX_BLOCK       256
 #define MAX_BLOCK_BYTES ((size_t)64 << 20)
@@ -52,4 +54,17 @@ hearth_status rows_read(rows_reader *r, const int32_t *ids, size_t count, size_t
         TRY(visit(user, begin + n - outputs, outputs, r->logits, error));
     }
     return HEARTH_OK;
+}
+
+double rows_log_sum(const float *logits, size_t n, size_t *largest)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)logits[i] - logits[best]); /* at most n: no overflow */
+    *largest = best;
+    return logits[best] + log(sum);
 }

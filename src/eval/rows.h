@@ -29,4 +29,8 @@ void rows_reader_free(rows_reader *r);
 hearth_status rows_read(rows_reader *r, const int32_t *ids, size_t count, size_t from, rows_visit *visit, void *user,
                         hearth_error *error);
 
+/* log(sum of exp(logits)) of a row [n], n >= 1: what, taken off, makes logits the logarithms of probabilities.
+ * *largest: where the largest stands, the first of equals. Not finite where the logits are NaN or +infinity. */
+double rows_log_sum(const float *logits, size_t n, size_t *largest);
+
 #endif

@@ -2,8 +2,9 @@
  * all layers together stay within a budget.
  *
  * Bytes per token are DESIGN.md section 2's: a predictor pays with its own bytes, all read for every token, and with what
- * it lets through in vain; it gains the rows of the first matrix that are not read. What a clock says of the same is
- * measured elsewhere (race.h); both end up as gains here. */
+ * it lets through in vain; it gains the rows of the first matrix that are not read. With ReLU on both, up is read where
+ * the gate alone fires, too; that is left out on either side, so there a predictor gains no less than is counted. What a
+ * clock says of the same is measured elsewhere (race.h); both end up as gains here. */
 #ifndef LEARN_CHOOSE_H
 #define LEARN_CHOOSE_H
 
@@ -51,6 +52,8 @@ number_format choose_low_rank_format(const hearth_model *model);
 typedef struct choose_option {
     double cost, gain; /* of the budget; of whatever is wanted */
 } choose_option;
+/* One that is not to be had: anything gains more. */
+#define CHOOSE_NEVER ((choose_option){0, -1e300})
 
 /* chosen [layers], which holds what every layer has at least (an index into its options), becomes what each should have
  * so that the gains are great and the costs of all stay within the budget: always the step of greatest gain per cost next

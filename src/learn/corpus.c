@@ -4,6 +4,7 @@
 #include "../base/file.h"
 #include "../base/memory.h"
 #include "../base/text.h"
+#include "../eval/documents.h"
 
 #include <string.h>
 
@@ -124,28 +125,13 @@ static hearth_status add_text(builder *b, const hearth_model *model, span text)
     return status;
 }
 
-static span strip(span text)
+/* Texts of their own, but for empty ones. */
+static hearth_status add_documents(builder *b, const hearth_model *model, span text, const char *separator)
 {
-    while (text.size > 0 && is_white(text.data[0])) {
-        text.data++;
-        text.size--;
-    }
-    while (text.size > 0 && is_white(text.data[text.size - 1]))
-        text.size--;
-    return text;
-}
-
-static hearth_status add_parts(builder *b, const hearth_model *model, span text, const char *separator)
-{
-    size_t mark = strlen(separator);
-    for (size_t at = 0; at <= text.size;) {
-        const char *from = text.data + at, *end = memmem(from, text.size - at, separator, mark);
-        size_t size = end ? (size_t)(end - from) : text.size - at;
-        span part = strip((span){from, size});
-        if (part.size > 0)
-            TRY(add_text(b, model, part));
-        at += size + mark;
-    }
+    documents all = documents_of(text, separator, 0);
+    for (span document; documents_next(&all, &document);)
+        if (document.size > 0)
+            TRY(add_text(b, model, document));
     return HEARTH_OK;
 }
 
@@ -157,7 +143,7 @@ static hearth_status add_file(builder *b, const hearth_model *model, const char 
     span text = {data, size};
     hearth_status status = check_text(path, text, b->error);
     if (status == HEARTH_OK)
-        status = separator ? add_parts(b, model, text, separator) : add_text(b, model, text);
+        status = separator ? add_documents(b, model, text, separator) : add_text(b, model, text);
     if (status == HEARTH_OK && b->c->id_count == before)
         status = fail(b->error, HEARTH_FORMAT, "%s: text: has no token", path);
     b->c->text_bytes += size;
@@ -211,17 +197,28 @@ typedef struct writer {
     hearth_sampler *sampler;
     float *logits; /* [vocabulary]             */
     int32_t *text; /* [window] the one at hand */
+    size_t wanted; /* tokens of all            */
     const hearth_progress *progress;
 } writer;
 
-/* One text, until the model ends it, or it is as long as a window, or `room` is reached. */
-static hearth_status write_one(writer *w, size_t room, size_t *length)
+static hearth_status report_written(const writer *w, size_t tokens)
+{
+    const hearth_progress *p = w->progress;
+    if (!p->report || p->report(p->user, "writing", tokens, w->wanted))
+        return HEARTH_OK;
+    return fail(w->b->error, HEARTH_CANCELLED, "%s: writing a text: cancelled", w->b->info.path);
+}
+
+/* One text, until the model ends it, or it is as long as a window, or all that is wanted is there. */
+static hearth_status write_one(writer *w, size_t *length)
 {
     hearth_error *error = w->b->error;
     int32_t token = w->b->info.bos >= 0 ? w->b->info.bos : 0;
-    size_t most = room < w->b->window ? room : w->b->window, n = 0;
+    size_t before = w->b->c->id_count, room = w->wanted - before, n = 0;
+    size_t most = room < w->b->window ? room : w->b->window;
     TRY(hearth_session_truncate(w->session, 0, 0, error));
     do {
+        TRY(report_written(w, before + n)); /* a token of a large model takes its time */
         w->text[n++] = token;
         TRY(hearth_session_feed(w->session, &(hearth_row){.token = token, .output = true}, 1, error));
         TRY(hearth_session_logits(w->session, 0, 1, w->logits, error));
@@ -231,15 +228,12 @@ static hearth_status write_one(writer *w, size_t room, size_t *length)
     return HEARTH_OK;
 }
 
-static hearth_status write_texts(writer *w, size_t tokens)
+static hearth_status write_texts(writer *w)
 {
-    const hearth_progress *p = w->progress;
-    while (w->b->c->id_count < tokens) {
+    while (w->b->c->id_count < w->wanted) {
         size_t length;
-        TRY(write_one(w, tokens - w->b->c->id_count, &length));
+        TRY(write_one(w, &length));
         TRY(add_ids(w->b, w->text, length, false));
-        if (p->report && !p->report(p->user, "writing", w->b->c->id_count, tokens))
-            return fail(w->b->error, HEARTH_CANCELLED, "%s: writing a text: cancelled", w->b->info.path);
     }
     return HEARTH_OK;
 }
@@ -248,7 +242,10 @@ hearth_status corpus_written(corpus *out, const hearth_engine *engine, uint32_t 
                              const hearth_progress *progress, hearth_error *error)
 {
     builder b;
-    writer w = {.b = &b, .model = hearth_engine_model(engine), .progress = progress};
+    writer w = {.b = &b,
+                .model = hearth_engine_model(engine),
+                .wanted = tokens ? tokens : WRITTEN_TOKENS,
+                .progress = progress};
     hearth_sampling sampling = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = WRITTEN_SEED};
     hearth_status status;
     TRY(begin(&b, out, w.model, window, error));
@@ -257,8 +254,8 @@ hearth_status corpus_written(corpus *out, const hearth_engine *engine, uint32_t 
     TRY_OR(done, status, hearth_session_create(&w.session, engine, &options, error));
     w.logits = mem_new_array(b.info.vocabulary_size, sizeof *w.logits);
     w.text = mem_new_array(b.window, sizeof *w.text);
-    status = w.logits && w.text ? write_texts(&w, tokens ? tokens : WRITTEN_TOKENS)
-                                : fail_memory(error, "corpus", b.info.vocabulary_size * sizeof *w.logits);
+    status =
+        w.logits && w.text ? write_texts(&w) : fail_memory(error, "corpus", b.info.vocabulary_size * sizeof *w.logits);
 done:
     mem_free(w.text);
     mem_free(w.logits);

@@ -26,15 +26,16 @@ typedef struct corpus {
  * tokenizer. On failure *out is empty. */
 hearth_status corpus_read(corpus *out, const hearth_model *model, const char *const *paths, size_t path_count,
                           uint32_t window, hearth_error *error);
-/* The same of files whose parts between separators (blanks around them do not count) are texts of their own, so that no
- * window spans two of them. NULL: each file is one text. */
+/* The same of files whose documents (eval/documents.h) are texts of their own, so that no window spans two of them.
+ * separator NULL: each file is one text. */
 hearth_status corpus_read_parts(corpus *out, const hearth_model *model, const char *const *paths, size_t path_count,
                                 const char *separator, uint32_t window, hearth_error *error);
 /* The same of given ids, which are checked against the vocabulary. No BOS is put in front: they are read as they are. */
 hearth_status corpus_of_ids(corpus *out, const hearth_model *model, const int32_t *ids, size_t id_count,
                             uint32_t window, hearth_error *error);
 /* What the model writes itself, from BOS on, at temperature 1 and seed 1: about `tokens` ids (0: 512) in texts that end
- * where it ends them or the window does. Asks for no text, and so knows only what the model says unasked. */
+ * where it ends them or the window does. Asks for no text, and so knows only what the model says unasked.
+ * HEARTH_CANCELLED through progress, which is told of every token. */
 hearth_status corpus_written(corpus *out, const hearth_engine *engine, uint32_t tokens, uint32_t window,
                              const hearth_progress *progress, hearth_error *error);
 /* A zeroed one is empty. */

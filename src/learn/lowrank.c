@@ -51,12 +51,13 @@ static hearth_status check_options(const lowrank_job *job, hearth_error *error)
     const lowrank_options *o = job->options;
     const hyperparameters *h = &job->model->hyper;
     size_t bytes, least = h->embedding_length < h->neuron_count ? h->embedding_length : h->neuron_count;
+    size_t most = 2 * least < PREDICTOR_RANK_LIMIT ? 2 * least : PREDICTOR_RANK_LIMIT;
     if (!ffn_has_zeros(h->activation))
         return fail(error, HEARTH_UNSUPPORTED, "%s: activation %s is never zero, there is nothing to predict",
                     job->thing, ffn_activations[h->activation].name);
-    if (o->rank < 2 || o->rank % 2 || o->rank > 2 * least || o->rank > PREDICTOR_RANK_LIMIT)
+    if (o->rank < 2 || o->rank % 2 || o->rank > most)
         return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: it has to be even, and from 2 to %zu", job->thing, o->rank,
-                    2 * least);
+                    most);
     if (!number_row_bytes(o->format, h->embedding_length, &bytes) || !number_row_bytes(o->format, o->rank, &bytes))
         return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: rows of %u and %u values are no whole blocks of %s",
                     job->thing, o->rank, h->embedding_length, o->rank, number_formats[o->format].name);

@@ -45,6 +45,7 @@
 typedef struct start {
     const lowrank_job *job;
     size_t k;
+    /* Each zero at the beginning; all in one block (lay_out). */
     float *w;          /* [f][d]  the first matrix, by neuron number, for inputs divided by their root mean square */
     float *moment;     /* [d][d]                                                                       */
     float *mean;       /* [d]                                                                          */
@@ -339,23 +340,46 @@ static size_t directions(const lowrank_job *job, bool shifted)
     return k < least ? k : least;
 }
 
-enum { PARTS = 13 };
-
-/* Floats of each part of a start, in the order of the struct. */
-static size_t count_parts(const lowrank_job *job, bool shifted, size_t counts[PARTS])
+/* Floats of all parts of a start; lays them out in `block` where it is given. */
+static size_t lay_out(start *s, float *block)
 {
-    size_t d = job->d, f = job->f, k = directions(job, shifted), total = 0;
-    const size_t all[PARTS] = {f * d,           d * d, d, k * f, k * d, (d > f ? d : f) * d, d * d, SAMPLE_CHUNK * d,
-                               BASIS_BLOCK * k, d,     f, k,     f};
-    for (size_t i = 0; i < PARTS; i++)
-        total += counts[i] = all[i];
+    size_t d = s->job->d, f = s->job->f, k = s->k, total = 0;
+    const struct part {
+        float **at;
+        size_t count;
+    } parts[] = {
+        {&s->w, f * d},
+        {&s->moment, d * d},
+        {&s->mean, d},
+        {&s->basis, k * f},
+        {&s->reduced, k * d},
+        {&s->image, (d > f ? d : f) * d},
+        {&s->turn, d * d},
+        {&s->chunk, SAMPLE_CHUNK * d},
+        {&s->products, BASIS_BLOCK * k},
+        {&s->constant, d},
+        {&s->along, f},
+        {&s->sizes, k},
+        {&s->deviations, f},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (block)
+            *parts[i].at = block + total;
+        total += parts[i].count;
+    }
     return total;
 }
 
+static start start_of(const lowrank_job *job, bool shifted)
+{
+    return (start){.job = job, .k = directions(job, shifted), .shifted = shifted};
+}
+
+/* Of the shifted one, which has more directions. */
 uint64_t lowrank_begin_bytes(const lowrank_job *job)
 {
-    size_t counts[PARTS];
-    return sizeof(float) * (uint64_t)count_parts(job, true, counts);
+    start s = start_of(job, true);
+    return sizeof(float) * (uint64_t)lay_out(&s, NULL);
 }
 
 static hearth_status run(start *s, weights out, hearth_error *error)
@@ -377,28 +401,12 @@ static hearth_status run(start *s, weights out, hearth_error *error)
 
 hearth_status lowrank_begin(const lowrank_job *job, bool shifted, weights out, double *explained, hearth_error *error)
 {
-    size_t counts[PARTS], total = count_parts(job, shifted, counts);
-    float *block = mem_new_array(total, sizeof *block), *at = block, *p[PARTS];
+    start s = start_of(job, shifted);
+    size_t total = lay_out(&s, NULL);
+    float *block = mem_new_array(total, sizeof *block);
     if (!block)
         return fail_memory(error, job->thing, total * sizeof *block);
-    for (size_t i = 0; i < PARTS; at += counts[i++])
-        p[i] = at;
-    start s = {.job = job,
-               .k = directions(job, shifted),
-               .w = p[0],
-               .moment = p[1],
-               .mean = p[2],
-               .basis = p[3],
-               .reduced = p[4],
-               .image = p[5],
-               .turn = p[6],
-               .chunk = p[7],
-               .products = p[8],
-               .constant = p[9],
-               .along = p[10],
-               .sizes = p[11],
-               .deviations = p[12],
-               .shifted = shifted};
+    lay_out(&s, block);
     hearth_status status = run(&s, out, error);
     *explained = s.explained;
     mem_free(block);

@@ -1,10 +1,9 @@
-/* lowrank_measure.c - what a low-rank predictor lets through, on held-out rows: in the engine's arithmetic, with the
- * matrices as they are stored and inputs rounded to 8 bits where the format wants it (src/engine/ffn.c); or, roughly and
- * faster, of weights as floats while they are trained. */
+/* lowrank_measure.c - what a low-rank predictor lets through, on held-out rows: in the engine's arithmetic; or, roughly
+ * and faster, of weights as floats while they are trained. */
 #include "lowrank_parts.h"
 
 #include "../base/memory.h"
-#include "../kernel/kernel.h"
+#include "scoring.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,77 +14,22 @@
 
 /* ------------------------------------------------------------------ the engine's arithmetic */
 
-/* What a worker needs for RECALL_ROWS rows. */
-typedef struct bench_place {
-    float *inputs, *hidden; /* [RECALL_ROWS][d], [RECALL_ROWS][rank] */
-    int8_t *q;              /* [RECALL_ROWS][widest]                 */
-    float *scales;          /* [RECALL_ROWS][widest / 32]            */
-    int16_t *sums;          /* [RECALL_ROWS][widest / 16]            */
-} bench_place;
-
 typedef struct engine_scores {
     const lowrank *predictor;
     const states *rows;
     bool normed;
-    const kernels *kernels;
-    bench_place *places; /* [threads] */
-    size_t count;
+    scoring with; /* inner: hidden units */
 } engine_scores;
-
-static kernel_input input_for(const engine_scores *s, const matrix *w, const float *x, size_t count,
-                              const bench_place *place)
-{
-    kernel_input in = {.count = count, .columns = w->columns, .values = x};
-    if (!number_is_block(w->format))
-        return in;
-    s->kernels->quantize(x, count * w->columns, place->q, place->scales, place->sums);
-    in.q = place->q;
-    in.scales = place->scales;
-    in.sums = place->sums;
-    return in;
-}
 
 static void score_as_engine(void *context, const uint32_t *rows, size_t count, unsigned worker, float *scores)
 {
     const engine_scores *s = context;
     const matrix *fc1 = &s->predictor->fc1, *fc2 = &s->predictor->fc2;
-    const bench_place *place = &s->places[worker];
+    const scoring_place *place = &s->with.places[worker];
     states_read(s->rows, rows, count, s->normed, place->inputs, NULL);
-    kernel_input in = input_for(s, fc1, place->inputs, count, place);
-    s->kernels->product[fc1->format](fc1, NULL, 0, fc1->rows, &in, place->hidden, fc1->rows);
-    s->kernels->activate[ACTIVATION_RELU](place->hidden, NULL, 0, count * fc1->rows, place->hidden);
-    in = input_for(s, fc2, place->hidden, count, place);
-    s->kernels->product[fc2->format](fc2, NULL, 0, fc2->rows, &in, scores, fc2->rows);
-}
-
-static void free_places(engine_scores *s)
-{
-    for (size_t i = 0; s->places && i < s->count; i++) {
-        mem_free(s->places[i].inputs);
-        mem_free(s->places[i].hidden);
-        mem_free(s->places[i].q);
-        mem_free(s->places[i].scales);
-        mem_free(s->places[i].sums);
-    }
-    mem_free(s->places);
-}
-
-static bool make_places(engine_scores *s, size_t threads)
-{
-    size_t d = s->predictor->fc1.columns, rank = s->predictor->fc1.rows, widest = d > rank ? d : rank;
-    s->places = mem_new_array(threads, sizeof *s->places);
-    s->count = threads;
-    for (size_t i = 0; s->places && i < threads; i++) {
-        bench_place *p = &s->places[i];
-        p->inputs = mem_new_array(RECALL_ROWS * d, sizeof *p->inputs);
-        p->hidden = mem_new_array(RECALL_ROWS * rank, sizeof *p->hidden);
-        p->q = mem_new_array(RECALL_ROWS, widest);
-        p->scales = mem_new_array(RECALL_ROWS * (widest / Q8_BLOCK + 1), sizeof *p->scales);
-        p->sums = mem_new_array(RECALL_ROWS * (widest / Q8_SUM + 1), sizeof *p->sums);
-        if (!p->inputs || !p->hidden || !p->q || !p->scales || !p->sums)
-            return false;
-    }
-    return s->places != NULL;
+    scoring_multiply(&s->with, place, fc1, place->inputs, count, place->inner);
+    s->with.kernels->activate[ACTIVATION_RELU](place->inner, NULL, 0, count * fc1->rows, place->inner);
+    scoring_multiply(&s->with, place, fc2, place->inner, count, scores);
 }
 
 static hearth_status check_shapes(const lowrank *l, const hearth_model *model, const char *thing, hearth_error *error)
@@ -102,40 +46,30 @@ hearth_status lowrank_measure(lowrank *io, const hearth_model *model, uint32_t l
                               float recall, float threshold, const kernels *by, pool *threads, hearth_error *error)
 {
     char thing[512];
-    kernels best = {0};
-    engine_scores s = {.predictor = io, .rows = rows, .normed = normed, .kernels = by ? by : &best};
+    engine_scores s = {.predictor = io, .rows = rows, .normed = normed};
     recall_result result;
-    hearth_status status;
-    pool *own = NULL;
     snprintf(thing, sizeof thing, "%s: layer %u: predictor", model->source->path, layer);
     TRY(check_shapes(io, model, model->source->path, error));
-    if (!threads)
-        TRY(pool_create(&own, 1, error));
+    TRY(scoring_open(&s.with, by, threads, io->fc1.columns, io->fc1.rows, thing, error));
     recall_task task = {.rows = rows,
                         .first = states_training_count(rows),
                         .end = states_count(rows),
                         .step = 1,
                         .neuron_count = model->hyper.neuron_count,
-                        .threads = own ? own : threads,
+                        .threads = s.with.threads,
                         .score = score_as_engine,
                         .context = &s,
                         .thing = thing};
-    kernels_for(kernel_level_find(NULL), &best);
-    if (!make_places(&s, pool_threads(task.threads)))
-        TRY_OR(done, status, fail_memory(error, thing, RECALL_ROWS * sizeof(float) * (io->fc1.columns + io->fc1.rows)));
-    if (isfinite(threshold))
-        TRY_OR(done, status, recall_at(&task, threshold, &result, error));
-    else
-        TRY_OR(done, status, recall_find(&task, recall, false, &result, error));
+    hearth_status status = isfinite(threshold) ? recall_at(&task, threshold, &result, error)
+                                               : recall_find(&task, recall, false, &result, error);
+    scoring_close(&s.with);
+    TRY(status);
     io->rank = io->fc1.rows;
     io->threshold = result.threshold;
     io->recall = result.recall;
     io->density = result.density;
     io->fired = result.fired;
-done:
-    free_places(&s);
-    pool_destroy(own);
-    return status;
+    return HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ while training */

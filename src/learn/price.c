@@ -45,24 +45,10 @@ static hearth_status comparison_open(comparison *c, const hearth_engine *const e
     return HEARTH_OK;
 }
 
-/* The place of the greatest of n logits; *log_sum: what turns them into logarithms of probabilities. */
-static size_t favourite(const float *logits, size_t n, double *log_sum)
-{
-    size_t best = 0;
-    double sum = 0;
-    for (size_t i = 1; i < n; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    for (size_t i = 0; i < n; i++)
-        sum += exp((double)logits[i] - logits[best]);
-    *log_sum = log(sum) + logits[best];
-    return best;
-}
-
 static void compare_row(price *out, const float *exact, const float *lossy, size_t n)
 {
-    double exact_sum, lossy_sum, divergence = 0;
-    size_t wanted = favourite(exact, n, &exact_sum), got = favourite(lossy, n, &lossy_sum);
+    size_t wanted, got;
+    double exact_sum = rows_log_sum(exact, n, &wanted), lossy_sum = rows_log_sum(lossy, n, &got), divergence = 0;
     for (size_t i = 0; i < n; i++) {
         double p = exact[i] - exact_sum, q = lossy[i] - lossy_sum;
         divergence += exp(p) * (p - q);

@@ -4,7 +4,6 @@
 #include "../base/clock.h"
 #include "../base/file.h"
 #include "../base/memory.h"
-#include "../model/fingerprint.h"
 #include "kept.h"
 #include "tally.h"
 #include "work.h"
@@ -167,11 +166,10 @@ static hearth_status count_all(taking *t)
 /* What tells this run from others: whose counts are whose. */
 static void make_key(const taking *t, char out[HASH_TEXT_SIZE])
 {
-    char fingerprint[FINGERPRINT_SIZE];
+    char model[HASH_TEXT_SIZE];
     hash128 h = hash_begin();
-    model_fingerprint(fingerprint, t->model);
-    hash_text(&h, fingerprint);
-    hash_number(&h, t->model->weight_bytes); /* formats differ in their last digits */
+    work_model_key(model, t->model);
+    hash_text(&h, model);
     hash_text(&h, t->texts->digest);
     hash_text(&h, t->options->how ? t->options->how : "");
     hash_print(out, &h);

@@ -27,8 +27,8 @@ extern const double profile_probe_shares[PROFILE_PROBES]; /* 0.2, 0.4, 0.6 */
 
 typedef struct profile_layer {
     int32_t *counts;                  /* [neuron_count] tokens for which the neuron counted                       */
-    float magnitudes[TUNE_QUANTILES]; /* quantiles of |activation of the first matrix|: what `pruned` compares with its
-                                         threshold (for ReLU: of those above zero, zeros being zeros), to 0.4 percent */
+    float magnitudes[TUNE_QUANTILES]; /* quantiles, to 0.4 percent, of |activation of the first matrix| where it is not
+                                         zero: what `pruned` compares with its threshold */
     float above;         /* what |activation| has to exceed to count; 0: what is not zero counts          */
     double gate_density; /* share of activations of the first matrix that are not zero               */
     uint64_t by_density[PROFILE_CLASSES];    /* tokens whose density lies in each class                       */
@@ -78,7 +78,7 @@ hearth_status profile_attach(const profile *p, hearth_model *model, hearth_error
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error);
 
-/* Counts, magnitudes and tokens into a tune record, whose memory must outlive nothing: pointers go into p. */
+/* Counts, magnitudes and tokens into a tune record that p outlives: pointers go into p. */
 void profile_to_tune(const profile *p, tune *t);
 
 /* All of it but the counts. NULL: no memory. */

@@ -61,7 +61,7 @@ size_t states_words(const states *s);
  * network reads; fired [row_count][states_words], neuron n at bit n % 64 of word n / 64. Either may be NULL. */
 void states_read(const states *s, const uint32_t *rows, size_t row_count, bool normed, float *inputs, uint64_t *fired);
 
-/* Removes all of it from a folder. */
+/* Removes all of it from a folder, as far as that can be done, whatever state it is in. */
 void states_remove(const char *folder);
 
 #endif

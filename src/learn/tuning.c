@@ -7,11 +7,10 @@
  *   file         MODEL.tune */
 #include "tuning_stages.h"
 
-#include "../base/hash.h"
 #include "../base/memory.h"
 #include "../engine/engine.h"
-#include "../model/fingerprint.h"
 #include "records.h"
+#include "work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,11 +43,10 @@ hearth_progress tuning_progress(tuning *t)
 
 static hearth_status check_on(tuning *t, hearth_error *error)
 {
-    return report_part(t, "", 0, 0) ? HEARTH_OK
-                                    : fail(error, HEARTH_CANCELLED,
-                                           "%s: tuning was interrupted; the same command goes "
-                                           "on where it stopped",
-                                           t->model->source->path);
+    if (report_part(t, "", 0, 0))
+        return HEARTH_OK;
+    return fail(error, HEARTH_CANCELLED, "%s: tuning was interrupted; the same command goes on where it stopped",
+                t->model->source->path);
 }
 
 hearth_status tuning_stage(tuning *t, const char *name, uint64_t parts, hearth_error *error)
@@ -94,27 +92,12 @@ void tuning_note(tuning_result *r, const char *text)
         snprintf(r->notes[n], sizeof r->notes[n], "%.*s", (int)sizeof r->notes[n] - 1, text);
 }
 
-/* Of which formats the layers' matrices are, and how large all weights: what tells two files of one model apart. */
-static void print_formats(char out[HASH_TEXT_SIZE], const hearth_model *m)
-{
-    hash128 h = hash_begin();
-    hash_number(&h, m->weight_bytes);
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
-        const model_layer *l = &m->layers[i];
-        const matrix *const all[] = {&l->gate, &l->up, &l->down, &l->down_t};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            hash_text(&h, all[k]->data ? number_formats[all[k]->format].name : "none");
-    }
-    hash_print(out, &h);
-}
-
 /* What everything in the folder depends on. */
 static void print_key(char *out, size_t size, const tuning *t)
 {
-    char model[FINGERPRINT_SIZE], formats[HASH_TEXT_SIZE];
-    model_fingerprint(model, t->model);
-    print_formats(formats, t->model);
-    snprintf(out, size, "%d model %s %s text %s disk %llu cpu %s", TUNING_VERSION, model, formats, t->texts->digest,
+    char model[HASH_TEXT_SIZE];
+    work_model_key(model, t->model);
+    snprintf(out, size, "%d model %s text %s disk %llu cpu %s", TUNING_VERSION, model, t->texts->digest,
              (unsigned long long)t->options->disk_bytes, hearth_runtime_cpu_level(t->runtime));
 }
 
@@ -253,7 +236,7 @@ static hearth_status print_report(char **out, const tuning *t, hearth_error *err
 static hearth_status write_file(tuning *t, const char *path, hearth_error *error)
 {
     tune record;
-    char *report;
+    char *report = NULL;
     tune_layer *layers = mem_new_array(t->out->layer_count, sizeof *layers);
     size_t *chosen = mem_new_array(t->out->layer_count, sizeof *chosen);
     hearth_status status = layers && chosen ? print_report(&report, t, error)

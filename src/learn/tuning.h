@@ -29,8 +29,8 @@ typedef struct tuning_options {
     float recall;          /* wanted of every predictor: share of what fires that is let through         */
     double budget;         /* share of the model's weight bytes that all predictors may take             */
     tuning_choice choice;
-    bool for_powerinfer; /* low-rank in every layer, reading the residual stream: what PowerInfer can run; without a
-                            budget */
+    bool for_powerinfer; /* low-rank in every layer, reading the residual stream: what PowerInfer can run; the smallest
+                            also where the budget is too little for it */
     uint32_t epochs;     /* of training, at most; 0: by the number of rows, TUNING_ROWS in all           */
     const char *origin;  /* JSON object that tells of corpus and command, for the report; NULL: nothing  */
     hearth_progress progress;

@@ -155,19 +155,17 @@ static hearth_status measure_candidates(tuning *t, const hearth_engine *exact, h
 static choose_option option_of(const tuning_result *r, const tuning_layer *l, size_t number)
 {
     const candidate *c = &l->candidates[number];
-    static const choose_option never = {0, -1e300};
     if (number == TUNING_NONE)
         return (choose_option){0, 0};
-    if (c->kind == PREDICTOR_NONE || !tuning_meets_recall(r, c))
-        return never;
+    if (c->kind == PREDICTOR_NONE || !tuning_meets_recall(r, c) || !tuning_reads_less(l, c))
+        return CHOOSE_NEVER;
     double without = r->choice == TUNING_TIME ? c->exact_seconds : choose_exact_bytes(&l->shape);
     double with = r->choice == TUNING_TIME ? c->seconds : c->token_bytes;
-    return tuning_is_clearly_less(with, without) ? (choose_option){c->own_bytes, without - with} : never;
+    return tuning_is_clearly_less(with, without) ? (choose_option){c->own_bytes, without - with} : CHOOSE_NEVER;
 }
 
-static hearth_status choose(tuning *t, hearth_error *error)
+hearth_status tuning_pick(tuning_result *r, hearth_error *error)
 {
-    tuning_result *r = t->out;
     size_t layers = r->layer_count;
     choose_option *options = mem_new_array(layers * TUNING_CANDIDATES, sizeof *options);
     size_t *chosen = mem_new_array(layers, sizeof *chosen);
@@ -236,7 +234,7 @@ hearth_status tuning_choose(tuning *t, hearth_error *error)
     if (status == HEARTH_OK && t->options->for_powerinfer)
         choose_low_rank(t->out);
     else if (status == HEARTH_OK)
-        status = choose(t, error);
+        status = tuning_pick(t->out, error);
     if (status == HEARTH_OK)
         status = tuning_part(t, error);
     if (status == HEARTH_OK)

@@ -64,10 +64,12 @@ void tuning_explain(char *out, size_t size, const tuning_result *r, uint32_t lay
     tuning_describe(name, sizeof name, other);
     if (!tuning_meets_recall(r, other))
         snprintf(out, size, "%s only reaches a recall of %.4f", name, other->recall);
-    else if (tuning_is_clearly_less(relative(r, l, other), 1))
-        snprintf(out, size, "%s (%.2f of exact's %s) does not fit into the budget", name, relative(r, l, other), what);
-    else
+    else if (!tuning_is_clearly_less(relative(r, l, other), 1))
         snprintf(out, size, "%s is not clearly better: %.2f of exact's %s", name, relative(r, l, other), what);
+    else if (!tuning_reads_less(l, other))
+        snprintf(out, size, "%s (%.2f of exact's %s) reads no less than exact", name, relative(r, l, other), what);
+    else
+        snprintf(out, size, "%s (%.2f of exact's %s) does not fit into the budget", name, relative(r, l, other), what);
 }
 
 /* ------------------------------------------------------------------ JSON */

@@ -19,6 +19,11 @@ static inline bool tuning_is_clearly_less(double with, double without)
 {
     return with < without * (1 - TUNING_CLEARLY);
 }
+/* Whatever the clock says: what reads more than exact gains nothing but on a model that lies in the caches. */
+static inline bool tuning_reads_less(const tuning_layer *l, const candidate *c)
+{
+    return c->token_bytes < choose_exact_bytes(&l->shape);
+}
 
 typedef struct tuning {
     hearth_runtime *runtime;
@@ -28,7 +33,7 @@ typedef struct tuning {
     tuning_result *out;
     const char *stage; /* as progress is told           */
     uint64_t part, parts;
-    uint64_t unseen; /* the first token of the texts that nothing was learnt from; their count: there is none */
+    uint64_t unseen; /* the first token of the texts that no predictor was trained on; their count: there is none */
 } tuning;
 
 /* Begins a stage of so many parts, and the next part of it. Progress of what a part calls goes to tuning_progress: it is
@@ -50,6 +55,9 @@ hearth_status tuning_make_candidates(tuning *t, hearth_error *error);
 
 /* Measures them where the clock decides, chooses, and measures what the choice costs (tuning_choice.c). */
 hearth_status tuning_choose(tuning *t, hearth_error *error);
+/* The choice alone: of the candidates that meet the recall, read less than exact and are clearly better, within the
+ * budget. */
+hearth_status tuning_pick(tuning_result *r, hearth_error *error);
 
 /* The tune record of what was found, with candidate chosen[i] in layer i; pointers go into t->out. layers
  * [layer_count]. */

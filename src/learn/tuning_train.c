@@ -29,6 +29,37 @@ typedef struct trainer {
     char key[128]; /* of records about candidates */
 } trainer;
 
+/* ------------------------------------------------------------------ candidates as records */
+
+/* What was found out about a predictor. Everything else of a candidate follows from what was asked for and is not read
+ * back: a record's checksum keeps accidents out, not malice. All of 8 bytes, so that there are no gaps. */
+typedef struct finding {
+    double threshold, recall, density, fired;
+} finding;
+
+/* wanted: kind, format and, of a low-rank one, rank and input. */
+static candidate candidate_of(const trainer *r, const candidate *wanted, const finding *found)
+{
+    candidate c = *wanted;
+    c.threshold = (float)found->threshold;
+    c.recall = found->recall;
+    c.density = found->density;
+    c.fired = found->fired;
+    choose_count_bytes(&c, r->t->model, &r->layer->shape);
+    return c;
+}
+
+static bool recall_finding(const trainer *r, const char *name, const char *key, finding *out)
+{
+    return tuning_recall(r->t, r->number, name, key, out, sizeof *out);
+}
+
+static hearth_status remember_finding(const trainer *r, const char *name, const char *key, const finding *found,
+                                      hearth_error *error)
+{
+    return tuning_remember(r->t, r->number, name, key, found, sizeof *found, error);
+}
+
 /* ------------------------------------------------------------------ low-rank */
 
 static lowrank_options train_options(const trainer *r, uint32_t rank, bool normed, uint32_t epochs)
@@ -47,39 +78,37 @@ static lowrank_options train_options(const trainer *r, uint32_t rank, bool norme
                              .progress = tuning_progress(r->t)};
 }
 
-static candidate low_rank_candidate(const trainer *r, const lowrank *l, bool normed)
+static candidate low_rank(const trainer *r, uint32_t rank, bool normed)
 {
-    candidate c;
-    memset(&c, 0, sizeof c); /* it becomes a record, gaps included */
-    c.kind = PREDICTOR_LOW_RANK;
-    c.normed = normed;
-    c.format = r->format;
-    c.rank = l->rank;
-    c.threshold = l->threshold;
-    c.recall = l->recall;
-    c.density = l->density;
-    c.fired = l->fired;
-    choose_count_bytes(&c, r->t->model, &r->layer->shape);
-    return c;
+    return (candidate){.kind = PREDICTOR_LOW_RANK, .normed = normed, .format = r->format, .rank = rank};
+}
+
+static finding finding_of(const lowrank *l)
+{
+    return (finding){(double)l->threshold, l->recall, l->density, l->fired};
 }
 
 /* What a rank promises: the beginning alone. */
 static hearth_status try_rank(trainer *r, candidate *out, uint32_t rank, bool normed, hearth_error *error)
 {
     char name[48];
-    lowrank l = {0};
+    finding found;
+    candidate wanted = low_rank(r, rank, normed);
     TRY(tuning_part(r->t, error));
     snprintf(name, sizeof name, "start-%u-%s", rank, normed ? "normed" : "residual");
-    if (tuning_recall(r->t, r->number, name, r->key, out, sizeof *out))
-        return HEARTH_OK;
-    lowrank_options o = train_options(r, rank, normed, 0);
-    TRY(lowrank_train(&l, r->t->model, r->number, r->rows, &o, error));
-    *out = low_rank_candidate(r, &l, normed);
-    lowrank_free(&l);
-    return tuning_remember(r->t, r->number, name, r->key, out, sizeof *out, error);
+    if (!recall_finding(r, name, r->key, &found)) {
+        lowrank l = {0};
+        lowrank_options o = train_options(r, rank, normed, 0);
+        TRY(lowrank_train(&l, r->t->model, r->number, r->rows, &o, error));
+        found = finding_of(&l);
+        lowrank_free(&l);
+        TRY(remember_finding(r, name, r->key, &found, error));
+    }
+    *out = candidate_of(r, &wanted, &found);
+    return HEARTH_OK;
 }
 
-/* The input that lets less through at a middle rank is the input of all. */
+/* The input with which a middle rank has a token read less is the input of all. */
 static hearth_status choose_input(trainer *r, uint32_t rank, bool *normed, hearth_error *error)
 {
     candidate residual, other;
@@ -148,35 +177,39 @@ static candidate expect(const trainer *r, const candidate *start)
     return c;
 }
 
+/* What a layer may aim at: no predictor, unless PowerInfer must have one, or one of CHOOSE_RANKS. */
+static void list_aims(tuning *t, tuning_layer *l, choose_option *options)
+{
+    trainer r = {.t = t, .layer = l};
+    options[0] = t->options->for_powerinfer ? CHOOSE_NEVER : (choose_option){0, 0};
+    for (size_t k = 0; k < CHOOSE_RANKS; k++) {
+        options[1 + k] = CHOOSE_NEVER;
+        if (k < l->start_count) {
+            candidate c = expect(&r, &l->starts[k]);
+            options[1 + k] = (choose_option){c.own_bytes, choose_exact_bytes(&l->shape) - c.token_bytes};
+        }
+    }
+}
+
 /* Gives every layer a rank, within the budget. */
 static hearth_status choose_aims(tuning *t, hearth_error *error)
 {
-    size_t layers = t->out->layer_count, count = 1 + CHOOSE_RANKS, first = t->options->for_powerinfer;
+    size_t layers = t->out->layer_count, count = 1 + CHOOSE_RANKS;
     choose_option *options = mem_new_array(layers * count, sizeof *options);
     size_t *chosen = mem_new_array(layers, sizeof *chosen);
-    if (!options || !chosen) {
-        mem_free(options);
-        mem_free(chosen);
-        return fail_memory(error, "ranks", layers * count * sizeof *options);
+    hearth_status status =
+        options && chosen ? HEARTH_OK : fail_memory(error, "ranks", layers * count * sizeof *options);
+    for (size_t i = 0; status == HEARTH_OK && i < layers; i++) {
+        list_aims(t, &t->out->layers[i], options + i * count);
+        chosen[i] = t->options->for_powerinfer; /* the smallest rank at least */
     }
-    for (size_t i = 0; i < layers; i++) {
-        tuning_layer *l = &t->out->layers[i];
-        trainer r = {.t = t, .layer = l};
-        chosen[i] = first;
-        options[i * count] = (choose_option){0, first ? -1e300 : 0};
-        for (size_t k = 0; k < CHOOSE_RANKS; k++) {
-            candidate c = k < l->start_count ? expect(&r, &l->starts[k]) : (candidate){0};
-            double gain = choose_exact_bytes(&l->shape) - c.token_bytes;
-            options[i * count + 1 + k] =
-                k < l->start_count ? (choose_option){c.own_bytes, gain} : (choose_option){0, -1e300};
-        }
-    }
-    choose_within(chosen, options, layers, count, t->out->budget_bytes);
-    for (size_t i = 0; i < layers; i++)
+    if (status == HEARTH_OK)
+        choose_within(chosen, options, layers, count, t->out->budget_bytes);
+    for (size_t i = 0; status == HEARTH_OK && i < layers; i++)
         t->out->layers[i].aim = chosen[i] > 0 ? chosen[i] - 1 : t->out->layers[i].start_count;
     mem_free(options);
     mem_free(chosen);
-    return HEARTH_OK;
+    return status;
 }
 
 /* ------------------------------------------------------------------ a trained predictor as records */
@@ -196,51 +229,53 @@ static bool recall_matrix(const trainer *r, const char *name, const char *key, m
     return tuning_recall(r->t, r->number, name, key, (void *)(uintptr_t)m->data, m->rows * m->row_bytes);
 }
 
-static hearth_status recall_trained(const trainer *r, const char *key, const candidate *start, bool *found,
+static hearth_status recall_trained(const trainer *r, const char *key, const candidate *wanted, bool *known,
                                     hearth_error *error)
 {
     const hyperparameters *h = &r->t->model->hyper;
-    candidate *c = &r->layer->candidates[TUNING_LOW_RANK];
     lowrank *l = &r->layer->trained;
-    *found = false;
-    if (!tuning_recall(r->t, r->number, "trained", key, c, sizeof *c))
+    finding found;
+    *known = false;
+    if (!recall_finding(r, "trained", key, &found))
         return HEARTH_OK;
-    TRY(make_matrix(&l->fc1, start->rank, h->embedding_length, r->format, error));
-    TRY(make_matrix(&l->fc2, h->neuron_count, start->rank, r->format, error));
-    *found = recall_matrix(r, "fc1", key, &l->fc1) && recall_matrix(r, "fc2", key, &l->fc2);
-    if (!*found)
+    TRY(make_matrix(&l->fc1, wanted->rank, h->embedding_length, r->format, error));
+    TRY(make_matrix(&l->fc2, h->neuron_count, wanted->rank, r->format, error));
+    *known = recall_matrix(r, "fc1", key, &l->fc1) && recall_matrix(r, "fc2", key, &l->fc2);
+    if (*known)
+        r->layer->candidates[TUNING_LOW_RANK] = candidate_of(r, wanted, &found);
+    else
         lowrank_free(l);
-    l->rank = *found ? start->rank : 0;
     return HEARTH_OK;
 }
 
 /* What says that there is one is written last. */
-static hearth_status remember_trained(const trainer *r, const char *key, hearth_error *error)
+static hearth_status remember_trained(const trainer *r, const char *key, const finding *found, hearth_error *error)
 {
-    const candidate *c = &r->layer->candidates[TUNING_LOW_RANK];
     const matrix *fc1 = &r->layer->trained.fc1, *fc2 = &r->layer->trained.fc2;
     TRY(tuning_remember(r->t, r->number, "fc1", key, fc1->data, fc1->rows * fc1->row_bytes, error));
     TRY(tuning_remember(r->t, r->number, "fc2", key, fc2->data, fc2->rows * fc2->row_bytes, error));
-    return tuning_remember(r->t, r->number, "trained", key, c, sizeof *c, error);
+    return remember_finding(r, "trained", key, found, error);
 }
 
 static hearth_status train(trainer *r, hearth_error *error)
 {
     char key[192];
-    bool found;
+    bool known;
     uint32_t epochs = epochs_of(r);
     const candidate *start = &r->layer->starts[r->layer->aim];
-    snprintf(key, sizeof key, "%s rank %u %s epochs %u", r->key, start->rank, start->normed ? "normed" : "residual",
+    candidate wanted = low_rank(r, start->rank, start->normed);
+    snprintf(key, sizeof key, "%s rank %u %s epochs %u", r->key, wanted.rank, wanted.normed ? "normed" : "residual",
              epochs);
-    TRY(recall_trained(r, key, start, &found, error));
-    if (found)
+    TRY(recall_trained(r, key, &wanted, &known, error));
+    if (known)
         return HEARTH_OK;
-    lowrank_options o = train_options(r, start->rank, start->normed, epochs);
+    lowrank_options o = train_options(r, wanted.rank, wanted.normed, epochs);
     TRY(lowrank_train(&r->layer->trained, r->t->model, r->number, r->rows, &o, error));
-    r->layer->candidates[TUNING_LOW_RANK] = low_rank_candidate(r, &r->layer->trained, start->normed);
+    finding found = finding_of(&r->layer->trained);
+    r->layer->candidates[TUNING_LOW_RANK] = candidate_of(r, &wanted, &found);
     if (r->layer->trained.state_damaged)
         tuning_note(r->t->out, "what training had kept of an earlier run was damaged, and was begun anew");
-    return remember_trained(r, key, error);
+    return remember_trained(r, key, &found, error);
 }
 
 /* ------------------------------------------------------------------ coarse */
@@ -248,23 +283,18 @@ static hearth_status train(trainer *r, hearth_error *error)
 static hearth_status calibrate(trainer *r, candidate *out, number_format format, hearth_error *error)
 {
     char name[48];
-    coarse_margin m;
+    finding found;
+    candidate wanted = {.kind = PREDICTOR_COARSE, .normed = true, .format = format};
     snprintf(name, sizeof name, "coarse-%s", number_formats[format].name);
-    if (tuning_recall(r->t, r->number, name, r->key, out, sizeof *out))
-        return HEARTH_OK;
-    TRY(coarse_calibrate(&m, r->t->model, r->number, r->rows, format, r->t->options->recall, &r->t->runtime->kernels,
-                         r->t->runtime->threads, error));
-    memset(out, 0, sizeof *out);
-    out->kind = PREDICTOR_COARSE;
-    out->normed = true;
-    out->format = format;
-    out->threshold = m.margin;
-    out->recall = m.recall;
-    out->density = m.density;
-    double fires = r->layer->shape.fires * m.recall;
-    out->fired = m.density > fires ? fires / m.density : 1;
-    choose_count_bytes(out, r->t->model, &r->layer->shape);
-    return tuning_remember(r->t, r->number, name, r->key, out, sizeof *out, error);
+    if (!recall_finding(r, name, r->key, &found)) {
+        coarse_margin m;
+        TRY(coarse_calibrate(&m, r->t->model, r->number, r->rows, format, r->t->options->recall,
+                             &r->t->runtime->kernels, r->t->runtime->threads, error));
+        found = (finding){(double)m.margin, m.recall, m.density, m.fired};
+        TRY(remember_finding(r, name, r->key, &found, error));
+    }
+    *out = candidate_of(r, &wanted, &found);
+    return HEARTH_OK;
 }
 
 static hearth_status calibrate_all(trainer *r, hearth_error *error)

@@ -1,8 +1,9 @@
-/* work.c - a folder and who holds it. */
+/* work.c - a folder, who holds it, and of which model file it is. */
 #include "work.h"
 
 #include "../base/memory.h"
 #include "../base/text.h"
+#include "../model/fingerprint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,22 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+void work_model_key(char out[HASH_TEXT_SIZE], const hearth_model *model)
+{
+    char fingerprint[FINGERPRINT_SIZE];
+    hash128 h = hash_begin();
+    model_fingerprint(fingerprint, model);
+    hash_text(&h, fingerprint);
+    hash_number(&h, model->weight_bytes);
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
+        const model_layer *l = &model->layers[i];
+        const matrix *const all[] = {&l->gate, &l->up, &l->down, &l->down_t};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            hash_text(&h, all[k]->data ? number_formats[all[k]->format].name : "none");
+    }
+    hash_print(out, &h);
+}
 
 char *work_path(const char *tune_path)
 {

@@ -2,7 +2,12 @@
 #ifndef LEARN_WORK_H
 #define LEARN_WORK_H
 
-#include "../base/error.h"
+#include "../base/hash.h"
+#include "../model/model.h"
+
+/* Tells apart the model files whose work must not be mixed: other models, and other formats of the same one, which
+ * differ in their last digits. */
+void work_model_key(char out[HASH_TEXT_SIZE], const hearth_model *model);
 
 /* Held by one run at a time. */
 typedef struct work_folder {
