@@ -169,7 +169,7 @@ for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SHARED/corpora/stories-held.txt"; done >
 if command -v timeout >/dev/null; then
     for seconds in 0.4 1.2; do
         got=0
-        timeout --preserve-status -s INT $seconds "$HEARTH" eval kl "$stories" "$scratch/long" --windows 400 --against \
+        timeout --foreground --preserve-status -s INT $seconds "$HEARTH" eval kl "$stories" "$scratch/long" --windows 400 --against \
             dense >/dev/null 2>"$scratch/err" </dev/null || got=$?
         is "exit status of an interrupt" "$got" 130
         has "message of an interrupt" "$(cat "$scratch/err")" "divergence: cancelled"

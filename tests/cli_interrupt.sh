@@ -48,9 +48,11 @@ JSON
     } >"$1/model.safetensors"
 }
 
+# --foreground: else timeout sends SIGCONT as well, which takes back the SIGSTOP with which LeakSanitizer stops the threads
+# of a program that ends, and that then waits for ever.
 interrupted() { # interrupted WHAT SECONDS COMMAND...
     local got=0
-    timeout --preserve-status -s INT "$2" "${@:3}" >"$scratch/out" 2>"$scratch/err" </dev/null || got=$?
+    timeout --foreground --preserve-status -s INT "$2" "${@:3}" >"$scratch/out" 2>"$scratch/err" </dev/null || got=$?
     is "exit status of $1" "$got" 130
     is "lines of $1" "$(grep -c '^hearth: ' "$scratch/err")" 1
 }
@@ -80,7 +82,7 @@ for signal in INT=130 TERM=143; do
         exec 4<>"$scratch/input" # a writer that writes one byte, and no more
         printf 1 >&4
         # shellcheck disable=SC2086
-        env --default-signal=INT timeout -s KILL 60 "$HEARTH" $words <"$scratch/input" >/dev/null 2>"$scratch/err" &
+        env --default-signal=INT timeout --foreground -s KILL 60 "$HEARTH" $words <"$scratch/input" >/dev/null 2>"$scratch/err" &
         while read -r -t 0 -u 4; do sleep 0.01; done # it is there until the program reads
         kill -s "${signal%=*}" $!
         wait $! || got=$?
@@ -107,7 +109,7 @@ esac
 
 # At a terminal long work shows how far it is; elsewhere it is silent.
 if has_terminal; then
-    shown=$(script -qec "timeout -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q6_K -t 1" /dev/null \
+    shown=$(script -qec "timeout --foreground -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q6_K -t 1" /dev/null \
         </dev/null || true)
     has "progress" "$shown" " %"
     has "time left" "$shown" " left"
