@@ -180,13 +180,13 @@ static void say_value(svg *s, const chart_axis *a, double value)
 
 static void say_series(svg *s, const chart_panel *p, const chart_series *series)
 {
+    const char *before = series->name ? ": " : "";
     say(s, series->name ? series->name : "");
-    SVG_PRINT(s, ":");
     for (size_t i = 0, said = 0; i < series->count && said < SAID_POINTS; i++) {
         const chart_point *at = &series->points[i];
         if (!is_drawn(at))
             continue;
-        SVG_PRINT(s, said++ ? "; " : " ");
+        SVG_PRINT(s, said++ ? "; " : before);
         if (at->label) {
             say(s, at->label);
             SVG_PRINT(s, ", ");
