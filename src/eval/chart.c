@@ -186,7 +186,7 @@ static void say_series(svg *s, const chart_panel *p, const chart_series *series)
         const chart_point *at = &series->points[i];
         if (!is_drawn(at))
             continue;
-        SVG_PRINT(s, said++ ? "; " : before);
+        say(s, said++ ? "; " : before);
         if (at->label) {
             say(s, at->label);
             SVG_PRINT(s, ", ");
