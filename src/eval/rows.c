@@ -62,9 +62,9 @@ double rows_log_sum(const float *logits, size_t n, size_t *largest)
     for (size_t i = 1; i < n; i++)
         if (logits[i] > logits[best])
             best = i;
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += exp((double)logits[i] - logits[best]); /* at most n: no overflow */
+    double sum = exp((double)logits[0] - logits[best]);
+    for (size_t i = 1; i < n; i++)
+        sum += exp((double)logits[i] - logits[best]); /* 1 to n: no overflow, and a logarithm */
     *largest = best;
     return logits[best] + log(sum);
 }

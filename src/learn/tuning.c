@@ -260,11 +260,11 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, hearth_mod
                          const char *path, const tuning_options *options, hearth_error *error)
 {
     char key[256];
-    tuning t = {runtime, model, texts, options, out, "", 0, 1, texts->id_count};
     *out = (tuning_result){.has_zeros = ffn_has_zeros(model->hyper.activation),
                            .budget_bytes = options->budget * (double)model->weight_bytes,
                            .recall = options->recall,
                            .choice = options->choice};
+    tuning t = {runtime, model, texts, options, out, "", 0, 1, texts->id_count};
     print_key(key, sizeof key, &t);
     TRY(records_begin(options->folder, key, &out->begun_anew, error));
     TRY(take_profile(&t, error));
