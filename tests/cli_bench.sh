@@ -1,8 +1,7 @@
 # cli_bench.sh - the fields of bench and devices, and that the figures hang together.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories260K"
 
-model=$SHARED/models/stories260K
+model=$DATA/models/stories260K
 "$HEARTH" bench "$model" --json -r 1 -n 4 --prompt-lengths 8,16 --contexts 0,32 -t 2 --kv f32 >"$scratch/bench.json"
 for field in machine threads read_bandwidth; do
     value "$scratch/bench.json" $field >/dev/null && pass || fail "bench --json lacks $field"
@@ -31,7 +30,7 @@ near "share" "$(value "$scratch/bench.json" rows.0.share_of_bandwidth)" "$(awk \
 
 "$HEARTH" bench "$model" --csv -r 1 -n 1 --prompt-lengths 4 --ids 1,2,3 >"$scratch/bench.csv"
 is "lines of --csv" "$(wc -l <"$scratch/bench.csv")" 2
-"$HEARTH" bench "$model" -r 2 -n 2 --prompt-lengths 4 --prompts "$SHARED/golden/real/nll-text.txt" >"$scratch/table"
+"$HEARTH" bench "$model" -r 2 -n 2 --prompt-lengths 4 --prompts "$DATA/golden/real/nll-text.txt" >"$scratch/table"
 has "table" "$(cat "$scratch/table")" "dense"
 # -c bounds the context of all rows; lengths that are not given fit it.
 refused 2 "2 after it are more than the 13" "$HEARTH" bench "$model" -c 13 -n 2 --prompt-lengths 8 --contexts 4
@@ -41,8 +40,8 @@ is "the prompt that -c 40 leaves" "$(sed -n 2p "$scratch/bench.csv" | cut -d, -f
 refused 2 "vocabulary" "$HEARTH" bench "$model" -r 1 -n 1 --prompt-lengths 4 --ids 99999
 
 # Rung against rung, on a PowerInfer file and on a stock one, in one process.
-pwri=$SHARED/golden/pwri/llama/f16.gguf
-relu=$SHARED/models/stories260K-relu
+pwri=$DATA/golden/pwri/llama/f16.gguf
+relu=$DATA/models/stories260K-relu
 ids=1,272,204,165,88,100,15,26,8,58,260,208,292,162,195,310
 quick="-r 1 -n 15 --prompt-lengths 1 --ids $ids -t 1"
 if [ -e "$pwri" ] && [ -e "$relu" ]; then
@@ -72,8 +71,8 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
         done
     done
     # What the reference says an ideal decode reads, over all the ids: the prompt's is one token more.
-    if /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
-        /usr/bin/python3 "$SHARED/tools/pwri_reference.py" "$pwri" --ids $ids --stats >"$scratch/stats.json"
+    if python_packages; then
+        "$python" "$SOURCE/tests/reference/pwri_reference.py" "$pwri" --ids $ids --stats >"$scratch/stats.json"
         for i in 0 1 2; do
             want=$(value "$scratch/stats.json" "bytes_per_token.$(value "$scratch/pwri.json" rows.$i.rung)")
             near "bytes of $(value "$scratch/pwri.json" rows.$i.rung)" "$(awk \
@@ -82,7 +81,7 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
                 "$want" "$(awk -v w="$want" 'BEGIN { print 0.02 * w }')"
         done
     else
-        echo "  no numpy: not compared with pwri_reference.py"
+        skip_part "$no_python_packages"
     fi
 
     "$HEARTH" bench "$relu" --compare all -r 1 -n 2 --prompt-lengths 4 --layers --plot "$scratch/a&b.svg" >"$scratch/table"

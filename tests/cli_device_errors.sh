@@ -1,10 +1,9 @@
 # cli_device_errors.sh - no driver, a broken one, no GPU, too little memory, placements that make no sense: one line that
 # says why, and `hearth devices` goes on.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories260K-relu"
 
 model=$scratch/model.gguf
-"$HEARTH" convert "$SHARED/models/stories260K-relu" -o "$model" 2>/dev/null
+"$HEARTH" convert "$DATA/models/stories260K-relu" -o "$model" 2>/dev/null
 mkdir "$scratch/vendors" "$scratch/none"
 logits="eval logits $model --ids 1,2 --out $scratch/never"
 

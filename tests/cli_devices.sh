@@ -1,7 +1,6 @@
 # cli_devices.sh - `hearth devices`; runs whose layers lie on a device, in every form, against the CPU alone; what they say
 # of themselves, their traces, and the overlap that bench reports.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories260K-relu"
 export POCL_CACHE_DIR=$BUILD/pocl-cache # compiled kernels; half a minute without it
 mkdir -p "$POCL_CACHE_DIR"
 
@@ -47,11 +46,11 @@ echo "  devices:$seen"
 # ------------------------------------------------------------------ every form, against the CPU alone
 
 model=$scratch/model.gguf
-"$HEARTH" convert "$SHARED/models/stories260K-relu" -o "$model" 2>/dev/null
+"$HEARTH" convert "$DATA/models/stories260K-relu" -o "$model" 2>/dev/null
 "$HEARTH" inspect "$model" --json >"$scratch/inspect.json"
 layers=$(value "$scratch/inspect.json" model.layer_count)
 neurons=$(value "$scratch/inspect.json" model.neuron_count)
-ids=$(value "$SHARED/golden/real/stories260K-relu/golden.json" prompts.2.ids)
+ids=$(value "$DATA/golden/real/stories260K-relu/golden.json" prompts.2.ids)
 
 logits() { # logits OUT OPTIONS...
     "$HEARTH" eval logits "$model" --out "$scratch/$1" --ids "$ids" --activations f32 --kv f32 "${@:2}" \

@@ -1,8 +1,7 @@
 # cli_errors.sh - whatever is wrong, it is one line, an exit status, and no half file.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories260K-relu"
 
-folder=$SHARED/models/stories260K-relu
+folder=$DATA/models/stories260K-relu
 model=$scratch/model.gguf
 "$HEARTH" convert "$folder" -o "$model" 2>/dev/null
 mkdir "$scratch/empty"
@@ -28,23 +27,23 @@ done
 [ -e "$scratch/never" ] && fail "a failed command left its output" || pass
 
 # A vocabulary is no model, and says so; a model without a vocabulary reads ids only.
-if [ -e "$SHARED/golden/tokenizers/llama-spm.gguf" ]; then
-    refused 1 "has none, the file holds only a vocabulary" "$HEARTH" run "$SHARED/golden/tokenizers/llama-spm.gguf" -p x
-    has "inspect of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf")" "cannot run it"
-    has "keys of a vocabulary" "$("$HEARTH" inspect "$SHARED/golden/tokenizers/llama-spm.gguf" --keys)" \
+if [ -e "$DATA/golden/tokenizers/llama-spm.gguf" ]; then
+    refused 1 "has none, the file holds only a vocabulary" "$HEARTH" run "$DATA/golden/tokenizers/llama-spm.gguf" -p x
+    has "inspect of a vocabulary" "$("$HEARTH" inspect "$DATA/golden/tokenizers/llama-spm.gguf")" "cannot run it"
+    has "keys of a vocabulary" "$("$HEARTH" inspect "$DATA/golden/tokenizers/llama-spm.gguf" --keys)" \
         'tokenizer.ggml.model string = "llama"'
     for reason in "tokenizer.model" "tokenizer.model (tokenizer.json is not read yet)"; do
         reason="golden-llama: tokenizer: the folder has no $reason"
         mkdir -p "$scratch/golden-llama"
-        cp "$SHARED/golden/llama/config.json" "$SHARED/golden/llama/model.safetensors" "$scratch/golden-llama"
+        cp "$DATA/golden/llama/config.json" "$DATA/golden/llama/model.safetensors" "$scratch/golden-llama"
         refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama" -p x
         refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama"
         refused 1 "$reason" "$HEARTH" eval ppl "$scratch/golden-llama" "$scratch/x"
         echo '{}' >"$scratch/golden-llama/tokenizer.json"
     done
-    has "note on a missing tokenizer" "$("$HEARTH" convert "$SHARED/golden/llama" -o "$scratch/mute.gguf" 2>&1)" "note:"
+    has "note on a missing tokenizer" "$("$HEARTH" convert "$DATA/golden/llama" -o "$scratch/mute.gguf" 2>&1)" "note:"
     # Families that hearth does not run yet are refused by name.
-    refused 1 gpt2 "$HEARTH" run "$SHARED/golden/gpt2/model.gguf" -p x
+    refused 1 gpt2 "$HEARTH" run "$DATA/golden/gpt2/model.gguf" -p x
 fi
 
 # The wrong one of the two kinds of MODEL: the error names the right one.

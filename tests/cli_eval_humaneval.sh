@@ -1,7 +1,6 @@
 # cli_eval_humaneval.sh - programs that were right stay right, a wrong one is found out, a model is asked; wrong use.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-problems=$SHARED/corpora/HumanEval.jsonl.gz
-need "$problems"
+problems=$DATA/corpora/HumanEval.jsonl.gz
 unset HEARTH_HUMANEVAL
 
 evaluate() { "$HEARTH" eval humaneval "$@"; }
@@ -70,8 +69,7 @@ refused 1 "nine: completions of $problems: HumanEval/10: there is none" \
     evaluate --completions "$scratch/nine" --problems "$problems"
 
 # A model that has read stories: from end to end, the same again from its saved completions.
-need "$SHARED/models/stories-relu"
-evaluate "$SHARED/models/stories-relu" --problems "$problems" --limit 2 -n 32 --save "$scratch/saved" --json \
+evaluate "$DATA/models/stories-relu" --problems "$problems" --limit 2 -n 32 --save "$scratch/saved" --json \
     >"$scratch/json"
 is "a storyteller" "$(value "$scratch/json" pass_at_1) $(value "$scratch/json" tried)" "0 2"
 is "tokens" "$(value "$scratch/json" tokens)" 64

@@ -1,13 +1,11 @@
 # cli_eval_kl.sh - hearth eval kl: logits files both ways with a second implementation, and a model against itself.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories-relu"
-need "$SHARED/golden/llama"
 
 export PYTHONDONTWRITEBYTECODE=1
-stories=$SHARED/models/stories-relu
-other=$SHARED/models/stories260K # another model of the same vocabulary
-golden=$SHARED/golden/llama/model.gguf
-text=$SHARED/golden/real/nll-text.txt
+stories=$DATA/models/stories-relu
+other=$DATA/models/stories260K # another model of the same vocabulary
+golden=$DATA/golden/llama/model.gguf
+text=$DATA/golden/real/nll-text.txt
 
 "$HEARTH" eval kl "$stories" "$text" -c 64 --kv f32 --sparsity dense --write "$scratch/dense.kld" 2>"$scratch/err"
 has "what wrote it" "$(cat "$scratch/err")" "rung dense"
@@ -28,7 +26,7 @@ same "a file against itself" "$stories" --base "$scratch/dense.kld" --kv f32 --s
 same "exact against dense" "$stories" --base "$scratch/dense.kld" --kv f32 --sparsity exact --no-guard
 is "rung" "$(value "$scratch/kl.json" rung)" exact
 same "in one step" "$stories" "$text" -c 64 --against dense --sparsity exact --no-guard
-head -c 5000 "$SHARED/corpora/stories-held.txt" >"$scratch/held"
+head -c 5000 "$SOURCE/models/stories-held.txt" >"$scratch/held"
 same "of a SiLU model" "$other" "$scratch/held" --against dense
 is "context where none is given" "$(value "$scratch/kl.json" context)" 512
 same "llama.cpp's words" "$stories" --kl-divergence --kl-divergence-base "$scratch/dense.kld" --kv f32 --chunks 2
@@ -97,12 +95,12 @@ if command -v python3 >/dev/null; then
     ids=$("$HEARTH" tokenize "$stories" -f "$text" | tr ' ' , | cut -d, -f1-250)
     both_ways stories-relu "$stories" "$SOURCE/models/stories-relu-q8_0.gguf" 48 "$ids"
     "$HEARTH" eval logits "$golden" --ids 1 --out "$scratch/v"
-    ids=$(value "$SHARED/golden/llama/golden.json" ids),$(value "$SHARED/golden/llama/golden.json" greedy)
+    ids=$(value "$DATA/golden/llama/golden.json" ids),$(value "$DATA/golden/llama/golden.json" greedy)
     "$HEARTH" quantize "$golden" "$scratch/q8_0.gguf" q8_0 2>/dev/null
     both_ways "golden llama" "$golden" "$scratch/q8_0.gguf" 19 "$ids"
     both_ways "golden llama and itself" "$golden" "$golden" 10 "$ids"
 else
-    echo "no python3: without the second implementation"
+    skip_part "there is no python3"
 fi
 
 # ------------------------------------------------------------------ what is refused
@@ -165,7 +163,7 @@ is "temporary files" "$(ls -A "$TMPDIR")" ""
 refused 1 "no predictors" "$HEARTH" eval kl "$stories" "$text" -c 64 --against dense --sparsity predicted --tune none
 is "temporary files of a failure" "$(ls -A "$TMPDIR")" ""
 refused 1 "hearth-kl-" env TMPDIR="$scratch/absent" "$HEARTH" eval kl "$stories" "$text" -c 64 --against dense
-for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SHARED/corpora/stories-held.txt"; done >"$scratch/long"
+for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SOURCE/models/stories-held.txt"; done >"$scratch/long"
 if command -v timeout >/dev/null; then
     for seconds in 0.4 1.2; do
         got=0

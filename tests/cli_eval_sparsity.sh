@@ -1,10 +1,9 @@
 # cli_eval_sparsity.sh - sweeps and the pictures of a profile: rows that hang together, files that are whole or not there.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories260K-relu"
 
-text=$SHARED/golden/real/nll-text.txt
-ln -s "$SHARED/models/stories260K-relu" "$scratch/relu"
-ln -s "$SHARED/models/stories260K" "$scratch/silu"
+text=$DATA/golden/real/nll-text.txt
+ln -s "$DATA/models/stories260K-relu" "$scratch/relu"
+ln -s "$DATA/models/stories260K" "$scratch/silu"
 quick="-t 2 -c 128 --no-speed"
 
 # A column of the CSV by its name, of the line of a setting.

@@ -1,12 +1,11 @@
 # cli_examples.sh - the library from outside: the example as built here, and built against an installed hearth.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories-relu"
 
-golden=$SHARED/golden/real/stories-relu/golden.json
+golden=$DATA/golden/real/stories-relu/golden.json
 expected="Once upon a time$(value "$golden" prompts.0.greedy_text)"
 example=$BUILD/example_generate
 [ -x "$example" ] || skip "$example is not built"
-is "example" "$("$example" "$SHARED/models/stories-relu" "Once upon a time" 48)" "$expected"
+is "example" "$("$example" "$DATA/models/stories-relu" "Once upon a time" 48)" "$expected"
 "$example" "$scratch/missing" x 2>"$scratch/err" && fail "example: a missing model is no error" || pass
 has "error of the example" "$(cat "$scratch/err")" missing
 
@@ -32,7 +31,7 @@ flags=$(pkg-config --define-variable=prefix="$scratch/usr" --cflags --libs heart
 cc -std=c11 -Wall -Wextra "$SOURCE/examples/generate.c" $flags -o "$scratch/generate"
 libdir=$(pkg-config --define-variable=prefix="$scratch/usr" --variable=libdir hearth)
 is "installed example" \
-    "$(LD_LIBRARY_PATH=$libdir "$scratch/generate" "$SHARED/models/stories-relu" "Once upon a time" 48)" "$expected"
+    "$(LD_LIBRARY_PATH=$libdir "$scratch/generate" "$DATA/models/stories-relu" "Once upon a time" 48)" "$expected"
 is "installed program" "$("$scratch/usr/bin/hearth" --version)" "$("$HEARTH" --version)"
 # Without MODEL it finds the one that was installed with it; $HEARTH_MODEL comes before that.
 if [ -e "$SOURCE/models/stories-relu-q8_0.gguf" ]; then
@@ -40,7 +39,7 @@ if [ -e "$SOURCE/models/stories-relu-q8_0.gguf" ]; then
     is "installed model" "$said" "Once upon a time, there was a little girl"
     has "installed model's place" "$(cat "$scratch/err")" "share/hearth/stories-relu-q8_0.gguf"
 fi
-HEARTH_MODEL=$SHARED/models/stories260K "$HEARTH" run -p x -n 1 >/dev/null 2>"$scratch/err"
+HEARTH_MODEL=$DATA/models/stories260K "$HEARTH" run -p x -n 1 >/dev/null 2>"$scratch/err"
 has "HEARTH_MODEL" "$(cat "$scratch/err")" "models/stories260K"
 # The header alone is enough for C++ too.
 if command -v c++ >/dev/null; then

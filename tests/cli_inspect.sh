@@ -28,18 +28,16 @@ has "help" "$("$HEARTH" inspect --help | tr -s ' \n' ' ')" "not one with a numbe
 
 # A folder is opened once, and its rows stay where they lie.
 [ "$failures" -eq 0 ] || finish # skipping must not hide what failed
-need "$SHARED/models/stories260K"
-"$HEARTH" inspect "$SHARED/models/stories260K" --json >"$scratch/model.json"
+"$HEARTH" inspect "$DATA/models/stories260K" --json >"$scratch/model.json"
 is "layers" "$(value "$scratch/model.json" model.layer_count)" 5
 if command -v strace >/dev/null && strace -o "$scratch/trace" true 2>/dev/null; then
-    ASAN_OPTIONS=detect_leaks=0 strace -f -o "$scratch/trace" "$HEARTH" inspect "$SHARED/models/stories260K" >/dev/null
+    ASAN_OPTIONS=detect_leaks=0 strace -f -o "$scratch/trace" "$HEARTH" inspect "$DATA/models/stories260K" >/dev/null
     is "times that the weights are opened" "$(grep -c 'openat.*model.safetensors"' "$scratch/trace")" 1
 fi
 
 # Layout and predictors; sizes and thresholds as golden/pwri's README and cases.json give them.
-pwri=$SHARED/golden/pwri
+pwri=$DATA/golden/pwri
 [ "$failures" -eq 0 ] || finish
-need "$pwri"
 "$HEARTH" inspect "$pwri/bamboo/f32.gguf" --json >"$scratch/bamboo.json"
 is "magic" "$(value "$scratch/bamboo.json" model.powerinfer)" true
 is "layout" "$(value "$scratch/bamboo.json" model.neuron_major)" true

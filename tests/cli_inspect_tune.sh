@@ -1,12 +1,10 @@
 # cli_inspect_tune.sh - the tune file from outside: `hearth inspect` shows it, every command finds it, one that is damaged
 # or of another model is refused by name, and PowerInfer gets its predictors.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories-relu"
-need "$SHARED/corpora/stories-held.txt"
 
-cp -r "$SHARED/models/stories-relu" "$scratch/relu"
+cp -r "$DATA/models/stories-relu" "$scratch/relu"
 chmod -R u+w "$scratch/relu"
-head -c 6000 "$SHARED/corpora/stories-held.txt" >"$scratch/corpus.txt"
+head -c 6000 "$SOURCE/models/stories-held.txt" >"$scratch/corpus.txt"
 is "no tune file" "$("$HEARTH" inspect "$scratch/relu" --json | "$TOOLS/json_value" - tune)" null
 
 # What was counted: tokens, and for every layer how many neurons fire.
@@ -47,14 +45,14 @@ is "of a packed file" "$("$HEARTH" inspect "$scratch/packed.gguf" --tune "$scrat
     "$TOOLS/json_value" - tune.tokens)" "$tokens"
 
 # With SiLU it says what firing means.
-smooth=$SHARED/models/stories260K
+smooth=$DATA/models/stories260K
 if [ -e "$smooth" ]; then
     "$HEARTH" profile "$smooth" --corpus "$scratch/corpus.txt" --probe-tokens 0 --out "$scratch/smooth.tune" >/dev/null 2>&1
     has "silu" "$("$HEARTH" inspect "$smooth" --tune "$scratch/smooth.tune")" "silu is never zero: a neuron fires where"
 fi
 
 # Another model's, a damaged one and one that is not there are refused, but for `--tune none`; inspect only tells.
-other=$SHARED/models/stories260K-relu
+other=$DATA/models/stories260K-relu
 if [ -e "$other" ]; then
     refused 1 "relu.tune: is the tune file of another model" \
         "$HEARTH" run "$other" -p x -n 1 --tune "$scratch/relu.tune"

@@ -1,11 +1,10 @@
 # cli_interactive.sh - `hearth run` at a terminal: lines, words with a slash, Ctrl-C, Ctrl-D, history; the progress line.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories-relu"
 has_terminal || skip "there are no pseudo-terminals"
 
 export XDG_STATE_HOME=$scratch/state TERM=dumb
 model=$scratch/model.gguf
-"$HEARTH" convert "$SHARED/models/stories-relu" -o "$model" 2>/dev/null
+"$HEARTH" convert "$DATA/models/stories-relu" -o "$model" 2>/dev/null
 
 # A new text is new in everything: what was drawn and said before has no say in it.
 said=$(echo "Once upon a time" | "$HEARTH" run "$model" --seed 7 --temp 1 --repeat-penalty 1.3 -n 12 2>/dev/null)

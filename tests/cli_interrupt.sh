@@ -1,6 +1,5 @@
 # cli_interrupt.sh - Ctrl-C ends long work cleanly: exit status 130, no file left.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories260K"
 command -v timeout >/dev/null || skip "timeout is absent"
 
 # $1 as eight bytes, little-endian.
@@ -65,8 +64,8 @@ interrupted "quantize over a file" 0.4 "$HEARTH" quantize "$scratch/large" "$scr
 interrupted convert 0.4 "$HEARTH" convert "$scratch/large" -o "$scratch/to/new.gguf" --type q6_K -t 1
 is "left behind" "$(ls -A "$scratch/to") $(cat "$scratch/to/old.gguf")" "old.gguf old"
 
-model=$SHARED/models/stories260K
-for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SHARED/corpora/stories-held.txt"; done >"$scratch/text"
+model=$DATA/models/stories260K
+for i in 1 2 3 4 5 6 7 8 9 10; do cat "$SOURCE/models/stories-held.txt"; done >"$scratch/text"
 interrupted "eval ppl" 0.6 "$HEARTH" eval ppl "$model" "$scratch/text"
 is "message of eval ppl" "$(cat "$scratch/err")" "hearth: $scratch/text: perplexity: cancelled"
 interrupted bench 0.6 "$HEARTH" bench "$model" -r 1000
@@ -95,7 +94,7 @@ done
 # An answer is cut short, what there is of it is printed. Bytes go through a pipe, so that the moment is known.
 mkfifo "$scratch/pipe"
 # (A shell starts its background with SIGINT ignored, and hearth respects that.)
-env --default-signal=INT "$HEARTH" run "$SHARED/models/stories-relu" -p "Once upon a time" --ignore-eos -t 1 \
+env --default-signal=INT "$HEARTH" run "$DATA/models/stories-relu" -p "Once upon a time" --ignore-eos -t 1 \
     --cpu scalar >"$scratch/pipe" 2>"$scratch/err" &
 program=$!
 got=0

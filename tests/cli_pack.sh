@@ -1,10 +1,8 @@
 # cli_pack.sh - packed files answer as the originals do, orders are kept, predictors make PowerInfer files, wrong use is
 # one line and leaves nothing behind.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/pwri"
-need "$SHARED/models/stories260K-relu"
 
-golden=$SHARED/golden/pwri/llama
+golden=$DATA/golden/pwri/llama
 ids=1,272,204,165,88,100,15,26,8,58,260,208,292,162,195,310
 f16=$scratch/f16.gguf
 packed=$scratch/packed.gguf
@@ -16,8 +14,8 @@ logits() { # logits MODEL IDS RUNG FILE
 }
 
 # ------------------------------------------------------------------ floats: the same answer, any order, any rung
-"$HEARTH" convert "$SHARED/models/stories260K-relu" -o "$f16" --type f16 2>/dev/null
-story=$(value "$SHARED/golden/real/stories260K-relu/golden.json" prompts.2.ids)
+"$HEARTH" convert "$DATA/models/stories260K-relu" -o "$f16" --type f16 2>/dev/null
+story=$(value "$DATA/golden/real/stories260K-relu/golden.json" prompts.2.ids)
 for source in "$golden/plain-f16.gguf:$ids" "$f16:$story"; do
     model=${source%%:*}
     list=${source#*:}
@@ -61,7 +59,7 @@ q8=$scratch/q8.gguf
 # Rows of 64 in down's 172 columns have no blocks: down is f16 there, and nothing is rounded again.
 is "class of stories260K-relu q8_0" "$(value "$said" class)" bitwise
 near "price of nothing" "$(value "$said" perplexity_after)" "$(value "$said" perplexity_before)" 1e-3
-"$HEARTH" quantize "$SHARED/golden/llama-256" "$q8" q4_0 2>/dev/null
+"$HEARTH" quantize "$DATA/golden/llama-256" "$q8" q4_0 2>/dev/null
 "$HEARTH" pack "$q8" "$packed" --json >"$said" 2>/dev/null
 is "class of llama-256 q4_0" "$(value "$said" class)" requantised
 is "down type of llama-256 q4_0" "$(value "$said" down_type)" q8_0
@@ -78,10 +76,12 @@ has "profile of a text" "$(cat "$said")" "ordered by hotness after "
 # ------------------------------------------------------------------ PowerInfer's
 "$HEARTH" convert "$golden/hf" --predictors "$golden/hf/predictors" -o "$scratch/pi.gguf" 2>/dev/null
 is "magic" "$(head -c 4 "$scratch/pi.gguf")" PWRI
-if python3 -c 'import numpy' 2>/dev/null; then
-    python3 "$SHARED/tools/pwri.py" "$golden/f16.gguf" --sums | grep '\.weight' | sort >"$scratch/sums.1"
-    python3 "$SHARED/tools/pwri.py" "$scratch/pi.gguf" --sums | grep '\.weight' | sort >"$scratch/sums.2"
+if python_packages; then
+    "$python" "$SOURCE/tests/reference/pwri.py" "$golden/f16.gguf" --sums | grep '\.weight' | sort >"$scratch/sums.1"
+    "$python" "$SOURCE/tests/reference/pwri.py" "$scratch/pi.gguf" --sums | grep '\.weight' | sort >"$scratch/sums.2"
     cmp -s "$scratch/sums.1" "$scratch/sums.2" && pass || fail "converted with predictors: other tensors"
+else
+    skip_part "$no_python_packages"
 fi
 for rung in predicted dense; do
     reference=$golden/f16.$([ $rung = predicted ] && echo reference || echo dense).f32
@@ -103,13 +103,13 @@ refused 2 "is what would be read: choose another name" "$HEARTH" pack "$f16" "$f
 refused 1 "missing: cannot open" "$HEARTH" pack "$f16" "$out" --price "$scratch/missing"
 refused 1 "missing: cannot open" "$HEARTH" pack "$f16" "$out" --order hotness --profile "$scratch/missing"
 refused 1 "stories260K: hotness: the activation of its neurons, silu, is never exactly zero" \
-    "$HEARTH" pack "$SHARED/models/stories260K" "$out" --order hotness
-refused 1 "llama-256: tokenizer: " "$HEARTH" pack "$SHARED/golden/llama-256" "$out" --price "$scratch/text"
+    "$HEARTH" pack "$DATA/models/stories260K" "$out" --order hotness
+refused 1 "llama-256: tokenizer: " "$HEARTH" pack "$DATA/golden/llama-256" "$out" --price "$scratch/text"
 refused 1 "predictors: is no folder" "$HEARTH" convert "$golden/hf" --predictors "$scratch/text" -o "$out"
 refused 1 "predictors: a PowerInfer file is of a model whose neurons are often zero" \
-    "$HEARTH" convert "$SHARED/models/stories260K" --predictors "$golden/hf/predictors" -o "$out"
+    "$HEARTH" convert "$DATA/models/stories260K" --predictors "$golden/hf/predictors" -o "$out"
 refused 1 "fc2.weight: is 64 x 1056, expected 64 x " \
-    "$HEARTH" convert "$SHARED/golden/llama-relu" --predictors "$golden/hf/predictors" -o "$out"
+    "$HEARTH" convert "$DATA/golden/llama-relu" --predictors "$golden/hf/predictors" -o "$out"
 [ -e "$out" ] && fail "an error left a file" || pass
 
 finish

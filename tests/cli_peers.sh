@@ -1,11 +1,10 @@
 # cli_peers.sh - bench/peers.py: what it computes, and a whole comparison of hearth with a program that is made up.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 command -v python3 >/dev/null || skip "there is no python3"
-need "$SHARED/models/stories-relu"
 
 export PYTHONDONTWRITEBYTECODE=1
 peers=$SOURCE/bench/peers.py
-model=$SHARED/models/stories-relu
+model=$DATA/models/stories-relu
 is "self-test" "$(python3 "$peers" --self-test 2>&1)" ok
 has "help" "$(python3 "$peers" --help)" "--other"
 

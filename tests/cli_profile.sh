@@ -1,10 +1,9 @@
 # cli_profile.sh - `hearth profile`: figures, the tune file, going on after Ctrl-C, bad texts; and `pack`, which uses it.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories-relu"
 
 model=$scratch/stories
-ln -s "$(realpath "$SHARED/models/stories-relu")" "$model"
-text=$SHARED/corpora/stories-held.txt
+ln -s "$(realpath "$DATA/models/stories-relu")" "$model"
+text=$SOURCE/models/stories-held.txt
 said=$scratch/said
 mark='<|endoftext|>'
 head -c 54000 "$text" >"$scratch/a" # long enough for figures
@@ -122,7 +121,7 @@ is "the same order" "$(value "$said.2" hotter_half_share)" "$(value "$said" hott
 cmp -s "$scratch/packed.gguf" "$scratch/packed2.gguf" && pass || fail "the tune file's order is not the text's"
 
 # ------------------------------------------------------------------ never zero
-silu=$SHARED/models/stories260K
+silu=$DATA/models/stories260K
 "$HEARTH" profile "$silu" --corpus "$scratch/b" --no-save --separator "$mark" --json --probe-tokens 0 >"$said"
 near "density of the largest quarter" "$(value "$said" density)" 0.25 0.01
 is "no activation is zero" "$(value "$said" layers.0.gate_density)" 1
@@ -154,5 +153,5 @@ refused 1 "missing: cannot open" "$HEARTH" profile "$model" --ids "$scratch/miss
 echo nonsense >"$scratch/bad"
 refused 1 "bad" "$HEARTH" profile "$model" --corpus "$scratch/b" --out "$scratch/bad"
 refused 1 "cannot make the folder" "$HEARTH" profile "$model" --corpus "$scratch/b" --out "$scratch/no/such/file"
-refused 1 "llama-256: tokenizer" "$HEARTH" profile "$SHARED/golden/llama-256" --corpus "$scratch/b" --no-save
+refused 1 "llama-256: tokenizer" "$HEARTH" profile "$DATA/golden/llama-256" --corpus "$scratch/b" --no-save
 finish

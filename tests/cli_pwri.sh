@@ -1,7 +1,6 @@
 # cli_pwri.sh - files whose down matrix lies a row per neuron, as the program makes them: exact is dense to the byte in
 # every number format, with any number of threads, and near the stock layout it came from.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/llama-relu"
 "$HEARTH" pack --help >/dev/null 2>&1 || skip "there is no hearth pack"
 
 ids=1,12,200,77,31,8,254,101,55,174,179,213,54,229,103,18,12,26
@@ -40,7 +39,7 @@ bound() {
 
 for name in llama-relu llama-relu-gqa llama-fatrelu bamboo; do
     for type in f32 f16 bf16 q8_0 q4_0; do
-        make "$name as $type" "$HEARTH" convert "$SHARED/golden/$name" --type $type -o "$scratch/$name-$type.gguf"
+        make "$name as $type" "$HEARTH" convert "$DATA/golden/$name" --type $type -o "$scratch/$name-$type.gguf"
         make "$name-$type packed" "$HEARTH" pack "$scratch/$name-$type.gguf" "$scratch/packed.gguf"
         check_packed "$name $type" "$scratch/$name-$type.gguf" "$scratch/packed.gguf" "$(bound $type)"
         logits exact "$scratch/$name-$type.gguf" --sparsity exact --activations f32 --kv f32
@@ -50,7 +49,7 @@ for name in llama-relu llama-relu-gqa llama-fatrelu bamboo; do
 done
 
 # K-quants want 256 columns: a wide model, read as if its activation were ReLU.
-wide=$SHARED/golden/llama-256
+wide=$DATA/golden/llama-256
 make "llama-256 as q4_K" "$HEARTH" convert "$wide" --type q4_K --ffn-activation relu -o "$scratch/wide.gguf"
 for down in q8_0 q4_K q6_K; do
     make "llama-256 packed as $down" "$HEARTH" pack "$scratch/wide.gguf" "$scratch/packed.gguf" --down-type $down
@@ -59,9 +58,9 @@ for down in q8_0 q4_K q6_K; do
 done
 
 # The demo model, whichever way it is packed. The order of the neurons changes only the order of additions.
-"$HEARTH" convert "$SHARED/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
+"$HEARTH" convert "$DATA/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
 "$HEARTH" quantize "$scratch/float.gguf" "$scratch/stock.gguf" q8_0 2>/dev/null
-for model in "$SHARED/models/stories-relu" "$scratch/stock.gguf"; do
+for model in "$DATA/models/stories-relu" "$scratch/stock.gguf"; do
     [ -e "$model" ] || continue
     case $model in *.gguf) type=q8_0 ;; *) type=bf16 ;; esac
     make "$model packed" "$HEARTH" pack "$model" "$scratch/packed.gguf"

@@ -1,13 +1,7 @@
 # cli_reader.sh - an independent reader, gguf from PyPI, sees in our files what we put there.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/llama-256"
 
-python=$BUILD/python-gguf/bin/python
-if ! "$python" -c 'import gguf' 2>/dev/null; then
-    python3 -m venv "$BUILD/python-gguf" >/dev/null 2>&1 || skip "python3 has no venv"
-    "$python" -m pip install --quiet --disable-pip-version-check gguf >/dev/null 2>&1 ||
-        skip "the package gguf cannot be installed"
-fi
+python_packages || skip "$no_python_packages"
 
 compare() { # compare A B BOUND: largest relative distance of a tensor, decoded by gguf
     "$python" "$SOURCE/tests/compare_gguf.py" "$@" && pass || fail "compare_gguf $*"
@@ -15,17 +9,17 @@ compare() { # compare A B BOUND: largest relative distance of a tensor, decoded 
 
 # The folder, converted, holds the tensors and the keys of the reference file.
 for name in llama llama-gqa llama-256 llama-rope-llama3 mistral; do
-    "$HEARTH" convert "$SHARED/golden/$name" -o "$scratch/$name.gguf" 2>/dev/null
-    compare "$scratch/$name.gguf" "$SHARED/golden/$name/model.gguf" 1e-6
+    "$HEARTH" convert "$DATA/golden/$name" -o "$scratch/$name.gguf" 2>/dev/null
+    compare "$scratch/$name.gguf" "$DATA/golden/$name/model.gguf" 1e-6
 done
 
 # What gguf decodes from our blocks is what hearth decodes; and it is no further from the source than ggml's own quantiser
 # gets on rows of like kind (its mean over the reference rows, and the 5 % that golden/README.md allows).
 i=0
-while type=$(value "$SHARED/golden/quants/index.json" types.$i.type); do
+while type=$(value "$DATA/golden/quants/index.json" types.$i.type); do
     case $type in
         f16 | bf16 | q8_0 | q6_K | q4_K | q4_0)
-            bound=$(value "$SHARED/golden/quants/index.json" types.$i.relative_rmse | awk '{ print 1.05 * $1 }')
+            bound=$(value "$DATA/golden/quants/index.json" types.$i.relative_rmse | awk '{ print 1.05 * $1 }')
             "$HEARTH" quantize "$scratch/llama-256.gguf" "$scratch/$type.gguf" "$type" 2>/dev/null
             "$HEARTH" quantize "$scratch/$type.gguf" "$scratch/decoded.gguf" f32 2>/dev/null
             compare "$scratch/$type.gguf" "$scratch/decoded.gguf" 0
@@ -37,7 +31,7 @@ done
 [ $i -gt 20 ] && pass || fail "the index of formats ends at $i"
 
 # The vocabulary survives.
-"$HEARTH" convert "$SHARED/models/stories-relu" -o "$scratch/stories.gguf" 2>/dev/null
+"$HEARTH" convert "$DATA/models/stories-relu" -o "$scratch/stories.gguf" 2>/dev/null
 is "vocabulary" "$("$python" - "$scratch/stories.gguf" <<'PYTHON'
 import sys, gguf
 fields = gguf.GGUFReader(sys.argv[1]).fields

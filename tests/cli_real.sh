@@ -1,13 +1,12 @@
 # cli_real.sh - the trained models: ids, greedy tokens, logits and losses, against the float64 reference.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/real"
 
-held=$SHARED/corpora/stories-held.txt
+held=$SOURCE/models/stories-held.txt
 for name in stories-relu stories260K stories260K-relu; do
-    golden=$SHARED/golden/real/$name/golden.json
-    "$HEARTH" convert "$SHARED/models/$name" -o "$scratch/$name.gguf" 2>/dev/null
+    golden=$DATA/golden/real/$name/golden.json
+    "$HEARTH" convert "$DATA/models/$name" -o "$scratch/$name.gguf" 2>/dev/null
     vocabulary=$(value "$golden" vocab_size)
-    for model in "$SHARED/models/$name" "$scratch/$name.gguf"; do
+    for model in "$DATA/models/$name" "$scratch/$name.gguf"; do
         first=0
         for i in 0 1 2; do
             text=$(value "$golden" prompts.$i.text)
@@ -24,10 +23,10 @@ for name in stories-relu stories260K stories260K-relu; do
             is "$name greedy text of prompt $i" "${said# }" "$(value "$golden" prompts.$i.greedy_text)"
 
             "$HEARTH" eval logits "$model" --ids "$ids" --out "$scratch/logits" --kv f32
-            close "$name ${model##*/} prompt $i" "$scratch/logits" "$SHARED/golden/real/$name/logits.f32" 1e-5 $first
+            close "$name ${model##*/} prompt $i" "$scratch/logits" "$DATA/golden/real/$name/logits.f32" 1e-5 $first
             first=$((first + $(value "$golden" prompts.$i.logit_rows) * vocabulary))
         done
-        "$HEARTH" eval ppl "$model" "$SHARED/golden/real/nll-text.txt" --json --kv f32 >"$scratch/ppl.json"
+        "$HEARTH" eval ppl "$model" "$DATA/golden/real/nll-text.txt" --json --kv f32 >"$scratch/ppl.json"
         near "$name nll" "$(value "$scratch/ppl.json" mean_nll)" "$(value "$golden" nll.mean_nll)" 1e-3
         is "$name nll tokens" "$(value "$scratch/ppl.json" tokens)" "$(value "$golden" nll.tokens)"
         printf '  %-44s %s (reference %s)\n' "$name ${model##*/} nll" "$(value "$scratch/ppl.json" mean_nll)" \
@@ -48,7 +47,7 @@ done
 
 # Plain text: the prompt and what follows; a stop string ends it and is not shown.
 model=$scratch/stories-relu.gguf
-golden=$SHARED/golden/real/stories-relu/golden.json
+golden=$DATA/golden/real/stories-relu/golden.json
 said=$("$HEARTH" run "$model" -p "Once upon a time" -n 48 --temp 0 2>"$scratch/err")
 is "plain text" "$said" "Once upon a time$(value "$golden" prompts.0.greedy_text)"
 has "report" "$(cat "$scratch/err")" "tokens/s"
@@ -81,7 +80,7 @@ is "an empty line goes on" "$said" "$whole"
 # scored are the ids behind the middle, window/2 + 1 and on. Here from the logits of `eval logits`, which are held
 # against the reference above: row p foresees id p + 1.
 window=128
-text=$SHARED/golden/real/nll-text.txt
+text=$DATA/golden/real/nll-text.txt
 vocabulary=$(value "$golden" vocab_size)
 read -ra ids < <("$HEARTH" tokenize "$model" -f "$text")
 is "ids of the text" "${#ids[@]}" $(($(value "$golden" nll.tokens) + 1))
@@ -124,14 +123,14 @@ reference() { # reference MODEL TEXT CONTEXT PROTOCOL TOKENS LOSS
     local expected
     expected=$(awk -v n="$6" 'BEGIN { printf "%.9f", exp(n) }')
     "$HEARTH" eval ppl "$1" "$2" -c "$3" --protocol "$4" --json >"$scratch/ppl.json"
-    is "tokens of ${1##*shared/} by $4" "$(value "$scratch/ppl.json" tokens)" "$5"
-    near "perplexity of ${1##*shared/} by $4" "$(value "$scratch/ppl.json" perplexity)" "$expected" \
+    is "tokens of ${1##*test-data/} by $4" "$(value "$scratch/ppl.json" tokens)" "$5"
+    near "perplexity of ${1##*test-data/} by $4" "$(value "$scratch/ppl.json" perplexity)" "$expected" \
         "$(awk -v e="$expected" 'BEGIN { print 1e-3 * e }')"
     printf '  %-44s %s (reference %s)\n' "perplexity by $4" "$(value "$scratch/ppl.json" perplexity)" "$expected"
 }
-reference "$SHARED/golden/llama/model.gguf" "$scratch/cat.txt" 64 hearth 173 9.411960933082144
-reference "$SHARED/golden/llama/model.gguf" "$scratch/cat.txt" 64 llama.cpp 62 9.737214356134674
-reference "$SHARED/models/stories-relu" "$text" 512 hearth 952 1.6386965645937523
-reference "$SHARED/models/stories-relu" "$text" 128 llama.cpp 441 1.7258907975188844
+reference "$DATA/golden/llama/model.gguf" "$scratch/cat.txt" 64 hearth 173 9.411960933082144
+reference "$DATA/golden/llama/model.gguf" "$scratch/cat.txt" 64 llama.cpp 62 9.737214356134674
+reference "$DATA/models/stories-relu" "$text" 512 hearth 952 1.6386965645937523
+reference "$DATA/models/stories-relu" "$text" 128 llama.cpp 441 1.7258907975188844
 
 finish

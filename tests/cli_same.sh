@@ -1,12 +1,11 @@
 # cli_same.sh - the same file, options and prompt give the same bytes, on any number of threads, every time.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories260K-relu"
 
 model=$scratch/model.gguf
-"$HEARTH" quantize "$SHARED/models/stories260K-relu" "$model" q8_0 2>/dev/null
-ids=$(value "$SHARED/golden/real/stories260K-relu/golden.json" prompts.2.ids)
+"$HEARTH" quantize "$DATA/models/stories260K-relu" "$model" q8_0 2>/dev/null
+ids=$(value "$DATA/golden/real/stories260K-relu/golden.json" prompts.2.ids)
 
-for model in "$scratch/model.gguf" "$SHARED/models/stories260K"; do
+for model in "$scratch/model.gguf" "$DATA/models/stories260K"; do
     for kv in f16 f32; do
         "$HEARTH" eval logits "$model" --ids "$ids" --out "$scratch/one" --kv $kv -t 1
         for t in 2 3; do

@@ -1,8 +1,7 @@
 # cli_sparsity.sh - rungs at the command line: what they may claim, what they say, and the guard that never shows in an answer.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/pwri"
 
-pwri=$SHARED/golden/pwri
+pwri=$DATA/golden/pwri
 remembered() { find "$XDG_CACHE_HOME" -type f 2>/dev/null | wc -l; }
 logits() { # logits OUT MODEL OPTIONS...
     "$HEARTH" eval logits "$2" --out "$scratch/$1" --ids "$ids" "${@:3}" 2>"$scratch/err" ||
@@ -96,7 +95,7 @@ same "placement" dense placed
 is "rung of a placement" "$(grep -c 'rung exact\|guard' "$scratch/err")" 1
 
 # What cannot be: the file, the reason, and what to do.
-silu=$SHARED/golden/llama/model.gguf
+silu=$DATA/golden/llama/model.gguf
 refused 1 "$silu: rung exact: the activation silu" "$HEARTH" eval logits "$silu" --ids 1 --out "$scratch/no" --sparsity exact
 refused 1 "$silu: rung predicted: the model has no predictors" "$HEARTH" eval logits "$silu" --ids 1 --out "$scratch/no" \
     --sparsity predicted
@@ -105,13 +104,13 @@ logits silu "$silu"
 has "auto without zeros" "$(cat "$scratch/err")" "rung dense, class bitwise: every neuron"
 
 # Stock layout: transposed, within rounding of dense; block formats are rounded once more, and that is said.
-stock=$SHARED/golden/llama-relu/model.gguf
+stock=$DATA/golden/llama-relu/model.gguf
 logits dense "$stock" --sparsity dense
 logits exact "$stock" --sparsity exact --no-guard
 has "class of a transposed float file" "$(cat "$scratch/err")" "class exact: only zeros are skipped"
 close "stock layout, exact" "$scratch/exact" "$scratch/dense" 1e-5
 demo=$scratch/demo.gguf
-"$HEARTH" convert "$SHARED/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
+"$HEARTH" convert "$DATA/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
 "$HEARTH" quantize "$scratch/float.gguf" "$demo" q8_0 2>/dev/null
 "$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --no-guard >"$scratch/text" 2>"$scratch/err"
 has "memory of the copies" "$(cat "$scratch/err")" ", transposed "

@@ -1,6 +1,5 @@
 # cli_tokenize.sh - SentencePiece vocabularies through `hearth tokenize`, against llama.cpp's ids; and back.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/tokenizers"
 
 # texts FILE: its texts as $scratch/text.0, text.1 ...; prints how many. Byte for byte: some end in \r\n.
 texts() {
@@ -29,14 +28,14 @@ ids() {
 }
 
 for name in llama-spm phi-3-trimmed; do
-    vocabulary=$SHARED/golden/tokenizers/$name
+    vocabulary=$DATA/golden/tokenizers/$name
     ids "$vocabulary.gguf" "$vocabulary.inp" "$vocabulary.out" --no-special
-    ids "$vocabulary.gguf" "$SHARED/golden/tokenizers/extra.inp" "$vocabulary.extra.out" --no-special
+    ids "$vocabulary.gguf" "$DATA/golden/tokenizers/extra.inp" "$vocabulary.extra.out" --no-special
     ids "$vocabulary.gguf" "$vocabulary.special.inp" "$vocabulary.special.out"
 done
 
 # There and back again, also through standard input.
-vocabulary=$SHARED/golden/tokenizers/llama-spm.gguf
+vocabulary=$DATA/golden/tokenizers/llama-spm.gguf
 text='Hello, wörld! 你好 🦙  two  blanks'
 is "there and back" "$("$HEARTH" tokenize "$vocabulary" "$text" | "$HEARTH" tokenize "$vocabulary" --back)" "$text"
 is "ids as arguments" "$("$HEARTH" tokenize "$vocabulary" --back 1 15043)" Hello
@@ -49,9 +48,9 @@ printf -- --back >"$scratch/option"
 is "a text that looks like an option" "$("$HEARTH" tokenize "$vocabulary" -- --back)" \
     "$("$HEARTH" tokenize "$vocabulary" -f "$scratch/option")"
 
-refused 1 tokenizer "$HEARTH" tokenize "$SHARED/golden/llama" Hello
+refused 1 tokenizer "$HEARTH" tokenize "$DATA/golden/llama" Hello
 refused 1 "'gpt2' is a kind of vocabulary that this version does not read (it reads llama)" "$HEARTH" tokenize \
-    "$SHARED/golden/tokenizers/gpt-2.gguf" hi
+    "$DATA/golden/tokenizers/gpt-2.gguf" hi
 refused 2 "no list" "$HEARTH" tokenize "$vocabulary" --back twelve
 refused 2 "token 32000: is not one of the vocabulary's 32000" "$HEARTH" tokenize "$vocabulary" --back 15043 32000
 is "what comes before a wrong id" "$(wc -c <"$scratch/out")" 0

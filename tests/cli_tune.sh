@@ -1,16 +1,13 @@
 # cli_tune.sh - `hearth tune`: a file appears beside the model, does what the summary says, is the same however often the
 # run was killed, and bad input leaves nothing behind.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/models/stories-relu"
-need "$SHARED/models/stories260K-relu"
-need "$SHARED/corpora/stories-held.txt"
 
 model=$scratch/stories-relu
 text=$scratch/text.txt
 said=$scratch/said
-cp -r "$SHARED/models/stories-relu" "$model" # the tune file appears beside the model
+cp -r "$DATA/models/stories-relu" "$model" # the tune file appears beside the model
 chmod -R u+w "$model"
-head -c 14000 "$SHARED/corpora/stories-held.txt" >"$text"
+head -c 14000 "$SOURCE/models/stories-held.txt" >"$text"
 export HEARTH_NO_CACHE=1
 
 tune() { # tune OUT OPTION...: a small tuning whose result is no matter of clocks
@@ -110,12 +107,12 @@ has "another text" "$(cat "$scratch/err")" "begun anew"
 "$HEARTH" tokenize "$model" -f "$text" >"$scratch/ids"
 "$HEARTH" tune "$model" --ids "$scratch/ids" --out "$scratch/ids.tune" --choose bytes --epochs 1 --json >"$said"
 is "tokens of ids" "$(value "$said" tokens)" "$(wc -w <"$scratch/ids")"
-"$HEARTH" tune "$SHARED/models/stories260K" --corpus "$scratch/other.txt" "$text" --out "$scratch/silu.tune" >"$said"
+"$HEARTH" tune "$DATA/models/stories260K" --corpus "$scratch/other.txt" "$text" --out "$scratch/silu.tune" >"$said"
 has "SiLU" "$(cat "$said")" "never exactly zero"
 has "SiLU" "$(cat "$said")" "--sparsity pruned"
 
 # By the clock: whatever it chose is told with its time.
-"$HEARTH" tune "$SHARED/models/stories260K-relu" --corpus "$scratch/other.txt" --out "$scratch/time.tune" --epochs 1 \
+"$HEARTH" tune "$DATA/models/stories260K-relu" --corpus "$scratch/other.txt" --out "$scratch/time.tune" --epochs 1 \
     --budget 50% --json >"$said"
 is "choice" "$(value "$said" choice)" time
 if awk -v s="$(value "$said" layers.0.candidates.0.exact_seconds)" 'BEGIN { exit !(s > 0 && s < 1) }'; then pass; else
@@ -140,7 +137,7 @@ refused 1 "allowed" "$HEARTH" tune "$model" --corpus "$text" --out "$scratch/sma
 refused 2 "--budget" "$HEARTH" tune "$model" --corpus "$text" --budget 7x
 refused 2 "--disk" "$HEARTH" tune "$model" --corpus "$text" --disk lots
 refused 2 "--disk" "$HEARTH" tune "$model" --corpus "$text" --disk -4G
-refused 1 "another model" "$HEARTH" run "$SHARED/models/stories260K-relu" --tune "$model.tune" -p a -n 1
+refused 1 "another model" "$HEARTH" run "$DATA/models/stories260K-relu" --tune "$model.tune" -p a -n 1
 refused 1 "tune" "$HEARTH" tune "$model" --corpus "$text" --out "$scratch/nowhere/x.tune"
 
 # A full disk, in the middle of whatever it meets first.

@@ -1,12 +1,11 @@
 # cli_two_sides.sh - the calls that DESIGN.md section 9 promises, with a device: logits on every rung against the CPU alone
 # and against the references, the same greedy text, ordered files, and placements that are wrong.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/pwri"
 
 # LeakSanitizer dies of its own looking through the thread-local memory of all that PoCL has loaded.
 export LSAN_OPTIONS=${LSAN_OPTIONS:+$LSAN_OPTIONS:}use_tls=0
 
-pwri=$SHARED/golden/pwri
+pwri=$DATA/golden/pwri
 devices=host
 if "$HEARTH" eval logits "$pwri/llama/f32.gguf" --ids 1 --out "$scratch/got" --device opencl >/dev/null 2>"$scratch/err"; then
     devices="host opencl"
@@ -148,7 +147,7 @@ wrong "head: side gpu: there are only cpu and device0" "$(split '[0,300]' '[300,
 echo '{"sides":["cpu","device0"],' >"$scratch/wrong.json"
 refused 1 "wrong.json: placement: " "$HEARTH" run "$model" -p x --device host --place "$scratch/wrong.json"
 refused 1 "nowhere.json" "$HEARTH" run "$model" -p x --device host --place "$scratch/nowhere.json"
-refused 1 "model.gguf" "$HEARTH" run "$SHARED/golden/llama/model.gguf" -p x --device host --gpu-neurons 10 --sparsity exact
+refused 1 "model.gguf" "$HEARTH" run "$DATA/golden/llama/model.gguf" -p x --device host --gpu-neurons 10 --sparsity exact
 for command in "run $model -p x" "bench $model -n 1"; do
     # shellcheck disable=SC2086
     {

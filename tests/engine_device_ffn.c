@@ -230,7 +230,6 @@ static void check_observers(hearth_runtime *alone, hearth_runtime *runtime, cons
 {
     stack s = {0};
     hearth_error error;
-    need(m->path);
     stack_check(hearth_model_open(&s.model, m->path, &(hearth_model_options){.ffn_activation = m->activation}, &error),
                 &error);
     hearth_model_describe(s.model, &s.info);

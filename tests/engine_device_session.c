@@ -107,7 +107,6 @@ static void memory_within_the_budget(void **state)
     const device_specs *specs = usable_devices();
     for (size_t i = 0; i < specs->count; i++)
         for (placed_form first = PLACED_FFN_HOST; first < PLACED_FORMS; first++) {
-            need(PWRI);
             stack s;
             open_placed_model(&s, NULL, PWRI);
             placed_shape shape = shape_of(&s, HEARTH_RUNG_EXACT);

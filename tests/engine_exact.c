@@ -2,8 +2,8 @@
  * answer as dense, the claim that is made of it, and what happens when transposing fails or is cancelled. */
 #include "rungs.h"
 
-#define STORIES HEARTH_SHARED "/models/stories-relu"
-#define RELU    HEARTH_SHARED "/golden/llama-relu/model.gguf"
+#define STORIES HEARTH_DATA "/models/stories-relu"
+#define RELU    HEARTH_DATA "/golden/llama-relu/model.gguf"
 
 static const struct {
     const char *name, *file;
@@ -45,7 +45,7 @@ static void check_exact(const char *path, const int32_t *ids, size_t count, cons
             float *got = malloc(n * sizeof *got), *want = read_model(path, &dense, ids, count, one_by_one);
             stack_read(&s, ids, count, one_by_one, got);
             double distance = relative_l2(got, want, n);
-            print_message("%-60s %-7s exact to dense %.1e\n", path + strlen(HEARTH_SHARED), level, distance);
+            print_message("%-60s %-7s exact to dense %.1e\n", path + strlen(HEARTH_DATA), level, distance);
             assert_true(distance <= bound);
             if (reference)
                 assert_true(relative_l2(got, reference, n) <= bound);
@@ -71,7 +71,6 @@ static void the_same_as_dense(void **state)
 static void a_trained_model(void **state)
 {
     (void)state;
-    need(STORIES);
     static const int32_t ids[] = {1, 403, 407, 261, 378, 432, 383, 286, 261, 376, 298, 315, 421, 395, 317, 426, 338};
     check_exact(STORIES, ids, sizeof ids / sizeof *ids, NULL, "exact", (size_t)6 * 128 * 512 * 2, 1e-5);
 }
@@ -97,7 +96,6 @@ static void what_is_claimed(void **state)
         stack s = {0};
         char path[600];
         golden_path(path, sizeof path, cases[i].name, "model.gguf");
-        need(path);
         hearth_error error;
         hearth_model_options options = {.ffn_activation = cases[i].activation};
         stack_check(hearth_runtime_create(&s.runtime, NULL, &error), &error);
@@ -236,7 +234,6 @@ static void refused(void **state)
         hearth_model *model;
         hearth_placement *placement = NULL;
         hearth_error error;
-        need(golden_path(path, sizeof path, cases[i].name, "model.gguf"));
         stack_check(hearth_model_open(&model, path, NULL, &error), &error);
         error.text[0] = 0;
         assert_int_equal(hearth_placement_create(&placement, model, cases[i].rung, &error), HEARTH_UNSUPPORTED);
@@ -250,7 +247,6 @@ static void refused(void **state)
 static void allocation_failures(void **state)
 {
     (void)state;
-    need(RELU);
     hearth_runtime *runtime;
     hearth_model *model;
     hearth_placement *placement;
@@ -303,7 +299,6 @@ static bool impatient(void *user, const char *what, uint64_t done, uint64_t tota
 static void cancelling(void **state)
 {
     (void)state;
-    need(RELU);
     hearth_runtime *runtime;
     hearth_model *model;
     assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);

@@ -1,4 +1,4 @@
-/* engine_golden.c - the forward pass against two independent implementations (../shared/golden), at every level that
+/* engine_golden.c - the forward pass against two independent implementations (tests/data), at every level that
  * this CPU has. */
 #include "../src/kernel/kernel.h"
 

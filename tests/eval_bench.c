@@ -3,7 +3,7 @@
 
 #include "golden.h"
 
-#define MODEL HEARTH_SHARED "/models/stories260K-relu"
+#define MODEL HEARTH_DATA "/models/stories260K-relu"
 
 /* A model on several rungs. */
 typedef struct fixture {
@@ -29,7 +29,6 @@ static void open_model(fixture *f, const char *path)
     hearth_error error;
     hearth_runtime_options one = {.threads = 1};
     *f = (fixture){0};
-    need(path);
     stack_check(hearth_runtime_create(&f->runtime, &one, &error), &error);
     stack_check(hearth_model_open(&f->model, path, NULL, &error), &error);
 }
@@ -137,7 +136,6 @@ static void open_split(fixture *f)
     hearth_placement *placement;
     hearth_runtime_options options = {.threads = 1, .device = "host"};
     *f = (fixture){.count = 1};
-    need(MODEL);
     stack_check(hearth_runtime_create(&f->runtime, &options, &error), &error);
     stack_check(hearth_model_open(&f->model, MODEL, NULL, &error), &error);
     stack_check(hearth_placement_create(&placement, f->model, HEARTH_RUNG_EXACT, &error), &error);

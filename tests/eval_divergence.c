@@ -5,8 +5,8 @@
 #include "golden.h"
 #include "own_folder.h"
 
-#define RELU HEARTH_SHARED "/models/stories260K-relu"
-#define SILU HEARTH_SHARED "/models/stories260K"
+#define RELU HEARTH_DATA "/models/stories260K-relu"
+#define SILU HEARTH_DATA "/models/stories260K"
 #define TEXT                                                                                                           \
     "Once upon a time there was a little cat. It saw a big dog, and it ran away as fast as it could run. The dog was " \
     "only sleeping, and the cat came back to look at it from the top of the wall. \"You are so big!\" said the cat."
@@ -18,7 +18,6 @@ enum { CONTEXT = 24, FIRST = 12, ROWS = 11, V = 512, MOST_WINDOWS = 8 };
 static stack open_engine(const char *model)
 {
     stack s;
-    need(model);
     stack_open(&s, model, 1, HEARTH_ACTIVATIONS_AUTO, (hearth_session_options){.context = CONTEXT});
     return s;
 }

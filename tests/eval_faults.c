@@ -3,13 +3,12 @@
 
 #include "golden.h"
 
-#define MODEL HEARTH_SHARED "/models/stories260K-relu"
+#define MODEL HEARTH_DATA "/models/stories260K-relu"
 #define TEXT  "Once upon a time there was a little cat. It saw a big dog, and it ran away as fast as it could run."
 
 static stack open_engine(void)
 {
     stack s;
-    need(MODEL);
     stack_open(&s, MODEL, 1, HEARTH_ACTIVATIONS_AUTO, (hearth_session_options){.context = 4});
     return s;
 }

@@ -14,8 +14,8 @@
 
 #include "skip.h"
 
-#define PROBLEMS HEARTH_SHARED "/corpora/HumanEval.jsonl.gz"
-#define MODEL    HEARTH_SHARED "/models/stories260K-relu"
+#define PROBLEMS HEARTH_DATA "/corpora/HumanEval.jsonl.gz"
+#define MODEL    HEARTH_DATA "/models/stories260K-relu"
 
 #define LINE(id, name)                                                                   \
     "{\"task_id\":\"" id "\",\"prompt\":\"def " name "(x):\\n\",\"entry_point\":\"" name \
@@ -41,7 +41,6 @@ static void problems_are_read(void **state)
 static void the_real_ones_are_read(void **state)
 {
     (void)state;
-    need(PROBLEMS);
     humaneval_problems p = {0};
     assert_int_equal(humaneval_read(&p, PROBLEMS, NULL), HEARTH_OK);
     assert_int_equal(p.count, 164);
@@ -260,7 +259,6 @@ static void cut(const hearth_model *model, const char *text, const char *expecte
 static void completions_are_cut(void **state)
 {
     (void)state;
-    need(MODEL "/config.json");
     hearth_model *model;
     assert_int_equal(hearth_model_open(&model, MODEL, NULL, NULL), HEARTH_OK);
     static const char *const ends[] = {"\ndef next():", "\nclass A:", "\n# and",   "\n@cache",
@@ -374,7 +372,6 @@ static void a_short_timeout_is_the_users_own(void **state)
 static void canonical_solutions_pass_and_mutants_fail(void **state)
 {
     (void)state;
-    need(PROBLEMS);
     need_sandbox(__FILE__, __LINE__);
     humaneval_problems p = {0};
     humaneval_completions c = {0};
@@ -424,7 +421,6 @@ static bool never(void *user, const char *what, uint64_t done, uint64_t total)
 static void a_model_is_asked(void **state)
 {
     (void)state;
-    need(MODEL "/config.json");
     need_sandbox(__FILE__, __LINE__);
     hearth_runtime *runtime;
     hearth_model *model;

@@ -7,10 +7,10 @@
 #include "own_folder.h"
 #include "tune_build.h"
 
-#define MODEL HEARTH_SHARED "/models/stories-relu"
-#define SMALL HEARTH_SHARED "/models/stories260K-relu"
-#define TEXT  HEARTH_SHARED "/golden/real/nll-text.txt"
-#define HELD  HEARTH_SHARED "/corpora/stories-held.txt"
+#define MODEL HEARTH_DATA "/models/stories-relu"
+#define SMALL HEARTH_DATA "/models/stories260K-relu"
+#define TEXT  HEARTH_DATA "/golden/real/nll-text.txt"
+#define HELD  HEARTH_MODELS "/stories-held.txt"
 
 static char tune_file[64], further_file[64];
 
@@ -26,8 +26,6 @@ static void open_fixture(fixture *f, const char *model, const char *learnt, cons
     hearth_error error;
     hearth_runtime_options two = {.threads = 2};
     hearth_model_options options = {.tune = learnt};
-    need(model);
-    need(text);
     stack_check(hearth_runtime_create(&f->runtime, &two, &error), &error);
     stack_check(hearth_model_open(&f->model, model, &options, &error), &error);
     stack_check(file_read(&f->text, &f->size, text, 1 << 24, &error), &error);
@@ -217,8 +215,7 @@ static void activity_is_what_observers_see(void **state)
 /* A figure of the reference's, by member and member of that. */
 static json_t *reference(json_t **root, const char *member, const char *inner)
 {
-    const char *path = HEARTH_SHARED "/golden/real/stories-relu/golden.json";
-    need(path);
+    const char *path = HEARTH_DATA "/golden/real/stories-relu/golden.json";
     assert_int_equal(json_parse_file(root, path, NULL), HEARTH_OK);
     json_t *found = json_object_get(json_object_get(*root, member), inner);
     assert_non_null(found);

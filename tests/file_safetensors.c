@@ -60,12 +60,11 @@ static void golden_folders(void **state)
         {"golden/gemma3n", 107, "model.embed_tokens.weight", FORMAT_BF16, 64, 272},
         {"models/stories260K", 47, "model.embed_tokens.weight", FORMAT_F32, 64, 512},
     };
-    need(HEARTH_SHARED "/golden");
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char path[1024];
         hearth_error error = {0};
         checkpoint *c = create();
-        snprintf(path, sizeof(path), HEARTH_SHARED "/%s", cases[i].folder);
+        snprintf(path, sizeof(path), HEARTH_DATA "/%s", cases[i].folder);
         if (safetensors_add_folder(c, path, &error) != HEARTH_OK)
             fail_msg("%s", error.text);
         assert_int_equal(c->tensor_count, cases[i].count);

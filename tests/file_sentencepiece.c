@@ -79,16 +79,15 @@ static void trained_models(void **state)
 {
     (void)state;
     static const char *const names[] = {"stories260K", "stories260K-relu", "stories-relu"};
-    need(HEARTH_SHARED "/models");
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char path[1024];
         hearth_error error = {0};
         checkpoint *c;
         assert_int_equal(checkpoint_create(&c, names[i], NULL), HEARTH_OK);
-        snprintf(path, sizeof(path), HEARTH_SHARED "/models/%s/tokenizer.model", names[i]);
+        snprintf(path, sizeof(path), HEARTH_DATA "/models/%s/tokenizer.model", names[i]);
         if (sentencepiece_add(c, path, &error) != HEARTH_OK)
             fail_msg("%s", error.text);
-        snprintf(path, sizeof(path), HEARTH_SHARED "/models/%s/tokenizer.json", names[i]);
+        snprintf(path, sizeof(path), HEARTH_DATA "/models/%s/tokenizer.json", names[i]);
         compare_with_json(c, path);
         check_string(c, "tokenizer.ggml.model", "llama");
         check_string(c, "tokenizer.ggml.pre", "default");

@@ -3,7 +3,7 @@
 
 #include "learn_watch.h"
 
-#define RELU HEARTH_SHARED "/models/stories260K-relu"
+#define RELU HEARTH_DATA "/models/stories260K-relu"
 
 static const char *write_text(const char *folder, const char *name, const char *data, size_t size)
 {

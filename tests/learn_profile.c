@@ -8,9 +8,9 @@
 #include "learn_watch.h"
 
 #define PWRI    GOLDEN "/pwri/llama/"
-#define RELU    HEARTH_SHARED "/models/stories260K-relu"
-#define SILU    HEARTH_SHARED "/models/stories260K"
-#define STORIES HEARTH_SHARED "/models/stories-relu"
+#define RELU    HEARTH_DATA "/models/stories260K-relu"
+#define SILU    HEARTH_DATA "/models/stories260K"
+#define STORIES HEARTH_DATA "/models/stories-relu"
 
 static profile take(const dense *d, const corpus *c, const profile_options *o)
 {
@@ -127,7 +127,6 @@ static profile take_powerinfer(const char *path)
 static void numbers_are_the_original_ones(void **state)
 {
     (void)state;
-    need(PWRI "f16.gguf");
     static uint32_t orders[LAYERS][NEURONS];
     static uint64_t scratch[NEURONS];
     const uint32_t *order[LAYERS] = {orders[0], orders[1]};

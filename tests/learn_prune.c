@@ -114,10 +114,8 @@ typedef struct fixture {
 /* A model, and hidden states of some text. */
 static void open_fixture(fixture *f, const char *path)
 {
-    static const char text[] = HEARTH_SHARED "/corpora/stories-held.txt";
+    static const char text[] = HEARTH_MODELS "/stories-held.txt";
     const char *texts[] = {text};
-    need(path);
-    need(text);
     *f = (fixture){.folder = "/tmp/hearth-prune.XXXXXX"};
     assert_non_null(mkdtemp(f->folder));
     hearth_model_options options = {.tune = ""};
@@ -201,13 +199,13 @@ static void check_held_out(const char *path, float first_level)
 static void thresholds_take_what_they_say_of_relu(void **state)
 {
     (void)state;
-    check_held_out(HEARTH_SHARED "/models/stories-relu", 0.6f);
+    check_held_out(HEARTH_DATA "/models/stories-relu", 0.6f);
 }
 
 static void thresholds_take_what_they_say_of_silu(void **state)
 {
     (void)state;
-    check_held_out(HEARTH_SHARED "/models/stories260K", 0);
+    check_held_out(HEARTH_DATA "/models/stories260K", 0);
 }
 
 /* A layer whose down matrix is zero loses nothing, whatever is taken. */
@@ -216,7 +214,7 @@ static void a_layer_without_effect_gives_all(void **state)
     (void)state;
     fixture f;
     prune_table before, after, again;
-    open_fixture(&f, HEARTH_SHARED "/models/stories260K");
+    open_fixture(&f, HEARTH_DATA "/models/stories260K");
     assert_int_equal(prune_deal(&before, f.runtime, f.model, f.folder, (hearth_progress){0}, NULL), HEARTH_OK);
     matrix *down = &f.model->layers[2].down;
     void *zeros = mem_new_array(down->rows, down->row_bytes);
@@ -265,7 +263,7 @@ static void formats_may_differ_by_layer(void **state)
     (void)state;
     fixture f;
     prune_table mixed, same;
-    open_fixture(&f, HEARTH_SHARED "/models/stories260K-relu");
+    open_fixture(&f, HEARTH_DATA "/models/stories260K-relu");
     uint32_t layers = f.model->hyper.layer_count;
     matrix *stored = mem_new_array(layers, sizeof *stored), *wide = mem_new_array(layers, sizeof *wide);
     for (uint32_t i = 0; i < layers; i++) {
@@ -302,7 +300,7 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     fixture f;
     prune_table t;
-    open_fixture(&f, HEARTH_SHARED "/models/stories260K-relu");
+    open_fixture(&f, HEARTH_DATA "/models/stories260K-relu");
     long live = mem_live(), n = 0;
     hearth_status status;
     do {

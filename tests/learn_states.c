@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define RELU    HEARTH_SHARED "/models/stories260K-relu"
-#define STORIES HEARTH_SHARED "/models/stories-relu"
+#define RELU    HEARTH_DATA "/models/stories260K-relu"
+#define STORIES HEARTH_DATA "/models/stories-relu"
 
 /* Which token each row is of; freed with free. */
 static uint64_t *chosen_tokens(const states_writer *w, const corpus *c, size_t *count)

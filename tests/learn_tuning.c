@@ -17,9 +17,9 @@
 
 #include "skip.h"
 
-#define MODEL HEARTH_SHARED "/models/stories260K-relu"
-#define SILU  HEARTH_SHARED "/models/stories260K"
-#define TEXT  HEARTH_SHARED "/corpora/stories-held.txt"
+#define MODEL HEARTH_DATA "/models/stories260K-relu"
+#define SILU  HEARTH_DATA "/models/stories260K"
+#define TEXT  HEARTH_MODELS "/stories-held.txt"
 /* Ids that are read: seconds, and enough for the last tenth to say something. */
 #ifdef __SANITIZE_ADDRESS__ /* checked memory takes its time: less text, fewer faults */
 #define TOKENS     800
@@ -41,8 +41,6 @@ typedef struct fixture {
 static void open_fixture(fixture *f, const char *path, unsigned threads)
 {
     const char *texts[] = {TEXT};
-    need(MODEL);
-    need(TEXT);
     *f = (fixture){.folder = "/tmp/hearth-tuning.XXXXXX"};
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->path, sizeof f->path, "%s/model.tune", f->folder);

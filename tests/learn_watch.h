@@ -21,7 +21,6 @@ static inline dense dense_open(const char *path, unsigned threads)
     hearth_placement *placement;
     hearth_runtime_options runtime = {.threads = threads};
     hearth_model_options without = {.tune = ""};
-    need(path);
     assert_int_equal(hearth_runtime_create(&d.runtime, &runtime, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&d.model, path, &without, NULL), HEARTH_OK);
     hearth_model_describe(d.model, &d.info);

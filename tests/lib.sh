@@ -1,7 +1,7 @@
 # lib.sh - what the shell tests share. Sourced; expects HEARTH (the program), TOOLS (compare_logits, json_value),
-# SHARED (reference data), SOURCE and BUILD, as tests/CMakeLists.txt sets them.
+# DATA (reference data), SOURCE and BUILD, as tests/CMakeLists.txt sets them.
 set -euo pipefail
-: "${HEARTH:?}" "${TOOLS:?}" "${SHARED:?}" "${SOURCE:?}" "${BUILD:?}"
+: "${HEARTH:?}" "${TOOLS:?}" "${DATA:?}" "${SOURCE:?}" "${BUILD:?}"
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/hearth-test.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
@@ -14,9 +14,22 @@ skip() {
     exit 77
 }
 
-need() { # need PATH: skipped where the reference data is absent
-    [ -e "$1" ] || skip "$1 is absent"
+skip_part() { # for a test of which only a part cannot be run; tools/count-skips counts the line
+    echo "skipped: $*"
 }
+
+# python_packages: true if $python runs a Python that has the packages of tests/requirements.txt. They are installed into
+# the build folder, once for all tests.
+python=$BUILD/python/bin/python
+python_packages() {
+    (
+        flock 9
+        "$python" -c 'import gguf, numpy' 2>/dev/null && exit
+        python3 -m venv "$BUILD/python" &&
+            "$python" -m pip install --quiet --disable-pip-version-check -r "$SOURCE/tests/requirements.txt"
+    ) 9>"$BUILD/python.lock" >/dev/null 2>&1
+}
+no_python_packages="Python has not the packages of tests/requirements.txt, and pip cannot install them"
 
 pass() {
     checks=$((checks + 1))

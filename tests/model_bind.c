@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-#define GOLDEN HEARTH_SHARED "/golden/"
-#define MODELS HEARTH_SHARED "/models/"
+#define GOLDEN HEARTH_DATA "/golden/"
+#define MODELS HEARTH_DATA "/models/"
 
 static hearth_model *open_model(const char *path)
 {
@@ -84,7 +84,6 @@ static const char *const cases[] = {
 static void test_goldens(void **state)
 {
     (void)state;
-    need(GOLDEN);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[512];
         snprintf(path, sizeof path, GOLDEN "%s/model.gguf", cases[i]);
@@ -117,7 +116,6 @@ static void test_trained(void **state)
 {
     (void)state;
     static const char *const names[] = {"stories-relu", "stories260K", "stories260K-relu"};
-    need(MODELS);
     for (size_t i = 0; i < 3; i++) {
         char path[512];
         hearth_model_info info;
@@ -338,7 +336,6 @@ static void fail_allocations(const char *path)
 static void test_no_memory(void **state)
 {
     (void)state;
-    need(GOLDEN);
     fail_allocations(GOLDEN "llama-rope-llama3");
     fail_allocations(GOLDEN "llama-gqa/model.gguf");
     fail_allocations(MODELS "stories260K");
@@ -347,7 +344,6 @@ static void test_no_memory(void **state)
 static void test_read_failures(void **state)
 {
     (void)state;
-    need(MODELS);
     hearth_status status;
     long live = mem_live(), n = 0;
     do {
@@ -376,7 +372,6 @@ static bool cancel(void *user, const char *what, uint64_t done, uint64_t total)
 static void test_cancel(void **state)
 {
     (void)state;
-    need(GOLDEN);
     int calls = 0;
     long live = mem_live();
     hearth_error error;

@@ -12,8 +12,8 @@
 
 #include <math.h>
 
-#define GOLDEN HEARTH_SHARED "/golden/"
-#define MODELS HEARTH_SHARED "/models/"
+#define GOLDEN HEARTH_DATA "/golden/"
+#define MODELS HEARTH_DATA "/models/"
 
 static pool *threads;
 static char folder[256], out_path[300];
@@ -160,7 +160,6 @@ static void test_folders(void **state)
                                         "llama-rope-yarn",
                                         "llama-256",
                                         "mistral"};
-    need(GOLDEN);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         log_book l;
         char path[512];
@@ -189,7 +188,6 @@ static void test_folders(void **state)
 static void test_unchanged(void **state)
 {
     (void)state;
-    need(GOLDEN);
     log_book l;
     checkpoint *c = converted(GOLDEN "llama-256-q4_k_m/model.gguf", (convert_options){.format = FORMAT_COUNT}, &l);
     checkpoint *wanted = open_golden("llama-256-q4_k_m");
@@ -220,7 +218,6 @@ static void test_unchanged(void **state)
 static void test_tokenizer(void **state)
 {
     (void)state;
-    need(MODELS);
     log_book l;
     checkpoint *c = converted(MODELS "stories260K", (convert_options){.format = FORMAT_F16}, &l);
     assert_int_equal(l.notes, 0);
@@ -273,7 +270,6 @@ static void quantize_like(const char *name, number_format format)
 static void test_quantize(void **state)
 {
     (void)state;
-    need(GOLDEN);
     quantize_like("llama-256-q4_0", FORMAT_Q4_0);
     quantize_like("llama-256-q4_k_m", FORMAT_Q4_K);
 }
@@ -301,7 +297,6 @@ static double known_error(number_format f)
 static void test_every_format(void **state)
 {
     (void)state;
-    need(GOLDEN);
     checkpoint *original = open_golden("llama-256");
     for (int f = 0; f < FORMAT_COUNT; f++) {
         log_book l;
@@ -351,7 +346,6 @@ static void test_fallback(void **state)
         {FORMAT_F16, true, "token_embd.weight", FORMAT_F16, "asked for"},
         {FORMAT_F16, true, "output_norm.weight", FORMAT_F32, "norm"},
     };
-    need(MODELS);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         log_book l;
         const char *reason = "";
@@ -368,7 +362,6 @@ static void test_overrides(void **state)
     static const convert_override overrides[] = {
         {"blk.*.ffn_*", FORMAT_Q8_0}, {"blk.1.ffn_up.weight", FORMAT_F16}, {"token_embd.weight", FORMAT_BF16}};
     static const convert_override typo[] = {{"blk.*.fnn_up.weight", FORMAT_Q8_0}};
-    need(GOLDEN);
     log_book l;
     const char *reason;
     convert_options o = {.format = FORMAT_Q4_0, .head_apart = true, .overrides = overrides, .override_count = 3};
@@ -389,7 +382,6 @@ static void test_overrides(void **state)
 static void test_activation(void **state)
 {
     (void)state;
-    need(GOLDEN);
     log_book l;
     hearth_error error;
     hearth_model *m;
@@ -406,7 +398,6 @@ static void test_activation(void **state)
 static void test_threads(void **state)
 {
     (void)state;
-    need(GOLDEN);
     log_book l;
     size_t size[2];
     uint8_t *bytes[2];
@@ -431,7 +422,6 @@ static void test_threads(void **state)
 static void test_cancel(void **state)
 {
     (void)state;
-    need(GOLDEN);
     long live = mem_live();
     for (uint64_t at = 1; at < 20; at += 6) {
         log_book l = {.cancel_at = at};
@@ -447,7 +437,6 @@ static void test_cancel(void **state)
 static void test_failures(void **state)
 {
     (void)state;
-    need(GOLDEN);
     long live = mem_live();
     for (int memory = 0; memory < 2; memory++) {
         hearth_status status;
@@ -476,7 +465,6 @@ static void test_failures(void **state)
 static void test_same_file(void **state)
 {
     (void)state;
-    need(GOLDEN);
     char source[300], link_path[300], path[400];
     size_t size;
     hearth_error error;

@@ -52,19 +52,17 @@ static void survives_everything(const char *path)
 static void test_survives(void **state)
 {
     (void)state;
-    need(GOLDEN);
     survives_everything(GOLDEN "llama-relu");
     survives_everything(GOLDEN "mistral");
     survives_everything(GOLDEN "llama-rope-yarn");
     survives_everything(GOLDEN "llama-fatrelu");
-    survives_everything(HEARTH_SHARED "/models/stories-relu");
+    survives_everything(HEARTH_DATA "/models/stories-relu");
 }
 
 /* A folder, the PowerInfer file of it and its predictors, and that one packed. */
 static void test_powerinfer(void **state)
 {
     (void)state;
-    need(PWRI);
     char wanted[FINGERPRINT_SIZE], plain[FINGERPRINT_SIZE];
     fingerprint_of(wanted, PWRI "llama/f16.gguf");
     survives(PWRI "llama/f16.gguf", (convert_options){PACK}, wanted);
@@ -78,7 +76,6 @@ static void test_powerinfer(void **state)
 static void test_differs(void **state)
 {
     (void)state;
-    need(GOLDEN);
     static const char *const paths[] = {GOLDEN "llama",
                                         GOLDEN "llama-relu",
                                         GOLDEN "llama-fatrelu",
@@ -86,9 +83,9 @@ static void test_differs(void **state)
                                         GOLDEN "llama-rope-linear",
                                         GOLDEN "mistral",
                                         GOLDEN "bamboo",
-                                        HEARTH_SHARED "/models/stories-relu",
-                                        HEARTH_SHARED "/models/stories260K",
-                                        HEARTH_SHARED "/models/stories260K-relu"};
+                                        HEARTH_DATA "/models/stories-relu",
+                                        HEARTH_DATA "/models/stories260K",
+                                        HEARTH_DATA "/models/stories260K-relu"};
     enum { COUNT = sizeof paths / sizeof *paths };
     char all[COUNT][FINGERPRINT_SIZE];
     for (size_t i = 0; i < COUNT; i++) {

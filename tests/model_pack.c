@@ -42,7 +42,6 @@ static void same_bytes(const matrix *a, size_t row_a, const matrix *b, size_t ro
 static void test_floats(void **state)
 {
     (void)state;
-    need(GOLDEN);
     static const number_format formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16};
     static const char *const names[] = {"llama-relu", "llama-256", "pwri/llama/plain-f16.gguf"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++)
@@ -77,7 +76,6 @@ static void test_floats(void **state)
 static void test_blocks(void **state)
 {
     (void)state;
-    need(GOLDEN);
     static const number_format formats[] = {FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_Q4_K, FORMAT_Q6_K};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         seen s;
@@ -120,7 +118,6 @@ static void test_blocks(void **state)
 static void test_down_format(void **state)
 {
     (void)state;
-    need(GOLDEN);
     for (number_format f = 0; f < FORMAT_COUNT; f++) {
         seen s;
         convert_options o = {PACK};
@@ -211,7 +208,6 @@ static void expect_order(const hearth_model *m, const hearth_model *original, co
 static void test_order(void **state)
 {
     (void)state;
-    need(PWRI);
     static const char *const names[] = {"llama/plain-f16.gguf", "llama/f16.gguf", "bamboo/q4_0.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[512];
@@ -254,7 +250,6 @@ static void test_order(void **state)
 static void test_bad_orders(void **state)
 {
     (void)state;
-    need(PWRI);
     seen s;
     hearth_error error;
     unlink(out_path);
@@ -333,7 +328,6 @@ static void test_biases(void **state)
 static void test_failures(void **state)
 {
     (void)state;
-    need(PWRI);
     shuffle order = make_order(2, 1056, 5);
     convert_options o = {PACK, .order = (const uint32_t *const *)order.layers};
     fail_everywhere(PWRI "llama/plain-f16.gguf", &o);
@@ -353,7 +347,6 @@ static bool refuse_second(void *user, const char *what, uint64_t done, uint64_t 
 static void test_cancel(void **state)
 {
     (void)state;
-    need(PWRI);
     seen s;
     int calls = 0;
     long live = mem_live();
@@ -370,7 +363,6 @@ static void test_cancel(void **state)
 static void test_threads(void **state)
 {
     (void)state;
-    need(GOLDEN);
     seen s[2];
     size_t size[2];
     uint8_t *bytes[2];

@@ -33,7 +33,6 @@ static void expect_same_tensors(const checkpoint *a, const checkpoint *b)
 static void test_golden_predictors(void **state)
 {
     (void)state;
-    need(PWRI);
     seen s;
     hearth_error error;
     convert_options o = {.format = FORMAT_COUNT, .predictors = PWRI "llama/hf/predictors"};
@@ -76,7 +75,6 @@ static void test_golden_predictors(void **state)
 static void test_quantize_powerinfer(void **state)
 {
     (void)state;
-    need(PWRI);
     static const char *const names[] = {"llama", "bamboo"};
     for (size_t i = 0; i < 2; i++) {
         char path[512];
@@ -174,7 +172,6 @@ static void refused(const char *source, hearth_status status, const char *text)
 static void test_bad_predictors(void **state)
 {
     (void)state;
-    need(PWRI);
     char path[400], other[400];
     long live = mem_live();
     const char *llama = PWRI "llama/hf";
@@ -229,7 +226,6 @@ static void test_bad_predictors(void **state)
 static void test_bad_tensors(void **state)
 {
     (void)state;
-    need(PWRI);
     static const struct {
         tensor_text tensors[3];
         size_t count;
@@ -285,7 +281,6 @@ static void test_bad_tensors(void **state)
 static void test_thresholds(void **state)
 {
     (void)state;
-    need(PWRI);
     seen s;
     hearth_error error;
     convert_options o = {.format = FORMAT_COUNT, .predictors = predictor_folder};
@@ -318,7 +313,6 @@ static void test_thresholds(void **state)
 static void test_failures(void **state)
 {
     (void)state;
-    need(PWRI);
     fail_everywhere(PWRI "llama/hf",
                     &(convert_options){.format = FORMAT_Q4_0, .predictors = PWRI "llama/hf/predictors"});
 }

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#define PWRI HEARTH_SHARED "/golden/pwri/"
+#define PWRI HEARTH_DATA "/golden/pwri/"
 
 /* golden/pwri/README.md */
 enum { D = 64, F = 1056, LAYERS = 2, HEADS = 4, KV = 32, VOCABULARY = 320, RANK = 64 };
@@ -120,7 +120,6 @@ static void expect_golden(const char *folder, ffn_form form, const golden_type *
 static void test_goldens(void **state)
 {
     (void)state;
-    need(PWRI);
     for (size_t i = 0; i < sizeof golden_types / sizeof *golden_types; i++) {
         expect_golden("llama", FFN_GATED, &golden_types[i]);
         expect_golden("bamboo", FFN_GATED_BOTH, &golden_types[i]);
@@ -131,7 +130,6 @@ static void test_goldens(void **state)
 static void test_transposed(void **state)
 {
     (void)state;
-    need(PWRI);
     hearth_model *pwri = open_golden("llama/f16.gguf"), *plain = open_golden("llama/plain-f16.gguf");
     assert_false(plain->powerinfer || plain->neuron_major || plain->predictors);
     assert_int_equal(plain->parameter_count, pwri->parameter_count);
@@ -154,7 +152,6 @@ static void test_transposed(void **state)
 static void test_other_families(void **state)
 {
     (void)state;
-    need(PWRI);
     static const char *const names[] = {"falcon", "opt"};
     for (size_t i = 0; i < 2; i++) {
         char path[512], text[128];

@@ -76,7 +76,6 @@ static hearth_status open_with(hearth_model **out, const char *path, const char 
 static void test_packed(void **state)
 {
     (void)state;
-    need(GOLDEN);
     hearth_error error;
     seen s;
     hearth_model *plain = open_model(GOLDEN "llama-relu");
@@ -115,7 +114,6 @@ static void test_packed(void **state)
 static void test_found(void **state)
 {
     (void)state;
-    need(GOLDEN);
     hearth_error error;
     hearth_model *m;
     hearth_model_info info;
@@ -159,7 +157,6 @@ static void test_found(void **state)
 static void test_powerinfer(void **state)
 {
     (void)state;
-    need(PWRI);
     hearth_error error;
     hearth_model *m;
     must(open_with(&m, PWRI "bamboo/f32.gguf", "", &error), &error);
@@ -214,7 +211,6 @@ static void test_all_none(void **state)
 static void test_open_failures(void **state)
 {
     (void)state;
-    need(GOLDEN);
     seen s;
     hearth_error error;
     uint32_t backwards[128];

@@ -24,7 +24,7 @@ typedef struct golden {
 static size_t load(const char *name, const char *end, void *out)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/golden/quants/%s%s", HEARTH_SHARED, name, end);
+    snprintf(path, sizeof path, "%s/golden/quants/%s%s", HEARTH_DATA, name, end);
     char *data;
     size_t size;
     hearth_error error;
@@ -37,9 +37,8 @@ static size_t load(const char *name, const char *end, void *out)
 
 static void load_index(golden *g)
 {
-    const char *path = HEARTH_SHARED "/golden/quants/index.json";
+    const char *path = HEARTH_DATA "/golden/quants/index.json";
     hearth_error error;
-    need(path);
     if (json_parse_file(&g->index, path, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     uint32_t rows, columns;

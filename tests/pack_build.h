@@ -10,7 +10,7 @@
 #include "../src/base/pool.h"
 #include "../src/model/convert.h"
 
-#define GOLDEN HEARTH_SHARED "/golden/"
+#define GOLDEN HEARTH_DATA "/golden/"
 #define PWRI   GOLDEN "pwri/"
 
 static pool *threads;

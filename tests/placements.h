@@ -216,7 +216,6 @@ enum { PLACED_MODELS = sizeof placed_models / sizeof *placed_models };
 static inline void open_placed_model(stack *s, hearth_runtime *runtime, const char *path)
 {
     hearth_error error;
-    need(path);
     *s = (stack){.runtime = runtime};
     stack_check(hearth_model_open(&s->model, path, NULL, &error), &error);
     hearth_model_describe(s->model, &s->info);

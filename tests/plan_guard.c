@@ -206,7 +206,6 @@ typedef struct opened {
 
 static void open_model(opened *o, const char *path, unsigned threads)
 {
-    need(GOLDEN);
     hearth_error error;
     stack_check(hearth_runtime_create(&o->runtime, &(hearth_runtime_options){.threads = threads}, &error), &error);
     stack_check(hearth_model_open(&o->model, path, NULL, &error), &error);

@@ -1,5 +1,5 @@
-/* skip.h - what a test needs and may not find (reference data, a device): without it the test is skipped with a
- * message, and the program's exit status says so. cmocka on its own ends with 0, as if everything had been seen.
+/* skip.h - what a test needs and may not find (a tool, a library, a device): without it the test is skipped with a message
+ * "skipped: ...", which tools/count-skips counts, and the program's exit status says so. cmocka on its own ends with 0, as if everything had been seen.
  *
  * Comes last among the includes: cmocka's macro fail() hides the function of base/error.h. */
 #ifndef TESTS_SKIP_H

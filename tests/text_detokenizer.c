@@ -273,7 +273,7 @@ static void there_and_back(const tokenizer *t, span text, unsigned text_flags, u
 static void every_text_of(const tokenizer *t, const char *name, unsigned text_flags, unsigned flags)
 {
     char path[512];
-    snprintf(path, sizeof path, HEARTH_SHARED "/golden/tokenizers/%s", name);
+    snprintf(path, sizeof path, HEARTH_DATA "/golden/tokenizers/%s", name);
     span texts = read_whole(path), rest = texts;
     while (rest.size > 0)
         there_and_back(t, next_part(&rest, TEXT_SEPARATOR), text_flags, flags);

@@ -71,8 +71,7 @@ static inline tokenizer *new_tokenizer(const checkpoint *c)
 static inline tokenizer *golden_tokenizer(const char *name)
 {
     char path[512];
-    snprintf(path, sizeof path, HEARTH_SHARED "/golden/tokenizers/%s.gguf", name);
-    need(path);
+    snprintf(path, sizeof path, HEARTH_DATA "/golden/tokenizers/%s.gguf", name);
     checkpoint *c;
     hearth_error error = {0};
     if (gguf_open(&c, path, &error) != HEARTH_OK)

@@ -13,9 +13,9 @@
 static size_t compare_file(const tokenizer *t, const char *input, const char *output, unsigned flags)
 {
     char path[512];
-    snprintf(path, sizeof path, HEARTH_SHARED "/golden/tokenizers/%s", input);
+    snprintf(path, sizeof path, HEARTH_DATA "/golden/tokenizers/%s", input);
     span texts = read_whole(path), rest = texts;
-    snprintf(path, sizeof path, HEARTH_SHARED "/golden/tokenizers/%s", output);
+    snprintf(path, sizeof path, HEARTH_DATA "/golden/tokenizers/%s", output);
     span lines = read_whole(path), lines_rest = lines;
     size_t count = 0;
     while (lines_rest.size > 0) {
@@ -64,8 +64,7 @@ static void matches_llama_cpp(void **state)
 static tokenizer *trained_tokenizer(const char *name)
 {
     char path[512];
-    snprintf(path, sizeof path, HEARTH_SHARED "/models/%s/tokenizer.model", name);
-    need(path);
+    snprintf(path, sizeof path, HEARTH_DATA "/models/%s/tokenizer.model", name);
     checkpoint *c;
     hearth_error error = {0};
     assert_int_equal(checkpoint_create(&c, path, NULL), HEARTH_OK);
@@ -108,7 +107,7 @@ static void compare_prompt(const tokenizer *t, const json_t *prompt)
 /* The first 60 held-out stories, stripped, 511 tokens of each at most. */
 static size_t count_stories(const tokenizer *t)
 {
-    span stories = read_whole(HEARTH_SHARED "/corpora/stories-held.txt"), rest = stories;
+    span stories = read_whole(HEARTH_MODELS "/stories-held.txt"), rest = stories;
     size_t total = 0;
     for (int i = 0; i < 60; i++) {
         span story = next_part(&rest, "<|endoftext|>");
@@ -131,7 +130,7 @@ static void matches_sentencepiece(void **state)
     for (size_t m = 0; m < COUNT(models); m++) {
         tokenizer *t = trained_tokenizer(models[m]);
         char path[512];
-        snprintf(path, sizeof path, HEARTH_SHARED "/golden/real/%s/golden.json", models[m]);
+        snprintf(path, sizeof path, HEARTH_DATA "/golden/real/%s/golden.json", models[m]);
         json_t *golden;
         assert_int_equal(json_parse_file(&golden, path, NULL), HEARTH_OK);
         json_t *prompts = json_object_get(golden, "prompts");
@@ -139,7 +138,7 @@ static void matches_sentencepiece(void **state)
         for (size_t i = 0; i < json_array_size(prompts); i++)
             compare_prompt(t, json_array_get(prompts, i));
 
-        span text = read_whole(HEARTH_SHARED "/golden/real/nll-text.txt");
+        span text = read_whole(HEARTH_DATA "/golden/real/nll-text.txt");
         json_t *nll = json_object_get(golden, "nll");
         assert_int_equal(count_tokens(t, text), json_integer_value(json_object_get(nll, "tokens")));
         mem_free((void *)text.data);
@@ -436,8 +435,7 @@ static void agrees_with_slow_one_on_llama(void **state)
 {
     (void)state;
     checkpoint *c;
-    need(HEARTH_SHARED "/golden/tokenizers/llama-spm.gguf");
-    assert_int_equal(gguf_open(&c, HEARTH_SHARED "/golden/tokenizers/llama-spm.gguf", NULL), HEARTH_OK);
+    assert_int_equal(gguf_open(&c, HEARTH_DATA "/golden/tokenizers/llama-spm.gguf", NULL), HEARTH_OK);
     const key_value *texts = checkpoint_find(c, "tokenizer.ggml.tokens");
     const key_value *scores = checkpoint_find(c, "tokenizer.ggml.scores");
     const key_value *types = checkpoint_find(c, "tokenizer.ggml.token_type");

@@ -342,7 +342,6 @@ static void large_texts(void **state)
 {
     (void)state;
     enum { SIZE = 1 << 20 };
-    need(HEARTH_SHARED "/corpora");
     double begin = clock_seconds();
     tokenizer *t = golden_tokenizer("llama-spm");
     print_message("%-28s %.3f s\n", "vocabulary of 32000 pieces", clock_seconds() - begin);
@@ -350,7 +349,7 @@ static void large_texts(void **state)
     static const char *const files[] = {"english-prose.txt", "c-sample.c"};
     for (size_t f = 0; f < COUNT(files); f++) {
         char path[512];
-        snprintf(path, sizeof path, HEARTH_SHARED "/corpora/%s", files[f]);
+        snprintf(path, sizeof path, HEARTH_DATA "/corpora/%s", files[f]);
         span content = read_whole(path);
         for (size_t i = 0; i < SIZE; i++)
             text[i] = content.data[i % content.size];
