@@ -75,11 +75,13 @@ typedef struct hearth_runtime hearth_runtime;
 
 typedef struct hearth_runtime_options {
     unsigned threads;      /* 0: one per physical core                               */
-    const char *cpu_level; /* "scalar", "avx2", "avx512" ...; NULL: the best there is */
+    const char *cpu_level; /* "scalar", "avx2" ...: a set of the CPU's features; NULL: as HEARTH_CPU says, see below */
     const char *device;    /* "host", "opencl", "cuda:1,memory=8G" ...: side device0 of placements; NULL: none */
 } hearth_runtime_options;
 
-/* options may be NULL. HEARTH_INVALID: unknown level, or one this CPU lacks; unknown device.
+/* options may be NULL. The environment variable HEARTH_CPU names the level of whatever computes without being given one;
+ * where it is not set or empty that is the best this CPU has. Results of different levels differ by rounding.
+ * HEARTH_INVALID: unknown level, or one this CPU lacks (the error lists what there is); unknown device.
  * HEARTH_DEVICE: the device is not there, or its driver is broken. */
 hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error);
 void hearth_runtime_destroy(hearth_runtime *runtime);

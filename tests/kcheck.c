@@ -6,6 +6,7 @@
  * derived from the data (see kcheck_products.c, kcheck_vectors.c); what has one right answer must have its bits. */
 #include "kcheck_device.h"
 
+#include "../src/kernel/cpu.h"
 #include "../src/number/half.h"
 
 #include <math.h>
@@ -171,7 +172,8 @@ static void check_levels(check *c)
         expect(c, "a level is not found under its name", kernel_level_find(kernel_level_name(level)) == level);
         expect(c, "a table does not know its level", strcmp(k.level, kernel_level_name(level)) == 0);
         expect(c, "a table has holes", holes(&k) == 0);
-        expect(c, "a level needs nothing", kernel_level_needs(level)[0] != '\0');
+        unsigned features = kernel_level_features(level);
+        expect(c, "another level needs the same features", level == 0 || features != kernel_level_features(level - 1));
         expect(c, "a better level than the best is present", level <= best || !kernel_level_present(level));
     }
 }
@@ -206,7 +208,9 @@ int main(int argc, char **argv)
 
     for (size_t level = 0; level < kernel_level_count(); level++) {
         if (!kernel_level_present(level)) {
-            printf("%-8s skipped: this CPU lacks %s\n", kernel_level_name(level), kernel_level_needs(level));
+            char names[CPU_NAMES_SIZE];
+            printf("%-12s skipped: this CPU lacks %s\n", kernel_level_name(level),
+                   cpu_feature_names(names, kernel_level_features(level) & ~cpu_features()));
             continue;
         }
         kernels k;
@@ -217,7 +221,7 @@ int main(int argc, char **argv)
             check_vectors(&c, &k, &previous, seed);
             check_neurons(&c, &k, &previous, seed);
             bad += c.bad;
-            printf("%-8s %zu kernels, %zu comparisons, %zu failed\n", k.level, c.kernels, c.cases, c.bad);
+            printf("%-12s %zu kernels, %zu comparisons, %zu failed\n", k.level, c.kernels, c.cases, c.bad);
             fflush(stdout);
         }
         previous = k;

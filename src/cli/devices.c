@@ -3,6 +3,7 @@
 
 #include "../device/measure.h"
 #include "../eval/bandwidth.h"
+#include "../kernel/cpu.h"
 #include "../kernel/kernel.h"
 #include "../kernel/topology.h"
 #include "output.h"
@@ -34,6 +35,7 @@ typedef struct side {
 
 typedef struct machine {
     char cpu[256];
+    size_t level; /* what it computes with */
     unsigned cores, processors;
     size_t memory_bytes, cache_bytes;
     struct {
@@ -107,6 +109,7 @@ static hearth_status find_sides(machine *m, bool measures, arena *memory, hearth
 
 static hearth_status look_around(machine *m, bool measures, arena *memory, hearth_error *error)
 {
+    TRY(kernel_level_choose(&m->level, NULL, error));
     topology_cpu_name(m->cpu, sizeof m->cpu);
     m->cores = topology_cores();
     m->processors = topology_processors();
@@ -139,24 +142,34 @@ static json_t *side_json(const side *s)
     return o;
 }
 
-static hearth_status print_json(const machine *m, hearth_error *error)
+static json_t *levels_json(void)
 {
-    json_t *levels = json_array(), *reads = json_array();
+    json_t *levels = json_array();
+    char needs[CPU_NAMES_SIZE];
     for (size_t i = 0; i < kernel_level_count(); i++)
         json_array_append_new(levels, json_pack("{s:s, s:b, s:s}", "name", kernel_level_name(i), "present",
-                                                kernel_level_present(i), "needs", kernel_level_needs(i)));
+                                                kernel_level_present(i), "needs",
+                                                cpu_feature_names(needs, kernel_level_features(i))));
+    return levels;
+}
+
+static hearth_status print_json(const machine *m, hearth_error *error)
+{
+    char features[CPU_NAMES_SIZE];
+    json_t *reads = json_array();
     for (size_t i = 0; i < m->read_count; i++)
         json_array_append_new(reads, json_pack("{s:i, s:f}", "threads", (int)m->reads[i].threads, "bytes_per_second",
                                                m->reads[i].bytes_per_second));
     json_t *sides = json_array();
     for (size_t i = 0; i < m->side_count; i++)
         json_array_append_new(sides, side_json(&m->sides[i]));
-    return output_json(json_pack("{s:o, s:i, s:i, s:I, s:I, s:s, s:o, s:o, s:o}", "cpu",
-                                 output_json_text(span_of(m->cpu)), "cores", (int)m->cores, "processors",
-                                 (int)m->processors, "memory_bytes", (json_int_t)m->memory_bytes, "cache_bytes",
-                                 (json_int_t)m->cache_bytes, "best_level", kernel_level_name(kernel_level_find(NULL)),
-                                 "levels", levels, "read_bandwidth", reads, "devices", sides),
-                       JSON_INDENT(1), error);
+    return output_json(
+        json_pack("{s:o, s:i, s:i, s:I, s:I, s:s, s:s, s:s, s:o, s:o, s:o}", "cpu", output_json_text(span_of(m->cpu)),
+                  "cores", (int)m->cores, "processors", (int)m->processors, "memory_bytes", (json_int_t)m->memory_bytes,
+                  "cache_bytes", (json_int_t)m->cache_bytes, "best_level", kernel_level_name(kernel_level_find(NULL)),
+                  "used_level", kernel_level_name(m->level), "features", cpu_feature_names(features, cpu_features()),
+                  "levels", levels_json(), "read_bandwidth", reads, "devices", sides),
+        JSON_INDENT(1), error);
 }
 
 static void print_side(const side *s)
@@ -189,17 +202,17 @@ static void print_side(const side *s)
 
 static void print_table(const machine *m)
 {
-    char memory[16], cache[16];
-    size_t best = kernel_level_find(NULL);
+    char memory[16], cache[16], names[CPU_NAMES_SIZE];
     printf("CPU      %s\n", m->cpu);
     printf("         %u cores, %u processors, cache %s, memory %s\n", m->cores, m->processors,
            output_size(cache, (double)m->cache_bytes), output_size(memory, (double)m->memory_bytes));
+    printf("features %s\n", cpu_feature_names(names, cpu_features()));
     for (size_t i = 0; i < kernel_level_count(); i++)
-        printf("%s %-10s %s%s%s\n", i ? "        " : "levels  ", kernel_level_name(i),
-               i == best                 ? "used"
+        printf("%s %-12s %s%s\n", i ? "        " : "levels  ", kernel_level_name(i),
+               i == m->level             ? "used"
                : kernel_level_present(i) ? "present"
                                          : "missing: needs ",
-               kernel_level_present(i) ? "" : kernel_level_needs(i), "");
+               kernel_level_present(i) ? "" : cpu_feature_names(names, kernel_level_features(i) & ~cpu_features()));
     for (size_t i = 0; i < m->read_count; i++)
         printf("%s %2u thread%s %.1f GB/s\n", i ? "        " : "reads   ", m->reads[i].threads,
                m->reads[i].threads == 1 ? " " : "s", m->reads[i].bytes_per_second * 1e-9);
@@ -232,9 +245,10 @@ const command command_devices = {
         "  $ hearth devices\n"
         "  CPU      Intel(R) Xeon(R) Processor\n"
         "           2 cores, 2 processors, cache 110 MB, memory 25.3 GB\n"
-        "  levels   scalar     present\n"
-        "           avx2       present\n"
-        "           avx512     used\n"
+        "  features AVX2 FMA F16C, AVX-512 F BW DQ VL, AVX-512 VNNI, AVX-512 VBMI\n"
+        "  levels   scalar       present\n"
+        "           avx2         present\n"
+        "           avx512-vbmi  used\n"
         "  reads     1 thread  16.1 GB/s\n"
         "            2 threads 31.5 GB/s\n"
         "  host     Intel(R) Xeon(R) Processor, memory 25.3 GB\n"

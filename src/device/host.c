@@ -11,6 +11,7 @@
 #include "../base/pool.h"
 #include "../base/thread.h"
 #include "../base/wait.h"
+#include "../kernel/kernel.h"
 #include "../kernel/topology.h"
 #include "kernels/host_table.h"
 
@@ -234,10 +235,10 @@ static hearth_status check_options(const device_options *options, hearth_error *
     return HEARTH_OK;
 }
 
-static void fill_in(host_device *h, unsigned threads)
+static void fill_in(host_device *h, unsigned threads, size_t level)
 {
     device *d = &h->base;
-    h->kernels = host_table_best();
+    h->kernels = host_table_for(kernel_level_features(level));
     topology_cpu_name(d->name, sizeof d->name);
     d->kernels = h->kernels->name;
     d->exchange = "memory";
@@ -249,12 +250,14 @@ static void fill_in(host_device *h, unsigned threads)
 
 static hearth_status host_open(device **out, const device_options *options, hearth_error *error)
 {
+    size_t level;
     TRY(check_options(options, error));
+    TRY(kernel_level_choose(&level, NULL, error));
     host_device *h = mem_new(sizeof *h);
     if (!h)
         return fail_memory(error, "host device", sizeof *h);
     unsigned threads = options->threads > 0 ? options->threads : 1;
-    fill_in(h, threads);
+    fill_in(h, threads, level);
     h->eager_seconds = most_eager_seconds;
     h->base.options = *options;
     hearth_status status = pool_create(&h->pool, threads, error);

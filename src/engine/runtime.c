@@ -7,24 +7,13 @@
 /* Far above any machine; a number beyond it is a slip of the keyboard. */
 #define MAX_THREADS 1024
 
-static hearth_status choose_level(size_t *level, const char *name, hearth_error *error)
-{
-    *level = kernel_level_find(name);
-    if (*level == kernel_level_count())
-        return fail(error, HEARTH_INVALID, "cpu level %s: is not known; `hearth devices` lists them", name);
-    if (!kernel_level_present(*level))
-        return fail(error, HEARTH_INVALID, "cpu level %s: this CPU lacks it (it needs %s)", name,
-                    kernel_level_needs(*level));
-    return HEARTH_OK;
-}
-
 hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error)
 {
     static const hearth_runtime_options defaults = {0};
     if (!options)
         options = &defaults;
     size_t level;
-    TRY(choose_level(&level, options->cpu_level, error));
+    TRY(kernel_level_choose(&level, options->cpu_level, error));
     unsigned threads = options->threads ? options->threads : topology_cores();
     if (threads > MAX_THREADS)
         return fail(error, HEARTH_INVALID, "runtime: %u threads are more than the %d that make sense", threads,

@@ -57,9 +57,8 @@ static void read_chunks(void *context, size_t begin, size_t end, unsigned worker
 
 hearth_status bandwidth_create(bandwidth **out, unsigned threads, const char *level, hearth_error *error)
 {
-    size_t found = kernel_level_find(level);
-    if (found == kernel_level_count() || !kernel_level_present(found))
-        return fail(error, HEARTH_INVALID, "cpu level %s: is not available", level ? level : "");
+    size_t found;
+    TRY(kernel_level_choose(&found, level, error));
     bandwidth *b = mem_new(sizeof *b);
     if (!b)
         return fail_memory(error, "bandwidth", sizeof *b);

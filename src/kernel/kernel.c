@@ -1,31 +1,60 @@
-/* kernel.c - the levels, worst first, and how a table is made of them.
+/* kernel.c - the parts that kernels come in, the levels, and how a table is made of them.
  *
- * A level is what the one before it does, with what it does better written over it. To add one:
- * a row here, a flag in cpu.c, files NAME_LEVEL.c with their flags in CMakeLists.txt;
- * kcheck and kbench walk this table. */
+ * A part is what a file has, with the features it needs. Parts overlay each other in the order of the table where the
+ * features are there, so a level is nothing but a set of features, and what no part does better is inherited.
+ * To add a part: a file THING_SUFFIX.c, a row here, the suffix's flags in CMakeLists.txt; for a new feature a row in
+ * cpu.h and one in cpu_ARCHITECTURE.c; for a level to ask for by name a row below. kcheck and kbench walk these. */
 #include "kernel.h"
 
+#include "../base/error.h"
 #include "cpu.h"
 #include "levels.h"
 
-#define MOST_PARTS 6
+#include <stdio.h>
+#include <stdlib.h>
 
+#define X86_512 (CPU_AVX2 | CPU_AVX512)
+
+static const struct part {
+    unsigned features; /* all of them must be there */
+    const kernels *table;
+} parts[] = {
+    {0, &scalar_products},
+    {0, &scalar_vectors},
+    {0, &scalar_neurons},
+    {0, &scalar_transposes},
+#ifdef __x86_64__
+    {CPU_AVX2, &avx2_floats},
+    {CPU_AVX2, &avx2_blocks},
+    {CPU_AVX2, &avx2_vectors},
+    {CPU_AVX2, &avx2_attention},
+    {CPU_AVX2, &avx2_neurons},
+    {CPU_AVX2, &avx2_transposes},
+    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_floats},
+    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_blocks},
+    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_vectors},
+    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_attention},
+    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_neurons},
+    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_transposes},
+#endif
+};
+
+/* Worst first. A CPU runs at the last one whose features it has. */
 static const struct level {
     const char *name;
-    unsigned features; /* all of them must be there */
-    const char *needs;
-    const kernels *parts[MOST_PARTS];
+    unsigned features;
 } levels[] = {
-    {"scalar", 0, "any x86-64", {&scalar_products, &scalar_vectors, &scalar_neurons, &scalar_transposes}},
-    {"avx2",
-     CPU_AVX2,
-     "AVX2, FMA, F16C",
-     {&avx2_floats, &avx2_blocks, &avx2_vectors, &avx2_attention, &avx2_neurons, &avx2_transposes}},
-    {"avx512",
-     CPU_AVX2 | CPU_AVX512,
-     "AVX-512 F BW DQ VL, VNNI, VBMI",
-     {&avx512_floats, &avx512_blocks, &avx512_vectors, &avx512_attention, &avx512_neurons, &avx512_transposes}},
+    {"scalar", 0},
+#ifdef __x86_64__
+    {"avx2", CPU_AVX2},
+    {"avx512-vbmi", X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI}, /* Ice Lake, Zen 4, ... */
+#endif
 };
+
+static bool within(unsigned features, unsigned of)
+{
+    return (features & of) == features;
+}
 
 /* Writes what `part` has over the table. */
 static void overlay(kernels *k, const kernels *part)
@@ -62,14 +91,14 @@ const char *kernel_level_name(size_t level)
     return levels[level].name;
 }
 
-const char *kernel_level_needs(size_t level)
+unsigned kernel_level_features(size_t level)
 {
-    return levels[level].needs;
+    return levels[level].features;
 }
 
 bool kernel_level_present(size_t level)
 {
-    return (cpu_features() & levels[level].features) == levels[level].features;
+    return within(levels[level].features, cpu_features());
 }
 
 size_t kernel_level_find(const char *name)
@@ -81,11 +110,39 @@ size_t kernel_level_find(const char *name)
     return best;
 }
 
+/* What to use instead of level `name`, which `from` asks for. */
+static hearth_status refuse(const char *name, const char *from, const char *why, hearth_error *error)
+{
+    char there[128] = "";
+    for (size_t i = 0, n = 0; i < kernel_level_count() && n < sizeof there; i++)
+        if (kernel_level_present(i))
+            n += (size_t)snprintf(there + n, sizeof there - n, "%s%s", i ? ", " : "", kernel_level_name(i));
+    return fail(error, HEARTH_INVALID, "cpu level %s%s: %s; this machine has %s", name, from, why, there);
+}
+
+hearth_status kernel_level_choose(size_t *level, const char *name, hearth_error *error)
+{
+    const char *from = "";
+    if (!name && (name = getenv("HEARTH_CPU")) != NULL) {
+        from = " (HEARTH_CPU)";
+        name = *name ? name : NULL;
+    }
+    *level = kernel_level_find(name);
+    if (*level == kernel_level_count())
+        return refuse(name, from, "is not known", error);
+    if (kernel_level_present(*level))
+        return HEARTH_OK;
+    char names[CPU_NAMES_SIZE], why[CPU_NAMES_SIZE + 32];
+    cpu_feature_names(names, levels[*level].features & ~cpu_features());
+    snprintf(why, sizeof why, "this CPU lacks %s", names);
+    return refuse(name, from, why, error);
+}
+
 void kernels_for(size_t level, kernels *out)
 {
     *out = (kernels){0};
-    for (size_t i = 0; i <= level; i++)
-        for (size_t p = 0; p < MOST_PARTS && levels[i].parts[p]; p++)
-            overlay(out, levels[i].parts[p]);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+        if (within(parts[i].features, levels[level].features))
+            overlay(out, parts[i].table);
     out->level = levels[level].name;
 }

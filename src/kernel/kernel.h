@@ -1,4 +1,4 @@
-/* kernel.h - the CPU's kernels: one table of function pointers per instruction set.
+/* kernel.h - the CPU's kernels: one table of function pointers per level, which is a set of instruction sets.
  *
  * kernels_for() is a pure function of a level, so a test can hold two tables side by side.
  * The scalar table is complete and defines what every kernel means; a level overrides what it
@@ -11,6 +11,7 @@
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
+#include "../base/error.h"
 #include "../number/format.h"
 
 #include <stdbool.h>
@@ -123,15 +124,19 @@ typedef struct kernels {
     uint64_t (*read)(const void *data, size_t n);
 } kernels;
 
-/* Levels from worst to best: "scalar", then what this program was built for. */
+/* Levels, from worst to best: sets of features that have a name. "scalar", then what this program was built for. */
 size_t kernel_level_count(void);
 const char *kernel_level_name(size_t level);
+/* The features it needs, bits of cpu.h. */
+unsigned kernel_level_features(size_t level);
 /* True where this CPU (and its operating system) can run it. */
 bool kernel_level_present(size_t level);
-/* What the level needs, for people: "AVX-512 F BW DQ VL, VNNI, VBMI". */
-const char *kernel_level_needs(size_t level);
 /* Index of the level of that name; of the best present one for NULL; kernel_level_count() where there is none. */
 size_t kernel_level_find(const char *name);
+
+/* The level to compute with: `name`; for NULL what the environment variable HEARTH_CPU names; where that is not set or
+ * empty the best there is. HEARTH_INVALID, with a list of what there is: it is unknown, or this CPU lacks it. */
+hearth_status kernel_level_choose(size_t *level, const char *name, hearth_error *error);
 
 /* The table of a level; whether this CPU can run it is not asked here. */
 void kernels_for(size_t level, kernels *out);

@@ -18,14 +18,16 @@ static bool make_place(scoring_place *p, size_t input_width, size_t inner_width)
 hearth_status scoring_open(scoring *s, const kernels *by, pool *threads, size_t input_width, size_t inner_width,
                            const char *thing, hearth_error *error)
 {
+    size_t level;
     *s = (scoring){.threads = threads, .kernels = by};
+    TRY(kernel_level_choose(&level, NULL, error));
+    if (!by) {
+        kernels_for(level, &s->best);
+        s->kernels = &s->best;
+    }
     if (!threads) {
         TRY(pool_create(&s->own, 1, error));
         s->threads = s->own;
-    }
-    if (!by) {
-        kernels_for(kernel_level_find(NULL), &s->best);
-        s->kernels = &s->best;
     }
     size_t count = pool_threads(s->threads);
     s->places = mem_new_array(count, sizeof *s->places);

@@ -24,7 +24,7 @@ typedef struct scoring {
     pool *own; /* where no threads were given */
 } scoring;
 
-/* by NULL: the machine's best kernels. threads NULL: the calling thread alone. Widths of whatever is multiplied. thing:
+/* by NULL: the kernels of kernel_level_choose(). threads NULL: the calling thread alone. Widths of whatever is multiplied. thing:
  * for errors. On failure it is closed. */
 hearth_status scoring_open(scoring *s, const kernels *by, pool *threads, size_t input_width, size_t inner_width,
                            const char *thing, hearth_error *error);

@@ -141,8 +141,10 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
 static hearth_status transpose(convert_sink *s, convert_item *item, const matrix *down, const matrix *shape, void *rows)
 {
     kernels k;
+    size_t level;
     double *relative_error = &item->step.relative_error;
-    kernels_for(kernel_level_find(NULL), &k);
+    TRY(kernel_level_choose(&level, NULL, s->error));
+    kernels_for(level, &k);
     if (shape->format == neuron_major_format(down->format)) /* as an engine does that finds it in stock layout */
         neuron_major_transpose(&k, s->threads, down, shape, rows);
     else

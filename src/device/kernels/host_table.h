@@ -15,7 +15,7 @@ typedef struct host_table {
 
 extern const host_table host_table_c, host_table_avx2;
 
-/* The best that this CPU can run. */
-const host_table *host_table_best(void);
+/* The best for a CPU with these features (kernel/cpu.h). */
+const host_table *host_table_for(unsigned features);
 
 #endif

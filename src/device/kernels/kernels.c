@@ -66,7 +66,7 @@ device_kernel device_accumulate(number_format format)
     return formats[format].accumulate;
 }
 
-const host_table *host_table_best(void)
+const host_table *host_table_for(unsigned features)
 {
-    return cpu_features() & CPU_AVX2 ? &host_table_avx2 : &host_table_c;
+    return features & CPU_AVX2 ? &host_table_avx2 : &host_table_c;
 }

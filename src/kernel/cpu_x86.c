@@ -1,0 +1,70 @@
+/* cpu_x86.c - asks the CPU (CPUID) and the operating system (XGETBV).
+ *
+ * Both must agree: a CPU with AVX-512 under a system that does not save the wide registers on a
+ * task switch would compute with another program's values. */
+#include "cpu.h"
+
+#include <cpuid.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bits of XCR0: which registers the system saves. */
+#define SAVES_YMM 0x06u               /* SSE, AVX                                         */
+#define SAVES_ZMM (SAVES_YMM | 0xe0u) /* and mask registers, upper halves, registers 16 up */
+
+/* Where CPUID answers: a register of leaf 1, or of leaf 7's first two subleaves. */
+typedef enum answer { LEAF1_ECX, LEAF7_EBX, LEAF7_ECX, ANSWER_COUNT } answer;
+
+/* A feature is there if all these bits are, and the system saves its registers. */
+static const struct row {
+    unsigned feature;
+    uint32_t bits[ANSWER_COUNT];
+    uint32_t saved;
+} rows[] = {
+    {CPU_AVX2, {[LEAF1_ECX] = bit_FMA | bit_AVX | bit_F16C, [LEAF7_EBX] = bit_AVX2}, SAVES_YMM},
+    {CPU_AVX512, {[LEAF7_EBX] = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL}, SAVES_ZMM},
+    {CPU_AVX512_VNNI, {[LEAF7_ECX] = bit_AVX512VNNI}, SAVES_ZMM},
+    {CPU_AVX512_VBMI, {[LEAF7_ECX] = bit_AVX512VBMI}, SAVES_ZMM},
+};
+
+static uint32_t saved_registers(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+unsigned cpu_features(void)
+{
+    uint32_t a, b, c, d, found[ANSWER_COUNT] = {0};
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+        return 0;
+    found[LEAF1_ECX] = c;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return 0;
+    found[LEAF7_EBX] = b;
+    found[LEAF7_ECX] = c;
+    uint32_t saved = saved_registers();
+    unsigned features = 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        bool there = (saved & rows[i].saved) == rows[i].saved;
+        for (size_t k = 0; k < ANSWER_COUNT; k++)
+            there = there && (found[k] & rows[i].bits[k]) == rows[i].bits[k];
+        features |= there ? rows[i].feature : 0;
+    }
+    return features;
+}
+
+bool cpu_brand(char *name, size_t size)
+{
+    uint32_t words[3][4];
+    for (uint32_t i = 0; i < 3; i++)
+        if (!__get_cpuid(0x80000002u + i, &words[i][0], &words[i][1], &words[i][2], &words[i][3]))
+            return false;
+    char text[sizeof(words) + 1] = {0};
+    memcpy(text, words, sizeof(words));
+    const char *start = text + strspn(text, " ");
+    snprintf(name, size, "%s", start);
+    return *start != '\0';
+}
