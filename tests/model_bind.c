@@ -310,6 +310,32 @@ static void test_bamboo_folder(void **state)
     hearth_model_close(m);
 }
 
+/* The window of a mistral whose config.json has this value; NULL: it lacks the key. */
+static uint32_t mistral_window(json_t *value)
+{
+    hearth_error error;
+    hearth_model *m;
+    json_t *config = tiny_json();
+    json_object_set_new(config, "model_type", json_string("mistral"));
+    json_object_set_new(config, "architectures", json_pack("[s]", "MistralForCausalLM"));
+    json_object_del(config, "sliding_window");
+    if (value)
+        json_object_set_new(config, "sliding_window", value);
+    must(tiny_folder(&m, tiny_stored(true, NULL), config, &error), &error);
+    uint32_t window = m->hyper.sliding_window;
+    hearth_model_close(m);
+    return window;
+}
+
+/* As transformers' MistralConfig has it: 4096 unless the file says otherwise, and null says that there is none. */
+static void test_mistral_window(void **state)
+{
+    (void)state;
+    assert_int_equal(mistral_window(NULL), 4096);
+    assert_int_equal(mistral_window(json_null()), 0);
+    assert_int_equal(mistral_window(json_integer(32)), 32);
+}
+
 /* ----------------------------------------------------------------- failure */
 
 /* Every allocation of an opening fails once; nothing is lost and the cause is told. */
@@ -482,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_biases),
         cmocka_unit_test(test_bamboo_folder),
+        cmocka_unit_test(test_mistral_window),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_read_failures),
         cmocka_unit_test(test_cancel),

@@ -80,12 +80,12 @@ static const tensor_rule llama_layer_tensors[] = {
 #define LLAMA_TENSORS llama_tensors, COUNT(llama_tensors), llama_layer_tensors, COUNT(llama_layer_tensors)
 
 const family families[] = {
-    /* name     model_type architecture          window form            activation tensors */
-    {"llama",   "llama",   "LlamaForCausalLM",   false, FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
+    /* name     model_type architecture          window       form            activation tensors */
+    {"llama",   "llama",   "LlamaForCausalLM",   false, 0,    FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
     /* GGUF has no name of its own for mistral: a llama with llama.attention.sliding_window */
-    {"llama",   "mistral", "MistralForCausalLM", true,  FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
+    {"llama",   "mistral", "MistralForCausalLM", true,  4096, FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
     /* TurboSparse: mistral with a ReLU on gate and on up */
-    {"bamboo",  "bamboo",  "BambooForCausalLM",  true,  FFN_GATED_BOTH, FFN_RELU,  LLAMA_TENSORS},
+    {"bamboo",  "bamboo",  "BambooForCausalLM",  true,  0,    FFN_GATED_BOTH, FFN_RELU,  LLAMA_TENSORS},
 };
 const size_t family_count = COUNT(families);
 // clang-format on

@@ -88,6 +88,7 @@ typedef struct family {
     const char *model_type;         /* config.json's model_type                                  */
     const char *architecture;       /* config.json's architectures[0]                            */
     bool folder_window;             /* config.json's sliding_window counts (llama ignores it)    */
+    uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none */
     ffn_form form;
     ffn_activation activation;      /* where neither a key nor PowerInfer's magic says it        */
     const tensor_rule *tensors;     /* [tensor_count] of the whole model                         */

@@ -119,9 +119,10 @@ static hearth_status read_sizes(reader *r)
     return set_size(r, "rope.dimension_count", r->hyper.head_length);
 }
 
+/* null means no window, as it does to transformers; only a missing key has the default. */
 static hearth_status read_window(reader *r)
 {
-    uint32_t window = 0;
+    uint32_t window = json_object_get(r->config, "sliding_window") ? 0 : r->family->default_window;
     bool found;
     if (!r->family->folder_window)
         return HEARTH_OK;
