@@ -124,13 +124,15 @@ typedef struct hearth_model_info {
     bool neuron_major;         /* stores down transposed: a row per neuron                         */
     bool predictors;           /* the rung predicted can run: some layers, or all, have one        */
     bool tuned;                /* a tune file belongs to it                                        */
+    const char *tune_problem;  /* why the tune file beside it was ignored; NULL: it was not        */
     float predictor_threshold; /* the file's: a neuron with a score below it is skipped; 0 without */
 } hearth_model_info;
 
 /* Opens a GGUF file or a Hugging Face folder. options may be NULL.
  * HEARTH_FORMAT: not a model, damaged, or a tensor is missing, extra or misshapen (named).
- * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. Its tune file is opened with it: one that is
- * damaged, or of another model, is HEARTH_FORMAT too, one that was named and is not there HEARTH_IO. */
+ * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. Its tune file is opened with it. One that
+ * options name and that is damaged, or of another model, is HEARTH_FORMAT too, one that is not there HEARTH_IO. One that
+ * merely lies beside the model and cannot be used is ignored: hearth_model_info.tune_problem says why. */
 hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
                                 hearth_error *error);
 void hearth_model_close(hearth_model *model);
@@ -197,7 +199,7 @@ typedef struct hearth_placement hearth_placement;
  * any activation: what is small is what the middle of the tune file's levels says (hearth_placement_prune); without
  * such levels the threshold is 0 and only what is zero is skipped, until hearth_placement_set_threshold gives another.
  * The class is lossy all the same. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a model
- * without predictors. HEARTH_INVALID: no such rung. */
+ * without predictors, or one whose tune file was ignored: it may have held others. HEARTH_INVALID: no such rung. */
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
                                       hearth_error *error);
 /* The threshold of the selector in every layer that has one; until then it is what the file or the tune file says.

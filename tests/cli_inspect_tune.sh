@@ -1,5 +1,5 @@
 # cli_inspect_tune.sh - the tune file from outside: `hearth inspect` shows it, every command finds it, one that is damaged
-# or of another model is refused by name, and PowerInfer gets its predictors.
+# or of another model is ignored or, where it is needed, refused by name, and PowerInfer gets its predictors.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 
 cp -r "$DATA/models/stories-relu" "$scratch/relu"
@@ -51,7 +51,7 @@ if [ -e "$smooth" ]; then
     has "silu" "$("$HEARTH" inspect "$smooth" --tune "$scratch/smooth.tune")" "silu is never zero: a neuron fires where"
 fi
 
-# Another model's, a damaged one and one that is not there are refused, but for `--tune none`; inspect only tells.
+# One that was asked for by name and is another model's, damaged or not there is refused.
 other=$DATA/models/stories260K-relu
 if [ -e "$other" ]; then
     refused 1 "relu.tune: is the tune file of another model" \
@@ -60,10 +60,35 @@ if [ -e "$other" ]; then
 fi
 refused 1 "missing.tune: cannot open" "$HEARTH" run "$scratch/relu" -p x -n 1 --tune "$scratch/missing.tune"
 head -c 5000 "$scratch/relu.tune" >"$scratch/relu.gguf.tune"
-refused 1 "relu.gguf.tune: tensor " "$HEARTH" run "$scratch/relu.gguf" -p x -n 1
-"$HEARTH" run "$scratch/relu.gguf" -p x -n 1 --tune none >/dev/null 2>&1 && pass || fail "--tune none"
+refused 1 "relu.gguf.tune: tensor " "$HEARTH" run "$scratch/relu.gguf" -p x -n 1 --tune "$scratch/relu.gguf.tune"
+
+# One that merely lies beside the model is ignored with one line, and the answer is that of `--tune none`; what needs it
+# is refused. inspect only tells.
+answer() { # answer OUT ARGUMENTS...
+    "$HEARTH" run "$scratch/relu.gguf" -p "Once upon a time" -n 8 --temp 0 "${@:2}" >"$1" 2>"$1.err" ||
+        fail "run ${*:2}: $(cat "$1.err")"
+}
+answer "$scratch/none" --tune none
+ignored() { # ignored WHAT PATTERN: what $scratch/relu.gguf.tune holds now
+    answer "$scratch/ignored"
+    is "$1: answer" "$(cat "$scratch/ignored")" "$(cat "$scratch/none")"
+    is "$1: warnings" "$(grep -c '^warning: ' "$scratch/ignored.err")" 1
+    has "$1: warning" "$(grep '^warning: ' "$scratch/ignored.err")" "$2"
+    has "$1: what follows" "$(grep '^warning: ' "$scratch/ignored.err")" "; it is ignored"
+    for rung in predicted pruned; do
+        refused 1 "$scratch/relu.gguf: needs its tune file, which is ignored: $2" \
+            "$HEARTH" run "$scratch/relu.gguf" -p x -n 1 --sparsity $rung
+    done
+}
+is "warnings without a bad file" "$(grep -c '^warning: ' "$scratch/none.err")" 0
+ignored "cut short" "$scratch/relu.gguf.tune: tensor "
 has "inspect tells" "$("$HEARTH" inspect "$scratch/relu.gguf")" "tune      $scratch/relu.gguf.tune: tensor "
 has "in JSON" "$("$HEARTH" inspect "$scratch/relu.gguf" --json)" '"why": "'
+if [ -e "$other" ]; then
+    "$HEARTH" profile "$other" --corpus "$scratch/corpus.txt" --probe-tokens 0 --out "$scratch/other.tune" >/dev/null 2>&1
+    cp "$scratch/other.tune" "$scratch/relu.gguf.tune"
+    ignored "another model's" "$scratch/relu.gguf.tune: is the tune file of another model"
+fi
 rm "$scratch/relu.gguf.tune"
 
 # Predictors for PowerInfer, where hearth was built with what training needs.

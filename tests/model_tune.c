@@ -145,9 +145,16 @@ static void test_found(void **state)
     assert_int_equal(open_with(&m, out_path, tune_file, &error), HEARTH_IO);
     expect_text(&error, tune_file);
     write_file(beside, "GGUF", 4);
-    assert_int_equal(open_with(&m, out_path, NULL, &error), HEARTH_FORMAT);
+    assert_int_equal(open_with(&m, out_path, beside, &error), HEARTH_FORMAT); /* asked for by name */
     expect_text(&error, beside);
+    must(open_with(&m, out_path, NULL, &error), &error); /* merely there: ignored, and it is known why */
+    hearth_model_describe(m, &info);
+    assert_false(info.tuned || info.predictors);
+    assert_string_equal(info.tune_problem, error.text);
+    hearth_model_close(m);
     must(open_with(&m, out_path, "", &error), &error);
+    hearth_model_describe(m, &info);
+    assert_null(info.tune_problem);
     hearth_model_close(m);
     mem_free(beside);
     assert_int_equal(mem_live(), live);

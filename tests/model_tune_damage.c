@@ -56,7 +56,7 @@ static const damage damages[] = {
     {KEY("fingerprint"), .kind = DROP_KEY, .expected = "key hearth.tune.fingerprint: is missing"},
     {KEY("fingerprint"), .kind = SET_TEXT, .text = "abc",
      .expected = "is the tune file of another model (fingerprint abc, this model has "},
-    {KEY("fingerprint"), .kind = SET_TEXT, .text = "abc", .expected = "; --tune none runs without it"},
+    {KEY("fingerprint"), .kind = SET_TEXT, .text = "abc", .expected = "is the tune file of another model (fingerprint abc, this model has "},
     {KEY("layers"), .kind = DROP_KEY, .expected = "key hearth.tune.layers: is missing"},
     {KEY("layers"), .kind = SET_U32, .number = 3, .expected = "is of a model of 3 layers of 24 neurons, this one has 2 of 24"},
     {KEY("neurons"), .kind = SET_U32, .number = 25, .expected = "is of a model of 2 layers of 25 neurons"},

@@ -5,6 +5,7 @@
 #include "../engine/placement.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
+#include "output.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -28,7 +29,8 @@ const option model_option_rows[MODEL_OPTION_COUNT] = {
                 "activation of the neurons, whatever the file says"),
      .list = ffn_activation_list},
     {OPTION_ROW(0, "tune", TEXT, model_options, tune, "FILE|none",
-                "what `hearth tune` or `hearth profile` learnt about the model; else MODEL.tune where there is one")},
+                "what `hearth tune` or `hearth profile` learnt about the model; else MODEL.tune where there is one, "
+                "which is ignored with a warning where it is damaged or of another model")},
 };
 
 const option engine_option_rows[ENGINE_OPTION_COUNT] = {
@@ -210,9 +212,21 @@ static hearth_status check_options(const engine_options *o, hearth_error *error)
     return HEARTH_OK;
 }
 
-const char *common_tune(const model_options *o)
+hearth_status common_open_model(hearth_model **out, const model_options *o, progress *p, hearth_error *error)
 {
-    return o->tune && strcmp(o->tune, "none") == 0 ? "" : o->tune;
+    hearth_model_options options = {.ffn_activation = o->ffn_activation,
+                                    .tune = o->tune && strcmp(o->tune, "none") == 0 ? "" : o->tune,
+                                    .progress = p ? progress_to(p) : (hearth_progress){0}};
+    return hearth_model_open(out, o->model, &options, error);
+}
+
+void common_say_ignored(const hearth_model *model)
+{
+    if (!model->tune_problem)
+        return;
+    fputs("warning: ", stderr);
+    output_safe(stderr, span_of(model->tune_problem), 1024);
+    fputs("; it is ignored\n", stderr);
 }
 
 /* A device is opened only where something will run on it. */
@@ -230,16 +244,16 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     *out = (loaded){0};
     TRY(check_options(o, error));
     progress_init(p);
-    hearth_model_options model = {o->model.ffn_activation, common_tune(&o->model), progress_to(p)};
     hearth_placement *placement = NULL;
     hearth_status status;
-    TRY_OR(failed, status, hearth_model_open(&out->model, o->model.model, &model, error));
+    TRY_OR(failed, status, common_open_model(&out->model, &o->model, p, error));
     hearth_model_describe(out->model, &out->info);
     TRY_OR(failed, status, common_place(&placement, out->model, o, error));
     bool needs_device = placement && placement_needs_device(placement);
     TRY_OR(failed, status, start_runtime(out, o, needs_device, error));
     TRY_OR(failed, status, load_engine(out, o, placement, p, error));
     progress_clear(p);
+    common_say_ignored(out->model);
     if (needs_device)
         out->placement = placement;
     else

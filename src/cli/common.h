@@ -52,8 +52,11 @@ extern const option engine_option_rows[ENGINE_OPTION_COUNT];
 hearth_status common_take_model(const char *command_path, model_options *o, operands *rest, size_t others, bool demo,
                                 hearth_error *error);
 
-/* --tune as hearth_model_options has it. */
-const char *common_tune(const model_options *o);
+/* Opens the model with the tune file that the options want. p: NULL: progress is not shown. */
+hearth_status common_open_model(hearth_model **out, const model_options *o, progress *p, hearth_error *error);
+/* Says in one line on standard error why the tune file beside the model is ignored; nothing where it is not. For
+ * commands that go on without it: where one cannot, its error says the same. */
+void common_say_ignored(const hearth_model *model);
 
 /* Everything up to an engine; zeroed is closed. */
 typedef struct loaded {

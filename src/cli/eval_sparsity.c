@@ -96,10 +96,8 @@ static void close_stage(stage *s)
 
 static hearth_status open_stage(stage *s, const engine_options *o, progress *p, hearth_error *error)
 {
-    hearth_model_options model = {
-        .ffn_activation = o->model.ffn_activation, .tune = common_tune(&o->model), .progress = progress_to(p)};
     hearth_runtime_options runtime = {.threads = o->threads, .cpu_level = o->cpu};
-    hearth_status status = hearth_model_open(&s->model, o->model.model, &model, error);
+    hearth_status status = common_open_model(&s->model, &o->model, p, error);
     if (status == HEARTH_OK)
         status = hearth_runtime_create(&s->runtime, &runtime, error);
     progress_clear(p);
@@ -144,6 +142,7 @@ static hearth_status sweep_staged(const sparsity_values *v, const stage *s, cons
     sweep_result result;
     size_t count;
     TRY(choose_settings(v, s->model, settings, &count, error));
+    common_say_ignored(s->model);
     sweep_options options = {
         .task = (sweep_task)v->task,
         .text = {{from->text, from->size}, from->path, v->separator, v->task == SWEEP_PPL ? v->limit : 0},

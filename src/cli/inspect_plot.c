@@ -255,9 +255,11 @@ static hearth_status draw(const hearth_model *model, const char *path, hearth_er
     hearth_model_describe(model, &info);
     const tune *t = model->tune;
     if (!t || !t->layers[0].counts || t->tokens == 0)
-        return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: --plot: %s; `hearth profile` counts which neurons fire and writes it", info.path,
-                    t ? "its tune file has no counts" : "there is no tune file");
+        return model_lacks_tune(
+            model,
+            t ? "--plot: its tune file has no counts; `hearth profile` counts which neurons fire"
+              : "--plot: there is no tune file; `hearth profile` counts which neurons fire and writes one",
+            error);
     picture *p = mem_new(sizeof *p);
     if (!p)
         return no_room(error);
@@ -283,10 +285,9 @@ static hearth_status draw(const hearth_model *model, const char *path, hearth_er
 hearth_status inspect_plot(const model_options *o, const char *path, hearth_error *error)
 {
     hearth_model *model;
-    hearth_model_options options = {.ffn_activation = o->ffn_activation, .tune = common_tune(o)};
     if (!*path || strcmp(path, "-") == 0)
         return fail(error, HEARTH_INVALID, "inspect: --plot: needs the name of a file");
-    TRY(hearth_model_open(&model, o->model, &options, error));
+    TRY(common_open_model(&model, o, NULL, error));
     hearth_status status = draw(model, path, error);
     hearth_model_close(model);
     return status;

@@ -67,6 +67,11 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
                     "%s: rung exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
                     model->source->path, ffn_activations[model->hyper.activation].name);
     predictor_kind kind = model->layers[layer].predictor.kind;
+    if ((selector == SELECTOR_LOW_RANK || selector == SELECTOR_COARSE) && model->tune_problem)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: its tune file may hold other predictors and is ignored: %s (--tune none: those of the model's "
+                    "own file)",
+                    model->source->path, model->tune_problem);
     if ((selector == SELECTOR_LOW_RANK && kind != PREDICTOR_LOW_RANK) ||
         (selector == SELECTOR_COARSE && kind != PREDICTOR_COARSE))
         return fail(error, HEARTH_UNSUPPORTED, "%s: selector %s: layer %u has no such predictor", model->source->path,
@@ -157,10 +162,10 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
     if (rung == HEARTH_RUNG_AUTO)
         rung = placement_auto_rung(model);
     if (rung == HEARTH_RUNG_PREDICTED && !model->predictors)
-        return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: rung predicted: the model has no predictors; exact needs none, `hearth tune` trains some, and "
-                    "`hearth convert --predictors` adds PowerInfer's",
-                    model->source->path);
+        return model_lacks_tune(model,
+                                "rung predicted: the model has no predictors; exact needs none, `hearth tune` trains "
+                                "some, and `hearth convert --predictors` adds PowerInfer's",
+                                error);
     for (uint32_t i = 0; i < model->hyper.layer_count; i++)
         TRY(placement_check_selector(selector_of(rung, model, i), model, i, error));
     hearth_placement *p;
@@ -216,10 +221,10 @@ hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_m
     if (!is_of(placement, model))
         return fail(error, HEARTH_INVALID, "placement: is of another model");
     if (!t || t->level_count == 0)
-        return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: rung pruned: it is not known which activations are small; `hearth tune` finds out, or "
-                    "--threshold says it",
-                    model->source->path);
+        return model_lacks_tune(model,
+                                "rung pruned: it is not known which activations are small; `hearth tune` finds out, or "
+                                "--threshold says it",
+                                error);
     if (!(share >= 0 && share <= 1))
         return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
     for (uint32_t i = 0; i < placement->layer_count; i++)
@@ -260,8 +265,7 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
     if (!t || !t->layers[0].order)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: it is not known which neurons are hot; `hearth profile` finds out",
-                    model->source->path);
+        return model_lacks_tune(model, "it is not known which neurons are hot; `hearth profile` finds out", error);
     if (!(share > 0 && share <= 1))
         return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
     uint32_t f = p->neuron_count, kept = (uint32_t)((double)f * share + 0.5);

@@ -95,8 +95,12 @@ static hearth_status add_plain(list *l, sweep_kind kind, const hearth_model *mod
     if (kind != SWEEP_PRUNED)
         return add_steps(l, kind, 0.2, 0.8, 0.2, error);
     if (!t || t->level_count == 0)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: pruned: %s no levels to go through; `hearth tune` finds some",
-                    model->source->path, t ? "its tune file has" : "without a tune file there are");
+        return model_lacks_tune(
+            model,
+            t ? "pruned: its tune file has no levels to go through; `hearth tune` finds some"
+              : "pruned: without a tune file there are no levels to go through; `hearth tune` finds "
+                "some",
+            error);
     for (uint32_t i = 0; i < t->level_count; i++)
         TRY(add(l, kind, round((double)t->levels[i] * 1e6) / 1e6, error)); /* 0.3, though it is kept as a float32 */
     return HEARTH_OK;

@@ -179,17 +179,33 @@ hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_e
     return status;
 }
 
+static hearth_status attach_named(hearth_model *model, const char *path, hearth_error *error)
+{
+    tune *t;
+    TRY(tune_open(&t, path, model, error));
+    return tune_attach(model, t, error);
+}
+
+/* Nobody asked for this file: one that cannot be used is ignored, and the model remembers why. */
+static hearth_status attach_beside(hearth_model *model, const char *path, hearth_error *error)
+{
+    hearth_error why = {0};
+    if (!file_exists(path))
+        return HEARTH_OK;
+    hearth_status status = attach_named(model, path, &why);
+    if (status == HEARTH_OK || status == HEARTH_NO_MEMORY)
+        return status == HEARTH_OK ? status : fail(error, status, "%s", why.text);
+    model->tune_problem = arena_copy_text(&model->memory, why.text, strlen(why.text));
+    return model->tune_problem ? HEARTH_OK : fail_memory(error, path, strlen(why.text));
+}
+
 /* named: as in hearth_model_options. */
 static hearth_status find_tune(hearth_model *model, const char *path, const char *named, hearth_error *error)
 {
-    tune *t;
-    char *beside = named ? NULL : tune_path(path);
-    if (!named && !beside)
-        return fail_memory(error, path, strlen(path));
-    bool wanted = named ? named[0] != 0 : file_exists(beside);
-    hearth_status status = wanted ? tune_open(&t, named ? named : beside, model, error) : HEARTH_OK;
-    if (wanted && status == HEARTH_OK)
-        status = tune_attach(model, t, error);
+    if (named)
+        return named[0] ? attach_named(model, named, error) : HEARTH_OK;
+    char *beside = tune_path(path);
+    hearth_status status = beside ? attach_beside(model, beside, error) : fail_memory(error, path, strlen(path));
     mem_free(beside);
     return status;
 }
@@ -246,6 +262,7 @@ void hearth_model_describe(const hearth_model *model, hearth_model_info *out)
         .neuron_major = model->neuron_major,
         .predictors = model->predictors,
         .tuned = model->tune != NULL,
+        .tune_problem = model->tune_problem,
         .powerinfer = model->powerinfer,
         .predictor_threshold = h->predictor_threshold,
     };
@@ -256,4 +273,12 @@ hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *erro
     if (model->tokenizer)
         return HEARTH_OK;
     return fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", model->source->path, model->tokenizer_problem);
+}
+
+hearth_status model_lacks_tune(const hearth_model *model, const char *reason, hearth_error *error)
+{
+    if (model->tune_problem)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: needs its tune file, which is ignored: %s", model->source->path,
+                    model->tune_problem);
+    return fail(error, HEARTH_UNSUPPORTED, "%s: %s", model->source->path, reason);
 }

@@ -96,6 +96,7 @@ struct hearth_model {
     bool neuron_major;                  /* layers have down_t                             */
     bool predictors;                    /* the rung predicted can run: a layer has one    */
     struct tune *tune;                  /* what was learnt about it; NULL: nothing        */
+    const char *tune_problem;           /* why the tune file beside it was ignored; NULL: it was not */
     bool requantised;                   /* down_t was rounded once more when it was packed (hearth.pack.requantised) */
     arena memory;
 };
@@ -129,6 +130,10 @@ const char *model_tokenizer_missing(const checkpoint *source);
 
 /* HEARTH_UNSUPPORTED with that reason where the model has no tokenizer. */
 hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error);
+
+/* HEARTH_UNSUPPORTED: the model needs what a tune file would have told. The text is "PATH: reason", or where the tune
+ * file was ignored, why. */
+hearth_status model_lacks_tune(const hearth_model *model, const char *reason, hearth_error *error);
 
 // clang-format on
 

@@ -67,9 +67,8 @@ static hearth_status check_model(const reader *r)
     model_fingerprint(has, r->model);
     if (!span_equal(wanted, span_of(has)))
         return fail(r->error, HEARTH_FORMAT,
-                    "%s: is the tune file of another model (fingerprint %.*s, this model has %s); --tune none runs "
-                    "without it",
-                    r->c->path, wanted.size < QUOTED ? (int)wanted.size : QUOTED, wanted.data, has);
+                    "%s: is the tune file of another model (fingerprint %.*s, this model has %s)", r->c->path,
+                    wanted.size < QUOTED ? (int)wanted.size : QUOTED, wanted.data, has);
     TRY(checkpoint_get_u32(r->c, TUNE_KEY_LAYERS, &r->t->layer_count, NULL, r->error));
     TRY(checkpoint_get_u32(r->c, TUNE_KEY_NEURONS, &r->t->neuron_count, NULL, r->error));
     const hyperparameters *h = &r->model->hyper;
