@@ -152,7 +152,7 @@ static void measure_device(const settings *set, const char *spec)
 {
     device *d = NULL;
     hearth_error error = {0};
-    if (device_open(&d, spec, &error) != HEARTH_OK) {
+    if (device_open(&d, spec, NULL, &error) != HEARTH_OK) {
         printf("# %s: %s\n", spec, error.text);
         return;
     }
@@ -172,7 +172,7 @@ static void measure_all(const settings *set)
 {
     static const char *const ways[] = {",exchange=memory", ",exchange=kernel", ",exchange=events"};
     static device_found found[MOST_DEVICES];
-    size_t count = device_list(found, MOST_DEVICES);
+    size_t count = device_list(found, MOST_DEVICES, NULL);
     for (size_t i = 0; i < count && i < MOST_DEVICES; i++) {
         bool cuda = strncmp(found[i].spec, "cuda", 4) == 0;
         if (!found[i].usable)

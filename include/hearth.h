@@ -77,6 +77,10 @@ typedef struct hearth_runtime_options {
     unsigned threads;      /* 0: one per physical core                               */
     const char *cpu_level; /* "scalar", "avx2" ...: a set of the CPU's features; NULL: as HEARTH_CPU says, see below */
     const char *device;    /* "host", "opencl", "cuda:1,memory=8G" ...: side device0 of placements; NULL: none */
+    /* A folder that exists, where it is remembered that a driver answers, or what it does instead; NULL: nowhere.
+     * Drivers are first asked in a child process, since some end the program that asks them: once per machine start
+     * with a folder, else once per process. */
+    const char *cache_folder;
 } hearth_runtime_options;
 
 /* options may be NULL. The environment variable HEARTH_CPU names the level of whatever computes without being given one;

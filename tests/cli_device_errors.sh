@@ -50,6 +50,40 @@ env OCL_ICD_VENDORS="$scratch/vendors" "$HEARTH" devices --no-measure >"$scratch
     fail "devices with broken drivers: exit status $?"
 has "the host beside broken drivers" "$(cat "$scratch/out")" "host "
 
+# A machine that hwloc finds odd, here one without /sys, is no reason to say so on the terminal.
+mkdir "$scratch/no-sys"
+bare env HWLOC_FSROOT="$scratch/no-sys" "$HEARTH" devices --no-measure >/dev/null 2>"$scratch/err" && pass ||
+    fail "devices without /sys: exit status $?"
+is "what hwloc says" "$(cat "$scratch/err")" ""
+
+# A driver that ends whoever asks it costs a child of hearth, once: what it did is remembered until `hearth devices` asks
+# again.
+fake=$BUILD/tests/fake_opencl
+if [ -e "$fake/libOpenCL.so.1" ]; then
+    asked() { # asked WHAT COUNT
+        is "asked, $1" "$(grep -c asked "$scratch/asked")" "$2"
+    }
+    fatal() { # fatal COMMAND...: with a driver that aborts
+        env LD_LIBRARY_PATH="$fake" FAKE_OPENCL=abort FAKE_OPENCL_LOG="$scratch/asked" "$@"
+    }
+    reason="its driver kills the program that asks it (Aborted): Not enough ?\[31mmemory to run on this device."
+    fatal "$HEARTH" devices --no-measure >"$scratch/out" 2>"$scratch/err" && pass || fail "a driver that aborts: exit status $?"
+    has "a driver that aborts" "$(cat "$scratch/out")" "opencl   not usable: $reason"
+    is "what it printed" "$(cat "$scratch/err")" ""
+    asked "by devices" 1
+    # shellcheck disable=SC2086
+    refused 1 "opencl: $reason (\`hearth devices\` asks again)" fatal "$HEARTH" $logits --device opencl
+    asked "by a run" 1
+    # shellcheck disable=SC2086
+    refused 1 "there is no GPU that works" fatal "$HEARTH" $logits -ngl 1
+    asked "by another" 1
+    # shellcheck disable=SC2086
+    refused 1 "opencl: $reason" fatal env HEARTH_NO_CACHE=1 "$HEARTH" $logits --device opencl
+    asked "without memory" 2
+    fatal "$HEARTH" devices --no-measure >/dev/null
+    asked "by devices again" 3
+fi
+
 # PoCL shares the CPU's cores: it has to be named.
 "$HEARTH" devices --json --no-measure >"$scratch/devices.json"
 if ! grep -q '"gpu": true' "$scratch/devices.json"; then

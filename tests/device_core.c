@@ -21,7 +21,7 @@ static device *open_device(const char *spec)
 {
     hearth_error error = {0};
     device *d = NULL;
-    if (device_open(&d, spec, &error) != HEARTH_OK)
+    if (device_open(&d, spec, NULL, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     return d;
 }
@@ -30,7 +30,7 @@ static device *open_device(const char *spec)
 static void on_every_device(void (*test)(const char *spec))
 {
     static device_found found[MOST_DEVICES];
-    size_t count = device_list(found, MOST_DEVICES);
+    size_t count = device_list(found, MOST_DEVICES, NULL);
     for (size_t i = 0; i < count && i < MOST_DEVICES; i++) {
         if (found[i].usable && (!host_only || strcmp(found[i].spec, "host") == 0))
             test(found[i].spec);
@@ -103,7 +103,7 @@ static void specs_are_strict(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hearth_error error = {0};
         device *d = NULL;
-        hearth_status status = device_open(&d, cases[i].spec, &error);
+        hearth_status status = device_open(&d, cases[i].spec, NULL, &error);
         if (status != cases[i].status || !strstr(error.text, cases[i].says))
             fail_msg("%s: status %d, '%s'", cases[i].spec, status, error.text);
     }
@@ -143,9 +143,9 @@ static void the_list_says_what_is_wrong(void **state)
 {
     (void)state;
     static device_found found[MOST_DEVICES];
-    size_t count = device_list(found, MOST_DEVICES);
+    size_t count = device_list(found, MOST_DEVICES, NULL);
     assert_true(count >= 3); /* a row of each driver at least */
-    assert_int_equal(device_list(NULL, 0), count);
+    assert_int_equal(device_list(NULL, 0, NULL), count);
     assert_string_equal(found[0].spec, "host");
     assert_true(found[0].usable);
     for (size_t i = 0; i < count && i < MOST_DEVICES; i++) {
@@ -153,7 +153,7 @@ static void the_list_says_what_is_wrong(void **state)
         device *d = NULL;
         if (host_only && i > 0)
             continue;
-        hearth_status status = device_open(&d, found[i].spec, NULL);
+        hearth_status status = device_open(&d, found[i].spec, NULL, NULL);
         if (found[i].usable)
             assert_int_equal(status, HEARTH_OK);
         else

@@ -79,7 +79,7 @@ typedef struct rig {
 static hearth_status rig_build(rig *r, const char *spec, hearth_error *error)
 {
     *r = (rig){0};
-    TRY(device_open(&r->d, spec, error));
+    TRY(device_open(&r->d, spec, NULL, error));
     TRY(device_buffer_create(&r->x, r->d, DEVICE_MEMORY, BYTES, "x", error));
     TRY(device_buffer_create(&r->out, r->d, DEVICE_PINNED, BYTES, "out", error));
     TRY(device_buffer_create(&r->in, r->d, DEVICE_PINNED, BYTES, "in", error));
@@ -331,7 +331,7 @@ static void no_memory_on_the_device(void **state)
     device *d = NULL;
     device_buffer *a = NULL, *b = NULL;
     hearth_error error = {0};
-    ok(device_open(&d, "cuda,memory=20M", &error), &error);
+    ok(device_open(&d, "cuda,memory=20M", NULL, &error), &error);
     ok(device_buffer_create(&a, d, DEVICE_MEMORY, 6000000, "blk.0 gate", &error), &error);
     assert_int_equal(device_buffer_create(&b, d, DEVICE_MEMORY, 6000000, "blk.1 gate", &error), HEARTH_NO_MEMORY);
     assert_says(error.text, "blk.1 gate");
@@ -340,7 +340,7 @@ static void no_memory_on_the_device(void **state)
     ok(device_buffer_create(&b, d, DEVICE_MEMORY, 6000000, "blk.1 gate", &error), &error);
     device_buffer_destroy(b);
     device_close(d);
-    ok(device_open(&d, "cuda", &error), &error);
+    ok(device_open(&d, "cuda", NULL, &error), &error);
     device_info info;
     device_describe(d, &info);
     assert_int_equal(info.budget_bytes, 9000000);
@@ -356,9 +356,9 @@ static void refused(const char *setting, long value, const char *says)
     hearth_error error = {0};
     device *d = NULL;
     set(setting, value);
-    assert_int_equal(device_open(&d, "cuda", &error), HEARTH_DEVICE);
+    assert_int_equal(device_open(&d, "cuda", NULL, &error), HEARTH_DEVICE);
     assert_says(error.text, says);
-    size_t count = device_list(found, 16), rows = 0;
+    size_t count = device_list(found, 16, NULL), rows = 0;
     for (size_t i = 0; i < count && i < 16; i++) {
         if (strncmp(found[i].spec, "cuda", 4) != 0)
             continue;
@@ -386,7 +386,7 @@ static void devices_are_listed(void **state)
     static device_found found[16];
     set("FAKE_CUDA_DEVICES", 2);
     set("FAKE_CUDA_MEMORY", 123456789);
-    size_t count = device_list(found, 16), rows = 0;
+    size_t count = device_list(found, 16, NULL), rows = 0;
     for (size_t i = 0; i < count && i < 16; i++) {
         char spec[16];
         snprintf(spec, sizeof spec, "cuda:%zu", rows);
@@ -400,9 +400,9 @@ static void devices_are_listed(void **state)
     assert_int_equal(rows, 2);
     device *d = NULL;
     hearth_error error = {0};
-    assert_int_equal(device_open(&d, "cuda:2", &error), HEARTH_DEVICE);
+    assert_int_equal(device_open(&d, "cuda:2", NULL, &error), HEARTH_DEVICE);
     assert_says(error.text, "only 2 devices");
-    ok(device_open(&d, "cuda:1", &error), &error);
+    ok(device_open(&d, "cuda:1", NULL, &error), &error);
     device_close(d);
 }
 
@@ -410,7 +410,7 @@ static void check_exchange(const char *spec, const char *says)
 {
     device *d = NULL;
     hearth_error error = {0};
-    ok(device_open(&d, spec, &error), &error);
+    ok(device_open(&d, spec, NULL, &error), &error);
     device_info info;
     device_describe(d, &info);
     assert_says(info.exchange, says);
@@ -427,7 +427,7 @@ static void the_best_exchange_that_works(void **state)
     check_exchange("cuda", "kernel");
     device *d = NULL;
     hearth_error error = {0};
-    assert_int_equal(device_open(&d, "cuda,exchange=memory", &error), HEARTH_DEVICE);
+    assert_int_equal(device_open(&d, "cuda,exchange=memory", NULL, &error), HEARTH_DEVICE);
     assert_says(error.text, "memory operations");
 }
 
@@ -439,13 +439,13 @@ static void kernels_from_nvrtc(void **state)
     set("FAKE_NVRTC_NEWEST", 75);
     device *d = NULL;
     hearth_error error = {0};
-    ok(device_open(&d, "cuda", &error), &error);
+    ok(device_open(&d, "cuda", NULL, &error), &error);
     device_info info;
     device_describe(d, &info);
     assert_string_equal(info.kernels, "NVRTC 12.3");
     device_close(d);
     set("FAKE_NVRTC_FAILS", 1);
-    assert_int_equal(device_open(&d, "cuda", &error), HEARTH_DEVICE);
+    assert_int_equal(device_open(&d, "cuda", NULL, &error), HEARTH_DEVICE);
     /* The first complaint, of one line: of the driver where PTX was built in, of NVRTC where not. */
     assert_true(strstr(error.text, "kernels.cu(2): error: what is this") != NULL ||
                 strstr(error.text, "unsupported .version") != NULL);

@@ -40,7 +40,7 @@ static hearth_status set_up(rig *r, const char *spec, hearth_error *error)
 {
     static const char what[] = "a test";
     *r = (rig){0};
-    TRY(device_open(&r->d, spec, error));
+    TRY(device_open(&r->d, spec, NULL, error));
     TRY(device_buffer_create(&r->step, r->d, DEVICE_MEMORY, sizeof(step_record), what, error));
     TRY(device_buffer_create(&r->x, r->d, DEVICE_MEMORY, STEP_ROWS * ROW, what, error));
     TRY(device_buffer_create(&r->answer, r->d, DEVICE_MEMORY, STEP_ROWS * ROW, what, error));
@@ -104,7 +104,7 @@ static void run_well(rig *r, float expected)
 static void on_every_device(void (*test)(const char *spec))
 {
     static device_found found[16];
-    size_t count = device_list(found, 16);
+    size_t count = device_list(found, 16, NULL);
     for (size_t i = 0; i < count && i < 16; i++) {
         if (found[i].usable && (!host_only || strcmp(found[i].spec, "host") == 0))
             test(found[i].spec);

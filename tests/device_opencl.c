@@ -24,7 +24,7 @@ static int find_device(void **state)
 {
     (void)state;
     static device_found found[MOST_FOUND];
-    size_t count = device_list(found, MOST_FOUND);
+    size_t count = device_list(found, MOST_FOUND, NULL);
     for (size_t i = 0; i < count && i < MOST_FOUND && !*usable; i++) {
         if (strncmp(found[i].spec, "opencl", 6) != 0)
             continue;
@@ -66,7 +66,7 @@ enum { STEP_AT = 48, X_AT = 16, ANSWER_AT = 80, AROUND = 256 };
 static hearth_status set_up(rig *r, const char *spec, hearth_error *error)
 {
     *r = (rig){0};
-    TRY(device_open(&r->d, spec, error));
+    TRY(device_open(&r->d, spec, NULL, error));
     TRY(device_buffer_create(&r->step, r->d, DEVICE_MEMORY, STEP_AT + sizeof(step_record), "step", error));
     TRY(device_buffer_create(&r->x, r->d, DEVICE_MEMORY, AROUND, "x", error));
     TRY(device_buffer_create(&r->answer, r->d, DEVICE_MEMORY, AROUND, "answer", error));
@@ -189,7 +189,7 @@ static void copies_of_all_kinds(void **state)
     enum { BYTES = 1000, AT = 7, PART = 501 };
     hearth_error error;
     device *d;
-    ok(device_open(&d, usable, &error), &error);
+    ok(device_open(&d, usable, NULL, &error), &error);
     /* 0, 1: pinned; 2, 3: the device's. Every pair is a copy from the first to the second. */
     device_buffer *buffers[4];
     for (unsigned i = 0; i < 4; i++)
@@ -232,13 +232,13 @@ static void budgets_and_large_buffers(void **state)
     hearth_error error;
     device *d;
     device_buffer *b = NULL;
-    ok(device_open(&d, spec, &error), &error);
+    ok(device_open(&d, spec, NULL, &error), &error);
     assert_int_equal(device_buffer_create(&b, d, DEVICE_MEMORY, 1000001, "too much", &error), HEARTH_NO_MEMORY);
     ok(device_buffer_create(&b, d, DEVICE_MEMORY, 1000000, "just right", &error), &error);
     device_buffer_destroy(b);
     device_close(d);
     snprintf(spec, sizeof spec, "%s,memory=8000000G", usable);
-    ok(device_open(&d, spec, &error), &error);
+    ok(device_open(&d, spec, NULL, &error), &error);
     assert_int_equal(device_buffer_create(&b, d, DEVICE_MEMORY, (size_t)1 << 50, "a mountain", &error),
                      HEARTH_NO_MEMORY);
     assert_non_null(strstr(error.text, "a mountain"));
@@ -368,7 +368,7 @@ static int child(const char *what)
 {
     if (strcmp(what, "list") == 0) {
         static device_found found[MOST_FOUND];
-        size_t count = device_list(found, MOST_FOUND);
+        size_t count = device_list(found, MOST_FOUND, NULL);
         for (size_t i = 0; i < count && i < MOST_FOUND; i++) {
             if (strncmp(found[i].spec, "opencl", 6) == 0)
                 printf("%s|%s|%d|%s\n", found[i].spec, found[i].name, found[i].usable, found[i].problem);
@@ -379,7 +379,7 @@ static int child(const char *what)
     device *d = NULL;
     device_buffer *step = NULL, *x = NULL, *out = NULL, *in = NULL;
     device_program *p = NULL;
-    hearth_status status = device_open(&d, "opencl:0", &error);
+    hearth_status status = device_open(&d, "opencl:0", NULL, &error);
     if (status == HEARTH_OK)
         status = device_buffer_create(&step, d, DEVICE_MEMORY, sizeof(step_record), "step", &error);
     if (status == HEARTH_OK)
@@ -406,10 +406,13 @@ static int child(const char *what)
     if (status == HEARTH_OK)
         status = answer_backwards(p, x, in, &error);
     unsigned lanes = 0;
+    unsigned long long free_bytes = 0, budget = 0;
     if (d) {
         device_info info;
         device_describe(d, &info);
         lanes = info.group;
+        free_bytes = info.free_bytes;
+        budget = info.budget_bytes;
     }
     device_program_destroy(p);
     device_buffer_destroy(step);
@@ -417,8 +420,9 @@ static int child(const char *what)
     device_buffer_destroy(out);
     device_buffer_destroy(in);
     device_close(d);
-    printf("%s%s|%u lanes|%ld objects|%ld blocks|%ld early\n", status == HEARTH_OK ? "fine" : "", error.text, lanes,
-           fake_count("fake_opencl_live"), mem_live(), fake_count("fake_opencl_early"));
+    printf("%s%s|%u lanes|%llu of %llu free|%ld objects|%ld blocks|%ld early\n", status == HEARTH_OK ? "fine" : "",
+           error.text, lanes, budget, free_bytes, fake_count("fake_opencl_live"), mem_live(),
+           fake_count("fake_opencl_early"));
     return 0;
 }
 
@@ -520,6 +524,10 @@ static void faults_of_devices(void **state)
         const char *fault, *listed, *run;
     } cases[] = {
         {"", "opencl:0|Fake: Toy|1|\n", "fine|64 lanes|"},
+        {"abort", "opencl||0|its driver kills the program that asks it (Aborted): Not enough",
+         "opencl: its driver kills"},
+        {"crash", "opencl||0|its driver kills the program that asks it (Seg", "opencl: its driver kills"},
+        {"exit", "opencl||0|its driver ends the program that asks it", "opencl: its driver ends the program"},
         {"no platforms", "opencl||0|no platforms: CL_PLATFORM_NOT_FOUND_KHR", "no platforms: CL_PLATFORM_NOT_FOUND"},
         {"platform", "opencl|Fake|0|no devices: CL_OUT_OF_HOST_MEMORY", "Fake: no devices: CL_OUT_OF_HOST_MEMORY"},
         {"no devices", "opencl|Fake|0|no devices: CL_DEVICE_NOT_FOUND", "no devices"},
@@ -532,6 +540,11 @@ static void faults_of_devices(void **state)
         {"build", "|1|", "kernels: CL_BUILD_PROGRAM_FAILURE: line 7: no such type line 9: enough"},
         {"kernel", "|1|", "reduce: CL_INVALID_KERNEL_NAME"},
         {"lanes", "|1|", "fine|24 lanes|"},
+        /* The budget of 1 GiB: three quarters, a quarter of main memory, nine tenths of the free 1000 KiB. */
+        {"nothing", "|1|", "|805306368 of 0 free|"},
+        {"unified", "|1|", "|268435456 of 0 free|"},
+        {"amd", "|1|", "|921600 of 1024000 free|"},
+        {"amd without an answer", "|1|", "|805306368 of 0 free|"},
         {"memory", "|1|", "x: 65536 bytes wanted, 104 bytes in use: Fake: Toy: memory: CL_MEM_OBJECT_ALLOCATION"},
         {"map", "|1|", "pinned memory: CL_MAP_FAILURE"},
         {"first launch", "|1|", "reduce: CL_OUT_OF_RESOURCES"},

@@ -6,10 +6,14 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 /* Every object is one of these. */
 typedef struct object {
@@ -81,8 +85,42 @@ static cl_int finish_command(cl_event *event)
 
 /* ------------------------------------------------------------------ what there is */
 
+/* What ends or stops the program that asks. Counts in the file that FAKE_OPENCL_LOG names how often it was asked. */
+static void misbehave(void)
+{
+    const char *path = getenv("FAKE_OPENCL_LOG");
+    FILE *log = path ? fopen(path, "a") : NULL;
+    if (log) {
+        fputs("asked\n", log);
+        fclose(log);
+    }
+    if (told("abort")) {
+        fputs("starting\nNot enough \x1b[31mmemory to run on this device.\n", stderr);
+        abort();
+    }
+    if (told("crash"))
+        raise(SIGSEGV);
+    if (told("exit"))
+        exit(0);
+    if (told("exit at once"))
+        _exit(0);
+    if (told("talk"))
+        for (int i = 0; i < 100000; i++)
+            puts("a line of what nobody wants to know");
+    if (told("killed"))
+        raise(SIGKILL);
+    /* It holds a lock on the log for as long as it lives. */
+    int locked = told("leaves a process") ? open(path, O_RDONLY) : -1;
+    if (locked >= 0 && flock(locked, LOCK_EX) == 0 && fork() == 0)
+        for (;;)
+            pause();
+    while (told("hang"))
+        pause();
+}
+
 cl_int clGetPlatformIDs(cl_uint capacity, cl_platform_id *out, cl_uint *count)
 {
+    misbehave();
     if (told("no platforms"))
         return -1001;
     *count = 1;
@@ -113,6 +151,10 @@ cl_int clGetDeviceIDs(cl_platform_id p, cl_device_type type, cl_uint capacity, c
 cl_int clGetDeviceInfo(cl_device_id d, cl_device_info what, size_t capacity, void *out, size_t *size)
 {
     (void)d;
+    if (what == 0x4039) { /* AMD's */
+        const size_t free_kib[2] = {told("amd") ? 1000 : 0, 500};
+        return give(free_kib, sizeof free_kib, capacity, out, size);
+    }
     const struct {
         cl_device_info what;
         size_t size;
@@ -126,16 +168,20 @@ cl_int clGetDeviceInfo(cl_device_id d, cl_device_info what, size_t capacity, voi
         {CL_DEVICE_TYPE, sizeof(cl_device_type), CL_DEVICE_TYPE_GPU},
         {CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong), 1 << 30},
         {CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong), 1 << 20},
+        {CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool), told("unified")},
         {CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint), 4},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (numbers[i].what == what)
             return give(&numbers[i].value, numbers[i].size, capacity, out, size);
     }
-    const char *text = what == CL_DEVICE_NAME      ? "Toy"
-                       : what == CL_DEVICE_PROFILE ? (told("embedded") ? "EMBEDDED_PROFILE" : "FULL_PROFILE")
-                       : what == CL_DEVICE_VERSION ? (told("old") ? "OpenCL 1.1 x" : "OpenCL 1.2 x")
-                                                   : "";
+    const char *text =
+        what == CL_DEVICE_NAME      ? "Toy"
+        : what == CL_DEVICE_PROFILE ? (told("embedded") ? "EMBEDDED_PROFILE" : "FULL_PROFILE")
+        : what == CL_DEVICE_EXTENSIONS
+            ? (told("amd") || told("amd without an answer") ? "cl_x cl_amd_device_attribute_query" : "cl_x")
+        : what == CL_DEVICE_VERSION ? (told("old") ? "OpenCL 1.1 x" : "OpenCL 1.2 x")
+                                    : "";
     return give(text, strlen(text) + 1, capacity, out, size);
 }
 

@@ -159,7 +159,7 @@ static bool check_spec(const char *spec, uint64_t seed, size_t *bad)
 {
     device *d = NULL;
     hearth_error error = {0};
-    if (device_open(&d, spec, &error) != HEARTH_OK) {
+    if (device_open(&d, spec, NULL, &error) != HEARTH_OK) {
         printf("%-8s skipped: %s\n", spec, error.text);
         return false;
     }
@@ -173,7 +173,7 @@ static size_t check_tables(uint64_t seed)
 {
     device *d = NULL;
     hearth_error error = {0};
-    must(device_open(&d, "host", &error), &error);
+    must(device_open(&d, "host", NULL, &error), &error);
     const host_table *tables[] = {&host_table_c, &host_table_avx2};
     size_t bad = 0;
     for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
@@ -253,7 +253,7 @@ static bool is_pocl(const device_found *found)
 size_t check_devices(const char *only, uint64_t seed)
 {
     device_found found[16];
-    size_t count = device_list(found, 16), bad = 0, pocl = 0, all = 0;
+    size_t count = device_list(found, 16, NULL), bad = 0, pocl = 0, all = 0;
     if (!only || strncmp(only, "host", strlen(only)) == 0)
         bad += check_tables(seed);
     for (size_t i = 0; i < count && i < 16; i++) {

@@ -26,7 +26,7 @@ static inline const device_specs *usable_devices(void)
     const char *only = getenv("HEARTH_TEST_DEVICE");
     if (specs.count > 0)
         return &specs;
-    size_t count = device_list(found, MOST_SPECS);
+    size_t count = device_list(found, MOST_SPECS, NULL);
     for (size_t i = 0; i < count && i < MOST_SPECS; i++) {
         bool is_host = strcmp(found[i].spec, "host") == 0;
         if (only && strncmp(found[i].spec, only, strlen(only)) != 0)

@@ -142,8 +142,7 @@ char *common_user_path(const char *variable, const char *fallback, const char *n
     return path.data;
 }
 
-/* Where the guard remembers; NULL: nowhere, as $HEARTH_NO_CACHE asks for. */
-static char *cache_folder(void)
+char *common_cache_folder(void)
 {
     const char *none = getenv("HEARTH_NO_CACHE");
     return none && *none ? NULL : common_user_path("XDG_CACHE_HOME", ".cache", "hearth/");
@@ -170,7 +169,7 @@ static hearth_status open_rung(loaded *l, const engine_options *o, hearth_rung r
 /* Rung exact, where a guard looks after it. */
 static hearth_status open_guarded(loaded *l, const engine_options *o, progress *p, hearth_error *error)
 {
-    char *folder = cache_folder();
+    char *folder = common_cache_folder();
     guard_options options = {
         {NULL, (hearth_activations)o->activations, progress_to(p)}, topology_cache_bytes(), folder};
     hearth_status status = guard_open(&l->guarded, l->runtime, l->model, &options, error);
@@ -236,7 +235,11 @@ static hearth_status start_runtime(loaded *l, const engine_options *o, bool need
     hearth_runtime_options options = {.threads = o->threads, .cpu_level = o->cpu};
     if (needs_device)
         TRY(common_choose_device(&options.device, found, o, error));
-    return hearth_runtime_create(&l->runtime, &options, error);
+    char *folder = needs_device ? common_cache_folder() : NULL;
+    options.cache_folder = folder;
+    hearth_status status = hearth_runtime_create(&l->runtime, &options, error);
+    mem_free(folder);
+    return status;
 }
 
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error)

@@ -75,6 +75,9 @@ void common_unload(loaded *l);
 /* Path of a file of the user's own, "$VARIABLE/NAME" or else "~/FALLBACK/NAME", whose folders are made where they are
  * missing; NAME may end in '/'. NULL: there is no place for it. mem_free. */
 char *common_user_path(const char *variable, const char *fallback, const char *name);
+/* The folder where the guard and the drivers' answers are remembered; NULL: nowhere, as $HEARTH_NO_CACHE asks for.
+ * mem_free. */
+char *common_cache_folder(void);
 
 /* ------------------------------------------------------------------ what lies where (placing.c) */
 

@@ -1,6 +1,8 @@
 /* devices.c - `hearth devices`: what this machine computes with. */
-#include "command.h"
+#include "common.h"
 
+#include "../base/memory.h"
+#include "../device/device.h"
 #include "../device/measure.h"
 #include "../eval/bandwidth.h"
 #include "../kernel/cpu.h"
@@ -77,7 +79,7 @@ static void look_at(side *s, bool measures)
     hearth_error error = {0};
     if (!s->found.usable)
         return;
-    hearth_status status = device_open(&d, s->found.spec, &error);
+    hearth_status status = device_open(&d, s->found.spec, NULL, &error);
     if (status == HEARTH_OK) {
         device_describe(d, &s->info);
         snprintf(s->kernels, sizeof s->kernels, "%s", s->info.kernels ? s->info.kernels : "");
@@ -95,7 +97,11 @@ static void look_at(side *s, bool measures)
 static hearth_status find_sides(machine *m, bool measures, arena *memory, hearth_error *error)
 {
     device_found found[MAX_DEVICES];
-    size_t count = device_list(found, MAX_DEVICES);
+    char *folder = common_cache_folder();
+    if (folder)
+        device_forget(folder); /* whoever asks here wants to know how things are now */
+    size_t count = device_list(found, MAX_DEVICES, folder);
+    mem_free(folder);
     m->side_count = count < MAX_DEVICES ? count : MAX_DEVICES;
     m->sides = arena_new_array(memory, m->side_count + 1, sizeof *m->sides);
     if (!m->sides)
@@ -131,9 +137,11 @@ static json_t *side_json(const side *s)
     if (s->found.problem[0])
         json_object_set_new(o, "problem", output_json_text(span_of(s->found.problem)));
     if (s->opened)
-        json_object_update_new(o, json_pack("{s:I, s:i, s:i, s:s, s:s}", "budget_bytes",
-                                            (json_int_t)s->info.budget_bytes, "units", (int)s->info.units, "group",
-                                            (int)s->info.group, "kernels", s->kernels, "exchange", s->exchange));
+        json_object_update_new(
+            o, json_pack("{s:o, s:I, s:i, s:i, s:s, s:s}", "free_bytes",
+                         s->info.free_bytes ? json_integer((json_int_t)s->info.free_bytes) : json_null(),
+                         "budget_bytes", (json_int_t)s->info.budget_bytes, "units", (int)s->info.units, "group",
+                         (int)s->info.group, "kernels", s->kernels, "exchange", s->exchange));
     if (s->measured)
         json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "read_bandwidth", f->read_rate,
                                             "to_device_bandwidth", f->to_device_rate, "from_device_bandwidth",
@@ -175,7 +183,7 @@ static hearth_status print_json(const machine *m, hearth_error *error)
 static void print_side(const side *s)
 {
     const device_figures *f = &s->figures;
-    char memory[16], budget[16];
+    char memory[16], budget[16], free_now[16];
     printf("%-8s ", s->found.spec);
     output_safe(stdout, span_of(s->found.name), 100);
     if (s->found.memory_bytes)
@@ -183,9 +191,10 @@ static void print_side(const side *s)
     if (s->found.name[0] || s->found.memory_bytes)
         putchar('\n');
     if (s->opened)
-        printf("%9sbudget %s, %u unit%s, kernels %s, exchange by %s\n", "",
-               output_size(budget, (double)s->info.budget_bytes), s->info.units, s->info.units == 1 ? "" : "s",
-               s->kernels, s->exchange);
+        printf("%9sbudget %s, free %s, %u unit%s, kernels %s, exchange by %s\n", "",
+               output_size(budget, (double)s->info.budget_bytes),
+               s->info.free_bytes ? output_size(free_now, (double)s->info.free_bytes) : "unknown", s->info.units,
+               s->info.units == 1 ? "" : "s", s->kernels, s->exchange);
     if (s->measured)
         printf("%9sreads %.1f GB/s, copies %.1f GB/s there, %.1f GB/s back\n"
                "%9sexchange %.1f us, with a kernel %.1f us, start %.1f us\n",
@@ -240,7 +249,9 @@ const command command_devices = {
              "is read by how many threads: the limit of every decoded token. Then every device that could work beside "
              "it (--device takes the word in front): how fast its kernels read its memory, how fast main memory is "
              "copied there and back; how long an exchange inside a layer takes (one side answers, the other goes on "
-             "and says so), and starting a token. A device that cannot be used says why.",
+             "and says so), and starting a token. A device that cannot be used says why; drivers are asked anew, which "
+             "other commands do once after the machine "
+             "has started.",
     .example =
         "  $ hearth devices\n"
         "  CPU      Intel(R) Xeon(R) Processor\n"
@@ -252,11 +263,11 @@ const command command_devices = {
         "  reads     1 thread  16.1 GB/s\n"
         "            2 threads 31.5 GB/s\n"
         "  host     Intel(R) Xeon(R) Processor, memory 25.3 GB\n"
-        "           budget 6.32 GB, 1 unit, kernels AVX2, exchange by memory\n"
+        "           budget 6.32 GB, free unknown, 1 unit, kernels AVX2, exchange by memory\n"
         "           reads 5.9 GB/s, copies 7.6 GB/s there, 8.0 GB/s back\n"
         "           exchange 0.5 us, with a kernel 0.8 us, start 0.8 us\n"
         "  opencl:0 Portable Computing Language: pthread-skylake-avx512-Intel(R) Xeon(R) Processor, memory 23.1 GB\n"
-        "           budget 5.20 GB, 2 units, kernels OpenCL C, exchange by events\n"
+        "           budget 5.78 GB, free unknown, 2 units, kernels OpenCL C, exchange by events\n"
         "           reads 11.9 GB/s, copies 7.4 GB/s there, 7.3 GB/s back\n"
         "           exchange 21.5 us, with a kernel 24.0 us, start 19.4 us\n"
         "  cuda     not usable: no NVIDIA driver: libcuda.so.1: cannot open shared object file: No such file or "

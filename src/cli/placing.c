@@ -5,6 +5,7 @@
 #include "common.h"
 
 #include "../base/file.h"
+#include "../base/memory.h"
 #include "../base/text.h"
 #include "../device/device.h"
 #include "../model/tune.h"
@@ -116,7 +117,9 @@ hearth_status common_choose_device(const char **spec, char found[32], const engi
     if (o->device)
         return HEARTH_OK;
     device_found rows[MAX_FOUND];
-    size_t count = device_list(rows, MAX_FOUND);
+    char *folder = common_cache_folder();
+    size_t count = device_list(rows, MAX_FOUND, folder);
+    mem_free(folder);
     count = count < MAX_FOUND ? count : MAX_FOUND;
     const device_found *best = best_device(rows, count);
     if (!best) {

@@ -274,6 +274,7 @@ static hearth_status cuda_move(device_buffer *to, size_t to_offset, const device
 
 const driver driver_cuda = {
     .name = "cuda",
+    .library = CUDA_LIBRARY,
     .list = cuda_list,
     .open = cuda_open,
     .close = cuda_close,

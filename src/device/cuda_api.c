@@ -4,8 +4,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#define LIBRARY "libcuda.so.1"
-
 const char *cuda_result_text(const cuda_api *api, cuda_result result, char *text, size_t size)
 {
     const char *sentence = NULL, *name = NULL;
@@ -42,10 +40,10 @@ static const char *fill_table(cuda_api *out, void *library)
 
 hearth_status cuda_api_load(cuda_api *out, hearth_error *error)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == NULL) {
         const char *reason = dlerror();
-        return fail(error, HEARTH_DEVICE, "cuda: no NVIDIA driver: %s", reason != NULL ? reason : LIBRARY);
+        return fail(error, HEARTH_DEVICE, "cuda: no NVIDIA driver: %s", reason != NULL ? reason : CUDA_LIBRARY);
     }
     *out = (cuda_api){0};
     const char *missing = fill_table(out, library);
@@ -57,7 +55,7 @@ hearth_status cuda_api_load(cuda_api *out, hearth_error *error)
         return fail(error, HEARTH_DEVICE, "cuda: the driver is too old: CUDA %d.%d, needed is %d.%d", version / 1000,
                     version % 1000 / 10, CUDA_OLDEST_DRIVER / 1000, CUDA_OLDEST_DRIVER % 1000 / 10);
     if (missing != NULL)
-        return fail(error, HEARTH_DEVICE, "cuda: " LIBRARY " has no function %s", missing);
+        return fail(error, HEARTH_DEVICE, "cuda: " CUDA_LIBRARY " has no function %s", missing);
     cuda_result result = out->initialize(0);
     if (result != CUDA_OK) {
         char text[160];

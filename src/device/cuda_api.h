@@ -44,6 +44,8 @@ enum { /* attributes of a device */
        CUDA_MAJOR = 75,
        CUDA_MINOR = 76
 };
+#define CUDA_LIBRARY "libcuda.so.1"
+
 #define CUDA_COMPUTE_PROHIBITED 2
 
 #define CUDA_MOST_THREADS     0 /* attribute of a function: threads that a block of it may have */

@@ -1,5 +1,6 @@
 /* device.c - devices and their memory, above the drivers: the table of drivers, budgets and accounts, injected faults.
  * Programs are in program.c. Must not know what any driver does inside. */
+#include "probe.h"
 #include "spec.h"
 
 #include <assert.h>
@@ -53,14 +54,34 @@ hearth_status device_lost(const device *d, const char *what, hearth_error *error
 
 /* ------------------------------------------------------------------ devices */
 
-size_t device_list(device_found *out, size_t capacity)
+/* A driver's rows; of one that must not be asked, one row with the reason. */
+static size_t list_driver(const driver *d, const char *cache_folder, device_found *rows, size_t capacity)
+{
+    char problem[PROBE_TEXT_SIZE];
+    if (probe_driver(d, cache_folder, PROBE_PATIENCE_SECONDS, problem))
+        return d->list(rows, capacity);
+    if (capacity > 0) {
+        rows[0] = (device_found){0};
+        snprintf(rows[0].spec, sizeof rows[0].spec, "%s", d->name);
+        memcpy(rows[0].problem, problem, sizeof problem);
+    }
+    return 1;
+}
+
+size_t device_list(device_found *out, size_t capacity, const char *cache_folder)
 {
     size_t count = 0;
     for (size_t i = 0; i < DRIVERS; i++) {
         size_t left = count < capacity ? capacity - count : 0;
-        count += drivers[i]->list(left > 0 ? out + count : NULL, left);
+        count += list_driver(drivers[i], cache_folder, left > 0 ? out + count : NULL, left);
     }
     return count;
+}
+
+void device_forget(const char *cache_folder)
+{
+    for (size_t i = 0; i < DRIVERS; i++)
+        probe_forget(drivers[i], cache_folder);
 }
 
 static hearth_status find_driver(const driver **out, const char *spec, hearth_error *error)
@@ -75,14 +96,17 @@ static hearth_status find_driver(const driver **out, const char *spec, hearth_er
                 (int)name.size, name.data);
 }
 
-hearth_status device_open(device **out, const char *spec, hearth_error *error)
+hearth_status device_open(device **out, const char *spec, const char *cache_folder, hearth_error *error)
 {
     const driver *row;
     device_options options;
+    char problem[PROBE_TEXT_SIZE];
     TRY(find_driver(&row, spec, error));
     TRY(spec_options(spec, &options, error));
     if (device_must_fail())
         return fail(error, HEARTH_DEVICE, "%s: opening: injected fault", row->name);
+    if (!probe_driver(row, cache_folder, PROBE_PATIENCE_SECONDS, problem))
+        return fail(error, HEARTH_DEVICE, "%s: %s", row->name, problem);
     device *d = NULL;
     TRY(row->open(&d, &options, error));
     d->driver = row;
@@ -112,6 +136,7 @@ void device_describe(const device *d, device_info *out)
         .driver = d->driver->name,
         .name = d->name,
         .memory_bytes = d->memory_bytes,
+        .free_bytes = d->free_bytes,
         .budget_bytes = d->budget_bytes,
         .used_bytes = d->used_bytes,
         .peak_bytes = d->peak_bytes,

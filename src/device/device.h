@@ -38,14 +38,18 @@ typedef struct device_found {
 } device_found;
 
 /* Asks every driver. Writes at most `capacity` rows (a driver that finds nothing gives one row with the reason);
- * returns how many there are. A broken driver is a row, never a failure. */
-size_t device_list(device_found *out, size_t capacity);
+ * returns how many there are. A broken driver is a row, never a failure, whatever it does: a driver is first asked in a
+ * child process (probe.h), and what came of that is remembered in cache_folder, a folder that exists (NULL: nowhere). */
+size_t device_list(device_found *out, size_t capacity, const char *cache_folder);
+/* Removes what is remembered there. */
+void device_forget(const char *cache_folder);
 
 /* What there is to know of an open device. */
 typedef struct device_info {
     const char *driver;              /* "host", "opencl", "cuda"                                            */
     const char *name;                /* owned by the device                                                 */
     uint64_t memory_bytes;           /* in all                                                            */
+    uint64_t free_bytes;             /* when it was opened; 0: it does not say                              */
     uint64_t budget_bytes;           /* that buffers may take together                                    */
     uint64_t used_bytes, peak_bytes; /* of buffers in its memory                                */
     uint64_t pinned_bytes;           /* of buffers in main memory                                         */
@@ -55,16 +59,16 @@ typedef struct device_info {
     const char *exchange;            /* how a slot is raised: "memory", "stream memory operations" ...    */
 } device_info;
 
-/* Opens the device of a spec: NAME[:INDEX][,KEY=VALUE]... with the keys
- *     memory=SIZE   budget ("512M", "8G", bytes; 1K is 1000); else nine tenths of what is free (host: a quarter of main
- *                   memory)
+/* Opens the device of a spec, whose driver is asked as for device_list: NAME[:INDEX][,KEY=VALUE]... with the keys
+ *     memory=SIZE   budget ("512M", "8G", bytes; 1K is 1000); else nine tenths of what is free; where that is not said,
+ *                   three quarters of all, or a quarter of main memory where it works on that
  *     group=N       lanes of a group, for tests; else what suits the device
  *     threads=N     host: its threads; else 1
  *     speed=F       host: share of its speed, 0 < F <= 1: it waits after each command, to look like a slower device
  *     exchange=HOW  cuda: memory, kernel or events; else the best that works
  * HEARTH_INVALID: no such driver or key (named). HEARTH_DEVICE: the driver is missing or broken, or has no such
  * device; the text says why. */
-hearth_status device_open(device **out, const char *spec, hearth_error *error);
+hearth_status device_open(device **out, const char *spec, const char *cache_folder, hearth_error *error);
 void device_close(device *d);
 void device_describe(const device *d, device_info *out);
 

@@ -36,7 +36,7 @@ struct device {
     device_options options;
     char name[128];
     const char *kernels, *exchange;    /* see device_info */
-    uint64_t memory_bytes, free_bytes; /* filled in by the driver's open */
+    uint64_t memory_bytes, free_bytes; /* filled in by the driver's open; free 0: not known */
     unsigned units, group;
     uint64_t budget_bytes, used_bytes, peak_bytes, pinned_bytes; /* device.c's */
     device_program *running;                                     /* device.c's */
@@ -68,6 +68,7 @@ struct device_program {
 
 struct driver {
     const char *name;
+    const char *library; /* that it opens when it is asked for anything; NULL: none. See probe.h */
     /* Appends what it finds to rows [capacity]; returns how many rows it has, at least one. */
     size_t (*list)(device_found *rows, size_t capacity);
     /* Fills in name, kernels, exchange, memory_bytes, units, group, and free_bytes or budget_bytes (0: nine tenths of

@@ -278,18 +278,24 @@ static bool is_cpu(const opencl_device *d)
     return device_number(&d->cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type)) & CL_DEVICE_TYPE_CPU;
 }
 
-static uint64_t free_memory(const opencl_device *d)
+/* What is free, where the device says so, or a share of all as the budget. OpenCL has no question for it: AMD's
+ * extension is the only way there is. What is promised too much shows when a buffer is created, see zeroed_buffer. */
+static void find_memory(opencl_device *d, uint64_t *free_bytes, uint64_t *budget_bytes)
 {
-    const cl_device_info free_amd = 0x4039; /* of cl_amd_device_attribute_query, in KiB; the only way there is */
+    const cl_device_info free_amd = 0x4039; /* of cl_amd_device_attribute_query, in KiB */
+    uint64_t all = d->base.memory_bytes;
     char extensions[4096];
     device_text(&d->cl, d->id, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
     if (strstr(extensions, "cl_amd_device_attribute_query")) {
         size_t kib[2] = {0};
-        if (d->cl.GetDeviceInfo(d->id, free_amd, sizeof kib, kib, NULL) == CL_SUCCESS && kib[0] > 0)
-            return (uint64_t)kib[0] * 1024;
+        if (d->cl.GetDeviceInfo(d->id, free_amd, sizeof kib, kib, NULL) == CL_SUCCESS && kib[0] > 0) {
+            *free_bytes = (uint64_t)kib[0] * 1024;
+            return;
+        }
     }
-    /* A CPU's memory is the main memory, which others need: the share that the host device takes. */
-    return is_cpu(d) ? d->base.memory_bytes / 4 : d->base.memory_bytes;
+    /* Main memory, which others need: the share that the host device takes. Else what a desktop leaves of a card. */
+    bool shared = is_cpu(d) || device_number(&d->cl, d->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool));
+    *budget_bytes = shared ? all / 4 : all / 4 * 3;
 }
 
 /* Lanes of a group. GPUs need some to fill their registers and to hide their latency. On a CPU a group's lanes are a
@@ -357,7 +363,7 @@ static hearth_status choose(opencl_device *d, hearth_error *error)
         return fail(error, HEARTH_DEVICE, "%s: %s%s%s", row.spec, row.name, *row.name ? ": " : "", row.problem);
     memcpy(d->base.name, row.name, sizeof d->base.name);
     d->base.memory_bytes = row.memory_bytes;
-    d->base.free_bytes = free_memory(d);
+    find_memory(d, &d->base.free_bytes, &d->base.budget_bytes);
     d->base.units = (unsigned)device_number(&d->cl, d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
     d->base.group = choose_group(d);
     d->largest_bytes = device_number(&d->cl, d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
@@ -486,6 +492,7 @@ static hearth_status opencl_move(device_buffer *to, size_t to_offset, const devi
 
 const driver driver_opencl = {
     .name = "opencl",
+    .library = OPENCL_LIBRARY,
     .list = opencl_list,
     .open = opencl_open,
     .close = opencl_close,

@@ -5,19 +5,17 @@
 
 #include <dlfcn.h>
 
-static const char loader[] = "libOpenCL.so.1";
-
 hearth_status opencl_load(opencl_api *api, hearth_error *error)
 {
     /* Never out of the process again: platforms leave threads and exit handlers behind. */
-    *api = (opencl_api){.library = dlopen(loader, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)};
+    *api = (opencl_api){.library = dlopen(OPENCL_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)};
     if (!api->library)
         return fail(error, HEARTH_DEVICE, "opencl: %s", dlerror());
-#define X(name)                                                                      \
-    api->name = (__typeof__(api->name))dlsym(api->library, "cl" #name);              \
-    if (!api->name) {                                                                \
-        opencl_unload(api);                                                          \
-        return fail(error, HEARTH_DEVICE, "opencl: %s: it has no cl" #name, loader); \
+#define X(name)                                                                              \
+    api->name = (__typeof__(api->name))dlsym(api->library, "cl" #name);                      \
+    if (!api->name) {                                                                        \
+        opencl_unload(api);                                                                  \
+        return fail(error, HEARTH_DEVICE, "opencl: " OPENCL_LIBRARY ": it has no cl" #name); \
     }
     OPENCL_CALLS(X)
 #undef X

@@ -13,6 +13,8 @@
 
 #ifdef HEARTH_HAVE_OPENCL
 
+#define OPENCL_LIBRARY "libOpenCL.so.1" /* the loader of platforms */
+
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 

@@ -25,9 +25,12 @@ hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_o
     r->level = level;
     pthread_mutex_init(&r->device_turn, NULL);
     kernels_for(level, &r->kernels);
-    hearth_status status = pool_create(&r->threads, threads, error);
-    if (status == HEARTH_OK && options->device)
-        status = device_open(&r->device, options->device, error);
+    /* The device first: its driver is asked in a fork, and the fewer threads there are the better. */
+    hearth_status status = HEARTH_OK;
+    if (options->device)
+        status = device_open(&r->device, options->device, options->cache_folder, error);
+    if (status == HEARTH_OK)
+        status = pool_create(&r->threads, threads, error);
     if (status != HEARTH_OK) {
         hearth_runtime_destroy(r);
         return status;

@@ -1,0 +1,181 @@
+/* probe_memory.c - what drivers answered, kept from one run to the next: a small JSON file per driver.
+ *
+ *     {"hearth.driver": 1, "key": "...", "problem": "..."}
+ *
+ * One file whatever happens, so that old answers do not pile up. A damaged or foreign one counts as none. The worst that
+ * a forged one can do is what a missing check would: the driver is asked in this process, or is not used. */
+#include "probe.h"
+
+#include "../base/file.h"
+#include "../base/hash.h"
+#include "../base/json.h"
+#include "../base/memory.h"
+#include "../kernel/topology.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Counts up when drivers are asked for something else. */
+#define PROBE_VERSION 1
+
+#define MOST_BYTES ((size_t)1 << 16)
+
+extern char **environ;
+
+/* ------------------------------------------------------------------ the key */
+
+/* Whether a file is there and may be used; size and time of an ordinary one (those of devices say nothing). */
+static void add_file(hash128 *h, const char *path)
+{
+    struct stat s;
+    bool there = stat(path, &s) == 0;
+    hash_text(h, path);
+    hash_number(h, there);
+    hash_number(h, there && access(path, R_OK | W_OK) == 0);
+    if (!there || !S_ISREG(s.st_mode))
+        return;
+    hash_number(h, (uint64_t)s.st_mtim.tv_sec);
+    hash_number(h, (uint64_t)s.st_mtim.tv_nsec);
+    hash_number(h, (uint64_t)s.st_size);
+}
+
+static void add_files(hash128 *h, const char *pattern)
+{
+    glob_t found = {0};
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            add_file(h, found.gl_pathv[i]);
+    globfree(&found);
+}
+
+static void add_content(hash128 *h, const char *path)
+{
+    char text[256] = "";
+    FILE *file = fopen(path, "r");
+    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = 0;
+    hash_text(h, text);
+}
+
+/* The files of that name, or pattern, in every folder of a list with colons. */
+static void add_folders(hash128 *h, const char *variable, const char *name)
+{
+    const char *list = getenv(variable);
+    for (size_t size; list && *list; list += size + (list[size] == ':')) {
+        size = strcspn(list, ":");
+        char path[512];
+        snprintf(path, sizeof path, "%.*s/%s", (int)(size < 400 ? size : 400), list, name);
+        add_files(h, path);
+    }
+}
+
+/* Variables that drivers and the loader of libraries read. Their order is the program's own. */
+static void add_environment(hash128 *h)
+{
+    static const char *const prefixes[] = {"LD_",      "OCL_",  "OPENCL_", "POCL_", "CUDA_", "NVIDIA_",
+                                           "HSA_",     "ROCR_", "HIP_",    "GPU_",  "AMD_",  "MESA_",
+                                           "RUSTICL_", "ZE_",   "ONEAPI_", "SYCL_", "FAKE_"};
+    for (char **variable = environ; variable && *variable; variable++)
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+            if (strncmp(*variable, prefixes[i], strlen(prefixes[i])) == 0)
+                hash_text(h, *variable);
+}
+
+static void add_limits(hash128 *h)
+{
+    static const int limits[] = {RLIMIT_AS, RLIMIT_DATA, RLIMIT_NPROC, RLIMIT_NOFILE};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct rlimit limit = {0};
+        getrlimit((__rlimit_resource_t)limits[i], &limit);
+        hash_number(h, limit.rlim_cur);
+    }
+}
+
+void probe_key(char out[PROBE_KEY_SIZE], const driver *d)
+{
+    hash128 h = hash_begin();
+    char cpu[256];
+    topology_cpu_name(cpu, sizeof cpu);
+    hash_number(&h, PROBE_VERSION);
+    hash_text(&h, HEARTH_VERSION);
+    hash_text(&h, d->name);
+    hash_text(&h, cpu);
+    hash_number(&h, topology_processors());
+    hash_number(&h, topology_memory_bytes());
+    /* A driver's module may be loaded, or be mended, at the next start. */
+    add_content(&h, "/proc/sys/kernel/random/boot_id");
+    add_content(&h, "/proc/driver/nvidia/version");
+    add_file(&h, "/etc/ld.so.cache"); /* written anew when libraries are installed */
+    add_files(&h, "/etc/OpenCL/vendors/*.icd");
+    add_folders(&h, "OCL_ICD_VENDORS", "*.icd");
+    add_folders(&h, "OPENCL_VENDOR_PATH", "*.icd");
+    add_folders(&h, "LD_LIBRARY_PATH", d->library);
+    static const char *const places[] = {"/sys/devices/system/cpu", "/dev/dri/*", "/dev/nvidia*", "/dev/kfd"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        add_files(&h, places[i]);
+    add_environment(&h);
+    add_limits(&h);
+    hash_print(out, &h);
+}
+
+/* ------------------------------------------------------------------ the file */
+
+/* "FOLDER/driver-NAME.json"; NULL: no memory. */
+static char *file_path(const driver *d, const char *folder)
+{
+    char name[64];
+    snprintf(name, sizeof name, "driver-%s.json", d->name);
+    return file_join(folder, name);
+}
+
+bool probe_recall(const driver *d, const char *folder, const char *key, char problem[PROBE_TEXT_SIZE])
+{
+    char *path = file_path(d, folder), *text = NULL;
+    size_t size;
+    json_t *root = NULL;
+    bool found = path && file_read(&text, &size, path, MOST_BYTES, NULL) == HEARTH_OK &&
+                 json_parse(&root, text, size, path, NULL) == HEARTH_OK;
+    const char *own = json_string_value(json_object_get(root, "key"));
+    const char *told = json_string_value(json_object_get(root, "problem"));
+    found = found && json_integer_value(json_object_get(root, "hearth.driver")) == PROBE_VERSION && own &&
+            strcmp(own, key) == 0 && told;
+    if (found && *told)
+        snprintf(problem, PROBE_TEXT_SIZE, "%.200s (`hearth devices` asks again)", told);
+    json_decref(root);
+    mem_free(text);
+    mem_free(path);
+    return found;
+}
+
+void probe_remember(const driver *d, const char *folder, const char *key, const char *problem)
+{
+    char *path = file_path(d, folder);
+    json_t *root = json_pack("{s:i, s:s, s:s}", "hearth.driver", PROBE_VERSION, "key", key, "problem", problem);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    file_writer *writer;
+    if (path && text && file_writer_open(&writer, path, NULL) == HEARTH_OK) {
+        if (file_writer_put(writer, text, strlen(text), NULL) == HEARTH_OK &&
+            file_writer_put(writer, "\n", 1, NULL) == HEARTH_OK)
+            file_writer_commit(writer, NULL);
+        else
+            file_writer_discard(writer);
+    }
+    json_decref(root);
+    free(text); /* jansson's */
+    mem_free(path);
+}
+
+void probe_forget(const driver *d, const char *cache_folder)
+{
+    char *path = file_path(d, cache_folder);
+    if (path)
+        (void)unlink(path);
+    mem_free(path);
+}
