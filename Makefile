@@ -1,22 +1,25 @@
 # The short way to everything; the build itself is CMakeLists.txt with its presets.
-# On a fresh Debian 12 `make demo` needs nothing but make: missing packages are installed.
+# On a fresh Debian 12 `make demo` needs nothing but make: it installs the packages that are missing, as `make test` does.
 
 BUILD = build/release
 PREFIX = /usr/local
 
 all:
-	tools/install-packages build test
 	cmake --preset release
 	cmake --build $(BUILD)
 
-demo: all
+# Installs what is missing of the packages that building and testing need, as root or through sudo.
+deps:
+	tools/install-packages build test
+
+demo: deps all
 	tools/demo $(BUILD)
 
-test: all
-	ctest --test-dir $(BUILD) --output-on-failure -j2
+test: deps all
+	ctest --test-dir $(BUILD) --output-on-failure -j2; status=$$?; tools/count-skips $(BUILD); exit $$status
 
-lint:
-	tools/install-packages build test lint
+lint: deps
+	tools/install-packages lint
 	cmake --preset release
 	tools/lint $(BUILD)
 
@@ -37,4 +40,6 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all demo test lint fuzz bench format install clean
+.NOTPARALLEL:
+
+.PHONY: all deps demo test lint fuzz bench format install clean

@@ -1,4 +1,4 @@
-# cli_two_sides.sh - the calls that DESIGN.md section 9 promises, with a device: logits on every rung against the CPU alone
+# cli_two_sides.sh - the calls that docs/design.md promises, with a device: logits on every rung against the CPU alone
 # and against the references, the same greedy text, ordered files, and placements that are wrong.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 

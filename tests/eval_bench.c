@@ -257,7 +257,7 @@ static const struct {
     double matrix, down_t, head;
 } types[] = {{"f32", 32, 16, 32}, {"f16", 16, 16, 16}, {"q4_0", 4.5, 4.5, 8.5}};
 
-/* DESIGN.md section 2 for one layer's shares of neurons. */
+/* docs/design.md for one layer's shares of neurons. */
 static double layer_bytes(size_t type, bool predicted, double computed, double fired, double active)
 {
     double row = D * types[type].matrix / 8, predictor = predicted ? (RANK * D + F * RANK) * types[type].matrix / 8 : 0;

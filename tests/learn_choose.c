@@ -1,4 +1,4 @@
-/* The arithmetic of the choice among predictors: bytes as DESIGN.md section 2 counts them, and a budget that is dealt
+/* The arithmetic of the choice among predictors: bytes as docs/design.md counts them, and a budget that is dealt
  * nearly as well as by trying everything. */
 #include "../src/learn/choose.h"
 

@@ -56,7 +56,7 @@ static void dense_only_where_clearly_faster(void **state)
         assert_int_equal(sparse[i], expected[i]);
 }
 
-/* The bytes of DESIGN.md section 2: a gated network of equal matrices reads 1 + 2 p of 3, a plain one 1 + p of 2; a
+/* The bytes of docs/design.md: a gated network of equal matrices reads 1 + 2 p of 3, a plain one 1 + p of 2; a
  * copy in Q8_0 of a Q4_0 matrix is 34/18 of it. A fifth has to be saved. */
 static void a_copy_must_save_bytes(void **state)
 {

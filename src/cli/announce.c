@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a class claims (DESIGN.md section 3), in the words of a person who wants to know what may be different. */
+/* What a class claims (docs/design.md), in the words of a person who wants to know what may be different. */
 static const struct {
     const char *class, *claim, *note;
 } classes[] = {

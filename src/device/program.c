@@ -54,8 +54,8 @@ static void record(device_program *p, device_command command)
     p->commands[p->command_count++] = command;
 }
 
-/* Whether an argument is what a kernel's parameter (a letter of device_kernel_row) wants. */
-static bool argument_fits(const device_program *p, char parameter, const device_argument *a)
+/* Whether an argument is what a kernel's parameter (a letter of device_kernel_row) wants; unused with NDEBUG. */
+__attribute__((unused)) static bool argument_fits(const device_program *p, char parameter, const device_argument *a)
 {
     if (parameter != 'b')
         return parameter == (a->kind == ARGUMENT_UINT ? 'u' : a->kind == ARGUMENT_FLOAT ? 'f' : 0);
@@ -70,10 +70,9 @@ void device_launch(device_program *p, device_kernel kernel, size_t items, const 
                    size_t count)
 {
     assert((size_t)kernel < DEVICE_KERNEL_COUNT && items <= UINT32_MAX); /* kernels count groups in 32 bits */
-    const char *parameters = device_kernels[kernel].parameters;
-    assert(count == strlen(parameters));
+    assert(count == strlen(device_kernels[kernel].parameters));
     for (size_t i = 0; i < count; i++)
-        assert(argument_fits(p, parameters[i], &arguments[i]));
+        assert(argument_fits(p, device_kernels[kernel].parameters[i], &arguments[i]));
     if (items == 0 || p->problem != HEARTH_OK)
         return;
     device_argument *copy = arena_new_array(&p->memory, count, sizeof *copy);

@@ -1,7 +1,7 @@
 /* device_record.c - what the device does in a step, written down once.
  *
  * The same steps as on the CPU (forward.c, ffn.c) in terms of the kernels of device/kernels/kernels.h, and between them
- * what crosses the bus: DESIGN.md section 5. Sparse layers work on lists that never leave the device. */
+ * what crosses the bus: docs/hybrid.md. Sparse layers work on lists that never leave the device. */
 #include "device_state.h"
 
 typedef struct recorder {

@@ -282,7 +282,7 @@ const char *hearth_engine_rung(const hearth_engine *engine)
     return rung_of_selector[weakest_selector(engine->placement)];
 }
 
-/* ... and with what became of the down matrices the claim (DESIGN.md section 3). */
+/* ... and with what became of the down matrices the claim (docs/design.md). */
 const char *hearth_engine_class(const hearth_engine *engine)
 {
     selector_kind weakest = weakest_selector(engine->placement);

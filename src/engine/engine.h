@@ -86,7 +86,7 @@ typedef struct ffn_part {
 enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 
 /* Buffers of one slice of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
- * the slice. d, f as in DESIGN.md; Q = head_count * head_length, K = kv_head_count * head_length. */
+ * the slice. d, f as in docs/design.md; Q = head_count * head_length, K = kv_head_count * head_length. */
 typedef struct scratch {
     float *x;                    /* [B][d]  the residual stream                                        */
     float *normed;               /* [B][d]  what a block reads                                         */

@@ -1,4 +1,4 @@
-/* ffn.h - the feed-forward network of a layer: select, gather, accumulate (DESIGN.md section 3). */
+/* ffn.h - the feed-forward network of a layer: select, gather, accumulate (docs/design.md). */
 #ifndef ENGINE_FFN_H
 #define ENGINE_FFN_H
 

@@ -6,11 +6,11 @@
 
 #include "../model/model.h"
 
-/* How a layer is laid over the sides (DESIGN.md section 5): host, neurons and attention on the CPU; ffn-host, neurons
+/* How a layer is laid over the sides (docs/hybrid.md): host, neurons and attention on the CPU; ffn-host, neurons
  * on the CPU, attention on the device; split, some neurons on each side; device, all of them there. */
 typedef enum layer_form { FORM_HOST, FORM_FFN_HOST, FORM_SPLIT, FORM_DEVICE, FORM_COUNT } layer_form;
 
-/* What decides which neurons are worked on (DESIGN.md section 3), from the strictest to the loosest claim. */
+/* What decides which neurons are worked on (docs/design.md), from the strictest to the loosest claim. */
 typedef enum selector_kind {
     SELECTOR_ALL,       /* every neuron                                                               */
     SELECTOR_SIGN,      /* those whose activation is not zero, which the first matrix tells           */

@@ -1,4 +1,4 @@
-/* kl_file.h - what a model said of every token, as llama.cpp's logits files keep it (../shared/reference/kl-file.md).
+/* kl_file.h - what a model said of every token, as llama.cpp's logits files keep it (docs/formats.md).
  *
  *   "_logits_"                             8 bytes
  *   n_ctx, n_vocab, n_chunk                int32: N, V, windows

@@ -3,7 +3,7 @@
  * Whole windows (hearth's own way): the text is tokenized whole and cut, without overlap, into windows of
  * N - 1 tokens, each behind BOS where the model has one; every token is scored. Where the model has no BOS
  * the windows have N tokens and the first of each only serves as context.
- * Half windows (llama.cpp's, ../shared/reference/kl-file.md): windows of N tokens whose first is replaced by BOS where
+ * Half windows (llama.cpp's, docs/formats.md): windows of N tokens whose first is replaced by BOS where
  * the vocabulary adds it; positions N / 2 .. N - 2 predict what follows them, the first half is context. */
 #ifndef EVAL_PERPLEXITY_H
 #define EVAL_PERPLEXITY_H

@@ -1,7 +1,7 @@
 /* windows.h - one engine reading windows of ids, every scored row of logits handed to somebody.
  *
  * What perplexity and divergence share: the session, the buffers, progress, and llama.cpp's protocol of half windows
- * (../shared/reference/kl-file.md). Knows nothing of what is made of the rows. */
+ * (docs/formats.md). Knows nothing of what is made of the rows. */
 #ifndef EVAL_WINDOWS_H
 #define EVAL_WINDOWS_H
 

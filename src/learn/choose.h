@@ -1,7 +1,7 @@
 /* choose.h - which predictor a layer gets, of those that were made for it: what each would have a token read, and how
  * all layers together stay within a budget.
  *
- * Bytes per token are DESIGN.md section 2's: a predictor pays with its own bytes, all read for every token, and with what
+ * Bytes per token are docs/design.md's: a predictor pays with its own bytes, all read for every token, and with what
  * it lets through in vain; it gains the rows of the first matrix that are not read. With ReLU on both, up is read where
  * the gate alone fires, too; that is left out on either side, so there a predictor gains no less than is counted. What a
  * clock says of the same is measured elsewhere (race.h); both end up as gains here. */

@@ -37,7 +37,7 @@ ffn_activation ffn_activation_by_name(const char *name, size_t size);
 /* "silu, relu, fatrelu", for errors and help. */
 void ffn_activation_list(char *out, size_t size);
 
-/* Forms of a feed-forward network (DESIGN.md section 3): what the activation of neuron i is. */
+/* Forms of a feed-forward network (docs/design.md): what the activation of neuron i is. */
 typedef enum ffn_form {
     FFN_GATED,                      /* act(gate_i . x) * (up_i . x)                                   */
     FFN_GATED_BOTH,                 /* act(gate_i . x) * act(up_i . x): dReLU                         */

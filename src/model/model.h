@@ -12,7 +12,7 @@
 
 // clang-format off
 
-/* Sizes and constants of one model. Letters as in DESIGN.md: d embedding_length, f neuron_count. */
+/* Sizes and constants of one model. Letters as in docs/design.md: d embedding_length, f neuron_count. */
 typedef struct hyperparameters {
     uint32_t layer_count;
     uint32_t embedding_length;          /* d                                              */

@@ -52,7 +52,7 @@ number_format number_format_by_name(const char *name);
 /* Any that files store; FORMAT_STORED_COUNT where there is none. */
 number_format number_format_by_gguf_type(uint32_t gguf_type);
 
-/* Block formats meet activations of 8 bits, float formats float32 (DESIGN.md section 4). */
+/* Block formats meet activations of 8 bits, float formats float32 (docs/design.md). */
 static inline bool number_is_block(number_format f)
 {
     return number_formats[f].block_values > 1;
