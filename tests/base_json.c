@@ -2,6 +2,7 @@
 #include "../src/base/json.h"
 #include "../src/base/memory.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,6 +36,21 @@ static void malformed_text_is_refused(void **state)
         assert_null(value);
         assert_memory_equal(error.text, "config.json: line 1, column ", 28);
     }
+}
+
+/* JSON has no word for what is no number. */
+static void numbers_are_finite(void **state)
+{
+    (void)state;
+    static const double none[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        json_t *value = json_number(none[i]);
+        assert_true(json_is_null(value));
+        json_decref(value);
+    }
+    json_t *value = json_number(-0.25);
+    assert_true(json_is_real(value) && json_real_value(value) == -0.25);
+    json_decref(value);
 }
 
 static void members_are_read(void **state)
@@ -131,11 +147,9 @@ static void files_are_parsed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_text_is_refused),
-        cmocka_unit_test(members_are_read),
-        cmocka_unit_test(absent_members_are_optional_or_named),
-        cmocka_unit_test(wrong_types_are_named),
-        cmocka_unit_test(files_are_parsed),
+        cmocka_unit_test(malformed_text_is_refused), cmocka_unit_test(numbers_are_finite),
+        cmocka_unit_test(members_are_read),          cmocka_unit_test(absent_members_are_optional_or_named),
+        cmocka_unit_test(wrong_types_are_named),     cmocka_unit_test(files_are_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

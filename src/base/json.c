@@ -4,6 +4,8 @@
 #include "file.h"
 #include "memory.h"
 
+#include <math.h>
+
 hearth_status json_parse(json_t **out, const char *text, size_t size, const char *name, hearth_error *error)
 {
     json_error_t cause;
@@ -77,6 +79,11 @@ static hearth_status get_member(const json_t **out, const json_t *object, const 
         *found = value != NULL;
     *out = value;
     return HEARTH_OK;
+}
+
+json_t *json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
 }
 
 hearth_status json_get_uint(const json_t *object, const char *key, uint32_t *out, bool *found, const char *name,

@@ -12,6 +12,9 @@ hearth_status json_parse(json_t **out, const char *text, size_t size, const char
 /* A whole file of at most 64 MiB. */
 hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error);
 
+/* A real; null where value is infinite or not a number, for which JSON has no word. NULL: no memory. */
+json_t *json_number(double value);
+
 /* Members of an object: false where the key is absent or null; HEARTH_FORMAT text names file, key
  * and what was expected where it has another type or does not fit. `found` may be NULL, then
  * absence is an error as well. */

@@ -95,6 +95,19 @@ bool utf8_is_valid(const char *text, size_t size)
     return true;
 }
 
+char *text_size(char text[16], double size_bytes)
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
+    size_t unit = 0;
+    while (size_bytes >= 999.5 && unit + 1 < sizeof units / sizeof *units) {
+        size_bytes /= 1000;
+        unit++;
+    }
+    int decimals = unit == 0 || size_bytes >= 99.95 ? 0 : size_bytes >= 9.995 ? 1 : 2;
+    snprintf(text, 16, "%.*f %s", decimals, size_bytes, units[unit]);
+    return text;
+}
+
 /* Room for `more` bytes behind the present ones. */
 static bool buffer_reserve(buffer *b, size_t more)
 {

@@ -26,6 +26,9 @@ size_t utf8_length(const char *text, size_t size);
 bool utf8_is_partial(const char *text, size_t size);
 bool utf8_is_valid(const char *text, size_t size);
 
+/* "1.25 GB": decimal prefixes, three digits. Returns text. */
+char *text_size(char text[16], double size_bytes);
+
 /* A growing byte buffer; zeroed is empty. */
 typedef struct buffer {
     char *data;

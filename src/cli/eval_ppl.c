@@ -42,9 +42,10 @@ static hearth_status print_perplexity(const ppl_values *v, const ppl_outcome *o,
     const perplexity_result *r = &o->scores;
     double mean = r->nll / (double)r->tokens;
     if (v->json)
-        return output_json(json_pack("{s:I, s:f, s:f, s:I, s:I, s:s, s:s}", "tokens", (json_int_t)r->tokens, "mean_nll",
-                                     mean, "perplexity", exp(mean), "windows", (json_int_t)r->windows, "context",
-                                     (json_int_t)r->context, "rung", o->rung, "class", o->class),
+        return output_json(json_pack("{s:I, s:o, s:o, s:I, s:I, s:s, s:s}", "tokens", (json_int_t)r->tokens, "mean_nll",
+                                     json_number(mean), "perplexity", json_number(exp(mean)), "windows",
+                                     (json_int_t)r->windows, "context", (json_int_t)r->context, "rung", o->rung,
+                                     "class", o->class),
                            JSON_COMPACT, error);
     printf("%llu token%s in %llu window%s, context %u\nmean loss  %.6f nats per token\nperplexity %.4f\n",
            (unsigned long long)r->tokens, r->tokens == 1 ? "" : "s", (unsigned long long)r->windows,

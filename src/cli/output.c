@@ -17,15 +17,27 @@ void output_guard(void)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+/* Why standard output could first not be written; 0: it could. stdio forgets it. */
+static int lost_errno;
+
+void output_flush(void)
+{
+    if (fflush(stdout) != 0 && lost_errno == 0)
+        lost_errno = errno;
+}
+
 hearth_status output_close(hearth_error *error)
 {
-    bool failed = ferror(stdout) != 0;
-    errno = 0;
-    if (fflush(stdout) != 0 || (failed && errno))
-        return fail_errno(error, "standard output", "write");
-    if (failed)
+    output_flush();
+    if (!ferror(stdout) && lost_errno == 0)
+        return HEARTH_OK;
+    /* A full buffer was lost somewhere in the middle. What is there is worthless already: one byte more tells why. */
+    if (lost_errno == 0 && write(STDOUT_FILENO, "\n", 1) < 0)
+        lost_errno = errno;
+    if (lost_errno == 0)
         return fail(error, HEARTH_IO, "standard output: write: failed");
-    return HEARTH_OK;
+    errno = lost_errno;
+    return fail_errno(error, "standard output", "write");
 }
 
 /* C0, DEL and C1. */
@@ -95,15 +107,7 @@ json_t *output_json_text(span text)
 
 char *output_size(char text[16], double size_bytes)
 {
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
-    size_t unit = 0;
-    while (size_bytes >= 999.5 && unit + 1 < sizeof units / sizeof *units) {
-        size_bytes /= 1000;
-        unit++;
-    }
-    int decimals = unit == 0 || size_bytes >= 99.95 ? 0 : size_bytes >= 9.995 ? 1 : 2;
-    snprintf(text, 16, "%.*f %s", decimals, size_bytes, units[unit]);
-    return text;
+    return text_size(text, size_bytes);
 }
 
 hearth_status output_check_file(const char *what, const char *path, bool may_stream, hearth_error *error)
@@ -123,7 +127,7 @@ hearth_status output_json(json_t *value, size_t flags, hearth_error *error)
     char *text = value ? json_dumps(value, flags | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(value);
     if (!text)
-        return fail_memory(error, "JSON", 0);
+        return fail(error, HEARTH_NO_MEMORY, "JSON: out of memory, or a number in it is not finite");
     puts(text);
     free(text);
     return HEARTH_OK;

@@ -9,7 +9,9 @@
 
 /* Makes sure that descriptors 0, 1 and 2 are taken, so that no file of ours becomes standard output. */
 void output_guard(void);
-/* Flushes standard output. HEARTH_IO: something written to it was lost. */
+/* Flushes standard output, and remembers why where it cannot be written. */
+void output_flush(void);
+/* The same at the end. HEARTH_IO: something written to it was lost, and why. */
 hearth_status output_close(hearth_error *error);
 
 /* Text that may come from a hostile file: valid printable UTF-8 as it is, everything else (control characters,
@@ -20,7 +22,7 @@ void output_terminal(FILE *to, span text);
 /* The same bytes as a JSON string, broken ones replaced by U+FFFD. NULL: no memory. */
 json_t *output_json_text(span text);
 
-/* "1.25 GB": decimal prefixes, three digits. Returns buffer. */
+/* text_size. */
 char *output_size(char buffer[16], double size_bytes);
 
 /* Whether a file can be written where an option says so, before the work whose result it is; nothing changes. what:

@@ -25,6 +25,19 @@ size_t topology_memory_bytes(void)
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
 }
 
+size_t topology_available_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    unsigned long long kilobytes = 0;
+    while (file && kilobytes == 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) != 1)
+            kilobytes = 0;
+    if (file)
+        fclose(file);
+    return (size_t)kilobytes * 1024;
+}
+
 void topology_cpu_name(char *name, size_t size)
 {
     if (!cpu_brand(name, size))

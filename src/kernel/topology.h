@@ -12,6 +12,8 @@ unsigned topology_processors(void);
 size_t topology_cache_bytes(void);
 /* Main memory in bytes, 0 where unknown. */
 size_t topology_memory_bytes(void);
+/* Of that, what could be taken now without swapping; 0 where unknown. */
+size_t topology_available_bytes(void);
 /* "Intel(R) Xeon(R) Processor"; "unknown CPU" where the system does not tell. */
 void topology_cpu_name(char *name, size_t size);
 
