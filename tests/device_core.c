@@ -84,6 +84,7 @@ static void specs_are_strict(void **state)
         {"host,memory=18446744073709551616", HEARTH_INVALID, "memory"},
         {"host,memory=18446744073709551615K", HEARTH_INVALID, "memory"},
         {"host,memory=1M,memory=1M", HEARTH_INVALID, "twice"},
+        {"host,memory=9999999G", HEARTH_INVALID, "10.0 PB asked for, this machine has "},
         {"host,threads=0", HEARTH_INVALID, "threads"},
         {"host,threads=5000", HEARTH_INVALID, "4096"},
         {"host,group=2", HEARTH_INVALID, "group"},

@@ -62,6 +62,7 @@ typedef struct device_info {
 /* Opens the device of a spec, whose driver is asked as for device_list: NAME[:INDEX][,KEY=VALUE]... with the keys
  *     memory=SIZE   budget ("512M", "8G", bytes; 1K is 1000); else nine tenths of what is free; where that is not said,
  *                   three quarters of all, or a quarter of main memory where it works on that
+ *                   (host: at most the machine's memory)
  *     group=N       lanes of a group, for tests; else what suits the device
  *     threads=N     host: its threads; else 1
  *     speed=F       host: share of its speed, 0 < F <= 1: it waits after each command, to look like a slower device
@@ -76,7 +77,8 @@ void device_describe(const device *d, device_info *out);
 
 typedef enum device_place {
     DEVICE_MEMORY, /* where kernels work; counts against the budget                                  */
-    DEVICE_PINNED  /* main memory that both sides reach by copies; no kernel's argument              */
+    DEVICE_PINNED, /* main memory that both sides reach by copies; no kernel's argument              */
+    DEVICE_PLACES
 } device_place;
 
 /* Zeroed. `what` for errors and reports: "blk.3 gate". HEARTH_NO_MEMORY: the budget (or the device) has no room; the

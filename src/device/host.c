@@ -9,6 +9,7 @@
 
 #include "../base/clock.h"
 #include "../base/pool.h"
+#include "../base/text.h"
 #include "../base/thread.h"
 #include "../base/wait.h"
 #include "../kernel/kernel.h"
@@ -232,6 +233,11 @@ static hearth_status check_options(const device_options *options, hearth_error *
         return fail(error, HEARTH_DEVICE, "host:%u: there is only host:0", options->index);
     if (options->group > 1)
         return fail(error, HEARTH_INVALID, "host: group=%u: its groups have one lane", options->group);
+    if (options->memory_bytes > memory_bytes()) {
+        char asked[16], there[16];
+        return fail(error, HEARTH_INVALID, "host: memory: %s asked for, this machine has %s",
+                    text_size(asked, (double)options->memory_bytes), text_size(there, (double)memory_bytes()));
+    }
     return HEARTH_OK;
 }
 

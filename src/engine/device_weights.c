@@ -2,6 +2,7 @@
 #include "device_weights.h"
 
 #include "../base/memory.h"
+#include "../base/text.h"
 #include "../device/packing.h"
 
 #include <stdio.h>
@@ -17,6 +18,7 @@ typedef struct loader {
     const hearth_progress *progress;
     uint64_t done, total; /* bytes brought there */
     hearth_error *error;
+    bool counts; /* only the bytes: nothing is created or brought */
 } loader;
 
 /* ------------------------------------------------------------------ which rows */
@@ -57,13 +59,15 @@ static hearth_status make_room(const loader *l, device_matrix *out, const matrix
                     "`hearth quantize` makes such a file",
                     l->model->source->path, what, number_formats[m->format].name);
     size_t scale_bytes, bytes = device_packed_bytes(m->format, rows, m->columns, &scale_bytes);
+    l->to->bytes += bytes + scale_bytes;
+    if (l->counts)
+        return HEARTH_OK;
     TRY(device_buffer_create(&out->w, l->to->device, DEVICE_MEMORY, bytes, what, l->error));
     if (scale_bytes)
         TRY(device_buffer_create(&out->scales, l->to->device, DEVICE_MEMORY, scale_bytes, what, l->error));
     out->format = m->format;
     out->rows = rows;
     out->columns = m->columns;
-    l->to->bytes += bytes + scale_bytes;
     return HEARTH_OK;
 }
 
@@ -78,6 +82,8 @@ static hearth_status bring(loader *l, device_matrix *out, const matrix *m, const
                            const char *what)
 {
     TRY(make_room(l, out, m, rows, what));
+    if (l->counts)
+        return HEARTH_OK;
     size_t scale_bytes, row_bytes = device_packed_bytes(m->format, 1, m->columns, &scale_bytes);
     size_t stretch = STRETCH_BYTES / (row_bytes + scale_bytes) + 1;
     stretch = stretch < rows ? stretch : rows;
@@ -109,8 +115,10 @@ static hearth_status bring_floats(loader *l, device_buffer **out, const float *v
 {
     if (!values)
         return HEARTH_OK;
-    TRY(device_buffer_create(out, l->to->device, DEVICE_MEMORY, n * sizeof(float), what, l->error));
     l->to->bytes += n * sizeof(float);
+    if (l->counts)
+        return HEARTH_OK;
+    TRY(device_buffer_create(out, l->to->device, DEVICE_MEMORY, n * sizeof(float), what, l->error));
     float *picked = mem_new_array((size_t)n + 1, sizeof *picked);
     if (!picked)
         return fail_memory(l->error, what, n * sizeof *picked);
@@ -219,6 +227,49 @@ static hearth_status bring_all(loader *l, const hearth_placement *p)
     return goes_on(l) ? HEARTH_OK : fail(l->error, HEARTH_CANCELLED, "%s: cancelled", m->source->path);
 }
 
+/* ------------------------------------------------------------------ what would fit */
+
+static hearth_status count_layer(const loader *l, const hearth_placement *p, uint32_t layer, uint64_t *bytes)
+{
+    device_weights counted = {0};
+    device_layer to = {0};
+    loader counter = {.to = &counted, .model = l->model, .down_t = l->down_t, .counts = true};
+    hearth_status status = bring_attention(&counter, &to, layer);
+    if (status == HEARTH_OK)
+        status = bring_neurons(&counter, &to, &p->layers[layer], layer);
+    mem_free(to.rows);
+    *bytes = counted.bytes;
+    return status;
+}
+
+/* The budget did not hold the weights, of which none are there any more: adds to the error how many layers it holds,
+ * counted from the last, as hearth_placement_use_device gives them to a device. */
+static void say_what_fits(const loader *l, const device *d, const hearth_placement *p)
+{
+    device_info info;
+    uint32_t wanted = 0, fitting = 0;
+    uint64_t sum = 0, bytes;
+    device_describe(d, &info);
+    for (uint32_t i = p->layer_count; i-- > 0;) {
+        if (!layer_uses_device(&p->layers[i]))
+            continue;
+        if (count_layer(l, p, i, &bytes) != HEARTH_OK)
+            return;
+        sum += bytes;
+        wanted++;
+        if (sum <= info.budget_bytes - info.used_bytes)
+            fitting = wanted;
+    }
+    char text[16], fits[64] = "not even one of them fits";
+    if (fitting > 0)
+        snprintf(fits, sizeof fits, "the last %u of them fit%s", fitting, fitting == 1 ? "s" : "");
+    hearth_error first = *l->error;
+    (void)fail(l->error, first.status, "%s; the weights of %u layer%s take %s there, %s", first.text, wanted,
+               wanted == 1 ? "" : "s", text_size(text, (double)sum), fits);
+}
+
+/* ------------------------------------------------------------------ life */
+
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const matrix *down_t,
                                     const hearth_progress *progress, hearth_error *error)
@@ -231,13 +282,16 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
         return fail_memory(error, "device weights", model->hyper.layer_count * sizeof *layers);
     }
     *w = (device_weights){.device = d, .layer_count = model->hyper.layer_count, .layers = layers};
-    loader l = {w, model, down_t, progress, 0, 0, error};
+    loader l = {.to = w, .model = model, .down_t = down_t, .progress = progress, .error = error};
     l.total = estimate(&l, placement);
     hearth_status status = bring_all(&l, placement);
-    if (status == HEARTH_OK)
+    if (status == HEARTH_OK) {
         *out = w;
-    else
-        device_weights_destroy(w);
+        return status;
+    }
+    device_weights_destroy(w);
+    if (status == HEARTH_NO_MEMORY && error)
+        say_what_fits(&l, d, placement);
     return status;
 }
 

@@ -37,7 +37,7 @@ typedef struct device_weights {
 
 /* Brings everything there. down_t [layer_count]: the engine's (its own or the file's); without data the model's `down`
  * is taken as it is. HEARTH_UNSUPPORTED: a matrix has a format that devices lack (named). HEARTH_NO_MEMORY: the budget
- * does not hold it. */
+ * does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const matrix *down_t,
                                     const hearth_progress *progress, hearth_error *error);
