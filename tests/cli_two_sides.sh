@@ -143,7 +143,7 @@ wrong "layer 0: neuron 300 is listed nowhere" "$(split '[0,300]' '[301,512]')"
 wrong "layer 0: neuron 300 is listed twice" "$(split '[0,301]' '[300,512]')"
 wrong "layer 0: neurons ?300, 513? are no range within 512" "$(split '[0,300]' '[300,513]')"
 wrong "layer 0: side is gpu, which is not among the sides" "$(split '[0,300]' '[300,512]' gpu)"
-wrong "head: side gpu: there are only cpu and device0" "$(split '[0,300]' '[300,512]')" '["cpu","gpu"]'
+wrong "side gpu: there are only cpu and device0" "$(split '[0,300]' '[300,512]')" '["cpu","gpu"]'
 echo '{"sides":["cpu","device0"],' >"$scratch/wrong.json"
 refused 1 "wrong.json: placement: " "$HEARTH" run "$model" -p x --device host --place "$scratch/wrong.json"
 refused 1 "nowhere.json" "$HEARTH" run "$model" -p x --device host --place "$scratch/nowhere.json"

@@ -85,7 +85,7 @@ static void refused(void **state)
     } cases[] = {
         {"{", HEARTH_FORMAT, "placement"},
         {"[]", HEARTH_FORMAT, "sides"},
-        {PLACEMENT(ALL), HEARTH_FORMAT, "1 layers are listed, the model has 2"},
+        {PLACEMENT(ALL), HEARTH_FORMAT, "placement: layers: needs 2, one for each of the model, got 1"},
         {PLACEMENT(ALL ",{}"), HEARTH_FORMAT, "form"},
         {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[0,3]]}")), HEARTH_FORMAT,
          "layer 1: neuron 3 is listed nowhere"},

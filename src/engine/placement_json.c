@@ -33,7 +33,7 @@
 typedef struct reader {
     hearth_placement *p;
     const hearth_model *model;
-    char where[32];
+    char where[32]; /* "layer 3"; empty: the whole */
     hearth_error *error;
 } reader;
 
@@ -47,7 +47,7 @@ reader_fail(reader *r, hearth_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return fail(r->error, status, "placement: %s: %s", r->where, text);
+    return fail(r->error, status, "placement: %s%s%s", r->where, r->where[0] ? ": " : "", text);
 }
 
 static hearth_status read_side(reader *r, const json_t *object, const char *key, uint32_t *side)
@@ -245,13 +245,13 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
     TRY(json_parse(&root, json, size, "placement", error));
     const json_t *sides = json_object_get(root, "sides"), *layers = json_object_get(root, "layers");
     size_t side_count = json_array_size(sides);
-    reader r = {.model = model, .where = "head", .error = error};
+    reader r = {.model = model, .error = error};
     hearth_status status = HEARTH_OK;
     if (side_count == 0 || side_count > 64)
         status = BAD(&r, HEARTH_FORMAT, "sides is missing, or is no list of names");
     else if (json_array_size(layers) != h->layer_count)
-        status =
-            BAD(&r, HEARTH_FORMAT, "%zu layers are listed, the model has %u", json_array_size(layers), h->layer_count);
+        status = BAD(&r, HEARTH_FORMAT, "layers: needs %u, one for each of the model, got %zu", h->layer_count,
+                     json_array_size(layers));
     else
         status = placement_new(&r.p, (uint32_t)side_count, h->layer_count, h->neuron_count, error);
     if (status == HEARTH_OK)
