@@ -13,7 +13,8 @@
  *
  * Functions that can fail return a status and, where they take one, fill the caller's
  * error record; out-parameters are written only on HEARTH_OK. `error` may be NULL.
- * `destroy` and `close` accept NULL. The library never prints and never exits.
+ * `destroy` and `close` accept NULL; other pointers must not be NULL where it is not said that they may. Numbers may be
+ * any: one that is out of range is HEARTH_INVALID, or does what is said. The library never prints and never exits.
  * All text is UTF-8; all sizes are bytes unless a name says otherwise. */
 #ifndef HEARTH_H
 #define HEARTH_H
@@ -56,7 +57,7 @@ typedef struct hearth_error {
     char text[1024];
 } hearth_error;
 
-/* "success", "out of memory" ... */
+/* "success", "out of memory" ...; "unknown status" for any other number. */
 const char *hearth_status_text(hearth_status status);
 
 /* Called now and then during long work: `done` of `total` units of `what`.
@@ -81,6 +82,7 @@ typedef struct hearth_runtime_options {
      * Drivers are first asked in a child process, since some end the program that asks them: once per machine start
      * with a folder, else once per process. */
     const char *cache_folder;
+    uint64_t memory_bytes; /* main memory that an engine's copies and a session may take; 0: the machine's     */
 } hearth_runtime_options;
 
 /* options may be NULL. The environment variable HEARTH_CPU names the level of whatever computes without being given one;
@@ -132,7 +134,7 @@ typedef struct hearth_model_info {
     float predictor_threshold; /* the file's: a neuron with a score below it is skipped; 0 without */
 } hearth_model_info;
 
-/* Opens a GGUF file or a Hugging Face folder. options may be NULL.
+/* Opens a GGUF file or a Hugging Face folder. options may be NULL. HEARTH_INVALID: path is NULL or empty.
  * HEARTH_FORMAT: not a model, damaged, or a tensor is missing, extra or misshapen (named).
  * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. Its tune file is opened with it. One that
  * options name and that is damaged, or of another model, is HEARTH_FORMAT too, one that is not there HEARTH_IO. One that
@@ -149,7 +151,7 @@ enum hearth_text_flags {
     HEARTH_TEXT_PARSE_CONTROL = 2 /* control tokens written in the text are recognised */
 };
 
-/* Token ids of size bytes of text; *ids is freed with hearth_free (NULL when *count is 0).
+/* Token ids of size bytes of text (NULL where size is 0); *ids is freed with hearth_free (NULL when *count is 0).
  * HEARTH_UNSUPPORTED: the model has no tokenizer. Invalid UTF-8 becomes byte tokens
  * or the unknown token. */
 hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t size, unsigned flags, int32_t **ids,
@@ -177,7 +179,7 @@ hearth_status hearth_detokenizer_push(hearth_detokenizer *detokenizer, int32_t i
  * Afterwards the detokenizer is as new. */
 void hearth_detokenizer_finish(hearth_detokenizer *detokenizer, const char **text, size_t *size);
 
-/* True where the id ends an answer: EOS, end of turn, or BOS (a new text begins). */
+/* True where the id ends an answer: EOS, end of turn, or BOS (a new text begins). False for ids that there are not. */
 bool hearth_token_ends_answer(const hearth_model *model, int32_t id);
 
 /* --------------------------------------------------------------- placement */
@@ -192,7 +194,7 @@ typedef enum hearth_rung {
     HEARTH_RUNG_COUNT
 } hearth_rung;
 
-/* "auto", "dense", "exact", "predicted", "pruned". */
+/* "auto", "dense", "exact", "predicted", "pruned"; "unknown" for any other number. */
 const char *hearth_rung_name(hearth_rung rung);
 
 /* What lies and runs where, as data: for every layer its form, selector and the ranges
@@ -207,7 +209,7 @@ typedef struct hearth_placement hearth_placement;
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
                                       hearth_error *error);
 /* The threshold of the selector in every layer that has one; until then it is what the file or the tune file says.
- * Finite. Of low-rank predictors, the score from which on they let a neuron through; of coarse ones the margin, in
+ * One that is not finite changes nothing. Of low-rank predictors, the score from which on they let a neuron through; of coarse ones the margin, in
  * standard deviations of their error; of pruned layers the size that an activation has to exceed. */
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
 /* Gives pruned layers the tune file's thresholds at which `share` of the activations of all layers together (zeros
@@ -253,8 +255,10 @@ typedef struct hearth_engine_options {
     hearth_progress progress; /* bytes of down matrices transposed, bytes brought to the device */
 } hearth_engine_options;
 
-/* HEARTH_INVALID: the placement needs a device, and the runtime has none. HEARTH_UNSUPPORTED: devices have no kernels
- * for a format of a matrix that is to lie there. HEARTH_NO_MEMORY: also the device's budget; the text says which.
+/* HEARTH_INVALID: the placement is of another model, or needs a device and the runtime has none; the activations are no
+ * hearth_activations. HEARTH_UNSUPPORTED: devices have no kernels
+ * for a format of a matrix that is to lie there. HEARTH_NO_MEMORY: also the device's budget, the text says which and how
+ * many layers would fit; transposed copies that main memory does not hold are refused before any of it is taken.
  * HEARTH_DEVICE: the device failed. Its progress must not call back into this runtime.
  *
  * options may be NULL. Where any layer skips neurons, or leaves some out, and the file stores its down matrices the stock
@@ -303,7 +307,8 @@ typedef struct hearth_session_options {
     uint32_t batch;       /* rows computed at once, longer feeds are cut; 0: 512; with a device at most 8 */
     uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: sequences  */
     hearth_kv kv;
-    hearth_progress progress; /* rows of a feed done so far; false cancels as hearth_session_cancel */
+    hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it
+                                 must not call functions of this runtime's engines and sessions */
     hearth_tracer tracer;     /* costs a little time in every layer                                 */
 } hearth_session_options;
 
@@ -319,7 +324,8 @@ typedef struct hearth_memory {
 hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
                                     hearth_memory *out, hearth_error *error);
 
-/* options may be NULL. HEARTH_NO_MEMORY: says how much was wanted. */
+/* options may be NULL. HEARTH_NO_MEMORY: keys, values and scratch of the whole context do not fit into main memory or the
+ * device's budget; nothing was taken, and the text says how much was wanted and the largest context that fits. */
 hearth_status hearth_session_create(hearth_session **out, const hearth_engine *engine,
                                     const hearth_session_options *options, hearth_error *error);
 void hearth_session_destroy(hearth_session *session);
@@ -331,24 +337,28 @@ typedef struct hearth_row {
     bool output; /* its logits will be asked for */
 } hearth_row;
 
-/* Reads rows: each is appended to its sequence, in order; rows of several sequences may
+/* Reads rows (NULL where count is 0): each is appended to its sequence, in order; rows of several sequences may
  * be mixed. On any error every sequence is as before.
  * HEARTH_FULL: a sequence would outgrow its context (nothing is dropped silently).
  * HEARTH_INVALID: no such token or sequence, or more output rows than the session keeps.
+ * HEARTH_FORMAT: what a layer computed is infinite or not a number; the text names the tensor that is to blame, or the
+ * layer where every weight is finite.
  * HEARTH_CANCELLED: see hearth_session_cancel. HEARTH_DEVICE: the device failed; it is lost for all who use it. */
 hearth_status hearth_session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error);
 
 /* Logits of `count` output rows of the last feed, from the `first` on, into
- * logits [count][vocabulary_size]; the caller's. HEARTH_INVALID: there are no such rows. HEARTH_DEVICE: the head lies on
- * a device that failed. */
+ * logits [count][vocabulary_size]; the caller's. HEARTH_INVALID: there are no such rows. HEARTH_FORMAT: they are
+ * not finite, as in a feed. HEARTH_DEVICE: the head lies on a device that failed. */
 hearth_status hearth_session_logits(hearth_session *session, size_t first, size_t count, float *logits,
                                     hearth_error *error);
 size_t hearth_session_output_count(const hearth_session *session);
 
-/* Natural logarithm of a token's probability under logits [vocabulary_size]. */
+/* Natural logarithm of a token's probability under logits [vocabulary_size]; NaN counts as -INFINITY, INFINITY as the
+ * largest number. -INFINITY for a token that there is not, and where every logit is. */
 double hearth_log_probability(const float *logits, size_t vocabulary_size, int32_t token);
 
 uint32_t hearth_session_context(const hearth_session *session);
+/* 0 for a sequence that there is not. */
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence);
 
 /* Forgets what follows the first `length` positions. */
@@ -365,8 +375,9 @@ hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
                                      hearth_error *error);
 void hearth_checkpoint_destroy(hearth_checkpoint *checkpoint);
 
-/* Makes the feed in progress, or the next one, return HEARTH_CANCELLED. From any thread
- * and from signal handlers. */
+/* Ends what the session is doing, from any thread and from signal handlers: a feed returns HEARTH_CANCELLED, an answer
+ * of hearth_generate stops as cancelled (also between two of its tokens). Looked at after each layer. Without effect
+ * where neither runs: what begins later is not cancelled by it. */
 void hearth_session_cancel(hearth_session *session);
 
 /* What an observer sees after each layer, for each row. Pointers are valid during the call. Neurons have their original
@@ -432,15 +443,16 @@ hearth_sampling hearth_sampling_default(void);
 
 typedef struct hearth_sampler hearth_sampler;
 
-/* HEARTH_INVALID: a value out of range (named). Same options, logits and history: same choices. */
+/* options may be NULL: hearth_sampling_default. HEARTH_INVALID: a value out of range (named). Same options, logits and history: same choices. */
 hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling *options, uint32_t vocabulary_size,
                                     hearth_error *error);
 void hearth_sampler_destroy(hearth_sampler *sampler);
-/* Remembers a token (of the prompt or chosen) for the penalties. */
+/* Remembers a token (of the prompt or chosen) for the penalties; one that there is not changes nothing. */
 void hearth_sampler_accept(hearth_sampler *sampler, int32_t token);
 /* Forgets them, and starts the random sequence afresh: as new. */
 void hearth_sampler_reset(hearth_sampler *sampler);
-/* Chooses a token from logits [vocabulary_size], which stay as they are. Does not accept it. */
+/* Chooses a token from logits [vocabulary_size], which stay as they are. Does not accept it. NaN counts as -INFINITY,
+ * INFINITY as the largest number; where nothing is allowed, the lowest token that no bias forbids. */
 int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits);
 
 /* ---------------------------------------------------------------- answers */
@@ -462,6 +474,7 @@ typedef enum hearth_stop {
 #undef X
 } hearth_stop;
 
+/* "unknown" for any other number. */
 const char *hearth_stop_text(hearth_stop stop);
 
 typedef struct hearth_answer_options {
@@ -479,7 +492,7 @@ typedef struct hearth_answer hearth_answer;
 hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model, const hearth_answer_options *options,
                                    hearth_error *error);
 void hearth_answer_destroy(hearth_answer *answer);
-/* Adds a chosen token. *text, *size: what can be shown now, valid until the next call.
+/* Adds a chosen token. HEARTH_INVALID: no such token, or the answer has ended. *text, *size: what can be shown now, valid until the next call.
  * *stop: HEARTH_STOP_NONE while it goes on. */
 hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const char **text, size_t *size,
                                  hearth_stop *stop, hearth_error *error);
@@ -499,7 +512,8 @@ typedef struct hearth_result {
 
 /* The simple way: reads prompt [count] into a sequence, then samples until something stops it. The sampler has
  * accepted what the session has read: prompt and answer, but for the token at which a stop string, a full context
- * or cancelling ended it. `result` is filled in any case. HEARTH_FULL: the prompt does not fit; a full context later is
+ * or cancelling ended it. options and on_text may be NULL, `result` too; else it is filled in any case. HEARTH_INVALID:
+ * an empty prompt, a token or sequence that there is not, a sampler for another vocabulary. HEARTH_FULL: the prompt does not fit; a full context later is
  * a stop reason, and so is cancelling. */
 hearth_status hearth_generate(hearth_session *session, uint32_t sequence, const int32_t *prompt, size_t count,
                               hearth_sampler *sampler, const hearth_answer_options *options, hearth_on_text *on_text,

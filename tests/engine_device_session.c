@@ -1,5 +1,7 @@
 /* engine_device_session.c - sessions whose layers lie on both sides: memory within its budget, sequences that fork, are
  * cut and restored, rows of several in one step, long contexts, two sessions at once, cancelling. */
+#include "../src/engine/engine.h"
+
 #include "placements.h"
 
 #include <pthread.h>
@@ -67,19 +69,26 @@ static void check_budgets(const char *spec, const char *path, const char *json, 
     uint64_t weights = device_used(s.runtime);
     assert_int_equal(hearth_session_memory(s.engine, &options, &memory, NULL), HEARTH_OK);
     assert_int_equal(hearth_session_memory(s.engine, &(hearth_session_options){.context = 2}, &small, NULL), HEARTH_OK);
+    uint32_t layers = 0;
+    for (uint32_t i = 0; i < s.info.layer_count; i++)
+        layers += s.engine->layers[i].form != FORM_HOST;
     assert_true(weights > 0 && weights < small.device_bytes && small.device_bytes < memory.device_bytes);
     close_placed(&s);
     hearth_runtime_destroy(s.runtime);
+    char all_layers[32]; /* without the head, which is brought last */
+    snprintf(all_layers, sizeof all_layers, "the last %u of them fit", layers);
     const struct {
         uint64_t budget;
         hearth_status status;
         const char *says;
     } cases[] = {
         {memory.device_bytes, HEARTH_OK, ""},
-        {memory.device_bytes - 1, HEARTH_NO_MEMORY, "vectors of a step: "},
-        {weights + 1, HEARTH_NO_MEMORY, "key/value cache: "},
+        {memory.device_bytes - 1, HEARTH_NO_MEMORY, "a context of 50 for each sequence: "},
+        {weights + 1, HEARTH_NO_MEMORY, "not even one of 1 fits"},
         {weights - 1, HEARTH_NO_MEMORY, "output: "}, /* brought last */
+        {weights - 1, HEARTH_NO_MEMORY, all_layers},
         {100, HEARTH_NO_MEMORY, "attention norm: "},
+        {100, HEARTH_NO_MEMORY, "not even one of them fits"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char limited[96];
@@ -99,6 +108,39 @@ static void check_budgets(const char *spec, const char *path, const char *json, 
         hearth_runtime_destroy(s.runtime);
     }
     hearth_model_close(s.model);
+}
+
+/* The context that an error names fits, and none that is longer. */
+static void check_largest_context(stack *s)
+{
+    const hearth_session_options options = {.context = 100}, fitting = {.context = 61}, longer = {.context = 62};
+    hearth_memory memory;
+    hearth_error error;
+    placed_shape shape = shape_of(s, HEARTH_RUNG_EXACT);
+    char *json = mixed_placement(&shape, PLACED_DEVICE, 3), limited[96], spec[64];
+    hearth_device_info info;
+    assert_true(hearth_runtime_device(s->runtime, &info));
+    snprintf(spec, sizeof spec, "%s", info.driver);
+    stack_check(try_engine(s, json, HEARTH_RUNG_EXACT, false, &error), &error);
+    assert_int_equal(hearth_session_memory(s->engine, &fitting, &memory, NULL), HEARTH_OK);
+    close_placed(s);
+    snprintf(limited, sizeof limited, "%s,memory=%llu", spec, (unsigned long long)memory.device_bytes);
+    stack limit = {.runtime = open_runtime(limited, 1), .model = s->model, .info = s->info};
+    stack_check(try_engine(&limit, json, HEARTH_RUNG_EXACT, false, &error), &error);
+    assert_int_equal(hearth_session_create(&limit.session, limit.engine, &options, &error), HEARTH_NO_MEMORY);
+    if (!strstr(error.text, "of the device's budget of ") || !strstr(error.text, "; a context of 61 fits"))
+        fail_msg("%s", error.text);
+    assert_int_equal(hearth_session_create(&limit.session, limit.engine, &longer, NULL), HEARTH_NO_MEMORY);
+    stack_check(hearth_session_create(&limit.session, limit.engine, &fitting, &error), &error);
+    close_placed(&limit);
+    hearth_runtime_destroy(limit.runtime);
+    free(json);
+}
+
+static void largest_context(void **state)
+{
+    (void)state;
+    on_every_device(RELU, 1, check_largest_context);
 }
 
 static void memory_within_the_budget(void **state)
@@ -404,13 +446,11 @@ static void check_cancelling(stack *s)
         rows[i] = (hearth_row){ids[i], 0, false};
     stack_feed(s, 0, ids, PROMPT, want);
     unsigned reports = p.calls;
-    assert_int_equal(reports, (PROMPT + STEP_ROWS - 1) / STEP_ROWS);
+    assert_int_equal(reports, s->info.layer_count * ((PROMPT + STEP_ROWS - 1) / STEP_ROWS)); /* no step of one row */
     assert_int_equal(p.done, PROMPT);
     assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
-    for (unsigned limit = 1; limit <= reports + 1; limit++) {
-        p = (patience){0, limit <= reports ? limit : 1000, 0};
-        if (limit > reports)
-            hearth_session_cancel(s->session); /* from outside */
+    for (unsigned limit = 1; limit <= reports; limit++) {
+        p = (patience){0, limit, 0};
         assert_int_equal(hearth_session_feed(s->session, rows, PROMPT, &error), HEARTH_CANCELLED);
         assert_non_null(strstr(error.text, "cancelled"));
         assert_int_equal(hearth_session_length(s->session, 0), 0);
@@ -425,10 +465,65 @@ static void check_cancelling(stack *s)
     free(got);
 }
 
+/* Cancels in the last row of a layer, as another thread would. */
+typedef struct canceller {
+    hearth_session *session;
+    uint32_t layer, position;
+    unsigned later; /* rows seen of layers after it */
+} canceller;
+
+static void cancel_in_a_layer(void *user, const hearth_observation *o)
+{
+    canceller *c = user;
+    c->later += o->layer > c->layer;
+    if (o->layer == c->layer && o->position == c->position)
+        hearth_session_cancel(c->session);
+}
+
+/* A cancel that comes in a layer, also of a single token, ends the step with that layer; what was given up has counted
+ * nothing, neither here nor on the device. */
+static void check_cancelling_in_layers(stack *s)
+{
+    size_t v = s->info.vocabulary_size, bytes = STEP_ROWS * v * sizeof(float);
+    float *want = malloc(bytes), *got = malloc(bytes);
+    int32_t ids[PROMPT];
+    hearth_row rows[STEP_ROWS];
+    hearth_error error;
+    draw_prompt(ids, s->info.vocabulary_size, 7);
+    for (size_t i = 0; i < STEP_ROWS; i++)
+        rows[i] = (hearth_row){ids[i], 0, false};
+    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false, (hearth_session_options){.context = 32, .output_rows = 8});
+    for (uint32_t count = 1; count <= STEP_ROWS; count += STEP_ROWS - 1)
+        for (uint32_t layer = 0; layer + 1 < s->info.layer_count; layer++) {
+            hearth_counts before, after;
+            hearth_session_reset_counts(s->session);
+            stack_feed(s, 0, ids, count, want);
+            assert_int_equal(hearth_session_counts(s->session, layer, &before, NULL), HEARTH_OK);
+            assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
+            hearth_session_reset_counts(s->session);
+            canceller c = {s->session, layer, count - 1, 0};
+            hearth_observer observer = {cancel_in_a_layer, &c, false};
+            hearth_session_observe(s->session, &observer);
+            hearth_session_cancel(s->session); /* nothing runs: nothing happens */
+            assert_int_equal(hearth_session_feed(s->session, rows, count, &error), HEARTH_CANCELLED);
+            assert_int_equal(c.later, 0);
+            hearth_session_observe(s->session, NULL);
+            stack_feed(s, 0, ids, count, got);
+            assert_memory_equal(got, want, count * v * sizeof *want);
+            assert_int_equal(hearth_session_counts(s->session, layer, &after, NULL), HEARTH_OK);
+            assert_memory_equal(&after, &before, sizeof after);
+            assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
+        }
+    close_placed(s);
+    free(want);
+    free(got);
+}
+
 static void cancelling(void **state)
 {
     (void)state;
     on_every_device(RELU, 2, check_cancelling);
+    on_every_device(RELU, 2, check_cancelling_in_layers);
 }
 
 /* ------------------------------------------------------------------ observers that leave */
@@ -476,13 +571,10 @@ static void observers_may_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_within_the_budget),
-        cmocka_unit_test(sessions_share_weights),
-        cmocka_unit_test(state_moves),
-        cmocka_unit_test(rows_of_several_sequences),
-        cmocka_unit_test(long_contexts),
-        cmocka_unit_test(two_sessions_at_once),
-        cmocka_unit_test(cancelling),
+        cmocka_unit_test(memory_within_the_budget),  cmocka_unit_test(largest_context),
+        cmocka_unit_test(sessions_share_weights),    cmocka_unit_test(state_moves),
+        cmocka_unit_test(rows_of_several_sequences), cmocka_unit_test(long_contexts),
+        cmocka_unit_test(two_sessions_at_once),      cmocka_unit_test(cancelling),
         cmocka_unit_test(observers_may_leave),
     };
     return run_group(tests, NULL, NULL);

@@ -177,11 +177,62 @@ static void cancelling(void **state)
     assert_int_equal(p.calls, 3); /* two layers of the first slice, one of the second */
     assert_int_equal(hearth_session_length(s.session, 0), 0);
     p.limit = 1000;
-    hearth_session_cancel(s.session);
-    expect(HEARTH_CANCELLED, hearth_session_feed(s.session, rows, 12, &e), &e, "cancelled");
-    assert_int_equal(hearth_session_length(s.session, 0), 0);
     stack_feed(&s, 0, story, 12, got);
     assert_true(relative_l2(got + 11 * VOCABULARY, want, VOCABULARY) < 1e-5);
+    stack_close(&s);
+}
+
+/* Cancels from within, at a call of its choice, as another thread would: what it returns asks for nothing. */
+typedef struct canceller {
+    hearth_session *session;
+    unsigned calls, at; /* at 0: never */
+} canceller;
+
+static void count_call(canceller *c)
+{
+    if (++c->calls == c->at)
+        hearth_session_cancel(c->session);
+}
+
+static void cancel_in_a_layer(void *user, const hearth_observation *observation)
+{
+    (void)observation;
+    count_call(user);
+}
+
+static bool cancel_at_a_token(void *user, int32_t token, const char *text, size_t size)
+{
+    (void)token, (void)text, (void)size;
+    count_call(user);
+    return true;
+}
+
+/* A cancel ends the feed that runs when it comes, after the layer it came in; one that comes before a feed, or after
+ * it, ends none. */
+static void cancels_belong_to_a_feed(void **state)
+{
+    (void)state;
+    stack s;
+    hearth_error e;
+    float want[VOCABULARY], got[VOCABULARY];
+    hearth_row rows[12];
+    for (size_t i = 0; i < 12; i++)
+        rows[i] = (hearth_row){story[i], 0, i == 11};
+    last_logits(story, 12, want);
+    open_model(&s, (hearth_session_options){.context = 32, .kv = HEARTH_KV_F32});
+    canceller c = {s.session, 0, 12}; /* the first layer is observed once for each row */
+    hearth_observer observer = {cancel_in_a_layer, &c, false};
+    hearth_session_observe(s.session, &observer);
+    hearth_session_cancel(s.session); /* nothing runs */
+    expect(HEARTH_CANCELLED, hearth_session_feed(s.session, rows, 12, &e), &e, "cancelled after 0 of 12");
+    assert_int_equal(c.calls, 12);
+    assert_int_equal(hearth_session_length(s.session, 0), 0);
+    hearth_session_cancel(s.session);
+    stack_check(hearth_session_feed(s.session, rows, 12, &e), &e);
+    hearth_session_cancel(s.session); /* too late for that one */
+    stack_check(hearth_session_logits(s.session, 0, 1, got, &e), &e);
+    assert_true(relative_l2(got, want, VOCABULARY) < 1e-5);
+    stack_feed(&s, 0, story, 1, got);
     stack_close(&s);
 }
 
@@ -257,6 +308,77 @@ static void memory_is_known_before(void **state)
     hearth_session_destroy(second);
     assert_int_equal(mem_live_bytes(), before);
     stack_close(&s);
+}
+
+/* A machine of so much memory, with a model of stock layout on it. */
+static hearth_engine *open_engine(hearth_runtime **runtime, hearth_model **model, uint64_t memory_bytes)
+{
+    need(MODEL);
+    hearth_engine *engine;
+    hearth_error error;
+    hearth_runtime_options options = {.threads = 2, .memory_bytes = memory_bytes};
+    stack_check(hearth_runtime_create(runtime, &options, &error), &error);
+    stack_check(hearth_model_open(model, MODEL, NULL, &error), &error);
+    stack_check(hearth_engine_create(&engine, *runtime, *model, NULL, &error), &error);
+    return engine;
+}
+
+static void close_engine(hearth_engine *engine, hearth_model *model, hearth_runtime *runtime)
+{
+    hearth_engine_destroy(engine);
+    hearth_model_close(model);
+    hearth_runtime_destroy(runtime);
+}
+
+/* Keys and values that the machine cannot keep are refused before any of it is taken, with the largest context that it
+ * can: one that is longer is refused as well, that one is not. */
+static void contexts_that_do_not_fit(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_session *session = NULL;
+    hearth_memory memory;
+    hearth_error e;
+    const hearth_session_options whole = {.sequences = 5}, fitting = {.context = 37, .sequences = 5},
+                                 longer = {.context = 38, .sequences = 5};
+    hearth_engine *engine = open_engine(&runtime, &model, 0);
+    assert_int_equal(hearth_session_memory(engine, &fitting, &memory, NULL), HEARTH_OK);
+    close_engine(engine, model, runtime);
+    /* the copies of the engine, and exactly what the session takes */
+    engine = open_engine(&runtime, &model, memory.own_bytes + memory.kv_bytes + memory.scratch_bytes);
+    assert_true(memory.own_bytes > 0);
+    size_t before = mem_live_bytes();
+    expect(HEARTH_NO_MEMORY, hearth_session_create(&session, engine, &whole, &e), &e,
+           "a context of 128 for each sequence: ");
+    expect(HEARTH_NO_MEMORY, hearth_session_create(&session, engine, &whole, &e), &e, "; a context of 37 fits");
+    expect(HEARTH_NO_MEMORY, hearth_session_create(&session, engine, &longer, &e), &e, "; a context of 37 fits");
+    assert_int_equal(mem_live_bytes(), before);
+    stack_check(hearth_session_create(&session, engine, &fitting, &e), &e);
+    hearth_session_destroy(session);
+    close_engine(engine, model, runtime);
+}
+
+/* So are transposed copies. */
+static void copies_that_do_not_fit(void **state)
+{
+    (void)state;
+    hearth_runtime *runtime;
+    hearth_model *model;
+    hearth_error e;
+    hearth_engine *engine = open_engine(&runtime, &model, 0);
+    uint64_t copies = hearth_engine_own_bytes(engine);
+    close_engine(engine, model, runtime);
+    engine = open_engine(&runtime, &model, copies);
+    close_engine(engine, model, runtime);
+    hearth_runtime_options options = {.threads = 1, .memory_bytes = copies - 1};
+    stack_check(hearth_runtime_create(&runtime, &options, &e), &e);
+    stack_check(hearth_model_open(&model, MODEL, NULL, &e), &e);
+    size_t before = mem_live_bytes();
+    expect(HEARTH_NO_MEMORY, hearth_engine_create(&engine, runtime, model, NULL, &e), &e,
+           "transposed copies of the down matrices: ");
+    assert_int_equal(mem_live_bytes(), before);
+    close_engine(NULL, model, runtime);
 }
 
 /* How a long prompt is cut into slices, and so every byte of its logits, must not depend on the number of threads:
@@ -343,6 +465,41 @@ static void generation(void **state)
     golden_free(&g);
 }
 
+/* An answer is cancelled as a whole: also between two of its tokens, and not by a cancel that came before it. */
+static void cancels_belong_to_an_answer(void **state)
+{
+    (void)state;
+    golden g;
+    stack s;
+    hearth_error error;
+    hearth_sampling greedy = hearth_sampling_default();
+    greedy.temperature = 0;
+    golden_load(&g, "llama-relu");
+    open_model(&s, (hearth_session_options){.context = 64, .kv = HEARTH_KV_F32});
+    static const struct {
+        unsigned at;
+        size_t tokens;
+        hearth_stop stop;
+    } cases[] = {{3, 3, HEARTH_STOP_CANCELLED}, {0, 8, HEARTH_STOP_LENGTH}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hearth_sampler *sampler;
+        hearth_result result;
+        canceller c = {s.session, 0, cases[i].at};
+        const hearth_answer_options options = {.max_tokens = 8, .ignore_end = true};
+        stack_check(hearth_sampler_create(&sampler, &greedy, g.vocabulary, &error), &error);
+        assert_int_equal(hearth_session_truncate(s.session, 0, 0, NULL), HEARTH_OK);
+        hearth_session_cancel(s.session);
+        stack_check(
+            hearth_generate(s.session, 0, g.ids, g.prompt, sampler, &options, cancel_at_a_token, &c, &result, &error),
+            &error);
+        assert_int_equal(result.stop, cases[i].stop);
+        assert_int_equal(result.answer_tokens, cases[i].tokens);
+        hearth_sampler_destroy(sampler);
+    }
+    stack_close(&s);
+    golden_free(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,9 +508,13 @@ int main(void)
         cmocka_unit_test(state_moves),
         cmocka_unit_test(wrong_feeds),
         cmocka_unit_test(cancelling),
+        cmocka_unit_test(cancels_belong_to_a_feed),
+        cmocka_unit_test(cancels_belong_to_an_answer),
         cmocka_unit_test(deterministic),
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(memory_is_known_before),
+        cmocka_unit_test(contexts_that_do_not_fit),
+        cmocka_unit_test(copies_that_do_not_fit),
         cmocka_unit_test(slices_do_not_depend_on_threads),
         cmocka_unit_test(generation),
     };

@@ -3,31 +3,35 @@
 
 #include "../base/memory.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------ sizes */
 
-/* A buffer of a session on a device. */
-typedef struct buffer_row {
-    device_buffer **at;
-    device_place place;
-    size_t size_bytes;
-    const char *what;
-} buffer_row;
-
-#define MAX_BUFFERS 40
-
-typedef struct buffer_list {
-    buffer_row rows[MAX_BUFFERS];
+/* Goes through the buffers of a session: counts them and, where it creates, makes each its own. */
+typedef struct taker {
+    device_session *owner; /* NULL: only counts */
+    uint64_t bytes[DEVICE_PLACES];
     size_t count;
-} buffer_list;
+    hearth_status status; /* of the first that failed; none is created after it */
+    hearth_error *error;
+} taker;
 
-static void add(buffer_list *list, device_buffer **at, device_place place, size_t count, size_t item_bytes,
-                const char *what)
+/* NULL where nothing is created. */
+static device_buffer *take(taker *t, device_place place, size_t count, size_t item_bytes, const char *what)
 {
-    assert(list->count < MAX_BUFFERS);
-    list->rows[list->count++] = (buffer_row){at, place, count * item_bytes, what};
+    device_buffer *b = NULL;
+    size_t bytes;
+    if (!size_multiply(count, item_bytes, &bytes))
+        bytes = SIZE_MAX; /* which no device has */
+    if (__builtin_add_overflow(t->bytes[place], bytes, &t->bytes[place]))
+        t->bytes[place] = UINT64_MAX;
+    t->count++;
+    if (!t->owner || t->status != HEARTH_OK)
+        return NULL;
+    t->status = device_buffer_create(&b, t->owner->device, place, bytes, what, t->error);
+    if (t->status == HEARTH_OK)
+        t->owner->buffers[t->owner->buffer_count++] = b;
+    return b;
 }
 
 static uint32_t layers_of(const hearth_session *s)
@@ -61,7 +65,7 @@ size_t device_cache_half(const hearth_session *s)
 }
 
 /* The one list of everything that a session has there, and of what crosses the bus. */
-static buffer_list list_buffers(const hearth_session *s, device_session *ds)
+static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m)
 {
     const hyperparameters *h = &s->engine->model->hyper;
     widths w = measure(s);
@@ -69,67 +73,69 @@ static buffer_list list_buffers(const hearth_session *s, device_session *ds)
     size_t key = (size_t)h->kv_head_count * h->head_length, splits = items_of(s->context, ATTEND_POSITIONS);
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
     size_t vocabulary = s->engine->remote->head.w ? h->vocabulary_size : 0;
-    device_vectors *v = &ds->there;
-    device_mirror *m = &ds->here;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
-    buffer_list list = {.count = 0};
-    add(&list, &v->cache, DEVICE_MEMORY, 2 * w.layers, device_cache_half(s), "key/value cache");
-    add(&list, &v->step, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, vectors);
-    add(&list, &v->x, DEVICE_MEMORY, rows * d, word, vectors);
-    add(&list, &v->normed, DEVICE_MEMORY, rows * d, word, vectors);
-    add(&list, &v->q8, DEVICE_MEMORY, rows * wide, 1, vectors);
-    add(&list, &v->q8_scales, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
-    add(&list, &v->q8_sums, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
-    add(&list, &v->query, DEVICE_MEMORY, rows * query, word, vectors);
-    add(&list, &v->key, DEVICE_MEMORY, rows * key, word, vectors);
-    add(&list, &v->value, DEVICE_MEMORY, rows * key, word, vectors);
-    add(&list, &v->partial, DEVICE_MEMORY, rows * h->head_count * splits * (h->head_length + 2), word, vectors);
-    add(&list, &v->mixed, DEVICE_MEMORY, rows * query, word, vectors);
-    add(&list, &v->hidden, DEVICE_MEMORY, rows * w.hidden, word, vectors);
-    add(&list, &v->score, DEVICE_MEMORY, w.hidden ? rows * w.neurons : 0, word, vectors);
-    add(&list, &v->first, DEVICE_MEMORY, rows * w.neurons, word, vectors);
-    add(&list, &v->second, DEVICE_MEMORY, rows * w.neurons, word, vectors);
+    v->cache = take(t, DEVICE_MEMORY, 2 * w.layers, device_cache_half(s), "key/value cache");
+    v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, vectors);
+    v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
+    v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
+    v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
+    v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
+    v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
+    v->query = take(t, DEVICE_MEMORY, rows * query, word, vectors);
+    v->key = take(t, DEVICE_MEMORY, rows * key, word, vectors);
+    v->value = take(t, DEVICE_MEMORY, rows * key, word, vectors);
+    v->partial = take(t, DEVICE_MEMORY, rows * h->head_count * splits * (h->head_length + 2), word, vectors);
+    v->mixed = take(t, DEVICE_MEMORY, rows * query, word, vectors);
+    v->hidden = take(t, DEVICE_MEMORY, rows * w.hidden, word, vectors);
+    v->score = take(t, DEVICE_MEMORY, w.hidden ? rows * w.neurons : 0, word, vectors);
+    v->first = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
+    v->second = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
     for (unsigned i = 0; i < TOTALS; i++) {
-        add(&list, &v->lists[i], DEVICE_MEMORY, rows * w.neurons, word, vectors);
-        add(&list, &v->listed[i], DEVICE_MEMORY, rows, word, vectors);
-        add(&list, &m->lists[i], DEVICE_PINNED, rows * w.neurons, word, bus);
-        add(&list, &m->listed[i], DEVICE_PINNED, rows, word, bus);
+        v->lists[i] = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
+        v->listed[i] = take(t, DEVICE_MEMORY, rows, word, vectors);
+        m->lists[i] = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
+        m->listed[i] = take(t, DEVICE_PINNED, rows, word, bus);
     }
-    add(&list, &v->sums, DEVICE_MEMORY, rows * DEVICE_PARTS * d, word, vectors);
-    add(&list, &v->answer, DEVICE_MEMORY, rows * d, word, vectors);
-    add(&list, &v->totals, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
-    add(&list, &v->logits, DEVICE_MEMORY, rows * vocabulary, word, vectors);
-    add(&list, &m->step, DEVICE_PINNED, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, bus);
-    add(&list, &m->x, DEVICE_PINNED, rows * d, word, bus);
-    add(&list, &m->normed, DEVICE_PINNED, rows * d, word, bus);
-    add(&list, &m->hidden, DEVICE_PINNED, rows * w.hidden, word, bus);
-    add(&list, &m->answer, DEVICE_PINNED, rows * d, word, bus);
-    add(&list, &m->first, DEVICE_PINNED, rows * w.neurons, word, bus);
-    add(&list, &m->totals, DEVICE_PINNED, (size_t)layers_of(s) * rows * TOTALS, word, bus);
-    add(&list, &m->logits, DEVICE_PINNED, rows * vocabulary, word, bus);
-    return list;
+    v->sums = take(t, DEVICE_MEMORY, rows * DEVICE_PARTS * d, word, vectors);
+    v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
+    v->totals = take(t, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
+    v->logits = take(t, DEVICE_MEMORY, rows * vocabulary, word, vectors);
+    m->step = take(t, DEVICE_PINNED, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, bus);
+    m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
+    m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->first = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
+    m->totals = take(t, DEVICE_PINNED, (size_t)layers_of(s) * rows * TOTALS, word, bus);
+    m->logits = take(t, DEVICE_PINNED, rows * vocabulary, word, bus);
+}
+
+/* How many there are, and their bytes. */
+static taker count_buffers(const hearth_session *s)
+{
+    device_vectors there;
+    device_mirror here;
+    taker t = {.status = HEARTH_OK};
+    take_buffers(&t, s, &there, &here);
+    return t;
 }
 
 uint64_t device_session_bytes(const hearth_session *s, device_place place)
 {
-    device_session nowhere;
-    buffer_list list = list_buffers(s, &nowhere);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < list.count; i++)
-        bytes += list.rows[i].place == place ? list.rows[i].size_bytes : 0;
-    return bytes;
+    return count_buffers(s).bytes[place];
 }
 
 /* ------------------------------------------------------------------ life */
 
 static hearth_status create_buffers(const hearth_session *s, device_session *ds, hearth_error *error)
 {
-    buffer_list list = list_buffers(s, ds);
-    for (size_t i = 0; i < list.count; i++) {
-        const buffer_row *b = &list.rows[i];
-        TRY(device_buffer_create(b->at, ds->device, b->place, b->size_bytes, b->what, error));
-    }
-    return HEARTH_OK;
+    size_t count = count_buffers(s).count;
+    ds->buffers = mem_new_array(count, sizeof *ds->buffers);
+    if (!ds->buffers)
+        return fail_memory(error, "session: device", count * sizeof *ds->buffers);
+    taker t = {.owner = ds, .status = HEARTH_OK, .error = error};
+    take_buffers(&t, s, &ds->there, &ds->here);
+    return t.status;
 }
 
 /* Programs are recorded when they are first needed, but those of every session at once. */
@@ -175,12 +181,10 @@ void device_session_destroy(device_session *ds)
     device_turn_begin(ds->runtime);
     for (size_t i = 0; i < PROGRAM_KINDS; i++)
         device_program_destroy(ds->programs[i]);
-    device_buffer **there = (device_buffer **)&ds->there, **here = (device_buffer **)&ds->here;
-    for (size_t i = 0; i < sizeof ds->there / sizeof *there; i++)
-        device_buffer_destroy(there[i]);
-    for (size_t i = 0; i < sizeof ds->here / sizeof *here; i++)
-        device_buffer_destroy(here[i]);
+    for (size_t i = 0; i < ds->buffer_count; i++)
+        device_buffer_destroy(ds->buffers[i]);
     device_turn_end(ds->runtime);
+    mem_free(ds->buffers);
     mem_free(ds->totals_seen);
     mem_free(ds);
 }
@@ -357,8 +361,12 @@ hearth_status device_step_end(hearth_session *s, size_t count, hearth_error *err
 
 void device_step_abandon(hearth_session *s)
 {
-    if (s->remote->running) /* none where the first ever could not begin */
-        device_abandon(s->remote->running);
+    device_session *ds = s->remote;
+    if (!ds->running) /* the first ever could not begin */
+        return;
+    device_abandon(ds->running);
+    /* The device went on to the end of its program, on vectors that mean nothing. */
+    memcpy(ds->totals_seen, device_buffer_host(ds->here.totals), device_buffer_bytes(ds->here.totals));
 }
 
 /* ------------------------------------------------------------------ head */

@@ -42,6 +42,8 @@ typedef enum program_kind {
 struct device_session {
     device *device;
     hearth_runtime *runtime;
+    device_buffer **buffers; /* [buffer_count] everything that `there` and `here` name */
+    size_t buffer_count;
     device_vectors there;
     device_mirror here;
     device_program *programs[PROGRAM_KINDS];

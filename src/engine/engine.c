@@ -2,6 +2,8 @@
 #include "engine.h"
 
 #include "../base/memory.h"
+#include "../base/text.h"
+#include "../kernel/topology.h"
 #include "../model/neuron_major.h"
 
 /* ------------------------------------------------------------------ down matrices */
@@ -9,6 +11,22 @@
 static size_t copy_bytes(const matrix *m)
 {
     return m->rows * m->row_bytes;
+}
+
+/* Copies become resident at once: what others use now is not there for them. */
+static hearth_status check_copies(const hearth_engine *e, uint64_t bytes, hearth_error *error)
+{
+    uint64_t left = e->runtime->memory_bytes, available = topology_available_bytes();
+    if (available > 0 && available < left)
+        left = available;
+    if (bytes <= left)
+        return HEARTH_OK;
+    char wanted[16], there[16];
+    return fail(
+        error, HEARTH_NO_MEMORY,
+        "%s: transposed copies of the down matrices: %s of main memory wanted, there are %s; `hearth pack` makes a "
+        "file that needs none, and neither does --sparsity dense",
+        e->model->source->path, text_size(wanted, (double)bytes), text_size(there, (double)left));
 }
 
 /* Transposes down matrices that only lie in the stock layout; the pages they were read from are let go. */
@@ -20,6 +38,7 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
         TRY(neuron_major_shape(&e->layers[i].down_t, &m->layers[i].down, m->source->path, "ffn_down", error));
         total += copy_bytes(&e->layers[i].down_t);
     }
+    TRY(check_copies(e, total, error));
     e->owns_copies = e->transposed = true;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const matrix *down = &m->layers[i].down;
@@ -134,6 +153,8 @@ static hearth_status use_device(hearth_engine *e, const hearth_progress *progres
 static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                             const hearth_engine_options *options, const hearth_engine *of, hearth_error *error)
 {
+    if (options->activations != HEARTH_ACTIVATIONS_AUTO && options->activations != HEARTH_ACTIVATIONS_F32)
+        return fail(error, HEARTH_INVALID, "engine: activations %d: is not known", (int)options->activations);
     hearth_engine *e = mem_new(sizeof *e);
     if (!e)
         return fail_memory(error, "engine", sizeof *e);

@@ -1,6 +1,6 @@
 /* engine.h - what the engine's files share: the structs behind hearth.h's opaque names.
  *
- * Reading order: runtime.c, placement.c, placement_json.c, engine.c, coarse.c, kv_cache.c, session.c, forward.c,
+ * Reading order: runtime.c, placement.c, placement_json.c, engine.c, coarse.c, kv_cache.c, session.c, forward.c, finite.c,
  * products.c, ffn.c, ffn_observe.c, text_api.c, sampler.c, answer.c, generate.c; for two sides device_session.h,
  * device_record.c, device_session.c, device_weights.c, trace.c. */
 #ifndef ENGINE_ENGINE_H
@@ -22,6 +22,7 @@ struct hearth_runtime {
     pool *threads;
     size_t level; /* of kernel_level_name */
     kernels kernels;
+    uint64_t memory_bytes;       /* of main memory, for copies and sessions; UINT64_MAX: unknown */
     device *device;              /* side device0 of placements; NULL: none                */
     pthread_mutex_t device_turn; /* held by whoever uses the device, for a step or longer */
 };
@@ -128,11 +129,18 @@ struct hearth_session {
     uint32_t *lengths_before;      /* [sequences] to go back to when a feed fails                   */
     float *outputs;                /* [output_rows][d] normed hidden states of the last feed        */
     size_t output_count;
-    hearth_counts *counts; /* [layers]                                                      */
-    double *ffn_seconds;   /* [layers] spent in feed-forward networks since counts were reset */
+    hearth_counts *counts;        /* [layers]                                               */
+    hearth_counts *counts_before; /* [layers] to go back to when a step with a device is given up  */
+    double *ffn_seconds;          /* [layers] spent in feed-forward networks since counts were reset */
     atomic_bool cancelled;
     scratch scratch;
     void *block; /* the one allocation behind scratch, outputs and lengths        */
 };
+
+/* hearth_session_feed for a caller that feeds more than once and is cancelled as a whole: a cancel that came since
+ * session_forget_cancel ends it. */
+hearth_status session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error);
+void session_forget_cancel(hearth_session *session);
+bool session_is_cancelled(const hearth_session *session);
 
 #endif

@@ -11,12 +11,14 @@
 
 #include "device_session.h"
 #include "ffn.h"
+#include "finite.h"
 #include "products.h"
 #include "trace.h"
 
 #include "../base/clock.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ------------------------------------------------------------- rows of a slice */
 
@@ -137,15 +139,26 @@ static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
                                          e->columns);
 }
 
-/* After each layer: has anybody called for a stop? Single tokens report nothing, they are quick. */
-static bool goes_on(hearth_session *s, uint32_t layer, size_t count, size_t done, size_t total)
+/* How far the feed is that a slice belongs to. */
+typedef struct feed_progress {
+    size_t count, done, total; /* rows of the slice, rows before it, rows of the whole feed */
+} feed_progress;
+
+static hearth_status cancelled(const feed_progress *at, hearth_error *error)
 {
-    if (atomic_load_explicit(&s->cancelled, memory_order_relaxed))
-        return false;
-    if (count == 1 || !s->progress.report)
-        return true;
-    size_t part = count * (layer + 1) / s->engine->model->hyper.layer_count;
-    return s->progress.report(s->progress.user, "tokens read", done + part, total);
+    return fail(error, HEARTH_CANCELLED, "feed: cancelled after %zu of %zu tokens", at->done, at->total);
+}
+
+/* After each layer: has anybody called for a stop? Single tokens report nothing, they are quick. */
+static hearth_status goes_on(const hearth_session *s, uint32_t layer, const feed_progress *at, hearth_error *error)
+{
+    if (session_is_cancelled(s))
+        return cancelled(at, error);
+    if (at->count == 1 || !s->progress.report)
+        return HEARTH_OK;
+    size_t part = at->count * (layer + 1) / s->engine->model->hyper.layer_count;
+    return s->progress.report(s->progress.user, "tokens read", at->done + part, at->total) ? HEARTH_OK
+                                                                                           : cancelled(at, error);
 }
 
 /* Notes down when the CPU came to a moment of a layer, where somebody traces. */
@@ -155,7 +168,7 @@ static void note(const hearth_session *s, uint32_t layer, unsigned moment)
         s->scratch.moments[layer][moment] = clock_seconds();
 }
 
-static void layer_here(hearth_session *s, uint32_t layer, size_t count)
+static hearth_status layer_here(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     note(s, layer, MOMENT_BEGIN);
     attention(s, layer, count);
@@ -163,6 +176,7 @@ static void layer_here(hearth_session *s, uint32_t layer, size_t count)
     norm(s, s->engine->model->layers[layer].ffn_norm, count);
     feed_forward(s, layer, count);
     note(s, layer, MOMENT_END);
+    return finite_check_stream(s, count, layer, layer, error);
 }
 
 /* -------------------------------------------------------------------- two sides */
@@ -187,9 +201,10 @@ static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count
     return HEARTH_OK;
 }
 
-static hearth_status walk_layers(hearth_session *s, size_t count, hearth_error *error)
+static hearth_status walk_layers(hearth_session *s, const feed_progress *at, hearth_error *error)
 {
     const hearth_engine *e = s->engine;
+    size_t count = at->count;
     bool here = true; /* the residual stream is on the CPU: before layer 0 it is also where that layer wants it */
     for (uint32_t layer = 0; layer < e->model->hyper.layer_count; layer++) {
         bool hosted = e->layers[layer].form == FORM_HOST;
@@ -199,52 +214,56 @@ static hearth_status walk_layers(hearth_session *s, size_t count, hearth_error *
             device_step_give(s, layer, count);
         here = hosted;
         if (hosted)
-            layer_here(s, layer, count);
+            TRY(layer_here(s, layer, count, error));
         else
             TRY(share_layer(s, layer, count, error));
+        TRY(goes_on(s, layer, at, error));
     }
     return HEARTH_OK;
 }
 
-static hearth_status two_sided(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
+/* A step that is given up has counted nothing. */
+static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const feed_progress *at, hearth_error *error)
 {
+    uint32_t layers = s->engine->model->hyper.layer_count;
+    size_t counts = layers * sizeof *s->counts;
+    memcpy(s->counts_before, s->counts, counts);
     device_turn_begin(s->engine->runtime);
-    hearth_status status = device_step_begin(s, rows, count, error);
+    hearth_status status = device_step_begin(s, rows, at->count, error);
     if (status == HEARTH_OK)
-        status = walk_layers(s, count, error);
+        status = walk_layers(s, at, error);
     if (status == HEARTH_OK)
-        status = device_step_end(s, count, error);
-    if (status != HEARTH_OK)
+        status = device_step_end(s, at->count, error);
+    if (status == HEARTH_OK)
+        status = finite_check_stream(s, at->count, 0, layers - 1, error);
+    if (status != HEARTH_OK) {
         device_step_abandon(s);
+        memcpy(s->counts, s->counts_before, counts);
+    }
     device_turn_end(s->engine->runtime);
     return status;
 }
 
 /* -------------------------------------------------------------------- both */
 
-static hearth_status cancelled(size_t done, size_t total, hearth_error *error)
+static hearth_status one_sided(hearth_session *s, const feed_progress *at, hearth_error *error)
 {
-    return fail(error, HEARTH_CANCELLED, "feed: cancelled after %zu of %zu tokens", done, total);
+    for (uint32_t layer = 0; layer < s->engine->model->hyper.layer_count; layer++) {
+        TRY(layer_here(s, layer, at->count, error));
+        TRY(goes_on(s, layer, at, error));
+    }
+    return HEARTH_OK;
 }
 
 hearth_status forward_slice(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error)
 {
     const hearth_engine *e = s->engine;
-    uint32_t layers = e->model->hyper.layer_count;
+    const feed_progress at = {count, done, total};
     prepare_rope(s, count);
     if (!e->remote || !e->remote->embedding.w)
         embed(s, rows, count);
-    if (e->device_layers > 0) {
-        TRY(two_sided(s, rows, count, error));
-        if (!goes_on(s, layers - 1, count, done, total))
-            return cancelled(done, total, error);
-    }
-    for (uint32_t layer = 0; e->device_layers == 0 && layer < layers; layer++) {
-        layer_here(s, layer, count);
-        if (!goes_on(s, layer, count, done, total))
-            return cancelled(done, total, error);
-    }
+    TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : one_sided(s, &at, error));
     if (s->tracer.see)
         trace_slice(s);
     return HEARTH_OK;

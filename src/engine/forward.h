@@ -7,7 +7,7 @@
 /* Reads `count` rows (at most session->batch) whose sequence and position stand in scratch.sequence and
  * .position: stores their keys and values, leaves the residual stream in scratch.x. `done` and `total`
  * are rows of the whole feed, for progress.
- * HEARTH_CANCELLED: by hearth_session_cancel or the session's progress. HEARTH_DEVICE: the device failed. */
+ * HEARTH_FORMAT: the residual stream is not finite. HEARTH_CANCELLED: by hearth_session_cancel or the session's progress. HEARTH_DEVICE: the device failed. */
 hearth_status forward_slice(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error);
 

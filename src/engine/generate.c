@@ -1,5 +1,6 @@
 /* generate.c - the simple way to an answer: one sequence, one sampler, until something stops it. */
 #include "engine.h"
+#include "sampler.h"
 
 #include "../base/clock.h"
 #include "../base/memory.h"
@@ -23,7 +24,7 @@ static hearth_status read_prompt(generation *g, const int32_t *prompt, size_t co
     for (size_t i = 0; i < count; i++)
         rows[i] = (hearth_row){prompt[i], g->sequence, i + 1 == count};
     double start = clock_seconds();
-    hearth_status status = hearth_session_feed(g->session, rows, count, error);
+    hearth_status status = session_feed(g->session, rows, count, error);
     g->result->prompt_seconds = clock_seconds() - start;
     mem_free(rows);
     for (size_t i = 0; status == HEARTH_OK && i < count; i++)
@@ -51,7 +52,7 @@ static hearth_status read_token(generation *g, int32_t token, hearth_error *erro
 {
     hearth_row row = {token, g->sequence, true};
     double start = clock_seconds();
-    TRY(hearth_session_feed(g->session, &row, 1, error));
+    TRY(session_feed(g->session, &row, 1, error));
     g->result->answer_seconds += clock_seconds() - start;
     hearth_sampler_accept(g->sampler, token);
     return HEARTH_OK;
@@ -66,7 +67,8 @@ static hearth_status step(generation *g, hearth_stop *stop, hearth_error *error)
     if (*stop == HEARTH_STOP_END)
         return HEARTH_OK;
     g->result->answer_tokens++;
-    if (!show(g, token, text) && *stop == HEARTH_STOP_NONE)
+    bool wanted = show(g, token, text) && !session_is_cancelled(g->session);
+    if (!wanted && *stop == HEARTH_STOP_NONE)
         *stop = HEARTH_STOP_CANCELLED;
     bool full = hearth_session_length(g->session, g->sequence) == hearth_session_context(g->session);
     if (full && *stop == HEARTH_STOP_NONE)
@@ -98,10 +100,17 @@ hearth_status hearth_generate(hearth_session *session, uint32_t sequence, const 
                               hearth_sampler *sampler, const hearth_answer_options *options, hearth_on_text *on_text,
                               void *user, hearth_result *result, hearth_error *error)
 {
+    hearth_result unread;
+    if (!result)
+        result = &unread;
     *result = (hearth_result){.prompt_tokens = count};
     if (count == 0)
         return fail(error, HEARTH_INVALID, "prompt: is empty, there is nothing to continue");
     const hearth_model *model = session->engine->model;
+    if (sampler_vocabulary(sampler) != model->hyper.vocabulary_size)
+        return fail(error, HEARTH_INVALID, "sampling: is for %u tokens, the model has %u", sampler_vocabulary(sampler),
+                    model->hyper.vocabulary_size);
+    session_forget_cancel(session);
     generation g = {session, sequence, sampler, NULL, NULL, on_text, user, result};
     hearth_status status;
     TRY_OR(done, status, hearth_answer_create(&g.answer, model, options, error));

@@ -29,7 +29,7 @@ static const char *const rungs[HEARTH_RUNG_COUNT] = {
 
 const char *hearth_rung_name(hearth_rung rung)
 {
-    return rungs[rung];
+    return (size_t)rung < HEARTH_RUNG_COUNT ? rungs[rung] : "unknown";
 }
 
 hearth_rung placement_auto_rung(const hearth_model *model)
@@ -191,7 +191,7 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
 
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold)
 {
-    for (uint32_t i = 0; i < placement->layer_count; i++)
+    for (uint32_t i = 0; isfinite(threshold) && i < placement->layer_count; i++)
         if (placement_selectors[placement->layers[i].selector].has_threshold)
             placement->layers[i].threshold = threshold;
 }

@@ -23,6 +23,8 @@ hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_o
     if (!r)
         return fail_memory(error, "runtime", sizeof *r);
     r->level = level;
+    size_t memory = topology_memory_bytes();
+    r->memory_bytes = options->memory_bytes ? options->memory_bytes : memory ? memory : UINT64_MAX;
     pthread_mutex_init(&r->device_turn, NULL);
     kernels_for(level, &r->kernels);
     /* The device first: its driver is asked in a fork, and the fewer threads there are the better. */

@@ -7,6 +7,8 @@
  *
  * Everything is allocated by create; pick allocates nothing. Logits may be anything: NaN counts as -infinity,
  * +infinity as the largest float. */
+#include "sampler.h"
+
 #include "../base/error.h"
 #include "../base/memory.h"
 
@@ -117,6 +119,9 @@ static hearth_status allocate(hearth_sampler *s, hearth_error *error)
 hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling *options, uint32_t vocabulary_size,
                                     hearth_error *error)
 {
+    const hearth_sampling defaults = hearth_sampling_default();
+    if (!options)
+        options = &defaults;
     if (vocabulary_size == 0 || vocabulary_size > INT32_MAX)
         return fail(error, HEARTH_INVALID, "sampling: vocabulary_size is %u, expected 1 to %d", vocabulary_size,
                     INT32_MAX);
@@ -147,6 +152,11 @@ void hearth_sampler_destroy(hearth_sampler *sampler)
     mem_free(sampler->window);
     mem_free(sampler->seen);
     mem_free(sampler);
+}
+
+uint32_t sampler_vocabulary(const hearth_sampler *sampler)
+{
+    return sampler->vocabulary_size;
 }
 
 /* ---- history */

@@ -2,10 +2,13 @@
 #include "device_session.h"
 #include "engine.h"
 #include "ffn.h"
+#include "finite.h"
 #include "forward.h"
 
 #include "../base/memory.h"
+#include "../base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Rows of a slice unless the caller says otherwise, and the scratch memory that the default may take: wide
@@ -14,24 +17,26 @@
 #define DEFAULT_SCRATCH_BYTES ((size_t)96 << 20)
 #define MIN_BATCH             32
 
+/* A cache line. */
+#define PIECE_ALIGNMENT 64
+
 /* ------------------------------------------------------------------ sizes */
 
-/* One array inside the session's block. */
-typedef struct piece {
-    void **at;
-    size_t count, item_bytes;
-} piece;
+/* Hands out the session's block piece by piece, each on a cache line of its own; without a block it only counts. */
+typedef struct layout {
+    char *block;       /* NULL: pieces are NULL                        */
+    size_t size_bytes; /* of the pieces so far; SIZE_MAX: beyond any block */
+} layout;
 
-#define MAX_PIECES 40
-
-typedef struct piece_list {
-    piece pieces[MAX_PIECES];
-    size_t count;
-} piece_list;
-
-static void add_piece(piece_list *list, void *at, size_t count, size_t item_bytes)
+static void *take(layout *l, size_t count, size_t item_bytes)
 {
-    list->pieces[list->count++] = (piece){at, count, item_bytes};
+    void *piece = l->block ? l->block + l->size_bytes : NULL;
+    size_t bytes, end;
+    if (!size_multiply(count, item_bytes, &bytes) || !size_add(bytes, PIECE_ALIGNMENT - 1, &bytes) ||
+        !size_add(l->size_bytes, bytes / PIECE_ALIGNMENT * PIECE_ALIGNMENT, &end))
+        end = SIZE_MAX;
+    l->size_bytes = end;
+    return piece;
 }
 
 static uint32_t widest_input(const hyperparameters *h)
@@ -41,11 +46,13 @@ static uint32_t widest_input(const hyperparameters *h)
     return widest > h->neuron_count ? widest : h->neuron_count;
 }
 
-static void add_rounded(piece_list *list, rounded_rows *r, size_t rows, size_t columns)
+static rounded_rows take_rounded(layout *l, size_t rows, size_t columns)
 {
-    add_piece(list, &r->q, rows * columns, sizeof(int8_t));
-    add_piece(list, &r->scales, rows * (columns / Q8_BLOCK + 1), sizeof(float));
-    add_piece(list, &r->sums, rows * (columns / Q8_SUM + 1), sizeof(int16_t));
+    rounded_rows r;
+    r.q = take(l, rows * columns, sizeof *r.q);
+    r.scales = take(l, rows * (columns / Q8_BLOCK + 1), sizeof *r.scales);
+    r.sums = take(l, rows * (columns / Q8_SUM + 1), sizeof *r.sums);
+    return r;
 }
 
 /* Hidden units of the widest predictor. */
@@ -57,65 +64,66 @@ static uint32_t widest_hidden(const hearth_model *m)
     return widest;
 }
 
-/* The one list of everything a session allocates besides its cache. */
-static piece_list list_pieces(hearth_session *s, size_t threads)
+/* The one list of everything a session allocates besides its cache: its bytes; hands the pieces out where block is
+ * given. */
+static size_t lay_out(hearth_session *s, size_t threads, void *block)
 {
     const hyperparameters *h = &s->engine->model->hyper;
     size_t rows = s->batch, d = h->embedding_length, f = h->neuron_count;
     size_t query = (size_t)h->head_count * h->head_length, key = (size_t)h->kv_head_count * h->head_length;
     size_t group = h->head_count / h->kv_head_count;
     scratch *b = &s->scratch;
-    piece_list list = {.count = 0};
-    add_piece(&list, &b->x, rows * d, sizeof(float));
-    add_piece(&list, &b->normed, rows * d, sizeof(float));
-    add_piece(&list, &b->added, rows * d, sizeof(float));
-    add_piece(&list, &b->query, rows * query, sizeof(float));
-    add_piece(&list, &b->key, rows * key, sizeof(float));
-    add_piece(&list, &b->value, rows * key, sizeof(float));
-    add_piece(&list, &b->mixed, rows * query, sizeof(float));
-    add_piece(&list, &b->gate, rows * f, sizeof(float));
-    add_piece(&list, &b->up, rows * f, sizeof(float));
-    add_rounded(&list, &b->rounded, rows, s->widest);
+    layout l = {block, 0};
+    b->x = take(&l, rows * d, sizeof *b->x);
+    b->normed = take(&l, rows * d, sizeof *b->normed);
+    b->added = take(&l, rows * d, sizeof *b->added);
+    b->query = take(&l, rows * query, sizeof *b->query);
+    b->key = take(&l, rows * key, sizeof *b->key);
+    b->value = take(&l, rows * key, sizeof *b->value);
+    b->mixed = take(&l, rows * query, sizeof *b->mixed);
+    b->gate = take(&l, rows * f, sizeof *b->gate);
+    b->up = take(&l, rows * f, sizeof *b->up);
+    b->rounded = take_rounded(&l, rows, s->widest);
     if (s->engine->uses_predictors) {
-        add_rounded(&list, &b->rounded_hidden, rows, s->widest_hidden);
-        add_piece(&list, &b->hidden, rows * s->widest_hidden, sizeof(float));
-        add_piece(&list, &b->score, rows * f, sizeof(float));
-        add_piece(&list, &b->size, rows, sizeof(float));
+        b->rounded_hidden = take_rounded(&l, rows, s->widest_hidden);
+        b->hidden = take(&l, rows * s->widest_hidden, sizeof *b->hidden);
+        b->score = take(&l, rows * f, sizeof *b->score);
+        b->size = take(&l, rows, sizeof *b->size);
     }
-    add_piece(&list, &b->parts, FFN_SLICES, sizeof(ffn_part));
-    add_piece(&list, &b->list, f, sizeof(uint32_t));
-    add_piece(&list, &b->wanted, f, sizeof(uint8_t));
-    add_piece(&list, &b->sums, FFN_SLICES * d, sizeof(float));
-    add_piece(&list, &b->chunk_sums, threads * FFN_GROUP * ACCUMULATE_COLUMNS, sizeof(float));
-    add_piece(&list, &b->seen, f, sizeof(float));
-    add_piece(&list, &b->seen_gates, f, sizeof(float));
-    add_piece(&list, &b->seen_neurons, f, sizeof(uint32_t));
-    add_piece(&list, &b->scores, threads * group * s->context, sizeof(float));
-    add_piece(&list, &b->cosine, rows * h->rope_pairs, sizeof(float));
-    add_piece(&list, &b->sine, rows * h->rope_pairs, sizeof(float));
-    add_piece(&list, &b->sequence, rows, sizeof(uint32_t));
-    add_piece(&list, &b->position, rows, sizeof(uint32_t));
-    add_piece(&list, &b->moments, h->layer_count, sizeof *b->moments);
-    add_piece(&list, &s->counts, h->layer_count, sizeof(hearth_counts));
-    add_piece(&list, &s->ffn_seconds, h->layer_count, sizeof(double));
-    add_piece(&list, &s->lengths, s->sequences, sizeof(uint32_t));
-    add_piece(&list, &s->lengths_before, s->sequences, sizeof(uint32_t));
-    add_piece(&list, &s->outputs, s->output_rows * d, sizeof(float));
-    return list;
+    b->parts = take(&l, FFN_SLICES, sizeof *b->parts);
+    b->list = take(&l, f, sizeof *b->list);
+    b->wanted = take(&l, f, sizeof *b->wanted);
+    b->sums = take(&l, FFN_SLICES * d, sizeof *b->sums);
+    b->chunk_sums = take(&l, threads * FFN_GROUP * ACCUMULATE_COLUMNS, sizeof *b->chunk_sums);
+    b->seen = take(&l, f, sizeof *b->seen);
+    b->seen_gates = take(&l, f, sizeof *b->seen_gates);
+    b->seen_neurons = take(&l, f, sizeof *b->seen_neurons);
+    b->scores = take(&l, threads * group * s->context, sizeof *b->scores);
+    b->cosine = take(&l, rows * h->rope_pairs, sizeof *b->cosine);
+    b->sine = take(&l, rows * h->rope_pairs, sizeof *b->sine);
+    b->sequence = take(&l, rows, sizeof *b->sequence);
+    b->position = take(&l, rows, sizeof *b->position);
+    b->moments = take(&l, h->layer_count, sizeof *b->moments);
+    s->counts = take(&l, h->layer_count, sizeof *s->counts);
+    s->counts_before = take(&l, h->layer_count, sizeof *s->counts_before);
+    s->ffn_seconds = take(&l, h->layer_count, sizeof *s->ffn_seconds);
+    s->lengths = take(&l, s->sequences, sizeof *s->lengths);
+    s->lengths_before = take(&l, s->sequences, sizeof *s->lengths_before);
+    s->outputs = take(&l, s->output_rows * d, sizeof *s->outputs);
+    return l.size_bytes;
 }
 
-/* Bytes of the block, each piece on a cache line of its own; lays the pieces out where block is given.
- * The counts are products of 32-bit numbers that options and hyperparameters bound, so they fit. */
-static size_t lay_out(hearth_session *s, size_t threads, void *block)
+/* asked 0: the default. What each thread needs does not count: the cut of a prompt must not depend on the number of
+ * threads. */
+static void choose_batch(hearth_session *s, uint32_t asked)
 {
-    piece_list list = list_pieces(s, threads);
-    size_t at = 0;
-    for (size_t i = 0; i < list.count; i++) {
-        if (block)
-            *list.pieces[i].at = (char *)block + at;
-        at += (list.pieces[i].count * list.pieces[i].item_bytes + 63) / 64 * 64;
-    }
-    return at;
+    s->batch = asked ? asked : DEFAULT_BATCH;
+    while (!asked && s->batch > MIN_BATCH && lay_out(s, 0, NULL) > DEFAULT_SCRATCH_BYTES)
+        s->batch /= 2;
+    if (s->batch > s->context * (uint64_t)s->sequences)
+        s->batch = s->context * s->sequences;
+    if (s->engine->device_layers > 0 && s->batch > STEP_ROWS)
+        s->batch = STEP_ROWS;
 }
 
 /* Options as they stand after the defaults have been filled in and checked. */
@@ -145,14 +153,7 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     if (s->context > h->context_length)
         return fail(error, HEARTH_INVALID, "%s: context: %u positions asked for, the model was made for %u",
                     engine->model->source->path, s->context, h->context_length);
-    s->batch = options->batch ? options->batch : DEFAULT_BATCH;
-    /* What each thread needs does not count: the cut of a prompt must not depend on the number of threads. */
-    while (!options->batch && s->batch > MIN_BATCH && lay_out(s, 0, NULL) > DEFAULT_SCRATCH_BYTES)
-        s->batch /= 2;
-    if (s->batch > s->context * (uint64_t)s->sequences)
-        s->batch = s->context * s->sequences;
-    if (engine->device_layers > 0 && s->batch > STEP_ROWS)
-        s->batch = STEP_ROWS;
+    choose_batch(s, options->batch);
     return HEARTH_OK;
 }
 
@@ -161,21 +162,102 @@ static size_t session_threads(const hearth_session *s)
     return pool_threads(s->engine->runtime->threads);
 }
 
+/* ------------------------------------------------------------------ memory */
+
+/* What a session takes. */
+typedef struct session_bytes {
+    size_t cache; /* of the CPU's layers */
+    uint64_t scratch, device;
+} session_bytes;
+
+static session_bytes count_bytes(hearth_session *s)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    session_bytes b = {.scratch = lay_out(s, session_threads(s), NULL)};
+    if (!kv_cache_bytes(s->cache.format, s->engine->host_layers, s->sequences, h->kv_head_count, s->context,
+                        h->head_length, &b.cache))
+        b.cache = SIZE_MAX;
+    if (s->engine->remote) {
+        b.scratch += device_session_bytes(s, DEVICE_PINNED);
+        b.device = device_session_bytes(s, DEVICE_MEMORY);
+    }
+    return b;
+}
+
+/* What there is for it. */
+typedef struct session_room {
+    uint64_t main, device, budget;
+} session_room;
+
+static session_room find_room(const hearth_session *s)
+{
+    const hearth_engine *e = s->engine;
+    uint64_t own = hearth_engine_own_bytes(e), all = e->runtime->memory_bytes;
+    session_room r = {all > own ? all - own : 0, UINT64_MAX, UINT64_MAX};
+    if (e->remote) {
+        device_info d;
+        device_turn_begin(e->runtime);
+        device_describe(e->remote->device, &d);
+        device_turn_end(e->runtime);
+        r.device = d.budget_bytes - d.used_bytes;
+        r.budget = d.budget_bytes;
+    }
+    return r;
+}
+
+static bool fits(hearth_session *s, const session_room *room)
+{
+    session_bytes b = count_bytes(s);
+    return b.cache <= room->main && b.scratch <= room->main - b.cache && b.device <= room->device;
+}
+
+/* 0: none. batch: as the options have it. The session is good for destroying only. */
+static uint32_t largest_context(hearth_session *s, uint32_t batch, const session_room *room)
+{
+    uint32_t least = 0, most = s->context;
+    while (least < most) {
+        s->context = most - (most - least) / 2;
+        choose_batch(s, batch);
+        if (fits(s, room))
+            least = s->context;
+        else
+            most = s->context - 1;
+    }
+    return least;
+}
+
+/* The cache is only reserved and becomes resident as sequences grow: what cannot be kept must be refused here, or the
+ * system ends the program in the middle of a long text. */
+static hearth_status check_room(hearth_session *s, uint32_t batch, hearth_error *error)
+{
+    session_room room = find_room(s);
+    if (fits(s, &room))
+        return HEARTH_OK;
+    session_bytes b = count_bytes(s);
+    uint32_t asked = s->context, most = largest_context(s, batch, &room);
+    char wanted[16], left[16], budget[16], where[64], largest[48] = "not even one of 1 fits";
+    if (b.device > room.device) {
+        snprintf(where, sizeof where, "%s of the device's budget of %s left", text_size(left, (double)room.device),
+                 text_size(budget, (double)room.budget));
+        text_size(wanted, (double)b.device);
+    } else {
+        snprintf(where, sizeof where, "%s of main memory left", text_size(left, (double)room.main));
+        text_size(wanted, (double)b.cache + (double)b.scratch);
+    }
+    if (most > 0)
+        snprintf(largest, sizeof largest, "a context of %u fits", most);
+    return fail(error, HEARTH_NO_MEMORY, "%s: a context of %u%s: %s wanted, %s; %s", s->engine->model->source->path,
+                asked, s->sequences > 1 ? " for each sequence" : "", wanted, where, largest);
+}
+
 hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
                                     hearth_memory *out, hearth_error *error)
 {
     hearth_session s = {0};
     TRY(resolve(&s, engine, options, error));
-    const hyperparameters *h = &engine->model->hyper;
-    size_t cache_bytes;
-    kv_cache_bytes(s.cache.format, engine->host_layers, s.sequences, h->kv_head_count, s.context, h->head_length,
-                   &cache_bytes);
-    *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), cache_bytes,
-                           lay_out(&s, session_threads(&s), NULL), 0};
-    if (engine->remote) {
-        out->scratch_bytes += device_session_bytes(&s, DEVICE_PINNED);
-        out->device_bytes = engine->remote->bytes + device_session_bytes(&s, DEVICE_MEMORY);
-    }
+    session_bytes b = count_bytes(&s);
+    *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), b.cache, b.scratch,
+                           engine->remote ? engine->remote->bytes + b.device : 0};
     return HEARTH_OK;
 }
 
@@ -190,6 +272,7 @@ hearth_status hearth_session_create(hearth_session **out, const hearth_engine *e
     hearth_status status;
     const hyperparameters *h = &engine->model->hyper;
     TRY_OR(failed, status, resolve(s, engine, options, error));
+    TRY_OR(failed, status, check_room(s, options ? options->batch : 0, error));
     size_t bytes = lay_out(s, session_threads(s), NULL);
     s->block = mem_new(bytes);
     if (!s->block) {
@@ -262,7 +345,7 @@ static hearth_status feed_slices(hearth_session *s, const hearth_row *rows, size
     return HEARTH_OK;
 }
 
-hearth_status hearth_session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error)
+hearth_status session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error)
 {
     TRY(check_feed(session, rows, count, error));
     memcpy(session->lengths_before, session->lengths, session->sequences * sizeof *session->lengths);
@@ -271,14 +354,29 @@ hearth_status hearth_session_feed(hearth_session *session, const hearth_row *row
     if (status != HEARTH_OK) {
         memcpy(session->lengths, session->lengths_before, session->sequences * sizeof *session->lengths);
         session->output_count = 0;
-        atomic_store(&session->cancelled, false);
     }
     return status;
+}
+
+hearth_status hearth_session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error)
+{
+    session_forget_cancel(session);
+    return session_feed(session, rows, count, error);
 }
 
 void hearth_session_cancel(hearth_session *session)
 {
     atomic_store(&session->cancelled, true);
+}
+
+void session_forget_cancel(hearth_session *session)
+{
+    atomic_store(&session->cancelled, false);
+}
+
+bool session_is_cancelled(const hearth_session *session)
+{
+    return atomic_load_explicit(&session->cancelled, memory_order_relaxed);
 }
 
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer)
@@ -323,6 +421,7 @@ hearth_status hearth_session_logits(hearth_session *session, size_t first, size_
     for (size_t n; count > 0; first += n, count -= n, logits += n * h->vocabulary_size) {
         n = count < session->batch ? count : session->batch;
         TRY(forward_head(session, session->outputs + first * h->embedding_length, n, logits, error));
+        TRY(finite_check_logits(session, n, logits, error));
     }
     return HEARTH_OK;
 }

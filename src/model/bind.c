@@ -215,6 +215,8 @@ hearth_status hearth_model_open(hearth_model **out, const char *path, const hear
 {
     checkpoint *source;
     hearth_model *model;
+    if (!path || !*path)
+        return fail(error, HEARTH_INVALID, "model: its path is %s", path ? "empty" : "NULL");
     TRY(model_open_checkpoint(&source, path, error));
     TRY(model_bind(&model, source, options, error));
     hearth_status status = find_tune(model, path, options ? options->tune : NULL, error);
