@@ -418,6 +418,43 @@ static void no_rung_exact(void **state)
     close_model(&o);
 }
 
+/* Without memory for what skipping takes a run is dense where it may be, and an error where exact was asked for. */
+static void no_memory_for_copies(void **state)
+{
+    (void)state;
+    opened o;
+    guarded g;
+    hearth_error error;
+    guard_options options = {.folder = folder, .may_be_dense = true};
+    open_model(&o, STOCK, 2);
+    hearth_runtime_destroy(o.runtime);
+    hearth_runtime_options small = {.threads = 2, .memory_bytes = 1};
+    stack_check(hearth_runtime_create(&o.runtime, &small, &error), &error);
+    long live = mem_live();
+    stack_check(guard_open(&g, o.runtime, o.model, &options, &error), &error);
+    assert_int_equal(g.report.reason, GUARD_NO_MEMORY);
+    assert_int_equal(g.report.sparse_layers, 0);
+    assert_non_null(strstr(g.report.shortage, "of main memory"));
+    assert_string_equal(hearth_engine_rung(g.engine), "dense");
+    assert_string_equal(hearth_engine_class(g.engine), "bitwise");
+    guard_close(&g);
+    options.may_be_dense = false;
+    assert_int_equal(guard_open(&g, o.runtime, o.model, &options, &error), HEARTH_NO_MEMORY);
+    assert_int_equal(mem_live(), live);
+    hearth_runtime_destroy(o.runtime);
+
+    /* What there was no memory for is tried again the next time. */
+    hearth_runtime_options enough = {.threads = 2};
+    stack_check(hearth_runtime_create(&o.runtime, &enough, &error), &error);
+    options.may_be_dense = true;
+    stack_check(guard_open(&g, o.runtime, o.model, &options, &error), &error);
+    assert_false(g.report.remembered);
+    assert_int_equal(g.report.reason, GUARD_MEASURED);
+    guard_close(&g);
+    close_model(&o);
+    empty_folder();
+}
+
 static bool refuse(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what, (void)done, (void)total;
@@ -444,10 +481,11 @@ static void faults(void **state)
             guard_close(&g);
             assert_int_equal(mem_live(), live);
         }
+        const guard_options options = {.folder = folder, .may_be_dense = i > 0};
         status = HEARTH_NO_MEMORY;
         for (long n = 0; status != HEARTH_OK; n++) {
             mem_fail_at(n);
-            status = guard_open(&g, o.runtime, o.model, &(guard_options){.folder = folder}, &error);
+            status = guard_open(&g, o.runtime, o.model, &options, &error);
             mem_fail_at(-1);
             assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
             guard_close(&g);
@@ -471,6 +509,7 @@ int main(void)
         cmocka_unit_test(measures_once),
         cmocka_unit_test(stock_layout),
         cmocka_unit_test(no_rung_exact),
+        cmocka_unit_test(no_memory_for_copies),
         cmocka_unit_test(faults),
     };
     return run_group(tests, make_folder, remove_folder);

@@ -22,8 +22,10 @@ static const struct {
      "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
 };
 
-static const char *const guard_reasons[GUARD_REASON_COUNT] = {
-    [GUARD_MEASURED] = "measured", [GUARD_FITS_CACHE] = "fits cache", [GUARD_TOO_DENSE] = "too dense"};
+static const char *const guard_reasons[GUARD_REASON_COUNT] = {[GUARD_MEASURED] = "measured",
+                                                              [GUARD_FITS_CACHE] = "fits cache",
+                                                              [GUARD_TOO_DENSE] = "too dense",
+                                                              [GUARD_NO_MEMORY] = "no memory"};
 
 static bool is_dense(const loaded *l)
 {
@@ -41,6 +43,8 @@ static void say_guard(const loaded *l)
         fprintf(stderr, "guard: exact in %u of %u layers", r->sparse_layers, r->layers);
     if (r->reason == GUARD_FITS_CACHE)
         fputs(" (stock layout, and it fits into the processor's cache; --no-guard skips all the same)\n", stderr);
+    else if (r->reason == GUARD_NO_MEMORY)
+        fprintf(stderr, " (no memory for skipping: %s)\n", r->shortage);
     else if (r->reason == GUARD_TOO_DENSE)
         fprintf(stderr, " (measured: %.0f %% of the neurons fire%s; --no-guard skips all the same)\n", 100 * r->density,
                 r->remembered ? "; from an earlier run" : "");
@@ -151,8 +155,9 @@ json_t *common_placement_json(const loaded *l)
     if (!p)
         return json_null();
     layer_sums s = sum_layers(p);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f}", "kv", p->sides[p->kv], "embedding", p->sides[p->embedding],
-                          "head", p->sides[p->head], "device_neurons", s.device_share, "split_neurons", s.split_share);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o}", "kv", p->sides[p->kv], "embedding", p->sides[p->embedding],
+                          "head", p->sides[p->head], "device_neurons", json_number(s.device_share), "split_neurons",
+                          json_number(s.split_share));
     json_t *layers = json_object();
     for (int i = 0; i < FORM_COUNT; i++)
         json_object_set_new(layers, layer_form_name((layer_form)i), json_integer(s.forms[i]));

@@ -170,8 +170,10 @@ static hearth_status open_rung(loaded *l, const engine_options *o, hearth_rung r
 static hearth_status open_guarded(loaded *l, const engine_options *o, progress *p, hearth_error *error)
 {
     char *folder = common_cache_folder();
-    guard_options options = {
-        {NULL, (hearth_activations)o->activations, progress_to(p)}, topology_cache_bytes(), folder};
+    guard_options options = {{NULL, (hearth_activations)o->activations, progress_to(p)},
+                             topology_cache_bytes(),
+                             folder,
+                             o->sparsity == HEARTH_RUNG_AUTO};
     hearth_status status = guard_open(&l->guarded, l->runtime, l->model, &options, error);
     mem_free(folder);
     l->is_guarded = status == HEARTH_OK;

@@ -17,6 +17,7 @@
 #include "guard_memory.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A layer that is this much faster with every neuron computed is so by more than noise: what the medians of two
@@ -433,6 +434,15 @@ static bool fits_cache(const opener *o)
     return hearth_engine_token_bytes(o->out->engine) * CACHE_SHARE <= o->options->cache_bytes;
 }
 
+/* Instead of the copies. */
+static hearth_status stay_dense(opener *o, const char *shortage, hearth_error *error)
+{
+    guard_close(o->out);
+    o->out->report = (guard_report){.layers = o->findings.layer_count, .reason = GUARD_NO_MEMORY};
+    snprintf(o->out->report.shortage, sizeof o->out->report.shortage, "%.250s", shortage);
+    return open_plain(o, error);
+}
+
 static hearth_status open_guarded(opener *o, hearth_error *error)
 {
     const char *folder = o->options->folder;
@@ -448,9 +458,14 @@ static hearth_status open_guarded(opener *o, hearth_error *error)
     }
     guard_key(key, o->runtime, o->model, o->options->engine.activations);
     bool remembered = recall(o, folder, key);
-    if (!remembered)
-        TRY(measure(o, error));
-    TRY(open_found(o, error));
+    hearth_error shortage = {0};
+    hearth_status status = remembered ? HEARTH_OK : measure(o, &shortage);
+    if (status == HEARTH_OK)
+        status = open_found(o, &shortage);
+    if (status == HEARTH_NO_MEMORY && o->options->may_be_dense && !o->model->neuron_major)
+        return stay_dense(o, shortage.text, error);
+    if (status != HEARTH_OK)
+        return fail(error, status, "%s", shortage.text);
     if (folder && !remembered)
         guard_remember(&o->findings, folder, key);
     report(o, remembered);

@@ -21,6 +21,7 @@ typedef enum guard_reason {
     GUARD_MEASURED,   /* by the clock                                                        */
     GUARD_FITS_CACHE, /* stock layout, small enough to live in the cache: nothing was measured */
     GUARD_TOO_DENSE,  /* stock layout, and skipping would save too few bytes to be worth a copy */
+    GUARD_NO_MEMORY,  /* stock layout, and main memory does not hold the copies                 */
     GUARD_REASON_COUNT
 } guard_reason;
 
@@ -30,7 +31,8 @@ typedef struct guard_report {
     double exact_seconds;           /* the same where zeros are skipped; 0: not measured                         */
     double density;                 /* share of neurons that fired while measuring                               */
     guard_reason reason;
-    bool remembered; /* from an earlier run on this machine */
+    bool remembered;    /* from an earlier run on this machine */
+    char shortage[256]; /* of GUARD_NO_MEMORY: what there was no memory for */
 } guard_report;
 
 /* An engine of rung exact whose layers compute every neuron where that is better. Zeroed is closed. */
@@ -44,6 +46,8 @@ typedef struct guard_options {
     hearth_engine_options engine; /* its placement is not looked at; its progress also ends the measuring */
     size_t cache_bytes;           /* of the processor's last level; 0: unknown, then no model fits        */
     const char *folder;           /* where to remember, or NULL: nowhere                                  */
+    bool
+        may_be_dense; /* without memory for copies the engine is dense, and nothing is remembered; else HEARTH_NO_MEMORY */
 } guard_options;
 
 /* HEARTH_UNSUPPORTED: the model has no rung exact. */
