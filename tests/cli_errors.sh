@@ -70,6 +70,41 @@ refused 2 "cpu level" "$HEARTH" run "$model" -p x --cpu sse9
 refused 2 "tensor-type" "$HEARTH" quantize "$model" "$scratch/never" q8_0 --tensor-type nonsense
 refused 2 "no format" "$HEARTH" quantize "$model" "$scratch/never" q8_0 --tensor-type a=q9_9
 
+# More than the machine has, whatever it has: refused before any of it is taken, with what would fit.
+mkdir "$scratch/endless"
+cp "$folder"/* "$scratch/endless"
+sed -E 's/("max_position_embeddings"): *[0-9]+/\1: 1073741824/' "$folder/config.json" >"$scratch/endless/config.json"
+refused 2 "this machine has" "$HEARTH" run "$model" -p x --device host,memory=9999999G
+got=0
+"$HEARTH" run "$scratch/endless" -p x >"$scratch/out" 2>"$scratch/err" || got=$?
+is "exit status of a context beyond memory" $got 1
+largest=$(sed -n 's/^hearth: .*endless: a context of 1073741824: .* of main memory left; a context of \([0-9]*\) fits$/\1/p' "$scratch/err")
+[ -n "$largest" ] && pass || fail "no largest context: $(cat "$scratch/err")"
+refused 1 "a context of $largest fits" "$HEARTH" run "$scratch/endless" -p x --json -c $((largest + 1))
+
+# Numbers that are none: the tensor is named, nothing is printed, and it is no lack of memory. The file ends with the last
+# block of a matrix of Q8_0, whose scale (float16, little-endian) becomes NaN; then all of its rows.
+cp "$SOURCE/models/stories-relu-q8_0.gguf" "$scratch/nan.gguf"
+size=$(stat -c %s "$scratch/nan.gguf")
+for block in $(seq 1 4000); do
+    printf '\x00\x7e' | dd of="$scratch/nan.gguf" bs=1 seek=$((size - 34 * block)) conv=notrunc status=none
+done
+printf 'A text to score.\n' >"$scratch/text"
+for words in "run -p Once -n 5 --temp 0" "run -p Once -n 5 --json" "eval ppl $scratch/text" "eval ppl --json $scratch/text" \
+    "eval logits --ids 1,2 --out $scratch/never" "run -p Once -n 5 --device host"; do
+    # shellcheck disable=SC2086
+    set -- $words
+    command="$1"
+    shift
+    case $command in eval) command="eval $1" && shift ;; esac
+    got=0
+    # shellcheck disable=SC2086
+    "$HEARTH" $command "$scratch/nan.gguf" "$@" >"$scratch/out" 2>"$scratch/err" || got=$?
+    is "exit status without numbers: $words" $got 1
+    has "the tensor that has none: $words" "$(tail -1 "$scratch/err")" "nan.gguf: tensor "
+    has "the tensor that has none: $words" "$(tail -1 "$scratch/err")" ".weight: has values that are not finite numbers"
+done
+
 # Places that cannot be written.
 refused 1 "/nowhere" "$HEARTH" convert "$folder" -o /nowhere/model.gguf
 refused 1 "empty" "$HEARTH" convert "$folder" -o "$scratch/empty"
@@ -81,9 +116,9 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # Standard output that cannot be written: one line that begins with hearth:, exit status 1.
-lost() { # lost WHAT STATUS
+lost() { # lost WHAT STATUS WHY
     is "exit status: $1" "$2" 1
-    is "hearth: lines: $1" "$(grep -c '^hearth: ' "$scratch/err")" 1
+    is "hearth: lines: $1" "$(grep '^hearth: ' "$scratch/err")" "hearth: standard output: write: $3"
 }
 printf 'A text to score.\n' >"$scratch/text"
 for words in "help" "--version" "run --json -p x -n 4 --temp 0 -m $model" "run -p x -n 40 --temp 0 -m $model" \
@@ -92,11 +127,11 @@ for words in "help" "--version" "run --json -p x -n 4 --temp 0 -m $model" "run -
     got=0
     # shellcheck disable=SC2086
     "$HEARTH" $words >/dev/full 2>"$scratch/err" || got=$?
-    lost "$words >/dev/full" "$got"
+    lost "$words >/dev/full" "$got" "No space left on device"
     got=0
     # shellcheck disable=SC2086
     "$HEARTH" $words >&- 2>"$scratch/err" || got=$?
-    lost "$words >&-" "$got"
+    lost "$words >&-" "$got" "Bad file descriptor"
 done
 set +o pipefail
 {
@@ -105,7 +140,7 @@ set +o pipefail
     echo "$got" >"$scratch/status"
 } | true
 set -o pipefail
-lost "closed pipe" "$(cat "$scratch/status")"
+lost "closed pipe" "$(cat "$scratch/status")" "Broken pipe"
 
 # No room on the disk: the old file stays, nothing new is left beside it.
 mkdir "$scratch/disk"
@@ -167,6 +202,7 @@ sleep 0.5
 truncate -s 4096 "$scratch/shrinks.gguf"
 wait $program || got=$?
 is "exit status where the model shrinks" "$got" 1
-is "lines where the model shrinks" "$(grep -c '^hearth: a file in use' "$scratch/err")" 1
+is "lines where the model shrinks" "$(grep -c '^hearth: ' "$scratch/err")" 1
+has "the model that shrinks" "$(tail -1 "$scratch/err")" "shrinks.gguf: was cut short while it was in use"
 
 finish

@@ -16,7 +16,26 @@ is "a slash from a pipe" "$(printf '/etc is\n' | "$HEARTH" run "$model" --temp 0
     "$("$HEARTH" run "$model" -p "/etc is" --temp 0 -n 8 --json 2>/dev/null >"$scratch/slash.json" &&
         value "$scratch/slash.json" text)"
 echo "Once upon a time there was" | "$HEARTH" run "$model" -c 4 >/dev/null 2>"$scratch/err" && fail "a full context"
-has "a full context" "$(cat "$scratch/err")" "the context only 4; /reset starts a new text"
+has "a full context" "$(cat "$scratch/err")" "the line has 7 tokens, the context only 4; -c makes it larger"
+
+# A context that is full does not end a dialogue: it goes on without the oldest half, as a new dialogue would that begins
+# with the newest one, and says so in one line. 20 tokens: BOS, 10 of the text so far with the line in it, and the answer.
+printf 'Once upon a time there was a\n\n\n' | "$HEARTH" run "$model" -c 20 --temp 0 >"$scratch/long" 2>"$scratch/err" &&
+    pass || fail "a dialogue beyond its context: $(cat "$scratch/err")"
+is "lines of it" "$(wc -l <"$scratch/long")" 3
+is "lines that say so" "$(grep -c '^context full: goes on without the oldest 10 of 21 tokens$' "$scratch/err")" 2
+is "an error where there was none" "$(grep -c '^hearth: ' "$scratch/err")" 0
+
+# Quiet: the answer and nothing else, for one prompt and for lines.
+plain=$("$HEARTH" run "$model" -p "Once upon a time" --temp 0 -n 12 --json >"$scratch/quiet.json" 2>/dev/null &&
+    value "$scratch/quiet.json" text)
+is "a quiet answer" "$("$HEARTH" run "$model" -p "Once upon a time" --temp 0 -n 12 --quiet 2>"$scratch/err")" "$plain"
+is "what a quiet run says" "$(cat "$scratch/err")" ""
+is "a quiet line" "$(echo "Once upon a time" | "$HEARTH" run "$model" --temp 0 -n 12 -q 2>"$scratch/err")" "$plain"
+is "what a quiet dialogue says" "$(cat "$scratch/err")" ""
+printf 'Once upon a time there was a\n\n' | "$HEARTH" run "$model" -c 20 --temp 0 -q >/dev/null 2>"$scratch/err"
+is "what a quiet dialogue says beyond its context" "$(cat "$scratch/err")" ""
+refused 1 "nowhere.gguf" "$HEARTH" run "$scratch/nowhere.gguf" -p x -q
 refused 2 "run: --stop: is empty" "$HEARTH" run "$model" -p x --stop named --stop ""
 
 # The seed that was drawn gives the same answer again; without temperature there is none.
@@ -106,7 +125,9 @@ for locale in C C.UTF-8 nowhere; do
     await "answer in locale $locale" "$(value "$scratch/typed.json" text)"
     await "prompt after the answer" "> "
     printf '\n' >&3
-    await "report of a full context" "stopped by context; /reset starts a new text"
+    await "report of a full context" "stopped by context; the next line goes on without the oldest half"
+    printf '\n' >&3
+    await "what a full context loses" "context full: goes on without the oldest 13 of 27 tokens"
     printf '/quit\n' >&3
     close_terminal "locale $locale"
 done

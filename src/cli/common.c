@@ -249,6 +249,7 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     *out = (loaded){0};
     TRY(check_options(o, error));
     progress_init(p);
+    p->terminal &= !o->quiet;
     hearth_placement *placement = NULL;
     hearth_status status;
     TRY_OR(failed, status, common_open_model(&out->model, &o->model, p, error));
@@ -258,7 +259,8 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     TRY_OR(failed, status, start_runtime(out, o, needs_device, error));
     TRY_OR(failed, status, load_engine(out, o, placement, p, error));
     progress_clear(p);
-    common_say_ignored(out->model);
+    if (!o->quiet)
+        common_say_ignored(out->model);
     if (needs_device)
         out->placement = placement;
     else

@@ -28,6 +28,7 @@ typedef struct engine_options {
     const char *device;        /* as device_open wants it; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* what of the model goes there, as for hearth_placement_use_device  */
     optional_count gpu_neurons;
+    bool quiet; /* no progress is shown; no option of its own */
 } engine_options;
 
 /* Rows for OPTION_TABLE; records of model_options and engine_options. */

@@ -67,7 +67,27 @@ static hearth_status append_text(dialogue *d, const char *line, hearth_error *er
     return status;
 }
 
-/* Continues the text; on failure it is as before the line. */
+/* A text that fills the context leaves no room for an answer. What stays of it is BOS, where it began so, and its newest
+ * half context, or the line just typed where that is longer; this is read again. */
+static hearth_status forget_oldest(dialogue *d, size_t typed, hearth_error *error)
+{
+    const speaker *s = d->speaker;
+    size_t context = hearth_session_context(s->session), begin = d->count > 0 && d->ids[0] == s->loaded.info.bos;
+    size_t kept = typed > context / 2 ? typed : context / 2;
+    if (d->count < context || (begin + kept >= d->count && d->count == context))
+        return HEARTH_OK;
+    if (begin + kept >= d->count || begin + kept > context)
+        return fail(error, HEARTH_FULL, "run: text: the line has %zu tokens, the context only %zu; -c makes it larger",
+                    typed, context);
+    size_t forgotten = d->count - begin - kept;
+    if (!s->quiet)
+        fprintf(stderr, "context full: goes on without the oldest %zu of %zu tokens\n", forgotten, d->count);
+    memmove(d->ids + begin, d->ids + begin + forgotten, kept * sizeof *d->ids);
+    d->count -= forgotten;
+    return hearth_session_truncate(s->session, 0, 0, error);
+}
+
+/* Continues the text; on failure it is as before the line, less what was forgotten. */
 static hearth_status continue_text(dialogue *d, const char *line, hearth_error *error)
 {
     speaker *s = d->speaker;
@@ -75,18 +95,19 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
     TRY(append_text(d, line, error));
     if (d->count == 0)
         return fail(error, HEARTH_INVALID, "run: text: type a beginning first");
-    uint32_t context = hearth_session_context(s->session);
-    if (d->count > context) {
-        size_t wanted = d->count;
+    size_t typed = d->count - before;
+    hearth_status room = forget_oldest(d, typed, error);
+    before = d->count - typed;
+    if (room != HEARTH_OK) {
         d->count = before;
-        return fail(error, HEARTH_FULL, "run: text: has %zu tokens, the context only %u; /reset starts a new text",
-                    wanted, context);
+        return room;
     }
     uint32_t known = hearth_session_length(s->session, 0);
     if (known >= d->count) { /* read already: the last token once more yields its logits again */
         known = (uint32_t)d->count - 1;
         TRY(hearth_session_truncate(s->session, 0, known, error));
     }
+    static const char full[] = "; the next line goes on without the oldest half, /reset starts a new text";
     hearth_result result;
     s->last = 0;
     hearth_status status = speaker_answer(s, d->ids + known, d->count - known, &result, error);
@@ -97,7 +118,7 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
     if (s->last != '\n')
         speaker_print(s, "\n", 1);
     if (d->terminal)
-        speaker_report(s, &result, result.stop == HEARTH_STOP_CONTEXT ? "; /reset starts a new text" : "");
+        speaker_report(s, &result, result.stop == HEARTH_STOP_CONTEXT ? full : "");
     return append(d, s->ids, s->id_count, error);
 }
 
@@ -250,7 +271,8 @@ hearth_status interactive_run(speaker *s, hearth_error *error)
     dialogue d = {.speaker = s, .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     if (d.terminal) {
         interrupt_only_flag();
-        say_help(&d, error);
+        if (!s->quiet)
+            say_help(&d, error);
         open_editor(&d);
     }
     hearth_status status = converse(&d, error);

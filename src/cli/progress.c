@@ -1,11 +1,12 @@
 /* progress.c - the progress line and the signals. */
 #include "progress.h"
 
+#include "lost_file.h"
+
 #include "../base/clock.h"
 #include "../base/wakeup.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,19 +42,6 @@ static void on_patient_signal(int number)
     wakeup_raise();
 }
 
-/* A mapped file that another program cuts short can no longer be read: nothing to return to, but one line to say, by
- * the first of the threads that notice. */
-static void on_lost_file(int number)
-{
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    while (atomic_flag_test_and_set(&said))
-        pause();
-    static const char line[] = "hearth: a file in use: was cut short or could not be read by the system\n";
-    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
-    (void)written, (void)number;
-    _exit(1);
-}
-
 static void install(int number, void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler};
@@ -75,7 +63,7 @@ void interrupt_install(void)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!is_ignored(numbers[i]))
             install(numbers[i], on_signal);
-    install(SIGBUS, on_lost_file);
+    lost_file_install();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }

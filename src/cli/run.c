@@ -28,6 +28,8 @@ static const option rows[] = {
         "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
         "device and placement, where there is one; seed, where the temperature is not 0")},
+    {OPTION_ROW('q', "quiet", FLAG, run_values, quiet, NULL,
+                "the answer alone, without the prompt, on standard output and errors alone on standard error")},
     TRACE_ROW(run_values),
 };
 
@@ -41,7 +43,7 @@ void speaker_print(speaker *s, const char *text, size_t size)
         output_terminal(stdout, (span){text, size});
     else
         fwrite(text, 1, size, stdout);
-    fflush(stdout);
+    output_flush();
     s->last = text[size - 1];
 }
 
@@ -59,7 +61,7 @@ static bool remember_id(speaker *s, int32_t id)
     return true;
 }
 
-/* Also where nobody can read the text any more the answer ends. */
+/* Ends the answer where it cannot be kept, or standard output is closed. */
 static bool on_text(void *user, int32_t token, const char *text, size_t size)
 {
     speaker *s = user;
@@ -71,16 +73,18 @@ static bool on_text(void *user, int32_t token, const char *text, size_t size)
         kept = buffer_put(&s->text, text, size) && kept;
     else
         speaker_print(s, text, size);
+    s->no_memory |= !kept;
     return kept && !ferror(stdout) && !interrupt_signal();
 }
 
 hearth_status speaker_answer(speaker *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error)
 {
     s->id_count = 0;
+    s->no_memory = false;
     hearth_status status =
         hearth_generate(s->session, 0, ids, count, s->sampler, &s->answer, on_text, s, result, error);
     progress_clear(&s->progress);
-    return status;
+    return status == HEARTH_OK && s->no_memory ? fail(error, HEARTH_NO_MEMORY, "answer: out of memory") : status;
 }
 
 static double rate(size_t count, double seconds)
@@ -90,6 +94,8 @@ static double rate(size_t count, double seconds)
 
 void speaker_report(const speaker *s, const hearth_result *r, const char *more)
 {
+    if (s->quiet)
+        return;
     fprintf(stderr, "prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; stopped by %s%s\n",
             r->prompt_tokens, rate(r->prompt_tokens, r->prompt_seconds), r->answer_tokens,
             rate(r->answer_tokens, r->answer_seconds), hearth_stop_text(r->stop), more);
@@ -177,8 +183,8 @@ static hearth_status answer_once(speaker *s, const run_values *v, const hearth_s
         goto done;
     }
     s->silent = v->json;
-    TRY_OR(done, status, open_session(s, &v->sampling.sampling, session, !v->json, error));
-    if (!v->json)
+    TRY_OR(done, status, open_session(s, &v->sampling.sampling, session, !v->json && !v->quiet, error));
+    if (!v->json && !v->quiet)
         speaker_print(s, text, size);
     TRY_OR(done, status, speaker_answer(s, ids, count, &result, error));
     if (v->json) {
@@ -205,13 +211,14 @@ static hearth_status start_speaking(speaker *s, run_values *v, hearth_error *err
                                       .kv = (hearth_kv)v->engine.kv,
                                       .progress = progress_to(&s->progress),
                                       .tracer = trace_to(&s->trace)};
+    v->engine.quiet = s->quiet = v->quiet;
     TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
     s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->predict, v->ignore_end};
     if (v->prompt || v->file)
         return answer_once(s, v, &session, error);
-    TRY(open_session(s, &v->sampling.sampling, &session, true, error));
+    TRY(open_session(s, &v->sampling.sampling, &session, !v->quiet, error));
     return interactive_run(s, error);
 }
 
