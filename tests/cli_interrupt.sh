@@ -12,7 +12,7 @@ u64() {
     printf '%b' "$text"
 }
 
-# A folder of noise: 17 million weights per layer, which encode slowly whatever the machine.
+# A folder of noise, some of it not finite: 17 million weights per layer, which encode slowly whatever the machine.
 make_folder() { # make_folder FOLDER LAYERS
     local d=1024 f=4096 v=512 at=0 json='{' i
     mkdir "$1"
@@ -59,9 +59,18 @@ interrupted() { # interrupted WHAT SECONDS COMMAND...
 make_folder "$scratch/large" 6
 mkdir "$scratch/to"
 echo old >"$scratch/to/old.gguf"
-interrupted quantize 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/new.gguf" q6_K -t 1
-interrupted "quantize over a file" 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/old.gguf" q6_K -t 1
-interrupted convert 0.4 "$HEARTH" convert "$scratch/large" -o "$scratch/to/new.gguf" --type q6_K -t 1
+interrupted quantize 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/new.gguf" q6_K -t 1 --allow-nonfinite
+interrupted "quantize over a file" 0.4 "$HEARTH" quantize "$scratch/large" "$scratch/to/old.gguf" q6_K -t 1 --allow-nonfinite
+interrupted convert 0.4 "$HEARTH" convert "$scratch/large" -o "$scratch/to/new.gguf" --type q6_K -t 1 --allow-nonfinite
+interrupted pack 0.4 "$HEARTH" pack "$scratch/large" "$scratch/to/new.gguf" --tensor-type '*=q6_K' -t 1 --allow-nonfinite
+interrupted "pack over a file" 0.4 "$HEARTH" pack "$scratch/large" "$scratch/to/old.gguf" --tensor-type '*=q6_K' -t 1 \
+    --allow-nonfinite
+# A signal that cannot be caught: what was there is there still.
+timeout --foreground -s KILL 0.4 "$HEARTH" pack "$scratch/large" "$scratch/to/old.gguf" --tensor-type '*=q6_K' -t 1 \
+    --allow-nonfinite 2>/dev/null || true
+is "the old file after SIGKILL" "$(cat "$scratch/to/old.gguf")" old
+find "$scratch/to" -type f ! -name old.gguf -delete
+refused 1 "; --allow-nonfinite writes it all the same" "$HEARTH" quantize "$scratch/large" "$scratch/to/old.gguf" f16 -t 1
 is "left behind" "$(ls -A "$scratch/to") $(cat "$scratch/to/old.gguf")" "old.gguf old"
 
 model=$DATA/models/stories260K
@@ -108,7 +117,7 @@ esac
 
 # At a terminal long work shows how far it is; elsewhere it is silent.
 if has_terminal; then
-    shown=$(script -qec "timeout --foreground -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q6_K -t 1" /dev/null \
+    shown=$(script -qec "timeout --foreground -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q6_K -t 1 --allow-nonfinite" /dev/null \
         </dev/null || true)
     has "progress" "$shown" " %"
     has "time left" "$shown" " left"

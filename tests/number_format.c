@@ -250,6 +250,57 @@ static void blocks_stay_finite(void **unused)
     }
 }
 
+/* What the table calls the largest value is encoded as well as a small one, whatever stands beside it: the bounds of
+ * above are shares of the block's range. The float formats make infinity of what is larger. */
+static void largest_values_fit(void **unused)
+{
+    (void)unused;
+    uint32_t state = 4711;
+    float x[N], y[N];
+    for (size_t f = 0; f < sizeof bounds / sizeof *bounds; f++) {
+        number_format format = bounds[f].format;
+        float largest = number_formats[format].largest;
+        for (int kind = 0; kind < 12; kind++) {
+            float most = 0;
+            shape(kind, 1, &state, x);
+            for (size_t i = 0; i < N; i++)
+                most = fmaxf(most, fabsf(x[i]));
+            for (size_t i = 0; most > 0 && i < N; i++)
+                x[i] = fmaxf(fminf(x[i] / most, 1), -1) * largest;
+            recode(format, x, y);
+            check_bound(&bounds[f], x, y);
+            assert_int_equal(number_find_unfit(format, x, N), N);
+        }
+    }
+    for (size_t f = FORMAT_F16; f <= FORMAT_BF16; f++) {
+        for (size_t i = 0; i < N; i++)
+            x[i] = nextafterf(number_formats[f].largest, INFINITY);
+        recode((number_format)f, x, y);
+        assert_true(isinf(y[0]));
+    }
+}
+
+/* The first value that does not fit, wherever it stands; NaN and infinity fit nowhere. */
+static void unfit_values_are_found(void **unused)
+{
+    (void)unused;
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        float largest = number_formats[f].largest;
+        const float unfit[] = {
+            NAN, -NAN, INFINITY, -INFINITY, nextafterf(largest, INFINITY), -nextafterf(largest, INFINITY)};
+        for (size_t k = 0; k < sizeof unfit / sizeof *unfit; k++)
+            for (size_t at = 0; at < 70; at += 23) {
+                float x[70];
+                for (size_t i = 0; i < 70; i++)
+                    x[i] = i % 2 ? largest : -largest;
+                assert_int_equal(number_find_unfit((number_format)f, x, 70), 70);
+                x[at] = x[69] = unfit[k];
+                assert_int_equal(number_find_unfit((number_format)f, x, 70), at);
+            }
+        assert_int_equal(number_find_unfit((number_format)f, NULL, 0), 0);
+    }
+}
+
 /* Scales beyond float16 are cut to its largest. */
 static void large_values_are_cut(void **unused)
 {
@@ -335,6 +386,8 @@ int main(void)
         cmocka_unit_test(zeros_stay),
         cmocka_unit_test(float_formats_keep_specials),
         cmocka_unit_test(blocks_stay_finite),
+        cmocka_unit_test(largest_values_fit),
+        cmocka_unit_test(unfit_values_are_found),
         cmocka_unit_test(large_values_are_cut),
         cmocka_unit_test(ties),
         cmocka_unit_test(hostile_blocks),

@@ -21,6 +21,9 @@ const option writing_option_rows[WRITING_OPTION_COUNT] = {
     {OPTION_ROW(0, "ffn-activation", TEXT, writing_options, ffn_activation, "NAME",
                 "activation of the neurons, whatever the source says; the file will say so"),
      .list = ffn_activation_list},
+    {OPTION_ROW(0, "allow-nonfinite", FLAG, writing_options, allow_nonfinite, NULL,
+                "writes values that are NaN, infinite or beyond the new format all the same (in block formats NaN "
+                "becomes 0 and the rest the largest there is) and counts them; else the first one is an error")},
 };
 
 void writing_format_list(char *out, size_t size)
@@ -114,6 +117,9 @@ static void on_step(void *user, const convert_step *s)
         fprintf(r->lines, ", transposed");
     if (s->relative_error > 0)
         fprintf(r->lines, ", relative error %.2g", s->relative_error);
+    if (s->unfit > 0)
+        fprintf(r->lines, ", %llu value%s beyond %s or not finite", (unsigned long long)s->unfit,
+                s->unfit == 1 ? "" : "s", number_formats[s->to].name);
     if (!is_plain(s))
         fprintf(r->lines, "  (%s)", s->reason);
     fputc('\n', r->lines);
@@ -155,6 +161,7 @@ hearth_status writing_run(const char *command_path, const char *from, const char
     what.overrides = overrides;
     what.override_count = o->overrides.count;
     what.ffn_activation = o->ffn_activation;
+    what.allow_nonfinite = o->allow_nonfinite;
     what.step = on_step;
     what.note = on_note;
     what.user = &report;

@@ -10,9 +10,10 @@ typedef struct writing_options {
     uint32_t threads;
     text_list overrides; /* NAME=TYPE */
     const char *ffn_activation;
+    bool allow_nonfinite;
 } writing_options;
 
-#define WRITING_OPTION_COUNT 3
+#define WRITING_OPTION_COUNT 4
 extern const option writing_option_rows[WRITING_OPTION_COUNT];
 
 /* "f32, f16, ...": the names of all of them. */

@@ -108,6 +108,7 @@ static hearth_status write_file(const convert_plan *p, const char *path, pool *t
     bool powerinfer = p->added || (c->powerinfer && !p->options->neuron_major);
     convert_sink sink = {.threads = threads,
                          .path = c->path,
+                         .allow_nonfinite = p->options->allow_nonfinite,
                          .progress = &p->options->progress,
                          .bytes_total = p->bytes_total,
                          .error = error};

@@ -22,6 +22,7 @@ typedef struct convert_step {
     bool requantised;        /* ... in blocks, which ran across neurons and were rounded once more */
     double relative_error;   /* of such a matrix, or one that was scaled: |written - meant| / |meant| over its
                                 values; else 0 */
+    uint64_t unfit;          /* values that were not finite, or beyond `to`, and are written all the same */
     const char *reason;      /* why this format: "asked for", "as stored", "norm", "head", "override", "q4_K needs
                                 rows of a multiple of 256" ...; valid during the call */
 } convert_step;
@@ -47,6 +48,8 @@ typedef struct convert_options {
                                               the neuron of original number order[layer][r]; NULL: as stored */
     const char *predictors;                /* a folder or a tune file (predictors.h): writes a PowerInfer file;
                                               NULL: none */
+    bool allow_nonfinite;                  /* writes values that `to` cannot hold: of floats as NaN and infinity, of
+                                              blocks as 0 and the largest there is; else they are an error   */
     void (*step)(void *user, const convert_step *step);   /* may be NULL */
     void (*note)(void *user, const char *text);           /* may be NULL: what the user should know, such as a
                                                              missing tokenizer */
@@ -58,7 +61,8 @@ typedef struct convert_options {
  * One-dimensional tensors become float32. A format whose block does not divide a row falls back to Q8_0, then F16,
  * and the step says so. The source is first checked as a model, so that nothing is written from a file that could
  * not be read back. Memory: a few rows per thread; one matrix where one is transposed. HEARTH_INVALID: the source
- * would be overwritten, an override matches no tensor, or an order is none. HEARTH_UNSUPPORTED: predictors for a
+ * would be overwritten, an override matches no tensor, or an order is none. HEARTH_FORMAT: also where a value that
+ * changes its format is NaN, infinite, or larger than the new format holds (the text names tensor and value). HEARTH_UNSUPPORTED: predictors for a
  * model that is never zero, or that has some already. HEARTH_CANCELLED: progress said so. On failure no file is
  * left. */
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,

@@ -8,6 +8,7 @@
 #include "neuron_major.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes written between two looks at progress; also the size of the buffer. */
@@ -34,6 +35,45 @@ static hearth_status copy_tensor(convert_sink *s, const stored_tensor *t)
     return HEARTH_OK;
 }
 
+/* ------------------------------------------------------------ unfit values */
+
+/* Values of a row that its new format cannot hold. */
+typedef struct misfit {
+    uint64_t count;
+    size_t column; /* of the first */
+    float value;
+} misfit;
+
+static misfit find_misfit(number_format to, const float *values, size_t n)
+{
+    misfit m = {.column = number_find_unfit(to, values, n)};
+    if (m.column == n)
+        return m;
+    m.value = values[m.column];
+    for (size_t i = m.column; i < n; i += 1 + number_find_unfit(to, values + i + 1, n - i - 1))
+        m.count++;
+    return m;
+}
+
+/* Counts what a row lost, or refuses it. row: of the source. */
+static hearth_status take_misfit(convert_sink *s, convert_item *item, const misfit *m, uint64_t row)
+{
+    if (m->count == 0)
+        return HEARTH_OK;
+    item->step.unfit += m->count;
+    if (s->allow_nonfinite)
+        return HEARTH_OK;
+    const number_traits *to = &number_formats[item->step.to];
+    char value[32], reason[64] = "";
+    snprintf(value, sizeof value, "%g", (double)m->value);
+    if (isfinite(m->value))
+        snprintf(reason, sizeof reason, ", and %s holds %g at most", to->name, (double)to->largest);
+    return fail(s->error, HEARTH_FORMAT,
+                "%s: tensor %s: value %zu of row %llu is %s%s; --allow-nonfinite writes it all the same", s->path,
+                item->from.name ? item->from.name : item->step.name, m->column, (unsigned long long)row,
+                isnan(m->value) ? "NaN" : value, reason);
+}
+
 /* -------------------------------------------------------------------- rows */
 
 /* Squares of what rounding did to a row, and of the row. */
@@ -49,9 +89,10 @@ typedef struct row_chunk {
     float scale;
     uint64_t first; /* row of the tensor that is row 0 here */
     size_t columns, from_row_bytes, to_row_bytes;
-    float *values;  /* [threads][2][columns]                */
-    char *out;      /* [rows][to_row_bytes]                 */
-    row_sums *sums; /* [rows], or NULL: not measured        */
+    float *values;   /* [threads][2][columns]                */
+    char *out;       /* [rows][to_row_bytes]                 */
+    misfit *misfits; /* [rows]                              */
+    row_sums *sums;  /* [rows], or NULL: not measured        */
 } row_chunk;
 
 static void measure_row(row_sums *sums, const float *values, const float *rounded, size_t n)
@@ -64,13 +105,17 @@ static void measure_row(row_sums *sums, const float *values, const float *rounde
     }
 }
 
+static uint64_t source_row(const row_chunk *r, uint64_t row)
+{
+    return r->order ? r->order[row] : stored_tensor_row(r->from, row);
+}
+
 static void convert_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     const row_chunk *r = context;
     float *values = r->values + 2 * worker * r->columns, *rounded = values + r->columns;
     for (size_t i = begin; i < end; i++) {
-        uint64_t row = r->first + i;
-        uint64_t stored = r->order ? r->order[row] : stored_tensor_row(r->from, row);
+        uint64_t stored = source_row(r, r->first + i);
         const char *in = (const char *)r->from->data + stored * r->from_row_bytes;
         char *out = r->out + i * r->to_row_bytes;
         if (r->from->format == r->to && r->scale == 1) {
@@ -80,6 +125,7 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
         number_formats[r->from->format].decode(in, values, r->columns);
         for (size_t k = 0; r->scale != 1 && k < r->columns; k++)
             values[k] *= r->scale;
+        r->misfits[i] = find_misfit(r->to, values, r->columns);
         number_formats[r->to].encode(values, out, r->columns);
         if (!r->sums)
             continue;
@@ -88,11 +134,14 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
-static hearth_status convert_chunks(convert_sink *s, row_chunk *r, uint64_t count, size_t chunk, row_sums *all)
+static hearth_status convert_chunks(convert_sink *s, convert_item *item, row_chunk *r, uint64_t count, size_t chunk,
+                                    row_sums *all)
 {
     for (r->first = 0; r->first < count; r->first += chunk) {
         size_t part = count - r->first < chunk ? (size_t)(count - r->first) : chunk;
         pool_run(s->threads, part, 1, convert_rows, r);
+        for (size_t i = 0; i < part; i++)
+            TRY(take_misfit(s, item, &r->misfits[i], source_row(r, r->first + i)));
         for (size_t i = 0; r->sums && i < part; i++) {
             all->distance += r->sums[i].distance;
             all->size += r->sums[i].size;
@@ -121,13 +170,15 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
     bool measured = (step->is_down_t && step->from != step->to) || item->scale != 1;
     r.values = mem_new_array(r.columns, 2 * threads * sizeof *r.values);
     r.out = mem_new_array(chunk, r.to_row_bytes);
+    r.misfits = mem_new_array(chunk, sizeof *r.misfits);
     r.sums = measured ? mem_new_array(chunk, sizeof *r.sums) : NULL;
     row_sums all = {0};
     hearth_status status =
-        r.values && r.out && (r.sums || !measured)
-            ? convert_chunks(s, &r, count, chunk, &all)
+        r.values && r.out && r.misfits && (r.sums || !measured)
+            ? convert_chunks(s, item, &r, count, chunk, &all)
             : fail_memory(s->error, item->from.name ? item->from.name : step->name, chunk * r.to_row_bytes);
     mem_free(r.sums);
+    mem_free(r.misfits);
     mem_free(r.out);
     mem_free(r.values);
     if (all.size > 0)
@@ -136,6 +187,40 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
 }
 
 /* --------------------------------------------------------------- transposed */
+
+/* Rows of a matrix that is about to change its format, looked at and no more. */
+typedef struct inspection {
+    const matrix *from;
+    number_format to;
+    float *values;   /* [threads][columns] */
+    misfit *misfits; /* [rows]             */
+} inspection;
+
+static void inspect_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const inspection *c = context;
+    float *values = c->values + worker * (size_t)c->from->columns;
+    for (size_t row = begin; row < end; row++) {
+        number_formats[c->from->format].decode(matrix_row(c->from, row), values, c->from->columns);
+        c->misfits[row] = find_misfit(c->to, values, c->from->columns);
+    }
+}
+
+static hearth_status inspect_matrix(convert_sink *s, convert_item *item, const matrix *down)
+{
+    inspection c = {.from = down, .to = item->step.to};
+    c.values = mem_new_array(down->columns, pool_threads(s->threads) * sizeof *c.values);
+    c.misfits = mem_new_array(down->rows, sizeof *c.misfits);
+    hearth_status status =
+        c.values && c.misfits ? HEARTH_OK : fail_memory(s->error, item->step.name, down->columns * sizeof *c.values);
+    if (status == HEARTH_OK)
+        pool_run(s->threads, down->rows, 1, inspect_rows, &c);
+    for (uint32_t row = 0; status == HEARTH_OK && row < down->rows; row++)
+        status = take_misfit(s, item, &c.misfits[row], row);
+    mem_free(c.values);
+    mem_free(c.misfits);
+    return status;
+}
 
 /* down_t [f][d], in the order of the source's neurons. */
 static hearth_status transpose(convert_sink *s, convert_item *item, const matrix *down, const matrix *shape, void *rows)
@@ -172,6 +257,8 @@ static hearth_status write_transposed(convert_sink *s, convert_item *item)
                    t->size_bytes / (size_t)t->shape[1]};
     matrix shape = {NULL, step->to, (uint32_t)step->rows, (uint32_t)step->columns,
                     (size_t)(step->to_bytes / step->rows)};
+    if (step->to != t->format || number_is_block(t->format)) /* else every value stays what it is */
+        TRY(inspect_matrix(s, item, &down));
     void *rows = mem_reserve((size_t)step->to_bytes, MEM_WHOLE);
     if (!rows)
         return fail_memory(s->error, step->name, (size_t)step->to_bytes);

@@ -10,6 +10,7 @@ typedef struct convert_sink {
     gguf_writer *writer;
     pool *threads;
     const char *path;                /* of the source, for errors */
+    bool allow_nonfinite;            /* as convert_options        */
     const hearth_progress *progress; /* bytes of source tensors   */
     uint64_t bytes_done, bytes_total;
     hearth_error *error;

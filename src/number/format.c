@@ -5,11 +5,11 @@
 
 // clang-format off
 const number_traits number_formats[FORMAT_STORED_COUNT] = {
-#define X(id, name, gguf_type, file_type, values, bytes) \
-    [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, number_decode_##id, number_encode_##id},
+#define X(id, name, gguf_type, file_type, values, bytes, largest) \
+    [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, largest, number_decode_##id, number_encode_##id},
     NUMBER_FORMATS(X)
 #undef X
-    [FORMAT_I32] = {"i32", 26, 0, 1, 4, NULL, NULL},
+    [FORMAT_I32] = {"i32", 26, 0, 1, 4, 0, NULL, NULL},
 };
 // clang-format on
 
@@ -27,6 +27,22 @@ number_format number_format_by_gguf_type(uint32_t gguf_type)
     while (f < FORMAT_STORED_COUNT && number_formats[f].gguf_type != gguf_type)
         f++;
     return (number_format)f;
+}
+
+/* Magnitudes are compared as integers, whose order is the same but for NaN, which comes last: compilers turn the first
+ * loop into vector code, and the second runs where there is something to find. */
+size_t number_find_unfit(number_format f, const float *values, size_t n)
+{
+    float largest = number_formats[f].largest;
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = float_bits(values[i]) & 0x7fffffff;
+        most = magnitude > most ? magnitude : most;
+    }
+    size_t at = most > float_bits(largest) ? 0 : n;
+    while (at < n && values[at] <= largest && values[at] >= -largest)
+        at++;
+    return at;
 }
 
 bool number_row_bytes(number_format f, uint64_t columns, size_t *out)

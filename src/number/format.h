@@ -12,16 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*    id    name    GGUF type  general.file_type  values  bytes of a block */
+/* The last column is the largest magnitude that is safe to encode, whatever stands beside it. Floats: what rounds to the
+ * largest finite value at most. Blocks: their float16 scales end at 65504, times the largest quant (127; 8), times the
+ * largest scale of a part (Q6_K: 127, quants 31). Q4_K: its minima, 63 steps of such a scale; half of that, for the
+ * search may place a minimum below the least value. */
+/*    id    name    GGUF type  general.file_type  values  bytes of a block  largest */
 // clang-format off
-#define NUMBER_FORMATS(X)                    \
-    X(F32,  "f32",   0,   0,   1,   4)       \
-    X(F16,  "f16",   1,   1,   1,   2)       \
-    X(BF16, "bf16", 30,  32,   1,   2)       \
-    X(Q8_0, "q8_0",  8,   7,  32,  34)       \
-    X(Q4_0, "q4_0",  2,   2,  32,  18)       \
-    X(Q4_K, "q4_K", 12,  15, 256, 144)       \
-    X(Q6_K, "q6_K", 14,  18, 256, 210)
+#define NUMBER_FORMATS(X)                                                           \
+    X(F32,  "f32",   0,   0,   1,   4, 0x1.fffffep127f)     /* every finite one */  \
+    X(F16,  "f16",   1,   1,   1,   2, 0x1.ffdffep15f)      /* just below 65520 */  \
+    X(BF16, "bf16", 30,  32,   1,   2, 0x1.fefffep127f)                             \
+    X(Q8_0, "q8_0",  8,   7,  32,  34, 65504.0f * 127)                              \
+    X(Q4_0, "q4_0",  2,   2,  32,  18, 65504.0f * 8)                                \
+    X(Q4_K, "q4_K", 12,  15, 256, 144, 65504.0f * 63 / 2)                           \
+    X(Q6_K, "q6_K", 14,  18, 256, 210, 65504.0f * 127 * 31)
 // clang-format on
 
 typedef enum number_format {
@@ -40,6 +44,7 @@ typedef struct number_traits {
     uint32_t file_type; /* general.file_type of a file mostly in this format */
     uint32_t block_values;
     uint32_t block_bytes;
+    float largest; /* magnitude that encodes without being cut */
     /* n values, a multiple of block_values; neither side need be aligned. Scalar truth. */
     void (*decode)(const void *blocks, float *values, size_t n);
     void (*encode)(const float *values, void *blocks, size_t n);
@@ -57,6 +62,9 @@ static inline bool number_is_block(number_format f)
 {
     return number_formats[f].block_values > 1;
 }
+
+/* The first of n values that is NaN, infinite, or larger than the format holds; n: there is none. */
+size_t number_find_unfit(number_format f, const float *values, size_t n);
 
 /* Bytes of a row of `columns` values; false where they are no whole number of blocks, or overflow. */
 bool number_row_bytes(number_format f, uint64_t columns, size_t *out);
