@@ -1,40 +1,57 @@
 /* tile_avx2.c - block formats times many tokens of 8 bits.
  *
- * The same plan as tile_avx512.c with half as many lanes: a panel of 8 rows x 1024 columns, rows in lanes, tiles of
- * 8 rows x 4 tokens. Products of bytes are added in 16 bits as long as they fit there (a format's `run`) and then
- * widened: two products of maddubs are at most 3810 for weights of 4 bits, so 8 of them fit; 16002 for 6 bits, two fit;
- * 32512 for 8 bits with signs, one fits (block_avx2.c has the proofs). */
+ * A panel of 16 rows x 512 columns is unpacked once, rows in lanes, four neighbouring columns of a row in each lane of
+ * 32 bits; then every tile of 16 rows x 4 tokens multiplies it by values that are broadcast. maddubs adds two products
+ * of unsigned weights and signed values in 16 bits, with saturation, so every format must show that nothing saturates
+ * and that what is added up in 16 bits before it is widened fits there (additions may wrap on the way: only the end
+ * counts):
+ *   Q4_0   two products are at most 2 * 15 * 127 = 3810. A group begins with minus a quarter of 8 * (the sum of its 32
+ *          values) in each of its two lanes of 16 bits, so a lane ends as 16 products by (weight - 4) and 16 by -4:
+ *          16 * 11 * 127 + 16 * 4 * 127 = 30480 at most
+ *   Q4_K   16 products of a lane are at most 16 * 15 * 127 = 30480
+ *   Q6_K   two products are at most 2 * 63 * 127 = 16002. A group of 16 columns begins with -32 times the sum of the 8
+ *          values of each lane, so a lane ends as 8 products by (weight - 32), at most 8 * 32 * 127 = 32512
+ *   Q8_0   |weight| by the value with the weight's sign, at most 2 * 128 * 127 = 32512 (q is never -128, so its sign can
+ *          always be turned); nothing can be added to that, every pair is widened at once
+ * 16 rows take 3 loads of weights and values per 4 multiplications where 8 take 5, and two loads a cycle are what there
+ * is. Sums of floats live in memory: the registers hold what is added up in 16 bits. */
 #include "avx2.h"
 
-#define PANEL_ROWS    LANES
-#define PANEL_COLUMNS 1024
+#define PANEL_ROWS    (2 * LANES)
+#define PANEL_COLUMNS 512
+#define PANELS        2 /* that are filled before tokens pass: what is prepared of them serves all */
 #define TILE_TOKENS   4
-#define STEP          32 /* columns that are unpacked at a time: one block of activations */
+#define STEP          32 /* columns that are multiplied at a time: one block of activations */
 
-/* [..][r]: of row r. */
+/* [..][r]: of row r. Groups are STEP columns. */
 typedef struct panel {
     uint8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
-    float scales[PANEL_COLUMNS / 16][PANEL_ROWS];
-    float minima[PANEL_COLUMNS / 32][PANEL_ROWS];
+    float scales[PANEL_COLUMNS / STEP][PANEL_ROWS];
+    float minima[PANEL_COLUMNS / STEP][PANEL_ROWS];
+    int32_t steps[PANEL_COLUMNS / 16]
+                 [PANEL_ROWS]; /* Q6_K: the integer scale of 16 columns, in both halves of 32 bits */
 } panel;
 
 /* What a tile reads of its tokens, for the columns of the panel. */
 typedef struct tokens {
     const int8_t *q;     /* [TILE_TOKENS][stride] */
     const float *scales; /* [TILE_TOKENS][stride / 32] */
-    const int16_t *sums; /* [TILE_TOKENS][stride / 16] */
     size_t stride;
+    /* What a group begins with: two halves of 32 bits. */
+    int32_t begin[TILE_TOKENS][PANEL_COLUMNS / 16];
+    /* Q4_K: scale times sum of a group, which its minimum is multiplied with. */
+    float totals[TILE_TOKENS][PANEL_COLUMNS / STEP];
 } tokens;
 
 typedef struct tile_format {
-    size_t group;  /* columns with one scale: 16 or 32 */
-    size_t run;    /* products of four columns that can be added in 16 bits */
-    int offset;    /* what was added to a weight to make it unsigned */
-    bool has_sign; /* weights are signed bytes */
+    /* 32 weights of a row, from a column that is a multiple of 32, and what the panel keeps of their scales: scale,
+     * minimum and two steps, each PANEL_ROWS apart; only what the format has. */
+    __m256i (*unpack)(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps);
+    /* Fills begin or totals of token t from the sums and values of `columns` columns; NULL: nothing to be done. */
+    void (*prepare)(tokens *x, size_t t, const int16_t *sums, size_t columns);
+    /* Exact sums of one group for `count` tokens, as 32-bit integers. */
+    void (*dot)(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2]);
     bool has_minima;
-    /* 32 weights of a row, from a column that is a multiple of 32, and their 32 / group scales and their minimum,
-     * each PANEL_ROWS apart. */
-    __m256i (*unpack)(const uint8_t *row, size_t column, float *scales, float *minimum);
 } tile_format;
 
 /* ---- unpacking ---- */
@@ -44,43 +61,50 @@ ALWAYS_INLINE __m256i low_nibbles(__m256i bytes)
     return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
 }
 
-ALWAYS_INLINE __m256i unpack_q8_0(const uint8_t *row, size_t column, float *scales, float *minimum)
+/* A number of 16 bits in both halves of 32. */
+ALWAYS_INLINE int32_t in_both_halves(int number)
 {
-    (void)minimum;
+    return (int32_t)((uint32_t)(uint16_t)number * 0x10001u);
+}
+
+ALWAYS_INLINE __m256i unpack_q8_0(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
+{
+    (void)minimum, (void)steps;
     const block_q8_0 *block = (const void *)(row + column / 32 * sizeof(block_q8_0));
-    scales[0] = _cvtsh_ss(block->d);
+    scale[0] = _cvtsh_ss(block->d);
     return _mm256_loadu_si256((const void *)block->q);
 }
 
-ALWAYS_INLINE __m256i unpack_q4_0(const uint8_t *row, size_t column, float *scales, float *minimum)
+ALWAYS_INLINE __m256i unpack_q4_0(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
 {
-    (void)minimum;
+    (void)minimum, (void)steps;
     const block_q4_0 *block = (const void *)(row + column / 32 * sizeof(block_q4_0));
     __m128i bytes = _mm_loadu_si128((const void *)block->nibbles);
-    scales[0] = _cvtsh_ss(block->d);
+    scale[0] = _cvtsh_ss(block->d);
     return low_nibbles(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes));
 }
 
-ALWAYS_INLINE __m256i unpack_q4_k(const uint8_t *row, size_t column, float *scales, float *minimum)
+ALWAYS_INLINE __m256i unpack_q4_k(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
 {
+    (void)steps;
     const block_q4_k *block = (const void *)(row + column / 256 * sizeof(block_q4_k));
     size_t sub = column % 256 / 32;
     uint64_t sub_scale, sub_minimum;
     sub_scales(block->scales, &sub_scale, &sub_minimum);
-    scales[0] = _cvtsh_ss(block->d) * (float)(sub_scale >> 8 * sub & 255);
+    scale[0] = _cvtsh_ss(block->d) * (float)(sub_scale >> 8 * sub & 255);
     minimum[0] = _cvtsh_ss(block->dmin) * (float)(sub_minimum >> 8 * sub & 255);
     __m256i nibbles = _mm256_loadu_si256((const void *)(block->nibbles + sub / 2 * 32));
     return low_nibbles(sub % 2 ? _mm256_srli_epi16(nibbles, 4) : nibbles);
 }
 
-ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scales, float *minimum)
+ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
 {
     (void)minimum;
     const block_q6_k *block = (const void *)(row + column / 256 * sizeof(block_q6_k));
     size_t part = column % 256 / 32, half = part / 4, quarter = part % 4;
-    float d = _cvtsh_ss(block->d);
-    scales[0] = d * (float)block->scales[2 * part];
-    scales[PANEL_ROWS] = d * (float)block->scales[2 * part + 1];
+    scale[0] = _cvtsh_ss(block->d);
+    steps[0] = in_both_halves(block->scales[2 * part]);
+    steps[PANEL_ROWS] = in_both_halves(block->scales[2 * part + 1]);
     __m256i low = _mm256_loadu_si256((const void *)(block->low + half * 64 + quarter % 2 * 32));
     __m256i high = _mm256_loadu_si256((const void *)(block->high + half * 32));
     /* The upper bits lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
@@ -93,87 +117,205 @@ ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scal
     return _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
 }
 
-/* Columns [start, start + columns) of up to 8 rows (NULL: zeros) into the panel. */
+/* Columns [start, start + columns) of 16 rows (NULL: zeros) into the panel. */
 ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
                         tile_format format)
 {
-    for (size_t c = 0; c < columns; c += STEP) {
-        __m256i v[LANES];
-        for (size_t r = 0; r < PANEL_ROWS; r++) {
-            float *scales = &p->scales[c / format.group][r], *minimum = &p->minima[c / 32][r];
-            if (row[r]) {
-                v[r] = format.unpack(row[r], start + c, scales, minimum);
-            } else { /* lanes that are computed but never stored: any finite values do */
-                v[r] = _mm256_setzero_si256();
-                for (size_t g = 0; g < STEP / format.group; g++)
-                    scales[g * PANEL_ROWS] = 0;
-                minimum[0] = 0;
+    for (size_t c = 0; c < columns; c += STEP)
+        for (size_t half = 0; half < PANEL_ROWS; half += LANES) {
+            __m256i v[LANES];
+            for (size_t i = 0; i < LANES; i++) {
+                size_t r = half + i;
+                float *scale = &p->scales[c / STEP][r], *minimum = &p->minima[c / STEP][r];
+                int32_t *steps = &p->steps[c / 16][r];
+                if (row[r]) {
+                    v[i] = format.unpack(row[r], start + c, scale, minimum, steps);
+                } else { /* lanes that are computed but never stored: any finite values do */
+                    v[i] = _mm256_setzero_si256();
+                    scale[0] = minimum[0] = 0;
+                    steps[0] = steps[PANEL_ROWS] = 0;
+                }
             }
+            transpose_8(v);
+            for (size_t k = 0; k < STEP / 4; k++)
+                _mm256_store_si256((void *)p->weights[c / 4 + k][half], v[k]);
         }
-        transpose_8(v);
-        for (size_t k = 0; k < STEP / 4; k++)
-            _mm256_store_si256((void *)p->weights[c / 4 + k], v[k]);
+}
+
+/* ---- what a group of a token begins with ---- */
+
+ALWAYS_INLINE void prepare_q4_0(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    for (size_t g = 0; g < columns / STEP; g++)
+        x->begin[t][g] = in_both_halves(-4 * (sums[2 * g] + sums[2 * g + 1]));
+}
+
+ALWAYS_INLINE void prepare_q4_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    const float *scales = x->scales + t * (x->stride / STEP);
+    for (size_t g = 0; g < columns / STEP; g++)
+        x->totals[t][g] = scales[g] * (float)(sums[2 * g] + sums[2 * g + 1]);
+}
+
+ALWAYS_INLINE void prepare_q6_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    (void)sums;
+    for (size_t g = 0; g < columns / STEP; g++) {
+        __m256i values = _mm256_loadu_si256((const void *)(x->q + t * x->stride + g * STEP));
+        __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(32), values);
+        pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0x4e));
+        pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0xb1));
+        pairs = _mm256_sub_epi16(_mm256_setzero_si256(), pairs);
+        x->begin[t][2 * g] = _mm256_extract_epi32(pairs, 0);
+        x->begin[t][2 * g + 1] = _mm256_extract_epi32(pairs, 4);
     }
 }
 
 /* ---- multiplying ---- */
 
-/* Exact sums of one group (columns [k, k + group) of the panel) for `count` tokens. */
-ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t count, __m256i dot[TILE_TOKENS],
-                             tile_format format)
+/* Keeps gcc from adding in another order, for which the registers do not suffice. */
+#define IN_ORDER(v) __asm__("" : "+x"(v))
+
+/* The weights of 16 rows and four columns: the first and the last eight rows. (Pointers that step, since of indices gcc
+ * makes shifts at every step.) */
+ALWAYS_INLINE const __m256i *weights_at(const panel *p, size_t k)
 {
-    for (size_t t = 0; t < count; t++)
-        dot[t] = _mm256_setzero_si256();
-    for (size_t end = k + format.group; k < end; k += 4 * format.run) {
-        __m256i pairs[TILE_TOKENS];
-        for (size_t i = 0; i < format.run; i++) {
-            __m256i weights = _mm256_load_si256((const void *)p->weights[k / 4 + i]);
-            __m256i magnitudes = format.has_sign ? _mm256_abs_epi8(weights) : weights;
-            for (size_t t = 0; t < count; t++) {
-                int32_t four;
-                memcpy(&four, x->q + t * x->stride + k + 4 * i, sizeof(four));
-                __m256i values = _mm256_set1_epi32(four);
-                if (format.has_sign)
-                    values = _mm256_sign_epi8(values, weights);
-                __m256i products = _mm256_maddubs_epi16(magnitudes, values);
-                pairs[t] = i == 0 ? products : _mm256_add_epi16(pairs[t], products);
-            }
+    return (const void *)p->weights[k / 4];
+}
+
+/* Four neighbouring values of a token. */
+ALWAYS_INLINE __m256i four_values(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof(four));
+    return _mm256_set1_epi32(four);
+}
+
+/* Adds products of columns [k, k + columns) of unsigned weights up in 16 bits. */
+ALWAYS_INLINE void add_products(const panel *p, size_t k, size_t columns, const tokens *x, size_t count,
+                                __m256i sum[TILE_TOKENS][2])
+{
+    const __m256i *weights = weights_at(p, k);
+    const int8_t *q = x->q + k;
+    UNROLLED
+    for (size_t i = 0; i < columns / 4; i++) {
+        __m256i first = _mm256_load_si256(weights + 2 * i), second = _mm256_load_si256(weights + 2 * i + 1);
+        UNROLLED
+        for (size_t t = 0; t < count; t++) {
+            __m256i values = four_values(q + t * x->stride + 4 * i);
+            sum[t][0] = _mm256_add_epi16(sum[t][0], _mm256_maddubs_epi16(first, values));
+            sum[t][1] = _mm256_add_epi16(sum[t][1], _mm256_maddubs_epi16(second, values));
+            IN_ORDER(sum[t][0]);
+            IN_ORDER(sum[t][1]);
         }
-        for (size_t t = 0; t < count; t++)
-            dot[t] = _mm256_add_epi32(dot[t], _mm256_madd_epi16(pairs[t], _mm256_set1_epi16(1)));
     }
 }
 
-/* Sums of 8 rows x `count` tokens over the panel's `columns`: added to y, or written there where `first`. */
+ALWAYS_INLINE void dot_q4_0(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    UNROLLED
+    for (size_t t = 0; t < count; t++)
+        dot[t][0] = dot[t][1] = _mm256_set1_epi32(x->begin[t][g]);
+    add_products(p, g * STEP, STEP, x, count, dot);
+    UNROLLED
+    for (size_t i = 0; i < 2 * count; i++)
+        dot[i / 2][i % 2] = _mm256_madd_epi16(dot[i / 2][i % 2], _mm256_set1_epi16(1));
+}
+
+ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    UNROLLED
+    for (size_t t = 0; t < count; t++)
+        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
+    add_products(p, g * STEP, STEP, x, count, dot);
+    UNROLLED
+    for (size_t i = 0; i < 2 * count; i++)
+        dot[i / 2][i % 2] = _mm256_madd_epi16(dot[i / 2][i % 2], _mm256_set1_epi16(1));
+}
+
+/* The scales of 16 columns are integers and are multiplied where sums are widened. The sum of 32 columns is at most 2 *
+ * 128 * 16 * 32 * 127, which a float32 holds. */
+ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    UNROLLED
+    for (size_t half = 0; half < 2; half++) {
+        __m256i sum[TILE_TOKENS][2];
+        UNROLLED
+        for (size_t t = 0; t < count; t++)
+            sum[t][0] = sum[t][1] = _mm256_set1_epi32(x->begin[t][2 * g + half]);
+        add_products(p, g * STEP + half * 16, 16, x, count, sum);
+        UNROLLED
+        for (size_t i = 0; i < 2 * count; i++) {
+            __m256i steps = _mm256_load_si256((const void *)(p->steps[2 * g + half] + i % 2 * LANES));
+            __m256i products = _mm256_madd_epi16(sum[i / 2][i % 2], steps);
+            dot[i / 2][i % 2] = half == 0 ? products : _mm256_add_epi32(dot[i / 2][i % 2], products);
+        }
+    }
+}
+
+ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    const __m256i ones = _mm256_set1_epi16(1), *weights = weights_at(p, g * STEP);
+    const int8_t *q = x->q + g * STEP;
+    UNROLLED
+    for (size_t t = 0; t < count; t++)
+        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
+    UNROLLED
+    for (size_t i = 0; i < STEP / 4; i++) {
+        __m256i first = _mm256_load_si256(weights + 2 * i), second = _mm256_load_si256(weights + 2 * i + 1);
+        __m256i first_size = _mm256_abs_epi8(first), second_size = _mm256_abs_epi8(second);
+        UNROLLED
+        for (size_t t = 0; t < count; t++) {
+            __m256i values = four_values(q + t * x->stride + 4 * i);
+            __m256i a = _mm256_maddubs_epi16(first_size, _mm256_sign_epi8(values, first));
+            __m256i b = _mm256_maddubs_epi16(second_size, _mm256_sign_epi8(values, second));
+            dot[t][0] = _mm256_add_epi32(dot[t][0], _mm256_madd_epi16(a, ones));
+            dot[t][1] = _mm256_add_epi32(dot[t][1], _mm256_madd_epi16(b, ones));
+            IN_ORDER(dot[t][0]);
+            IN_ORDER(dot[t][1]);
+        }
+    }
+}
+
+/* Writes the first `rows` of 8 sums to `out`, or adds them. */
+ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
+{
+    if (!first)
+        sum = _mm256_add_ps(load_first(out, rows), sum);
+    store_first(out, rows, sum);
+}
+
+/* Sums of 16 rows x `count` tokens over the panel's `columns`: added to y, or written there where `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
                         float *y, size_t y_stride, tile_format format)
 {
-    __m256 sum[TILE_TOKENS];
+    __m256 sum[TILE_TOKENS][2];
+    UNROLLED
     for (size_t t = 0; t < count; t++)
-        sum[t] = _mm256_setzero_ps();
-    for (size_t g = 0; g < columns / format.group; g++) {
-        __m256i dot[TILE_TOKENS];
+        sum[t][0] = sum[t][1] = _mm256_setzero_ps();
+    for (size_t g = 0; g < columns / STEP; g++) {
+        __m256i dot[TILE_TOKENS][2];
         for (size_t t = 0; t < count; t++) /* the tokens that come next */
-            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * format.group, _MM_HINT_T0);
-        dot_group(p, g * format.group, x, count, dot, format);
-        __m256 d = _mm256_load_ps(p->scales[g]), minimum = _mm256_load_ps(p->minima[g * format.group / 32]);
+            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * STEP, _MM_HINT_T0);
+        format.dot(p, g, x, count, dot);
+        UNROLLED
         for (size_t t = 0; t < count; t++) {
-            const int16_t *sums = x->sums + t * (x->stride / 16) + g * (format.group / 16);
-            int32_t total = format.group == 16 ? sums[0] : sums[0] + sums[1];
-            float dx = x->scales[t * (x->stride / 32) + g * format.group / 32];
-            if (format.offset)
-                dot[t] = _mm256_sub_epi32(dot[t], _mm256_set1_epi32(format.offset * total));
-            __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(dx));
-            sum[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t]), scale, sum[t]);
-            if (format.has_minima)
-                sum[t] = _mm256_fnmadd_ps(minimum, _mm256_set1_ps(dx * (float)total), sum[t]);
+            __m256 dx = _mm256_broadcast_ss(x->scales + t * (x->stride / STEP) + g);
+            UNROLLED
+            for (size_t h = 0; h < 2; h++) {
+                __m256 scale = _mm256_mul_ps(_mm256_load_ps(p->scales[g] + h * LANES), dx);
+                sum[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t][h]), scale, sum[t][h]);
+                if (format.has_minima)
+                    sum[t][h] = _mm256_fnmadd_ps(_mm256_load_ps(p->minima[g] + h * LANES),
+                                                 _mm256_broadcast_ss(&x->totals[t][g]), sum[t][h]);
+            }
         }
     }
+    UNROLLED
     for (size_t t = 0; t < count; t++) {
-        float *out = y + t * y_stride;
-        if (!first)
-            sum[t] = _mm256_add_ps(load_first(out, rows), sum[t]);
-        store_first(out, rows, sum[t]);
+        add_sums(sum[t][0], first, rows, y + t * y_stride);
+        if (rows > LANES)
+            add_sums(sum[t][1], first, rows - LANES, y + t * y_stride + LANES);
     }
 }
 
@@ -199,38 +341,48 @@ ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size
 
 /* ---- the loops, compiled once per format ---- */
 
+/* Tokens [t, t + TILE_TOKENS) and columns [c, c + columns) with every panel. */
+ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c, size_t columns, const kernel_input *x,
+                              size_t t, float *y, size_t y_stride, tile_format format)
+{
+    size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
+    tokens part = {.q = x->q + at, .scales = x->scales + at / STEP, .stride = x->columns};
+    for (size_t k = 0; k < count && format.prepare; k++)
+        format.prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns);
+    for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS)
+        tile_of(&panels[r / PANEL_ROWS], columns, &part, count, c == 0, rows - r, y + r, y_stride, format);
+}
+
 ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                            float *y, size_t y_stride, tile_format format)
 {
-    _Alignas(32) panel p;
-    for (size_t i = begin; i < end; i += PANEL_ROWS) {
-        const uint8_t *row[PANEL_ROWS];
-        for (size_t r = 0; r < PANEL_ROWS; r++)
-            row[r] = i + r < end ? listed_row(w, list, i + r) : NULL;
+    _Alignas(32) panel panels[PANELS];
+    for (size_t i = begin; i < end; i += PANELS * PANEL_ROWS)
         for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
             size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
-            fill(row, c, n, &p, format);
-            for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
-                size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
-                tokens part = {x->q + at, x->scales + at / 32, x->sums + at / 16, x->columns};
-                tile_of(&p, n, &part, count, c == 0, end - i, y + t * y_stride + i, y_stride, format);
+            for (size_t p = 0; p < PANELS && i + p * PANEL_ROWS < end; p++) {
+                const uint8_t *row[PANEL_ROWS];
+                for (size_t r = 0, at = i + p * PANEL_ROWS; r < PANEL_ROWS; r++, at++)
+                    row[r] = at < end ? listed_row(w, list, at) : NULL;
+                fill(row, c, n, &panels[p], format);
             }
+            for (size_t t = 0; t < x->count; t += TILE_TOKENS)
+                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, format);
         }
-    }
 }
 
-#define PRODUCT(name, group, run, offset, has_sign, has_minima)                                                    \
+#define PRODUCT(name, prepare, has_minima)                                                                         \
     static __attribute__((noinline)) void tiles_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, \
                                                               size_t end, const kernel_input *x, float *y,         \
                                                               size_t y_stride)                                     \
     {                                                                                                              \
-        tile_format format = {group, run, offset, has_sign, has_minima, unpack_##name};                            \
+        tile_format format = {unpack_##name, prepare, dot_##name, has_minima};                                     \
         product(w, list, begin, end, x, y, y_stride, format);                                                      \
     }
-PRODUCT(q8_0, 32, 1, 0, true, false)
-PRODUCT(q4_0, 32, 8, 8, false, false)
-PRODUCT(q4_k, 32, 8, 0, false, true)
-PRODUCT(q6_k, 16, 2, 32, false, false)
+PRODUCT(q8_0, NULL, false)
+PRODUCT(q4_0, prepare_q4_0, false)
+PRODUCT(q4_k, prepare_q4_k, true)
+PRODUCT(q6_k, prepare_q6_k, false)
 
 static kernel_product *const products[FORMAT_COUNT] = {
     [FORMAT_Q8_0] = tiles_q8_0_avx2,
