@@ -147,7 +147,6 @@ static void answers(void **state)
     size_t count = 7, size;
     const char *text;
     hearth_stop stop;
-    need(HEARTH_MODELS "/stories-relu-q8_0.gguf");
     stack_open(&s, HEARTH_MODELS "/stories-relu-q8_0.gguf", 1, HEARTH_ACTIVATIONS_AUTO,
                (hearth_session_options){.context = 16});
     assert_int_equal(hearth_tokenize(s.model, NULL, 0, 0, &ids, &count, NULL), HEARTH_OK);

@@ -313,7 +313,6 @@ static void memory_is_known_before(void **state)
 /* A machine of so much memory, with a model of stock layout on it. */
 static hearth_engine *open_engine(hearth_runtime **runtime, hearth_model **model, uint64_t memory_bytes)
 {
-    need(MODEL);
     hearth_engine *engine;
     hearth_error error;
     hearth_runtime_options options = {.threads = 2, .memory_bytes = memory_bytes};
