@@ -7,8 +7,8 @@
 
 #define LANES 16 /* float32 values of a register */
 
-/* Block formats with float32 activations (float_avx512.c), and with many tokens of 8 bits (tile_avx512.c). */
-kernel_product avx512_product_decoded, avx512_product_tiles;
+/* Block formats with float32 activations (float_avx512.c), and with many tokens of 8 bits (tile_avx512.h). */
+kernel_product avx512_product_decoded, avx512_product_tiles, avx512vnni_product_tiles;
 
 /* The first n of 16 lanes; all for n >= 16. */
 static inline __mmask16 first_lanes(size_t n)

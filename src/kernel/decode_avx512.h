@@ -174,9 +174,18 @@ ALWAYS_INLINE void scales_q6_k(const uint8_t *base, size_t columns, float *scale
 /* Sixteen of 64 signed bytes, from number 16 * part, as float32 times 2^24: each byte becomes the highest of a word. */
 ALWAYS_INLINE __m512 widen_part(__m512i bytes, size_t part)
 {
+    const __mmask64 highest = 0x8888888888888888;
+#ifdef WITH_VBMI
     const __m512i index = _mm512_cvtepu8_epi32(_mm_set_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
     __m512i from = _mm512_slli_epi32(_mm512_add_epi32(index, _mm512_set1_epi32((int)part * LANES)), 24);
-    return _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(0x8888888888888888, from, bytes));
+    return _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(highest, from, bytes));
+#else
+    /* The four bytes that become lanes 4 k to 4 k + 3 go to all words of that 128-bit lane, which picks one each. */
+    const __m512i lane = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    const __m512i byte = _mm512_slli_epi32(_mm512_set_epi32(3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0), 24);
+    __m512i fours = _mm512_permutexvar_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32((int)part * 4)), bytes);
+    return _mm512_cvtepi32_ps(_mm512_maskz_shuffle_epi8(highest, fours, byte));
+#endif
 }
 
 ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
@@ -213,6 +222,8 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t 
     X(Q8_0, q8_0, scales_q8_0,  32,  34, WEIGHT_STEP,          32)     \
     X(Q4_0, q4_0, scales_q4_0,  32,  18, WEIGHT_STEP,          32)     \
     X(Q4_K, q4_k, scales_q4_k, 256, 144, 256,                 256)     \
+    WEIGHT_DECODER_Q6_K(X) /* the one that VBMI serves */
+#define WEIGHT_DECODER_Q6_K(X)                                         \
     X(Q6_K, q6_k, scales_q6_k, 256, 210, 256,                 256)
 // clang-format on
 

@@ -30,12 +30,14 @@ static const struct part {
     {CPU_AVX2, &avx2_attention},
     {CPU_AVX2, &avx2_neurons},
     {CPU_AVX2, &avx2_transposes},
-    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_floats},
-    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_blocks},
-    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_vectors},
-    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_attention},
-    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_neurons},
-    {X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI, &avx512_transposes},
+    {X86_512, &avx512_floats},
+    {X86_512, &avx512_blocks},
+    {X86_512, &avx512_vectors},
+    {X86_512, &avx512_attention},
+    {X86_512, &avx512_neurons},
+    {X86_512, &avx512_transposes},
+    {X86_512 | CPU_AVX512_VNNI, &avx512vnni_blocks},
+    {X86_512 | CPU_AVX512_VBMI, &avx512vbmi_neurons},
 #endif
 };
 
@@ -47,6 +49,8 @@ static const struct level {
     {"scalar", 0},
 #ifdef __x86_64__
     {"avx2", CPU_AVX2},
+    {"avx512", X86_512},                                          /* Skylake-X */
+    {"avx512-vnni", X86_512 | CPU_AVX512_VNNI},                   /* Cascade Lake */
     {"avx512-vbmi", X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI}, /* Ice Lake, Zen 4, ... */
 #endif
 };

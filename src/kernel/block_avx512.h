@@ -1,0 +1,347 @@
+/* block_avx512.h - block formats times one token of 8 bits, compiled with VNNI (block_avx512vnni.c defines WITH_VNNI) and
+ * without (block_avx512.c).
+ *
+ * Decoding is bound by memory only if a block costs few instructions, so everything that depends on the token alone
+ * (its values in the order of the format's nibbles, the format's offset times their sums, its scales) is prepared
+ * once and shared by eight rows. Products of bytes are of unsigned weights and signed values: weights are made unsigned,
+ * and the offset that this takes is what a lane starts from. VNNI adds four products to a lane of 32 bits, which is
+ * exact. Without it maddubs adds two into 16 bits WITH saturation, so every format must show that they fit:
+ *   Q4_0   2 * 15 * 127 = 3810, low and high nibbles together 7620
+ *   Q4_K   3810          Q6_K   2 * 63 * 127 = 16002
+ *   Q8_0   2 * 128 * 127 = 32512, of |w| and q with the sign of w: |-128| is 128 as an unsigned byte, and a q of
+ *          kernel_input is never -128, so its sign can always be turned
+ *
+ * Instructions per row with VNNI, of which ports 0 and 5 (all that 512-bit arithmetic has) take:
+ *   Q8_0  12 per 2 blocks (68 bytes),  9      Q4_K  ~50 per block (144 bytes), 36
+ *   Q4_0  16 per 4 blocks (72 bytes), 13      Q6_K  ~42 per block (210 bytes), 38
+ * Bytes over half of the second number is what a cycle can take in: 15, 11, 8 and 11. Without it Q8_0 takes 3 more,
+ * Q4_0 3, Q4_K 8 and Q6_K 8. */
+#ifndef KERNEL_BLOCK_AVX512_H
+#define KERNEL_BLOCK_AVX512_H
+
+#include "avx512.h"
+
+/* start + the four products of each lane's bytes, u unsigned, s signed. */
+ALWAYS_INLINE __m512i dot_bytes(__m512i start, __m512i u, __m512i s)
+{
+#ifdef WITH_VNNI
+    return _mm512_dpbusd_epi32(start, u, s);
+#else
+    return _mm512_add_epi32(start, _mm512_madd_epi16(_mm512_maddubs_epi16(u, s), _mm512_set1_epi16(1)));
+#endif
+}
+
+/* start + the products of two pairs, which together fit 16 bits. */
+ALWAYS_INLINE __m512i dot_nibbles(__m512i start, __m512i first, __m512i first_s, __m512i second, __m512i second_s)
+{
+#ifdef WITH_VNNI
+    return dot_bytes(dot_bytes(start, first, first_s), second, second_s);
+#else
+    __m512i pairs = _mm512_add_epi16(_mm512_maddubs_epi16(first, first_s), _mm512_maddubs_epi16(second, second_s));
+    return _mm512_add_epi32(start, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+#endif
+}
+
+/* start - offset times the sum of each lane's four signed bytes. */
+ALWAYS_INLINE __m512i minus_offset(__m512i start, uint8_t offset, __m512i s)
+{
+    __m512i sums = dot_bytes(_mm512_setzero_si512(), _mm512_set1_epi8((char)offset), s);
+    return _mm512_sub_epi32(start, sums);
+}
+
+/* The four products of each lane's bytes, both signed; of_128: -128 times the sum of each lane's q. */
+ALWAYS_INLINE __m512i dot_signed(__m512i weights, __m512i q, __m512i of_128)
+{
+#ifdef WITH_VNNI
+    return dot_bytes(of_128, _mm512_xor_si512(weights, _mm512_set1_epi8((char)0x80)), q);
+#else
+    (void)of_128;
+    __m512i turned = _mm512_mask_sub_epi8(q, _mm512_movepi8_mask(weights), _mm512_setzero_si512(), q);
+    return dot_bytes(_mm512_setzero_si512(), _mm512_abs_epi8(weights), turned);
+#endif
+}
+
+/* sum + dot * d * dx */
+ALWAYS_INLINE __m512 add_scaled(__m512 sum, __m512i dot, __m512 d, __m512 dx)
+{
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, dx), sum);
+}
+
+ALWAYS_INLINE __m512i load_256(const void *at)
+{
+    return _mm512_castsi256_si512(_mm256_loadu_si256(at));
+}
+
+/* Sixteen float16, picked as words of `from`, as float32. */
+ALWAYS_INLINE __m512 pick_halves(__m256i words, __m512i from)
+{
+    __m512i picked = _mm512_permutexvar_epi16(_mm512_castsi256_si512(words), from);
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(picked));
+}
+
+ALWAYS_INLINE __m512 every_lane(uint16_t half)
+{
+    return _mm512_set1_ps(_cvtsh_ss(half));
+}
+
+/* ---- Q8_0: two blocks at a time, one in each half of a register ---- */
+
+ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
+{
+    /* Words 0 and 17 of a pair of blocks are the scales. */
+    const __m256i scale_words = _mm256_set_m128i(_mm_set1_epi16(17), _mm_set1_epi16(0));
+    const __m512i lane_block = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    size_t blocks = x->columns / 32, b = 0;
+    __m512 sum[GROUP];
+    clear(sum);
+    for (; b + 2 <= blocks; b += 2) {
+        fetch_ahead(rows, b * sizeof(block_q8_0), 2 * sizeof(block_q8_0));
+        __m512i q = _mm512_loadu_si512(x->q + b * 32), start = minus_offset(_mm512_setzero_si512(), 128, q);
+        __m128 two = _mm_castsi128_ps(_mm_loadl_epi64((const void *)(x->scales + b)));
+        __m512 dx = _mm512_permutexvar_ps(lane_block, _mm512_castps128_ps512(two));
+        for (size_t r = 0; r < GROUP; r++) {
+            const uint8_t *at = rows->now[r] + b * sizeof(block_q8_0);
+            __m512i weights = _mm512_inserti64x4(load_256(at + 2), _mm256_loadu_si256((const void *)(at + 36)), 1);
+            __m512 d = pick_halves(scale_words, _mm512_loadu_si512(at));
+            sum[r] = add_scaled(sum[r], dot_signed(weights, q, start), d, dx);
+        }
+    }
+    if (b < blocks) { /* the last of an odd number: the upper half of q is 0 */
+        __m512i q = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)(x->q + b * 32)));
+        __m512i start = minus_offset(_mm512_setzero_si512(), 128, q);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q8_0 *at = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
+            __m512 d = every_lane(at->d);
+            __m512i dot = dot_signed(load_256(at->q), q, start);
+            sum[r] = add_scaled(sum[r], dot, d, _mm512_set1_ps(x->scales[b]));
+        }
+    }
+    return sum_of_8(sum);
+}
+
+/* ---- Q4_0: four blocks at a time, one in each quarter of a register, low and high nibbles apart ---- */
+
+/* What the token gives to four blocks. */
+typedef struct token_q4_0 {
+    __m512i low, high; /* the values that meet low nibbles (0..15 of each block) and high ones */
+    __m512i start;     /* -8 times their sums */
+    __m512 scale;
+} token_q4_0;
+
+/* `blocks` blocks are left; what lies past them becomes 0. */
+ALWAYS_INLINE token_q4_0 read_token_q4_0(const kernel_input *x, size_t b, size_t blocks)
+{
+    const int8_t *at = x->q + b * 32;
+    __m512i first, second;
+    __m128 scales;
+    if (blocks >= 4) {
+        first = _mm512_loadu_si512(at);
+        second = _mm512_loadu_si512(at + 64);
+        scales = _mm_loadu_ps(x->scales + b);
+    } else {
+        first = _mm512_maskz_loadu_epi8(first_bytes(blocks * 32), at);
+        second = _mm512_maskz_loadu_epi8(first_bytes(blocks > 2 ? (blocks - 2) * 32 : 0), at + 64);
+        scales = _mm_maskz_loadu_ps((__mmask8)first_lanes(blocks), x->scales + b);
+    }
+    const __m512i lane_block = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    token_q4_0 token;
+    token.low = _mm512_shuffle_i32x4(first, second, 0x88);
+    token.high = _mm512_shuffle_i32x4(first, second, 0xdd);
+    token.start = minus_offset(minus_offset(_mm512_setzero_si512(), 8, token.low), 8, token.high);
+    token.scale = _mm512_permutexvar_ps(lane_block, _mm512_castps128_ps512(scales));
+    return token;
+}
+
+/* nibbles: 16 bytes of each of four blocks. d: their scales, each in four lanes. */
+ALWAYS_INLINE __m512 add_q4_0(__m512 sum, __m512i nibbles, __m512 d, const token_q4_0 *token)
+{
+    const __m512i mask = _mm512_set1_epi8(15);
+    __m512i low = _mm512_and_si512(nibbles, mask), high = _mm512_and_si512(_mm512_srli_epi16(nibbles, 4), mask);
+    __m512i dot = dot_nibbles(token->start, low, token->low, high, token->high);
+    return add_scaled(sum, dot, d, token->scale);
+}
+
+ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
+{
+    /* Of four blocks (72 bytes) the first 64 bytes hold all scales and the nibbles of three. */
+    const __m256i scale_words = _mm256_set_epi16(27, 27, 27, 27, 18, 18, 18, 18, 9, 9, 9, 9, 0, 0, 0, 0);
+    /* Words 1..8, 10..17, 19..26: what byte permutes could do takes no more than BW here. */
+    const __m512i nibble_words =
+        _mm512_set_epi32(0, 0, 0, 0, 0x001a0019, 0x00180017, 0x00160015, 0x00140013, 0x00110010, 0x000f000e, 0x000d000c,
+                         0x000b000a, 0x00080007, 0x00060005, 0x00040003, 0x00020001);
+    size_t blocks = x->columns / 32, b = 0;
+    __m512 sum[GROUP];
+    clear(sum);
+    for (; b + 4 <= blocks; b += 4) {
+        fetch_ahead(rows, b * sizeof(block_q4_0), 4 * sizeof(block_q4_0));
+        token_q4_0 token = read_token_q4_0(x, b, 4);
+        for (size_t r = 0; r < GROUP; r++) {
+            const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
+            __m512i bytes = _mm512_loadu_si512(at), nibbles = _mm512_permutexvar_epi16(nibble_words, bytes);
+            nibbles = _mm512_inserti32x4(nibbles, _mm_loadu_si128((const void *)(at + 56)), 3);
+            sum[r] = add_q4_0(sum[r], nibbles, pick_halves(scale_words, bytes), &token);
+        }
+    }
+    if (b < blocks) {
+        token_q4_0 token = read_token_q4_0(x, b, blocks - b);
+        for (size_t r = 0; r < GROUP; r++) {
+            const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
+            __m512i bytes = _mm512_maskz_loadu_epi8(first_bytes((blocks - b) * sizeof(block_q4_0)), at);
+            __m512i nibbles = _mm512_permutexvar_epi16(nibble_words, bytes);
+            sum[r] = add_q4_0(sum[r], nibbles, pick_halves(scale_words, bytes), &token);
+        }
+    }
+    return sum_of_8(sum);
+}
+
+/* ---- Q4_K: a block of 256 at a time ---- */
+
+/* The eight scales of a block (lanes 0..7) and its eight minima (8..15), times d and dmin. What sub_scales() of
+ * levels.h does in plain C: bytes 4..15 of a block are a, b, c, of which the low six bits of a and b are the first four
+ * scales and minima, the nibbles of c the low bits of the others, and the top bits of a and b their high bits. */
+ALWAYS_INLINE __m512 scales_and_minima(const block_q4_k *block)
+{
+    const __m128i low_bytes = _mm_set_epi32(0x0f0e0d0c, 0x0b0a0908, 0x0f0e0d0c, 0x07060504); /* a c b c */
+    const __m128i high_bytes = _mm_set_epi32(0x0b0a0908, -1, 0x07060504, -1);                /* - a - b */
+    const __m128i low_mask = _mm_set_epi32(0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f);
+    const __m256i units = _mm256_set_m128i(_mm_set1_epi16(1), _mm_set1_epi16(0)); /* d, dmin */
+    __m128i head = _mm_loadu_si128((const void *)block);
+    __m128i low = _mm_srlv_epi32(_mm_shuffle_epi8(head, low_bytes), _mm_set_epi32(4, 0, 0, 0));
+    __m128i high = _mm_srli_epi16(_mm_shuffle_epi8(head, high_bytes), 2);
+    high = _mm_and_si128(high, _mm_set1_epi8(0x30));
+    __m512i numbers = _mm512_cvtepu8_epi32(_mm_or_si128(_mm_and_si128(low, low_mask), high));
+    __m512 unit = _mm512_cvtph_ps(_mm256_permutexvar_epi16(units, _mm256_castsi128_si256(head)));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), unit);
+}
+
+/* What the token gives to one block. */
+typedef struct token_q4_k {
+    __m512i even[2], odd[2]; /* sub-blocks 0 and 2, 4 and 6; 1 and 3, 5 and 7 */
+    __m512 scale;            /* of each sub-block (lanes 0..7), and minus that times its sum (8..15) */
+} token_q4_k;
+
+ALWAYS_INLINE token_q4_k read_token_q4_k(const kernel_input *x, size_t b)
+{
+    token_q4_k token;
+    for (size_t h = 0; h < 2; h++) {
+        const int8_t *at = x->q + b * 256 + h * 128;
+        __m512i first = _mm512_loadu_si512(at), second = _mm512_loadu_si512(at + 64);
+        token.even[h] = _mm512_shuffle_i64x2(first, second, 0x44);
+        token.odd[h] = _mm512_shuffle_i64x2(first, second, 0xee);
+    }
+    __m256i sums = _mm256_madd_epi16(_mm256_loadu_si256((const void *)(x->sums + b * 16)), _mm256_set1_epi16(-1));
+    __m256 scale = _mm256_loadu_ps(x->scales + b * 8), offset = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(sums));
+    token.scale = _mm512_insertf32x8(_mm512_castps256_ps512(scale), offset, 1);
+    return token;
+}
+
+ALWAYS_INLINE __m512 add_q4_k(__m512 sum, const block_q4_k *block, const token_q4_k *token)
+{
+    const __m512i mask = _mm512_set1_epi8(15), zero = _mm512_setzero_si512();
+    const __m512i even = _mm512_set_epi32(2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m512 d = _mm512_mul_ps(scales_and_minima(block), token->scale);
+    sum = _mm512_mask_add_ps(sum, 0xff00, sum, d);
+    for (int h = 0; h < 2; h++) {
+        __m512i nibbles = _mm512_loadu_si512(block->nibbles + h * 64);
+        __m512i low = dot_bytes(zero, _mm512_and_si512(nibbles, mask), token->even[h]);
+        __m512i high = dot_bytes(zero, _mm512_and_si512(_mm512_srli_epi16(nibbles, 4), mask), token->odd[h]);
+        __m512i lanes = _mm512_add_epi32(even, _mm512_set1_epi32(4 * h));
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(low), _mm512_permutexvar_ps(lanes, d), sum);
+        lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32(1));
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_permutexvar_ps(lanes, d), sum);
+    }
+    return sum;
+}
+
+ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
+{
+    __m512 sum[GROUP];
+    clear(sum);
+    for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
+        token_q4_k token = read_token_q4_k(x, b);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = add_q4_k(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q4_k)), &token);
+    }
+    return sum_of_8(sum);
+}
+
+/* ---- Q6_K: a block of 256 at a time ---- */
+
+/* What the token gives to one block. */
+typedef struct token_q6_k {
+    __m512i q[4], start[4]; /* 64 values each, and -32 times their sums */
+    __m512 scale;           /* of each of the 16 sub-blocks */
+} token_q6_k;
+
+ALWAYS_INLINE token_q6_k read_token_q6_k(const kernel_input *x, size_t b)
+{
+    const __m512i twice = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    token_q6_k token;
+    for (size_t i = 0; i < 4; i++) {
+        token.q[i] = _mm512_loadu_si512(x->q + b * 256 + i * 64);
+        token.start[i] = minus_offset(_mm512_setzero_si512(), 32, token.q[i]);
+    }
+    __m512 scales = _mm512_castps256_ps512(_mm256_loadu_ps(x->scales + b * 8));
+    token.scale = _mm512_permutexvar_ps(twice, scales);
+    return token;
+}
+
+ALWAYS_INLINE __m512 add_q6_k(__m512 sum, const block_q6_k *block, const token_q6_k *token)
+{
+    const __m512i low_mask = _mm512_set1_epi8(0x0f), high_mask = _mm512_set1_epi8(0x30);
+    const __m512i lane_sub = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    /* The upper bits of 32 weights lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    const __m512i up = _mm512_set_epi64(2, 2, 2, 2, 4, 4, 4, 4), down = _mm512_set_epi64(2, 2, 2, 2, 0, 0, 0, 0);
+    __m512i numbers = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)block->scales));
+    __m512 d = _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), every_lane(block->d));
+    d = _mm512_mul_ps(d, token->scale);
+    for (int i = 0; i < 4; i += 2) {
+        __m512i low = _mm512_loadu_si512(block->low + i * 32);
+        __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(block->high + i * 16)));
+        __m512i first_high = _mm512_and_si512(_mm512_sllv_epi64(high, up), high_mask);
+        __m512i second_high = _mm512_and_si512(_mm512_srlv_epi64(high, down), high_mask);
+        __m512i first = _mm512_or_si512(_mm512_and_si512(low, low_mask), first_high);
+        __m512i second = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(low, 4), low_mask), second_high);
+        __m512i lanes = _mm512_add_epi32(lane_sub, _mm512_set1_epi32(4 * i));
+        __m512i dot = dot_bytes(token->start[i], first, token->q[i]);
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(lanes, d), sum);
+        lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32(4));
+        dot = dot_bytes(token->start[i + 1], second, token->q[i + 1]);
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(lanes, d), sum);
+    }
+    return sum;
+}
+
+ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
+{
+    __m512 sum[GROUP];
+    clear(sum);
+    for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
+        token_q6_k token = read_token_q6_k(x, b);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = add_q6_k(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q6_k)), &token);
+    }
+    return sum_of_8(sum);
+}
+
+/* ---- the table ---- */
+
+/* Products of a level and the table of them. */
+#define BLOCK_PRODUCTS(level)                         \
+    BLOCK_PRODUCT(q8_0, level)                        \
+    BLOCK_PRODUCT(q4_0, level)                        \
+    BLOCK_PRODUCT(q4_k, level)                        \
+    BLOCK_PRODUCT(q6_k, level)                        \
+    const kernels level##_blocks = {                  \
+        .product =                                    \
+            {                                         \
+                [FORMAT_Q8_0] = product_q8_0_##level, \
+                [FORMAT_Q4_0] = product_q4_0_##level, \
+                [FORMAT_Q4_K] = product_q4_k_##level, \
+                [FORMAT_Q6_K] = product_q6_k_##level, \
+            },                                        \
+    };
+
+#endif

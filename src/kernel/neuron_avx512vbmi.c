@@ -1,0 +1,13 @@
+/* neuron_avx512vbmi.c - the sum of rows in Q6_K, whose bytes one instruction of VBMI widens where BW needs two (widen_part);
+ * other formats gain nothing. */
+#define WITH_VBMI
+#include "neuron_avx512.h"
+
+#define X(id, ...) NEURON_KERNELS(avx512vbmi, __VA_ARGS__)
+WEIGHT_DECODER_Q6_K(X)
+#undef X
+
+const kernels avx512vbmi_neurons = {
+    .accumulate = {[FORMAT_Q6_K] = accumulate_q6_k_avx512vbmi},
+    .accumulate_many = {[FORMAT_Q6_K] = accumulate_many_q6_k_avx512vbmi},
+};

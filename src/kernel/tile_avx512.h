@@ -1,0 +1,389 @@
+/* tile_avx512.h - block formats times many tokens of 8 bits, compiled with VNNI (tile_avx512vnni.c defines WITH_VNNI) and
+ * without (tile_avx512.c).
+ *
+ * 32 rows x 1024 columns of weights are unpacked once to unsigned bytes into a panel on the stack, rows in lanes: a
+ * register holds four neighbouring weights of each of 16 rows. A tile of 32 rows x 6 tokens then takes, for every
+ * four columns, two registers of the panel and four bytes per token, spread to all lanes; VNNI adds the four
+ * products to each row's sum. No sum is gathered across lanes, and what scales a block's sum is a load.
+ * A block of 32 columns costs 16 multiplications and 6 other instructions per token and 32 rows: 93 weights
+ * per cycle and token on two ports, three times what rows with lanes along the columns can reach.
+ *
+ * Without VNNI maddubs adds two products in 16 bits, which are added up as long as they fit there (a format's `run`; for
+ * the proofs see block_avx512.h: 8 times 3810 fit, 2 times 16002, 32512 once) and then widened. Four columns then cost 2
+ * to 4 instructions instead of one.
+ *
+ * All four formats are one loop: a weight is scale * (byte - offset) - minimum, scale for 16 or 32 columns. */
+#ifndef KERNEL_TILE_AVX512_H
+#define KERNEL_TILE_AVX512_H
+
+#include "avx512.h"
+
+/* What makes the weights of Q8_0 unsigned. Without VNNI they keep their sign, and the token's values get it. */
+#ifdef WITH_VNNI
+#define Q8_0_OFFSET 128
+#else
+#define Q8_0_OFFSET 0
+#endif
+
+#define PANEL_ROWS    32
+#define PANEL_COLUMNS 1024
+#define TILE_TOKENS   6
+#define STEP          64 /* columns that are unpacked at a time */
+
+/* [..][r]: of row r. 36 KiB of it are read in a tile of a format with one scale per 32 columns and no minima. */
+typedef struct panel {
+    uint8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
+    float scales[PANEL_COLUMNS / 16][PANEL_ROWS];
+    float minima[PANEL_COLUMNS / 32][PANEL_ROWS];
+} panel;
+
+/* What a tile reads of its tokens, for the columns of the panel. */
+typedef struct tokens {
+    const int8_t *q;     /* [TILE_TOKENS][stride] */
+    const float *scales; /* [TILE_TOKENS][stride / 32] */
+    size_t stride;
+    _Alignas(64) int32_t start[TILE_TOKENS][PANEL_COLUMNS / 16]; /* -offset times the sum of each group */
+    _Alignas(
+        64) float scaled_sums[TILE_TOKENS][PANEL_COLUMNS / 32]; /* scale times sum, which minima are multiplied with */
+} tokens;
+
+typedef struct tile_format {
+    size_t group;   /* columns with one scale: 16 or 32 */
+    size_t run;     /* products of four columns that can be added in 16 bits */
+    bool is_signed; /* weights are signed bytes */
+    int offset;     /* what was added to a weight to make it unsigned */
+    bool has_minima;
+    /* 64 weights of a row, from a column that is a multiple of 64; the last step of a row may hold only 32. */
+    __m512i (*unpack)(const uint8_t *row, size_t column, size_t columns);
+    /* Scales (and minima) of those 64: entries [0, 64 / group) of a row, each PANEL_ROWS apart. */
+    void (*scales)(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima);
+} tile_format;
+
+/* ---- unpacking ---- */
+
+ALWAYS_INLINE __m512i low_nibbles(__m512i bytes)
+{
+    return _mm512_and_si512(bytes, _mm512_set1_epi8(15));
+}
+
+/* Low nibbles in the lower, high nibbles in the upper half. */
+ALWAYS_INLINE __m512i split_nibbles(__m256i bytes)
+{
+    return low_nibbles(_mm512_inserti64x4(_mm512_castsi256_si512(bytes), _mm256_srli_epi16(bytes, 4), 1));
+}
+
+ALWAYS_INLINE __m512i unpack_q8_0(const uint8_t *row, size_t column, size_t columns)
+{
+    const block_q8_0 *block = (const void *)(row + column / 32 * sizeof(block_q8_0));
+    __m512i weights = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)block->q));
+    if (columns > 32)
+        weights = _mm512_inserti64x4(weights, _mm256_loadu_si256((const void *)block[1].q), 1);
+    return _mm512_xor_si512(weights, _mm512_set1_epi8((char)Q8_0_OFFSET)); /* + 128, or as they are */
+}
+
+ALWAYS_INLINE void scales_q8_0(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima)
+{
+    (void)minima;
+    const block_q8_0 *block = (const void *)(row + column / 32 * sizeof(block_q8_0));
+    for (size_t b = 0; b < columns / 32; b++)
+        scales[b * PANEL_ROWS] = _cvtsh_ss(block[b].d);
+}
+
+ALWAYS_INLINE __m512i unpack_q4_0(const uint8_t *row, size_t column, size_t columns)
+{
+    const block_q4_0 *block = (const void *)(row + column / 32 * sizeof(block_q4_0));
+    __m128i first = _mm_loadu_si128((const void *)block->nibbles), second = _mm_setzero_si128();
+    if (columns > 32)
+        second = _mm_loadu_si128((const void *)block[1].nibbles);
+    __m256i firsts = _mm256_set_m128i(_mm_srli_epi16(first, 4), first);
+    __m256i seconds = _mm256_set_m128i(_mm_srli_epi16(second, 4), second);
+    return low_nibbles(_mm512_inserti64x4(_mm512_castsi256_si512(firsts), seconds, 1));
+}
+
+ALWAYS_INLINE void scales_q4_0(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima)
+{
+    (void)minima;
+    const block_q4_0 *block = (const void *)(row + column / 32 * sizeof(block_q4_0));
+    for (size_t b = 0; b < columns / 32; b++)
+        scales[b * PANEL_ROWS] = _cvtsh_ss(block[b].d);
+}
+
+ALWAYS_INLINE __m512i unpack_q4_k(const uint8_t *row, size_t column, size_t columns)
+{
+    (void)columns;
+    const block_q4_k *block = (const void *)(row + column / 256 * sizeof(block_q4_k));
+    return split_nibbles(_mm256_loadu_si256((const void *)(block->nibbles + column % 256 / 2)));
+}
+
+ALWAYS_INLINE void scales_q4_k(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima)
+{
+    (void)columns;
+    const block_q4_k *block = (const void *)(row + column / 256 * sizeof(block_q4_k));
+    uint64_t sub_scale, sub_minimum;
+    sub_scales(block->scales, &sub_scale, &sub_minimum);
+    float d = _cvtsh_ss(block->d), dmin = _cvtsh_ss(block->dmin);
+    for (size_t i = 0; i < 2; i++) {
+        size_t shift = 8 * (column % 256 / 32 + i);
+        scales[i * PANEL_ROWS] = d * (float)(sub_scale >> shift & 255);
+        minima[i * PANEL_ROWS] = dmin * (float)(sub_minimum >> shift & 255);
+    }
+}
+
+ALWAYS_INLINE __m512i unpack_q6_k(const uint8_t *row, size_t column, size_t columns)
+{
+    (void)columns;
+    const block_q6_k *block = (const void *)(row + column / 256 * sizeof(block_q6_k));
+    size_t half = column % 256 / 128, upper = column % 128 / 64;
+    __m512i low = _mm512_loadu_si512(block->low + half * 64);
+    __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(block->high + half * 32)));
+    /* The upper bits of weights 0, 32, 64 and 96 lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    high = upper ? _mm512_srlv_epi64(high, _mm512_set_epi64(2, 2, 2, 2, 0, 0, 0, 0))
+                 : _mm512_sllv_epi64(high, _mm512_set_epi64(2, 2, 2, 2, 4, 4, 4, 4));
+    low = upper ? _mm512_srli_epi16(low, 4) : low;
+    return _mm512_or_si512(low_nibbles(low), _mm512_and_si512(high, _mm512_set1_epi8(0x30)));
+}
+
+ALWAYS_INLINE void scales_q6_k(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima)
+{
+    (void)minima, (void)columns;
+    const block_q6_k *block = (const void *)(row + column / 256 * sizeof(block_q6_k));
+    const int8_t *numbers = block->scales + column % 256 / 16;
+    float d = _cvtsh_ss(block->d);
+    for (size_t i = 0; i < 4; i++)
+        scales[i * PANEL_ROWS] = d * (float)numbers[i];
+}
+
+/* Columns [start, start + columns) of up to 16 rows (NULL: zeros) into the panel from its row `first`. */
+ALWAYS_INLINE void fill_16_rows(const uint8_t *const row[LANES], size_t start, size_t columns, size_t first, panel *p,
+                                tile_format format)
+{
+    for (size_t c = 0; c < columns; c += STEP) {
+        size_t n = columns - c < STEP ? columns - c : STEP;
+        __m512i v[LANES];
+        for (size_t r = 0; r < LANES; r++) {
+            float *scales = &p->scales[c / format.group][first + r], *minima = &p->minima[c / 32][first + r];
+            v[r] = _mm512_setzero_si512();
+            if (row[r]) {
+                v[r] = format.unpack(row[r], start + c, n);
+                format.scales(row[r], start + c, n, scales, minima);
+            } else {
+                for (size_t g = 0; g < n / format.group; g++)
+                    scales[g * PANEL_ROWS] = 0;
+                for (size_t g = 0; g < n / 32 && format.has_minima; g++)
+                    minima[g * PANEL_ROWS] = 0;
+            }
+        }
+        transpose_16(v);
+        for (size_t k = 0; k < n / 4; k++)
+            _mm512_store_si512(p->weights[c / 4 + k][first], v[k]);
+    }
+}
+
+/* ---- multiplying ---- */
+
+/* start[] and scaled_sums[] of one token from its sums of 16 and its scales. */
+ALWAYS_INLINE void read_sums(const int16_t *sums, const float *scales, size_t columns, tile_format format,
+                             int32_t *start, float *scaled_sums)
+{
+    for (size_t g = 0; g < columns / 16; g += 32) { /* 32 sums: 512 columns */
+        size_t left = columns / 16 - g;
+        __mmask32 present = left >= 32 ? 0xffffffffu : (1u << left) - 1;
+        __m512i pair = _mm512_maskz_loadu_epi16(present, sums + g);
+        if (format.group == 16) {
+            __m512i factor = _mm512_set1_epi32(-format.offset);
+            __m512i low = _mm512_cvtepi16_epi32(_mm512_castsi512_si256(pair));
+            __m512i high = _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(pair, 1));
+            _mm512_store_si512(start + g, _mm512_mullo_epi32(low, factor));
+            _mm512_store_si512(start + g + 16, _mm512_mullo_epi32(high, factor));
+        } else {
+            __m512i factor = _mm512_set1_epi16((short)-format.offset);
+            _mm512_store_si512(start + g / 2, _mm512_madd_epi16(pair, factor));
+        }
+        if (format.has_minima) {
+            __m512 sum = _mm512_cvtepi32_ps(_mm512_madd_epi16(pair, _mm512_set1_epi16(1)));
+            __m512 scale = _mm512_maskz_loadu_ps(first_lanes(left / 2), scales + g / 2);
+            _mm512_store_ps(scaled_sums + g / 2, _mm512_mul_ps(sum, scale));
+        }
+    }
+}
+
+#ifdef WITH_VNNI
+
+/* Adds the products of one group (columns [k, k + group) of the panel) and `count` tokens. */
+ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+                             tile_format format)
+{
+    for (size_t end = k + format.group; k < end; k += 4) {
+        __m512i a = _mm512_load_si512(p->weights[k / 4][0]), b = _mm512_load_si512(p->weights[k / 4][LANES]);
+        for (size_t t = 0; t < count; t++) {
+            int32_t four;
+            memcpy(&four, x->q + t * x->stride + k, sizeof(four));
+            dot[t][0] = _mm512_dpbusd_epi32(dot[t][0], a, _mm512_set1_epi32(four));
+            dot[t][1] = _mm512_dpbusd_epi32(dot[t][1], b, _mm512_set1_epi32(four));
+        }
+    }
+}
+
+#else
+
+/* The products of four columns of sixteen rows and one token, in pairs of 16 bits. */
+ALWAYS_INLINE __m512i multiply_four(__m512i weights, __m512i values, tile_format format)
+{
+    if (!format.is_signed)
+        return _mm512_maddubs_epi16(weights, values);
+    values = _mm512_mask_sub_epi8(values, _mm512_movepi8_mask(weights), _mm512_setzero_si512(), values);
+    return _mm512_maddubs_epi16(_mm512_abs_epi8(weights), values);
+}
+
+/* The same, a half of the rows after the other: sums of 16 bits of all rows would not fit the registers, and values are
+ * loaded twice at no cost. */
+ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+                             tile_format format)
+{
+    for (size_t h = 0; h < 2; h++) {
+        __asm__("" ::: "memory"); /* compilers would keep the first half's values for the second, in memory */
+        for (size_t start = k; start < k + format.group; start += 4 * format.run) {
+            __m512i pairs[TILE_TOKENS];
+            for (size_t i = 0; i < format.run; i++) {
+                __m512i weights = _mm512_load_si512(p->weights[start / 4 + i][h * LANES]);
+                for (size_t t = 0; t < count; t++) {
+                    int32_t four;
+                    memcpy(&four, x->q + t * x->stride + start + 4 * i, sizeof(four));
+                    __m512i products = multiply_four(weights, _mm512_set1_epi32(four), format);
+                    pairs[t] = i == 0 ? products : _mm512_add_epi16(pairs[t], products);
+                }
+            }
+            for (size_t t = 0; t < count; t++) {
+                __m512i sums = _mm512_madd_epi16(pairs[t], _mm512_set1_epi16(1));
+                dot[t][h] = _mm512_add_epi32(dot[t][h], sums);
+            }
+        }
+    }
+}
+
+#endif
+
+/* Sums of 32 rows x `count` tokens over the panel's `columns`: added to y, or written there where `first`. */
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, __mmask32 rows,
+                        float *y, size_t y_stride, tile_format format)
+{
+    __m512 sum[TILE_TOKENS][2];
+    for (size_t t = 0; t < count; t++)
+        sum[t][0] = sum[t][1] = _mm512_setzero_ps();
+    for (size_t g = 0; g < columns / format.group; g++) {
+        __m512i dot[TILE_TOKENS][2];
+        for (size_t t = 0; t < count; t++) /* the tokens that come next */
+            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * format.group, _MM_HINT_T0);
+        for (size_t t = 0; t < count; t++)
+            dot[t][0] = dot[t][1] = _mm512_set1_epi32(format.offset ? x->start[t][g] : 0);
+        dot_group(p, g * format.group, x, count, dot, format);
+        size_t block = g * format.group / 32;
+        for (size_t h = 0; h < 2; h++) {
+            __m512 d = _mm512_load_ps(&p->scales[g][h * LANES]);
+            for (size_t t = 0; t < count; t++) {
+                __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(x->scales[t * (x->stride / 32) + block]));
+                sum[t][h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t][h]), scale, sum[t][h]);
+            }
+        }
+        if (format.has_minima)
+            for (size_t h = 0; h < 2; h++) {
+                __m512 minimum = _mm512_load_ps(&p->minima[block][h * LANES]);
+                for (size_t t = 0; t < count; t++)
+                    sum[t][h] = _mm512_fnmadd_ps(minimum, _mm512_set1_ps(x->scaled_sums[t][block]), sum[t][h]);
+            }
+    }
+    for (size_t t = 0; t < count; t++)
+        for (size_t h = 0; h < 2; h++) {
+            __mmask16 lanes = (__mmask16)(rows >> h * LANES);
+            float *out = y + t * y_stride + h * LANES;
+            if (!first)
+                sum[t][h] = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), sum[t][h]);
+            _mm512_mask_storeu_ps(out, lanes, sum[t][h]);
+        }
+}
+
+ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size_t count, bool first, __mmask32 rows,
+                           float *y, size_t y_stride, tile_format format)
+{
+    /* A constant count lets the compiler keep the sums in registers. */
+    switch (count) {
+    case 1:
+        tile(p, columns, x, 1, first, rows, y, y_stride, format);
+        break;
+    case 2:
+        tile(p, columns, x, 2, first, rows, y, y_stride, format);
+        break;
+    case 3:
+        tile(p, columns, x, 3, first, rows, y, y_stride, format);
+        break;
+    case 4:
+        tile(p, columns, x, 4, first, rows, y, y_stride, format);
+        break;
+    case 5:
+        tile(p, columns, x, 5, first, rows, y, y_stride, format);
+        break;
+    default:
+        tile(p, columns, x, 6, first, rows, y, y_stride, format);
+        break;
+    }
+}
+
+/* ---- the loops, compiled once per format ---- */
+
+ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                           float *y, size_t y_stride, tile_format format)
+{
+    _Alignas(64) panel p;
+    tokens part;
+    part.stride = x->columns;
+    for (size_t i = begin; i < end; i += PANEL_ROWS) {
+        const uint8_t *row[PANEL_ROWS];
+        for (size_t r = 0; r < PANEL_ROWS; r++)
+            row[r] = i + r < end ? listed_row(w, list, i + r) : NULL;
+        __mmask32 rows = end - i >= PANEL_ROWS ? 0xffffffffu : (1u << (end - i)) - 1;
+        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
+            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
+            fill_16_rows(row, c, n, 0, &p, format);
+            fill_16_rows(row + LANES, c, n, LANES, &p, format);
+            for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
+                size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
+                part.q = x->q + at;
+                part.scales = x->scales + at / 32;
+                for (size_t k = 0; k < count && (format.offset || format.has_minima); k++)
+                    read_sums(x->sums + (at + k * x->columns) / 16, part.scales + k * x->columns / 32, n, format,
+                              part.start[k], part.scaled_sums[k]);
+                tile_of(&p, n, &part, count, c == 0, rows, y + t * y_stride + i, y_stride, format);
+            }
+        }
+    }
+}
+
+/* is_signed: where Q8_0_OFFSET is 0. */
+#define TILE_PRODUCT(name, level, group, run, is_signed, offset, has_minima)                                          \
+    static __attribute__((noinline)) void tiles_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, \
+                                                                 size_t end, const kernel_input *x, float *y,         \
+                                                                 size_t y_stride)                                     \
+    {                                                                                                                 \
+        tile_format format = {group, run, is_signed, offset, has_minima, unpack_##name, scales_##name};               \
+        product(w, list, begin, end, x, y, y_stride, format);                                                         \
+    }
+
+/* Products of a level, and the one that chooses among them. */
+#define TILE_PRODUCTS(level)                                                                                           \
+    TILE_PRODUCT(q8_0, level, 32, 1, !Q8_0_OFFSET, Q8_0_OFFSET, false)                                                 \
+    TILE_PRODUCT(q4_0, level, 32, 8, false, 8, false)                                                                  \
+    TILE_PRODUCT(q4_k, level, 32, 8, false, 0, true)                                                                   \
+    TILE_PRODUCT(q6_k, level, 16, 2, false, 32, false)                                                                 \
+    static kernel_product *const products[FORMAT_COUNT] = {                                                            \
+        [FORMAT_Q8_0] = tiles_q8_0_##level,                                                                            \
+        [FORMAT_Q4_0] = tiles_q4_0_##level,                                                                            \
+        [FORMAT_Q4_K] = tiles_q4_k_##level,                                                                            \
+        [FORMAT_Q6_K] = tiles_q6_k_##level,                                                                            \
+    };                                                                                                                 \
+    void level##_product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x, \
+                               float *y, size_t y_stride)                                                              \
+    {                                                                                                                  \
+        products[w->format](w, list, begin, end, x, y, y_stride);                                                      \
+    }
+
+#endif
