@@ -66,6 +66,11 @@ typedef struct option {
     void (*list)(char *out, size_t size);
 } option;
 
+/* --cpu, of every command that computes. */
+#define OPTION_CPU_HELP                                                                                                \
+    "instruction set (`hearth devices` lists them); else what the environment's HEARTH_CPU says, else the best there " \
+    "is"
+
 /* The columns that every row has; the others follow by name. */
 #define OPTION_ROW(letter_, name_, kind_, record, field, value_, help_)                              \
     .letter = (letter_), .name = (name_), .kind = OPTION_##kind_, .target = offsetof(record, field), \

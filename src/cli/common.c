@@ -36,8 +36,7 @@ const option model_option_rows[MODEL_OPTION_COUNT] = {
 const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW('t', "threads", COUNT, engine_options, threads, "N", "threads; else one per physical core"), .least = 1,
      .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, engine_options, cpu, "LEVEL",
-                "instruction set (`hearth devices` lists them); else the best there is")},
+    {OPTION_ROW(0, "cpu", TEXT, engine_options, cpu, "LEVEL", OPTION_CPU_HELP)},
     {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
                 "positions kept; else what the model was made for"),
      .alias = "ctx-size", .least = 1, .most = 1 << 30},

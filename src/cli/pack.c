@@ -63,6 +63,7 @@ static hearth_status load_dense(loaded *out, const packing *p, const char *path,
 {
     engine_options o = {.model = {.model = path, .ffn_activation = p->values->writing.ffn_activation},
                         .threads = p->values->writing.threads,
+                        .cpu = p->values->writing.cpu,
                         .sparsity = HEARTH_RUNG_DENSE};
     return common_load(out, &o, shown, error);
 }

@@ -50,8 +50,7 @@ static const option rows[] = {
 static const option limits[] = {
     {OPTION_ROW('t', "threads", COUNT, tune_values, threads, "N", "threads; else one per physical core"), .least = 1,
      .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, tune_values, cpu, "LEVEL",
-                "instruction set (`hearth devices` lists them); else the best there is")},
+    {OPTION_ROW(0, "cpu", TEXT, tune_values, cpu, "LEVEL", OPTION_CPU_HELP)},
     {OPTION_ROW(0, "disk", TEXT, tune_values, disk, "SIZE",
                 "for hidden states, beside the tune file, until it is done (500M, 4G); 4G")},
     {OPTION_ROW(0, "memory", TEXT, tune_values, memory, "SIZE", "for training; 2G")},

@@ -18,6 +18,7 @@ const option writing_option_rows[WRITING_OPTION_COUNT] = {
      .list = writing_format_list},
     {OPTION_ROW('t', "threads", COUNT, writing_options, threads, "N", "threads; else one per physical core"),
      .least = 1, .most = 1024},
+    {OPTION_ROW(0, "cpu", TEXT, writing_options, cpu, "LEVEL", OPTION_CPU_HELP)},
     {OPTION_ROW(0, "ffn-activation", TEXT, writing_options, ffn_activation, "NAME",
                 "activation of the neurons, whatever the source says; the file will say so"),
      .list = ffn_activation_list},
@@ -162,6 +163,7 @@ hearth_status writing_run(const char *command_path, const char *from, const char
     what.override_count = o->overrides.count;
     what.ffn_activation = o->ffn_activation;
     what.allow_nonfinite = o->allow_nonfinite;
+    what.cpu_level = o->cpu;
     what.step = on_step;
     what.note = on_note;
     what.user = &report;

@@ -8,12 +8,13 @@
 
 typedef struct writing_options {
     uint32_t threads;
+    const char *cpu;
     text_list overrides; /* NAME=TYPE */
     const char *ffn_activation;
     bool allow_nonfinite;
 } writing_options;
 
-#define WRITING_OPTION_COUNT 4
+#define WRITING_OPTION_COUNT 5
 extern const option writing_option_rows[WRITING_OPTION_COUNT];
 
 /* "f32, f16, ...": the names of all of them. */

@@ -102,7 +102,8 @@ static hearth_status write_tensors(convert_sink *s, const convert_plan *p)
     return HEARTH_OK;
 }
 
-static hearth_status write_file(const convert_plan *p, const char *path, pool *threads, hearth_error *error)
+static hearth_status write_file(const convert_plan *p, size_t level, const char *path, pool *threads,
+                                hearth_error *error)
 {
     const checkpoint *c = p->source;
     bool powerinfer = p->added || (c->powerinfer && !p->options->neuron_major);
@@ -112,6 +113,7 @@ static hearth_status write_file(const convert_plan *p, const char *path, pool *t
                          .progress = &p->options->progress,
                          .bytes_total = p->bytes_total,
                          .error = error};
+    kernels_for(level, &sink.kernels);
     stored_tensor *announced = mem_new_array(p->count, sizeof *announced);
     if (!announced)
         return fail_memory(error, "conversion", p->count * sizeof *announced);
@@ -173,6 +175,8 @@ hearth_status convert_write(const char *source_path, const char *out_path, const
     predictors added = {0};
     convert_plan p = {.options = options};
     hearth_status status;
+    size_t level;
+    TRY(kernel_level_choose(&level, options->cpu_level, error));
     TRY(check_paths(source_path, options->predictors, out_path, error));
     TRY(model_open_checkpoint(&source, source_path, error));
     hearth_model_options check = {.ffn_activation = options->ffn_activation};
@@ -189,7 +193,7 @@ hearth_status convert_write(const char *source_path, const char *out_path, const
     if (options->note && !checkpoint_find(source, "tokenizer.ggml.model"))
         options->note(options->user, model_tokenizer_missing(source));
     note_powerinfer(&p);
-    status = write_file(&p, out_path, threads, error);
+    status = write_file(&p, level, out_path, threads, error);
 done:
     predictors_close(&added);
     hearth_model_close(checked);

@@ -40,6 +40,7 @@ typedef struct convert_options {
     const convert_override *overrides;     /* the last that matches wins                               */
     size_t override_count;
     const char *ffn_activation;            /* NULL: as the source says                                 */
+    const char *cpu_level;                 /* as in hearth_runtime_options                             */
     bool neuron_major;                     /* pack: blk.N.ffn_down_t in place of ffn_down, as GGUF, also
                                               from a PowerInfer file                                   */
     number_format down_format;             /* with neuron_major: of ffn_down_t; FORMAT_COUNT: `format`, or
@@ -60,11 +61,11 @@ typedef struct convert_options {
 /* Writes source (any checkpoint) as GGUF v3; PowerInfer's flavour stays what it is but for neuron_major.
  * One-dimensional tensors become float32. A format whose block does not divide a row falls back to Q8_0, then F16,
  * and the step says so. The source is first checked as a model, so that nothing is written from a file that could
- * not be read back. Memory: a few rows per thread; one matrix where one is transposed. HEARTH_INVALID: the source
- * would be overwritten, an override matches no tensor, or an order is none. HEARTH_FORMAT: also where a value that
- * changes its format is NaN, infinite, or larger than the new format holds (the text names tensor and value). HEARTH_UNSUPPORTED: predictors for a
- * model that is never zero, or that has some already. HEARTH_CANCELLED: progress said so. On failure no file is
- * left. */
+ * not be read back. Memory: a few rows per thread; one matrix where one is transposed. HEARTH_INVALID: the CPU lacks the
+ * level, the source would be overwritten, an override matches no tensor, or an order is none. HEARTH_FORMAT: also where
+ * a value that changes its format is NaN, infinite, or larger than the new format holds (the text names tensor and
+ * value). HEARTH_UNSUPPORTED: predictors for a model that is never zero, or that has some already. HEARTH_CANCELLED:
+ * progress said so. On failure no file is left. */
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
                             pool *threads, hearth_error *error);
 

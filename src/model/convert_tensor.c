@@ -225,13 +225,9 @@ static hearth_status inspect_matrix(convert_sink *s, convert_item *item, const m
 /* down_t [f][d], in the order of the source's neurons. */
 static hearth_status transpose(convert_sink *s, convert_item *item, const matrix *down, const matrix *shape, void *rows)
 {
-    kernels k;
-    size_t level;
     double *relative_error = &item->step.relative_error;
-    TRY(kernel_level_choose(&level, NULL, s->error));
-    kernels_for(level, &k);
     if (shape->format == neuron_major_format(down->format)) /* as an engine does that finds it in stock layout */
-        neuron_major_transpose(&k, s->threads, down, shape, rows);
+        neuron_major_transpose(&s->kernels, s->threads, down, shape, rows);
     else
         TRY(neuron_major_encode(s->threads, down, shape, rows, s->error));
     if (shape->format == down->format && !number_is_block(shape->format))

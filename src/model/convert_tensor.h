@@ -3,12 +3,14 @@
 #define MODEL_CONVERT_TENSOR_H
 
 #include "../file/gguf.h"
+#include "../kernel/kernel.h"
 #include "convert_plan.h"
 
 /* Where tensors go, and how far the work is. */
 typedef struct convert_sink {
     gguf_writer *writer;
     pool *threads;
+    kernels kernels;
     const char *path;                /* of the source, for errors */
     bool allow_nonfinite;            /* as convert_options        */
     const hearth_progress *progress; /* bytes of source tensors   */
