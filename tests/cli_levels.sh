@@ -1,7 +1,6 @@
 # cli_levels.sh - every level of the CPU that is there: forced by --cpu and by HEARTH_CPU in each command that computes,
 # with the same files and the same answer; unknown and absent levels are one line that says what there is.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
-need "$SHARED/golden/llama-256"
 unset HEARTH_CPU
 
 devices=$("$HEARTH" devices --no-measure --json)
@@ -18,8 +17,8 @@ is "level without a word" "$(value "$scratch/devices.json" used_level)" "$best"
 # ------------------------------------------------------------------ the same files and answers
 story=$SOURCE/models/stories-relu-q8_0.gguf
 for level in $levels; do
-    "$HEARTH" pack "$SHARED/golden/llama-256" "$scratch/$level.gguf" --cpu "$level" 2>/dev/null >&2
-    "$HEARTH" quantize "$SHARED/golden/llama-256" "$scratch/$level.q4.gguf" q4_0 --cpu "$level" 2>/dev/null
+    "$HEARTH" pack "$DATA/golden/llama-256" "$scratch/$level.gguf" --cpu "$level" 2>/dev/null >&2
+    "$HEARTH" quantize "$DATA/golden/llama-256" "$scratch/$level.q4.gguf" q4_0 --cpu "$level" 2>/dev/null
     HEARTH_CPU=$level "$HEARTH" pack "$scratch/$level.q4.gguf" "$scratch/$level.q4p.gguf" 2>/dev/null >&2
     for file in gguf q4.gguf q4p.gguf; do
         cmp -s "$scratch/$level.$file" "$scratch/scalar.$file" && pass || fail "$file of $level differs from scalar's"
@@ -41,7 +40,7 @@ is "an empty HEARTH_CPU" "$(value "$scratch/devices.json" used_level)" "$best"
 there="this machine has $(tr '\n' ',' <<<"$levels" | sed 's/,$//; s/,/, /g')"
 for command in "run $story -p x" "bench $story" "eval ppl $story $0" "eval logits $story --ids 1 --out $scratch/x" \
     "eval kl $story $story $0" "profile $story $0" "tune $story $0" "pack $story $scratch/x" "quantize $story $scratch/x q4_0" \
-    "convert $SHARED/golden/llama-256 -o $scratch/x"; do
+    "convert $DATA/golden/llama-256 -o $scratch/x"; do
     # shellcheck disable=SC2086 # words
     refused 1 "cpu level abacus: is not known; $there" "$HEARTH" $command --cpu abacus
     # shellcheck disable=SC2086

@@ -61,7 +61,7 @@ like llama-256-q4_0 q4_0
 like llama-256-q4_k_m q4_K --tensor-type blk.1.attn_v.weight=q6_K --tensor-type blk.1.ffn_down.weight=q6_K
 
 # Every level of the CPU that is there.
-levels=$("$HEARTH" devices --json | tr -d ' \n' | grep -o '"name":"[a-z0-9_]*","present":true' | cut -d'"' -f4)
+levels=$("$HEARTH" devices --json | tr -d ' \n' | grep -o '"name":"[a-z0-9_-]*","present":true' | cut -d'"' -f4)
 is "levels" "$(grep -c . <<<"$levels")" "$("$HEARTH" devices --json | grep -c '"present": true')"
 for level in $levels; do
     for name in $float; do
