@@ -174,14 +174,16 @@ static size_t check_tables(uint64_t seed)
     device *d = NULL;
     hearth_error error = {0};
     must(device_open(&d, "host", NULL, &error), &error);
-    const host_table *tables[] = {&host_table_c, &host_table_avx2};
+    const host_table *table;
     size_t bad = 0;
-    for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
-        if (tables[i] == &host_table_avx2 && !(cpu_features() & CPU_AVX2)) {
-            printf("%-8s skipped: this CPU lacks AVX2\n", "host's");
+    unsigned needed;
+    for (size_t i = 0; (table = host_table_at(i, &needed)) != NULL; i++) {
+        char names[CPU_NAMES_SIZE];
+        if ((cpu_features() & needed) != needed) {
+            printf("%-8s skipped: this CPU lacks %s\n", "host's", cpu_feature_names(names, needed));
             continue;
         }
-        now.table = tables[i];
+        now.table = table;
         bad += check_device(d, "host's", seed);
     }
     now.table = NULL;

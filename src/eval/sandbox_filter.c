@@ -21,6 +21,8 @@
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
+#ifdef ARCHITECTURE
+
 /* The newest call that the list below was checked against (mseal, Linux 6.10; numbers from 424 on are the same on all
  * processors). What comes later "is not there". */
 #define NEWEST_CALL 462
@@ -149,8 +151,6 @@ static const uint16_t refused[] = {
 /* Commands of fcntl that take locks (seen by others who hold the file), leases and notices. */
 static const uint16_t refused_commands[] = {F_SETLK,  F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE,
                                             F_NOTIFY, F_SETOWN, F_SETOWN_EX, F_SETSIG};
-
-#ifdef ARCHITECTURE
 
 typedef struct program {
     struct sock_filter *code;

@@ -3,6 +3,10 @@
 #ifndef KERNEL_AVX2_H
 #define KERNEL_AVX2_H
 
+#include <immintrin.h>
+
+typedef __m256 group_sums;
+
 #include "streams.h"
 
 #define LANES 8 /* float32 values of a register */

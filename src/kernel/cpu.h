@@ -11,7 +11,9 @@
     X(AVX2, "AVX2 FMA F16C")        \
     X(AVX512, "AVX-512 F BW DQ VL") \
     X(AVX512_VNNI, "AVX-512 VNNI")  \
-    X(AVX512_VBMI, "AVX-512 VBMI")
+    X(AVX512_VBMI, "AVX-512 VBMI")  \
+    X(NEON, "NEON")                 \
+    X(DOTPROD, "dot products of bytes (ASIMDDP)")
 
 enum {
 #define X(id, name) CPU_INDEX_##id,

@@ -78,7 +78,7 @@ ALWAYS_INLINE void decoded_many_tokens(const matrix *w, const uint32_t *list, si
 
 /* The product of a float format of `bytes` bytes whose load_NAME is defined. */
 #define FLOAT_PRODUCT(name, bytes, level)                                                                 \
-    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                         \
+    ALWAYS_INLINE group_sums dot_##name(const row_group *rows, const kernel_input *x)                     \
     {                                                                                                     \
         return dot_rows(rows, x, bytes, load_##name);                                                     \
     }                                                                                                     \

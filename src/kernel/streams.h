@@ -1,12 +1,11 @@
 /* streams.h - the loop over rows with one token, the same at every level that has vectors: which rows are in flight,
  * and what is fetched ahead. Included by files with a level's flags; all `static inline`, so that nothing here becomes
- * a symbol that other code could be linked to. */
+ * a symbol that other code could be linked to. The level's header has defined group_sums before: GROUP floats as its
+ * registers hold them. */
 #ifndef KERNEL_STREAMS_H
 #define KERNEL_STREAMS_H
 
 #include "levels.h"
-
-#include <immintrin.h>
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -20,14 +19,14 @@ typedef struct row_group {
 } row_group;
 
 /* The products of a group of rows with the only token of x. */
-typedef __m256 dot_function(const row_group *rows, const kernel_input *x);
+typedef group_sums dot_function(const row_group *rows, const kernel_input *x);
 
 /* To be called at every step that multiplies `bytes` bytes of each row from byte `at`. */
 ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
 {
     for (size_t r = 0; r < GROUP; r++)
         for (size_t i = 0; i < bytes; i += 64)
-            _mm_prefetch((const char *)(rows->ahead[r] + at + i), _MM_HINT_T0);
+            __builtin_prefetch((const void *)(rows->ahead[r] + at + i));
 }
 
 /* The rows in flight are not neighbours but begin an eighth of the range apart, so that each is a stream of its own:
@@ -49,9 +48,10 @@ ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t
         if (i == begin) /* the streams' first bytes, at once: what follows is fetched on the way */
             for (size_t r = 0; r < GROUP; r++)
                 for (size_t k = 0; k < AHEAD && k < w->row_bytes; k += 64)
-                    _mm_prefetch((const char *)rows.now[r] + k, _MM_HINT_T0);
+                    __builtin_prefetch(rows.now[r] + k);
         float sums[GROUP];
-        _mm256_storeu_ps(sums, dot(&rows, x));
+        group_sums in_registers = dot(&rows, x);
+        memcpy(sums, &in_registers, sizeof(sums));
         for (size_t r = 0; r < GROUP && i + r * apart < end; r++)
             y[i + r * apart] = sums[r];
     }

@@ -15,6 +15,10 @@ typedef struct host_table {
 
 extern const host_table host_table_c, host_table_avx2;
 
+/* The tables that hearth was built with, from host_table_c to the best, and the features that each needs
+ * (kernel/cpu.h); NULL behind the last. */
+const host_table *host_table_at(size_t i, unsigned *features);
+
 /* The best for a CPU with these features (kernel/cpu.h). */
 const host_table *host_table_for(unsigned features);
 

@@ -66,7 +66,30 @@ device_kernel device_accumulate(number_format format)
     return formats[format].accumulate;
 }
 
+/* Worst first. */
+static const struct compiled {
+    unsigned features; /* all of them must be there */
+    const host_table *table;
+} compiled[] = {
+    {0, &host_table_c},
+#ifdef __x86_64__
+    {CPU_AVX2, &host_table_avx2},
+#endif
+};
+
+const host_table *host_table_at(size_t i, unsigned *features)
+{
+    if (i >= sizeof(compiled) / sizeof(*compiled))
+        return NULL;
+    *features = compiled[i].features;
+    return compiled[i].table;
+}
+
 const host_table *host_table_for(unsigned features)
 {
-    return features & CPU_AVX2 ? &host_table_avx2 : &host_table_c;
+    const host_table *best = NULL, *table;
+    unsigned needed;
+    for (size_t i = 0; (table = host_table_at(i, &needed)) != NULL; i++)
+        best = (features & needed) == needed ? table : best;
+    return best;
 }
