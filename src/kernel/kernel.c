@@ -38,6 +38,9 @@ static const struct part {
     {X86_512, &avx512_transposes},
     {X86_512 | CPU_AVX512_VNNI, &avx512vnni_blocks},
     {X86_512 | CPU_AVX512_VBMI, &avx512vbmi_neurons},
+#elif defined(__aarch64__)
+    {CPU_NEON, &neon_floats},    {CPU_NEON, &neon_blocks},  {CPU_NEON, &neon_vectors},
+    {CPU_NEON, &neon_attention}, {CPU_NEON, &neon_neurons}, {CPU_NEON | CPU_DOTPROD, &dotprod_blocks},
 #endif
 };
 
@@ -52,6 +55,9 @@ static const struct level {
     {"avx512", X86_512},                                          /* Skylake-X */
     {"avx512-vnni", X86_512 | CPU_AVX512_VNNI},                   /* Cascade Lake */
     {"avx512-vbmi", X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI}, /* Ice Lake, Zen 4, ... */
+#elif defined(__aarch64__)
+    {"neon", CPU_NEON},
+    {"neon-dotprod", CPU_NEON | CPU_DOTPROD}, /* Cortex-A76, Neoverse N1, ... */
 #endif
 };
 

@@ -1,0 +1,138 @@
+/* block_neon.h - block formats times one token of 8 bits, included by block_neon.c and block_dotprod.c, which differ in
+ * the instructions that the compiler may use (add_dots() in neon.h).
+ *
+ * The plan of block_avx2.c: eight rows share what depends on the token alone. Bytes are multiplied with their signs, so
+ * a weight's offset is taken off before and no sums of the token are needed, but for the minima of Q4_K. Each row has
+ * one register of four sums. */
+#ifndef KERNEL_BLOCK_NEON_H
+#define KERNEL_BLOCK_NEON_H
+
+#include "tile_neon.h"
+
+/* 32 products of bytes in four sums, as float32. */
+ALWAYS_INLINE float32x4_t dot_32(bytes32 weights, bytes32 q)
+{
+    return vcvtq_f32_s32(add_dots(add_dots(vdupq_n_s32(0), weights.low, q.low), weights.high, q.high));
+}
+
+ALWAYS_INLINE bytes32 load_q(const int8_t *q)
+{
+    return (bytes32){vld1q_s8(q), vld1q_s8(q + 16)};
+}
+
+ALWAYS_INLINE void clear(float32x4_t sum[GROUP])
+{
+    for (size_t r = 0; r < GROUP; r++)
+        sum[r] = vdupq_n_f32(0);
+}
+
+ALWAYS_INLINE group_sums sums_of_rows(const float32x4_t sum[GROUP])
+{
+    return (group_sums){sum_of_4(sum), sum_of_4(sum + 4)};
+}
+
+ALWAYS_INLINE group_sums dot_q8_0(const row_group *rows, const kernel_input *x)
+{
+    float32x4_t sum[GROUP];
+    clear(sum);
+    for (size_t b = 0; b < x->columns / 32; b++) {
+        fetch_ahead(rows, b * sizeof(block_q8_0), sizeof(block_q8_0));
+        bytes32 q = load_q(x->q + b * 32);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q8_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
+            sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_q8_0(block), q), half_of(block->d) * x->scales[b]);
+        }
+    }
+    return sums_of_rows(sum);
+}
+
+ALWAYS_INLINE group_sums dot_q4_0(const row_group *rows, const kernel_input *x)
+{
+    float32x4_t sum[GROUP];
+    clear(sum);
+    for (size_t b = 0; b < x->columns / 32; b++) {
+        fetch_ahead(rows, b * sizeof(block_q4_0), sizeof(block_q4_0));
+        bytes32 q = load_q(x->q + b * 32);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
+            sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_q4_0(block), q), half_of(block->d) * x->scales[b]);
+        }
+    }
+    return sums_of_rows(sum);
+}
+
+/* scale: of the token's eight blocks of 32. offset: that times the sum of each. */
+ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, const int8_t *q, floats8 scale,
+                                   floats8 offset)
+{
+    uint64_t scales, minima;
+    sub_scales(block->scales, &scales, &minima);
+    floats8 minimum = scale_bytes(minima, half_of(block->dmin));
+    sum = vfmsq_f32(vfmsq_f32(sum, minimum.low, offset.low), minimum.high, offset.high);
+    float d[8];
+    store8(d, multiply8(scale_bytes(scales, half_of(block->d)), scale));
+    for (size_t s = 0; s < 8; s++)
+        sum = vfmaq_n_f32(sum, dot_32(bytes_q4_k(block, s), load_q(q + s * 32)), d[s]);
+    return sum;
+}
+
+ALWAYS_INLINE group_sums dot_q4_k(const row_group *rows, const kernel_input *x)
+{
+    float32x4_t sum[GROUP];
+    clear(sum);
+    for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
+        const int16_t *sums = x->sums + b * 16;
+        floats8 scale = load8(x->scales + b * 8);
+        floats8 totals = {vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums))), vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums + 8)))};
+        floats8 offset = multiply8(scale, totals);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
+            sum[r] = add_q4_k(sum[r], block, x->q + b * 256, scale, offset);
+        }
+    }
+    return sums_of_rows(sum);
+}
+
+/* scales: the token's, of eight blocks of 32. */
+ALWAYS_INLINE float32x4_t add_q6_k(float32x4_t sum, const block_q6_k *block, const int8_t *q, const float *scales)
+{
+    float d = half_of(block->d);
+    for (size_t s = 0; s < 8; s++) {
+        bytes32 weights = bytes_q6_k(block, s), values = load_q(q + s * 32);
+        int32x4_t first = add_dots(vdupq_n_s32(0), weights.low, values.low);
+        int32x4_t second = add_dots(vdupq_n_s32(0), weights.high, values.high);
+        sum = vfmaq_n_f32(sum, vcvtq_f32_s32(first), d * (float)block->scales[2 * s] * scales[s]);
+        sum = vfmaq_n_f32(sum, vcvtq_f32_s32(second), d * (float)block->scales[2 * s + 1] * scales[s]);
+    }
+    return sum;
+}
+
+ALWAYS_INLINE group_sums dot_q6_k(const row_group *rows, const kernel_input *x)
+{
+    float32x4_t sum[GROUP];
+    clear(sum);
+    for (size_t b = 0; b < x->columns / 256; b++) {
+        fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q6_k *block = (const void *)(rows->now[r] + b * sizeof(block_q6_k));
+            sum[r] = add_q6_k(sum[r], block, x->q + b * 256, x->scales + b * 8);
+        }
+    }
+    return sums_of_rows(sum);
+}
+
+/* By what the activations are. `level` is the end of the name alone: the instructions follow from the file's flags. */
+#define PRODUCT(name, level)                                                                              \
+    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                         const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                                     \
+        if (!x->q)                                                                                        \
+            neon_product_decoded(w, list, begin, end, x, y, y_stride);                                    \
+        else if (x->count != 1)                                                                           \
+            tiles_##name(w, list, begin, end, x, y, y_stride);                                            \
+        else                                                                                              \
+            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                       \
+    }
+
+#endif
