@@ -35,6 +35,7 @@ ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
         fetch_ahead(rows, b * sizeof(block_q8_0), sizeof(block_q8_0));
         __m256i q = load_256(x->q + b * 32);
         float dx = x->scales[b];
+        UNROLLED
         for (size_t r = 0; r < GROUP; r++) {
             const block_q8_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
             __m256i weights = load_256(block->q);
@@ -45,35 +46,82 @@ ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
     return sum_of_8(sum);
 }
 
-/* ---- Q4_0: two blocks at a time, one in each half of a register, low and high nibbles apart ---- */
+/* Sums of the 128-bit halves of four registers of 16 bits: of v[0], v[1], v[2], v[3], first the lower halves, then the
+ * upper ones. Four neighbours must add up to 16 bits. One conversion and one scale then serve four registers. */
+ALWAYS_INLINE __m256i fold_four(const __m256i v[4])
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i pairs[4], fours[2];
+    UNROLLED
+    for (int i = 0; i < 4; i++)
+        pairs[i] = _mm256_madd_epi16(v[i], ones);
+    UNROLLED
+    for (int i = 0; i < 2; i++)
+        fours[i] = _mm256_madd_epi16(_mm256_packs_epi32(pairs[2 * i], pairs[2 * i + 1]), ones);
+    return _mm256_madd_epi16(_mm256_packs_epi32(fours[0], fours[1]), ones);
+}
 
-/* What the token gives to two blocks; zeros in place of a second one that is not there. */
+/* ---- Q4_0: eight blocks at a time, two in the halves of a register, low and high nibbles apart ---- */
+
+#define EIGHT 8
+
+/* What the token gives to eight blocks. */
 typedef struct token_q4_0 {
-    __m256i low, high; /* the values that meet low nibbles (0..15 of each block) and high ones */
-    __m256i offset;    /* 8 times their sums, in pairs of 16 bits */
-    __m256 scale;
+    __m256i low[4], high[4]; /* values that meet low nibbles (0..15 of a block) and high ones */
+    __m256i offset;          /* 8 times the sums of blocks 0 2 4 6 1 3 5 7, as fold_four() orders them */
+    __m256 scale;            /* in the same order */
 } token_q4_0;
 
-ALWAYS_INLINE token_q4_0 read_token_q4_0(const kernel_input *x, size_t b, bool both)
+ALWAYS_INLINE token_q4_0 read_token_q4_0(const int8_t *q, const float *scales)
 {
-    __m256i first = load_256(x->q + b * 32), second = _mm256_setzero_si256(), eight = _mm256_set1_epi8(8);
-    if (both)
-        second = load_256(x->q + b * 32 + 32);
+    const __m256i order = _mm256_set_epi32(7, 5, 3, 1, 6, 4, 2, 0), eight = _mm256_set1_epi8(8);
     token_q4_0 token;
-    token.low = _mm256_permute2x128_si256(first, second, 0x20);
-    token.high = _mm256_permute2x128_si256(first, second, 0x31);
-    token.offset = _mm256_add_epi16(_mm256_maddubs_epi16(eight, token.low), _mm256_maddubs_epi16(eight, token.high));
-    token.scale = _mm256_set_m128(_mm_set1_ps(both ? x->scales[b + 1] : 0), _mm_set1_ps(x->scales[b]));
+    __m256i offset[4];
+    for (int i = 0; i < 4; i++, q += 64) {
+        __m256i first = load_256(q), second = load_256(q + 32);
+        token.low[i] = _mm256_permute2x128_si256(first, second, 0x20);
+        token.high[i] = _mm256_permute2x128_si256(first, second, 0x31);
+        offset[i] =
+            _mm256_add_epi16(_mm256_maddubs_epi16(eight, token.low[i]), _mm256_maddubs_epi16(eight, token.high[i]));
+    }
+    token.offset = fold_four(offset);
+    token.scale = _mm256_permutevar8x32_ps(_mm256_loadu_ps(scales), order);
     return token;
 }
 
-/* Sums of products stay within 2 * 3810 and the offset within 2 * 2032, so 16 bits hold the difference. */
-ALWAYS_INLINE __m256 add_q4_0(__m256 sum, __m256i nibbles, __m128i halves, const token_q4_0 *token)
+/* Sums of two blocks' nibbles times values, at most 2 * 3810. */
+ALWAYS_INLINE __m256i multiply_two(const block_q4_0 block[2], __m256i low, __m256i high)
 {
-    __m256i low = _mm256_maddubs_epi16(low_nibbles(nibbles), token->low);
-    __m256i high = _mm256_maddubs_epi16(low_nibbles(_mm256_srli_epi16(nibbles, 4)), token->high);
-    __m256i dot = _mm256_sub_epi16(_mm256_add_epi16(low, high), token->offset);
-    return _mm256_fmadd_ps(widen(dot), _mm256_mul_ps(_mm256_cvtph_ps(halves), token->scale), sum);
+    __m256i nibbles = _mm256_castsi128_si256(_mm_loadu_si128((const void *)block[0].nibbles));
+    nibbles = _mm256_inserti128_si256(nibbles, _mm_loadu_si128((const void *)block[1].nibbles), 1);
+    return _mm256_add_epi16(_mm256_maddubs_epi16(low_nibbles(nibbles), low),
+                            _mm256_maddubs_epi16(low_nibbles(_mm256_srli_epi16(nibbles, 4)), high));
+}
+
+/* A scale in an ordinary register, and kept there: gcc would shuffle it in vectors, which have enough to do. */
+ALWAYS_INLINE uint64_t half_of(const block_q4_0 *block)
+{
+    uint64_t half = block->d;
+    __asm__("" : "+r"(half));
+    return half;
+}
+
+/* The scales of blocks 0, 2, 4, 6. */
+ALWAYS_INLINE long long every_second_half(const block_q4_0 *block)
+{
+    uint64_t first = half_of(block) | half_of(block + 2) << 16, second = half_of(block + 4) | half_of(block + 6) << 16;
+    return (long long)(first | second << 32);
+}
+
+ALWAYS_INLINE __m256 add_q4_0(__m256 sum, const block_q4_0 block[EIGHT], const token_q4_0 *token)
+{
+    __m256i products[4];
+    UNROLLED
+    for (int i = 0; i < 4; i++)
+        products[i] = multiply_two(block + 2 * i, token->low[i], token->high[i]);
+    __m256i dot = _mm256_sub_epi32(fold_four(products), token->offset);
+    __m128i halves = _mm_set_epi64x(every_second_half(block + 1), every_second_half(block));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(_mm256_cvtph_ps(halves), token->scale), sum);
 }
 
 ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
@@ -81,23 +129,23 @@ ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
     __m256 sum[GROUP];
     clear(sum);
     size_t blocks = x->columns / 32, b = 0;
-    for (; b + 2 <= blocks; b += 2) {
-        fetch_ahead(rows, b * sizeof(block_q4_0), 2 * sizeof(block_q4_0));
-        token_q4_0 token = read_token_q4_0(x, b, true);
-        for (size_t r = 0; r < GROUP; r++) {
-            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
-            __m256i nibbles = _mm256_castsi128_si256(_mm_loadu_si128((const void *)block[0].nibbles));
-            nibbles = _mm256_inserti128_si256(nibbles, _mm_loadu_si128((const void *)block[1].nibbles), 1);
-            __m128i first = _mm_set1_epi16((short)block[0].d), second = _mm_set1_epi16((short)block[1].d);
-            sum[r] = add_q4_0(sum[r], nibbles, _mm_unpacklo_epi64(first, second), &token);
-        }
+    for (; b + EIGHT <= blocks; b += EIGHT) {
+        fetch_ahead(rows, b * sizeof(block_q4_0), EIGHT * sizeof(block_q4_0));
+        token_q4_0 token = read_token_q4_0(x->q + b * 32, x->scales + b);
+        UNROLLED
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = add_q4_0(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q4_0)), &token);
     }
-    if (b < blocks) {
-        token_q4_0 token = read_token_q4_0(x, b, false);
+    if (b < blocks) { /* the last ones, with zeros behind them */
+        int8_t q[EIGHT * 32] = {0};
+        float scales[EIGHT] = {0};
+        memcpy(q, x->q + b * 32, (blocks - b) * 32);
+        memcpy(scales, x->scales + b, (blocks - b) * sizeof(*scales));
+        token_q4_0 token = read_token_q4_0(q, scales);
         for (size_t r = 0; r < GROUP; r++) {
-            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
-            __m256i nibbles = _mm256_zextsi128_si256(_mm_loadu_si128((const void *)block->nibbles));
-            sum[r] = add_q4_0(sum[r], nibbles, _mm_set1_epi16((short)block->d), &token);
+            block_q4_0 last[EIGHT] = {{0, {0}}};
+            memcpy(last, rows->now[r] + b * sizeof(*last), (blocks - b) * sizeof(*last));
+            sum[r] = add_q4_0(sum[r], last, &token);
         }
     }
     return sum_of_8(sum);
@@ -106,27 +154,38 @@ ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
 /* ---- Q4_K ---- */
 
 /* The eight 6-bit numbers in the bytes of `packed`, times `unit`. */
-ALWAYS_INLINE __m256 scale_bytes(uint64_t packed, float unit)
+ALWAYS_INLINE __m256 scale_bytes(uint64_t packed, __m256 unit)
 {
     __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)packed));
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(unit));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), unit);
 }
 
 /* scale: of the token's eight blocks of 32. offset: that times the sum of each. */
 ALWAYS_INLINE __m256 add_q4_k(__m256 sum, const block_q4_k *block, const int8_t *q, __m256 scale, __m256 offset)
 {
     uint64_t scales, minima;
+    int32_t both; /* d and dmin */
     sub_scales(block->scales, &scales, &minima);
-    __m256 d = _mm256_mul_ps(scale_bytes(scales, _cvtsh_ss(block->d)), scale);
-    sum = _mm256_fnmadd_ps(scale_bytes(minima, _cvtsh_ss(block->dmin)), offset, sum);
-    for (int g = 0; g < 4; g++) {
-        __m256i nibbles = load_256(block->nibbles + g * 32);
-        __m256i low = _mm256_maddubs_epi16(low_nibbles(nibbles), load_256(q + g * 64));
-        __m256i high = _mm256_maddubs_epi16(low_nibbles(_mm256_srli_epi16(nibbles, 4)), load_256(q + g * 64 + 32));
-        sum = _mm256_fmadd_ps(widen(low), _mm256_permutevar8x32_ps(d, _mm256_set1_epi32(2 * g)), sum);
-        sum = _mm256_fmadd_ps(widen(high), _mm256_permutevar8x32_ps(d, _mm256_set1_epi32(2 * g + 1)), sum);
+    memcpy(&both, block, sizeof(both));
+    __m256 units = _mm256_cvtph_ps(_mm_set1_epi32(both));
+    sum = _mm256_fnmadd_ps(scale_bytes(minima, _mm256_movehdup_ps(units)), offset, sum);
+    __m256i half[2];
+    UNROLLED
+    for (int h = 0; h < 2; h++) { /* four sub-blocks */
+        __m256i products[4];
+        UNROLLED
+        for (int i = 0; i < 4; i += 2) {
+            const int8_t *values = q + h * 128 + i * 32;
+            __m256i nibbles = load_256(block->nibbles + h * 64 + i * 16);
+            products[i] = _mm256_maddubs_epi16(low_nibbles(nibbles), load_256(values));
+            products[i + 1] = _mm256_maddubs_epi16(low_nibbles(_mm256_srli_epi16(nibbles, 4)), load_256(values + 32));
+        }
+        half[h] = fold_four(products);
     }
-    return sum;
+    __m256i dot = _mm256_add_epi32(_mm256_permute2x128_si256(half[0], half[1], 0x20),
+                                   _mm256_permute2x128_si256(half[0], half[1], 0x31));
+    __m256 d = _mm256_mul_ps(scale_bytes(scales, _mm256_moveldup_ps(units)), scale);
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), d, sum);
 }
 
 ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
@@ -137,6 +196,7 @@ ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
         fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
         __m256 scale = _mm256_loadu_ps(x->scales + b * 8);
         __m256 offset = _mm256_mul_ps(scale, widen(load_256(x->sums + b * 16)));
+        UNROLLED
         for (size_t r = 0; r < GROUP; r++) {
             const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
             sum[r] = add_q4_k(sum[r], block, x->q + b * 256, scale, offset);
@@ -147,38 +207,35 @@ ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
 
 /* ---- Q6_K ---- */
 
-/* 32 weights times q, minus 32 times q; d: the block's scales, of which numbers s and s + 1 belong to these. */
-ALWAYS_INLINE __m256 add_q6_k_32(__m256 sum, __m256i low, __m256i high, const int8_t *q, __m256 d, int s)
+/* 32 weights times values, minus 32 times the values: at most 2 * 32 * 127 in 16 bits. */
+ALWAYS_INLINE __m256i multiply_q6_k(__m256i low, __m256i high, const int8_t *q, __m256i offset)
 {
-    const __m256i lane_sub = _mm256_set_epi32(1, 1, 1, 1, 0, 0, 0, 0);
     __m256i weights = _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
-    __m256i values = load_256(q), offset = _mm256_maddubs_epi16(_mm256_set1_epi8(32), values);
-    __m256i dot = _mm256_sub_epi16(_mm256_maddubs_epi16(weights, values), offset);
-    __m256i lanes = _mm256_add_epi32(lane_sub, _mm256_set1_epi32(s));
-    return _mm256_fmadd_ps(widen(dot), _mm256_permutevar8x32_ps(d, lanes), sum);
+    return _mm256_sub_epi16(_mm256_maddubs_epi16(weights, load_256(q)), offset);
 }
 
-/* Of each half of a block: scales (8 numbers) times d times the token's scales, each of which serves two. */
-ALWAYS_INLINE __m256 scales_q6_k(const block_q6_k *block, int half, __m256 dx)
+/* scale: of the token's eight blocks of 32; offsets: 32 times its values, in pairs. */
+ALWAYS_INLINE __m256 add_q6_k(__m256 sum, const block_q6_k *block, const int8_t *q, const __m256i offsets[8],
+                              const float *scale)
 {
-    __m128i bytes = _mm_loadl_epi64((const void *)(block->scales + half * 8));
-    __m256 numbers = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
-    return _mm256_mul_ps(_mm256_mul_ps(numbers, _mm256_set1_ps(_cvtsh_ss(block->d))), dx);
-}
-
-ALWAYS_INLINE __m256 add_q6_k(__m256 sum, const block_q6_k *block, const int8_t *q, const float *scales)
-{
-    for (int half = 0; half < 2; half++, q += 128) {
-        const __m256i twice = _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0);
-        __m256 dx = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(scales + half * 4)), twice);
-        __m256 d = scales_q6_k(block, half, dx);
+    /* Scales of columns 0, 32, 64, 96 and of 16, 48, 80, 112: as fold_four() orders sums. */
+    const __m128i order = _mm_set_epi8(15, 13, 11, 9, 14, 12, 10, 8, 7, 5, 3, 1, 6, 4, 2, 0);
+    __m128i bytes = _mm_shuffle_epi8(_mm_loadu_si128((const void *)block->scales), order);
+    __m256 d = _mm256_set1_ps(_cvtsh_ss(block->d));
+    UNROLLED
+    for (int half = 0; half < 2; half++, q += 128, offsets += 4, bytes = _mm_unpackhi_epi64(bytes, bytes)) {
         __m256i first = load_256(block->low + half * 64), second = load_256(block->low + half * 64 + 32);
         __m256i high = load_256(block->high + half * 32);
         /* The upper bits of 32 weights lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
-        sum = add_q6_k_32(sum, first, _mm256_slli_epi16(high, 4), q, d, 0);
-        sum = add_q6_k_32(sum, second, _mm256_slli_epi16(high, 2), q + 32, d, 2);
-        sum = add_q6_k_32(sum, _mm256_srli_epi16(first, 4), high, q + 64, d, 4);
-        sum = add_q6_k_32(sum, _mm256_srli_epi16(second, 4), _mm256_srli_epi16(high, 2), q + 96, d, 6);
+        const __m256i products[4] = {
+            multiply_q6_k(first, _mm256_slli_epi16(high, 4), q, offsets[0]),
+            multiply_q6_k(second, _mm256_slli_epi16(high, 2), q + 32, offsets[1]),
+            multiply_q6_k(_mm256_srli_epi16(first, 4), high, q + 64, offsets[2]),
+            multiply_q6_k(_mm256_srli_epi16(second, 4), _mm256_srli_epi16(high, 2), q + 96, offsets[3]),
+        };
+        __m256 scales = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), d);
+        scales = _mm256_mul_ps(scales, _mm256_broadcast_ps((const void *)(scale + half * 4)));
+        sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(fold_four(products)), scales, sum);
     }
     return sum;
 }
@@ -189,9 +246,13 @@ ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
     clear(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
+        __m256i offsets[8];
+        for (size_t i = 0; i < 8; i++)
+            offsets[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(32), load_256(x->q + b * 256 + i * 32));
+        UNROLLED
         for (size_t r = 0; r < GROUP; r++) {
             const block_q6_k *block = (const void *)(rows->now[r] + b * sizeof(block_q6_k));
-            sum[r] = add_q6_k(sum[r], block, x->q + b * 256, x->scales + b * 8);
+            sum[r] = add_q6_k(sum[r], block, x->q + b * 256, offsets, x->scales + b * 8);
         }
     }
     return sum_of_8(sum);
