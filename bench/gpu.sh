@@ -10,9 +10,9 @@
 #     kcheck         every kernel on DEVICE (cuda) against the scalar reference
 #     memcheck       the same under compute-sanitizer, where that program is
 #     pingpong       round trips of the exchange, in each way
-#     make-SHAPE     MODELS/SHAPE-{f16,q8_0,q4_0}.gguf; SHAPE: tiny, 1b, 7b. The first by the generator, the others
+#     make-SHAPE     MODELS/SHAPE-{f16,q8_0,q4_0,q4_K}.gguf; SHAPE: tiny, 1b, 7b. The first by the generator, the others
 #                    from it by `hearth quantize`
-#     resident-SHAPE `hearth bench` of all three, everything on the device
+#     resident-SHAPE `hearth bench` of all of them, everything on the device
 #     half-SHAPE     ... with half of the neurons of every layer on the device, with a trace
 #     cpu-SHAPE      ... without the device, for comparison
 #
@@ -131,7 +131,7 @@ step_make() {
     [ -s "$f16" ] ||
         { python3 "$here/tools/synth_gguf.py" "$f16.part" --shape "$1" --type f16 --kind pi --density 0.12 &&
             mv "$f16.part" "$f16"; } || return
-    for type in q8_0 q4_0; do
+    for type in q8_0 q4_0 q4_K; do
         [ -s "$models/$1-$type.gguf" ] || own hearth quantize "$f16" "$models/$1-$type.gguf" "$type" || return
     done
     ls -l "$models"
@@ -141,7 +141,7 @@ step_make() {
 bench() {
     local name=$1 shape=$2 type rung status=0
     shift 2
-    for type in f16 q8_0 q4_0; do
+    for type in f16 q8_0 q4_0 q4_K; do
         for rung in dense exact; do
             own hearth bench "$models/$shape-$type.gguf" --sparsity "$rung" --no-guard --prompt-lengths 64 --contexts 0 \
                 -n "$tokens" "$@" --json >"$out/$name-$shape-$type-$rung.json" &&

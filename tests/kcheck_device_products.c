@@ -35,8 +35,9 @@ static double depth(const device *d, size_t terms, size_t at_once)
 typedef struct placed {
     matrix m;
     void *blocks;
-    float *decoded; /* [rows][columns] of those on the device */
-    uint32_t rows;  /* there */
+    float *decoded;    /* [rows][columns] of those on the device */
+    float *magnitudes; /* the same: what bounds the parts of which a product takes a weight to be made */
+    uint32_t rows;     /* there */
     room w, scales;
 } placed;
 
@@ -52,6 +53,22 @@ static void fill_row(uint8_t *row, number_format format, size_t columns, bool ho
         return;
     for (size_t i = 0; i < bytes; i++) /* any bits at all: infinities and NaN as well */
         row[i] = random_below(rng, 2) ? (uint8_t)random_bits(rng) : row[i];
+}
+
+/* Only Q4_K has two parts, d * scale * nibble and dmin * minimum, which kernels add up apart: the first is what the
+ * block decodes to with dmin = 0. */
+static void bound_parts(float *magnitudes, const float *decoded, number_format format, const void *row, size_t columns)
+{
+    const number_traits *traits = &number_formats[format];
+    size_t bytes = columns / traits->block_values * traits->block_bytes;
+    uint8_t *copy = array_new(bytes, 1);
+    memcpy(copy, row, bytes);
+    for (size_t b = 0; format == FORMAT_Q4_K && b < bytes; b += traits->block_bytes)
+        memset(copy + b + 2, 0, 2);
+    traits->decode(copy, magnitudes, columns);
+    for (size_t i = 0; i < columns; i++)
+        magnitudes[i] = fabsf(magnitudes[i]) + fabsf(magnitudes[i] - decoded[i]);
+    free(copy);
 }
 
 /* `rows` rows on the device, taken from a matrix that has some more; by a list or from some row on. */
@@ -71,9 +88,12 @@ static placed placed_new(device *d, number_format format, uint32_t rows, uint32_
     bool by_list = random_below(rng, 2);
     uint32_t first = (uint32_t)random_below(rng, all - rows + 1), *list = array_new(rows, sizeof(*list));
     p.decoded = array_new((size_t)rows * columns, sizeof(float));
+    p.magnitudes = array_new((size_t)rows * columns, sizeof(float));
     for (uint32_t r = 0; r < rows; r++) {
         list[r] = by_list ? (uint32_t)random_below(rng, all) : first + r;
-        number_formats[format].decode(matrix_row(&p.m, list[r]), p.decoded + (size_t)r * columns, columns);
+        float *decoded = p.decoded + (size_t)r * columns;
+        number_formats[format].decode(matrix_row(&p.m, list[r]), decoded, columns);
+        bound_parts(p.magnitudes + (size_t)r * columns, decoded, format, matrix_row(&p.m, list[r]), columns);
     }
     size_t scale_bytes, bytes = device_packed_bytes(format, rows, columns, &scale_bytes);
     void *w = array_new(bytes, 1), *scales = array_new(scale_bytes, 1);
@@ -97,6 +117,7 @@ static void placed_free(placed *p)
     room_free(&p->scales);
     free(p->blocks);
     free(p->decoded);
+    free(p->magnitudes);
 }
 
 /* ---- lists ---- */
@@ -254,11 +275,12 @@ static void check_sums(check *c, const device *d, const product_shape *s, const 
                 continue;
             }
             const float *row = p->decoded + (size_t)l->ids[at] * s->columns;
+            const float *parts = s->rounded ? p->magnitudes + (size_t)l->ids[at] * s->columns : row;
             double want = 0, sum = fabs(before[at]);
             for (size_t k = 0; k < s->columns; k++) {
                 double term = (double)row[k] * in->values[t * s->columns + k];
                 want += term;
-                sum += fabs(term);
+                sum += fabs(parts[k] * (double)in->values[t * s->columns + k]);
             }
             double bound = sum * limit + (double)s->columns * 0x1p-149;
             expect_close(c, at, finished(s, want, before[at]), got[at], bound);
@@ -492,12 +514,14 @@ static void check_read(check *c, device *d, size_t items, uint64_t *rng)
 /* ---- all of them ---- */
 
 static const uint32_t value_columns[] = {1, 7, 8, 33, 64, 100, 513, 1100};
-static const uint32_t block_columns[] = {32, 64, 96, 288, 544, 1056};
+static const uint32_t block_columns[] = {32, 64, 96, 288, 544, 1056}; /* of blocks of 32 */
 
 static uint32_t some_columns(number_format format, size_t turn)
 {
-    return number_is_block(format) ? block_columns[turn % COUNT(block_columns)]
-                                   : value_columns[turn % COUNT(value_columns)];
+    uint32_t values = number_formats[format].block_values;
+    return values == 1    ? value_columns[turn % COUNT(value_columns)]
+           : values == 32 ? block_columns[turn % COUNT(block_columns)]
+                          : values * (1 + (uint32_t)turn % 5);
 }
 
 static void check_format(check *c, device *d, number_format format, uint64_t *rng)

@@ -117,8 +117,8 @@ bool common_has_split(const loaded *l)
     return l->placement && sum_layers(l->placement).forms[FORM_SPLIT] > 0;
 }
 
-/* "device0: cuda, NVIDIA H200 (budget 126 GB): 20 of 32 layers, 12 of them split (38 % of the neurons there), and the
- * head; 512 MB". device_bytes: what this run takes there; 0: the most it took. */
+/* "device0: cuda, NVIDIA H200 (budget 126 GB): 20 of 32 layers, 12 of them split (38 % of the neurons there); the head
+ * stays on the CPU; 512 MB". device_bytes: what this run takes there; 0: the most it took. */
 static void say_device(const loaded *l, uint64_t device_bytes)
 {
     hearth_device_info d;
@@ -135,7 +135,8 @@ static void say_device(const loaded *l, uint64_t device_bytes)
                 100 * s.split_share);
     if (s.forms[FORM_FFN_HOST] > 0)
         fprintf(stderr, ", %u with all neurons on the CPU", s.forms[FORM_FFN_HOST]);
-    fprintf(stderr, "%s; %s%s\n", l->placement->head == PLACEMENT_DEVICE ? ", and the head" : "",
+    fprintf(stderr, "%s; %s%s\n",
+            l->placement->head == PLACEMENT_DEVICE ? ", and the head" : "; the head stays on the CPU",
             output_size(bytes, (double)(device_bytes ? device_bytes : d.peak_bytes)), device_bytes ? "" : " at most");
 }
 

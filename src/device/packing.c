@@ -1,5 +1,6 @@
-/* packing.c - rows of a matrix as devices store them: float formats as they are, blocks in two arrays, so that values
- * begin at multiples of 16 bytes whatever a format puts in front of them. */
+/* packing.c - rows of a matrix as devices store them (kernels.h): float formats as they are; blocks in two arrays, so
+ * that values begin at multiples of 16 bytes whatever a format puts in front of them, and in an order that puts the
+ * values of 32 neighbours together. */
 #include "packing.h"
 
 #include "kernels/kernels.h"
@@ -7,40 +8,101 @@
 #include <assert.h>
 #include <string.h>
 
-/* Both block formats begin with a float16 scale; what follows are the values, in the order of the file. */
-#define SCALE_BYTES sizeof(uint16_t)
+/* Of the formats with blocks of 256. */
+enum { SUBS = 8, SUB_VALUES = 32, SUB_BYTES = SUB_VALUES / 2 };
 
 size_t device_packed_bytes(number_format format, size_t rows, size_t columns, size_t *scale_bytes)
 {
-    assert(device_has_format(format));
-    const number_traits *traits = &number_formats[format];
-    size_t blocks = columns / traits->block_values;
-    assert(columns % traits->block_values == 0);
-    bool block = number_is_block(format);
-    *scale_bytes = block ? rows * blocks * SCALE_BYTES : 0;
-    return rows * blocks * (traits->block_bytes - (block ? SCALE_BYTES : 0));
+    const device_format *f = device_format_find(format);
+    assert(f && columns % f->block_values == 0);
+    size_t blocks = rows * (columns / f->block_values);
+    *scale_bytes = blocks * f->scale_bytes;
+    return blocks * f->value_bytes;
 }
 
-static void pack_blocks(const uint8_t *row, size_t blocks, size_t block_bytes, uint8_t *w, uint16_t *scales)
+/* ------------------------------------------------------------------ one block to its values and its scales */
+
+typedef void pack_block(const uint8_t *block, uint8_t *w, uint8_t *scales);
+
+/* A float16 scale, then the values. */
+static void pack_q8_0(const uint8_t *block, uint8_t *w, uint8_t *scales)
 {
-    size_t value_bytes = block_bytes - SCALE_BYTES;
-    for (size_t b = 0; b < blocks; b++, row += block_bytes, w += value_bytes) {
-        memcpy(&scales[b], row, SCALE_BYTES);
-        memcpy(w, row + SCALE_BYTES, value_bytes);
+    memcpy(scales, block, 2);
+    memcpy(w, block + 2, 32);
+}
+
+static void pack_q4_0(const uint8_t *block, uint8_t *w, uint8_t *scales)
+{
+    memcpy(scales, block, 2);
+    memcpy(w, block + 2, 16);
+}
+
+/* 32 values of four bits: the first 16 to the low nibbles, the others to the high ones. */
+static void pack_nibbles(const uint8_t values[SUB_VALUES], uint8_t out[SUB_BYTES])
+{
+    for (size_t i = 0; i < SUB_BYTES; i++)
+        out[i] = (uint8_t)(values[i] | values[i + SUB_BYTES] << 4);
+}
+
+/* number/k_blocks.c describes the blocks in a file. */
+static void pack_q4_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
+{
+    const uint8_t *packed = block + 4, *q = block + 16;
+    memcpy(scales, block, 4); /* d and dmin */
+    memset(scales + 4, 0, 12);
+    for (size_t j = 0; j < SUBS; j++) {
+        unsigned scale = j < 4 ? packed[j] & 63u : (packed[j + 4] & 15u) | (packed[j - 4] >> 6 << 4);
+        unsigned minimum = j < 4 ? packed[j + 4] & 63u : (unsigned)(packed[j + 4] >> 4) | (packed[j] >> 6 << 4);
+        scales[4 + j] = (uint8_t)((scale & 15) | (minimum & 15) << 4);
+        scales[12 + j / 2] |= (uint8_t)((scale >> 4 | minimum >> 4 << 2) << j % 2 * 4);
+        uint8_t values[SUB_VALUES];
+        for (size_t i = 0; i < SUB_VALUES; i++)
+            values[i] = q[j / 2 * SUB_VALUES + i] >> j % 2 * 4 & 15;
+        pack_nibbles(values, w + j * SUB_BYTES);
     }
 }
 
+static void pack_q6_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
+{
+    const uint8_t *low = block, *high = block + 128;
+    memcpy(scales, block + 208, 2); /* d */
+    memcpy(scales + 2, block + 192, 16);
+    uint8_t *upper = w + SUBS * SUB_BYTES;
+    memset(upper, 0, 64);
+    for (size_t j = 0; j < SUBS; j++, upper += 8) {
+        size_t half = j / 4, quarter = j % 4;
+        uint8_t values[SUB_VALUES];
+        for (size_t i = 0; i < SUB_VALUES; i++) {
+            values[i] = low[half * 64 + quarter % 2 * 32 + i] >> quarter / 2 * 4 & 15;
+            unsigned bits = high[half * 32 + i] >> quarter * 2 & 3u;
+            upper[i / 16 * 4 + i % 4] |= (uint8_t)(bits << i / 4 % 4 * 2);
+        }
+        pack_nibbles(values, w + j * SUB_BYTES);
+    }
+}
+
+/* NULL: as they are. */
+static pack_block *const packers[FORMAT_COUNT] = {
+    [FORMAT_Q8_0] = pack_q8_0, [FORMAT_Q4_0] = pack_q4_0, [FORMAT_Q4_K] = pack_q4_k, [FORMAT_Q6_K] = pack_q6_k};
+
+/* ------------------------------------------------------------------ rows */
+
 void device_pack(const matrix *m, const uint32_t *list, size_t first, size_t count, void *w, uint16_t *scales)
 {
+    const device_format *f = device_format_find(m->format);
     size_t row_scales, row_bytes = device_packed_bytes(m->format, 1, m->columns, &row_scales);
-    uint8_t *out = w;
-    for (size_t i = 0; i < count; i++, out += row_bytes) {
+    size_t blocks = m->columns / f->block_values, block_bytes = number_formats[m->format].block_bytes;
+    pack_block *pack = packers[m->format];
+    assert((pack != NULL) == (f->scale_bytes > 0));
+    uint8_t *out = w, *out_scales = (uint8_t *)scales;
+    for (size_t i = 0; i < count; i++) {
         size_t row = list ? list[i] : first + i;
         assert(row < m->rows);
-        if (row_scales == 0)
-            memcpy(out, matrix_row(m, row), row_bytes);
-        else
-            pack_blocks(matrix_row(m, row), row_scales / SCALE_BYTES, number_formats[m->format].block_bytes, out,
-                        scales + i * (row_scales / SCALE_BYTES));
+        const uint8_t *from = matrix_row(m, row);
+        if (!pack)
+            memcpy(out + i * row_bytes, from, row_bytes);
+        for (size_t b = 0; pack && b < blocks; b++)
+            pack(from + b * block_bytes, out + i * row_bytes + b * f->value_bytes,
+                 out_scales + i * row_scales + b * f->scale_bytes);
     }
 }

@@ -1,7 +1,7 @@
 /* probe.h - asks a driver what it has in a child process, before this process relies on it.
  *
  * A driver is a foreign library, and some abort, crash or hang as soon as they are asked what there is. In a child that
- * costs a child. docs/decisions/011-asking-drivers.md says why a fork and what it must not do. */
+ * costs a child. docs/decisions/007-asking-drivers.md says why a fork and what it must not do. */
 #ifndef DEVICE_PROBE_H
 #define DEVICE_PROBE_H
 

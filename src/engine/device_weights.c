@@ -53,11 +53,12 @@ hearth_status device_weights_rows(const layer_placement *p, uint32_t side, const
 /* Makes room for `rows` rows of m. */
 static hearth_status make_room(const loader *l, device_matrix *out, const matrix *m, uint32_t rows, const char *what)
 {
+    char names[DEVICE_FORMAT_NAMES_SIZE];
     if (!device_has_format(m->format))
         return fail(l->error, HEARTH_UNSUPPORTED,
-                    "%s: %s: is %s, for which devices have no kernels (they have f32, f16, bf16, q8_0 and q4_0); "
-                    "`hearth quantize` makes such a file",
-                    l->model->source->path, what, number_formats[m->format].name);
+                    "%s: %s: is %s, for which devices have no kernels (they have %s); `hearth quantize` makes such a "
+                    "file",
+                    l->model->source->path, what, number_formats[m->format].name, device_format_names(names));
     size_t scale_bytes, bytes = device_packed_bytes(m->format, rows, m->columns, &scale_bytes);
     l->to->bytes += bytes + scale_bytes;
     if (l->counts)

@@ -25,7 +25,7 @@ INLINE void accumulate_some(int format, uint n, GLOBAL const uchar *w, GLOBAL co
         scale[r] = scales_of(format, scales, at, columns);
         factor[r] = h[i + r];
     }
-    uint together = ON_HOST && (format == W_Q8_0 || format == W_Q4_0) ? 4 : 1; /* vectors of one scale */
+    uint together = ON_HOST && has_one_scale(format) ? 4 : 1; /* vectors of one scale */
     for (uint k = 0; k < count; k += together, column += 8 * together) {
         float8 factors[ROWS_AT_ONCE];
         UNROLL
@@ -36,7 +36,7 @@ INLINE void accumulate_some(int format, uint n, GLOBAL const uchar *w, GLOBAL co
             float8 values[ROWS_AT_ONCE];
             UNROLL
             for (uint r = 0; r < n; r++)
-                values[r] = unscaled_8(format, row[r], column + 8 * j);
+                values[r] = unscaled_8(format, row[r], scale[r], column + 8 * j);
             UNROLL
             for (uint r = 0; r < n; r++)
                 sums[k + j] = float8_fma(factors[r], values[r], sums[k + j]);
@@ -95,7 +95,7 @@ INLINE void accumulate(int format, GLOBAL const step_record *step, GLOBAL const 
     }
 }
 
-#define X(id, name)                                                                                             \
+#define X(id, name, values, value_bytes, scale_bytes)                                                           \
     KERNEL(accumulate_##name, P_ACCUMULATE)                                                                     \
     {                                                                                                           \
         accumulate(W_##id, step, w, scales, list, listed, h, sums, rows, columns, parts, GROUP, GROUPS);        \

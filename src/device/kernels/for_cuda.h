@@ -181,14 +181,27 @@ INLINE float8 float8_of_bytes(const uchar *p)
     return out;
 }
 
-INLINE float8 float8_of_nibbles(const uchar *p, uint shift)
+INLINE float8 float8_of_nibbles(const uchar *p, uint shift, int less)
 {
     uint2 v = load_8(p);
     float8 out;
     UNROLL
     for (int i = 0; i < 4; i++) {
-        out.v[i] = (float)((int)((v.x >> (8 * i + shift)) & 15u) - 8);
-        out.v[i + 4] = (float)((int)((v.y >> (8 * i + shift)) & 15u) - 8);
+        out.v[i] = (float)((int)((v.x >> (8 * i + shift)) & 15u) - less);
+        out.v[i + 4] = (float)((int)((v.y >> (8 * i + shift)) & 15u) - less);
+    }
+    return out;
+}
+
+INLINE float8 float8_of_sixes(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
+{
+    uint2 v = load_8(p);
+    uint u = *(const uint *)upper >> upper_shift;
+    float8 out;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        out.v[i] = (float)((int)((v.x >> (8 * i + shift) & 15u) | (u >> 8 * i & 3u) << 4) - 32);
+        out.v[i + 4] = (float)((int)((v.y >> (8 * i + shift) & 15u) | (u >> (8 * i + 2) & 3u) << 4) - 32);
     }
     return out;
 }
@@ -204,8 +217,9 @@ INLINE block32 block32_load(const uchar *p)
     return out;
 }
 
-INLINE block32 block32_of_nibbles(const uchar *p)
+INLINE block32 block32_of_nibbles(const uchar *p, int less)
 {
+    (void)less; /* see wide_block */
     uint4 a = load_16(p);
     block32 out = {{a.x & 0x0f0f0f0fu, a.y & 0x0f0f0f0fu, a.z & 0x0f0f0f0fu, a.w & 0x0f0f0f0fu,
                     (a.x >> 4) & 0x0f0f0f0fu, (a.y >> 4) & 0x0f0f0f0fu, (a.z >> 4) & 0x0f0f0f0fu,
@@ -213,9 +227,36 @@ INLINE block32 block32_of_nibbles(const uchar *p)
     return out;
 }
 
+/* Four values of six bits, 32 too large, to signed bytes: without the 32 the sixth bit is the sign. */
+INLINE uint signed_sixes(uint lower, uint upper)
+{
+    uint v = ((lower & 0x0f0f0f0fu) | (upper & 0x03030303u) << 4) ^ 0x20202020u, sign = v & 0x20202020u;
+    return v | sign << 1 | sign << 2;
+}
+
+INLINE block32 block32_of_sixes(const uchar *p, const uchar *upper)
+{
+    uint4 a = load_16(p);
+    uint2 u = load_8(upper);
+    block32 out = {{signed_sixes(a.x, u.x), signed_sixes(a.y, u.x >> 2), signed_sixes(a.z, u.x >> 4),
+                    signed_sixes(a.w, u.x >> 6), signed_sixes(a.x >> 4, u.y), signed_sixes(a.y >> 4, u.y >> 2),
+                    signed_sixes(a.z >> 4, u.y >> 4), signed_sixes(a.w >> 4, u.y >> 6)}};
+    return out;
+}
+
 INLINE int DOT4(uint a, uint b, int sum)
 {
     asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+/* The first 16 bytes, or the others. */
+INLINE int block32_dot_half(block32 a, block32 b, int half)
+{
+    int sum = 0;
+    UNROLL
+    for (int i = 4 * half; i < 4 * half + 4; i++)
+        sum = DOT4(a.v[i], b.v[i], sum);
     return sum;
 }
 

@@ -151,19 +151,27 @@ INLINE float8 float8_of_bytes(const uchar *p)
 #endif
 }
 
-INLINE float8 float8_of_nibbles(const uchar *p, uint shift)
+INLINE float8 float8_of_nibbles(const uchar *p, uint shift, int less)
 {
 #ifdef __AVX2__
     __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
     __m256i nibbles =
         _mm256_and_si256(_mm256_srli_epi32(_mm256_cvtepu8_epi32(bytes), (int)shift), _mm256_set1_epi32(15));
-    return (float8)_mm256_cvtepi32_ps(_mm256_sub_epi32(nibbles, _mm256_set1_epi32(8)));
+    return (float8)_mm256_cvtepi32_ps(_mm256_sub_epi32(nibbles, _mm256_set1_epi32(less)));
 #else
     int8 v;
     for (int i = 0; i < 8; i++)
-        v[i] = (p[i] >> shift & 15) - 8;
+        v[i] = (p[i] >> shift & 15) - less;
     return __builtin_convertvector(v, float8);
 #endif
+}
+
+INLINE float8 float8_of_sixes(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
+{
+    int8 v;
+    for (uint i = 0; i < 8; i++)
+        v[i] = ((p[i] >> shift & 15) | (upper[i % 4] >> (upper_shift + i / 4 * 2) & 3) << 4) - 32;
+    return __builtin_convertvector(v, float8);
 }
 
 INLINE block32 block32_load(const uchar *p)
@@ -173,20 +181,28 @@ INLINE block32 block32_load(const uchar *p)
     return v;
 }
 
-INLINE block32 block32_of_nibbles(const uchar *p)
+INLINE block32 block32_of_nibbles(const uchar *p, int less)
 {
 #ifdef __AVX2__
     __m128i both = _mm_loadu_si128((const __m128i *)(const void *)p);
     __m256i apart = _mm256_inserti128_si256(_mm256_castsi128_si256(both), _mm_srli_epi16(both, 4), 1);
-    return (block32)_mm256_sub_epi8(_mm256_and_si256(apart, _mm256_set1_epi8(15)), _mm256_set1_epi8(8));
+    return (block32)_mm256_sub_epi8(_mm256_and_si256(apart, _mm256_set1_epi8(15)), _mm256_set1_epi8((char)less));
 #else
     block32 v;
     for (int i = 0; i < 16; i++) {
-        v[i] = (schar)((p[i] & 15) - 8);
-        v[i + 16] = (schar)((p[i] >> 4) - 8);
+        v[i] = (schar)((p[i] & 15) - less);
+        v[i + 16] = (schar)((p[i] >> 4) - less);
     }
     return v;
 #endif
+}
+
+INLINE block32 block32_of_sixes(const uchar *p, const uchar *upper)
+{
+    block32 v = block32_of_nibbles(p, 0);
+    for (uint i = 0; i < 32; i++)
+        v[i] = (schar)((v[i] | (upper[i / 16 * 4 + i % 4] >> i / 4 % 4 * 2 & 3) << 4) - 32);
+    return v;
 }
 
 /* Sums of four neighbouring products each: |a b| summed over two is at most 2 * 128 * 127, which 16 bits hold. */
@@ -197,9 +213,8 @@ INLINE int8 block32_dot(block32 a, block32 b)
     return (int8)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else
     int8 sums = {0};
-    for (int part = 0; part < 32; part += 8)
-        for (int i = 0; i < 8; i++)
-            sums[i] += a[part + i] * b[part + i];
+    for (int i = 0; i < 32; i++)
+        sums[i / 4] += a[i] * b[i];
     return sums;
 #endif
 }

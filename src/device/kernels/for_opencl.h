@@ -51,7 +51,7 @@
                             __global const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F))
 /* Only a kernel itself may have variables of the group, so the arrays of a body, together at most LOCAL_BYTES, are cut
  * from one of its kernel's. */
-#define LOCAL_BYTES (16 * MOST_LANES + 9216) /* what group_sums needs, and what attend has besides */
+#define LOCAL_BYTES (16 * MOST_LANES + 18432) /* what group_sums needs, and what attend has besides */
 #define LOCAL_ARRAY(type, name, n)                     \
     __local type *name = (__local type *)local_memory; \
     local_memory += (sizeof(type) * (n) + 7) / 8
@@ -132,9 +132,16 @@ INLINE float8 float8_of_bytes(__global const uchar *p)
     return convert_float8(vload8(0, (__global const char *)p));
 }
 
-INLINE float8 float8_of_nibbles(__global const uchar *p, uint shift)
+INLINE float8 float8_of_nibbles(__global const uchar *p, uint shift, int less)
 {
-    return convert_float8((vload8(0, p) >> (uchar)shift) & (uchar)15) - 8.0f;
+    return convert_float8((vload8(0, p) >> (uchar)shift) & (uchar)15) - (float)less;
+}
+
+INLINE float8 float8_of_sixes(__global const uchar *p, uint shift, __global const uchar *upper, uint upper_shift)
+{
+    uchar8 lower = (vload8(0, p) >> (uchar)shift) & (uchar)15;
+    uchar4 u = vload4(0, upper) >> (uchar)upper_shift;
+    return convert_float8(lower | ((uchar8)(u, u >> (uchar)2) & (uchar)3) << (uchar)4) - 32.0f;
 }
 
 typedef int8 block32; /* 32 signed bytes */
@@ -144,10 +151,26 @@ INLINE block32 block32_load(__global const uchar *p)
     return vload8(0, (__global const int *)p);
 }
 
-INLINE block32 block32_of_nibbles(__global const uchar *p)
+INLINE block32 block32_of_nibbles(__global const uchar *p, int less)
 {
+    (void)less; /* see wide_block */
     uint4 both = vload4(0, (__global const uint *)p);
     return (int8)(as_int4(both & 0x0f0f0f0fu), as_int4((both >> 4) & 0x0f0f0f0fu));
+}
+
+/* Values of six bits, 32 too large, to signed bytes: without the 32 the sixth bit is the sign. */
+INLINE int4 signed_sixes(uint4 lower, uint upper)
+{
+    uint4 bits = ((uint4)(upper) >> (uint4)(0, 2, 4, 6)) & 0x03030303u;
+    uint4 v = ((lower & 0x0f0f0f0fu) | bits << 4) ^ 0x20202020u, sign = v & 0x20202020u;
+    return as_int4(v | sign << 1 | sign << 2);
+}
+
+INLINE block32 block32_of_sixes(__global const uchar *p, __global const uchar *upper)
+{
+    uint4 both = vload4(0, (__global const uint *)p);
+    uint2 u = vload2(0, (__global const uint *)upper);
+    return (int8)(signed_sixes(both, u.x), signed_sixes(both >> 4, u.y));
 }
 
 #if defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
@@ -158,7 +181,21 @@ INLINE int block32_dot(block32 a, block32 b)
     return DOT4(a.s0, b.s0) + DOT4(a.s1, b.s1) + DOT4(a.s2, b.s2) + DOT4(a.s3, b.s3) + DOT4(a.s4, b.s4) +
            DOT4(a.s5, b.s5) + DOT4(a.s6, b.s6) + DOT4(a.s7, b.s7);
 }
+
+/* Of 16 bytes. */
+INLINE int block16_dot(int4 a, int4 b)
+{
+    return DOT4(a.x, b.x) + DOT4(a.y, b.y) + DOT4(a.z, b.z) + DOT4(a.w, b.w);
+}
 #else
+INLINE int block16_dot(int4 a, int4 b)
+{
+    int16 products = convert_int16(convert_short16(as_char16(a)) * convert_short16(as_char16(b)));
+    int8 sums = products.lo + products.hi;
+    int4 fewer = sums.lo + sums.hi;
+    return fewer.x + fewer.y + fewer.z + fewer.w;
+}
+
 /* In vectors, which is what CPUs want: products of bytes fit into 16 bits. */
 INLINE int block32_dot(block32 a, block32 b)
 {
@@ -170,6 +207,12 @@ INLINE int block32_dot(block32 a, block32 b)
     return fewer.x + fewer.y + fewer.z + fewer.w;
 }
 #endif
+
+/* The first 16 bytes, or the others. */
+INLINE int block32_dot_half(block32 a, block32 b, int half_of)
+{
+    return half_of == 0 ? block16_dot(a.lo, b.lo) : block16_dot(a.hi, b.hi);
+}
 
 INLINE uint sum_of_16(__global const uchar *p)
 {

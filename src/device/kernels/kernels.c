@@ -6,6 +6,7 @@
 #include "../../kernel/cpu.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 /* The step, then a letter for each parameter. */
 #define LETTER_B(type, name) "b"
@@ -18,52 +19,85 @@ const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT] = {
 #undef X
 };
 
-/* The kernels of each format that devices have. */
-typedef struct format_row {
-    bool present;
-    device_kernel embed, product, accumulate;
-} format_row;
-
-static const format_row formats[FORMAT_COUNT] = {
-#define X(ID, id) [FORMAT_##ID] = {true, DEVICE_embed_##id, DEVICE_product_##id, DEVICE_accumulate_##id},
-    DEVICE_FORMATS(X)
+/* Zero where devices lack a format. */
+static const device_format formats[FORMAT_COUNT] = {
+#define X(ID, id, values, value_bytes, scale_bytes) \
+    [FORMAT_##ID] = {values,                        \
+                     value_bytes,                   \
+                     scale_bytes,                   \
+                     DEVICE_embed_##id,             \
+                     DEVICE_product_##id,           \
+                     DEVICE_product_##id,           \
+                     DEVICE_accumulate_##id},
+    DEVICE_FLOAT_FORMATS(X)
+#undef X
+#define X(ID, id, values, value_bytes, scale_bytes) \
+    [FORMAT_##ID] = {values,                        \
+                     value_bytes,                   \
+                     scale_bytes,                   \
+                     DEVICE_embed_##id,             \
+                     DEVICE_product_##id,           \
+                     DEVICE_product_8_##id,         \
+                     DEVICE_accumulate_##id},
+        DEVICE_BLOCK_FORMATS(X)
 #undef X
 };
 
-/* Of block formats only. */
-static const device_kernel products_8[FORMAT_COUNT] = {
-#define X(ID, id) [FORMAT_##ID] = DEVICE_product_8_##id,
-    DEVICE_BLOCK_FORMATS(X)
+/* A block is what it is in a file, in another order. */
+#define X(ID, name, type, file_type, values, bytes) VALUES_##ID = (values), BYTES_##ID = (bytes),
+enum { NUMBER_FORMATS(X) };
 #undef X
-};
+#define X(ID, id, values, value_bytes, scale_bytes) \
+    _Static_assert(VALUES_##ID == (values) && BYTES_##ID == (value_bytes) + (scale_bytes), #id);
+DEVICE_FORMATS(X)
+#undef X
 
-bool device_has_format(number_format format)
+const device_format *device_format_find(number_format format)
 {
-    return (unsigned)format < FORMAT_COUNT && formats[format].present;
+    return (unsigned)format < FORMAT_COUNT && formats[format].block_values > 0 ? &formats[format] : NULL;
+}
+
+const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE])
+{
+    size_t used = 0, left = 0;
+    for (number_format f = 0; f < FORMAT_COUNT; f++)
+        left += device_has_format(f);
+    for (number_format f = 0; f < FORMAT_COUNT; f++)
+        if (device_has_format(f) && used < DEVICE_FORMAT_NAMES_SIZE)
+            used += (size_t)snprintf(out + used, DEVICE_FORMAT_NAMES_SIZE - used, "%s%s", number_formats[f].name,
+                                     --left > 1  ? ", "
+                                     : left == 1 ? " and "
+                                                 : "");
+    return out;
+}
+
+/* The row of a format that devices have. */
+static const device_format *row_of(number_format format)
+{
+    const device_format *row = device_format_find(format);
+    assert(row);
+    return row;
 }
 
 device_kernel device_embed(number_format format)
 {
-    assert(device_has_format(format));
-    return formats[format].embed;
+    return row_of(format)->embed;
 }
 
 device_kernel device_product(number_format format)
 {
-    assert(device_has_format(format));
-    return formats[format].product;
+    return row_of(format)->product;
 }
 
 device_kernel device_product_8(number_format format)
 {
-    assert(device_has_format(format) && number_is_block(format));
-    return products_8[format];
+    assert(number_is_block(format));
+    return row_of(format)->product_8;
 }
 
 device_kernel device_accumulate(number_format format)
 {
-    assert(device_has_format(format));
-    return formats[format].accumulate;
+    return row_of(format)->accumulate;
 }
 
 /* Worst first. */

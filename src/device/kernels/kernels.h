@@ -13,6 +13,13 @@
  *     q8_0             w: int8 [rows][columns];               scales: f16 [rows][columns / 32]
  *     q4_0             w: 16 bytes for each block of 32, in the file's order of nibbles
  *                      [rows][columns / 32][16];              scales: f16 [rows][columns / 32]
+ *     q4_K             w: sub-blocks of 32 as blocks of q4_0  [rows][columns / 256][8][16];
+ *                      scales: [rows][columns / 256][16 bytes]: f16 d and dmin; 8 bytes, of sub-block j the lower four
+ *                      bits of its scale and, above them, of its minimum; 4 bytes, nibble j of which has the upper
+ *                      two bits of both
+ *     q6_K             w: [rows][columns / 256][192 bytes]: the lower four bits as in q4_K; then 8 bytes for each
+ *                      sub-block of 32, bits 2k of byte 4h + b the upper bits of value 16h + 4k + b;
+ *                      scales: [rows][columns / 256][18 bytes]: f16 d, int8 [16]
  *
  * Lists: `list` [STEP_ROWS][n] has for each token the rows it works on, ascending, and `listed` [STEP_ROWS] how many;
  * n is the stride that the kernel's description names. NULL: all rows, in order. */
@@ -60,7 +67,8 @@
 /* Sizes of items. */
 #define PRODUCT_ROWS      4    /* rows of one item of product                                   */
 #define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
-#define ATTEND_POSITIONS  256  /* positions of one split of attend                              */
+#define ATTEND_POSITIONS  128  /* positions of one split of attend                              */
+#define ATTEND_QUERIES    4    /* query heads of one item, which share a key/value head         */
 #define ACTIVATE_NEURONS  1024 /* neurons of one item of activate                               */
 #define ACCUMULATE_COLUMNS_ITEM 512 /* columns of one item of accumulate                        */
 #define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
@@ -105,7 +113,10 @@
  * [STEP_ROWS][heads][splits][length + 2]: the sum of exp(score - m) * value, then m (the greatest score of the
  * split) and the sum of exp(score - m); a split without positions that are seen: m = -INFINITY (as large a negative
  * float), the sum 0, and the values are not written. score = scale * query . key. Query heads h share the key/value
- * head h / (heads / kv_heads). items: STEP_ROWS * heads * splits */
+ * head h / (heads / kv_heads), whose keys are read once for ATTEND_QUERIES of them.
+ * items: STEP_ROWS * ATTEND_ITEMS(heads, kv_heads, splits) */
+#define ATTEND_ITEMS(heads, kv_heads, splits) \
+    ((kv_heads) * (((heads) / (kv_heads) + ATTEND_QUERIES - 1) / ATTEND_QUERIES) * (splits))
 #define P_ATTEND(B, V, F)                                                                                   \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
         V(length) V(context) V(window) V(splits) V(stride_q) F(scale)
@@ -149,23 +160,36 @@
  * items: total */
 #define P_READ(B, V, F) B(const uchar, data) B(uint, out) V(total)
 
-/* Formats of weights on devices, in the order of the kernels' numbers. */
-#define DEVICE_FORMATS(X) X(F32, f32) X(F16, f16) X(BF16, bf16) X(Q8_0, q8_0) X(Q4_0, q4_0)
-/* Those that meet activations of 8 bits. */
-#define DEVICE_BLOCK_FORMATS(X) X(Q8_0, q8_0) X(Q4_0, q4_0)
+/* Formats of weights on devices: those that meet float32, and those that meet activations of 8 bits as well. A format
+ * without a row has no kernels, and is refused by name. To add one: a row, its decoding in formats.cl, its packing in
+ * packing.c; kcheck follows.
+ *    id    name   values, bytes of w and of scales of a block */
+#define DEVICE_FLOAT_FORMATS(X) \
+    X(F32,  f32,    1,   4,  0) \
+    X(F16,  f16,    1,   2,  0) \
+    X(BF16, bf16,   1,   2,  0)
+#define DEVICE_BLOCK_FORMATS(X) \
+    X(Q8_0, q8_0,  32,  32,  2) \
+    X(Q4_0, q4_0,  32,  16,  2) \
+    X(Q4_K, q4_K, 256, 128, 16) \
+    X(Q6_K, q6_K, 256, 192, 18)
+#define DEVICE_FORMATS(X) DEVICE_FLOAT_FORMATS(X) DEVICE_BLOCK_FORMATS(X)
 
 /* Every kernel: name, parameters. */
 #define DEVICE_KERNELS(X)                                                                                        \
     X(embed_f32, P_EMBED) X(embed_f16, P_EMBED) X(embed_bf16, P_EMBED) X(embed_q8_0, P_EMBED) X(embed_q4_0, P_EMBED) \
+    X(embed_q4_K, P_EMBED) X(embed_q6_K, P_EMBED)                                                                \
     X(product_f32, P_PRODUCT) X(product_f16, P_PRODUCT) X(product_bf16, P_PRODUCT) X(product_q8_0, P_PRODUCT)    \
-    X(product_q4_0, P_PRODUCT)                                                                                   \
-    X(product_8_q8_0, P_PRODUCT_8) X(product_8_q4_0, P_PRODUCT_8)                                                \
+    X(product_q4_0, P_PRODUCT) X(product_q4_K, P_PRODUCT) X(product_q6_K, P_PRODUCT)                             \
+    X(product_8_q8_0, P_PRODUCT_8) X(product_8_q4_0, P_PRODUCT_8) X(product_8_q4_K, P_PRODUCT_8)                 \
+    X(product_8_q6_K, P_PRODUCT_8)                                                                               \
     X(quantize, P_QUANTIZE) X(norm, P_NORM)                                                                      \
     X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                                                  \
     X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN)                                \
     X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                                                \
     X(accumulate_f32, P_ACCUMULATE) X(accumulate_f16, P_ACCUMULATE) X(accumulate_bf16, P_ACCUMULATE)             \
-    X(accumulate_q8_0, P_ACCUMULATE) X(accumulate_q4_0, P_ACCUMULATE)                                            \
+    X(accumulate_q8_0, P_ACCUMULATE) X(accumulate_q4_0, P_ACCUMULATE) X(accumulate_q4_K, P_ACCUMULATE)           \
+    X(accumulate_q6_K, P_ACCUMULATE)                                                                             \
     X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
 
 // clang-format on
@@ -193,8 +217,22 @@ typedef struct device_kernel_row {
 } device_kernel_row;
 extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 
-/* Whether devices have kernels for weights of a format. */
-bool device_has_format(number_format format);
+/* What devices have for a format of weights. */
+typedef struct device_format {
+    uint32_t block_values, value_bytes, scale_bytes;     /* of a block, and what of it lies in w and in scales */
+    device_kernel embed, product, product_8, accumulate; /* product_8: of block formats */
+} device_format;
+
+/* NULL: devices have no kernels for this format. */
+const device_format *device_format_find(number_format format);
+static inline bool device_has_format(number_format format)
+{
+    return device_format_find(format) != NULL;
+}
+/* "f32, f16 ... and q6_K": those that there are. */
+#define DEVICE_FORMAT_NAMES_SIZE 64
+const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE]);
+
 /* The kernel of a family for a format that they have. */
 device_kernel device_embed(number_format format);
 device_kernel device_product(number_format format);

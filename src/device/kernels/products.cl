@@ -111,7 +111,7 @@ INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uch
                          scratch);
 }
 
-#define X(id, name)                                                                                            \
+#define X(id, name, values, value_bytes, scale_bytes)                                                          \
     KERNEL(product_##name, P_PRODUCT)                                                                          \
     {                                                                                                          \
         LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                            \
@@ -143,11 +143,11 @@ INLINE void product_8_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL 
     uint blocks = columns / 32;
     for (uint b = LANE; b < blocks; b += LANES) {
         block32 weights[PRODUCT_ROWS];
-        float weight_scales[PRODUCT_ROWS];
+        two_scales weight_scales[PRODUCT_ROWS];
         UNROLL
         for (uint r = 0; r < PRODUCT_ROWS; r++) {
             weights[r] = weights_block(format, row[r], b);
-            weight_scales[r] = half_value(scale[r][b]);
+            weight_scales[r] = scales_32(format, scale[r], b);
         }
         UNROLL
         for (uint t = 0; t < most; t++)
@@ -155,11 +155,11 @@ INLINE void product_8_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL 
                 size_t at = (size_t)t * blocks + b;
                 block32 values = block32_load((GLOBAL const uchar *)q + 32 * at);
                 float value_scale = q_scales[at];
-                int correction = format == W_Q4_0 ? 8 * q_sums[at] : 0;
+                int q_sum = format == W_Q4_0 || format == W_Q4_K ? q_sums[at] : 0;
                 UNROLL
                 for (uint r = 0; r < PRODUCT_ROWS; r++)
-                    sums[t][r] = wide_block(sums[t][r], weight_scales[r] * value_scale,
-                                            block32_dot(weights[r], values), correction);
+                    sums[t][r] =
+                        block_sum(format, sums[t][r], weights[r], weight_scales[r], values, value_scale, q_sum);
             }
     }
 
@@ -188,7 +188,7 @@ INLINE void product_8(int format, GLOBAL const step_record *step, GLOBAL const u
                            y + (size_t)t * stride + first, stride, finish, scratch);
 }
 
-#define X(id, name)                                                                                              \
+#define X(id, name, values, value_bytes, scale_bytes)                                                            \
     KERNEL(product_8_##name, P_PRODUCT_8)                                                                        \
     {                                                                                                            \
         LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                              \
@@ -252,7 +252,7 @@ INLINE void embed(int format, GLOBAL const step_record *step, GLOBAL const uchar
     }
 }
 
-#define X(id, name)                                                      \
+#define X(id, name, values, value_bytes, scale_bytes)                    \
     KERNEL(embed_##name, P_EMBED)                                        \
     {                                                                    \
         embed(W_##id, step, w, scales, x, columns, GROUP, GROUPS);       \

@@ -54,6 +54,13 @@ INLINE wide wide_block(wide sum, float scale, int8 dot, int correction)
     return scale * __builtin_convertvector(dot, float8) + sum;
 }
 
+/* The same for two scales, of the first 16 values and of the others. */
+INLINE wide wide_halves(wide sum, float first, float second, block32 w, block32 x)
+{
+    float8 scales = {first, first, first, first, second, second, second, second};
+    return scales * __builtin_convertvector(block32_dot(w, x), float8) + sum;
+}
+
 INLINE float wide_total(wide v)
 {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
@@ -77,6 +84,12 @@ INLINE wide wide_add(wide sum, float x)
 INLINE wide wide_block(wide sum, float scale, int dot, int correction)
 {
     return FMA(scale, (float)(dot - correction), sum);
+}
+
+INLINE wide wide_halves(wide sum, float first, float second, block32 w, block32 x)
+{
+    sum = FMA(first, (float)block32_dot_half(w, x, 0), sum);
+    return FMA(second, (float)block32_dot_half(w, x, 1), sum);
 }
 
 INLINE float wide_total(wide v)
