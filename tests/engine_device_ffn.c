@@ -5,6 +5,9 @@
 
 #include "placements.h"
 
+#include "../src/device/driver.h"
+#include "../src/engine/device_state.h"
+
 /* ------------------------------------------------------------------ built networks */
 
 static placed_shape shape_of_built(const built *b, hearth_rung rung)
@@ -117,6 +120,59 @@ static void formats_without_kernels(void **state)
         free(json);
     }
     built_free(b);
+    hearth_runtime_destroy(runtime);
+}
+
+/* ------------------------------------------------------------------ launches */
+
+/* Kernels that a token launches in a layer. Its attention (float32) is norm, query with key and value, place, attend,
+ * join and output: 6; the network is counted below. A step of several tokens launches gate and up apart. */
+static void launches_of_a_layer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        built_shape shape;
+        hearth_rung rung;
+        unsigned network;
+    } cases[] = {
+        {"norm, quantize, gate with up, activate, accumulate, reduce",
+         {.format = FORMAT_Q8_0, .down = FORMAT_Q8_0, .form = FFN_GATED, .silu = true},
+         HEARTH_RUNG_DENSE,
+         6},
+        {"norm, quantize, gate with up, activate, quantize, down",
+         {.format = FORMAT_Q4_K, .down = FORMAT_Q6_K, .form = FFN_GATED, .silu = true, .stock = true},
+         HEARTH_RUNG_DENSE,
+         6},
+        {"norm, gate, compact, up, activate, accumulate, reduce",
+         {.format = FORMAT_F16, .down = FORMAT_F16, .form = FFN_GATED},
+         HEARTH_RUNG_EXACT,
+         7},
+    };
+    hearth_runtime *runtime = open_runtime("host", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        built_shape shape = cases[i].shape;
+        shape.d = 256, shape.f = 256, shape.rank = 256;
+        built *b = built_new(&shape);
+        stack s = {.runtime = runtime, .model = &b->model, .info = {.vocabulary_size = shape.d}};
+        hearth_placement *placement;
+        hearth_error error;
+        stack_check(hearth_placement_create(&placement, s.model, cases[i].rung, &error), &error);
+        stack_check(hearth_placement_use_device(placement, s.model, 1, UINT32_MAX, &error), &error);
+        char *json;
+        stack_check(hearth_placement_print(placement, &json, &error), &error);
+        open_placed(&s, json, cases[i].rung, false, (hearth_session_options){.context = 64, .output_rows = 1});
+        const device_program *p = s.session->remote->programs[PROGRAM_ONE];
+        unsigned launches = 0;
+        for (size_t k = 0; p && k < p->command_count; k++)
+            launches += p->commands[k].kind == COMMAND_LAUNCH;
+        if (launches != 6 + cases[i].network)
+            fail_msg("6 kernels and %s: %u are launched", cases[i].what, launches);
+        close_placed(&s);
+        hearth_free(json);
+        hearth_placement_destroy(placement);
+        built_free(b);
+    }
     hearth_runtime_destroy(runtime);
 }
 
@@ -306,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_network),
         cmocka_unit_test(formats_without_kernels),
+        cmocka_unit_test(launches_of_a_layer),
         cmocka_unit_test(observers_and_counts),
         cmocka_unit_test(observing_changes_nothing),
     };

@@ -251,10 +251,10 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
                         float_room(d, NULL, out)};
         float *partial[2], *mixed[2];
         for (size_t run = 0; run < 2; run++) {
-            DEVICE_DO(c, d, kernel, STEP_ROWS * p.heads * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
-                      room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads), UINT(p.kv_heads),
-                      UINT(p.length), UINT(p.context), UINT(a.window), UINT(a.splits), UINT(p.stride_q),
-                      FLOAT(a.scale));
+            DEVICE_DO(c, d, kernel, STEP_ROWS * ATTEND_ITEMS(p.heads, p.kv_heads, a.splits), room_of(&rooms[0]),
+                      room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads),
+                      UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(a.window), UINT(a.splits),
+                      UINT(p.stride_q), FLOAT(a.scale));
             DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
                       room_of(&rooms[5]), UINT(p.heads), UINT(p.length), UINT(a.splits));
             partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
@@ -293,9 +293,10 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
                     room_new(d, a.values, p.cached * 2),
                     float_room(d, NULL, parts),
                     float_room(d, NULL, out)};
-    DEVICE_DO(c, d, DEVICE_attend_f16, STEP_ROWS * p.heads * a.splits, room_of(&rooms[0]), room_of(&rooms[1]),
-              room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads), UINT(p.kv_heads),
-              UINT(p.length), UINT(p.context), UINT(0), UINT(a.splits), UINT(p.stride_q), FLOAT(a.scale));
+    DEVICE_DO(c, d, DEVICE_attend_f16, STEP_ROWS * ATTEND_ITEMS(p.heads, p.kv_heads, a.splits), room_of(&rooms[0]),
+              room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads),
+              UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(0), UINT(a.splits), UINT(p.stride_q),
+              FLOAT(a.scale));
     DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]), room_of(&rooms[5]),
               UINT(p.heads), UINT(p.length), UINT(a.splits));
     float *mixed = content_of(c, &rooms[5]);

@@ -58,19 +58,33 @@ static input prepare(const recorder *r, const device_buffer *values, size_t colu
     return in;
 }
 
+/* Results of a product: y [rows of the step][stride], from `at` on. */
+typedef struct output {
+    const device_buffer *y;
+    size_t at, stride; /* values; at a multiple of STACK_ROWS */
+} output;
+
+/* The first `count` rows of the stack that m begins. */
+static void product_stack(const recorder *r, const device_matrix *m, uint32_t count, const input *in, row_list rows,
+                          output out, unsigned finish)
+{
+    size_t items = items_of(count, PRODUCT_ROWS);
+    device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
+    device_argument y = BUFFER_FROM(out.y, out.at * sizeof(float));
+    if (in->rounded && number_is_block(m->format))
+        LAUNCH(r, device_product_8(m->format), items, w, scales, BUFFER(rows.list), BUFFER(rows.listed),
+               BUFFER(r->v->q8), BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns),
+               UINT(out.stride), UINT(finish));
+    else
+        LAUNCH(r, device_product(m->format), items, w, scales, BUFFER(rows.list), BUFFER(rows.listed),
+               BUFFER(in->values), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
+}
+
 /* y [rows of the step][m->rows] */
 static void product(const recorder *r, const device_matrix *m, const input *in, row_list rows, const device_buffer *y,
                     unsigned finish)
 {
-    size_t items = items_of(m->rows, PRODUCT_ROWS);
-    if (in->rounded && number_is_block(m->format))
-        LAUNCH(r, device_product_8(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(rows.list),
-               BUFFER(rows.listed), BUFFER(r->v->q8), BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), BUFFER(y),
-               UINT(m->rows), UINT(m->columns), UINT(m->rows), UINT(finish));
-    else
-        LAUNCH(r, device_product(m->format), items, BUFFER(m->w), BUFFER(m->scales), BUFFER(rows.list),
-               BUFFER(rows.listed), BUFFER(in->values), BUFFER(y), UINT(m->rows), UINT(m->columns), UINT(m->rows),
-               UINT(finish));
+    product_stack(r, m, m->rows, in, rows, (output){y, 0, m->rows}, finish);
 }
 
 static const row_list all_rows = {NULL, NULL};
@@ -94,22 +108,28 @@ static void attention(const recorder *r, uint32_t layer)
            values = keys + device_cache_half(r->s);
     size_t sine = STEP_ANGLES + STEP_ROWS * h->rope_pairs * sizeof(float);
     uint32_t query = h->head_count * h->head_length, key = h->kv_head_count * h->head_length;
+    /* Of a row: the query, then its key, then its value. */
+    size_t key_at = stacked(query), value_at = key_at + stacked(key), stride = value_at + stacked(key);
+    const size_t ats[] = {0, key_at, value_at};
+    const device_matrix *const inputs[] = {&l->q, &l->k, &l->v};
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
 
     norm(r, l->attention_norm);
-    input in = prepare(r, v->normed, h->embedding_length, (const device_matrix *[]){&l->q, &l->k, &l->v}, 3);
-    product(r, &l->q, &in, all_rows, v->query, FINISH_STORE);
-    product(r, &l->k, &in, all_rows, v->key, FINISH_STORE);
-    product(r, &l->v, &in, all_rows, v->value, FINISH_STORE);
-    LAUNCH(r, half ? DEVICE_place_f16 : DEVICE_place_f32, r->rows * (h->head_count + h->kv_head_count),
-           BUFFER(v->query), BUFFER(v->key), BUFFER(v->value), BUFFER_FROM(v->step, STEP_ANGLES),
-           BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), UINT(h->head_count),
-           UINT(h->kv_head_count), UINT(h->head_length), UINT(h->rope_pairs), UINT(r->s->context), UINT(query),
-           UINT(key));
-    LAUNCH(r, half ? DEVICE_attend_f16 : DEVICE_attend_f32, r->rows * h->head_count * splits, BUFFER(v->query),
-           BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(h->head_count),
-           UINT(h->kv_head_count), UINT(h->head_length), UINT(r->s->context), UINT(h->sliding_window), UINT(splits),
-           UINT(query), FLOAT(h->attention_scale));
+    input in = prepare(r, v->normed, h->embedding_length, inputs, 3);
+    for (size_t i = 0; i < 3; i++)
+        if (inputs[i]->stack_rows > 0)
+            product_stack(r, inputs[i], inputs[i]->stack_rows, &in, all_rows, (output){v->qkv, ats[i], stride},
+                          FINISH_STORE);
+    LAUNCH(r, half ? DEVICE_place_f16 : DEVICE_place_f32, r->rows * (h->head_count + h->kv_head_count), BUFFER(v->qkv),
+           BUFFER_FROM(v->qkv, key_at * sizeof(float)), BUFFER_FROM(v->qkv, value_at * sizeof(float)),
+           BUFFER_FROM(v->step, STEP_ANGLES), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
+           BUFFER_FROM(v->cache, values), UINT(h->head_count), UINT(h->kv_head_count), UINT(h->head_length),
+           UINT(h->rope_pairs), UINT(r->s->context), UINT(stride), UINT(stride));
+    LAUNCH(r, half ? DEVICE_attend_f16 : DEVICE_attend_f32,
+           r->rows * ATTEND_ITEMS(h->head_count, h->kv_head_count, splits), BUFFER(v->qkv), BUFFER_FROM(v->cache, keys),
+           BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(h->head_count), UINT(h->kv_head_count),
+           UINT(h->head_length), UINT(r->s->context), UINT(h->sliding_window), UINT(splits), UINT(stride),
+           FLOAT(h->attention_scale));
     LAUNCH(r, DEVICE_attend_join, r->rows * h->head_count, BUFFER(v->partial), BUFFER(v->mixed), UINT(h->head_count),
            UINT(h->head_length), UINT(splits));
     in = prepare(r, v->mixed, query, (const device_matrix *[]){&l->attention_output}, 1);
@@ -162,17 +182,26 @@ static row_list activations(const recorder *r, uint32_t layer)
         rows = narrow(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
     }
     input in = prepare(r, v->normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
-    product(r, first, &in, rows, v->first, FINISH_STORE);
+    /* One token's gate and up, where both are wanted whole, in one go: up's results behind gate's. */
+    bool together = r->rows == 1 && gated && !skips && !rows.list && l->up.stack_rows == 0;
+    size_t second_at = together ? stacked(l->neuron_count) : 0;
+    if (together)
+        product_stack(r, first, first->stack_rows, &in, rows, (output){v->first, 0, first->stack_rows}, FINISH_STORE);
+    else
+        product(r, first, &in, rows, v->first, FINISH_STORE);
     if (skips) {
         rows = narrow(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, h->activation_threshold);
         first_bias = NULL; /* it is in */
     }
-    if (gated)
+    if (gated && !together)
         product(r, &l->up, &in, rows, v->second, FINISH_STORE);
-    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->neuron_count, ACTIVATE_NEURONS), BUFFER(v->first),
-           BUFFER(gated ? v->second : NULL), BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list),
-           BUFFER(rows.listed), UINT(l->neuron_count), UINT(kind_of[ffn_activations[h->activation].kernel]),
-           UINT(form_of[h->form]), FLOAT(h->activation_threshold));
+    device_argument second = !gated     ? NO_BUFFER
+                             : together ? BUFFER_FROM(v->first, second_at * sizeof(float))
+                                        : BUFFER(v->second);
+    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->neuron_count, ACTIVATE_NEURONS), BUFFER(v->first), second,
+           BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list), BUFFER(rows.listed),
+           UINT(l->neuron_count), UINT(kind_of[ffn_activations[h->activation].kernel]), UINT(form_of[h->form]),
+           FLOAT(h->activation_threshold));
     if (skips && h->form == FFN_GATED_BOTH)
         rows = narrow(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     return rows;

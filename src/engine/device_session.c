@@ -81,14 +81,13 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
     v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
-    v->query = take(t, DEVICE_MEMORY, rows * query, word, vectors);
-    v->key = take(t, DEVICE_MEMORY, rows * key, word, vectors);
-    v->value = take(t, DEVICE_MEMORY, rows * key, word, vectors);
+    v->qkv =
+        take(t, DEVICE_MEMORY, rows * (stacked((uint32_t)query) + 2 * (size_t)stacked((uint32_t)key)), word, vectors);
     v->partial = take(t, DEVICE_MEMORY, rows * h->head_count * splits * (h->head_length + 2), word, vectors);
     v->mixed = take(t, DEVICE_MEMORY, rows * query, word, vectors);
     v->hidden = take(t, DEVICE_MEMORY, rows * w.hidden, word, vectors);
     v->score = take(t, DEVICE_MEMORY, w.hidden ? rows * w.neurons : 0, word, vectors);
-    v->first = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
+    v->first = take(t, DEVICE_MEMORY, rows * ((size_t)w.neurons + STACK_ROWS), word, vectors);
     v->second = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
     for (unsigned i = 0; i < TOTALS; i++) {
         v->lists[i] = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);

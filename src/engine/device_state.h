@@ -11,10 +11,11 @@ typedef struct device_vectors {
     device_buffer *x;                        /* [R][d]  the residual stream                                 */
     device_buffer *normed;                   /* [R][d]                                                      */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: the current product's input in 8 bits */
-    device_buffer *query, *key, *value;      /* [R][Q], [R][K], [R][K]                                  */
+    device_buffer *qkv;                      /* [R][query, key, value: Q, K, K rounded up to STACK_ROWS] */
     device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q]                 */
     device_buffer *hidden, *score;           /* [R][largest rank], [R][n]                                   */
-    device_buffer *first, *second;           /* [R][n]  first becomes the activations                       */
+    device_buffer *first, *second;           /* [R][n]  first becomes the activations; there is room in it for
+                                                both of one token's, each rounded up to STACK_ROWS              */
     device_buffer *lists[TOTALS];            /* [R][n]  let through, fired, active                          */
     device_buffer *listed[TOTALS];           /* [R]                                                         */
     device_buffer *sums;                     /* [R][DEVICE_PARTS][d]                                        */

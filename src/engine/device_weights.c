@@ -50,8 +50,9 @@ hearth_status device_weights_rows(const layer_placement *p, uint32_t side, const
 
 /* ------------------------------------------------------------------ uploading */
 
-/* Makes room for `rows` rows of m. */
-static hearth_status make_room(const loader *l, device_matrix *out, const matrix *m, uint32_t rows, const char *what)
+/* Makes room for `rows` rows of m, and those that follow it in a stack of `stack_rows` in all. */
+static hearth_status make_room(const loader *l, device_matrix *out, const matrix *m, uint32_t rows, uint32_t stack_rows,
+                               const char *what)
 {
     char names[DEVICE_FORMAT_NAMES_SIZE];
     if (!device_has_format(m->format))
@@ -59,16 +60,17 @@ static hearth_status make_room(const loader *l, device_matrix *out, const matrix
                     "%s: %s: is %s, for which devices have no kernels (they have %s); `hearth quantize` makes such a "
                     "file",
                     l->model->source->path, what, number_formats[m->format].name, device_format_names(names));
-    size_t scale_bytes, bytes = device_packed_bytes(m->format, rows, m->columns, &scale_bytes);
+    size_t scale_bytes, bytes = device_packed_bytes(m->format, stack_rows, m->columns, &scale_bytes);
+    out->format = m->format;
+    out->rows = rows;
+    out->columns = m->columns;
+    out->stack_rows = stack_rows;
     l->to->bytes += bytes + scale_bytes;
     if (l->counts)
         return HEARTH_OK;
     TRY(device_buffer_create(&out->w, l->to->device, DEVICE_MEMORY, bytes, what, l->error));
     if (scale_bytes)
         TRY(device_buffer_create(&out->scales, l->to->device, DEVICE_MEMORY, scale_bytes, what, l->error));
-    out->format = m->format;
-    out->rows = rows;
-    out->columns = m->columns;
     return HEARTH_OK;
 }
 
@@ -78,11 +80,10 @@ static bool goes_on(const loader *l)
            l->progress->report(l->progress->user, "bytes brought to the device", l->done, l->total);
 }
 
-/* Rows list[0 .. rows) of m, or the first `rows`. */
-static hearth_status bring(loader *l, device_matrix *out, const matrix *m, const uint32_t *list, uint32_t rows,
-                           const char *what)
+/* Rows list[0 .. rows) of m, or the first `rows`, to where there is room for them. */
+static hearth_status fill(loader *l, const device_matrix *to, const matrix *m, const uint32_t *list, uint32_t rows,
+                          const char *what)
 {
-    TRY(make_room(l, out, m, rows, what));
     if (l->counts)
         return HEARTH_OK;
     size_t scale_bytes, row_bytes = device_packed_bytes(m->format, 1, m->columns, &scale_bytes);
@@ -101,13 +102,53 @@ static hearth_status bring(loader *l, device_matrix *out, const matrix *m, const
             break;
         }
         device_pack(m, list ? list + at : NULL, at, n, packed, scales);
-        status = device_write(out->w, at * row_bytes, packed, n * row_bytes, l->error);
+        status = device_write(to->w, to->w_at + at * row_bytes, packed, n * row_bytes, l->error);
         if (status == HEARTH_OK && scale_bytes)
-            status = device_write(out->scales, at * scale_bytes, scales, n * scale_bytes, l->error);
+            status = device_write(to->scales, to->scales_at + at * scale_bytes, scales, n * scale_bytes, l->error);
         l->done += n * (row_bytes + scale_bytes);
     }
     mem_free(packed);
     return status;
+}
+
+static hearth_status bring(loader *l, device_matrix *out, const matrix *m, const uint32_t *list, uint32_t rows,
+                           const char *what)
+{
+    TRY(make_room(l, out, m, rows, rows, what));
+    return fill(l, out, m, list, rows, what);
+}
+
+/* What goes into a stack, as for `bring`; several formats make several stacks. */
+typedef struct member {
+    device_matrix *out;
+    const matrix *m;
+    uint32_t rows;
+    const char *what;
+} member;
+
+static hearth_status bring_stacks(loader *l, const member *members, size_t count, const uint32_t *list, uint32_t layer)
+{
+    device_matrix *first = NULL;
+    uint32_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const member *b = &members[i];
+        char name[48];
+        snprintf(name, sizeof name, "blk.%u.%s", layer, b->what);
+        if (!first || first->format != b->m->format) {
+            uint32_t all = b->rows;
+            for (size_t k = i + 1; k < count && members[k].m->format == b->m->format; k++)
+                all = stacked(all) + members[k].rows;
+            TRY(make_room(l, b->out, b->m, b->rows, all, name));
+            first = b->out;
+            at = 0;
+        } else {
+            *b->out = (device_matrix){first->w, first->scales, 0, 0, first->format, b->rows, b->m->columns, 0};
+            b->out->w_at = device_packed_bytes(first->format, at, first->columns, &b->out->scales_at);
+        }
+        TRY(fill(l, b->out, b->m, list, b->rows, name));
+        at += stacked(b->rows);
+    }
+    return HEARTH_OK;
 }
 
 /* Floats list[0 .. n) of values, or the first n; nothing where there are none. */
@@ -153,9 +194,10 @@ static hearth_status bring_attention(loader *l, device_layer *to, uint32_t layer
     uint32_t d = l->model->hyper.embedding_length;
     TRY(bring_floats(l, &to->attention_norm, from->attention_norm, NULL, d, "attention norm"));
     TRY(bring_floats(l, &to->ffn_norm, from->ffn_norm, NULL, d, "ffn norm"));
-    TRY(bring_whole(l, &to->q, &from->q, layer, "attn_q"));
-    TRY(bring_whole(l, &to->k, &from->k, layer, "attn_k"));
-    TRY(bring_whole(l, &to->v, &from->v, layer, "attn_v"));
+    const member inputs[] = {{&to->q, &from->q, from->q.rows, "attn_q"},
+                             {&to->k, &from->k, from->k.rows, "attn_k"},
+                             {&to->v, &from->v, from->v.rows, "attn_v"}};
+    TRY(bring_stacks(l, inputs, 3, NULL, layer));
     return bring_whole(l, &to->attention_output, &from->attention_output, layer, "attn_output");
 }
 
@@ -170,8 +212,10 @@ static hearth_status bring_neurons(loader *l, device_layer *to, const layer_plac
     TRY(bring_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
     if (to->neuron_count == 0)
         return HEARTH_OK;
-    TRY(bring_rows(l, &to->gate, &from->gate, to, layer, "ffn_gate"));
-    TRY(bring_rows(l, &to->up, &from->up, to, layer, "ffn_up"));
+    const member inputs[] = {{&to->gate, &from->gate, to->neuron_count, "ffn_gate"},
+                             {&to->up, &from->up, to->neuron_count, "ffn_up"}};
+    size_t absent = from->gate.data ? 0 : 1;
+    TRY(bring_stacks(l, inputs + absent, 2 - absent, to->rows, layer));
     TRY(bring_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
     TRY(bring_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
     if (p->selector == SELECTOR_LOW_RANK) {
@@ -298,6 +342,8 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
 
 static void drop(device_matrix *m)
 {
+    if (m->stack_rows == 0)
+        return; /* the first of its stack does */
     device_buffer_destroy(m->w);
     device_buffer_destroy(m->scales);
 }

@@ -6,12 +6,26 @@
 #include "../model/model.h"
 #include "placement.h"
 
-/* Rows of a matrix in the device's layout (device/kernels/kernels.h). */
+/* Rows of a matrix in the device's layout (device/kernels/kernels.h).
+ *
+ * Matrices of one format that are multiplied with the same input lie one behind the other in the same buffers, a *stack*,
+ * so that one launch can multiply them all. Each begins at a multiple of STACK_ROWS rows, which makes its offset one that
+ * an argument may have, and rows of zeros fill the gaps. The first owns the buffers. */
 typedef struct device_matrix {
     device_buffer *w, *scales; /* scales NULL: a float format; w NULL: no such matrix */
+    size_t w_at, scales_at;    /* bytes, where its rows begin there                   */
     number_format format;
     uint32_t rows, columns;
+    uint32_t stack_rows; /* of the stack that it is the first of (alone: its own rows); 0: it lies behind another */
 } device_matrix;
+
+#define STACK_ROWS 8
+
+/* Rows that a member takes of a stack in which others follow; also where their results lie apart. */
+static inline uint32_t stacked(uint32_t rows)
+{
+    return (rows + STACK_ROWS - 1) / STACK_ROWS * STACK_ROWS;
+}
 
 /* A layer of which the device has at least the attention. */
 typedef struct device_layer {

@@ -20,9 +20,9 @@
 #define ATTEND_TEAM 4
 /* Positions that a lane has under way at once, so that their loads overlap. */
 #define ATTEND_AHEAD 4
-/* Floats in which lanes hand each other parts of sums: scores [ATTEND_POSITIONS][ATTEND_TEAM], and sums of values,
- * [teams][length]. */
-#define ATTEND_SCRATCH 2048
+/* Floats in which lanes hand each other parts of sums: scores [ATTEND_QUERIES][ATTEND_POSITIONS][ATTEND_TEAM], and sums
+ * of values, [ATTEND_QUERIES][teams][length]. */
+#define ATTEND_SCRATCH 4096
 /* Stands in for minus infinity, whose difference to itself would be NaN. */
 #define LEAST_SCORE (-3.4e38f)
 
@@ -107,42 +107,59 @@ X(place_f32, CACHE_F32)
 X(place_f16, CACHE_F16)
 #undef X
 
-/* ------------------------------------------------------------------ one split */
+/* ------------------------------------------------------------------ one split
+ *
+ * The queries of an item share their keys and values, which are read once for all `n` of them. */
 
-/* Parts of the scores of `count` keys, lying one behind the other: position p's are parts[p * team, (p + 1) * team).
- * Returns `team`, the lanes that share a key. `whole`: heads are whole chunks. */
-INLINE uint attend_keys(GLOBAL const float *query, GLOBAL const uchar *keys, size_t at, LOCAL float *parts, uint count,
-                        uint length, bool whole, uint format)
+/* Parts of the scores of `count` keys with the queries, which lie one behind the other: those of query q and position p
+ * are parts[(q * ATTEND_POSITIONS + p) * team + member]. Returns `team`, the lanes that share a key. `whole`: heads are
+ * whole chunks. */
+INLINE uint attend_keys(GLOBAL const float *query, uint n, GLOBAL const uchar *keys, size_t at, LOCAL float *parts,
+                        uint count, uint length, bool whole, uint format)
 {
     if (!whole) {
-        for (uint p = LANE; p < count; p += LANES) {
-            float sum = 0;
-            for (uint i = 0; i < length; i++)
-                sum += query[i] * cache_value(keys, at + (size_t)p * length + i, format);
-            parts[p] = sum;
-        }
+        for (uint p = LANE; p < count; p += LANES)
+            for (uint q = 0; q < n; q++) {
+                float sum = 0;
+                for (uint i = 0; i < length; i++)
+                    sum += query[q * length + i] * cache_value(keys, at + (size_t)p * length + i, format);
+                parts[q * ATTEND_POSITIONS + p] = sum;
+            }
         return 1;
     }
     uint team = least(ATTEND_TEAM, LANES), teams = LANES / team, member = LANE % team;
     uint begin = LANE < team * teams ? LANE / team : count; /* lanes left over have nothing to do */
     for (uint p = begin; p < count; p += ATTEND_AHEAD * teams) {
-        wide sums[ATTEND_AHEAD];
+        wide sums[ATTEND_QUERIES][ATTEND_AHEAD];
         size_t rows[ATTEND_AHEAD];
         UNROLL
         for (uint a = 0; a < ATTEND_AHEAD; a++) {
-            sums[a] = wide_zero();
+            UNROLL
+            for (uint q = 0; q < ATTEND_QUERIES; q++)
+                sums[q][a] = wide_zero();
             rows[a] = at + (size_t)least(p + a * teams, count - 1) * length;
         }
         for (uint i = member * ATTEND_CHUNK; i < length; i += team * ATTEND_CHUNK) {
-            float8 q = float8_load(query + i);
+            float8 key[ATTEND_AHEAD];
             UNROLL
             for (uint a = 0; a < ATTEND_AHEAD; a++)
-                sums[a] = wide_dot(sums[a], cache_chunk(keys, rows[a] + i, format), q);
+                key[a] = cache_chunk(keys, rows[a] + i, format);
+            UNROLL
+            for (uint q = 0; q < ATTEND_QUERIES; q++)
+                if (q < n) {
+                    float8 x = float8_load(query + q * length + i);
+                    UNROLL
+                    for (uint a = 0; a < ATTEND_AHEAD; a++)
+                        sums[q][a] = wide_dot(sums[q][a], key[a], x);
+                }
         }
         UNROLL
-        for (uint a = 0; a < ATTEND_AHEAD; a++)
-            if (p + a * teams < count)
-                parts[(p + a * teams) * team + member] = wide_total(sums[a]);
+        for (uint q = 0; q < ATTEND_QUERIES; q++) {
+            UNROLL
+            for (uint a = 0; a < ATTEND_AHEAD; a++)
+                if (q < n && p + a * teams < count)
+                    parts[(q * ATTEND_POSITIONS + p + a * teams) * team + member] = wide_total(sums[q][a]);
+        }
     }
     return team;
 }
@@ -160,45 +177,54 @@ INLINE void local_store8(LOCAL float *to, float8 v)
 #endif
 }
 
-/* Sums of weights[p] * value p, in parts: each team adds up every so manieth position, to sums[team][length]. Returns
- * how many teams there are; 0 where the sums are in `out` already. */
-INLINE uint attend_values(LOCAL const float *weights, GLOBAL const uchar *values, size_t at, LOCAL float *sums,
-                          GLOBAL float *out, uint count, uint length, bool whole, uint format)
+/* Sums of weights[q][p] * value p, in parts: each team adds up every so manieth position, to sums[q][team][length].
+ * Returns how many teams there are; 0 where the sums are in `out` already, `stride` from query to query. */
+INLINE uint attend_values(LOCAL const float *weights, uint n, GLOBAL const uchar *values, size_t at, LOCAL float *sums,
+                          GLOBAL float *out, size_t stride, uint count, uint length, bool whole, uint format)
 {
     if (!whole) {
-        for (uint i = LANE; i < length; i += LANES) {
-            float sum = 0;
-            for (uint p = 0; p < count; p++)
-                sum += weights[p] * cache_value(values, at + (size_t)p * length + i, format);
-            out[i] = sum;
-        }
+        for (uint i = LANE; i < length; i += LANES)
+            for (uint q = 0; q < n; q++) {
+                float sum = 0;
+                for (uint p = 0; p < count; p++)
+                    sum += weights[q * ATTEND_POSITIONS + p] * cache_value(values, at + (size_t)p * length + i, format);
+                out[q * stride + i] = sum;
+            }
         return 0;
     }
-    uint team = least(length / ATTEND_CHUNK, LANES), teams = least(LANES / team, ATTEND_SCRATCH / length);
+    uint team = least(length / ATTEND_CHUNK, LANES);
+    uint teams = least(LANES / team, ATTEND_SCRATCH / (ATTEND_QUERIES * length));
     uint own = LANE / team, begin = own < teams ? LANE % team * ATTEND_CHUNK : length;
     for (uint i = begin; i < length; i += team * ATTEND_CHUNK) {
-        float8 totals[ATTEND_AHEAD];
+        float8 totals[ATTEND_QUERIES];
         UNROLL
-        for (uint a = 0; a < ATTEND_AHEAD; a++)
-            totals[a] = float8_all(0.0f);
+        for (uint q = 0; q < ATTEND_QUERIES; q++)
+            totals[q] = float8_all(0.0f);
         for (uint p = own; p < count; p += ATTEND_AHEAD * teams) {
+            float8 value[ATTEND_AHEAD];
             UNROLL
-            for (uint a = 0; a < ATTEND_AHEAD; a++) {
-                uint position = p + a * teams;
-                float weight = position < count ? weights[position] : 0.0f;
-                size_t row = at + (size_t)least(position, count - 1) * length;
-                totals[a] = float8_fma(float8_all(weight), cache_chunk(values, row + i, format), totals[a]);
-            }
+            for (uint a = 0; a < ATTEND_AHEAD; a++)
+                value[a] = cache_chunk(values, at + (size_t)least(p + a * teams, count - 1) * length + i, format);
+            UNROLL
+            for (uint q = 0; q < ATTEND_QUERIES; q++)
+                if (q < n) {
+                    UNROLL
+                    for (uint a = 0; a < ATTEND_AHEAD; a++) {
+                        uint position = p + a * teams;
+                        float weight = position < count ? weights[q * ATTEND_POSITIONS + position] : 0.0f;
+                        totals[q] = float8_fma(float8_all(weight), value[a], totals[q]);
+                    }
+                }
         }
         UNROLL
-        for (uint a = 1; a < ATTEND_AHEAD; a++)
-            totals[0] = float8_fma(float8_all(1.0f), totals[a], totals[0]);
-        local_store8(sums + own * length + i, totals[0]);
+        for (uint q = 0; q < ATTEND_QUERIES; q++)
+            if (q < n)
+                local_store8(sums + (q * teams + own) * length + i, totals[q]);
     }
     return teams;
 }
 
-/* Scores, each made of `team` parts, to weights exp(score - greatest). Returns the sum of the weights. */
+/* Scores of one query, each made of `team` parts, to weights exp(score - greatest). Returns the sum of the weights. */
 INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, LOCAL float *weights, uint count,
                             LOCAL float *shared, float *greatest)
 {
@@ -216,43 +242,72 @@ INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, LO
     return group_sum(sum, shared);
 }
 
-/* An item is a split of a query head of a row. */
+/* Where an item's queries are, and what they see. */
+typedef struct attend_item {
+    uint t, first, n;        /* its row, and which of its query heads */
+    uint split, begin, stop; /* positions of the cache              */
+} attend_item;
+
+/* An item is a split of up to ATTEND_QUERIES query heads of a row that share a key/value head. */
+INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uint heads, uint kv_heads, uint window,
+                                  uint splits)
+{
+    attend_item o;
+    uint sharing = heads / kv_heads, batches = (sharing + ATTEND_QUERIES - 1) / ATTEND_QUERIES;
+    uint batch = item / splits % batches * ATTEND_QUERIES, kv_head = item / splits / batches % kv_heads;
+    o.t = item / splits / batches / kv_heads;
+    o.first = kv_head * sharing + batch;
+    o.n = least(ATTEND_QUERIES, sharing - batch);
+    o.split = item % splits;
+    uint end = step->position[o.t] + 1, seen = window != 0 && end > window ? end - window : 0;
+    o.begin = o.split * ATTEND_POSITIONS;
+    o.stop = least(o.begin + ATTEND_POSITIONS, end);
+    o.begin = o.begin < seen ? seen : o.begin;
+    return o;
+}
+
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
                    GLOBAL const uchar *values, GLOBAL float *partial, uint heads, uint kv_heads, uint length,
                    uint context, uint window, uint splits, uint stride_q, float scale, uint group, uint groups,
                    LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared)
 {
-    bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 && length <= ATTEND_SCRATCH;
-    for (uint item = group; item < step->count * heads * splits; item += groups) {
-        uint split = item % splits, head = item / splits % heads, t = item / splits / heads;
-        uint end = step->position[t] + 1, seen = window != 0 && end > window ? end - window : 0;
-        uint begin = split * ATTEND_POSITIONS, stop = least(begin + ATTEND_POSITIONS, end);
-        begin = begin < seen ? seen : begin;
-        GLOBAL float *out = partial + (size_t)item * (length + 2);
-        if (begin >= stop) { /* so for every lane, none of which meets a barrier */
-            if (LANE == 0) {
-                out[length] = LEAST_SCORE;
-                out[length + 1] = 0.0f;
+    bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 &&
+                 length <= ATTEND_SCRATCH / ATTEND_QUERIES;
+    uint per_row = ATTEND_ITEMS(heads, kv_heads, splits);
+    size_t width = length + 2, stride = splits * width; /* of a split, and from query to query */
+    for (uint item = group; item < step->count * per_row; item += groups) {
+        attend_item o = attend_item_at(step, item, heads, kv_heads, window, splits);
+        GLOBAL float *out = partial + ((size_t)(o.t * heads + o.first) * splits + o.split) * width;
+        if (o.begin >= o.stop) { /* so for every lane, none of which meets a barrier */
+            for (uint q = LANE; q < o.n; q += LANES) {
+                out[q * stride + length] = LEAST_SCORE;
+                out[q * stride + length + 1] = 0.0f;
             }
             continue;
         }
-        GLOBAL const float *q = query + (size_t)t * stride_q + (size_t)head * length;
-        uint count = stop - begin;
-        size_t at = cache_at(step->sequence[t], kv_heads, head / (heads / kv_heads), context, begin, length);
-        uint team = attend_keys(q, keys, at, scratch, count, length, whole, format);
+        uint count = o.stop - o.begin;
+        size_t at = cache_at(step->sequence[o.t], kv_heads, o.first / (heads / kv_heads), context, o.begin, length);
+        uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, keys, at, scratch,
+                                count, length, whole, format);
         BARRIER();
-        float greatest, sum = attend_weights(scratch, team, scale, weights, count, shared, &greatest);
-        uint teams = attend_values(weights, values, at, scratch, out, count, length, whole, format);
+        NO_UNROLL
+        for (uint q = 0; q < o.n; q++) {
+            float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, scale,
+                                                 weights + q * ATTEND_POSITIONS, count, shared, &greatest);
+            if (LANE == 0) {
+                out[q * stride + length] = greatest;
+                out[q * stride + length + 1] = sum;
+            }
+        }
+        uint teams = attend_values(weights, o.n, values, at, scratch, out, stride, count, length, whole, format);
         BARRIER();
-        for (uint i = LANE; teams > 0 && i < length; i += LANES) {
+        uint ready = teams > 0 ? o.n * length : 0;
+        for (uint k = LANE; k < ready; k += LANES) {
+            uint q = k / length, i = k % length;
             float value = 0.0f;
             for (uint own = 0; own < teams; own++)
-                value += scratch[own * length + i];
-            out[i] = value;
-        }
-        if (LANE == 0) {
-            out[length] = greatest;
-            out[length + 1] = sum;
+                value += scratch[(q * teams + own) * length + i];
+            out[q * stride + i] = value;
         }
         BARRIER(); /* before the next item overwrites scratch */
     }
@@ -262,7 +317,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
     KERNEL(name, P_ATTEND)                                                                                         \
     {                                                                                                              \
         LOCAL_ARRAY(float, scratch, ATTEND_SCRATCH);                                                               \
-        LOCAL_ARRAY(float, weights, ATTEND_POSITIONS);                                                             \
+        LOCAL_ARRAY(float, weights, ATTEND_QUERIES * ATTEND_POSITIONS);                                                           \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                               \
         attend(FORMAT, step, query, keys, values, partial, heads, kv_heads, length, context, window, splits,       \
                stride_q, scale, GROUP, GROUPS, scratch, weights, shared);                                          \
