@@ -68,8 +68,10 @@ static int child(const char *how)
     }
     if (strcmp(how, "forgets") == 0)
         probe_forget(&driver_opencl, folder);
-    printf("unwritten ");                                    /* what lies in a buffer is written once */
-    bool hangs = strcmp(getenv("FAKE_OPENCL"), "hang") == 0; /* others have time, on a busy machine too */
+    printf("unwritten "); /* what lies in a buffer is written once */
+    const char *fault = getenv("FAKE_OPENCL");
+    bool hangs =
+        strcmp(fault, "hang") == 0 || strcmp(fault, "flood") == 0; /* others have time, on a busy machine too */
     bool answered = probe_driver(&driver_opencl, folder, hangs ? strtod(PATIENCE, NULL) : 60, problem);
     printf("%d|%s|%ld", answered, problem, mem_live());
     return 0;
@@ -149,6 +151,7 @@ static const struct {
     {"exit", FAULT "ends the program that asks it|0", true},
     {"exit at once", FAULT "ends the program that asks it|0", true},
     {"hang", FAULT "does not answer within " PATIENCE " seconds|0", true},
+    {"flood", FAULT "does not answer within " PATIENCE " seconds: ", true},
     {"killed", FAULT "kills the program that asks it (Killed)|0", false}, /* not the driver's own doing */
 };
 

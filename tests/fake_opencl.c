@@ -107,6 +107,8 @@ static void misbehave(void)
     if (told("talk"))
         for (int i = 0; i < 100000; i++)
             puts("a line of what nobody wants to know");
+    while (told("flood"))
+        puts("and on");
     if (told("killed"))
         raise(SIGKILL);
     /* It holds a lock on the log for as long as it lives. */

@@ -77,7 +77,9 @@ static _Noreturn void ask(const driver *d, int verdict, int said)
 
 typedef struct inquiry {
     pid_t child;
-    int verdict, said; /* ends of pipes to read, non-blocking */
+    int verdict, said; /* ends of pipes to read, non-blocking           */
+    bool silent;       /* nobody has the other end of `said` any more   */
+    bool mute;         /* nor that of `verdict`                         */
     bool answered;
     char text[200]; /* the end of what the driver printed */
     size_t used;
@@ -118,17 +120,22 @@ static bool begin(inquiry *q, const driver *d)
     return true;
 }
 
-/* Reads what there is, and keeps the end of it. */
+/* Reads what there is, but for a while only of what never ends, and keeps the end of it. */
 static void listen_to(inquiry *q)
 {
+    enum { MOST_PIECES = 256 }; /* a pipe holds 64 KiB */
     char piece[256], c;
-    for (ssize_t n; (n = read(q->said, piece, sizeof piece)) > 0;)
-        for (ssize_t i = 0; i < n; i++) {
+    ssize_t n = 1;
+    for (int i = 0; i < MOST_PIECES && (n = read(q->said, piece, sizeof piece)) > 0; i++)
+        for (ssize_t k = 0; k < n; k++) {
             if (q->used == sizeof q->text - 1)
                 memmove(q->text, q->text + 1, --q->used);
-            q->text[q->used++] = piece[i];
+            q->text[q->used++] = piece[k];
         }
-    q->answered |= read(q->verdict, &c, 1) == 1 && c == 'y';
+    q->silent = n == 0;
+    n = read(q->verdict, &c, 1);
+    q->mute = n == 0;
+    q->answered |= n == 1 && c == 'y';
 }
 
 /* Waits for the child's end, of its own or, when time is over, by force. Returns its status as waitpid has it, 0 where
@@ -138,7 +145,7 @@ static int wait_for(inquiry *q, double patience_seconds, bool *late)
     double end = clock_seconds() + patience_seconds;
     *late = false;
     for (;;) {
-        struct pollfd fds[] = {{q->verdict, POLLIN, 0}, {q->said, POLLIN, 0}};
+        struct pollfd fds[] = {{q->mute ? -1 : q->verdict, POLLIN, 0}, {q->silent ? -1 : q->said, POLLIN, 0}};
         poll(fds, 2, POLL_MILLISECONDS);
         listen_to(q);
         siginfo_t ended = {0}; /* to be looked at only: its number stays taken */
