@@ -4,11 +4,13 @@
  * through output_safe. */
 #include "common.h"
 
+#include "../file/gguf.h"
 #include "../model/fingerprint.h"
 #include "inspect_plot.h"
 #include "inspect_tune.h"
 #include "output.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* How much of long values is shown. */
@@ -157,39 +159,73 @@ static json_t *json_key(const key_value *e)
 
 /* ------------------------------------------------------------------ tensors */
 
-typedef struct format_sum {
+/* Types of tensors that are told apart; a file has a handful, a forged one any number, and its last count together. */
+#define MOST_TYPES 48
+#define TYPE_NAME  24
+
+typedef struct type_sum {
+    char name[TYPE_NAME];
     size_t tensors;
     uint64_t size_bytes;
-} format_sum;
+} type_sum;
 
-static void sum_formats(const checkpoint *c, format_sum sums[FORMAT_STORED_COUNT])
+/* "q8_0"; of a type that hearth has no format for "q5_K", or "type 200". */
+static void name_type(char out[TYPE_NAME], const checkpoint *c, size_t tensor)
 {
-    memset(sums, 0, FORMAT_STORED_COUNT * sizeof *sums);
-    for (size_t i = 0; i < c->tensor_count; i++) {
-        sums[c->tensors[i].format].tensors++;
-        sums[c->tensors[i].format].size_bytes += c->tensors[i].size_bytes;
-    }
+    number_format format = c->tensors[tensor].format;
+    const char *name = format < FORMAT_STORED_COUNT ? number_formats[format].name : gguf_type_name(c->types[tensor]);
+    if (name)
+        snprintf(out, TYPE_NAME, "%s", name);
+    else
+        snprintf(out, TYPE_NAME, "type %u", c->types[tensor]);
 }
 
-static void print_tensor(const stored_tensor *t)
+/* Fills sums; how many there are. */
+static size_t sum_types(const checkpoint *c, type_sum sums[MOST_TYPES])
 {
+    size_t count = 0;
+    for (size_t i = 0; i < c->tensor_count; i++) {
+        char name[TYPE_NAME];
+        size_t k = 0;
+        name_type(name, c, i);
+        while (k < count && strcmp(sums[k].name, name) != 0)
+            k++;
+        if (k == MOST_TYPES)
+            snprintf(sums[--k].name, TYPE_NAME, "others");
+        if (k == count) {
+            sums[count] = (type_sum){0};
+            memcpy(sums[count++].name, name, TYPE_NAME);
+        }
+        sums[k].tensors++;
+        sums[k].size_bytes += c->tensors[i].size_bytes;
+    }
+    return count;
+}
+
+static void print_tensor(const checkpoint *c, size_t index)
+{
+    const stored_tensor *t = &c->tensors[index];
+    char type[TYPE_NAME];
+    name_type(type, c, index);
     char size[16], shape[96];
     int used = snprintf(shape, sizeof shape, "%llu", (unsigned long long)t->shape[t->rank ? t->rank - 1 : 0]);
     for (uint32_t i = t->rank; i > 1; i--)
         used += snprintf(shape + used, sizeof shape - (size_t)used, " x %llu", (unsigned long long)t->shape[i - 2]);
     output_safe(stdout, span_of(t->name), SHOWN_BYTES);
     int blanks = 34 - (int)strnlen(t->name, 34);
-    printf("%*s %16s  %-5s %s\n", blanks, "", shape, number_formats[t->format].name,
-           output_size(size, (double)t->size_bytes));
+    printf("%*s %16s  %-5s %s\n", blanks, "", shape, type, output_size(size, (double)t->size_bytes));
 }
 
-static json_t *json_tensor(const stored_tensor *t)
+static json_t *json_tensor(const checkpoint *c, size_t index)
 {
+    const stored_tensor *t = &c->tensors[index];
+    char type[TYPE_NAME];
+    name_type(type, c, index);
     json_t *shape = json_array();
     for (uint32_t i = t->rank; i > 0; i--)
         json_array_append_new(shape, json_integer((json_int_t)t->shape[i - 1]));
-    return json_pack("{s:o, s:o, s:s, s:I}", "name", output_json_text(span_of(t->name)), "shape", shape, "format",
-                     number_formats[t->format].name, "size_bytes", (json_int_t)t->size_bytes);
+    return json_pack("{s:o, s:o, s:s, s:I}", "name", output_json_text(span_of(t->name)), "shape", shape, "format", type,
+                     "size_bytes", (json_int_t)t->size_bytes);
 }
 
 /* ------------------------------------------------------------------ the model */
@@ -286,13 +322,12 @@ static json_t *json_model(const hearth_model *model)
 
 static void print_formats(const checkpoint *c)
 {
-    format_sum sums[FORMAT_STORED_COUNT];
+    type_sum sums[MOST_TYPES];
     char size[16];
-    sum_formats(c, sums);
-    for (size_t i = 0; i < FORMAT_STORED_COUNT; i++)
-        if (sums[i].tensors > 0)
-            printf("%-9s %zu tensor%s, %s\n", number_formats[i].name, sums[i].tensors, sums[i].tensors == 1 ? "" : "s",
-                   output_size(size, (double)sums[i].size_bytes));
+    size_t count = sum_types(c, sums);
+    for (size_t i = 0; i < count; i++)
+        printf("%-9s %zu tensor%s, %s\n", sums[i].name, sums[i].tensors, sums[i].tensors == 1 ? "" : "s",
+               output_size(size, (double)sums[i].size_bytes));
 }
 
 static void print_inspection(const inspection *in, const inspect_values *v)
@@ -322,7 +357,7 @@ static void print_inspection(const inspection *in, const inspect_values *v)
     if (all)
         printf("\n%zu tensor%s\n", c->tensor_count, c->tensor_count == 1 ? "" : "s");
     for (size_t i = 0; (all || v->tensors) && i < c->tensor_count; i++)
-        print_tensor(&c->tensors[i]);
+        print_tensor(c, i);
 }
 
 static hearth_status json_inspection(const inspection *in, const inspect_values *v, hearth_error *error)
@@ -332,14 +367,13 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
     json_t *object = json_object();
     json_object_set_new(object, "path", output_json_text(span_of(c->path)));
     if (all) {
-        format_sum sums[FORMAT_STORED_COUNT];
+        type_sum sums[MOST_TYPES];
         json_t *formats = json_object();
-        sum_formats(c, sums);
-        for (size_t i = 0; i < FORMAT_STORED_COUNT; i++)
-            if (sums[i].tensors > 0)
-                json_object_set_new(formats, number_formats[i].name,
-                                    json_pack("{s:I, s:I}", "tensors", (json_int_t)sums[i].tensors, "size_bytes",
-                                              (json_int_t)sums[i].size_bytes));
+        size_t count = sum_types(c, sums);
+        for (size_t i = 0; i < count; i++)
+            json_object_set_new(formats, sums[i].name,
+                                json_pack("{s:I, s:I}", "tensors", (json_int_t)sums[i].tensors, "size_bytes",
+                                          (json_int_t)sums[i].size_bytes));
         json_object_set_new(object, "formats", formats);
         json_object_set_new(object, "model", in->model ? json_model(in->model) : json_null());
         if (in->model)
@@ -358,7 +392,7 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
     if (all || v->tensors) {
         json_t *tensors = json_array();
         for (size_t i = 0; i < c->tensor_count; i++)
-            json_array_append_new(tensors, json_tensor(&c->tensors[i]));
+            json_array_append_new(tensors, json_tensor(c, i));
         json_object_set_new(object, "tensors", tensors);
     }
     return output_json(object, JSON_INDENT(1) | JSON_ENSURE_ASCII, error);
@@ -374,6 +408,15 @@ static hearth_status inspect_file(inspection *in, const inspect_values *v, heart
     return HEARTH_OK;
 }
 
+/* *why: the reason why hearth cannot run it, where that is a tensor's type. */
+static hearth_status open_file(checkpoint **out, const char *path, hearth_error *why, hearth_error *error)
+{
+    hearth_status status = model_open_checkpoint(out, path, why);
+    if (status == HEARTH_UNSUPPORTED && !file_is_folder(path))
+        return gguf_open_any(out, path, error);
+    return status == HEARTH_OK ? status : fail(error, status, "%s", why->text);
+}
+
 static hearth_status run(void *values, operands *rest, hearth_error *error)
 {
     inspect_values *v = values;
@@ -383,10 +426,10 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
     TRY(common_take_model("inspect", &v->model, rest, 0, false, error));
     if (v->plot)
         return inspect_plot(&v->model, v->plot, error);
-    TRY(model_open_checkpoint(&c, v->model.model, error));
+    TRY(open_file(&c, v->model.model, &why, error));
     inspection in = {.file = c, .why = why.text};
     const hearth_model_options options = {.ffn_activation = v->model.ffn_activation};
-    if (model_check(&model, c, &options, &why) == HEARTH_OK)
+    if (!c->types && model_check(&model, c, &options, &why) == HEARTH_OK)
         in.model = model;
     hearth_status status = inspect_file(&in, v, error);
     inspect_tune_close(&in.tune);
@@ -402,10 +445,9 @@ const command command_inspect = {
     .usage = "MODEL [--keys | --tensors] [--tune FILE] [--json] [--plot OUT.svg]",
     .about =
         "Shows the keys (long lists shortened), the tensors with their shapes and formats, and, where hearth can run "
-        "the model, its hyperparameters and what its tune file holds: hot neurons, predictors, thresholds. A GGUF that "
-        "hearth cannot run will do, and one that is only a vocabulary, "
-        "but not one with a number format that hearth does not know: it is refused by the name of the first such "
-        "tensor.",
+        "the model, its hyperparameters and what its tune file holds: hot neurons, predictors, thresholds. Any "
+        "valid GGUF will do, also one that hearth cannot run (it says why), whose family or number formats it does not "
+        "know, or that is only a vocabulary.",
     .example = "  $ hearth inspect stories-relu-q8_0.gguf\n"
                "  file      stories-relu-q8_0.gguf\n"
                "  name      stories-relu\n"

@@ -74,6 +74,9 @@ typedef struct checkpoint {
     size_t entry_count;
     stored_tensor *tensors;
     size_t tensor_count;
+    /* [tensor_count] GGUF's numbers of the tensors' types, where a reader let through some that hearth has no format for:
+     * these have format FORMAT_STORED_COUNT. NULL: all formats are known, as everywhere but in `hearth inspect`. */
+    const uint32_t *types;
     /* private to the file module from here on, but for memory: builders place there what tensors point to */
     size_t entry_capacity, tensor_capacity;
     name_index entry_names, tensor_names;

@@ -16,7 +16,13 @@
  * HEARTH_FORMAT: damaged or not GGUF. HEARTH_UNSUPPORTED: a tensor format that hearth does not know. */
 hearth_status gguf_open(checkpoint **out, const char *path, hearth_error *error);
 
-/* The same from memory, which must outlive the checkpoint; the fuzzer's way in. */
+/* For a look at the head alone: also where types of tensors are not known. Such a tensor has format FORMAT_STORED_COUNT
+ * and c->types says its number; its bytes are those up to the next tensor, or to the end of the file. */
+hearth_status gguf_open_any(checkpoint **out, const char *path, hearth_error *error);
+/* "q5_K": the name of a tensor type by its number, where it has one that is known; else NULL. */
+const char *gguf_type_name(uint32_t type);
+
+/* The same as gguf_open from memory, which must outlive the checkpoint; the fuzzer's way in. */
 hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
                          hearth_error *error);
 

@@ -31,6 +31,9 @@ typedef struct reader {
     span name;
     char *terminated; /* [MAX_KEY_BYTES + 1] the name again                   */
     buffer extents;   /* of extent, one per tensor                            */
+    bool any_type;    /* tensors of unknown types are let through             */
+    bool has_unknown; /* and there are some                                   */
+    buffer types;     /* of uint32_t, one per tensor                          */
 } reader;
 
 /* Files that begin otherwise but may well have been meant. */
@@ -229,17 +232,30 @@ static hearth_status read_entry(reader *r)
 
 /* ----------------------------------------------------------------- tensors */
 
+const char *gguf_type_name(uint32_t type)
+{
+    number_format known = number_format_by_gguf_type(type);
+    if (known != FORMAT_STORED_COUNT)
+        return number_formats[known].name;
+    for (size_t i = 0; i < sizeof(other_types) / sizeof(*other_types); i++)
+        if (other_types[i].type == type)
+            return other_types[i].name;
+    return NULL;
+}
+
 static hearth_status take_format(reader *r, stored_tensor *t)
 {
     uint32_t type = 0;
     TRY(take(r, &type, sizeof(type), "type"));
     t->format = number_format_by_gguf_type(type);
-    if (t->format != FORMAT_STORED_COUNT)
+    r->has_unknown |= t->format == FORMAT_STORED_COUNT;
+    if (!buffer_put(&r->types, &type, sizeof(type)))
+        return fail_memory(r->error, r->c->path, sizeof(type));
+    if (t->format != FORMAT_STORED_COUNT || r->any_type)
         return HEARTH_OK;
-    for (size_t i = 0; i < sizeof(other_types) / sizeof(*other_types); i++)
-        if (other_types[i].type == type)
-            return refuse(r, HEARTH_UNSUPPORTED, "is of type %s, which is not supported", other_types[i].name);
-    return refuse(r, HEARTH_UNSUPPORTED, "is of type number %u, which is unknown", type);
+    const char *name = gguf_type_name(type);
+    return name ? refuse(r, HEARTH_UNSUPPORTED, "is of type %s, which is not supported", name)
+                : refuse(r, HEARTH_UNSUPPORTED, "is of type number %u, which is unknown", type);
 }
 
 static hearth_status take_shape(reader *r, stored_tensor *t)
@@ -260,8 +276,8 @@ static hearth_status take_shape(reader *r, stored_tensor *t)
     return HEARTH_OK;
 }
 
-/* The extent of a tensor whose shape and format are known. */
-static hearth_status take_extent(reader *r, stored_tensor *t, extent *out)
+/* Bytes of a tensor whose shape and format are known. */
+static hearth_status find_size(const reader *r, stored_tensor *t)
 {
     size_t row_bytes, rows = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
     if (t->shape[0] % number_formats[t->format].block_values != 0)
@@ -269,6 +285,14 @@ static hearth_status take_extent(reader *r, stored_tensor *t, extent *out)
                       t->shape[0], number_formats[t->format].name, number_formats[t->format].block_values);
     if (!number_row_bytes(t->format, t->shape[0], &row_bytes) || !size_multiply(row_bytes, rows, &t->size_bytes))
         return refuse(r, HEARTH_FORMAT, "the shape is too large");
+    return HEARTH_OK;
+}
+
+/* The extent of a tensor; of unknown format, where it begins. */
+static hearth_status take_extent(reader *r, stored_tensor *t, extent *out)
+{
+    if (t->format != FORMAT_STORED_COUNT)
+        TRY(find_size(r, t));
     TRY(take(r, &out->begin, sizeof(out->begin), "offset"));
     if (__builtin_add_overflow(out->begin, t->size_bytes, &out->end))
         return refuse(r, HEARTH_FORMAT, "offset %" PRIu64 " is too large", out->begin);
@@ -327,7 +351,23 @@ static hearth_status place_tensors(reader *r)
         if (i > 0 && extents[i].begin < extents[i - 1].end)
             return refuse(r, HEARTH_FORMAT, "overlaps tensor %.*s", QUOTED, r->c->tensors[extents[i - 1].tensor].name);
         t->data = r->data + start + extents[i].begin;
+        if (t->format == FORMAT_STORED_COUNT)
+            t->size_bytes =
+                (size_t)((i + 1 < count && extents[i + 1].begin < data_bytes ? extents[i + 1].begin : data_bytes) -
+                         extents[i].begin);
     }
+    return HEARTH_OK;
+}
+
+/* Only a checkpoint with unknown types says which they are. */
+static hearth_status keep_types(reader *r)
+{
+    if (!r->has_unknown)
+        return HEARTH_OK;
+    void *types = arena_new(&r->c->memory, r->types.size);
+    if (!types)
+        return fail_memory(r->error, r->c->path, r->types.size);
+    r->c->types = memcpy(types, r->types.data, r->types.size);
     return HEARTH_OK;
 }
 
@@ -380,17 +420,20 @@ static hearth_status read_all(reader *r)
     r->kind = "tensor";
     for (r->number = 1; r->number <= tensors; r->number++, r->name.size = 0)
         TRY(read_tensor(r));
-    return place_tensors(r);
+    TRY(place_tensors(r));
+    return keep_types(r);
 }
 
-static hearth_status read_into(checkpoint *c, const uint8_t *data, size_t size_bytes, hearth_error *error)
+static hearth_status read_into(checkpoint *c, const uint8_t *data, size_t size_bytes, bool any_type,
+                               hearth_error *error)
 {
-    reader r = {.c = c, .data = data, .size = size_bytes, .error = error, .kind = "header"};
+    reader r = {.c = c, .data = data, .size = size_bytes, .error = error, .kind = "header", .any_type = any_type};
     r.terminated = mem_new(MAX_KEY_BYTES + 1);
     if (!r.terminated)
         return fail_memory(error, c->path, MAX_KEY_BYTES + 1);
     hearth_status status = read_all(&r);
     buffer_free(&r.extents);
+    buffer_free(&r.types);
     mem_free(r.terminated);
     return status;
 }
@@ -400,7 +443,7 @@ hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_byte
 {
     checkpoint *c;
     TRY(checkpoint_create(&c, path, error));
-    hearth_status status = read_into(c, data, size_bytes, error);
+    hearth_status status = read_into(c, data, size_bytes, false, error);
     if (status != HEARTH_OK) {
         checkpoint_close(c);
         return status;
@@ -409,7 +452,7 @@ hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_byte
     return HEARTH_OK;
 }
 
-hearth_status gguf_open(checkpoint **out, const char *path, hearth_error *error)
+static hearth_status open_file(checkpoint **out, const char *path, bool any_type, hearth_error *error)
 {
     checkpoint *c;
     file_map map;
@@ -417,10 +460,20 @@ hearth_status gguf_open(checkpoint **out, const char *path, hearth_error *error)
     hearth_status status;
     TRY_OR(failed, status, file_map_open(&map, path, error));
     TRY_OR(failed, status, checkpoint_own_map(c, map, error));
-    TRY_OR(failed, status, read_into(c, map.data, map.size_bytes, error));
+    TRY_OR(failed, status, read_into(c, map.data, map.size_bytes, any_type, error));
     *out = c;
     return HEARTH_OK;
 failed:
     checkpoint_close(c);
     return status;
+}
+
+hearth_status gguf_open(checkpoint **out, const char *path, hearth_error *error)
+{
+    return open_file(out, path, false, error);
+}
+
+hearth_status gguf_open_any(checkpoint **out, const char *path, hearth_error *error)
+{
+    return open_file(out, path, true, error);
 }
