@@ -14,7 +14,7 @@ cell() { # cell FILE SETTING COLUMN
 }
 
 # Without a tune file: what needs none, and one line that says what is missing.
-"$HEARTH" eval sparsity "$scratch/relu" "$text" -t 2 -c 64 --limit 2 -r 2 --csv "$scratch/two.csv" >"$scratch/table"
+"$HEARTH" eval sparsity "$scratch/relu" "$text" -t 2 -c 64 --windows 2 -r 2 --csv "$scratch/two.csv" >"$scratch/table"
 is "settings without a tune file" "$(cut -d, -f1 "$scratch/two.csv" | tr '\n' ' ')" "setting dense exact "
 is "columns" "$(awk -F, '{ print NF }' "$scratch/two.csv" | sort -u)" 17
 has "table" "$(cat "$scratch/table")" "exact            exact"
@@ -38,7 +38,10 @@ refused 1 "hearth profile" "$HEARTH" inspect "$scratch/relu" --plot "$scratch/no
 refused 2 "TEXT: is missing" "$HEARTH" eval sparsity "$scratch/relu"
 refused 2 "'frob' is none" "$HEARTH" eval sparsity "$scratch/relu" "$text" --settings dense,frob
 refused 2 "needs the name of a file" "$HEARTH" eval sparsity "$scratch/relu" "$text" --svg -
-refused 2 "needs --separator" "$HEARTH" eval sparsity "$scratch/relu" "$text" --task ppl --limit 3
+refused 2 "needs --separator" "$HEARTH" eval sparsity "$scratch/relu" "$text" --task ppl --documents 3
+refused 2 "limit: is not for this task; --documents is" "$HEARTH" eval sparsity "$scratch/relu" "$text" --task ppl --limit 3
+refused 2 "limit: is not for this task; --windows is" "$HEARTH" eval sparsity "$scratch/relu" "$text" --limit 3
+refused 2 "windows: is not for this task; --limit is" "$HEARTH" eval sparsity "$scratch/relu" "$text" --task humaneval --windows 3
 refused 2 "problems need none" "$HEARTH" eval sparsity "$scratch/relu" "$text" --separator x --task humaneval
 refused 2 "standard output already" "$HEARTH" eval sparsity "$scratch/relu" "$text" --json --csv -
 refused 2 "is for --task humaneval" "$HEARTH" eval sparsity "$scratch/relu" "$text" --timeout 3

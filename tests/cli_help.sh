@@ -84,7 +84,7 @@ refused 2 "--ids: '1,,3' is no list" "$HEARTH" eval logits m --ids 1,,3 --out x
 refused 2 "is out of range" "$HEARTH" eval logits m --ids 1,-1 --out x
 refused 2 "is out of range" "$HEARTH" eval logits m --ids 4294967297 --out x
 refused 2 "list is empty" "$HEARTH" eval logits m --ids "" --out x
-refused 2 "needs --separator" "$HEARTH" eval ppl m f --limit 3
+refused 2 "needs --separator" "$HEARTH" eval ppl m f --documents 3
 refused 2 "no size is below zero" "$HEARTH" run -m m -p x --sparsity pruned --threshold -1
 refused 2 "needs --sparsity pruned" "$HEARTH" run -m m -p x --prune 0.5
 refused 2 "and no --threshold" "$HEARTH" run -m m -p x --sparsity pruned --prune 0.5 --threshold 1

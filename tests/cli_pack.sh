@@ -74,6 +74,14 @@ has "price" "$(cat "$said")" "price on $scratch/text, "
 has "how to measure again" "$(cat "$said")" "again: hearth eval ppl $f16 $scratch/text --sparsity dense"
 before=$("$HEARTH" eval ppl "$f16" "$scratch/text" --sparsity dense --json 2>/dev/null >"$said.1" && value "$said.1" perplexity)
 has "price before is eval ppl's" "$(cat "$said")" "perplexity $(printf '%.4f' "$before") -> "
+# With a separator both prices are of documents: what eval ppl says of them.
+sed 's/^One day/<end>One day/' "$scratch/text" >"$scratch/documents"
+"$HEARTH" pack "$f16" "$packed" --down-type q4_0 --price "$scratch/documents" --separator '<end>' --json >"$said" 2>/dev/null
+"$HEARTH" eval ppl "$f16" "$scratch/documents" --separator '<end>' --sparsity dense --json >"$said.1" 2>/dev/null
+is "windows of documents" "$(value "$said.1" windows)" 2
+is "tokens of documents" "$(value "$said" perplexity_tokens)" "$(value "$said.1" tokens)"
+near "price before, of documents" "$(value "$said" perplexity_before)" "$(value "$said.1" perplexity)" 1e-6
+refused 2 "separator: is for the text of --price" "$HEARTH" pack "$f16" "$scratch/none.gguf" --separator x
 "$HEARTH" pack "$f16" "$hot" --order hotness --profile "$scratch/text" >"$said" 2>/dev/null
 has "profile of a text" "$(cat "$said")" "ordered by hotness after "
 

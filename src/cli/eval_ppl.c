@@ -12,7 +12,7 @@ typedef struct ppl_values {
     engine_options engine;
     const char *separator;
     unsigned protocol; /* index into protocols: hearth, llama.cpp */
-    uint32_t limit;
+    uint32_t documents;
     bool json;
 } ppl_values;
 
@@ -22,8 +22,8 @@ static const option ppl_rows[] = {
     {OPTION_ROW(0, "separator", TEXT, ppl_values, separator, "TEXT",
                 "what stands between TEXTs is a document of its own (blanks around it do not count), of which only the "
                 "first window is scored")},
-    {OPTION_ROW(0, "limit", COUNT, ppl_values, limit, "N", "with a separator: only the first N documents"), .least = 1,
-     .most = 1 << 30},
+    {OPTION_ROW(0, "documents", COUNT, ppl_values, documents, "N", "with a separator: only the first N documents"),
+     .alias = "limit", .least = 1, .most = 1 << 30},
     {OPTION_ROW(0, "protocol", CHOICE, ppl_values, protocol, "NAME",
                 "hearth: every token of windows of N - 1 behind BOS; llama.cpp: the second halves of windows of N"),
      .choices = protocols},
@@ -63,7 +63,7 @@ static hearth_status measure(ppl_values *v, const char *path, ppl_outcome *out, 
     hearth_status status = common_load(&l, &v->engine, &p, error);
     if (status == HEARTH_OK) {
         perplexity_options options = {v->engine.context, (hearth_kv)v->engine.kv, v->separator,
-                                      v->limit,          v->protocol == 1,        progress_to(&p)};
+                                      v->documents,      v->protocol == 1,        progress_to(&p)};
         status = perplexity_measure(&out->scores, l.engine, (span){text, size}, path, &options, error);
         progress_clear(&p);
         out->rung = hearth_engine_rung(l.engine);
@@ -86,8 +86,8 @@ static hearth_status run_ppl(void *values, operands *rest, hearth_error *error)
         return fail(error, HEARTH_INVALID, "eval ppl: --separator: is empty");
     if (v->separator && v->protocol == 1)
         return fail(error, HEARTH_INVALID, "eval ppl: --separator: llama.cpp's protocol knows no documents");
-    if (v->limit && !v->separator)
-        return fail(error, HEARTH_INVALID, "eval ppl: --limit: counts documents and needs --separator");
+    if (v->documents && !v->separator)
+        return fail(error, HEARTH_INVALID, "eval ppl: --documents: needs --separator");
     ppl_outcome outcome;
     TRY(measure(v, rest->items[0], &outcome, error));
     return print_perplexity(v, &outcome, error);
@@ -102,7 +102,7 @@ const command eval_ppl = {
         "Scores a text (FILE, or - for standard input). It is tokenized whole and cut into windows of N - 1 tokens "
         "behind BOS, N being the context (-c, else the model's); every token is scored, log-probabilities are "
         "added in double precision.",
-    .example = "  $ hearth eval ppl stories-relu-q8_0.gguf held-out.txt --separator '<|endoftext|>' --limit 60\n"
+    .example = "  $ hearth eval ppl stories-relu-q8_0.gguf held-out.txt --separator '<|endoftext|>' --documents 60\n"
                "  21927 tokens in 60 windows, context 512\n"
                "  mean loss  1.342559 nats per token\n"
                "  perplexity 3.8288",

@@ -21,7 +21,7 @@ typedef struct sparsity_values {
     const char *settings;
     text_list predictors;
     const char *separator;
-    uint32_t limit;
+    uint32_t documents, windows, limit;
     optional_number timeout; /* seconds */
     uint32_t repeats, decode_tokens;
     bool no_speed;
@@ -44,9 +44,13 @@ static const option sparsity_rows[] = {
                 "several times")},
     {OPTION_ROW(0, "separator", TEXT, sparsity_values, separator, "TEXT",
                 "what stands between TEXTs is a text of its own, behind a BOS of its own (ppl, kl)")},
-    {OPTION_ROW(0, "limit", COUNT, sparsity_values, limit, "N",
-                "only the first N documents (ppl, with a separator), windows (kl) or problems (humaneval)"),
+    {OPTION_ROW(0, "documents", COUNT, sparsity_values, documents, "N",
+                "only the first N documents (ppl, with a separator)"),
      .least = 1, .most = 1 << 30},
+    {OPTION_ROW(0, "windows", COUNT, sparsity_values, windows, "N", "only the first N windows (kl)"), .least = 1,
+     .most = 1 << 30},
+    {OPTION_ROW(0, "limit", COUNT, sparsity_values, limit, "N", "only the first N problems (humaneval)"), .least = 1,
+     .most = 1 << 30},
     {OPTION_ROW(0, "timeout", GIVEN, sparsity_values, timeout, "S",
                 "seconds after which a program has failed (humaneval); 10"),
      .least = 0.1, .most = 3600},
@@ -145,9 +149,9 @@ static hearth_status sweep_staged(const sparsity_values *v, const stage *s, cons
     common_say_ignored(s->model);
     sweep_options options = {
         .task = (sweep_task)v->task,
-        .text = {{from->text, from->size}, from->path, v->separator, v->task == SWEEP_PPL ? v->limit : 0},
+        .text = {{from->text, from->size}, from->path, v->separator, v->documents},
         .problems = &from->problems,
-        .limit = v->limit,
+        .limit = v->task == SWEEP_KL ? v->windows : v->limit,
         .timeout_seconds = (double)v->timeout.value,
         .tunes = v->predictors.items,
         .tune_count = v->predictors.count,
@@ -201,6 +205,26 @@ done:
 
 /* ------------------------------------------------------------------ the command */
 
+/* Each of the three counts another thing, and a task has one of them. */
+static hearth_status check_counts(const sparsity_values *v, hearth_error *error)
+{
+    const struct {
+        const char *name;
+        uint32_t given;
+        sweep_task task;
+    } counts[] = {{"documents", v->documents, SWEEP_PPL},
+                  {"windows", v->windows, SWEEP_KL},
+                  {"limit", v->limit, SWEEP_HUMANEVAL}};
+    for (size_t own = 0; own < sizeof counts / sizeof *counts; own++)
+        for (size_t i = 0; counts[own].task == (sweep_task)v->task && i < sizeof counts / sizeof *counts; i++)
+            if (counts[i].given && i != own)
+                return fail(error, HEARTH_INVALID, "eval sparsity: --%s: is not for this task; --%s is", counts[i].name,
+                            counts[own].name);
+    if (v->documents && !v->separator)
+        return fail(error, HEARTH_INVALID, "eval sparsity: --documents: needs --separator");
+    return HEARTH_OK;
+}
+
 static hearth_status check_values(const sparsity_values *v, const operands *rest, hearth_error *error)
 {
     if (rest->count != 1)
@@ -209,8 +233,7 @@ static hearth_status check_values(const sparsity_values *v, const operands *rest
         return fail(error, HEARTH_INVALID, "eval sparsity: --separator: is empty");
     if (v->separator && v->task == SWEEP_HUMANEVAL)
         return fail(error, HEARTH_INVALID, "eval sparsity: --separator: problems need none");
-    if (v->limit && v->task == SWEEP_PPL && !v->separator)
-        return fail(error, HEARTH_INVALID, "eval sparsity: --limit: counts documents and needs --separator");
+    TRY(check_counts(v, error));
     if (v->json && v->csv && strcmp(v->csv, "-") == 0)
         return fail(error, HEARTH_INVALID, "eval sparsity: --csv: --json is on standard output already");
     if (v->timeout.given && v->task != SWEEP_HUMANEVAL)

@@ -19,7 +19,7 @@ typedef struct pack_values {
     writing_options writing;
     const char *down_type;
     unsigned order;
-    const char *profile, *price;
+    const char *profile, *price, *separator;
     bool json;
 } pack_values;
 
@@ -34,6 +34,10 @@ static const option rows[] = {
                 "the text that is profiled; else the tune file's counts are taken, or 512 tokens that the model writes "
                 "itself")},
     {OPTION_ROW(0, "price", TEXT, pack_values, price, "FILE", "measures the perplexity of this text before and after")},
+    {OPTION_ROW(
+        0, "separator", TEXT, pack_values, separator, "TEXT",
+        "of --price: what stands between TEXTs is a document of its own (blanks around it do not count), of which "
+        "only the first window is scored")},
     {OPTION_ROW(0, "json", FLAG, pack_values, json, NULL,
                 "one object: path, tensors, transposed, class, relative_error, order, perplexity of both")},
 };
@@ -142,7 +146,7 @@ static hearth_status measure(const packing *p, const char *path, span text, perp
     loaded l;
     progress shown;
     TRY(load_dense(&l, p, path, &shown, error));
-    perplexity_options o = {.progress = progress_to(&shown)};
+    perplexity_options o = {.separator = p->values->separator, .progress = progress_to(&shown)};
     hearth_status status = perplexity_measure(out, l.engine, text, p->values->price, &o, error);
     progress_clear(&shown);
     common_unload(&l);
@@ -187,6 +191,10 @@ static void print_price(const packing *p)
     print_path(p->from);
     putchar(' ');
     print_path(p->values->price);
+    if (p->values->separator) {
+        fputs(" --separator ", stdout);
+        output_safe(stdout, span_of(p->values->separator), 200);
+    }
     fputs(" --sparsity dense, and the same with ", stdout);
     print_path(p->to);
     putchar('\n');
@@ -260,6 +268,9 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
         TRY(writing_format("pack", v->down_type, &p.what.down_format, error));
     if (v->profile && v->order != ORDER_HOTNESS)
         return fail(error, HEARTH_INVALID, "pack: --profile: is the text for --order hotness");
+    if (v->separator && (!v->price || !*v->separator))
+        return fail(error, HEARTH_INVALID, "pack: --separator: %s",
+                    v->price ? "is empty" : "is for the text of --price");
     hearth_status status = pack(&p, rest->memory, error);
     if (status == HEARTH_OK && v->json)
         status = print_json(&p, error);
@@ -273,7 +284,7 @@ const command command_pack = {
     .name = "pack",
     .path = "pack",
     .summary = "store down matrices a row per neuron, hot neurons first",
-    .usage = "IN OUT [--down-type TYPE] [--order hotness] [--price FILE] [options]",
+    .usage = "IN OUT [--down-type TYPE] [--order hotness] [--price FILE [--separator TEXT]] [options]",
     .about =
         "Writes the model IN (GGUF file or folder) as the GGUF file OUT with the down matrices of its feed-forward "
         "networks transposed, so that a neuron that is skipped costs nothing and nothing has to be transposed "
