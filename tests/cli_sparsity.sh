@@ -28,7 +28,10 @@ for name in llama/f32 llama/f16 llama/q4_0 bamboo/f32 bamboo/f16 bamboo/q4_0; do
         logits first "$model" -t $threads
         has "$name guard" "$(cat "$scratch/err")" "guard: "
         logits second "$model" --sparsity exact -t $threads
-        has "$name guard, once more" "$(cat "$scratch/err")" "in an earlier run"
+        case "$(cat "$scratch/err")" in # the machine may have been busy while tests run
+            *"in an earlier run"* | *"on a busy machine: the next run measures again"*) pass ;;
+            *) fail "$name guard, once more: $(cat "$scratch/err")" ;;
+        esac
         same "$name guard" dense first
         same "$name guard, remembered" dense second
     done
@@ -47,8 +50,8 @@ file=$(find "$XDG_CACHE_HOME" -type f)
 has "name of the file" "$file" "$XDG_CACHE_HOME/hearth/guard-"
 key=$(value "$file" key)
 for damage in "" "{" "[]" "{\"key\":\"$key\"}" \
-    "{\"hearth.guard\":1,\"key\":\"$key\",\"layers\":[\"stock\",\"stock\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0.1}" \
-    "{\"hearth.guard\":1,\"key\":\"$key\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0.1}"; do
+    "{\"hearth.guard\":2,\"key\":\"$key\",\"layers\":[\"stock\",\"stock\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0.1,\"busy\":false}" \
+    "{\"hearth.guard\":2,\"key\":\"$key\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0.1,\"busy\":false}"; do
     printf '%s' "$damage" >"$file"
     logits guarded "$model"
     same "damaged: $damage" dense guarded
@@ -56,7 +59,7 @@ for damage in "" "{" "[]" "{\"key\":\"$key\"}" \
 done
 # Layers on both rungs, as a file that is sound may say.
 for layers in '"dense","sparse"' '"sparse","dense"' '"dense","dense"'; do
-    printf '{"hearth.guard":1,"key":"%s","layers":[%s],"dense_seconds":0.0051,"exact_seconds":0.0022,"density":0.12}' \
+    printf '{"hearth.guard":2,"key":"%s","layers":[%s],"dense_seconds":0.0051,"exact_seconds":0.0022,"density":0.12,"busy":false}' \
         "$key" "$layers" >"$file"
     logits guarded "$model"
     same "layers $layers" dense guarded
@@ -67,6 +70,14 @@ for layers in '"dense","sparse"' '"sparse","dense"' '"dense","dense"'; do
     has "layers $layers" "$(cat "$scratch/err")" "$expected"
     has "class with layers $layers" "$(cat "$scratch/err")" "class bitwise"
 done
+logits guarded "$model" --measure-again
+same "measured again" dense guarded
+case "$(cat "$scratch/err")" in
+    *"in an earlier run"*) fail "--measure-again remembered" ;;
+    *"guard: "*"measured: FFN "*) pass ;;
+    *) fail "--measure-again: $(cat "$scratch/err")" ;;
+esac
+refused 2 "no-guard measures nothing" "$HEARTH" run "$model" -p x --measure-again --no-guard
 cache=$XDG_CACHE_HOME
 for folder in /dev/null /proc/nowhere relative; do
     XDG_CACHE_HOME=$folder HOME=/dev/null logits guarded "$model"

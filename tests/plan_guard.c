@@ -1,5 +1,6 @@
 /* plan_guard.c - the guard: its decisions on given times and bytes, its memory, and that nothing it does shows in a
  * result. */
+#include "../src/base/clock.h"
 #include "../src/engine/engine.h"
 #include "../src/plan/guard.h"
 #include "../src/plan/guard_memory.h"
@@ -56,6 +57,26 @@ static void dense_only_where_clearly_faster(void **state)
         assert_int_equal(sparse[i], expected[i]);
 }
 
+/* Less than half of the tokens may be disturbed; more of them, and nothing can be relied on. */
+static void busy_machines_are_seen(void **state)
+{
+    (void)state;
+    static const struct {
+        double times[8];
+        size_t count;
+        bool steady;
+    } cases[] = {{{0}, 0, true},
+                 {{3}, 1, true},
+                 {{1, 1.125, 1.0625}, 3, true},
+                 {{1, 9, 1.125}, 3, true},    /* one disturbed token of three */
+                 {{1, 1.5, 1.375}, 3, false}, /* two of them                */
+                 {{5, 1, 5, 1.125, 1, 1, 1.125, 7}, 8, true},
+                 {{5, 1, 5, 1.125, 4, 1, 1.5, 7}, 8, false},
+                 {{1, 1.25, 1.25}, 3, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(guard_is_steady(cases[i].times, cases[i].count, 0.25), cases[i].steady);
+}
+
 /* The bytes of docs/design.md: a gated network of equal matrices reads 1 + 2 p of 3, a plain one 1 + p of 2; a
  * copy in Q8_0 of a Q4_0 matrix is 34/18 of it. A fifth has to be saved. */
 static void a_copy_must_save_bytes(void **state)
@@ -105,7 +126,7 @@ static void remembers_what_it_found(void **state)
 {
     (void)state;
     guard_layer layers[4] = {GUARD_SPARSE, GUARD_DENSE, GUARD_STOCK, GUARD_SPARSE}, back[4] = {0};
-    guard_findings found = {4, layers, 0.0051, 0.0022, 0.12}, read = {4, back, 0, 0, 0};
+    guard_findings found = {4, layers, 0.0051, 0.0022, 0.12, false, false}, read = {4, back, 0, 0, 0, false, false};
     guard_remember(&found, folder, KEY);
     assert_true(guard_recall(&read, folder, KEY));
     assert_memory_equal(back, layers, sizeof layers);
@@ -133,27 +154,34 @@ static void damage_is_ignored(void **state)
         "{}",
         "\xff\xfe",
         "[[[[[[[[[[",
+        "{\"hearth.guard\":7,\"key\":\"" KEY
+        "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"other\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,"
+        "\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[\"pruned\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[1],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":\"dense\",\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[\"dense\"],\"dense_seconds\":-1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":\"1\",\"density\":0,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":1.5,\"busy\":false}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"busy\":false}",
         "{\"hearth.guard\":2,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"other\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,"
-        "\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY
-        "\",\"layers\":[\"pruned\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY "\",\"layers\":[1],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY
-        "\",\"layers\":\"dense\",\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY "\",\"layers\":[],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY
-        "\",\"layers\":[\"dense\"],\"dense_seconds\":-1,\"exact_seconds\":1,\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY
-        "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":\"1\",\"density\":0}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY
-        "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":1.5}",
-        "{\"hearth.guard\":1,\"key\":\"" KEY "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1}",
+        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":true}",
     };
     char path[256];
     guard_layer layer = GUARD_STOCK;
-    guard_findings read = {1, &layer, 7, 8, 0.5};
+    guard_findings read = {1, &layer, 7, 8, 0.5, false, false};
     memory_path(path, KEY);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         write_file(path, wrong[i], strlen(wrong[i]));
@@ -161,7 +189,7 @@ static void damage_is_ignored(void **state)
             fail_msg("accepted: %s", wrong[i]);
         assert_true(read.dense_seconds == 7 && read.exact_seconds == 8 && read.density == 0.5);
     }
-    guard_findings found = {1, (guard_layer[]){GUARD_SPARSE}, 1, 0.5, 0.25};
+    guard_findings found = {1, (guard_layer[]){GUARD_SPARSE}, 1, 0.5, 0.25, false, false};
     guard_remember(&found, folder, KEY); /* a damaged file is replaced */
     char *text;
     size_t size;
@@ -180,7 +208,7 @@ static void places_that_cannot_be_written(void **state)
 {
     (void)state;
     guard_layer layer = GUARD_SPARSE;
-    guard_findings found = {1, &layer, 1, 1, 1};
+    guard_findings found = {1, &layer, 1, 1, 1, false, false};
     char path[256];
     guard_remember(&found, "/nowhere/at/all", KEY);
     assert_false(guard_recall(&found, "/nowhere/at/all", KEY));
@@ -252,10 +280,13 @@ static float *read_rung(const opened *o, hearth_rung rung)
     return logits;
 }
 
+/* Times that scatter by any amount: whether the machine is busy while tests run does not matter. */
+#define ANY_SCATTER 1e9
+
 static void open_guard(guarded *g, const opened *o, size_t cache_bytes)
 {
     hearth_error error;
-    guard_options options = {.cache_bytes = cache_bytes, .folder = folder};
+    guard_options options = {.cache_bytes = cache_bytes, .folder = folder, .scatter = ANY_SCATTER};
     stack_check(guard_open(g, o->runtime, o->model, &options, &error), &error);
 }
 
@@ -317,7 +348,7 @@ static void choices_do_not_show(void **state)
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         guard_layer layers[2] = {choices[i][0], choices[i][1]};
         unsigned sparse = (unsigned)(layers[0] == GUARD_SPARSE) + (unsigned)(layers[1] == GUARD_SPARSE);
-        guard_findings found = {2, layers, 0.002, 0.001, 0.125};
+        guard_findings found = {2, layers, 0.002, 0.001, 0.125, false, false};
         guard_remember(&found, folder, key);
         guarded g;
         open_guard(&g, &o, (size_t)1 << 40); /* neuron-major files do not ask for the cache */
@@ -363,13 +394,83 @@ static void measures_once(void **state)
     /* A neuron-major file has no stock layout, whatever a file says. */
     char key[GUARD_KEY_SIZE];
     guard_key(key, o.runtime, o.model, HEARTH_ACTIVATIONS_AUTO);
-    guard_remember(&(guard_findings){2, (guard_layer[]){GUARD_STOCK, GUARD_STOCK}, 1, 1, 1}, folder, key);
+    guard_remember(&(guard_findings){2, (guard_layer[]){GUARD_STOCK, GUARD_STOCK}, 1, 1, 1, false, false}, folder, key);
     open_guard(&second, &o, 0);
     assert_false(second.report.remembered);
     guard_close(&second);
     free(exact);
     close_model(&o);
     empty_folder();
+}
+
+/* What was measured on a busy machine is not relied on by the next run, which can also be told to measure again. No
+ * times are as steady as a scatter below zero wants them. */
+static void measures_again(void **state)
+{
+    (void)state;
+    static const struct {
+        double scatter;
+        bool again, remembered, busy;
+    } runs[] = {{-1, false, false, true},           /* nothing is there                        */
+                {-1, false, false, true},           /* busy: as nothing                        */
+                {ANY_SCATTER, false, false, false}, /* now it is worth keeping                 */
+                {-1, false, true, false},           /* and is taken                            */
+                {ANY_SCATTER, true, false, false},  /* but not by who wants to measure         */
+                {-1, true, false, true},            /* and what was measured last is what counts */
+                {ANY_SCATTER, false, false, false}};
+    opened o;
+    open_model(&o, POWERINFER, 2);
+    float *exact = read_rung(&o, HEARTH_RUNG_EXACT);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        hearth_error error;
+        guarded g;
+        guard_options options = {.folder = folder, .again = runs[i].again, .scatter = runs[i].scatter};
+        stack_check(guard_open(&g, o.runtime, o.model, &options, &error), &error);
+        assert_int_equal(g.report.remembered, runs[i].remembered);
+        assert_int_equal(g.report.busy, runs[i].busy);
+        assert_true(g.report.dense_seconds > 0 && g.report.exact_seconds > 0);
+        float *logits = read_ids(g.engine, o.info.vocabulary_size);
+        same_bytes(logits, exact, &o);
+        free(logits);
+        guard_close(&g);
+    }
+    free(exact);
+    close_model(&o);
+    empty_folder();
+}
+
+static void look_long(void *user, const hearth_observation *observation)
+{
+    (void)observation;
+    double begin = clock_seconds();
+    usleep(2000);
+    *(double *)user += clock_seconds() - begin;
+}
+
+/* What observers take is not counted for the networks: both together fit into the time of the whole. */
+static void observers_are_not_counted(void **state)
+{
+    (void)state;
+    opened o;
+    hearth_error error;
+    hearth_engine *engine;
+    hearth_session *session;
+    double observed = 0, worked = 0;
+    open_model(&o, STOCK, 1);
+    stack_check(hearth_engine_create(&engine, o.runtime, o.model, NULL, &error), &error);
+    stack_check(hearth_session_create(&session, engine, &(hearth_session_options){.context = 32}, &error), &error);
+    hearth_session_observe(session, &(hearth_observer){.see = look_long, .user = &observed});
+    double begin = clock_seconds();
+    for (size_t i = 0; i < IDS; i++)
+        stack_check(hearth_session_feed(session, &(hearth_row){ids[i], 0, true}, 1, &error), &error);
+    double all = clock_seconds() - begin;
+    for (uint32_t i = 0; i < o.info.layer_count; i++)
+        worked += session->ffn_seconds[i];
+    assert_true(worked > 0 && observed > 0);
+    assert_true(worked + observed <= all);
+    hearth_session_destroy(session);
+    hearth_engine_destroy(engine);
+    close_model(&o);
 }
 
 /* Stock layout: small models stay as they are; others get copies where that saves bytes, whatever the clock says. */
@@ -500,6 +601,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense_only_where_clearly_faster),
+        cmocka_unit_test(busy_machines_are_seen),
         cmocka_unit_test(a_copy_must_save_bytes),
         cmocka_unit_test(remembers_what_it_found),
         cmocka_unit_test(damage_is_ignored),
@@ -507,6 +609,8 @@ int main(void)
         cmocka_unit_test(key_means_machine_and_model),
         cmocka_unit_test(choices_do_not_show),
         cmocka_unit_test(measures_once),
+        cmocka_unit_test(measures_again),
+        cmocka_unit_test(observers_are_not_counted),
         cmocka_unit_test(stock_layout),
         cmocka_unit_test(no_rung_exact),
         cmocka_unit_test(no_memory_for_copies),

@@ -50,7 +50,10 @@ static void say_guard(const loaded *l)
                 r->remembered ? "; from an earlier run" : "");
     else
         fprintf(stderr, " (measured: FFN %.3g ms dense, %.3g ms exact%s)\n", 1e3 * r->dense_seconds,
-                1e3 * r->exact_seconds, r->remembered ? "; in an earlier run" : "");
+                1e3 * r->exact_seconds,
+                r->remembered ? "; in an earlier run"
+                : r->busy     ? "; on a busy machine: the next run measures again"
+                              : "");
 }
 
 /* Why it is not the same as dense. */
@@ -205,10 +208,10 @@ json_t *common_guard_json(const loaded *l)
     const guard_report *r = &l->guarded.report;
     if (!l->is_guarded)
         return json_null();
-    return json_pack("{s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "layers", (json_int_t)r->layers, "sparse_layers",
+    return json_pack("{s:I, s:I, s:s, s:f, s:f, s:f, s:b, s:b}", "layers", (json_int_t)r->layers, "sparse_layers",
                      (json_int_t)r->sparse_layers, "reason", guard_reasons[r->reason], "dense_seconds",
                      r->dense_seconds, "exact_seconds", r->exact_seconds, "density", r->density, "remembered",
-                     (int)r->remembered);
+                     (int)r->remembered, "busy", (int)r->busy);
 }
 
 /* ------------------------------------------------------------------ what was skipped */

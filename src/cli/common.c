@@ -64,6 +64,8 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "no-guard", FLAG, engine_options, no_guard, NULL,
                 "exact in every layer, also where computing every neuron is faster; without it a short measurement "
                 "decides, once per machine and model")},
+    {OPTION_ROW(0, "measure-again", FLAG, engine_options, measure_again, NULL,
+                "the guard measures, whatever it found in an earlier run, and remembers that")},
     {OPTION_ROW(0, "device", TEXT, engine_options, device, "SPEC",
                 "compute on cuda, opencl or host, or the N-th of them (opencl:1; `hearth devices` lists them), "
                 "with a budget where ,memory=8G follows: everything, or what the next two or --place say; without it "
@@ -169,10 +171,13 @@ static hearth_status open_rung(loaded *l, const engine_options *o, hearth_rung r
 static hearth_status open_guarded(loaded *l, const engine_options *o, progress *p, hearth_error *error)
 {
     char *folder = common_cache_folder();
-    guard_options options = {{NULL, (hearth_activations)o->activations, progress_to(p)},
-                             topology_cache_bytes(),
-                             folder,
-                             o->sparsity == HEARTH_RUNG_AUTO};
+    guard_options options = {
+        .engine = {NULL, (hearth_activations)o->activations, progress_to(p)},
+        .cache_bytes = topology_cache_bytes(),
+        .folder = folder,
+        .may_be_dense = o->sparsity == HEARTH_RUNG_AUTO,
+        .again = o->measure_again,
+    };
     hearth_status status = guard_open(&l->guarded, l->runtime, l->model, &options, error);
     mem_free(folder);
     l->is_guarded = status == HEARTH_OK;
@@ -207,6 +212,8 @@ static hearth_status check_options(const engine_options *o, hearth_error *error)
         return fail(error, HEARTH_INVALID, "--threshold: of --sparsity pruned is a size, and no size is below zero");
     if (o->prune.given && (o->sparsity != HEARTH_RUNG_PRUNED || o->threshold.given))
         return fail(error, HEARTH_INVALID, "--prune: needs --sparsity pruned, and no --threshold");
+    if (o->measure_again && o->no_guard)
+        return fail(error, HEARTH_INVALID, "--measure-again: --no-guard measures nothing");
     if (o->device && !*o->device)
         return fail(error, HEARTH_INVALID, "--device: is empty");
     return HEARTH_OK;

@@ -21,10 +21,11 @@ typedef struct engine_options {
     unsigned kv;          /* index into the choices f16, f32: hearth_kv     */
     unsigned activations; /* auto, f32: hearth_activations                  */
     const char *place;
-    unsigned sparsity;         /* auto, dense, exact, predicted, pruned: hearth_rung */
-    optional_number threshold; /* of predictors, or of pruning                       */
-    optional_number prune;     /* share that is pruned                               */
+    unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_rung */
+    optional_number threshold;  /* of predictors, or of pruning                       */
+    optional_number prune;      /* share that is pruned                               */
     bool no_guard;
+    bool measure_again;        /* the guard measures, whatever an earlier run found */
     const char *device;        /* as device_open wants it; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* what of the model goes there, as for hearth_placement_use_device  */
     optional_count gpu_neurons;
@@ -35,7 +36,7 @@ typedef struct engine_options {
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
-#define ENGINE_OPTION_COUNT 13
+#define ENGINE_OPTION_COUNT 14
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];

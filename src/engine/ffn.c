@@ -514,9 +514,11 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
     work(&job, layer, false);
     for (size_t t = 0; job.l->down_bias && t < count; t++)
         kernels_of(&job)->add(job.l->down_bias, d, s->scratch.added + t * d);
+    double worked = clock_seconds();       /* what observers take is not the network's time */
     feed_forward_observe(s, layer, count); /* before x changes: observers see the residual as the network read it */
+    double observed = clock_seconds();
     kernels_of(&job)->add(s->scratch.added, count * d, s->scratch.x);
-    s->ffn_seconds[layer] += clock_seconds() - begin;
+    s->ffn_seconds[layer] += worked - begin + clock_seconds() - observed;
 }
 
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)

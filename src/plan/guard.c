@@ -55,6 +55,18 @@ void guard_choose(bool *sparse, const double *dense, const double *exact, size_t
         sparse[i] = !(dense[i] < exact[i] * (1 - NOISE));
 }
 
+bool guard_is_steady(const double *times, size_t count, double scatter)
+{
+    double sorted[RACE_TOKENS];
+    if (count == 0 || count > RACE_TOKENS)
+        return count == 0;
+    memcpy(sorted, times, count * sizeof *times);
+    double median = bench_median(sorted, count), best = times[0];
+    for (size_t i = 1; i < count; i++)
+        best = times[i] < best ? times[i] : best;
+    return median <= best * (1 + scatter);
+}
+
 static double matrix_bytes(const matrix *m)
 {
     return m->data ? (double)m->rows * (double)m->row_bytes : 0;
@@ -212,6 +224,7 @@ static hearth_status conclude(guard_findings *f, const hearth_model *model, cons
         f->density += density[i] / p->layers;
         f->dense_seconds += probe_median(p, i);
     }
+    f->surveyed = true;
     if (status == HEARTH_OK && !guard_worth_a_copy(bytes, density, p->layers))
         for (uint32_t i = 0; i < p->layers; i++)
             f->layers[i] = GUARD_STOCK;
@@ -233,8 +246,18 @@ static hearth_status survey(prober *r, guard_findings *f, const hearth_engine *p
     return status;
 }
 
-/* What the race says. A neighbour of the machine disturbs some of the few tokens, and what is found now is kept: so
- * a layer computes every neuron only where medians and best times agree. */
+/* Whether whole tokens took about the same time. */
+static bool probe_is_steady(const probe *p, double scatter)
+{
+    double tokens[RACE_TOKENS] = {0};
+    for (uint32_t i = 0; i < p->layers; i++)
+        for (uint32_t t = 0; t < p->tokens; t++)
+            tokens[t] += p->seconds[(size_t)i * RACE_TOKENS + t];
+    return guard_is_steady(tokens, p->tokens, scatter);
+}
+
+/* What the race says. A neighbour of the machine may disturb some of the few tokens: a layer computes every neuron only
+ * where medians and best times agree. */
 static hearth_status judge(guard_findings *f, const probe *exact, const probe *dense, hearth_error *error)
 {
     size_t n = f->layer_count;
@@ -242,6 +265,7 @@ static hearth_status judge(guard_findings *f, const probe *exact, const probe *d
     bool *sparse = mem_new_array(n, 2 * sizeof *sparse);
     hearth_status status = medians && bests && sparse ? HEARTH_OK : fail_memory(error, "guard", n * sizeof *medians);
     double total = 0;
+    f->exact_seconds = 0;
     for (uint32_t i = 0; status == HEARTH_OK && i < n; i++) {
         medians[i] = probe_median(dense, i);
         medians[n + i] = probe_median(exact, i);
@@ -255,7 +279,7 @@ static hearth_status judge(guard_findings *f, const probe *exact, const probe *d
         guard_choose(sparse + n, bests, bests + n, n);
         for (uint32_t i = 0; i < n; i++)
             f->layers[i] = sparse[i] || sparse[n + i] ? GUARD_SPARSE : GUARD_DENSE;
-        if (f->dense_seconds == 0) /* else it was measured where it matters: on the stock layout */
+        if (!f->surveyed) /* else it was measured where it matters: on the stock layout */
             f->dense_seconds = total;
     }
     mem_free(medians);
@@ -276,9 +300,9 @@ static double last_density(const probe *p, uint32_t neuron_count)
     return (double)active / ((double)neuron_count * p->layers);
 }
 
-/* Which of the two is faster, layer by layer. */
-static hearth_status race(prober *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
-                          hearth_error *error)
+/* Which of the two is faster, layer by layer; f->busy: whether the times can be relied on. */
+static hearth_status race_once(prober *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
+                               double scatter, hearth_error *error)
 {
     probe probes[2] = {0}; /* exact, dense */
     hearth_status status;
@@ -288,10 +312,21 @@ static hearth_status race(prober *r, guard_findings *f, const hearth_engine *exa
     if (f->density == 0)
         f->density = last_density(&probes[0], r->model->hyper.neuron_count);
     status = judge(f, &probes[0], &probes[1], error);
+    f->busy = !probe_is_steady(&probes[0], scatter) || !probe_is_steady(&probes[1], scatter);
 done:
     probe_close(&probes[0]);
     probe_close(&probes[1]);
     return status;
+}
+
+/* A second time where the machine was busy the first time. */
+static hearth_status race(prober *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
+                          double scatter, hearth_error *error)
+{
+    int32_t first = r->token;
+    TRY(race_once(r, f, exact, dense, scatter, error));
+    r->token = first;
+    return f->busy ? race_once(r, f, exact, dense, scatter, error) : HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ engines */
@@ -386,7 +421,8 @@ static hearth_status compare(opener *o, prober *r, hearth_error *error)
     hearth_status status = engine_with_placement(&twin, o->out->copies, dense, error);
     hearth_placement_destroy(dense);
     TRY(status);
-    status = race(r, &o->findings, o->out->copies, twin, error);
+    double scatter = o->options->scatter != 0 ? o->options->scatter : GUARD_SCATTER;
+    status = race(r, &o->findings, o->out->copies, twin, scatter, error);
     hearth_engine_destroy(twin);
     return status;
 }
@@ -412,7 +448,7 @@ static hearth_status measure(opener *o, hearth_error *error)
 /* Layers of stock layout: all of them, or none, as in any neuron-major file, whatever was remembered. */
 static bool recall(opener *o, const char *folder, const char *key)
 {
-    return folder && guard_recall(&o->findings, folder, key) &&
+    return folder && !o->options->again && guard_recall(&o->findings, folder, key) &&
            (count_layers(&o->findings, GUARD_STOCK) == 0 || (o->out->engine && is_all_stock(&o->findings)));
 }
 
@@ -425,7 +461,8 @@ static void report(const opener *o, bool remembered)
                                     .exact_seconds = f->exact_seconds,
                                     .density = f->density,
                                     .reason = is_all_stock(f) ? GUARD_TOO_DENSE : GUARD_MEASURED,
-                                    .remembered = remembered};
+                                    .remembered = remembered,
+                                    .busy = f->busy};
 }
 
 /* Stock layout and small: reading it whole from the cache is as fast as anything, and nothing need be copied. */

@@ -11,7 +11,9 @@
  *   Is it faster to skip in this layer, or to compute all?  On the same neuron-major weights both give the same bytes, so
  *   the clock decides: a few tokens are decoded both ways, alternating, and what it measured never shows in a result.
  *
- * What was found is kept per machine and model; a file that cannot be read, or is not ours, is as none. */
+ * What was found is kept per machine and model; a file that cannot be read, or is not ours, is as none. What was measured
+ * while something else kept the machine busy is measured a second time, and if that was no better, again by the next
+ * run. */
 #ifndef PLAN_GUARD_H
 #define PLAN_GUARD_H
 
@@ -32,6 +34,7 @@ typedef struct guard_report {
     double density;                 /* share of neurons that fired while measuring                               */
     guard_reason reason;
     bool remembered;    /* from an earlier run on this machine */
+    bool busy;          /* the times scattered so much that the next run measures again */
     char shortage[256]; /* of GUARD_NO_MEMORY: what there was no memory for */
 } guard_report;
 
@@ -46,8 +49,10 @@ typedef struct guard_options {
     hearth_engine_options engine; /* its placement is not looked at; its progress also ends the measuring */
     size_t cache_bytes;           /* of the processor's last level; 0: unknown, then no model fits        */
     const char *folder;           /* where to remember, or NULL: nowhere                                  */
-    bool
-        may_be_dense; /* without memory for copies the engine is dense, and nothing is remembered; else HEARTH_NO_MEMORY */
+    bool may_be_dense;            /* without memory for copies the engine is dense, and nothing is remembered; else
+                          HEARTH_NO_MEMORY */
+    bool again;                   /* measures, whatever was remembered             */
+    double scatter;               /* what guard_is_steady allows; 0: GUARD_SCATTER */
 } guard_options;
 
 /* HEARTH_UNSUPPORTED: the model has no rung exact. */
@@ -69,5 +74,12 @@ bool guard_worth_a_copy(const guard_bytes *bytes, const double *density, size_t 
 
 /* sparse [layers]: false where computing every neuron takes clearly less time. dense, exact [layers] seconds. */
 void guard_choose(bool *sparse, const double *dense, const double *exact, size_t layers);
+
+/* The median of times that can be relied on is at most this much, as a share, above the best of them: eight times what
+ * quiet ones differ by (NOISE in guard.c), while a neighbour that takes half of a core doubles what it meets. */
+#define GUARD_SCATTER 0.25
+
+/* Whether times [count] of the same work were measured in peace. */
+bool guard_is_steady(const double *times, size_t count, double scatter);
 
 #endif

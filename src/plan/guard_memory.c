@@ -1,7 +1,7 @@
 /* guard_memory.c - the key and the file.
  *
- *     {"hearth.guard": 1, "key": "...", "layers": ["sparse", "dense", ...],
- *      "dense_seconds": 0.0051, "exact_seconds": 0.0022, "density": 0.12}
+ *     {"hearth.guard": 2, "key": "...", "layers": ["sparse", "dense", ...],
+ *      "dense_seconds": 0.0051, "exact_seconds": 0.0022, "density": 0.12, "busy": false}
  *
  * The file may be damaged, old, or somebody else's joke: whatever does not fit in every point is as no file at all. The
  * worst that a forged one can do is to choose the slower of two right ways. */
@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* Counts up when the guard learns to decide otherwise. */
-#define GUARD_VERSION 1
+#define GUARD_VERSION 2
 
 #define MAX_FILE_BYTES ((size_t)1 << 20)
 
@@ -121,7 +121,7 @@ static bool read_findings(guard_findings *f, const json_t *root, const char *key
     guard_findings read = *f;
     const char *own = json_string_value(json_object_get(root, "key"));
     if (json_integer_value(json_object_get(root, "hearth.guard")) != GUARD_VERSION || !own || strcmp(own, key) != 0 ||
-        !read_layers(&read, json_object_get(root, "layers")) ||
+        !json_is_false(json_object_get(root, "busy")) || !read_layers(&read, json_object_get(root, "layers")) ||
         !read_figure(root, "dense_seconds", 1e6, &read.dense_seconds) ||
         !read_figure(root, "exact_seconds", 1e6, &read.exact_seconds) ||
         !read_figure(root, "density", 1, &read.density))
@@ -152,9 +152,9 @@ static char *print_findings(const guard_findings *f, const char *key)
             json_decref(layers);
             return NULL;
         }
-    json_t *root =
-        json_pack("{s:i, s:s, s:o, s:f, s:f, s:f}", "hearth.guard", GUARD_VERSION, "key", key, "layers", layers,
-                  "dense_seconds", f->dense_seconds, "exact_seconds", f->exact_seconds, "density", f->density);
+    json_t *root = json_pack("{s:i, s:s, s:o, s:f, s:f, s:f, s:b}", "hearth.guard", GUARD_VERSION, "key", key, "layers",
+                             layers, "dense_seconds", f->dense_seconds, "exact_seconds", f->exact_seconds, "density",
+                             f->density, "busy", (int)f->busy);
     char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     return text;

@@ -16,6 +16,8 @@ typedef struct guard_findings {
     uint32_t layer_count;
     guard_layer *layers;                          /* [layer_count], the caller's */
     double dense_seconds, exact_seconds, density; /* see guard_report            */
+    bool surveyed;                                /* dense_seconds are those of the stock layout; not kept */
+    bool busy;                                    /* measured on a busy machine                            */
 } guard_findings;
 
 #define GUARD_KEY_SIZE 33
@@ -26,7 +28,7 @@ void guard_key(char out[GUARD_KEY_SIZE], const hearth_runtime *runtime, const he
                hearth_activations activations);
 
 /* Reads folder/guard-KEY.json into findings, whose layer_count says how many layers there must be. False: there is
- * no such file, or it is damaged, or of another key; findings are as before then, but for the layers. */
+ * no such file, or it is damaged, or of another key, or was measured on a busy machine; findings are as before then, but for the layers. */
 bool guard_recall(guard_findings *findings, const char *folder, const char *key);
 
 /* Writes it, as a whole or not at all; a folder that cannot be written is nobody's error. */
