@@ -83,7 +83,13 @@ for signal in KILL INT; do
         { [ ! -e "$out" ] || cmp -s "$out" "$model.tune"; } && pass || fail "half a file after SIG$signal"
         [ $status -eq 0 ] && break
         stops=$((stops + 1))
-        [ $signal = KILL ] || is "exit status after SIGINT" $status 130
+        if [ $signal = INT ]; then
+            is "exit status after SIGINT" $status 130
+            is "lines after SIGINT" "$(wc -l <"$scratch/err")" 1
+            # before there is a folder nothing lies in it: then the corpus was still being read
+            [ ! -e "$out.work" ] || has "where the work lies" "$(cat "$scratch/err")" \
+                "$model: tuning was interrupted; its work lies in $out.work, and the same command goes on from there"
+        fi
         patience=$(awk -v p=$patience 'BEGIN { print p * 1.3 + 0.05 }')
     done
     echo "  stopped $stops times by SIG$signal"
@@ -91,6 +97,18 @@ for signal in KILL INT; do
     cmp -s "$out" "$model.tune" && pass || fail "going on after SIG$signal gave another file"
     [ ! -e "$out.work" ] && pass || fail "the work folder of SIG$signal is still there"
 done
+
+# With little memory it ends, one way or the other, and by itself: training once tried for ever to get some.
+if (ulimit -v 130000 && "$HEARTH" --version) >/dev/null 2>&1; then
+    status=0
+    (ulimit -v 130000 && timeout --foreground -s KILL 120 "$HEARTH" tune "$model" --corpus "$text" --choose bytes --epochs 1 \
+        --out "$scratch/tight.tune") >/dev/null 2>"$scratch/err" || status=$?
+    case $status:$(wc -l <"$scratch/err") in
+        0:*) [ -s "$scratch/tight.tune" ] && pass || fail "no file with little memory" ;;
+        1:1) has "with little memory" "$(cat "$scratch/err")" "memory" ;;
+        *) fail "with little memory: exit status $status, $(cat "$scratch/err")" ;;
+    esac
+fi
 
 # The folder kept: another recall goes on from the hidden states. Another text begins anew, and says so.
 tune "$scratch/kept.tune" --keep-work >/dev/null 2>&1

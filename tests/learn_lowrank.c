@@ -1,5 +1,5 @@
 /* Low-rank predictors: what is planted is found, gradients are those of differences, training pays, and the same comes
- * out whatever the threads and interruptions. Without OpenBLAS only what needs none is looked at. */
+ * out whatever the threads and interruptions. */
 #include "../src/base/file.h"
 #include "../src/learn/lowrank_parts.h"
 
@@ -8,21 +8,6 @@
 #include <unistd.h>
 
 #include "learn_build.h"
-
-static void need_blas_at(const char *file, int line)
-{
-    blas b;
-    hearth_error error;
-    if (blas_open(&b, &error) == HEARTH_OK) {
-        blas_close(&b);
-        return;
-    }
-    assert_int_equal(error.status, HEARTH_UNSUPPORTED);
-    print_message("skipped: %s\n", error.text);
-    skipped_tests++;
-    _skip(file, line);
-}
-#define need_blas() need_blas_at(__FILE__, __LINE__)
 
 /* ------------------------------------------------------------------ a second implementation */
 
@@ -72,7 +57,6 @@ static const struct {
 static void what_is_planted_is_found(void **state)
 {
     (void)state;
-    need_blas();
     for (size_t k = 0; k < sizeof planted / sizeof *planted; k++) {
         learnt *l = learnt_new(&planted[k].shape);
         lowrank_options o = planted[k].options;
@@ -168,7 +152,6 @@ static double loss(const lowrank_job *job, const double *values, const uint32_t 
 static void gradients_are_those_of_differences(void **state)
 {
     (void)state;
-    need_blas();
     learnt *l = learnt_new(&planted[1].shape);
     lowrank_options o = {.rank = 10, .recall = 0.9f, .epochs = 1};
     lowrank_job job = {.model = &l->model, .rows = &l->rows, .options = &o, .d = 64, .f = 96, .rank = 10, .scale = 2};
@@ -187,7 +170,7 @@ static void gradients_are_those_of_differences(void **state)
         rows[i] = (uint32_t)(i * 17 % 1800);
     s.values = values;
     assert_int_equal(pool_create(&job.threads, 2, NULL), HEARTH_OK);
-    assert_int_equal(blas_open(&job.blas, NULL), HEARTH_OK);
+    kernels_for(kernel_level_find(NULL), &job.kernels);
     assert_int_equal(fit_create(&f, &job, &s, NULL), HEARTH_OK);
     fit_gradient(f, rows, 70, gradient);
     for (size_t i = 0; i < job.weight_count; i += 7) {
@@ -201,7 +184,6 @@ static void gradients_are_those_of_differences(void **state)
         assert_true(fabs((double)gradient[i] - expected) < 2e-4 * (1 + fabs(expected)));
     }
     fit_destroy(f);
-    blas_close(&job.blas);
     pool_destroy(job.threads);
     free(values);
     free(gradient);
@@ -216,7 +198,6 @@ static void gradients_are_those_of_differences(void **state)
 static void epochs_lower_the_loss(void **state)
 {
     (void)state;
-    need_blas();
     learnt_shape shape = planted[0].shape;
     shape.rows = 5000;
     learnt *l = learnt_new(&shape);
@@ -241,7 +222,7 @@ static void epochs_lower_the_loss(void **state)
         held[i] = (uint32_t)(job.training + i);
     s.rates[0] = s.rates[1] = 0.02f;
     assert_int_equal(pool_create(&job.threads, 2, NULL), HEARTH_OK);
-    assert_int_equal(blas_open(&job.blas, NULL), HEARTH_OK);
+    kernels_for(kernel_level_find(NULL), &job.kernels);
     assert_int_equal(fit_create(&f, &job, &s, NULL), HEARTH_OK);
     for (unsigned epoch = 0; epoch <= o.epochs; epoch++) {
         for (size_t i = 0; i < job.weight_count; i++)
@@ -254,7 +235,6 @@ static void epochs_lower_the_loss(void **state)
     assert_true(losses[1] < losses[0] && losses[2] < losses[1] && losses[6] < losses[3]);
     assert_true(losses[12] < 0.3 * losses[0]);
     fit_destroy(f);
-    blas_close(&job.blas);
     pool_destroy(job.threads);
     free(block);
     free(exact);
@@ -280,7 +260,6 @@ static void check_same(const lowrank *a, const lowrank *b)
 static void training_lets_no_more_through(void **state)
 {
     (void)state;
-    need_blas();
     learnt *l = learnt_new(&full);
     lowrank_options o = training_options();
     lowrank trained = {0}, begun = {0};
@@ -345,7 +324,6 @@ static int remove_folder(void **state)
 static void threads_and_interruptions_change_nothing(void **state)
 {
     (void)state;
-    need_blas();
     learnt *l = learnt_new(&full);
     lowrank_options o = training_options();
     lowrank alone = {0}, other = {0};
@@ -399,7 +377,6 @@ static void change_byte(const char *path, long at)
 static void damaged_states_count_as_none(void **state)
 {
     (void)state;
-    need_blas();
     learnt *l = learnt_new(&full);
     lowrank_options o = training_options();
     lowrank made = {0}, other = {0};
@@ -444,7 +421,6 @@ static void damaged_states_count_as_none(void **state)
 static void faults_leave_nothing_behind(void **state)
 {
     (void)state;
-    need_blas();
     learnt_shape small = full;
     small.rows = 600;
     learnt *l = learnt_new(&small);

@@ -309,6 +309,10 @@ static hearth_status run_tuning(tune_run *r, arena *memory, hearth_error *error)
               "was begun anew\n",
               stderr);
     print_notes(&r->result);
+    if (status == HEARTH_CANCELLED)
+        return fail(error, status,
+                    "%s: tuning was interrupted; its work lies in %s, and the same command goes on from there",
+                    r->v->model.model, r->folder);
     /* The options were good by themselves: what is refused now is too little for this model, not wrong use. */
     if (status == HEARTH_INVALID)
         status = HEARTH_UNSUPPORTED;
@@ -344,7 +348,8 @@ const command command_tune = {
              "each neuron fires, thresholds for --sparsity pruned, and for each layer what foresees its neurons at the "
              "least cost (--sparsity predicted): a low-rank predictor trained here, a coarse copy of its weights, or "
              "nothing where that is cheaper. Says what each layer got and why, what it saves, and how far answers "
-             "move. Interrupted, the same command goes on where it stopped.",
+             "move. Its work lies in MODEL.tune.work meanwhile; interrupted, it says so, and the same command goes on "
+             "from there.",
     .example = "  $ hearth tune stories-relu --corpus stories-train-sample.txt --separator '<|endoftext|>'\n"
                "  $ hearth run stories-relu --sparsity predicted -p 'Once upon a time'",
     .tables = {{"texts", corpus_option_rows, CORPUS_OPTION_COUNT, offsetof(tune_values, corpus)},

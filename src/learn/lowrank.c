@@ -220,7 +220,6 @@ static hearth_status run(lowrank_job *job, lowrank_state *s, lowrank *made, hear
     bool found = false;
     TRY(check_options(job, error));
     TRY(check_memory(job, error));
-    TRY(blas_open(&job->blas, error));
     TRY(choose_scale(job, error));
     TRY(make_state(job, s, error));
     if (job->options->epochs)
@@ -248,6 +247,10 @@ static lowrank_job job_of(const hearth_model *model, uint32_t layer, const state
                        .count = states_count(rows),
                        .scale = 1};
     job.weight_count = job.rank * (job.d + job.f);
+    if (options->kernels)
+        job.kernels = *options->kernels;
+    else
+        kernels_for(kernel_level_find(NULL), &job.kernels);
     snprintf(job.thing, sizeof job.thing, "%s: layer %u: predictor", model->source->path, layer);
     return job;
 }
@@ -275,7 +278,6 @@ hearth_status lowrank_train(lowrank *out, const hearth_model *model, uint32_t la
     else
         lowrank_free(&made);
     free_state(&state);
-    blas_close(&job.blas);
     pool_destroy(own);
     return status;
 }

@@ -43,7 +43,7 @@ typedef struct lowrank {
 } lowrank;
 
 /* The same rows and options, whatever the threads and whether it was interrupted: the same bytes.
- * HEARTH_UNSUPPORTED: there is no OpenBLAS on this machine; the activation is never zero; the rank fits neither the
+ * HEARTH_UNSUPPORTED: the activation is never zero; the rank fits neither the
  * format nor the model. HEARTH_CANCELLED: through progress; what was done up to the last epoch lies in the folder. `out`
  * is written on HEARTH_OK only. */
 hearth_status lowrank_train(lowrank *out, const hearth_model *model, uint32_t layer, const states *rows,
@@ -56,7 +56,7 @@ hearth_status lowrank_check(const hearth_model *model, uint32_t layer, const sta
 
 /* Held-out recall, density, share fired and threshold of any low-rank predictor (io->fc1, io->fc2; a PowerInfer file's,
  * too, whose rows must lie by neuron number), in the engine's arithmetic, for a wanted recall; or, where `threshold` is
- * finite, at that one. Needs no BLAS. by NULL: the machine's best; threads NULL: the calling thread alone. */
+ * finite, at that one. by NULL: the machine's best; threads NULL: the calling thread alone. */
 hearth_status lowrank_measure(lowrank *io, const hearth_model *model, uint32_t layer, const states *rows, bool normed,
                               float recall, float threshold, const kernels *by, pool *threads, hearth_error *error);
 

@@ -63,14 +63,14 @@ typedef struct start {
     double explained; /* E (v . x)^2: of 1                                                           */
 } start;
 
-static blas_factor as_is(const float *values, size_t stride)
+static product_factor as_is(const float *values, size_t stride)
 {
-    return (blas_factor){values, stride, false};
+    return (product_factor){values, stride, false};
 }
 
-static blas_factor transposed(const float *values, size_t stride)
+static product_factor transposed(const float *values, size_t stride)
 {
-    return (blas_factor){values, stride, true};
+    return (product_factor){values, stride, true};
 }
 
 /* ------------------------------------------------------------------ inputs */
@@ -111,8 +111,8 @@ static void measure_inputs(const start *s)
             for (size_t c = 0; c < d; c++)
                 s->mean[c] += x[c] / (float)n;
         }
-        blas_multiply_wide(&job->blas, job->threads, d, d, count, 1 / (float)n, transposed(s->chunk, d),
-                           as_is(s->chunk, d), 1, s->moment, d);
+        multiply_matrices_wide(&job->kernels, job->threads, d, d, count, 1 / (float)n, transposed(s->chunk, d),
+                               as_is(s->chunk, d), 1, s->moment, d);
     }
 }
 
@@ -154,7 +154,7 @@ static void solve_constant(start *s)
     memcpy(direction, s->mean, d * sizeof *direction);
     double size = dot(residue, residue, d), enough = size * 1e-10;
     for (int round = 0; round < SOLVE_ROUNDS && size > enough; round++) {
-        blas_multiply(&s->job->blas, 1, d, d, 1, as_is(direction, d), as_is(s->moment, d), 0, image, d);
+        multiply_matrices(&s->job->kernels, 1, d, d, 1, as_is(direction, d), as_is(s->moment, d), 0, image, d);
         for (size_t i = 0; i < d; i++)
             image[i] += (float)ridge * direction[i];
         double step = size / dot(direction, image, d), before = size;
@@ -228,10 +228,10 @@ static void orthonormalise(const start *s, float *basis, size_t n)
         size_t count = s->k - at < BASIS_BLOCK ? s->k - at : BASIS_BLOCK;
         for (int turn = 0; turn < 2; turn++) {
             if (at > 0) {
-                blas_multiply_wide(&job->blas, job->threads, count, at, n, 1, as_is(rows, n), transposed(basis, n), 0,
-                                   s->products, s->k);
-                blas_multiply_wide(&job->blas, job->threads, count, n, at, -1, as_is(s->products, s->k),
-                                   as_is(basis, n), 1, rows, n);
+                multiply_matrices_wide(&job->kernels, job->threads, count, at, n, 1, as_is(rows, n),
+                                       transposed(basis, n), 0, s->products, s->k);
+                multiply_matrices_wide(&job->kernels, job->threads, count, n, at, -1, as_is(s->products, s->k),
+                                       as_is(basis, n), 1, rows, n);
             }
             orthonormalise_few(rows, count, n, turn == 1);
         }
@@ -245,8 +245,10 @@ static hearth_status find_directions(const start *s, hearth_error *error)
     const lowrank_job *job = s->job;
     size_t d = job->d, f = job->f, k = s->k;
     uint64_t seed = job->options->seed;
-    blas_multiply_wide(&job->blas, job->threads, d, d, f, 1, transposed(s->w, d), as_is(s->w, d), 0, s->image, d);
-    blas_multiply_wide(&job->blas, job->threads, d, d, d, 1, as_is(s->moment, d), as_is(s->image, d), 0, s->turn, d);
+    multiply_matrices_wide(&job->kernels, job->threads, d, d, f, 1, transposed(s->w, d), as_is(s->w, d), 0, s->image,
+                           d);
+    multiply_matrices_wide(&job->kernels, job->threads, d, d, d, 1, as_is(s->moment, d), as_is(s->image, d), 0, s->turn,
+                           d);
     for (size_t i = 0; i < k * d; i++)
         s->reduced[i] = (float)(next_random(&seed) >> 40) / 8388608.0f - 1;
     for (int round = 0; round < ROUNDS; round++) {
@@ -254,15 +256,18 @@ static hearth_status find_directions(const start *s, hearth_error *error)
         if (p->report && !p->report(p->user, "directions", (uint64_t)round, ROUNDS))
             return fail(error, HEARTH_CANCELLED, "%s: cancelled", job->thing);
         orthonormalise(s, s->reduced, d);
-        blas_multiply_wide(&job->blas, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->turn, d), 0, s->image,
-                           d);
+        multiply_matrices_wide(&job->kernels, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->turn, d), 0,
+                               s->image, d);
         memcpy(s->reduced, s->image, k * d * sizeof *s->reduced);
     }
     orthonormalise(s, s->reduced, d);
-    blas_multiply_wide(&job->blas, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->moment, d), 0, s->image, d);
-    blas_multiply_wide(&job->blas, job->threads, k, f, d, 1, as_is(s->image, d), transposed(s->w, d), 0, s->basis, f);
+    multiply_matrices_wide(&job->kernels, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->moment, d), 0,
+                           s->image, d);
+    multiply_matrices_wide(&job->kernels, job->threads, k, f, d, 1, as_is(s->image, d), transposed(s->w, d), 0,
+                           s->basis, f);
     orthonormalise(s, s->basis, f);
-    blas_multiply_wide(&job->blas, job->threads, k, d, f, 1, as_is(s->basis, f), as_is(s->w, d), 0, s->reduced, d);
+    multiply_matrices_wide(&job->kernels, job->threads, k, d, f, 1, as_is(s->basis, f), as_is(s->w, d), 0, s->reduced,
+                           d);
     return HEARTH_OK;
 }
 
@@ -280,7 +285,8 @@ static void write_fc1(const start *s, float *fc1)
 {
     const lowrank_job *job = s->job;
     size_t d = job->d, k = s->k;
-    blas_multiply_wide(&job->blas, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->moment, d), 0, s->image, d);
+    multiply_matrices_wide(&job->kernels, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->moment, d), 0,
+                           s->image, d);
     for (size_t j = 0; j < k; j++) {
         const float *row = s->reduced + j * d;
         double variance = dot(row, s->image + j * d, d);
@@ -302,12 +308,12 @@ static void measure_rest(const start *s)
     const lowrank_job *job = s->job;
     size_t d = job->d, f = job->f;
     float *image = s->image, *deviations = s->deviations;
-    blas_multiply_wide(&job->blas, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
+    multiply_matrices_wide(&job->kernels, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
     for (size_t i = 0; i < f; i++)
         deviations[i] = (float)(LEAST_VARIANCE * dot(s->w + i * d, image + i * d, d));
-    blas_multiply_wide(&job->blas, job->threads, f, d, s->k, -1, transposed(s->basis, f), as_is(s->reduced, d), 1, s->w,
-                       d);
-    blas_multiply_wide(&job->blas, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
+    multiply_matrices_wide(&job->kernels, job->threads, f, d, s->k, -1, transposed(s->basis, f), as_is(s->reduced, d),
+                           1, s->w, d);
+    multiply_matrices_wide(&job->kernels, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
     for (size_t i = 0; i < f; i++) {
         double variance = (double)deviations[i] + fmax(0, dot(s->w + i * d, image + i * d, d));
         deviations[i] = variance > 0 ? (float)sqrt(variance) : 1;

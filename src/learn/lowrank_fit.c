@@ -106,16 +106,16 @@ static void pass_rows(void *context, size_t begin, size_t end, unsigned worker)
     float *errors = f->errors + begin * job->f;
     uint64_t *fired = f->fired + begin * job->words;
     lowrank_read(job, f->rows + begin, n, inputs, fired);
-    blas_multiply(&job->blas, n, rank, d, 1, (blas_factor){inputs, d, false}, (blas_factor){w.fc1, d, true}, 0, hidden,
-                  rank);
+    multiply_matrices(&job->kernels, n, rank, d, 1, (product_factor){inputs, d, false},
+                      (product_factor){w.fc1, d, true}, 0, hidden, rank);
     for (size_t i = 0; i < n * rank; i++)
         hidden[i] = hidden[i] > 0 ? hidden[i] : 0;
-    blas_multiply(&job->blas, n, job->f, rank, 1, (blas_factor){hidden, rank, false}, (blas_factor){w.fc2, rank, true},
-                  0, errors, job->f);
+    multiply_matrices(&job->kernels, n, job->f, rank, 1, (product_factor){hidden, rank, false},
+                      (product_factor){w.fc2, rank, true}, 0, errors, job->f);
     for (size_t i = 0; i < n; i++)
         differentiate(f, errors + i * job->f, fired + i * job->words);
-    blas_multiply(&job->blas, n, rank, job->f, 1, (blas_factor){errors, job->f, false},
-                  (blas_factor){w.fc2, rank, false}, 0, back, rank);
+    multiply_matrices(&job->kernels, n, rank, job->f, 1, (product_factor){errors, job->f, false},
+                      (product_factor){w.fc2, rank, false}, 0, back, rank);
     for (size_t i = 0; i < n * rank; i++)
         back[i] = hidden[i] > 0 ? back[i] : 0;
 }
@@ -145,8 +145,8 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
         size_t row = (first ? item : item - stripes1) * STRIPE, rows = first ? job->rank : job->f;
         size_t columns = first ? job->d : job->rank, n = rows - row < STRIPE ? rows - row : STRIPE;
         const float *errors = first ? f->back : f->errors, *met = first ? f->inputs : f->hidden;
-        blas_multiply(&job->blas, n, columns, f->count, 1, (blas_factor){errors + row, rows, true},
-                      (blas_factor){met, columns, false}, 0, gradient, columns);
+        multiply_matrices(&job->kernels, n, columns, f->count, 1, (product_factor){errors + row, rows, true},
+                          (product_factor){met, columns, false}, 0, gradient, columns);
         size_t at = (first ? 0 : job->rank * job->d) + row * columns;
         if (f->out)
             memcpy(f->out + at, gradient, n * columns * sizeof *gradient);

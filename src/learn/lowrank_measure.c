@@ -87,12 +87,12 @@ static void score_as_floats(void *context, const uint32_t *rows, size_t count, u
     float *inputs = s->inputs + (size_t)worker * RECALL_ROWS * job->d;
     float *hidden = s->hidden + (size_t)worker * RECALL_ROWS * job->rank;
     lowrank_read(job, rows, count, inputs, NULL);
-    blas_multiply(&job->blas, count, job->rank, job->d, 1, (blas_factor){inputs, job->d, false},
-                  (blas_factor){s->w.fc1, job->d, true}, 0, hidden, job->rank);
+    multiply_matrices(&job->kernels, count, job->rank, job->d, 1, (product_factor){inputs, job->d, false},
+                      (product_factor){s->w.fc1, job->d, true}, 0, hidden, job->rank);
     for (size_t i = 0; i < count * job->rank; i++)
         hidden[i] = hidden[i] > 0 ? hidden[i] : 0;
-    blas_multiply(&job->blas, count, job->f, job->rank, 1, (blas_factor){hidden, job->rank, false},
-                  (blas_factor){s->w.fc2, job->rank, true}, 0, scores, job->f);
+    multiply_matrices(&job->kernels, count, job->f, job->rank, 1, (product_factor){hidden, job->rank, false},
+                      (product_factor){s->w.fc2, job->rank, true}, 0, scores, job->f);
 }
 
 uint64_t lowrank_validate_bytes(const lowrank_job *job)

@@ -5,8 +5,8 @@
 #ifndef LEARN_LOWRANK_PARTS_H
 #define LEARN_LOWRANK_PARTS_H
 
-#include "blas.h"
 #include "lowrank.h"
+#include "multiply.h"
 #include "recall.h"
 
 /* Rows that one item of training reads and multiplies at a time. */
@@ -23,7 +23,7 @@ typedef struct lowrank_job {
     const states *rows;
     const lowrank_options *options;
     pool *threads;
-    blas blas;
+    kernels kernels; /* of the products of training */
     size_t d, f, rank, words;
     size_t weight_count; /* rank * (d + f)                                                    */
     size_t training, count;

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Of whatever a stage does differently than before: what was remembered is of no use then. */
-#define TUNING_VERSION 2
+#define TUNING_VERSION 3
 
 /* What a part of a stage counts in its progress. */
 #define PART_STEPS 1000

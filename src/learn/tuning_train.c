@@ -318,7 +318,7 @@ static hearth_status open_trainer(trainer *r, tuning *t, uint32_t layer, hearth_
     return states_open(&r->rows, t->options->folder, t->model, layer, error);
 }
 
-/* Without a BLAS there are no low-rank predictors, which is told and no reason to stop. */
+/* A model that no rank fits gets no low-rank predictors, which is told and no reason to stop. */
 static hearth_status forgive(tuning *t, hearth_status status, const hearth_error *found, hearth_error *error)
 {
     if (status == HEARTH_UNSUPPORTED && !t->options->for_powerinfer) {
