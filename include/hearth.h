@@ -270,7 +270,8 @@ void hearth_engine_destroy(hearth_engine *engine);
 const hearth_model *hearth_engine_model(const hearth_engine *engine);
 
 /* The rung of the run ("dense") and what it may claim: "bitwise", "exact", "requantised", "margin" or "lossy", the weakest
- * of its layers. */
+ * of its layers. Coarse predictors are "margin" at the margin that they were tuned with, or a larger one; below that, or
+ * below 0, they are "lossy". */
 const char *hearth_engine_rung(const hearth_engine *engine);
 const char *hearth_engine_class(const hearth_engine *engine);
 

@@ -163,7 +163,7 @@ static void a_wide_margin_is_exact(void **state)
             b->threshold = margins[i];
             logits[i] = malloc(n * sizeof(float));
             open_placed(&s, runtime, b, place(b, i ? HEARTH_RUNG_PREDICTED : HEARTH_RUNG_EXACT), cases[k].plain);
-            assert_string_equal(hearth_engine_class(s.engine), i ? "margin" : "bitwise");
+            assert_string_equal(hearth_engine_class(s.engine), i == 0 ? "bitwise" : i == 1 ? "margin" : "lossy");
             assert_string_equal(hearth_engine_rung(s.engine), i ? "predicted" : "exact");
             read_portions(&s, logits[i]);
             close_placed(&s);
@@ -175,6 +175,34 @@ static void a_wide_margin_is_exact(void **state)
         built_free(b);
     }
     hearth_runtime_destroy(runtime);
+}
+
+/* The claim "margin" is for what was measured: the margin that the predictor was tuned with, or a larger one, and never
+ * one that skips neurons which their copy puts above zero. */
+static void a_moved_margin_is_lossy(void **state)
+{
+    (void)state;
+    static const struct {
+        float tuned, used;
+        const char *class;
+    } cases[] = {{2, 2, "margin"},     {2, 3, "margin"}, {2, 1.999f, "lossy"},  {2, 0, "lossy"},
+                 {2, -1000, "lossy"},  {0, 0, "margin"}, {0, -0.001f, "lossy"}, {-1, -1, "lossy"},
+                 {-1, -0.5f, "lossy"}, {-1, 0, "margin"}};
+    built_shape shape = {
+        .format = FORMAT_F16, .down = FORMAT_F16, .d = 64, .f = 5, .coarse = true, .copy = FORMAT_Q4_0};
+    hearth_runtime *runtime;
+    built *b = built_new(&shape);
+    assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        stack s;
+        b->layer.predictor.threshold = cases[i].tuned;
+        b->threshold = cases[i].used;
+        open_placed(&s, runtime, b, place(b, HEARTH_RUNG_PREDICTED), true);
+        assert_string_equal(hearth_engine_class(s.engine), cases[i].class);
+        close_placed(&s);
+    }
+    hearth_runtime_destroy(runtime);
+    built_free(b);
 }
 
 /* The deviation that coarse.h speaks of is that of the error over directions of the input. */
@@ -516,12 +544,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(predictors_may_read_the_input),
         cmocka_unit_test(coarse_copies_select),
+        cmocka_unit_test(a_moved_margin_is_lossy),
         cmocka_unit_test(a_wide_margin_is_exact),
         cmocka_unit_test(spread_is_the_deviation),
         cmocka_unit_test(small_activations_are_pruned),
         cmocka_unit_test(neurons_can_be_left_out),
         cmocka_unit_test(hot_and_cold_come_from_the_counts),
         cmocka_unit_test(pruning_follows_the_levels),
+        
         cmocka_unit_test(unpruned_is_exact),
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(gates_are_shown),

@@ -303,11 +303,24 @@ const char *hearth_engine_rung(const hearth_engine *engine)
     return rung_of_selector[weakest_selector(engine->placement)];
 }
 
+/* Whether every coarse layer skips only what its copy puts below zero, and no more than where its recall was measured: a
+ * larger margin lets through all that a smaller one does. */
+static bool keeps_margins(const hearth_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++) {
+        const engine_layer *l = &engine->layers[i];
+        if (l->selector == SELECTOR_COARSE &&
+            (l->threshold < 0 || l->threshold < engine->model->layers[i].predictor.threshold))
+            return false;
+    }
+    return true;
+}
+
 /* ... and with what became of the down matrices the claim (docs/design.md). */
 const char *hearth_engine_class(const hearth_engine *engine)
 {
     selector_kind weakest = weakest_selector(engine->placement);
-    if (weakest > SELECTOR_COARSE || engine->leaves_out)
+    if (weakest > SELECTOR_COARSE || engine->leaves_out || !keeps_margins(engine))
         return "lossy";
     if (weakest == SELECTOR_COARSE)
         return "margin";
