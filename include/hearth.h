@@ -202,9 +202,8 @@ const char *hearth_rung_name(hearth_rung rung);
 typedef struct hearth_placement hearth_placement;
 
 /* Everything on the CPU, on one rung. Predicted: layers for which no predictor is worth its bytes are exact. Pruned, for
- * any activation: what is small is what the middle of the tune file's levels says (hearth_placement_prune); without
- * such levels the threshold is 0 and only what is zero is skipped, until hearth_placement_set_threshold gives another.
- * The class is lossy all the same. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a model
+ * any activation: the threshold is 0 and only what is zero is skipped, until one of the next three gives others. The
+ * class is lossy all the same. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a model
  * without predictors, or one whose tune file was ignored: it may have held others. HEARTH_INVALID: no such rung. */
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
                                       hearth_error *error);
@@ -218,6 +217,12 @@ void hearth_placement_set_threshold(hearth_placement *placement, float threshold
  * model is another one. */
 hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_model *model, double share,
                                      hearth_error *error);
+/* The same at the highest of the tune file's levels that costs at most `most_loss`: nats of mean Kullback-Leibler
+ * divergence per token from computing every activation, as measured while tuning. HEARTH_UNSUPPORTED: also where no level
+ * that leaves out more than zeros costs so little, or none was measured; the text says what the gentlest costs. */
+#define HEARTH_PRUNE_LOSS 0.01 /* what is a good choice where nobody says otherwise */
+hearth_status hearth_placement_prune_within(hearth_placement *placement, const hearth_model *model, double most_loss,
+                                            hearth_error *error);
 /* Keeps of every layer's neurons only the hottest `share` (or the coldest; at least one), as the tune file counted them;
  * 1 keeps all. The others are silent whatever they would have been: for finding out what they are worth.
  * HEARTH_UNSUPPORTED: there is no tune file, or it has no counts. HEARTH_INVALID: share is not above 0 and at most 1, the
@@ -277,6 +282,17 @@ const char *hearth_engine_class(const hearth_engine *engine);
 
 /* Weight bytes that decoding one token reads if no neuron is skipped. The KV cache comes on top. */
 uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
+
+/* What the rung pruned leaves out by a tune file's levels, and what that costs: between two levels, no less than the one
+ * and no more than the other as they were measured. */
+typedef struct hearth_pruning {
+    bool known;                   /* thresholds are those of levels; else all of this is 0 */
+    double share;                 /* of all activations, zeros included, counts as zero    */
+    bool loss_known;              /* it was measured while tuning                          */
+    double least_loss, most_loss; /* nats, as hearth_placement_prune_within    */
+} hearth_pruning;
+
+hearth_pruning hearth_engine_pruning(const hearth_engine *engine);
 
 /* Bytes of copies that the engine computes on: transposed, or coarse. */
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine);

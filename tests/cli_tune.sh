@@ -127,7 +127,30 @@ has "another text" "$(cat "$scratch/err")" "begun anew"
 is "tokens of ids" "$(value "$said" tokens)" "$(wc -w <"$scratch/ids")"
 "$HEARTH" tune "$DATA/models/stories260K" --corpus "$scratch/other.txt" "$text" --out "$scratch/silu.tune" >"$said"
 has "SiLU" "$(cat "$said")" "never exactly zero"
-has "SiLU" "$(cat "$said")" "--sparsity pruned"
+# What is recommended costs no more than promised, and is what --sparsity pruned does; where no level is that good none is
+# taken unasked.
+silu=$DATA/models/stories260K
+"$HEARTH" inspect "$silu" --tune "$scratch/silu.tune" --json >"$scratch/inspected"
+best=-1
+for level in 1 2 3 4 5 6 7 8 9; do
+    loss=$(value "$scratch/inspected" tune.prune_losses.$level)
+    if awk -v l="$loss" 'BEGIN { exit !(l <= 0.01) }'; then best=$level; fi
+done
+is "what level 0 costs" "$(value "$scratch/inspected" tune.prune_losses.0 | sed 's/\.0*$//')" 0
+if [ $best -ge 0 ]; then
+    has "SiLU" "$(cat "$said")" "--sparsity pruned -p TEXT"
+    share=$(value "$scratch/inspected" tune.prune_levels.$best)
+    "$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned -p "Once upon" -n 2 --json >"$said" 2>"$scratch/err"
+    near "share that is pruned" "$(value "$said" pruning.share)" "$share" 1e-6
+    near "loss that is told" "$(value "$said" pruning.most_loss)" "$(value "$scratch/inspected" tune.prune_losses.$best)" 1e-6
+else
+    case "$(cat "$said")" in *"--sparsity pruned -p"*) fail "a level that costs too much is recommended" ;; *) pass ;; esac
+    refused 1 "(KL) at most: " "$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned -p x -n 1
+fi
+refused 1 "no level of its tune file costs 0 nats (KL) at most: " \
+    "$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned --prune-loss 0 -p x -n 1
+"$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned --prune 0.5 -p "Once upon" -n 2 >/dev/null 2>"$scratch/err"
+has "level and loss" "$(cat "$scratch/err")" "pruned: 50.0 % of all activations count as zero; KL "
 
 # By the clock: whatever it chose is told with its time.
 "$HEARTH" tune "$DATA/models/stories260K-relu" --corpus "$scratch/other.txt" --out "$scratch/time.tune" --epochs 1 \

@@ -399,8 +399,70 @@ static void pruning_follows_the_levels(void **state)
     assert_int_equal(hearth_placement_prune(placement, &b->model, 1.5, &error), HEARTH_INVALID);
     hearth_placement_destroy(placement);
     stack_check(hearth_placement_create(&placement, &b->model, HEARTH_RUNG_PRUNED, &error), &error);
-    assert_true(placement->layers[0].threshold == thresholds[1]); /* of the level in the middle */
+    assert_true(placement->layers[0].threshold == 0); /* nobody has said how much yet */
     hearth_placement_destroy(placement);
+    b->model.tune = NULL;
+    built_free(b);
+}
+
+/* The level is chosen by its measured loss: the highest that costs no more than is allowed and leaves out more than zeros,
+ * whatever lower ones cost. Where there is none, or nothing was measured, the text says what the gentlest costs. */
+static void pruning_is_chosen_by_its_loss(void **state)
+{
+    (void)state;
+    built_shape shape = {.format = FORMAT_F32, .down = FORMAT_F32, .d = 42, .f = 5, .rank = 5, .silu = true};
+    built *b = built_new(&shape);
+    static const float levels[] = {0, 0.25f, 0.5f, 0.75f}, thresholds[] = {0, 0.125f, 0.5f, 1.0f};
+    static const float rising[] = {0, 0.005f, 0.125f, 0.5f}, dented[] = {0, 0.25f, 0.0078125f, 0.5f},
+                       steep[] = {0, 0.25f, 0.5f, 1};
+    static const struct {
+        const float *losses;
+        double most;
+        int level; /* -1: refused */
+        const char *expected;
+    } cases[] = {
+        {rising, 0.01, 1, NULL},
+        {rising, 0.125, 2, NULL},
+        {rising, 0.1249, 1, NULL},
+        {rising, 9, 3, NULL},
+        {rising, 0, -1, "no level of its tune file costs 0 nats (KL) at most: 25.0 % of the activations cost 0.005"},
+        {dented, 0.01, 2, NULL},
+        {steep, 0.01, -1, "costs 0.01 nats (KL) at most: 25.0 % of the activations cost 0.25"},
+        {NULL, 0.01, -1, "does not say what its levels cost"}};
+    tune_layer layer = {.prune = thresholds};
+    tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer, .level_count = 4, .levels = levels};
+    hearth_error error;
+    hearth_placement *placement = place(b, HEARTH_RUNG_PRUNED);
+    assert_int_equal(hearth_placement_prune_within(placement, &b->model, 0.01, &error), HEARTH_UNSUPPORTED);
+    b->model.tune = &learnt;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        learnt.losses = cases[i].losses;
+        hearth_placement_set_threshold(placement, 7);
+        hearth_status status = hearth_placement_prune_within(placement, &b->model, cases[i].most, &error);
+        assert_int_equal(status, cases[i].level < 0 ? HEARTH_UNSUPPORTED : HEARTH_OK);
+        if (status != HEARTH_OK) {
+            assert_non_null(strstr(error.text, cases[i].expected));
+            assert_true(placement->layers[0].threshold == 7 && !placement->pruning.known);
+            continue;
+        }
+        assert_true(placement->layers[0].threshold == thresholds[cases[i].level]);
+        assert_true(placement->pruning.known && placement->pruning.share == (double)levels[cases[i].level]);
+        assert_true(placement->pruning.least_loss == (double)cases[i].losses[cases[i].level]);
+        assert_true(placement->pruning.most_loss == placement->pruning.least_loss);
+    }
+    assert_int_equal(hearth_placement_prune_within(placement, &b->model, -1, &error), HEARTH_INVALID);
+    /* Between two levels the loss is between theirs, and an engine says so. */
+    learnt.losses = rising;
+    stack_check(hearth_placement_prune(placement, &b->model, 0.375, &error), &error);
+    hearth_runtime *runtime;
+    stack s;
+    assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
+    open_placed(&s, runtime, b, placement, true);
+    hearth_pruning p = hearth_engine_pruning(s.engine);
+    assert_true(p.known && p.loss_known && p.share == 0.375);
+    assert_true(p.least_loss == (double)rising[1] && p.most_loss == (double)rising[2]);
+    close_placed(&s);
+    hearth_runtime_destroy(runtime);
     b->model.tune = NULL;
     built_free(b);
 }
@@ -551,7 +613,7 @@ int main(void)
         cmocka_unit_test(neurons_can_be_left_out),
         cmocka_unit_test(hot_and_cold_come_from_the_counts),
         cmocka_unit_test(pruning_follows_the_levels),
-        
+        cmocka_unit_test(pruning_is_chosen_by_its_loss),
         cmocka_unit_test(unpruned_is_exact),
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(gates_are_shown),

@@ -9,6 +9,7 @@
 #include "../src/learn/tuning_stages.h"
 
 #include <dirent.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +135,60 @@ static void the_file_says_what_was_chosen(void **state)
     assert_int_equal(r.price.tokens, UNSEEN);
     assert_int_equal(r.notes[0][0], 0);
     tune_close(t);
+    tuning_free(&r);
+    close_fixture(&f);
+}
+
+/* An engine of the rung pruned, with thresholds of 0 or those of a level of the model's tune file. */
+static hearth_engine *pruned_engine(const fixture *f, const hearth_model *model, const float *level)
+{
+    hearth_placement *p;
+    hearth_engine *engine;
+    assert_int_equal(hearth_placement_create(&p, model, HEARTH_RUNG_PRUNED, NULL), HEARTH_OK);
+    if (level)
+        assert_int_equal(hearth_placement_prune(p, model, (double)*level, NULL), HEARTH_OK);
+    hearth_engine_options options = {.placement = p};
+    assert_int_equal(hearth_engine_create(&engine, f->runtime, model, &options, NULL), HEARTH_OK);
+    hearth_placement_destroy(p);
+    return engine;
+}
+
+/* The losses in the file are those of engines that run it, on the tokens that nothing was learnt from; float32 rounds
+ * them. What is recommended is the highest that costs at most 0.01. */
+static void levels_cost_what_the_file_says(void **state)
+{
+    (void)state;
+    fixture f;
+    tuning_result r;
+    hearth_model *tuned;
+    open_fixture(&f, SILU, 2);
+    file_map bytes = tune_whole(&f, &r);
+    file_map_close(&bytes);
+    hearth_model_options options = {.tune = f.path};
+    assert_int_equal(hearth_model_open(&tuned, SILU, &options, NULL), HEARTH_OK);
+    const tune *t = tuned->tune;
+    assert_non_null(t->losses);
+    assert_true(t->losses[0] == 0);
+    hearth_engine *all = pruned_engine(&f, tuned, NULL);
+    int best = -1;
+    for (uint32_t i = 0; i < PRUNE_LEVELS; i++) {
+        hearth_engine *pruned = pruned_engine(&f, tuned, &t->levels[i]);
+        price p;
+        assert_int_equal(
+            price_measure(&p, all, pruned, &f.texts, f.texts.id_count - UNSEEN, UNSEEN, (hearth_progress){0}, NULL),
+            HEARTH_OK);
+        hearth_engine_destroy(pruned);
+        assert_int_equal(p.tokens, UNSEEN);
+        assert_true(fabs((double)t->losses[i] - p.divergence) <= FLT_EPSILON * p.divergence);
+        if (i > 0 && t->losses[i] <= 0.01f)
+            best = (int)i;
+    }
+    assert_true(t->losses[PRUNE_LEVELS - 1] > 0.01f); /* nine tenths of a SiLU model's neurons are not nothing */
+    assert_int_equal(r.prunes, best >= 0);
+    if (r.prunes)
+        assert_int_equal(r.prune_level, best);
+    hearth_engine_destroy(all);
+    hearth_model_close(tuned);
     tuning_free(&r);
     close_fixture(&f);
 }
@@ -598,19 +653,13 @@ static void races_give_a_time_per_layer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_file_says_what_was_chosen),
-        cmocka_unit_test(silu_has_nothing_to_foresee),
-        cmocka_unit_test(powerinfers_kind_is_low_rank_everywhere),
-        cmocka_unit_test(little_memory_costs_ranks),
-        cmocka_unit_test(silent_layers_get_none),
-        cmocka_unit_test(other_formats_begin_anew),
-        cmocka_unit_test(threads_do_not_show),
-        cmocka_unit_test(interruptions_do_not_show),
-        cmocka_unit_test(faults_do_not_show),
-        cmocka_unit_test(forged_records_do_no_harm),
-        cmocka_unit_test(what_is_chosen_and_why),
-        cmocka_unit_test(price_is_the_divergence),
-        cmocka_unit_test(races_give_a_time_per_layer),
+        cmocka_unit_test(the_file_says_what_was_chosen),  cmocka_unit_test(silu_has_nothing_to_foresee),
+        cmocka_unit_test(levels_cost_what_the_file_says), cmocka_unit_test(powerinfers_kind_is_low_rank_everywhere),
+        cmocka_unit_test(little_memory_costs_ranks),      cmocka_unit_test(silent_layers_get_none),
+        cmocka_unit_test(other_formats_begin_anew),       cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(interruptions_do_not_show),      cmocka_unit_test(faults_do_not_show),
+        cmocka_unit_test(forged_records_do_no_harm),      cmocka_unit_test(what_is_chosen_and_why),
+        cmocka_unit_test(price_is_the_divergence),        cmocka_unit_test(races_give_a_time_per_layer),
     };
     return run_group(tests, NULL, NULL);
 }

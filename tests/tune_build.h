@@ -89,7 +89,7 @@ static inline void made_layer(tune *t, uint32_t layer, unsigned parts, uint32_t 
 /* Free with tune_close. */
 static inline tune *make_tune(const hearth_model *m, unsigned parts, number_format format, uint32_t rank)
 {
-    static const float levels[MADE_LEVELS] = {0.25f, 0.5f, 0.9f};
+    static const float levels[MADE_LEVELS] = {0.25f, 0.5f, 0.9f}, losses[MADE_LEVELS] = {0, 0.0078125f, 0.25f};
     uint32_t seed = 12345;
     tune *t = mem_new(sizeof *t);
     t->layer_count = m->hyper.layer_count;
@@ -99,6 +99,7 @@ static inline tune *make_tune(const hearth_model *m, unsigned parts, number_form
     t->has_predictors = parts & MADE_PREDICTORS;
     t->level_count = parts & MADE_PRUNE ? MADE_LEVELS : 0;
     t->levels = parts & MADE_PRUNE ? levels : NULL;
+    t->losses = parts & MADE_PRUNE ? losses : NULL;
     t->layers = arena_new_array(&t->memory, t->layer_count, sizeof *t->layers);
     assert_non_null(t->layers);
     for (uint32_t i = 0; i < t->layer_count; i++) {
@@ -149,6 +150,7 @@ static inline void expect_same_tune(const tune *a, const tune *b)
     assert_int_equal(a->has_predictors, b->has_predictors);
     assert_int_equal(a->level_count, b->level_count);
     expect_floats(a->levels, b->levels, a->level_count);
+    expect_floats(a->losses, b->losses, a->level_count);
     for (uint32_t i = 0; i < a->layer_count; i++) {
         const tune_layer *x = &a->layers[i], *y = &b->layers[i];
         assert_int_equal(x->counts == NULL, y->counts == NULL);

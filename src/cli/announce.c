@@ -70,6 +70,21 @@ static const char *what_was_done(const loaded *l, const char *class)
                : "down was rounded again when the file was packed";
 }
 
+/* "pruned: 91.0 % of all activations count as zero; KL 0.0081 nats, measured while tuning" */
+static void say_pruning(const loaded *l)
+{
+    hearth_pruning p = hearth_engine_pruning(l->engine);
+    if (!p.known)
+        return;
+    fprintf(stderr, "pruned: %.1f %% of all activations count as zero; ", 100 * p.share);
+    if (!p.loss_known)
+        fputs("what that costs was not measured while tuning\n", stderr);
+    else if (p.least_loss == p.most_loss)
+        fprintf(stderr, "KL %.3g nats, measured while tuning\n", p.most_loss);
+    else
+        fprintf(stderr, "KL between %.3g and %.3g nats, measured while tuning\n", p.least_loss, p.most_loss);
+}
+
 /* "rung exact, class bitwise: same answer as dense", and below it what follows from that. */
 static void say_rung(const loaded *l)
 {
@@ -177,6 +192,7 @@ json_t *common_placement_json(const loaded *l)
 static void say_all(const loaded *l, uint64_t device_bytes)
 {
     say_rung(l);
+    say_pruning(l);
     if (l->is_guarded)
         say_guard(l);
     say_device(l, device_bytes);
@@ -201,6 +217,19 @@ hearth_status common_announce(const loaded *l, const hearth_session_options *o, 
             hearth_runtime_cpu_level(l->runtime));
     say_all(l, m.device_bytes);
     return HEARTH_OK;
+}
+
+json_t *common_pruning_json(const loaded *l)
+{
+    hearth_pruning p = hearth_engine_pruning(l->engine);
+    if (!p.known)
+        return json_null();
+    json_t *o = json_pack("{s:f}", "share", p.share);
+    if (o && p.loss_known) {
+        json_object_set_new(o, "least_loss", json_real(p.least_loss));
+        json_object_set_new(o, "most_loss", json_real(p.most_loss));
+    }
+    return o;
 }
 
 json_t *common_guard_json(const loaded *l)

@@ -70,7 +70,7 @@ typedef struct contest {
     bool all;                  /* further rungs: as many as the model can run */
     bool predicts, prunes;     /* a rung predicted, or pruned, takes part     */
     optional_number threshold; /* of predictors, or where none predicts of pruning */
-    optional_number prune;
+    optional_number prune, prune_loss;
 } contest;
 
 static hearth_status add_rung(contest *c, const char *word, hearth_error *error)
@@ -117,6 +117,7 @@ static hearth_status add_engine(contest *c, hearth_rung rung, const loaded *l, c
     engine_options what = v->engine;
     what.threshold = c->threshold;
     what.prune = c->prune;
+    what.prune_loss = c->prune_loss;
     if (rung == HEARTH_RUNG_PRUNED)
         what.threshold.given &= !c->predicts;
     TRY(common_place_rung(&placement, l->model, rung, &what, error));
@@ -159,13 +160,16 @@ static hearth_status start_contest(contest *c, bench_values *v, hearth_error *er
     if (v->engine.threshold.given && !c->predicts && !c->prunes)
         return fail(error, HEARTH_INVALID,
                     "bench: --threshold: is for predicted or pruned, and --compare names no such rung");
-    if (v->engine.prune.given && !c->prunes)
-        return fail(error, HEARTH_INVALID, "bench: --prune: is for pruned, and --compare names no such rung");
+    if ((v->engine.prune.given || v->engine.prune_loss.given) && !c->prunes)
+        return fail(error, HEARTH_INVALID, "bench: --prune%s: is for pruned, and --compare names no such rung",
+                    v->engine.prune.given ? "" : "-loss");
     c->threshold = v->engine.threshold;
     c->prune = v->engine.prune;
+    c->prune_loss = v->engine.prune_loss;
     v->engine.threshold.given &=
         c->rungs[0] == HEARTH_RUNG_PREDICTED || (c->rungs[0] == HEARTH_RUNG_PRUNED && !c->predicts);
     v->engine.prune.given &= c->rungs[0] == HEARTH_RUNG_PRUNED;
+    v->engine.prune_loss.given &= c->rungs[0] == HEARTH_RUNG_PRUNED;
     v->engine.sparsity = c->rungs[0];
     v->engine.no_guard = true;
     return HEARTH_OK;

@@ -59,8 +59,12 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
         "exceed; else each layer's of the tune file, or the file's")},
     {OPTION_ROW(0, "prune", GIVEN, engine_options, prune, "SHARE",
                 "pruned: the share of activations that count as zero, zeros included; each layer bears what it can, by "
-                "the tune file"),
+                "the tune file; without it the most that --prune-loss allows"),
      .least = 0, .most = 1},
+    {OPTION_ROW(0, "prune-loss", GIVEN, engine_options, prune_loss, "NATS",
+                "pruned: what the tune file's level may cost, as measured while tuning: mean KL divergence per token; "
+                "0.01"),
+     .least = 0, .most = 100},
     {OPTION_ROW(0, "no-guard", FLAG, engine_options, no_guard, NULL,
                 "exact in every layer, also where computing every neuron is faster; without it a short measurement "
                 "decides, once per machine and model")},
@@ -214,6 +218,8 @@ static hearth_status check_options(const engine_options *o, hearth_error *error)
         return fail(error, HEARTH_INVALID, "--prune: needs --sparsity pruned, and no --threshold");
     if (o->measure_again && o->no_guard)
         return fail(error, HEARTH_INVALID, "--measure-again: --no-guard measures nothing");
+    if (o->prune_loss.given && (o->sparsity != HEARTH_RUNG_PRUNED || o->threshold.given || o->prune.given))
+        return fail(error, HEARTH_INVALID, "--prune-loss: needs --sparsity pruned, and no --threshold or --prune");
     if (o->device && !*o->device)
         return fail(error, HEARTH_INVALID, "--device: is empty");
     return HEARTH_OK;

@@ -24,6 +24,7 @@ typedef struct engine_options {
     unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_rung */
     optional_number threshold;  /* of predictors, or of pruning                       */
     optional_number prune;      /* share that is pruned                               */
+    optional_number prune_loss; /* or what pruning may cost, nats                    */
     bool no_guard;
     bool measure_again;        /* the guard measures, whatever an earlier run found */
     const char *device;        /* as device_open wants it; NULL: none, or the best GPU where one is needed */
@@ -36,7 +37,7 @@ typedef struct engine_options {
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
-#define ENGINE_OPTION_COUNT 14
+#define ENGINE_OPTION_COUNT 15
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];
@@ -100,6 +101,9 @@ hearth_status common_announce(const loaded *l, const hearth_session_options *o, 
 /* Says on standard error on which rung the engine runs, of which class that is and what it means; what the guard
  * found; what runs on the device. */
 void common_say_class(const loaded *l);
+/* What the rung pruned leaves out, and what that costs; null on other rungs, or where thresholds were given. NULL: no
+ * memory. */
+json_t *common_pruning_json(const loaded *l);
 /* What the guard found; null where there was none. NULL: no memory. */
 json_t *common_guard_json(const loaded *l);
 /* The device and its memory, and what lies there; null where nothing does. NULL: no memory. */

@@ -1,6 +1,7 @@
 /* inspect_tune.c - what a tune file tells about its model: which neurons are hot, the predictors, the thresholds. */
 #include "inspect_tune.h"
 
+#include "../engine/placement.h"
 #include "../learn/profile.h"
 #include "output.h"
 
@@ -132,12 +133,28 @@ static void print_profile(const tune *t, const hearth_model *model)
         printf("          %s is never zero: " INSPECT_SMOOTH_FIRES "\n", ffn_activations[activation].name);
 }
 
+static void print_losses(const tune *t)
+{
+    uint32_t level;
+    for (uint32_t i = 0; i < t->level_count; i++)
+        printf("          level %4.1f %%: KL %.3g nats\n", 100 * (double)t->levels[i], (double)t->losses[i]);
+    if (placement_find_level(t, HEARTH_PRUNE_LOSS, &level))
+        printf("          --sparsity pruned takes %.1f %%, the most that costs at most %g\n",
+               100 * (double)t->levels[level], HEARTH_PRUNE_LOSS);
+    else
+        printf("          none that leaves out more than zeros costs at most %g\n", HEARTH_PRUNE_LOSS);
+}
+
 static void print_prune(const tune *t)
 {
     if (t->level_count == 0)
         return;
     printf("pruning   thresholds at %u level%s: %.1f to %.1f %% of all activations count as zero\n", t->level_count,
            t->level_count == 1 ? "" : "s", 100 * (double)t->levels[0], 100 * (double)t->levels[t->level_count - 1]);
+    if (t->losses)
+        print_losses(t);
+    else
+        puts("          what they cost was not measured");
 }
 
 static void print_predictors(const tune *t, const hearth_model *model)
@@ -328,15 +345,18 @@ json_t *inspect_tune_json(const inspected_tune *in, const hearth_model *model)
     }
     uint32_t count;
     uint64_t bytes = all_predictor_bytes(t, model, &count);
-    json_t *levels = json_array(), *layers = json_array();
+    json_t *levels = json_array(), *layers = json_array(), *losses = t->losses ? json_array() : json_null();
     for (uint32_t i = 0; i < t->level_count; i++)
         json_array_append_new(levels, json_real((double)t->levels[i]));
+    for (uint32_t i = 0; t->losses && i < t->level_count; i++)
+        json_array_append_new(losses, json_real((double)t->losses[i]));
     for (uint32_t i = 0; i < t->layer_count; i++)
         json_array_append_new(layers, json_layer(t, model, i));
     json_object_set_new(o, "tokens", t->layers[0].counts ? json_integer((json_int_t)t->tokens) : json_null());
     json_object_set_new(o, "predictors", t->has_predictors ? json_integer(count) : json_null());
     json_object_set_new(o, "predictor_bytes", json_integer((json_int_t)bytes));
     json_object_set_new(o, "prune_levels", levels);
+    json_object_set_new(o, "prune_losses", losses);
     json_object_set_new(o, "layers", layers);
     json_object_set_new(o, "report", json_report(t));
     return o;

@@ -8,7 +8,6 @@
 #include "../base/memory.h"
 #include "../base/text.h"
 #include "../device/device.h"
-#include "../model/tune.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,13 +39,12 @@ static uint32_t device_layers(const engine_options *o)
     return o->device || o->gpu_neurons.given ? UINT32_MAX : 0;
 }
 
-/* Without --prune the middle of what the tune file offers; where there is none, whatever is asked for is refused. */
-static double prune_share(const hearth_model *model, const engine_options *o)
+static hearth_status prune(hearth_placement *p, const hearth_model *model, const engine_options *o, hearth_error *error)
 {
-    const tune *t = model->tune;
     if (o->prune.given)
-        return (double)o->prune.value;
-    return t && t->level_count > 0 ? (double)t->levels[t->level_count / 2] : 0;
+        return hearth_placement_prune(p, model, (double)o->prune.value, error);
+    return hearth_placement_prune_within(p, model,
+                                         o->prune_loss.given ? (double)o->prune_loss.value : HEARTH_PRUNE_LOSS, error);
 }
 
 hearth_status common_place_rung(hearth_placement **out, const hearth_model *model, hearth_rung rung,
@@ -58,7 +56,7 @@ hearth_status common_place_rung(hearth_placement **out, const hearth_model *mode
     if (o->threshold.given)
         hearth_placement_set_threshold(placement, o->threshold.value);
     else if (rung == HEARTH_RUNG_PRUNED)
-        status = hearth_placement_prune(placement, model, prune_share(model, o), error);
+        status = prune(placement, model, o, error);
     if (status == HEARTH_OK)
         status = hearth_placement_use_device(placement, model, device_layers(o),
                                              o->gpu_neurons.given ? o->gpu_neurons.value : UINT32_MAX, error);

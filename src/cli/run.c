@@ -130,6 +130,7 @@ static hearth_status print_json(const speaker *s, const hearth_sampling *samplin
                   hearth_stop_text(r->stop), "rung", hearth_engine_rung(l->engine), "class",
                   hearth_engine_class(l->engine), "sparsity", common_skipped_json(l, s->session), "guard",
                   common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
+    json_object_set_new(object, "pruning", common_pruning_json(l));
     if (sampling->temperature > 0 && json_object_set_new(object, "seed", json_seed(sampling->seed)) != 0) {
         json_decref(object);
         return fail_memory(error, "JSON", 0);

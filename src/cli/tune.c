@@ -184,6 +184,30 @@ static void print_command(const summary *s, const char *rung)
     printf(" --sparsity %s -p TEXT\n", rung);
 }
 
+/* A line of levels, one of what they cost, and which of them --sparsity pruned takes. */
+static void print_pruning(const tuning_result *r)
+{
+    const prune_table *p = &r->prune;
+    printf("pruned: thresholds for %.1f to %.1f %% of all activations counting as zero\n", 100 * (double)p->levels[0],
+           100 * (double)p->levels[PRUNE_LEVELS - 1]);
+    if (p->loss_tokens == 0) {
+        puts("        what they cost is unknown: no tokens are left to compare on; take more text");
+        return;
+    }
+    fputs("  share  ", stdout);
+    for (size_t i = 1; i < PRUNE_LEVELS; i++)
+        printf(" %6.1f %%", 100 * (double)p->levels[i]);
+    fputs("\n  KL     ", stdout);
+    for (size_t i = 1; i < PRUNE_LEVELS; i++)
+        printf(" %8.2g", (double)p->losses[i]);
+    if (r->prunes)
+        printf("  nats, on %llu tokens\n  --sparsity pruned takes %.1f %%, the most that costs at most %g\n",
+               (unsigned long long)p->loss_tokens, 100 * (double)p->levels[r->prune_level], HEARTH_PRUNE_LOSS);
+    else
+        printf("  nats, on %llu tokens\n  none costs as little as %g: --sparsity pruned needs --prune SHARE\n",
+               (unsigned long long)p->loss_tokens, HEARTH_PRUNE_LOSS);
+}
+
 static void print_summary(const summary *s)
 {
     const tuning_result *r = s->r;
@@ -197,12 +221,11 @@ static void print_summary(const summary *s)
         printf("no predictors: the activation %s is never exactly zero, so there is nothing to foresee\n",
                s->info->activation);
     }
-    printf("pruned: thresholds for %.1f to %.1f %% of all activations counting as zero\n",
-           100 * (double)r->prune.levels[0], 100 * (double)r->prune.levels[PRUNE_LEVELS - 1]);
+    print_pruning(r);
     fputs("wrote ", stdout);
     output_safe(stdout, span_of(s->path), 200);
     printf(", %s\n", output_size(size, (double)s->file_bytes));
-    print_command(s, r->spent_bytes > 0 ? "predicted" : r->has_zeros ? "exact" : "pruned");
+    print_command(s, r->spent_bytes > 0 ? "predicted" : r->has_zeros ? "exact" : r->prunes ? "pruned" : "dense");
 }
 
 static hearth_status print_json(const summary *s, hearth_error *error)

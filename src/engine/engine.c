@@ -283,6 +283,11 @@ uint64_t hearth_engine_token_bytes(const hearth_engine *engine)
 
 /* ------------------------------------------------------------------ claims */
 
+hearth_pruning hearth_engine_pruning(const hearth_engine *engine)
+{
+    return engine->placement->pruning;
+}
+
 /* The weakest layer decides the rung ... */
 static const char *const rung_of_selector[SELECTOR_COUNT] = {
     [SELECTOR_ALL] = "dense",          [SELECTOR_SIGN] = "exact",       [SELECTOR_COARSE] = "predicted",

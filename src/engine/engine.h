@@ -1,8 +1,8 @@
 /* engine.h - what the engine's files share: the structs behind hearth.h's opaque names.
  *
- * Reading order: runtime.c, placement.c, placement_json.c, engine.c, coarse.c, kv_cache.c, session.c, forward.c, finite.c,
- * products.c, ffn.c, ffn_observe.c, text_api.c, sampler.c, answer.c, generate.c; for two sides device_session.h,
- * device_record.c, device_session.c, device_weights.c, trace.c. */
+ * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_cache.c, session.c,
+ * forward.c, finite.c, products.c, ffn.c, ffn_observe.c, text_api.c, sampler.c, answer.c, generate.c; for two sides
+ * device_session.h, device_record.c, device_session.c, device_weights.c, trace.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -131,7 +131,7 @@ struct hearth_session {
     size_t output_count;
     hearth_counts *counts;        /* [layers]                                               */
     hearth_counts *counts_before; /* [layers] to go back to when a step with a device is given up  */
-    double *ffn_seconds;          /* [layers] spent in feed-forward networks since counts were reset */
+    double *ffn_seconds; /* [layers] spent in feed-forward networks since counts were reset, observers not counted */
     atomic_bool cancelled;
     scratch scratch;
     void *block; /* the one allocation behind scratch, outputs and lengths        */

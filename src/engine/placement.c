@@ -1,5 +1,5 @@
 /* placement.c - placements: the default one, thresholds, neurons that are left out, and what a device gets. Their JSON is
- * placement_json.c's. */
+ * placement_json.c's, pruning placement_prune.c's. */
 #include "placement_parts.h"
 
 #include "../base/memory.h"
@@ -116,6 +116,11 @@ uint32_t layer_neurons(const layer_placement *layer, uint32_t side)
 
 /* ------------------------------------------------------------------ building */
 
+bool placement_is_of(const hearth_placement *p, const hearth_model *model)
+{
+    return p->layer_count == model->hyper.layer_count && p->neuron_count == model->hyper.neuron_count;
+}
+
 hearth_status placement_no_memory(hearth_error *error)
 {
     return fail(error, HEARTH_NO_MEMORY, "placement: out of memory");
@@ -181,10 +186,6 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
         }
         layer->parts->ranges[0] = (neuron_range){0, p->neuron_count};
     }
-    if (rung == HEARTH_RUNG_PRUNED && model->tune && model->tune->level_count > 0) {
-        const tune *t = model->tune;
-        hearth_placement_prune(p, model, (double)t->levels[t->level_count / 2], NULL); /* cannot fail: it has levels */
-    }
     *out = p;
     return HEARTH_OK;
 }
@@ -194,43 +195,7 @@ void hearth_placement_set_threshold(hearth_placement *placement, float threshold
     for (uint32_t i = 0; isfinite(threshold) && i < placement->layer_count; i++)
         if (placement_selectors[placement->layers[i].selector].has_threshold)
             placement->layers[i].threshold = threshold;
-}
-
-/* The layer's threshold at a share between two levels: straight lines, beyond the ends the end's. */
-static float threshold_at(const tune *t, uint32_t layer, double share)
-{
-    const float *levels = t->levels, *thresholds = t->layers[layer].prune;
-    uint32_t above = 0;
-    while (above < t->level_count && (double)levels[above] < share)
-        above++;
-    if (above == 0 || above == t->level_count)
-        return thresholds[above ? above - 1 : 0];
-    double from = (double)levels[above - 1], step = (double)levels[above] - from;
-    return thresholds[above - 1] + (float)((share - from) / step) * (thresholds[above] - thresholds[above - 1]);
-}
-
-static bool is_of(const hearth_placement *p, const hearth_model *model)
-{
-    return p->layer_count == model->hyper.layer_count && p->neuron_count == model->hyper.neuron_count;
-}
-
-hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_model *model, double share,
-                                     hearth_error *error)
-{
-    const tune *t = model->tune;
-    if (!is_of(placement, model))
-        return fail(error, HEARTH_INVALID, "placement: is of another model");
-    if (!t || t->level_count == 0)
-        return model_lacks_tune(model,
-                                "rung pruned: it is not known which activations are small; `hearth tune` finds out, or "
-                                "--threshold says it",
-                                error);
-    if (!(share >= 0 && share <= 1))
-        return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
-    for (uint32_t i = 0; i < placement->layer_count; i++)
-        if (placement->layers[i].selector == SELECTOR_MAGNITUDE)
-            placement->layers[i].threshold = threshold_at(t, i, share);
-    return HEARTH_OK;
+    placement->pruning = (hearth_pruning){0};
 }
 
 /* ------------------------------------------------------------------ dividing neurons */
@@ -260,7 +225,7 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
 {
     hearth_placement *p = placement;
     const tune *t = model->tune;
-    if (!is_of(p, model))
+    if (!placement_is_of(p, model))
         return fail(error, HEARTH_INVALID, "placement: is of another model");
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
@@ -317,7 +282,7 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
                                           uint32_t neurons, hearth_error *error)
 {
     hearth_placement *p = placement;
-    if (!is_of(p, model))
+    if (!placement_is_of(p, model))
         return fail(error, HEARTH_INVALID, "placement: is of another model");
     layers = layers < p->layer_count ? layers : p->layer_count;
     neurons = neurons < p->neuron_count ? neurons : p->neuron_count;
@@ -368,6 +333,7 @@ hearth_status placement_copy(hearth_placement **out, const hearth_placement *fro
     p->kv = from->kv;
     p->embedding = from->embedding;
     p->head = from->head;
+    p->pruning = from->pruning;
     memcpy(p->sides, from->sides, p->side_count * sizeof *p->sides); /* names are constants */
     bool copied = true;
     for (uint32_t i = 0; copied && i < p->layer_count; i++)

@@ -54,6 +54,7 @@ struct hearth_placement {
     uint32_t kv, embedding, head;
     uint32_t layer_count, neuron_count;
     layer_placement *layers; /* [layer_count] */
+    hearth_pruning pruning;
     arena memory;
 };
 
@@ -63,6 +64,10 @@ bool layer_uses_device(const layer_placement *layer);
 /* How many neurons of a layer a side works on. */
 uint32_t layer_neurons(const layer_placement *layer, uint32_t side);
 const char *layer_form_name(layer_form form);
+
+struct tune;
+/* The highest level of a tune file that leaves out more than zeros and costs at most so many nats; false: none does. */
+bool placement_find_level(const struct tune *t, double most_loss, uint32_t *level);
 
 /* What HEARTH_RUNG_AUTO stands for: exact where the activation is often exactly zero, else dense. */
 hearth_rung placement_auto_rung(const hearth_model *model);

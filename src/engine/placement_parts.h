@@ -1,4 +1,4 @@
-/* placement_parts.h - what placement.c and placement_json.c share: the names of things, and how a placement is put
+/* placement_parts.h - what placement.c, placement_json.c and placement_prune.c share: the names of things, and how a placement is put
  * together. Nobody else's. */
 #ifndef ENGINE_PLACEMENT_PARTS_H
 #define ENGINE_PLACEMENT_PARTS_H
@@ -15,6 +15,8 @@ extern const char *const placement_sides[PLACEMENT_SIDES];
 extern const selector_row placement_selectors[SELECTOR_COUNT];
 #define PLACEMENT_NOBODY_NAME "nobody"
 
+/* Whether the sizes are those of the model. */
+bool placement_is_of(const hearth_placement *p, const hearth_model *model);
 hearth_status placement_no_memory(hearth_error *error);
 /* One without sides and layers filled in. */
 hearth_status placement_new(hearth_placement **out, uint32_t side_count, uint32_t layer_count, uint32_t neuron_count,

@@ -16,6 +16,8 @@
 
 typedef struct prune_table {
     float levels[PRUNE_LEVELS]; /* ascending */
+    float losses[PRUNE_LEVELS]; /* of each, nats; filled in by the tuning, where loss_tokens are above 0 */
+    uint64_t loss_tokens;       /* that they were measured on                */
     float *thresholds;          /* [layer_count][PRUNE_LEVELS] */
 } prune_table;
 

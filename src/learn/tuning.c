@@ -2,6 +2,7 @@
  *
  *   profile      which neurons fire, and hidden states to learn from (profile.h, states.h)
  *   thresholds   below which activations are taken for zero (prune.h)
+ *   losses       what each level of them costs (tuning_levels.c)
  *   candidates   predictors of every kind for every layer (tuning_train.c); only where activations have zeros
  *   choice       one per layer, and its price (tuning_choice.c)
  *   file         MODEL.tune */
@@ -207,6 +208,7 @@ void tuning_fill(tune *record, tune_layer *layers, const tuning *t, const size_t
     if (are_levels_rising(&r->prune)) {
         record->level_count = PRUNE_LEVELS;
         record->levels = r->prune.levels;
+        record->losses = r->prune.loss_tokens > 0 ? r->prune.losses : NULL;
     }
     for (uint32_t i = 0; i < r->layer_count; i++) {
         if (record->level_count > 0)
@@ -246,6 +248,7 @@ static hearth_status write_file(tuning *t, const char *path, hearth_error *error
             chosen[i] = t->out->layers[i].chosen;
         tuning_fill(&record, layers, t, chosen);
         record.report = report;
+        t->out->prunes = placement_find_level(&record, HEARTH_PRUNE_LOSS, &t->out->prune_level);
         status = tune_write(path, &record, t->model, error);
         free(report);
     }
@@ -270,6 +273,8 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, hearth_mod
     TRY(take_profile(&t, error));
     TRY(prepare_layers(&t, error));
     TRY(deal_thresholds(&t, error));
+    if (are_levels_rising(&out->prune))
+        TRY(tuning_measure_levels(&t, error));
     if (out->has_zeros) {
         TRY(tuning_make_candidates(&t, error));
         TRY(tuning_choose(&t, error));

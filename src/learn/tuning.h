@@ -58,6 +58,8 @@ typedef struct tuning_result {
     tuning_layer *layers; /* [layer_count] */
     profile counted;
     prune_table prune;
+    bool prunes;           /* some level that leaves out more than zeros costs at most HEARTH_PRUNE_LOSS ... */
+    uint32_t prune_level;  /* ... and this is the highest                              */
     bool has_zeros;        /* the activation has: predictors were looked for                */
     char no_low_rank[160]; /* why there is no low-rank predictor at all; "": there are some   */
     double budget_bytes, spent_bytes;

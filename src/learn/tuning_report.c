@@ -123,15 +123,26 @@ static json_t *price_json(const price *p)
                      p->same_top, "exact_bytes_per_token", p->exact_bytes, "predicted_bytes_per_token", p->lossy_bytes);
 }
 
+/* Levels of pruning with their losses; null where these were not measured. */
+static json_t *levels_json(const prune_table *p)
+{
+    if (p->loss_tokens == 0)
+        return json_null();
+    json_t *losses = json_array();
+    for (size_t i = 0; i < PRUNE_LEVELS; i++)
+        json_array_append_new(losses, json_real((double)p->losses[i]));
+    return json_pack("{s:I, s:o}", "tokens", (json_int_t)p->loss_tokens, "mean_kl", losses);
+}
+
 json_t *tuning_report(const tuning_result *r)
 {
     json_t *layers = json_array();
     for (uint32_t i = 0; r->has_zeros && i < r->layer_count; i++)
         json_array_append_new(layers, layer_json(r, i));
-    json_t *o =
-        json_pack("{s:I, s:f, s:s, s:f, s:f, s:o, s:o}", "tokens", (json_int_t)r->counted.tokens, "recall",
-                  (double)r->recall, "choice", r->choice == TUNING_TIME ? "time" : "bytes", "budget_bytes",
-                  r->budget_bytes, "spent_bytes", r->spent_bytes, "price", price_json(&r->price), "layers", layers);
+    json_t *o = json_pack("{s:I, s:f, s:s, s:f, s:f, s:o, s:o, s:o}", "tokens", (json_int_t)r->counted.tokens, "recall",
+                          (double)r->recall, "choice", r->choice == TUNING_TIME ? "time" : "bytes", "budget_bytes",
+                          r->budget_bytes, "spent_bytes", r->spent_bytes, "price", price_json(&r->price), "layers",
+                          layers, "level_losses", levels_json(&r->prune));
     if (o && r->no_low_rank[0])
         json_object_set_new(o, "no_low_rank", json_string(r->no_low_rank));
     return o;

@@ -53,6 +53,9 @@ void tuning_note(tuning_result *r, const char *text);
 /* Low-rank: what each rank promises, which rank each layer gets, training (tuning_train.c). Coarse: margins. */
 hearth_status tuning_make_candidates(tuning *t, hearth_error *error);
 
+/* What each level of thresholds costs, on what nothing was learnt from (tuning_levels.c). */
+hearth_status tuning_measure_levels(tuning *t, hearth_error *error);
+
 /* Measures them where the clock decides, chooses, and measures what the choice costs (tuning_choice.c). */
 hearth_status tuning_choose(tuning *t, hearth_error *error);
 /* The choice alone: of the candidates that meet the recall, read less than exact and are clearly better, within the

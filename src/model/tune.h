@@ -10,6 +10,8 @@
  *   hearth.tune.tokens                  read while counting
  *   hearth.tune.report                  JSON: how all of it came about and what was measured; nothing obeys it
  *   hearth.tune.levels                  [K] shares of activations pruned away, ascending, for which thresholds follow
+ *   hearth.tune.losses                  F32 [K] what each level costs: mean KL divergence in nats from computing all of
+ *                                       it, on text that nothing was learnt from; absent: not measured
  *   blk.N.counts                        I32 [f] how often each neuron fired; its own number, never a row of a packed file
  *   blk.N.magnitudes                    F32 [TUNE_QUANTILES] quantiles q / (TUNE_QUANTILES - 1) of |activation|
  *   blk.N.prune                         F32 [K] the layer's threshold on |activation| at each level
@@ -21,7 +23,7 @@
  *   blk.N.fc1.weight, blk.N.fc2.weight  [rank][d], [f][rank] in any weight format; rows of fc2 by neuron number
  *
  * Sections may be absent, each for all layers (fc1 and fc2: those of low-rank layers exactly): counts with tokens;
- * magnitudes; prune with levels; predictors with the five keys that tell more of them, an input and a coarse type for
+ * magnitudes; prune with levels, and losses with them; predictors with the five keys that tell more of them, an input and a coarse type for
  * every layer, whether or not it uses one. What of this prefix is not in the list is refused. */
 #ifndef MODEL_TUNE_H
 #define MODEL_TUNE_H
@@ -60,6 +62,7 @@ typedef struct tune {
     const char *report; /* JSON, terminated; "" where there is none                                        */
     uint32_t level_count;
     const float *levels; /* [level_count]                                                                  */
+    const float *losses; /* [level_count] nats, as measured; NULL: not measured                            */
     bool has_predictors; /* the rung predicted can run, where at least one layer has one                   */
     tune_layer *layers;  /* [layer_count]                                                                  */
     arena memory;

@@ -66,6 +66,9 @@ static hearth_status check_levels(const checker *c)
     for (size_t i = 0; i < t->level_count; i++)
         if (!(t->levels[i] >= 0 && t->levels[i] <= 1) || (i > 0 && !(t->levels[i] > t->levels[i - 1])))
             return bad_key(c, TUNE_KEY_LEVELS, i, (double)t->levels[i], "shares of 0 to 1 that ascend");
+    for (size_t i = 0; t->losses && i < t->level_count; i++)
+        if (!isfinite(t->losses[i]) || t->losses[i] < 0)
+            return bad_key(c, TUNE_KEY_LOSSES, i, (double)t->losses[i], "a finite number of at least 0");
     return HEARTH_OK;
 }
 

@@ -12,6 +12,7 @@
 #define TUNE_KEY_TOKENS     TUNE_KEY_PREFIX "tokens"
 #define TUNE_KEY_REPORT     TUNE_KEY_PREFIX "report"
 #define TUNE_KEY_LEVELS     TUNE_KEY_PREFIX "levels"
+#define TUNE_KEY_LOSSES     TUNE_KEY_PREFIX "losses"
 #define TUNE_KEY_PREDICTORS TUNE_KEY_PREFIX "predictors"
 #define TUNE_KEY_INPUTS     TUNE_KEY_PREFIX "inputs"
 #define TUNE_KEY_COARSE     TUNE_KEY_PREFIX "coarse_types"

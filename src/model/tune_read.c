@@ -83,7 +83,7 @@ static hearth_status check_model(const reader *r)
 static bool is_known_key(const char *key)
 {
     static const char *const single[] = {TUNE_KEY_VERSION, TUNE_KEY_FINGERPRINT, TUNE_KEY_LAYERS, TUNE_KEY_NEURONS,
-                                         TUNE_KEY_TOKENS,  TUNE_KEY_REPORT,      TUNE_KEY_LEVELS};
+                                         TUNE_KEY_TOKENS,  TUNE_KEY_REPORT,      TUNE_KEY_LEVELS, TUNE_KEY_LOSSES};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++)
         if (strcmp(single[i], key) == 0)
             return true;
@@ -145,6 +145,20 @@ static hearth_status read_levels(reader *r)
                     r->c->path, e->count, TUNE_LEVEL_LIMIT);
     r->t->levels = e->as.items;
     r->t->level_count = (uint32_t)e->count;
+    return HEARTH_OK;
+}
+
+static hearth_status read_losses(reader *r)
+{
+    const key_value *e;
+    bool found;
+    TRY(checkpoint_get_array(r->c, TUNE_KEY_LOSSES, VALUE_F32, &e, &found, r->error));
+    if (!found)
+        return HEARTH_OK;
+    if (e->count != r->t->level_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_LOSSES ": has %" PRIu64 " values, expected %u",
+                    r->c->path, e->count, r->t->level_count);
+    r->t->losses = e->as.items;
     return HEARTH_OK;
 }
 
@@ -383,6 +397,7 @@ static hearth_status read_all(reader *r)
         TRY(read_vectors(r, i));
         TRY(read_predictor(r, arrays, i));
     }
+    TRY(read_losses(r));
     TRY(check_extras(r));
     TRY(tune_check(r->t, r->model, r->c->path, HEARTH_FORMAT, r->error));
     return find_orders(r);

@@ -108,6 +108,8 @@ static bool add_keys(writer *w, const char *fingerprint)
         add_number(w, TUNE_KEY_TOKENS, VALUE_U64, t->tokens);
     if (t->level_count > 0)
         add_items(w, TUNE_KEY_LEVELS, VALUE_F32, t->levels, t->level_count);
+    if (t->level_count > 0 && t->losses)
+        add_items(w, TUNE_KEY_LOSSES, VALUE_F32, t->losses, t->level_count);
     if (t->report && t->report[0])
         add_text(w, TUNE_KEY_REPORT, t->report);
     return !t->has_predictors || add_arrays(w);

@@ -1,0 +1,116 @@
+/* placement_prune.c - thresholds of the rung pruned, by a share of activations or by what may be lost. */
+#include "../model/tune.h"
+#include "placement_parts.h"
+
+#include <math.h>
+
+/* Where a share lies among the levels of a tune file: at or between two of them, which are the same at a level and beyond
+ * the ends. */
+typedef struct spot {
+    uint32_t below, above;
+    double way; /* from below to above, 0 to 1 */
+} spot;
+
+static spot find_spot(const tune *t, double share)
+{
+    uint32_t above = 0, last = t->level_count - 1;
+    while (above < last && (double)t->levels[above] < share)
+        above++;
+    double level = (double)t->levels[above];
+    if (above == 0 || share >= level)
+        return (spot){above, above, 0};
+    double from = (double)t->levels[above - 1];
+    return (spot){above - 1, above, (share - from) / (level - from)};
+}
+
+static float between(const float *values, spot s)
+{
+    return values[s.below] + (float)s.way * (values[s.above] - values[s.below]);
+}
+
+static hearth_status check_levels(const hearth_placement *p, const hearth_model *model, hearth_error *error)
+{
+    if (!placement_is_of(p, model))
+        return fail(error, HEARTH_INVALID, "placement: is of another model");
+    if (!model->tune || model->tune->level_count == 0)
+        return model_lacks_tune(model,
+                                "rung pruned: it is not known which activations are small; `hearth tune` finds out, or "
+                                "--threshold says it",
+                                error);
+    return HEARTH_OK;
+}
+
+static void prune_at(hearth_placement *p, const tune *t, spot s)
+{
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        if (p->layers[i].selector == SELECTOR_MAGNITUDE)
+            p->layers[i].threshold = between(t->layers[i].prune, s);
+    p->pruning = (hearth_pruning){.known = true, .share = (double)between(t->levels, s), .loss_known = t->losses};
+    if (t->losses) {
+        p->pruning.least_loss = (double)fminf(t->losses[s.below], t->losses[s.above]);
+        p->pruning.most_loss = (double)fmaxf(t->losses[s.below], t->losses[s.above]);
+    }
+}
+
+hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_model *model, double share,
+                                     hearth_error *error)
+{
+    TRY(check_levels(placement, model, error));
+    if (!(share >= 0 && share <= 1))
+        return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
+    prune_at(placement, model->tune, find_spot(model->tune, share));
+    return HEARTH_OK;
+}
+
+/* A level at which nothing but zeros counts as zero is no pruning. */
+static bool prunes(const tune *t, uint32_t level)
+{
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        if (t->layers[i].prune[level] > 0)
+            return true;
+    return false;
+}
+
+bool placement_find_level(const tune *t, double most_loss, uint32_t *level)
+{
+    for (uint32_t i = t->level_count; t->losses && i-- > 0;)
+        if (prunes(t, i) && (double)t->losses[i] <= most_loss) {
+            *level = i;
+            return true;
+        }
+    return false;
+}
+
+/* Why no level will do, with what the gentlest costs. */
+static hearth_status refuse_levels(const hearth_model *model, double most_loss, hearth_error *error)
+{
+    const tune *t = model->tune;
+    uint32_t gentlest = 0;
+    while (gentlest + 1 < t->level_count && !prunes(t, gentlest))
+        gentlest++;
+    double share = 100 * (double)t->levels[gentlest];
+    if (!t->losses)
+        return fail(
+            error, HEARTH_UNSUPPORTED,
+            "%s: rung pruned: its tune file does not say what its levels cost; tune again, or --prune SHARE takes "
+            "one all the same (from %.1f %% of the activations)",
+            model->source->path, share);
+    return fail(
+        error, HEARTH_UNSUPPORTED,
+        "%s: rung pruned: no level of its tune file costs %g nats (KL) at most: %.1f %% of the activations cost "
+        "%.3g; --prune SHARE takes one all the same",
+        model->source->path, most_loss, share, (double)t->losses[gentlest]);
+}
+
+hearth_status hearth_placement_prune_within(hearth_placement *placement, const hearth_model *model, double most_loss,
+                                            hearth_error *error)
+{
+    uint32_t level;
+    TRY(check_levels(placement, model, error));
+    if (!(most_loss >= 0))
+        return fail(error, HEARTH_INVALID, "placement: a loss of %g is below zero", most_loss);
+    if (!placement_find_level(model->tune, most_loss, &level))
+        return refuse_levels(model, most_loss, error);
+    prune_at(placement, model->tune, (spot){level, level, 0});
+    return HEARTH_OK;
+}
