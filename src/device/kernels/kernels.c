@@ -44,7 +44,7 @@ static const device_format formats[FORMAT_COUNT] = {
 };
 
 /* A block is what it is in a file, in another order. */
-#define X(ID, name, type, file_type, values, bytes) VALUES_##ID = (values), BYTES_##ID = (bytes),
+#define X(ID, name, type, file_type, values, bytes, largest) VALUES_##ID = (values), BYTES_##ID = (bytes),
 enum { NUMBER_FORMATS(X) };
 #undef X
 #define X(ID, id, values, value_bytes, scale_bytes) \
