@@ -1,0 +1,259 @@
+/* make_model.c - writes a llama of a named shape with ReLU networks whose sparsity is planted: make-model --help.
+ *
+ * The options and the shapes. What is planted and how: model_rows.h, with the mathematics in plant.h; model_file.h has
+ * the file. */
+#include "../src/base/clock.h"
+#include "model_file.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// clang-format off
+static const model_shape shapes[] = {
+    /* name   width neurons layers heads kv vocabulary rank */
+    {"tiny",    256,  1024,  4,  8,  4,  2048,  128},
+    {"small",   512,  2048,  8,  8,  8,  8192,  256},
+    {"125m",    768,  3072, 12, 12, 12, 32000,  256},
+    {"1b",     2048,  5632, 22, 32,  4, 32000,  512},
+    {"7b",     4096, 11008, 32, 32, 32, 32000, 1024},
+    {"13b",    5120, 13824, 40, 40, 40, 32000, 1024},
+    {"33b",    6656, 17920, 60, 52, 52, 32000, 1024},
+    {"70b",    8192, 28672, 80, 64,  8, 32000, 1024},
+};
+// clang-format on
+#define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])
+
+typedef struct settings {
+    double density, hot, share, recall, over, together, shared; /* see plant.h and model_rows.h */
+    double domains, seed, layers, rank, context, threads; /* whole numbers; 0: as the shape, or the machine, has it */
+    number_format format, head;                           /* head FORMAT_COUNT: chosen by format */
+    bool powerinfer;
+    const model_shape *shape;
+    const char *path;
+} settings;
+
+// clang-format off
+/* Options with a number. */
+static const struct {
+    const char *name;
+    size_t field;
+    double low, high;
+    bool whole;
+} numbers[] = {
+#define N(name, field, low, high, whole) {name, offsetof(settings, field), low, high, whole}
+    N("density",    density,  0.001,  0.9, false),
+    N("hot",        hot,      0.01,   1,   false),
+    N("share",      share,    0,      1,   false),
+    N("recall",     recall,   0.5,    0.999, false),
+    N("over",       over,     0.5,    100, false),
+    N("together",   together, 0,      1,   false),
+    N("shared",     shared,   0,      1,   false),
+    N("domains",    domains,  1,      64,  true),
+    N("seed",       seed,     0, 4294967295, true),
+    N("layers",     layers,   1,      1024, true),
+    N("rank",       rank,     64,     65536, true),
+    N("context",    context,  1, 1073741824, true),
+    N("threads",    threads,  1,      1024, true),
+#undef N
+};
+// clang-format on
+#define NUMBER_COUNT (sizeof numbers / sizeof numbers[0])
+
+static const char help[] =
+    "make-model [OPTION...] SHAPE FORMAT OUT\n"
+    "Writes a llama of a named shape whose feed-forward networks are as sparse as wanted: random weights, ReLU, and a\n"
+    "known probability for each neuron to fire. For speed and for tests; it has nothing to say. The same options make\n"
+    "the same bytes on every machine, with any number of threads.\n"
+    "\n"
+    "    make-model 1b q4_0 1b-q4_0.gguf                      # stock layout, what every program reads\n"
+    "    make-model 1b q4_0 --powerinfer 1b-pi-q4_0.gguf      # the same weights, a row per neuron, with predictors\n"
+    "    hearth bench 1b-pi-q4_0.gguf --compare dense,exact,predicted\n"
+    "\n"
+    "FORMAT: f32 f16 bf16 q8_0 q4_0 q4_K q6_K. Where a row is no whole number of blocks a matrix gets Q8_0 or F16; "
+    "the\n"
+    "head gets Q6_K where FORMAT is smaller, as `hearth quantize` does it.\n"
+    "  --powerinfer     PowerInfer's kind of file: down transposed, a predictor in each layer\n"
+    "  --head FORMAT    of the output matrix\n"
+    "  --density P      mean share of the neurons that fire (0.12)\n"
+    "  --hot H --share S   the hottest H of the neurons make S of all activations (0.26, 0.8); --share 0: all are "
+    "equal\n"
+    "  --together C     correlation of neurons in a cluster, which are neighbours in hotness (0.5)\n"
+    "  --recall R       of what fires, the share that predictors let through (0.95)\n"
+    "  --over X         neurons that predictors let through for each that fires (1.3)\n"
+    "  --rank N         width of the predictors, 32 units for each domain included\n"
+    "  --domains N      ranges of token ids with hot neurons of their own (1)\n"
+    "  --shared P       share of the neurons that are equally hot in every domain (0.3)\n"
+    "  --layers N       in place of the shape's\n"
+    "  --context N      that the file announces (2048)\n"
+    "  --seed N         (1)\n"
+    "  --threads N      one per processor\n"
+    "SHAPE:\n";
+
+/* Ends the program with a line and a status; 2: wrong use. */
+static _Noreturn void stop(int status, const char *text)
+{
+    fprintf(stderr, "make-model: %s\n", text);
+    exit(status);
+}
+
+/* ------------------------------------------------------------------ options */
+
+static double parameters_of(const model_shape *s)
+{
+    uint32_t key_width = s->width / s->heads * s->kv_heads;
+    double keys = key_width, d = s->width;
+    return 2 * d * s->vocabulary + s->layers * (2 * d * d + 2 * keys * d + 3 * d * s->neurons);
+}
+
+static void print_help(void)
+{
+    fputs(help, stdout);
+    printf("  %-6s %6s %8s %7s %6s %9s %11s %5s %11s\n", "", "width", "neurons", "layers", "heads", "kv heads",
+           "vocabulary", "rank", "parameters");
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        const model_shape *s = &shapes[i];
+        printf("  %-6s %6u %8u %7u %6u %9u %11u %5u %9.2f G\n", s->name, s->width, s->neurons, s->layers, s->heads,
+               s->kv_heads, s->vocabulary, s->rank, parameters_of(s) / 1e9);
+    }
+    exit(0);
+}
+
+static number_format read_format(const char *name)
+{
+    number_format format = number_format_by_name(name);
+    char text[256];
+    snprintf(text, sizeof text, "FORMAT: %.64s is unknown; there are f32, f16, bf16, q8_0, q4_0, q4_K and q6_K", name);
+    if (format == FORMAT_COUNT)
+        stop(2, text);
+    return format;
+}
+
+static const model_shape *read_shape(const char *name)
+{
+    for (size_t i = 0; i < SHAPE_COUNT; i++)
+        if (strcmp(shapes[i].name, name) == 0)
+            return &shapes[i];
+    char text[256] = "";
+    snprintf(text, sizeof text, "SHAPE: %.64s is unknown; there are", name);
+    for (size_t i = 0; i < SHAPE_COUNT; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s %s", i ? "," : "", shapes[i].name);
+    stop(2, text);
+}
+
+static double read_number(size_t i, const char *given)
+{
+    char *end, text[256];
+    errno = 0;
+    double value = strtod(given, &end);
+    bool good = end != given && !*end && !errno && value >= numbers[i].low && value <= numbers[i].high;
+    if (good && (!numbers[i].whole || value == (double)(uint64_t)value))
+        return value;
+    snprintf(text, sizeof text, "--%s: %.64s is not a %snumber from %g to %.10g", numbers[i].name, given,
+             numbers[i].whole ? "whole " : "", numbers[i].low, numbers[i].high);
+    stop(2, text);
+}
+
+static settings read_settings(int argc, char **argv)
+{
+    enum { HELP = 1, POWERINFER, HEAD };
+    struct option options[NUMBER_COUNT + 4] = {
+        {"help", 0, NULL, HELP}, {"powerinfer", 0, NULL, POWERINFER}, {"head", 1, NULL, HEAD}};
+    for (size_t i = 0; i < NUMBER_COUNT; i++)
+        options[3 + i] = (struct option){numbers[i].name, 1, NULL, 256 + (int)i};
+    settings s = {.density = 0.12,
+                  .hot = 0.26,
+                  .share = 0.8,
+                  .recall = 0.95,
+                  .over = 1.3,
+                  .together = 0.5,
+                  .shared = 0.3,
+                  .domains = 1,
+                  .seed = 1,
+                  .context = 2048,
+                  .head = FORMAT_COUNT};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == HELP)
+            print_help();
+        else if (c == POWERINFER)
+            s.powerinfer = true;
+        else if (c == HEAD)
+            s.head = read_format(optarg);
+        else if (c >= 256)
+            *(double *)(void *)((char *)&s + numbers[c - 256].field) = read_number((size_t)c - 256, optarg);
+        else
+            exit(2);
+    }
+    if (argc - optind != 3)
+        stop(2, "needs SHAPE, FORMAT and OUT (--help explains them)");
+    s.shape = read_shape(argv[optind]);
+    s.format = read_format(argv[optind + 1]);
+    s.path = argv[optind + 2];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (s.threads == 0)
+        s.threads = processors > 0 ? (double)processors : 1;
+    return s;
+}
+
+/* ------------------------------------------------------------------ the work */
+
+/* The shape with what the options change of it. */
+static model_shape shape_of(const settings *s)
+{
+    model_shape shape = *s->shape;
+    shape.layers = s->layers > 0 ? (uint32_t)s->layers : shape.layers;
+    shape.rank = s->rank > 0 ? (uint32_t)s->rank : shape.rank;
+    char text[64];
+    snprintf(text, sizeof text, "--rank: %u is not a multiple of 32", shape.rank);
+    if (shape.rank % 32 != 0)
+        stop(2, text);
+    return shape;
+}
+
+static hearth_status make(const settings *s, model_design *m, uint64_t *size_bytes, hearth_error *error)
+{
+    model_file_options options = {.path = s->path,
+                                  .powerinfer = s->powerinfer,
+                                  .head = s->head,
+                                  .context = (uint32_t)s->context,
+                                  .shape_name = s->shape->name};
+    plant_wish wish = {.neurons = m->shape.neurons,
+                       .density = s->density,
+                       .hot = s->hot,
+                       .share = s->share,
+                       .recall = s->recall,
+                       .over = s->over};
+    pool *threads = NULL;
+    TRY(plant_curve_make(&m->curve, &wish, error));
+    hearth_status status = model_design_finish(m, error);
+    if (status == HEARTH_OK)
+        status = pool_create(&threads, (unsigned)s->threads, error);
+    if (status == HEARTH_OK)
+        status = model_file_write(m, &options, threads, size_bytes, error);
+    pool_destroy(threads);
+    plant_curve_free(&m->curve);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    settings s = read_settings(argc, argv);
+    model_design m = {.shape = shape_of(&s),
+                      .format = s.format,
+                      .seed = (uint64_t)s.seed,
+                      .domains = (uint32_t)s.domains,
+                      .shared = s.shared,
+                      .together = s.together};
+    hearth_error error = {0};
+    uint64_t size_bytes = 0;
+    double start = clock_seconds();
+    if (make(&s, &m, &size_bytes, &error) != HEARTH_OK)
+        stop(1, error.text);
+    fprintf(stderr, "%s: %s %s, %.1f MB in %.1f s; density %g, recall %g at %g let through for each that fires\n",
+            s.path, s.shape->name, number_formats[s.format].name, (double)size_bytes / 1e6, clock_seconds() - start,
+            s.density, s.recall, s.over);
+    return 0;
+}

@@ -1,0 +1,309 @@
+/* model_file.c - see model_file.h. */
+#include "model_file.h"
+
+#include "../src/base/clock.h"
+#include "../src/base/memory.h"
+#include "../src/file/gguf.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIECE_BYTES ((size_t)8 << 20) /* that are made at once and then written */
+#define NAME_SIZE   64
+#define BYTES_FIRST 3 /* id of the token of byte 0, behind <unk>, <s>, </s> */
+#define WORDS_FIRST (BYTES_FIRST + 256)
+
+/* -------------------------------------------------------------------- tensors */
+
+#define NORM MATRIX_COUNT /* a vector of ones */
+
+typedef enum presence { ALWAYS, IN_STOCK, IN_POWERINFER } presence;
+
+typedef struct tensor_row {
+    const char *name; /* %u: the layer */
+    model_matrix which;
+    presence where;
+} tensor_row;
+
+// clang-format off
+static const tensor_row of_model[] = {
+    {"token_embd.weight",         MATRIX_EMBEDDING,        ALWAYS},
+    {"output_norm.weight",        NORM,                    ALWAYS},
+    {"output.weight",             MATRIX_HEAD,             ALWAYS},
+};
+static const tensor_row of_layer[] = {
+    {"blk.%u.attn_norm.weight",   NORM,                    ALWAYS},
+    {"blk.%u.attn_q.weight",      MATRIX_QUERY,            ALWAYS},
+    {"blk.%u.attn_k.weight",      MATRIX_KEY,              ALWAYS},
+    {"blk.%u.attn_v.weight",      MATRIX_VALUE,            ALWAYS},
+    {"blk.%u.attn_output.weight", MATRIX_ATTENTION_OUTPUT, ALWAYS},
+    {"blk.%u.ffn_norm.weight",    NORM,                    ALWAYS},
+    {"blk.%u.fc1.weight",         MATRIX_FC1,              IN_POWERINFER},
+    {"blk.%u.ffn_gate.weight",    MATRIX_GATE,             ALWAYS},
+    {"blk.%u.fc2.weight",         MATRIX_FC2,              IN_POWERINFER},
+    {"blk.%u.ffn_up.weight",      MATRIX_UP,               ALWAYS},
+    {"blk.%u.ffn_down.weight",    MATRIX_DOWN,             IN_STOCK},
+    {"blk.%u.ffn_down_t.weight",  MATRIX_DOWN_T,           IN_POWERINFER},
+};
+// clang-format on
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+/* One tensor of the file. */
+typedef struct planned {
+    model_matrix which;
+    uint32_t layer;
+    bool begins_layer; /* its layer's plan has to be made first */
+} planned;
+
+typedef struct work {
+    const model_design *m;
+    const model_file_options *options;
+    arena memory;
+    stored_tensor *tensors; /* [count] */
+    planned *plans;         /* [count] */
+    size_t count;
+    uint64_t size_bytes, done_bytes;
+    model_layer_plan layer;
+    gguf_writer *file;
+    pool *threads;
+    char *scratch; /* [threads][model_band_scratch] */
+    char *piece;   /* [PIECE_BYTES] or one band */
+    double start;
+} work;
+
+static number_format format_of(const work *w, model_matrix which)
+{
+    if (which == NORM)
+        return FORMAT_F32;
+    number_format format = w->m->format;
+    const number_traits *given = &number_formats[format], *least = &number_formats[FORMAT_Q6_K];
+    if (which == MATRIX_HEAD && w->options->head != FORMAT_COUNT)
+        format = w->options->head;
+    else if (which == MATRIX_HEAD &&
+             given->block_bytes * least->block_values < least->block_bytes * given->block_values)
+        format = FORMAT_Q6_K;
+    return model_format(format, model_matrix_columns(w->m, which));
+}
+
+static hearth_status add_tensor(work *w, const tensor_row *row, uint32_t layer, hearth_error *error)
+{
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, row->name, layer);
+    stored_tensor t = {.name = arena_copy_text(&w->memory, name, strlen(name)), .shape = {0, 1, 1, 1}};
+    if (!t.name)
+        return fail_memory(error, name, sizeof name);
+    t.format = format_of(w, row->which);
+    t.rank = row->which == NORM ? 1 : 2;
+    t.shape[0] = row->which == NORM ? w->m->shape.width : model_matrix_columns(w->m, row->which);
+    t.shape[1] = row->which == NORM ? 1 : model_matrix_rows(w->m, row->which);
+    size_t row_bytes;
+    if (!number_row_bytes(t.format, t.shape[0], &row_bytes))
+        return fail(error, HEARTH_INVALID, "%s: rows of %llu values in %s", name, (unsigned long long)t.shape[0],
+                    number_formats[t.format].name);
+    t.size_bytes = row_bytes * t.shape[1];
+    w->size_bytes += t.size_bytes;
+    w->plans[w->count] = (planned){row->which, layer, row == of_layer};
+    w->tensors[w->count++] = t;
+    return HEARTH_OK;
+}
+
+static bool is_present(const work *w, const tensor_row *row)
+{
+    return row->where == ALWAYS || (row->where == IN_POWERINFER) == w->options->powerinfer;
+}
+
+static hearth_status plan_tensors(work *w, hearth_error *error)
+{
+    size_t most = COUNT(of_model) + w->m->shape.layers * COUNT(of_layer);
+    w->tensors = arena_new_array(&w->memory, most, sizeof *w->tensors);
+    w->plans = arena_new_array(&w->memory, most, sizeof *w->plans);
+    if (!w->tensors || !w->plans)
+        return fail_memory(error, "tensors", most * (sizeof *w->tensors + sizeof *w->plans));
+    for (size_t i = 0; i < COUNT(of_model); i++)
+        TRY(add_tensor(w, &of_model[i], 0, error));
+    for (uint32_t layer = 0; layer < w->m->shape.layers; layer++)
+        for (size_t i = 0; i < COUNT(of_layer); i++)
+            if (is_present(w, &of_layer[i]))
+                TRY(add_tensor(w, &of_layer[i], layer, error));
+    return HEARTH_OK;
+}
+
+/* ----------------------------------------------------------------------- keys */
+
+/* A vocabulary of the SentencePiece kind: control tokens, a token for every byte, and words that mean nothing. */
+static hearth_status set_vocabulary(work *w, checkpoint *keys, hearth_error *error)
+{
+    enum { NORMAL = 1, UNKNOWN, CONTROL, BYTE = 6 };
+    static const char *const control[BYTES_FIRST] = {"<unk>", "<s>", "</s>"};
+    uint32_t n = w->m->shape.vocabulary;
+    span *tokens = arena_new_array(&w->memory, n, sizeof *tokens);
+    float *scores = arena_new_array(&w->memory, n, sizeof *scores);
+    int32_t *types = arena_new_array(&w->memory, n, sizeof *types);
+    if (!tokens || !scores || !types)
+        return fail_memory(error, "vocabulary", n * (sizeof *tokens + sizeof *scores + sizeof *types));
+    for (uint32_t i = 0; i < n; i++) {
+        char text[32];
+        bool is_byte = i >= BYTES_FIRST && i < WORDS_FIRST;
+        if (i < BYTES_FIRST)
+            snprintf(text, sizeof text, "%s", control[i]);
+        else
+            snprintf(text, sizeof text, is_byte ? "<0x%02X>" : "\u2581w%u", is_byte ? i - BYTES_FIRST : i);
+        tokens[i] = (span){arena_copy_text(&w->memory, text, strlen(text)), strlen(text)};
+        if (!tokens[i].data)
+            return fail_memory(error, "vocabulary", sizeof text);
+        scores[i] = i < WORDS_FIRST ? 0.0f : -(float)(i - WORDS_FIRST);
+        types[i] = i == 0 ? UNKNOWN : i < BYTES_FIRST ? CONTROL : is_byte ? BYTE : NORMAL;
+    }
+    TRY(checkpoint_set_string(keys, "tokenizer.ggml.model", span_of("llama"), error));
+    TRY(checkpoint_set_strings(keys, "tokenizer.ggml.tokens", tokens, n, error));
+    TRY(checkpoint_set_numbers(keys, "tokenizer.ggml.scores", VALUE_F32, scores, n, error));
+    TRY(checkpoint_set_numbers(keys, "tokenizer.ggml.token_type", VALUE_I32, types, n, error));
+    TRY(checkpoint_set_u32(keys, "tokenizer.ggml.bos_token_id", 1, error));
+    TRY(checkpoint_set_u32(keys, "tokenizer.ggml.eos_token_id", 2, error));
+    return checkpoint_set_u32(keys, "tokenizer.ggml.unknown_token_id", 0, error);
+}
+
+static hearth_status set_keys(work *w, checkpoint *keys, hearth_error *error)
+{
+    const model_shape *s = &w->m->shape;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {
+        {"llama.context_length", w->options->context},
+        {"llama.embedding_length", s->width},
+        {"llama.block_count", s->layers},
+        {"llama.feed_forward_length", s->neurons},
+        {"llama.attention.head_count", s->heads},
+        {"llama.attention.head_count_kv", s->kv_heads},
+        {"llama.rope.dimension_count", s->width / s->heads},
+        {"general.file_type", number_formats[w->m->format].file_type},
+        {"general.quantization_version", 2},
+    };
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, "planted %s, seed %llu", w->options->shape_name, (unsigned long long)w->m->seed);
+    TRY(checkpoint_set_string(keys, "general.architecture", span_of("llama"), error));
+    TRY(checkpoint_set_string(keys, "general.name", span_of(name), error));
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        TRY(checkpoint_set_u32(keys, sizes[i].key, sizes[i].value, error));
+    TRY(checkpoint_set_f32(keys, "llama.attention.layer_norm_rms_epsilon", 1e-5f, error));
+    TRY(checkpoint_set_f32(keys, "llama.rope.freq_base", 10000.0f, error));
+    TRY(checkpoint_set_string(keys, "llama.hidden_activation", span_of("relu"), error));
+    return set_vocabulary(w, keys, error);
+}
+
+static hearth_status open_file(work *w, hearth_error *error)
+{
+    checkpoint *keys = NULL;
+    TRY(checkpoint_create(&keys, w->options->path, error));
+    hearth_status status = set_keys(w, keys, error);
+    if (status == HEARTH_OK)
+        status = gguf_writer_open(&w->file, w->options->path, w->options->powerinfer, keys->entries, keys->entry_count,
+                                  w->tensors, w->count, error);
+    checkpoint_close(keys);
+    return status;
+}
+
+/* ------------------------------------------------------------------- the loop */
+
+static void show_progress(const work *w)
+{
+    double spent = clock_seconds() - w->start, share = (double)w->done_bytes / (double)w->size_bytes;
+    if (isatty(STDERR_FILENO) && spent > 1)
+        fprintf(stderr, "\r%3.0f %%, %.0f s left \033[K%s", 100 * share, spent / share - spent,
+                share < 1 ? "" : "\r\033[K");
+}
+
+/* Bands of one piece; what a thread needs to make them. */
+typedef struct piece_job {
+    work *w;
+    size_t tensor;
+    uint32_t first, rows; /* of the piece */
+    size_t row_bytes, scratch_bytes;
+} piece_job;
+
+static void make_bands(void *context, size_t begin, size_t end, unsigned worker)
+{
+    const piece_job *job = context;
+    const planned *p = &job->w->plans[job->tensor];
+    bool of_a_layer = p->which != MATRIX_EMBEDDING && p->which != MATRIX_HEAD;
+    for (size_t band = begin; band < end; band++) {
+        uint32_t first = (uint32_t)band * MODEL_BAND, left = job->rows - first;
+        model_band(job->w->m, of_a_layer ? &job->w->layer : NULL, p->which, job->w->tensors[job->tensor].format,
+                   job->first + first, left < MODEL_BAND ? left : MODEL_BAND,
+                   job->w->scratch + worker * job->scratch_bytes, job->w->piece + first * job->row_bytes);
+    }
+}
+
+static size_t piece_rows(size_t row_bytes)
+{
+    size_t rows = PIECE_BYTES / row_bytes / MODEL_BAND * MODEL_BAND;
+    return rows ? rows : MODEL_BAND;
+}
+
+static hearth_status write_matrix(work *w, size_t tensor, hearth_error *error)
+{
+    const stored_tensor *t = &w->tensors[tensor];
+    piece_job job = {
+        .w = w, .tensor = tensor, .row_bytes = t->size_bytes / t->shape[1], .scratch_bytes = model_band_scratch(w->m)};
+    uint32_t total = (uint32_t)t->shape[1], most = (uint32_t)piece_rows(job.row_bytes);
+    for (; job.first < total; job.first += job.rows) {
+        job.rows = total - job.first < most ? total - job.first : most;
+        pool_run(w->threads, (job.rows + MODEL_BAND - 1) / MODEL_BAND, 1, make_bands, &job);
+        TRY(gguf_writer_put(w->file, w->piece, job.rows * job.row_bytes, error));
+        w->done_bytes += job.rows * job.row_bytes;
+        show_progress(w);
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status write_norm(work *w, const stored_tensor *t, hearth_error *error)
+{
+    static const float one = 1;
+    for (uint64_t i = 0; i < t->shape[0]; i++)
+        TRY(gguf_writer_put(w->file, &one, sizeof one, error));
+    w->done_bytes += t->size_bytes;
+    return HEARTH_OK;
+}
+
+static hearth_status write_tensors(work *w, hearth_error *error)
+{
+    size_t piece_bytes = PIECE_BYTES;
+    for (size_t i = 0; i < w->count; i++) {
+        size_t band = MODEL_BAND * (w->tensors[i].size_bytes / w->tensors[i].shape[1]);
+        piece_bytes = band > piece_bytes ? band : piece_bytes;
+    }
+    size_t scratch_bytes = pool_threads(w->threads) * model_band_scratch(w->m);
+    w->scratch = mem_new(scratch_bytes);
+    w->piece = mem_new(piece_bytes);
+    if (!w->scratch || !w->piece)
+        return fail_memory(error, "a piece of a matrix", scratch_bytes + piece_bytes);
+    for (size_t i = 0; i < w->count; i++) {
+        if (w->plans[i].begins_layer)
+            TRY(model_layer_plan_make(&w->layer, w->m, w->plans[i].layer, error));
+        TRY(w->plans[i].which == NORM ? write_norm(w, &w->tensors[i], error) : write_matrix(w, i, error));
+    }
+    return HEARTH_OK;
+}
+
+hearth_status model_file_write(const model_design *m, const model_file_options *options, pool *threads,
+                               uint64_t *size_bytes, hearth_error *error)
+{
+    work w = {.m = m, .options = options, .threads = threads, .start = clock_seconds()};
+    hearth_status status;
+    TRY_OR(done, status, plan_tensors(&w, error));
+    TRY_OR(done, status, open_file(&w, error));
+    TRY_OR(done, status, write_tensors(&w, error));
+    status = gguf_writer_commit(w.file, error);
+    w.file = NULL;
+    *size_bytes = w.size_bytes;
+done:
+    if (w.file)
+        gguf_writer_discard(w.file);
+    model_layer_plan_free(&w.layer);
+    mem_free(w.scratch);
+    mem_free(w.piece);
+    arena_clear(&w.memory);
+    return status;
+}

@@ -1,0 +1,98 @@
+/* model_rows.h - what a planted model consists of, and the rows of its matrices.
+ *
+ * The residual stream. Its first 32 coordinates per domain are reserved: every token carries the constant `constant` in the
+ * first of its domain's 32 and zeros in the others, and no matrix writes there. (32 apart, so that in block formats the
+ * constants share a block with nothing.) The rest, the free coordinates, are standard normal numbers, another draw for
+ * each token; every feed-forward network adds FFN_GROWTH / layers to their variance.
+ *
+ * The gate. A row is a vector of the free coordinates, and -t in the constants' coordinates, so scaled that the product
+ * with a token is Z - t of plant.h. The vector is sqrt(together) times the direction of the neuron's cluster, some of
+ * four other directions of the layer, and noise of its own; with weights that make all but the noise correlate by
+ * rho with Z. Neurons of one cluster are neighbours in hotness and lie scattered in the file.
+ *
+ * The predictor. Row k of fc1 is direction k, and an offset, so that relu cuts nothing off: hidden unit k is
+ * the stream's component there. Row i of fc2 holds the four or five weights of neuron i, and what makes the score
+ * S - tau (all thresholds are 0). Directions are as many as the predictor is wide, less the constants.
+ *
+ * Domains are ranges of token ids. Each has its own order of hotness, which a share of the neurons keep in all of them.
+ *
+ * Every matrix is a function of (seed, matrix, layer, row): rows can be made in any order by any thread. */
+#ifndef BENCH_MODEL_ROWS_H
+#define BENCH_MODEL_ROWS_H
+
+#include "plant.h"
+
+#include "../src/number/format.h"
+
+#define MODEL_BAND 32 /* rows that are made at once: a block of every 32-value format in each column of a down matrix */
+
+typedef struct model_shape {
+    const char *name;
+    uint32_t width;   /* d */
+    uint32_t neurons; /* f */
+    uint32_t layers, heads, kv_heads, vocabulary;
+    uint32_t rank; /* of the predictor, constants included */
+} model_shape;
+
+/* Fixed before anything is made; then read-only. */
+typedef struct model_design {
+    model_shape shape;
+    number_format format; /* of the matrices */
+    uint64_t seed;
+    uint32_t domains;
+    double shared;   /* of the neurons, the share that is equally hot in every domain */
+    double together; /* correlation of Z between two neurons of a cluster */
+    plant_curve curve;
+    normal_table normals;
+    /* derived */
+    uint32_t reserved;       /* coordinates, and hidden units of the predictor */
+    double constant;         /* in the domain's coordinate */
+    double embedding_square; /* mean square of a free coordinate of an embedding, as `format` stores it */
+    double rounding_noise;   /* variance that `format` adds to normal numbers of variance 1 */
+} model_design;
+
+/* Fills what is derived; shape, format, seed, domains, shared, together and curve are set. */
+hearth_status model_design_finish(model_design *m, hearth_error *error);
+
+/* What is common to the neurons of one layer. */
+typedef struct model_layer_plan {
+    uint32_t layer;
+    double stream;     /* standard deviation of the free coordinates where the network reads */
+    double norm;       /* root mean square of the whole stream there */
+    uint32_t *ranks;   /* [domains][f] place in the order of hotness, 0 the hottest */
+    float *directions; /* [rank - reserved][d] rows of fc1 as the file will give them */
+} model_layer_plan;
+
+/* The plan can be made for one layer after the other; zeroed at first. */
+hearth_status model_layer_plan_make(model_layer_plan *p, const model_design *m, uint32_t layer, hearth_error *error);
+void model_layer_plan_free(model_layer_plan *p);
+
+typedef enum model_matrix {
+    MATRIX_EMBEDDING,
+    MATRIX_HEAD,
+    MATRIX_QUERY,
+    MATRIX_KEY,
+    MATRIX_VALUE,
+    MATRIX_ATTENTION_OUTPUT,
+    MATRIX_GATE,
+    MATRIX_UP,
+    MATRIX_DOWN,
+    MATRIX_DOWN_T,
+    MATRIX_FC1,
+    MATRIX_FC2,
+    MATRIX_COUNT
+} model_matrix;
+
+uint32_t model_matrix_rows(const model_design *m, model_matrix which);
+uint32_t model_matrix_columns(const model_design *m, model_matrix which);
+/* FORMAT, or what its blocks allow: Q8_0, then F16, where a row is no whole number of blocks. */
+number_format model_format(number_format wanted, uint32_t columns);
+
+/* Bytes of scratch memory that model_band needs. */
+size_t model_band_scratch(const model_design *m);
+/* Writes rows first .. first + count - 1 (first a multiple of MODEL_BAND, count at most that) in `format`. plan: of the
+ * layer; NULL for embedding and head. */
+void model_band(const model_design *m, const model_layer_plan *plan, model_matrix which, number_format format,
+                uint32_t first, uint32_t count, void *scratch, void *out);
+
+#endif

@@ -1,0 +1,177 @@
+# cli_make_model.sh - bench/make-model: hearth finds in its models what was planted, in every format; the same bytes from
+# any number of threads; wrong use.
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
+make=$BUILD/bench/make-model
+[ -x "$make" ] || fail "$make is not built"
+said=$scratch/said
+
+made() { # made NAME ARGUMENTS...: a model
+    "$make" "${@:2}" "$scratch/$1.gguf" 2>"$scratch/err" || fail "make-model ${*:2}: $(cat "$scratch/err")"
+}
+# ids FROM BELOW COUNT: made-up tokens
+ids() {
+    awk -v from="$1" -v below="$2" -v n="$3" 'BEGIN { srand(3); for (i = 0; i < n; i++)
+        printf "%s%d", i ? " " : "", from + int(rand() * (below - from)) }'
+}
+# counted NAME IDS
+counted() {
+    "$HEARTH" profile "$scratch/$1.gguf" --ids "$2" --no-save --probe-tokens 0 --json >"$said" 2>"$scratch/err" ||
+        fail "profile $1: $(cat "$scratch/err")"
+}
+
+# ------------------------------------------------------------------ what was planted
+# Bounds of densities. The tiny shape has 96 clusters (its predictor's width less 32) of neurons that fire together at
+# most, so the density of a token and layer has a variance of p (1 - p) / 96 at most, and its mean over n tokens five
+# standard errors of 5 sqrt(p (1 - p) / 96 / n). What the thresholds leave out, attention's part of the stream, is 5 % of
+# the variance for the first token and 5 e / n % for the n-th, 0.2 % on average over windows of 512: below a tenth of that.
+tokens=2000 formats="f32 f16 bf16 q8_0 q4_0 q4_K q6_K"
+# Sanitizers look at the same code in fewer formats.
+grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt" || tokens=500 formats="f32 q4_0 q4_K"
+ids 3 2048 $tokens >"$scratch/ids"
+bound() { # bound DENSITY
+    awk -v p="$1" -v n=$tokens 'BEGIN { print 5 * sqrt(p * (1 - p) / 96 / n) }'
+}
+check_density() { # check_density NAME DENSITY IDS
+    local layer
+    counted "$1" "$3"
+    for layer in 0 1 2 3; do
+        near "$1: density of layer $layer" "$(value "$said" layers.$layer.density)" "$2" "$(bound "$2")"
+    done
+}
+
+# The power law once more: p(u) = min(0.95, a u^-g), the hottest 26 % make 80 %. Prints the share of the neurons that make
+# 80 % of what is counted in so many tokens: when all are alike in both domains, and when each domain has its own order.
+expected_shares() { # expected_shares DENSITY NEURONS TOKENS
+    awk -v density="$1" -v f="$2" -v tokens="$3" '
+        function fill(g, low, high, a, i, sum, step) {
+            low = 0; high = 10
+            for (step = 0; step < 50; step++) {
+                a = (low + high) / 2; sum = 0
+                for (i = 0; i < f; i++) { p[i] = a * ((i + .5) / f) ^ -g; if (p[i] > .95) p[i] = .95; sum += p[i] }
+                if (sum / f > density) high = a; else low = a
+            }
+        }
+        function hot(i, sum, first) {
+            for (i = 0; i < f; i++) { sum += p[i]; if (i < int(.26 * f)) first += p[i] }
+            return first / sum
+        }
+        function normal(i, sum) { for (i = 0; i < 12; i++) sum += rand(); return sum - 6 }
+        function share(i, j, x, sum, part, place, count) {   # of q as it is counted, by counting sort
+            for (i = 0; i < f; i++) {
+                x = q[i] + sqrt(q[i] * (1 - q[i]) / tokens) * normal(); if (x < 0) x = 0
+                sum += x; count[int(x * 100000)]++
+            }
+            for (j = 200000; j >= 0; j--) for (i = 0; i < count[j]; i++) {
+                part += j / 100000; place++
+                if (part >= .8 * sum) return place / f
+            }
+        }
+        BEGIN {
+            srand(5); low = 0; high = 3
+            for (step = 0; step < 30; step++) { g = (low + high) / 2; fill(g); if (hot() > .8) high = g; else low = g }
+            for (i = 0; i < f; i++) { q[i] = p[i]; order[i] = i }
+            printf "%.4f ", share()
+            for (i = f - 1; i > 0; i--) { j = int(rand() * (i + 1)); k = order[i]; order[i] = order[j]; order[j] = k }
+            for (i = 0; i < f; i++) q[i] = (p[i] + p[order[i]]) / 2
+            printf "%.4f\n", share()
+        }'
+}
+read -r alike apart < <(expected_shares 0.12 1024 $tokens)
+
+# What is left is chance: a hundredth of the neurons; two where two orders are paired at random.
+for type in $formats; do
+    made $type tiny $type --powerinfer
+    check_density $type 0.12 "$scratch/ids"
+    near "$type: neurons that make 80 %" "$(value "$said" hot_share_80)" "$alike" 0.01
+done
+
+# Predictors. Of what fires, exact and predicted both compute the same neurons but for those that are missed. Tokens
+# times 4 layers times 96 clusters, of which 12 % fire, are independent events: five standard errors of the recall are
+# 5 sqrt(0.95 * 0.05 / (46 tokens)); those of what is let through, 1.3 of 0.12, are bound's for 0.156 over 2 (four
+# layers). The vectors that the predictor reads are rounded to 8 bits: another 0.002 of the recall at most.
+figure() { # figure NAME RUNG PATH
+    "$HEARTH" bench "$scratch/$1.gguf" --sparsity "$2" --no-guard -r 1 --prompt-lengths 16 --contexts 0 -n $tokens \
+        --ids "@$scratch/ids" --json >"$said" 2>"$scratch/err" || fail "bench $1: $(cat "$scratch/err")"
+    value "$said" "rows.0.$3"
+}
+check_predictor() { # check_predictor NAME RECALL OVER
+    local fires let
+    fires=$(figure "$1" exact density)
+    near "$1: recall" "$(awk -v a="$(figure "$1" predicted density)" -v b="$fires" 'BEGIN { print a / b }')" "$2" \
+        "$(awk -v n=$tokens 'BEGIN { print 5 * sqrt(.95 * .05 / 46 / n) + .002 }')"
+    let=$(value "$said" rows.0.let_through)
+    near "$1: let through" "$let" "$(awk -v x="$3" 'BEGIN { print 0.12 * x }')" "$(awk -v x="$(bound 0.156)" 'BEGIN { print x / 2 }')"
+}
+check_predictor f32 0.95 1.3
+check_predictor q4_0 0.95 1.3
+check_predictor q4_K 0.95 1.3
+made sharp tiny q8_0 --powerinfer --recall 0.98 --over 1.2 --together 0.9
+check_predictor sharp 0.98 1.2
+
+# Other densities; equal neurons; domains, each with hot neurons of its own.
+made dense tiny q8_0 --density 0.3 --share 0
+check_density dense 0.3 "$scratch/ids"
+made thin tiny q8_0 --density 0.04
+check_density thin 0.04 "$scratch/ids"
+ids 3 1024 $tokens >"$scratch/first"
+ids 1024 2048 $tokens >"$scratch/second"
+for shared in 0 1; do
+    made domains tiny f16 --domains 2 --shared $shared --seed 4
+    for part in first second; do
+        check_density domains 0.12 "$scratch/$part"
+        near "$part of two domains: neurons that make 80 %" "$(value "$said" hot_share_80)" "$alike" 0.01
+    done
+    counted domains "$scratch/ids"
+    [ $shared = 1 ] && expected=$alike || expected=$apart
+    near "domains, $shared shared: neurons that make 80 %" "$(value "$said" hot_share_80)" "$expected" 0.02
+done
+
+# ------------------------------------------------------------------ the same bytes
+# From any number of threads; and these very bytes on every machine and from every compiler. The sums are our own: they
+# change when what is planted does.
+same() { # same WHAT SUM ARGUMENTS...
+    local threads
+    for threads in 1 2 3; do
+        made threads "${@:3}" --threads $threads
+        is "$1, $threads threads" "$(sha256sum <"$scratch/threads.gguf" | cut -c1-32)" "$2"
+    done
+}
+same "PowerInfer's kind" 6754af9b237fa877ef75144895996e9b tiny q4_0 --powerinfer --layers 2
+same "stock, K-quants, domains" a6d3522735ced1e81cf1ace2cc766e62 tiny q4_K --layers 1 --domains 2 --density 0.2
+made other tiny q4_0 --powerinfer --layers 2 --seed 2
+[ "$(sha256sum <"$scratch/other.gguf" | cut -c1-32)" != 6754af9b237fa877ef75144895996e9b ] && pass || fail "another seed, the same bytes"
+
+# The stock layout has the same weights.
+made stock tiny f32
+for kind in stock f32; do
+    "$HEARTH" eval logits "$scratch/$kind.gguf" --ids 1,7,500,1999,300 --out "$scratch/$kind.logits" --sparsity dense \
+        --activations f32 --kv f32 2>"$scratch/err" || fail "eval logits: $(cat "$scratch/err")"
+done
+close "stock against PowerInfer's kind" "$scratch/stock.logits" "$scratch/f32.logits" 1e-5
+"$HEARTH" inspect "$scratch/q4_0.gguf" >"$said"
+has "head" "$(grep '^output.weight\| output.weight' "$said")" q6_K
+"$HEARTH" run "$scratch/q4_0.gguf" -p "A cat." --temp 0 -n 4 >"$said" 2>"$scratch/err" || fail "run: $(cat "$scratch/err")"
+
+# ------------------------------------------------------------------ wrong use
+wrong() { # wrong STATUS TEXT ARGUMENTS...
+    local got=0
+    "$make" "${@:3}" >"$scratch/out" 2>"$scratch/err" || got=$?
+    is "exit status of make-model ${*:3}" $got "$1"
+    has "message of make-model ${*:3}" "$(cat "$scratch/err")" "$2"
+    is "lines of make-model ${*:3}" "$(wc -l <"$scratch/err")" 1
+}
+wrong 2 "make-model: needs SHAPE, FORMAT and OUT" tiny
+wrong 2 "SHAPE: 2b is unknown; there are tiny, small, 125m, 1b" 2b q4_0 "$scratch/x"
+wrong 2 "FORMAT: q5_0 is unknown; there are f32" tiny q5_0 "$scratch/x"
+wrong 2 "--density: 1.5 is not a number from 0.001 to 0.9" tiny q4_0 "$scratch/x" --density 1.5
+wrong 2 "--seed: 1.5 is not a whole number" tiny q4_0 "$scratch/x" --seed 1.5
+wrong 2 "--rank: 100 is not a multiple of 32" tiny q4_0 "$scratch/x" --rank 100
+wrong 2 "unrecognized option '--nonsense'" tiny q4_0 "$scratch/x" --nonsense 1
+wrong 1 "the hottest 0.26 of the neurons cannot make 0.8 of the activations" tiny q4_0 "$scratch/x" --density 0.6
+wrong 1 "5 domains need a model and a predictor of width 320" tiny q4_0 "$scratch/x" --domains 5
+wrong 1 "neurons of a cluster cannot be more alike than" tiny q4_0 "$scratch/x" --together 1
+wrong 1 "No such file or directory" tiny q4_0 "$scratch/no/such/folder/x"
+[ -e "$scratch/x" ] && fail "a model was left" || pass
+has "help" "$("$make" --help)" "make-model 1b q4_0 --powerinfer 1b-pi-q4_0.gguf"
+
+finish
