@@ -4,14 +4,13 @@
 #
 # Everything worth doing on a machine with a GPU that is bare and lent for minutes: no compilers, no libraries, few
 # calls. `pack` puts the programs of a build (HEARTH_STATIC=ON makes them need less), the libraries that they need
-# besides libc, this script and the generator of models into FOLDER, which is carried there whole. There:
+# besides libc, and this script into FOLDER, which is carried there whole. There:
 #
 #     info           the machine, the driver, `hearth devices`
 #     kcheck         every kernel on DEVICE (cuda) against the scalar reference
 #     memcheck       the same under compute-sanitizer, where that program is
 #     pingpong       round trips of the exchange, in each way
-#     make-SHAPE     MODELS/SHAPE-{f16,q8_0,q4_0,q4_K}.gguf; SHAPE: tiny, 1b, 7b. The first by the generator, the others
-#                    from it by `hearth quantize`
+#     make-SHAPE     MODELS/SHAPE-{f16,q8_0,q4_0,q4_K}.gguf by make-model; SHAPE: tiny, 1b, 7b, 13b
 #     resident-SHAPE `hearth bench` of all of them, everything on the device
 #     half-SHAPE     ... with half of the neurons of every layer on the device, with a trace
 #     cpu-SHAPE      ... without the device, for comparison
@@ -46,14 +45,11 @@ pack() {
     [ $# -eq 2 ] || die "usage: gpu.sh pack BUILD FOLDER"
     local build=$1
     folder=$2
-    mkdir -p "$folder/lib" "$folder/tools" || exit 1
-    local programs=("$build/hearth" "$build/tests/kcheck" "$build/bench/pingpong")
+    mkdir -p "$folder/lib" || exit 1
+    local programs=("$build/hearth" "$build/tests/kcheck" "$build/bench/pingpong" "$build/bench/make-model")
     cp "${programs[@]}" "$here/gpu.sh" "$folder/" || exit 1
-    (cd "$folder" && strip hearth kcheck pingpong)
+    (cd "$folder" && strip hearth kcheck pingpong make-model)
     pack_libraries "${programs[@]}"
-    local tools=${SHARED:-$here/../../shared}/tools
-    cp "$tools"/{synth_gguf,gguf_writer,pwri,pwri_reference}.py "$folder/tools/" ||
-        echo "gpu.sh: without the generator, make-SHAPE will not do" >&2
     du -sh "$folder"
 }
 
@@ -125,14 +121,11 @@ step_pingpong() {
     saved pingpong.csv own pingpong --csv
 }
 
-# Of the PowerInfer kind: with predictors and planted sparsity, so that all rungs can be run.
+# Of PowerInfer's kind: with predictors and planted sparsity, so that all rungs can be run.
 step_make() {
-    local f16=$models/$1-f16.gguf type
-    [ -s "$f16" ] ||
-        { python3 "$here/tools/synth_gguf.py" "$f16.part" --shape "$1" --type f16 --kind pi --density 0.12 &&
-            mv "$f16.part" "$f16"; } || return
-    for type in q8_0 q4_0 q4_K; do
-        [ -s "$models/$1-$type.gguf" ] || own hearth quantize "$f16" "$models/$1-$type.gguf" "$type" || return
+    local type
+    for type in f16 q8_0 q4_0 q4_K; do
+        [ -s "$models/$1-$type.gguf" ] || own make-model "$1" "$type" --powerinfer "$models/$1-$type.gguf" || return
     done
     ls -l "$models"
 }
@@ -162,9 +155,10 @@ step_cpu() {
 step_half() {
     local neurons type
     case $1 in
-    tiny) neurons=528 ;;
+    tiny) neurons=512 ;;
     1b) neurons=2816 ;;
     7b) neurons=5504 ;;
+    13b) neurons=6912 ;;
     *) die "half-$1: no such shape" ;;
     esac
     bench half "$1" --device "$device" --gpu-neurons "$neurons" || return

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs hearth and other programs on the same model, in turn, and writes what each of them reached.
 
+    build/release/bench/make-model 1b q4_0 1b-q4_0.gguf
+    build/release/bench/make-model 1b q4_0 --powerinfer 1b-pi-q4_0.gguf
     bench/peers.py 1b-q4_0.gguf --hearth-model 1b-pi-q4_0.gguf --venv build/peers --out bench/results/peers-1b-q4_0
 
 Every round runs each program once, one after the other, and reads the memory's bandwidth before and after each

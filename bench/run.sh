@@ -11,11 +11,11 @@
 # kind of machine, in lower-case letters, digits and hyphens; by default its CPU's model. TOKENS are decoded in each of
 # seven runs; 32.
 #
-# The 1b shapes of the tables (2.3, 1.3 and 0.7 GB) come from the reference tools:
+# Models of the shapes in the tables (the 1b ones are 2.4, 1.3 and 0.7 GB):
 #   for type in f16 q8_0 q4_0; do
-#       python3 ../shared/tools/synth_gguf.py 1b-$type.gguf --shape 1b --type $type --kind pi --density 0.12
+#       build/release/bench/make-model 1b $type --powerinfer 1b-pi-$type.gguf
 #   done
-#   bench/run.sh 1b-f16.gguf 1b-q8_0.gguf 1b-q4_0.gguf
+#   bench/run.sh 1b-pi-f16.gguf 1b-pi-q8_0.gguf 1b-pi-q4_0.gguf
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
