@@ -121,6 +121,43 @@ static void the_cpu_alone_and_every_device(void **state)
         check_device(specs->text[i]);
 }
 
+/* A file as `quantize` makes it: q and k in Q4_K, v and the head in Q6_K. All of it goes to the device, the head, too, and
+ * computes what the CPU does. */
+static void several_formats(void **state)
+{
+    (void)state;
+    static const char path[] = GOLDEN "/llama-256-q4_k_m/model.gguf";
+    const device_specs *specs = usable_devices();
+    hearth_runtime *alone = open_runtime(NULL, 1);
+    reference want = read_reference(alone, path, HEARTH_RUNG_DENSE, true, 1);
+    for (size_t i = 0; i < specs->count; i++) {
+        stack s;
+        hearth_placement *placement;
+        hearth_error error;
+        char *json;
+        open_placed_model(&s, open_runtime(specs->text[i], 1), path);
+        stack_check(hearth_placement_create(&placement, s.model, HEARTH_RUNG_DENSE, &error), &error);
+        stack_check(hearth_placement_use_device(placement, s.model, UINT32_MAX, UINT32_MAX, &error), &error);
+        stack_check(hearth_placement_print(placement, &json, &error), &error);
+        assert_non_null(strstr(json, "\"head\":\"device0\""));
+        open_placed(&s, json, HEARTH_RUNG_DENSE, true, options_for(1));
+        size_t n = (size_t)TEXT * s.info.vocabulary_size;
+        float *got = malloc(n * sizeof *got);
+        read_pieces(&s, want.ids, got);
+        double distance = relative_l2(got, want.logits, n);
+        print_message("%-9s Q4_K and Q6_K, all there: %.1e in float32\n", specs->text[i], distance);
+        assert_true(distance <= 1e-4);
+        close_placed(&s);
+        free(got);
+        hearth_free(json);
+        hearth_placement_destroy(placement);
+        hearth_model_close(s.model);
+        hearth_runtime_destroy(s.runtime);
+    }
+    free(want.logits);
+    hearth_runtime_destroy(alone);
+}
+
 /* ------------------------------------------------------------------ the same every time */
 
 /* Reads the text `runs` times under a mixed placement; all must be `want`, which the first ever fills in. */
@@ -181,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cpu_alone_and_every_device),
+        cmocka_unit_test(several_formats),
         cmocka_unit_test(the_same_every_time),
     };
     return run_group(tests, NULL, NULL);
