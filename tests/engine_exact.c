@@ -234,7 +234,9 @@ static void refused(void **state)
         hearth_model *model;
         hearth_placement *placement = NULL;
         hearth_error error;
-        stack_check(hearth_model_open(&model, path, NULL, &error), &error);
+        stack_check(
+            hearth_model_open(&model, golden_path(path, sizeof path, cases[i].name, "model.gguf"), NULL, &error),
+            &error);
         error.text[0] = 0;
         assert_int_equal(hearth_placement_create(&placement, model, cases[i].rung, &error), HEARTH_UNSUPPORTED);
         assert_null(placement);
