@@ -23,9 +23,9 @@ for level in $levels; do
     for file in gguf q4.gguf q4p.gguf; do
         cmp -s "$scratch/$level.$file" "$scratch/scalar.$file" && pass || fail "$file of $level differs from scalar's"
     done
-    HEARTH_CPU=$level "$HEARTH" bench "$story" --json -p 4 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
+    HEARTH_CPU=$level "$HEARTH" bench "$story" --json --prompt-lengths 4 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
     is "HEARTH_CPU in bench" "$(value "$scratch/bench.json" cpu_level)" "$level"
-    HEARTH_CPU=scalar "$HEARTH" bench "$story" --cpu "$level" --json -p 4 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
+    HEARTH_CPU=scalar "$HEARTH" bench "$story" --cpu "$level" --json --prompt-lengths 4 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
     is "--cpu counts more than HEARTH_CPU" "$(value "$scratch/bench.json" cpu_level)" "$level"
     HEARTH_CPU=$level "$HEARTH" devices --no-measure --json >"$scratch/devices.json"
     is "HEARTH_CPU in devices" "$(value "$scratch/devices.json" used_level)" "$level"

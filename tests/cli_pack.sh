@@ -60,7 +60,8 @@ n=0
 # Rows of 64 in down's 172 columns have no blocks: down is f16 there, and nothing is rounded again.
 is "class of stories260K-relu q8_0" "$(value "$said" class)" bitwise
 for model in "$q8" "$packed"; do # in float32: 8-bit activations alone make 61 tokens differ by 6e-3
-    "$HEARTH" eval ppl "$model" "$scratch/text" --sparsity dense --activations f32 --kv f32 --json 2>/dev/null >"$said.$((++n))"
+    n=$((n + 1))
+    "$HEARTH" eval ppl "$model" "$scratch/text" --sparsity dense --activations f32 --kv f32 --json 2>/dev/null >"$said.$n"
 done
 near "price of nothing" "$(value "$said.2" perplexity)" "$(value "$said.1" perplexity)" 1e-5
 "$HEARTH" quantize "$DATA/golden/llama-256" "$q8" q4_0 2>/dev/null
