@@ -9,6 +9,7 @@
  * A row is the name of the bit, and the group's name for people. cpu_ARCHITECTURE.c finds out which are there. */
 #define CPU_FEATURES(X)             \
     X(AVX2, "AVX2 FMA F16C")        \
+    X(AVX_VNNI, "AVX-VNNI")         \
     X(AVX512, "AVX-512 F BW DQ VL") \
     X(AVX512_VNNI, "AVX-512 VNNI")  \
     X(AVX512_VBMI, "AVX-512 VBMI")  \

@@ -13,8 +13,8 @@
 #define SAVES_YMM 0x06u               /* SSE, AVX                                         */
 #define SAVES_ZMM (SAVES_YMM | 0xe0u) /* and mask registers, upper halves, registers 16 up */
 
-/* Where CPUID answers: a register of leaf 1, or of leaf 7's first two subleaves. */
-typedef enum answer { LEAF1_ECX, LEAF7_EBX, LEAF7_ECX, ANSWER_COUNT } answer;
+/* Where CPUID answers: a register of leaf 1, or of leaf 7 and its subleaf 1. */
+typedef enum answer { LEAF1_ECX, LEAF7_EBX, LEAF7_ECX, LEAF7_1_EAX, ANSWER_COUNT } answer;
 
 /* A feature is there if all these bits are, and the system saves its registers. */
 static const struct row {
@@ -23,6 +23,7 @@ static const struct row {
     uint32_t saved;
 } rows[] = {
     {CPU_AVX2, {[LEAF1_ECX] = bit_FMA | bit_AVX | bit_F16C, [LEAF7_EBX] = bit_AVX2}, SAVES_YMM},
+    {CPU_AVX_VNNI, {[LEAF7_1_EAX] = bit_AVXVNNI}, SAVES_YMM},
     {CPU_AVX512, {[LEAF7_EBX] = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL}, SAVES_ZMM},
     {CPU_AVX512_VNNI, {[LEAF7_ECX] = bit_AVX512VNNI}, SAVES_ZMM},
     {CPU_AVX512_VBMI, {[LEAF7_ECX] = bit_AVX512VBMI}, SAVES_ZMM},
@@ -45,6 +46,8 @@ unsigned cpu_features(void)
         return 0;
     found[LEAF7_EBX] = b;
     found[LEAF7_ECX] = c;
+    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) /* leaf 7 says in eax how many subleaves there are */
+        found[LEAF7_1_EAX] = a;
     uint32_t saved = saved_registers();
     unsigned features = 0;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -55,7 +58,7 @@ unsigned cpu_features(void)
     }
 #ifdef HEARTH_EMULATE /* a build for tests: what AVX2 stands in for */
     if (features & CPU_AVX2)
-        features |= CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI;
+        features |= CPU_AVX_VNNI | CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI;
 #endif
     return features;
 }

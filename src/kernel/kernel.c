@@ -30,6 +30,7 @@ static const struct part {
     {CPU_AVX2, &avx2_attention},
     {CPU_AVX2, &avx2_neurons},
     {CPU_AVX2, &avx2_transposes},
+    {CPU_AVX2 | CPU_AVX_VNNI, &avxvnni_tiles},
     {X86_512, &avx512_floats},
     {X86_512, &avx512_blocks},
     {X86_512, &avx512_vectors},
@@ -52,6 +53,7 @@ static const struct level {
     {"scalar", 0},
 #ifdef __x86_64__
     {"avx2", CPU_AVX2},
+    {"avx2-vnni", CPU_AVX2 | CPU_AVX_VNNI},                       /* Alder Lake and later clients */
     {"avx512", X86_512},                                          /* Skylake-X */
     {"avx512-vnni", X86_512 | CPU_AVX512_VNNI},                   /* Cascade Lake */
     {"avx512-vbmi", X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI}, /* Ice Lake, Zen 4, ... */

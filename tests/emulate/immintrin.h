@@ -283,6 +283,13 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
            C.ud[i] + (uint32_t)(PRODUCT_UB_B(4 * i) + PRODUCT_UB_B(4 * i + 1) + PRODUCT_UB_B(4 * i + 2) + \
                                 PRODUCT_UB_B(4 * i + 3)))
 
+/* AVX-VNNI, the same in 256 bits */
+#define _mm256_dpbusd_avx_epi32(start, x, y)                                        \
+    ({                                                                              \
+        emulated X = {.half = {(x)}}, Y = {.half = {(y)}}, Z = {.half = {(start)}}; \
+        AS(half[0], si, _mm512_dpbusd_epi32(Z.si, X.si, Y.si));                     \
+    })
+
 /* ---- lanes moved ---- */
 
 /* In each 128 bits, of n lanes: the low (or high) half of x and y, in turns. */

@@ -1,0 +1,473 @@
+/* tile_avx2.h - block formats times many tokens of 8 bits, compiled without VNNI (tile_avx2.c) and with that of clients'
+ * CPUs, AVX-VNNI (tile_avxvnni.c defines WITH_VNNI).
+ *
+ * A panel of 16 rows x 512 columns is unpacked once, rows in lanes, four neighbouring columns of a row in each lane of
+ * 32 bits; then every tile of 16 rows x 4 tokens multiplies it by values that are broadcast. maddubs adds two products
+ * of unsigned weights and signed values in 16 bits, with saturation, so every format must show that nothing saturates
+ * and that what is added up in 16 bits before it is widened fits there (additions may wrap on the way: only the end
+ * counts):
+ *   Q4_0   two products are at most 2 * 15 * 127 = 3810. A group begins with minus a quarter of 8 * (the sum of its 32
+ *          values) in each of its two lanes of 16 bits, so a lane ends as 16 products by (weight - 4) and 16 by -4:
+ *          16 * 11 * 127 + 16 * 4 * 127 = 30480 at most
+ *   Q4_K   16 products of a lane are at most 16 * 15 * 127 = 30480
+ *   Q6_K   two products are at most 2 * 63 * 127 = 16002. A group of 16 columns begins with -32 times the sum of the 8
+ *          values of each lane, so a lane ends as 8 products by (weight - 32), at most 8 * 32 * 127 = 32512
+ *   Q8_0   |weight| by the value with the weight's sign, at most 2 * 128 * 127 = 32512 (q is never -128, so its sign can
+ *          always be turned); nothing can be added to that, every pair is widened at once
+ * 16 rows take 3 loads of weights and values per 4 multiplications where 8 take 5, and two loads a cycle are what there
+ * is. Sums of floats live in memory: the registers hold what is added up in 16 bits.
+ *
+ * VNNI adds four products to a lane of 32 bits, which is exact: all weights are made unsigned, Q8_0's by adding 128, and
+ * a group begins with minus that offset times the sum of its values. */
+#ifndef KERNEL_TILE_AVX2_H
+#define KERNEL_TILE_AVX2_H
+
+#include "avx2.h"
+
+#define PANEL_ROWS    (2 * LANES)
+#define PANEL_COLUMNS 512
+#define PANELS        2 /* that are filled before tokens pass: what is prepared of them serves all */
+#define TILE_TOKENS   4
+#define STEP          32 /* columns that are multiplied at a time: one block of activations */
+
+/* [..][r]: of row r. Groups are STEP columns. */
+typedef struct panel {
+    uint8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
+    float scales[PANEL_COLUMNS / STEP][PANEL_ROWS];
+    float minima[PANEL_COLUMNS / STEP][PANEL_ROWS];
+    int32_t steps[PANEL_COLUMNS / 16][PANEL_ROWS]; /* Q6_K: the integer scale of 16 columns, see step() */
+} panel;
+
+/* What a tile reads of its tokens, for the columns of the panel. */
+typedef struct tokens {
+    const int8_t *q;     /* [TILE_TOKENS][stride] */
+    const float *scales; /* [TILE_TOKENS][stride / 32] */
+    size_t stride;
+    /* What a group begins with: two halves of 32 bits, with VNNI one number. */
+    int32_t begin[TILE_TOKENS][PANEL_COLUMNS / 16];
+    /* Q4_K: scale times sum of a group, which its minimum is multiplied with. */
+    float totals[TILE_TOKENS][PANEL_COLUMNS / STEP];
+} tokens;
+
+typedef struct tile_format {
+    /* 32 weights of a row, from a column that is a multiple of 32, and what the panel keeps of their scales: scale,
+     * minimum and two steps, each PANEL_ROWS apart; only what the format has. */
+    __m256i (*unpack)(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps);
+    /* Fills begin or totals of token t from the sums and values of `columns` columns; NULL: nothing to be done. */
+    void (*prepare)(tokens *x, size_t t, const int16_t *sums, size_t columns);
+    /* Exact sums of one group for `count` tokens, as 32-bit integers. */
+    void (*dot)(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2]);
+    bool has_minima;
+} tile_format;
+
+/* ---- unpacking ---- */
+
+ALWAYS_INLINE __m256i low_nibbles(__m256i bytes)
+{
+    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+}
+
+/* A number of 16 bits in both halves of 32. */
+ALWAYS_INLINE int32_t in_both_halves(int number)
+{
+    return (int32_t)((uint32_t)(uint16_t)number * 0x10001u);
+}
+
+/* An integer scale of Q6_K as dot_q6_k wants it. */
+ALWAYS_INLINE int32_t step(int number)
+{
+#ifdef WITH_VNNI
+    return number;
+#else
+    return in_both_halves(number);
+#endif
+}
+
+ALWAYS_INLINE __m256i unpack_q8_0(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
+{
+    (void)minimum, (void)steps;
+    const block_q8_0 *block = (const void *)(row + column / 32 * sizeof(block_q8_0));
+    scale[0] = _cvtsh_ss(block->d);
+    __m256i weights = _mm256_loadu_si256((const void *)block->q);
+#ifdef WITH_VNNI
+    weights = _mm256_xor_si256(weights, _mm256_set1_epi8((char)0x80)); /* + 128 */
+#endif
+    return weights;
+}
+
+ALWAYS_INLINE __m256i unpack_q4_0(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
+{
+    (void)minimum, (void)steps;
+    const block_q4_0 *block = (const void *)(row + column / 32 * sizeof(block_q4_0));
+    __m128i bytes = _mm_loadu_si128((const void *)block->nibbles);
+    scale[0] = _cvtsh_ss(block->d);
+    return low_nibbles(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes));
+}
+
+ALWAYS_INLINE __m256i unpack_q4_k(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
+{
+    (void)steps;
+    const block_q4_k *block = (const void *)(row + column / 256 * sizeof(block_q4_k));
+    size_t sub = column % 256 / 32;
+    uint64_t sub_scale, sub_minimum;
+    sub_scales(block->scales, &sub_scale, &sub_minimum);
+    scale[0] = _cvtsh_ss(block->d) * (float)(sub_scale >> 8 * sub & 255);
+    minimum[0] = _cvtsh_ss(block->dmin) * (float)(sub_minimum >> 8 * sub & 255);
+    __m256i nibbles = _mm256_loadu_si256((const void *)(block->nibbles + sub / 2 * 32));
+    return low_nibbles(sub % 2 ? _mm256_srli_epi16(nibbles, 4) : nibbles);
+}
+
+ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps)
+{
+    (void)minimum;
+    const block_q6_k *block = (const void *)(row + column / 256 * sizeof(block_q6_k));
+    size_t part = column % 256 / 32, half = part / 4, quarter = part % 4;
+    scale[0] = _cvtsh_ss(block->d);
+    steps[0] = step(block->scales[2 * part]);
+    steps[PANEL_ROWS] = step(block->scales[2 * part + 1]);
+    __m256i low = _mm256_loadu_si256((const void *)(block->low + half * 64 + quarter % 2 * 32));
+    __m256i high = _mm256_loadu_si256((const void *)(block->high + half * 32));
+    /* The upper bits lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    __m128i up = _mm_cvtsi32_si128(quarter == 0   ? 4
+                                   : quarter == 1 ? 2
+                                                  : 0),
+            down = _mm_cvtsi32_si128(quarter == 3 ? 2 : 0);
+    high = _mm256_srl_epi16(_mm256_sll_epi16(high, up), down);
+    low = quarter / 2 ? _mm256_srli_epi16(low, 4) : low;
+    return _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
+}
+
+/* Columns [start, start + columns) of 16 rows (NULL: zeros) into the panel. */
+ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
+                        tile_format format)
+{
+    for (size_t c = 0; c < columns; c += STEP)
+        for (size_t half = 0; half < PANEL_ROWS; half += LANES) {
+            __m256i v[LANES];
+            for (size_t i = 0; i < LANES; i++) {
+                size_t r = half + i;
+                float *scale = &p->scales[c / STEP][r], *minimum = &p->minima[c / STEP][r];
+                int32_t *steps = &p->steps[c / 16][r];
+                if (row[r]) {
+                    v[i] = format.unpack(row[r], start + c, scale, minimum, steps);
+                } else { /* lanes that are computed but never stored: any finite values do */
+                    v[i] = _mm256_setzero_si256();
+                    scale[0] = minimum[0] = 0;
+                    steps[0] = steps[PANEL_ROWS] = 0;
+                }
+            }
+            transpose_8(v);
+            for (size_t k = 0; k < STEP / 4; k++)
+                _mm256_store_si256((void *)p->weights[c / 4 + k][half], v[k]);
+        }
+}
+
+/* ---- what a group of a token begins with ---- */
+
+ALWAYS_INLINE void prepare_q4_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    const float *scales = x->scales + t * (x->stride / STEP);
+    for (size_t g = 0; g < columns / STEP; g++)
+        x->totals[t][g] = scales[g] * (float)(sums[2 * g] + sums[2 * g + 1]);
+}
+
+#ifdef WITH_VNNI
+
+ALWAYS_INLINE void prepare_q8_0(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    for (size_t g = 0; g < columns / STEP; g++)
+        x->begin[t][g] = -128 * (sums[2 * g] + sums[2 * g + 1]);
+}
+
+ALWAYS_INLINE void prepare_q4_0(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    for (size_t g = 0; g < columns / STEP; g++)
+        x->begin[t][g] = -8 * (sums[2 * g] + sums[2 * g + 1]);
+}
+
+ALWAYS_INLINE void prepare_q6_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    for (size_t i = 0; i < columns / 16; i++)
+        x->begin[t][i] = -32 * sums[i];
+}
+
+#else
+
+#define prepare_q8_0 NULL
+
+ALWAYS_INLINE void prepare_q4_0(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    for (size_t g = 0; g < columns / STEP; g++)
+        x->begin[t][g] = in_both_halves(-4 * (sums[2 * g] + sums[2 * g + 1]));
+}
+
+ALWAYS_INLINE void prepare_q6_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+{
+    (void)sums;
+    for (size_t g = 0; g < columns / STEP; g++) {
+        __m256i values = _mm256_loadu_si256((const void *)(x->q + t * x->stride + g * STEP));
+        __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(32), values);
+        pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0x4e));
+        pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0xb1));
+        pairs = _mm256_sub_epi16(_mm256_setzero_si256(), pairs);
+        x->begin[t][2 * g] = _mm256_extract_epi32(pairs, 0);
+        x->begin[t][2 * g + 1] = _mm256_extract_epi32(pairs, 4);
+    }
+}
+
+#endif
+
+/* ---- multiplying ---- */
+
+/* Keeps gcc from adding in another order, for which the registers do not suffice. */
+#define IN_ORDER(v) __asm__("" : "+x"(v))
+
+/* The weights of 16 rows and four columns: the first and the last eight rows. (Pointers that step, since of indices gcc
+ * makes shifts at every step.) */
+ALWAYS_INLINE const __m256i *weights_at(const panel *p, size_t k)
+{
+    return (const void *)p->weights[k / 4];
+}
+
+/* Four neighbouring values of a token. */
+ALWAYS_INLINE __m256i four_values(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof(four));
+    return _mm256_set1_epi32(four);
+}
+
+/* Adds products of columns [k, k + columns) of unsigned weights up, in 16 bits, or with VNNI in 32. */
+ALWAYS_INLINE void add_products(const panel *p, size_t k, size_t columns, const tokens *x, size_t count,
+                                __m256i sum[TILE_TOKENS][2])
+{
+    const __m256i *weights = weights_at(p, k);
+    const int8_t *q = x->q + k;
+    UNROLLED
+    for (size_t i = 0; i < columns / 4; i++) {
+        __m256i first = _mm256_load_si256(weights + 2 * i), second = _mm256_load_si256(weights + 2 * i + 1);
+        UNROLLED
+        for (size_t t = 0; t < count; t++) {
+            __m256i values = four_values(q + t * x->stride + 4 * i);
+#ifdef WITH_VNNI
+            sum[t][0] = _mm256_dpbusd_avx_epi32(sum[t][0], first, values);
+            sum[t][1] = _mm256_dpbusd_avx_epi32(sum[t][1], second, values);
+#else
+            sum[t][0] = _mm256_add_epi16(sum[t][0], _mm256_maddubs_epi16(first, values));
+            sum[t][1] = _mm256_add_epi16(sum[t][1], _mm256_maddubs_epi16(second, values));
+#endif
+            IN_ORDER(sum[t][0]);
+            IN_ORDER(sum[t][1]);
+        }
+    }
+}
+
+/* What was added up for 16 or 32 columns in 32 bits, times `by`, 16 bits in both halves or (with VNNI) one number. */
+ALWAYS_INLINE __m256i widen_sum(__m256i sum, __m256i by)
+{
+#ifdef WITH_VNNI
+    return _mm256_mullo_epi32(sum, by);
+#else
+    return _mm256_madd_epi16(sum, by);
+#endif
+}
+
+/* Ends a group whose scale is no integer. */
+ALWAYS_INLINE void widen_sums(size_t count, __m256i dot[TILE_TOKENS][2])
+{
+#ifdef WITH_VNNI
+    (void)count, (void)dot;
+#else
+    UNROLLED
+    for (size_t i = 0; i < 2 * count; i++)
+        dot[i / 2][i % 2] = widen_sum(dot[i / 2][i % 2], _mm256_set1_epi16(1));
+#endif
+}
+
+ALWAYS_INLINE void dot_q4_0(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    UNROLLED
+    for (size_t t = 0; t < count; t++)
+        dot[t][0] = dot[t][1] = _mm256_set1_epi32(x->begin[t][g]);
+    add_products(p, g * STEP, STEP, x, count, dot);
+    widen_sums(count, dot);
+}
+
+ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    UNROLLED
+    for (size_t t = 0; t < count; t++)
+        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
+    add_products(p, g * STEP, STEP, x, count, dot);
+    widen_sums(count, dot);
+}
+
+/* The scales of 16 columns are integers and are multiplied where sums are widened. The sum of 32 columns is at most 2 *
+ * 128 * 16 * 32 * 127, which a float32 holds. */
+ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    UNROLLED
+    for (size_t half = 0; half < 2; half++) {
+        __m256i sum[TILE_TOKENS][2];
+        UNROLLED
+        for (size_t t = 0; t < count; t++)
+            sum[t][0] = sum[t][1] = _mm256_set1_epi32(x->begin[t][2 * g + half]);
+        add_products(p, g * STEP + half * 16, 16, x, count, sum);
+        UNROLLED
+        for (size_t i = 0; i < 2 * count; i++) {
+            __m256i steps = _mm256_load_si256((const void *)(p->steps[2 * g + half] + i % 2 * LANES));
+            __m256i products = widen_sum(sum[i / 2][i % 2], steps);
+            dot[i / 2][i % 2] = half == 0 ? products : _mm256_add_epi32(dot[i / 2][i % 2], products);
+        }
+    }
+}
+
+#ifdef WITH_VNNI
+
+#define dot_q8_0 dot_q4_0 /* but for the offset */
+
+#else
+
+ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    const __m256i ones = _mm256_set1_epi16(1), *weights = weights_at(p, g * STEP);
+    const int8_t *q = x->q + g * STEP;
+    UNROLLED
+    for (size_t t = 0; t < count; t++)
+        dot[t][0] = dot[t][1] = _mm256_setzero_si256();
+    UNROLLED
+    for (size_t i = 0; i < STEP / 4; i++) {
+        __m256i first = _mm256_load_si256(weights + 2 * i), second = _mm256_load_si256(weights + 2 * i + 1);
+        __m256i first_size = _mm256_abs_epi8(first), second_size = _mm256_abs_epi8(second);
+        UNROLLED
+        for (size_t t = 0; t < count; t++) {
+            __m256i values = four_values(q + t * x->stride + 4 * i);
+            __m256i a = _mm256_maddubs_epi16(first_size, _mm256_sign_epi8(values, first));
+            __m256i b = _mm256_maddubs_epi16(second_size, _mm256_sign_epi8(values, second));
+            dot[t][0] = _mm256_add_epi32(dot[t][0], _mm256_madd_epi16(a, ones));
+            dot[t][1] = _mm256_add_epi32(dot[t][1], _mm256_madd_epi16(b, ones));
+            IN_ORDER(dot[t][0]);
+            IN_ORDER(dot[t][1]);
+        }
+    }
+}
+
+#endif
+
+/* Writes the first `rows` of 8 sums to `out`, or adds them. */
+ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
+{
+    if (!first)
+        sum = _mm256_add_ps(load_first(out, rows), sum);
+    store_first(out, rows, sum);
+}
+
+/* Sums of 16 rows x `count` tokens over the panel's `columns`: added to y, or written there where `first`. */
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
+                        float *y, size_t y_stride, tile_format format)
+{
+    __m256 sum[TILE_TOKENS][2];
+    UNROLLED
+    for (size_t t = 0; t < count; t++)
+        sum[t][0] = sum[t][1] = _mm256_setzero_ps();
+    for (size_t g = 0; g < columns / STEP; g++) {
+        __m256i dot[TILE_TOKENS][2];
+        for (size_t t = 0; t < count; t++) /* the tokens that come next */
+            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * STEP, _MM_HINT_T0);
+        format.dot(p, g, x, count, dot);
+        UNROLLED
+        for (size_t t = 0; t < count; t++) {
+            __m256 dx = _mm256_broadcast_ss(x->scales + t * (x->stride / STEP) + g);
+            UNROLLED
+            for (size_t h = 0; h < 2; h++) {
+                __m256 scale = _mm256_mul_ps(_mm256_load_ps(p->scales[g] + h * LANES), dx);
+                sum[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t][h]), scale, sum[t][h]);
+                if (format.has_minima)
+                    sum[t][h] = _mm256_fnmadd_ps(_mm256_load_ps(p->minima[g] + h * LANES),
+                                                 _mm256_broadcast_ss(&x->totals[t][g]), sum[t][h]);
+            }
+        }
+    }
+    UNROLLED
+    for (size_t t = 0; t < count; t++) {
+        add_sums(sum[t][0], first, rows, y + t * y_stride);
+        if (rows > LANES)
+            add_sums(sum[t][1], first, rows - LANES, y + t * y_stride + LANES);
+    }
+}
+
+ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
+                           float *y, size_t y_stride, tile_format format)
+{
+    /* A constant count lets the compiler keep the sums in registers. */
+    switch (count) {
+    case 1:
+        tile(p, columns, x, 1, first, rows, y, y_stride, format);
+        break;
+    case 2:
+        tile(p, columns, x, 2, first, rows, y, y_stride, format);
+        break;
+    case 3:
+        tile(p, columns, x, 3, first, rows, y, y_stride, format);
+        break;
+    default:
+        tile(p, columns, x, 4, first, rows, y, y_stride, format);
+        break;
+    }
+}
+
+/* ---- the loops, compiled once per format ---- */
+
+/* Tokens [t, t + TILE_TOKENS) and columns [c, c + columns) with every panel. */
+ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c, size_t columns, const kernel_input *x,
+                              size_t t, float *y, size_t y_stride, tile_format format)
+{
+    size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
+    tokens part = {.q = x->q + at, .scales = x->scales + at / STEP, .stride = x->columns};
+    for (size_t k = 0; k < count && format.prepare; k++)
+        format.prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns);
+    for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS)
+        tile_of(&panels[r / PANEL_ROWS], columns, &part, count, c == 0, rows - r, y + r, y_stride, format);
+}
+
+ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                           float *y, size_t y_stride, tile_format format)
+{
+    _Alignas(32) panel panels[PANELS];
+    for (size_t i = begin; i < end; i += PANELS * PANEL_ROWS)
+        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
+            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
+            for (size_t p = 0; p < PANELS && i + p * PANEL_ROWS < end; p++) {
+                const uint8_t *row[PANEL_ROWS];
+                for (size_t r = 0, at = i + p * PANEL_ROWS; r < PANEL_ROWS; r++, at++)
+                    row[r] = at < end ? listed_row(w, list, at) : NULL;
+                fill(row, c, n, &panels[p], format);
+            }
+            for (size_t t = 0; t < x->count; t += TILE_TOKENS)
+                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, format);
+        }
+}
+
+#define TILE_PRODUCT(name, level, prepare, has_minima)                                                                \
+    static __attribute__((noinline)) void tiles_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, \
+                                                                 size_t end, const kernel_input *x, float *y,         \
+                                                                 size_t y_stride)                                     \
+    {                                                                                                                 \
+        tile_format format = {unpack_##name, prepare, dot_##name, has_minima};                                        \
+        product(w, list, begin, end, x, y, y_stride, format);                                                         \
+    }
+
+/* Products of a level, and the table of them. */
+#define TILE_PRODUCTS(level)                                \
+    TILE_PRODUCT(q8_0, level, prepare_q8_0, false)          \
+    TILE_PRODUCT(q4_0, level, prepare_q4_0, false)          \
+    TILE_PRODUCT(q4_k, level, prepare_q4_k, true)           \
+    TILE_PRODUCT(q6_k, level, prepare_q6_k, false)          \
+    static kernel_product *const products[FORMAT_COUNT] = { \
+        [FORMAT_Q8_0] = tiles_q8_0_##level,                 \
+        [FORMAT_Q4_0] = tiles_q4_0_##level,                 \
+        [FORMAT_Q4_K] = tiles_q4_k_##level,                 \
+        [FORMAT_Q6_K] = tiles_q6_k_##level,                 \
+    };
+
+#endif
