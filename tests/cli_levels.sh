@@ -23,9 +23,9 @@ for level in $levels; do
     for file in gguf q4.gguf q4p.gguf; do
         cmp -s "$scratch/$level.$file" "$scratch/scalar.$file" && pass || fail "$file of $level differs from scalar's"
     done
-    HEARTH_CPU=$level "$HEARTH" bench "$story" --json --prompt-lengths 4 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
+    HEARTH_CPU=$level "$HEARTH" bench "$story" --json --prompt-lengths 16 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
     is "HEARTH_CPU in bench" "$(value "$scratch/bench.json" cpu_level)" "$level"
-    HEARTH_CPU=scalar "$HEARTH" bench "$story" --cpu "$level" --json --prompt-lengths 4 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
+    HEARTH_CPU=scalar "$HEARTH" bench "$story" --cpu "$level" --json --prompt-lengths 16 -n 4 -r 1 2>/dev/null >"$scratch/bench.json"
     is "--cpu counts more than HEARTH_CPU" "$(value "$scratch/bench.json" cpu_level)" "$level"
     HEARTH_CPU=$level "$HEARTH" devices --no-measure --json >"$scratch/devices.json"
     is "HEARTH_CPU in devices" "$(value "$scratch/devices.json" used_level)" "$level"
@@ -39,16 +39,16 @@ is "an empty HEARTH_CPU" "$(value "$scratch/devices.json" used_level)" "$best"
 # ------------------------------------------------------------------ levels that are not there
 there="this machine has $(tr '\n' ',' <<<"$levels" | sed 's/,$//; s/,/, /g')"
 for command in "run $story -p x" "bench $story" "eval ppl $story $0" "eval logits $story --ids 1 --out $scratch/x" \
-    "eval kl $story $story $0" "profile $story $0" "tune $story $0" "pack $story $scratch/x" "quantize $story $scratch/x q4_0" \
+    "eval kl $story $0 --against dense" "profile $story --corpus $0" "tune $story --corpus $0" "pack $story $scratch/x" "quantize $story $scratch/x q4_0" \
     "convert $DATA/golden/llama-256 -o $scratch/x"; do
     # shellcheck disable=SC2086 # words
-    refused 1 "cpu level abacus: is not known; $there" "$HEARTH" $command --cpu abacus
+    refused 2 "cpu level abacus: is not known; $there" "$HEARTH" $command --cpu abacus
     # shellcheck disable=SC2086
-    HEARTH_CPU=abacus refused 1 "cpu level abacus (HEARTH_CPU): is not known; $there" "$HEARTH" $command
+    HEARTH_CPU=abacus refused 2 "cpu level abacus (HEARTH_CPU): is not known; $there" "$HEARTH" $command
 done
-HEARTH_CPU=abacus refused 1 "cpu level abacus (HEARTH_CPU)" "$HEARTH" devices
+HEARTH_CPU=abacus refused 2 "cpu level abacus (HEARTH_CPU)" "$HEARTH" devices
 for level in $(names false); do
-    refused 1 "cpu level $level: this CPU lacks " "$HEARTH" run "$story" -p x --cpu "$level"
+    refused 2 "cpu level $level: this CPU lacks " "$HEARTH" run "$story" -p x --cpu "$level"
 done
 [ -e "$scratch/x" ] && fail "an error left a file" || pass
 
