@@ -3,7 +3,7 @@
  * Four things, each owning less than the one before:
  *
  *   runtime   the thread pool and the devices
- *   model     an open file: weights, hyperparameters, vocabulary; read-only
+ *   model     an open file: weights, hyperparameters, vocabulary, what was learnt about it; read-only
  *   engine    a model under a placement on a runtime; what was uploaded or transposed
  *   session   sequences with their key/value state; one thread at a time
  *
@@ -141,6 +141,10 @@ typedef struct hearth_model_info {
  * merely lies beside the model and cannot be used is ignored: hearth_model_info.tune_problem says why. */
 hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
                                 hearth_error *error);
+/* The same model with what another tune file says of it (path NULL: none): its predictors, thresholds for pruning, which
+ * neurons are hot. Everything else is shared with `of`, which does not change and is closed last; engines of both may run
+ * at the same time. Errors as of the tune file in hearth_model_open. */
+hearth_status hearth_model_with_tune(hearth_model **out, const hearth_model *of, const char *path, hearth_error *error);
 void hearth_model_close(hearth_model *model);
 void hearth_model_describe(const hearth_model *model, hearth_model_info *out);
 
@@ -208,8 +212,9 @@ typedef struct hearth_placement hearth_placement;
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
                                       hearth_error *error);
 /* The threshold of the selector in every layer that has one; until then it is what the file or the tune file says.
- * One that is not finite changes nothing. Of low-rank predictors, the score from which on they let a neuron through; of coarse ones the margin, in
- * standard deviations of their error; of pruned layers the size that an activation has to exceed. */
+ * One that is not finite changes nothing. Of low-rank predictors, the score from which on they let a neuron through; of
+ * coarse ones the margin, in standard deviations of their error; of pruned layers the size that an activation has to
+ * exceed. */
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
 /* Gives pruned layers the tune file's thresholds at which `share` of the activations of all layers together (zeros
  * included) count as zero: between its levels by interpolation, beyond the first and the last theirs.

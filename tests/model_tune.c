@@ -194,6 +194,57 @@ static void test_powerinfer(void **state)
     hearth_model_close(m);
 }
 
+/* A model with another tune file is another one, of the same weights: the first stays as it is, byte for byte. */
+static void test_views(void **state)
+{
+    (void)state;
+    need(PWRI);
+    hearth_error error;
+    hearth_model *m, *made, *none;
+    must(open_with(&m, PWRI "bamboo/f32.gguf", "", &error), &error);
+    const hearth_model before = *m;
+    size_t bytes = m->hyper.layer_count * sizeof *m->layers;
+    model_layer *layers = malloc(bytes);
+    memcpy(layers, m->layers, bytes);
+    write_made(tune_file, m, MADE_ALL, FORMAT_F16, 32);
+    assert_int_equal(hearth_model_with_tune(&made, m, "nowhere.tune", &error), HEARTH_IO);
+    must(hearth_model_with_tune(&made, m, tune_file, &error), &error);
+    must(hearth_model_with_tune(&none, made, NULL, &error), &error);
+    assert_memory_equal(m, &before, sizeof before);
+    assert_memory_equal(m->layers, layers, bytes);
+    assert_int_equal(made->layers[0].predictor.fc1.rows, 32);
+    assert_int_equal(made->layers[1].predictor.kind, PREDICTOR_COARSE);
+    assert_ptr_equal(made->layers[1].gate.data, m->layers[1].gate.data);
+    assert_null(none->tune);
+    assert_ptr_equal(none->layers[0].predictor.fc1.data, m->layers[0].fc1.data);
+    hearth_model_close(none);
+    hearth_model_close(made);
+    assert_memory_equal(m, &before, sizeof before);
+    hearth_model_close(m);
+    free(layers);
+}
+
+/* Every allocation fails once while one is made. */
+static void test_view_failures(void **state)
+{
+    (void)state;
+    hearth_error error;
+    hearth_model *m = tiny_model("relu"), *view;
+    write_made(tune_file, m, MADE_ALL, FORMAT_F32, RANK);
+    long live = mem_live();
+    hearth_status status = HEARTH_NO_MEMORY;
+    for (long n = 0; status != HEARTH_OK; n++) {
+        mem_fail_at(n);
+        status = hearth_model_with_tune(&view, m, tune_file, &error);
+        mem_fail_at(-1);
+        assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
+        if (status == HEARTH_OK)
+            hearth_model_close(view);
+        assert_int_equal(mem_live(), live);
+    }
+    hearth_model_close(m);
+}
+
 /* Where no layer's predictor was worth it, the rung predicted is not there. */
 static void test_all_none(void **state)
 {
@@ -286,9 +337,10 @@ static void test_write_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_hottest_first), cmocka_unit_test(test_path),
-        cmocka_unit_test(test_packed),     cmocka_unit_test(test_found),         cmocka_unit_test(test_powerinfer),
-        cmocka_unit_test(test_all_none),   cmocka_unit_test(test_open_failures), cmocka_unit_test(test_write_failures),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_hottest_first),  cmocka_unit_test(test_path),
+        cmocka_unit_test(test_packed),        cmocka_unit_test(test_found),          cmocka_unit_test(test_powerinfer),
+        cmocka_unit_test(test_views),         cmocka_unit_test(test_view_failures),  cmocka_unit_test(test_all_none),
+        cmocka_unit_test(test_open_failures), cmocka_unit_test(test_write_failures),
     };
     return run_group(tests, set_up_tune_files, tear_down);
 }

@@ -155,7 +155,6 @@ static hearth_status sweep_staged(const sparsity_values *v, const stage *s, cons
         .timeout_seconds = (double)v->timeout.value,
         .tunes = v->predictors.items,
         .tune_count = v->predictors.count,
-        .ffn_activation = v->engine.model.ffn_activation,
         .context = v->engine.context,
         .activity_tokens = ACTIVITY_TOKENS,
         .decode_tokens = v->decode_tokens,

@@ -115,10 +115,12 @@ static hearth_status count(packing *p, const loaded *l, progress *shown, hearth_
     else
         TRY(corpus_written(&texts, l->engine, 0, 0, &to, error));
     hearth_status status = profile_take(&counted, l->engine, &texts, &(profile_options){.progress = to}, error);
+    hearth_model *view = NULL;
     if (status == HEARTH_OK)
-        status = profile_attach(&counted, l->model, error);
+        status = profile_view(&view, &counted, l->model, error);
     if (status == HEARTH_OK)
-        status = copy_order(&p->order, l->model, error);
+        status = copy_order(&p->order, view, error);
+    hearth_model_close(view);
     profile_free(&counted);
     corpus_free(&texts);
     return status;

@@ -241,7 +241,6 @@ static hearth_status probe(profiling *r, hearth_error *error)
     uint32_t tokens = r->v->probe.given ? r->v->probe.value : PROBE_TOKENS;
     if (tokens == 0)
         return HEARTH_OK;
-    TRY(profile_attach(&r->p, r->l.model, error));
     hearth_status status =
         profile_probe(&r->p, r->l.engine, r->l.runtime, &r->texts, tokens, progress_to(&r->shown), error);
     progress_clear(&r->shown);

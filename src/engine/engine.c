@@ -189,11 +189,11 @@ hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime,
     return create(out, runtime, model, options ? options : &defaults, NULL, error);
 }
 
-hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_placement *placement,
-                                    hearth_error *error)
+hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_model *model,
+                                    const hearth_placement *placement, hearth_error *error)
 {
     hearth_engine_options options = {.placement = placement, .activations = of->activations};
-    return create(out, of->runtime, of->model, &options, of, error);
+    return create(out, of->runtime, model, &options, of, error);
 }
 
 void hearth_engine_destroy(hearth_engine *engine)

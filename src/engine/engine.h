@@ -60,9 +60,10 @@ struct hearth_engine {
     uint32_t host_layers, device_layers; /* by where their attention runs                        */
 };
 
-/* An engine under another placement that shares the transposed copies of `of`, and is destroyed before it. */
-hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_placement *placement,
-                                    hearth_error *error);
+/* An engine under another placement that shares the transposed copies of `of`, and is destroyed before it. model: that of
+ * `of`, or one that shares its weights (tune_view). */
+hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_model *model,
+                                    const hearth_placement *placement, hearth_error *error);
 
 /* Mean weight bytes of a token by the counts of every layer; of all neurons where counts is NULL or they count no
  * rows. */

@@ -186,12 +186,12 @@ static hearth_status open_engine(sweeper *s, hearth_engine **out, const hearth_m
 {
     hearth_placement *placement;
     hearth_engine_options options = {.activations = s->options->activations, .progress = s->options->progress};
-    bool shares = model == s->model && setting->kind != SWEEP_DENSE;
+    bool shares = setting->kind != SWEEP_DENSE;
     hearth_status status;
     TRY(sweep_place(&placement, model, setting, error));
     options.placement = placement;
     if (shares && s->first)
-        status = engine_with_placement(out, s->first, placement, error);
+        status = engine_with_placement(out, s->first, model, placement, error);
     else
         status = hearth_engine_create(out, s->runtime, model, &options, error);
     hearth_placement_destroy(placement);
@@ -200,17 +200,15 @@ static hearth_status open_engine(sweeper *s, hearth_engine **out, const hearth_m
     return status;
 }
 
-/* The same file, with what somebody else learnt about it. */
+/* The same model, with what somebody else learnt about it. */
 static hearth_status open_further(sweeper *s, hearth_error *error)
 {
     const sweep_options *o = s->options;
     s->further = mem_new_array(o->tune_count + 1, sizeof *s->further);
     if (!s->further)
         return fail_memory(error, "sweep", o->tune_count * sizeof *s->further);
-    for (size_t i = 0; i < o->tune_count; i++) {
-        hearth_model_options wish = {.ffn_activation = o->ffn_activation, .tune = o->tunes[i], .progress = o->progress};
-        TRY(hearth_model_open(&s->further[i], s->model->source->path, &wish, error));
-    }
+    for (size_t i = 0; i < o->tune_count; i++)
+        TRY(hearth_model_with_tune(&s->further[i], s->model, o->tunes[i], error));
     return HEARTH_OK;
 }
 

@@ -84,7 +84,6 @@ typedef struct sweep_options {
     uint32_t context;                   /* of the windows; 0: as the task has it               */
     const char *const *tunes;           /* [tune_count] further tune files of the model: predicted with */
     size_t tune_count;                  /* each of them is one more setting                             */
-    const char *ffn_activation;         /* as hearth_model_options has it                              */
     uint64_t activity_tokens;
     uint32_t decode_tokens, repeats; /* of the speed; repeats 0: it is not measured            */
     hearth_activations activations;

@@ -36,7 +36,7 @@ static hearth_status fill_record(tune *t, const profile *p, hearth_error *error)
     return status == HEARTH_OK ? status : fail_memory(error, "profile", p->neuron_count * sizeof *scratch);
 }
 
-hearth_status profile_attach(const profile *p, hearth_model *model, hearth_error *error)
+hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error)
 {
     tune *t = mem_new(sizeof *t);
     if (!t)
@@ -44,7 +44,7 @@ hearth_status profile_attach(const profile *p, hearth_model *model, hearth_error
     *t = (tune){.layer_count = p->layer_count, .neuron_count = p->neuron_count, .tokens = p->tokens, .report = ""};
     hearth_status status = fill_record(t, p, error);
     if (status == HEARTH_OK)
-        return tune_attach(model, t, error);
+        return tune_view(out, of, t, error);
     tune_close(t);
     return status;
 }
@@ -58,10 +58,11 @@ static uint64_t first_token(const corpus *c, uint64_t tokens)
     return c->starts[w];
 }
 
-static hearth_status measure(price *out, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
-                             double share, uint64_t tokens, const hearth_progress *progress, hearth_error *error)
+/* model: the engine's, with counts. */
+static hearth_status measure(price *out, const hearth_engine *dense, const hearth_model *model,
+                             hearth_runtime *runtime, const corpus *texts, double share, uint64_t tokens,
+                             const hearth_progress *progress, hearth_error *error)
 {
-    const hearth_model *model = hearth_engine_model(dense);
     hearth_placement *hot;
     hearth_engine *engine = NULL;
     TRY(hearth_placement_create(&hot, model, HEARTH_RUNG_DENSE, error));
@@ -79,11 +80,17 @@ static hearth_status measure(price *out, const hearth_engine *dense, hearth_runt
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error)
 {
-    for (size_t i = 0; i < PROFILE_PROBES; i++) {
+    hearth_model *counted;
+    TRY(profile_view(&counted, p, hearth_engine_model(dense), error));
+    hearth_status status = HEARTH_OK;
+    for (size_t i = 0; status == HEARTH_OK && i < PROFILE_PROBES; i++) {
         price seen;
-        TRY(measure(&seen, dense, runtime, texts, profile_probe_shares[i], tokens, &progress, error));
-        p->hot_only_agreement[i] = seen.same_top;
-        p->probed_tokens = seen.tokens;
+        status = measure(&seen, dense, counted, runtime, texts, profile_probe_shares[i], tokens, &progress, error);
+        if (status == HEARTH_OK) {
+            p->hot_only_agreement[i] = seen.same_top;
+            p->probed_tokens = seen.tokens;
+        }
     }
-    return HEARTH_OK;
+    hearth_model_close(counted);
+    return status;
 }

@@ -71,10 +71,10 @@ hearth_status profile_take(profile *out, const hearth_engine *engine, const corp
 void profile_free(profile *p);
 void profile_forget(const char *folder);
 
-/* Makes a copy of these counts the model's tune record, without predictors and thresholds. */
-hearth_status profile_attach(const profile *p, hearth_model *model, hearth_error *error);
+/* The model with a copy of these counts as its tune record, without predictors and thresholds (tune_view). */
+hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error);
 /* Fills hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (of rung dense) and with
- * engines of its model's hottest neurons alone, by the counts in the model's tune record. */
+ * engines of its model's hottest neurons alone, by p's counts. */
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error);
 

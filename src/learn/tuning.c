@@ -259,7 +259,7 @@ static hearth_status write_file(tuning *t, const char *path, hearth_error *error
 
 /* ------------------------------------------------------------------ all of it */
 
-hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, hearth_model *model, const corpus *texts,
+hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hearth_model *model, const corpus *texts,
                          const char *path, const tuning_options *options, hearth_error *error)
 {
     char key[256];

@@ -70,10 +70,9 @@ typedef struct tuning_result {
     bool begun_anew;               /* the work folder held a tuning of something else, which is gone              */
 } tuning_result;
 
-/* Learns, and writes the tune file to `path`. The model was opened without one, and is as before afterwards; meanwhile
- * nobody else uses it. What was found lies in the folder, also when it succeeds (records_end). HEARTH_CANCELLED through
- * progress. Zeroed is empty; free also on failure. */
-hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, hearth_model *model, const corpus *texts,
+/* Learns, and writes the tune file to `path`. The model was opened without one. What was found lies in the folder, also
+ * when it succeeds (records_end). HEARTH_CANCELLED through progress. Zeroed is empty; free also on failure. */
+hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hearth_model *model, const corpus *texts,
                          const char *path, const tuning_options *options, hearth_error *error);
 void tuning_free(tuning_result *r);
 

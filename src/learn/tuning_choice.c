@@ -1,8 +1,8 @@
 /* tuning_choice.c - one predictor per layer, by bytes or by the clock, and the price of it all.
  *
- * A candidate is tried as it will be used: written as a tune file into the work folder, opened, attached to the model,
- * obeyed by an engine. The exact engine runs beside each; both share the transposed copies, and their ratio is what
- * counts, so it does not matter that candidates meet the clock one after the other. */
+ * A candidate is tried as it will be used: written as a tune file into the work folder, opened with the model, obeyed by
+ * an engine; the model itself does not change. The exact engine runs beside each; both share the transposed copies, and
+ * their ratio is what counts, so it does not matter that candidates meet the clock one after the other. */
 #include "tuning_stages.h"
 
 #include "../base/file.h"
@@ -12,61 +12,34 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------ a model that has predictors for a while */
+/* ------------------------------------------------------------------ the model with candidates */
 
-typedef struct loan {
-    tuning *t;
-    learned_predictor *before; /* [layer_count] */
-    bool predictors_before;
-} loan;
-
-static hearth_status attach(tuning *t, const size_t *chosen, tune_layer *layers, hearth_error *error)
+/* The model with the chosen candidates in place of what it has; as its own file where it would be opened. */
+static hearth_status open_candidates(hearth_model **out, const tuning *t, const size_t *chosen, hearth_error *error)
 {
+    size_t count = t->out->layer_count;
     tune record, *read;
+    tune_layer *layers = mem_new_array(count, sizeof *layers);
     char *path = file_join(t->options->folder, "candidate.tune");
-    if (!path)
-        return fail_memory(error, "path", strlen(t->options->folder));
-    tuning_fill(&record, layers, t, chosen);
-    hearth_status status = tune_write(path, &record, t->model, error);
+    hearth_status status = layers && path ? HEARTH_OK : fail_memory(error, "tuning", count * sizeof *layers);
+    if (status == HEARTH_OK) {
+        tuning_fill(&record, layers, t, chosen);
+        status = tune_write(path, &record, t->model, error);
+    }
     if (status == HEARTH_OK)
         status = tune_open(&read, path, t->model, error);
     mem_free(path);
-    return status == HEARTH_OK ? tune_attach(t->model, read, error) : status;
-}
-
-static hearth_status loan_begin(loan *l, tuning *t, const size_t *chosen, hearth_error *error)
-{
-    size_t layers = t->out->layer_count;
-    *l = (loan){t, mem_new_array(layers, sizeof *l->before), t->model->predictors};
-    tune_layer *record = mem_new_array(layers, sizeof *record);
-    hearth_status status = l->before && record ? HEARTH_OK : fail_memory(error, "tuning", layers * sizeof *l->before);
-    for (size_t i = 0; status == HEARTH_OK && i < layers; i++)
-        l->before[i] = t->model->layers[i].predictor;
-    if (status == HEARTH_OK)
-        status = attach(t, chosen, record, error);
-    mem_free(record);
-    if (status != HEARTH_OK)
-        mem_free(l->before);
-    return status;
-}
-
-static void loan_end(loan *l)
-{
-    hearth_model *m = l->t->model;
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
-        m->layers[i].predictor = l->before[i];
-    m->predictors = l->predictors_before;
-    tune_close(m->tune);
-    m->tune = NULL;
-    mem_free(l->before);
+    mem_free(layers);
+    return status == HEARTH_OK ? tune_view(out, t->model, read, error) : status;
 }
 
 /* An engine of rung predicted that shares what the exact one has transposed. */
-static hearth_status open_predicted(hearth_engine **out, const hearth_engine *exact, hearth_error *error)
+static hearth_status open_predicted(hearth_engine **out, const hearth_engine *exact, const hearth_model *candidates,
+                                    hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, exact->model, HEARTH_RUNG_PREDICTED, error));
-    hearth_status status = engine_with_placement(out, exact, placement, error);
+    TRY(hearth_placement_create(&placement, candidates, HEARTH_RUNG_PREDICTED, error));
+    hearth_status status = engine_with_placement(out, exact, candidates, placement, error);
     hearth_placement_destroy(placement);
     return status;
 }
@@ -94,10 +67,11 @@ static bool line_up(size_t *chosen, const tuning_result *r, size_t number)
     return any;
 }
 
-static hearth_status race_lent(tuning *t, const hearth_engine *exact, double *seconds, hearth_error *error)
+static hearth_status race_with(tuning *t, const hearth_engine *exact, const hearth_model *candidates, double *seconds,
+                               hearth_error *error)
 {
     hearth_engine *predicted;
-    TRY(open_predicted(&predicted, exact, error));
+    TRY(open_predicted(&predicted, exact, candidates, error));
     const hearth_engine *const engines[] = {exact, predicted};
     /* the last tokens; where too few are new, some that training saw take as long */
     size_t least = t->texts->id_count < RACE_TOKENS + 1 ? t->texts->id_count : RACE_TOKENS + 1;
@@ -112,10 +86,10 @@ static hearth_status race_lent(tuning *t, const hearth_engine *exact, double *se
 static hearth_status race_candidates(tuning *t, const hearth_engine *exact, const size_t *chosen, double *seconds,
                                      hearth_error *error)
 {
-    loan l;
-    TRY(loan_begin(&l, t, chosen, error));
-    hearth_status status = race_lent(t, exact, seconds, error);
-    loan_end(&l);
+    hearth_model *candidates;
+    TRY(open_candidates(&candidates, t, chosen, error));
+    hearth_status status = race_with(t, exact, candidates, seconds, error);
+    hearth_model_close(candidates);
     return status;
 }
 
@@ -193,10 +167,11 @@ static void choose_low_rank(tuning_result *r)
 
 /* ------------------------------------------------------------------ the price */
 
-static hearth_status measure_lent(tuning *t, const hearth_engine *exact, hearth_error *error)
+static hearth_status measure_with(tuning *t, const hearth_engine *exact, const hearth_model *candidates,
+                                  hearth_error *error)
 {
     hearth_engine *predicted;
-    TRY(open_predicted(&predicted, exact, error));
+    TRY(open_predicted(&predicted, exact, candidates, error));
     hearth_status status =
         price_measure(&t->out->price, exact, predicted, t->texts, t->unseen, PRICE_TOKENS, tuning_progress(t), error);
     hearth_engine_destroy(predicted);
@@ -208,17 +183,17 @@ static hearth_status measure_price(tuning *t, const hearth_engine *exact, hearth
     size_t layers = t->out->layer_count;
     size_t *chosen = mem_new_array(layers, sizeof *chosen);
     bool any = false;
-    loan l;
+    hearth_model *candidates;
     if (!chosen)
         return fail_memory(error, "tuning", layers * sizeof *chosen);
     for (size_t i = 0; i < layers; i++) {
         chosen[i] = t->out->layers[i].chosen;
         any |= chosen[i] != TUNING_NONE;
     }
-    hearth_status status = any ? loan_begin(&l, t, chosen, error) : HEARTH_OK;
+    hearth_status status = any ? open_candidates(&candidates, t, chosen, error) : HEARTH_OK;
     if (any && status == HEARTH_OK) {
-        status = measure_lent(t, exact, error);
-        loan_end(&l);
+        status = measure_with(t, exact, candidates, error);
+        hearth_model_close(candidates);
     }
     mem_free(chosen);
     return status;

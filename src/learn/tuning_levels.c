@@ -22,7 +22,7 @@ static hearth_status open_level(hearth_engine **out, const tuning *t, const hear
     for (uint32_t i = 0; i < p->layer_count; i++)
         p->layers[i].threshold = t->out->prune.thresholds[(size_t)i * PRUNE_LEVELS + level];
     hearth_engine_options options = {.placement = p};
-    hearth_status status = of ? engine_with_placement(out, of, p, error)
+    hearth_status status = of ? engine_with_placement(out, of, t->model, p, error)
                               : hearth_engine_create(out, t->runtime, t->model, &options, error);
     hearth_placement_destroy(p);
     return status;

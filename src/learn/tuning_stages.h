@@ -27,7 +27,7 @@ static inline bool tuning_reads_less(const tuning_layer *l, const candidate *c)
 
 typedef struct tuning {
     hearth_runtime *runtime;
-    hearth_model *model;
+    const hearth_model *model;
     const corpus *texts;
     const tuning_options *options;
     tuning_result *out;

@@ -228,13 +228,22 @@ hearth_status hearth_model_open(hearth_model **out, const char *path, const hear
     return HEARTH_OK;
 }
 
+hearth_status hearth_model_with_tune(hearth_model **out, const hearth_model *of, const char *path, hearth_error *error)
+{
+    tune *t = NULL;
+    if (path)
+        TRY(tune_open(&t, path, of, error));
+    return tune_view(out, of, t, error);
+}
+
 void hearth_model_close(hearth_model *model)
 {
     if (!model)
         return;
-    tokenizer_destroy(model->tokenizer);
     tune_close(model->tune);
-    if (model->owns_source)
+    if (!model->is_view)
+        tokenizer_destroy(model->tokenizer);
+    if (!model->is_view && model->owns_source)
         checkpoint_close(model->source);
     arena_clear(&model->memory);
     mem_free(model);

@@ -81,6 +81,7 @@ typedef struct model_layer {
 struct hearth_model {
     checkpoint *source;
     bool owns_source;                   /* closes it in the end                           */
+    bool is_view;                       /* shares all but the predictors of its layers and `tune` with another model */
     const family *family;
     const char *name;                   /* general.name, or what the path ends in         */
     hyperparameters hyper;

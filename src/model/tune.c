@@ -100,3 +100,30 @@ hearth_status tune_attach(hearth_model *model, tune *t, hearth_error *error)
     mem_free(chosen);
     return status;
 }
+
+hearth_status tune_view(hearth_model **out, const hearth_model *of, tune *t, hearth_error *error)
+{
+    hearth_model *m = mem_new(sizeof *m);
+    if (!m) {
+        tune_close(t);
+        return fail_memory(error, "model", sizeof *m);
+    }
+    *m = *of;
+    m->is_view = true;
+    m->memory = (arena){0};
+    m->tune = NULL;
+    m->tune_problem = NULL;
+    m->layers = arena_new_array(&m->memory, of->hyper.layer_count, sizeof *m->layers);
+    if (!m->layers) {
+        tune_close(t);
+        hearth_model_close(m);
+        return fail_memory(error, "model", of->hyper.layer_count * sizeof *m->layers);
+    }
+    memcpy(m->layers, of->layers, of->hyper.layer_count * sizeof *m->layers);
+    hearth_status status = tune_attach(m, t, error);
+    if (status == HEARTH_OK)
+        *out = m;
+    else
+        hearth_model_close(m);
+    return status;
+}

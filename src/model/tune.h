@@ -85,9 +85,13 @@ char *tune_path(const char *model_path);
 
 /* Gives the model's layers their predictors; the model owns t afterwards, one that it had is closed. There, but not in
  * t, rows of fc2 follow the file's order of neurons where it has one (a copy in t's memory). Where t has predictors,
- * those of the model's file give way in all layers; else they stay. t NULL: the model is as its own file says. While no
- * engine is made of the model.
+ * those of the model's file give way in all layers; else they stay. t NULL: the model is as its own file says. Part of
+ * opening a model: once anybody else knows it, it does not change.
  * HEARTH_NO_MEMORY: t is closed, the model as before. */
 hearth_status tune_attach(hearth_model *model, tune *t, hearth_error *error);
+
+/* The same model with another tune record, which it owns (on failure t is closed); t NULL: as its own file says. Shares
+ * everything else with `of`, which stays as it is and outlives it. hearth_model_close. */
+hearth_status tune_view(hearth_model **out, const hearth_model *of, tune *t, hearth_error *error);
 
 #endif
