@@ -111,7 +111,7 @@ static void read_pieces(stack *s, const golden *g, float *logits)
 
 static double median_distance(const float *got, const float *want, const golden *g)
 {
-    double distances[64];
+    double distances[64] = {0};
     size_t n = PIECE * g->vocabulary, count = g->total / PIECE;
     for (size_t i = 0; i < count; i++)
         distances[i] = relative_l2(got + i * n, want + i * n, n);

@@ -59,9 +59,9 @@ static uint64_t first_token(const corpus *c, uint64_t tokens)
 }
 
 /* model: the engine's, with counts. */
-static hearth_status measure(price *out, const hearth_engine *dense, const hearth_model *model,
-                             hearth_runtime *runtime, const corpus *texts, double share, uint64_t tokens,
-                             const hearth_progress *progress, hearth_error *error)
+static hearth_status measure(price *out, const hearth_engine *dense, const hearth_model *model, hearth_runtime *runtime,
+                             const corpus *texts, double share, uint64_t tokens, const hearth_progress *progress,
+                             hearth_error *error)
 {
     hearth_placement *hot;
     hearth_engine *engine = NULL;
