@@ -109,8 +109,8 @@ static void empty_products(void **state)
 {
     (void)state;
     kernels by;
-    float c[4] = {1, 2, 3, 4}, x = 1;
-    product_factor f = {&x, 1, false};
+    float c[4] = {1, 2, 3, 4}, x[2] = {1, 1};
+    product_factor f = {x, 2, false};
     kernels_for(kernel_level_find(NULL), &by);
     multiply_matrices(&by, 2, 2, 0, 1, f, f, 0.5f, c, 2);
     assert_true(c[0] == 0.5f && c[1] == 1 && c[2] == 1.5f && c[3] == 2);
