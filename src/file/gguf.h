@@ -22,9 +22,11 @@ hearth_status gguf_open_any(checkpoint **out, const char *path, hearth_error *er
 /* "q5_K": the name of a tensor type by its number, where it has one that is known; else NULL. */
 const char *gguf_type_name(uint32_t type);
 
-/* The same as gguf_open from memory, which must outlive the checkpoint; the fuzzer's way in. */
+/* The same as gguf_open and gguf_open_any from memory, which must outlive the checkpoint; the fuzzer's way in. */
 hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
                          hearth_error *error);
+hearth_status gguf_parse_any(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
+                             hearth_error *error);
 
 /* Writes a file from parts: head first, then the tensors' bytes in the order announced. */
 typedef struct gguf_writer gguf_writer;

@@ -438,18 +438,30 @@ static hearth_status read_into(checkpoint *c, const uint8_t *data, size_t size_b
     return status;
 }
 
-hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
-                         hearth_error *error)
+static hearth_status parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path, bool any_type,
+                           hearth_error *error)
 {
     checkpoint *c;
     TRY(checkpoint_create(&c, path, error));
-    hearth_status status = read_into(c, data, size_bytes, false, error);
+    hearth_status status = read_into(c, data, size_bytes, any_type, error);
     if (status != HEARTH_OK) {
         checkpoint_close(c);
         return status;
     }
     *out = c;
     return HEARTH_OK;
+}
+
+hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
+                         hearth_error *error)
+{
+    return parse(out, data, size_bytes, path, false, error);
+}
+
+hearth_status gguf_parse_any(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
+                             hearth_error *error)
+{
+    return parse(out, data, size_bytes, path, true, error);
 }
 
 static hearth_status open_file(checkpoint **out, const char *path, bool any_type, hearth_error *error)
