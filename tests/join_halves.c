@@ -64,7 +64,7 @@ static int visit(const char *high_path, const struct stat *status, int type, str
     if (type != FTW_F || length < 5 || strcmp(high_path + length - 5, ".high") != 0)
         return 0;
     char *path = strndup(high_path, length - 5);
-    char *low_path;
+    char *low_path = NULL;
     if (!path || asprintf(&low_path, "%s.low", path) < 0)
         give_up(high_path, "out of memory");
     join(high_path, low_path, path);

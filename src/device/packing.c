@@ -51,8 +51,8 @@ static void pack_q4_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
     memcpy(scales, block, 4); /* d and dmin */
     memset(scales + 4, 0, 12);
     for (size_t j = 0; j < SUBS; j++) {
-        unsigned scale = j < 4 ? packed[j] & 63u : (packed[j + 4] & 15u) | (packed[j - 4] >> 6 << 4);
-        unsigned minimum = j < 4 ? packed[j + 4] & 63u : (unsigned)(packed[j + 4] >> 4) | (packed[j] >> 6 << 4);
+        unsigned scale = j < 4 ? packed[j] & 63u : (packed[j + 4] & 15u) | (packed[j - 4] & 0xc0u) >> 2;
+        unsigned minimum = j < 4 ? packed[j + 4] & 63u : (unsigned)packed[j + 4] >> 4 | (packed[j] & 0xc0u) >> 2;
         scales[4 + j] = (uint8_t)((scale & 15) | (minimum & 15) << 4);
         scales[12 + j / 2] |= (uint8_t)((scale >> 4 | minimum >> 4 << 2) << j % 2 * 4);
         uint8_t values[SUB_VALUES];
