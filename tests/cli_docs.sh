@@ -30,7 +30,7 @@ hearth run MODEL *       | MODEL is any model; needs a graphics card
 python3 bench/peers.py* | downloads and compiles llama.cpp; cli_peers runs it with programs that are there
 bench/peers.py*        | the same
 bench/run.sh*          | measures for minutes
-tools/test-aarch64*    | installs packages of another processor; CI has a step of its own for it
+tools/test-aarch64*    | installs packages of another processor, and takes long
 '
 
 # Indented blocks that are no commands: how they begin, and what they are.
