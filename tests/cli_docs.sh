@@ -114,7 +114,7 @@ commands_of() {
         line ~ /^\$ / { prompt = 1; begin(substr(line, 3)); next }
         prompt && line ~ /^> / { print substr(line, 3) >(file ".command"); next }
         prompt { print line >(file ".expected"); next }
-        line ~ /^(hearth|make|make-model|python3|cmake|ctest|cc|cp|export|bench\/[a-z.]+|tools\/[a-z-]+)( |$)/ { begin(line); next }
+        line ~ /^(hearth|make|make-model|python3|cmake|ctest|cc|cp|export|bench\/[a-z.]+|tools\/[a-z0-9-]+)( |$)/ { begin(line); next }
         first { print line >(folder "/texts") }
     ' "$1"
 }
