@@ -73,7 +73,7 @@ static hearth_status add_keys(checkpoint *c, const char *activation)
 typedef struct subject {
     const char *marks, *activation;
     bool in_order;
-    hearth_model *model; /* made when it is first needed, and never changed for good */
+    hearth_model *model; /* made when it is first needed */
 } subject;
 
 static subject subjects[] = {{"????????????????????????????????", "relu", true, NULL},
@@ -185,11 +185,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hearth_status status = tune_parse(&t, bytes, size, "fuzz.tune", m, &error);
     if (status == HEARTH_OK) {
         touch_tune(t);
-        if (tune_attach(m, t, &error) != HEARTH_OK)
+        hearth_model *view;
+        if (tune_view(&view, m, t, &error) != HEARTH_OK)
             abort();
-        touch_model(m);
-        if (tune_attach(m, NULL, &error) != HEARTH_OK)
-            abort();
+        touch_model(view);
+        hearth_model_close(view);
     }
     free(block);
     check_end(status, &error, before);

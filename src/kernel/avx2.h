@@ -49,6 +49,19 @@ static inline __m256 load_first_halves(const void *at, size_t n)
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)halves));
 }
 
+/* The scales of eight Q4_0 blocks, in order, as float16. Half by half this takes thrice the instructions. A block has 18
+ * bytes: in 32 of them from byte 32 i on, the scale of block 2 i is the lower half of word i of the lower four words, that
+ * of block 2 i + 1 the upper half of word i of the upper four. */
+static inline __m128i scales_of_8(const block_q4_0 block[8])
+{
+    __m256i v[4];
+    for (int i = 0; i < 4; i++)
+        v[i] = _mm256_loadu_si256((const void *)((const uint8_t *)block + 32 * i));
+    __m256i words =
+        _mm256_blend_epi32(_mm256_blend_epi32(v[0], v[1], 0x22), _mm256_blend_epi32(v[2], v[3], 0x88), 0xcc);
+    return _mm_blend_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1), 0xaa);
+}
+
 /* The sums of eight registers, in order. */
 static inline __m256 sum_of_8(const __m256 v[8])
 {

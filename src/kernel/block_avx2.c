@@ -61,56 +61,41 @@ ALWAYS_INLINE __m256i fold_four(const __m256i v[4])
     return _mm256_madd_epi16(_mm256_packs_epi32(fours[0], fours[1]), ones);
 }
 
-/* ---- Q4_0: eight blocks at a time, two in the halves of a register, low and high nibbles apart ---- */
+/* ---- Q4_0: eight blocks at a time, i and i + 4 in the halves of a register, low and high nibbles apart ---- */
 
 #define EIGHT 8
 
 /* What the token gives to eight blocks. */
 typedef struct token_q4_0 {
     __m256i low[4], high[4]; /* values that meet low nibbles (0..15 of a block) and high ones */
-    __m256i offset;          /* 8 times the sums of blocks 0 2 4 6 1 3 5 7, as fold_four() orders them */
-    __m256 scale;            /* in the same order */
+    __m256i offset;          /* 8 times the sums of the blocks */
+    __m256 scale;
 } token_q4_0;
 
 ALWAYS_INLINE token_q4_0 read_token_q4_0(const int8_t *q, const float *scales)
 {
-    const __m256i order = _mm256_set_epi32(7, 5, 3, 1, 6, 4, 2, 0), eight = _mm256_set1_epi8(8);
+    const __m256i eight = _mm256_set1_epi8(8);
     token_q4_0 token;
     __m256i offset[4];
-    for (int i = 0; i < 4; i++, q += 64) {
-        __m256i first = load_256(q), second = load_256(q + 32);
+    for (int i = 0; i < 4; i++, q += 32) {
+        __m256i first = load_256(q), second = load_256(q + 4 * 32);
         token.low[i] = _mm256_permute2x128_si256(first, second, 0x20);
         token.high[i] = _mm256_permute2x128_si256(first, second, 0x31);
         offset[i] =
             _mm256_add_epi16(_mm256_maddubs_epi16(eight, token.low[i]), _mm256_maddubs_epi16(eight, token.high[i]));
     }
     token.offset = fold_four(offset);
-    token.scale = _mm256_permutevar8x32_ps(_mm256_loadu_ps(scales), order);
+    token.scale = _mm256_loadu_ps(scales);
     return token;
 }
 
-/* Sums of two blocks' nibbles times values, at most 2 * 3810. */
-ALWAYS_INLINE __m256i multiply_two(const block_q4_0 block[2], __m256i low, __m256i high)
+/* Sums of nibbles times values, of this block and of the fourth after it: at most 2 * 3810. */
+ALWAYS_INLINE __m256i multiply_two(const block_q4_0 *block, __m256i low, __m256i high)
 {
     __m256i nibbles = _mm256_castsi128_si256(_mm_loadu_si128((const void *)block[0].nibbles));
-    nibbles = _mm256_inserti128_si256(nibbles, _mm_loadu_si128((const void *)block[1].nibbles), 1);
+    nibbles = _mm256_inserti128_si256(nibbles, _mm_loadu_si128((const void *)block[4].nibbles), 1);
     return _mm256_add_epi16(_mm256_maddubs_epi16(low_nibbles(nibbles), low),
                             _mm256_maddubs_epi16(low_nibbles(_mm256_srli_epi16(nibbles, 4)), high));
-}
-
-/* A scale in an ordinary register, and kept there: gcc would shuffle it in vectors, which have enough to do. */
-ALWAYS_INLINE uint64_t half_of(const block_q4_0 *block)
-{
-    uint64_t half = block->d;
-    __asm__("" : "+r"(half));
-    return half;
-}
-
-/* The scales of blocks 0, 2, 4, 6. */
-ALWAYS_INLINE long long every_second_half(const block_q4_0 *block)
-{
-    uint64_t first = half_of(block) | half_of(block + 2) << 16, second = half_of(block + 4) | half_of(block + 6) << 16;
-    return (long long)(first | second << 32);
 }
 
 ALWAYS_INLINE __m256 add_q4_0(__m256 sum, const block_q4_0 block[EIGHT], const token_q4_0 *token)
@@ -118,10 +103,10 @@ ALWAYS_INLINE __m256 add_q4_0(__m256 sum, const block_q4_0 block[EIGHT], const t
     __m256i products[4];
     UNROLLED
     for (int i = 0; i < 4; i++)
-        products[i] = multiply_two(block + 2 * i, token->low[i], token->high[i]);
+        products[i] = multiply_two(block + i, token->low[i], token->high[i]);
     __m256i dot = _mm256_sub_epi32(fold_four(products), token->offset);
-    __m128i halves = _mm_set_epi64x(every_second_half(block + 1), every_second_half(block));
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(_mm256_cvtph_ps(halves), token->scale), sum);
+    __m256 scale = _mm256_mul_ps(_mm256_cvtph_ps(scales_of_8(block)), token->scale);
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), scale, sum);
 }
 
 ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)

@@ -100,24 +100,38 @@ ALWAYS_INLINE void decode_q8_0(const uint8_t *chunk, const float *scales, size_t
                              _mm256_set1_ps(scales[column / 32]));
 }
 
+/* The scales times 2^-28: see decode_q4_0(). */
 ALWAYS_INLINE void scales_q4_0(const uint8_t *chunk, size_t columns, float *scales)
 {
-    scales_of_blocks(chunk, columns / 32, sizeof(block_q4_0), scales);
+    if (columns == WEIGHT_CHUNK)
+        _mm256_storeu_ps(scales, _mm256_cvtph_ps(scales_of_8((const void *)chunk)));
+    else
+        scales_of_blocks(chunk, columns / 32, sizeof(block_q4_0), scales);
+    _mm256_storeu_ps(scales, _mm256_mul_ps(_mm256_loadu_ps(scales), _mm256_set1_ps(0x1p-28f)));
 }
 
+/* The weight of a nibble, nibble - 8 times the scale, in few instructions: the sum modulo 16 of the nibble and 8 is nibble - 8
+ * as a signed number of 4 bits, and becomes 2^28 times that where it is the topmost bits of a word. Powers of two change no
+ * digits, so this is exact. */
 ALWAYS_INLINE void decode_q4_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
 {
     (void)n;
     const block_q4_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q4_0));
-    const __m128i mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-    __m128i nibbles = _mm_loadu_si128((const void *)block->nibbles);
-    __m128i low = _mm_sub_epi8(_mm_and_si128(nibbles, mask), eight);
-    __m128i high = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(nibbles, 4), mask), eight);
-    __m256 scale = _mm256_set1_ps(scales[column / 32]);
-    w[0] = _mm256_mul_ps(widen(low), scale);
-    w[1] = _mm256_mul_ps(widen(_mm_unpackhi_epi64(low, low)), scale);
-    w[2] = _mm256_mul_ps(widen(high), scale);
-    w[3] = _mm256_mul_ps(widen(_mm_unpackhi_epi64(high, high)), scale);
+    /* Of sixteen bytes the first eight, and the second eight, to the tops of words; zeros (0x80) below. */
+    const __m256i index = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    const __m256i first = _mm256_or_si256(_mm256_slli_epi32(index, 24), _mm256_set1_epi32(0x808080));
+    const __m256i second = _mm256_or_si256(first, _mm256_set1_epi32(8 << 24)), upper = _mm256_set1_epi8((char)0xf0);
+    __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)block->nibbles));
+    bytes = _mm256_xor_si256(bytes, _mm256_set1_epi8((char)0x88));
+    __m256i low = _mm256_and_si256(_mm256_slli_epi16(bytes, 4), upper), high = _mm256_and_si256(bytes, upper);
+    const __m256i words[WEIGHT_VECTORS] = {
+        _mm256_shuffle_epi8(low, first),
+        _mm256_shuffle_epi8(low, second),
+        _mm256_shuffle_epi8(high, first),
+        _mm256_shuffle_epi8(high, second),
+    };
+    for (size_t v = 0; v < WEIGHT_VECTORS; v++)
+        w[v] = _mm256_mul_ps(_mm256_cvtepi32_ps(words[v]), _mm256_set1_ps(scales[column / 32]));
 }
 
 /* ---- Q4_K: eight scales, then eight offsets ---- */
