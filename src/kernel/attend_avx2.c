@@ -2,14 +2,17 @@
  *
  * The plan of attend_avx512.c with half as many registers, half as wide: scores in tiles of 2 queries x 4 positions
  * whose 8 sums are gathered together, values in tiles of 4 queries x 16 dimensions. A group of queries that is not
- * full repeats its last one. */
+ * full repeats its last one. Since the tiles are so narrow they pass over the same keys and values several times: so they
+ * do that block by block, while a block is in the first cache. */
 #include "avx2.h"
 
 #include "exponent_avx2.h"
 
-#define TILE_POSITIONS 4
-#define TILE_QUERIES   4 /* of the second product */
-#define TILE_REGISTERS 2 /* of 8 dimensions */
+#define TILE_POSITIONS  4
+#define TILE_QUERIES    4 /* of the second product */
+#define TILE_REGISTERS  2 /* of 8 dimensions */
+#define BLOCK_POSITIONS 64
+#define MOST_QUERIES    16 /* that pass over keys and values together */
 
 /* The first n (at most 8) values of a key or value from index i, 0 behind them. */
 typedef __m256 load_cached(const void *data, size_t i, size_t n);
@@ -24,37 +27,65 @@ ALWAYS_INLINE __m256 load_f16(const void *data, size_t i, size_t n)
     return load_first_halves((const char *)data + 2 * i, n);
 }
 
-/* Scores of two queries with positions [p, p + 4) of which `left` exist. */
-ALWAYS_INLINE void score_tile(const float *const query[2], const void *key, size_t p, size_t left, size_t length,
-                              float scale, float *const scores[2], load_cached *load)
+/* Adds to the scores of two queries with four keys what dimensions [i, i + n), at most 8, give. */
+ALWAYS_INLINE void add_scores(const float *const query[2], const void *const keys[TILE_POSITIONS], size_t i, size_t n,
+                              __m256 sum[2 * TILE_POSITIONS], load_cached *load)
+{
+    __m256 first = load_first(query[0] + i, n), second = load_first(query[1] + i, n);
+    UNROLLED
+    for (size_t k = 0; k < TILE_POSITIONS; k++) {
+        __m256 values = load(keys[k], i, n);
+        sum[k] = _mm256_fmadd_ps(first, values, sum[k]);
+        sum[k + TILE_POSITIONS] = _mm256_fmadd_ps(second, values, sum[k + TILE_POSITIONS]);
+    }
+}
+
+/* Scores of two queries with four keys from `key` on, `bytes` each, of which `left` exist. */
+ALWAYS_INLINE void score_tile(const float *const query[2], const char *key, size_t bytes, size_t left, size_t length,
+                              float scale, float *const scores[2], size_t p, load_cached *load)
 {
     __m256 sum[2 * TILE_POSITIONS];
+    const void *keys[TILE_POSITIONS];
+    UNROLLED
     for (size_t k = 0; k < 2 * TILE_POSITIONS; k++)
         sum[k] = _mm256_setzero_ps();
-    for (size_t i = 0; i < length; i += LANES) {
-        size_t n = length - i;
-        __m256 first = load_first(query[0] + i, n), second = load_first(query[1] + i, n);
-        for (size_t k = 0; k < TILE_POSITIONS; k++) {
-            __m256 values = load(key, (p + (k < left ? k : left - 1)) * length + i, n);
-            sum[k] = _mm256_fmadd_ps(first, values, sum[k]);
-            sum[k + TILE_POSITIONS] = _mm256_fmadd_ps(second, values, sum[k + TILE_POSITIONS]);
-        }
-    }
+    for (size_t k = 0; k < TILE_POSITIONS; k++)
+        keys[k] = key + (k < left ? k : left - 1) * bytes;
+    size_t i = 0;
+    for (; i + LANES <= length; i += LANES)
+        add_scores(query, keys, i, LANES, sum, load);
+    if (i < length)
+        add_scores(query, keys, i, length - i, sum, load);
     __m256 both = _mm256_mul_ps(sum_of_8(sum), _mm256_set1_ps(scale));
-    size_t present = left < TILE_POSITIONS ? left : TILE_POSITIONS;
-    store_first(scores[0] + p, present, both);
-    store_first(scores[1] + p, present, _mm256_permute2f128_ps(both, both, 1));
+    if (left >= TILE_POSITIONS) { /* a masked store takes as long as a quarter of the tile on some CPUs */
+        _mm_storeu_ps(scores[0] + p, _mm256_castps256_ps128(both));
+        _mm_storeu_ps(scores[1] + p, _mm256_extractf128_ps(both, 1));
+    } else {
+        store_first(scores[0] + p, left, both);
+        store_first(scores[1] + p, left, _mm256_permute2f128_ps(both, both, 1));
+    }
+}
+
+static float largest_of(const float *values, size_t n)
+{
+    __m256 most = _mm256_set1_ps(values[0]);
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        most = _mm256_max_ps(most, _mm256_loadu_ps(values + i));
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    float largest = _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+    for (; i < n; i++)
+        largest = values[i] > largest ? values[i] : largest;
+    return largest;
 }
 
 /* Scores to exp(score - largest); returns what they must be divided by. */
 static float softmax(float *scores, size_t n)
 {
-    float largest = scores[0];
-    for (size_t i = 1; i < n; i++)
-        largest = scores[i] > largest ? scores[i] : largest;
-    __m256 sum = _mm256_setzero_ps();
+    __m256 largest = _mm256_set1_ps(largest_of(scores, n)), sum = _mm256_setzero_ps();
     for (size_t i = 0; i < n; i += LANES) {
-        __m256 weights = exponent_avx2(_mm256_sub_ps(load_first(scores + i, n - i), _mm256_set1_ps(largest)));
+        __m256 weights = exponent_avx2(_mm256_sub_ps(load_first(scores + i, n - i), largest));
         store_first(scores + i, n - i, weights);
         if (n - i < LANES)
             weights = _mm256_and_ps(weights, _mm256_castsi256_ps(first_lanes(n - i)));
@@ -63,16 +94,15 @@ static float softmax(float *scores, size_t n)
     return sum_of(sum);
 }
 
-/* Four queries' outputs in dimensions [i, i + 16), of which `left` exist. */
-ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const float total[TILE_QUERIES],
-                              const void *value, size_t count, size_t length, size_t i, size_t left,
-                              float *const out[TILE_QUERIES], load_cached *load)
+/* Adds to four queries' outputs in dimensions [i, i + 16), of which `left` exist, what positions [begin, end) give. */
+ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const void *value, size_t begin, size_t end,
+                              size_t length, size_t i, size_t left, float *const out[TILE_QUERIES], load_cached *load)
 {
     __m256 sum[TILE_QUERIES][TILE_REGISTERS];
     for (size_t g = 0; g < TILE_QUERIES; g++)
         for (size_t k = 0; k < TILE_REGISTERS; k++)
-            sum[g][k] = _mm256_setzero_ps();
-    for (size_t p = 0; p < count; p++)
+            sum[g][k] = k * LANES < left ? load_first(out[g] + i + k * LANES, left - k * LANES) : _mm256_setzero_ps();
+    for (size_t p = begin; p < end; p++)
         for (size_t k = 0; k < TILE_REGISTERS && k * LANES < left; k++) {
             __m256 values = load(value, p * length + i + k * LANES, left - k * LANES);
             for (size_t g = 0; g < TILE_QUERIES; g++)
@@ -80,44 +110,87 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const flo
         }
     for (size_t g = 0; g < TILE_QUERIES; g++)
         for (size_t k = 0; k < TILE_REGISTERS && k * LANES < left; k++)
-            store_first(out[g] + i + k * LANES, left - k * LANES, _mm256_div_ps(sum[g][k], _mm256_set1_ps(total[g])));
+            store_first(out[g] + i + k * LANES, left - k * LANES, sum[g][k]);
 }
 
-ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                          size_t length, float scale, float *scores, float *out, load_cached *load)
+/* Some queries of one key/value head and all its positions. */
+typedef struct attention {
+    const float *query;
+    size_t queries, count, length, bytes; /* bytes of a key or value */
+    const void *key, *value;
+    float scale, *scores, *out;
+} attention;
+
+ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, load_cached *load)
 {
-    for (size_t g = 0; g < queries; g += 2) {
-        size_t next = g + 1 < queries ? g + 1 : g;
-        const float *const two[] = {query + g * length, query + next * length};
-        float *const two_scores[] = {scores + g * count, scores + next * count};
-        for (size_t p = 0; p < count; p += TILE_POSITIONS)
-            score_tile(two, key, p, count - p, length, scale, two_scores, load);
+    for (size_t g = 0; g < a->queries; g += 2) {
+        size_t next = g + 1 < a->queries ? g + 1 : g;
+        const float *const query[] = {a->query + g * a->length, a->query + next * a->length};
+        float *const scores[] = {a->scores + g * a->count, a->scores + next * a->count};
+        for (size_t p = begin; p < end; p += TILE_POSITIONS)
+            score_tile(query, (const char *)a->key + p * a->bytes, a->bytes, end - p, a->length, a->scale, scores, p,
+                       load);
     }
-    for (size_t g = 0; g < queries; g += TILE_QUERIES) {
-        const float *group_scores[TILE_QUERIES];
-        float *group_out[TILE_QUERIES], total[TILE_QUERIES];
+}
+
+ALWAYS_INLINE void value_block(const attention *a, size_t begin, size_t end, load_cached *load)
+{
+    for (size_t g = 0; g < a->queries; g += TILE_QUERIES) {
+        const float *scores[TILE_QUERIES];
+        float *out[TILE_QUERIES];
         for (size_t k = 0; k < TILE_QUERIES; k++) {
-            size_t one = g + k < queries ? g + k : queries - 1;
-            total[k] = g + k < queries ? softmax(scores + one * count, count) : total[k - 1];
-            group_scores[k] = scores + one * count;
-            group_out[k] = out + one * length;
+            size_t one = g + k < a->queries ? g + k : a->queries - 1;
+            scores[k] = a->scores + one * a->count;
+            out[k] = a->out + one * a->length;
         }
         size_t i = 0;
-        for (; i + TILE_REGISTERS * LANES <= length; i += TILE_REGISTERS * LANES)
-            value_tile(group_scores, total, value, count, length, i, TILE_REGISTERS * LANES, group_out, load);
-        if (i < length)
-            value_tile(group_scores, total, value, count, length, i, length - i, group_out, load);
+        for (; i + TILE_REGISTERS * LANES <= a->length; i += TILE_REGISTERS * LANES)
+            value_tile(scores, a->value, begin, end, a->length, i, TILE_REGISTERS * LANES, out, load);
+        if (i < a->length)
+            value_tile(scores, a->value, begin, end, a->length, i, a->length - i, out, load);
     }
 }
 
-#define ATTEND(format)                                                                                         \
+ALWAYS_INLINE size_t end_of_block(size_t begin, size_t count)
+{
+    return count - begin < BLOCK_POSITIONS ? count : begin + BLOCK_POSITIONS;
+}
+
+ALWAYS_INLINE void attend_together(const attention *a, load_cached *load)
+{
+    float total[MOST_QUERIES];
+    for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
+        score_block(a, p, end_of_block(p, a->count), load);
+    for (size_t g = 0; g < a->queries; g++)
+        total[g] = softmax(a->scores + g * a->count, a->count);
+    memset(a->out, 0, a->queries * a->length * sizeof(*a->out));
+    for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
+        value_block(a, p, end_of_block(p, a->count), load);
+    for (size_t g = 0; g < a->queries; g++)
+        for (size_t i = 0; i < a->length; i++)
+            a->out[g * a->length + i] /= total[g];
+}
+
+ALWAYS_INLINE void attend(attention a, load_cached *load)
+{
+    for (size_t all = a.queries; all > 0; all -= a.queries) {
+        a.queries = all < MOST_QUERIES ? all : MOST_QUERIES;
+        attend_together(&a, load);
+        a.query += a.queries * a.length;
+        a.scores += a.queries * a.count;
+        a.out += a.queries * a.length;
+    }
+}
+
+#define ATTEND(format, type)                                                                                   \
     static void attend_##format##_avx2(const float *query, size_t queries, const void *key, const void *value, \
                                        size_t count, size_t length, float scale, float *scores, float *out)    \
     {                                                                                                          \
-        attend(query, queries, key, value, count, length, scale, scores, out, load_##format);                  \
+        attention a = {query, queries, count, length, length * sizeof(type), key, value, scale, scores, out};  \
+        attend(a, load_##format);                                                                              \
     }
-ATTEND(f32)
-ATTEND(f16)
+ATTEND(f32, float)
+ATTEND(f16, uint16_t)
 
 const kernels avx2_attention = {
     .attend_f32 = attend_f32_avx2,
