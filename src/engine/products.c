@@ -7,10 +7,11 @@
 #define RUN_BYTES_MOST  ((size_t)1024 * 1024)
 #define RUN_BYTES_LEAST ((size_t)64 * 1024)
 #define RUNS_PER_THREAD 4
-/* Rows of weights per run when many tokens share them: whole tiles of the matrix kernels. Runs of one token are
- * whole multiples of the streams. */
-#define RUN_ROWS 32
-#define STREAMS  8
+/* Rows of weights per run when many tokens share them: all panels that the matrix kernels fill at once, or where that leaves
+ * threads without work half or a quarter of them. Runs of one token are whole multiples of the streams. */
+#define RUN_ROWS_MOST  128
+#define RUN_ROWS_LEAST 32
+#define STREAMS        8
 
 typedef struct product_job {
     const kernels *kernels;
@@ -72,8 +73,12 @@ kernel_input products_input(const hearth_session *s, const float *x, size_t coun
 /* Rows per run. */
 static size_t choose_grain(size_t count, size_t rows, size_t bytes, unsigned threads)
 {
-    if (count > 1 || bytes == 0)
-        return RUN_ROWS;
+    if (count > 1 || bytes == 0) {
+        size_t run = RUN_ROWS_MOST;
+        while (run > RUN_ROWS_LEAST && rows < run * threads * RUNS_PER_THREAD)
+            run /= 2;
+        return run;
+    }
     size_t run = bytes / threads / RUNS_PER_THREAD;
     run = run < RUN_BYTES_LEAST ? RUN_BYTES_LEAST : run > RUN_BYTES_MOST ? RUN_BYTES_MOST : run;
     return (run * rows / bytes / STREAMS + 1) * STREAMS;

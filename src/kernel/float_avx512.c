@@ -13,6 +13,7 @@
 
 #define PANEL_ROWS    32
 #define PANEL_COLUMNS 256
+#define PANELS        1 /* that are filled before tokens pass: more are untried here */
 #define TILE_TOKENS   12
 #define LINE          16 /* values of a token in 64 bytes */
 
@@ -87,20 +88,20 @@ ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size
 }
 
 /* Sums of 32 rows x `tokens` tokens over `columns` columns: added to y, or written there where `first`. */
-ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x_stride, size_t tokens, bool first,
-                        size_t rows, float *y, size_t y_stride)
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, size_t tokens, bool first, size_t rows,
+                        float *y, size_t y_stride)
 {
     __m512 sum[TILE_TOKENS][2];
     for (size_t t = 0; t < tokens; t++)
         sum[t][0] = sum[t][1] = _mm512_setzero_ps();
     for (size_t line = 0; line < columns; line += LINE) {
-        for (size_t t = 0; t < tokens; t++) /* the tokens that come next */
-            _mm_prefetch((const char *)(x + (TILE_TOKENS + t) * x_stride + line), _MM_HINT_T0);
+        for (size_t t = 0; t < tokens && x->next; t++)
+            _mm_prefetch(next_token(x, t, line), _MM_HINT_T0);
         size_t end = columns - line < LINE ? columns : line + LINE;
         for (size_t k = line; k < end; k++) {
             __m512 a = _mm512_load_ps(p->weights[k]), b = _mm512_load_ps(p->weights[k] + LANES);
             for (size_t t = 0; t < tokens; t++) {
-                __m512 value = _mm512_set1_ps(x[t * x_stride + k]);
+                __m512 value = _mm512_set1_ps(x->values[t * x->stride + k]);
                 sum[t][0] = _mm512_fmadd_ps(a, value, sum[t][0]);
                 sum[t][1] = _mm512_fmadd_ps(b, value, sum[t][1]);
             }
@@ -123,7 +124,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x
 void avx512_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride)
 {
-    decoded_many_tokens(w, list, begin, end, x, y, y_stride, load_f32);
+    many_tokens(w, list, begin, end, x, y, y_stride, fill_from_blocks);
 }
 
 FLOAT_PRODUCT(f32, 4, avx512)

@@ -6,6 +6,7 @@
 
 #define PANEL_ROWS    16
 #define PANEL_COLUMNS 256
+#define PANELS        1 /* that are filled before tokens pass: more are untried here */
 #define TILE_TOKENS   6
 #define LINE          16 /* values of a token in 64 bytes */
 
@@ -81,20 +82,20 @@ ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size
 }
 
 /* Sums of 16 rows x `tokens` tokens over `columns` columns: added to y, or written there where `first`. */
-ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x_stride, size_t tokens, bool first,
-                        size_t rows, float *y, size_t y_stride)
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, size_t tokens, bool first, size_t rows,
+                        float *y, size_t y_stride)
 {
     floats8 sum[TILE_TOKENS][2];
     for (size_t t = 0; t < tokens; t++)
         sum[t][0] = sum[t][1] = all8(0);
     for (size_t line = 0; line < columns; line += LINE) {
-        for (size_t t = 0; t < tokens; t++) /* the tokens that come next */
-            __builtin_prefetch((const void *)((uintptr_t)x + ((TILE_TOKENS + t) * x_stride + line) * sizeof(*x)));
+        for (size_t t = 0; t < tokens && x->next; t++)
+            __builtin_prefetch(next_token(x, t, line));
         size_t end = columns - line < LINE ? columns : line + LINE;
         for (size_t k = line; k < end; k++) {
             floats8 a = load8(p->weights[k]), b = load8(p->weights[k] + LANES);
             for (size_t t = 0; t < tokens; t++) {
-                floats8 value = all8(x[t * x_stride + k]);
+                floats8 value = all8(x->values[t * x->stride + k]);
                 sum[t][0] = fma8(sum[t][0], a, value);
                 sum[t][1] = fma8(sum[t][1], b, value);
             }
@@ -116,7 +117,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const float *x, size_t x
 void neon_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                           float *y, size_t y_stride)
 {
-    decoded_many_tokens(w, list, begin, end, x, y, y_stride, load_f32);
+    many_tokens(w, list, begin, end, x, y, y_stride, fill_from_blocks);
 }
 
 FLOAT_PRODUCT(f32, 4, neon)

@@ -24,6 +24,20 @@ static inline const uint8_t *listed_row(const matrix *w, const uint32_t *list, s
     return matrix_row(w, list ? list[i] : i);
 }
 
+/* The float32 tokens of a tile, from a panel's first column on (panels.h): value of token t and column k at
+ * values + t * stride + k. Meanwhile those that come next are fetched, from address `next` on; 0: none. */
+typedef struct tile_tokens {
+    const float *values;
+    size_t stride;
+    uintptr_t next; /* no pointer: the last one lies behind the tokens */
+    size_t next_stride;
+} tile_tokens;
+
+static inline const void *next_token(const tile_tokens *x, size_t t, size_t column)
+{
+    return (const void *)(x->next + (t * x->next_stride + column) * sizeof(*x->values));
+}
+
 /* Blocks as GGUF stores them, little-endian, any alignment (so: packed, all members bytes or packed halves).
  * Weight j of a block:
  *   Q8_0  d * q[j]
