@@ -36,7 +36,7 @@ static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns
     for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
         size_t n = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS;
         const float *from = x->values + t * x->columns + start;
-        tile_tokens tokens = {from, x->columns, (uintptr_t)(from + n * x->columns), x->columns};
+        tile_tokens tokens = {from, x->columns, (uintptr_t)from + n * x->columns * sizeof(*from), x->columns};
         for (size_t k = 0; k < n && PANELS > 1; k++) {
             memcpy(together[k], from + k * x->columns, columns * sizeof(*from));
             tokens.values = together[0];
