@@ -350,7 +350,8 @@ def render(machine, runs):
              "(lowest .. highest); ratios are taken within a round.",
              f"Memory read {spread(reads, 1)} GB/s before and after the runs.", ""]
     for build in sorted({f"llama-cpp-python {entry['output']['version']} ({entry['output']['system'].strip(' |')})"
-                         for entry in runs if entry["program"].startswith(LLAMA)}):
+                         for entry in runs
+                         if entry["program"].startswith(LLAMA) and isinstance(entry["output"], dict)}): # not an --other
         lines += [f"llama.cpp: {build}", ""]
     lines += decode_table(runs) + prefill_table(runs, machine["prompt_length"])
     lines.append("Commands:\n")

@@ -156,17 +156,22 @@ static void assemble(const char *text, size_t count)
     assert_int_equal(failed, 0);
 }
 
+static void need_assembler(void)
+{
+    need(HEARTH_PTXAS[0] ? HEARTH_PTXAS : "ptxas");
+}
+
 static void the_exchange_assembles(void **state)
 {
     (void)state;
-    need(HEARTH_PTXAS);
+    need_assembler();
     assemble(cuda_exchange_ptx(), TARGETS);
 }
 
 static void the_kernels_assemble(void **state)
 {
     (void)state;
-    need(HEARTH_PTXAS);
+    need_assembler();
     need(HEARTH_PTX_MADE);
     FILE *file = fopen(HEARTH_PTX_MADE, "rb");
     assert_non_null(file);
