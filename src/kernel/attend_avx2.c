@@ -158,7 +158,7 @@ ALWAYS_INLINE size_t end_of_block(size_t begin, size_t count)
 
 ALWAYS_INLINE void attend_together(const attention *a, load_cached *load)
 {
-    float total[MOST_QUERIES];
+    float total[MOST_QUERIES] = {0};
     for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
         score_block(a, p, end_of_block(p, a->count), load);
     for (size_t g = 0; g < a->queries; g++)
