@@ -6,10 +6,8 @@ enum { TOKENS = 16, LAYERS = 2 };
 
 static const struct {
     const char *family, *type;
-    double powerinfer; /* how far from PowerInfer's logits default rounding may be */
 } files[] = {
-    {"llama", "f32", 1.5e-2},  {"llama", "f16", 1.5e-2},  {"llama", "q4_0", 1.5e-2},
-    {"bamboo", "f32", 1.5e-2}, {"bamboo", "f16", 1.5e-2}, {"bamboo", "q4_0", 8e-2},
+    {"llama", "f32"}, {"llama", "f16"}, {"llama", "q4_0"}, {"bamboo", "f32"}, {"bamboo", "f16"}, {"bamboo", "q4_0"},
 };
 #define FILES (sizeof files / sizeof *files)
 
@@ -98,15 +96,22 @@ static void without_rounding_the_reference(void **state)
     }
 }
 
-static void with_rounding_near_powerinfer(void **state)
+/* PowerInfer rounds too, where and how it chooses; how far that takes it from the reference is in the data. The default may
+ * take hearth twice as far, not more. */
+static void rounding_costs_what_it_costs_powerinfer(void **state)
 {
     (void)state;
     for (size_t i = 0; i < FILES; i++) {
         pwri_case c;
         case_load(&c, i);
+        size_t n = (size_t)TOKENS * c.vocabulary;
+        float *powerinfer = case_read(&c, "powerinfer.f32", n * sizeof *powerinfer);
+        double theirs = distance_to(&c, powerinfer, "reference.f32");
+        free(powerinfer);
+        print_message("%-6s %-4s PowerInfer is %.2e from the reference\n", c.family, c.type, theirs);
         for (size_t l = 0; level_at(l); l++)
-            check_distance(&c, &(setup){.rung = HEARTH_RUNG_PREDICTED, .level = level_at(l)}, "powerinfer.f32",
-                           files[i].powerinfer);
+            check_distance(&c, &(setup){.rung = HEARTH_RUNG_PREDICTED, .level = level_at(l)}, "reference.f32",
+                           2 * theirs);
     }
 }
 
@@ -281,7 +286,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_rounding_the_reference),
-        cmocka_unit_test(with_rounding_near_powerinfer),
+        cmocka_unit_test(rounding_costs_what_it_costs_powerinfer),
         cmocka_unit_test(neurons_are_the_references),
         cmocka_unit_test(exact_is_dense),
         cmocka_unit_test(thresholds),
