@@ -50,8 +50,8 @@ static inline __m256 load_first_halves(const void *at, size_t n)
 }
 
 /* The scales of eight Q4_0 blocks, in order, as float16. Half by half this takes thrice the instructions. A block has 18
- * bytes: in 32 of them from byte 32 i on, the scale of block 2 i is the lower half of word i of the lower four words, that
- * of block 2 i + 1 the upper half of word i of the upper four. */
+ * bytes, so of the eight words from byte 32 i on, word i has the scale of block 2 i in its lower half, and word 4 + i that
+ * of block 2 i + 1 in its upper half. */
 static inline __m128i scales_of_8(const block_q4_0 block[8])
 {
     __m256i v[4];
