@@ -17,7 +17,7 @@ if [ -n "$library" ] && command -v nm >/dev/null; then
 fi
 
 # Sanitized libraries need their runtime in the program; the installed kind is the plain one.
-if ! grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt"; then
+if sanitized; then
     finish
     exit
 fi

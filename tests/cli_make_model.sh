@@ -26,7 +26,7 @@ counted() {
 # the variance for the first token and 5 e / n % for the n-th, 0.2 % on average over windows of 512: below a tenth of that.
 tokens=2000 formats="f32 f16 bf16 q8_0 q4_0 q4_K q6_K"
 # Sanitizers look at the same code in fewer formats.
-grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt" || tokens=500 formats="f32 q4_0 q4_K"
+sanitized && tokens=500 formats="f32 q4_0 q4_K"
 ids 3 2048 $tokens >"$scratch/ids"
 bound() { # bound DENSITY
     awk -v p="$1" -v n=$tokens 'BEGIN { print 5 * sqrt(p * (1 - p) / 96 / n) }'

@@ -6,20 +6,24 @@ ln -s "$(realpath "$DATA/models/stories-relu")" "$model"
 text=$SOURCE/models/stories-held.txt
 said=$scratch/said
 mark='<|endoftext|>'
-head -c 54000 "$text" >"$scratch/a" # long enough for figures
+size=54000 # long enough for figures
+sanitized && size=16000
+head -c $size "$text" >"$scratch/a"
 tail -c 6000 "$text" >"$scratch/b"  # for all that does not depend on the length
 
 # ------------------------------------------------------------------ figures
 "$HEARTH" profile "$model" --corpus "$scratch/a" "$scratch/b" --separator "$mark" --json >"$said" 2>"$scratch/err"
 is "standard error" "$(cat "$scratch/err")" ""
 # The model's own README: density 0.1345, layer by layer 0.1202 ... 0.1793 on held-out stories.
-near "density" "$(value "$said" density)" 0.1345 0.004
-near "density of layer 0" "$(value "$said" layers.0.density)" 0.1202 0.004
-near "density of layer 3" "$(value "$said" layers.3.density)" 0.0137 0.002
-near "median of layer 5" "$(value "$said" layers.5.median_density)" 0.180 0.006
+sanitized || {
+    near "density" "$(value "$said" density)" 0.1345 0.004
+    near "density of layer 0" "$(value "$said" layers.0.density)" 0.1202 0.004
+    near "density of layer 3" "$(value "$said" layers.3.density)" 0.0137 0.002
+    near "median of layer 5" "$(value "$said" layers.5.median_density)" 0.180 0.006
+}
 is "union of one" "$(value "$said" layers.2.union_density.0)" "$(value "$said" layers.2.density)"
 is "corpus" "$(value "$said" corpus.0) $(value "$said" corpus.1)" "$scratch/a $scratch/b"
-is "bytes" "$(value "$said" corpus_bytes)" 60000
+is "bytes" "$(value "$said" corpus_bytes)" $((size + 6000))
 is "tune file" "$(value "$said" tune)" "$model.tune"
 is "probed" "$(value "$said" hot_only.top1.0.share) $(value "$said" hot_only.top1.2.share)" "0.2 0.6"
 near "hottest 60 %" "$(value "$said" hot_only.top1.2.agreement)" 0.95 0.05

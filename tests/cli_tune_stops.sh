@@ -4,7 +4,9 @@
 
 model=$DATA/models/stories-relu
 text=$scratch/text.txt
-head -c 14000 "$SOURCE/models/stories-held.txt" >"$text"
+size=14000
+sanitized && size=5000
+head -c $size "$SOURCE/models/stories-held.txt" >"$text"
 export HEARTH_NO_CACHE=1
 
 tune() { # tune OUT OPTION...: a small tuning whose result is no matter of clocks

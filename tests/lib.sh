@@ -31,6 +31,10 @@ python_packages() {
 }
 no_python_packages="Python has not the packages of tests/requirements.txt, and pip cannot install them"
 
+sanitized() { # the program was compiled with sanitizers, and is several times slower
+    ! grep -q '^HEARTH_SANITIZE:STRING=$' "$BUILD/CMakeCache.txt"
+}
+
 pass() {
     checks=$((checks + 1))
 }
