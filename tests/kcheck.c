@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     printf("kcheck --seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
 
-    size_t bad = 0;
+    size_t bad = 0, levels = 0;
     kernels previous = {0};
     check c = {.level = "levels"};
     check_begin(&c, "table");
@@ -221,10 +221,15 @@ int main(int argc, char **argv)
             check_vectors(&c, &k, &previous, seed);
             check_neurons(&c, &k, &previous, seed);
             bad += c.bad;
+            levels++;
             printf("%-12s %zu kernels, %zu comparisons, %zu failed\n", k.level, c.kernels, c.cases, c.bad);
             fflush(stdout);
         }
         previous = k;
+    }
+    if (only && !spec && levels == 0) {
+        printf("FAILED %s: no such level ran\n", only);
+        bad++;
     }
     if (!only)
         bad += check_devices(spec, seed);
