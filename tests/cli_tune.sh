@@ -7,7 +7,9 @@ text=$scratch/text.txt
 said=$scratch/said
 cp -r "$DATA/models/stories-relu" "$model" # the tune file appears beside the model
 chmod -R u+w "$model"
-head -c 14000 "$SOURCE/models/stories-held.txt" >"$text"
+size=14000
+sanitized && size=7000
+head -c $size "$SOURCE/models/stories-held.txt" >"$text"
 export HEARTH_NO_CACHE=1
 
 tune() { # tune OUT OPTION...: a small tuning whose result is no matter of clocks
@@ -75,7 +77,7 @@ before=$(stat -c %Y.%i "$scratch/kept.tune.work/layer-0.states")
 tune "$scratch/kept.tune" --keep-work --recall 0.95 >/dev/null 2>"$scratch/err"
 is "hidden states" "$(stat -c %Y.%i "$scratch/kept.tune.work/layer-0.states")" "$before"
 is "standard error" "$(cat "$scratch/err")" ""
-head -c 9000 "$text" >"$scratch/other.txt"
+head -c 5000 "$text" >"$scratch/other.txt"
 "$HEARTH" tune "$model" --corpus "$scratch/other.txt" --out "$scratch/kept.tune" --choose bytes --epochs 1 >/dev/null \
     2>"$scratch/err"
 has "another text" "$(cat "$scratch/err")" "begun anew"

@@ -300,17 +300,19 @@ void device_step_show(hearth_session *s, uint32_t layer, size_t t)
     bool skips = selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
     bool lists = skips || selector == SELECTOR_LOW_RANK;
     size_t n = s->engine->remote->layers[layer].neuron_count;
+    if (n == 0)
+        return;
     const float *values = (const float *)device_buffer_host(m->first) + t * n;
     /* The list that the activations belong to is the last one that was narrowed. */
     unsigned last = !skips ? TOTAL_COMPUTED : h->form == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
     const uint32_t *listed = device_buffer_host(m->listed[last]), *list = device_buffer_host(m->lists[last]);
-    size_t count = n == 0 ? 0 : lists ? listed[t] : n;
+    size_t count = lists ? listed[t] : n;
     for (size_t i = 0; i < count; i++) {
         uint32_t number = number_of(s, layer, lists ? list[t * n + i] : (uint32_t)i);
         s->scratch.seen[number] = values[i];
         s->scratch.wanted[number] = values[i] != 0;
     }
-    if (selector != SELECTOR_LOW_RANK || n == 0)
+    if (selector != SELECTOR_LOW_RANK)
         return;
     const uint32_t *passed = device_buffer_host(m->listed[TOTAL_COMPUTED]);
     const uint32_t *let_through = device_buffer_host(m->lists[TOTAL_COMPUTED]);

@@ -84,7 +84,11 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
     uint all_heads = heads + kv_heads;
     for (uint item = group; item < step->count * all_heads; item += groups) {
         uint t = item / all_heads, head = item % all_heads;
-        GLOBAL const float *cosines = cosine + (size_t)t * pairs, *sines = sine + (size_t)t * pairs;
+        GLOBAL const float *cosines = cosine, *sines = sine;
+        if (pairs > 0) { /* without rotation there are no angles to point at */
+            cosines += (size_t)t * pairs;
+            sines += (size_t)t * pairs;
+        }
         if (head < heads) {
             place_query(query + (size_t)t * stride_q + (size_t)head * length, cosines, sines, pairs);
             continue;
