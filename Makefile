@@ -3,10 +3,12 @@
 
 BUILD = build/release
 PREFIX = /usr/local
+# At a terminal ninja counts in one line; in a pipe it would print one for each file.
+QUIET := $(shell [ -t 2 ] || echo "-- --quiet")
 
 all:
 	cmake --preset release
-	cmake --build $(BUILD)
+	cmake --build $(BUILD) $(QUIET)
 
 # Installs what is missing of the packages that building and testing need, as root or through sudo.
 deps:

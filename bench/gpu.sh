@@ -121,7 +121,7 @@ step_pingpong() {
     saved pingpong.csv own pingpong --csv
 }
 
-# Of PowerInfer's kind: with predictors and planted sparsity, so that all rungs can be run.
+# Of PowerInfer's kind: with predictors and planted sparsity, so that all modes can be run.
 step_make() {
     local type
     for type in f16 q8_0 q4_0 q4_K; do
@@ -130,15 +130,15 @@ step_make() {
     ls -l "$models"
 }
 
-# bench NAME SHAPE ARGUMENT...: each format of a shape on the rungs that matter, as text and as JSON.
+# bench NAME SHAPE ARGUMENT...: each format of a shape in the modes that matter, as text and as JSON.
 bench() {
-    local name=$1 shape=$2 type rung status=0
+    local name=$1 shape=$2 type mode status=0
     shift 2
     for type in f16 q8_0 q4_0 q4_K; do
-        for rung in dense exact; do
-            own hearth bench "$models/$shape-$type.gguf" --sparsity "$rung" --no-guard --prompt-lengths 64 --contexts 0 \
-                -n "$tokens" "$@" --json >"$out/$name-$shape-$type-$rung.json" &&
-                own hearth bench --from "$out/$name-$shape-$type-$rung.json" || status=1
+        for mode in dense exact; do
+            own hearth bench "$models/$shape-$type.gguf" --sparsity "$mode" --no-guard --prompt-lengths 64 --contexts 0 \
+                -n "$tokens" "$@" --json >"$out/$name-$shape-$type-$mode.json" &&
+                own hearth bench --from "$out/$name-$shape-$type-$mode.json" || status=1
         done
     done
     return "$status"

@@ -73,7 +73,7 @@ static const char help[] =
     "    make-model 1b q4_0 --powerinfer 1b-pi-q4_0.gguf      # the same weights, a row per neuron, with predictors\n"
     "    hearth bench 1b-pi-q4_0.gguf --compare dense,exact,predicted\n"
     "\n"
-    "FORMAT: f32 f16 bf16 q8_0 q4_0 q4_K q6_K. Where a row is no whole number of blocks a matrix gets Q8_0 or F16; "
+    "FORMAT: f32 f16 bf16 q8_0 q4_0 q4_K q6_K. Where a row is not a whole number of blocks a matrix gets Q8_0 or F16; "
     "the\n"
     "head gets Q6_K where FORMAT is smaller, as `hearth quantize` does it.\n"
     "  --powerinfer     PowerInfer's kind of file: down transposed, a predictor in each layer\n"

@@ -85,7 +85,7 @@ typedef enum model_matrix {
 
 uint32_t model_matrix_rows(const model_design *m, model_matrix which);
 uint32_t model_matrix_columns(const model_design *m, model_matrix which);
-/* FORMAT, or what its blocks allow: Q8_0, then F16, where a row is no whole number of blocks. */
+/* FORMAT, or what its blocks allow: Q8_0, then F16, where a row is not a whole number of blocks. */
 number_format model_format(number_format wanted, uint32_t columns);
 
 /* Bytes of scratch memory that model_band needs. */

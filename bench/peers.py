@@ -13,7 +13,7 @@ A run is a process of its own that loads the model, decodes N tokens to warm up,
 decoded tokens apart. Starting anew costs seconds, which are not timed, and buys that no program holds memory, threads
 or caches while another is measured, and that all of them come upon the model in the same state: in the page cache.
 
-hearth      `hearth bench` on each rung. Dense runs MODEL; exact and predicted run --hearth-model where there is one,
+hearth      `hearth bench` in each mode. Dense runs MODEL; exact and predicted run --hearth-model where there is one,
             for llama.cpp cannot read PowerInfer's files and is given the dense twin.
 llama.cpp   llama-cpp-python's low-level calls on MODEL: only llama_decode is timed, of the same tokens, with an F16
             cache, mmap and as many threads. The virtual environment is made where it does not exist (pip compiles
@@ -129,21 +129,21 @@ class Program:
         self.name, self.command, self.measure = name, command, measure
 
 
-def hearth_program(options, rung, ids_path):
-    model = options.hearth_model if options.hearth_model and rung != "dense" else options.model
-    command = [options.hearth, "bench", model, "--json", "--sparsity", rung, "--no-guard", "-r", "1", "-n",
+def hearth_program(options, mode, ids_path):
+    model = options.hearth_model if options.hearth_model and mode != "dense" else options.model
+    command = [options.hearth, "bench", model, "--json", "--sparsity", mode, "--no-guard", "-r", "1", "-n",
                str(options.predict), "--prompt-lengths", str(options.prompt_length), "--contexts", "0", "-t",
                str(options.threads), "--kv", "f16", "--ids", "@" + ids_path, *shlex.split(options.hearth_args)]
 
     def measure():
         result = run_json(command, options.timeout)
         row = result["rows"][0]
-        if row["rung"] != rung:
-            raise Failure(f"hearth ran {row['rung']} rather than {rung}")
+        if row["mode"] != mode:
+            raise Failure(f"hearth ran {row['mode']} rather than {mode}")
         return {"decode": row["decode_tokens_per_second"], "prefill": row["prefill_tokens_per_second"],
                 "bytes_per_token": row["bytes_per_token"], "density": row.get("density"),
-                "class": row.get("class", result.get("class")), "output": result}
-    return Program("hearth " + rung, command, measure)
+                "guarantee": row.get("guarantee", result.get("guarantee")), "output": result}
+    return Program("hearth " + mode, command, measure)
 
 
 def llama_program(options, python, flash, ids_path):
@@ -341,7 +341,7 @@ def prefill_table(runs, length):
 def render(machine, runs):
     """The whole report as Markdown."""
     reads = [entry[key] / 1e9 for entry in runs for key in ("bandwidth_before", "bandwidth_after")]
-    files = machine["model"] + (f", hearth's sparse rungs: {machine['hearth_model']}" if machine["hearth_model"] else "")
+    files = machine["model"] + (f", hearth's sparse modes: {machine['hearth_model']}" if machine["hearth_model"] else "")
     lines = [f"# {files}", "",
              f"{machine['cpu']}, {machine['processors']} processors, {machine['memory_bytes'] / 2**30:.0f} GiB, "
              f"{machine['kernel']}; hearth {machine['commit']} ({machine['level']}); {machine['date']}.",
@@ -387,7 +387,7 @@ def measure_all(options, programs, log):
 
 def choose_programs(options, ids_path):
     """In the order in which they take turns."""
-    ours = [hearth_program(options, rung, ids_path) for rung in options.rungs.split(",") if rung]
+    ours = [hearth_program(options, mode, ids_path) for mode in options.modes.split(",") if mode]
     peers = []
     if not options.no_llama:
         python = llama_python(options)
@@ -406,7 +406,7 @@ def compare(options):
     for path in (options.model, options.hearth_model):
         if path and not os.path.exists(path):
             raise Failure(f"{path}: there is no such file")
-    options.rungs = options.rungs or ("dense,exact,predicted" if options.hearth_model else "dense,exact")
+    options.modes = options.modes or ("dense,exact,predicted" if options.hearth_model else "dense,exact")
     devices = read_devices(options)
     options.threads = options.threads or devices["cores"]
     vocabulary = run_json([options.hearth, "inspect", options.model, "--json"],
@@ -430,7 +430,7 @@ def print_again(path):
     with open(path, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file if line.strip()]
     if not lines or "machine" not in lines[0] or len(lines) < 2:
-        raise Failure(f"{path}: is no log of this program")
+        raise Failure(f"{path}: is not a log of this program")
     print(render(lines[0]["machine"], lines[1:]), end="")
 
 
@@ -477,10 +477,10 @@ def parse_arguments(arguments):
                                 epilog=__doc__.split("\n\n", 1)[1],
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model", nargs="?", help="dense GGUF file that every program reads")
-    p.add_argument("--hearth-model", metavar="FILE", help="the same model neuron-major, for hearth's sparse rungs")
+    p.add_argument("--hearth-model", metavar="FILE", help="the same model neuron-major, for hearth's sparse modes")
     p.add_argument("--hearth", default=os.path.join(ROOT, "build", "release", "hearth"), metavar="PROGRAM")
     p.add_argument("--hearth-args", default="", metavar="WORDS", help="more options for `hearth bench`")
-    p.add_argument("--rungs", metavar="LIST", help="dense,exact; with --hearth-model dense,exact,predicted")
+    p.add_argument("--modes", metavar="LIST", help="dense,exact; with --hearth-model dense,exact,predicted")
     p.add_argument("-t", "--threads", type=int, default=0, help="of every program; else one per core")
     p.add_argument("-r", "--rounds", type=int, default=7, help="7, for medians that mean something")
     p.add_argument("-n", "--predict", type=int, default=32, help="tokens decoded; 32")

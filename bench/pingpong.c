@@ -15,11 +15,11 @@
 enum { SLOTS = 200, MOST_DEVICES = 32, MOST_BYTES = 1 << 20 };
 
 /* What the device does between two exchanges. Both copies of `bytes`: in behind the await, out before the publish. */
-static const struct form {
+static const struct layout {
     const char *name;
     bool kernel;
     size_t bytes;
-} forms[] = {
+} layouts[] = {
     // clang-format off
     {"nothing",             false, 0},
     {"kernel",              true,  0},
@@ -31,7 +31,7 @@ static const struct form {
     // clang-format on
 };
 
-enum { FORMS = sizeof forms / sizeof *forms };
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 typedef struct rig {
     device *d;
@@ -84,7 +84,7 @@ static void rig_close(rig *r)
         device_buffer_destroy(buffers[i]);
 }
 
-static device_program *record(const rig *r, const struct form *f)
+static device_program *record(const rig *r, const struct layout *f)
 {
     device_program *p = NULL;
     hearth_error error = {0};
@@ -127,7 +127,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure(const settings *set, const char *spec, const rig *r, const struct form *f)
+static void measure(const settings *set, const char *spec, const rig *r, const struct layout *f)
 {
     size_t count = (size_t)set->runs * (SLOTS - 1);
     double *seconds = mem_new_array(count, sizeof *seconds);
@@ -161,8 +161,8 @@ static void measure_device(const settings *set, const char *spec)
     printf("# %s: %s, kernels %s, exchange by %s\n", spec, info.name, info.kernels, info.exchange);
     rig r;
     rig_open(&r, d);
-    for (size_t i = 0; i < FORMS; i++)
-        measure(set, spec, &r, &forms[i]);
+    for (size_t i = 0; i < LAYOUTS; i++)
+        measure(set, spec, &r, &layouts[i]);
     rig_close(&r);
     device_close(d);
 }

@@ -1,12 +1,12 @@
 #!/bin/bash
 # run.sh [-l LABEL] [-n TOKENS] [MODEL...]: measures this machine's kernels, and hearth on the demo model and the given
-# ones, on every rung that each of them can run, the rungs taking turns. Nothing else should run meanwhile.
+# ones, in every mode that each of them can run, the modes taking turns. Nothing else should run meanwhile.
 #
 # bench/results/ gets, with LABEL and DATE in their names:
 #   kbench, pbench   .csv   the kernels, the pool
-#   rungs            .csv   a row for each model, rung and prompt length: speed, bytes, floor, density
-#   rungs-MODEL      .json  the same with every layer's density; `hearth bench --from FILE...` shows them again
-#   rungs-demo, rungs-models .svg   pictures of the demo model and of the given ones
+#   modes            .csv   a row for each model, mode and prompt length: speed, bytes, floor, density
+#   modes-MODEL      .json  the same with every layer's density; `hearth bench --from FILE...` shows them again
+#   modes-demo, modes-models .svg   pictures of the demo model and of the given ones
 # Tables carry what it needs to compare them (machine, date, commit, command) in comment lines at their head. LABEL is the
 # kind of machine, in lower-case letters, digits and hyphens; by default its CPU's model. TOKENS are decoded in each of
 # seven runs; 32.
@@ -84,15 +84,15 @@ for name in kbench pbench; do
     fi
 done
 
-# Every rung of every model, once; tables and pictures come from what was saved.
+# Every mode of every model, once; tables and pictures come from what was saved.
 saved=()
-rungs=bench/results/rungs-$label-$date.csv
-rm -f "$rungs.part"
-trap 'rm -f "$rungs.part"' EXIT
-head_of "hearth bench MODEL --compare all --json -n $tokens --prompt-lengths 512 (demo: 64)" >"$rungs.part"
+modes=bench/results/modes-$label-$date.csv
+rm -f "$modes.part"
+trap 'rm -f "$modes.part"' EXIT
+head_of "hearth bench MODEL --compare all --json -n $tokens --prompt-lengths 512 (demo: 64)" >"$modes.part"
 for model in "$demo" "$@"; do
     name=$(basename "${model%/}" .gguf)
-    file=bench/results/rungs-$name-$label-$date.json
+    file=bench/results/modes-$name-$label-$date.json
     length=512
     [ "$model" = "$demo" ] && length=64
     compare=(--compare all --json -n "$tokens" --prompt-lengths "$length")
@@ -105,9 +105,9 @@ for model in "$demo" "$@"; do
     echo "-> $file"
     echo
 done
-keep "$rungs" "$build/hearth" bench --from "${saved[@]}" --csv
-"$build/hearth" bench --from "${saved[0]}" --csv --plot "bench/results/rungs-demo-$label-$date.svg" >/dev/null
+keep "$modes" "$build/hearth" bench --from "${saved[@]}" --csv
+"$build/hearth" bench --from "${saved[0]}" --csv --plot "bench/results/modes-demo-$label-$date.svg" >/dev/null
 if [ ${#saved[@]} -gt 1 ]; then
-    "$build/hearth" bench --from "${saved[@]:1}" --csv --plot "bench/results/rungs-models-$label-$date.svg" >/dev/null
+    "$build/hearth" bench --from "${saved[@]:1}" --csv --plot "bench/results/modes-models-$label-$date.svg" >/dev/null
 fi
-echo "-> $rungs and pictures beside it"
+echo "-> $modes and pictures beside it"

@@ -85,7 +85,7 @@ static bool build(checkpoint *c, input *in, uint8_t switches)
     return is_plain;
 }
 
-/* What a file may claim: ids that do not exist, or are no special tokens; a kind that is not ours; too few scores. */
+/* What a file may claim: ids that do not exist, or are not special tokens; a kind that is not ours; too few scores. */
 static void spoil(checkpoint *c, input *in)
 {
     static const float few[1];

@@ -30,6 +30,9 @@ extern "C" {
 
 #define HEARTH_VERSION "0.1.0"
 
+/* HEARTH_VERSION of the library, where that of this header is what a program was compiled with. */
+const char *hearth_version(void);
+
 /* ------------------------------------------------------------------ errors */
 
 // clang-format off
@@ -128,7 +131,7 @@ typedef struct hearth_model_info {
     int32_t bos, eos;          /* token ids; -1: none */
     bool powerinfer;           /* a PowerInfer file (its magic is PWRI)                            */
     bool neuron_major;         /* stores down transposed: a row per neuron                         */
-    bool predictors;           /* the rung predicted can run: some layers, or all, have one        */
+    bool predictors;           /* mode predicted can run: some layers, or all, have one        */
     bool tuned;                /* a tune file belongs to it                                        */
     const char *tune_problem;  /* why the tune file beside it was ignored; NULL: it was not        */
     float predictor_threshold; /* the file's: a neuron with a score below it is skipped; 0 without */
@@ -189,27 +192,34 @@ bool hearth_token_ends_answer(const hearth_model *model, int32_t id);
 /* --------------------------------------------------------------- placement */
 
 /* Quality against speed, step by step. Each defines its result at every position, prompt included. */
-typedef enum hearth_rung {
-    HEARTH_RUNG_AUTO,      /* exact where the activation is often exactly zero (ReLU and its kin), else dense */
-    HEARTH_RUNG_DENSE,     /* every neuron                                                                    */
-    HEARTH_RUNG_EXACT,     /* neurons that are zero are skipped; the answer is that of dense                  */
-    HEARTH_RUNG_PREDICTED, /* and those that the model's predictors do not let through: lossy, or by a margin */
-    HEARTH_RUNG_PRUNED,    /* neurons whose activation is small count as zero: lossy                          */
-    HEARTH_RUNG_COUNT
-} hearth_rung;
+// clang-format off
+#define HEARTH_MODES(X)                   \
+    X(HEARTH_MODE_DENSE,     "dense")     /* every neuron                                                           */ \
+    X(HEARTH_MODE_EXACT,     "exact")     /* neurons that are zero are skipped; the answer is that of dense         */ \
+    X(HEARTH_MODE_PREDICTED, "predicted") /* and those that predictors do not let through: lossy, or by a margin    */ \
+    X(HEARTH_MODE_PRUNED,    "pruned")    /* neurons whose activation is small count as zero: lossy                 */
+// clang-format on
+
+typedef enum hearth_mode {
+    HEARTH_MODE_AUTO, /* exact where the activation is often exactly zero (ReLU and its kin), else dense */
+#define X(mode, name) mode,
+    HEARTH_MODES(X)
+#undef X
+        HEARTH_MODE_COUNT
+} hearth_mode;
 
 /* "auto", "dense", "exact", "predicted", "pruned"; "unknown" for any other number. */
-const char *hearth_rung_name(hearth_rung rung);
+const char *hearth_mode_name(hearth_mode mode);
 
 /* What lies and runs where, as data: for every layer its form, selector and the ranges
  * of neurons of each side; the sides of KV cache, embedding and head. */
 typedef struct hearth_placement hearth_placement;
 
-/* Everything on the CPU, on one rung. Predicted: layers for which no predictor is worth its bytes are exact. Pruned, for
+/* Everything on the CPU, in one mode. Predicted: layers for which no predictor is worth its bytes are exact. Pruned, for
  * any activation: the threshold is 0 and only what is zero is skipped, until one of the next three gives others. The
- * class is lossy all the same. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a model
- * without predictors, or one whose tune file was ignored: it may have held others. HEARTH_INVALID: no such rung. */
-hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+ * guarantee is lossy all the same. HEARTH_UNSUPPORTED: exact for an activation that is never zero, predicted for a model
+ * without predictors, or one whose tune file was ignored: it may have held others. HEARTH_INVALID: no such mode. */
+hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_mode mode,
                                       hearth_error *error);
 /* The threshold of the selector in every layer that has one; until then it is what the file or the tune file says.
  * One that is not finite changes nothing. Of low-rank predictors, the score from which on they let a neuron through; of
@@ -229,7 +239,7 @@ hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_m
 hearth_status hearth_placement_prune_within(hearth_placement *placement, const hearth_model *model, double most_loss,
                                             hearth_error *error);
 /* Keeps of every layer's neurons only the hottest `share` (or the coldest; at least one), as the tune file counted them;
- * 1 keeps all. The others are silent whatever they would have been: for finding out what they are worth.
+ * 1 keeps all. The others count as zero whatever they would have been: for finding out what they are worth.
  * HEARTH_UNSUPPORTED: there is no tune file, or it has no counts. HEARTH_INVALID: share is not above 0 and at most 1, the
  * placement uses a device, or the model is another one. HEARTH_NO_MEMORY: the placement is good for destroying only. */
 hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
@@ -260,9 +270,9 @@ typedef enum hearth_activations {
 } hearth_activations;
 
 typedef struct hearth_engine_options {
-    const hearth_placement *placement; /* copied; NULL: rung auto */
+    const hearth_placement *placement; /* copied; NULL: mode auto */
     hearth_activations activations;
-    hearth_progress progress; /* bytes of down matrices transposed, bytes brought to the device */
+    hearth_progress progress; /* bytes of down matrices transposed, bytes uploaded to the device */
 } hearth_engine_options;
 
 /* HEARTH_INVALID: the placement is of another model, or needs a device and the runtime has none; the activations are no
@@ -279,16 +289,28 @@ hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime,
 void hearth_engine_destroy(hearth_engine *engine);
 const hearth_model *hearth_engine_model(const hearth_engine *engine);
 
-/* The rung of the run ("dense") and what it may claim: "bitwise", "exact", "requantised", "margin" or "lossy", the weakest
- * of its layers. Coarse predictors are "margin" at the margin that they were tuned with, or a larger one; below that, or
- * below 0, they are "lossy". */
-const char *hearth_engine_rung(const hearth_engine *engine);
-const char *hearth_engine_class(const hearth_engine *engine);
+/* What a run may claim about its answer, compared with that of dense; the strongest claim first. */
+typedef enum hearth_guarantee {
+    HEARTH_GUARANTEE_BITWISE,     /* the same bytes as dense on the same file                                       */
+    HEARTH_GUARANTEE_EXACT,       /* only zeros are skipped; sums may round differently                             */
+    HEARTH_GUARANTEE_REQUANTISED, /* exact, but down matrices were rounded once more                                */
+    HEARTH_GUARANTEE_MARGIN,      /* what a coarse copy of the first matrix puts far below zero is skipped as well  */
+    HEARTH_GUARANTEE_LOSSY,       /* neurons that may not be zero are skipped                                       */
+    HEARTH_GUARANTEE_COUNT
+} hearth_guarantee;
+
+/* "bitwise", "exact", "requantised", "margin", "lossy"; "unknown" for any other number. */
+const char *hearth_guarantee_name(hearth_guarantee guarantee);
+
+/* The mode of the run, and its guarantee: those of its weakest layer. Coarse predictors keep their margin where it is the
+ * one that they were tuned with, or a larger one; below that, or below 0, they are lossy. */
+hearth_mode hearth_engine_mode(const hearth_engine *engine);
+hearth_guarantee hearth_engine_guarantee(const hearth_engine *engine);
 
 /* Weight bytes that decoding one token reads if no neuron is skipped. The KV cache comes on top. */
 uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
 
-/* What the rung pruned leaves out by a tune file's levels, and what that costs: between two levels, no less than the one
+/* What mode pruned leaves out by a tune file's levels, and what that costs: between two levels, no less than the one
  * and no more than the other as they were measured. */
 typedef struct hearth_pruning {
     bool known;                   /* thresholds are those of levels; else all of this is 0 */
@@ -417,7 +439,7 @@ typedef struct hearth_observation {
 typedef struct hearth_observer {
     void (*see)(void *user, const hearth_observation *observation);
     void *user;
-    bool gates; /* wants them: only of layers of which the CPU computes all neurons and attention, on rung dense */
+    bool gates; /* wants them: only of layers of which the CPU computes all neurons and attention, in mode dense */
 } hearth_observer;
 
 /* On the driving thread. NULL: nobody observes. The record is copied. With a device, an observer must not call functions
@@ -522,7 +544,7 @@ hearth_status hearth_answer_push(hearth_answer *answer, int32_t token, const cha
 void hearth_answer_finish(hearth_answer *answer, const char **text, size_t *size);
 
 /* Called once for each token of the answer with the text that became complete, maybe none, and once more with token
- * -1 where text that was held back is left at the end; false cancels. The mark that ends an answer is no part of it. */
+ * -1 where text that was held back is left at the end; false cancels. The mark that ends an answer is not a part of it. */
 typedef bool hearth_on_text(void *user, int32_t token, const char *text, size_t size);
 
 typedef struct hearth_result {

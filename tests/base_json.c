@@ -38,7 +38,7 @@ static void malformed_text_is_refused(void **state)
     }
 }
 
-/* JSON has no word for what is no number. */
+/* JSON has no word for what is not a number. */
 static void numbers_are_finite(void **state)
 {
     (void)state;

@@ -36,7 +36,7 @@ END
 expect 1 "which is outside src" <<'END'
 #include "../../tests/golden.h"
 END
-expect 1 "no file of this tree" <<'END'
+expect 1 "not a file of this tree" <<'END'
 #include "missing.h"
 END
 mkdir "$root/src/unheard"
@@ -55,7 +55,7 @@ expect 0 "" <<'END'
 #include "../base/error.h"
 END
 if [ -n "$said" ]; then
-    echo "expected silence, got: $said"
+    echo "expected no output, got: $said"
     exit 1
 fi
 echo "check-layers fails where it must"

@@ -39,7 +39,7 @@ static double number(const json_t *object, const char *key, size_t index)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_number(value))
-        wrong("event %zu: %s is no number", index, key);
+        wrong("event %zu: %s is not a number", index, key);
     return json_number_value(value);
 }
 
@@ -47,7 +47,7 @@ static json_int_t whole(const json_t *object, const char *key, size_t index)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value))
-        wrong("event %zu: %s is no whole number", index, key);
+        wrong("event %zu: %s is not a whole number", index, key);
     return json_integer_value(value);
 }
 
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     if (!file)
         wrong("%s:%d: %s", argv[1], error.line, error.text);
     if (!json_is_array(file))
-        wrong("%s: is no array", argv[1]);
+        wrong("%s: is not an array", argv[1]);
     event *events = calloc(json_array_size(file) + 1, sizeof *events);
     size_t size = 0;
     if (!events)

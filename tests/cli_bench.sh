@@ -8,8 +8,8 @@ for field in machine threads read_bandwidth; do
 done
 is "threads" "$(value "$scratch/bench.json" threads)" 2
 for i in 0 1 2 3; do
-    for field in rung prompt_length context prefill_tokens_per_second decode_tokens_per_second bytes_per_token \
-        share_of_bandwidth density kv_bytes_per_token class let_through floor_tokens_per_second relative_speed; do
+    for field in mode prompt_length context prefill_tokens_per_second decode_tokens_per_second bytes_per_token \
+        share_of_bandwidth density kv_bytes_per_token guarantee let_through floor_tokens_per_second relative_speed; do
         value "$scratch/bench.json" rows.$i.$field >/dev/null && pass || fail "bench --json row $i lacks $field"
     done
     is "density" "$(value "$scratch/bench.json" rows.$i.density)" 1
@@ -39,7 +39,7 @@ refused 2 "2 after it are more than the 13" "$HEARTH" bench "$model" -c 13 -n 2 
 is "the prompt that -c 40 leaves" "$(sed -n 2p "$scratch/bench.csv" | cut -d, -f5)" 38
 refused 2 "vocabulary" "$HEARTH" bench "$model" -r 1 -n 1 --prompt-lengths 4 --ids 99999
 
-# Rung against rung, on a PowerInfer file and on a stock one, in one process.
+# Mode against mode, on a PowerInfer file and on a stock one, in one process.
 pwri=$DATA/golden/pwri/llama/f16.gguf
 relu=$DATA/models/stories260K-relu
 ids=1,272,204,165,88,100,15,26,8,58,260,208,292,162,195,310
@@ -48,8 +48,8 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
     # shellcheck disable=SC2086 # several options
     "$HEARTH" bench "$pwri" --compare exact,dense,predicted $quick --json >"$scratch/pwri.json"
     i=0
-    for rung in exact dense predicted; do
-        is "rung $i" "$(value "$scratch/pwri.json" rows.$i.rung)" $rung
+    for mode in exact dense predicted; do
+        is "mode $i" "$(value "$scratch/pwri.json" rows.$i.mode)" $mode
         for field in computed fired active; do
             value "$scratch/pwri.json" rows.$i.layers.1.$field >/dev/null && pass || fail "row $i: no layers.1.$field"
         done
@@ -57,16 +57,16 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
         i=$((i + 1))
     done
     is "speed of the first" "$(value "$scratch/pwri.json" rows.0.relative_speed)" 1
-    is "class of all: the weakest" "$(value "$scratch/pwri.json" class)" lossy
+    is "guarantee of all: the weakest" "$(value "$scratch/pwri.json" guarantee)" lossy
     is "dense density" "$(value "$scratch/pwri.json" rows.1.density)" 1
     is "let through without a predictor" "$(value "$scratch/pwri.json" rows.0.let_through)" 1
-    # The same rung on its own gives the same bytes and densities.
+    # The same mode on its own gives the same bytes and densities.
     for i in 0 1 2; do
         # shellcheck disable=SC2086
-        "$HEARTH" bench "$pwri" --sparsity "$(value "$scratch/pwri.json" rows.$i.rung)" --no-guard $quick --json \
+        "$HEARTH" bench "$pwri" --sparsity "$(value "$scratch/pwri.json" rows.$i.mode)" --no-guard $quick --json \
             >"$scratch/one.json"
-        for field in rung class bytes_per_token density let_through layers.0.fired; do
-            is "$field of rung $i alone" "$(value "$scratch/one.json" rows.0.$field)" \
+        for field in mode guarantee bytes_per_token density let_through layers.0.fired; do
+            is "$field of mode $i alone" "$(value "$scratch/one.json" rows.0.$field)" \
                 "$(value "$scratch/pwri.json" rows.$i.$field)"
         done
     done
@@ -74,8 +74,8 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
     if python_packages; then
         "$python" "$SOURCE/tests/reference/pwri_reference.py" "$pwri" --ids $ids --stats >"$scratch/stats.json"
         for i in 0 1 2; do
-            want=$(value "$scratch/stats.json" "bytes_per_token.$(value "$scratch/pwri.json" rows.$i.rung)")
-            near "bytes of $(value "$scratch/pwri.json" rows.$i.rung)" "$(awk \
+            want=$(value "$scratch/stats.json" "bytes_per_token.$(value "$scratch/pwri.json" rows.$i.mode)")
+            near "bytes of $(value "$scratch/pwri.json" rows.$i.mode)" "$(awk \
                 -v b="$(value "$scratch/pwri.json" rows.$i.bytes_per_token)" \
                 -v k="$(value "$scratch/pwri.json" rows.$i.kv_bytes_per_token)" 'BEGIN { print b - k }')" \
                 "$want" "$(awk -v w="$want" 'BEGIN { print 0.02 * w }')"
@@ -91,7 +91,7 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
     is "nothing predicts" "$(grep -c predicted "$scratch/table" || true)" 0
     svg=$(cat "$scratch/a&b.svg")
     has "picture" "$svg" "<svg xmlns="
-    has "picture: rung" "$svg" ">exact</text>"
+    has "picture: mode" "$svg" ">exact</text>"
     has "picture: model" "$svg" ">stories260K-relu</text>"
     # From saved results: the same bars, of several models, in one picture and one table.
     "$HEARTH" bench --from "$scratch/pwri.json" "$scratch/pwri.json" --plot "$scratch/two.svg" --csv >"$scratch/two.csv"
@@ -111,24 +111,24 @@ if [ -e "$pwri" ] && [ -e "$relu" ]; then
     fi
     is "half-written pictures" "$(find "$scratch" -name '.*.svg*' | wc -l)" 0
 
-    refused 1 "rung predicted" "$HEARTH" bench "$relu" --compare dense,predicted
-    refused 1 "rung exact" "$HEARTH" bench "$model" --compare exact,dense
+    refused 1 "mode predicted" "$HEARTH" bench "$relu" --compare dense,predicted
+    refused 1 "mode exact" "$HEARTH" bench "$model" --compare exact,dense
     refused 1 "No such file" "$HEARTH" bench --from "$scratch/pwri.json" --plot "$scratch/none/x.svg"
-    for broken in 's/"rung": "exact"/"rung": "e\\u001b[1m"/ rows?0?: rung: is no word' \
+    for broken in 's/"mode": "exact"/"mode": "e\\u001b[1m"/ rows?0?: mode: is not a word' \
         's/"density": 1.0/"density": -1/ rows?1?: density: is negative' 's/"active"/"activ"/ active: is missing' \
-        's/"rows"/"row"/ rows: is no list'; do
+        's/"rows"/"row"/ rows: is not a list'; do
         sed "${broken%%/ *}/" "$scratch/pwri.json" >"$scratch/broken.json"
         refused 1 "${broken#*/ }" "$HEARTH" bench --from "$scratch/broken.json"
     done
 fi
 refused 2 "did you mean exact" "$HEARTH" bench "$model" --compare dense,exakt
-refused 2 "'frob' is no rung; dense, exact, predicted, pruned are" "$HEARTH" bench "$model" --compare frob
-refused 2 "'' is no rung" "$HEARTH" bench "$model" --compare dense,
-refused 2 "'' is no rung" "$HEARTH" bench "$model" --compare ""
+refused 2 "unknown mode 'frob'; there are dense, exact" "$HEARTH" bench "$model" --compare frob
+refused 2 "unknown mode ''" "$HEARTH" bench "$model" --compare dense,
+refused 2 "unknown mode ''" "$HEARTH" bench "$model" --compare ""
 refused 2 "exact: stands there twice" "$HEARTH" bench "$model" --compare exact,dense,exact
-refused 2 "--compare names the rungs already" "$HEARTH" bench "$model" --compare dense --sparsity exact
+refused 2 "--compare names the modes already" "$HEARTH" bench "$model" --compare dense --sparsity exact
 refused 2 "placements of its own" "$HEARTH" bench "$model" --compare dense --place x.json
-refused 2 "names no such rung" "$HEARTH" bench "$model" --compare dense --threshold 1
+refused 2 "names no such mode" "$HEARTH" bench "$model" --compare dense --threshold 1
 refused 2 "needs the name of a file" "$HEARTH" bench "$model" --plot -
 refused 2 "neither measures nor writes JSON" "$HEARTH" bench --from x.json --json
 refused 2 "one argument too many" "$HEARTH" bench "$model" other

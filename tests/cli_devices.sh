@@ -120,7 +120,7 @@ awk -v p="$(value "$scratch/run.json" device.peak_bytes)" 'BEGIN { exit !(p > 0 
     fail "peak memory is not between nothing and the budget"
 "$HEARTH" run "$model" -p x -n 4 --temp 0 --json >"$scratch/run.json"
 is "no device" "$(value "$scratch/run.json" device) $(value "$scratch/run.json" placement)" "null null"
-is "rung" "$("$HEARTH" run "$model" -p x -n 1 --json --device host >"$scratch/run.json" && value "$scratch/run.json" rung)" exact
+is "mode" "$("$HEARTH" run "$model" -p x -n 1 --json --device host >"$scratch/run.json" && value "$scratch/run.json" mode)" exact
 
 # ------------------------------------------------------------------ traces
 
@@ -164,7 +164,7 @@ has "overlap in the table" "$("$HEARTH" bench "$model" -r 1 -n 4 --prompt-length
 is "no split layers" "$(value "$scratch/bench.json" rows.0.overlap)" null
 "$HEARTH" bench "$model" --json -r 1 -n 4 --prompt-lengths 4 --device host --gpu-neurons 86 --compare dense,exact \
     >"$scratch/bench.json"
-is "both rungs on both sides" "$(value "$scratch/bench.json" rows.0.overlap.samples) $(value "$scratch/bench.json" \
+is "both modes on both sides" "$(value "$scratch/bench.json" rows.0.overlap.samples) $(value "$scratch/bench.json" \
     rows.1.overlap.samples)" "20 20"
 
 finish

@@ -33,7 +33,7 @@ bench/run.sh*          | measures for minutes
 tools/test-aarch64*    | installs packages of another processor, and takes long
 '
 
-# Indented blocks that are no commands: how they begin, and what they are.
+# Indented blocks that are not commands: how they begin, and what they are.
 texts='
 base  number*          | the modules, in order
 {"sides": *            | a placement
@@ -144,8 +144,8 @@ smaller_form() { # smaller_form COMMAND
 clone() { # clone FOLDER
     mkdir -p "$1/build/release/test-data/small"
     cp -r "$SOURCE/models" "$1/"
-    ln -s "$SOURCE"/{bench,docs,examples,include,tests,tools} "$1/"
-    ln -s "$BUILD"/hearth "$BUILD"/bench "$1/build/release/"
+    ln -s "$SOURCE"/{bench,bindings,docs,examples,include,tests,tools} "$1/"
+    ln -s "$BUILD"/hearth "$BUILD"/bench "$BUILD"/libhearth.so.0 "$1/build/release/"
     ln -s "$DATA"/{corpora,golden,models} "$1/build/release/test-data/"
     head -c 10000 "$DATA/corpora/stories-train-sample.txt" >"$1/build/release/test-data/small/stories-train-sample.txt"
 }

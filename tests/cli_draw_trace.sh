@@ -1,4 +1,4 @@
-# cli_draw_trace.sh - tools/draw-trace: a picture of a trace, and one line about whatever is no trace.
+# cli_draw_trace.sh - tools/draw-trace: a picture of a trace, and one line about whatever is not a trace.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 command -v python3 >/dev/null || skip "python3 is absent"
 draw=$SOURCE/tools/draw-trace

@@ -6,7 +6,7 @@ model=$scratch/model.gguf
 "$HEARTH" convert "$folder" -o "$model" 2>/dev/null
 mkdir "$scratch/empty"
 
-# Files that are no models, for every command that opens one.
+# Files that are not models, for every command that opens one.
 printf 'GGUF' >"$scratch/short.gguf"
 printf 'GGML\003\0\0\0' >"$scratch/magic.gguf"
 : >"$scratch/nothing.gguf"
@@ -26,7 +26,7 @@ for file in missing.gguf short.gguf magic.gguf nothing.gguf half.gguf head.gguf 
 done
 [ -e "$scratch/never" ] && fail "a failed command left its output" || pass
 
-# A vocabulary is no model, and says so; a model without a vocabulary reads ids only.
+# A vocabulary is not a model, and says so; a model without a vocabulary reads ids only.
 if [ -e "$DATA/golden/tokenizers/llama-spm.gguf" ]; then
     refused 1 "has none, the file holds only a vocabulary" "$HEARTH" run "$DATA/golden/tokenizers/llama-spm.gguf" -p x
     has "inspect of a vocabulary" "$("$HEARTH" inspect "$DATA/golden/tokenizers/llama-spm.gguf")" "cannot run it"
@@ -68,7 +68,7 @@ echo '{' >"$scratch/place.json"
 refused 1 "place.json" "$HEARTH" run "$model" -p x --place "$scratch/place.json"
 refused 2 "cpu level" "$HEARTH" run "$model" -p x --cpu sse9
 refused 2 "tensor-type" "$HEARTH" quantize "$model" "$scratch/never" q8_0 --tensor-type nonsense
-refused 2 "no format" "$HEARTH" quantize "$model" "$scratch/never" q8_0 --tensor-type a=q9_9
+refused 2 "cannot be written" "$HEARTH" quantize "$model" "$scratch/never" q8_0 --tensor-type a=q9_9
 
 # More than the machine has, whatever it has: refused before any of it is taken, with what would fit.
 mkdir "$scratch/endless"
@@ -186,7 +186,7 @@ if (ulimit -v 400000 && "$HEARTH" --version) >/dev/null 2>&1; then
 fi
 
 # Hostile names and texts reach the terminal as \xNN. An unknown option is quoted without its control characters.
-refused 2 "is no option" "$HEARTH" run --$'a\e[31mb\nc'
+refused 2 "unknown option" "$HEARTH" run --$'a\e[31mb\nc'
 case "$(cat "$scratch/err")" in
     *$'\e'*) fail "an escape character reached the terminal" ;;
     *) pass ;;

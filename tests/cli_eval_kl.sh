@@ -8,7 +8,7 @@ golden=$DATA/golden/llama/model.gguf
 text=$DATA/golden/real/nll-text.txt
 
 "$HEARTH" eval kl "$stories" "$text" -c 64 --kv f32 --sparsity dense --write "$scratch/dense.kld" 2>"$scratch/err"
-has "what wrote it" "$(cat "$scratch/err")" "rung dense"
+has "what wrote it" "$(cat "$scratch/err")" "mode dense"
 has "what was written" "$(cat "$scratch/err")" "wrote $scratch/dense.kld: "
 windows=$(sed -n 's/^wrote .*: \([0-9]*\) windows of 64, .*B$/\1/p' "$scratch/err")
 is "its size" "$(stat -c %s "$scratch/dense.kld")" $((20 + windows * (64 * 4 + 31 * 2 * (512 + 4))))
@@ -24,7 +24,7 @@ same() { # same WHAT ARGUMENTS...: no divergence, the same tokens
 }
 same "a file against itself" "$stories" --base "$scratch/dense.kld" --kv f32 --sparsity dense
 same "exact against dense" "$stories" --base "$scratch/dense.kld" --kv f32 --sparsity exact --no-guard
-is "rung" "$(value "$scratch/kl.json" rung)" exact
+is "mode" "$(value "$scratch/kl.json" mode)" exact
 same "in one step" "$stories" "$text" -c 64 --against dense --sparsity exact --no-guard
 head -c 5000 "$SOURCE/models/stories-held.txt" >"$scratch/held"
 same "of a SiLU model" "$other" "$scratch/held" --against dense
@@ -106,7 +106,7 @@ fi
 # ------------------------------------------------------------------ what is refused
 
 base=$scratch/dense.kld
-refused 2 "one of --base FILE, --write FILE, --against RUNG is wanted" "$HEARTH" eval kl "$stories"
+refused 2 "one of --base FILE, --write FILE, --against MODE is wanted" "$HEARTH" eval kl "$stories"
 refused 2 "one of --base FILE" "$HEARTH" eval kl "$stories" "$text" --write "$scratch/x" --against dense
 refused 2 "the file of --base has its own text" "$HEARTH" eval kl "$stories" "$text" --base "$base"
 refused 2 "the file of --base has its own text" "$HEARTH" eval kl "$stories" --ids 1,2 --base "$base"

@@ -20,7 +20,7 @@ is "columns" "$(awk -F, '{ print NF }' "$scratch/two.csv" | sort -u)" 17
 has "table" "$(cat "$scratch/table")" "exact            exact"
 for column in tokens_per_second relative_speed density bytes_per_token quality same_top; do
     awk -v x="$(cell "$scratch/two.csv" exact $column)" 'BEGIN { exit !(x + 0 == x && x != "") }' && pass ||
-        fail "$column of exact is no number"
+        fail "$column of exact is not a number"
 done
 is "speed of dense" "$(cell "$scratch/two.csv" dense relative_speed)" 1
 near "divergence of dense" "$(cell "$scratch/two.csv" dense quality)" 0 1e-5
@@ -30,7 +30,7 @@ is "dense density" "$(cell "$scratch/two.csv" dense density)" 1
 refused 1 "predict" "$HEARTH" eval sparsity "$scratch/relu" "$text" --settings predicted
 refused 1 "tune" "$HEARTH" eval sparsity "$scratch/relu" "$text" --settings pruned
 refused 1 "hearth profile" "$HEARTH" eval sparsity "$scratch/relu" "$text" --settings hot-only=0.5
-refused 1 "rung exact" "$HEARTH" eval sparsity "$scratch/silu" "$text" --settings exact
+refused 1 "mode exact" "$HEARTH" eval sparsity "$scratch/silu" "$text" --settings exact
 refused 1 "hearth profile" "$HEARTH" inspect "$scratch/relu" --plot "$scratch/none.svg"
 [ -e "$scratch/none.svg" ] && fail "a picture of nothing" || pass
 
@@ -76,7 +76,7 @@ near "the halves' densities" "$(awk -v h="$(cell "$scratch/hot.csv" hot-only=0.5
     -v c="$(cell "$scratch/hot.csv" cold-only=0.5 density)" 'BEGIN { print h + c }')" \
     "$(cell "$scratch/hot.csv" exact density)" 0.05
 is "JSON: rows" "$(value "$scratch/hot.json" rows.6.setting)" cold-only=0.5
-is "JSON: class" "$(value "$scratch/hot.json" rows.2.class)" lossy
+is "JSON: guarantee" "$(value "$scratch/hot.json" rows.2.guarantee)" lossy
 value "$scratch/hot.json" rows.7 >/dev/null && fail "an eighth row" || pass
 
 # Perplexity is that of `hearth eval ppl`.

@@ -75,9 +75,9 @@ ignored() { # ignored WHAT PATTERN: what $scratch/relu.gguf.tune holds now
     is "$1: warnings" "$(grep -c '^warning: ' "$scratch/ignored.err")" 1
     has "$1: warning" "$(grep '^warning: ' "$scratch/ignored.err")" "$2"
     has "$1: what follows" "$(grep '^warning: ' "$scratch/ignored.err")" "; it is ignored"
-    for rung in predicted pruned; do
+    for mode in predicted pruned; do
         refused 1 "$scratch/relu.gguf: needs its tune file, which is ignored: $2" \
-            "$HEARTH" run "$scratch/relu.gguf" -p x -n 1 --sparsity $rung
+            "$HEARTH" run "$scratch/relu.gguf" -p x -n 1 --sparsity $mode
     done
 }
 is "warnings without a bad file" "$(grep -c '^warning: ' "$scratch/none.err")" 0
@@ -99,7 +99,7 @@ if "$HEARTH" tune "$scratch/relu" --corpus "$scratch/corpus.txt" --for-powerinfe
     "$HEARTH" inspect "$scratch/relu" --tune "$scratch/pi.tune" --json >"$scratch/tuned.json"
     is "predictors" "$(value "$scratch/tuned.json" tune.predictors)" 6
     "$HEARTH" inspect "$scratch/relu" --tune "$scratch/pi.tune" >"$scratch/tuned"
-    has "the price, for people" "$(cat "$scratch/tuned")" "price: tokens "
+    has "the loss, for people" "$(cat "$scratch/tuned")" "loss: tokens "
     has "levels, for people" "$(cat "$scratch/tuned")" " % of all activations count as zero"
     is "their kind" "$(value "$scratch/tuned.json" tune.layers.5.predictor.kind)" low-rank
     is "their input" "$(value "$scratch/tuned.json" tune.layers.5.predictor.input)" residual

@@ -11,7 +11,7 @@ said=$(echo "Once upon a time" | "$HEARTH" run "$model" --seed 7 --temp 1 --repe
 is "after a reset" "$(printf 'Once upon a time\n/reset\nOnce upon a time\n' |
     "$HEARTH" run "$model" --seed 7 --temp 1 --repeat-penalty 1.3 -n 12 2>/dev/null)" "$said"$'\n'"$said"
 
-# From a pipe a slash that is no known word begins text; what does not fit says how to go on.
+# From a pipe a slash that is not a known word begins text; what does not fit says how to go on.
 is "a slash from a pipe" "$(printf '/etc is\n' | "$HEARTH" run "$model" --temp 0 -n 8 2>/dev/null)" \
     "$("$HEARTH" run "$model" -p "/etc is" --temp 0 -n 8 --json 2>/dev/null >"$scratch/slash.json" &&
         value "$scratch/slash.json" text)"

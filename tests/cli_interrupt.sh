@@ -115,7 +115,7 @@ case $got:$(cat "$scratch/err") in
     *) fail "a stopped answer: exit status $got, $(cat "$scratch/err")" ;;
 esac
 
-# At a terminal long work shows how far it is; elsewhere it is silent.
+# At a terminal long work shows how far it is; elsewhere it prints nothing.
 if has_terminal; then
     shown=$(script -qec "timeout --foreground -s INT 3 '$HEARTH' quantize '$scratch/large' '$scratch/to/new.gguf' q6_K -t 1 --allow-nonfinite" /dev/null \
         </dev/null || true)

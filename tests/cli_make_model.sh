@@ -89,7 +89,7 @@ done
 # times 4 layers times 96 clusters, of which 12 % fire, are independent events: five standard errors of the recall are
 # 5 sqrt(0.95 * 0.05 / (46 tokens)); those of what is let through, 1.3 of 0.12, are bound's for 0.156 over 2 (four
 # layers). The vectors that the predictor reads are rounded to 8 bits: another 0.002 of the recall at most.
-figure() { # figure NAME RUNG PATH
+figure() { # figure NAME MODE PATH
     "$HEARTH" bench "$scratch/$1.gguf" --sparsity "$2" --no-guard -r 1 --prompt-lengths 16 --contexts 0 -n $tokens \
         --ids "@$scratch/ids" --json >"$said" 2>"$scratch/err" || fail "bench $1: $(cat "$scratch/err")"
     value "$said" "rows.0.$3"

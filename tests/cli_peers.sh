@@ -14,7 +14,7 @@ echo "llama_print_timings: prompt eval time = 100.0 ms / $3 tokens ( 1.0 ms per 
 echo "llama_print_timings:        eval time = 100.0 ms / $4 runs   ( 1.0 ms per token, 200.00 tokens per second)"
 END
 compare() {
-    python3 "$peers" "$model" --hearth "$HEARTH" --no-llama -t 2 -r 2 -n 4 --prompt-length 8 --rungs dense,exact \
+    python3 "$peers" "$model" --hearth "$HEARTH" --no-llama -t 2 -r 2 -n 4 --prompt-length 8 --modes dense,exact \
         --out "$scratch/peers" "$@"
 }
 if compare --other usual "bash $scratch/usual {model} {threads} {prompt} {n}" \
@@ -49,6 +49,6 @@ failing() { # failing PATTERN ARGUMENTS...: one line on standard error, status 1
 }
 failing "no such file" python3 "$peers" "$scratch/absent" --hearth "$HEARTH" --no-llama
 failing "no --other of that name" compare --pattern nobody x
-failing "is no log" python3 "$peers" --from /dev/null
+failing "is not a log" python3 "$peers" --from /dev/null
 
 finish

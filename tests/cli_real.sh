@@ -58,9 +58,9 @@ printf 'Once upon a time\n' | "$HEARTH" run "$model" -f - -n 8 --temp 0 --json >
 "$HEARTH" run "$model" -p "Once upon a time" -n 8 --temp 0 --json --sparsity dense >"$scratch/p.json"
 is "prompt from a file" "$(value "$scratch/f.json" ids)" "$(value "$scratch/p.json" ids)"
 is "fields of run --json" "$(value "$scratch/p.json" "" 2>/dev/null | sort | tr '\n' ' ')" \
-    "class decode_seconds decode_tokens device guard ids placement prompt_seconds prompt_tokens pruning rung sparsity stop_reason text "
-is "rung" "$(value "$scratch/p.json" rung)" dense
-is "class" "$(value "$scratch/p.json" class)" bitwise
+    "decode_seconds decode_tokens device guarantee guard ids mode placement prompt_seconds prompt_tokens pruning sparsity stop_reason text "
+is "mode" "$(value "$scratch/p.json" mode)" dense
+is "guarantee" "$(value "$scratch/p.json" guarantee)" bitwise
 
 # A forbidden token does not come; a forced one does nothing but come.
 "$HEARTH" run "$model" -p "Once upon a time" -n 4 --temp 0 --json --logit-bias 432=-inf >"$scratch/b.json"

@@ -1,4 +1,4 @@
-# cli_sparsity.sh - rungs at the command line: what they may claim, what they say, and the guard that never shows in an answer.
+# cli_sparsity.sh - modes at the command line: what they may claim, what they say, and the guard that never shows in an answer.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 
 pwri=$DATA/golden/pwri
@@ -16,11 +16,11 @@ for name in llama/f32 llama/f16 llama/q4_0 bamboo/f32 bamboo/f16 bamboo/q4_0; do
     model=$pwri/$name.gguf
     ids=$(value "$pwri/${name%/*}/cases.json" 0.ids)
     logits dense "$model" --sparsity dense
-    has "$name dense" "$(cat "$scratch/err")" "rung dense, class bitwise"
+    has "$name dense" "$(cat "$scratch/err")" "mode dense, guarantee bitwise"
     for threads in 1 2 3; do
         logits exact "$model" --sparsity exact --no-guard -t $threads
         same "$name exact, $threads threads" dense exact
-        has "$name exact" "$(cat "$scratch/err")" "rung exact, class bitwise: same answer as dense"
+        has "$name exact" "$(cat "$scratch/err")" "mode exact, guarantee bitwise: same answer as dense"
         case "$(cat "$scratch/err")" in
             *guard*) fail "$name: --no-guard and yet a guard" ;;
             *) pass ;;
@@ -58,7 +58,7 @@ for damage in "" "{" "[]" "{\"key\":\"$key\"}" \
     same "damaged: $damage" dense guarded
     is "written anew behind: $damage" "$(value "$file" key) $(value "$file" layers | tr ',' '\n' | wc -l)" "$key 2"
 done
-# Layers on both rungs, as a file that is sound may say.
+# Layers on both modes, as a file that is sound may say.
 for layers in '"dense","sparse"' '"sparse","dense"' '"dense","dense"'; do
     printf '{"hearth.guard":2,"key":"%s","layers":[%s],"dense_seconds":0.0051,"exact_seconds":0.0022,"density":0.12,"busy":false}' \
         "$key" "$layers" >"$file"
@@ -69,7 +69,7 @@ for layers in '"dense","sparse"' '"sparse","dense"' '"dense","dense"'; do
         *) expected="guard: dense in all layers (measured: FFN 5.1 ms dense, 2.2 ms exact; in an earlier run)" ;;
     esac
     has "layers $layers" "$(cat "$scratch/err")" "$expected"
-    has "class with layers $layers" "$(cat "$scratch/err")" "class bitwise"
+    has "guarantee with layers $layers" "$(cat "$scratch/err")" "guarantee bitwise"
 done
 logits guarded "$model" --measure-again
 same "measured again" dense guarded
@@ -89,7 +89,7 @@ XDG_CACHE_HOME=$cache
 
 # Predicted: lossy, and says so; the threshold decides what is let through.
 logits predicted "$model" --sparsity predicted
-has "class of predicted" "$(cat "$scratch/err")" "rung predicted, class lossy"
+has "guarantee of predicted" "$(cat "$scratch/err")" "mode predicted, guarantee lossy"
 cmp -s "$scratch/predicted" "$scratch/dense" && fail "predicted gives what dense gives" || pass
 logits all "$model" --sparsity predicted --threshold -1e30
 same "a threshold below all scores" dense all
@@ -104,29 +104,29 @@ cat >"$scratch/place.json" <<END
 END
 logits placed "$model" --place "$scratch/place.json"
 same "placement" dense placed
-is "rung of a placement" "$(grep -c 'rung exact\|guard' "$scratch/err")" 1
+is "mode of a placement" "$(grep -c 'mode exact\|guard' "$scratch/err")" 1
 
 # What cannot be: the file, the reason, and what to do.
 silu=$DATA/golden/llama/model.gguf
-refused 1 "$silu: rung exact: the activation silu" "$HEARTH" eval logits "$silu" --ids 1 --out "$scratch/no" --sparsity exact
-refused 1 "$silu: rung predicted: the model has no predictors" "$HEARTH" eval logits "$silu" --ids 1 --out "$scratch/no" \
+refused 1 "$silu: mode exact: the activation silu" "$HEARTH" eval logits "$silu" --ids 1 --out "$scratch/no" --sparsity exact
+refused 1 "$silu: mode predicted: the model has no predictors" "$HEARTH" eval logits "$silu" --ids 1 --out "$scratch/no" \
     --sparsity predicted
 ids=1,2,3
 logits silu "$silu"
-has "auto without zeros" "$(cat "$scratch/err")" "rung dense, class bitwise: every neuron"
+has "auto without zeros" "$(cat "$scratch/err")" "mode dense, guarantee bitwise: every neuron"
 
 # Stock layout: transposed, within rounding of dense; block formats are rounded once more, and that is said.
 stock=$DATA/golden/llama-relu/model.gguf
 logits dense "$stock" --sparsity dense
 logits exact "$stock" --sparsity exact --no-guard
-has "class of a transposed float file" "$(cat "$scratch/err")" "class exact: only zeros are skipped"
+has "guarantee of a transposed float file" "$(cat "$scratch/err")" "guarantee exact: only zeros are skipped"
 close "stock layout, exact" "$scratch/exact" "$scratch/dense" 1e-5
 demo=$scratch/demo.gguf
 "$HEARTH" convert "$DATA/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
 "$HEARTH" quantize "$scratch/float.gguf" "$demo" q8_0 2>/dev/null
 "$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --no-guard >"$scratch/text" 2>"$scratch/err"
 has "memory of the copies" "$(cat "$scratch/err")" ", transposed "
-has "class of a transposed block file" "$(cat "$scratch/err")" "class requantised"
+has "guarantee of a transposed block file" "$(cat "$scratch/err")" "guarantee requantised"
 has "what was rounded" "$(cat "$scratch/err")" "note: down was rounded again, to Q8_0"
 has "what was skipped" "$(cat "$scratch/err")" "skipped: 8"
 "$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --sparsity dense >"$scratch/text" 2>"$scratch/err"
@@ -134,7 +134,7 @@ is "dense skips nothing" "$(grep -c 'skipped\|transposed\|note' "$scratch/err" |
 
 # The same for programs.
 "$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --no-guard --json >"$scratch/run.json"
-is "rung" "$(value "$scratch/run.json" rung) $(value "$scratch/run.json" class)" "exact requantised"
+is "mode" "$(value "$scratch/run.json" mode) $(value "$scratch/run.json" guarantee)" "exact requantised"
 is "no guard" "$(value "$scratch/run.json" guard)" null
 near "density" "$(value "$scratch/run.json" sparsity.density)" 0.15 0.1
 is "computed" "$(value "$scratch/run.json" sparsity.computed)" 1
@@ -147,6 +147,6 @@ is "exact loses nothing to speak of" "$(value "$scratch/run.json" ids)" \
     "$("$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --json --sparsity dense | value - ids)"
 echo "One day a little cat named Max found a red ball in the park." >"$scratch/words"
 "$HEARTH" eval ppl "$demo" "$scratch/words" --json --sparsity exact --no-guard >"$scratch/ppl.json"
-is "rung of eval ppl" "$(value "$scratch/ppl.json" rung) $(value "$scratch/ppl.json" class)" "exact requantised"
+is "mode of eval ppl" "$(value "$scratch/ppl.json" mode) $(value "$scratch/ppl.json" guarantee)" "exact requantised"
 
 finish

@@ -45,19 +45,19 @@ done
 
 # Every command finds it: predicted runs, is not exact, and is as far from it as was said.
 ids=1,403,407,261,378,410,300,282,299,263,298,267,341,350,261,360
-for rung in exact predicted pruned; do
-    "$HEARTH" eval logits "$model" --ids $ids --sparsity $rung --no-guard --kv f32 --out "$scratch/$rung" 2>/dev/null
+for mode in exact predicted pruned; do
+    "$HEARTH" eval logits "$model" --ids $ids --sparsity $mode --no-guard --kv f32 --out "$scratch/$mode" 2>/dev/null
 done
 cmp -s "$scratch/exact" "$scratch/predicted" && fail "predicted is exact" || pass
 cmp -s "$scratch/exact" "$scratch/pruned" && fail "pruned is exact" || pass
 close "predicted beside exact" "$scratch/predicted" "$scratch/exact" 0.25
-price=$(value "$said" price.mean_kl)
+loss=$(value "$said" loss.mean_kl)
 "$HEARTH" eval kl "$model" "$text" --against exact --sparsity predicted --json >"$scratch/kl" 2>/dev/null
-if awk -v p="$price" -v k="$(value "$scratch/kl" mean_kl)" 'BEGIN { exit !(p > 0 && p < 0.1 && k < 3 * p && p < 3 * k) }'
-then pass; else fail "KL was said to be $price, eval kl says $(value "$scratch/kl" mean_kl)"; fi
-echo "  KL: said $price, eval kl $(value "$scratch/kl" mean_kl)"
+if awk -v p="$loss" -v k="$(value "$scratch/kl" mean_kl)" 'BEGIN { exit !(p > 0 && p < 0.1 && k < 3 * p && p < 3 * k) }'
+then pass; else fail "KL was said to be $loss, eval kl says $(value "$scratch/kl" mean_kl)"; fi
+echo "  KL: said $loss, eval kl $(value "$scratch/kl" mean_kl)"
 "$HEARTH" run "$model" -p "Once upon a time" -n 8 --temp 0 --sparsity predicted --json >"$scratch/run" 2>/dev/null
-is "rung" "$(value "$scratch/run" rung)" predicted
+is "mode" "$(value "$scratch/run" mode)" predicted
 
 # The summary for people names each layer and the command to go on with.
 tune "$scratch/again.tune" >"$said" 2>/dev/null

@@ -1,4 +1,4 @@
-# cli_two_sides.sh - the calls that docs/design.md promises, with a device: logits on every rung against the CPU alone
+# cli_two_sides.sh - the calls that docs/design.md promises, with a device: logits in every mode against the CPU alone
 # and against the references, the same greedy text, ordered files, and placements that are wrong.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 
@@ -38,7 +38,7 @@ place() {
         print "]}" }'
 }
 
-# ------------------------------------------------------------------ rungs and references
+# ------------------------------------------------------------------ modes and references
 
 selector() {
     case $1 in
@@ -48,27 +48,27 @@ selector() {
     esac
 }
 
-# every_way MODEL RUNG BOUND OPTIONS...: on every device, laid in several ways, against the CPU alone; and against the file
+# every_way MODEL MODE BOUND OPTIONS...: on every device, laid in several ways, against the CPU alone; and against the file
 # $reference, where there is one.
 every_way() {
-    local model=$1 rung=$2 bound=$3 extra= device way what
-    if [ "$rung" = predicted ]; then
+    local model=$1 mode=$2 bound=$3 extra= device way what
+    if [ "$mode" = predicted ]; then
         "$HEARTH" inspect "$model" --json >"$scratch/inspect.json"
         extra=",\"threshold\":$(value "$scratch/inspect.json" model.predictors.threshold)"
     fi
-    logits cpu "$model" --sparsity "$rung" "${@:4}"
-    place "$(selector "$rung")" "$extra" split:100:700 ffn-host >"$scratch/split.json"
-    place "$(selector "$rung")" "$extra" host device >"$scratch/device.json"
+    logits cpu "$model" --sparsity "$mode" "${@:4}"
+    place "$(selector "$mode")" "$extra" split:100:700 ffn-host >"$scratch/split.json"
+    place "$(selector "$mode")" "$extra" host device >"$scratch/device.json"
     for device in $devices; do
         for way in "" "--gpu-neurons 0" "--gpu-layers 1 --gpu-neurons 1055" \
             "--place $scratch/split.json" "--place $scratch/device.json"; do
-            case $way in --place*) ;; *) way="$way --sparsity $rung" ;; esac
+            case $way in --place*) ;; *) way="$way --sparsity $mode" ;; esac
             # shellcheck disable=SC2086
             logits got "$model" --device "$device" $way "${@:4}"
-            what="$device ${model#"$pwri"/} $rung ${way##*/}"
+            what="$device ${model#"$pwri"/} $mode ${way##*/}"
             close "$what" "$scratch/got" "$scratch/cpu" "$bound"
             [ -z "$reference" ] || close "  against ${reference##*/}" "$scratch/got" "$reference" 1e-4
-            has "$what" "$(cat "$scratch/err")" "rung $rung, class "
+            has "$what" "$(cat "$scratch/err")" "mode $mode, guarantee "
         done
     done
 }
@@ -76,18 +76,18 @@ every_way() {
 neurons=1056
 for family in llama bamboo; do
     ids=$(value "$pwri/$family/cases.json" 0.ids)
-    for rung in dense exact predicted; do
-        case $rung in
+    for mode in dense exact predicted; do
+        case $mode in
             predicted) reference=$pwri/$family/f32.reference.f32 ;;
             *) reference=$pwri/$family/f32.dense.f32 ;;
         esac
-        every_way "$pwri/$family/f32.gguf" $rung 1e-4 --kv f32
+        every_way "$pwri/$family/f32.gguf" $mode 1e-4 --kv f32
     done
 done
 reference=
 ids=$(value "$pwri/llama/cases.json" 2.ids)
-for rung in exact predicted; do
-    every_way "$pwri/llama/q4_0.gguf" $rung 1e-2
+for mode in exact predicted; do
+    every_way "$pwri/llama/q4_0.gguf" $mode 1e-2
 done
 
 # ------------------------------------------------------------------ the demo model, as it is and ordered by hotness
@@ -141,7 +141,7 @@ split() { # split CPU DEVICE: ranges
 }
 wrong "layer 0: neuron 300 is listed nowhere" "$(split '[0,300]' '[301,512]')"
 wrong "layer 0: neuron 300 is listed twice" "$(split '[0,301]' '[300,512]')"
-wrong "layer 0: neurons ?300, 513? are no range within 512" "$(split '[0,300]' '[300,513]')"
+wrong "layer 0: neurons ?300, 513? are not a range within 512" "$(split '[0,300]' '[300,513]')"
 wrong "layer 0: side is gpu, which is not among the sides" "$(split '[0,300]' '[300,512]' gpu)"
 wrong "side gpu: there are only cpu and device0" "$(split '[0,300]' '[300,512]')" '["cpu","gpu"]'
 echo '{"sides":["cpu","device0"],' >"$scratch/wrong.json"

@@ -25,7 +25,7 @@ static values read_values(const char *path)
     rewind(f);
     values v = {malloc((size_t)size + 1), (size_t)size / sizeof(float)};
     if (!v.data || fread(v.data, 1, (size_t)size, f) != (size_t)size || size % (long)sizeof(float) != 0) {
-        fprintf(stderr, "%s: is no file of float32 values\n", path);
+        fprintf(stderr, "%s: is not a file of float32 values\n", path);
         exit(1);
     }
     fclose(f);
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     }
     double relative = sqrt(difference / norm);
     printf("%.3g\n", relative);
-    int above = !(relative <= bound); /* also where it is no number */
+    int above = !(relative <= bound); /* also where it is not a number */
     free(file.data);
     free(reference.data);
     return above;

@@ -62,7 +62,7 @@ static void assert_says(const char *text, const char *part)
 
 /* ------------------------------------------------------------------ a program with every kind of copy */
 
-/* What goes round in each slot: out to the CPU, which changes it, and in again. Offsets that are no multiples of 16 and
+/* What goes round in each slot: out to the CPU, which changes it, and in again. Offsets that are not multiples of 16 and
  * sizes above 64 KiB are the copy engine's, the rest a kernel's. */
 static const struct {
     size_t offset, size;

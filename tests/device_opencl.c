@@ -478,7 +478,7 @@ static void a_loader_that_is_none(void **state)
         need_device();
     static const char name[] = "libOpenCL.so.1";
     char folder[64];
-    make_folder(folder, name, "this is no library");
+    make_folder(folder, name, "this is not a library");
     const char *text = output_of("list", "LD_LIBRARY_PATH", folder);
     assert_says(text, "opencl||0|");
     assert_says(text, name);

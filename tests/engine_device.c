@@ -22,13 +22,13 @@ static hearth_session_options options_for(unsigned number)
     return (hearth_session_options){.context = 64, .output_rows = 16, .kv = number % 2 ? HEARTH_KV_F32 : HEARTH_KV_F16};
 }
 
-static reference read_reference(hearth_runtime *runtime, const char *path, hearth_rung rung, bool plain,
+static reference read_reference(hearth_runtime *runtime, const char *path, hearth_mode mode, bool plain,
                                 unsigned number)
 {
     stack s;
     reference r;
     open_placed_model(&s, runtime, path);
-    open_placed(&s, NULL, rung, plain, options_for(number));
+    open_placed(&s, NULL, mode, plain, options_for(number));
     r.logits = malloc(TEXT * s.info.vocabulary_size * sizeof *r.logits);
     draw_prompt(r.ids, s.info.vocabulary_size, 77);
     greedy_answer(&s, r.ids);
@@ -56,13 +56,13 @@ static void check_memory(const stack *s, hearth_session_options options)
 }
 
 /* Returns the distance from the CPU alone. */
-static double check_placement(stack *s, const reference *want, hearth_rung rung, bool plain, unsigned number)
+static double check_placement(stack *s, const reference *want, hearth_mode mode, bool plain, unsigned number)
 {
-    placed_shape shape = shape_of(s, rung);
+    placed_shape shape = shape_of(s, mode);
     char *json = draw_placement(&shape, number);
     size_t n = (size_t)TEXT * s->info.vocabulary_size;
     float *got = malloc(n * sizeof *got);
-    open_placed(s, json, rung, plain, options_for(number));
+    open_placed(s, json, mode, plain, options_for(number));
     check_memory(s, options_for(number));
     read_pieces(s, want->ids, got);
     double distance = relative_l2(got, want->logits, n), bound = plain ? 1e-4 : 1e-2;
@@ -81,23 +81,23 @@ static double check_placement(stack *s, const reference *want, hearth_rung rung,
     return distance;
 }
 
-static void check_rung(hearth_runtime *alone, const char *spec, hearth_runtime *runtime,
-                       const struct placed_model *model, hearth_rung rung)
+static void check_mode(hearth_runtime *alone, const char *spec, hearth_runtime *runtime,
+                       const struct placed_model *model, hearth_mode mode)
 {
     double worst[2] = {0};
     for (int plain = !model->rounds; plain < 2; plain++) { /* float weights: both are the same */
         stack s;
         reference want[2];
         for (unsigned kv = 0; kv < 2; kv++)
-            want[kv] = read_reference(alone, model->path, rung, plain, kv);
+            want[kv] = read_reference(alone, model->path, mode, plain, kv);
         open_placed_model(&s, runtime, model->path);
         for (unsigned number = 0; number < PLACEMENTS; number += PLACEMENT_STEP)
-            worst[plain] = fmax(worst[plain], check_placement(&s, &want[number % 2], rung, plain, number));
+            worst[plain] = fmax(worst[plain], check_placement(&s, &want[number % 2], mode, plain, number));
         hearth_model_close(s.model);
         free(want[0].logits);
         free(want[1].logits);
     }
-    print_message("%-9s %-17s %-9s worst of %d placements: %.1e in float32", spec, model->name, hearth_rung_name(rung),
+    print_message("%-9s %-17s %-9s worst of %d placements: %.1e in float32", spec, model->name, hearth_mode_name(mode),
                   PLACEMENTS, worst[1]);
     print_message(model->rounds ? ", %.1e by default\n" : "\n", worst[0]);
 }
@@ -106,8 +106,8 @@ static void check_device(const char *spec)
 {
     hearth_runtime *alone = open_runtime(NULL, 1), *runtime = open_runtime(spec, 1);
     for (size_t i = 0; i < PLACED_MODELS; i++) {
-        for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_EXACT + placed_models[i].predictors; rung++)
-            check_rung(alone, spec, runtime, &placed_models[i], (hearth_rung)rung);
+        for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_EXACT + placed_models[i].predictors; mode++)
+            check_mode(alone, spec, runtime, &placed_models[i], (hearth_mode)mode);
     }
     hearth_runtime_destroy(runtime);
     hearth_runtime_destroy(alone);
@@ -129,18 +129,18 @@ static void several_formats(void **state)
     static const char path[] = GOLDEN "/llama-256-q4_k_m/model.gguf";
     const device_specs *specs = usable_devices();
     hearth_runtime *alone = open_runtime(NULL, 1);
-    reference want = read_reference(alone, path, HEARTH_RUNG_DENSE, true, 1);
+    reference want = read_reference(alone, path, HEARTH_MODE_DENSE, true, 1);
     for (size_t i = 0; i < specs->count; i++) {
         stack s;
         hearth_placement *placement;
         hearth_error error;
         char *json;
         open_placed_model(&s, open_runtime(specs->text[i], 1), path);
-        stack_check(hearth_placement_create(&placement, s.model, HEARTH_RUNG_DENSE, &error), &error);
+        stack_check(hearth_placement_create(&placement, s.model, HEARTH_MODE_DENSE, &error), &error);
         stack_check(hearth_placement_use_device(placement, s.model, UINT32_MAX, UINT32_MAX, &error), &error);
         stack_check(hearth_placement_print(placement, &json, &error), &error);
         assert_non_null(strstr(json, "\"head\":\"device0\""));
-        open_placed(&s, json, HEARTH_RUNG_DENSE, true, options_for(1));
+        open_placed(&s, json, HEARTH_MODE_DENSE, true, options_for(1));
         size_t n = (size_t)TEXT * s.info.vocabulary_size;
         float *got = malloc(n * sizeof *got);
         read_pieces(&s, want.ids, got);
@@ -161,19 +161,19 @@ static void several_formats(void **state)
 /* ------------------------------------------------------------------ the same every time */
 
 /* Reads the text `runs` times under a mixed placement; all must be `want`, which the first ever fills in. */
-static void expect_same_bytes(const char *spec, unsigned threads, const char *path, hearth_rung rung, unsigned runs,
+static void expect_same_bytes(const char *spec, unsigned threads, const char *path, hearth_mode mode, unsigned runs,
                               float **want)
 {
     stack s;
     int32_t ids[TEXT];
     open_placed_model(&s, open_runtime(spec, threads), path);
-    placed_shape shape = shape_of(&s, rung);
+    placed_shape shape = shape_of(&s, mode);
     char *json = mixed_placement(&shape, PLACED_SPLIT, 5);
     size_t n = (size_t)TEXT * s.info.vocabulary_size;
     float *got = malloc(n * sizeof *got);
     draw_prompt(ids, s.info.vocabulary_size, 3);
     draw_prompt(ids + PROMPT - 4, s.info.vocabulary_size, 4); /* any text will do */
-    open_placed(&s, json, rung, false, options_for(0));
+    open_placed(&s, json, mode, false, options_for(0));
     for (unsigned run = 0; run < runs; run++) {
         read_pieces(&s, ids, got);
         if (!*want) {
@@ -182,7 +182,7 @@ static void expect_same_bytes(const char *spec, unsigned threads, const char *pa
         }
         if (memcmp(got, *want, n * sizeof *got) != 0)
             fail_msg("%s with %u threads, %s, %s: run %u gives other bytes", spec, threads, path,
-                     hearth_rung_name(rung), run);
+                     hearth_mode_name(mode), run);
     }
     close_placed(&s);
     hearth_model_close(s.model);
@@ -196,20 +196,20 @@ static void the_same_every_time(void **state)
     (void)state;
     static const struct {
         const char *path;
-        hearth_rung rung;
-    } cases[] = {{HEARTH_MODELS "/stories-relu-q8_0.gguf", HEARTH_RUNG_EXACT},
-                 {GOLDEN "/pwri/llama/q4_0.gguf", HEARTH_RUNG_PREDICTED},
-                 {GOLDEN "/pwri/bamboo/f16.gguf", HEARTH_RUNG_DENSE}};
+        hearth_mode mode;
+    } cases[] = {{HEARTH_MODELS "/stories-relu-q8_0.gguf", HEARTH_MODE_EXACT},
+                 {GOLDEN "/pwri/llama/q4_0.gguf", HEARTH_MODE_PREDICTED},
+                 {GOLDEN "/pwri/bamboo/f16.gguf", HEARTH_MODE_DENSE}};
     const device_specs *specs = usable_devices();
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (size_t i = 0; i < specs->count; i++) {
             float *want = NULL;
             bool is_host = strcmp(specs->text[i], "host") == 0;
-            expect_same_bytes(specs->text[i], 2, cases[c].path, cases[c].rung, host_only ? 5 : 50, &want);
+            expect_same_bytes(specs->text[i], 2, cases[c].path, cases[c].mode, host_only ? 5 : 50, &want);
             for (unsigned threads = 1; threads <= 3; threads++)
-                expect_same_bytes(is_host ? "host,threads=2" : specs->text[i], threads, cases[c].path, cases[c].rung, 3,
+                expect_same_bytes(is_host ? "host,threads=2" : specs->text[i], threads, cases[c].path, cases[c].mode, 3,
                                   &want);
-            expect_same_bytes(specs->text[i], 1, cases[c].path, cases[c].rung, 2, &want);
+            expect_same_bytes(specs->text[i], 1, cases[c].path, cases[c].mode, 2, &want);
             free(want);
         }
 }

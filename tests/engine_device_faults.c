@@ -41,7 +41,7 @@ enum { FIRST = STEP_ROWS + 2, SECOND = 1, VOCABULARY = 320 };
 typedef struct attempt {
     const char *spec, *json; /* json: of the model */
     const hearth_model *model;
-    hearth_rung rung;
+    hearth_mode mode;
     const hearth_observer *observer;
     stack s;
     hearth_checkpoint *saved;
@@ -81,7 +81,7 @@ static hearth_status go(attempt *a, hearth_error *error)
     a->reached = AT_RUNTIME;
     TRY(hearth_runtime_create(&a->s.runtime, &runtime, error));
     a->reached = AT_ENGINE;
-    TRY(try_engine(&a->s, a->json, a->rung, false, error));
+    TRY(try_engine(&a->s, a->json, a->mode, false, error));
     a->reached = AT_SESSION;
     TRY(hearth_session_create(&a->s.session, a->s.engine, &options, error));
     hearth_session_observe(a->s.session, a->observer);
@@ -99,10 +99,10 @@ static hearth_status go(attempt *a, hearth_error *error)
     return HEARTH_OK;
 }
 
-static void begin(attempt *a, hearth_model *model, const char *spec, const char *json, hearth_rung rung,
+static void begin(attempt *a, hearth_model *model, const char *spec, const char *json, hearth_mode mode,
                   const hearth_observer *observer)
 {
-    *a = (attempt){.spec = spec, .json = json, .rung = rung, .observer = observer, .s = {.model = model}};
+    *a = (attempt){.spec = spec, .json = json, .mode = mode, .observer = observer, .s = {.model = model}};
     hearth_model_describe(model, &a->s.info);
     assert_true(a->s.info.vocabulary_size <= VOCABULARY);
 }
@@ -170,18 +170,18 @@ static void check_afterwards(attempt *a, bool harmless)
     assert_null(another);
 }
 
-static void fail_at_every_call(hearth_model *model, const char *spec, const char *json, hearth_rung rung,
+static void fail_at_every_call(hearth_model *model, const char *spec, const char *json, hearth_mode mode,
                                const hearth_observer *observer)
 {
     long live = mem_live();
     attempt whole, a;
     hearth_error error = {0};
-    begin(&whole, model, spec, json, rung, observer);
+    begin(&whole, model, spec, json, mode, observer);
     stack_check(go(&whole, &error), &error);
     end(&whole);
     unsigned stages = 0;
     for (size_t n = 0;; n += step_for(spec)) {
-        begin(&a, model, spec, json, rung, observer);
+        begin(&a, model, spec, json, mode, observer);
         error.text[0] = 0;
         device_fail_at((long)n);
         hearth_status status = go(&a, &error);
@@ -213,24 +213,24 @@ static void every_call_fails(void **state)
     (void)state;
     static const struct {
         const char *path;
-        hearth_rung rung;
+        hearth_mode mode;
         placed_form first;
         bool observed;
-    } cases[] = {{MODEL, HEARTH_RUNG_EXACT, PLACED_SPLIT, false},
-                 {MODEL, HEARTH_RUNG_EXACT, PLACED_DEVICE, true},
-                 {PWRI, HEARTH_RUNG_PREDICTED, PLACED_FFN_HOST, false},
-                 {PWRI, HEARTH_RUNG_PREDICTED, PLACED_SPLIT, true},
-                 {PWRI, HEARTH_RUNG_DENSE, PLACED_DEVICE, false}};
+    } cases[] = {{MODEL, HEARTH_MODE_EXACT, PLACED_SPLIT, false},
+                 {MODEL, HEARTH_MODE_EXACT, PLACED_DEVICE, true},
+                 {PWRI, HEARTH_MODE_PREDICTED, PLACED_FFN_HOST, false},
+                 {PWRI, HEARTH_MODE_PREDICTED, PLACED_SPLIT, true},
+                 {PWRI, HEARTH_MODE_DENSE, PLACED_DEVICE, false}};
     const device_specs *specs = usable_devices();
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         stack s;
         unsigned seen = 0;
         hearth_observer observer = {.see = watch, .user = &seen};
         open_placed_model(&s, NULL, cases[c].path);
-        placed_shape shape = shape_of(&s, cases[c].rung);
+        placed_shape shape = shape_of(&s, cases[c].mode);
         char *json = mixed_placement(&shape, cases[c].first, 2);
         for (size_t i = 0; i < specs->count; i++)
-            fail_at_every_call(s.model, specs->text[i], json, cases[c].rung, cases[c].observed ? &observer : NULL);
+            fail_at_every_call(s.model, specs->text[i], json, cases[c].mode, cases[c].observed ? &observer : NULL);
         assert_true(!cases[c].observed || seen > 0);
         hearth_model_close(s.model);
         free(json);
@@ -248,7 +248,7 @@ static void fail_at_every_allocation(hearth_model *model, const char *spec, cons
     for (hearth_status status = HEARTH_NO_MEMORY; status != HEARTH_OK; n += step) {
         attempt a;
         hearth_error error = {0};
-        begin(&a, model, spec, json, HEARTH_RUNG_EXACT, &observer);
+        begin(&a, model, spec, json, HEARTH_MODE_EXACT, &observer);
         mem_fail_at(n);
         status = go(&a, &error);
         mem_fail_at(-1);
@@ -276,7 +276,7 @@ static void every_allocation_fails(void **state)
     stack s;
     const device_specs *specs = usable_devices();
     open_placed_model(&s, NULL, MODEL);
-    placed_shape shape = shape_of(&s, HEARTH_RUNG_EXACT);
+    placed_shape shape = shape_of(&s, HEARTH_MODE_EXACT);
     char *json = mixed_placement(&shape, PLACED_SPLIT, 2);
     for (size_t i = 0; i < specs->count; i++)
         fail_at_every_allocation(s.model, specs->text[i], json);
@@ -295,9 +295,9 @@ static void feeding_allocates_nothing(void **state)
         attempt a;
         hearth_error error;
         open_placed_model(&s, NULL, PWRI);
-        placed_shape shape = shape_of(&s, HEARTH_RUNG_PREDICTED);
+        placed_shape shape = shape_of(&s, HEARTH_MODE_PREDICTED);
         char *json = mixed_placement(&shape, PLACED_SPLIT, 2);
-        begin(&a, s.model, specs->text[i], json, HEARTH_RUNG_PREDICTED, NULL);
+        begin(&a, s.model, specs->text[i], json, HEARTH_MODE_PREDICTED, NULL);
         stack_check(go(&a, &error), &error);
         long live = mem_live();
         mem_fail_at(0);
@@ -325,11 +325,11 @@ static void no_device(void **state)
     hearth_device_info info;
     open_placed_model(&s, open_runtime(NULL, 1), MODEL);
     assert_false(hearth_runtime_device(s.runtime, &info));
-    placed_shape shape = shape_of(&s, HEARTH_RUNG_EXACT);
+    placed_shape shape = shape_of(&s, HEARTH_MODE_EXACT);
     long live = mem_live();
     for (placed_form first = PLACED_HOST; first < PLACED_FORMS; first++) {
         char *json = mixed_placement(&shape, first, 2);
-        assert_int_equal(try_engine(&s, json, HEARTH_RUNG_EXACT, false, &error), HEARTH_INVALID);
+        assert_int_equal(try_engine(&s, json, HEARTH_MODE_EXACT, false, &error), HEARTH_INVALID);
         assert_null(s.engine);
         assert_string_equal(error.text, "placement: side device0: the runtime has no device");
         assert_int_equal(mem_live(), live);
@@ -337,7 +337,7 @@ static void no_device(void **state)
     }
     /* Sides that nothing is laid on do no harm. */
     char *json = draw_placement(&shape, 0);
-    stack_check(try_engine(&s, json, HEARTH_RUNG_EXACT, false, &error), &error);
+    stack_check(try_engine(&s, json, HEARTH_MODE_EXACT, false, &error), &error);
     hearth_engine_destroy(s.engine);
     free(json);
     hearth_model_close(s.model);
@@ -346,18 +346,18 @@ static void no_device(void **state)
 
 typedef struct patience {
     unsigned calls, limit;
-    bool brought; /* bytes to the device were among what was reported */
+    bool uploaded; /* bytes to the device were among what was reported */
 } patience;
 
 static bool impatient(void *user, const char *what, uint64_t done, uint64_t total)
 {
     patience *p = user;
     assert_true(done <= total);
-    p->brought |= strstr(what, "device") != NULL;
+    p->uploaded |= strstr(what, "device") != NULL;
     return ++p->calls != p->limit;
 }
 
-/* Bringing weights there can be cancelled at every report. */
+/* Uploading weights can be cancelled at every report. */
 static void cancelling_the_engine(void **state)
 {
     (void)state;
@@ -365,7 +365,7 @@ static void cancelling_the_engine(void **state)
     hearth_placement *placement;
     hearth_error error;
     open_placed_model(&s, open_runtime("host", 1), MODEL);
-    placed_shape shape = shape_of(&s, HEARTH_RUNG_EXACT);
+    placed_shape shape = shape_of(&s, HEARTH_MODE_EXACT);
     char *json = mixed_placement(&shape, PLACED_SPLIT, 2);
     stack_check(hearth_placement_parse(&placement, s.model, json, strlen(json), &error), &error);
     long live = mem_live();
@@ -382,7 +382,7 @@ static void cancelling_the_engine(void **state)
             assert_int_equal(mem_live(), live);
         }
     }
-    assert_true(p.brought && p.calls > 10);
+    assert_true(p.uploaded && p.calls > 10);
     hearth_engine_destroy(s.engine);
     hearth_placement_destroy(placement);
     free(json);

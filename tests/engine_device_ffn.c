@@ -10,42 +10,42 @@
 
 /* ------------------------------------------------------------------ built networks */
 
-static placed_shape shape_of_built(const built *b, hearth_rung rung)
+static placed_shape shape_of_built(const built *b, hearth_mode mode)
 {
-    return (placed_shape){1, b->shape.f, rung, b->threshold};
+    return (placed_shape){1, b->shape.f, mode, b->threshold};
 }
 
-static void open_built(stack *s, hearth_runtime *runtime, built *b, placed_form form, hearth_rung rung, bool plain,
+static void open_built(stack *s, hearth_runtime *runtime, built *b, placed_form form, hearth_mode mode, bool plain,
                        uint32_t seed)
 {
-    placed_shape shape = shape_of_built(b, rung);
+    placed_shape shape = shape_of_built(b, mode);
     *s = (stack){.runtime = runtime, .model = &b->model, .info = {.vocabulary_size = b->shape.d}};
     char *json = print_placed(&shape, &form, seed % 2, seed / 2 % 2, &seed);
-    open_placed(s, json, rung, plain, (hearth_session_options){.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32});
+    open_placed(s, json, mode, plain, (hearth_session_options){.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32});
     free(json);
 }
 
 /* Returns the distance from the reference, which has been computed. */
-static double check_network(hearth_runtime *runtime, built *b, placed_form form, hearth_rung rung, bool plain,
+static double check_network(hearth_runtime *runtime, built *b, placed_form form, hearth_mode mode, bool plain,
                             uint32_t seed)
 {
     stack s;
     size_t n = (size_t)BUILT_TOKENS * b->shape.d;
     float *logits = malloc(n * sizeof *logits), *want = malloc(n * sizeof *want);
-    open_built(&s, runtime, b, form, rung, plain, seed);
-    watch w = watch_begin(b, rung);
+    open_built(&s, runtime, b, form, mode, plain, seed);
+    watch w = watch_begin(b, mode);
     if (plain)
         hearth_session_observe(s.session, &(hearth_observer){.see = watch_row, .user = &w});
     read_portions(&s, logits);
     if (plain) {
         assert_int_equal(w.calls, BUILT_TOKENS);
-        check_counts(&s, b, rung);
+        check_counts(&s, b, mode);
     }
     for (size_t i = 0; i < n; i++)
         want[i] = (float)b->out[i];
     double distance = relative_l2(logits, want, n);
     if (!(distance <= (plain ? 2e-6 : 5e-4))) /* see engine_ffn.c */
-        fail_msg("%s, form %d of a layer: relative distance %.2e", describe(&b->shape, rung, plain), (int)form,
+        fail_msg("%s, form %d of a layer: relative distance %.2e", describe(&b->shape, mode, plain), (int)form,
                  distance);
     close_placed(&s);
     free(logits);
@@ -54,12 +54,12 @@ static double check_network(hearth_runtime *runtime, built *b, placed_form form,
 }
 
 /* A stock down that the placement wants transposed is rounded once more on dense, too. */
-static hearth_rung arithmetic(hearth_rung rung, placed_form form)
+static hearth_mode arithmetic(hearth_mode mode, placed_form form)
 {
-    return rung == HEARTH_RUNG_DENSE && form == PLACED_SPLIT ? HEARTH_RUNG_EXACT : rung;
+    return mode == HEARTH_MODE_DENSE && form == PLACED_SPLIT ? HEARTH_MODE_EXACT : mode;
 }
 
-/* Every network meets each rung in one form of a layer, and the next network in another. */
+/* Every network meets each mode in one form of a layer, and the next network in another. */
 static void every_network(void **state)
 {
     (void)state;
@@ -76,13 +76,13 @@ static void every_network(void **state)
         shape.normed = k % 2; /* the predictor's input, on whichever side it is computed */
         built *b = built_new(&shape);
         bool rounds = number_is_block(shape.format) || number_is_block(shape.down);
-        for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_PREDICTED; rung++)
+        for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_PREDICTED; mode++)
             for (int plain = !rounds; plain < 2; plain++, networks++) {
                 placed_form form = (placed_form)(PLACED_FFN_HOST + (networks + k / 3) % 3);
-                built_compute(b, arithmetic((hearth_rung)rung, form), !plain);
+                built_compute(b, arithmetic((hearth_mode)mode, form), !plain);
                 for (size_t i = 0; i < specs->count; i++)
                     worst[i][plain] =
-                        fmax(worst[i][plain], check_network(runtimes[i], b, form, (hearth_rung)rung, plain, networks));
+                        fmax(worst[i][plain], check_network(runtimes[i], b, form, (hearth_mode)mode, plain, networks));
             }
         built_free(b);
     }
@@ -100,16 +100,16 @@ static void formats_without_kernels(void **state)
     (void)state;
     hearth_runtime *runtime = open_runtime("host", 1);
     built *b = built_new(
-        &(built_shape){.format = FORMAT_F32, .down = FORMAT_F32, .form = FFN_GATED, .d = 256, .f = 37, .rank = 256});
+        &(built_shape){.format = FORMAT_F32, .down = FORMAT_F32, .gating = FFN_GATED, .d = 256, .f = 37, .rank = 256});
     /* All formats of weights have some. This one stands for those to come. */
     ((matrix *)&b->model.layers[0].gate)->format = FORMAT_I32;
     for (placed_form form = PLACED_FFN_HOST; form < PLACED_FORMS; form++) {
-        placed_shape shape = shape_of_built(b, HEARTH_RUNG_EXACT);
+        placed_shape shape = shape_of_built(b, HEARTH_MODE_EXACT);
         uint32_t seed = 1;
         hearth_error error = {0};
         stack s = {.runtime = runtime, .model = &b->model};
         char *json = print_placed(&shape, &form, false, false, &seed);
-        hearth_status status = try_engine(&s, json, HEARTH_RUNG_EXACT, false, &error);
+        hearth_status status = try_engine(&s, json, HEARTH_MODE_EXACT, false, &error);
         /* of form ffn-host only attention is there, which is float32 */
         assert_int_equal(status, form == PLACED_FFN_HOST ? HEARTH_OK : HEARTH_UNSUPPORTED);
         if (status != HEARTH_OK && !strstr(error.text, "built: blk.0.ffn_gate: is i32, for which devices have no "
@@ -133,20 +133,20 @@ static void launches_of_a_layer(void **state)
     static const struct {
         const char *what;
         built_shape shape;
-        hearth_rung rung;
+        hearth_mode mode;
         unsigned network;
     } cases[] = {
         {"norm, quantize, gate with up, activate, accumulate, reduce",
-         {.format = FORMAT_Q8_0, .down = FORMAT_Q8_0, .form = FFN_GATED, .silu = true},
-         HEARTH_RUNG_DENSE,
+         {.format = FORMAT_Q8_0, .down = FORMAT_Q8_0, .gating = FFN_GATED, .silu = true},
+         HEARTH_MODE_DENSE,
          6},
         {"norm, quantize, gate with up, activate, quantize, down",
-         {.format = FORMAT_Q4_K, .down = FORMAT_Q6_K, .form = FFN_GATED, .silu = true, .stock = true},
-         HEARTH_RUNG_DENSE,
+         {.format = FORMAT_Q4_K, .down = FORMAT_Q6_K, .gating = FFN_GATED, .silu = true, .stock = true},
+         HEARTH_MODE_DENSE,
          6},
         {"norm, gate, compact, up, activate, accumulate, reduce",
-         {.format = FORMAT_F16, .down = FORMAT_F16, .form = FFN_GATED},
-         HEARTH_RUNG_EXACT,
+         {.format = FORMAT_F16, .down = FORMAT_F16, .gating = FFN_GATED},
+         HEARTH_MODE_EXACT,
          7},
     };
     hearth_runtime *runtime = open_runtime("host", 1);
@@ -157,12 +157,12 @@ static void launches_of_a_layer(void **state)
         stack s = {.runtime = runtime, .model = &b->model, .info = {.vocabulary_size = shape.d}};
         hearth_placement *placement;
         hearth_error error;
-        stack_check(hearth_placement_create(&placement, s.model, cases[i].rung, &error), &error);
+        stack_check(hearth_placement_create(&placement, s.model, cases[i].mode, &error), &error);
         stack_check(hearth_placement_use_device(placement, s.model, 1, UINT32_MAX, &error), &error);
         char *json;
         stack_check(hearth_placement_print(placement, &json, &error), &error);
-        open_placed(&s, json, cases[i].rung, false, (hearth_session_options){.context = 64, .output_rows = 1});
-        const device_program *p = s.session->remote->programs[PROGRAM_ONE];
+        open_placed(&s, json, cases[i].mode, false, (hearth_session_options){.context = 64, .output_rows = 1});
+        const device_program *p = s.session->device->programs[PROGRAM_ONE];
         unsigned launches = 0;
         for (size_t k = 0; p && k < p->command_count; k++)
             launches += p->commands[k].kind == COMMAND_LAUNCH;
@@ -203,7 +203,7 @@ static void see(void *user, const hearth_observation *o)
     }
 }
 
-static record take_record(stack *s, const char *json, hearth_rung rung)
+static record take_record(stack *s, const char *json, hearth_mode mode)
 {
     const hearth_session_options options = {.context = 64, .output_rows = 16, .kv = HEARTH_KV_F32};
     record r = {.layers = s->info.layer_count, .d = s->info.embedding_length, .f = s->info.neuron_count};
@@ -216,7 +216,7 @@ static record take_record(stack *s, const char *json, hearth_rung rung)
     draw_prompt(ids, s->info.vocabulary_size, 40);
     draw_prompt(ids + TEXT - PROMPT, s->info.vocabulary_size, 41);
     float *logits = malloc(TEXT * s->info.vocabulary_size * sizeof *logits);
-    open_placed(s, json, rung, true, options);
+    open_placed(s, json, mode, true, options);
     hearth_session_observe(s->session, &(hearth_observer){.see = see, .user = &r});
     read_pieces(s, ids, logits);
     assert_int_equal(r.calls, rows);
@@ -275,14 +275,14 @@ static void expect_same_record(const record *got, const record *want, const char
 
 static const struct observed_model {
     const char *path, *activation;
-    hearth_rung weakest;
+    hearth_mode weakest;
 } observed_models[] = {
-    {HEARTH_MODELS "/stories-relu-q8_0.gguf", NULL, HEARTH_RUNG_EXACT},
-    {GOLDEN "/llama-relu-gqa/model.gguf", NULL, HEARTH_RUNG_EXACT},
-    {GOLDEN "/pwri/llama/q4_0.gguf", NULL, HEARTH_RUNG_PREDICTED},
-    {GOLDEN "/pwri/bamboo/f16.gguf", NULL, HEARTH_RUNG_PREDICTED},
+    {HEARTH_MODELS "/stories-relu-q8_0.gguf", NULL, HEARTH_MODE_EXACT},
+    {GOLDEN "/llama-relu-gqa/model.gguf", NULL, HEARTH_MODE_EXACT},
+    {GOLDEN "/pwri/llama/q4_0.gguf", NULL, HEARTH_MODE_PREDICTED},
+    {GOLDEN "/pwri/bamboo/f16.gguf", NULL, HEARTH_MODE_PREDICTED},
     /* what a predictor lets through is computed whatever its activation is */
-    {GOLDEN "/pwri/llama/f32.gguf", "silu", HEARTH_RUNG_PREDICTED},
+    {GOLDEN "/pwri/llama/f32.gguf", "silu", HEARTH_MODE_PREDICTED},
 };
 
 static void check_observers(hearth_runtime *alone, hearth_runtime *runtime, const struct observed_model *m)
@@ -292,16 +292,16 @@ static void check_observers(hearth_runtime *alone, hearth_runtime *runtime, cons
     stack_check(hearth_model_open(&s.model, m->path, &(hearth_model_options){.ffn_activation = m->activation}, &error),
                 &error);
     hearth_model_describe(s.model, &s.info);
-    for (int rung = HEARTH_RUNG_DENSE; rung <= (int)m->weakest; rung++) {
-        if (m->activation && rung == HEARTH_RUNG_EXACT)
+    for (int mode = HEARTH_MODE_DENSE; mode <= (int)m->weakest; mode++) {
+        if (m->activation && mode == HEARTH_MODE_EXACT)
             continue; /* SiLU is never zero */
         s.runtime = alone;
-        record want = take_record(&s, NULL, (hearth_rung)rung);
+        record want = take_record(&s, NULL, (hearth_mode)mode);
         s.runtime = runtime;
         for (placed_form first = PLACED_HOST; first < PLACED_FORMS; first++) {
-            placed_shape shape = shape_of(&s, (hearth_rung)rung);
+            placed_shape shape = shape_of(&s, (hearth_mode)mode);
             char *json = mixed_placement(&shape, first, 3 + (uint32_t)first);
-            record got = take_record(&s, json, (hearth_rung)rung);
+            record got = take_record(&s, json, (hearth_mode)mode);
             expect_same_record(&got, &want, json);
             expect_same_counts(&got, &want, json);
             free_record(&got);
@@ -332,15 +332,15 @@ static void observing_changes_nothing(void **state)
     stack s;
     const hearth_session_options options = {.context = 64, .output_rows = 16};
     open_placed_model(&s, open_runtime("host", 1), GOLDEN "/pwri/bamboo/q4_0.gguf");
-    placed_shape shape = shape_of(&s, HEARTH_RUNG_PREDICTED);
+    placed_shape shape = shape_of(&s, HEARTH_MODE_PREDICTED);
     char *json = mixed_placement(&shape, PLACED_SPLIT, 3);
     size_t n = (size_t)TEXT * s.info.vocabulary_size;
     float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
     int32_t ids[TEXT];
     draw_prompt(ids, s.info.vocabulary_size, 40);
     draw_prompt(ids + TEXT - PROMPT, s.info.vocabulary_size, 41);
-    record r = take_record(&s, json, HEARTH_RUNG_PREDICTED);
-    open_placed(&s, json, HEARTH_RUNG_PREDICTED, false, options);
+    record r = take_record(&s, json, HEARTH_MODE_PREDICTED);
+    open_placed(&s, json, HEARTH_MODE_PREDICTED, false, options);
     read_pieces(&s, ids, want);
     hearth_session_observe(s.session, &(hearth_observer){.see = see, .user = &r});
     read_pieces(&s, ids, got);

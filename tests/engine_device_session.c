@@ -23,11 +23,11 @@ static void on_every_device(const char *path, unsigned threads, void (*test)(sta
     }
 }
 
-static void open_mixed(stack *s, placed_form first, hearth_rung rung, bool plain, hearth_session_options options)
+static void open_mixed(stack *s, placed_form first, hearth_mode mode, bool plain, hearth_session_options options)
 {
-    placed_shape shape = shape_of(s, rung);
+    placed_shape shape = shape_of(s, mode);
     char *json = mixed_placement(&shape, first, 11 + (uint32_t)first);
-    open_placed(s, json, rung, plain, options);
+    open_placed(s, json, mode, plain, options);
     free(json);
 }
 
@@ -38,7 +38,7 @@ static hearth_status use_budget(stack *s, const char *json, hearth_session_optio
 {
     static const hearth_row rows[2] = {{1, 0, false}, {2, 0, true}};
     float *logits = malloc(s->info.vocabulary_size * sizeof *logits);
-    hearth_status status = try_engine(s, json, HEARTH_RUNG_EXACT, false, error);
+    hearth_status status = try_engine(s, json, HEARTH_MODE_EXACT, false, error);
     uint64_t weights = device_used(s->runtime);
     if (status == HEARTH_OK) {
         status = hearth_session_create(&s->session, s->engine, &options, error);
@@ -65,7 +65,7 @@ static void check_budgets(const char *spec, const char *path, const char *json, 
     hearth_error error = {0};
     hearth_memory memory, small;
     open_placed_model(&s, open_runtime(spec, 1), path);
-    stack_check(try_engine(&s, json, HEARTH_RUNG_EXACT, false, &error), &error);
+    stack_check(try_engine(&s, json, HEARTH_MODE_EXACT, false, &error), &error);
     uint64_t weights = device_used(s.runtime);
     assert_int_equal(hearth_session_memory(s.engine, &options, &memory, NULL), HEARTH_OK);
     assert_int_equal(hearth_session_memory(s.engine, &(hearth_session_options){.context = 2}, &small, NULL), HEARTH_OK);
@@ -75,7 +75,7 @@ static void check_budgets(const char *spec, const char *path, const char *json, 
     assert_true(weights > 0 && weights < small.device_bytes && small.device_bytes < memory.device_bytes);
     close_placed(&s);
     hearth_runtime_destroy(s.runtime);
-    char all_layers[32]; /* without the head, which is brought last */
+    char all_layers[32]; /* without the head, which is uploaded last */
     snprintf(all_layers, sizeof all_layers, "the last %u of them fit", layers);
     const struct {
         uint64_t budget;
@@ -85,7 +85,7 @@ static void check_budgets(const char *spec, const char *path, const char *json, 
         {memory.device_bytes, HEARTH_OK, ""},
         {memory.device_bytes - 1, HEARTH_NO_MEMORY, "a context of 50 for each sequence: "},
         {weights + 1, HEARTH_NO_MEMORY, "not even one of 1 fits"},
-        {weights - 1, HEARTH_NO_MEMORY, "output: "}, /* brought last */
+        {weights - 1, HEARTH_NO_MEMORY, "output: "}, /* uploaded last */
         {weights - 1, HEARTH_NO_MEMORY, all_layers},
         {100, HEARTH_NO_MEMORY, "attention norm: "},
         {100, HEARTH_NO_MEMORY, "not even one of them fits"},
@@ -116,17 +116,17 @@ static void check_largest_context(stack *s)
     const hearth_session_options options = {.context = 100}, fitting = {.context = 61}, longer = {.context = 62};
     hearth_memory memory;
     hearth_error error;
-    placed_shape shape = shape_of(s, HEARTH_RUNG_EXACT);
+    placed_shape shape = shape_of(s, HEARTH_MODE_EXACT);
     char *json = mixed_placement(&shape, PLACED_DEVICE, 3), limited[96], spec[64];
     hearth_device_info info;
     assert_true(hearth_runtime_device(s->runtime, &info));
     snprintf(spec, sizeof spec, "%s", info.driver);
-    stack_check(try_engine(s, json, HEARTH_RUNG_EXACT, false, &error), &error);
+    stack_check(try_engine(s, json, HEARTH_MODE_EXACT, false, &error), &error);
     assert_int_equal(hearth_session_memory(s->engine, &fitting, &memory, NULL), HEARTH_OK);
     close_placed(s);
     snprintf(limited, sizeof limited, "%s,memory=%llu", spec, (unsigned long long)memory.device_bytes);
     stack limit = {.runtime = open_runtime(limited, 1), .model = s->model, .info = s->info};
-    stack_check(try_engine(&limit, json, HEARTH_RUNG_EXACT, false, &error), &error);
+    stack_check(try_engine(&limit, json, HEARTH_MODE_EXACT, false, &error), &error);
     assert_int_equal(hearth_session_create(&limit.session, limit.engine, &options, &error), HEARTH_NO_MEMORY);
     if (!strstr(error.text, "of the device's budget of ") || !strstr(error.text, "; a context of 61 fits"))
         fail_msg("%s", error.text);
@@ -151,7 +151,7 @@ static void memory_within_the_budget(void **state)
         for (placed_form first = PLACED_FFN_HOST; first < PLACED_FORMS; first++) {
             stack s;
             open_placed_model(&s, NULL, PWRI);
-            placed_shape shape = shape_of(&s, HEARTH_RUNG_EXACT);
+            placed_shape shape = shape_of(&s, HEARTH_MODE_EXACT);
             char *json = mixed_placement(&shape, first, 9);
             check_budgets(specs->text[i], PWRI, json,
                           (hearth_session_options){.context = 50, .sequences = 3, .kv = HEARTH_KV_F32});
@@ -167,7 +167,7 @@ static void check_shared_weights(stack *s)
     hearth_session *second;
     hearth_memory one, two;
     hearth_error error;
-    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false, options);
+    open_mixed(s, PLACED_SPLIT, HEARTH_MODE_EXACT, false, options);
     uint64_t first = device_used(s->runtime);
     assert_int_equal(hearth_session_memory(s->engine, &options, &one, NULL), HEARTH_OK);
     assert_int_equal(hearth_session_memory(s->engine, &wider, &two, NULL), HEARTH_OK);
@@ -201,7 +201,7 @@ static void check_state(stack *s, placed_form first)
     hearth_error error;
     draw_prompt(ids, s->info.vocabulary_size, 1);
     draw_prompt(other, s->info.vocabulary_size, 2);
-    open_mixed(s, first, HEARTH_RUNG_EXACT, false,
+    open_mixed(s, first, HEARTH_MODE_EXACT, false,
                (hearth_session_options){.context = 32, .sequences = 3, .output_rows = PROMPT});
     stack_feed(s, 1, other, 3, NULL);
     stack_feed(s, 0, ids, PROMPT - 1, NULL);
@@ -271,21 +271,21 @@ static void feed_rows(stack *s, float *logits)
     }
 }
 
-static void check_rows(stack *s, hearth_rung rung)
+static void check_rows(stack *s, hearth_mode mode)
 {
     static const hearth_session_options options = {
         .context = 64, .sequences = SEQUENCES, .output_rows = MOST_ROWS, .kv = HEARTH_KV_F32};
     size_t n = (size_t)ALL_ROWS * s->info.vocabulary_size;
     float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
-    open_placed(s, NULL, rung, true, options);
+    open_placed(s, NULL, mode, true, options);
     feed_rows(s, want);
     close_placed(s);
     for (placed_form first = PLACED_HOST; first < PLACED_FORMS; first++) {
-        open_mixed(s, first, rung, true, options);
+        open_mixed(s, first, mode, true, options);
         feed_rows(s, got);
         double distance = relative_l2(got, want, n);
         if (!(distance <= 1e-4))
-            fail_msg("%s, %s, layer 0 of form %d: relative distance %.2e", s->info.path, hearth_rung_name(rung),
+            fail_msg("%s, %s, layer 0 of form %d: relative distance %.2e", s->info.path, hearth_mode_name(mode),
                      (int)first, distance);
         close_placed(s);
     }
@@ -295,8 +295,8 @@ static void check_rows(stack *s, hearth_rung rung)
 
 static void check_mixed_rows(stack *s)
 {
-    for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_PREDICTED; rung++)
-        check_rows(s, (hearth_rung)rung);
+    for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_PREDICTED; mode++)
+        check_rows(s, (hearth_mode)mode);
 }
 
 static void rows_of_several_sequences(void **state)
@@ -321,9 +321,9 @@ static void check_long(stack *s)
         const hearth_session_options options = {.context = 512, .output_rows = LAST, .kv = HEARTH_KV_F32};
         hearth_error error;
         if (there)
-            open_mixed(s, PLACED_DEVICE, HEARTH_RUNG_EXACT, true, options);
+            open_mixed(s, PLACED_DEVICE, HEARTH_MODE_EXACT, true, options);
         else
-            open_placed(s, NULL, HEARTH_RUNG_EXACT, true, options);
+            open_placed(s, NULL, HEARTH_MODE_EXACT, true, options);
         logits[there] = malloc(LAST * v * sizeof(float));
         stack_check(hearth_session_feed(s->session, rows, LONG, &error), &error);
         stack_check(hearth_session_logits(s->session, 0, LAST, logits[there], &error), &error);
@@ -380,7 +380,7 @@ static void check_two(stack *s)
     reader readers[2];
     float *alone[2];
     hearth_error error;
-    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false, options);
+    open_mixed(s, PLACED_SPLIT, HEARTH_MODE_EXACT, false, options);
     for (uint32_t i = 0; i < 2; i++) {
         reader *r = &readers[i];
         *r = (reader){.s = *s, .logits = malloc(bytes), .runs = 1};
@@ -440,7 +440,7 @@ static void check_cancelling(stack *s)
     hearth_error error;
     patience p = {0, 1000, 0};
     draw_prompt(ids, s->info.vocabulary_size, 6);
-    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false,
+    open_mixed(s, PLACED_SPLIT, HEARTH_MODE_EXACT, false,
                (hearth_session_options){.context = 32, .output_rows = PROMPT, .progress = {impatient, &p}});
     for (size_t i = 0; i < PROMPT; i++)
         rows[i] = (hearth_row){ids[i], 0, false};
@@ -492,7 +492,7 @@ static void check_cancelling_in_layers(stack *s)
     draw_prompt(ids, s->info.vocabulary_size, 7);
     for (size_t i = 0; i < STEP_ROWS; i++)
         rows[i] = (hearth_row){ids[i], 0, false};
-    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false, (hearth_session_options){.context = 32, .output_rows = 8});
+    open_mixed(s, PLACED_SPLIT, HEARTH_MODE_EXACT, false, (hearth_session_options){.context = 32, .output_rows = 8});
     for (uint32_t count = 1; count <= STEP_ROWS; count += STEP_ROWS - 1)
         for (uint32_t layer = 0; layer + 1 < s->info.layer_count; layer++) {
             hearth_counts before, after;
@@ -548,7 +548,7 @@ static void check_leaving(stack *s)
     float *want = malloc(bytes), *got = malloc(bytes);
     int32_t ids[PROMPT];
     draw_prompt(ids, s->info.vocabulary_size, 6);
-    open_mixed(s, PLACED_SPLIT, HEARTH_RUNG_EXACT, false,
+    open_mixed(s, PLACED_SPLIT, HEARTH_MODE_EXACT, false,
                (hearth_session_options){.context = 32, .output_rows = PROMPT});
     stack_feed(s, 0, ids, PROMPT, want);
     assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);

@@ -15,11 +15,11 @@ static void expect(hearth_status want, hearth_status got, const hearth_error *er
 static void names(void **state)
 {
     (void)state;
-    static const int wrong[] = {-1, HEARTH_RUNG_COUNT, 1000000, INT32_MIN};
+    static const int wrong[] = {-1, HEARTH_MODE_COUNT, 1000000, INT32_MIN};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_string_equal(hearth_rung_name((hearth_rung)wrong[i]), "unknown");
-    assert_string_equal(hearth_rung_name(HEARTH_RUNG_AUTO), "auto");
-    assert_string_equal(hearth_rung_name(HEARTH_RUNG_PRUNED), "pruned");
+        assert_string_equal(hearth_mode_name((hearth_mode)wrong[i]), "unknown");
+    assert_string_equal(hearth_mode_name(HEARTH_MODE_AUTO), "auto");
+    assert_string_equal(hearth_mode_name(HEARTH_MODE_PRUNED), "pruned");
     assert_string_equal(hearth_status_text((hearth_status)-1), "unknown status");
     assert_string_equal(hearth_status_text((hearth_status)99), "unknown status");
     assert_string_equal(hearth_stop_text((hearth_stop)-1), "unknown");
@@ -63,7 +63,7 @@ static void nulls(void **state)
     expect(HEARTH_INVALID, hearth_sampler_create(&none, NULL, 0, &error), &error, "vocabulary_size is 0");
 }
 
-/* Tokens that there are not, and logits that are no numbers. */
+/* Tokens that do not exist, and logits that are not numbers. */
 static void sampling(void **state)
 {
     (void)state;
@@ -104,10 +104,10 @@ static void engines(void **state)
     assert_null(engine);
 
     hearth_placement *placement = NULL;
-    expect(HEARTH_INVALID, hearth_placement_create(&placement, s.model, (hearth_rung)-1, &e), &e, "rung -1");
-    expect(HEARTH_INVALID, hearth_placement_create(&placement, s.model, HEARTH_RUNG_COUNT, &e), &e, "is not known");
+    expect(HEARTH_INVALID, hearth_placement_create(&placement, s.model, (hearth_mode)-1, &e), &e, "mode -1");
+    expect(HEARTH_INVALID, hearth_placement_create(&placement, s.model, HEARTH_MODE_COUNT, &e), &e, "is not known");
     assert_null(placement);
-    assert_int_equal(hearth_placement_create(&placement, s.model, HEARTH_RUNG_PRUNED, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&placement, s.model, HEARTH_MODE_PRUNED, NULL), HEARTH_OK);
     char *before, *after;
     hearth_placement_set_threshold(placement, 0.25f);
     assert_int_equal(hearth_placement_print(placement, &before, NULL), HEARTH_OK);

@@ -1,6 +1,6 @@
-/* engine_exact.c - the exact rung on files of the stock layout, whose down matrices the engine transposes: the same
+/* engine_exact.c - the exact mode on files of the stock layout, whose down matrices the engine transposes: the same
  * answer as dense, the claim that is made of it, and what happens when transposing fails or is cancelled. */
-#include "rungs.h"
+#include "modes.h"
 
 #define STORIES HEARTH_DATA "/models/stories-relu"
 #define RELU    HEARTH_DATA "/golden/llama-relu/model.gguf"
@@ -19,10 +19,10 @@ static const struct {
 };
 #define GOLDENS (sizeof goldens / sizeof *goldens)
 
-static void expect_claim(const stack *s, const char *rung, const char *class, size_t own_bytes)
+static void expect_claim(const stack *s, const char *mode, const char *guarantee, size_t own_bytes)
 {
-    assert_string_equal(hearth_engine_rung(s->engine), rung);
-    assert_string_equal(hearth_engine_class(s->engine), class);
+    assert_string_equal(hearth_mode_name(hearth_engine_mode(s->engine)), mode);
+    assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s->engine)), guarantee);
     assert_int_equal(hearth_engine_own_bytes(s->engine), own_bytes);
     hearth_memory memory;
     assert_int_equal(hearth_session_memory(s->engine, NULL, &memory, NULL), HEARTH_OK);
@@ -30,17 +30,17 @@ static void expect_claim(const stack *s, const char *rung, const char *class, si
 }
 
 /* Logits of exact within the bound of those of dense, and of the golden's where there are any. */
-static void check_exact(const char *path, const int32_t *ids, size_t count, const float *reference, const char *class,
-                        size_t own_bytes, double bound)
+static void check_exact(const char *path, const int32_t *ids, size_t count, const float *reference,
+                        const char *guarantee, size_t own_bytes, double bound)
 {
     const char *level;
     for (size_t l = 0; (level = level_at(l)) != NULL; l++)
         for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
-            setup dense = {.rung = HEARTH_RUNG_DENSE, .level = level, .plain = true};
-            setup exact = {.rung = HEARTH_RUNG_EXACT, .level = level, .plain = true};
+            setup dense = {.mode = HEARTH_MODE_DENSE, .level = level, .plain = true};
+            setup exact = {.mode = HEARTH_MODE_EXACT, .level = level, .plain = true};
             stack s;
-            stack_open_rung(&s, path, &exact);
-            expect_claim(&s, "exact", class, own_bytes);
+            stack_open_mode(&s, path, &exact);
+            expect_claim(&s, "exact", guarantee, own_bytes);
             size_t n = count * s.info.vocabulary_size;
             float *got = malloc(n * sizeof *got), *want = read_model(path, &dense, ids, count, one_by_one);
             stack_read(&s, ids, count, one_by_one, got);
@@ -81,16 +81,16 @@ static void what_is_claimed(void **state)
     (void)state;
     static const struct {
         const char *name, *activation;
-        hearth_rung rung;
-        const char *class;
+        hearth_mode mode;
+        const char *guarantee;
         size_t own_bytes;
     } cases[] = {
-        {"llama-relu", NULL, HEARTH_RUNG_DENSE, "bitwise", 0},
-        {"llama-relu", NULL, HEARTH_RUNG_AUTO, "exact", 2 * 64 * 128 * 4},
-        {"llama", NULL, HEARTH_RUNG_AUTO, "bitwise", 0},
-        {"llama-256-q4_0", "relu", HEARTH_RUNG_DENSE, "bitwise", 0},
-        {"llama-256-q4_0", "relu", HEARTH_RUNG_EXACT, "requantised", 0},
-        {"llama-256-q4_k_m", "relu", HEARTH_RUNG_EXACT, "requantised", 0},
+        {"llama-relu", NULL, HEARTH_MODE_DENSE, "bitwise", 0},
+        {"llama-relu", NULL, HEARTH_MODE_AUTO, "exact", 2 * 64 * 128 * 4},
+        {"llama", NULL, HEARTH_MODE_AUTO, "bitwise", 0},
+        {"llama-256-q4_0", "relu", HEARTH_MODE_DENSE, "bitwise", 0},
+        {"llama-256-q4_0", "relu", HEARTH_MODE_EXACT, "requantised", 0},
+        {"llama-256-q4_k_m", "relu", HEARTH_MODE_EXACT, "requantised", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         stack s = {0};
@@ -101,18 +101,18 @@ static void what_is_claimed(void **state)
         stack_check(hearth_runtime_create(&s.runtime, NULL, &error), &error);
         stack_check(hearth_model_open(&s.model, path, &options, &error), &error);
         hearth_model_describe(s.model, &s.info);
-        stack_open_engine(&s, &(setup){.rung = cases[i].rung});
+        stack_open_engine(&s, &(setup){.mode = cases[i].mode});
         size_t own = cases[i].own_bytes;
-        bool rounded = strcmp(cases[i].class, "requantised") == 0;
+        bool rounded = strcmp(cases[i].guarantee, "requantised") == 0;
         if (rounded) /* Q8_0: 34 bytes for 32 values */
             own = (size_t)s.info.layer_count * s.info.neuron_count * s.info.embedding_length / 32 * 34;
-        bool dense = strcmp(cases[i].class, "bitwise") == 0;
-        expect_claim(&s, dense ? "dense" : "exact", cases[i].class, own);
+        bool dense = strcmp(cases[i].guarantee, "bitwise") == 0;
+        expect_claim(&s, dense ? "dense" : "exact", cases[i].guarantee, own);
         stack_close(&s);
     }
 }
 
-/* The price of that rounding: small, but there. */
+/* The cost of that rounding: small, but there. */
 static void requantised_is_near_dense(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void requantised_is_near_dense(void **state)
         stack_check(hearth_runtime_create(&s.runtime, NULL, &error), &error);
         stack_check(hearth_model_open(&s.model, path, &options, &error), &error);
         hearth_model_describe(s.model, &s.info);
-        stack_open_engine(&s, &(setup){.rung = r ? HEARTH_RUNG_EXACT : HEARTH_RUNG_DENSE, .plain = true});
+        stack_open_engine(&s, &(setup){.mode = r ? HEARTH_MODE_EXACT : HEARTH_MODE_DENSE, .plain = true});
         logits[r] = malloc(n * sizeof(float));
         stack_read(&s, g.ids, g.total, false, logits[r]);
         stack_close(&s);
@@ -164,20 +164,20 @@ static void watch_layer(void *user, const hearth_observation *o)
     }
 }
 
-static void watch_model(watch *w, const golden *g, const char *path, hearth_rung rung, bool one_by_one)
+static void watch_model(watch *w, const golden *g, const char *path, hearth_mode mode, bool one_by_one)
 {
     stack s;
-    stack_open_rung(&s, path, &(setup){.rung = rung, .plain = true});
+    stack_open_mode(&s, path, &(setup){.mode = mode, .plain = true});
     *w = (watch){.active = calloc(s.info.layer_count * g->total, s.info.neuron_count),
                  .rows = (uint32_t)g->total,
                  .f = s.info.neuron_count,
-                 .listed = rung == HEARTH_RUNG_EXACT};
+                 .listed = mode == HEARTH_MODE_EXACT};
     hearth_session_observe(s.session, &(hearth_observer){.see = watch_layer, .user = w});
     float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
     stack_read(&s, g->ids, g->total, one_by_one, logits);
     free(logits);
     assert_int_equal(w->calls, s.info.layer_count * g->total);
-    for (uint32_t layer = 0; rung == HEARTH_RUNG_EXACT && layer < s.info.layer_count; layer++) {
+    for (uint32_t layer = 0; mode == HEARTH_MODE_EXACT && layer < s.info.layer_count; layer++) {
         hearth_counts counts;
         uint64_t active = 0;
         for (size_t i = 0; i < g->total * w->f; i++)
@@ -191,7 +191,7 @@ static void watch_model(watch *w, const golden *g, const char *path, hearth_rung
     stack_close(&s);
 }
 
-/* Observers see on both rungs the neurons that fire in the reference, in one feed and token by token. */
+/* Observers see on both modes the neurons that fire in the reference, in one feed and token by token. */
 static void observers_see_the_same_neurons(void **state)
 {
     (void)state;
@@ -200,10 +200,10 @@ static void observers_see_the_same_neurons(void **state)
         char path[600], active[600];
         golden_load(&g, goldens[i].name);
         golden_path(path, sizeof path, goldens[i].name, goldens[i].file);
-        for (int r = HEARTH_RUNG_DENSE; r <= HEARTH_RUNG_EXACT; r++)
+        for (int r = HEARTH_MODE_DENSE; r <= HEARTH_MODE_EXACT; r++)
             for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
                 watch w;
-                watch_model(&w, &g, path, (hearth_rung)r, one_by_one);
+                watch_model(&w, &g, path, (hearth_mode)r, one_by_one);
                 size_t n = (size_t)2 * w.rows * w.f, differing = 0;
                 uint8_t *want = malloc(n);
                 FILE *f = fopen(golden_path(active, sizeof active, goldens[i].name, "active.u8"), "rb");
@@ -227,8 +227,8 @@ static void refused(void **state)
     (void)state;
     static const struct {
         const char *name;
-        hearth_rung rung;
-    } cases[] = {{"llama", HEARTH_RUNG_EXACT}, {"llama", HEARTH_RUNG_PREDICTED}, {"llama-relu", HEARTH_RUNG_PREDICTED}};
+        hearth_mode mode;
+    } cases[] = {{"llama", HEARTH_MODE_EXACT}, {"llama", HEARTH_MODE_PREDICTED}, {"llama-relu", HEARTH_MODE_PREDICTED}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[600];
         hearth_model *model;
@@ -238,7 +238,7 @@ static void refused(void **state)
             hearth_model_open(&model, golden_path(path, sizeof path, cases[i].name, "model.gguf"), NULL, &error),
             &error);
         error.text[0] = 0;
-        assert_int_equal(hearth_placement_create(&placement, model, cases[i].rung, &error), HEARTH_UNSUPPORTED);
+        assert_int_equal(hearth_placement_create(&placement, model, cases[i].mode, &error), HEARTH_UNSUPPORTED);
         assert_null(placement);
         assert_true(strlen(error.text) > 0);
         hearth_model_close(model);
@@ -255,7 +255,7 @@ static void allocation_failures(void **state)
     hearth_session_options options = {.context = 16};
     assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&model, RELU, NULL, NULL), HEARTH_OK);
-    assert_int_equal(hearth_placement_create(&placement, model, HEARTH_RUNG_EXACT, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&placement, model, HEARTH_MODE_EXACT, NULL), HEARTH_OK);
     hearth_engine_options engine_options = {.placement = placement};
     long live = mem_live();
     for (long n = 0;; n++) {

@@ -68,7 +68,7 @@ static hearth_status read_tokens(hearth_model *model, const char *spec, hearth_e
     float logits[TINY_VOCAB];
     hearth_runtime_options options = {.threads = 1, .device = spec};
     must(hearth_runtime_create(&runtime, &options, error), error);
-    must(hearth_placement_create(&placement, model, HEARTH_RUNG_DENSE, error), error);
+    must(hearth_placement_create(&placement, model, HEARTH_MODE_DENSE, error), error);
     if (spec)
         must(hearth_placement_use_device(placement, model, TINY_LAYERS, TINY_F / 2, error), error);
     hearth_engine_options placed = {.placement = placement};

@@ -53,7 +53,7 @@ static void there_and_back(void **state)
     (void)state;
     hearth_placement *p, *copy;
     char *json, *again;
-    assert_int_equal(hearth_placement_create(&p, &tiny, HEARTH_RUNG_DENSE, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&p, &tiny, HEARTH_MODE_DENSE, NULL), HEARTH_OK);
     assert_int_equal(hearth_placement_print(p, &json, NULL), HEARTH_OK);
     assert_string_equal(json, PLACEMENT(ALL "," ALL));
     assert_int_equal(placement_copy(&copy, p, NULL), HEARTH_OK);
@@ -91,9 +91,9 @@ static void refused(void **state)
          "layer 1: neuron 3 is listed nowhere"},
         {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[0,4],[3,4]]}")), HEARTH_FORMAT,
          "layer 1: neuron 3 is listed twice"},
-        {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[0,5]]}")), HEARTH_FORMAT, "no range within 4"},
-        {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[2,2]]}")), HEARTH_FORMAT, "no range"},
-        {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[-1,2]]}")), HEARTH_FORMAT, "no range"},
+        {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[0,5]]}")), HEARTH_FORMAT, "not a range within 4"},
+        {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[2,2]]}")), HEARTH_FORMAT, "not a range"},
+        {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[[-1,2]]}")), HEARTH_FORMAT, "not a range"},
         {PLACEMENT(ALL "," LAYER("{\"side\":\"cpu\",\"neurons\":[1,2]}")), HEARTH_FORMAT, "pairs"},
         {PLACEMENT(ALL "," LAYER("{\"side\":\"gpu\",\"neurons\":[[0,4]]}")), HEARTH_FORMAT, "not among the sides"},
         {PLACEMENT(ALL "," LAYER("")), HEARTH_FORMAT, "neuron 0 is listed nowhere"},
@@ -119,7 +119,7 @@ static void refused(void **state)
          "embedding: is device0, and must be cpu: layer 0 is of form host"},
         {SIDES("device0", "cpu", "device1", DEVICE "," DEVICE), HEARTH_FORMAT, "head is device1, which is not among"},
         {PLACEMENT("{\"form\":\"host\",\"selector\":\"sign\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
-         "tiny: rung exact: the activation silu is never exactly zero"},
+         "tiny: mode exact: the activation silu is never exactly zero"},
         {PLACEMENT("{\"form\":\"host\",\"selector\":\"low-rank\",\"threshold\":0,\"parts\":[]}," ALL),
          HEARTH_UNSUPPORTED, "tiny: selector low-rank: layer 0 has no such predictor"},
         {PLACEMENT("{\"form\":\"host\",\"selector\":\"coarse\",\"threshold\":1,\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
@@ -230,7 +230,7 @@ static void use_device(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hearth_placement *p;
-        assert_int_equal(hearth_placement_create(&p, &ordered, HEARTH_RUNG_DENSE, NULL), HEARTH_OK);
+        assert_int_equal(hearth_placement_create(&p, &ordered, HEARTH_MODE_DENSE, NULL), HEARTH_OK);
         assert_int_equal(hearth_placement_use_device(p, &ordered, cases[i].layers, cases[i].neurons, NULL), HEARTH_OK);
         assert_int_equal(placement_needs_device(p), cases[i].layers > 0);
         prints_as(p, cases[i].json);
@@ -241,7 +241,7 @@ static void use_device(void **state)
     }
     hearth_placement *p;
     hearth_error error;
-    assert_int_equal(hearth_placement_create(&p, &tiny, HEARTH_RUNG_DENSE, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&p, &tiny, HEARTH_MODE_DENSE, NULL), HEARTH_OK);
     assert_int_equal(hearth_placement_use_device(p, &ordered, 1, 1, &error), HEARTH_INVALID);
     assert_non_null(strstr(error.text, "another model"));
     hearth_placement_destroy(p);
@@ -253,7 +253,7 @@ static void allocation_failures_of_use(void **state)
     (void)state;
     for (long n = 0;; n++) {
         hearth_placement *p;
-        assert_int_equal(hearth_placement_create(&p, &ordered, HEARTH_RUNG_DENSE, NULL), HEARTH_OK);
+        assert_int_equal(hearth_placement_create(&p, &ordered, HEARTH_MODE_DENSE, NULL), HEARTH_OK);
         mem_fail_at(n);
         hearth_status status = hearth_placement_use_device(p, &ordered, 3, 3, NULL);
         mem_fail_at(-1);

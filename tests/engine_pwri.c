@@ -1,6 +1,6 @@
-/* engine_pwri.c - PowerInfer files on all rungs against two references (tests/data): a float64 forward pass
+/* engine_pwri.c - PowerInfer files in all modes against two references (tests/data): a float64 forward pass
  * without rounding, and what PowerInfer itself computed. */
-#include "rungs.h"
+#include "modes.h"
 
 enum { TOKENS = 16, LAYERS = 2 };
 
@@ -75,7 +75,7 @@ static void check_distance(const pwri_case *c, const setup *o, const char *suffi
         free(logits);
         if (!one_by_one || !(distance <= bound))
             print_message("%-6s %-4s %-9s %-7s to %-14s %.2e (bound %.1e)\n", c->family, c->type,
-                          hearth_rung_name(o->rung), o->level, suffix, distance, bound);
+                          hearth_mode_name(o->mode), o->level, suffix, distance, bound);
         assert_true(distance <= bound);
     }
 }
@@ -83,15 +83,15 @@ static void check_distance(const pwri_case *c, const setup *o, const char *suffi
 static void without_rounding_the_reference(void **state)
 {
     (void)state;
-    static const char *const want[HEARTH_RUNG_COUNT] = {[HEARTH_RUNG_DENSE] = "dense.f32",
-                                                        [HEARTH_RUNG_EXACT] = "dense.f32",
-                                                        [HEARTH_RUNG_PREDICTED] = "reference.f32"};
+    static const char *const want[HEARTH_MODE_COUNT] = {[HEARTH_MODE_DENSE] = "dense.f32",
+                                                        [HEARTH_MODE_EXACT] = "dense.f32",
+                                                        [HEARTH_MODE_PREDICTED] = "reference.f32"};
     for (size_t i = 0; i < FILES; i++) {
         pwri_case c;
         case_load(&c, i);
         for (size_t l = 0; level_at(l); l++)
-            for (int r = HEARTH_RUNG_DENSE; r <= HEARTH_RUNG_PREDICTED; r++)
-                check_distance(&c, &(setup){.rung = (hearth_rung)r, .level = level_at(l), .plain = true}, want[r],
+            for (int r = HEARTH_MODE_DENSE; r <= HEARTH_MODE_PREDICTED; r++)
+                check_distance(&c, &(setup){.mode = (hearth_mode)r, .level = level_at(l), .plain = true}, want[r],
                                1e-5);
     }
 }
@@ -110,7 +110,7 @@ static void rounding_costs_what_it_costs_powerinfer(void **state)
         free(powerinfer);
         print_message("%-6s %-4s PowerInfer is %.2e from the reference\n", c.family, c.type, theirs);
         for (size_t l = 0; level_at(l); l++)
-            check_distance(&c, &(setup){.rung = HEARTH_RUNG_PREDICTED, .level = level_at(l)}, "reference.f32",
+            check_distance(&c, &(setup){.mode = HEARTH_MODE_PREDICTED, .level = level_at(l)}, "reference.f32",
                            2 * theirs);
     }
 }
@@ -158,7 +158,7 @@ static void check_watch(const stack *s, const pwri_case *c, const watch *w)
         assert_int_equal(counts.rows, TOKENS);
         assert_int_equal(counts.computed, computed[layer]);
         assert_int_equal(counts.active, firing[layer]);
-        /* with ReLU on gate alone what fires is active; on both, up still silences some */
+        /* with ReLU on gate alone what fires is active; on both, up still makes some zero */
         assert_true(strcmp(c->family, "llama") != 0 ? counts.fired > counts.active : counts.fired == counts.active);
         assert_true(counts.fired <= counts.computed);
     }
@@ -171,9 +171,9 @@ static void check_neurons(const pwri_case *c, const char *level)
     stack s;
     size_t n = (size_t)LAYERS * TOKENS * c->f;
     float *logits = malloc((size_t)TOKENS * c->vocabulary * sizeof *logits);
-    stack_open_rung(&s, c->model, &(setup){.rung = HEARTH_RUNG_PREDICTED, .level = level, .plain = true});
-    assert_string_equal(hearth_engine_rung(s.engine), "predicted");
-    assert_string_equal(hearth_engine_class(s.engine), "lossy");
+    stack_open_mode(&s, c->model, &(setup){.mode = HEARTH_MODE_PREDICTED, .level = level, .plain = true});
+    assert_string_equal(hearth_mode_name(hearth_engine_mode(s.engine)), "predicted");
+    assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), "lossy");
     assert_int_equal(hearth_engine_own_bytes(s.engine), 0);
     for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
         watch w = {.let_through = calloc(n, 1), .fired = calloc(n, 1), .f = c->f};
@@ -200,7 +200,7 @@ static void neurons_are_the_references(void **state)
     }
 }
 
-/* --------------------------------------------------------- one rung against another */
+/* --------------------------------------------------------- one mode against another */
 
 static void exact_is_dense(void **state)
 {
@@ -221,13 +221,13 @@ static void thresholds(void **state)
         case_load(&c, i);
         size_t size = (size_t)TOKENS * c.vocabulary * sizeof(float);
         for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
-            float *want = read_model(c.model, &(setup){.rung = HEARTH_RUNG_EXACT}, c.ids, TOKENS, one_by_one);
-            float *got = read_model(c.model, &(setup){.rung = HEARTH_RUNG_PREDICTED, .permissive = true}, c.ids, TOKENS,
+            float *want = read_model(c.model, &(setup){.mode = HEARTH_MODE_EXACT}, c.ids, TOKENS, one_by_one);
+            float *got = read_model(c.model, &(setup){.mode = HEARTH_MODE_PREDICTED, .permissive = true}, c.ids, TOKENS,
                                     one_by_one);
             assert_memory_equal(got, want, size);
             stack s;
             hearth_counts counts;
-            stack_open_rung(&s, c.model, &(setup){.rung = HEARTH_RUNG_PREDICTED, .mute = true});
+            stack_open_mode(&s, c.model, &(setup){.mode = HEARTH_MODE_PREDICTED, .mute = true});
             stack_read(&s, c.ids, TOKENS, one_by_one, got);
             assert_int_equal(hearth_session_counts(s.session, 0, &counts, NULL), HEARTH_OK);
             assert_int_equal(counts.rows, TOKENS);
@@ -250,11 +250,11 @@ static void deterministic(void **state)
         case_load(&c, i);
         size_t size = (size_t)TOKENS * c.vocabulary * sizeof(float);
         for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
-            setup o = {.rung = HEARTH_RUNG_PREDICTED, .threads = 1};
+            setup o = {.mode = HEARTH_MODE_PREDICTED, .threads = 1};
             float *want = read_model(c.model, &o, c.ids, TOKENS, one_by_one), *got = malloc(size);
             for (o.threads = 2; o.threads <= 3; o.threads++) {
                 stack s;
-                stack_open_rung(&s, c.model, &o);
+                stack_open_mode(&s, c.model, &o);
                 for (unsigned run = 0; run < (o.threads == 2 ? 100u : 5u); run++) {
                     stack_read(&s, c.ids, TOKENS, one_by_one, got);
                     assert_memory_equal(got, want, size);
@@ -275,9 +275,9 @@ static void never_lossy_by_default(void **state)
         pwri_case c;
         stack s;
         case_load(&c, i);
-        stack_open_rung(&s, c.model, &(setup){.rung = HEARTH_RUNG_AUTO});
-        assert_string_equal(hearth_engine_rung(s.engine), "exact");
-        assert_string_equal(hearth_engine_class(s.engine), "bitwise");
+        stack_open_mode(&s, c.model, &(setup){.mode = HEARTH_MODE_AUTO});
+        assert_string_equal(hearth_mode_name(hearth_engine_mode(s.engine)), "exact");
+        assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), "bitwise");
         stack_close(&s);
     }
 }

@@ -10,12 +10,12 @@
 
 /* ------------------------------------------------------------------ one network */
 
-static hearth_placement *place(const built *b, hearth_rung rung)
+static hearth_placement *place(const built *b, hearth_mode mode)
 {
     hearth_error error;
     hearth_placement *placement;
-    stack_check(hearth_placement_create(&placement, &b->model, rung, &error), &error);
-    hearth_placement_set_threshold(placement, rung == HEARTH_RUNG_PRUNED ? b->cut : b->threshold);
+    stack_check(hearth_placement_create(&placement, &b->model, mode, &error), &error);
+    hearth_placement_set_threshold(placement, mode == HEARTH_MODE_PRUNED ? b->cut : b->threshold);
     return placement;
 }
 
@@ -49,28 +49,28 @@ static double distance(const built *b, const float *logits)
     return d;
 }
 
-/* The shape on a rung: logits, counts, and what an observer sees, at one and at two threads. */
-static void check_shape(hearth_runtime *const runtimes[2], const built_shape *shape, hearth_rung rung, bool plain)
+/* The shape in a mode: logits, counts, and what an observer sees, at one and at two threads. */
+static void check_shape(hearth_runtime *const runtimes[2], const built_shape *shape, hearth_mode mode, bool plain)
 {
     built *b = built_new(shape);
     float *logits[2];
-    built_compute(b, rung, !plain);
+    built_compute(b, mode, !plain);
     for (unsigned i = 0; i < 2; i++) {
         stack s;
         logits[i] = malloc((size_t)BUILT_TOKENS * shape->d * sizeof(float));
-        open_placed(&s, runtimes[i], b, place(b, rung), plain);
-        watch w = watch_begin(b, rung);
+        open_placed(&s, runtimes[i], b, place(b, mode), plain);
+        watch w = watch_begin(b, mode);
         if (plain)
             hearth_session_observe(s.session, &(hearth_observer){.see = watch_row, .user = &w});
         read_portions(&s, logits[i]);
         if (plain)
-            check_counts(&s, b, rung);
+            check_counts(&s, b, mode);
         close_placed(&s);
     }
     assert_memory_equal(logits[0], logits[1], (size_t)BUILT_TOKENS * shape->d * sizeof(float));
     double d = distance(b, logits[0]);
     if (!(d <= (plain ? 2e-6 : 5e-4)))
-        fail_msg("%s: relative distance %.2e", describe(shape, rung, plain), d);
+        fail_msg("%s: relative distance %.2e", describe(shape, mode, plain), d);
     free(logits[0]);
     free(logits[1]);
     built_free(b);
@@ -83,7 +83,7 @@ enum { NEURONS_MOST = 128, EVERY = 1 };
 #endif
 
 /* Every form, layout and a few formats, with what `variant` changes of the shape. */
-static void check_shapes(hearth_rung rung, void (*variant)(built_shape *o))
+static void check_shapes(hearth_mode mode, void (*variant)(built_shape *o))
 {
     size_t count = 0, seen = 0;
     built_shape shape;
@@ -95,9 +95,9 @@ static void check_shapes(hearth_rung rung, void (*variant)(built_shape *o))
             continue;
         variant(&shape);
         bool rounds = number_is_block(shape.format) || (shape.coarse && number_is_block(shape.copy));
-        check_shape(runtimes, &shape, rung, true);
+        check_shape(runtimes, &shape, mode, true);
         if (rounds)
-            check_shape(runtimes, &shape, rung, false);
+            check_shape(runtimes, &shape, mode, false);
         count += 1 + rounds;
     }
     hearth_runtime_destroy(runtimes[0]);
@@ -115,7 +115,7 @@ static void reads_normed(built_shape *o)
 static void predictors_may_read_the_input(void **state)
 {
     (void)state;
-    check_shapes(HEARTH_RUNG_PREDICTED, reads_normed);
+    check_shapes(HEARTH_MODE_PREDICTED, reads_normed);
 }
 
 static void is_coarse(built_shape *o)
@@ -127,7 +127,7 @@ static void is_coarse(built_shape *o)
 static void coarse_copies_select(void **state)
 {
     (void)state;
-    check_shapes(HEARTH_RUNG_PREDICTED, is_coarse);
+    check_shapes(HEARTH_MODE_PREDICTED, is_coarse);
 }
 
 /* By Cauchy and Schwarz no product is off by more than sqrt(d) deviations, and with that margin the answer is that of
@@ -162,9 +162,11 @@ static void a_wide_margin_is_exact(void **state)
             stack s;
             b->threshold = margins[i];
             logits[i] = malloc(n * sizeof(float));
-            open_placed(&s, runtime, b, place(b, i ? HEARTH_RUNG_PREDICTED : HEARTH_RUNG_EXACT), cases[k].plain);
-            assert_string_equal(hearth_engine_class(s.engine), i == 0 ? "bitwise" : i == 1 ? "margin" : "lossy");
-            assert_string_equal(hearth_engine_rung(s.engine), i ? "predicted" : "exact");
+            open_placed(&s, runtime, b, place(b, i ? HEARTH_MODE_PREDICTED : HEARTH_MODE_EXACT), cases[k].plain);
+            assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), i == 0   ? "bitwise"
+                                                                                          : i == 1 ? "margin"
+                                                                                                   : "lossy");
+            assert_string_equal(hearth_mode_name(hearth_engine_mode(s.engine)), i ? "predicted" : "exact");
             read_portions(&s, logits[i]);
             close_placed(&s);
         }
@@ -184,7 +186,7 @@ static void a_moved_margin_is_lossy(void **state)
     (void)state;
     static const struct {
         float tuned, used;
-        const char *class;
+        const char *guarantee;
     } cases[] = {{2, 2, "margin"},     {2, 3, "margin"}, {2, 1.999f, "lossy"},  {2, 0, "lossy"},
                  {2, -1000, "lossy"},  {0, 0, "margin"}, {0, -0.001f, "lossy"}, {-1, -1, "lossy"},
                  {-1, -0.5f, "lossy"}, {-1, 0, "margin"}};
@@ -197,8 +199,8 @@ static void a_moved_margin_is_lossy(void **state)
         stack s;
         b->layer.predictor.threshold = cases[i].tuned;
         b->threshold = cases[i].used;
-        open_placed(&s, runtime, b, place(b, HEARTH_RUNG_PREDICTED), true);
-        assert_string_equal(hearth_engine_class(s.engine), cases[i].class);
+        open_placed(&s, runtime, b, place(b, HEARTH_MODE_PREDICTED), true);
+        assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), cases[i].guarantee);
         close_placed(&s);
     }
     hearth_runtime_destroy(runtime);
@@ -249,14 +251,14 @@ static void is_as_ever(built_shape *o)
 static void is_silu(built_shape *o)
 {
     o->silu = true;
-    o->form = o->form == FFN_GATED_BOTH ? FFN_GATED : o->form;
+    o->gating = o->gating == FFN_GATED_BOTH ? FFN_GATED : o->gating;
 }
 
 static void small_activations_are_pruned(void **state)
 {
     (void)state;
-    check_shapes(HEARTH_RUNG_PRUNED, is_as_ever);
-    check_shapes(HEARTH_RUNG_PRUNED, is_silu);
+    check_shapes(HEARTH_MODE_PRUNED, is_as_ever);
+    check_shapes(HEARTH_MODE_PRUNED, is_silu);
 }
 
 /* ------------------------------------------------------------------ neurons that are left out */
@@ -296,30 +298,30 @@ static void neurons_can_be_left_out(void **state)
     (void)state;
     hearth_runtime *runtime;
     assert_int_equal(hearth_runtime_create(&runtime, &(hearth_runtime_options){.threads = 2}, NULL), HEARTH_OK);
-    static const char *const selectors[] = {[HEARTH_RUNG_DENSE] = "all", [HEARTH_RUNG_EXACT] = "sign"};
+    static const char *const selectors[] = {[HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign"};
     for (int k = 0; k < 12; k++) {
         built_shape shape = {.format = FORMAT_F16,
                              .down = FORMAT_F16,
                              .d = 48,
                              .f = 128,
                              .rank = 8,
-                             .form = (ffn_form)(k % 3),
+                             .gating = (ffn_gating)(k % 3),
                              .ordered = k / 3 % 2,
                              .stock = k / 6 && k / 3 % 2 == 0};
         built *b = built_new(&shape);
         silence_left_out(b);
-        for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_EXACT; rung++) {
+        for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_EXACT; mode++) {
             stack s;
             hearth_counts counts;
             float *logits = malloc((size_t)BUILT_TOKENS * shape.d * sizeof *logits);
-            built_compute(b, HEARTH_RUNG_EXACT, false);
-            open_placed(&s, runtime, b, leave_out(b, selectors[rung]), true);
-            assert_string_equal(hearth_engine_class(s.engine), "lossy");
+            built_compute(b, HEARTH_MODE_EXACT, false);
+            open_placed(&s, runtime, b, leave_out(b, selectors[mode]), true);
+            assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), "lossy");
             read_portions(&s, logits);
             assert_int_equal(hearth_session_counts(s.session, 0, &counts, NULL), HEARTH_OK);
             assert_int_equal(counts.computed, BUILT_TOKENS * (128 - 43)); /* 0, 3 .. 126 are 43 */
             if (!(distance(b, logits) <= 2e-6))
-                fail_msg("%s: relative distance %.2e", describe(&shape, (hearth_rung)rung, true), distance(b, logits));
+                fail_msg("%s: relative distance %.2e", describe(&shape, (hearth_mode)mode, true), distance(b, logits));
             close_placed(&s);
             free(logits);
         }
@@ -338,7 +340,7 @@ static void hot_and_cold_come_from_the_counts(void **state)
     tune_layer layer = {.order = order};
     tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer};
     hearth_error error;
-    hearth_placement *placement = place(b, HEARTH_RUNG_EXACT);
+    hearth_placement *placement = place(b, HEARTH_MODE_EXACT);
     assert_int_equal(hearth_placement_keep(placement, &b->model, 0.4, true, &error), HEARTH_UNSUPPORTED);
     b->model.tune = &learnt;
     static const struct {
@@ -384,7 +386,7 @@ static void pruning_follows_the_levels(void **state)
     tune_layer layer = {.prune = thresholds};
     tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer, .level_count = 3, .levels = levels};
     hearth_error error;
-    hearth_placement *placement = place(b, HEARTH_RUNG_PRUNED);
+    hearth_placement *placement = place(b, HEARTH_MODE_PRUNED);
     assert_int_equal(hearth_placement_prune(placement, &b->model, 0.5, &error), HEARTH_UNSUPPORTED);
     b->model.tune = &learnt;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -398,7 +400,7 @@ static void pruning_follows_the_levels(void **state)
     }
     assert_int_equal(hearth_placement_prune(placement, &b->model, 1.5, &error), HEARTH_INVALID);
     hearth_placement_destroy(placement);
-    stack_check(hearth_placement_create(&placement, &b->model, HEARTH_RUNG_PRUNED, &error), &error);
+    stack_check(hearth_placement_create(&placement, &b->model, HEARTH_MODE_PRUNED, &error), &error);
     assert_true(placement->layers[0].threshold == 0); /* nobody has said how much yet */
     hearth_placement_destroy(placement);
     b->model.tune = NULL;
@@ -432,7 +434,7 @@ static void pruning_is_chosen_by_its_loss(void **state)
     tune_layer layer = {.prune = thresholds};
     tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer, .level_count = 4, .levels = levels};
     hearth_error error;
-    hearth_placement *placement = place(b, HEARTH_RUNG_PRUNED);
+    hearth_placement *placement = place(b, HEARTH_MODE_PRUNED);
     assert_int_equal(hearth_placement_prune_within(placement, &b->model, 0.01, &error), HEARTH_UNSUPPORTED);
     b->model.tune = &learnt;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -471,7 +473,8 @@ static void pruning_is_chosen_by_its_loss(void **state)
 static void unpruned_is_exact(void **state)
 {
     (void)state;
-    built_shape shape = {.format = FORMAT_F16, .down = FORMAT_F16, .d = 48, .f = 128, .rank = 8, .silence = 0.25f};
+    built_shape shape = {
+        .format = FORMAT_F16, .down = FORMAT_F16, .d = 48, .f = 128, .rank = 8, .activation_threshold = 0.25f};
     built *b = built_new(&shape);
     hearth_runtime *runtime;
     assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
@@ -482,10 +485,10 @@ static void unpruned_is_exact(void **state)
         hearth_error error;
         hearth_placement *placement;
         logits[i] = malloc(n * sizeof(float));
-        stack_check(hearth_placement_create(&placement, &b->model, i ? HEARTH_RUNG_PRUNED : HEARTH_RUNG_EXACT, &error),
+        stack_check(hearth_placement_create(&placement, &b->model, i ? HEARTH_MODE_PRUNED : HEARTH_MODE_EXACT, &error),
                     &error);
         open_placed(&s, runtime, b, placement, true);
-        assert_string_equal(hearth_engine_class(s.engine), i ? "lossy" : "bitwise");
+        assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), i ? "lossy" : "bitwise");
         read_portions(&s, logits[i]);
         close_placed(&s);
     }
@@ -518,7 +521,7 @@ static void allocation_failures(void **state)
         hearth_engine *engine = NULL;
         hearth_session *session = NULL;
         mem_fail_at(n);
-        status = hearth_placement_create(&placement, &b->model, HEARTH_RUNG_PREDICTED, NULL);
+        status = hearth_placement_create(&placement, &b->model, HEARTH_MODE_PREDICTED, NULL);
         if (status == HEARTH_OK)
             status = hearth_placement_keep(placement, &b->model, 0.6, true, NULL);
         if (status == HEARTH_OK)
@@ -574,7 +577,7 @@ static void gates_are_shown(void **state)
                              .d = 48,
                              .f = 128,
                              .rank = 8,
-                             .form = k % 2 ? FFN_PLAIN : FFN_GATED,
+                             .gating = k % 2 ? FFN_PLAIN : FFN_GATED,
                              .silu = k / 2 % 2,
                              .ordered = k / 4 == 1,
                              .stock = k / 4 == 2,
@@ -583,10 +586,10 @@ static void gates_are_shown(void **state)
         size_t n = (size_t)BUILT_TOKENS * shape.d;
         float *logits[2] = {malloc(n * sizeof(float)), malloc(n * sizeof(float))};
         gates_watch w = {.b = b};
-        built_compute(b, HEARTH_RUNG_DENSE, false);
+        built_compute(b, HEARTH_MODE_DENSE, false);
         for (int i = 0; i < 2; i++) {
             stack s;
-            open_placed(&s, runtime, b, place(b, HEARTH_RUNG_DENSE), true);
+            open_placed(&s, runtime, b, place(b, HEARTH_MODE_DENSE), true);
             if (i)
                 hearth_session_observe(s.session, &(hearth_observer){see_gates, &w, .gates = true});
             read_portions(&s, logits[i]);

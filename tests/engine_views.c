@@ -13,7 +13,7 @@ static hearth_engine *open_engine(hearth_runtime *runtime, const hearth_model *m
     hearth_error error;
     hearth_placement *placement;
     hearth_engine *engine;
-    must(hearth_placement_create(&placement, model, HEARTH_RUNG_PREDICTED, &error), &error);
+    must(hearth_placement_create(&placement, model, HEARTH_MODE_PREDICTED, &error), &error);
     hearth_engine_options options = {.placement = placement};
     must(hearth_engine_create(&engine, runtime, model, &options, &error), &error);
     hearth_placement_destroy(placement);

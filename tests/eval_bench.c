@@ -5,19 +5,19 @@
 
 #define MODEL HEARTH_DATA "/models/stories260K-relu"
 
-/* A model on several rungs. */
+/* A model on several modes. */
 typedef struct fixture {
     hearth_runtime *runtime;
     hearth_model *model;
-    hearth_engine *engines[HEARTH_RUNG_COUNT];
+    hearth_engine *engines[HEARTH_MODE_COUNT];
     size_t count;
 } fixture;
 
-static void add_engine(fixture *f, hearth_rung rung, hearth_activations activations)
+static void add_engine(fixture *f, hearth_mode mode, hearth_activations activations)
 {
     hearth_error error;
     hearth_placement *placement;
-    stack_check(hearth_placement_create(&placement, f->model, rung, &error), &error);
+    stack_check(hearth_placement_create(&placement, f->model, mode, &error), &error);
     hearth_engine_options options = {.placement = placement, .activations = activations};
     stack_check(hearth_engine_create(&f->engines[f->count], f->runtime, f->model, &options, &error), &error);
     hearth_placement_destroy(placement);
@@ -37,8 +37,8 @@ static void open_model(fixture *f, const char *path)
 static void open_two(fixture *f)
 {
     open_model(f, MODEL);
-    add_engine(f, HEARTH_RUNG_DENSE, HEARTH_ACTIVATIONS_AUTO);
-    add_engine(f, HEARTH_RUNG_EXACT, HEARTH_ACTIVATIONS_AUTO);
+    add_engine(f, HEARTH_MODE_DENSE, HEARTH_ACTIVATIONS_AUTO);
+    add_engine(f, HEARTH_MODE_EXACT, HEARTH_ACTIVATIONS_AUTO);
 }
 
 static void close_all(fixture *f)
@@ -106,7 +106,7 @@ static void survives_failing_allocations(void **state)
         const bench_row *row = &result.rows[i];
         assert_int_equal(row->context, contexts[i / 4]);
         assert_int_equal(row->prompt_length, lengths[i / 2 % 2]);
-        assert_string_equal(row->rung, i % 2 ? "exact" : "dense");
+        assert_string_equal(row->mode, i % 2 ? "exact" : "dense");
         check_row(row, result.layer_count);
         if (i % 2 == 0) {
             assert_true(row->relative_speed == 1 && row->density == 1 && row->let_through == 1);
@@ -138,7 +138,7 @@ static void open_split(fixture *f)
     *f = (fixture){.count = 1};
     stack_check(hearth_runtime_create(&f->runtime, &options, &error), &error);
     stack_check(hearth_model_open(&f->model, MODEL, NULL, &error), &error);
-    stack_check(hearth_placement_create(&placement, f->model, HEARTH_RUNG_EXACT, &error), &error);
+    stack_check(hearth_placement_create(&placement, f->model, HEARTH_MODE_EXACT, &error), &error);
     stack_check(hearth_placement_use_device(placement, f->model, UINT32_MAX, 86, &error), &error);
     hearth_engine_options engine = {.placement = placement};
     stack_check(hearth_engine_create(&f->engines[0], f->runtime, f->model, &engine, &error), &error);
@@ -323,7 +323,7 @@ static void expect_near(double got, double want, double bound, const char *what)
  * those of its shares; the bytes over all tokens, as tools/pwri_reference.py --stats has them, are near. */
 static void check_pwri(const bench_row *row, size_t type, bool bamboo, const bits *b)
 {
-    bool exact = strcmp(row->rung, "exact") == 0, predicted = strcmp(row->rung, "predicted") == 0;
+    bool exact = strcmp(row->mode, "exact") == 0, predicted = strcmp(row->mode, "predicted") == 0;
     double own = other_bytes(type), ideal = own;
     for (uint32_t i = 0; i < LAYERS; i++) {
         const bench_layer *l = &row->layers[i];
@@ -369,8 +369,8 @@ static void bytes_are_the_references(void **state)
             hearth_error error;
             snprintf(path, sizeof path, GOLDEN "/pwri/%s/%s.gguf", families[family], types[type].type);
             open_model(&f, path);
-            for (int rung = HEARTH_RUNG_DENSE; rung <= HEARTH_RUNG_PREDICTED; rung++)
-                add_engine(&f, (hearth_rung)rung, HEARTH_ACTIVATIONS_F32);
+            for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_PREDICTED; mode++)
+                add_engine(&f, (hearth_mode)mode, HEARTH_ACTIVATIONS_F32);
             read_ids(ids, families[family], types[type].type);
             read_bits(b.active, sizeof b.active, families[family], types[type].type, "active");
             read_bits(b.predicted, sizeof b.predicted, families[family], types[type].type, "predicted");
@@ -378,7 +378,7 @@ static void bytes_are_the_references(void **state)
             assert_int_equal(result.count, 3);
             assert_int_equal(result.layer_count, LAYERS);
             for (size_t i = 0; i < result.count; i++) {
-                assert_string_equal(result.rows[i].rung, hearth_rung_name((hearth_rung)(HEARTH_RUNG_DENSE + i)));
+                assert_string_equal(result.rows[i].mode, hearth_mode_name((hearth_mode)(HEARTH_MODE_DENSE + i)));
                 check_pwri(&result.rows[i], type, family == 1, &b);
             }
             bench_result_free(&result);

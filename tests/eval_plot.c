@@ -68,7 +68,7 @@ static void texts_do_not_overlap(void **state)
 {
     (void)state;
     static const plot_value wide[] = {{1e9, 1e9, "123456789012 of 123456789012"}, {1e300, 0, "999999999999 GB"}};
-    plot_bar long_bars[] = {{"a label that nobody would ever give a rung of a ladder", 0, wide}, {"exact", 1, slow}};
+    plot_bar long_bars[] = {{"a label that nobody would ever give a mode of a ladder", 0, wide}, {"exact", 1, slow}};
     plot_group groups[] = {{"a heading that goes on and on and on and on and on and on and on and on and on and on and "
                             "on and on and on and on and on and on and on and on and on and on and on and on",
                             long_bars, 2}};

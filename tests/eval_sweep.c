@@ -114,8 +114,8 @@ static void settings_are_read(void **state)
         {"pruned=0:1:0", "goes nowhere"},
         {"pruned=0:1:1e-9", "too many steps"},
         {"pruned=0:1:0.01", "more than 64"},
-        {"hot-only=1.5", "no share"},
-        {"hot-only=-0.5", "no share"},
+        {"hot-only=1.5", "not a share"},
+        {"hot-only=-0.5", "not a share"},
         {"predicted=1e30", "too large"},
         {"predicted=1111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111",
          "too long"}};
@@ -273,8 +273,8 @@ static void perplexity_is_the_references(void **state)
         assert_int_equal(r.rows[i].activity.tokens, 511); /* to the end of a window of 512 */
     }
     assert_true(r.rows[0].activity.density == 1 && r.rows[1].activity.density < 0.2);
-    assert_string_equal(r.rows[0].rung, "dense");
-    assert_string_equal(r.rows[1].rung, "exact");
+    assert_string_equal(r.rows[0].mode, "dense");
+    assert_string_equal(r.rows[1].mode, "exact");
     json_decref(root);
     sweep_free(&r);
     close_fixture(&f);
@@ -348,7 +348,7 @@ static void more_pruning_is_less_density(void **state)
     for (size_t i = 2; i < 8; i++) { /* pruned */
         assert_true(r.rows[i].activity.density < r.rows[i - 1].activity.density);
         assert_true(r.rows[i].activity.weight_bytes < r.rows[i - 1].activity.weight_bytes);
-        assert_string_equal(r.rows[i].class, "lossy");
+        assert_string_equal(r.rows[i].guarantee, "lossy");
     }
     for (size_t i = 10; i < 14; i++) /* hot-only: more and more */
         assert_true(r.rows[i].activity.density > r.rows[i - 1].activity.density);
@@ -420,7 +420,7 @@ static void further_tune_files_are_settings(void **state)
         sweep_row_name(name, &r.rows[i]);
         assert_string_equal(name, "predicted@0.99"); /* what tune_build.h writes for every layer */
         assert_ptr_equal(r.rows[i].tune, further_file);
-        assert_string_equal(r.rows[i].rung, "predicted");
+        assert_string_equal(r.rows[i].mode, "predicted");
         assert_true(r.rows[i].activity.density < r.rows[0].activity.density); /* predictors of noise */
         assert_true(r.rows[i].activity.let_through < 1);
     }

@@ -8,22 +8,22 @@
 
 #include "../src/model/model.h"
 #include "../src/number/half.h"
-#include "rungs.h"
+#include "modes.h"
 
 enum { BUILT_TOKENS = 40, BUILT_HEAD = 2 };
 
 typedef struct built_shape {
     number_format format; /* of all matrices but ...                          */
     number_format down;   /* ... this one                                     */
-    ffn_form form;
-    uint32_t d, f, rank; /* d >= BUILT_TOKENS                                */
-    float silence;       /* FATReLU's threshold; 0: ReLU                     */
-    bool biases, stock;  /* layout                                           */
-    bool ordered;        /* rows lie in another order                        */
-    bool silu;           /* instead of ReLU                                  */
-    bool normed;         /* the predictor reads what the network reads       */
-    bool coarse;         /* it is a coarse copy in the format ...            */
-    number_format copy;  /* ... which fits d                                 */
+    ffn_gating gating;
+    uint32_t d, f, rank;        /* d >= BUILT_TOKENS                                */
+    float activation_threshold; /* FATReLU's threshold; 0: ReLU                     */
+    bool biases, stock;         /* layout                                           */
+    bool ordered;               /* rows lie in another order                        */
+    bool silu;                  /* instead of ReLU                                  */
+    bool normed;                /* the predictor reads what the network reads       */
+    bool coarse;                /* it is a coarse copy in the format ...            */
+    number_format copy;         /* ... which fits d                                 */
 } built_shape;
 
 /* `values` of gate, up, down_t, fc1 and fc2 are what the reference reads. */
@@ -43,10 +43,10 @@ typedef struct built {
     double frequency;
     float threshold;           /* no score is near it; of a coarse copy, the margin */
     double passes;             /* what scores have to reach                        */
-    float cut;                 /* of rung pruned: no size of an activated first value is near it */
+    float cut;                 /* in mode pruned: no size of an activated first value is near it */
     double *spread;            /* [f] by which rows of the copy are off             */
     double *score, *first, *h; /* [BUILT_TOKENS][f] by row                     */
-    double *out;               /* [BUILT_TOKENS][d] logits; of the rung that was asked for */
+    double *out;               /* [BUILT_TOKENS][d] logits; of the mode that was asked for */
 } built;
 
 static inline float built_random(uint32_t *seed)
@@ -179,7 +179,7 @@ static inline double built_act(const built *b, double x)
 {
     if (b->shape.silu)
         return x / (1 + exp(-x));
-    return x > (double)b->shape.silence ? x : 0;
+    return x > (double)b->shape.activation_threshold ? x : 0;
 }
 
 /* The size of an activation before it meets up. */
@@ -193,7 +193,7 @@ static inline double built_size(const built *b, size_t at)
 static inline void built_score_coarsely(const built *b, const double *normed, bool rounds, double *score)
 {
     const built_shape *o = &b->shape;
-    const float *bias = o->form == FFN_PLAIN ? b->up_bias : b->gate_bias;
+    const float *bias = o->gating == FFN_PLAIN ? b->up_bias : b->gate_bias;
     double squares = 0;
     for (size_t c = 0; c < o->d; c++)
         squares += normed[c] * normed[c];
@@ -203,13 +203,13 @@ static inline void built_score_coarsely(const built *b, const double *normed, bo
 }
 
 /* A margin at which no score is near what makes a neuron fire. */
-static inline void built_compute(built *b, hearth_rung rung, bool rounds);
+static inline void built_compute(built *b, hearth_mode mode, bool rounds);
 static inline void built_choose_margin(built *b)
 {
     double best = -1;
     float margin = 0;
     for (b->threshold = 0.5f; b->threshold < 1.5f; b->threshold += 0.0625f) {
-        built_compute(b, HEARTH_RUNG_DENSE, false);
+        built_compute(b, HEARTH_MODE_DENSE, false);
         double nearest = INFINITY;
         for (size_t i = 0; i < (size_t)BUILT_TOKENS * b->shape.f; i++)
             nearest = fmin(nearest, fabs(b->score[i] - b->passes));
@@ -227,16 +227,16 @@ static inline void built_choose_cut(built *b)
     double *sizes = malloc(n * sizeof *sizes);
     for (size_t i = 0; i < n; i++)
         sizes[i] = built_size(b, i);
-    b->cut = built_gap(sizes, n, n * 5 / 8, n * 7 / 8); /* ReLU silences about half of them anyway */
+    b->cut = built_gap(sizes, n, n * 5 / 8, n * 7 / 8); /* ReLU makes about half of them zero anyway */
     free(sizes);
 }
 
-/* Scores, first values, activations and logits of all tokens on a rung. */
-static inline void built_compute(built *b, hearth_rung rung, bool rounds)
+/* Scores, first values, activations and logits of all tokens in a mode. */
+static inline void built_compute(built *b, hearth_mode mode, bool rounds)
 {
     const built_shape *o = &b->shape;
     double normed[512], hidden[512], x[512], *up = malloc(o->f * sizeof *up);
-    bool whole = o->stock && rung == HEARTH_RUNG_DENSE;
+    bool whole = o->stock && mode == HEARTH_MODE_DENSE;
     for (size_t t = 0; t < BUILT_TOKENS; t++) {
         const double *residual = b->embedding.values + t * o->d;
         double *score = b->score + t * o->f, *first = b->first + t * o->f, *h = b->h + t * o->f;
@@ -248,18 +248,18 @@ static inline void built_compute(built *b, hearth_rung rung, bool rounds)
             built_score_coarsely(b, normed, rounds, score);
         else
             built_multiply(&b->fc2, hidden, rounds, score);
-        built_multiply(o->form == FFN_PLAIN ? &b->up : &b->gate, normed, rounds, first);
+        built_multiply(o->gating == FFN_PLAIN ? &b->up : &b->gate, normed, rounds, first);
         built_multiply(&b->up, normed, rounds, up);
-        const float *first_bias = o->form == FFN_PLAIN ? b->up_bias : b->gate_bias;
+        const float *first_bias = o->gating == FFN_PLAIN ? b->up_bias : b->gate_bias;
         for (size_t i = 0; i < o->f; i++) {
             first[i] += o->biases ? (double)first_bias[i] : 0;
             up[i] += o->biases ? (double)b->up_bias[i] : 0;
             h[i] = built_act(b, first[i]);
-            if (o->form != FFN_PLAIN)
-                h[i] *= o->form == FFN_GATED_BOTH ? built_act(b, up[i]) : up[i];
-            if (rung == HEARTH_RUNG_PREDICTED && b->threshold != 0 && score[i] < b->passes)
+            if (o->gating != FFN_PLAIN)
+                h[i] *= o->gating == FFN_GATED_BOTH ? built_act(b, up[i]) : up[i];
+            if (mode == HEARTH_MODE_PREDICTED && b->threshold != 0 && score[i] < b->passes)
                 h[i] = 0;
-            if (rung == HEARTH_RUNG_PRUNED && built_size(b, t * o->f + i) <= (double)b->cut)
+            if (mode == HEARTH_MODE_PRUNED && built_size(b, t * o->f + i) <= (double)b->cut)
                 h[i] = 0;
         }
         double *spoken = malloc(o->f * sizeof *spoken);
@@ -282,7 +282,7 @@ static inline void built_compute(built *b, hearth_rung rung, bool rounds)
 static inline void built_make_copy(built *b)
 {
     const built_shape *o = &b->shape;
-    const built_matrix *first = o->form == FFN_PLAIN ? &b->up : &b->gate;
+    const built_matrix *first = o->gating == FFN_PLAIN ? &b->up : &b->gate;
     size_t n = (size_t)o->f * o->d;
     float *values = malloc(n * sizeof *values);
     for (size_t i = 0; i < n; i++)
@@ -338,9 +338,9 @@ static inline void built_make_model(built *b)
             ? (learned_predictor){.kind = PREDICTOR_COARSE, .coarse_format = o->copy}
             : (learned_predictor){
                   .kind = PREDICTOR_LOW_RANK, .reads_normed = o->normed, .fc1 = b->fc1.stored, .fc2 = b->fc2.stored};
-    if (o->form != FFN_PLAIN)
+    if (o->gating != FFN_PLAIN)
         b->layer.gate = b->gate.stored;
-    if (o->biases && o->form != FFN_PLAIN)
+    if (o->biases && o->gating != FFN_PLAIN)
         b->layer.gate_bias = b->gate_bias;
     if (o->biases)
         b->layer.up_bias = b->up_bias, b->layer.down_bias = b->down_bias;
@@ -365,11 +365,11 @@ static inline void built_make_model(built *b)
                                        .vocabulary_size = o->d,
                                        .context_length = 512,
                                        .norm_epsilon = 1e-5f,
-                                       .form = o->form,
-                                       .activation = o->silu          ? FFN_SILU
-                                                     : o->silence > 0 ? FFN_FATRELU
-                                                                      : FFN_RELU,
-                                       .activation_threshold = o->silu ? 0 : o->silence,
+                                       .gating = o->gating,
+                                       .activation = o->silu                       ? FFN_SILU
+                                                     : o->activation_threshold > 0 ? FFN_FATRELU
+                                                                                   : FFN_RELU,
+                                       .activation_threshold = o->silu ? 0 : o->activation_threshold,
                                        .rope_pairs = 1,
                                        .attention_scale = 1,
                                        .rope_magnitude = 1,
@@ -396,10 +396,10 @@ static inline built *built_new(const built_shape *shape)
     b->h = malloc((size_t)BUILT_TOKENS * o->f * sizeof *b->h);
     b->out = malloc((size_t)BUILT_TOKENS * o->d * sizeof *b->out);
     built_make_model(b);
-    b->passes = o->silu ? 0 : (double)o->silence;
+    b->passes = o->silu ? 0 : (double)o->activation_threshold;
     if (o->coarse)
         built_choose_margin(b);
-    built_compute(b, HEARTH_RUNG_DENSE, false);
+    built_compute(b, HEARTH_MODE_DENSE, false);
     size_t n = (size_t)BUILT_TOKENS * o->f;
     if (!o->coarse)
         b->passes = (double)(b->threshold = built_gap(b->score, n, n / 3, n * 2 / 3));

@@ -35,7 +35,7 @@ static inline bool next_shape(built_shape *o, size_t *i)
     for (;; ++*i) {
         size_t k = *i, format, f;
         *o = (built_shape){0};
-        o->form = (ffn_form)(k % FFN_FORM_COUNT), k /= FFN_FORM_COUNT;
+        o->gating = (ffn_gating)(k % FFN_GATING_COUNT), k /= FFN_GATING_COUNT;
         o->biases = k % 2, k /= 2;
         size_t layout = k % 3; /* stock, neuron-major, neuron-major in another order */
         k /= 3;
@@ -46,7 +46,7 @@ static inline bool next_shape(built_shape *o, size_t *i)
         o->format = formats[format].format, o->down = formats[format].down;
         o->d = formats[format].d, o->rank = formats[format].rank, o->f = neuron_counts[f];
         o->stock = layout == 0, o->ordered = layout == 2;
-        o->silence = o->biases ? 0.25f : 0;
+        o->activation_threshold = o->biases ? 0.25f : 0;
         if ((format >= ALL_COUNTS_FORMATS && f >= FEW_COUNTS) ||
             (o->stock && o->f % number_formats[o->down].block_values != 0)) /* there is no such file */
             continue;
@@ -57,7 +57,7 @@ static inline bool next_shape(built_shape *o, size_t *i)
 
 /* ------------------------------------------------------------------ reading */
 
-/* The tokens are fed in these portions: one; few, whose lists are united; more than are ever united. */
+/* The tokens are fed in these portions: one; few, whose lists are joined; more than are ever joined. */
 static const size_t portions[] = {1, 2, 15, 17, 1, 4};
 
 static inline void read_portions(stack *s, float *logits)
@@ -77,24 +77,24 @@ static inline void read_portions(stack *s, float *logits)
 
 typedef struct watch {
     const built *b;
-    hearth_rung rung;
+    hearth_mode mode;
     double most; /* the largest activation of all tokens */
     size_t calls;
 } watch;
 
-static inline const char *describe(const built_shape *o, hearth_rung rung, bool plain)
+static inline const char *describe(const built_shape *o, hearth_mode mode, bool plain)
 {
     static char text[200];
-    snprintf(text, sizeof text, "form %d, %s/%s, d %u, f %u, rank %u%s%s%s, silence %g, %s%s", (int)o->form,
-             number_formats[o->format].name, number_formats[o->down].name, o->d, o->f, o->rank,
-             o->biases ? ", biases" : "", o->stock ? ", stock" : "", o->ordered ? ", ordered" : "", (double)o->silence,
-             hearth_rung_name(rung), plain ? ", plain" : "");
+    snprintf(text, sizeof text, "gating %d, %s/%s, d %u, f %u, rank %u%s%s%s, activation_threshold %g, %s%s",
+             (int)o->gating, number_formats[o->format].name, number_formats[o->down].name, o->d, o->f, o->rank,
+             o->biases ? ", biases" : "", o->stock ? ", stock" : "", o->ordered ? ", ordered" : "",
+             (double)o->activation_threshold, hearth_mode_name(mode), plain ? ", plain" : "");
     return text;
 }
 
-static inline bool let_through(const built *b, hearth_rung rung, size_t at)
+static inline bool let_through(const built *b, hearth_mode mode, size_t at)
 {
-    return rung != HEARTH_RUNG_PREDICTED || b->score[at] >= b->passes;
+    return mode != HEARTH_MODE_PREDICTED || b->score[at] >= b->passes;
 }
 
 static inline void watch_row(void *user, const hearth_observation *o)
@@ -105,7 +105,7 @@ static inline void watch_row(void *user, const hearth_observation *o)
     bool list[1024] = {false};
     float seen[1024] = {0};
     w->calls++;
-    assert_int_equal(o->neurons == NULL, w->rung == HEARTH_RUNG_DENSE);
+    assert_int_equal(o->neurons == NULL, w->mode == HEARTH_MODE_DENSE);
     for (size_t i = 0; i < o->neuron_count; i++) {
         size_t neuron = o->neurons ? o->neurons[i] : i;
         assert_true(neuron < f && (i == 0 || !o->neurons || o->neurons[i - 1] < neuron));
@@ -114,13 +114,13 @@ static inline void watch_row(void *user, const hearth_observation *o)
     }
     for (size_t row = 0; row < f; row++) {
         size_t neuron = (size_t)b->order[row];
-        bool want = w->rung == HEARTH_RUNG_DENSE ||
-                    (w->rung == HEARTH_RUNG_PREDICTED ? let_through(b, w->rung, at + row) : b->h[at + row] != 0);
+        bool want = w->mode == HEARTH_MODE_DENSE ||
+                    (w->mode == HEARTH_MODE_PREDICTED ? let_through(b, w->mode, at + row) : b->h[at + row] != 0);
         listed += want;
         assert_int_equal(list[neuron], want);
         if (!(fabs((double)seen[neuron] - b->h[at + row]) <= 1e-5 * w->most) ||
             (seen[neuron] != 0) != (b->h[at + row] != 0))
-            fail_msg("%s: token %u, neuron %zu: %g, expected %g", describe(&b->shape, w->rung, true), o->position,
+            fail_msg("%s: token %u, neuron %zu: %g, expected %g", describe(&b->shape, w->mode, true), o->position,
                      neuron, (double)seen[neuron], b->h[at + row]);
     }
     assert_int_equal(o->neuron_count, listed);
@@ -129,22 +129,23 @@ static inline void watch_row(void *user, const hearth_observation *o)
 }
 
 /* Before the logits are read; the reference has been computed. */
-static inline watch watch_begin(const built *b, hearth_rung rung)
+static inline watch watch_begin(const built *b, hearth_mode mode)
 {
-    watch w = {.b = b, .rung = rung};
+    watch w = {.b = b, .mode = mode};
     for (size_t i = 0; i < (size_t)BUILT_TOKENS * b->shape.f; i++)
         w.most = fmax(w.most, fabs(b->h[i]));
     return w;
 }
 
 /* Sums over all rows, of the reference. Dense computes everything. */
-static inline void check_counts(const stack *s, const built *b, hearth_rung rung)
+static inline void check_counts(const stack *s, const built *b, hearth_mode mode)
 {
     hearth_counts want = {.rows = BUILT_TOKENS}, got;
-    bool all = rung == HEARTH_RUNG_DENSE;
+    bool all = mode == HEARTH_MODE_DENSE;
     for (size_t i = 0; i < (size_t)BUILT_TOKENS * b->shape.f; i++) {
-        bool computed = let_through(b, rung, i), fired = computed && b->first[i] > (double)b->shape.silence;
-        if (rung == HEARTH_RUNG_PRUNED)
+        bool computed = let_through(b, mode, i),
+             fired = computed && b->first[i] > (double)b->shape.activation_threshold;
+        if (mode == HEARTH_MODE_PRUNED)
             fired = built_size(b, i) > (double)b->cut;
         want.computed += computed;
         want.fired += all || fired;

@@ -166,16 +166,16 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT, "tensor a: shape is missing or no array"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,4]}}", 4, HEARTH_FORMAT, "tensor a: shape is missing"},
     {"{" TENSOR("a", "F32", "1,1,1,1,1", "0,4") "}", 4, HEARTH_UNSUPPORTED, "tensor a: has 5 dimensions"},
-    {"{" TENSOR("a", "F32", "1,-1", "0,4") "}", 4, HEARTH_FORMAT, "tensor a: dimension 1 is no size"},
-    {"{" TENSOR("a", "F32", "1.0", "0,4") "}", 4, HEARTH_FORMAT, "tensor a: dimension 0 is no size"},
+    {"{" TENSOR("a", "F32", "1,-1", "0,4") "}", 4, HEARTH_FORMAT, "tensor a: dimension 1 is not a size"},
+    {"{" TENSOR("a", "F32", "1.0", "0,4") "}", 4, HEARTH_FORMAT, "tensor a: dimension 0 is not a size"},
     {"{" TENSOR("a", "F32", "0,4", "0,0") "}", 0, HEARTH_FORMAT, "tensor a: dimension 0 is 0"},
     {"{" TENSOR("a", "F32", "4294967296,4294967296", "0,0") "}", 0, HEARTH_FORMAT, "tensor a: the shape is too large"},
     {"{" TENSOR("a", "F32", "9223372036854775807", "0,4") "}", 4, HEARTH_FORMAT, "tensor a: the shape is too large"},
     {"{" TENSOR("a", "F32", "9223372036854775808", "0,4") "}", 4, HEARTH_FORMAT, ""},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, HEARTH_FORMAT, "tensor a: data_offsets is no pair"},
-    {"{" TENSOR("a", "F32", "1", "0") "}", 4, HEARTH_FORMAT, "tensor a: data_offsets is no pair"},
-    {"{" TENSOR("a", "F32", "1", "0,4,4") "}", 4, HEARTH_FORMAT, "tensor a: data_offsets is no pair"},
-    {"{" TENSOR("a", "F32", "1", "-4,0") "}", 4, HEARTH_FORMAT, "tensor a: data_offsets is no pair"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, HEARTH_FORMAT, "tensor a: data_offsets is not a pair"},
+    {"{" TENSOR("a", "F32", "1", "0") "}", 4, HEARTH_FORMAT, "tensor a: data_offsets is not a pair"},
+    {"{" TENSOR("a", "F32", "1", "0,4,4") "}", 4, HEARTH_FORMAT, "tensor a: data_offsets is not a pair"},
+    {"{" TENSOR("a", "F32", "1", "-4,0") "}", 4, HEARTH_FORMAT, "tensor a: data_offsets is not a pair"},
     {"{" TENSOR("a", "F32", "1", "4,0") "}", 4, HEARTH_FORMAT, "tensor a: bytes 4 to 0 of the data"},
     {"{" TENSOR("a", "F32", "2", "0,8") "}", 7, HEARTH_FORMAT, "tensor a: bytes 0 to 8 of the data, which has only 7"},
     {"{" TENSOR("a", "F32", "2", "0,4") "}", 4, HEARTH_FORMAT, "tensor a: has 4 bytes, but its shape and dtype make 8"},
@@ -225,7 +225,7 @@ static void wrong_lengths_are_named(void **state)
     }
     hearth_error error = {0};
     check_refusal("short", parse((const uint8_t *)"\2\0\0\0\0\0\0", 7, &error), &error, HEARTH_FORMAT, PATH,
-                  "header: 7 bytes are no safetensors file");
+                  "header: 7 bytes are not a safetensors file");
 }
 
 /* ------------------------------------------------------------------ folder */

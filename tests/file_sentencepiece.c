@@ -205,7 +205,7 @@ static const struct {
     {"kind of type", BYTES(PIECE("\5", TEXT("\1", "a") "\32\0") THREE BPE), HEARTH_FORMAT, "byte 5: field type is of"},
     {"empty piece", BYTES(THREE PIECE("\0", "") BPE), HEARTH_FORMAT, "piece 3: is empty"},
     {"empty text", BYTES(THREE PIECE("\2", TEXT("\0", "")) BPE), HEARTH_FORMAT, "piece 3: is empty"},
-    {"no text", BYTES(THREE PIECE("\3", TEXT("\1", "\xFF")) BPE), HEARTH_FORMAT, "piece 3: is no valid UTF-8"},
+    {"no text", BYTES(THREE PIECE("\3", TEXT("\1", "\xFF")) BPE), HEARTH_FORMAT, "piece 3: is not valid UTF-8"},
     {"score", BYTES(THREE PIECE("\10", TEXT("\1", "a") "\25\0\0\xC0\x7F") BPE), HEARTH_FORMAT,
      "piece 3: has a score that is"},
     {"type 0", BYTES(THREE PIECE("\5", TEXT("\1", "a") "\30\0") BPE), HEARTH_FORMAT,

@@ -202,7 +202,8 @@ static void files(void **state)
     check_sample(c);
     checkpoint_close(c);
     write_file(path, "", 0);
-    check_refusal("empty", torch_open(&c, path, &error), &error, HEARTH_FORMAT, path, "is no archive of torch.save");
+    check_refusal("empty", torch_open(&c, path, &error), &error, HEARTH_FORMAT, path,
+                  "is not an archive of torch.save");
     check_refusal("folder", torch_open(&c, folder, &error), &error, HEARTH_IO, folder, "");
     check_refusal("nowhere", torch_open(&c, "/nonexistent/x.pt", &error), &error, HEARTH_IO, "/nonexistent/x.pt", "");
     assert_int_equal(mem_live(), before);
@@ -291,7 +292,7 @@ static void bad_names(void **state)
     }
 }
 
-/* What is no dictionary of tensors. */
+/* What is not a dictionary of tensors. */
 static void other_objects(void **state)
 {
     (void)state;
@@ -360,20 +361,23 @@ static const struct {
     {"a path upwards",
      {PICKLE, VALUES, {.path = "../x", .data = "", .size = 0}},
      HEARTH_FORMAT,
-     "entry ../x: is no path"},
-    {"a path upwards within", {PICKLE, VALUES, {.path = "x/../../y", .data = ""}}, HEARTH_FORMAT, "is no path"},
+     "entry ../x: is not a path"},
+    {"a path upwards within", {PICKLE, VALUES, {.path = "x/../../y", .data = ""}}, HEARTH_FORMAT, "is not a path"},
     {"a path that ends upwards",
      {PICKLE, VALUES, {.path = "x/..", .data = ""}},
      HEARTH_FORMAT,
-     "entry x/..: is no path"},
-    {"a path of one dot", {PICKLE, VALUES, {.path = "x/./y", .data = ""}}, HEARTH_FORMAT, "is no path"},
-    {"an absolute path", {PICKLE, VALUES, {.path = "/etc/x", .data = ""}}, HEARTH_FORMAT, "entry /etc/x: is no path"},
-    {"a path of Windows", {PICKLE, VALUES, {.path = "..\\x", .data = ""}}, HEARTH_FORMAT, "is no path"},
-    {"a path that is no UTF-8",
+     "entry x/..: is not a path"},
+    {"a path of one dot", {PICKLE, VALUES, {.path = "x/./y", .data = ""}}, HEARTH_FORMAT, "is not a path"},
+    {"an absolute path",
+     {PICKLE, VALUES, {.path = "/etc/x", .data = ""}},
+     HEARTH_FORMAT,
+     "entry /etc/x: is not a path"},
+    {"a path of Windows", {PICKLE, VALUES, {.path = "..\\x", .data = ""}}, HEARTH_FORMAT, "is not a path"},
+    {"a path that is not UTF-8",
      {PICKLE, VALUES, {.path = "x/\xff", .data = ""}},
      HEARTH_FORMAT,
-     "entry x/?: is no path"},
-    {"no path", {PICKLE, VALUES, {.path = "", .data = ""}}, HEARTH_FORMAT, "entry : is no path"},
+     "entry x/?: is not a path"},
+    {"no path", {PICKLE, VALUES, {.path = "", .data = ""}}, HEARTH_FORMAT, "entry : is not a path"},
     {"compressed",
      {PICKLE, {.path = "x/data/0", .data = "VALUES", .method = 8}},
      HEARTH_UNSUPPORTED,
@@ -565,11 +569,11 @@ static void other_files(void **state)
         hearth_status status;
         const char *text;
     } cases[] = {
-        {"nothing", BYTES(""), HEARTH_FORMAT, "header: is no archive of torch.save"},
+        {"nothing", BYTES(""), HEARTH_FORMAT, "header: is not an archive of torch.save"},
         {"before 1.6", BYTES("\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3."), HEARTH_UNSUPPORTED,
          "header: is a file of torch before 1.6"},
-        {"a pickle", BYTES("\x80\2}."), HEARTH_FORMAT, "is no archive of torch.save"},
-        {"GGUF", BYTES("GGUF\3\0\0\0"), HEARTH_FORMAT, "is no archive of torch.save"},
+        {"a pickle", BYTES("\x80\2}."), HEARTH_FORMAT, "is not an archive of torch.save"},
+        {"GGUF", BYTES("GGUF\3\0\0\0"), HEARTH_FORMAT, "is not an archive of torch.save"},
         {"four bytes of an archive", BYTES("PK\3\4"), HEARTH_FORMAT, "archive: "},
         {"an end alone", BYTES("PK\3\4PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\4\0\0\0\0\0"), HEARTH_FORMAT, "archive: "},
         {"a directory of 65535 entries that is not there",

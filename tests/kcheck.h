@@ -45,7 +45,7 @@ float random_value(uint64_t *state);
  * zero, some subnormal. */
 float random_rough(uint64_t *state);
 
-/* Each counts a comparison and returns whether it was good. Close: |got - want| <= bound, got is no NaN. */
+/* Each counts a comparison and returns whether it was good. Close: |got - want| <= bound, got is not NaN. */
 bool expect_close(check *c, size_t at, double want, double got, double bound);
 bool expect_same(check *c, const char *what, const void *want, const void *got, size_t size_bytes);
 bool expect(check *c, const char *what, bool truth);

@@ -322,7 +322,7 @@ static void check_product_case(check *c, device *d, const product_shape *s, uint
     placed_free(&p);
 }
 
-/* relu makes 0 of a sum that is no number; the other finishes let it be seen. */
+/* relu makes 0 of a sum that is not a number; the other finishes let it be seen. */
 static void check_not_finite(check *c, device *d, uint64_t *rng)
 {
     for (uint32_t finish = FINISH_STORE; finish <= FINISH_RELU; finish++) {
@@ -335,7 +335,7 @@ static void check_not_finite(check *c, device *d, uint64_t *rng)
                   room_of(&in), room_of(&out), UINT(5), UINT(64), UINT(5), UINT(finish));
         room_read(c, &out, y);
         for (size_t i = 0; i < COUNT(y); i++)
-            expect(c, "NaN is lost, or not silenced", finish == FINISH_RELU ? same_float(y[i], 0) : isnan(y[i]));
+            expect(c, "NaN is lost, or not made zero", finish == FINISH_RELU ? same_float(y[i], 0) : isnan(y[i]));
         room_free(&in);
         room_free(&out);
         room_free(&step);

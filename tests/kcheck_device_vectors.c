@@ -1,4 +1,4 @@
-/* kcheck_device_vectors.c - the kernels of devices that are no product: norm, greatest logit, compaction, activation
+/* kcheck_device_vectors.c - the kernels of devices that are not products: norm, greatest logit, compaction, activation
  * (attention is in kcheck_device_attention.c).
  *
  * What has one right answer (lists, places, relu) must have its bits; the rest is held against double precision, each
@@ -98,7 +98,7 @@ static void check_argmax(check *c, device *d, uint64_t *rng)
 typedef struct compaction {
     uint32_t count, rule, column, *ids, *id_count, *list, *listed, *totals;
     size_t n;
-    float *values, *bias, *kept, threshold; /* kept: apart from values, NULL, or values itself */
+    float *values, *bias, *selected, threshold; /* selected: apart from values, NULL, or values itself */
 } compaction;
 
 static float random_candidate(float threshold, uint64_t *rng)
@@ -131,14 +131,14 @@ static compaction compaction_new(size_t s, uint64_t *rng)
     for (size_t i = 0; i < STEP_ROWS * TOTALS; i++)
         w.totals[i] = (uint32_t)random_below(rng, 1000);
     size_t way = random_below(rng, 3);
-    w.kept = way == 0 ? NULL : way == 1 ? w.values : rough_array(w.count * w.n, rng);
+    w.selected = way == 0 ? NULL : way == 1 ? w.values : rough_array(w.count * w.n, rng);
     return w;
 }
 
 static void compaction_free(compaction *w)
 {
-    if (w->kept != w->values)
-        free(w->kept);
+    if (w->selected != w->values)
+        free(w->selected);
     free(w->values), free(w->bias), free(w->ids), free(w->id_count);
     free(w->list), free(w->listed), free(w->totals);
 }
@@ -155,7 +155,7 @@ static void compact_on_cpu(compaction *w)
         for (size_t i = 0; i < m && w->bias; i++)
             x[i] += w->bias[ids ? ids[i] : i];
         size_t found = k.select[w->rule == RULE_ABOVE ? SELECT_ABOVE : SELECT_FROM](
-            x, ids, 0, m, w->threshold, w->list + t * w->n, w->kept ? w->kept + t * w->n : NULL);
+            x, ids, 0, m, w->threshold, w->list + t * w->n, w->selected ? w->selected + t * w->n : NULL);
         w->listed[t] = (uint32_t)found;
         w->totals[t * TOTALS + w->column] += (uint32_t)found;
         free(x);
@@ -185,10 +185,10 @@ static void check_compact(check *c, device *d, uint64_t *rng)
         compaction w = compaction_new(s, rng);
         snprintf(c->size, sizeof(c->size), "%u rows of %zu, rule %u%s%s%s", w.count, w.n, w.rule, w.ids ? ", ids" : "",
                  w.bias ? ", bias" : "",
-                 !w.kept              ? ""
-                 : w.kept == w.values ? ", in place"
-                                      : ", kept");
-        bool apart = w.kept && w.kept != w.values;
+                 !w.selected              ? ""
+                 : w.selected == w.values ? ", in place"
+                                          : ", selected");
+        bool apart = w.selected && w.selected != w.values;
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
                         float_room(d, w.values, w.count * w.n),
                         float_room(d, w.bias, w.bias ? 2 * w.n : 0),
@@ -196,23 +196,23 @@ static void check_compact(check *c, device *d, uint64_t *rng)
                         word_room(d, w.id_count, w.ids ? STEP_ROWS : 0),
                         word_room(d, w.list, STEP_ROWS * w.n),
                         word_room(d, w.listed, STEP_ROWS),
-                        float_room(d, w.kept, apart ? w.count * w.n : 0),
+                        float_room(d, w.selected, apart ? w.count * w.n : 0),
                         word_room(d, w.totals, STEP_ROWS * TOTALS)};
         for (size_t run = 0; run < 2; run++) {
             DEVICE_DO(c, d, DEVICE_compact, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                       w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.ids ? room_of(&rooms[3]) : NO_BUFFER,
                       w.ids ? room_of(&rooms[4]) : NO_BUFFER, room_of(&rooms[5]), room_of(&rooms[6]),
-                      !w.kept ? NO_BUFFER : room_of(&rooms[apart ? 7 : 1]), room_of(&rooms[8]), UINT(w.n), UINT(w.rule),
-                      UINT(w.column), FLOAT(w.threshold));
+                      !w.selected ? NO_BUFFER : room_of(&rooms[apart ? 7 : 1]), room_of(&rooms[8]), UINT(w.n),
+                      UINT(w.rule), UINT(w.column), FLOAT(w.threshold));
             compact_on_cpu(&w);
             expect_room(c, "list", w.list, &rooms[5]);
             expect_room(c, "listed", w.listed, &rooms[6]);
             expect_room(c, "totals", w.totals, &rooms[8]);
-            float *values = content_of(c, &rooms[1]), *kept = content_of(c, &rooms[7]);
+            float *values = content_of(c, &rooms[1]), *selected = content_of(c, &rooms[7]);
             expect_floats(c, "values", w.values, values, w.count * w.n);
             if (apart)
-                expect_floats(c, "kept", w.kept, kept, w.count * w.n);
-            free(values), free(kept);
+                expect_floats(c, "selected", w.selected, selected, w.count * w.n);
+            free(values), free(selected);
         }
         free_rooms(rooms, COUNT_OF(rooms));
         compaction_free(&w);
@@ -222,16 +222,16 @@ static void check_compact(check *c, device *d, uint64_t *rng)
 /* ------------------------------------------------------------------ activate */
 
 typedef struct activation {
-    uint32_t count, kind, form, *list, *listed;
+    uint32_t count, kind, gating, *list, *listed;
     size_t n;
-    float *first, *second, *first_bias, *second_bias, silence;
+    float *first, *second, *first_bias, *second_bias, activation_threshold;
 } activation;
 
 static activation activation_new(size_t s, uint64_t *rng)
 {
-    activation w = {.count = random_count(rng), .kind = s % 2 ? KIND_RELU : KIND_SILU, .form = (uint32_t)(s / 2 % 3)};
+    activation w = {.count = random_count(rng), .kind = s % 2 ? KIND_RELU : KIND_SILU, .gating = (uint32_t)(s / 2 % 3)};
     w.n = sizes[s / 6 % COUNT_OF(sizes)];
-    w.silence = random_below(rng, 2) ? 0 : 0.25f;
+    w.activation_threshold = random_below(rng, 2) ? 0 : 0.25f;
     w.first = rough_array(w.count * w.n, rng), w.second = rough_array(w.count * w.n, rng);
     for (size_t i = 0; i < w.count * w.n && random_below(rng, 2) == 0; i++) /* beyond what exp can hold */
         w.first[i] *= random_below(rng, 2) ? 120 : 10;
@@ -264,13 +264,13 @@ static void check_activated(check *c, const kernels *k, const activation *w, siz
     float b = w->second[at] + (w->second_bias ? w->second_bias[neuron] : 0);
     if (w->kind == KIND_RELU) {
         float want;
-        if (w->form == FORM_BOTH_H)
-            k->activate[ACTIVATION_RELU](&b, NULL, w->silence, 1, &b);
-        k->activate[ACTIVATION_RELU](&a, w->form == FORM_PLAIN_H ? NULL : &b, w->silence, 1, &want);
+        if (w->gating == GATING_BOTH)
+            k->activate[ACTIVATION_RELU](&b, NULL, w->activation_threshold, 1, &b);
+        k->activate[ACTIVATION_RELU](&a, w->gating == GATING_PLAIN ? NULL : &b, w->activation_threshold, 1, &want);
         expect_same(c, "values", &want, &got, sizeof(want));
         return;
     }
-    double second = w->form == FORM_PLAIN_H ? 1 : w->form == FORM_GATED_H ? b : b / (1 + exp(-(double)b));
+    double second = w->gating == GATING_PLAIN ? 1 : w->gating == GATING_GATED ? b : b / (1 + exp(-(double)b));
     double want = a / (1 + exp(-(double)a)) * second;
     double tiny = TINY * (1 + fabs((double)a)) * (1 + fabs((double)b));
     expect_close(c, at, want, got, fabs(want) * 2 * (EXP_ERROR + 4 * EPSILON) + tiny);
@@ -282,10 +282,11 @@ static void check_activate(check *c, device *d, uint64_t *rng)
     kernels_for(0, &k);
     for (size_t s = 0; s < 12 * COUNT_OF(sizes); s++) {
         activation w = activation_new(s, rng);
-        snprintf(c->size, sizeof(c->size), "%u rows of %zu, kind %u, form %u%s%s%s", w.count, w.n, w.kind, w.form,
+        snprintf(c->size, sizeof(c->size), "%u rows of %zu, kind %u, gating %u%s%s%s", w.count, w.n, w.kind, w.gating,
                  w.list ? ", list" : "", w.first_bias ? ", bias" : "", w.second_bias ? ", second bias" : "");
-        for (size_t i = 0; i < w.count * w.n; i++) /* what a silent neuron must not let through */
-            if (w.kind == KIND_RELU && !w.first_bias && !(w.first[i] > w.silence) && random_below(rng, 4) == 0)
+        for (size_t i = 0; i < w.count * w.n; i++) /* what a neuron that is zero must not let through */
+            if (w.kind == KIND_RELU && !w.first_bias && !(w.first[i] > w.activation_threshold) &&
+                random_below(rng, 4) == 0)
                 w.second[i] = random_below(rng, 2) ? NAN : INFINITY;
         size_t numbers = w.list ? 3 * w.n : w.n;
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
@@ -296,10 +297,10 @@ static void check_activate(check *c, device *d, uint64_t *rng)
                         word_room(d, w.list, w.list ? STEP_ROWS * w.n : 0),
                         word_room(d, w.listed, w.list ? STEP_ROWS : 0)};
         DEVICE_DO(c, d, DEVICE_activate, STEP_ROWS * items_of(w.n, ACTIVATE_NEURONS), room_of(&rooms[0]),
-                  room_of(&rooms[1]), w.form == FORM_PLAIN_H ? NO_BUFFER : room_of(&rooms[2]),
+                  room_of(&rooms[1]), w.gating == GATING_PLAIN ? NO_BUFFER : room_of(&rooms[2]),
                   w.first_bias ? room_of(&rooms[3]) : NO_BUFFER, w.second_bias ? room_of(&rooms[4]) : NO_BUFFER,
                   w.list ? room_of(&rooms[5]) : NO_BUFFER, w.list ? room_of(&rooms[6]) : NO_BUFFER, UINT(w.n),
-                  UINT(w.kind), UINT(w.form), FLOAT(w.silence));
+                  UINT(w.kind), UINT(w.gating), FLOAT(w.activation_threshold));
         float *got = content_of(c, &rooms[1]);
         for (size_t i = 0; i < w.count * w.n; i++)
             if (!w.list || i % w.n < w.listed[i / w.n])

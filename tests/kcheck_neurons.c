@@ -215,9 +215,9 @@ static void check_sums_format(check *c, const kernels *k, number_format format, 
 static const char *const select_names[SELECT_COUNT] = {
     [SELECT_ABOVE] = "select above", [SELECT_FROM] = "select from", [SELECT_BEYOND] = "select beyond"};
 
-/* What is kept of n values, by the words of kernel.h. */
+/* What is selected of n values, by the words of kernel.h. */
 static size_t select_expected(kernel_selection rule, const float *values, const uint32_t *ids, uint32_t first, size_t n,
-                              float threshold, uint32_t *kept_ids, float *kept)
+                              float threshold, uint32_t *selected_ids, float *selected)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -226,8 +226,8 @@ static size_t select_expected(kernel_selection rule, const float *values, const 
                                    [SELECT_FROM] = unordered || values[i] >= threshold,
                                    [SELECT_BEYOND] =
                                        unordered || values[i] > threshold || values[i] < -threshold || threshold < 0};
-        kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;
-        kept[count] = values[i];
+        selected_ids[count] = ids ? ids[i] : first + (uint32_t)i;
+        selected[count] = values[i];
         count += pass[rule];
     }
     return count;
@@ -259,8 +259,8 @@ static void check_select_of(check *c, kernel_select *kernel, kernel_selection ru
     size_t count = select_expected(rule, value, listed ? id : NULL, first, n, threshold, want_ids, want);
     float *got = where == APART ? out.data : where == IN_PLACE ? value : NULL;
     uint32_t *got_ids = where == IN_PLACE ? id : out_ids.data;
-    size_t kept = kernel(value, listed ? id : NULL, first, n, threshold, got_ids, got);
-    if (expect(c, "another number of values", kept == count)) {
+    size_t selected = kernel(value, listed ? id : NULL, first, n, threshold, got_ids, got);
+    if (expect(c, "another number of values", selected == count)) {
         expect_same(c, "numbers", want_ids, got_ids, count * sizeof(uint32_t));
         if (got)
             expect_same(c, "values", want, got, count * sizeof(float));

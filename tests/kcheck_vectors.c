@@ -1,4 +1,4 @@
-/* kcheck_vectors.c - everything in the table that is no product: rounding, norms, activations, rotation, attention.
+/* kcheck_vectors.c - everything in the table that is not a product: rounding, norms, activations, rotation, attention.
  *
  * What has one right answer (quantize, add, relu, to_half) must have its bits. The rest is held against double
  * precision; each check says where its bound comes from, in units of EPSILON, the error of one float32 operation. */
@@ -153,7 +153,7 @@ static void check_relu(check *c, const kernels *k, uint64_t *rng)
         for (size_t i = 0; i < n; i++) {
             if (random_below(rng, 8) == 0)
                 g[i] = threshold;
-            if (!(g[i] > threshold) && random_below(rng, 4) == 0) /* what a silent neuron must not let through */
+            if (!(g[i] > threshold) && random_below(rng, 4) == 0) /* what a neuron that is zero must not let through */
                 u[i] = random_below(rng, 2) ? NAN : INFINITY;
             ((float *)want.data)[i] = g[i] > threshold ? (has_up ? g[i] * u[i] : g[i]) : 0;
         }

@@ -51,8 +51,8 @@ typedef struct learnt_shape {
     uint32_t d, f, inner; /* the first matrix has rank `inner`; 0: full */
     size_t rows;
     number_format format; /* of the first matrix                    */
-    ffn_form form;
-    float silence; /* FATReLU's threshold                           */
+    ffn_gating gating;
+    float activation_threshold; /* FATReLU's threshold                           */
     bool biases, ordered;
 } learnt_shape;
 
@@ -110,7 +110,7 @@ static inline void learnt_make_first(learnt *l, uint64_t *seed)
             l->first[r * d + c] = (double)row[c];
     }
     matrix m = {l->data, o->format, o->f, o->d, row_bytes};
-    *(o->form == FFN_PLAIN ? &l->layer.up : &l->layer.gate) = m;
+    *(o->gating == FFN_PLAIN ? &l->layer.up : &l->layer.gate) = m;
     free(inner);
     free(row);
 }
@@ -133,7 +133,7 @@ static inline void learnt_make_row(learnt *l, size_t row, uint64_t *seed)
         for (size_t c = 0; c < d; c++)
             sum += l->first[i * d + c] * (double)y[c];
         size_t neuron = l->shape.ordered ? (size_t)l->order[i] : i;
-        if (sum > (double)l->shape.silence)
+        if (sum > (double)l->shape.activation_threshold)
             l->rows.fired[row * states_words(&l->rows) + neuron / 64] |= (uint64_t)1 << neuron % 64;
     }
 }
@@ -162,15 +162,15 @@ static inline learnt *learnt_new(const learnt_shape *shape)
     learnt_make_first(l, &seed);
     l->layer.ffn_norm = l->norm;
     l->layer.order = shape->ordered ? l->order : NULL;
-    *(shape->form == FFN_PLAIN ? &l->layer.up_bias : &l->layer.gate_bias) = shape->biases ? l->bias : NULL;
+    *(shape->gating == FFN_PLAIN ? &l->layer.up_bias : &l->layer.gate_bias) = shape->biases ? l->bias : NULL;
     l->model = (struct hearth_model){.source = &l->source, .name = "built", .layers = &l->layer};
     l->model.hyper = (hyperparameters){.layer_count = 1,
                                        .embedding_length = shape->d,
                                        .neuron_count = shape->f,
                                        .norm_epsilon = 0,
-                                       .form = shape->form,
-                                       .activation = shape->silence > 0 ? FFN_FATRELU : FFN_RELU,
-                                       .activation_threshold = shape->silence};
+                                       .gating = shape->gating,
+                                       .activation = shape->activation_threshold > 0 ? FFN_FATRELU : FFN_RELU,
+                                       .activation_threshold = shape->activation_threshold};
     l->rows = (struct states){.count = shape->rows, .d = d, .f = f};
     l->rows.residual = malloc(shape->rows * d * sizeof(float));
     l->rows.normed = malloc(shape->rows * d * sizeof(float));

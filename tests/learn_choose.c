@@ -13,8 +13,9 @@ static hearth_model small_model(model_layer *layer)
     *layer = (model_layer){.gate = {"", FORMAT_F16, 512, 128, 256},
                            .up = {"", FORMAT_F16, 512, 128, 256},
                            .down_t = {"", FORMAT_F16, 512, 128, 256}};
-    return (hearth_model){.hyper = {.layer_count = 1, .embedding_length = 128, .neuron_count = 512, .form = FFN_GATED},
-                          .layers = layer};
+    return (hearth_model){
+        .hyper = {.layer_count = 1, .embedding_length = 128, .neuron_count = 512, .gating = FFN_GATED},
+        .layers = layer};
 }
 
 static void bytes_are_those_of_the_design(void **state)
@@ -42,7 +43,7 @@ static void bytes_are_those_of_the_design(void **state)
 
     layer.up.data = layer.gate.data;
     layer.gate.data = NULL; /* a plain network */
-    model.hyper.form = FFN_PLAIN;
+    model.hyper.gating = FFN_PLAIN;
     l = choose_layer_of(&model, 0, p);
     assert_true(fabs(choose_exact_bytes(&l) - (d * f * b + p * d * f * b)) < 1e-6);
 }

@@ -4,10 +4,10 @@
 #include "learn_build.h"
 
 static const learnt_shape shapes[] = {
-    {.d = 64, .f = 96, .rows = 600, .format = FORMAT_F32, .form = FFN_GATED},
-    {.d = 64, .f = 93, .rows = 600, .format = FORMAT_F16, .form = FFN_GATED, .ordered = true},
-    {.d = 96, .f = 66, .rows = 600, .format = FORMAT_F32, .form = FFN_PLAIN, .biases = true, .ordered = true},
-    {.d = 32, .f = 96, .rows = 600, .format = FORMAT_F32, .form = FFN_GATED_BOTH, .silence = 0.1f},
+    {.d = 64, .f = 96, .rows = 600, .format = FORMAT_F32, .gating = FFN_GATED},
+    {.d = 64, .f = 93, .rows = 600, .format = FORMAT_F16, .gating = FFN_GATED, .ordered = true},
+    {.d = 96, .f = 66, .rows = 600, .format = FORMAT_F32, .gating = FFN_PLAIN, .biases = true, .ordered = true},
+    {.d = 32, .f = 96, .rows = 600, .format = FORMAT_F32, .gating = FFN_GATED_BOTH, .activation_threshold = 0.1f},
 };
 
 static int compare(const void *a, const void *b)
@@ -58,7 +58,7 @@ static double *shortfalls(const learnt *l, number_format format)
             for (size_t c = 0; c < d; c++)
                 sum += copy[i * d + c] * x[c];
             out[t * f + (l->shape.ordered ? (size_t)l->order[i] : i)] =
-                ((double)l->shape.silence - sum) / sqrt(squares / (double)d * spread[i]);
+                ((double)l->shape.activation_threshold - sum) / sqrt(squares / (double)d * spread[i]);
         }
     }
     free(copy);
@@ -136,7 +136,7 @@ static void faults_and_misfits_are_told(void **state)
         assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
     } while (status != HEARTH_OK);
     assert_true(n > 8);
-    /* 64 values are no block of 256 */
+    /* 64 values are not a block of 256 */
     assert_int_equal(coarse_calibrate(&m, &l->model, 0, &l->rows, FORMAT_Q4_K, 0.98f, NULL, NULL, &error),
                      HEARTH_UNSUPPORTED);
     l->model.hyper.activation = FFN_SILU;

@@ -1,7 +1,7 @@
 /* Low-rank predictors: what is planted is found, gradients are those of differences, training pays, and the same comes
  * out whatever the threads and interruptions. */
 #include "../src/base/file.h"
-#include "../src/learn/lowrank_parts.h"
+#include "../src/learn/lowrank_internal.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -36,20 +36,26 @@ static const struct {
     lowrank_options options;
     double slack; /* of the density */
 } planted[] = {
-    {{.d = 64, .f = 96, .inner = 6, .rows = 2000, .format = FORMAT_F32, .form = FFN_GATED},
+    {{.d = 64, .f = 96, .inner = 6, .rows = 2000, .format = FORMAT_F32, .gating = FFN_GATED},
      {.rank = 16, .normed = true, .format = FORMAT_F32},
      0.002},
-    {{.d = 64, .f = 96, .inner = 6, .rows = 2000, .format = FORMAT_F16, .form = FFN_GATED_BOTH, .ordered = true},
+    {{.d = 64, .f = 96, .inner = 6, .rows = 2000, .format = FORMAT_F16, .gating = FFN_GATED_BOTH, .ordered = true},
      {.rank = 16, .normed = false, .format = FORMAT_F16},
      0.005},
-    {{.d = 64, .f = 93, .inner = 6, .rows = 2000, .format = FORMAT_F32, .form = FFN_PLAIN, .ordered = true},
+    {{.d = 64, .f = 93, .inner = 6, .rows = 2000, .format = FORMAT_F32, .gating = FFN_PLAIN, .ordered = true},
      {.rank = 32, .normed = true, .format = FORMAT_Q8_0},
      0.03},
     /* a bias is as good as the constant that the first coordinate gives: its share of the norm varies */
-    {{.d = 64, .f = 96, .inner = 6, .rows = 2000, .format = FORMAT_F32, .form = FFN_PLAIN, .biases = true},
+    {{.d = 64, .f = 96, .inner = 6, .rows = 2000, .format = FORMAT_F32, .gating = FFN_PLAIN, .biases = true},
      {.rank = 16, .normed = true, .format = FORMAT_F16},
      0.05},
-    {{.d = 64, .f = 96, .inner = 6, .rows = 2000, .format = FORMAT_F32, .form = FFN_GATED, .silence = 0.3f},
+    {{.d = 64,
+      .f = 96,
+      .inner = 6,
+      .rows = 2000,
+      .format = FORMAT_F32,
+      .gating = FFN_GATED,
+      .activation_threshold = 0.3f},
      {.rank = 16, .normed = false, .format = FORMAT_F16},
      0.05},
 };
@@ -242,7 +248,7 @@ static void epochs_lower_the_loss(void **state)
 }
 
 /* No cut of it is good. */
-static const learnt_shape full = {.d = 32, .f = 64, .rows = 6000, .format = FORMAT_F16, .form = FFN_GATED};
+static const learnt_shape full = {.d = 32, .f = 64, .rows = 6000, .format = FORMAT_F16, .gating = FFN_GATED};
 
 static lowrank_options training_options(void)
 {
@@ -463,7 +469,7 @@ static void misfits_are_told(void **state)
         {{.rank = 66, .recall = 0.9f}, HEARTH_UNSUPPORTED, "rank 66: it has to be even, and from 2 to 64"},
         {{.rank = 16, .recall = 0.9f, .format = FORMAT_Q8_0},
          HEARTH_UNSUPPORTED,
-         "rank 16: rows of 32 and 16 values are no whole blocks of q8_0"},
+         "rank 16: rows of 32 and 16 values are not whole blocks of q8_0"},
         {{.rank = 16, .recall = 0}, HEARTH_INVALID, "recall 0 is not above 0 and at most 1"},
         {{.rank = 16, .recall = 1.5f}, HEARTH_INVALID, "recall 1.5 is not above 0 and at most 1"},
         {{.rank = 16, .recall = NAN}, HEARTH_INVALID, "recall nan is not above 0 and at most 1"},

@@ -1,7 +1,7 @@
 /* learn_profile - counts are those of the references' neurons and of everything that observers saw, at any number of
  * threads, in one go or in many; and what is read off them agrees with sums made another way. */
 #include "../src/base/memory.h"
-#include "../src/learn/kept.h"
+#include "../src/learn/counts_file.h"
 #include "../src/learn/profile.h"
 #include "../src/model/convert.h"
 
@@ -161,7 +161,7 @@ static void check_counts(const watched *w, const corpus *c, const profile *p, si
 {
     const profile_layer *l = &p->layers[layer];
     double *density = calloc(w->tokens, sizeof *density);
-    uint64_t classes[PROFILE_CLASSES] = {0}, all = 0;
+    uint64_t bins[PROFILE_BINS] = {0}, all = 0;
     for (size_t n = 0; n < w->f; n++) {
         int32_t fired = 0;
         for (size_t t = 0; t < w->tokens; t++) {
@@ -173,10 +173,10 @@ static void check_counts(const watched *w, const corpus *c, const profile *p, si
         all += (uint64_t)fired;
     }
     for (size_t t = 0; t < w->tokens; t++) {
-        size_t class = (size_t)(density[t] * PROFILE_CLASSES) / w->f;
-        classes[class < PROFILE_CLASSES ? class : PROFILE_CLASSES - 1]++;
+        size_t bin = (size_t)(density[t] * PROFILE_BINS) / w->f;
+        bins[bin < PROFILE_BINS ? bin : PROFILE_BINS - 1]++;
     }
-    assert_memory_equal(classes, l->by_density, sizeof classes);
+    assert_memory_equal(bins, l->by_density, sizeof bins);
     assert_true(fabs(l->density - (double)all / (double)(w->tokens * w->f)) < 1e-12);
     for (size_t k = 1; k <= PROFILE_UNION; k++) {
         double sum = 0, runs = 0;
@@ -257,7 +257,7 @@ static void counting_agrees_with_observers(void **state)
 {
     (void)state;
     check_all(RELU, 150, 60);
-    check_all(SILU, 150, 7); /* windows shorter than the longest union; f is no multiple of 64 */
+    check_all(SILU, 150, 7); /* windows shorter than the longest union; f is not a multiple of 64 */
     check_all(GOLDEN "/bamboo", 40, 33);
 }
 
@@ -454,7 +454,7 @@ static void wrong_calls(void **state)
     corpus c = random_corpus(&d, 40, 0);
     assert_int_equal(hearth_engine_create(&exact, d.runtime, d.model, NULL, NULL), HEARTH_OK);
     assert_int_equal(profile_take(&p, exact, &c, &(profile_options){0}, &error), HEARTH_INVALID);
-    assert_string_equal(error.text, "profile: the engine is of rung exact, only dense sees every neuron");
+    assert_string_equal(error.text, "profile: the engine is in mode exact, only dense sees every neuron");
     profile_free(&p);
     hearth_engine_destroy(exact);
     corpus_free(&c);

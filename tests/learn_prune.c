@@ -127,7 +127,7 @@ static void open_fixture(fixture *f, const char *path)
     assert_int_equal(corpus_read(&all, f->model, texts, 1, 0, NULL), HEARTH_OK);
     assert_int_equal(corpus_of_ids(&f->texts, f->model, all.ids, TOKENS, 0, NULL), HEARTH_OK);
     corpus_free(&all);
-    assert_int_equal(hearth_placement_create(&dense, f->model, HEARTH_RUNG_DENSE, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&dense, f->model, HEARTH_MODE_DENSE, NULL), HEARTH_OK);
     hearth_engine_options engine_options = {.placement = dense};
     assert_int_equal(hearth_engine_create(&engine, f->runtime, f->model, &engine_options, NULL), HEARTH_OK);
     profile p;

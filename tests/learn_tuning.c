@@ -1,12 +1,12 @@
 /* A whole tuning: interrupted anywhere and gone on with it gives the same bytes, on any number of threads; forged work does
- * no harm; what is said of the choice and its price is so. */
+ * no harm; what is said of the choice and its loss is so. */
 #include "../src/base/file.h"
 #include "../src/base/hash.h"
 #include "../src/base/memory.h"
 #include "../src/engine/engine.h"
 #include "../src/learn/race.h"
 #include "../src/learn/records.h"
-#include "../src/learn/tuning_stages.h"
+#include "../src/learn/tuning_internal.h"
 
 #include <dirent.h>
 #include <float.h>
@@ -132,19 +132,19 @@ static void the_file_says_what_was_chosen(void **state)
             assert_true(t->layers[i].predictor.fc1.rows == c->rank && t->layers[i].predictor.reads_normed == c->normed);
     }
     assert_true(own > 0 && own == r.spent_bytes && own <= r.budget_bytes);
-    assert_int_equal(r.price.tokens, UNSEEN);
+    assert_int_equal(r.loss.tokens, UNSEEN);
     assert_int_equal(r.notes[0][0], 0);
     tune_close(t);
     tuning_free(&r);
     close_fixture(&f);
 }
 
-/* An engine of the rung pruned, with thresholds of 0 or those of a level of the model's tune file. */
+/* An engine of mode pruned, with thresholds of 0 or those of a level of the model's tune file. */
 static hearth_engine *pruned_engine(const fixture *f, const hearth_model *model, const float *level)
 {
     hearth_placement *p;
     hearth_engine *engine;
-    assert_int_equal(hearth_placement_create(&p, model, HEARTH_RUNG_PRUNED, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&p, model, HEARTH_MODE_PRUNED, NULL), HEARTH_OK);
     if (level)
         assert_int_equal(hearth_placement_prune(p, model, (double)*level, NULL), HEARTH_OK);
     hearth_engine_options options = {.placement = p};
@@ -173,9 +173,9 @@ static void levels_cost_what_the_file_says(void **state)
     int best = -1;
     for (uint32_t i = 0; i < PRUNE_LEVELS; i++) {
         hearth_engine *pruned = pruned_engine(&f, tuned, &t->levels[i]);
-        price p;
+        loss p;
         assert_int_equal(
-            price_measure(&p, all, pruned, &f.texts, f.texts.id_count - UNSEEN, UNSEEN, (hearth_progress){0}, NULL),
+            loss_measure(&p, all, pruned, &f.texts, f.texts.id_count - UNSEEN, UNSEEN, (hearth_progress){0}, NULL),
             HEARTH_OK);
         hearth_engine_destroy(pruned);
         assert_int_equal(p.tokens, UNSEEN);
@@ -231,7 +231,7 @@ static void powerinfers_kind_is_low_rank_everywhere(void **state)
         assert_false(c->normed);
         assert_true(c->recall >= 0.98 - 1e-4);
     }
-    assert_int_equal(r.price.tokens, UNSEEN);
+    assert_int_equal(r.loss.tokens, UNSEEN);
     tuning_free(&r);
     close_fixture(&f);
 }
@@ -446,7 +446,7 @@ static void faults_do_not_show(void **state)
 /* ------------------------------------------------------------------ forgery */
 
 /* Gives a file of the work folder other content, over and over the same numbers, and the checksum that belongs to it.
- * false: it is no record, or one without content. */
+ * false: it is not a record, or one without content. */
 static bool forge(const char *path, const double values[4])
 {
     file_map map;
@@ -559,14 +559,14 @@ static void what_is_chosen_and_why(void **state)
     }
 }
 
-/* ------------------------------------------------------------------ price and race */
+/* ------------------------------------------------------------------ loss and race */
 
-static hearth_engine *open_engine(const fixture *f, hearth_rung rung, float threshold)
+static hearth_engine *open_engine(const fixture *f, hearth_mode mode, float threshold)
 {
     hearth_placement *p;
     hearth_engine *e;
-    assert_int_equal(hearth_placement_create(&p, f->model, rung, NULL), HEARTH_OK);
-    if (rung == HEARTH_RUNG_PRUNED)
+    assert_int_equal(hearth_placement_create(&p, f->model, mode, NULL), HEARTH_OK);
+    if (mode == HEARTH_MODE_PRUNED)
         hearth_placement_set_threshold(p, threshold);
     hearth_engine_options o = {.placement = p};
     assert_int_equal(hearth_engine_create(&e, f->runtime, f->model, &o, NULL), HEARTH_OK);
@@ -591,21 +591,21 @@ static float *logits_of(const hearth_engine *e, const int32_t *ids, size_t count
     return logits;
 }
 
-static void price_is_the_divergence(void **state)
+static void loss_is_the_divergence(void **state)
 {
     (void)state;
     fixture f;
-    price p;
+    loss p;
     hearth_progress nobody = {0};
     open_fixture(&f, MODEL, 2);
-    hearth_engine *exact = open_engine(&f, HEARTH_RUNG_EXACT, 0);
-    hearth_engine *lossy = open_engine(&f, HEARTH_RUNG_PRUNED, 0.2f);
-    assert_int_equal(price_measure(&p, exact, exact, &f.texts, f.texts.starts[1], 100, nobody, NULL), HEARTH_OK);
+    hearth_engine *exact = open_engine(&f, HEARTH_MODE_EXACT, 0);
+    hearth_engine *lossy = open_engine(&f, HEARTH_MODE_PRUNED, 0.2f);
+    assert_int_equal(loss_measure(&p, exact, exact, &f.texts, f.texts.starts[1], 100, nobody, NULL), HEARTH_OK);
     assert_int_equal(p.tokens, 100);
     assert_true(p.divergence == 0 && p.same_top == 1 && p.exact_bytes == p.lossy_bytes);
 
     size_t n = f.model->hyper.vocabulary_size, count = 60;
-    assert_int_equal(price_measure(&p, exact, lossy, &f.texts, f.texts.starts[1], count, nobody, NULL), HEARTH_OK);
+    assert_int_equal(loss_measure(&p, exact, lossy, &f.texts, f.texts.starts[1], count, nobody, NULL), HEARTH_OK);
     float *a = logits_of(exact, f.texts.ids + f.texts.starts[1], count, n);
     float *b = logits_of(lossy, f.texts.ids + f.texts.starts[1], count, n);
     double sum = 0;
@@ -630,7 +630,7 @@ static void races_give_a_time_per_layer(void **state)
     (void)state;
     fixture f;
     open_fixture(&f, MODEL, 1);
-    hearth_engine *exact = open_engine(&f, HEARTH_RUNG_EXACT, 0), *dense = open_engine(&f, HEARTH_RUNG_DENSE, 0);
+    hearth_engine *exact = open_engine(&f, HEARTH_MODE_EXACT, 0), *dense = open_engine(&f, HEARTH_MODE_DENSE, 0);
     const hearth_engine *engines[] = {exact, dense};
     size_t layers = f.model->hyper.layer_count;
     double *seconds = mem_new_array(layers, 2 * sizeof *seconds);
@@ -659,7 +659,7 @@ int main(void)
         cmocka_unit_test(other_formats_begin_anew),       cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(interruptions_do_not_show),      cmocka_unit_test(faults_do_not_show),
         cmocka_unit_test(forged_records_do_no_harm),      cmocka_unit_test(what_is_chosen_and_why),
-        cmocka_unit_test(price_is_the_divergence),        cmocka_unit_test(races_give_a_time_per_layer),
+        cmocka_unit_test(loss_is_the_divergence),         cmocka_unit_test(races_give_a_time_per_layer),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static inline dense dense_open(const char *path, unsigned threads)
     assert_int_equal(hearth_runtime_create(&d.runtime, &runtime, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&d.model, path, &without, NULL), HEARTH_OK);
     hearth_model_describe(d.model, &d.info);
-    assert_int_equal(hearth_placement_create(&placement, d.model, HEARTH_RUNG_DENSE, NULL), HEARTH_OK);
+    assert_int_equal(hearth_placement_create(&placement, d.model, HEARTH_MODE_DENSE, NULL), HEARTH_OK);
     hearth_engine_options options = {.placement = placement, .activations = HEARTH_ACTIVATIONS_F32};
     assert_int_equal(hearth_engine_create(&d.engine, d.runtime, d.model, &options, NULL), HEARTH_OK);
     hearth_placement_destroy(placement);

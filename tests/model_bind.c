@@ -178,7 +178,7 @@ static void test_factors(void **state)
     stored_tensor t = {"rope_freqs.weight", FORMAT_F32, 1, {2, 1, 1, 1}, bad, sizeof bad, 0};
     must(checkpoint_add_tensor(c, &t, &error), &error);
     assert_int_equal(model_bind(&m, c, NULL, &error), HEARTH_FORMAT);
-    expect_text(&error, "tensor rope_freqs.weight: value 1 is no positive number");
+    expect_text(&error, "tensor rope_freqs.weight: value 1 is not a positive number");
 }
 
 /* Sizes by layer are read where all layers agree. */
@@ -303,7 +303,7 @@ static void test_bamboo_folder(void **state)
     json_object_set_new(config, "sliding_window", json_integer(32));
     must(tiny_folder(&m, tiny_stored(true, NULL), config, &error), &error);
     assert_string_equal(m->family->name, "bamboo");
-    assert_int_equal(m->hyper.form, FFN_GATED_BOTH);
+    assert_int_equal(m->hyper.gating, FFN_GATED_BOTH);
     assert_int_equal(m->hyper.activation, FFN_RELU);
     assert_int_equal(m->hyper.sliding_window, 32);
     assert_null(checkpoint_find(m->source, "bamboo.hidden_activation"));

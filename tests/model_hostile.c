@@ -25,7 +25,7 @@ static const spoiled spoiled_tensors[] = {
     {"blk.0.attn_norm.weight", "blk.0.attn_norm.weight", 1, FORMAT_Q8_0, 16, 1,
      "tensor blk.0.attn_norm.weight: is q8_0, a vector must be float"},
     {"output.weight", "output.weight", 2, FORMAT_F32, 16, 11, "is 16 x 11, expected 16 x 12"},
-    {"token_embd.weight", "token_embd.weight", 1, FORMAT_F32, 16, 1, "tensor token_embd.weight: is no matrix"},
+    {"token_embd.weight", "token_embd.weight", 1, FORMAT_F32, 16, 1, "tensor token_embd.weight: is not a matrix"},
     {NULL, "blk.0.attn_q.bias", 1, FORMAT_F32, 16, 1, "tensor blk.0.attn_q.bias: is not part of a llama model"},
     {NULL, "blk.2.attn_q.weight", 2, FORMAT_F32, 16, 16,
      "tensor blk.2.attn_q.weight: is not part of a model of 2 layers"},
@@ -222,9 +222,9 @@ static const bad_key bad_keys[] = {
     {"hearth.pack.version", 'u', HEARTH_UNSUPPORTED, 0, NULL, "key hearth.pack.version: is 0"},
     {"hearth.pack.requantised", 'u', HEARTH_FORMAT, 1, NULL, "key hearth.pack.requantised: is an integer"},
     {"powerinfer.sparse_threshold", 'f', HEARTH_FORMAT, NAN, NULL,
-     "key powerinfer.sparse_threshold: is no finite number"},
+     "key powerinfer.sparse_threshold: is not a finite number"},
     {"powerinfer.sparse_threshold", 'f', HEARTH_FORMAT, INFINITY, NULL,
-     "key powerinfer.sparse_threshold: is no finite number"},
+     "key powerinfer.sparse_threshold: is not a finite number"},
     {"powerinfer.sparse_threshold", 's', HEARTH_FORMAT, 0, "0", "key powerinfer.sparse_threshold: is a string"},
 };
 

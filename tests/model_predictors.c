@@ -195,21 +195,22 @@ static void test_bad_predictors(void **state)
         make_predictors(NULL);
         snprintf(path, sizeof path, "%s/%s", predictor_folder, extras[i]);
         copy_file(other, path);
-        refused(llama, HEARTH_FORMAT, ".pt: is no predictor of a model of 2 layers (model_0.pt to model_1.pt)");
+        refused(llama, HEARTH_FORMAT, ".pt: is not a predictor of a model of 2 layers (model_0.pt to model_1.pt)");
     }
     static const struct {
         const char *config, *text;
-    } configs[] = {{"{\"sparse_threshold\": \"low\"}", "config.json: sparse_threshold: "},
-                   {"{\"sparse_threshold\": 1e300}", "config.json: sparse_threshold: is 1e+300, which is no float32"},
-                   {"[0.5]", "config.json: is no object"},
-                   {"{\"sparse_threshold\": 0,}", "config.json: "},
-                   {"", "config.json: "}};
+    } configs[] = {
+        {"{\"sparse_threshold\": \"low\"}", "config.json: sparse_threshold: "},
+        {"{\"sparse_threshold\": 1e300}", "config.json: sparse_threshold: is 1e+300, which is not a float32"},
+        {"[0.5]", "config.json: is not an object"},
+        {"{\"sparse_threshold\": 0,}", "config.json: "},
+        {"", "config.json: "}};
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         make_predictors(configs[i].config);
         refused(llama, HEARTH_FORMAT, configs[i].text);
     }
     remove_folder(predictor_folder);
-    refused(llama, HEARTH_IO, "predictors: is no folder");
+    refused(llama, HEARTH_IO, "predictors: is not a folder");
     assert_int_equal(mem_live(), live);
 }
 
@@ -254,7 +255,7 @@ static void test_bad_tensors(void **state)
            .strides = {1}},
           MATRIX("fc2.weight", "1", 1056, 32)},
          2,
-         "/model_1.pt: fc1.weight: is no matrix"},
+         "/model_1.pt: fc1.weight: is not a matrix"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         make_predictors(NULL);

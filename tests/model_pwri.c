@@ -85,7 +85,7 @@ static void expect_layer(const hearth_model *m, uint32_t i, const golden_type *t
     assert_null(l->down_bias);
 }
 
-static void expect_golden(const char *folder, ffn_form form, const golden_type *type)
+static void expect_golden(const char *folder, ffn_gating gating, const golden_type *type)
 {
     char file[64], path[96];
     snprintf(file, sizeof file, "%s.gguf", type->name);
@@ -98,7 +98,7 @@ static void expect_golden(const char *folder, ffn_form form, const golden_type *
     assert_true(info.powerinfer && info.neuron_major && info.predictors);
     assert_false(m->requantised);
     assert_true((double)info.predictor_threshold == golden_threshold(folder, file));
-    assert_int_equal(m->hyper.form, form);
+    assert_int_equal(m->hyper.gating, gating);
     assert_int_equal(info.layer_count, LAYERS);
     assert_int_equal(info.embedding_length, D);
     assert_int_equal(info.neuron_count, F);
@@ -376,10 +376,10 @@ static const struct {
     {FC, {{"blk.0.fc1.weight", FLOATS(TINY_D, 1ull << 32 | 5)}}, "blk.0.fc1.weight: has a rank of 4294967301"},
     {FC,
      {{"blk.0.fc1.weight", FLOATS(TINY_D, 48)}, {"blk.0.fc2.weight", 2, FORMAT_Q4_0, 48, TINY_F, NULL}},
-     "blk.0.fc2.weight: has rows that are no whole number of blocks"},
+     "blk.0.fc2.weight: has rows that are not a whole number of blocks"},
     {DOWN_T,
      {{"blk.0.ffn_down_t.weight", 2, FORMAT_Q8_0, TINY_D, TINY_F, NULL}},
-     "blk.0.ffn_down_t.weight: has rows that are no whole number of blocks"},
+     "blk.0.ffn_down_t.weight: has rows that are not a whole number of blocks"},
     /* what is missing, and what is too much */
     {DOWN_T | FC | MAGIC, {{"blk.1.fc2.weight", NOTHING}}, "tiny: tensor blk.1.fc2.weight: is missing"},
     {DOWN_T | FC | MAGIC, {{"blk.0.fc1.weight", NOTHING}}, "tiny: tensor blk.0.fc1.weight: is missing"},

@@ -245,7 +245,7 @@ static void test_view_failures(void **state)
     hearth_model_close(m);
 }
 
-/* Where no layer's predictor was worth it, the rung predicted is not there. */
+/* Where no layer's predictor was worth it, mode predicted is not there. */
 static void test_all_none(void **state)
 {
     (void)state;

@@ -49,7 +49,7 @@ static const damage damages[] = {
     /* whose and of which version */
     {.name = "general.architecture", .kind = DROP_KEY, .expected = "key general.architecture: is missing"},
     {.name = "general.architecture", .kind = SET_TEXT, .text = "llama",
-     .expected = "key general.architecture: is llama, expected hearth-tune: it is no tune file"},
+     .expected = "key general.architecture: is llama, expected hearth-tune: it is not a tune file"},
     {KEY("version"), .kind = DROP_KEY, .expected = "key hearth.tune.version: is missing"},
     {KEY("version"), .kind = SET_U32, .number = 2, .expected = "key hearth.tune.version: is 2, this hearth reads 1"},
     {KEY("version"), .kind = SET_TEXT, .text = "1", .expected = "key hearth.tune.version: is a string"},
@@ -64,7 +64,7 @@ static const damage damages[] = {
     {.name = "general.name", .kind = SET_TEXT, .text = "x", .expected = NULL}, /* others' keys are no concern of ours */
     /* profile */
     {KEY("tokens"), .kind = DROP_KEY, .expected = "key hearth.tune.tokens: is 0, expected 1 to 2147483647"},
-    {KEY("tokens"), .kind = SET_TEXT, .text = "9", .expected = "key hearth.tune.tokens: is no integer of at least 0"},
+    {KEY("tokens"), .kind = SET_TEXT, .text = "9", .expected = "key hearth.tune.tokens: is not an integer of at least 0"},
     {KEY("tokens"), .kind = SET_U32, .number = 4294967295., .expected = "key hearth.tune.tokens: is 4294967295, expected 1 to"},
     {KEY("tokens"), .kind = SET_U32, .number = 10, .expected = ".counts: value "},
     {.name = "blk.1.counts", .kind = DROP_TENSOR, .expected = "tensor blk.1.counts: is missing, and layer 0 has one"},
@@ -111,9 +111,9 @@ static const damage damages[] = {
     {KEY("inputs"), .kind = SET_ITEM_TEXT, .at = 0, .text = "", .expected = "value 0 is '', expected one of: residual, normed"},
     {KEY("coarse_types"), .kind = DROP_KEY, .expected = "key hearth.tune.coarse_types: is missing"},
     {KEY("coarse_types"), .kind = SET_ITEM_TEXT, .at = 1, .text = "", .expected = "layer 1 is coarse and has no format"},
-    {KEY("coarse_types"), .kind = SET_ITEM_TEXT, .at = 1, .text = "i32", .expected = "value 1 is 'i32', which is no number format"},
+    {KEY("coarse_types"), .kind = SET_ITEM_TEXT, .at = 1, .text = "i32", .expected = "value 1 is 'i32', which is not a number format"},
     {KEY("coarse_types"), .kind = SET_ITEM_TEXT, .at = 1, .text = "q8_0",
-     .expected = "layer 1: rows of 16 values are no whole blocks of q8_0"},
+     .expected = "layer 1: rows of 16 values are not whole blocks of q8_0"},
     {KEY("thresholds"), .kind = DROP_KEY, .expected = "key hearth.tune.thresholds: is missing"},
     {KEY("thresholds"), .kind = SET_ITEM_FLOAT, .at = 1, .number = INFINITY,
      .expected = "key hearth.tune.thresholds: value 1 is inf, expected a finite number"},
@@ -124,8 +124,8 @@ static const damage damages[] = {
     {KEY("densities"), .kind = DROP_KEY, .expected = "key hearth.tune.densities: is missing"},
     {.name = "blk.0.fc1.weight", .kind = DROP_TENSOR, .expected = "blk.0.fc1.weight: is missing, and the layer's predictor is low-rank"},
     {.name = "blk.0.fc2.weight", .kind = DROP_TENSOR, .expected = "blk.0.fc2.weight: is missing, and the layer's"},
-    {.name = "blk.0.fc1.weight", VECTOR(FORMAT_F32, TINY_D), .expected = "blk.0.fc1.weight: is no matrix of weights"},
-    {.name = "blk.0.fc1.weight", MATRIX(FORMAT_I32, TINY_D, RANK), .expected = "blk.0.fc1.weight: is no matrix of weights"},
+    {.name = "blk.0.fc1.weight", VECTOR(FORMAT_F32, TINY_D), .expected = "blk.0.fc1.weight: is not a matrix of weights"},
+    {.name = "blk.0.fc1.weight", MATRIX(FORMAT_I32, TINY_D, RANK), .expected = "blk.0.fc1.weight: is not a matrix of weights"},
     {.name = "blk.0.fc1.weight", MATRIX(FORMAT_F32, TINY_D + 1, RANK), .expected = "blk.0.fc1.weight: is 17 x 4, expected 16 x 4"},
     {.name = "blk.0.fc1.weight", MATRIX(FORMAT_F32, TINY_D, RANK + 1), .expected = "blk.0.fc2.weight: is 4 x 24, expected 5 x 24"},
     {.name = "blk.0.fc1.weight", MATRIX(FORMAT_F16, TINY_D, 65537), .expected = "blk.0.fc1.weight: has a rank of 65537, expected 1 to 65536"},
@@ -143,7 +143,7 @@ static const damage damages[] = {
     {KEY("report"), .kind = SET_U32, .expected = "key hearth.tune.report: is an integer, expected a string"},
     {KEY("report"), .kind = SET_TEXT, .text = "{\"a\": }", .expected = "key hearth.tune.report: "},
     {KEY("report"), .kind = SET_TEXT, .text = "{\"a\": 1, \"a\": 2}", .expected = "key hearth.tune.report: line 1"},
-    {KEY("report"), .kind = SET_TEXT, .text = "[1]", .expected = "key hearth.tune.report: is no JSON object"},
+    {KEY("report"), .kind = SET_TEXT, .text = "[1]", .expected = "key hearth.tune.report: is not a JSON object"},
     {KEY("report"), .kind = SET_TEXT, .text = "{}\0", .at = 3, .expected = "key hearth.tune.report: holds a zero byte"},
     {KEY("report"), .kind = SET_TEXT, .text = long_report,
      .expected = "key hearth.tune.report: has 4194305 bytes, expected at most 4194304"},
@@ -269,7 +269,7 @@ static void test_damage(void **state)
     c->powerinfer = true;
     write_checkpoint(tune_file, c);
     checkpoint_close(c);
-    expect_refused(m, tune_file, "it is no tune file");
+    expect_refused(m, tune_file, "it is not a tune file");
     hearth_model_close(m);
 }
 

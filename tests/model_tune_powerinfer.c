@@ -218,7 +218,7 @@ static void test_refused(void **state)
     must(tune_write(tune_file, t, plain, &error), &error);
     tune_close(t);
     assert_int_equal(convert(SOURCE, out_path, o, &s, &error), HEARTH_FORMAT);
-    expect_text(&error, "x.tune: tensor blk.0.fc2.weight: holds what is no number");
+    expect_text(&error, "x.tune: tensor blk.0.fc2.weight: holds what is not a number");
     assert_int_equal(convert(SOURCE, tune_file, o, &s, &error), HEARTH_INVALID);
     expect_text(&error, "x.tune: is what would be read: choose another name");
     hearth_model_close(plain);
@@ -226,7 +226,7 @@ static void test_refused(void **state)
     /* another model's, and no tune file at all */
     o.predictors = more_path;
     assert_int_equal(convert(SOURCE, out_path, o, &s, &error), HEARTH_IO);
-    expect_text(&error, "more.gguf: predictors: is no folder, nor a tune file");
+    expect_text(&error, "more.gguf: predictors: is not a folder, nor a tune file");
     plain = open_model(GOLDEN "llama-fatrelu");
     write_made(more_path, plain, MADE_COUNTS, FORMAT_F16, RANK);
     hearth_model_close(plain);

@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
-typedef struct narrow {
+typedef struct layout16 {
     int exponent_bits, fraction_bits;
     float (*widen)(uint16_t);
     uint16_t (*round)(float);
-} narrow;
+} layout16;
 
-static const narrow half = {5, 10, half_to_float, half_from_float};
-static const narrow bfloat = {8, 7, bfloat_to_float, bfloat_from_float};
+static const layout16 half = {5, 10, half_to_float, half_from_float};
+static const layout16 bfloat = {8, 7, bfloat_to_float, bfloat_from_float};
 
 static uint32_t bits_of(float f)
 {
@@ -36,7 +36,7 @@ static float float_of(uint32_t bits)
 
 /* IEEE 754: (-1)^s 2^(e - bias) (1 + fraction), and 2^(1 - bias) fraction for e = 0. The pattern of infinity is
  * given its place in the sequence of finite values, 2^(largest exponent + 1), which is what rounding needs. */
-static double meaning(const narrow *k, uint32_t magnitude)
+static double meaning(const layout16 *k, uint32_t magnitude)
 {
     int bias = (1 << (k->exponent_bits - 1)) - 1;
     int exponent = (int)(magnitude >> k->fraction_bits);
@@ -45,12 +45,12 @@ static double meaning(const narrow *k, uint32_t magnitude)
     return exponent == 0 ? ldexp(fraction * unit, 1 - bias) : ldexp(1.0 + fraction * unit, exponent - bias);
 }
 
-static uint32_t infinity_of(const narrow *k)
+static uint32_t infinity_of(const layout16 *k)
 {
     return ((1u << k->exponent_bits) - 1) << k->fraction_bits;
 }
 
-static void check_every_pattern(const narrow *k)
+static void check_every_pattern(const layout16 *k)
 {
     uint32_t infinity = infinity_of(k), quiet = 1u << (k->fraction_bits - 1);
     for (uint32_t pattern = 0; pattern <= 0xffff; pattern++) {
@@ -72,7 +72,7 @@ static void check_every_pattern(const narrow *k)
 }
 
 /* The pattern nearest to a finite magnitude, by bisection; of two equally near ones the even one. */
-static uint32_t nearest(const narrow *k, double x)
+static uint32_t nearest(const layout16 *k, double x)
 {
     uint32_t low = 0, high = infinity_of(k);
     if (x >= meaning(k, high))
@@ -90,14 +90,14 @@ static uint32_t nearest(const narrow *k, double x)
     return below < above ? low : high;
 }
 
-static void check_rounding(const narrow *k, float f)
+static void check_rounding(const layout16 *k, float f)
 {
     assert_int_equal(k->round(f), nearest(k, (double)f));
     assert_int_equal(k->round(-f), nearest(k, (double)f) | 0x8000);
 }
 
 /* Every half way point between neighbours that float32 can hold, and its two neighbours in float32. */
-static void check_ties(const narrow *k)
+static void check_ties(const layout16 *k)
 {
     for (uint32_t pattern = 0; pattern < infinity_of(k); pattern++) {
         double middle = (meaning(k, pattern) + meaning(k, pattern + 1)) / 2.0;
@@ -110,7 +110,7 @@ static void check_ties(const narrow *k)
     }
 }
 
-static void check_anywhere(const narrow *k)
+static void check_anywhere(const layout16 *k)
 {
     uint32_t state = 1;
     for (int i = 0; i < 200000; i++) {

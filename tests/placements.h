@@ -70,7 +70,7 @@ enum { PLACEMENTS = 20 };
 /* What a placement is made for. */
 typedef struct placed_shape {
     uint32_t layers, neurons;
-    hearth_rung rung; /* dense, exact or predicted */
+    hearth_mode mode; /* dense, exact or predicted */
     float threshold;
 } placed_shape;
 
@@ -120,11 +120,11 @@ static inline void print_placed_layer(FILE *out, const placed_shape *o, placed_f
 {
     static const char *const forms[] = {"host", "ffn-host", "split", "device"};
     static const char *const selectors[] = {
-        [HEARTH_RUNG_DENSE] = "all", [HEARTH_RUNG_EXACT] = "sign", [HEARTH_RUNG_PREDICTED] = "low-rank"};
+        [HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign", [HEARTH_MODE_PREDICTED] = "low-rank"};
     uint32_t cuts[MOST_CUTS] = {0};
     size_t n = form == PLACED_SPLIT ? draw_cuts(seed, o->neurons, cuts) : 0, there_first = draw(seed, 2);
-    fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], selectors[o->rung]);
-    if (o->rung == HEARTH_RUNG_PREDICTED)
+    fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], selectors[o->mode]);
+    if (o->mode == HEARTH_MODE_PREDICTED)
         fprintf(out, "\"threshold\":%.9g,", (double)o->threshold);
     fprintf(out, "\"parts\":[");
     if (form == PLACED_SPLIT) {
@@ -221,19 +221,19 @@ static inline void open_placed_model(stack *s, hearth_runtime *runtime, const ch
     hearth_model_describe(s->model, &s->info);
 }
 
-static inline placed_shape shape_of(const stack *s, hearth_rung rung)
+static inline placed_shape shape_of(const stack *s, hearth_mode mode)
 {
-    return (placed_shape){s->info.layer_count, s->info.neuron_count, rung, s->info.predictor_threshold};
+    return (placed_shape){s->info.layer_count, s->info.neuron_count, mode, s->info.predictor_threshold};
 }
 
 /* ------------------------------------------------------------------ engines */
 
-/* json NULL: the CPU alone, on a rung. */
-static inline hearth_status try_engine(stack *s, const char *json, hearth_rung rung, bool plain, hearth_error *error)
+/* json NULL: the CPU alone, in a mode. */
+static inline hearth_status try_engine(stack *s, const char *json, hearth_mode mode, bool plain, hearth_error *error)
 {
     hearth_placement *placement;
     TRY(json ? hearth_placement_parse(&placement, s->model, json, strlen(json), error)
-             : hearth_placement_create(&placement, s->model, rung, error));
+             : hearth_placement_create(&placement, s->model, mode, error));
     hearth_engine_options options = {.placement = placement,
                                      .activations = plain ? HEARTH_ACTIVATIONS_F32 : HEARTH_ACTIVATIONS_AUTO};
     hearth_status status = hearth_engine_create(&s->engine, s->runtime, s->model, &options, error);
@@ -241,10 +241,10 @@ static inline hearth_status try_engine(stack *s, const char *json, hearth_rung r
     return status;
 }
 
-static inline void open_placed(stack *s, const char *json, hearth_rung rung, bool plain, hearth_session_options options)
+static inline void open_placed(stack *s, const char *json, hearth_mode mode, bool plain, hearth_session_options options)
 {
     hearth_error error;
-    stack_check(try_engine(s, json, rung, plain, &error), &error);
+    stack_check(try_engine(s, json, mode, plain, &error), &error);
     stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
 }
 

@@ -266,12 +266,12 @@ static float *read_ids(const hearth_engine *engine, uint32_t vocabulary)
     return logits;
 }
 
-static float *read_rung(const opened *o, hearth_rung rung)
+static float *read_mode(const opened *o, hearth_mode mode)
 {
     hearth_error error;
     hearth_placement *placement;
     hearth_engine *engine;
-    stack_check(hearth_placement_create(&placement, o->model, rung, &error), &error);
+    stack_check(hearth_placement_create(&placement, o->model, mode, &error), &error);
     hearth_engine_options options = {.placement = placement};
     stack_check(hearth_engine_create(&engine, o->runtime, o->model, &options, &error), &error);
     float *logits = read_ids(engine, o->info.vocabulary_size);
@@ -341,7 +341,7 @@ static void choices_do_not_show(void **state)
     opened o;
     open_model(&o, POWERINFER, 2);
     assert_int_equal(o.info.layer_count, 2);
-    float *exact = read_rung(&o, HEARTH_RUNG_EXACT), *dense = read_rung(&o, HEARTH_RUNG_DENSE);
+    float *exact = read_mode(&o, HEARTH_MODE_EXACT), *dense = read_mode(&o, HEARTH_MODE_DENSE);
     same_bytes(exact, dense, &o);
     char key[GUARD_KEY_SIZE];
     guard_key(key, o.runtime, o.model, HEARTH_ACTIVATIONS_AUTO);
@@ -357,8 +357,8 @@ static void choices_do_not_show(void **state)
         assert_int_equal(g.report.layers, 2);
         assert_int_equal(g.report.sparse_layers, sparse);
         assert_float_equal(g.report.density, 0.125, 1e-9);
-        assert_string_equal(hearth_engine_rung(g.engine), sparse ? "exact" : "dense");
-        assert_string_equal(hearth_engine_class(g.engine), "bitwise");
+        assert_string_equal(hearth_mode_name(hearth_engine_mode(g.engine)), sparse ? "exact" : "dense");
+        assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(g.engine)), "bitwise");
         float *logits = read_ids(g.engine, o.info.vocabulary_size);
         same_bytes(logits, exact, &o);
         free(logits);
@@ -376,7 +376,7 @@ static void measures_once(void **state)
     (void)state;
     opened o;
     open_model(&o, POWERINFER, 2);
-    float *exact = read_rung(&o, HEARTH_RUNG_EXACT);
+    float *exact = read_mode(&o, HEARTH_MODE_EXACT);
     guarded first, second;
     open_guard(&first, &o, 0);
     assert_false(first.report.remembered);
@@ -420,7 +420,7 @@ static void measures_again(void **state)
                 {ANY_SCATTER, false, false, false}};
     opened o;
     open_model(&o, POWERINFER, 2);
-    float *exact = read_rung(&o, HEARTH_RUNG_EXACT);
+    float *exact = read_mode(&o, HEARTH_MODE_EXACT);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         hearth_error error;
         guarded g;
@@ -480,11 +480,11 @@ static void stock_layout(void **state)
     opened o;
     guarded g;
     open_model(&o, STOCK, 2);
-    float *dense = read_rung(&o, HEARTH_RUNG_DENSE), *exact = read_rung(&o, HEARTH_RUNG_EXACT), *logits;
+    float *dense = read_mode(&o, HEARTH_MODE_DENSE), *exact = read_mode(&o, HEARTH_MODE_EXACT), *logits;
     open_guard(&g, &o, (size_t)1 << 30);
     assert_int_equal(g.report.reason, GUARD_FITS_CACHE);
     assert_int_equal(g.report.sparse_layers, 0);
-    assert_string_equal(hearth_engine_rung(g.engine), "dense");
+    assert_string_equal(hearth_mode_name(hearth_engine_mode(g.engine)), "dense");
     assert_int_equal(hearth_engine_own_bytes(g.engine), 0);
     logits = read_ids(g.engine, o.info.vocabulary_size);
     same_bytes(logits, dense, &o);
@@ -494,7 +494,7 @@ static void stock_layout(void **state)
     open_guard(&g, &o, 0);
     assert_int_equal(g.report.reason, GUARD_MEASURED);
     assert_true(g.report.density > 0.05 && g.report.density < 0.3);
-    assert_string_equal(hearth_engine_class(g.engine), "exact");
+    assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(g.engine)), "exact");
     logits = read_ids(g.engine, o.info.vocabulary_size);
     same_bytes(logits, exact, &o);
     assert_true(relative_l2(logits, dense, IDS * o.info.vocabulary_size) < 1e-5);
@@ -506,7 +506,7 @@ static void stock_layout(void **state)
     empty_folder();
 }
 
-static void no_rung_exact(void **state)
+static void no_mode_exact(void **state)
 {
     (void)state;
     opened o;
@@ -536,8 +536,8 @@ static void no_memory_for_copies(void **state)
     assert_int_equal(g.report.reason, GUARD_NO_MEMORY);
     assert_int_equal(g.report.sparse_layers, 0);
     assert_non_null(strstr(g.report.shortage, "of main memory"));
-    assert_string_equal(hearth_engine_rung(g.engine), "dense");
-    assert_string_equal(hearth_engine_class(g.engine), "bitwise");
+    assert_string_equal(hearth_mode_name(hearth_engine_mode(g.engine)), "dense");
+    assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(g.engine)), "bitwise");
     guard_close(&g);
     options.may_be_dense = false;
     assert_int_equal(guard_open(&g, o.runtime, o.model, &options, &error), HEARTH_NO_MEMORY);
@@ -612,7 +612,7 @@ int main(void)
         cmocka_unit_test(measures_again),
         cmocka_unit_test(observers_are_not_counted),
         cmocka_unit_test(stock_layout),
-        cmocka_unit_test(no_rung_exact),
+        cmocka_unit_test(no_mode_exact),
         cmocka_unit_test(no_memory_for_copies),
         cmocka_unit_test(faults),
     };

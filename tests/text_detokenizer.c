@@ -45,24 +45,24 @@ static buffer decode(const uint8_t *bytes, size_t size, bool at_end)
 {
     buffer out = {0};
     unsigned needed = 0, lower = 0x80, upper = 0xbf;
-    uint8_t kept[4];
-    size_t kept_size = 0;
+    uint8_t held[4];
+    size_t held_size = 0;
     for (size_t i = 0; i < size; i++) {
         uint8_t byte = bytes[i];
         if (needed > 0 && (byte < lower || byte > upper)) {
             assert_true(buffer_put(&out, "\xef\xbf\xbd", 3));
             needed = 0;
-            kept_size = 0;
+            held_size = 0;
             lower = 0x80;
             upper = 0xbf;
         }
         if (needed > 0) {
-            kept[kept_size++] = byte;
+            held[held_size++] = byte;
             lower = 0x80;
             upper = 0xbf;
             if (--needed == 0) {
-                assert_true(buffer_put(&out, kept, kept_size));
-                kept_size = 0;
+                assert_true(buffer_put(&out, held, held_size));
+                held_size = 0;
             }
         } else if (byte < 0x80) {
             assert_true(buffer_put(&out, &byte, 1));
@@ -70,7 +70,7 @@ static buffer decode(const uint8_t *bytes, size_t size, bool at_end)
             needed = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
             lower = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
             upper = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
-            kept[kept_size++] = byte;
+            held[held_size++] = byte;
         } else {
             assert_true(buffer_put(&out, "\xef\xbf\xbd", 3));
         }

@@ -1,4 +1,4 @@
-/* error.c - writes the text of errors, and the two smallest functions of the public header.
+/* error.c - writes the text of errors, and the smallest functions of the public header.
  *
  * A text may quote names out of a hostile file and ends up on terminals and in JSON answers:
  * what leaves here is one line of valid UTF-8 without control characters. */
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Control characters and bytes that are no UTF-8 become '?'. U+0080 to U+009F (C2 80 to C2 9F)
+/* Control characters and bytes that are not UTF-8 become '?'. U+0080 to U+009F (C2 80 to C2 9F)
  * are control characters too: some terminals obey them. */
 static void make_printable(char *text, size_t size)
 {
@@ -69,6 +69,11 @@ hearth_status fail_errno(hearth_error *error, const char *path, const char *what
     char reason[128];
     const char *text = strerror_r(errno, reason, sizeof reason);
     return fail(error, HEARTH_IO, "%s: %s: %s", path, what, text);
+}
+
+const char *hearth_version(void)
+{
+    return HEARTH_VERSION;
 }
 
 const char *hearth_status_text(hearth_status status)

@@ -41,7 +41,7 @@ hearth_status file_writer_put(file_writer *writer, const void *data, size_t size
 hearth_status file_writer_pad(file_writer *writer, size_t alignment, hearth_error *error);
 uint64_t file_writer_position(const file_writer *writer);
 /* Flushes, syncs, names the file and frees the writer; on failure nothing is left behind.
- * "-" and other things that are no plain files (/dev/stdout, pipes) are written straight. */
+ * "-" and other things that are not plain files (/dev/stdout, pipes) are written straight. */
 hearth_status file_writer_commit(file_writer *writer, hearth_error *error);
 /* Frees the writer and removes what it wrote. */
 void file_writer_discard(file_writer *writer);

@@ -2,7 +2,7 @@
  *
  * While it is written the file has no name (O_TMPFILE); where the file system cannot do that it
  * has a hidden one beside its target. Committing syncs the content, gives it a hidden name if it
- * has none, and renames it over the target, which the kernel does in one step. What is no plain
+ * has none, and renames it over the target, which the kernel does in one step. What is not a plain
  * file (a pipe, /dev/full, standard output) cannot be replaced and is written straight.
  *
  * Names are made here rather than by mkstemp: open with mode 0666 obeys the umask, mkstemp does
@@ -77,7 +77,7 @@ static char *hidden_name(const char *target)
 /* Calls `create` with hidden names until one is free. Its errno is left on failure. */
 static bool take_hidden_name(file_writer *writer, bool (*create)(file_writer *writer, const char *name))
 {
-    enum { ATTEMPTS = 100 }; /* of a billion names: more collisions than this are no accident */
+    enum { ATTEMPTS = 100 }; /* of a billion names: more collisions than this are not an accident */
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         char *name = hidden_name(writer->target);
         if (!name) {

@@ -1,4 +1,4 @@
-/* announce.c - what a run says of itself: what runs where, on which rung, of which class, and what it skipped. */
+/* announce.c - what a run says of itself: what runs where, in which mode, with which guarantee, and what it skipped. */
 #include "common.h"
 
 #include "../base/text.h"
@@ -8,18 +8,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a class claims (docs/design.md), in the words of a person who wants to know what may be different. */
+/* What a guarantee claims (docs/design.md), in the words of a person who wants to know what may be different. */
 static const struct {
-    const char *class, *claim, *note;
-} classes[] = {
-    {"bitwise", "same answer as dense", NULL},
-    {"exact", "only zeros are skipped; sums may round differently than dense", NULL},
-    {"requantised", "only zeros are skipped, with down rounded once more",
-     "; `hearth eval ppl` of this file and of its original, --sparsity dense, says what that costs"},
-    {"margin", "neurons are skipped that a coarse copy of the gate puts far below zero; answers may differ from dense",
-     "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
-    {"lossy", "neurons that may not be zero are skipped; answers differ from dense",
-     "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
+    const char *claim, *note;
+} guarantees[HEARTH_GUARANTEE_COUNT] = {
+    [HEARTH_GUARANTEE_BITWISE] = {"same answer as dense", NULL},
+    [HEARTH_GUARANTEE_EXACT] = {"only zeros are skipped; sums may round differently than dense", NULL},
+    [HEARTH_GUARANTEE_REQUANTISED] =
+        {"only zeros are skipped, with down rounded once more",
+         "; `hearth eval ppl` of this file and of its original, --sparsity dense, says what that costs"},
+    [HEARTH_GUARANTEE_MARGIN] =
+        {"neurons are skipped that a coarse copy of the gate puts far below zero; answers may differ from dense",
+         "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
+    [HEARTH_GUARANTEE_LOSSY] = {"neurons that may not be zero are skipped; answers differ from dense",
+                                "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
 };
 
 static const char *const guard_reasons[GUARD_REASON_COUNT] = {[GUARD_MEASURED] = "measured",
@@ -29,10 +31,10 @@ static const char *const guard_reasons[GUARD_REASON_COUNT] = {[GUARD_MEASURED] =
 
 static bool is_dense(const loaded *l)
 {
-    return strcmp(hearth_engine_rung(l->engine), hearth_rung_name(HEARTH_RUNG_DENSE)) == 0;
+    return hearth_engine_mode(l->engine) == HEARTH_MODE_DENSE;
 }
 
-/* ------------------------------------------------------------------ the class */
+/* ------------------------------------------------------------------ the guarantee */
 
 static void say_guard(const loaded *l)
 {
@@ -57,13 +59,13 @@ static void say_guard(const loaded *l)
 }
 
 /* Why it is not the same as dense. */
-static const char *what_was_done(const loaded *l, const char *class)
+static const char *what_was_done(const loaded *l, hearth_guarantee guarantee)
 {
-    if (strcmp(hearth_engine_rung(l->engine), hearth_rung_name(HEARTH_RUNG_PRUNED)) == 0)
+    if (hearth_engine_mode(l->engine) == HEARTH_MODE_PRUNED)
         return "activations that are small count as zero";
-    if (strcmp(hearth_engine_rung(l->engine), hearth_rung_name(HEARTH_RUNG_PREDICTED)) == 0)
+    if (hearth_engine_mode(l->engine) == HEARTH_MODE_PREDICTED)
         return "predictors decide what is computed";
-    if (strcmp(class, "requantised") != 0)
+    if (guarantee != HEARTH_GUARANTEE_REQUANTISED)
         return "the placement leaves neurons out";
     return hearth_engine_own_bytes(l->engine) > 0
                ? "down was rounded again, to Q8_0, to lie neuron by neuron (not with --sparsity dense)"
@@ -85,22 +87,19 @@ static void say_pruning(const loaded *l)
         fprintf(stderr, "KL between %.3g and %.3g nats, measured while tuning\n", p.least_loss, p.most_loss);
 }
 
-/* "rung exact, class bitwise: same answer as dense", and below it what follows from that. */
-static void say_rung(const loaded *l)
+/* "mode exact, guarantee bitwise: same answer as dense", and below it what follows from that. */
+static void say_mode(const loaded *l)
 {
-    const char *class = hearth_engine_class(l->engine);
-    size_t i = 0;
-    while (i < sizeof classes / sizeof *classes && strcmp(classes[i].class, class) != 0)
-        i++;
-    bool known = i < sizeof classes / sizeof *classes;
-    fprintf(stderr, "rung %s, class %s", hearth_engine_rung(l->engine), class);
+    hearth_guarantee guarantee = hearth_engine_guarantee(l->engine);
+    fprintf(stderr, "mode %s, guarantee %s", hearth_mode_name(hearth_engine_mode(l->engine)),
+            hearth_guarantee_name(guarantee));
     if (is_dense(l))
         fprintf(stderr, ": every neuron is computed%s\n",
-                strcmp(class, "bitwise") == 0 ? "" : ", with down rounded once more");
+                guarantee == HEARTH_GUARANTEE_BITWISE ? "" : ", with down rounded once more");
     else
-        fprintf(stderr, "%s%s\n", known ? ": " : "", known ? classes[i].claim : "");
-    if (known && classes[i].note)
-        fprintf(stderr, "note: %s%s\n", what_was_done(l, class), classes[i].note);
+        fprintf(stderr, ": %s\n", guarantees[guarantee].claim);
+    if (guarantees[guarantee].note)
+        fprintf(stderr, "note: %s%s\n", what_was_done(l, guarantee), guarantees[guarantee].note);
 }
 
 /* ------------------------------------------------------------------ the device */
@@ -116,17 +115,17 @@ typedef struct layer_sums {
 static layer_sums sum_layers(const hearth_placement *p)
 {
     layer_sums s = {.layers = p->layer_count};
-    uint64_t split = 0, there = 0;
+    uint64_t split = 0, on_device = 0;
     for (uint32_t i = 0; i < p->layer_count; i++) {
         uint32_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE);
         s.forms[p->layers[i].form]++;
         s.with_device += layer_uses_device(&p->layers[i]);
         split += p->layers[i].form == FORM_SPLIT ? neurons : 0;
-        there += neurons;
+        on_device += neurons;
     }
     double f = p->neuron_count;
     s.split_share = s.forms[FORM_SPLIT] > 0 ? (double)split / (f * s.forms[FORM_SPLIT]) : 0;
-    s.device_share = (double)there / (f * p->layer_count);
+    s.device_share = (double)on_device / (f * p->layer_count);
     return s;
 }
 
@@ -191,14 +190,14 @@ json_t *common_placement_json(const loaded *l)
 /* device_bytes: as say_device. */
 static void say_all(const loaded *l, uint64_t device_bytes)
 {
-    say_rung(l);
+    say_mode(l);
     say_pruning(l);
     if (l->is_guarded)
         say_guard(l);
     say_device(l, device_bytes);
 }
 
-void common_say_class(const loaded *l)
+void common_say_guarantee(const loaded *l)
 {
     say_all(l, 0);
 }

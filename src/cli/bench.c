@@ -1,4 +1,4 @@
-/* bench.c - `hearth bench`: speed, and its share of what the memory gives; rung against rung where asked for. */
+/* bench.c - `hearth bench`: speed, and its share of what the memory gives; mode against mode where asked for. */
 #include "common.h"
 
 #include "../base/file.h"
@@ -47,8 +47,8 @@ static const option rows[] = {
     {OPTION_ROW(0, "ids", LIST, bench_values, ids, "1,2,3", "tokens to read, over and over; @FILE: from a file"),
      .least = 0, .most = INT32_MAX},
     {OPTION_ROW(
-        0, "compare", TEXT, bench_values, compare, "RUNGS",
-        "rungs that take turns, run by run: dense,exact,predicted,pruned or some of them, or all that the model "
+        0, "compare", TEXT, bench_values, compare, "MODES",
+        "modes that take turns, run by run: dense,exact,predicted,pruned or some of them, or all that the model "
         "can run; each is forced on every layer (no guard), and speed is told against the first")},
     {OPTION_ROW(0, "layers", FLAG, bench_values, layers, NULL, "what every layer computed (--json has it always)")},
     {OPTION_ROW(0, "json", FLAG, bench_values, json, NULL, "one object with machine, threads, read_bandwidth, rows")},
@@ -60,57 +60,58 @@ static const option rows[] = {
      .alias = "plot-from"},
 };
 
-/* ------------------------------------------------------------------ which rungs */
+/* ------------------------------------------------------------------ which modes */
 
 /* The engines under test; the first is the loaded one's. */
 typedef struct contest {
-    hearth_rung rungs[HEARTH_RUNG_COUNT];
-    hearth_engine *engines[HEARTH_RUNG_COUNT];
+    hearth_mode modes[HEARTH_MODE_COUNT];
+    hearth_engine *engines[HEARTH_MODE_COUNT];
     size_t count;
-    bool all;                  /* further rungs: as many as the model can run */
-    bool predicts, prunes;     /* a rung predicted, or pruned, takes part     */
+    bool all;                  /* further modes: as many as the model can run */
+    bool predicts, prunes;     /* a mode predicted, or pruned, takes part     */
     optional_number threshold; /* of predictors, or where none predicts of pruning */
     optional_number prune, prune_loss;
 } contest;
 
-static hearth_status add_rung(contest *c, const char *word, hearth_error *error)
+static hearth_status add_mode(contest *c, const char *word, hearth_error *error)
 {
-    const char *names[HEARTH_RUNG_COUNT];
+    const char *names[HEARTH_MODE_COUNT];
     size_t count = 0;
-    for (hearth_rung rung = HEARTH_RUNG_DENSE; rung < HEARTH_RUNG_COUNT; rung++) {
-        names[count++] = hearth_rung_name(rung);
-        if (strcmp(word, hearth_rung_name(rung)) != 0)
+    for (hearth_mode mode = HEARTH_MODE_DENSE; mode < HEARTH_MODE_COUNT; mode++) {
+        names[count++] = hearth_mode_name(mode);
+        if (strcmp(word, hearth_mode_name(mode)) != 0)
             continue;
         for (size_t i = 0; i < c->count; i++)
-            if (c->rungs[i] == rung)
+            if (c->modes[i] == mode)
                 return fail(error, HEARTH_INVALID, "bench: --compare: %s: stands there twice", word);
-        c->rungs[c->count++] = rung;
+        c->modes[c->count++] = mode;
         return HEARTH_OK;
     }
     const char *meant = options_suggest(word, names, count);
-    return meant ? fail(error, HEARTH_INVALID, "bench: --compare: '%s' is no rung; did you mean %s?", word, meant)
+    return meant ? fail(error, HEARTH_INVALID, "bench: --compare: unknown mode '%s'; did you mean %s?", word, meant)
                  : fail(error, HEARTH_INVALID,
-                        "bench: --compare: '%s' is no rung; dense, exact, predicted, pruned are, or all", word);
+                        "bench: --compare: unknown mode '%s'; there are dense, exact, predicted and pruned, or all",
+                        word);
 }
 
 /* "dense,exact", or "all". */
-static hearth_status parse_rungs(contest *c, const char *list, hearth_error *error)
+static hearth_status parse_modes(contest *c, const char *list, hearth_error *error)
 {
     c->all = strcmp(list, "all") == 0;
     if (c->all)
-        return add_rung(c, hearth_rung_name(HEARTH_RUNG_DENSE), error);
+        return add_mode(c, hearth_mode_name(HEARTH_MODE_DENSE), error);
     for (;; list++) {
         char word[32];
         size_t size = strcspn(list, ",");
         snprintf(word, sizeof word, "%.*s", (int)(size < sizeof word ? size : sizeof word - 1), list);
-        TRY(add_rung(c, word, error));
+        TRY(add_mode(c, word, error));
         list += size;
         if (!*list)
             return HEARTH_OK;
     }
 }
 
-static hearth_status add_engine(contest *c, hearth_rung rung, const loaded *l, const bench_values *v, progress *p,
+static hearth_status add_engine(contest *c, hearth_mode mode, const loaded *l, const bench_values *v, progress *p,
                                 hearth_error *error)
 {
     hearth_placement *placement;
@@ -118,66 +119,66 @@ static hearth_status add_engine(contest *c, hearth_rung rung, const loaded *l, c
     what.threshold = c->threshold;
     what.prune = c->prune;
     what.prune_loss = c->prune_loss;
-    if (rung == HEARTH_RUNG_PRUNED)
+    if (mode == HEARTH_MODE_PRUNED)
         what.threshold.given &= !c->predicts;
-    TRY(common_place_rung(&placement, l->model, rung, &what, error));
+    TRY(common_place_mode(&placement, l->model, mode, &what, error));
     hearth_engine_options options = {placement, (hearth_activations)v->engine.activations, progress_to(p)};
     hearth_status status = hearth_engine_create(&c->engines[c->count], l->runtime, l->model, &options, error);
     hearth_placement_destroy(placement);
     progress_clear(p);
     if (status == HEARTH_OK)
-        c->rungs[c->count++] = rung;
+        c->modes[c->count++] = mode;
     return status;
 }
 
-/* Engines for the rungs behind the first. */
+/* Engines for the modes behind the first. */
 static hearth_status add_engines(contest *c, const loaded *l, const bench_values *v, progress *p, hearth_error *error)
 {
     size_t asked = c->count;
     c->engines[0] = l->engine;
     c->count = 1;
     for (size_t i = 1; i < asked; i++)
-        TRY(add_engine(c, c->rungs[i], l, v, p, error));
-    for (hearth_rung rung = HEARTH_RUNG_EXACT; c->all && rung < HEARTH_RUNG_COUNT; rung++) {
-        hearth_status status = add_engine(c, rung, l, v, p, error);
+        TRY(add_engine(c, c->modes[i], l, v, p, error));
+    for (hearth_mode mode = HEARTH_MODE_EXACT; c->all && mode < HEARTH_MODE_COUNT; mode++) {
+        hearth_status status = add_engine(c, mode, l, v, p, error);
         if (status != HEARTH_OK && status != HEARTH_UNSUPPORTED)
             return status;
     }
     return HEARTH_OK;
 }
 
-/* The first rung goes the way of every command; --threshold is for whichever engine predicts, else for the one that
+/* The first mode goes the way of every command; --threshold is for whichever engine predicts, else for the one that
  * prunes. */
 static hearth_status start_contest(contest *c, bench_values *v, hearth_error *error)
 {
     c->count = 0;
-    TRY(parse_rungs(c, v->compare, error));
+    TRY(parse_modes(c, v->compare, error));
     c->predicts = c->prunes = c->all;
     for (size_t i = 0; i < c->count; i++) {
-        c->predicts |= c->rungs[i] == HEARTH_RUNG_PREDICTED;
-        c->prunes |= c->rungs[i] == HEARTH_RUNG_PRUNED;
+        c->predicts |= c->modes[i] == HEARTH_MODE_PREDICTED;
+        c->prunes |= c->modes[i] == HEARTH_MODE_PRUNED;
     }
     if (v->engine.threshold.given && !c->predicts && !c->prunes)
         return fail(error, HEARTH_INVALID,
-                    "bench: --threshold: is for predicted or pruned, and --compare names no such rung");
+                    "bench: --threshold: is for predicted or pruned, and --compare names no such mode");
     if ((v->engine.prune.given || v->engine.prune_loss.given) && !c->prunes)
-        return fail(error, HEARTH_INVALID, "bench: --prune%s: is for pruned, and --compare names no such rung",
+        return fail(error, HEARTH_INVALID, "bench: --prune%s: is for pruned, and --compare names no such mode",
                     v->engine.prune.given ? "" : "-loss");
     c->threshold = v->engine.threshold;
     c->prune = v->engine.prune;
     c->prune_loss = v->engine.prune_loss;
     v->engine.threshold.given &=
-        c->rungs[0] == HEARTH_RUNG_PREDICTED || (c->rungs[0] == HEARTH_RUNG_PRUNED && !c->predicts);
-    v->engine.prune.given &= c->rungs[0] == HEARTH_RUNG_PRUNED;
-    v->engine.prune_loss.given &= c->rungs[0] == HEARTH_RUNG_PRUNED;
-    v->engine.sparsity = c->rungs[0];
+        c->modes[0] == HEARTH_MODE_PREDICTED || (c->modes[0] == HEARTH_MODE_PRUNED && !c->predicts);
+    v->engine.prune.given &= c->modes[0] == HEARTH_MODE_PRUNED;
+    v->engine.prune_loss.given &= c->modes[0] == HEARTH_MODE_PRUNED;
+    v->engine.sparsity = c->modes[0];
     v->engine.no_guard = true;
     return HEARTH_OK;
 }
 
 static void remove_engines(contest *c)
 {
-    for (size_t i = 1; i < HEARTH_RUNG_COUNT; i++)
+    for (size_t i = 1; i < HEARTH_MODE_COUNT; i++)
         hearth_engine_destroy(c->engines[i]);
 }
 
@@ -305,7 +306,7 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
     json_decref(r.device);
     json_decref(r.placement);
     if (status == HEARTH_OK && !v->compare && !v->json && !v->csv)
-        common_say_class(l);
+        common_say_guarantee(l);
     return status;
 }
 
@@ -324,8 +325,8 @@ static hearth_status show_saved(const bench_values *v, const operands *rest, hea
     return show(reports, count, v, error);
 }
 
-static hearth_status measure(const loaded *l, const contest *c, const bench_values *v, const token_source *source,
-                             hearth_tracer tracer, progress *p, hearth_error *error)
+static hearth_status measure_contest(const loaded *l, const contest *c, const bench_values *v,
+                                     const token_source *source, hearth_tracer tracer, progress *p, hearth_error *error)
 {
     bench_options options = {
         .prompt_lengths = v->prompt_lengths.items,
@@ -370,7 +371,7 @@ static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, 
     if (status == HEARTH_OK)
         status = add_engines(c, l, v, p, error);
     if (status == HEARTH_OK)
-        status = measure(l, c, v, &source, tracer, p, error);
+        status = measure_contest(l, c, v, &source, tracer, p, error);
     remove_engines(c);
     mem_free(source.ids);
     mem_free(source.starts);
@@ -393,8 +394,8 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
         return fail(error, HEARTH_INVALID, "bench: --csv: --json was asked for as well");
     if (v->prompts && v->ids.count > 0)
         return fail(error, HEARTH_INVALID, "bench: --ids: the tokens come from --prompts already");
-    if (v->compare && v->engine.sparsity != HEARTH_RUNG_AUTO)
-        return fail(error, HEARTH_INVALID, "bench: --sparsity: --compare names the rungs already");
+    if (v->compare && v->engine.sparsity != HEARTH_MODE_AUTO)
+        return fail(error, HEARTH_INVALID, "bench: --sparsity: --compare names the modes already");
     if (v->compare && v->engine.place)
         return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
     if (v->plot && (!*v->plot || strcmp(v->plot, "-") == 0))
@@ -404,7 +405,7 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
     return HEARTH_OK;
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_bench(void *values, operands *rest, hearth_error *error)
 {
     bench_values *v = values;
     contest c = {.count = 1};
@@ -444,7 +445,7 @@ const command command_bench = {
         "the cache at that position) it gives the floor, as fast as any program could be; the share says how "
         "close decoding came. Density is the part of a layer's neurons that were not zero; tokens that neither --ids "
         "nor --prompts names are made up, and fire other neurons than a text does. Figures are medians of all runs; "
-        "speed is the median of each run's ratio to the first rung's run beside it. "
+        "speed is the median of each run's ratio to the first mode's run beside it. "
         "Defaults that do not fit the model's context are shortened or left out. Where layers are split between the "
         "CPU "
         "and a device, further runs say how the two sides overlap: the time that both work on their neurons, over the "
@@ -452,7 +453,7 @@ const command command_bench = {
     .example =
         "  $ hearth bench llama-relu-1b-q4_0.gguf --compare dense,exact,predicted --prompt-lengths 64\n"
         "  Intel(R) Xeon(R) Processor, 2 threads, avx512, reads 35.2 GB/s\n"
-        "  rung       class        context  prompt  prefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  "
+        "  mode       guarantee    context  prompt  prefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  "
         "share\n"
         "  dense      bitwise            0      64          171.3          50.1   1.00       613 MB         57.4   "
         "0.87\n"
@@ -463,5 +464,5 @@ const command command_bench = {
     .values_size = sizeof(bench_values),
     .defaults = defaults,
     .operands_most = MAX_SAVED,
-    .run = run,
+    .run = run_bench,
 };

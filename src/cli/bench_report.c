@@ -30,8 +30,8 @@ static json_t *overlap_json(const overlap_result *o)
 
 static json_t *row_json(const bench_report *r, const bench_row *row)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "rung",
-                     row->rung, "class", row->class, "prompt_length", (int)row->prompt_length, "context",
+    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "mode",
+                     row->mode, "guarantee", row->guarantee, "prompt_length", (int)row->prompt_length, "context",
                      (int)row->context, "prefill_tokens_per_second", row->prefill_tokens_per_second,
                      "decode_tokens_per_second", row->decode_tokens_per_second, "bytes_per_token", row->bytes_per_token,
                      "share_of_bandwidth", row->share_of_bandwidth, "floor_tokens_per_second",
@@ -40,16 +40,15 @@ static json_t *row_json(const bench_report *r, const bench_row *row)
                      row->read_bandwidth, "layers", layers_json(r, row), "overlap", overlap_json(&row->overlap));
 }
 
-/* Weaker claims later: what a report as a whole may claim is the weakest of its rows. */
-static const char *weakest_class(const bench_report *r)
+/* What a report as a whole may claim is the weakest of its rows. */
+static const char *weakest_guarantee(const bench_report *r)
 {
-    static const char *const classes[] = {"bitwise", "exact", "requantised", "margin", "lossy"};
-    size_t weakest = 0;
+    hearth_guarantee weakest = HEARTH_GUARANTEE_BITWISE;
     for (size_t row = 0; row < r->count; row++)
-        for (size_t i = weakest; i < sizeof classes / sizeof *classes; i++)
-            if (strcmp(r->rows[row].class, classes[i]) == 0)
-                weakest = i;
-    return classes[weakest];
+        for (hearth_guarantee g = weakest; g < HEARTH_GUARANTEE_COUNT; g++)
+            if (strcmp(r->rows[row].guarantee, hearth_guarantee_name(g)) == 0)
+                weakest = g;
+    return hearth_guarantee_name(weakest);
 }
 
 hearth_status bench_report_json(const bench_report *r, hearth_error *error)
@@ -60,7 +59,7 @@ hearth_status bench_report_json(const bench_report *r, hearth_error *error)
     json_t *object =
         json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:O?, s:O?, s:O?, s:o}", "machine",
                   output_json_text(span_of(r->machine)), "model", output_json_text(span_of(r->model)), "cpu_level",
-                  r->cpu_level, "threads", (int)r->threads, "class", weakest_class(r), "read_bandwidth",
+                  r->cpu_level, "threads", (int)r->threads, "guarantee", weakest_guarantee(r), "read_bandwidth",
                   r->read_bandwidth, "guard", r->guard, "device", r->device, "placement", r->placement, "rows", list);
     return output_json(object, JSON_INDENT(1), error);
 }
@@ -86,14 +85,14 @@ static void print_model(const char *path)
 
 void bench_report_csv(const bench_report *reports, size_t count)
 {
-    puts("model,rung,class,context,prompt_length,prefill_tokens_per_second,decode_tokens_per_second,relative_speed,"
+    puts("model,mode,guarantee,context,prompt_length,prefill_tokens_per_second,decode_tokens_per_second,relative_speed,"
          "bytes_per_token,floor_tokens_per_second,share_of_bandwidth,density,let_through,kv_bytes_per_token,"
          "read_bandwidth");
     for (size_t r = 0; r < count; r++)
         for (size_t i = 0; i < reports[r].count; i++) {
             const bench_row *row = &reports[r].rows[i];
             print_model(reports[r].model);
-            printf(",%s,%s,%u,%u,%.3f,%.3f,%.4f,%.0f,%.3f,%.4f,%.4f,%.4f,%.0f,%.4e\n", row->rung, row->class,
+            printf(",%s,%s,%u,%u,%.3f,%.3f,%.4f,%.0f,%.3f,%.4f,%.4f,%.4f,%.0f,%.4e\n", row->mode, row->guarantee,
                    row->context, row->prompt_length, row->prefill_tokens_per_second, row->decode_tokens_per_second,
                    row->relative_speed, row->bytes_per_token, row->floor_tokens_per_second, row->share_of_bandwidth,
                    row->density, row->let_through, row->kv_bytes_per_token, row->read_bandwidth);
@@ -107,11 +106,11 @@ static void print_speeds(const bench_report *r)
     char size[16];
     bool cached = false;
     puts(
-        "rung       class        context  prompt  prefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  share");
+        "mode       guarantee    context  prompt  prefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  share");
     for (size_t i = 0; i < r->count; i++) {
         const bench_row *row = &r->rows[i];
         cached = cached || row->bytes_per_token < (double)topology_cache_bytes();
-        printf("%-9s  %-11s  %7u  %6u  %13.1f  %12.1f  %5.2f  %11s  %11.1f  %5.2f\n", row->rung, row->class,
+        printf("%-9s  %-11s  %7u  %6u  %13.1f  %12.1f  %5.2f  %11s  %11.1f  %5.2f\n", row->mode, row->guarantee,
                row->context, row->prompt_length, row->prefill_tokens_per_second, row->decode_tokens_per_second,
                row->relative_speed, output_size(size, row->bytes_per_token), row->floor_tokens_per_second,
                row->share_of_bandwidth);
@@ -147,10 +146,10 @@ static void print_densities(const bench_report *r)
         if (r->layer_count == 0 || (row->density >= 1 && row->let_through >= 1))
             continue;
         if (!headed)
-            puts("\nrung       context  prompt  let through  density  of layers: least  median  most");
+            puts("\nmode       context  prompt  let through  density  of layers: least  median  most");
         headed = true;
         density_range(r, row, range);
-        printf("%-9s  %7u  %6u  %11.3f  %7.3f  %16.3f  %6.3f  %.3f\n", row->rung, row->context, row->prompt_length,
+        printf("%-9s  %7u  %6u  %11.3f  %7.3f  %16.3f  %6.3f  %.3f\n", row->mode, row->context, row->prompt_length,
                row->let_through, row->density, range[0], range[1], range[2]);
     }
 }
@@ -166,20 +165,20 @@ static void print_overlaps(const bench_report *r)
             continue;
         if (!headed)
             puts("\nsplit layers                 overlap                 per layer, microseconds\n"
-                 "rung       context  prompt   median  95 of 100 reach  exchange  CPU's neurons  device's neurons");
+                 "mode       context  prompt   median  95 of 100 reach  exchange  CPU's neurons  device's neurons");
         headed = true;
-        printf("%-9s  %7u  %6u   %6.2f  %15.2f  %8.1f  %13.1f  %16.1f\n", row->rung, row->context, row->prompt_length,
+        printf("%-9s  %7u  %6u   %6.2f  %15.2f  %8.1f  %13.1f  %16.1f\n", row->mode, row->context, row->prompt_length,
                o->overlap, o->overlap_least, o->exchange_seconds * 1e6, o->cpu_seconds * 1e6, o->device_seconds * 1e6);
     }
 }
 
 static void print_layers(const bench_report *r)
 {
-    puts("\nrung       context  prompt  layer  computed  fired  active");
+    puts("\nmode       context  prompt  layer  computed  fired  active");
     for (size_t i = 0; i < r->count; i++)
         for (uint32_t layer = 0; layer < r->layer_count; layer++) {
             const bench_layer *l = &r->rows[i].layers[layer];
-            printf("%-9s  %7u  %6u  %5u  %8.3f  %5.3f  %6.3f\n", r->rows[i].rung, r->rows[i].context,
+            printf("%-9s  %7u  %6u  %5u  %8.3f  %5.3f  %6.3f\n", r->rows[i].mode, r->rows[i].context,
                    r->rows[i].prompt_length, layer, l->computed, l->fired, l->active);
         }
 }

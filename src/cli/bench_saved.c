@@ -12,14 +12,14 @@
 /* ------------------------------------------------------------------ reading */
 
 /* A file of results and where in it the reader is, for errors. */
-typedef struct reader {
+typedef struct saved_reader {
     const char *path;
     char where[320]; /* "FILE: rows[3]" */
     arena *memory;
     hearth_error *error;
-} reader;
+} saved_reader;
 
-static hearth_status read_text(reader *r, const json_t *object, const char *key, const char **out)
+static hearth_status read_text(saved_reader *r, const json_t *object, const char *key, const char **out)
 {
     const char *text;
     TRY(json_get_string(object, key, &text, NULL, r->where, r->error));
@@ -27,17 +27,17 @@ static hearth_status read_text(reader *r, const json_t *object, const char *key,
     return *out ? HEARTH_OK : fail_memory(r->error, r->path, strlen(text));
 }
 
-/* The name of a rung, a class, a level: it goes into tables as it is. */
-static hearth_status read_word(reader *r, const json_t *object, const char *key, const char **out)
+/* The name of a mode, a guarantee, a level: it goes into tables as it is. */
+static hearth_status read_word(saved_reader *r, const json_t *object, const char *key, const char **out)
 {
     TRY(read_text(r, object, key, out));
     size_t size = strlen(*out);
     return size > 0 && size < 32 && strspn(*out, "abcdefghijklmnopqrstuvwxyz0123456789-_") == size
                ? HEARTH_OK
-               : fail(r->error, HEARTH_FORMAT, "%s: %s: is no word", r->where, key);
+               : fail(r->error, HEARTH_FORMAT, "%s: %s: is not a word", r->where, key);
 }
 
-static hearth_status read_number(reader *r, const json_t *object, const char *key, double *out)
+static hearth_status read_number(saved_reader *r, const json_t *object, const char *key, double *out)
 {
     TRY(json_get_number(object, key, out, NULL, r->where, r->error));
     return isfinite(*out) && *out >= 0
@@ -45,10 +45,10 @@ static hearth_status read_number(reader *r, const json_t *object, const char *ke
                : fail(r->error, HEARTH_FORMAT, "%s: %s: is negative or not finite", r->where, key);
 }
 
-static hearth_status read_array(reader *r, const json_t *object, const char *key, const json_t **out)
+static hearth_status read_array(saved_reader *r, const json_t *object, const char *key, const json_t **out)
 {
     *out = json_object_get(object, key);
-    return json_is_array(*out) ? HEARTH_OK : fail(r->error, HEARTH_FORMAT, "%s: %s: is no list", r->where, key);
+    return json_is_array(*out) ? HEARTH_OK : fail(r->error, HEARTH_FORMAT, "%s: %s: is not a list", r->where, key);
 }
 
 #define ROW_NUMBER(field)                  \
@@ -71,7 +71,7 @@ static const struct {
     ROW_NUMBER(relative_speed),
 };
 
-static hearth_status read_layers(reader *r, const json_t *object, bench_report *report, bench_row *row)
+static hearth_status read_layers(saved_reader *r, const json_t *object, bench_report *report, bench_row *row)
 {
     const json_t *list;
     TRY(read_array(r, object, "layers", &list));
@@ -94,7 +94,7 @@ static hearth_status read_layers(reader *r, const json_t *object, bench_report *
 }
 
 /* Results of older versions have none. */
-static hearth_status read_overlap(reader *r, const json_t *object, overlap_result *out)
+static hearth_status read_overlap(saved_reader *r, const json_t *object, overlap_result *out)
 {
     const json_t *o = json_object_get(object, "overlap");
     uint32_t samples;
@@ -110,10 +110,10 @@ static hearth_status read_overlap(reader *r, const json_t *object, overlap_resul
     return HEARTH_OK;
 }
 
-static hearth_status read_row(reader *r, const json_t *object, bench_report *report, bench_row *row)
+static hearth_status read_row(saved_reader *r, const json_t *object, bench_report *report, bench_row *row)
 {
-    TRY(read_word(r, object, "rung", &row->rung));
-    TRY(read_word(r, object, "class", &row->class));
+    TRY(read_word(r, object, "mode", &row->mode));
+    TRY(read_word(r, object, "guarantee", &row->guarantee));
     TRY(json_get_uint(object, "prompt_length", &row->prompt_length, NULL, r->where, r->error));
     TRY(json_get_uint(object, "context", &row->context, NULL, r->where, r->error));
     for (size_t i = 0; i < sizeof row_numbers / sizeof *row_numbers; i++) {
@@ -125,7 +125,7 @@ static hearth_status read_row(reader *r, const json_t *object, bench_report *rep
     return read_layers(r, object, report, row);
 }
 
-static hearth_status read_object(reader *r, const json_t *object, bench_report *out)
+static hearth_status read_object(saved_reader *r, const json_t *object, bench_report *out)
 {
     const json_t *list;
     uint32_t threads;
@@ -153,7 +153,7 @@ hearth_status bench_report_read(bench_report *out, const char *path, arena *memo
     json_t *object;
     *out = (bench_report){0};
     TRY(json_parse_file(&object, path, error));
-    reader r = {.path = path, .memory = memory, .error = error};
+    saved_reader r = {.path = path, .memory = memory, .error = error};
     snprintf(r.where, sizeof r.where, "%.256s", path);
     hearth_status status = read_object(&r, object, out);
     json_decref(object);
@@ -175,13 +175,12 @@ typedef struct bar_texts {
     char speed[48], bytes[16];
 } bar_texts;
 
-static unsigned color_of(const char *rung)
+static unsigned color_of(const char *mode)
 {
-    static const char *const rungs[] = {"dense", "exact", "predicted", "pruned"};
-    unsigned i = 0;
-    while (i < sizeof rungs / sizeof *rungs && strcmp(rungs[i], rung) != 0)
-        i++;
-    return i; /* the colour behind them all is that of any other */
+    hearth_mode m = HEARTH_MODE_DENSE;
+    while (m < HEARTH_MODE_COUNT && strcmp(hearth_mode_name(m), mode) != 0)
+        m++;
+    return m - HEARTH_MODE_DENSE; /* the colour behind them all is that of any other */
 }
 
 /* "25.1", "4528": no more digits than a glance takes in. */
@@ -196,7 +195,7 @@ static void make_bar(plot_bar *bar, bar_texts *texts, const bench_row *row)
     snprintf(texts->speed, sizeof texts->speed, "%.*f of %.*f", decimals(speed), speed, decimals(floor), floor);
     texts->values[SPEED] = (plot_value){speed, floor, texts->speed};
     texts->values[BYTES] = (plot_value){row->bytes_per_token, 0, output_size(texts->bytes, row->bytes_per_token)};
-    *bar = (plot_bar){row->rung, color_of(row->rung), texts->values};
+    *bar = (plot_bar){row->mode, color_of(row->mode), texts->values};
 }
 
 static bool same_place(const bench_row *a, const bench_row *b)
@@ -221,7 +220,7 @@ static hearth_status name_group(plot_group *group, const bench_report *r, const 
     return group->label ? HEARTH_OK : fail_memory(error, "picture", strlen(text));
 }
 
-/* A group for every context and prompt length of a model, a bar for every rung. */
+/* A group for every context and prompt length of a model, a bar for every mode. */
 static hearth_status add_report(plot *p, plot_group *groups, const bench_report *r, arena *memory, hearth_error *error)
 {
     plot_bar *bars = arena_new_array(memory, r->count + 1, sizeof *bars);
@@ -275,7 +274,7 @@ static hearth_status make_plot(plot *p, const bench_report *reports, size_t coun
     if (!groups)
         return fail_memory(error, "picture", rows * sizeof *groups);
     *p = (plot){
-        .title = "Decoding, rung by rung: speed and bytes",
+        .title = "Decoding, mode by mode: speed and bytes",
         .mark = "the floor, behind \"of\": as fast as memory can bring the bytes of a token",
         .panels = panels,
         .panel_count = PANELS,

@@ -18,9 +18,13 @@
 static const char *const kv_choices[] = {[HEARTH_KV_F16] = "f16", [HEARTH_KV_F32] = "f32", NULL};
 static const char *const activation_choices[] = {
     [HEARTH_ACTIVATIONS_AUTO] = "auto", [HEARTH_ACTIVATIONS_F32] = "f32", NULL};
-static const char *const rung_choices[] = {
-    [HEARTH_RUNG_AUTO] = "auto",           [HEARTH_RUNG_DENSE] = "dense",   [HEARTH_RUNG_EXACT] = "exact",
-    [HEARTH_RUNG_PREDICTED] = "predicted", [HEARTH_RUNG_PRUNED] = "pruned", NULL};
+static const char *const mode_choices[] = {
+    "auto",
+#define X(mode, name) name,
+    HEARTH_MODES(X)
+#undef X
+        NULL,
+};
 
 const option model_option_rows[MODEL_OPTION_COUNT] = {
     {OPTION_ROW('m', "model", TEXT, model_options, model, "MODEL",
@@ -48,11 +52,11 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE",
                 "placement (JSON): for each layer what lies where and what is skipped")},
     {OPTION_ROW(
-         0, "sparsity", CHOICE, engine_options, sparsity, "RUNG",
+         0, "sparsity", CHOICE, engine_options, sparsity, "MODE",
          "what is skipped: dense (nothing), exact (neurons that are zero), predicted (also those that predictors take "
-         "for silent: lossy), pruned (those whose activation is small: lossy); auto: exact where the activation has "
+         "for zero: lossy), pruned (those whose activation is small: lossy); auto: exact where the activation has "
          "zeros, else dense"),
-     .choices = rung_choices},
+     .choices = mode_choices},
     {OPTION_ROW(
         0, "threshold", GIVEN, engine_options, threshold, "X",
         "predicted: the score from which on a neuron is let through; pruned: the size that an activation has to "
@@ -162,16 +166,16 @@ static hearth_status open_placed(loaded *l, const engine_options *o, const heart
     return hearth_engine_create(&l->engine, l->runtime, l->model, &options, error);
 }
 
-static hearth_status open_rung(loaded *l, const engine_options *o, hearth_rung rung, progress *p, hearth_error *error)
+static hearth_status open_mode(loaded *l, const engine_options *o, hearth_mode mode, progress *p, hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(common_place_rung(&placement, l->model, rung, o, error));
+    TRY(common_place_mode(&placement, l->model, mode, o, error));
     hearth_status status = open_placed(l, o, placement, p, error);
     hearth_placement_destroy(placement);
     return status;
 }
 
-/* Rung exact, where a guard looks after it. */
+/* Mode exact, where a guard looks after it. */
 static hearth_status open_guarded(loaded *l, const engine_options *o, progress *p, hearth_error *error)
 {
     char *folder = common_cache_folder();
@@ -179,7 +183,7 @@ static hearth_status open_guarded(loaded *l, const engine_options *o, progress *
         .engine = {NULL, (hearth_activations)o->activations, progress_to(p)},
         .cache_bytes = topology_cache_bytes(),
         .folder = folder,
-        .may_be_dense = o->sparsity == HEARTH_RUNG_AUTO,
+        .may_be_dense = o->sparsity == HEARTH_MODE_AUTO,
         .again = o->measure_again,
     };
     hearth_status status = guard_open(&l->guarded, l->runtime, l->model, &options, error);
@@ -193,32 +197,32 @@ static hearth_status open_guarded(loaded *l, const engine_options *o, progress *
 static hearth_status load_engine(loaded *l, const engine_options *o, const hearth_placement *placement, progress *p,
                                  hearth_error *error)
 {
-    hearth_rung rung = (hearth_rung)o->sparsity;
+    hearth_mode mode = (hearth_mode)o->sparsity;
     if (placement)
         return open_placed(l, o, placement, p, error);
-    if (rung == HEARTH_RUNG_AUTO)
-        rung = placement_auto_rung(l->model);
-    return rung == HEARTH_RUNG_EXACT && !o->no_guard ? open_guarded(l, o, p, error) : open_rung(l, o, rung, p, error);
+    if (mode == HEARTH_MODE_AUTO)
+        mode = placement_auto_mode(l->model);
+    return mode == HEARTH_MODE_EXACT && !o->no_guard ? open_guarded(l, o, p, error) : open_mode(l, o, mode, p, error);
 }
 
 /* What the command line understands already, and this version cannot do yet; what contradicts itself. */
 static hearth_status check_options(const engine_options *o, hearth_error *error)
 {
-    if (o->place && o->sparsity != HEARTH_RUNG_AUTO)
+    if (o->place && o->sparsity != HEARTH_MODE_AUTO)
         return fail(error, HEARTH_INVALID, "--sparsity %s: the file of --place says for each layer what is skipped",
-                    rung_choices[o->sparsity]);
+                    mode_choices[o->sparsity]);
     if (o->place && (o->gpu_layers.given || o->gpu_neurons.given))
         return fail(error, HEARTH_INVALID, "--%s: the file of --place says what the device works on",
                     o->gpu_layers.given ? "gpu-layers" : "gpu-neurons");
-    if (o->threshold.given && o->sparsity != HEARTH_RUNG_PREDICTED && o->sparsity != HEARTH_RUNG_PRUNED)
+    if (o->threshold.given && o->sparsity != HEARTH_MODE_PREDICTED && o->sparsity != HEARTH_MODE_PRUNED)
         return fail(error, HEARTH_INVALID, "--threshold: needs --sparsity predicted or pruned");
-    if (o->threshold.given && o->sparsity == HEARTH_RUNG_PRUNED && o->threshold.value < 0)
+    if (o->threshold.given && o->sparsity == HEARTH_MODE_PRUNED && o->threshold.value < 0)
         return fail(error, HEARTH_INVALID, "--threshold: of --sparsity pruned is a size, and no size is below zero");
-    if (o->prune.given && (o->sparsity != HEARTH_RUNG_PRUNED || o->threshold.given))
+    if (o->prune.given && (o->sparsity != HEARTH_MODE_PRUNED || o->threshold.given))
         return fail(error, HEARTH_INVALID, "--prune: needs --sparsity pruned, and no --threshold");
     if (o->measure_again && o->no_guard)
         return fail(error, HEARTH_INVALID, "--measure-again: --no-guard measures nothing");
-    if (o->prune_loss.given && (o->sparsity != HEARTH_RUNG_PRUNED || o->threshold.given || o->prune.given))
+    if (o->prune_loss.given && (o->sparsity != HEARTH_MODE_PRUNED || o->threshold.given || o->prune.given))
         return fail(error, HEARTH_INVALID, "--prune-loss: needs --sparsity pruned, and no --threshold or --prune");
     if (o->device && !*o->device)
         return fail(error, HEARTH_INVALID, "--device: is empty");

@@ -21,7 +21,7 @@ typedef struct engine_options {
     unsigned kv;          /* index into the choices f16, f32: hearth_kv     */
     unsigned activations; /* auto, f32: hearth_activations                  */
     const char *place;
-    unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_rung */
+    unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_mode */
     optional_number threshold;  /* of predictors, or of pruning                       */
     optional_number prune;      /* share that is pruned                               */
     optional_number prune_loss; /* or what pruning may cost, nats                    */
@@ -87,8 +87,8 @@ char *common_cache_folder(void);
 /* The placement that the options ask for by --place, or by naming a device and what goes there; *out NULL: none. */
 hearth_status common_place(hearth_placement **out, const hearth_model *model, const engine_options *o,
                            hearth_error *error);
-/* The same without --place, on a rung; the CPU alone where no device was asked for. */
-hearth_status common_place_rung(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+/* The same without --place, in a mode; the CPU alone where no device was asked for. */
+hearth_status common_place_mode(hearth_placement **out, const hearth_model *model, hearth_mode mode,
                                 const engine_options *o, hearth_error *error);
 /* The device to open for a placement that needs one: --device, else the best GPU, whose spec goes to found.
  * HEARTH_DEVICE: there is none; the text says what there is. */
@@ -96,12 +96,12 @@ hearth_status common_choose_device(const char **spec, char found[32], const engi
 
 /* ------------------------------------------------------------------ what is said of it (announce.c) */
 
-/* Says on standard error what runs where and what memory it takes, then what common_say_class says behind the rung. */
+/* Says on standard error what runs where and what memory it takes, then what common_say_guarantee says behind the mode. */
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);
-/* Says on standard error on which rung the engine runs, of which class that is and what it means; what the guard
+/* Says on standard error in which mode the engine runs, with which guarantee and what that means; what the guard
  * found; what runs on the device. */
-void common_say_class(const loaded *l);
-/* What the rung pruned leaves out, and what that costs; null on other rungs, or where thresholds were given. NULL: no
+void common_say_guarantee(const loaded *l);
+/* What mode pruned leaves out, and what that costs; null in other modes, or where thresholds were given. NULL: no
  * memory. */
 json_t *common_pruning_json(const loaded *l);
 /* What the guard found; null where there was none. NULL: no memory. */

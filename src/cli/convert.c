@@ -19,7 +19,7 @@ static const option rows[] = {
         "file: a PowerInfer file")},
 };
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_convert(void *values, operands *rest, hearth_error *error)
 {
     convert_values *v = values;
     number_format format = FORMAT_COUNT;
@@ -55,5 +55,5 @@ const command command_convert = {
     .values_size = sizeof(convert_values),
     .operands_least = 1,
     .operands_most = 1,
-    .run = run,
+    .run = run_convert,
 };

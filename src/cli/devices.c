@@ -229,7 +229,7 @@ static void print_table(const machine *m)
         print_side(&m->sides[i]);
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_devices(void *values, operands *rest, hearth_error *error)
 {
     const devices_values *v = values;
     machine m = {0};
@@ -274,5 +274,5 @@ const command command_devices = {
         "directory",
     .tables = {OPTION_TABLE("options", rows, 0)},
     .values_size = sizeof(devices_values),
-    .run = run,
+    .run = run_devices,
 };

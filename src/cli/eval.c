@@ -1,5 +1,5 @@
 /* eval.c - `hearth eval`: the table of what can be measured of a model's output. */
-#include "eval_parts.h"
+#include "eval_internal.h"
 
 static const command *const parts[] = {&eval_ppl, &eval_kl, &eval_humaneval, &eval_logits, &eval_sparsity, NULL};
 
@@ -12,7 +12,7 @@ const command command_eval = {
     .example =
         "  $ hearth eval ppl stories-relu-q8_0.gguf text.txt --json\n"
         "  {\"tokens\":952,\"mean_nll\":1.6386900935,\"perplexity\":5.14842114301,\"windows\":2,\"context\":512,\n"
-        "   \"rung\":\"exact\",\"class\":\"bitwise\"}\n"
+        "   \"mode\":\"exact\",\"guarantee\":\"bitwise\"}\n"
         "  $ hearth eval kl stories-relu-q8_0.gguf text.txt --against dense\n"
         "  $ hearth eval humaneval model.gguf --problems HumanEval.jsonl.gz\n"
         "  $ hearth eval logits model.gguf --ids 1,2,3 --out logits.f32",

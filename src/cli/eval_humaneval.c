@@ -1,5 +1,5 @@
 /* eval_humaneval.c - `hearth eval humaneval`: does a model write programs that work? */
-#include "eval_parts.h"
+#include "eval_internal.h"
 
 #include "../base/clock.h"
 #include "../eval/humaneval.h"
@@ -63,7 +63,7 @@ static void defaults(void *values)
 /* What there is to say at the end; words outlive the engine. */
 typedef struct outcome {
     humaneval_result result;
-    const char *rung, *class; /* NULL: of no model */
+    const char *mode, *guarantee; /* NULL: of no model */
 } outcome;
 
 /* ------------------------------------------------------------------ reports */
@@ -91,7 +91,7 @@ static hearth_status print_json(const outcome *o, hearth_error *error)
                                  "passed", (json_int_t)r->passed, "timeouts", (json_int_t)r->timeouts, "no_room",
                                  (json_int_t)r->no_room, "tokens", (json_int_t)r->tokens, "completing_seconds",
                                  r->complete_seconds, "checking_seconds", r->check_seconds, "sandbox", r->sandbox,
-                                 "rung", o->rung, "class", o->class, "by_problem", all),
+                                 "mode", o->mode, "guarantee", o->guarantee, "by_problem", all),
                        JSON_COMPACT, error);
 }
 
@@ -142,8 +142,8 @@ static hearth_status complete(const humaneval_values *v, const humaneval_problem
                               hearth_error *error)
 {
     TRY(humaneval_complete(out, &o->result.tokens, l->engine, problems, options, error));
-    o->rung = hearth_engine_rung(l->engine);
-    o->class = hearth_engine_class(l->engine);
+    o->mode = hearth_mode_name(hearth_engine_mode(l->engine));
+    o->guarantee = hearth_guarantee_name(hearth_engine_guarantee(l->engine));
     return v->save ? humaneval_save(v->save, problems, out, error) : HEARTH_OK;
 }
 
@@ -171,12 +171,13 @@ static hearth_status take_completions(humaneval_values *v, const humaneval_probl
     o->result.complete_seconds = clock_seconds() - begin;
     progress_clear(p);
     if (status == HEARTH_OK && !v->json)
-        common_say_class(&l);
+        common_say_guarantee(&l);
     common_unload(&l);
     return status;
 }
 
-static hearth_status measure(humaneval_values *v, const humaneval_problems *problems, outcome *o, hearth_error *error)
+static hearth_status measure_answers(humaneval_values *v, const humaneval_problems *problems, outcome *o,
+                                     hearth_error *error)
 {
     progress p;
     progress_init(&p);
@@ -249,7 +250,7 @@ static hearth_status run_humaneval(void *values, operands *rest, hearth_error *e
     TRY(check_values(v, rest, error));
     hearth_status status = humaneval_read(&problems, v->problems, error);
     if (status == HEARTH_OK)
-        status = measure(v, &problems, &o, error);
+        status = measure_answers(v, &problems, &o, error);
     if (status == HEARTH_OK && v->json)
         status = print_json(&o, error);
     else if (status == HEARTH_OK)

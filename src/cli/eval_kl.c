@@ -1,5 +1,5 @@
 /* eval_kl.c - `hearth eval kl`: how far what a model says is from what it, or another, said before. */
-#include "eval_parts.h"
+#include "eval_internal.h"
 
 #include "../eval/divergence.h"
 #include "common.h"
@@ -12,7 +12,7 @@
 typedef struct kl_values {
     engine_options engine;
     const char *base, *write;
-    unsigned against; /* hearth_rung; 0: not asked for */
+    unsigned against; /* hearth_mode; 0: not asked for */
     number_list ids;
     const char *separator;
     uint32_t windows;
@@ -20,9 +20,13 @@ typedef struct kl_values {
     bool json;
 } kl_values;
 
-static const char *const rungs[] = {
-    [HEARTH_RUNG_AUTO] = "none",           [HEARTH_RUNG_DENSE] = "dense",   [HEARTH_RUNG_EXACT] = "exact",
-    [HEARTH_RUNG_PREDICTED] = "predicted", [HEARTH_RUNG_PRUNED] = "pruned", NULL};
+static const char *const modes[] = {
+    "none",
+#define X(mode, name) name,
+    HEARTH_MODES(X)
+#undef X
+        NULL,
+};
 
 static const option kl_rows[] = {
     {OPTION_ROW(0, "base", TEXT, kl_values, base, "FILE",
@@ -30,10 +34,10 @@ static const option kl_rows[] = {
      .alias = "kl-divergence-base"},
     {OPTION_ROW(0, "write", TEXT, kl_values, write, "FILE", "writes one of TEXT, for --base here or in llama.cpp")},
     {OPTION_ROW(
-         0, "against", CHOICE, kl_values, against, "RUNG",
-         "both at once: measures against what the same model says of TEXT on this rung, on the CPU; what is kept "
+         0, "against", CHOICE, kl_values, against, "MODE",
+         "both at once: measures against what the same model says of TEXT in this mode, on the CPU; what is kept "
          "of it meanwhile goes to $TMPDIR, a few bytes per word of the vocabulary and scored token"),
-     .choices = rungs},
+     .choices = modes},
     {OPTION_ROW(0, "ids", LIST, kl_values, ids, "1,2,3", "tokens in place of TEXT; @FILE reads the list from a file"),
      .least = 0, .most = INT32_MAX},
     {OPTION_ROW(0, "separator", TEXT, kl_values, separator, "TEXT",
@@ -46,7 +50,7 @@ static const option kl_rows[] = {
     {OPTION_ROW(
         0, "json", FLAG, kl_values, json, NULL,
         "one object: tokens, windows, context, mean_kl and its error, percentiles, same_top, perplexity of both, "
-        "right_token, rung, class")},
+        "right_token, mode, guarantee")},
 };
 
 static divergence_options options_of(const kl_values *v, progress *p)
@@ -59,7 +63,7 @@ static divergence_options options_of(const kl_values *v, progress *p)
 /* What was measured, and what it was measured on, in words that outlive the engine. */
 typedef struct kl_outcome {
     divergence d;
-    const char *rung, *class;
+    const char *mode, *guarantee;
 } kl_outcome;
 
 /* JSON has no infinity, which a perplexity can be. */
@@ -99,8 +103,8 @@ static hearth_status print_json(const kl_outcome *o, hearth_error *error)
     bool ok = all != NULL;
     for (size_t i = 0; ok && i < sizeof numbers / sizeof *numbers; i++)
         ok = json_object_set_new(all, numbers[i].name, number_json(numbers[i].value)) == 0;
-    ok = ok && json_object_set_new(all, "rung", json_string(o->rung)) == 0 &&
-         json_object_set_new(all, "class", json_string(o->class)) == 0;
+    ok = ok && json_object_set_new(all, "mode", json_string(o->mode)) == 0 &&
+         json_object_set_new(all, "guarantee", json_string(o->guarantee)) == 0;
     if (!ok) {
         json_decref(all);
         all = NULL;
@@ -130,7 +134,7 @@ static void print_report(const kl_outcome *o)
 /* ------------------------------------------------------------------ the three ways */
 
 /* base: an open file; closed here. */
-static hearth_status measure(const kl_values *v, kl_file *base, hearth_error *error)
+static hearth_status measure_divergence(const kl_values *v, kl_file *base, hearth_error *error)
 {
     progress p;
     loaded l;
@@ -140,10 +144,10 @@ static hearth_status measure(const kl_values *v, kl_file *base, hearth_error *er
         divergence_options options = options_of(v, &p);
         status = divergence_measure_file(&o.d, l.engine, base, &options, error);
         progress_clear(&p);
-        o.rung = hearth_engine_rung(l.engine);
-        o.class = hearth_engine_class(l.engine);
+        o.mode = hearth_mode_name(hearth_engine_mode(l.engine));
+        o.guarantee = hearth_guarantee_name(hearth_engine_guarantee(l.engine));
         if (status == HEARTH_OK && !v->json)
-            common_say_class(&l);
+            common_say_guarantee(&l);
         common_unload(&l);
     }
     kl_file_close(base);
@@ -159,7 +163,7 @@ static hearth_status compare(const kl_values *v, hearth_error *error)
 {
     kl_file base;
     TRY(kl_file_open(&base, v->base, error));
-    return measure(v, &base, error);
+    return measure_divergence(v, &base, error);
 }
 
 /* On standard error, since the file may be standard output. Where it cannot be read back (a pipe) nothing is said. */
@@ -186,7 +190,7 @@ static hearth_status write_file(const kl_values *v, const divergence_material *f
     hearth_status status = divergence_write(v->write, l.engine, from, &options, error);
     progress_clear(&p);
     if (status == HEARTH_OK && !v->json) {
-        common_say_class(&l);
+        common_say_guarantee(&l);
         say_written(v->write);
     }
     if (status == HEARTH_OK && v->json && (status = kl_file_open(&written, v->write, error)) == HEARTH_OK) {
@@ -194,7 +198,8 @@ static hearth_status write_file(const kl_values *v, const divergence_material *f
                                        output_json_text(span_of(v->write)), "bytes", (json_int_t)written.map.size_bytes,
                                        "windows", (json_int_t)written.window_count, "context",
                                        (json_int_t)written.context, "vocabulary", (json_int_t)written.vocabulary_size,
-                                       "rung", hearth_engine_rung(l.engine), "class", hearth_engine_class(l.engine)),
+                                       "mode", hearth_mode_name(hearth_engine_mode(l.engine)), "guarantee",
+                                       hearth_guarantee_name(hearth_engine_guarantee(l.engine))),
                              JSON_COMPACT, error);
         kl_file_close(&written);
     }
@@ -202,9 +207,9 @@ static hearth_status write_file(const kl_values *v, const divergence_material *f
     return status;
 }
 
-/* The model with nothing left out but what the rung leaves out: of the options only those that decide what is
+/* The model with nothing left out but what the mode leaves out: of the options only those that decide what is
  * computed. */
-static hearth_status write_rung(const kl_values *v, kl_file *out, const divergence_material *from, hearth_error *error)
+static hearth_status write_mode(const kl_values *v, kl_file *out, const divergence_material *from, hearth_error *error)
 {
     progress p;
     loaded l;
@@ -224,11 +229,11 @@ static hearth_status write_rung(const kl_values *v, kl_file *out, const divergen
     return status;
 }
 
-static hearth_status compare_rungs(const kl_values *v, const divergence_material *from, hearth_error *error)
+static hearth_status compare_modes(const kl_values *v, const divergence_material *from, hearth_error *error)
 {
     kl_file base;
-    TRY(write_rung(v, &base, from, error));
-    return measure(v, &base, error);
+    TRY(write_mode(v, &base, from, error));
+    return measure_divergence(v, &base, error);
 }
 
 /* ------------------------------------------------------------------ the command */
@@ -238,7 +243,7 @@ static hearth_status check(const kl_values *v, const operands *rest, hearth_erro
     bool has_ids = v->ids.count > 0;
     int ways = (v->base != NULL) + (v->write != NULL) + (v->against != 0);
     if (ways != 1)
-        return fail(error, HEARTH_INVALID, "eval kl: %s: one of --base FILE, --write FILE, --against RUNG is wanted",
+        return fail(error, HEARTH_INVALID, "eval kl: %s: one of --base FILE, --write FILE, --against MODE is wanted",
                     ways ? "options" : "--base");
     if (v->base && (rest->count > 0 || has_ids))
         return fail(error, HEARTH_INVALID,
@@ -273,7 +278,7 @@ static hearth_status run_kl(void *values, operands *rest, hearth_error *error)
         TRY(file_read(&text, &from.text.size, from.name, EVAL_TEXT_BYTES, error));
         from.text.data = text;
     }
-    hearth_status status = v->write ? write_file(v, &from, error) : compare_rungs(v, &from, error);
+    hearth_status status = v->write ? write_file(v, &from, error) : compare_modes(v, &from, error);
     mem_free(text);
     return status;
 }

@@ -1,5 +1,5 @@
 /* eval_logits.c - `hearth eval logits`: the logits of given ids, as a file. */
-#include "eval_parts.h"
+#include "eval_internal.h"
 
 #include "../base/file.h"
 #include "../eval/rows.h"
@@ -79,7 +79,7 @@ static hearth_status read_logits(const logits_values *v, hearth_tracer tracer, h
     }
     progress_clear(&p);
     if (status == HEARTH_OK)
-        common_say_class(&l);
+        common_say_guarantee(&l);
     common_unload(&l);
     return status;
 }

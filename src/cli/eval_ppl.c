@@ -1,5 +1,5 @@
 /* eval_ppl.c - `hearth eval ppl`: how well a model foresees a text. */
-#include "eval_parts.h"
+#include "eval_internal.h"
 
 #include "../base/file.h"
 #include "../eval/perplexity.h"
@@ -28,13 +28,13 @@ static const option ppl_rows[] = {
                 "hearth: every token of windows of N - 1 behind BOS; llama.cpp: the second halves of windows of N"),
      .choices = protocols},
     {OPTION_ROW(0, "json", FLAG, ppl_values, json, NULL,
-                "one object: tokens, mean_nll, perplexity, windows, context, rung, class")},
+                "one object: tokens, mean_nll, perplexity, windows, context, mode, guarantee")},
 };
 
 /* What was measured, and what it was measured on, in words that outlive the engine. */
 typedef struct ppl_outcome {
     perplexity_result scores;
-    const char *rung, *class;
+    const char *mode, *guarantee;
 } ppl_outcome;
 
 static hearth_status print_perplexity(const ppl_values *v, const ppl_outcome *o, hearth_error *error)
@@ -44,8 +44,8 @@ static hearth_status print_perplexity(const ppl_values *v, const ppl_outcome *o,
     if (v->json)
         return output_json(json_pack("{s:I, s:o, s:o, s:I, s:I, s:s, s:s}", "tokens", (json_int_t)r->tokens, "mean_nll",
                                      json_number(mean), "perplexity", json_number(exp(mean)), "windows",
-                                     (json_int_t)r->windows, "context", (json_int_t)r->context, "rung", o->rung,
-                                     "class", o->class),
+                                     (json_int_t)r->windows, "context", (json_int_t)r->context, "mode", o->mode,
+                                     "guarantee", o->guarantee),
                            JSON_COMPACT, error);
     printf("%llu token%s in %llu window%s, context %u\nmean loss  %.6f nats per token\nperplexity %.4f\n",
            (unsigned long long)r->tokens, r->tokens == 1 ? "" : "s", (unsigned long long)r->windows,
@@ -53,7 +53,7 @@ static hearth_status print_perplexity(const ppl_values *v, const ppl_outcome *o,
     return HEARTH_OK;
 }
 
-static hearth_status measure(ppl_values *v, const char *path, ppl_outcome *out, hearth_error *error)
+static hearth_status measure_text(ppl_values *v, const char *path, ppl_outcome *out, hearth_error *error)
 {
     progress p;
     loaded l;
@@ -66,10 +66,10 @@ static hearth_status measure(ppl_values *v, const char *path, ppl_outcome *out, 
                                       v->documents,      v->protocol == 1,        progress_to(&p)};
         status = perplexity_measure(&out->scores, l.engine, (span){text, size}, path, &options, error);
         progress_clear(&p);
-        out->rung = hearth_engine_rung(l.engine);
-        out->class = hearth_engine_class(l.engine);
+        out->mode = hearth_mode_name(hearth_engine_mode(l.engine));
+        out->guarantee = hearth_guarantee_name(hearth_engine_guarantee(l.engine));
         if (status == HEARTH_OK && !v->json)
-            common_say_class(&l);
+            common_say_guarantee(&l);
         common_unload(&l);
     }
     mem_free(text);
@@ -89,7 +89,7 @@ static hearth_status run_ppl(void *values, operands *rest, hearth_error *error)
     if (v->documents && !v->separator)
         return fail(error, HEARTH_INVALID, "eval ppl: --documents: needs --separator");
     ppl_outcome outcome;
-    TRY(measure(v, rest->items[0], &outcome, error));
+    TRY(measure_text(v, rest->items[0], &outcome, error));
     return print_perplexity(v, &outcome, error);
 }
 

@@ -1,5 +1,5 @@
 /* eval_sparsity.c - `hearth eval sparsity`: what each way of leaving neurons out costs, and what it buys. */
-#include "eval_parts.h"
+#include "eval_internal.h"
 
 #include "../base/file.h"
 #include "../eval/humaneval.h"

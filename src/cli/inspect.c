@@ -417,7 +417,7 @@ static hearth_status open_file(checkpoint **out, const char *path, hearth_error 
     return status == HEARTH_OK ? status : fail(error, status, "%s", why->text);
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_inspect(void *values, operands *rest, hearth_error *error)
 {
     inspect_values *v = values;
     checkpoint *c;
@@ -459,5 +459,5 @@ const command command_inspect = {
                {"model", model_option_rows, MODEL_OPTION_COUNT, offsetof(inspect_values, model)}},
     .values_size = sizeof(inspect_values),
     .operands_most = 1,
-    .run = run,
+    .run = run_inspect,
 };

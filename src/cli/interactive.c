@@ -20,7 +20,7 @@
 #define HISTORY_LINES 1000
 
 typedef struct dialogue {
-    speaker *speaker;
+    chat *chat;
     int32_t *ids; /* [count] the text so far */
     size_t count, capacity;
     bool terminal;
@@ -50,8 +50,8 @@ static hearth_status append(dialogue *d, const int32_t *ids, size_t count, heart
 static hearth_status reset(dialogue *d, hearth_error *error)
 {
     d->count = 0;
-    hearth_sampler_reset(d->speaker->sampler);
-    return hearth_session_truncate(d->speaker->session, 0, 0, error);
+    hearth_sampler_reset(d->chat->sampler);
+    return hearth_session_truncate(d->chat->session, 0, 0, error);
 }
 
 /* Adds a line; only the first brings BOS along. */
@@ -61,7 +61,7 @@ static hearth_status append_text(dialogue *d, const char *line, hearth_error *er
     size_t count = 0;
     unsigned flags = HEARTH_TEXT_PARSE_CONTROL | (d->count == 0 ? HEARTH_TEXT_SPECIAL : 0);
     if (*line || d->count == 0)
-        TRY(hearth_tokenize(d->speaker->loaded.model, line, strlen(line), flags, &ids, &count, error));
+        TRY(hearth_tokenize(d->chat->loaded.model, line, strlen(line), flags, &ids, &count, error));
     hearth_status status = append(d, ids, count, error);
     hearth_free(ids);
     return status;
@@ -71,7 +71,7 @@ static hearth_status append_text(dialogue *d, const char *line, hearth_error *er
  * half context, or the line just typed where that is longer; this is read again. */
 static hearth_status forget_oldest(dialogue *d, size_t typed, hearth_error *error)
 {
-    const speaker *s = d->speaker;
+    const chat *s = d->chat;
     size_t context = hearth_session_context(s->session), begin = d->count > 0 && d->ids[0] == s->loaded.info.bos;
     size_t kept = typed > context / 2 ? typed : context / 2;
     if (d->count < context || (begin + kept >= d->count && d->count == context))
@@ -90,7 +90,7 @@ static hearth_status forget_oldest(dialogue *d, size_t typed, hearth_error *erro
 /* Continues the text; on failure it is as before the line, less what was forgotten. */
 static hearth_status continue_text(dialogue *d, const char *line, hearth_error *error)
 {
-    speaker *s = d->speaker;
+    chat *s = d->chat;
     size_t before = d->count;
     TRY(append_text(d, line, error));
     if (d->count == 0)
@@ -110,15 +110,15 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
     static const char full[] = "; the next line goes on without the oldest half, /reset starts a new text";
     hearth_result result;
     s->last = 0;
-    hearth_status status = speaker_answer(s, d->ids + known, d->count - known, &result, error);
+    hearth_status status = chat_answer(s, d->ids + known, d->count - known, &result, error);
     if (status != HEARTH_OK) {
         d->count = before;
         return status;
     }
     if (s->last != '\n')
-        speaker_print(s, "\n", 1);
+        chat_print(s, "\n", 1);
     if (d->terminal)
-        speaker_report(s, &result, result.stop == HEARTH_STOP_CONTEXT ? full : "");
+        chat_report(s, &result, result.stop == HEARTH_STOP_CONTEXT ? full : "");
     return append(d, s->ids, s->id_count, error);
 }
 
@@ -266,9 +266,9 @@ static hearth_status converse(dialogue *d, hearth_error *error)
     return HEARTH_OK;
 }
 
-hearth_status interactive_run(speaker *s, hearth_error *error)
+hearth_status interactive_run(chat *s, hearth_error *error)
 {
-    dialogue d = {.speaker = s, .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+    dialogue d = {.chat = s, .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     if (d.terminal) {
         interrupt_only_flag();
         if (!s->quiet)

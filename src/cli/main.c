@@ -32,10 +32,10 @@ static hearth_status unknown_command(const char *where, const command *parent, c
     }
     const char *meant = options_suggest(name, names, count);
     if (meant)
-        return fail(error, HEARTH_INVALID, "%s: is no command; did you mean %s%s?", name, where, meant);
+        return fail(error, HEARTH_INVALID, "%s: unknown command; did you mean %s%s?", name, where, meant);
     if (parent)
-        return fail(error, HEARTH_INVALID, "%s: %s: is none of %s", parent->name, name, all);
-    return fail(error, HEARTH_INVALID, "%s: is no command; `hearth help` lists them", name);
+        return fail(error, HEARTH_INVALID, "%s: %s: is not one of %s", parent->name, name, all);
+    return fail(error, HEARTH_INVALID, "%s: unknown command; `hearth help` lists them", name);
 }
 
 static hearth_status find_command(const char *where, const command *parent, const char *name, const command **out,

@@ -14,7 +14,7 @@
 
 /* Longest file of ids that @FILE reads: some ten million ids. */
 #define MAX_LIST_BYTES ((size_t)64 << 20)
-/* Words longer than this are no misspelt option. */
+/* Longer words are not misspelt options. */
 #define MAX_SUGGEST 32
 
 typedef struct parser {
@@ -116,7 +116,7 @@ static hearth_status put_count(parser *p, const option *o, const char *shown, co
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (end == text || *end)
-        return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is no whole number", p->command->path, shown, text);
+        return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is not a whole number", p->command->path, shown, text);
     if (o->unlimited && value == -1)
         value = 0;
     else if (errno || value < 0 || value > UINT32_MAX ||
@@ -135,7 +135,7 @@ static hearth_status put_seed(parser *p, const option *o, const char *shown, con
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
     if (end == text || *end || errno || strchr(text, '-'))
-        return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is no whole number below 2^64", p->command->path, shown,
+        return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is not a whole number below 2^64", p->command->path, shown,
                     text);
     *(optional_seed *)target = (optional_seed){true, value};
     return HEARTH_OK;
@@ -146,7 +146,7 @@ static hearth_status put_number(parser *p, const option *o, const char *shown, c
     char *end;
     float value = strtof(text, &end);
     if (end == text || *end || !isfinite(value))
-        return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is no number", p->command->path, shown, text);
+        return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is not a number", p->command->path, shown, text);
     if (has_range(o) && ((double)value < o->least || (double)value > o->most))
         return out_of_range(p, shown, text, o);
     *(float *)target = value;
@@ -180,7 +180,7 @@ static hearth_status put_choice(parser *p, const option *o, const char *shown, c
         size_t used = strlen(all);
         snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", o->choices[i]);
     }
-    return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is none of %s", p->command->path, shown, text, all);
+    return fail(p->error, HEARTH_INVALID, "%s: %s: '%s' is not one of %s", p->command->path, shown, text, all);
 }
 
 static hearth_status put_list(parser *p, const option *o, const char *shown, const char *text, void *target)
@@ -246,7 +246,7 @@ static hearth_status scan_numbers(const char *what, const char *text, double lea
         long long value = strtoll(text, &end, 10);
         const char *next = next_item(end);
         if (end == text || !next)
-            return fail(error, HEARTH_INVALID, "%s: '%.20s' is no list of whole numbers", what, text);
+            return fail(error, HEARTH_INVALID, "%s: '%.20s' is not a list of whole numbers", what, text);
         if (errno || (double)value < least || (double)value > most)
             return fail(error, HEARTH_INVALID, "%s: %lld is out of range, it goes from %.10g to %.10g", what, value,
                         least, most);
@@ -316,9 +316,9 @@ static hearth_status unknown_option(parser *p, const char *argument)
     snprintf(word, sizeof word, "%.*s", (int)strcspn(argument, "="), argument);
     const char *meant = options_suggest(word + strspn(word, "-"), names, count);
     if (meant)
-        return fail(p->error, HEARTH_INVALID, "%s: %s: is no option; did you mean --%s?", p->command->path, argument,
+        return fail(p->error, HEARTH_INVALID, "%s: %s: unknown option; did you mean --%s?", p->command->path, argument,
                     meant);
-    return fail(p->error, HEARTH_INVALID, "%s: %s: is no option; `hearth help %s` lists them", p->command->path,
+    return fail(p->error, HEARTH_INVALID, "%s: %s: unknown option; `hearth help %s` lists them", p->command->path,
                 argument, p->command->path);
 }
 

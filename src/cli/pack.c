@@ -19,7 +19,7 @@ typedef struct pack_values {
     writing_options writing;
     const char *down_type;
     unsigned order;
-    const char *profile, *price, *separator;
+    const char *profile, *loss, *separator;
     bool json;
 } pack_values;
 
@@ -33,13 +33,13 @@ static const option rows[] = {
     {OPTION_ROW(0, "profile", TEXT, pack_values, profile, "FILE",
                 "the text that is profiled; else the tune file's counts are taken, or 512 tokens that the model writes "
                 "itself")},
-    {OPTION_ROW(0, "price", TEXT, pack_values, price, "FILE", "measures the perplexity of this text before and after")},
+    {OPTION_ROW(0, "loss", TEXT, pack_values, loss, "FILE", "measures the perplexity of this text before and after")},
     {OPTION_ROW(
         0, "separator", TEXT, pack_values, separator, "TEXT",
-        "of --price: what stands between TEXTs is a document of its own (blanks around it do not count), of which "
+        "of --loss: what stands between TEXTs is a document of its own (blanks around it do not count), of which "
         "only the first window is scored")},
     {OPTION_ROW(0, "json", FLAG, pack_values, json, NULL,
-                "one object: path, tensors, transposed, class, relative_error, order, perplexity of both")},
+                "one object: path, tensors, transposed, guarantee, relative_error, order, perplexity of both")},
 };
 
 /* Which neurons fire most; zeroed: nobody asked. */
@@ -68,7 +68,7 @@ static hearth_status load_dense(loaded *out, const packing *p, const char *path,
     engine_options o = {.model = {.model = path, .ffn_activation = p->values->writing.ffn_activation},
                         .threads = p->values->writing.threads,
                         .cpu = p->values->writing.cpu,
-                        .sparsity = HEARTH_RUNG_DENSE};
+                        .sparsity = HEARTH_MODE_DENSE};
     return common_load(out, &o, shown, error);
 }
 
@@ -141,15 +141,16 @@ static hearth_status find_order(packing *p, hearth_error *error)
     return status;
 }
 
-/* -------------------------------------------------------------------- price */
+/* -------------------------------------------------------------------- loss */
 
-static hearth_status measure(const packing *p, const char *path, span text, perplexity_result *out, hearth_error *error)
+static hearth_status measure_text(const packing *p, const char *path, span text, perplexity_result *out,
+                                  hearth_error *error)
 {
     loaded l;
     progress shown;
     TRY(load_dense(&l, p, path, &shown, error));
     perplexity_options o = {.separator = p->values->separator, .progress = progress_to(&shown)};
-    hearth_status status = perplexity_measure(out, l.engine, text, p->values->price, &o, error);
+    hearth_status status = perplexity_measure(out, l.engine, text, p->values->loss, &o, error);
     progress_clear(&shown);
     common_unload(&l);
     return status;
@@ -162,20 +163,21 @@ static double perplexity_of(const perplexity_result *r)
 
 /* ------------------------------------------------------------------- report */
 
-static const char *class_of(const packing *p)
+static const char *guarantee_of(const packing *p)
 {
-    return p->written.requantised ? "requantised" : "bitwise";
+    return hearth_guarantee_name(p->written.requantised ? HEARTH_GUARANTEE_REQUANTISED : HEARTH_GUARANTEE_BITWISE);
 }
 
-static void print_class(const packing *p)
+static void print_guarantee(const packing *p)
 {
     const writing_result *w = &p->written;
     if (w->relative_error > 0)
-        printf("class %s: the down matrices were rounded %sto %s; the largest relative error of a layer's is %.2g\n",
-               class_of(p), w->requantised ? "once more, " : "", number_formats[w->down_format].name,
-               w->relative_error);
+        printf(
+            "guarantee %s: the down matrices were rounded %sto %s; the largest relative error of a layer's is %.2g\n",
+            guarantee_of(p), w->requantised ? "once more, " : "", number_formats[w->down_format].name,
+            w->relative_error);
     else
-        printf("class %s: every weight is what it was\n", class_of(p));
+        printf("guarantee %s: every weight is what it was\n", guarantee_of(p));
 }
 
 static void print_path(const char *path)
@@ -183,16 +185,16 @@ static void print_path(const char *path)
     output_safe(stdout, span_of(path), 200);
 }
 
-static void print_price(const packing *p)
+static void print_loss(const packing *p)
 {
     double before = perplexity_of(&p->before), after = perplexity_of(&p->after);
-    fputs("price on ", stdout);
-    print_path(p->values->price);
+    fputs("loss on ", stdout);
+    print_path(p->values->loss);
     printf(", %llu tokens: perplexity %.4f -> %.4f (%+.3f %%)\nagain: hearth eval ppl ",
            (unsigned long long)p->after.tokens, before, after, 100 * (after / before - 1));
     print_path(p->from);
     putchar(' ');
-    print_path(p->values->price);
+    print_path(p->values->loss);
     if (p->values->separator) {
         fputs(" --separator ", stdout);
         output_safe(stdout, span_of(p->values->separator), 200);
@@ -208,21 +210,22 @@ static void print_report(const packing *p)
         printf("ordered by hotness after %llu tokens%s: the first half of a layer makes %.0f %% of its activations\n",
                (unsigned long long)p->order.tokens, p->order.known ? " (the tune file's)" : "",
                100 * p->order.share_half);
-    print_class(p);
+    print_guarantee(p);
     if (p->after.tokens > 0)
-        print_price(p);
+        print_loss(p);
     else if (p->written.relative_error > 0)
-        printf("what that costs: hearth pack ... --price FILE, a text to measure the perplexity of\n");
+        printf("what that costs: hearth pack ... --loss FILE, a text to measure the perplexity of\n");
 }
 
 static hearth_status print_json(const packing *p, hearth_error *error)
 {
     const writing_result *w = &p->written;
-    json_t *o = json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:f}", "path", output_json_text(span_of(p->to)), "tensors",
-        (json_int_t)w->tensors, "transposed", (json_int_t)w->transposed, "from_bytes", (json_int_t)w->from_bytes,
-        "to_bytes", (json_int_t)w->to_bytes, "class", class_of(p), "down_type", number_formats[w->down_format].name,
-        "relative_error", w->relative_error, "order", orders[p->values->order], "seconds", w->seconds);
+    json_t *o =
+        json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:f}", "path", output_json_text(span_of(p->to)),
+                  "tensors", (json_int_t)w->tensors, "transposed", (json_int_t)w->transposed, "from_bytes",
+                  (json_int_t)w->from_bytes, "to_bytes", (json_int_t)w->to_bytes, "guarantee", guarantee_of(p),
+                  "down_type", number_formats[w->down_format].name, "relative_error", w->relative_error, "order",
+                  orders[p->values->order], "seconds", w->seconds);
     if (o && p->order.tokens > 0) {
         json_object_set_new(o, "profile_tokens", json_integer((json_int_t)p->order.tokens));
         json_object_set_new(o, "profile_of", json_string(p->order.known ? "tune file" : "this run"));
@@ -245,21 +248,21 @@ static hearth_status pack(packing *p, arena *memory, hearth_error *error)
     char *text = NULL;
     size_t size = 0;
     hearth_status status = HEARTH_OK;
-    if (v->price)
-        TRY(file_read(&text, &size, v->price, MAX_TEXT_BYTES, error));
-    if (v->price) /* before anything is written: a model that cannot be scored leaves no file */
-        TRY_OR(done, status, measure(p, p->from, (span){text, size}, &p->before, error));
+    if (v->loss)
+        TRY(file_read(&text, &size, v->loss, MAX_TEXT_BYTES, error));
+    if (v->loss) /* before anything is written: a model that cannot be scored leaves no file */
+        TRY_OR(done, status, measure_text(p, p->from, (span){text, size}, &p->before, error));
     if (v->order == ORDER_HOTNESS)
         TRY_OR(done, status, find_order(p, error));
     TRY_OR(done, status, writing_run("pack", p->from, p->to, p->what, &v->writing, &p->written, memory, error));
-    if (v->price)
-        TRY_OR(done, status, measure(p, p->to, (span){text, size}, &p->after, error));
+    if (v->loss)
+        TRY_OR(done, status, measure_text(p, p->to, (span){text, size}, &p->after, error));
 done:
     mem_free(text);
     return status;
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_pack(void *values, operands *rest, hearth_error *error)
 {
     pack_values *v = values;
     packing p = {.values = v,
@@ -270,9 +273,8 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
         TRY(writing_format("pack", v->down_type, &p.what.down_format, error));
     if (v->profile && v->order != ORDER_HOTNESS)
         return fail(error, HEARTH_INVALID, "pack: --profile: is the text for --order hotness");
-    if (v->separator && (!v->price || !*v->separator))
-        return fail(error, HEARTH_INVALID, "pack: --separator: %s",
-                    v->price ? "is empty" : "is for the text of --price");
+    if (v->separator && (!v->loss || !*v->separator))
+        return fail(error, HEARTH_INVALID, "pack: --separator: %s", v->loss ? "is empty" : "is for the text of --loss");
     hearth_status status = pack(&p, rest->memory, error);
     if (status == HEARTH_OK && v->json)
         status = print_json(&p, error);
@@ -286,7 +288,7 @@ const command command_pack = {
     .name = "pack",
     .path = "pack",
     .summary = "store down matrices a row per neuron, hot neurons first",
-    .usage = "IN OUT [--down-type TYPE] [--order hotness] [--price FILE [--separator TEXT]] [options]",
+    .usage = "IN OUT [--down-type TYPE] [--order hotness] [--loss FILE [--separator TEXT]] [options]",
     .about =
         "Writes the model IN (GGUF file or folder) as the GGUF file OUT with the down matrices of its feed-forward "
         "networks transposed, so that a neuron that is skipped costs nothing and nothing has to be transposed "
@@ -294,17 +296,17 @@ const command command_pack = {
         "those weights are rounded once more, to q8_0 or to --down-type, which is best done from the float "
         "original. Reports speak of neurons by their original numbers, whatever their order.",
     .example =
-        "  $ hearth pack stories-q8_0.gguf packed.gguf --order hotness --price text.txt\n"
+        "  $ hearth pack stories-q8_0.gguf packed.gguf --order hotness --loss text.txt\n"
         "  ...\n"
         "  ordered by hotness after 512 tokens: the first half of a layer makes 98 % of its activations\n"
-        "  class requantised: the down matrices were rounded once more, to q8_0; the largest relative error of a "
+        "  guarantee requantised: the down matrices were rounded once more, to q8_0; the largest relative error of a "
         "layer's is 0.0057\n"
-        "  price on text.txt, 121 tokens: perplexity 2.4219 -> 2.4252 (+0.133 %)\n"
+        "  loss on text.txt, 121 tokens: perplexity 2.4219 -> 2.4252 (+0.133 %)\n"
         "  $ hearth pack stories-relu packed-q4_0.gguf --down-type q4_0",
     .tables = {OPTION_TABLE("packing", rows, 0),
                {"writing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(pack_values, writing)}},
     .values_size = sizeof(pack_values),
     .operands_least = 2,
     .operands_most = 2,
-    .run = run,
+    .run = run_pack,
 };

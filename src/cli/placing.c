@@ -47,15 +47,15 @@ static hearth_status prune(hearth_placement *p, const hearth_model *model, const
                                          o->prune_loss.given ? (double)o->prune_loss.value : HEARTH_PRUNE_LOSS, error);
 }
 
-hearth_status common_place_rung(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+hearth_status common_place_mode(hearth_placement **out, const hearth_model *model, hearth_mode mode,
                                 const engine_options *o, hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, model, rung, error));
+    TRY(hearth_placement_create(&placement, model, mode, error));
     hearth_status status = HEARTH_OK;
     if (o->threshold.given)
         hearth_placement_set_threshold(placement, o->threshold.value);
-    else if (rung == HEARTH_RUNG_PRUNED)
+    else if (mode == HEARTH_MODE_PRUNED)
         status = prune(placement, model, o, error);
     if (status == HEARTH_OK)
         status = hearth_placement_use_device(placement, model, device_layers(o),
@@ -73,7 +73,7 @@ hearth_status common_place(hearth_placement **out, const hearth_model *model, co
     *out = NULL;
     if (o->place)
         return read_placement(out, model, o->place, error);
-    return device_layers(o) > 0 ? common_place_rung(out, model, (hearth_rung)o->sparsity, o, error) : HEARTH_OK;
+    return device_layers(o) > 0 ? common_place_mode(out, model, (hearth_mode)o->sparsity, o, error) : HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ the device */

@@ -159,7 +159,7 @@ static void print_layers(const profile *p)
 static void print_meaning(const profile *p, const hearth_model *model)
 {
     profile_layer mean = average(p);
-    bool gated = model->hyper.form != FFN_PLAIN, zeros = ffn_has_zeros(model->hyper.activation);
+    bool gated = model->hyper.gating != FFN_PLAIN, zeros = ffn_has_zeros(model->hyper.activation);
     double bytes = gated ? (1 + 2 * p->density) / 3 : (1 + p->density) / 2;
     if (zeros)
         printf("density    %.1f %%: exact reads %.0f %% of the bytes of dense feed-forward networks\n",
@@ -251,7 +251,7 @@ static hearth_status work(profiling *r, hearth_error *error)
 {
     engine_options o = r->v->engine;
     o.model.tune = "none"; /* what is there is read and written here */
-    o.sparsity = HEARTH_RUNG_DENSE;
+    o.sparsity = HEARTH_MODE_DENSE;
     TRY(common_load(&r->l, &o, &r->shown, error));
     TRY(corpus_options_read(&r->texts, r->l.model, &r->v->corpus, r->memory, error));
     if (!r->v->no_save) {
@@ -263,7 +263,7 @@ static hearth_status work(profiling *r, hearth_error *error)
     return r->v->no_save ? HEARTH_OK : save(r, error);
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_profile(void *values, operands *rest, hearth_error *error)
 {
     profiling r = {.v = values, .memory = rest->memory};
     TRY(common_take_model("profile", &r.v->engine.model, rest, CORPUS_FILES_MOST, false, error));
@@ -308,5 +308,5 @@ const command command_profile = {
                 offsetof(profile_values, engine) + offsetof(engine_options, model)}},
     .values_size = sizeof(profile_values),
     .operands_most = CORPUS_FILES_MOST,
-    .run = run,
+    .run = run_profile,
 };

@@ -5,7 +5,7 @@ typedef struct quantize_values {
     writing_options writing;
 } quantize_values;
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_quantize(void *values, operands *rest, hearth_error *error)
 {
     quantize_values *v = values;
     number_format format;
@@ -31,5 +31,5 @@ const command command_quantize = {
     .values_size = sizeof(quantize_values),
     .operands_least = 3,
     .operands_most = 3,
-    .run = run,
+    .run = run_quantize,
 };

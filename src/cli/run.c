@@ -25,7 +25,7 @@ static const option rows[] = {
     {OPTION_ROW(
         0, "json", FLAG, run_values, json, NULL,
         "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
-        "(those of ids), decode_seconds (choosing and reading them), stop_reason, rung, class; sparsity: "
+        "(those of ids), decode_seconds (choosing and reading them), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
         "device and placement, where there is one; seed, where the temperature is not 0")},
     {OPTION_ROW('q', "quiet", FLAG, run_values, quiet, NULL,
@@ -35,7 +35,7 @@ static const option rows[] = {
 
 /* ------------------------------------------------------------------ speaking */
 
-void speaker_print(speaker *s, const char *text, size_t size)
+void chat_print(chat *s, const char *text, size_t size)
 {
     if (size == 0)
         return;
@@ -47,7 +47,7 @@ void speaker_print(speaker *s, const char *text, size_t size)
     s->last = text[size - 1];
 }
 
-static bool remember_id(speaker *s, int32_t id)
+static bool remember_id(chat *s, int32_t id)
 {
     if (s->id_count == s->id_capacity) {
         size_t capacity = s->id_capacity ? 2 * s->id_capacity : 256;
@@ -64,7 +64,7 @@ static bool remember_id(speaker *s, int32_t id)
 /* Ends the answer where it cannot be kept, or standard output is closed. */
 static bool on_text(void *user, int32_t token, const char *text, size_t size)
 {
-    speaker *s = user;
+    chat *s = user;
     if (s->id_count == 0) /* the prompt has been read: from here on the answer counts */
         hearth_session_reset_counts(s->session);
     bool kept = token < 0 || remember_id(s, token);
@@ -72,12 +72,12 @@ static bool on_text(void *user, int32_t token, const char *text, size_t size)
     if (s->silent)
         kept = buffer_put(&s->text, text, size) && kept;
     else
-        speaker_print(s, text, size);
+        chat_print(s, text, size);
     s->no_memory |= !kept;
     return kept && !ferror(stdout) && !interrupt_signal();
 }
 
-hearth_status speaker_answer(speaker *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error)
+hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error)
 {
     s->id_count = 0;
     s->no_memory = false;
@@ -92,7 +92,7 @@ static double rate(size_t count, double seconds)
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
-void speaker_report(const speaker *s, const hearth_result *r, const char *more)
+void chat_report(const chat *s, const hearth_result *r, const char *more)
 {
     if (s->quiet)
         return;
@@ -112,7 +112,7 @@ static json_t *json_seed(uint64_t seed)
     return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_string(digits);
 }
 
-static hearth_status print_json(const speaker *s, const hearth_sampling *sampling, const hearth_result *r,
+static hearth_status print_json(const chat *s, const hearth_sampling *sampling, const hearth_result *r,
                                 hearth_error *error)
 {
     json_t *ids = json_array();
@@ -123,13 +123,13 @@ static hearth_status print_json(const speaker *s, const hearth_sampling *samplin
         }
     json_t *text = output_json_text((span){s->text.data, s->text.size});
     const loaded *l = &s->loaded;
-    json_t *object =
-        json_pack("{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "text", text, "ids", ids,
-                  "prompt_tokens", (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds, "decode_tokens",
-                  (json_int_t)r->answer_tokens, "decode_seconds", r->answer_seconds, "stop_reason",
-                  hearth_stop_text(r->stop), "rung", hearth_engine_rung(l->engine), "class",
-                  hearth_engine_class(l->engine), "sparsity", common_skipped_json(l, s->session), "guard",
-                  common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
+    json_t *object = json_pack(
+        "{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "text", text, "ids", ids, "prompt_tokens",
+        (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds, "decode_tokens",
+        (json_int_t)r->answer_tokens, "decode_seconds", r->answer_seconds, "stop_reason", hearth_stop_text(r->stop),
+        "mode", hearth_mode_name(hearth_engine_mode(l->engine)), "guarantee",
+        hearth_guarantee_name(hearth_engine_guarantee(l->engine)), "sparsity", common_skipped_json(l, s->session),
+        "guard", common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
     json_object_set_new(object, "pruning", common_pruning_json(l));
     if (sampling->temperature > 0 && json_object_set_new(object, "seed", json_seed(sampling->seed)) != 0) {
         json_decref(object);
@@ -154,7 +154,7 @@ static hearth_status read_prompt(const run_values *v, char **text, size_t *size,
 }
 
 /* Memory is announced before it is taken: where there is not enough, the figures say why. */
-static hearth_status open_session(speaker *s, const hearth_sampling *sampling, const hearth_session_options *session,
+static hearth_status open_session(chat *s, const hearth_sampling *sampling, const hearth_session_options *session,
                                   bool announce, hearth_error *error)
 {
     if (announce)
@@ -165,7 +165,7 @@ static hearth_status open_session(speaker *s, const hearth_sampling *sampling, c
     return HEARTH_OK;
 }
 
-static hearth_status answer_once(speaker *s, const run_values *v, const hearth_session_options *session,
+static hearth_status answer_once(chat *s, const run_values *v, const hearth_session_options *session,
                                  hearth_error *error)
 {
     uint32_t context = session->context ? session->context : s->loaded.info.context_length;
@@ -186,15 +186,15 @@ static hearth_status answer_once(speaker *s, const run_values *v, const hearth_s
     s->silent = v->json;
     TRY_OR(done, status, open_session(s, &v->sampling.sampling, session, !v->json && !v->quiet, error));
     if (!v->json && !v->quiet)
-        speaker_print(s, text, size);
-    TRY_OR(done, status, speaker_answer(s, ids, count, &result, error));
+        chat_print(s, text, size);
+    TRY_OR(done, status, chat_answer(s, ids, count, &result, error));
     if (v->json) {
         status = print_json(s, &v->sampling.sampling, &result, error);
     } else {
         if (s->last != '\n')
-            speaker_print(s, "\n", 1);
+            chat_print(s, "\n", 1);
         if (!ferror(stdout))
-            speaker_report(s, &result, "");
+            chat_report(s, &result, "");
     }
     if (status == HEARTH_OK && interrupt_signal())
         status = HEARTH_CANCELLED;
@@ -206,7 +206,7 @@ done:
 
 /* ------------------------------------------------------------------ the command */
 
-static hearth_status start_speaking(speaker *s, run_values *v, hearth_error *error)
+static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error)
 {
     hearth_session_options session = {.context = v->engine.context,
                                       .kv = (hearth_kv)v->engine.kv,
@@ -223,7 +223,7 @@ static hearth_status start_speaking(speaker *s, run_values *v, hearth_error *err
     return interactive_run(s, error);
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_prompt(void *values, operands *rest, hearth_error *error)
 {
     run_values *v = values;
     if (v->prompt && v->file)
@@ -235,9 +235,9 @@ static hearth_status run(void *values, operands *rest, hearth_error *error)
             return fail(error, HEARTH_INVALID, "run: --stop: is empty");
     TRY(common_take_model("run", &v->engine.model, rest, 0, true, error));
     TRY(sampling_resolve("run", &v->sampling, rest->memory, error));
-    speaker s = {.shown = isatty(STDOUT_FILENO)};
+    chat s = {.shown = isatty(STDOUT_FILENO)};
     TRY(trace_open(&s.trace, "run", v->trace, error));
-    hearth_status status = start_speaking(&s, v, error);
+    hearth_status status = open_and_answer(&s, v, error);
     hearth_session_destroy(s.session);
     status = trace_close(&s.trace, status, error);
     hearth_sampler_destroy(s.sampler);
@@ -264,7 +264,7 @@ const command command_run = {
     .example =
         "  $ hearth run stories-relu-q8_0.gguf -p \"Once upon a time\" -n 20 --temp 0\n"
         "  stories-relu-q8_0.gguf: llama, relu; memory: weights 1.64 MB, KV 786 kB, scratch 4.59 MB; 2 threads,\n"
-        "    avx512; rung exact, class bitwise: same answer as dense\n"
+        "    avx512; mode exact, guarantee bitwise: same answer as dense\n"
         "  guard: exact in 6 of 6 layers (measured: FFN 0.0833 ms dense, 0.0453 ms exact)\n"
         "  Once upon a time, there was a little girl named Lily. She loved to play with her toy\n"
         "  prompt 5 tokens, 6231.2 tokens/s; answer 20 tokens, 5826.6 tokens/s; stopped by length\n"
@@ -275,5 +275,5 @@ const command command_run = {
     .values_size = sizeof(run_values),
     .defaults = defaults,
     .operands_most = 1,
-    .run = run,
+    .run = run_prompt,
 };

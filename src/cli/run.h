@@ -21,7 +21,7 @@ typedef struct run_values {
 } run_values;
 
 /* A model that talks: one sequence, one sampler, and the ids of the answer so far. */
-typedef struct speaker {
+typedef struct chat {
     loaded loaded;
     progress progress;
     trace trace;
@@ -36,18 +36,18 @@ typedef struct speaker {
     char last;      /* the byte printed last                 */
     bool shown;     /* standard output is a terminal         */
     bool no_memory; /* for what the last answer said         */
-} speaker;
+} chat;
 
 /* Continues ids [count] with an answer, printed as it comes (unless silent). SIGINT stops the answer.
  * HEARTH_NO_MEMORY: also where there is none to keep it. */
-hearth_status speaker_answer(speaker *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error);
+hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error);
 /* Writes to standard output, harmless to a terminal, and remembers how the line stands. */
-void speaker_print(speaker *s, const char *text, size_t size);
+void chat_print(chat *s, const char *text, size_t size);
 /* On standard error: tokens per second, why it stopped, and what more there is to say; what the answer skipped. Nothing
  * where it is quiet. */
-void speaker_report(const speaker *s, const hearth_result *result, const char *more);
+void chat_report(const chat *s, const hearth_result *result, const char *more);
 
 /* Reads lines until the end of the input and continues the text with each. */
-hearth_status interactive_run(speaker *s, hearth_error *error);
+hearth_status interactive_run(chat *s, hearth_error *error);
 
 #endif

@@ -43,7 +43,7 @@ static bool put_line(buffer *b, const sweep_report *r, const sweep_row *row)
                               row->tokens_per_second,
                               row->relative_speed};
     bool ok = buffer_print(b, "%s,%s", name, sweep_kind_name(row->setting.kind)) && put_number(b, row->setting.value) &&
-              buffer_print(b, ",%s,%s,%s", row->rung, row->class, sweep_task_name(r->task));
+              buffer_print(b, ",%s,%s,%s", row->mode, row->guarantee, sweep_task_name(r->task));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         ok = ok && put_number(b, numbers[i]);
     return ok && buffer_print(b, "\n");
@@ -54,7 +54,7 @@ hearth_status sweep_report_csv(const sweep_report *r, const char *path, hearth_e
     buffer b = {0};
     file_writer *file = NULL;
     bool ok = buffer_print(
-        &b, "setting,kind,value,rung,class,task,quality,quality_error,perplexity,same_top,recall,scored,density,"
+        &b, "setting,kind,value,mode,guarantee,task,quality,quality_error,perplexity,same_top,recall,scored,density,"
             "let_through,bytes_per_token,tokens_per_second,relative_speed\n");
     for (size_t i = 0; i < r->count; i++)
         ok = ok && put_line(&b, r, &r->rows[i]);
@@ -81,8 +81,8 @@ static json_t *row_json(const sweep_row *row)
     sweep_row_name(name, row);
     return json_pack(
         "{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:I, s:o, s:o}", "setting", name,
-        "kind", sweep_kind_name(row->setting.kind), "value", number(row->setting.value), "rung", row->rung, "class",
-        row->class, "quality", number(row->quality), "quality_error", number(row->quality_error), "perplexity",
+        "kind", sweep_kind_name(row->setting.kind), "value", number(row->setting.value), "mode", row->mode, "guarantee",
+        row->guarantee, "quality", number(row->quality), "quality_error", number(row->quality_error), "perplexity",
         number(row->perplexity), "same_top", number(row->same_top), "recall", number(row->recall), "tune",
         row->tune ? output_json_text(span_of(row->tune)) : json_null(), "scored", (json_int_t)row->scored, "density",
         row->activity.density, "let_through", row->activity.let_through, "bytes_per_token", row->activity.weight_bytes,
@@ -128,15 +128,15 @@ void sweep_report_table(const sweep_report *r)
 {
     bool speed = any(r, offsetof(sweep_row, tokens_per_second)), top = any(r, offsetof(sweep_row, same_top));
     bool both = r->task != SWEEP_PPL && any(r, offsetof(sweep_row, perplexity));
-    printf("%-16s %-11s %7s  %11s  %11s  %10s", "setting", "class", "density", "let through", "bytes/token",
+    printf("%-16s %-11s %7s  %11s  %11s  %10s", "setting", "guarantee", "density", "let through", "bytes/token",
            tasks[r->task].column);
     printf("%s%s%s\n", top ? "  same top" : "", both ? "  perplexity" : "", speed ? "     tok/s  speed" : "");
     for (size_t i = 0; i < r->count; i++) {
         const sweep_row *row = &r->rows[i];
         char name[SWEEP_NAME], size[16];
         sweep_row_name(name, row);
-        printf("%-16s %-11s %7.3f  %11.3f  %11s", name, row->class, row->activity.density, row->activity.let_through,
-               output_size(size, row->activity.weight_bytes));
+        printf("%-16s %-11s %7.3f  %11.3f  %11s", name, row->guarantee, row->activity.density,
+               row->activity.let_through, output_size(size, row->activity.weight_bytes));
         print_cell(10, r->task == SWEEP_KL ? 6 : 4, row->quality);
         if (top)
             print_cell(8, 4, row->same_top);

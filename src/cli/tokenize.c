@@ -41,7 +41,7 @@ static hearth_status print_ids(const tokenizer *t, span text, unsigned flags, he
     return HEARTH_OK;
 }
 
-/* All of them before anything is printed: half a text is no result. */
+/* All of them before anything is printed: half a text is not a result. */
 static hearth_status check_ids(const tokenizer *t, const char *path, const number_list *ids, hearth_error *error)
 {
     for (size_t i = 0; i < ids->count; i++)
@@ -113,7 +113,7 @@ static hearth_status translate(const tokenize_values *v, const tokenizer *t, con
     return status;
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_tokenize(void *values, operands *rest, hearth_error *error)
 {
     tokenize_values *v = values;
     TRY(common_take_model("tokenize", &v->model, rest, SIZE_MAX, false, error));
@@ -152,5 +152,5 @@ const command command_tokenize = {
                {"model", model_option_rows, MODEL_PATH_COUNT, offsetof(tokenize_values, model)}},
     .values_size = sizeof(tokenize_values),
     .operands_most = SIZE_MAX,
-    .run = run,
+    .run = run_tokenize,
 };

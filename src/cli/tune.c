@@ -44,7 +44,7 @@ static const option rows[] = {
                 "times that training reads the corpus, at most; 2 to 20, fewer of a long one"),
      .least = 1, .most = 1000},
     {OPTION_ROW(0, "json", FLAG, tune_values, json, NULL,
-                "one object: path, tokens, layers with what was chosen, tried and why, price")},
+                "one object: path, tokens, layers with what was chosen, tried and why, loss")},
 };
 
 static const option limits[] = {
@@ -80,7 +80,7 @@ static hearth_status read_size(const char *name, const char *text, uint64_t *out
     for (const char *u = units; known && unit && u <= unit; u++)
         size *= 1000;
     if (!known || !(size >= 1 && size < 1e18))
-        return fail(error, HEARTH_INVALID, "tune: --%s: '%s' is no size as 500M or 4G", name, text);
+        return fail(error, HEARTH_INVALID, "tune: --%s: '%s' is not a size like 500M or 4G", name, text);
     *out = (uint64_t)size;
     return HEARTH_OK;
 }
@@ -93,7 +93,7 @@ static hearth_status read_share(const char *name, const char *text, double *out,
     bool percent = *end == '%';
     *out = percent ? share / 100 : share;
     if (end == text || end[percent] || !(*out >= 0 && *out <= 10))
-        return fail(error, HEARTH_INVALID, "tune: --%s: '%s' is no share as 7%% or 0.07", name, text);
+        return fail(error, HEARTH_INVALID, "tune: --%s: '%s' is not a share like 7%% or 0.07", name, text);
     return HEARTH_OK;
 }
 
@@ -147,21 +147,21 @@ static void print_layers(const tuning_result *r)
     }
 }
 
-static void print_price(const tuning_result *r)
+static void print_loss(const tuning_result *r)
 {
-    const price *p = &r->price;
+    const loss *p = &r->loss;
     char with[16], without[16];
     if (p->tokens == 0 && r->spent_bytes > 0) {
-        puts("price: unknown: training saw all tokens, 0 are left to compare on; take more text");
+        puts("loss: unknown: training saw all tokens, 0 are left to compare on; take more text");
         return;
     }
     if (p->tokens == 0) {
-        puts("price: nothing is predicted: the rung predicted is exact");
+        puts("loss: nothing is predicted: mode predicted is exact");
         return;
     }
-    printf("gain: a token reads %s of weights, %s on rung exact\n", output_size(with, p->lossy_bytes),
+    printf("gain: a token reads %s of weights, %s in mode exact\n", output_size(with, p->lossy_bytes),
            output_size(without, p->exact_bytes));
-    printf("price on %llu tokens that training did not see: KL %.6f nats, the same likeliest token in %.2f %%\n",
+    printf("loss on %llu tokens that training did not see: KL %.6f nats, the same likeliest token in %.2f %%\n",
            (unsigned long long)p->tokens, p->divergence, 100 * p->same_top);
 }
 
@@ -173,7 +173,7 @@ static void print_notes(const tuning_result *r)
     }
 }
 
-static void print_command(const summary *s, const char *rung)
+static void print_command(const summary *s, hearth_mode mode)
 {
     fputs("run it: hearth run ", stdout);
     output_safe(stdout, span_of(s->info->path), 200);
@@ -181,7 +181,7 @@ static void print_command(const summary *s, const char *rung)
         fputs(" --tune ", stdout);
         output_safe(stdout, span_of(s->path), 200);
     }
-    printf(" --sparsity %s -p TEXT\n", rung);
+    printf(" --sparsity %s -p TEXT\n", hearth_mode_name(mode));
 }
 
 /* A line of levels, one of what they cost, and which of them --sparsity pruned takes. */
@@ -216,7 +216,7 @@ static void print_summary(const summary *s)
            (unsigned long long)r->counted.tokens, 100 * mean_density(r));
     if (r->has_zeros) {
         print_layers(r);
-        print_price(r);
+        print_loss(r);
     } else {
         printf("no predictors: the activation %s is never exactly zero, so there is nothing to foresee\n",
                s->info->activation);
@@ -225,7 +225,10 @@ static void print_summary(const summary *s)
     fputs("wrote ", stdout);
     output_safe(stdout, span_of(s->path), 200);
     printf(", %s\n", output_size(size, (double)s->file_bytes));
-    print_command(s, r->spent_bytes > 0 ? "predicted" : r->has_zeros ? "exact" : r->prunes ? "pruned" : "dense");
+    print_command(s, r->spent_bytes > 0 ? HEARTH_MODE_PREDICTED
+                     : r->has_zeros     ? HEARTH_MODE_EXACT
+                     : r->prunes        ? HEARTH_MODE_PRUNED
+                                        : HEARTH_MODE_DENSE);
 }
 
 static hearth_status print_json(const summary *s, hearth_error *error)
@@ -343,7 +346,7 @@ static hearth_status run_tuning(tune_run *r, arena *memory, hearth_error *error)
     return finish(r, error);
 }
 
-static hearth_status run(void *values, operands *rest, hearth_error *error)
+static hearth_status run_tune(void *values, operands *rest, hearth_error *error)
 {
     tune_values *v = values;
     tune_run r = {.v = v,
@@ -382,5 +385,5 @@ const command command_tune = {
     .values_size = sizeof(tune_values),
     .defaults = set_defaults,
     .operands_most = CORPUS_FILES_MOST,
-    .run = run,
+    .run = run_tune,
 };

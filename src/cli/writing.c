@@ -41,8 +41,7 @@ hearth_status writing_format(const char *command_path, const char *name, number_
         return HEARTH_OK;
     char all[128];
     writing_format_list(all, sizeof all);
-    return fail(error, HEARTH_INVALID, "%s: %s: is no format that can be written; there are %s", command_path, name,
-                all);
+    return fail(error, HEARTH_INVALID, "%s: %s: cannot be written; the formats are %s", command_path, name, all);
 }
 
 static hearth_status parse_overrides(const char *command_path, const text_list *texts, convert_override **out,

@@ -12,7 +12,7 @@ typedef struct cuda_kernel {
     unsigned most_lanes; /* that a group of it may have */
 } cuda_kernel;
 
-/* The kernels of the exchange itself, which are no product's: cuda_exchange.c has their text. */
+/* The kernels of the exchange itself, whose text is in cuda_exchange.c and not among the products. */
 #define CUDA_OWN_KERNELS(X) X(publish) X(await) X(stamp) X(copy)
 
 typedef enum cuda_own_kernel {

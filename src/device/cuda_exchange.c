@@ -141,10 +141,10 @@ static hearth_status ask_published(device_program *p, bool *out, hearth_error *e
 /* Spins until `ask` says yes, for a second at most. */
 static hearth_status spin(device_program *p, ask_function *ask, hearth_error *error)
 {
-    bool there = false;
-    for (waiter w = {0}; !there;) {
-        TRY(ask(p, &there, error));
-        if (!there && wait_step(&w, eager_seconds) > 1)
+    bool published = false;
+    for (waiter w = {0}; !published;) {
+        TRY(ask(p, &published, error));
+        if (!published && wait_step(&w, eager_seconds) > 1)
             return fail(error, HEARTH_DEVICE, "cuda:%u: the exchange does not come back", p->device->options.index);
     }
     return HEARTH_OK;

@@ -149,7 +149,7 @@ static const char *command_name(const device_command *c)
 }
 
 /* A run that fails leaves out the rest. */
-static void run(host_device *h, host_program *p)
+static void run_program(host_device *h, host_program *p)
 {
     const device_program *recorded = p->recorded;
     for (size_t i = 0; i < recorded->command_count; i++) {
@@ -194,7 +194,7 @@ static void *device_thread(void *argument)
         seen = wait_for_ticket(h, seen);
         if (atomic_load(&h->stops))
             return NULL;
-        run(h, h->next);
+        run_program(h, h->next);
     }
 }
 
@@ -234,9 +234,9 @@ static hearth_status check_options(const device_options *options, hearth_error *
     if (options->group > 1)
         return fail(error, HEARTH_INVALID, "host: group=%u: its groups have one lane", options->group);
     if (options->memory_bytes > memory_bytes()) {
-        char asked[16], there[16];
+        char asked[16], total[16];
         return fail(error, HEARTH_INVALID, "host: memory: %s asked for, this machine has %s",
-                    text_size(asked, (double)options->memory_bytes), text_size(there, (double)memory_bytes()));
+                    text_size(asked, (double)options->memory_bytes), text_size(total, (double)memory_bytes()));
     }
     return HEARTH_OK;
 }

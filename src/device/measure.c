@@ -198,7 +198,7 @@ static hearth_status prepare(meter *m, hearth_error *error)
     return time_program(m, record_fill, 1, 1, &unused, error);
 }
 
-static hearth_status measure(meter *m, device_figures *out, hearth_error *error)
+static hearth_status measure_all(meter *m, device_figures *out, hearth_error *error)
 {
     TRY(prepare(m, error));
     TRY(measure_rate(m, record_read, m->data_bytes, &out->read_rate, error));
@@ -213,7 +213,7 @@ hearth_status device_measure(device *d, device_figures *out, hearth_error *error
 {
     meter m = {.d = d};
     *out = (device_figures){0};
-    hearth_status status = measure(&m, out, error);
+    hearth_status status = measure_all(&m, out, error);
     device_buffer_destroy(m.pinned);
     device_buffer_destroy(m.step);
     device_buffer_destroy(m.sums);

@@ -6,7 +6,7 @@
  *
  * What lies behind an await is enqueued when the CPU answers, and not before: a copy from main memory may be read by
  * OpenCL as soon as it is enqueued, and the CPU writes there until it answers. So nothing in the queue ever waits for
- * the CPU, and an await is no command at all.
+ * the CPU, and an await is not a command at all.
  *
  * A command that fails ends the run there: nothing behind it is enqueued, what comes before it goes on, and whoever
  * asks for anything behind it hears of the failure.
@@ -31,7 +31,7 @@ enum { OFFSET_UNIT = 16 };
 
 /* A launch as it is enqueued. */
 typedef struct launch {
-    cl_kernel kernel; /* NULL: this command is no launch */
+    cl_kernel kernel; /* NULL: this command is not a launch */
     size_t lanes;     /* of a group                      */
     size_t threads;   /* in all                          */
 } launch;

@@ -33,11 +33,11 @@ extern char **environ;
 static void add_file(hash128 *h, const char *path)
 {
     struct stat s;
-    bool there = stat(path, &s) == 0;
+    bool exists = stat(path, &s) == 0;
     hash_text(h, path);
-    hash_number(h, there);
-    hash_number(h, there && access(path, R_OK | W_OK) == 0);
-    if (!there || !S_ISREG(s.st_mode))
+    hash_number(h, exists);
+    hash_number(h, exists && access(path, R_OK | W_OK) == 0);
+    if (!exists || !S_ISREG(s.st_mode))
         return;
     hash_number(h, (uint64_t)s.st_mtim.tv_sec);
     hash_number(h, (uint64_t)s.st_mtim.tv_nsec);

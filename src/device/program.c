@@ -225,13 +225,13 @@ hearth_status device_await_published(device_program *p, unsigned slot, hearth_er
     device *d = p->device;
     assert(slot < p->slot_count);
     TRY(check_running(p, "waiting for a slot", error));
-    bool there = false;
+    bool published = false;
     hearth_status status = HEARTH_OK;
     patience t = {0};
     while (status == HEARTH_OK) {
         bool last = is_last_chance(&t, d);
-        status = d->driver->published(p, slot, &there, error);
-        if (status != HEARTH_OK || there)
+        status = d->driver->published(p, slot, &published, error);
+        if (status != HEARTH_OK || published)
             break;
         if (last)
             status = fail(error, HEARTH_DEVICE, "%s: slot %u was not published within %g seconds", d->driver->name,

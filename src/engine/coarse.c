@@ -36,7 +36,7 @@ hearth_status coarse_create(coarse_copy *out, pool *threads, const matrix *first
 {
     coarse_copy copy = {.rows = {.format = format, .rows = first->rows, .columns = first->columns}};
     if (!number_row_bytes(format, first->columns, &copy.rows.row_bytes))
-        return fail(error, HEARTH_UNSUPPORTED, "%s: coarse copy: rows of %u values are no whole blocks of %s", thing,
+        return fail(error, HEARTH_UNSUPPORTED, "%s: coarse copy: rows of %u values are not whole blocks of %s", thing,
                     first->columns, number_formats[format].name);
     size_t bytes = first->rows * copy.rows.row_bytes;
     copy_job job = {.from = first, .to = &copy};

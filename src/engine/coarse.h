@@ -3,7 +3,7 @@
  *
  * Of an input x with root mean square r, a copied row's product is off by e . x, e the row minus its copy. Over directions
  * of x that has the standard deviation r * spread[i], spread[i] the norm of e. What the product plus `margin` such
- * deviations leaves below the value at which the neuron fires is taken for silent.
+ * deviations leaves below the value at which the neuron fires is taken for zero.
  *
  * No input is off by more than sqrt(d) deviations (Cauchy and Schwarz), so a margin a little above that loses nothing;
  * those in use are smaller, and what they lose is counted (learn/coarse.h). Two roundings are in no deviation: those of
@@ -21,7 +21,7 @@ typedef struct coarse_copy {
     float *spread; /* [f]                         */
 } coarse_copy;
 
-/* HEARTH_UNSUPPORTED: rows of d values are no whole blocks of the format. */
+/* HEARTH_UNSUPPORTED: rows of d values are not whole blocks of the format. */
 hearth_status coarse_create(coarse_copy *out, pool *threads, const matrix *first, number_format format,
                             const char *thing, hearth_error *error);
 void coarse_free(coarse_copy *c);

@@ -10,7 +10,7 @@ typedef struct recorder {
     const hearth_model *model;
     const device_session *ds;
     const device_vectors *v;
-    const device_mirror *here;
+    const device_mirror *mirror;
     size_t rows; /* of the step at most: 1 or STEP_ROWS */
     bool observed, traced;
 } recorder;
@@ -100,7 +100,7 @@ static void norm(const recorder *r, const device_buffer *weight)
 
 static void attention(const recorder *r, uint32_t layer)
 {
-    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
     const hyperparameters *h = &r->model->hyper;
     bool half = r->s->cache.format == HEARTH_KV_F16;
@@ -138,48 +138,48 @@ static void attention(const recorder *r, uint32_t layer)
 
 /* ------------------------------------------------------------------ neurons */
 
-/* Narrows a list (or all) to what passes; counted in `column` of the layer's totals. */
-static row_list narrow(const recorder *r, uint32_t layer, row_list from, const device_buffer *values,
-                       const device_buffer *bias, const device_buffer *kept, unsigned column, unsigned rule,
+/* Leaves in a list (or in all) what passes; counted in `column` of the layer's totals. */
+static row_list filter(const recorder *r, uint32_t layer, row_list from, const device_buffer *values,
+                       const device_buffer *bias, const device_buffer *selected, unsigned column, unsigned rule,
                        float threshold)
 {
     const device_vectors *v = r->v;
     row_list to = {v->lists[column], v->listed[column]};
     size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
     LAUNCH(r, DEVICE_compact, r->rows, BUFFER(values), BUFFER(bias), BUFFER(from.list), BUFFER(from.listed),
-           BUFFER(to.list), BUFFER(to.listed), BUFFER(kept), BUFFER_FROM(v->totals, totals),
-           UINT(r->s->engine->remote->layers[layer].neuron_count), UINT(rule), UINT(column), FLOAT(threshold));
+           BUFFER(to.list), BUFFER(to.listed), BUFFER(selected), BUFFER_FROM(v->totals, totals),
+           UINT(r->s->engine->uploaded->layers[layer].neuron_count), UINT(rule), UINT(column), FLOAT(threshold));
     return to;
 }
 
 /* hidden = relu(fc1 . input) */
 static void predict(const recorder *r, uint32_t layer)
 {
-    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
     bool normed = r->model->layers[layer].predictor.reads_normed;
     input in = prepare(r, normed ? r->v->normed : r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
     product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
 }
 
 static const unsigned kind_of[] = {[ACTIVATION_SILU] = KIND_SILU, [ACTIVATION_RELU] = KIND_RELU};
-static const unsigned form_of[] = {
-    [FFN_GATED] = FORM_GATED_H, [FFN_GATED_BOTH] = FORM_BOTH_H, [FFN_PLAIN] = FORM_PLAIN_H};
+static const unsigned gating_of[] = {
+    [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
 
 /* Selects and gathers: the activations of the device's neurons to `first`; returns which they are. */
 static row_list activations(const recorder *r, uint32_t layer)
 {
-    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const engine_layer *e = &r->s->engine->layers[layer];
     const device_vectors *v = r->v;
     const hyperparameters *h = &r->model->hyper;
-    bool gated = h->form != FFN_PLAIN, skips = e->selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
+    bool gated = h->gating != FFN_PLAIN, skips = e->selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
     const device_matrix *first = gated ? &l->gate : &l->up;
     const device_buffer *first_bias = gated ? l->gate_bias : l->up_bias;
     row_list rows = all_rows;
     if (e->selector == SELECTOR_LOW_RANK) {
         input hidden = prepare(r, v->hidden, l->fc2.columns, (const device_matrix *[]){&l->fc2}, 1);
         product(r, &l->fc2, &hidden, all_rows, v->score, FINISH_STORE);
-        rows = narrow(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
+        rows = filter(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
     }
     input in = prepare(r, v->normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
     /* One token's gate and up, where both are wanted whole, in one go: up's results behind gate's. */
@@ -190,7 +190,7 @@ static row_list activations(const recorder *r, uint32_t layer)
     else
         product(r, first, &in, rows, v->first, FINISH_STORE);
     if (skips) {
-        rows = narrow(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, h->activation_threshold);
+        rows = filter(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, h->activation_threshold);
         first_bias = NULL; /* it is in */
     }
     if (gated && !together)
@@ -200,10 +200,10 @@ static row_list activations(const recorder *r, uint32_t layer)
                                         : BUFFER(v->second);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(l->neuron_count, ACTIVATE_NEURONS), BUFFER(v->first), second,
            BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list), BUFFER(rows.listed),
-           UINT(l->neuron_count), UINT(kind_of[ffn_activations[h->activation].kernel]), UINT(form_of[h->form]),
+           UINT(l->neuron_count), UINT(kind_of[ffn_activations[h->activation].kernel]), UINT(gating_of[h->gating]),
            FLOAT(h->activation_threshold));
-    if (skips && h->form == FFN_GATED_BOTH)
-        rows = narrow(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
+    if (skips && h->gating == FFN_GATED_BOTH)
+        rows = filter(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     return rows;
 }
 
@@ -227,37 +227,37 @@ static bool accumulate(const recorder *r, const device_layer *l, row_list rows)
  * reads it. */
 static void publish_input(const recorder *r, uint32_t layer)
 {
-    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
     uint32_t d = r->model->hyper.embedding_length;
     bool predicts = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
-    copy_rows(r, r->here->normed, r->v->normed, d);
+    copy_rows(r, r->mirror->normed, r->v->normed, d);
     if (predicts && l->neuron_count)
-        copy_rows(r, r->here->hidden, r->v->hidden, l->fc1.rows);
+        copy_rows(r, r->mirror->hidden, r->v->hidden, l->fc1.rows);
     if (r->observed || (predicts && !l->neuron_count))
-        copy_rows(r, r->here->x, r->v->x, d);
+        copy_rows(r, r->mirror->x, r->v->x, d);
     device_publish(r->program, SLOT_NEURONS(layer));
 }
 
 /* Observers are shown what the layer read and did before it goes on. */
 static void stop_for_observer(const recorder *r, uint32_t layer)
 {
-    uint32_t n = r->s->engine->remote->layers[layer].neuron_count, d = r->model->hyper.embedding_length;
+    uint32_t n = r->s->engine->uploaded->layers[layer].neuron_count, d = r->model->hyper.embedding_length;
     if (r->s->engine->layers[layer].form == FORM_DEVICE) { /* else they were published */
-        copy_rows(r, r->here->x, r->v->x, d);
-        copy_rows(r, r->here->normed, r->v->normed, d);
+        copy_rows(r, r->mirror->x, r->v->x, d);
+        copy_rows(r, r->mirror->normed, r->v->normed, d);
     }
-    copy_rows(r, r->here->first, r->v->first, n);
+    copy_rows(r, r->mirror->first, r->v->first, n);
     for (unsigned i = 0; i < TOTALS; i++) {
-        copy_rows(r, r->here->lists[i], r->v->lists[i], n);
-        copy_rows(r, r->here->listed[i], r->v->listed[i], 1);
+        copy_rows(r, r->mirror->lists[i], r->v->lists[i], n);
+        copy_rows(r, r->mirror->listed[i], r->v->listed[i], 1);
     }
     device_publish(r->program, SLOT_OBSERVED(layer));
     device_await(r->program, SLOT_OBSERVED(layer));
 }
 
-static void feed_forward_there(const recorder *r, uint32_t layer)
+static void feed_forward_on_device(const recorder *r, uint32_t layer)
 {
-    const device_layer *l = &r->s->engine->remote->layers[layer];
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const engine_layer *e = &r->s->engine->layers[layer];
     const device_vectors *v = r->v;
     uint32_t d = r->model->hyper.embedding_length;
@@ -278,7 +278,7 @@ static void feed_forward_there(const recorder *r, uint32_t layer)
     if (both) {
         device_await(r->program, SLOT_NEURONS(layer));
         stamp(r, layer, STAMP_JOIN);
-        copy_rows(r, v->answer, r->here->answer, d);
+        copy_rows(r, v->answer, r->mirror->answer, d);
     } else {
         stamp(r, layer, STAMP_JOIN);
     }
@@ -294,48 +294,48 @@ static void record_layers(const recorder *r)
 {
     const hearth_engine *e = r->s->engine;
     uint32_t layers = r->model->hyper.layer_count, d = r->model->hyper.embedding_length;
-    const device_matrix *embedding = &e->remote->embedding;
-    bool here = true; /* the residual stream is on the CPU */
+    const device_matrix *embedding = &e->uploaded->embedding;
+    bool on_host = true; /* the residual stream is on the CPU */
 
-    device_copy(r->program, r->v->step, 0, r->here->step, 0, device_buffer_bytes(r->v->step));
+    device_copy(r->program, r->v->step, 0, r->mirror->step, 0, device_buffer_bytes(r->v->step));
     if (embedding->w) {
         LAUNCH(r, device_embed(embedding->format), r->rows, BUFFER(embedding->w), BUFFER(embedding->scales),
                BUFFER(r->v->x), UINT(d));
-        here = false;
+        on_host = false;
     }
     for (uint32_t i = 0; i < layers; i++) {
         if (e->layers[i].form == FORM_HOST) {
-            if (!here) {
-                copy_rows(r, r->here->x, r->v->x, d);
+            if (!on_host) {
+                copy_rows(r, r->mirror->x, r->v->x, d);
                 device_publish(r->program, SLOT_STREAM(i));
             }
-            here = true;
+            on_host = true;
             continue;
         }
-        if (here) {
+        if (on_host) {
             if (i > 0) /* before the first layer it is there when the step begins */
                 device_await(r->program, SLOT_STREAM(i));
-            copy_rows(r, r->v->x, r->here->x, d);
+            copy_rows(r, r->v->x, r->mirror->x, d);
         }
-        here = false;
+        on_host = false;
         stamp(r, i, STAMP_BEGIN);
         attention(r, i);
-        feed_forward_there(r, i);
+        feed_forward_on_device(r, i);
         stamp(r, i, STAMP_END);
     }
-    if (!here)
-        copy_rows(r, r->here->x, r->v->x, d);
-    device_copy(r->program, r->here->totals, 0, r->v->totals, 0, device_buffer_bytes(r->v->totals));
+    if (!on_host)
+        copy_rows(r, r->mirror->x, r->v->x, d);
+    device_copy(r->program, r->mirror->totals, 0, r->v->totals, 0, device_buffer_bytes(r->v->totals));
 }
 
 static void record_head(const recorder *r)
 {
-    const device_matrix *head = &r->s->engine->remote->head;
-    device_copy(r->program, r->v->step, 0, r->here->step, 0, sizeof(step_record));
-    copy_rows(r, r->v->normed, r->here->normed, head->columns);
+    const device_matrix *head = &r->s->engine->uploaded->head;
+    device_copy(r->program, r->v->step, 0, r->mirror->step, 0, sizeof(step_record));
+    copy_rows(r, r->v->normed, r->mirror->normed, head->columns);
     input in = prepare(r, r->v->normed, head->columns, &head, 1);
     product(r, head, &in, all_rows, r->v->logits, FINISH_STORE);
-    copy_rows(r, r->here->logits, r->v->logits, head->rows);
+    copy_rows(r, r->mirror->logits, r->v->logits, head->rows);
 }
 
 hearth_status device_record(device_program **out, const hearth_session *s, const device_session *ds, program_kind kind,
@@ -356,7 +356,8 @@ hearth_status device_record(device_program **out, const hearth_session *s, const
     bool traced = s->tracer.see != NULL;
     device_program *p;
     TRY(device_program_create(&p, ds->device, SLOT_COUNT(layers), traced ? STAMPS * layers : 0, error));
-    recorder r = {p, s, s->engine->model, ds, &ds->there, &ds->here, kinds[kind].rows, kinds[kind].observed, traced};
+    recorder r = {p,     s, s->engine->model, ds, &ds->vectors, &ds->mirror, kinds[kind].rows, kinds[kind].observed,
+                  traced};
     kinds[kind].record(&r);
     hearth_status status = device_program_seal(p, error);
     if (status == HEARTH_OK)

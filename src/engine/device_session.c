@@ -44,11 +44,11 @@ typedef struct widths {
     uint32_t layers, neurons, hidden;
 } widths;
 
-static widths measure(const hearth_session *s)
+static widths widest_rows(const hearth_session *s)
 {
     widths w = {0};
     for (uint32_t i = 0; i < layers_of(s); i++) {
-        const device_layer *l = &s->engine->remote->layers[i];
+        const device_layer *l = &s->engine->uploaded->layers[i];
         w.layers += s->engine->layers[i].form != FORM_HOST;
         w.neurons = w.neurons > l->neuron_count ? w.neurons : l->neuron_count;
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
@@ -68,11 +68,11 @@ size_t device_cache_half(const hearth_session *s)
 static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m)
 {
     const hyperparameters *h = &s->engine->model->hyper;
-    widths w = measure(s);
+    widths w = widest_rows(s);
     size_t rows = STEP_ROWS, d = h->embedding_length, query = (size_t)h->head_count * h->head_length;
     size_t key = (size_t)h->kv_head_count * h->head_length, splits = items_of(s->context, ATTEND_POSITIONS);
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
-    size_t vocabulary = s->engine->remote->head.w ? h->vocabulary_size : 0;
+    size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
     v->cache = take(t, DEVICE_MEMORY, 2 * w.layers, device_cache_half(s), "key/value cache");
     v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, vectors);
@@ -112,10 +112,10 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
 /* How many there are, and their bytes. */
 static taker count_buffers(const hearth_session *s)
 {
-    device_vectors there;
-    device_mirror here;
+    device_vectors vectors;
+    device_mirror mirror;
     taker t = {.status = HEARTH_OK};
-    take_buffers(&t, s, &there, &here);
+    take_buffers(&t, s, &vectors, &mirror);
     return t;
 }
 
@@ -133,7 +133,7 @@ static hearth_status create_buffers(const hearth_session *s, device_session *ds,
     if (!ds->buffers)
         return fail_memory(error, "session: device", count * sizeof *ds->buffers);
     taker t = {.owner = ds, .status = HEARTH_OK, .error = error};
-    take_buffers(&t, s, &ds->there, &ds->here);
+    take_buffers(&t, s, &ds->vectors, &ds->mirror);
     return t.status;
 }
 
@@ -161,11 +161,11 @@ hearth_status device_session_create(device_session **out, const hearth_session *
     device_session *ds = mem_new(sizeof *ds);
     if (!ds)
         return fail_memory(error, "session: device", sizeof *ds);
-    ds->device = s->engine->remote->device;
+    ds->device = s->engine->uploaded->device;
     ds->runtime = s->engine->runtime;
-    device_turn_begin(ds->runtime);
+    device_lock(ds->runtime);
     hearth_status status = prepare(s, ds, error);
-    device_turn_end(ds->runtime);
+    device_unlock(ds->runtime);
     if (status == HEARTH_OK)
         *out = ds;
     else
@@ -177,12 +177,12 @@ void device_session_destroy(device_session *ds)
 {
     if (!ds)
         return;
-    device_turn_begin(ds->runtime);
+    device_lock(ds->runtime);
     for (size_t i = 0; i < PROGRAM_KINDS; i++)
         device_program_destroy(ds->programs[i]);
     for (size_t i = 0; i < ds->buffer_count; i++)
         device_buffer_destroy(ds->buffers[i]);
-    device_turn_end(ds->runtime);
+    device_unlock(ds->runtime);
     mem_free(ds->buffers);
     mem_free(ds->totals_seen);
     mem_free(ds);
@@ -212,7 +212,7 @@ static void describe_step(const hearth_session *s, const hearth_row *rows, size_
     const scratch *b = &s->scratch;
     size_t angles = count * s->engine->model->hyper.rope_pairs * sizeof(float);
     size_t all = STEP_ROWS * s->engine->model->hyper.rope_pairs * sizeof(float);
-    char *to = device_buffer_host(s->remote->here.step);
+    char *to = device_buffer_host(s->device->mirror.step);
     step_record step = {.count = (uint32_t)count};
     for (size_t i = 0; i < count; i++) {
         step.sequence[i] = b->sequence[i];
@@ -226,12 +226,12 @@ static void describe_step(const hearth_session *s, const hearth_row *rows, size_
 
 hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
-    device_session *ds = s->remote;
+    device_session *ds = s->device;
     program_kind kind = s->observer.see ? PROGRAM_OBSERVED : count == 1 ? PROGRAM_ONE : PROGRAM_MANY;
     TRY(need_program(s, ds, kind, error));
     describe_step(s, rows, count);
-    if (!s->engine->remote->embedding.w)
-        put(ds->here.x, s->scratch.x, row_bytes(s, count));
+    if (!s->engine->uploaded->embedding.w)
+        put(ds->mirror.x, s->scratch.x, row_bytes(s, count));
     TRY(device_start(ds->programs[kind], error));
     ds->running = ds->programs[kind];
     return HEARTH_OK;
@@ -239,23 +239,23 @@ hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_
 
 hearth_status device_step_take(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
-    TRY(device_await_published(s->remote->running, SLOT_STREAM(layer), error));
-    fetch(s->scratch.x, s->remote->here.x, row_bytes(s, count));
+    TRY(device_await_published(s->device->running, SLOT_STREAM(layer), error));
+    fetch(s->scratch.x, s->device->mirror.x, row_bytes(s, count));
     return HEARTH_OK;
 }
 
 void device_step_give(hearth_session *s, uint32_t layer, size_t count)
 {
-    put(s->remote->here.x, s->scratch.x, row_bytes(s, count));
-    device_answer(s->remote->running, SLOT_STREAM(layer));
+    put(s->device->mirror.x, s->scratch.x, row_bytes(s, count));
+    device_answer(s->device->running, SLOT_STREAM(layer));
 }
 
 hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count, bool *hidden, hearth_error *error)
 {
-    const device_layer *l = &s->engine->remote->layers[layer];
-    const device_mirror *m = &s->remote->here;
+    const device_layer *l = &s->engine->uploaded->layers[layer];
+    const device_mirror *m = &s->device->mirror;
     bool predicts = s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
-    TRY(device_await_published(s->remote->running, SLOT_NEURONS(layer), error));
+    TRY(device_await_published(s->device->running, SLOT_NEURONS(layer), error));
     fetch(s->scratch.normed, m->normed, row_bytes(s, count));
     *hidden = predicts && l->neuron_count;
     if (*hidden)
@@ -267,20 +267,20 @@ hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count,
 
 void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
 {
-    put(s->remote->here.answer, s->scratch.added, row_bytes(s, count));
-    device_answer(s->remote->running, SLOT_NEURONS(layer));
+    put(s->device->mirror.answer, s->scratch.added, row_bytes(s, count));
+    device_answer(s->device->running, SLOT_NEURONS(layer));
 }
 
 bool device_step_is_observed(const hearth_session *s)
 {
-    return s->remote->running == s->remote->programs[PROGRAM_OBSERVED];
+    return s->device->running == s->device->programs[PROGRAM_OBSERVED];
 }
 
 hearth_status device_step_observe(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
-    TRY(device_await_published(s->remote->running, SLOT_OBSERVED(layer), error));
-    fetch(s->scratch.x, s->remote->here.x, row_bytes(s, count));
-    fetch(s->scratch.normed, s->remote->here.normed, row_bytes(s, count));
+    TRY(device_await_published(s->device->running, SLOT_OBSERVED(layer), error));
+    fetch(s->scratch.x, s->device->mirror.x, row_bytes(s, count));
+    fetch(s->scratch.normed, s->device->mirror.normed, row_bytes(s, count));
     return HEARTH_OK;
 }
 
@@ -288,23 +288,23 @@ hearth_status device_step_observe(hearth_session *s, uint32_t layer, size_t coun
 static uint32_t number_of(const hearth_session *s, uint32_t layer, uint32_t neuron)
 {
     const int32_t *order = s->engine->model->layers[layer].order;
-    uint32_t row = s->engine->remote->layers[layer].rows[neuron];
+    uint32_t row = s->engine->uploaded->layers[layer].rows[neuron];
     return order ? (uint32_t)order[row] : row;
 }
 
 void device_step_show(hearth_session *s, uint32_t layer, size_t t)
 {
-    const device_mirror *m = &s->remote->here;
+    const device_mirror *m = &s->device->mirror;
     const hyperparameters *h = &s->engine->model->hyper;
     selector_kind selector = s->engine->layers[layer].selector;
     bool skips = selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
     bool lists = skips || selector == SELECTOR_LOW_RANK;
-    size_t n = s->engine->remote->layers[layer].neuron_count;
+    size_t n = s->engine->uploaded->layers[layer].neuron_count;
     if (n == 0)
         return;
     const float *values = (const float *)device_buffer_host(m->first) + t * n;
-    /* The list that the activations belong to is the last one that was narrowed. */
-    unsigned last = !skips ? TOTAL_COMPUTED : h->form == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
+    /* The list that the activations belong to is the last one that was filtered. */
+    unsigned last = !skips ? TOTAL_COMPUTED : h->gating == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
     const uint32_t *listed = device_buffer_host(m->listed[last]), *list = device_buffer_host(m->lists[last]);
     size_t count = lists ? listed[t] : n;
     for (size_t i = 0; i < count; i++) {
@@ -322,17 +322,17 @@ void device_step_show(hearth_session *s, uint32_t layer, size_t t)
 
 void device_step_observed(hearth_session *s, uint32_t layer)
 {
-    device_answer(s->remote->running, SLOT_OBSERVED(layer));
+    device_answer(s->device->running, SLOT_OBSERVED(layer));
 }
 
 /* What the step's rows added to the device's totals. They may wrap; differences do not mind. */
 static void add_counts(hearth_session *s, size_t count)
 {
-    const device_session *ds = s->remote;
-    const uint32_t *totals = device_buffer_host(ds->here.totals);
-    bool both = s->engine->model->hyper.form == FFN_GATED_BOTH;
+    const device_session *ds = s->device;
+    const uint32_t *totals = device_buffer_host(ds->mirror.totals);
+    bool both = s->engine->model->hyper.gating == FFN_GATED_BOTH;
     for (uint32_t i = 0; i < layers_of(s); i++) {
-        uint64_t sums[TOTALS] = {0}, all = (uint64_t)count * s->engine->remote->layers[i].neuron_count;
+        uint64_t sums[TOTALS] = {0}, all = (uint64_t)count * s->engine->uploaded->layers[i].neuron_count;
         for (size_t k = 0; k < STEP_ROWS * TOTALS; k++) {
             size_t at = (size_t)i * STEP_ROWS * TOTALS + k;
             sums[k % TOTALS] += totals[at] - ds->totals_seen[at];
@@ -352,44 +352,44 @@ static void add_counts(hearth_session *s, size_t count)
 
 hearth_status device_step_end(hearth_session *s, size_t count, hearth_error *error)
 {
-    device_session *ds = s->remote;
+    device_session *ds = s->device;
     TRY(device_finish(ds->running, error));
     if (s->engine->layers[layers_of(s) - 1].form != FORM_HOST)
-        fetch(s->scratch.x, ds->here.x, row_bytes(s, count));
+        fetch(s->scratch.x, ds->mirror.x, row_bytes(s, count));
     add_counts(s, count);
     return HEARTH_OK;
 }
 
 void device_step_abandon(hearth_session *s)
 {
-    device_session *ds = s->remote;
+    device_session *ds = s->device;
     if (!ds->running) /* the first ever could not begin */
         return;
     device_abandon(ds->running);
     /* The device went on to the end of its program, on vectors that mean nothing. */
-    memcpy(ds->totals_seen, device_buffer_host(ds->here.totals), device_buffer_bytes(ds->here.totals));
+    memcpy(ds->totals_seen, device_buffer_host(ds->mirror.totals), device_buffer_bytes(ds->mirror.totals));
 }
 
 /* ------------------------------------------------------------------ head */
 
 static hearth_status run_head(hearth_session *s, program_kind kind, hearth_error *error)
 {
-    TRY(need_program(s, s->remote, kind, error));
-    TRY(device_start(s->remote->programs[kind], error));
-    return device_finish(s->remote->programs[kind], error);
+    TRY(need_program(s, s->device, kind, error));
+    TRY(device_start(s->device->programs[kind], error));
+    return device_finish(s->device->programs[kind], error);
 }
 
 hearth_status device_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error)
 {
-    device_session *ds = s->remote;
+    device_session *ds = s->device;
     step_record step = {.count = (uint32_t)count};
-    put(ds->here.step, &step, sizeof step);
-    put(ds->here.normed, hidden, row_bytes(s, count));
-    device_turn_begin(ds->runtime);
+    put(ds->mirror.step, &step, sizeof step);
+    put(ds->mirror.normed, hidden, row_bytes(s, count));
+    device_lock(ds->runtime);
     hearth_status status = run_head(s, count == 1 ? PROGRAM_HEAD_ONE : PROGRAM_HEAD_MANY, error);
-    device_turn_end(ds->runtime);
+    device_unlock(ds->runtime);
     if (status == HEARTH_OK)
-        fetch(logits, ds->here.logits, count * s->engine->model->hyper.vocabulary_size * sizeof *logits);
+        fetch(logits, ds->mirror.logits, count * s->engine->model->hyper.vocabulary_size * sizeof *logits);
     return status;
 }
 
@@ -447,13 +447,13 @@ static hearth_status move_heads(const hearth_session *s, uint32_t sequence, uint
                                 char *block, move_head *move, hearth_error *error)
 {
     hearth_status status = HEARTH_OK;
-    device_turn_begin(s->remote->runtime);
+    device_lock(s->device->runtime);
     for (size_t i = 0; status == HEARTH_OK && i < head_count(s); i++) {
         cached_head at = find_head(s, i, sequence, length);
-        status = move(s->remote->there.cache, at, block, find_head(s, i, other, length), error);
+        status = move(s->device->vectors.cache, at, block, find_head(s, i, other, length), error);
         block = block ? block + at.size_bytes : NULL;
     }
-    device_turn_end(s->remote->runtime);
+    device_unlock(s->device->runtime);
     return status;
 }
 

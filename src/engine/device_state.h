@@ -45,8 +45,8 @@ struct device_session {
     hearth_runtime *runtime;
     device_buffer **buffers; /* [buffer_count] everything that `there` and `here` name */
     size_t buffer_count;
-    device_vectors there;
-    device_mirror here;
+    device_vectors vectors;
+    device_mirror mirror;
     device_program *programs[PROGRAM_KINDS];
     device_program *running; /* the step that has begun, or the last one */
     uint32_t *totals_seen;   /* [layers][R][TOTALS] of here.totals, at the end of the last step */

@@ -16,9 +16,9 @@ typedef struct loader {
     const hearth_model *model;
     const matrix *down_t; /* [layer_count] */
     const hearth_progress *progress;
-    uint64_t done, total; /* bytes brought there */
+    uint64_t done, total; /* bytes uploaded */
     hearth_error *error;
-    bool counts; /* only the bytes: nothing is created or brought */
+    bool counts; /* only the bytes: nothing is created or uploaded */
 } loader;
 
 /* ------------------------------------------------------------------ which rows */
@@ -77,7 +77,7 @@ static hearth_status make_room(const loader *l, device_matrix *out, const matrix
 static bool goes_on(const loader *l)
 {
     return !l->progress->report ||
-           l->progress->report(l->progress->user, "bytes brought to the device", l->done, l->total);
+           l->progress->report(l->progress->user, "bytes uploaded to the device", l->done, l->total);
 }
 
 /* Rows list[0 .. rows) of m, or the first `rows`, to where there is room for them. */
@@ -97,8 +97,7 @@ static hearth_status fill(loader *l, const device_matrix *to, const matrix *m, c
     for (size_t at = 0, n; status == HEARTH_OK && at < rows; at += n) {
         n = rows - at < stretch ? rows - at : stretch;
         if (!goes_on(l)) {
-            status = fail(l->error, HEARTH_CANCELLED, "%s: bringing weights to the device: cancelled",
-                          l->model->source->path);
+            status = fail(l->error, HEARTH_CANCELLED, "%s: uploading weights: cancelled", l->model->source->path);
             break;
         }
         device_pack(m, list ? list + at : NULL, at, n, packed, scales);
@@ -111,14 +110,14 @@ static hearth_status fill(loader *l, const device_matrix *to, const matrix *m, c
     return status;
 }
 
-static hearth_status bring(loader *l, device_matrix *out, const matrix *m, const uint32_t *list, uint32_t rows,
-                           const char *what)
+static hearth_status upload(loader *l, device_matrix *out, const matrix *m, const uint32_t *list, uint32_t rows,
+                            const char *what)
 {
     TRY(make_room(l, out, m, rows, rows, what));
     return fill(l, out, m, list, rows, what);
 }
 
-/* What goes into a stack, as for `bring`; several formats make several stacks. */
+/* What goes into a stack, as for `upload`; several formats make several stacks. */
 typedef struct member {
     device_matrix *out;
     const matrix *m;
@@ -126,7 +125,7 @@ typedef struct member {
     const char *what;
 } member;
 
-static hearth_status bring_stacks(loader *l, const member *members, size_t count, const uint32_t *list, uint32_t layer)
+static hearth_status upload_stacks(loader *l, const member *members, size_t count, const uint32_t *list, uint32_t layer)
 {
     device_matrix *first = NULL;
     uint32_t at = 0;
@@ -152,8 +151,8 @@ static hearth_status bring_stacks(loader *l, const member *members, size_t count
 }
 
 /* Floats list[0 .. n) of values, or the first n; nothing where there are none. */
-static hearth_status bring_floats(loader *l, device_buffer **out, const float *values, const uint32_t *list, uint32_t n,
-                                  const char *what)
+static hearth_status upload_floats(loader *l, device_buffer **out, const float *values, const uint32_t *list,
+                                   uint32_t n, const char *what)
 {
     if (!values)
         return HEARTH_OK;
@@ -173,35 +172,35 @@ static hearth_status bring_floats(loader *l, device_buffer **out, const float *v
 
 /* ------------------------------------------------------------------ a layer */
 
-static hearth_status bring_whole(loader *l, device_matrix *out, const matrix *m, uint32_t layer, const char *what)
+static hearth_status upload_whole(loader *l, device_matrix *out, const matrix *m, uint32_t layer, const char *what)
 {
     char name[48];
     snprintf(name, sizeof name, "blk.%u.%s", layer, what);
-    return m->data ? bring(l, out, m, NULL, m->rows, name) : HEARTH_OK;
+    return m->data ? upload(l, out, m, NULL, m->rows, name) : HEARTH_OK;
 }
 
-static hearth_status bring_rows(loader *l, device_matrix *out, const matrix *m, const device_layer *to, uint32_t layer,
-                                const char *what)
+static hearth_status upload_rows(loader *l, device_matrix *out, const matrix *m, const device_layer *to, uint32_t layer,
+                                 const char *what)
 {
     char name[48];
     snprintf(name, sizeof name, "blk.%u.%s", layer, what);
-    return m->data ? bring(l, out, m, to->rows, to->neuron_count, name) : HEARTH_OK;
+    return m->data ? upload(l, out, m, to->rows, to->neuron_count, name) : HEARTH_OK;
 }
 
-static hearth_status bring_attention(loader *l, device_layer *to, uint32_t layer)
+static hearth_status upload_attention(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
     uint32_t d = l->model->hyper.embedding_length;
-    TRY(bring_floats(l, &to->attention_norm, from->attention_norm, NULL, d, "attention norm"));
-    TRY(bring_floats(l, &to->ffn_norm, from->ffn_norm, NULL, d, "ffn norm"));
+    TRY(upload_floats(l, &to->attention_norm, from->attention_norm, NULL, d, "attention norm"));
+    TRY(upload_floats(l, &to->ffn_norm, from->ffn_norm, NULL, d, "ffn norm"));
     const member inputs[] = {{&to->q, &from->q, from->q.rows, "attn_q"},
                              {&to->k, &from->k, from->k.rows, "attn_k"},
                              {&to->v, &from->v, from->v.rows, "attn_v"}};
-    TRY(bring_stacks(l, inputs, 3, NULL, layer));
-    return bring_whole(l, &to->attention_output, &from->attention_output, layer, "attn_output");
+    TRY(upload_stacks(l, inputs, 3, NULL, layer));
+    return upload_whole(l, &to->attention_output, &from->attention_output, layer, "attn_output");
 }
 
-static hearth_status bring_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
+static hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
     const hyperparameters *h = &l->model->hyper;
@@ -209,22 +208,22 @@ static hearth_status bring_neurons(loader *l, device_layer *to, const layer_plac
     if (!to->rows)
         return fail_memory(l->error, "neurons", h->neuron_count * sizeof *to->rows);
     TRY(device_weights_rows(p, PLACEMENT_DEVICE, from->order, h->neuron_count, to->rows, &to->neuron_count, l->error));
-    TRY(bring_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
+    TRY(upload_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
     if (to->neuron_count == 0)
         return HEARTH_OK;
     const member inputs[] = {{&to->gate, &from->gate, to->neuron_count, "ffn_gate"},
                              {&to->up, &from->up, to->neuron_count, "ffn_up"}};
     size_t absent = from->gate.data ? 0 : 1;
-    TRY(bring_stacks(l, inputs + absent, 2 - absent, to->rows, layer));
-    TRY(bring_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
-    TRY(bring_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
+    TRY(upload_stacks(l, inputs + absent, 2 - absent, to->rows, layer));
+    TRY(upload_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
+    TRY(upload_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
     if (p->selector == SELECTOR_LOW_RANK) {
-        TRY(bring_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
-        TRY(bring_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
+        TRY(upload_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
+        TRY(upload_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
     }
     if (l->down_t[layer].data)
-        return bring_rows(l, &to->down_t, &l->down_t[layer], to, layer, "ffn_down_t");
-    return bring_whole(l, &to->down, &from->down, layer, "ffn_down");
+        return upload_rows(l, &to->down_t, &l->down_t[layer], to, layer, "ffn_down_t");
+    return upload_whole(l, &to->down, &from->down, layer, "ffn_down");
 }
 
 /* ------------------------------------------------------------------ all of them */
@@ -234,7 +233,7 @@ static uint64_t stored_bytes(const matrix *m)
     return m->data ? (uint64_t)m->rows * m->row_bytes : 0;
 }
 
-/* About what will be brought there, for progress: stored bytes, neurons by their share. */
+/* About what will be uploaded, for progress: stored bytes, neurons by their share. */
 static uint64_t estimate(const loader *l, const hearth_placement *p)
 {
     uint64_t bytes = 0;
@@ -255,19 +254,19 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
     return bytes + (p->embedding == PLACEMENT_DEVICE ? stored_bytes(&l->model->embedding) : 0);
 }
 
-static hearth_status bring_all(loader *l, const hearth_placement *p)
+static hearth_status upload_all(loader *l, const hearth_placement *p)
 {
     for (uint32_t i = 0; i < p->layer_count; i++) {
         if (!layer_uses_device(&p->layers[i]))
             continue;
-        TRY(bring_attention(l, &l->to->layers[i], i));
-        TRY(bring_neurons(l, &l->to->layers[i], &p->layers[i], i));
+        TRY(upload_attention(l, &l->to->layers[i], i));
+        TRY(upload_neurons(l, &l->to->layers[i], &p->layers[i], i));
     }
     const hearth_model *m = l->model;
     if (p->embedding == PLACEMENT_DEVICE)
-        TRY(bring(l, &l->to->embedding, &m->embedding, NULL, m->embedding.rows, "token_embd"));
+        TRY(upload(l, &l->to->embedding, &m->embedding, NULL, m->embedding.rows, "token_embd"));
     if (p->head == PLACEMENT_DEVICE)
-        TRY(bring(l, &l->to->head, &m->head, NULL, m->head.rows, "output"));
+        TRY(upload(l, &l->to->head, &m->head, NULL, m->head.rows, "output"));
     l->done = l->total;
     return goes_on(l) ? HEARTH_OK : fail(l->error, HEARTH_CANCELLED, "%s: cancelled", m->source->path);
 }
@@ -279,9 +278,9 @@ static hearth_status count_layer(const loader *l, const hearth_placement *p, uin
     device_weights counted = {0};
     device_layer to = {0};
     loader counter = {.to = &counted, .model = l->model, .down_t = l->down_t, .counts = true};
-    hearth_status status = bring_attention(&counter, &to, layer);
+    hearth_status status = upload_attention(&counter, &to, layer);
     if (status == HEARTH_OK)
-        status = bring_neurons(&counter, &to, &p->layers[layer], layer);
+        status = upload_neurons(&counter, &to, &p->layers[layer], layer);
     mem_free(to.rows);
     *bytes = counted.bytes;
     return status;
@@ -329,7 +328,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
     *w = (device_weights){.device = d, .layer_count = model->hyper.layer_count, .layers = layers};
     loader l = {.to = w, .model = model, .down_t = down_t, .progress = progress, .error = error};
     l.total = estimate(&l, placement);
-    hearth_status status = bring_all(&l, placement);
+    hearth_status status = upload_all(&l, placement);
     if (status == HEARTH_OK) {
         *out = w;
         return status;

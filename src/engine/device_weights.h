@@ -49,7 +49,7 @@ typedef struct device_weights {
     uint64_t bytes; /* in the device's memory                                                            */
 } device_weights;
 
-/* Brings everything there. down_t [layer_count]: the engine's (its own or the file's); without data the model's `down`
+/* Uploads everything. down_t [layer_count]: the engine's (its own or the file's); without data the model's `down`
  * is taken as it is. HEARTH_UNSUPPORTED: a matrix has a format that devices lack (named). HEARTH_NO_MEMORY: the budget
  * does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,

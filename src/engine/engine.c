@@ -21,12 +21,12 @@ static hearth_status check_copies(const hearth_engine *e, uint64_t bytes, hearth
         left = available;
     if (bytes <= left)
         return HEARTH_OK;
-    char wanted[16], there[16];
+    char wanted[16], unused[16];
     return fail(
         error, HEARTH_NO_MEMORY,
         "%s: transposed copies of the down matrices: %s of main memory wanted, there are %s; `hearth pack` makes a "
         "file that needs none, and neither does --sparsity dense",
-        e->model->source->path, text_size(wanted, (double)bytes), text_size(there, (double)left));
+        e->model->source->path, text_size(wanted, (double)bytes), text_size(unused, (double)left));
 }
 
 /* Transposes down matrices that only lie in the stock layout; the pages they were read from are let go. */
@@ -140,10 +140,10 @@ static hearth_status use_device(hearth_engine *e, const hearth_progress *progres
         return fail_memory(error, "engine", layers * sizeof *down_t);
     for (uint32_t i = 0; i < layers; i++)
         down_t[i] = e->layers[i].down_t;
-    device_turn_begin(e->runtime);
+    device_lock(e->runtime);
     hearth_status status =
-        device_weights_create(&e->remote, e->runtime->device, e->model, e->placement, down_t, progress, error);
-    device_turn_end(e->runtime);
+        device_weights_create(&e->uploaded, e->runtime->device, e->model, e->placement, down_t, progress, error);
+    device_unlock(e->runtime);
     mem_free(down_t);
     return status;
 }
@@ -162,7 +162,7 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
     e->model = model;
     e->activations = options->activations;
     hearth_status status = options->placement ? placement_copy(&e->placement, options->placement, error)
-                                              : hearth_placement_create(&e->placement, model, HEARTH_RUNG_AUTO, error);
+                                              : hearth_placement_create(&e->placement, model, HEARTH_MODE_AUTO, error);
     if (status == HEARTH_OK && (e->placement->layer_count != model->hyper.layer_count ||
                                 e->placement->neuron_count != model->hyper.neuron_count))
         status = fail(error, HEARTH_INVALID, "placement: is of another model");
@@ -200,9 +200,9 @@ void hearth_engine_destroy(hearth_engine *engine)
 {
     if (!engine)
         return;
-    device_turn_begin(engine->runtime);
-    device_weights_destroy(engine->remote);
-    device_turn_end(engine->runtime);
+    device_lock(engine->runtime);
+    device_weights_destroy(engine->uploaded);
+    device_unlock(engine->runtime);
     for (uint32_t i = 0; engine->layers && i < engine->model->hyper.layer_count; i++) {
         mem_free(engine->layers[i].rows);
         coarse_free(&engine->layers[i].coarse);
@@ -256,7 +256,7 @@ static double selecting_bytes(const engine_layer *e, const learned_predictor *p)
 double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
 {
     const hearth_model *m = e->model;
-    bool gated = m->hyper.form != FFN_PLAIN;
+    bool gated = m->hyper.gating != FFN_PLAIN;
     double bytes = shared_bytes(m);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const model_layer *l = &m->layers[i];
@@ -288,10 +288,11 @@ hearth_pruning hearth_engine_pruning(const hearth_engine *engine)
     return engine->placement->pruning;
 }
 
-/* The weakest layer decides the rung ... */
-static const char *const rung_of_selector[SELECTOR_COUNT] = {
-    [SELECTOR_ALL] = "dense",          [SELECTOR_SIGN] = "exact",       [SELECTOR_COARSE] = "predicted",
-    [SELECTOR_LOW_RANK] = "predicted", [SELECTOR_MAGNITUDE] = "pruned",
+/* The weakest layer decides the mode ... */
+static const hearth_mode mode_of_selector[SELECTOR_COUNT] = {
+    [SELECTOR_ALL] = HEARTH_MODE_DENSE,        [SELECTOR_SIGN] = HEARTH_MODE_EXACT,
+    [SELECTOR_COARSE] = HEARTH_MODE_PREDICTED, [SELECTOR_LOW_RANK] = HEARTH_MODE_PREDICTED,
+    [SELECTOR_MAGNITUDE] = HEARTH_MODE_PRUNED,
 };
 
 static selector_kind weakest_selector(const hearth_placement *p)
@@ -303,9 +304,9 @@ static selector_kind weakest_selector(const hearth_placement *p)
     return weakest;
 }
 
-const char *hearth_engine_rung(const hearth_engine *engine)
+hearth_mode hearth_engine_mode(const hearth_engine *engine)
 {
-    return rung_of_selector[weakest_selector(engine->placement)];
+    return mode_of_selector[weakest_selector(engine->placement)];
 }
 
 /* Whether every coarse layer skips only what its copy puts below zero, and no more than where its recall was measured: a
@@ -322,14 +323,28 @@ static bool keeps_margins(const hearth_engine *engine)
 }
 
 /* ... and with what became of the down matrices the claim (docs/design.md). */
-const char *hearth_engine_class(const hearth_engine *engine)
+hearth_guarantee hearth_engine_guarantee(const hearth_engine *engine)
 {
     selector_kind weakest = weakest_selector(engine->placement);
     if (weakest > SELECTOR_COARSE || engine->leaves_out || !keeps_margins(engine))
-        return "lossy";
+        return HEARTH_GUARANTEE_LOSSY;
     if (weakest == SELECTOR_COARSE)
-        return "margin";
+        return HEARTH_GUARANTEE_MARGIN;
     if (engine->requantised)
-        return "requantised";
-    return engine->transposed || engine->remote ? "exact" : "bitwise"; /* a device adds in another order */
+        return HEARTH_GUARANTEE_REQUANTISED;
+    /* A device adds in another order. */
+    return engine->transposed || engine->uploaded ? HEARTH_GUARANTEE_EXACT : HEARTH_GUARANTEE_BITWISE;
+}
+
+static const char *const guarantees[HEARTH_GUARANTEE_COUNT] = {
+    [HEARTH_GUARANTEE_BITWISE] = "bitwise",
+    [HEARTH_GUARANTEE_EXACT] = "exact",
+    [HEARTH_GUARANTEE_REQUANTISED] = "requantised",
+    [HEARTH_GUARANTEE_MARGIN] = "margin",
+    [HEARTH_GUARANTEE_LOSSY] = "lossy",
+};
+
+const char *hearth_guarantee_name(hearth_guarantee guarantee)
+{
+    return (size_t)guarantee < HEARTH_GUARANTEE_COUNT ? guarantees[guarantee] : "unknown";
 }

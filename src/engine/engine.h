@@ -24,12 +24,12 @@ struct hearth_runtime {
     kernels kernels;
     uint64_t memory_bytes;       /* of main memory, for copies and sessions; UINT64_MAX: unknown */
     device *device;              /* side device0 of placements; NULL: none                */
-    pthread_mutex_t device_turn; /* held by whoever uses the device, for a step or longer */
+    pthread_mutex_t device_lock; /* held by whoever uses the device, for a step or longer */
 };
 
 /* Engines and sessions of a runtime take turns on its device, as they do on its threads. */
-void device_turn_begin(hearth_runtime *r);
-void device_turn_end(hearth_runtime *r);
+void device_lock(hearth_runtime *r);
+void device_unlock(hearth_runtime *r);
 
 /* What the engine has made of a layer. */
 typedef struct engine_layer {
@@ -56,7 +56,7 @@ struct hearth_engine {
     bool owns_copies;                    /* of down_t, where transposed                                           */
     uint64_t own_bytes;                  /* of these copies, also where they are shared                           */
     uint64_t coarse_bytes;               /* of coarse copies, which are not                                       */
-    device_weights *remote;              /* NULL: nothing lies on a device                       */
+    device_weights *uploaded;            /* NULL: nothing lies on a device                       */
     uint32_t host_layers, device_layers; /* by where their attention runs                        */
 };
 
@@ -87,8 +87,8 @@ typedef struct ffn_part {
 /* When the CPU began with a layer, came to its neurons, and was done. */
 enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 
-/* Buffers of one slice of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
- * the slice. d, f as in docs/design.md; Q = head_count * head_length, K = kv_head_count * head_length. */
+/* Buffers of one batch of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
+ * the batch. d, f as in docs/design.md; Q = head_count * head_length, K = kv_head_count * head_length. */
 typedef struct scratch {
     float *x;                    /* [B][d]  the residual stream                                        */
     float *normed;               /* [B][d]  what a block reads                                         */
@@ -113,7 +113,7 @@ typedef struct scratch {
     float *scores;                 /* [threads][heads of a group][context]  attention                    */
     float *cosine, *sine;          /* [B][rope_pairs]                                                    */
     uint32_t *sequence, *position; /* [B]                                                     */
-    double (*moments)[MOMENTS];    /* [layers] of the last slice, where somebody traces       */
+    double (*moments)[MOMENTS];    /* [layers] of the last batch, where somebody traces       */
 } scratch;
 
 struct hearth_session {
@@ -125,7 +125,7 @@ struct hearth_session {
     hearth_observer observer;      /* see NULL: nobody                                              */
     hearth_tracer tracer;          /* see NULL: nobody                                              */
     kv_cache cache;                /* of the CPU's layers                                           */
-    struct device_session *remote; /* NULL: the device has nothing of this session             */
+    struct device_session *device; /* NULL: the device has nothing of this session             */
     uint32_t *lengths;             /* [sequences] positions read so far                             */
     uint32_t *lengths_before;      /* [sequences] to go back to when a feed fails                   */
     float *outputs;                /* [output_rows][d] normed hidden states of the last feed        */

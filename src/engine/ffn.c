@@ -7,7 +7,7 @@
  *   accumulate  the listed rows of down_t, times their activations, are added up
  *
  * Neurons are cut by number into slices, and slices are dealt in parts. With one token a thread takes a part through
- * all steps at once. With many tokens the lists of all are united, and accumulating is a step of its own, cut by
+ * all steps at once. With many tokens the lists of all are joined, and accumulating is a step of its own, cut by
  * columns. The sums are the same: one chain per slice in the order of the neurons, then slice after slice. */
 #include "ffn_job.h"
 #include "products.h"
@@ -17,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-/* With up to this many tokens their lists are united; more together leave hardly a neuron out. */
+/* With up to this many tokens their lists are joined; more together leave hardly a neuron out. */
 #define UNION_TOKENS 16
 /* A union that leaves out less than a quarter is not worth a list. */
 #define UNION_SHARE 0.75
@@ -45,7 +45,7 @@ static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, f
 
 void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float *to)
 {
-    kernels_of(job)->activate[job->activation->kernel](first, NULL, job->silence, n, to);
+    kernels_of(job)->activate[job->activation->kernel](first, NULL, job->activation_threshold, n, to);
 }
 
 /* h of n neurons of one token whose first values are activated already: what is small is zero. NaN is not small. */
@@ -61,12 +61,12 @@ static void activate(const ffn_job *job, float *gate, float *up, size_t n, float
 {
     kernel_activation kind = job->activation->kernel;
     const hyperparameters *hyper = &job->s->engine->model->hyper;
-    if (hyper->form == FFN_GATED_BOTH)
+    if (hyper->gating == FFN_GATED_BOTH)
         kernels_of(job)->activate[kind](up, NULL, hyper->activation_threshold, n, up);
     if (job->prunes)
         prune(job, gate, job->second ? up : NULL, n, h);
     else
-        kernels_of(job)->activate[kind](gate, job->second ? up : NULL, job->silence, n, h);
+        kernels_of(job)->activate[kind](gate, job->second ? up : NULL, job->activation_threshold, n, h);
 }
 
 /* Scores of a coarse copy: what the first matrix may at most be, by all likelihood. y as multiply_part lays it out. */
@@ -80,7 +80,7 @@ static void score_coarsely(const ffn_job *job, const ffn_part *v, float *y)
                      y + t * job->neuron_count + v->begin);
 }
 
-/* The predictor's scores of a part that is still whole: to b->score by row, where silence() and observers look them
+/* The predictor's scores of a part that is still whole: to b->score by row, where zero_unpredicted() and observers look them
  * up. Returns them as multiply_part lays values out; where the CPU has only some of the rows that is another buffer,
  * which is free until the second matrix is multiplied. */
 static const float *predict_part(const ffn_job *job, const ffn_part *v)
@@ -100,18 +100,18 @@ static const float *predict_part(const ffn_job *job, const ffn_part *v)
 }
 
 /* Leaves in the part what passes; `values` of the first row are compacted with it, or NULL. */
-static void keep(const ffn_job *job, ffn_part *v, kernel_selection rule, const float *values, float threshold,
-                 float *kept)
+static void filter(const ffn_job *job, ffn_part *v, kernel_selection rule, const float *values, float threshold,
+                   float *selected)
 {
     uint32_t *list = job->s->scratch.list + v->begin;
-    v->count = kernels_of(job)->select[rule](values, v->list, v->begin, v->count, threshold, list, kept);
+    v->count = kernels_of(job)->select[rule](values, v->list, v->begin, v->count, threshold, list, selected);
     v->list = list;
 }
 
 /* What first values are compared with, to see whether the neuron fires. */
 static float passing_value(const ffn_job *job)
 {
-    return job->prunes ? job->e->threshold : job->silence;
+    return job->prunes ? job->e->threshold : job->activation_threshold;
 }
 
 /* ------------------------------------------------------------------ one token */
@@ -121,14 +121,14 @@ static void select_one(const ffn_job *job, ffn_part *v)
     const scratch *b = &job->s->scratch;
     float *first = b->gate + v->begin;
     if (job->predicts)
-        keep(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->passes, NULL);
+        filter(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->passes, NULL);
     v->computed = v->count;
     multiply_part(job, v, job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (job->prunes)
         ffn_activate_first(job, first, v->count, first);
-    if (job->keeps_list)
-        keep(job, v, job->prunes ? SELECT_BEYOND : SELECT_ABOVE, first, passing_value(job), first);
+    if (job->skips_zeros)
+        filter(job, v, job->prunes ? SELECT_BEYOND : SELECT_ABOVE, first, passing_value(job), first);
     v->fired = v->count;
 }
 
@@ -141,8 +141,8 @@ static void gather_one(const ffn_job *job, ffn_part *v)
     }
     float *h = job->h + v->begin;
     activate(job, b->gate + v->begin, b->up + v->begin, v->count, h);
-    if (job->keeps_list && job->s->engine->model->hyper.form == FFN_GATED_BOTH)
-        keep(job, v, SELECT_ABOVE, h, 0, h);
+    if (job->skips_zeros && job->s->engine->model->hyper.gating == FFN_GATED_BOTH)
+        filter(job, v, SELECT_ABOVE, h, 0, h);
     v->active = v->count;
 }
 
@@ -250,10 +250,10 @@ static size_t mark(const ffn_job *job, const ffn_part *v, kernel_selection rule,
 
 /* Leaves in the part what was marked; position i of every token's row becomes the i-th of them. `values` [count][f]
  * move along, or NULL. Left as it is where the union of all tokens is most of the part. */
-static void unite(const ffn_job *job, ffn_part *v, float *values)
+static void join_lists(const ffn_job *job, ffn_part *v, float *values)
 {
     const uint8_t *wanted = job->s->scratch.wanted + v->begin;
-    size_t n = 0, kept = 0;
+    size_t n = 0, joined = 0;
     for (size_t i = 0; i < v->count; i++)
         n += wanted[i];
     if (job->count > UNION_TOKENS || (double)n >= UNION_SHARE * (double)v->count)
@@ -262,26 +262,26 @@ static void unite(const ffn_job *job, ffn_part *v, float *values)
     for (size_t i = 0; i < v->count; i++) {
         if (!wanted[i])
             continue;
-        list[kept] = neuron_at(v, i);
+        list[joined] = neuron_at(v, i);
         for (size_t t = 0; values && t < job->count; t++) {
             float *row = values + t * job->neuron_count + v->begin;
-            row[kept] = row[i];
+            row[joined] = row[i];
         }
-        kept++;
+        joined++;
     }
     v->list = list;
-    v->count = kept;
+    v->count = joined;
 }
 
-/* Whatever a token's own predictor does not let through is silent for it. */
-static void silence(const ffn_job *job, const ffn_part *v)
+/* Whatever a token's own predictor does not let through is zero for it. */
+static void zero_unpredicted(const ffn_job *job, const ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     for (size_t t = 0; t < job->count; t++) {
         const float *score = b->score + t * job->neuron_count;
         float *first = b->gate + t * job->neuron_count + v->begin;
         for (size_t i = 0; i < v->count; i++)
-            first[i] = score[neuron_at(v, i)] < job->passes ? job->silence : first[i];
+            first[i] = score[neuron_at(v, i)] < job->passes ? job->activation_threshold : first[i];
     }
 }
 
@@ -291,20 +291,20 @@ static void select_many(const ffn_job *job, ffn_part *v)
     v->computed = job->count * v->count;
     if (job->predicts) {
         v->computed = mark(job, v, SELECT_FROM, predict_part(job, v), job->passes);
-        unite(job, v, NULL);
+        join_lists(job, v, NULL);
     }
     multiply_part(job, v, job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (job->predicts)
-        silence(job, v);
+        zero_unpredicted(job, v);
     for (size_t t = 0; job->prunes && t < job->count; t++) {
         float *first = b->gate + t * job->neuron_count + v->begin;
         ffn_activate_first(job, first, v->count, first);
     }
     v->fired = v->computed;
-    if (job->keeps_list) {
+    if (job->skips_zeros) {
         v->fired = mark(job, v, job->prunes ? SELECT_BEYOND : SELECT_ABOVE, b->gate, passing_value(job));
-        unite(job, v, b->gate);
+        join_lists(job, v, b->gate);
     }
 }
 
@@ -325,7 +325,7 @@ static void gather_many(const ffn_job *job, ffn_part *v)
             nonzero += h[i] != 0;
         active += nonzero;
     }
-    v->active = job->keeps_list ? active : v->fired;
+    v->active = job->skips_zeros ? active : v->fired;
 }
 
 /* Items are parts. */
@@ -376,11 +376,11 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
 static void cut(ffn_job *job)
 {
     scratch *b = &job->s->scratch;
-    size_t turns = FFN_TURNS * (size_t)pool_threads(job->s->engine->runtime->threads);
+    size_t parts = FFN_PARTS_PER_THREAD * (size_t)pool_threads(job->s->engine->runtime->threads);
     size_t f = job->e->rows ? job->e->row_count : job->neuron_count;
     job->width = ffn_slice_width(f);
     job->slices = (f + job->width - 1) / job->width;
-    job->part_slices = job->slices > turns ? job->slices / turns : 1;
+    job->part_slices = job->slices > parts ? job->slices / parts : 1;
     size_t part = job->part_slices * job->width;
     b->part_count = 0;
     for (size_t begin = 0; begin < f; begin += part) {
@@ -426,7 +426,7 @@ static void neuron_major(ffn_job *job, bool hidden_known)
     }
 }
 
-/* Items are rows of the slice. */
+/* Items are rows of the batch. */
 static void activate_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -470,7 +470,7 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
 {
     const hearth_model *m = s->engine->model;
     const model_layer *l = &m->layers[layer];
-    bool gated = m->hyper.form != FFN_PLAIN;
+    bool gated = m->hyper.gating != FFN_PLAIN;
     ffn_job job = {
         .s = s,
         .l = l,
@@ -480,18 +480,18 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
         .second = gated ? &l->up : NULL,
         .first_bias = model_first_bias(m, layer),
         .second_bias = gated ? l->up_bias : NULL,
-        .silence = m->hyper.activation_threshold,
+        .activation_threshold = m->hyper.activation_threshold,
         .h = s->observer.gates && s->engine->layers[layer].selector == SELECTOR_ALL ? s->scratch.up : s->scratch.gate,
         .count = count,
         .neuron_count = m->hyper.neuron_count,
     };
     bool zeros = ffn_has_zeros(m->hyper.activation), magnitude = job.e->selector == SELECTOR_MAGNITUDE;
     job.prunes = magnitude && !zeros;
-    if (magnitude && zeros && job.e->threshold > job.silence)
-        job.silence = job.e->threshold; /* of values above zero, size is the value */
+    if (magnitude && zeros && job.e->threshold > job.activation_threshold)
+        job.activation_threshold = job.e->threshold; /* of values above zero, size is the value */
     job.predicts = job.e->selector == SELECTOR_LOW_RANK || job.e->selector == SELECTOR_COARSE;
-    job.passes = job.e->selector == SELECTOR_COARSE ? job.silence : job.e->threshold;
-    job.keeps_list = job.prunes || (job.e->selector != SELECTOR_ALL && zeros);
+    job.passes = job.e->selector == SELECTOR_COARSE ? job.activation_threshold : job.e->threshold;
+    job.skips_zeros = job.prunes || (job.e->selector != SELECTOR_ALL && zeros);
     return job;
 }
 

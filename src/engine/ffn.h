@@ -17,14 +17,14 @@ static inline size_t ffn_slice_width(size_t f)
     return (even + FFN_SLICE_MULTIPLE - 1) / FFN_SLICE_MULTIPLE * FFN_SLICE_MULTIPLE;
 }
 
-/* A thread takes one or more whole slices at a time, so that each has about this many turns: lists need length, since
- * the first row of each is waited for, and the last turn must not keep the others waiting long. */
-#define FFN_TURNS 2
+/* A thread takes one or more whole slices at a time, so that each has about this many: lists need length, since
+ * the first row of each is waited for, and the last part must not keep the others waiting long. */
+#define FFN_PARTS_PER_THREAD 2
 
 /* With many tokens, sums of this many are taken together (scratch.chunk_sums). */
 #define FFN_GROUP 256
 
-/* Adds to the residual stream of the slice's first `count` rows what layer `layer` computes from it. */
+/* Adds to the residual stream of the batch's first `count` rows what layer `layer` computes from it. */
 void feed_forward(hearth_session *s, uint32_t layer, size_t count);
 
 /* Into scratch.added what the CPU's neurons of a layer add up to that the device has too, without the bias: they read

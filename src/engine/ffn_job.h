@@ -11,12 +11,13 @@ typedef struct ffn_job {
     const ffn_activation_row *activation;
     const matrix *first, *second; /* gate and up; plain networks: up and NULL */
     const float *first_bias, *second_bias;
-    float silence;   /* a first value that makes the activation zero; with ReLU and its kin any below does too */
-    bool predicts;   /* scores decide which first values are computed ...                                      */
-    float passes;    /* ... those of neurons that reach this                                                   */
-    bool prunes;     /* first values are activated at once; those no larger than e->threshold count as zero    */
-    bool keeps_list; /* neurons that are zero are left out                                                     */
-    float *h;        /* activations go over the first values; or over the second, where those have to stay     */
+    float
+        activation_threshold; /* a first value that makes the activation zero; with ReLU and its kin any below does too */
+    bool predicts;    /* scores decide which first values are computed ...                                      */
+    float passes;     /* ... those of neurons that reach this                                                   */
+    bool prunes;      /* first values are activated at once; those no larger than e->threshold count as zero    */
+    bool skips_zeros; /* neurons that are zero are left out                                                     */
+    float *h;         /* activations go over the first values; or over the second, where those have to stay     */
     size_t count, neuron_count;
     size_t width, slices, part_slices; /* neurons of a slice, slices, slices of a part */
     kernel_input normed, hidden;       /* what the network and what fc2 reads                */

@@ -1,8 +1,8 @@
-/* finite.h - noticing results that are no numbers, and saying where they come from.
+/* finite.h - noticing results that are not numbers, and saying where they come from.
  *
  * The residual stream is looked at after each layer and the logits when they are asked for, which costs next to nothing
  * beside the products. Only then is the cause looked for, in the file. A value that no result shows is not noticed: a NaN
- * in a gate, for ReLU takes it for silent. */
+ * in a gate, for ReLU takes it for zero. */
 #ifndef ENGINE_FINITE_H
 #define ENGINE_FINITE_H
 

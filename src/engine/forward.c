@@ -1,9 +1,9 @@
 /* forward.c - the forward pass, on the CPU and along with a device.
  *
  * There is no graph: a layer is a mixer and a feed-forward network, each a function that calls ops in
- * order. All rows of a slice go through an op together, so a prompt is a series of matrix products and a
+ * order. All rows of a batch go through an op together, so a prompt is a series of matrix products and a
  * single token is the same code with one row. Work is dealt to the pool by rows of weights or by
- * rows of the slice; no result depends on who computed it.
+ * rows of the batch; no result depends on who computed it.
  *
  * Layers that a placement gives to a device are computed there meanwhile (device_session.h); what is left to do here is
  * to hand over the residual stream where the side changes, and the CPU's share of the neurons of split layers. */
@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ------------------------------------------------------------- rows of a slice */
+/* ------------------------------------------------------------- rows of a batch */
 
 typedef struct norm_job {
     const hearth_session *s;
@@ -116,7 +116,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count)
     add_to_residual(s, count);
 }
 
-/* ------------------------------------------------------------------------- slice */
+/* ------------------------------------------------------------------------- batch */
 
 /* Cosine and sine of every row's position, the same for all layers. */
 static void prepare_rope(const hearth_session *s, size_t count)
@@ -139,9 +139,9 @@ static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
                                          e->columns);
 }
 
-/* How far the feed is that a slice belongs to. */
+/* How far the feed is that a batch belongs to. */
 typedef struct feed_progress {
-    size_t count, done, total; /* rows of the slice, rows before it, rows of the whole feed */
+    size_t count, done, total; /* rows of the batch, rows before it, rows of the whole feed */
 } feed_progress;
 
 static hearth_status cancelled(const feed_progress *at, hearth_error *error)
@@ -168,7 +168,7 @@ static void note(const hearth_session *s, uint32_t layer, unsigned moment)
         s->scratch.moments[layer][moment] = clock_seconds();
 }
 
-static hearth_status layer_here(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
+static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     note(s, layer, MOMENT_BEGIN);
     attention(s, layer, count);
@@ -205,16 +205,16 @@ static hearth_status walk_layers(hearth_session *s, const feed_progress *at, hea
 {
     const hearth_engine *e = s->engine;
     size_t count = at->count;
-    bool here = true; /* the residual stream is on the CPU: before layer 0 it is also where that layer wants it */
+    bool on_host = true; /* the residual stream is on the CPU: before layer 0 it is also where that layer wants it */
     for (uint32_t layer = 0; layer < e->model->hyper.layer_count; layer++) {
         bool hosted = e->layers[layer].form == FORM_HOST;
-        if (hosted && !here)
+        if (hosted && !on_host)
             TRY(device_step_take(s, layer, count, error));
-        if (!hosted && here && layer > 0)
+        if (!hosted && on_host && layer > 0)
             device_step_give(s, layer, count);
-        here = hosted;
+        on_host = hosted;
         if (hosted)
-            TRY(layer_here(s, layer, count, error));
+            TRY(layer_on_host(s, layer, count, error));
         else
             TRY(share_layer(s, layer, count, error));
         TRY(goes_on(s, layer, at, error));
@@ -228,7 +228,7 @@ static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const 
     uint32_t layers = s->engine->model->hyper.layer_count;
     size_t counts = layers * sizeof *s->counts;
     memcpy(s->counts_before, s->counts, counts);
-    device_turn_begin(s->engine->runtime);
+    device_lock(s->engine->runtime);
     hearth_status status = device_step_begin(s, rows, at->count, error);
     if (status == HEARTH_OK)
         status = walk_layers(s, at, error);
@@ -240,7 +240,7 @@ static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const 
         device_step_abandon(s);
         memcpy(s->counts, s->counts_before, counts);
     }
-    device_turn_end(s->engine->runtime);
+    device_unlock(s->engine->runtime);
     return status;
 }
 
@@ -249,23 +249,23 @@ static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const 
 static hearth_status one_sided(hearth_session *s, const feed_progress *at, hearth_error *error)
 {
     for (uint32_t layer = 0; layer < s->engine->model->hyper.layer_count; layer++) {
-        TRY(layer_here(s, layer, at->count, error));
+        TRY(layer_on_host(s, layer, at->count, error));
         TRY(goes_on(s, layer, at, error));
     }
     return HEARTH_OK;
 }
 
-hearth_status forward_slice(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
+hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error)
 {
     const hearth_engine *e = s->engine;
     const feed_progress at = {count, done, total};
     prepare_rope(s, count);
-    if (!e->remote || !e->remote->embedding.w)
+    if (!e->uploaded || !e->uploaded->embedding.w)
         embed(s, rows, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : one_sided(s, &at, error));
     if (s->tracer.see)
-        trace_slice(s);
+        trace_batch(s);
     return HEARTH_OK;
 }
 
@@ -279,7 +279,7 @@ void forward_output(const hearth_session *s, size_t row, float *out)
 hearth_status forward_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error)
 {
     const hyperparameters *h = &s->engine->model->hyper;
-    if (!s->engine->remote || !s->engine->remote->head.w) {
+    if (!s->engine->uploaded || !s->engine->uploaded->head.w) {
         multiply(s, hidden, count, &(product){&s->engine->model->head, logits}, 1);
         return HEARTH_OK;
     }

@@ -1,4 +1,4 @@
-/* forward.h - one slice of a feed through the layers. */
+/* forward.h - one batch of a feed through the layers. */
 #ifndef ENGINE_FORWARD_H
 #define ENGINE_FORWARD_H
 
@@ -8,10 +8,10 @@
  * .position: stores their keys and values, leaves the residual stream in scratch.x. `done` and `total`
  * are rows of the whole feed, for progress.
  * HEARTH_FORMAT: the residual stream is not finite. HEARTH_CANCELLED: by hearth_session_cancel or the session's progress. HEARTH_DEVICE: the device failed. */
-hearth_status forward_slice(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
+hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error);
 
-/* Normed hidden state of row `row` of the slice, as the head reads it, into out [d]. */
+/* Normed hidden state of row `row` of the batch, as the head reads it, into out [d]. */
 void forward_output(const hearth_session *s, size_t row, float *out);
 
 /* logits [count][vocabulary] of hidden states [count][d]; at most session->batch. HEARTH_DEVICE: the head lies on a

@@ -1,6 +1,6 @@
 /* placement.c - placements: the default one, thresholds, neurons that are left out, and what a device gets. Their JSON is
  * placement_json.c's, pruning placement_prune.c's. */
-#include "placement_parts.h"
+#include "placement_internal.h"
 
 #include "../base/memory.h"
 #include "../device/kernels/kernels.h"
@@ -22,19 +22,20 @@ const selector_row placement_selectors[SELECTOR_COUNT] = {
     [SELECTOR_MAGNITUDE] = {"magnitude", true, false},
 };
 
-static const char *const rungs[HEARTH_RUNG_COUNT] = {
-    [HEARTH_RUNG_AUTO] = "auto",           [HEARTH_RUNG_DENSE] = "dense",   [HEARTH_RUNG_EXACT] = "exact",
-    [HEARTH_RUNG_PREDICTED] = "predicted", [HEARTH_RUNG_PRUNED] = "pruned",
+static const char *const modes[HEARTH_MODE_COUNT] = {"auto",
+#define X(mode, name) name,
+                                                     HEARTH_MODES(X)
+#undef X
 };
 
-const char *hearth_rung_name(hearth_rung rung)
+const char *hearth_mode_name(hearth_mode mode)
 {
-    return (size_t)rung < HEARTH_RUNG_COUNT ? rungs[rung] : "unknown";
+    return (size_t)mode < HEARTH_MODE_COUNT ? modes[mode] : "unknown";
 }
 
-hearth_rung placement_auto_rung(const hearth_model *model)
+hearth_mode placement_auto_mode(const hearth_model *model)
 {
-    return ffn_has_zeros(model->hyper.activation) ? HEARTH_RUNG_EXACT : HEARTH_RUNG_DENSE;
+    return ffn_has_zeros(model->hyper.activation) ? HEARTH_MODE_EXACT : HEARTH_MODE_DENSE;
 }
 
 bool selector_runs_on_device(selector_kind selector)
@@ -42,7 +43,7 @@ bool selector_runs_on_device(selector_kind selector)
     return placement_selectors[selector].on_device;
 }
 
-/* What a layer's predictor is on the rung predicted; where it has none its zeros are skipped. */
+/* What a layer's predictor is in mode predicted; where it has none its zeros are skipped. */
 static selector_kind predicted_selector(const hearth_model *model, uint32_t layer)
 {
     static const selector_kind of_predictor[PREDICTOR_KINDS] = {[PREDICTOR_NONE] = SELECTOR_SIGN,
@@ -51,12 +52,12 @@ static selector_kind predicted_selector(const hearth_model *model, uint32_t laye
     return of_predictor[model->layers[layer].predictor.kind];
 }
 
-static selector_kind selector_of(hearth_rung rung, const hearth_model *model, uint32_t layer)
+static selector_kind selector_of(hearth_mode mode, const hearth_model *model, uint32_t layer)
 {
-    static const selector_kind fixed[HEARTH_RUNG_COUNT] = {[HEARTH_RUNG_DENSE] = SELECTOR_ALL,
-                                                           [HEARTH_RUNG_EXACT] = SELECTOR_SIGN,
-                                                           [HEARTH_RUNG_PRUNED] = SELECTOR_MAGNITUDE};
-    return rung == HEARTH_RUNG_PREDICTED ? predicted_selector(model, layer) : fixed[rung];
+    static const selector_kind fixed[HEARTH_MODE_COUNT] = {[HEARTH_MODE_DENSE] = SELECTOR_ALL,
+                                                           [HEARTH_MODE_EXACT] = SELECTOR_SIGN,
+                                                           [HEARTH_MODE_PRUNED] = SELECTOR_MAGNITUDE};
+    return mode == HEARTH_MODE_PREDICTED ? predicted_selector(model, layer) : fixed[mode];
 }
 
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
@@ -64,7 +65,7 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
 {
     if (selector == SELECTOR_SIGN && !ffn_has_zeros(model->hyper.activation))
         return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: rung exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
+                    "%s: mode exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
                     model->source->path, ffn_activations[model->hyper.activation].name);
     predictor_kind kind = model->layers[layer].predictor.kind;
     if ((selector == SELECTOR_LOW_RANK || selector == SELECTOR_COARSE) && model->tune_problem)
@@ -159,27 +160,27 @@ bool placement_add_ranges(hearth_placement *p, placement_part *part, uint32_t ra
     return part->ranges != NULL;
 }
 
-hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_rung rung,
+hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_mode mode,
                                       hearth_error *error)
 {
-    if (rung < 0 || rung >= HEARTH_RUNG_COUNT)
-        return fail(error, HEARTH_INVALID, "placement: rung %d: is not known", (int)rung);
-    if (rung == HEARTH_RUNG_AUTO)
-        rung = placement_auto_rung(model);
-    if (rung == HEARTH_RUNG_PREDICTED && !model->predictors)
+    if (mode < 0 || mode >= HEARTH_MODE_COUNT)
+        return fail(error, HEARTH_INVALID, "placement: mode %d: is not known", (int)mode);
+    if (mode == HEARTH_MODE_AUTO)
+        mode = placement_auto_mode(model);
+    if (mode == HEARTH_MODE_PREDICTED && !model->predictors)
         return model_lacks_tune(model,
-                                "rung predicted: the model has no predictors; exact needs none, `hearth tune` trains "
+                                "mode predicted: the model has no predictors; exact needs none, `hearth tune` trains "
                                 "some, and `hearth convert --predictors` adds PowerInfer's",
                                 error);
     for (uint32_t i = 0; i < model->hyper.layer_count; i++)
-        TRY(placement_check_selector(selector_of(rung, model, i), model, i, error));
+        TRY(placement_check_selector(selector_of(mode, model, i), model, i, error));
     hearth_placement *p;
     TRY(placement_new(&p, 1, model->hyper.layer_count, model->hyper.neuron_count, error));
     p->sides[PLACEMENT_CPU] = placement_sides[PLACEMENT_CPU];
     for (uint32_t i = 0; i < p->layer_count; i++) {
         layer_placement *layer = &p->layers[i];
-        layer->selector = selector_of(rung, model, i);
-        layer->threshold = rung == HEARTH_RUNG_PREDICTED ? model->layers[i].predictor.threshold : 0;
+        layer->selector = selector_of(mode, model, i);
+        layer->threshold = mode == HEARTH_MODE_PREDICTED ? model->layers[i].predictor.threshold : 0;
         if (!placement_add_parts(p, layer, 1) || !placement_add_ranges(p, layer->parts, 1)) {
             hearth_placement_destroy(p);
             return placement_no_memory(error);

@@ -39,8 +39,8 @@ typedef struct layer_placement {
     placement_part *parts; /* [part_count]; together they cover every neuron once, those of nobody included */
 } layer_placement;
 
-/* The sides there are so far. Nobody works on the neurons of PLACEMENT_NOBODY, which is no side but may stand in parts:
- * they are silent whatever they would have been. */
+/* The sides there are so far. Nobody works on the neurons of PLACEMENT_NOBODY, which is not a side but may stand in parts:
+ * they count as zero whatever they would have been. */
 #define PLACEMENT_CPU    0
 #define PLACEMENT_DEVICE 1
 #define PLACEMENT_SIDES  2
@@ -69,8 +69,8 @@ struct tune;
 /* The highest level of a tune file that leaves out more than zeros and costs at most so many nats; false: none does. */
 bool placement_find_level(const struct tune *t, double most_loss, uint32_t *level);
 
-/* What HEARTH_RUNG_AUTO stands for: exact where the activation is often exactly zero, else dense. */
-hearth_rung placement_auto_rung(const hearth_model *model);
+/* What HEARTH_MODE_AUTO stands for: exact where the activation is often exactly zero, else dense. */
+hearth_mode placement_auto_mode(const hearth_model *model);
 
 /* Whether what a layer does is decided on the device as well: not yet for coarse copies and magnitudes. */
 bool selector_runs_on_device(selector_kind selector);

@@ -12,11 +12,11 @@
  *     head       "cpu" or "device0"
  *     form       host, ffn-host: every neuron is the CPU's; split: some on each side; device: all are device0's
  *     selector   all, sign; coarse, low-rank, magnitude (with "threshold", which the others lack)
- *     neurons    ranges [begin, end) of original numbers; side "nobody": they are left out, silent whatever they are
+ *     neurons    ranges [begin, end) of original numbers; side "nobody": they are left out, zero whatever they are
  *
  * Reading is strict: every layer of the model stands there once, the parts of a layer cover its neurons exactly once,
  * and sides and forms agree. What this build cannot run yet is refused here and nowhere else. */
-#include "placement_parts.h"
+#include "placement_internal.h"
 
 #include "../base/json.h"
 #include "../base/memory.h"
@@ -30,17 +30,17 @@
 /* ------------------------------------------------------------------ reading */
 
 /* One place in the text, for errors: "placement: layer 3: ...". */
-typedef struct reader {
+typedef struct placement_reader {
     hearth_placement *p;
     const hearth_model *model;
     char where[32]; /* "layer 3"; empty: the whole */
     hearth_error *error;
-} reader;
+} placement_reader;
 
 #define BAD(r, status, ...) reader_fail(r, status, __VA_ARGS__)
 
 static hearth_status __attribute__((format(printf, 3, 4)))
-reader_fail(reader *r, hearth_status status, const char *format, ...)
+reader_fail(placement_reader *r, hearth_status status, const char *format, ...)
 {
     char text[256];
     va_list arguments;
@@ -50,7 +50,7 @@ reader_fail(reader *r, hearth_status status, const char *format, ...)
     return fail(r->error, status, "placement: %s%s%s", r->where, r->where[0] ? ": " : "", text);
 }
 
-static hearth_status read_side(reader *r, const json_t *object, const char *key, uint32_t *side)
+static hearth_status read_side(placement_reader *r, const json_t *object, const char *key, uint32_t *side)
 {
     const char *name;
     TRY(json_get_string(object, key, &name, NULL, "placement", r->error));
@@ -60,7 +60,7 @@ static hearth_status read_side(reader *r, const json_t *object, const char *key,
     return BAD(r, HEARTH_FORMAT, "%s is %.40s, which is not among the sides", key, name);
 }
 
-static hearth_status read_sides(reader *r, const json_t *names)
+static hearth_status read_sides(placement_reader *r, const json_t *names)
 {
     for (uint32_t i = 0; i < r->p->side_count; i++) {
         const char *name = json_string_value(json_array_get(names, i));
@@ -80,7 +80,7 @@ static hearth_status read_sides(reader *r, const json_t *names)
     return HEARTH_OK;
 }
 
-static hearth_status read_form(reader *r, const json_t *object, layer_form *form)
+static hearth_status read_form(placement_reader *r, const json_t *object, layer_form *form)
 {
     const char *name;
     TRY(json_get_string(object, "form", &name, NULL, "placement", r->error));
@@ -95,7 +95,7 @@ static hearth_status read_form(reader *r, const json_t *object, layer_form *form
     return BAD(r, HEARTH_FORMAT, "form %.40s is not known", name);
 }
 
-static hearth_status read_selector(reader *r, const json_t *object, layer_placement *layer)
+static hearth_status read_selector(placement_reader *r, const json_t *object, layer_placement *layer)
 {
     const char *name;
     TRY(json_get_string(object, "selector", &name, NULL, "placement", r->error));
@@ -114,18 +114,18 @@ static hearth_status read_selector(reader *r, const json_t *object, layer_placem
     TRY(json_get_number(object, "threshold", &threshold, NULL, "placement", r->error));
     layer->threshold = (float)threshold;
     if (!isfinite(layer->threshold))
-        return BAD(r, HEARTH_FORMAT, "threshold %g is no float32", threshold);
+        return BAD(r, HEARTH_FORMAT, "threshold %g is not a float32", threshold);
     return HEARTH_OK;
 }
 
-static hearth_status read_range(reader *r, const json_t *pair, neuron_range *range)
+static hearth_status read_range(placement_reader *r, const json_t *pair, neuron_range *range)
 {
     const json_t *begin = json_array_get(pair, 0), *end = json_array_get(pair, 1);
     if (json_array_size(pair) != 2 || !json_is_integer(begin) || !json_is_integer(end))
         return BAD(r, HEARTH_FORMAT, "neurons must be pairs [begin, end]");
     json_int_t from = json_integer_value(begin), to = json_integer_value(end);
     if (from < 0 || from >= to || to > r->p->neuron_count)
-        return BAD(r, HEARTH_FORMAT, "neurons [%lld, %lld] are no range within %u", (long long)from, (long long)to,
+        return BAD(r, HEARTH_FORMAT, "neurons [%lld, %lld] are not a range within %u", (long long)from, (long long)to,
                    r->p->neuron_count);
     *range = (neuron_range){(uint32_t)from, (uint32_t)to};
     return HEARTH_OK;
@@ -138,7 +138,7 @@ static int by_begin(const void *a, const void *b)
 }
 
 /* covered [neuron_count] counts how often each neuron was listed. */
-static hearth_status read_part(reader *r, const json_t *object, placement_part *part, uint8_t *covered)
+static hearth_status read_part(placement_reader *r, const json_t *object, placement_part *part, uint8_t *covered)
 {
     const char *side = json_string_value(json_object_get(object, "side"));
     if (side && !strcmp(side, PLACEMENT_NOBODY_NAME))
@@ -147,7 +147,7 @@ static hearth_status read_part(reader *r, const json_t *object, placement_part *
         TRY(read_side(r, object, "side", &part->side));
     const json_t *ranges = json_object_get(object, "neurons");
     if (!json_is_array(ranges) || json_array_size(ranges) > r->p->neuron_count)
-        return BAD(r, HEARTH_FORMAT, "neurons is missing, or is no list of pairs");
+        return BAD(r, HEARTH_FORMAT, "neurons is missing, or is not a list of pairs");
     if (!placement_add_ranges(r->p, part, (uint32_t)json_array_size(ranges)))
         return placement_no_memory(r->error);
     for (uint32_t i = 0; i < part->range_count; i++) {
@@ -162,28 +162,29 @@ static hearth_status read_part(reader *r, const json_t *object, placement_part *
 }
 
 /* The parts cover every neuron once; do they lie where the form wants them? */
-static hearth_status check_form(reader *r, const layer_placement *layer)
+static hearth_status check_form(placement_reader *r, const layer_placement *layer)
 {
-    uint32_t f = r->p->neuron_count, there = layer_neurons(layer, PLACEMENT_DEVICE);
+    uint32_t f = r->p->neuron_count, on_device = layer_neurons(layer, PLACEMENT_DEVICE);
     const char *form = placement_forms[layer->form], *device = placement_sides[PLACEMENT_DEVICE];
     if (layer->form != FORM_HOST && layer_neurons(layer, PLACEMENT_NOBODY) > 0)
         return BAD(r, HEARTH_UNSUPPORTED, "form %s: neurons of %s: only layers of form host can leave some out", form,
                    PLACEMENT_NOBODY_NAME);
-    if (layer->form == FORM_DEVICE && there < f)
-        return BAD(r, HEARTH_FORMAT, "form %s: %u of %u neurons lie on cpu, all belong on %s", form, f - there, f,
+    if (layer->form == FORM_DEVICE && on_device < f)
+        return BAD(r, HEARTH_FORMAT, "form %s: %u of %u neurons lie on cpu, all belong on %s", form, f - on_device, f,
                    device);
-    if (layer->form == FORM_SPLIT && (there == 0 || there == f))
+    if (layer->form == FORM_SPLIT && (on_device == 0 || on_device == f))
         return BAD(r, HEARTH_FORMAT, "form %s: all neurons lie on %s, some must lie on each side", form,
-                   there ? device : placement_sides[PLACEMENT_CPU]);
-    if (layer->form < FORM_SPLIT && there > 0)
-        return BAD(r, HEARTH_FORMAT, "form %s: %u of %u neurons lie on %s, all belong on cpu", form, there, f, device);
+                   on_device ? device : placement_sides[PLACEMENT_CPU]);
+    if (layer->form < FORM_SPLIT && on_device > 0)
+        return BAD(r, HEARTH_FORMAT, "form %s: %u of %u neurons lie on %s, all belong on cpu", form, on_device, f,
+                   device);
     if (layer_neurons(layer, PLACEMENT_NOBODY) == f)
         return BAD(r, HEARTH_FORMAT, "all neurons are left out");
     return HEARTH_OK;
 }
 
 /* The sides of what belongs to no layer by itself. */
-static hearth_status check_sides(reader *r)
+static hearth_status check_sides(placement_reader *r)
 {
     const hearth_placement *p = r->p;
     snprintf(r->where, sizeof r->where, "kv");
@@ -201,13 +202,13 @@ static hearth_status check_sides(reader *r)
     return HEARTH_OK;
 }
 
-static hearth_status read_layer(reader *r, const json_t *object, layer_placement *layer, uint8_t *covered)
+static hearth_status read_layer(placement_reader *r, const json_t *object, layer_placement *layer, uint8_t *covered)
 {
     TRY(read_form(r, object, &layer->form));
     TRY(read_selector(r, object, layer));
     const json_t *parts = json_object_get(object, "parts");
     if (!json_is_array(parts) || json_array_size(parts) > r->p->neuron_count)
-        return BAD(r, HEARTH_FORMAT, "parts is missing, or is no list");
+        return BAD(r, HEARTH_FORMAT, "parts is missing, or is not a list");
     if (!placement_add_parts(r->p, layer, (uint32_t)json_array_size(parts)))
         return placement_no_memory(r->error);
     memset(covered, 0, r->p->neuron_count);
@@ -219,7 +220,7 @@ static hearth_status read_layer(reader *r, const json_t *object, layer_placement
     return check_form(r, layer);
 }
 
-static hearth_status read_placement(reader *r, const json_t *root, const json_t *layers)
+static hearth_status read_placement(placement_reader *r, const json_t *root, const json_t *layers)
 {
     TRY(read_sides(r, json_object_get(root, "sides")));
     TRY(read_side(r, root, "kv", &r->p->kv));
@@ -245,10 +246,10 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
     TRY(json_parse(&root, json, size, "placement", error));
     const json_t *sides = json_object_get(root, "sides"), *layers = json_object_get(root, "layers");
     size_t side_count = json_array_size(sides);
-    reader r = {.model = model, .error = error};
+    placement_reader r = {.model = model, .error = error};
     hearth_status status = HEARTH_OK;
     if (side_count == 0 || side_count > 64)
-        status = BAD(&r, HEARTH_FORMAT, "sides is missing, or is no list of names");
+        status = BAD(&r, HEARTH_FORMAT, "sides is missing, or is not a list of names");
     else if (json_array_size(layers) != h->layer_count)
         status = BAD(&r, HEARTH_FORMAT, "layers: needs %u, one for each of the model, got %zu", h->layer_count,
                      json_array_size(layers));

@@ -1,6 +1,6 @@
-/* placement_prune.c - thresholds of the rung pruned, by a share of activations or by what may be lost. */
+/* placement_prune.c - thresholds of mode pruned, by a share of activations or by what may be lost. */
 #include "../model/tune.h"
-#include "placement_parts.h"
+#include "placement_internal.h"
 
 #include <math.h>
 
@@ -34,7 +34,7 @@ static hearth_status check_levels(const hearth_placement *p, const hearth_model 
         return fail(error, HEARTH_INVALID, "placement: is of another model");
     if (!model->tune || model->tune->level_count == 0)
         return model_lacks_tune(model,
-                                "rung pruned: it is not known which activations are small; `hearth tune` finds out, or "
+                                "mode pruned: it is not known which activations are small; `hearth tune` finds out, or "
                                 "--threshold says it",
                                 error);
     return HEARTH_OK;
@@ -62,7 +62,7 @@ hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_m
     return HEARTH_OK;
 }
 
-/* A level at which nothing but zeros counts as zero is no pruning. */
+/* A level at which nothing but zeros counts as zero is not a pruning. */
 static bool prunes(const tune *t, uint32_t level)
 {
     for (uint32_t i = 0; i < t->layer_count; i++)
@@ -92,12 +92,12 @@ static hearth_status refuse_levels(const hearth_model *model, double most_loss, 
     if (!t->losses)
         return fail(
             error, HEARTH_UNSUPPORTED,
-            "%s: rung pruned: its tune file does not say what its levels cost; tune again, or --prune SHARE takes "
+            "%s: mode pruned: its tune file does not say what its levels cost; tune again, or --prune SHARE takes "
             "one all the same (from %.1f %% of the activations)",
             model->source->path, share);
     return fail(
         error, HEARTH_UNSUPPORTED,
-        "%s: rung pruned: no level of its tune file costs %g nats (KL) at most: %.1f %% of the activations cost "
+        "%s: mode pruned: no level of its tune file costs %g nats (KL) at most: %.1f %% of the activations cost "
         "%.3g; --prune SHARE takes one all the same",
         model->source->path, most_loss, share, (double)t->losses[gentlest]);
 }

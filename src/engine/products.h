@@ -1,4 +1,4 @@
-/* products.h - rows of the slice times matrices, dealt to the pool: the one way in which weights are multiplied
+/* products.h - rows of the batch times matrices, dealt to the pool: the one way in which weights are multiplied
  * whole. */
 #ifndef ENGINE_PRODUCTS_H
 #define ENGINE_PRODUCTS_H

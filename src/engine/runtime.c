@@ -25,7 +25,7 @@ hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_o
     r->level = level;
     size_t memory = topology_memory_bytes();
     r->memory_bytes = options->memory_bytes ? options->memory_bytes : memory ? memory : UINT64_MAX;
-    pthread_mutex_init(&r->device_turn, NULL);
+    pthread_mutex_init(&r->device_lock, NULL);
     kernels_for(level, &r->kernels);
     /* The device first: its driver is asked in a fork, and the fewer threads there are the better. */
     hearth_status status = HEARTH_OK;
@@ -47,7 +47,7 @@ void hearth_runtime_destroy(hearth_runtime *runtime)
         return;
     device_close(runtime->device);
     pool_destroy(runtime->threads);
-    pthread_mutex_destroy(&runtime->device_turn);
+    pthread_mutex_destroy(&runtime->device_lock);
     mem_free(runtime);
 }
 
@@ -61,14 +61,14 @@ const char *hearth_runtime_cpu_level(const hearth_runtime *runtime)
     return kernel_level_name(runtime->level);
 }
 
-void device_turn_begin(hearth_runtime *r)
+void device_lock(hearth_runtime *r)
 {
-    pthread_mutex_lock(&r->device_turn);
+    pthread_mutex_lock(&r->device_lock);
 }
 
-void device_turn_end(hearth_runtime *r)
+void device_unlock(hearth_runtime *r)
 {
-    pthread_mutex_unlock(&r->device_turn);
+    pthread_mutex_unlock(&r->device_lock);
 }
 
 bool hearth_runtime_device(const hearth_runtime *runtime, hearth_device_info *out)

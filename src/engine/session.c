@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Rows of a slice unless the caller says otherwise, and the scratch memory that the default may take: wide
- * models get shorter slices rather than more memory. */
+/* Rows of a batch unless the caller says otherwise, and the scratch memory that the default may take: wide
+ * models get smaller batches rather than more memory. */
 #define DEFAULT_BATCH         512
 #define DEFAULT_SCRATCH_BYTES ((size_t)96 << 20)
 #define MIN_BATCH             32
@@ -177,7 +177,7 @@ static session_bytes count_bytes(hearth_session *s)
     if (!kv_cache_bytes(s->cache.format, s->engine->host_layers, s->sequences, h->kv_head_count, s->context,
                         h->head_length, &b.cache))
         b.cache = SIZE_MAX;
-    if (s->engine->remote) {
+    if (s->engine->uploaded) {
         b.scratch += device_session_bytes(s, DEVICE_PINNED);
         b.device = device_session_bytes(s, DEVICE_MEMORY);
     }
@@ -194,11 +194,11 @@ static session_room find_room(const hearth_session *s)
     const hearth_engine *e = s->engine;
     uint64_t own = hearth_engine_own_bytes(e), all = e->runtime->memory_bytes;
     session_room r = {all > own ? all - own : 0, UINT64_MAX, UINT64_MAX};
-    if (e->remote) {
+    if (e->uploaded) {
         device_info d;
-        device_turn_begin(e->runtime);
-        device_describe(e->remote->device, &d);
-        device_turn_end(e->runtime);
+        device_lock(e->runtime);
+        device_describe(e->uploaded->device, &d);
+        device_unlock(e->runtime);
         r.device = d.budget_bytes - d.used_bytes;
         r.budget = d.budget_bytes;
     }
@@ -257,7 +257,7 @@ hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_se
     TRY(resolve(&s, engine, options, error));
     session_bytes b = count_bytes(&s);
     *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), b.cache, b.scratch,
-                           engine->remote ? engine->remote->bytes + b.device : 0};
+                           engine->uploaded ? engine->uploaded->bytes + b.device : 0};
     return HEARTH_OK;
 }
 
@@ -283,8 +283,8 @@ hearth_status hearth_session_create(hearth_session **out, const hearth_engine *e
     TRY_OR(failed, status,
            kv_cache_create(&s->cache, s->cache.format, engine->host_layers, s->sequences, h->kv_head_count, s->context,
                            h->head_length, error));
-    if (engine->remote)
-        TRY_OR(failed, status, device_session_create(&s->remote, s, error));
+    if (engine->uploaded)
+        TRY_OR(failed, status, device_session_create(&s->device, s, error));
     *out = s;
     return HEARTH_OK;
 failed:
@@ -296,7 +296,7 @@ void hearth_session_destroy(hearth_session *session)
 {
     if (!session)
         return;
-    device_session_destroy(session->remote);
+    device_session_destroy(session->device);
     kv_cache_destroy(&session->cache);
     mem_free(session->block);
     mem_free(session);
@@ -328,7 +328,7 @@ static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_
     return HEARTH_OK;
 }
 
-static hearth_status feed_slices(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
+static hearth_status feed_batches(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     size_t d = s->engine->model->hyper.embedding_length;
     for (size_t begin = 0; begin < count; begin += s->batch) {
@@ -337,7 +337,7 @@ static hearth_status feed_slices(hearth_session *s, const hearth_row *rows, size
             s->scratch.sequence[i] = rows[begin + i].sequence;
             s->scratch.position[i] = s->lengths[rows[begin + i].sequence]++;
         }
-        TRY(forward_slice(s, rows + begin, n, begin, count, error));
+        TRY(forward_batch(s, rows + begin, n, begin, count, error));
         for (size_t i = 0; i < n; i++)
             if (rows[begin + i].output)
                 forward_output(s, i, s->outputs + s->output_count++ * d);
@@ -350,7 +350,7 @@ hearth_status session_feed(hearth_session *session, const hearth_row *rows, size
     TRY(check_feed(session, rows, count, error));
     memcpy(session->lengths_before, session->lengths, session->sequences * sizeof *session->lengths);
     session->output_count = 0;
-    hearth_status status = feed_slices(session, rows, count, error);
+    hearth_status status = feed_batches(session, rows, count, error);
     if (status != HEARTH_OK) {
         memcpy(session->lengths, session->lengths_before, session->sequences * sizeof *session->lengths);
         session->output_count = 0;
@@ -461,7 +461,7 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
     TRY(check_sequence(session, to, error));
     if (from != to) {
         session->lengths[to] = 0; /* what it had is no more, should the device fail halfway */
-        if (session->remote)
+        if (session->device)
             TRY(device_kv_copy(session, from, to, session->lengths[from], error));
         kv_copy(&session->cache, from, to, session->lengths[from]);
     }
@@ -484,9 +484,9 @@ hearth_status hearth_session_save(const hearth_session *session, uint32_t sequen
     TRY(check_sequence(session, sequence, error));
     const hyperparameters *h = &session->engine->model->hyper;
     uint32_t length = session->lengths[sequence];
-    size_t here = length * kv_position_bytes(session->cache.format, session->engine->host_layers, h->kv_head_count,
-                                             h->head_length);
-    size_t bytes = here + (session->remote ? device_kv_bytes(session, length) : 0);
+    size_t host_bytes = length * kv_position_bytes(session->cache.format, session->engine->host_layers,
+                                                   h->kv_head_count, h->head_length);
+    size_t bytes = host_bytes + (session->device ? device_kv_bytes(session, length) : 0);
     hearth_checkpoint *c = mem_new(sizeof *c);
     void *state = mem_new(bytes);
     if (!c || !state) {
@@ -496,7 +496,7 @@ hearth_status hearth_session_save(const hearth_session *session, uint32_t sequen
     }
     kv_save(&session->cache, sequence, length, state);
     hearth_status status =
-        session->remote ? device_kv_save(session, sequence, length, (char *)state + here, error) : HEARTH_OK;
+        session->device ? device_kv_save(session, sequence, length, (char *)state + host_bytes, error) : HEARTH_OK;
     if (status != HEARTH_OK) {
         mem_free(c);
         mem_free(state);
@@ -517,11 +517,11 @@ hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
         return fail(error, HEARTH_FULL, "session: checkpoint: has %u tokens, the context only %u", saved->length,
                     session->context);
     const hyperparameters *h = &session->engine->model->hyper;
-    size_t here = saved->length * kv_position_bytes(session->cache.format, session->engine->host_layers,
-                                                    h->kv_head_count, h->head_length);
+    size_t host_bytes = saved->length * kv_position_bytes(session->cache.format, session->engine->host_layers,
+                                                          h->kv_head_count, h->head_length);
     session->lengths[sequence] = 0; /* as in a fork */
-    if (session->remote)
-        TRY(device_kv_restore(session, sequence, saved->length, (const char *)saved->state + here, error));
+    if (session->device)
+        TRY(device_kv_restore(session, sequence, saved->length, (const char *)saved->state + host_bytes, error));
     kv_restore(&session->cache, sequence, saved->length, saved->state);
     session->lengths[sequence] = saved->length;
     return HEARTH_OK;

@@ -9,7 +9,7 @@ static void show(const hearth_session *s, const char *side, const char *what, ui
     s->tracer.see(s->tracer.user, &seen);
 }
 
-static void show_here(const hearth_session *s, uint32_t layer)
+static void show_host(const hearth_session *s, uint32_t layer)
 {
     const double *at = s->scratch.moments[layer];
     layer_form form = s->engine->layers[layer].form;
@@ -19,7 +19,7 @@ static void show_here(const hearth_session *s, uint32_t layer)
     show(s, "cpu", "neurons", layer, at[MOMENT_NEURONS], at[MOMENT_END]);
 }
 
-static void show_there(const hearth_session *s, uint32_t layer)
+static void show_device(const hearth_session *s, uint32_t layer)
 {
     static const struct {
         const char *what;
@@ -30,18 +30,18 @@ static void show_there(const hearth_session *s, uint32_t layer)
     const engine_layer *l = &s->engine->layers[layer];
     if (l->form == FORM_HOST)
         return;
-    bool works = s->engine->remote->layers[layer].neuron_count > 0; /* else it has no such span */
+    bool works = s->engine->uploaded->layers[layer].neuron_count > 0; /* else it has no such span */
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
         if (works || spans[i].begin != STAMP_NEURONS)
             show(s, s->engine->placement->sides[PLACEMENT_DEVICE], spans[i].what, layer,
-                 device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].begin)),
-                 device_stamp_seconds(s->remote->running, STAMP(layer, spans[i].end)));
+                 device_stamp_seconds(s->device->running, STAMP(layer, spans[i].begin)),
+                 device_stamp_seconds(s->device->running, STAMP(layer, spans[i].end)));
 }
 
-void trace_slice(const hearth_session *s)
+void trace_batch(const hearth_session *s)
 {
     for (uint32_t i = 0; i < s->engine->model->hyper.layer_count; i++) {
-        show_here(s, i);
-        show_there(s, i);
+        show_host(s, i);
+        show_device(s, i);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "engine.h"
 
-/* Shows the session's tracer the slice that was computed last. */
-void trace_slice(const hearth_session *s);
+/* Shows the session's tracer the batch that was computed last. */
+void trace_batch(const hearth_session *s);
 
 #endif

@@ -211,8 +211,8 @@ static void make_row(const bencher *b, const lane *l, const tally *t, bench_laye
 {
     uint32_t repeats = b->options->repeats;
     double kv = kv_bytes(b, row->context, row->prompt_length);
-    row->rung = hearth_engine_rung(l->engine);
-    row->class = hearth_engine_class(l->engine);
+    row->mode = hearth_mode_name(hearth_engine_mode(l->engine));
+    row->guarantee = hearth_guarantee_name(hearth_engine_guarantee(l->engine));
     row->prefill_tokens_per_second = bench_median(t->figures + PREFILL * repeats, repeats);
     row->decode_tokens_per_second = bench_median(t->figures + DECODE * repeats, repeats);
     row->read_bandwidth = bench_median(t->figures + BANDWIDTH * repeats, repeats);

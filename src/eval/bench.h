@@ -1,4 +1,4 @@
-/* bench.h - how fast a model reads and writes, as a share of what the memory gives, rung by rung.
+/* bench.h - how fast a model reads and writes, as a share of what the memory gives, mode by mode.
  *
  * A row is one context, prompt length and engine: `context` tokens are read first, without a clock; then
  * `prompt_length` tokens are timed as a prompt, and behind them `decode_tokens` tokens one by one, each with its
@@ -38,7 +38,7 @@ typedef struct bench_layer {
 
 /* Bytes, density and layers are means over all timed tokens, the rest medians over the repetitions. */
 typedef struct bench_row {
-    const char *rung, *class; /* the engine's                                                          */
+    const char *mode, *guarantee; /* the engine's                                                          */
     uint32_t prompt_length, context;
     double prefill_tokens_per_second, decode_tokens_per_second;
     double read_bandwidth;          /* bytes per second, mean of before and after                      */

@@ -85,9 +85,9 @@ static hearth_status unpack(buffer *out, span packed, const char *name, hearth_e
 
 /* ------------------------------------------------------------------ lines */
 
-typedef struct reader reader;
-struct reader {
-    hearth_status (*take)(reader *r, const json_t *line, const char *name, hearth_error *error);
+typedef struct jsonl_reader jsonl_reader;
+struct jsonl_reader {
+    hearth_status (*take)(jsonl_reader *r, const json_t *line, const char *name, hearth_error *error);
     humaneval_problems *problems;
     humaneval_completions *completions;
     const humaneval_problem *first;  /* of the problems that completions are of */
@@ -103,7 +103,7 @@ static bool is_blank(span line)
     return true;
 }
 
-static hearth_status read_line(reader *r, span line, const char *name, hearth_error *error)
+static hearth_status read_line(jsonl_reader *r, span line, const char *name, hearth_error *error)
 {
     json_t *o;
     if (is_blank(line))
@@ -112,12 +112,12 @@ static hearth_status read_line(reader *r, span line, const char *name, hearth_er
         return fail(error, HEARTH_FORMAT, "%s: is longer than %zu bytes", name, MAX_LINE_BYTES);
     TRY(json_parse(&o, line.data, line.size, name, error));
     hearth_status status = json_is_object(o) ? r->take(r, o, name, error)
-                                             : fail(error, HEARTH_FORMAT, "%s: text: is no JSON object", name);
+                                             : fail(error, HEARTH_FORMAT, "%s: text: is not a JSON object", name);
     json_decref(o);
     return status;
 }
 
-static hearth_status read_lines(reader *r, span text, const char *name, hearth_error *error)
+static hearth_status read_lines(jsonl_reader *r, span text, const char *name, hearth_error *error)
 {
     for (size_t at = 0, number = 1; at < text.size; number++) {
         char line_name[512];
@@ -130,7 +130,7 @@ static hearth_status read_lines(reader *r, span text, const char *name, hearth_e
     return HEARTH_OK;
 }
 
-static hearth_status read_bytes(reader *r, span bytes, const char *name, hearth_error *error)
+static hearth_status read_bytes(jsonl_reader *r, span bytes, const char *name, hearth_error *error)
 {
     buffer text = {0};
     if (!is_packed(bytes))
@@ -191,7 +191,7 @@ static bool is_identifier(const char *text)
     return size > 0 && size <= 200 && strspn(text, letters) == size && !(*text >= '0' && *text <= '9');
 }
 
-static hearth_status take_problem(reader *r, const json_t *line, const char *name, hearth_error *error)
+static hearth_status take_problem(jsonl_reader *r, const json_t *line, const char *name, hearth_error *error)
 {
     humaneval_problems *p = r->problems;
     humaneval_problem one = {"", "", "", "", NULL};
@@ -201,7 +201,8 @@ static hearth_status take_problem(reader *r, const json_t *line, const char *nam
     TRY(copy_member(&one.test, &p->memory, line, "test", false, name, error));
     TRY(copy_member(&one.canonical, &p->memory, line, "canonical_solution", true, name, error));
     if (!is_identifier(one.entry_point))
-        return fail(error, HEARTH_FORMAT, "%s: entry_point: '%.80s' is no name of a function", name, one.entry_point);
+        return fail(error, HEARTH_FORMAT, "%s: entry_point: '%.80s' is not the name of a function", name,
+                    one.entry_point);
     if (strlen(one.task_id) > MAX_TASK_ID)
         return fail(error, HEARTH_FORMAT, "%s: task_id: is longer than %d bytes", name, MAX_TASK_ID);
     if (has_task(p, one.task_id))
@@ -215,7 +216,7 @@ static hearth_status take_problem(reader *r, const json_t *line, const char *nam
 
 hearth_status humaneval_parse(humaneval_problems *out, span bytes, const char *name, hearth_error *error)
 {
-    reader r = {.take = take_problem, .problems = out};
+    jsonl_reader r = {.take = take_problem, .problems = out};
     TRY(read_bytes(&r, bytes, name, error));
     return out->count > 0 ? HEARTH_OK : fail(error, HEARTH_FORMAT, "%s: problems: there are none", name);
 }
@@ -259,7 +260,7 @@ static int compare_task(const void *task_id, const void *problem)
     return strcmp(task_id, (*(const humaneval_problem *const *)problem)->task_id);
 }
 
-static hearth_status take_completion(reader *r, const json_t *line, const char *name, hearth_error *error)
+static hearth_status take_completion(jsonl_reader *r, const json_t *line, const char *name, hearth_error *error)
 {
     humaneval_completions *c = r->completions;
     const char *task_id = "", *text = "";
@@ -267,7 +268,7 @@ static hearth_status take_completion(reader *r, const json_t *line, const char *
     TRY(json_get_string(line, "completion", &text, NULL, name, error));
     const humaneval_problem **found = bsearch(task_id, r->known, r->known_count, sizeof(void *), compare_task);
     if (!found)
-        return fail(error, HEARTH_FORMAT, "%s: task_id: '%.80s' is none of the problems", name, task_id);
+        return fail(error, HEARTH_FORMAT, "%s: task_id: '%.80s' is not one of the problems", name, task_id);
     if (c->count >= MAX_COMPLETIONS)
         return fail(error, HEARTH_FORMAT, "%s: completions: are more than %d", name, MAX_COMPLETIONS);
     return humaneval_add(c, (size_t)(*found - r->first), span_of(text), error);
@@ -283,7 +284,7 @@ hearth_status humaneval_parse_completions(humaneval_completions *out, span bytes
     for (size_t i = 0; i < count; i++)
         known[i] = &problems->items[i];
     qsort(known, count, sizeof *known, compare_tasks);
-    reader r = {
+    jsonl_reader r = {
         .take = take_completion, .completions = out, .first = problems->items, .known = known, .known_count = count};
     hearth_status status = read_bytes(&r, bytes, name, error);
     mem_free(known);

@@ -135,6 +135,6 @@ hearth_status kl_file_row(const kl_file *f, uint32_t window, size_t row, kl_row 
         return HEARTH_OK;
     }
     return fail(error, HEARTH_FORMAT,
-                "%s: row %zu of window %u: goes from %g in steps of %g: these are no probabilities", f->path, row,
+                "%s: row %zu of window %u: goes from %g in steps of %g: these are not probabilities", f->path, row,
                 window, (double)r.min, (double)r.scale);
 }

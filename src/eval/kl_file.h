@@ -62,7 +62,7 @@ typedef struct kl_row {
     bool clipped;           /* values of 0 only say that these tokens are not likelier than min */
 } kl_row;
 
-/* Row `row` of a window, of rows_per_window. HEARTH_FORMAT: numbers that are no logarithms of probabilities. */
+/* Row `row` of a window, of rows_per_window. HEARTH_FORMAT: numbers that are not logarithms of probabilities. */
 hearth_status kl_file_row(const kl_file *f, uint32_t window, size_t row, kl_row *out, hearth_error *error);
 
 /* ------------------------------------------------------------------ writing (kl_writer.c) */

@@ -16,7 +16,7 @@ typedef enum sweep_kind {
     SWEEP_PREDICTED, /* value: the threshold of every layer; none: as each was tuned                  */
     SWEEP_PRUNED,    /* value: the share of activations that count as zero                            */
     SWEEP_HOT_ONLY,  /* value: the share of every layer's neurons that is kept, the hottest or ...    */
-    SWEEP_COLD_ONLY, /* ... the coldest; the others are silent, whatever they would have been         */
+    SWEEP_COLD_ONLY, /* ... the coldest; the others count as zero, whatever they would have been         */
     SWEEP_KINDS
 } sweep_kind;
 
@@ -96,7 +96,7 @@ typedef struct sweep_row {
     sweep_setting setting;
     const char *tune; /* predicted: of which further tune file; NULL: the model's               */
     double recall;    /* predicted without a threshold: as tuned, mean of the layers that have a predictor */
-    const char *rung, *class;
+    const char *mode, *guarantee;
     sweep_activity activity;
     double quality; /* kl: mean divergence from the dense model, in nats; ppl: perplexity; humaneval: pass@1 */
     double quality_error;

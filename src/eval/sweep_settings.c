@@ -17,12 +17,12 @@ typedef enum value_use { TAKES_NOTHING, TAKES_NUMBER, TAKES_SHARE } value_use;
 /* Rows in the order of sweep_kind. */
 static const struct {
     const char *name;
-    hearth_rung rung; /* HEARTH_RUNG_AUTO: whatever of the lossless ones fits the model */
+    hearth_mode mode; /* HEARTH_MODE_AUTO: whatever of the lossless ones fits the model */
     value_use value;
 } kinds[SWEEP_KINDS] = {
-    {"dense", HEARTH_RUNG_DENSE, TAKES_NOTHING},        {"exact", HEARTH_RUNG_EXACT, TAKES_NOTHING},
-    {"predicted", HEARTH_RUNG_PREDICTED, TAKES_NUMBER}, {"pruned", HEARTH_RUNG_PRUNED, TAKES_SHARE},
-    {"hot-only", HEARTH_RUNG_AUTO, TAKES_SHARE},        {"cold-only", HEARTH_RUNG_AUTO, TAKES_SHARE},
+    {"dense", HEARTH_MODE_DENSE, TAKES_NOTHING},        {"exact", HEARTH_MODE_EXACT, TAKES_NOTHING},
+    {"predicted", HEARTH_MODE_PREDICTED, TAKES_NUMBER}, {"pruned", HEARTH_MODE_PRUNED, TAKES_SHARE},
+    {"hot-only", HEARTH_MODE_AUTO, TAKES_SHARE},        {"cold-only", HEARTH_MODE_AUTO, TAKES_SHARE},
 };
 
 const char *sweep_kind_name(sweep_kind kind)
@@ -45,9 +45,9 @@ hearth_status sweep_place(hearth_placement **out, const hearth_model *model, con
 {
     hearth_placement *p;
     bool keeps = setting->kind == SWEEP_HOT_ONLY || setting->kind == SWEEP_COLD_ONLY;
-    hearth_rung rung = kinds[setting->kind].rung;
+    hearth_mode mode = kinds[setting->kind].mode;
     hearth_status status = HEARTH_OK;
-    TRY(hearth_placement_create(&p, model, rung == HEARTH_RUNG_AUTO ? placement_auto_rung(model) : rung, error));
+    TRY(hearth_placement_create(&p, model, mode == HEARTH_MODE_AUTO ? placement_auto_mode(model) : mode, error));
     if (keeps)
         status = hearth_placement_keep(p, model, setting->value, setting->kind == SWEEP_HOT_ONLY, error);
     else if (setting->kind == SWEEP_PRUNED)
@@ -140,7 +140,7 @@ static hearth_status add_values(list *l, sweep_kind kind, const char *text, hear
     if (!(v[1] >= v[0]) || !(v[2] > 0) || (v[1] - v[0]) / v[2] > 10.0 * SWEEP_SETTINGS)
         return fail(error, HEARTH_INVALID, "settings: %s: '%.40s' goes nowhere, or in too many steps", name, text);
     if (kinds[kind].value == TAKES_SHARE && (v[0] < 0 || v[1] > 1 + SLACK))
-        return fail(error, HEARTH_INVALID, "settings: %s: '%.40s' is no share, from 0 to 1", name, text);
+        return fail(error, HEARTH_INVALID, "settings: %s: '%.40s' is not a share, from 0 to 1", name, text);
     if (fabs(v[0]) > 1e6 || fabs(v[1]) > 1e6)
         return fail(error, HEARTH_INVALID, "settings: %s: '%.40s' is too large", name, text);
     return add_steps(l, kind, v[0], v[1], v[2], error);
@@ -201,7 +201,7 @@ void sweep_defaults(sweep_setting out[SWEEP_SETTINGS], size_t *count, const hear
     bool hot = has_hot_neurons(t);
     const bool wanted[SWEEP_KINDS] = {
         [SWEEP_DENSE] = true,
-        [SWEEP_EXACT] = placement_auto_rung(model) == HEARTH_RUNG_EXACT,
+        [SWEEP_EXACT] = placement_auto_mode(model) == HEARTH_MODE_EXACT,
         [SWEEP_PREDICTED] = model->predictors,
         [SWEEP_PRUNED] = t && t->level_count > 0,
         [SWEEP_HOT_ONLY] = hot,

@@ -14,7 +14,7 @@
 static const struct {
     const char *name, *phrase;
     size_t size;
-    value_class class;
+    value_kind kind;
 } value_types[VALUE_TYPE_COUNT] = {
     [VALUE_U8]     = { "u8",     "an integer",  1, VALUE_IS_UNSIGNED },
     [VALUE_I8]     = { "i8",     "an integer",  1, VALUE_IS_SIGNED   },
@@ -42,9 +42,9 @@ const char *value_type_name(value_type type)
     return value_types[type].name;
 }
 
-value_class value_class_of(value_type type)
+value_kind value_kind_of(value_type type)
 {
-    return value_types[type].class;
+    return value_types[type].kind;
 }
 
 /* ---------------------------------------------------------------- building */
@@ -283,13 +283,13 @@ hearth_status checkpoint_get_u32(const checkpoint *c, const char *key, uint32_t 
     TRY(look_up(c, key, &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    value_class class = value_class_of(entry->type);
-    if (class != VALUE_IS_UNSIGNED && class != VALUE_IS_SIGNED)
+    value_kind kind = value_kind_of(entry->type);
+    if (kind != VALUE_IS_UNSIGNED && kind != VALUE_IS_SIGNED)
         return wrong_type(c, entry, "an integer", error);
-    if (class == VALUE_IS_SIGNED && entry->as.i < 0)
+    if (kind == VALUE_IS_SIGNED && entry->as.i < 0)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %lld, expected an integer of at least 0", c->path, QUOTED,
                     key, (long long)entry->as.i);
-    uint64_t value = class == VALUE_IS_SIGNED ? (uint64_t)entry->as.i : entry->as.u;
+    uint64_t value = kind == VALUE_IS_SIGNED ? (uint64_t)entry->as.i : entry->as.u;
     if (value > UINT32_MAX)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %llu, expected an integer of 32 bits", c->path, QUOTED, key,
                     (unsigned long long)value);
@@ -303,7 +303,7 @@ hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *ou
     TRY(look_up(c, key, &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    if (value_class_of(entry->type) != VALUE_IS_FLOAT)
+    if (value_kind_of(entry->type) != VALUE_IS_FLOAT)
         return wrong_type(c, entry, "a float", error);
     /* Beyond float32's range the conversion gives an infinity that the file does not hold. */
     float value = (float)entry->as.f;

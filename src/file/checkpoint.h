@@ -28,11 +28,11 @@ const char *value_type_name(value_type type);
 
 // clang-format off
 /* Which member of key_value.as holds a value. */
-typedef enum value_class {
+typedef enum value_kind {
     VALUE_IS_UNSIGNED, VALUE_IS_SIGNED, VALUE_IS_FLOAT, VALUE_IS_BOOL, VALUE_IS_STRING, VALUE_IS_ARRAY
-} value_class;
+} value_kind;
 // clang-format on
-value_class value_class_of(value_type type);
+value_kind value_kind_of(value_type type);
 
 typedef struct key_value {
     const char *key; /* terminated, valid UTF-8 */

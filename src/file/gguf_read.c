@@ -20,7 +20,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are taken fro
 #define MIN_TENSOR_BYTES 33    /* length, one byte of name, rank, one size, type, offset  */
 #define QUOTED           128   /* bytes of a name in an error text                        */
 
-typedef struct reader {
+typedef struct gguf_reader {
     checkpoint *c;
     const uint8_t *data;
     size_t size, at;
@@ -34,7 +34,7 @@ typedef struct reader {
     bool any_type;    /* tensors of unknown types are let through             */
     bool has_unknown; /* and there are some                                   */
     buffer types;     /* of uint32_t, one per tensor                          */
-} reader;
+} gguf_reader;
 
 /* Files that begin otherwise but may well have been meant. */
 static const struct {
@@ -64,7 +64,7 @@ static const struct {
 // clang-format on
 
 /* "FILE: key NAME: REASON" */
-__attribute__((format(printf, 3, 4))) static hearth_status refuse(const reader *r, hearth_status status,
+__attribute__((format(printf, 3, 4))) static hearth_status refuse(const gguf_reader *r, hearth_status status,
                                                                   const char *format, ...)
 {
     char reason[256];
@@ -82,7 +82,7 @@ __attribute__((format(printf, 3, 4))) static hearth_status refuse(const reader *
 
 /* ------------------------------------------------------------------- bytes */
 
-static hearth_status take(reader *r, void *out, size_t size_bytes, const char *what)
+static hearth_status take(gguf_reader *r, void *out, size_t size_bytes, const char *what)
 {
     if (size_bytes > r->size - r->at)
         return refuse(r, HEARTH_FORMAT, "the file ends within the %s", what);
@@ -91,7 +91,7 @@ static hearth_status take(reader *r, void *out, size_t size_bytes, const char *w
     return HEARTH_OK;
 }
 
-static hearth_status take_string(reader *r, span *out, const char *what)
+static hearth_status take_string(gguf_reader *r, span *out, const char *what)
 {
     uint64_t size = 0;
     TRY(take(r, &size, sizeof(size), what));
@@ -104,7 +104,7 @@ static hearth_status take_string(reader *r, span *out, const char *what)
 }
 
 /* A key or a tensor's name, into r->name and r->terminated; from then on errors are said of it. */
-static hearth_status take_name(reader *r, size_t limit)
+static hearth_status take_name(gguf_reader *r, size_t limit)
 {
     span name;
     TRY(take_string(r, &name, "name"));
@@ -113,7 +113,7 @@ static hearth_status take_name(reader *r, size_t limit)
     if (name.size > limit)
         return refuse(r, HEARTH_FORMAT, "the name has %zu bytes, expected at most %zu", name.size, limit);
     if (!utf8_is_valid(name.data, name.size) || memchr(name.data, 0, name.size))
-        return refuse(r, HEARTH_FORMAT, "the name is no valid UTF-8 text");
+        return refuse(r, HEARTH_FORMAT, "the name is not valid UTF-8 text");
     memcpy(r->terminated, name.data, name.size);
     r->terminated[name.size] = 0;
     r->name = name;
@@ -122,7 +122,7 @@ static hearth_status take_name(reader *r, size_t limit)
 
 /* -------------------------------------------------------------------- keys */
 
-static hearth_status check_bools(reader *r, const uint8_t *items, size_t count)
+static hearth_status check_bools(gguf_reader *r, const uint8_t *items, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (items[i] > 1)
@@ -130,13 +130,13 @@ static hearth_status check_bools(reader *r, const uint8_t *items, size_t count)
     return HEARTH_OK;
 }
 
-static hearth_status take_scalar(reader *r, key_value *entry)
+static hearth_status take_scalar(gguf_reader *r, key_value *entry)
 {
     size_t size = value_size(entry->type);
     uint64_t bits = 0;
     TRY(take(r, &bits, size, "value"));
-    value_class class = value_class_of(entry->type);
-    if (class == VALUE_IS_FLOAT) {
+    value_kind kind = value_kind_of(entry->type);
+    if (kind == VALUE_IS_FLOAT) {
         float narrow;
         memcpy(&narrow, &bits, sizeof(narrow));
         memcpy(&entry->as.f, &bits, sizeof(entry->as.f));
@@ -144,17 +144,17 @@ static hearth_status take_scalar(reader *r, key_value *entry)
             entry->as.f = (double)narrow;
         return HEARTH_OK;
     }
-    if (class == VALUE_IS_SIGNED) {
+    if (kind == VALUE_IS_SIGNED) {
         unsigned unused = 64 - 8 * (unsigned)size; /* shifting up and down again extends the sign */
         entry->as.i = (int64_t)(bits << unused) >> unused;
         return HEARTH_OK;
     }
     entry->as.u = bits;
-    return class == VALUE_IS_BOOL ? check_bools(r, (const uint8_t *)&bits, 1) : HEARTH_OK;
+    return kind == VALUE_IS_BOOL ? check_bools(r, (const uint8_t *)&bits, 1) : HEARTH_OK;
 }
 
 /* Lengths are walked first: memory is taken only for strings that are really there. */
-static hearth_status take_strings(reader *r, key_value *entry)
+static hearth_status take_strings(gguf_reader *r, key_value *entry)
 {
     size_t start = r->at;
     span text;
@@ -170,7 +170,7 @@ static hearth_status take_strings(reader *r, key_value *entry)
     return HEARTH_OK;
 }
 
-static hearth_status take_numbers(reader *r, key_value *entry)
+static hearth_status take_numbers(gguf_reader *r, key_value *entry)
 {
     size_t item = value_size(entry->item_type), size_bytes = (size_t)entry->count * item;
     const uint8_t *items = r->data + r->at;
@@ -188,7 +188,7 @@ static hearth_status take_numbers(reader *r, key_value *entry)
     return HEARTH_OK;
 }
 
-static hearth_status take_type(reader *r, value_type *out)
+static hearth_status take_type(gguf_reader *r, value_type *out)
 {
     uint32_t type = 0;
     TRY(take(r, &type, sizeof(type), "type"));
@@ -198,7 +198,7 @@ static hearth_status take_type(reader *r, value_type *out)
     return HEARTH_OK;
 }
 
-static hearth_status take_array(reader *r, key_value *entry)
+static hearth_status take_array(gguf_reader *r, key_value *entry)
 {
     TRY(take_type(r, &entry->item_type));
     TRY(take(r, &entry->count, sizeof(entry->count), "array"));
@@ -212,7 +212,7 @@ static hearth_status take_array(reader *r, key_value *entry)
     return entry->item_type == VALUE_STRING ? take_strings(r, entry) : take_numbers(r, entry);
 }
 
-static hearth_status take_value(reader *r, key_value *entry)
+static hearth_status take_value(gguf_reader *r, key_value *entry)
 {
     TRY(take_type(r, &entry->type));
     if (entry->type == VALUE_ARRAY)
@@ -222,7 +222,7 @@ static hearth_status take_value(reader *r, key_value *entry)
     return take_scalar(r, entry);
 }
 
-static hearth_status read_entry(reader *r)
+static hearth_status read_entry(gguf_reader *r)
 {
     key_value entry = {.key = r->terminated};
     TRY(take_name(r, MAX_KEY_BYTES));
@@ -243,7 +243,7 @@ const char *gguf_type_name(uint32_t type)
     return NULL;
 }
 
-static hearth_status take_format(reader *r, stored_tensor *t)
+static hearth_status take_format(gguf_reader *r, stored_tensor *t)
 {
     uint32_t type = 0;
     TRY(take(r, &type, sizeof(type), "type"));
@@ -258,7 +258,7 @@ static hearth_status take_format(reader *r, stored_tensor *t)
                 : refuse(r, HEARTH_UNSUPPORTED, "is of type number %u, which is unknown", type);
 }
 
-static hearth_status take_shape(reader *r, stored_tensor *t)
+static hearth_status take_shape(gguf_reader *r, stored_tensor *t)
 {
     TRY(take(r, &t->rank, sizeof(t->rank), "rank"));
     if (t->rank < 1 || t->rank > TENSOR_MAX_RANK)
@@ -277,11 +277,11 @@ static hearth_status take_shape(reader *r, stored_tensor *t)
 }
 
 /* Bytes of a tensor whose shape and format are known. */
-static hearth_status find_size(const reader *r, stored_tensor *t)
+static hearth_status find_size(const gguf_reader *r, stored_tensor *t)
 {
     size_t row_bytes, rows = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
     if (t->shape[0] % number_formats[t->format].block_values != 0)
-        return refuse(r, HEARTH_FORMAT, "rows of %" PRIu64 " values are no whole number of %s blocks of %u",
+        return refuse(r, HEARTH_FORMAT, "rows of %" PRIu64 " values are not a whole number of %s blocks of %u",
                       t->shape[0], number_formats[t->format].name, number_formats[t->format].block_values);
     if (!number_row_bytes(t->format, t->shape[0], &row_bytes) || !size_multiply(row_bytes, rows, &t->size_bytes))
         return refuse(r, HEARTH_FORMAT, "the shape is too large");
@@ -289,7 +289,7 @@ static hearth_status find_size(const reader *r, stored_tensor *t)
 }
 
 /* The extent of a tensor; of unknown format, where it begins. */
-static hearth_status take_extent(reader *r, stored_tensor *t, extent *out)
+static hearth_status take_extent(gguf_reader *r, stored_tensor *t, extent *out)
 {
     if (t->format != FORMAT_STORED_COUNT)
         TRY(find_size(r, t));
@@ -299,7 +299,7 @@ static hearth_status take_extent(reader *r, stored_tensor *t, extent *out)
     return HEARTH_OK;
 }
 
-static hearth_status read_tensor(reader *r)
+static hearth_status read_tensor(gguf_reader *r)
 {
     stored_tensor tensor = {.name = r->terminated};
     extent place = {.tensor = r->c->tensor_count};
@@ -313,7 +313,7 @@ static hearth_status read_tensor(reader *r)
 }
 
 /* What general.alignment says, or the format's default. */
-static hearth_status find_alignment(reader *r, uint32_t *out)
+static hearth_status find_alignment(gguf_reader *r, uint32_t *out)
 {
     const key_value *entry = checkpoint_find(r->c, "general.alignment");
     *out = GGUF_ALIGNMENT;
@@ -330,7 +330,7 @@ static hearth_status find_alignment(reader *r, uint32_t *out)
 }
 
 /* Gives every tensor its data, which begins at the next multiple of the alignment. */
-static hearth_status place_tensors(reader *r)
+static hearth_status place_tensors(gguf_reader *r)
 {
     uint32_t alignment;
     TRY(find_alignment(r, &alignment));
@@ -343,8 +343,8 @@ static hearth_status place_tensors(reader *r)
         stored_tensor *t = &r->c->tensors[extents[i].tensor];
         r->name = span_of(t->name);
         if (extents[i].begin % alignment != 0)
-            return refuse(r, HEARTH_FORMAT, "offset %" PRIu64 " is no multiple of the alignment %u", extents[i].begin,
-                          alignment);
+            return refuse(r, HEARTH_FORMAT, "offset %" PRIu64 " is not a multiple of the alignment %u",
+                          extents[i].begin, alignment);
         if (extents[i].end > data_bytes)
             return refuse(r, HEARTH_FORMAT, "ends at byte %" PRIu64 " of the data, but the file has only %zu",
                           extents[i].end, data_bytes);
@@ -360,7 +360,7 @@ static hearth_status place_tensors(reader *r)
 }
 
 /* Only a checkpoint with unknown types says which they are. */
-static hearth_status keep_types(reader *r)
+static hearth_status keep_types(gguf_reader *r)
 {
     if (!r->has_unknown)
         return HEARTH_OK;
@@ -373,11 +373,11 @@ static hearth_status keep_types(reader *r)
 
 /* -------------------------------------------------------------------- file */
 
-static hearth_status read_magic(reader *r)
+static hearth_status read_magic(gguf_reader *r)
 {
     char magic[4] = {0};
     if (r->size < sizeof(magic))
-        return refuse(r, HEARTH_FORMAT, "%zu bytes are no GGUF file", r->size);
+        return refuse(r, HEARTH_FORMAT, "%zu bytes are not a GGUF file", r->size);
     TRY(take(r, magic, sizeof(magic), "header"));
     r->c->powerinfer = memcmp(magic, "PWRI", sizeof(magic)) == 0;
     if (r->c->powerinfer || memcmp(magic, "GGUF", sizeof(magic)) == 0)
@@ -388,7 +388,7 @@ static hearth_status read_magic(reader *r)
     return refuse(r, HEARTH_FORMAT, "is not a GGUF file");
 }
 
-static hearth_status read_version(reader *r)
+static hearth_status read_version(gguf_reader *r)
 {
     uint32_t version = 0;
     TRY(take(r, &version, sizeof(version), "header"));
@@ -403,7 +403,7 @@ static hearth_status read_version(reader *r)
     return HEARTH_OK;
 }
 
-static hearth_status read_all(reader *r)
+static hearth_status read_all(gguf_reader *r)
 {
     uint64_t tensors = 0, entries = 0;
     TRY(read_magic(r));
@@ -427,7 +427,7 @@ static hearth_status read_all(reader *r)
 static hearth_status read_into(checkpoint *c, const uint8_t *data, size_t size_bytes, bool any_type,
                                hearth_error *error)
 {
-    reader r = {.c = c, .data = data, .size = size_bytes, .error = error, .kind = "header", .any_type = any_type};
+    gguf_reader r = {.c = c, .data = data, .size = size_bytes, .error = error, .kind = "header", .any_type = any_type};
     r.terminated = mem_new(MAX_KEY_BYTES + 1);
     if (!r.terminated)
         return fail_memory(error, c->path, MAX_KEY_BYTES + 1);

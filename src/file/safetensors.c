@@ -27,7 +27,7 @@ static const struct {
     {"BF16", FORMAT_BF16},
 };
 
-typedef struct reader {
+typedef struct header_reader {
     checkpoint *c;
     const char *path;    /* of the file that is being read                          */
     const uint8_t *data; /* behind the header                                       */
@@ -36,10 +36,10 @@ typedef struct reader {
     const char *shard;        /* this file's name there                                  */
     buffer extents;           /* of extent                                               */
     hearth_error *error;
-} reader;
+} header_reader;
 
 /* "FILE: tensor NAME: REASON" */
-__attribute__((format(printf, 4, 5))) static hearth_status refuse(const reader *r, hearth_status status,
+__attribute__((format(printf, 4, 5))) static hearth_status refuse(const header_reader *r, hearth_status status,
                                                                   const char *name, const char *format, ...)
 {
     char reason[256];
@@ -52,7 +52,7 @@ __attribute__((format(printf, 4, 5))) static hearth_status refuse(const reader *
 
 /* ------------------------------------------------------------- one tensor */
 
-static hearth_status read_dtype(const reader *r, const json_t *value, stored_tensor *t)
+static hearth_status read_dtype(const header_reader *r, const json_t *value, stored_tensor *t)
 {
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
     if (!dtype)
@@ -77,7 +77,7 @@ static bool get_size(const json_t *array, size_t i, uint64_t *out)
 }
 
 /* Rows come last in the file's shape and first in ours. A scalar is a row of one value. */
-static hearth_status read_shape(const reader *r, const json_t *value, stored_tensor *t)
+static hearth_status read_shape(const header_reader *r, const json_t *value, stored_tensor *t)
 {
     const json_t *shape = json_object_get(value, "shape");
     size_t rank = json_array_size(shape);
@@ -90,7 +90,7 @@ static hearth_status read_shape(const reader *r, const json_t *value, stored_ten
     for (size_t i = 0; i < TENSOR_MAX_RANK; i++) {
         t->shape[i] = 1;
         if (i < rank && !get_size(shape, rank - 1 - i, &t->shape[i]))
-            return refuse(r, HEARTH_FORMAT, t->name, "dimension %zu is no size", rank - 1 - i);
+            return refuse(r, HEARTH_FORMAT, t->name, "dimension %zu is not a size", rank - 1 - i);
         if (t->shape[i] == 0)
             return refuse(r, HEARTH_FORMAT, t->name, "dimension %zu is 0", rank - 1 - i);
         if (!size_multiply(bytes, t->shape[i], &bytes))
@@ -101,12 +101,12 @@ static hearth_status read_shape(const reader *r, const json_t *value, stored_ten
     return HEARTH_OK;
 }
 
-static hearth_status read_extent(reader *r, const json_t *value, stored_tensor *t)
+static hearth_status read_extent(header_reader *r, const json_t *value, stored_tensor *t)
 {
     const json_t *offsets = json_object_get(value, "data_offsets");
     extent place = {.tensor = r->c->tensor_count};
     if (json_array_size(offsets) != 2 || !get_size(offsets, 0, &place.begin) || !get_size(offsets, 1, &place.end))
-        return refuse(r, HEARTH_FORMAT, t->name, "data_offsets is no pair of sizes");
+        return refuse(r, HEARTH_FORMAT, t->name, "data_offsets is not a pair of sizes");
     if (place.end < place.begin || place.end > r->data_bytes)
         return refuse(r, HEARTH_FORMAT, t->name, "bytes %" PRIu64 " to %" PRIu64 " of the data, which has only %zu",
                       place.begin, place.end, r->data_bytes);
@@ -119,7 +119,7 @@ static hearth_status read_extent(reader *r, const json_t *value, stored_tensor *
     return HEARTH_OK;
 }
 
-static hearth_status read_tensor(reader *r, const char *name, const json_t *value)
+static hearth_status read_tensor(header_reader *r, const char *name, const json_t *value)
 {
     stored_tensor t = {.name = name};
     if (!*name || !json_is_object(value))
@@ -138,7 +138,7 @@ static hearth_status read_tensor(reader *r, const char *name, const json_t *valu
 /* ---------------------------------------------------------------- one file */
 
 /* Every byte of the data belongs to exactly one tensor. */
-static hearth_status check_cover(reader *r)
+static hearth_status check_cover(header_reader *r)
 {
     size_t count;
     const extent *extents = extents_sorted(&r->extents, &count);
@@ -157,7 +157,7 @@ static hearth_status check_cover(reader *r)
     return HEARTH_OK;
 }
 
-static hearth_status check_metadata(const reader *r, json_t *metadata)
+static hearth_status check_metadata(const header_reader *r, json_t *metadata)
 {
     const char *key;
     json_t *value;
@@ -171,7 +171,7 @@ static hearth_status check_metadata(const reader *r, json_t *metadata)
     return HEARTH_OK;
 }
 
-static hearth_status read_header(reader *r, json_t *header)
+static hearth_status read_header(header_reader *r, json_t *header)
 {
     const char *name;
     json_t *value;
@@ -188,11 +188,11 @@ static hearth_status read_header(reader *r, json_t *header)
 }
 
 /* r: c, path, error and, where there is an index, weight_map and shard are set. */
-static hearth_status read_file(reader *r, const uint8_t *data, size_t size_bytes)
+static hearth_status read_file(header_reader *r, const uint8_t *data, size_t size_bytes)
 {
     uint64_t header_bytes;
     if (size_bytes < sizeof(header_bytes))
-        return fail(r->error, HEARTH_FORMAT, "%s: header: %zu bytes are no safetensors file", r->path, size_bytes);
+        return fail(r->error, HEARTH_FORMAT, "%s: header: %zu bytes are not a safetensors file", r->path, size_bytes);
     memcpy(&header_bytes, data, sizeof(header_bytes));
     size_t left = size_bytes - sizeof(header_bytes);
     if (header_bytes > MAX_HEADER_BYTES)
@@ -215,7 +215,7 @@ static hearth_status read_file(reader *r, const uint8_t *data, size_t size_bytes
 hearth_status safetensors_parse(checkpoint *c, const uint8_t *data, size_t size_bytes, const char *path,
                                 hearth_error *error)
 {
-    reader r = {.c = c, .path = path, .error = error};
+    header_reader r = {.c = c, .path = path, .error = error};
     return read_file(&r, data, size_bytes);
 }
 
@@ -230,7 +230,7 @@ static hearth_status add_file(checkpoint *c, const char *folder, const char *nam
     char *path = file_join(folder, name);
     if (!path)
         return fail_memory(error, folder, strlen(folder) + strlen(name) + 2);
-    reader r = {.c = c, .path = path, .weight_map = weight_map, .shard = name, .error = error};
+    header_reader r = {.c = c, .path = path, .weight_map = weight_map, .shard = name, .error = error};
     TRY_OR(done, status, file_map_open(&map, path, error));
     TRY_OR(done, status, checkpoint_own_map(c, map, error));
     status = read_file(&r, map.data, map.size_bytes);

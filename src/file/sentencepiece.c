@@ -19,7 +19,7 @@ static const char *const model_names[] = {
     [MODEL_UNIGRAM] = "unigram", [MODEL_BPE] = "bpe", [MODEL_WORD] = "word", [MODEL_CHAR] = "char"};
 
 /* One message after another is read into this. */
-typedef struct reader {
+typedef struct piece_reader {
     const uint8_t *data; /* the whole file                                      */
     const char *path;
     hearth_error *error;
@@ -40,7 +40,7 @@ typedef struct reader {
     buffer texts, scores, types;
     size_t count;
     name_index known;
-} reader;
+} piece_reader;
 
 /* ------------------------------------------------------------- wire format */
 
@@ -61,7 +61,7 @@ typedef struct field_row {
     field_kind kind;
     const char *name;
     size_t offset;
-    hearth_status (*read)(reader *r, span message);
+    hearth_status (*read)(piece_reader *r, span message);
 } field_row;
 
 /* A field as it stands in the file. */
@@ -72,13 +72,13 @@ typedef struct field {
     span bytes;
 } field;
 
-static hearth_status refuse_at(const reader *r, const char *at, const char *reason)
+static hearth_status refuse_at(const piece_reader *r, const char *at, const char *reason)
 {
     return fail(r->error, HEARTH_FORMAT, "%s: byte %td: %s", r->path, at - (const char *)r->data, reason);
 }
 
 /* Passes over size bytes at the front of rest. */
-static hearth_status pass(reader *r, span *rest, size_t size)
+static hearth_status pass(piece_reader *r, span *rest, size_t size)
 {
     if (size > rest->size)
         return refuse_at(r, rest->data, "the message ends within a field");
@@ -87,7 +87,7 @@ static hearth_status pass(reader *r, span *rest, size_t size)
 }
 
 /* Seven bits a byte, lowest first; the highest bit says that another byte follows. */
-static hearth_status take_varint(reader *r, span *rest, uint64_t *out)
+static hearth_status take_varint(piece_reader *r, span *rest, uint64_t *out)
 {
     const char *bytes = rest->data;
     *out = 0;
@@ -100,7 +100,7 @@ static hearth_status take_varint(reader *r, span *rest, uint64_t *out)
     return refuse_at(r, bytes, "a number has more than ten bytes");
 }
 
-static hearth_status take_fixed(reader *r, span *rest, size_t size, uint64_t *out)
+static hearth_status take_fixed(piece_reader *r, span *rest, size_t size, uint64_t *out)
 {
     const char *bytes = rest->data;
     TRY(pass(r, rest, size));
@@ -108,7 +108,7 @@ static hearth_status take_fixed(reader *r, span *rest, size_t size, uint64_t *ou
     return HEARTH_OK;
 }
 
-static hearth_status take_bytes(reader *r, span *rest, span *out)
+static hearth_status take_bytes(piece_reader *r, span *rest, span *out)
 {
     const char *start = rest->data;
     uint64_t size;
@@ -119,7 +119,7 @@ static hearth_status take_bytes(reader *r, span *rest, span *out)
     return pass(r, rest, out->size);
 }
 
-static hearth_status take_field(reader *r, span *rest, field *out)
+static hearth_status take_field(piece_reader *r, span *rest, field *out)
 {
     const char *start = rest->data;
     uint64_t tag;
@@ -140,7 +140,7 @@ static hearth_status take_field(reader *r, span *rest, field *out)
     return refuse_at(r, start, "a field is of a kind that no tokenizer.model has (a group?)");
 }
 
-static hearth_status store(reader *r, const field_row *row, const field *f)
+static hearth_status store(piece_reader *r, const field_row *row, const field *f)
 {
     char *to = (char *)r + row->offset;
     if (row->kind == FIELD_MESSAGE)
@@ -155,7 +155,7 @@ static hearth_status store(reader *r, const field_row *row, const field *f)
 }
 
 /* Reads a message whose fields are `rows`, up to one without a name. */
-static hearth_status read_message(reader *r, span message, const field_row *rows)
+static hearth_status read_message(piece_reader *r, span message, const field_row *rows)
 {
     while (message.size) {
         const char *start = message.data;
@@ -177,7 +177,7 @@ static hearth_status read_message(reader *r, span message, const field_row *rows
 /* ---------------------------------------------------------------- messages */
 
 // clang-format off
-#define AT(member) offsetof(reader, member)
+#define AT(member) offsetof(piece_reader, member)
 
 static const field_row piece_fields[] = {
     { 1, FIELD_TEXT,  "piece", AT(piece.text),  NULL },
@@ -213,7 +213,7 @@ static const field_row denormalizer_fields[] = {
 // clang-format on
 
 /* Every piece is a message of its own; the finished one joins the vocabulary. */
-static hearth_status read_piece(reader *r, span message)
+static hearth_status read_piece(piece_reader *r, span message)
 {
     r->piece = (struct piece){.type = PIECE_NORMAL};
     TRY(read_message(r, message, piece_fields));
@@ -222,9 +222,9 @@ static hearth_status read_piece(reader *r, span message)
     if (p->text.size == 0)
         reason = "is empty";
     else if (!utf8_is_valid(p->text.data, p->text.size))
-        reason = "is no valid UTF-8 text";
+        reason = "is not valid UTF-8 text";
     else if (!isfinite(p->score))
-        reason = "has a score that is no finite number";
+        reason = "has a score that is not a finite number";
     else if (p->type < PIECE_NORMAL || p->type > PIECE_BYTE)
         reason = "is of a type that does not exist";
     else if (names_find(&r->known, p->text) != NAME_NONE)
@@ -238,17 +238,17 @@ static hearth_status read_piece(reader *r, span message)
     return HEARTH_OK;
 }
 
-static hearth_status read_trainer(reader *r, span message)
+static hearth_status read_trainer(piece_reader *r, span message)
 {
     return read_message(r, message, trainer_fields);
 }
 
-static hearth_status read_normalizer(reader *r, span message)
+static hearth_status read_normalizer(piece_reader *r, span message)
 {
     return read_message(r, message, normalizer_fields);
 }
 
-static hearth_status read_denormalizer(reader *r, span message)
+static hearth_status read_denormalizer(piece_reader *r, span message)
 {
     return read_message(r, message, denormalizer_fields);
 }
@@ -265,13 +265,13 @@ static const field_row model_fields[] = {
 
 /* -------------------------------------------------------------- vocabulary */
 
-static hearth_status refuse_charsmap(const reader *r, const char *spec, span name)
+static hearth_status refuse_charsmap(const piece_reader *r, const char *spec, span name)
 {
     return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: normalisation \"%.*s\" is not supported, only identity", r->path,
                 spec, name.size < 64 ? (int)name.size : 64, name.size ? name.data : "");
 }
 
-static hearth_status check_supported(const reader *r)
+static hearth_status check_supported(const piece_reader *r)
 {
     int32_t model = r->trainer.model;
     if (r->count == 0)
@@ -295,7 +295,7 @@ static hearth_status check_supported(const reader *r)
 }
 
 /* Ids of -1 and below mean that there is no such piece. */
-static hearth_status set_ids(const reader *r, checkpoint *c)
+static hearth_status set_ids(const piece_reader *r, checkpoint *c)
 {
     const struct {
         const char *key, *field;
@@ -317,7 +317,7 @@ static hearth_status set_ids(const reader *r, checkpoint *c)
     return HEARTH_OK;
 }
 
-static hearth_status set_keys(const reader *r, checkpoint *c)
+static hearth_status set_keys(const piece_reader *r, checkpoint *c)
 {
     hearth_error *error = r->error;
     TRY(set_ids(r, c));
@@ -331,7 +331,7 @@ static hearth_status set_keys(const reader *r, checkpoint *c)
                                error);
 }
 
-static hearth_status read_all(reader *r, checkpoint *c, size_t size_bytes)
+static hearth_status read_all(piece_reader *r, checkpoint *c, size_t size_bytes)
 {
     TRY(read_message(r, (span){(const char *)r->data, size_bytes}, model_fields));
     TRY(check_supported(r));
@@ -341,7 +341,7 @@ static hearth_status read_all(reader *r, checkpoint *c, size_t size_bytes)
 hearth_status sentencepiece_parse(checkpoint *c, const uint8_t *data, size_t size_bytes, const char *path,
                                   hearth_error *error)
 {
-    reader r = {.data = data, .path = path, .error = error};
+    piece_reader r = {.data = data, .path = path, .error = error};
     /* What absent fields mean. */
     r.trainer = (struct trainer){.model = MODEL_UNIGRAM, .unknown = 0, .bos = 1, .eos = 2, .padding = -1};
     r.normalizer =

@@ -42,7 +42,7 @@ typedef struct storage {
     size_t size_bytes;
 } storage;
 
-typedef struct reader {
+typedef struct archive_reader {
     checkpoint *c;
     const char *path;
     zip_t *archive;
@@ -51,10 +51,10 @@ typedef struct reader {
     storage *storages;        /* [entry_count] by the entry's number                         */
     span prefix;              /* with its slash                                              */
     hearth_error *error;
-} reader;
+} archive_reader;
 
 /* "FILE: KIND NAME: REASON" */
-__attribute__((format(printf, 5, 6))) static hearth_status refuse(const reader *r, hearth_status status,
+__attribute__((format(printf, 5, 6))) static hearth_status refuse(const archive_reader *r, hearth_status status,
                                                                   const char *kind, span name, const char *format, ...)
 {
     char reason[256];
@@ -68,7 +68,7 @@ __attribute__((format(printf, 5, 6))) static hearth_status refuse(const reader *
 
 /* ----------------------------------------------------------------- archive */
 
-static hearth_status refuse_zip(const reader *r, const char *what, zip_error_t *reason)
+static hearth_status refuse_zip(const archive_reader *r, const char *what, zip_error_t *reason)
 {
     if (zip_error_code_zip(reason) == ZIP_ER_MEMORY)
         return fail_memory(r->error, r->path, 0);
@@ -97,7 +97,7 @@ static uint64_t directory_bytes(const uint8_t *data, size_t end)
  * a file of 4 MB, keep one busy for a quarter of an hour. The hash of its table of names is known to everybody: 60,000
  * entries of the right names take half a minute, which grows with the square. Chance puts these four
  * bytes into the values of one file in 65,000, hence not one record but a few. */
-static hearth_status check_ends(const reader *r, const uint8_t *data, size_t size_bytes)
+static hearth_status check_ends(const archive_reader *r, const uint8_t *data, size_t size_bytes)
 {
     size_t last = size_bytes - END_BYTES, count = 0; /* not used where the file is shorter */
     if (size_bytes < END_BYTES || memcmp(data + last, end_magic, 4) != 0 || data[last + 20] || data[last + 21])
@@ -114,7 +114,7 @@ static hearth_status check_ends(const reader *r, const uint8_t *data, size_t siz
     return HEARTH_OK;
 }
 
-static hearth_status open_archive(reader *r, const uint8_t *data, size_t size_bytes)
+static hearth_status open_archive(archive_reader *r, const uint8_t *data, size_t size_bytes)
 {
     static const uint8_t zip_magic[] = {'P', 'K', 3, 4};
     /* A pickle of protocol 2 that begins with torch's magic number: LONG1 of ten bytes. */
@@ -123,7 +123,7 @@ static hearth_status open_archive(reader *r, const uint8_t *data, size_t size_by
         return fail(r->error, HEARTH_UNSUPPORTED,
                     "%s: header: is a file of torch before 1.6; load and save it again with a current one", r->path);
     if (size_bytes < sizeof zip_magic || memcmp(data, zip_magic, sizeof zip_magic) != 0)
-        return fail(r->error, HEARTH_FORMAT, "%s: header: is no archive of torch.save", r->path);
+        return fail(r->error, HEARTH_FORMAT, "%s: header: is not an archive of torch.save", r->path);
     TRY(check_ends(r, data, size_bytes));
     zip_error_t reason;
     zip_error_init(&reason);
@@ -155,7 +155,7 @@ static bool is_plain_path(span path)
 }
 
 /* PREFIX/data.pkl names the prefix, of which there is one. */
-static hearth_status note_prefix(reader *r, span path)
+static hearth_status note_prefix(archive_reader *r, span path)
 {
     const char *slash = memchr(path.data, '/', path.size);
     if (!slash || !span_equal((span){slash, path.size - (size_t)(slash - path.data)}, span_of("/data.pkl")))
@@ -166,13 +166,13 @@ static hearth_status note_prefix(reader *r, span path)
     return HEARTH_OK;
 }
 
-static span entry_name(const reader *r, size_t number)
+static span entry_name(const archive_reader *r, size_t number)
 {
     const char *name = zip_get_name(r->archive, number, ZIP_FL_ENC_RAW);
     return span_of(name ? name : "");
 }
 
-static hearth_status list_entries(reader *r)
+static hearth_status list_entries(archive_reader *r)
 {
     zip_int64_t count = zip_get_num_entries(r->archive, 0);
     r->entry_count = count > 0 ? (size_t)count : 0;
@@ -182,7 +182,7 @@ static hearth_status list_entries(reader *r)
     for (size_t i = 0; i < r->entry_count; i++) {
         span path = entry_name(r, i);
         if (!is_plain_path(path))
-            return refuse(r, HEARTH_FORMAT, "entry", path, "is no path that torch.save writes");
+            return refuse(r, HEARTH_FORMAT, "entry", path, "is not a path that torch.save writes");
         if (names_find(&r->entries, path) != NAME_NONE)
             return refuse(r, HEARTH_FORMAT, "entry", path, "appears twice");
         if (!names_add(&r->entries, path, i))
@@ -195,7 +195,7 @@ static hearth_status list_entries(reader *r)
 }
 
 /* The number of PREFIX/NAME, or NAME_NONE. */
-static size_t find_entry(const reader *r, const char *folder, span name)
+static size_t find_entry(const archive_reader *r, const char *folder, span name)
 {
     char path[MOST_PATH_BYTES + 1];
     if (r->prefix.size + strlen(folder) + name.size > MOST_PATH_BYTES)
@@ -206,7 +206,7 @@ static size_t find_entry(const reader *r, const char *folder, span name)
 }
 
 /* The size of an entry that is stored plainly and fits into what is left of the file. */
-static hearth_status measure_entry(reader *r, size_t number, size_t limit, size_t *out)
+static hearth_status measure_entry(archive_reader *r, size_t number, size_t limit, size_t *out)
 {
     zip_stat_t s;
     if (zip_stat_index(r->archive, number, 0, &s) != 0)
@@ -228,7 +228,7 @@ static hearth_status measure_entry(reader *r, size_t number, size_t limit, size_
 }
 
 /* Reads all size_bytes of an entry, and its end, at which libzip compares the checksum. */
-static hearth_status read_entry(reader *r, size_t number, void *out, size_t size_bytes)
+static hearth_status read_entry(archive_reader *r, size_t number, void *out, size_t size_bytes)
 {
     zip_file_t *file = zip_fopen_index(r->archive, number, 0);
     if (!file)
@@ -251,7 +251,7 @@ static hearth_status read_entry(reader *r, size_t number, void *out, size_t size
     return status;
 }
 
-static hearth_status check_byte_order(reader *r)
+static hearth_status check_byte_order(archive_reader *r)
 {
     char order[16] = {0};
     size_t size_bytes = 0, number = find_entry(r, "", span_of("byteorder"));
@@ -267,7 +267,7 @@ static hearth_status check_byte_order(reader *r)
 /* ----------------------------------------------------------------- tensors */
 
 /* The values of a storage, read at its first use: however many tensors share it, it is in memory once. */
-static hearth_status read_storage(reader *r, span name, const pickle_storage *s, const uint8_t **out)
+static hearth_status read_storage(archive_reader *r, span name, const pickle_storage *s, const uint8_t **out)
 {
     size_t number = find_entry(r, "data/", s->key), wanted;
     if (number == NAME_NONE)
@@ -293,7 +293,8 @@ static hearth_status read_storage(reader *r, span name, const pickle_storage *s,
 
 /* Shape in our order, contiguous dimension first, and the number of values. A stride counts only where there is more
  * than one step of it. */
-static hearth_status read_shape(const reader *r, span name, const pickle_tensor *p, stored_tensor *t, uint64_t *values)
+static hearth_status read_shape(const archive_reader *r, span name, const pickle_tensor *p, stored_tensor *t,
+                                uint64_t *values)
 {
     size_t rank = p->shape->count;
     if (rank < 1 || rank > TENSOR_MAX_RANK)
@@ -316,7 +317,7 @@ static hearth_status read_shape(const reader *r, span name, const pickle_tensor 
     return HEARTH_OK;
 }
 
-static hearth_status read_tensor(reader *r, span name, const pickle_tensor *p)
+static hearth_status read_tensor(archive_reader *r, span name, const pickle_tensor *p)
 {
     char terminated[MOST_NAME_BYTES + 1] = {0};
     stored_tensor t = {.name = terminated, .format = p->storage->format};
@@ -342,7 +343,7 @@ static hearth_status read_tensor(reader *r, span name, const pickle_tensor *p)
 }
 
 /* A state dict: names to tensors, nothing else. */
-static hearth_status read_dict(reader *r, const pickle_value *root)
+static hearth_status read_dict(archive_reader *r, const pickle_value *root)
 {
     if (root->kind != PICKLE_DICT)
         return fail(r->error, HEARTH_FORMAT, "%s: pickle: is %s, expected a dictionary of tensors", r->path,
@@ -362,7 +363,7 @@ static hearth_status read_dict(reader *r, const pickle_value *root)
     return HEARTH_OK;
 }
 
-static hearth_status read_pickle(reader *r)
+static hearth_status read_pickle(archive_reader *r)
 {
     arena memory = {0};
     pickle_value root = {0};
@@ -384,7 +385,7 @@ done:
 
 /* ------------------------------------------------------------------ public */
 
-static hearth_status read_all(reader *r, const uint8_t *data, size_t size_bytes)
+static hearth_status read_all(archive_reader *r, const uint8_t *data, size_t size_bytes)
 {
     TRY(open_archive(r, data, size_bytes));
     TRY(list_entries(r));
@@ -395,7 +396,7 @@ static hearth_status read_all(reader *r, const uint8_t *data, size_t size_bytes)
 hearth_status torch_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
                           hearth_error *error)
 {
-    reader r = {.path = path, .left = size_bytes, .error = error};
+    archive_reader r = {.path = path, .left = size_bytes, .error = error};
     TRY(checkpoint_create(&r.c, path, error));
     hearth_status status = read_all(&r, data, size_bytes);
     names_free(&r.entries);

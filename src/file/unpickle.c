@@ -200,7 +200,7 @@ static hearth_status push_text(machine *m, size_t size_bytes)
                       m->size - m->at);
     span text = {(const char *)m->data + m->at, size_bytes};
     if (!utf8_is_valid(text.data, text.size) || memchr(text.data, 0, text.size))
-        return refuse(m, "the text at byte %zu is no valid UTF-8", m->began);
+        return refuse(m, "the text at byte %zu is not valid UTF-8", m->began);
     m->at += size_bytes;
     span *kept = arena_new(m->context.memory, sizeof *kept);
     if (!kept)
@@ -362,7 +362,7 @@ static hearth_status store_items(machine *m, size_t begin)
     if ((m->count - begin) % 2 != 0)
         return refuse(m, "stores a key without a value at byte %zu", m->began);
     if (begin <= below || m->stack[begin - 1].kind != PICKLE_DICT)
-        return refuse(m, "stores into what is no dictionary at byte %zu", m->began);
+        return refuse(m, "stores into what is not a dictionary at byte %zu", m->began);
     return append_items(m, m->stack[begin - 1].as.dict, begin);
 }
 
@@ -424,7 +424,7 @@ static hearth_status do_reduce(machine *m)
     TRY(pop(m, PICKLE_TUPLE, &arguments));
     TRY(pop(m, PICKLE_NAME, &name));
     if (!name.as.name->call)
-        return refuse(m, "calls %s, which is no function", name.as.name->name);
+        return refuse(m, "calls %s, which is not a function", name.as.name->name);
     TRY(name.as.name->call(&m->context, arguments.as.tuple, &out));
     return push(m, out);
 }
@@ -510,7 +510,7 @@ static hearth_status step(machine *m)
     return refuse(m, "operation 0x%02x at byte %zu does not exist", code, m->began);
 }
 
-static hearth_status run(machine *m, pickle_value *out)
+static hearth_status execute(machine *m, pickle_value *out)
 {
     while (!m->stopped)
         TRY(step(m));
@@ -526,7 +526,7 @@ hearth_status unpickle(pickle_value *out, arena *memory, const uint8_t *data, si
                        hearth_error *error)
 {
     machine m = {.context = {memory, path, error}, .data = data, .size = size_bytes};
-    hearth_status status = run(&m, out);
+    hearth_status status = execute(&m, out);
     mem_free(m.stack);
     mem_free(m.memo);
     return status;

@@ -151,7 +151,7 @@ hearth_status pickle_find_storage(const pickle_context *x, const pickle_tuple *i
     const pickle_value *a = id->items;
     const pickle_name *type = a[1].as.name;
     if (!span_equal(*a[0].as.text, span_of("storage")) || !type->storage)
-        return pickle_refuse(x, HEARTH_FORMAT, "a persistent id is no storage");
+        return pickle_refuse(x, HEARTH_FORMAT, "a persistent id is not a storage");
     pickle_storage *storage = arena_new(x->memory, sizeof *storage);
     if (!storage)
         return fail_memory(x->error, x->path, sizeof *storage);

@@ -51,10 +51,10 @@ unsigned cpu_features(void)
     uint32_t saved = saved_registers();
     unsigned features = 0;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        bool there = (saved & rows[i].saved) == rows[i].saved;
+        bool present = (saved & rows[i].saved) == rows[i].saved;
         for (size_t k = 0; k < ANSWER_COUNT; k++)
-            there = there && (found[k] & rows[i].bits[k]) == rows[i].bits[k];
-        features |= there ? rows[i].feature : 0;
+            present = present && (found[k] & rows[i].bits[k]) == rows[i].bits[k];
+        features |= present ? rows[i].feature : 0;
     }
 #ifdef HEARTH_EMULATE /* a build for tests: what AVX2 stands in for */
     if (features & CPU_AVX2)

@@ -5,7 +5,7 @@
  *
  * Many tokens: 32 rows x 256 columns of weights are converted once into a panel on the stack (32 KiB, it stays in the
  * first cache), rows in lanes: panel[column][row]. A tile of 32 rows x 12 tokens then lives in 24 registers; each
- * step takes one column of the panel and one value per token. No sum is ever gathered across lanes; the price is
+ * step takes one column of the panel and one value per token. No sum is ever gathered across lanes; the cost is
  * one transposition of the panel, which 12 tokens repay.
  * Tried instead: rows x tokens with lanes along the columns; needs no transposition, but the sums across lanes at
  * the end of every 1024 columns cost 7 %. */

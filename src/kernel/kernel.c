@@ -125,11 +125,11 @@ size_t kernel_level_find(const char *name)
 /* What to use instead of level `name`, which `from` asks for. */
 static hearth_status refuse(const char *name, const char *from, const char *why, hearth_error *error)
 {
-    char there[128] = "";
-    for (size_t i = 0, n = 0; i < kernel_level_count() && n < sizeof there; i++)
+    char available[128] = "";
+    for (size_t i = 0, n = 0; i < kernel_level_count() && n < sizeof available; i++)
         if (kernel_level_present(i))
-            n += (size_t)snprintf(there + n, sizeof there - n, "%s%s", i ? ", " : "", kernel_level_name(i));
-    return fail(error, HEARTH_INVALID, "cpu level %s%s: %s; this machine has %s", name, from, why, there);
+            n += (size_t)snprintf(available + n, sizeof available - n, "%s%s", i ? ", " : "", kernel_level_name(i));
+    return fail(error, HEARTH_INVALID, "cpu level %s%s: %s; this machine has %s", name, from, why, available);
 }
 
 hearth_status kernel_level_choose(size_t *level, const char *name, hearth_error *error)

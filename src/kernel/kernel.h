@@ -64,11 +64,11 @@ typedef void kernel_accumulate_many(const matrix *w, const uint32_t *list, size_
 #define ACCUMULATE_COLUMNS 256
 
 /* Which of n values pass, and their numbers: value i has the number ids ? ids[i] : first + i. Passing numbers and
- * values are written in order to kept_ids and, unless it is NULL, kept; both may be the input itself. Returns how many.
+ * values are written in order to selected_ids and, unless it is NULL, selected; both may be the input itself. Returns how many.
  * ABOVE: value > threshold. FROM: not value < threshold (so NaN passes, as PowerInfer has it). BEYOND: not |value| <=
  * threshold (NaN passes too). */
 typedef size_t kernel_select(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                             uint32_t *kept_ids, float *kept);
+                             uint32_t *selected_ids, float *selected);
 typedef enum kernel_selection { SELECT_ABOVE, SELECT_FROM, SELECT_BEYOND, SELECT_COUNT } kernel_selection;
 
 /* Columns as rows: out row c (of out_row_bytes bytes) gets, from value `row` on, W[row + r][column + c] for r in [0,
@@ -100,7 +100,7 @@ typedef struct kernels {
 
     /* h[i] = act(gate[i]) * up[i]; up NULL: act(gate[i]). h may be gate or up. act: silu x / (1 + exp(-x));
      * relu x > threshold ? x : 0 (threshold 0 is ReLU, more is FATReLU; silu ignores it).
-     * A neuron that ReLU silences yields exactly 0, whatever up is (also where up is not finite). */
+     * A neuron that ReLU makes zero yields exactly 0, whatever up is (also where up is not finite). */
     void (*activate[ACTIVATION_COUNT])(const float *gate, const float *up, float threshold, size_t n, float *h);
 
     /* Rotates heads [heads][length] in place: of each head the first 2 * pairs values, by the angles whose

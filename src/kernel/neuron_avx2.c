@@ -175,10 +175,10 @@ static const int32_t packed_lanes[16][4] = {
 };
 // clang-format on
 
-/* Four at a time. What is kept is stored as a whole register: that reaches no further than what has been read, and
+/* Four at a time. What is selected is stored as a whole register: that reaches no further than what has been read, and
  * never behind the n entries. */
-ALWAYS_INLINE size_t keep(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                          uint32_t *kept_ids, float *kept, pass_function *passes)
+ALWAYS_INLINE size_t select_passing(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
+                                    uint32_t *selected_ids, float *selected, pass_function *passes)
 {
     const __m128i counting = _mm_set_epi32(3, 2, 1, 0);
     const __m128 limit = _mm_set1_ps(threshold);
@@ -189,18 +189,19 @@ ALWAYS_INLINE size_t keep(const float *values, const uint32_t *ids, uint32_t fir
                          : _mm_add_epi32(counting, _mm_set1_epi32((int)(first + (uint32_t)i)));
         int pass = passes(value, limit);
         __m128i lanes = _mm_loadu_si128((const void *)packed_lanes[pass]);
-        _mm_storeu_si128((void *)(kept_ids + count), _mm_castps_si128(_mm_permutevar_ps(_mm_castsi128_ps(id), lanes)));
-        if (kept)
-            _mm_storeu_ps(kept + count, _mm_permutevar_ps(value, lanes));
+        _mm_storeu_si128((void *)(selected_ids + count),
+                         _mm_castps_si128(_mm_permutevar_ps(_mm_castsi128_ps(id), lanes)));
+        if (selected)
+            _mm_storeu_ps(selected + count, _mm_permutevar_ps(value, lanes));
         count += (size_t)__builtin_popcount((unsigned)pass);
     }
     for (; i < n; i++) {
         float value = values[i];
         uint32_t id = ids ? ids[i] : first + (uint32_t)i;
         if (passes(_mm_set1_ps(value), limit)) {
-            kept_ids[count] = id;
-            if (kept)
-                kept[count] = value;
+            selected_ids[count] = id;
+            if (selected)
+                selected[count] = value;
             count++;
         }
     }
@@ -208,21 +209,21 @@ ALWAYS_INLINE size_t keep(const float *values, const uint32_t *ids, uint32_t fir
 }
 
 static size_t select_above_avx2(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                uint32_t *kept_ids, float *kept)
+                                uint32_t *selected_ids, float *selected)
 {
-    return keep(values, ids, first, n, threshold, kept_ids, kept, is_above);
+    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_above);
 }
 
 static size_t select_from_avx2(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                               uint32_t *kept_ids, float *kept)
+                               uint32_t *selected_ids, float *selected)
 {
-    return keep(values, ids, first, n, threshold, kept_ids, kept, is_from);
+    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_from);
 }
 
 static size_t select_beyond_avx2(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                 uint32_t *kept_ids, float *kept)
+                                 uint32_t *selected_ids, float *selected)
 {
-    return keep(values, ids, first, n, threshold, kept_ids, kept, is_beyond);
+    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_beyond);
 }
 
 /* ---- the table ---- */

@@ -22,10 +22,10 @@ ALWAYS_INLINE __mmask16 is_beyond(__m512 value, __m512 threshold)
     return _mm512_cmp_ps_mask(_mm512_abs_ps(value), threshold, _CMP_NLE_UQ);
 }
 
-/* Sixteen at a time. What is kept is stored as a whole register: that reaches no further than what has been read, and
+/* Sixteen at a time. What is selected is stored as a whole register: that reaches no further than what has been read, and
  * never behind the n entries. (Compressing stores are slow on some CPUs.) */
-ALWAYS_INLINE size_t keep(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                          uint32_t *kept_ids, float *kept, pass_function *passes)
+ALWAYS_INLINE size_t select_passing(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
+                                    uint32_t *selected_ids, float *selected, pass_function *passes)
 {
     const __m512i counting = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     size_t count = 0;
@@ -35,30 +35,30 @@ ALWAYS_INLINE size_t keep(const float *values, const uint32_t *ids, uint32_t fir
         __m512i id = ids ? _mm512_maskz_loadu_epi32(lanes, ids + i)
                          : _mm512_add_epi32(counting, _mm512_set1_epi32((int)(first + (uint32_t)i)));
         __mmask16 pass = lanes & passes(value, _mm512_set1_ps(threshold));
-        _mm512_mask_storeu_epi32(kept_ids + count, lanes, _mm512_maskz_compress_epi32(pass, id));
-        if (kept)
-            _mm512_mask_storeu_ps(kept + count, lanes, _mm512_maskz_compress_ps(pass, value));
+        _mm512_mask_storeu_epi32(selected_ids + count, lanes, _mm512_maskz_compress_epi32(pass, id));
+        if (selected)
+            _mm512_mask_storeu_ps(selected + count, lanes, _mm512_maskz_compress_ps(pass, value));
         count += (size_t)__builtin_popcount(pass);
     }
     return count;
 }
 
 static size_t select_above_avx512(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                  uint32_t *kept_ids, float *kept)
+                                  uint32_t *selected_ids, float *selected)
 {
-    return keep(values, ids, first, n, threshold, kept_ids, kept, is_above);
+    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_above);
 }
 
 static size_t select_from_avx512(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                 uint32_t *kept_ids, float *kept)
+                                 uint32_t *selected_ids, float *selected)
 {
-    return keep(values, ids, first, n, threshold, kept_ids, kept, is_from);
+    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_from);
 }
 
 static size_t select_beyond_avx512(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                   uint32_t *kept_ids, float *kept)
+                                   uint32_t *selected_ids, float *selected)
 {
-    return keep(values, ids, first, n, threshold, kept_ids, kept, is_beyond);
+    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_beyond);
 }
 
 /* ---- the table ---- */

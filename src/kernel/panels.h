@@ -6,7 +6,7 @@
  *   dot_rows    eight rows with one token
  *   fill_rows   LANES rows of a panel from LANES rows of a matrix
  *   tile        sums of a panel's rows with some tokens
- * so it is no header of its own; everything in it is static. */
+ * so it is not a header of its own; everything in it is static. */
 #ifndef KERNEL_PANELS_H
 #define KERNEL_PANELS_H
 

@@ -40,14 +40,14 @@ static void accumulate_many_scalar(const matrix *w, const uint32_t *list, size_t
 /* clang-format off */
 #define SELECT(name, passes)                                                                                       \
     static size_t select_##name##_scalar(const float *values, const uint32_t *ids, uint32_t first, size_t n,       \
-                                         float threshold, uint32_t *kept_ids, float *kept)                         \
+                                         float threshold, uint32_t *selected_ids, float *selected)                         \
     {                                                                                                              \
         size_t count = 0;                                                                                          \
         for (size_t i = 0; i < n; i++)                                                                             \
             if (passes) {                                                                                          \
-                kept_ids[count] = ids ? ids[i] : first + (uint32_t)i;                                              \
-                if (kept)                                                                                          \
-                    kept[count] = values[i];                                                                       \
+                selected_ids[count] = ids ? ids[i] : first + (uint32_t)i;                                              \
+                if (selected)                                                                                          \
+                    selected[count] = values[i];                                                                       \
                 count++;                                                                                           \
             }                                                                                                      \
         return count;                                                                                              \

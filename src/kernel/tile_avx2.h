@@ -272,7 +272,7 @@ ALWAYS_INLINE __m256i widen_sum(__m256i sum, __m256i by)
 #endif
 }
 
-/* Ends a group whose scale is no integer. */
+/* Ends a group whose scale is not an integer. */
 ALWAYS_INLINE void widen_sums(size_t count, __m256i dot[TILE_TOKENS][2])
 {
 #ifdef WITH_VNNI

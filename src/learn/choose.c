@@ -26,7 +26,7 @@ choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double f
     if (!copy.data && neuron_major_shape(&copy, &l->down, "", "", NULL) != HEARTH_OK)
         copy = l->down; /* no engine can skip its rows: the bytes do not matter */
     out.listed =
-        (model->hyper.form != FFN_PLAIN ? matrix_bytes(&l->up) : 0) + (double)copy.rows * (double)copy.row_bytes;
+        (model->hyper.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0) + (double)copy.rows * (double)copy.row_bytes;
     return out;
 }
 

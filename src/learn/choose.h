@@ -10,7 +10,7 @@
 
 #include "../model/model.h"
 
-/* A layer's feed-forward network as the rungs below dense read it. */
+/* A layer's feed-forward network as the modes below dense read it. */
 typedef struct choose_layer {
     double first;  /* bytes of the matrix that tells which neurons fire                    */
     double listed; /* of those that are read only where a neuron fired, down_t included    */

@@ -22,9 +22,9 @@ typedef struct coarse_scores {
 } coarse_scores;
 
 /* How many deviations a product is above what makes the neuron fire. */
-static float surplus(float value, float silence, float deviation)
+static float surplus(float value, float activation_threshold, float deviation)
 {
-    float missing = value - silence;
+    float missing = value - activation_threshold;
     if (!(missing < 0) && !(deviation > 0))
         return MOST_DEVIATIONS;
     float s = deviation > 0 ? missing / deviation : -MOST_DEVIATIONS;
@@ -36,7 +36,7 @@ static void score_coarsely(void *context, const uint32_t *rows, size_t count, un
     const coarse_scores *s = context;
     const scoring_place *place = &s->with.places[worker];
     size_t d = s->first->columns, f = s->first->rows;
-    float silence = s->model->hyper.activation_threshold;
+    float activation_threshold = s->model->hyper.activation_threshold;
     states_read(s->rows, rows, count, true, place->inputs, NULL);
     scoring_multiply(&s->with, place, &s->copy.rows, place->inputs, count, place->inner);
     for (size_t t = 0; t < count; t++) {
@@ -44,7 +44,7 @@ static void score_coarsely(void *context, const uint32_t *rows, size_t count, un
         for (size_t i = 0; i < f; i++) {
             float value = place->inner[t * f + i] + (s->bias ? s->bias[i] : 0);
             size_t neuron = s->layer->order ? (size_t)s->layer->order[i] : i;
-            scores[t * f + neuron] = surplus(value, silence, size * s->copy.spread[i]);
+            scores[t * f + neuron] = surplus(value, activation_threshold, size * s->copy.spread[i]);
         }
     }
 }

@@ -15,7 +15,7 @@ typedef struct coarse_margin {
 } coarse_margin;
 
 /* In the engine's arithmetic. by NULL: the machine's best. threads NULL: the calling thread alone; the result is the
- * same with any. HEARTH_UNSUPPORTED: rows are no whole blocks of the format; the activation is never zero. */
+ * same with any. HEARTH_UNSUPPORTED: rows are not whole blocks of the format; the activation is never zero. */
 hearth_status coarse_calibrate(coarse_margin *out, const hearth_model *model, uint32_t layer, const states *rows,
                                number_format format, float recall, const kernels *by, pool *threads,
                                hearth_error *error);

@@ -1,5 +1,5 @@
 /* lowrank.c - the course of training: begin, epochs while they pay, then as the engine will have it. */
-#include "lowrank_parts.h"
+#include "lowrank_internal.h"
 
 #include "../base/memory.h"
 
@@ -59,7 +59,7 @@ static hearth_status check_options(const lowrank_job *job, hearth_error *error)
         return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: it has to be even, and from 2 to %zu", job->thing, o->rank,
                     most);
     if (!number_row_bytes(o->format, h->embedding_length, &bytes) || !number_row_bytes(o->format, o->rank, &bytes))
-        return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: rows of %u and %u values are no whole blocks of %s",
+        return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: rows of %u and %u values are not whole blocks of %s",
                     job->thing, o->rank, h->embedding_length, o->rank, number_formats[o->format].name);
     if (!(o->recall > 0 && o->recall <= 1))
         return fail(error, HEARTH_INVALID, "%s: recall %g is not above 0 and at most 1", job->thing, (double)o->recall);
@@ -215,7 +215,7 @@ static hearth_status finish(const lowrank_job *job, const lowrank_state *s, lowr
     return HEARTH_OK;
 }
 
-static hearth_status run(lowrank_job *job, lowrank_state *s, lowrank *made, hearth_error *error)
+static hearth_status begin_and_train(lowrank_job *job, lowrank_state *s, lowrank *made, hearth_error *error)
 {
     bool found = false;
     TRY(check_options(job, error));
@@ -272,7 +272,7 @@ hearth_status lowrank_train(lowrank *out, const hearth_model *model, uint32_t la
     lowrank_job job = job_of(model, layer, rows, options, own ? own : options->threads);
     lowrank_state state = {0};
     lowrank made = {0};
-    hearth_status status = run(&job, &state, &made, error);
+    hearth_status status = begin_and_train(&job, &state, &made, error);
     if (status == HEARTH_OK)
         *out = made;
     else

@@ -16,7 +16,7 @@
  *
  * An input that is the residual stream is taken by its direction: normed = x * w / rms, so W diag(w) x has the right
  * sign whatever rms is. */
-#include "lowrank_parts.h"
+#include "lowrank_internal.h"
 
 #include "../base/memory.h"
 
@@ -174,12 +174,14 @@ static void solve_constant(start *s)
 static void fold_constants(const start *s)
 {
     const lowrank_job *job = s->job;
-    const float *bias = model_first_bias(job->model, job->layer), silence = job->model->hyper.activation_threshold;
+    const float *bias = model_first_bias(job->model, job->layer),
+                activation_threshold = job->model->hyper.activation_threshold;
     const int32_t *order = job->model->layers[job->layer].order;
-    if (!bias && silence == 0)
+    if (!bias && activation_threshold == 0)
         return;
     for (size_t i = 0; i < job->f; i++) {
-        float *row = s->w + (order ? (size_t)order[i] : i) * job->d, constant = (bias ? bias[i] : 0) - silence;
+        float *row = s->w + (order ? (size_t)order[i] : i) * job->d,
+              constant = (bias ? bias[i] : 0) - activation_threshold;
         for (size_t c = 0; c < job->d; c++)
             row[c] += constant * s->constant[c];
     }
@@ -388,7 +390,7 @@ uint64_t lowrank_begin_bytes(const lowrank_job *job)
     return sizeof(float) * (uint64_t)lay_out(&s, NULL);
 }
 
-static hearth_status run(start *s, weights out, hearth_error *error)
+static hearth_status compute_start(start *s, weights out, hearth_error *error)
 {
     measure_inputs(s);
     solve_constant(s);
@@ -413,7 +415,7 @@ hearth_status lowrank_begin(const lowrank_job *job, bool shifted, weights out, d
     if (!block)
         return fail_memory(error, job->thing, total * sizeof *block);
     lay_out(&s, block);
-    hearth_status status = run(&s, out, error);
+    hearth_status status = compute_start(&s, out, error);
     *explained = s.explained;
     mem_free(block);
     return status;

@@ -7,7 +7,7 @@
  * The learning rate of a matrix is a share of the size its values had at the beginning: how large they are depends on
  * the network, and one rate for all of them fits none. Public recipes take 1e-3 with PyTorch's initial values
  * (reference/powerinfer.md 2.9). */
-#include "lowrank_parts.h"
+#include "lowrank_internal.h"
 
 #include "../base/memory.h"
 

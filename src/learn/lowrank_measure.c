@@ -1,6 +1,6 @@
 /* lowrank_measure.c - what a low-rank predictor lets through, on held-out rows: in the engine's arithmetic; or, roughly
  * and faster, of weights as floats while they are trained. */
-#include "lowrank_parts.h"
+#include "lowrank_internal.h"
 
 #include "../base/memory.h"
 #include "scoring.h"

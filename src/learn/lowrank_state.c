@@ -1,6 +1,6 @@
 /* lowrank_state.c - where training stands, as a file: written whole after each epoch, so that going on from it gives the
  * same bytes as never having stopped. It belongs to one machine and one program, and is only ever read back by it. */
-#include "lowrank_parts.h"
+#include "lowrank_internal.h"
 
 #include "../base/file.h"
 #include "../base/hash.h"

@@ -1,5 +1,5 @@
 /* probe.c - what the hot neurons alone are worth: the same windows read with all neurons and with some of them. */
-#include "price.h"
+#include "loss.h"
 #include "profile.h"
 
 #include "../base/memory.h"
@@ -59,20 +59,20 @@ static uint64_t first_token(const corpus *c, uint64_t tokens)
 }
 
 /* model: the engine's, with counts. */
-static hearth_status measure(price *out, const hearth_engine *dense, const hearth_model *model, hearth_runtime *runtime,
-                             const corpus *texts, double share, uint64_t tokens, const hearth_progress *progress,
-                             hearth_error *error)
+static hearth_status measure_hottest(loss *out, const hearth_engine *dense, const hearth_model *model,
+                                     hearth_runtime *runtime, const corpus *texts, double share, uint64_t tokens,
+                                     const hearth_progress *progress, hearth_error *error)
 {
     hearth_placement *hot;
     hearth_engine *engine = NULL;
-    TRY(hearth_placement_create(&hot, model, HEARTH_RUNG_DENSE, error));
+    TRY(hearth_placement_create(&hot, model, HEARTH_MODE_DENSE, error));
     hearth_status status = hearth_placement_keep(hot, model, share, true, error);
     hearth_engine_options options = {.placement = hot, .progress = *progress};
     if (status == HEARTH_OK)
         status = hearth_engine_create(&engine, runtime, model, &options, error);
     hearth_placement_destroy(hot);
     if (status == HEARTH_OK)
-        status = price_measure(out, dense, engine, texts, first_token(texts, tokens), tokens, *progress, error);
+        status = loss_measure(out, dense, engine, texts, first_token(texts, tokens), tokens, *progress, error);
     hearth_engine_destroy(engine);
     return status;
 }
@@ -84,8 +84,9 @@ hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runti
     TRY(profile_view(&counted, p, hearth_engine_model(dense), error));
     hearth_status status = HEARTH_OK;
     for (size_t i = 0; status == HEARTH_OK && i < PROFILE_PROBES; i++) {
-        price seen;
-        status = measure(&seen, dense, counted, runtime, texts, profile_probe_shares[i], tokens, &progress, error);
+        loss seen;
+        status =
+            measure_hottest(&seen, dense, counted, runtime, texts, profile_probe_shares[i], tokens, &progress, error);
         if (status == HEARTH_OK) {
             p->hot_only_agreement[i] = seen.same_top;
             p->probed_tokens = seen.tokens;

@@ -4,7 +4,7 @@
 #include "../base/clock.h"
 #include "../base/file.h"
 #include "../base/memory.h"
-#include "kept.h"
+#include "counts_file.h"
 #include "tally.h"
 #include "work.h"
 
@@ -35,7 +35,7 @@ typedef struct taking {
     hearth_row *rows; /* [longest window] */
     size_t longest;
     tallies counters;
-    kept_state state;
+    counts_state state;
     uint64_t window_token; /* number of the first token of the window at hand */
     uint64_t measured_of;  /* magnitudes of one of so many tokens              */
     double last_kept, began;
@@ -120,7 +120,7 @@ static hearth_status keep(taking *t)
     if (t->options->states)
         TRY(states_writer_flush(t->options->states, t->state.tokens, t->error));
     if (t->options->folder)
-        TRY(kept_save(t->options->folder, &t->state, &t->counters, t->error));
+        TRY(counts_save(t->options->folder, &t->state, &t->counters, t->error));
     t->last_kept = clock_seconds();
     return HEARTH_OK;
 }
@@ -183,7 +183,7 @@ static hearth_status go_on(taking *t)
     if (!t->options->folder)
         return HEARTH_OK;
     TRY(work_make(t->options->folder, t->error));
-    TRY(kept_load(t->options->folder, &t->state, &t->counters, p->note, sizeof p->note, t->error));
+    TRY(counts_load(t->options->folder, &t->state, &t->counters, p->note, sizeof p->note, t->error));
     const states_writer *s = t->options->states;
     const corpus *c = t->texts;
     bool fits = t->state.windows <= c->window_count && t->state.tokens == c->starts[t->state.windows];
@@ -268,9 +268,9 @@ static hearth_status allocate(taking *t)
 
 static hearth_status check(const taking *t)
 {
-    if (strcmp(hearth_engine_rung(t->engine), hearth_rung_name(HEARTH_RUNG_DENSE)) != 0)
-        return fail(t->error, HEARTH_INVALID, "profile: the engine is of rung %s, only dense sees every neuron",
-                    hearth_engine_rung(t->engine));
+    if (hearth_engine_mode(t->engine) != HEARTH_MODE_DENSE)
+        return fail(t->error, HEARTH_INVALID, "profile: the engine is in mode %s, only dense sees every neuron",
+                    hearth_mode_name(hearth_engine_mode(t->engine)));
     if (t->texts->window_count == 0)
         return fail(t->error, HEARTH_INVALID, "profile: the corpus is empty");
     return HEARTH_OK;

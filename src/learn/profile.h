@@ -1,6 +1,6 @@
 /* profile.h - which neurons fire, how often, how strongly, and how alike neighbouring tokens are.
  *
- * Every neuron is computed (rung dense) while a corpus is read; an observer counts. Neurons go by their own numbers. The
+ * Every neuron is computed (mode dense) while a corpus is read; an observer counts. Neurons go by their own numbers. The
  * same corpus gives the same counts at any number of threads. A profile that was interrupted goes on where it stopped.
  *
  * What counts: with ReLU and its kin, an activation that is not zero. SiLU is never zero, so there a neuron counts where
@@ -17,8 +17,8 @@
 
 /* Consecutive tokens of which the union is looked at: 2 .. PROFILE_UNION (speculation reads what any of them needs). */
 #define PROFILE_UNION 8
-/* Densities of single tokens, in equal classes from 0 to 1. */
-#define PROFILE_CLASSES 64
+/* Densities of single tokens, in equal bins from 0 to 1. */
+#define PROFILE_BINS 64
 /* Nothing can be said of less. */
 #define PROFILE_LEAST_TOKENS 32
 /* Hot-only probes: shares of each layer's neurons that are kept. */
@@ -31,7 +31,7 @@ typedef struct profile_layer {
                                          zero: what `pruned` compares with its threshold */
     float above;         /* what |activation| has to exceed to count; 0: what is not zero counts          */
     double gate_density; /* share of activations of the first matrix that are not zero               */
-    uint64_t by_density[PROFILE_CLASSES];    /* tokens whose density lies in each class                       */
+    uint64_t by_density[PROFILE_BINS];       /* tokens whose density lies in each bin                         */
     double density;                          /* mean share of neurons that fire                               */
     double least_density, median_density;    /* of a token                                                     */
     double high_density;                     /* that nine of ten tokens do not exceed                          */
@@ -61,10 +61,10 @@ typedef struct profile_options {
     hearth_progress progress;
 } profile_options;
 
-/* engine: of rung dense, on the CPU. The folder is made where it is missing; what is kept there stays when all is
+/* engine: in mode dense, on the CPU. The folder is made where it is missing; what is kept there stays when all is
  * counted, for whoever asks again, until profile_forget.
  * HEARTH_CANCELLED: what was counted up to the last whole window lies in the folder (of windows that take longer than
- * half a second: up to the last time it was kept, every few seconds). HEARTH_INVALID: another rung. Free also on
+ * half a second: up to the last time it was kept, every few seconds). HEARTH_INVALID: another mode. Free also on
  * failure. */
 hearth_status profile_take(profile *out, const hearth_engine *engine, const corpus *texts,
                            const profile_options *options, hearth_error *error);
@@ -73,7 +73,7 @@ void profile_forget(const char *folder);
 
 /* The model with a copy of these counts as its tune record, without predictors and thresholds (tune_view). */
 hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error);
-/* Fills hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (of rung dense) and with
+/* Fills hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (in mode dense) and with
  * engines of its model's hottest neurons alone, by p's counts. */
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error);

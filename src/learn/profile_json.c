@@ -9,10 +9,10 @@ static json_t *unions_json(const profile_layer *l)
     return a;
 }
 
-static json_t *classes_json(const profile_layer *l)
+static json_t *bins_json(const profile_layer *l)
 {
     json_t *a = json_array();
-    for (size_t i = 0; i < PROFILE_CLASSES; i++)
+    for (size_t i = 0; i < PROFILE_BINS; i++)
         json_array_append_new(a, json_integer((json_int_t)l->by_density[i]));
     return a;
 }
@@ -22,7 +22,7 @@ static json_t *layer_json(const profile_layer *l)
     json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "density", l->density, "least_density",
                           l->least_density, "median_density", l->median_density, "high_density", l->high_density,
                           "gate_density", l->gate_density, "hot_share_80", l->hot_share[0], "hot_share_95",
-                          l->hot_share[1], "union_density", unions_json(l), "tokens_by_density", classes_json(l));
+                          l->hot_share[1], "union_density", unions_json(l), "tokens_by_density", bins_json(l));
     if (o && l->above > 0)
         json_object_set_new(o, "counted_above", json_real((double)l->above));
     return o;

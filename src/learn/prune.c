@@ -28,7 +28,7 @@ static double step_share(const prune_curve *c)
 
 /* What the step after k costs, per share of neurons. Never less than an earlier one: otherwise a dent in a noisy curve
  * would make one of two equal layers give much and the other nothing. */
-static double step_price(const prune_curve *c, uint32_t k)
+static double step_cost(const prune_curve *c, uint32_t k)
 {
     double most = 0;
     for (uint32_t i = 0; i <= k; i++)
@@ -37,41 +37,41 @@ static double step_price(const prune_curve *c, uint32_t k)
 }
 
 /* The layer that gives next: the cheapest, of equally cheap ones that which gave least so far. layers: none can. */
-static size_t choose_layer(const prune_curve *curves, const uint32_t *now, const double *prices, size_t layers)
+static size_t choose_layer(const prune_curve *curves, const uint32_t *now, const double *costs, size_t layers)
 {
     size_t best = layers;
     for (size_t i = 0; i < layers; i++) {
         if (now[i * PRUNE_LEVELS] + 1 >= PRUNE_STEPS || step_share(&curves[i]) <= 0)
             continue;
-        if (best == layers || prices[i] < prices[best] ||
-            (prices[i] == prices[best] && now[i * PRUNE_LEVELS] < now[best * PRUNE_LEVELS]))
+        if (best == layers || costs[i] < costs[best] ||
+            (costs[i] == costs[best] && now[i * PRUNE_LEVELS] < now[best * PRUNE_LEVELS]))
             best = i;
     }
     return best;
 }
 
-/* One level after the other; `now` is the level's column of steps, prices [layers] those of the next steps. */
-static void deal_level(double target, uint32_t *now, double *prices, const prune_curve *curves, size_t layers)
+/* One level after the other; `now` is the level's column of steps, costs [layers] those of the next steps. */
+static void deal_level(double target, uint32_t *now, double *costs, const prune_curve *curves, size_t layers)
 {
     double total = 0;
     for (size_t i = 0; i < layers; i++)
         total += curves[i].natural + step_share(&curves[i]) * now[i * PRUNE_LEVELS];
     while (total < target - 1e-9) {
-        size_t chosen = choose_layer(curves, now, prices, layers);
+        size_t chosen = choose_layer(curves, now, costs, layers);
         if (chosen == layers)
             return;
         total += step_share(&curves[chosen]);
         uint32_t k = ++now[chosen * PRUNE_LEVELS];
-        prices[chosen] = k + 1 < PRUNE_STEPS ? step_price(&curves[chosen], k) : INFINITY;
+        costs[chosen] = k + 1 < PRUNE_STEPS ? step_cost(&curves[chosen], k) : INFINITY;
     }
 }
 
-static void spread(float *levels, uint32_t *steps, double *prices, const prune_curve *curves, size_t layers)
+static void spread(float *levels, uint32_t *steps, double *costs, const prune_curve *curves, size_t layers)
 {
     double natural = 0;
     for (size_t i = 0; i < layers; i++) {
         natural += curves[i].natural / (double)layers;
-        prices[i] = step_share(&curves[i]) > 0 ? step_price(&curves[i], 0) : INFINITY;
+        costs[i] = step_share(&curves[i]) > 0 ? step_cost(&curves[i], 0) : INFINITY;
         steps[i * PRUNE_LEVELS] = 0;
     }
     for (size_t l = 0; l < PRUNE_LEVELS; l++) {
@@ -79,18 +79,18 @@ static void spread(float *levels, uint32_t *steps, double *prices, const prune_c
         levels[l] = (float)level;
         for (size_t i = 0; l > 0 && i < layers; i++)
             steps[i * PRUNE_LEVELS + l] = steps[i * PRUNE_LEVELS + l - 1];
-        deal_level(level * (double)layers, steps + l, prices, curves, layers);
+        deal_level(level * (double)layers, steps + l, costs, curves, layers);
     }
 }
 
 hearth_status prune_spread(float *levels, uint32_t *steps, const prune_curve *curves, size_t layers,
                            hearth_error *error)
 {
-    double *prices = mem_new_array(layers, sizeof *prices);
-    if (!prices)
-        return fail_memory(error, "prune", layers * sizeof *prices);
-    spread(levels, steps, prices, curves, layers);
-    mem_free(prices);
+    double *costs = mem_new_array(layers, sizeof *costs);
+    if (!costs)
+        return fail_memory(error, "prune", layers * sizeof *costs);
+    spread(levels, steps, costs, curves, layers);
+    mem_free(costs);
     return HEARTH_OK;
 }
 
@@ -162,10 +162,10 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
     for (size_t t = begin; t < end; t++) {
         float *first = s->first + t * s->f, *h = s->h + t * s->f;
         s->runtime->kernels.activate[kind](first, NULL, hyper->activation_threshold, s->f, first);
-        if (hyper->form == FFN_GATED_BOTH)
+        if (hyper->gating == FFN_GATED_BOTH)
             s->runtime->kernels.activate[kind](h, NULL, hyper->activation_threshold, s->f, h);
         for (size_t i = 0; i < s->f; i++)
-            h[i] = hyper->form == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
+            h[i] = hyper->gating == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
     }
 }
 
@@ -291,7 +291,7 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
     const model_layer *l = s->layer = &s->model->layers[layer];
     TRY(take_down(s, error));
     multiply(s, model_first_matrix(s->model, layer), model_first_bias(s->model, layer), s->first);
-    if (s->model->hyper.form != FFN_PLAIN)
+    if (s->model->hyper.gating != FFN_PLAIN)
         multiply(s, &l->up, l->up_bias, s->h);
     pool_run(s->runtime->threads, s->row_count, 1, activate_rows, s);
     place_thresholds(s);

@@ -1,4 +1,4 @@
-/* prune.h - thresholds below which an activation is taken for zero (rung pruned).
+/* prune.h - thresholds below which an activation is taken for zero (mode pruned).
  *
  * For ReLU it is FATReLU's threshold; for SiLU that of CATS (arXiv 2404.08763): on the magnitude of the activated gate,
  * before it meets up. Layers bear different amounts, so a budget is dealt greedily: the layer whose output changes least

@@ -7,22 +7,22 @@
 #include <math.h>
 #include <string.h>
 
-/* 32 bits of a place: UPPER_BITS choose the class, the rest the place in it. */
+/* 32 bits of a place: UPPER_BITS choose the bin, the rest the place in it. */
 #define UPPER_BITS 18
 #define LOWER_BITS (32 - UPPER_BITS)
 
-/* Scores in one class. */
+/* Scores in one bin. */
 typedef struct share_count {
     uint64_t all, fired;
 } share_count;
 
 typedef struct counting {
     const recall_task *task;
-    bool lower; /* counts by the lower bits those of class `class`; else all by the upper bits */
-    uint32_t class;
+    bool lower; /* counts by the lower bits those of bin `bin`; else all by the upper bits */
+    uint32_t bin;
     size_t row_count, words;
-    size_t classes;
-    share_count *tallies; /* [threads][classes]                  */
+    size_t bins;
+    share_count *tallies; /* [threads][bins]                  */
     float *scores;        /* [threads][RECALL_ROWS][neuron_count] */
     uint64_t *fired;      /* [threads][RECALL_ROWS][words]        */
 } counting;
@@ -50,7 +50,7 @@ static void count_row(const counting *c, const float *scores, const uint64_t *fi
 {
     for (size_t i = 0; i < c->task->neuron_count; i++) {
         uint32_t place = place_of(scores[i]), upper = place >> LOWER_BITS;
-        if (c->lower && upper != c->class)
+        if (c->lower && upper != c->bin)
             continue;
         share_count *t = &to[c->lower ? place & ((1u << LOWER_BITS) - 1) : upper];
         t->all++;
@@ -73,7 +73,7 @@ static void count_rows(void *context, size_t begin, size_t end, unsigned worker)
         states_read(t->rows, rows, n, false, NULL, fired);
         t->score(t->context, rows, n, worker, scores);
         for (size_t i = 0; i < n; i++)
-            count_row(c, scores + i * t->neuron_count, fired + i * c->words, c->tallies + worker * c->classes);
+            count_row(c, scores + i * t->neuron_count, fired + i * c->words, c->tallies + worker * c->bins);
     }
 }
 
@@ -81,27 +81,27 @@ static void count_rows(void *context, size_t begin, size_t end, unsigned worker)
 static void count(counting *c)
 {
     size_t threads = pool_threads(c->task->threads);
-    memset(c->tallies, 0, threads * c->classes * sizeof *c->tallies);
+    memset(c->tallies, 0, threads * c->bins * sizeof *c->tallies);
     pool_run(c->task->threads, c->row_count, RECALL_ROWS, count_rows, c);
     for (size_t w = 1; w < threads; w++)
-        for (size_t i = 0; i < c->classes; i++) {
-            c->tallies[i].all += c->tallies[w * c->classes + i].all;
-            c->tallies[i].fired += c->tallies[w * c->classes + i].fired;
+        for (size_t i = 0; i < c->bins; i++) {
+            c->tallies[i].all += c->tallies[w * c->bins + i].all;
+            c->tallies[i].fired += c->tallies[w * c->bins + i].fired;
         }
 }
 
 static hearth_status begin_counting(counting *c, const recall_task *task, hearth_error *error)
 {
     size_t threads = pool_threads(task->threads);
-    *c = (counting){.task = task, .words = states_words(task->rows), .classes = (size_t)1 << UPPER_BITS};
+    *c = (counting){.task = task, .words = states_words(task->rows), .bins = (size_t)1 << UPPER_BITS};
     c->row_count = task->end > task->first ? (task->end - task->first + task->step - 1) / task->step : 0;
-    c->tallies = mem_new_array(threads * c->classes, sizeof *c->tallies);
+    c->tallies = mem_new_array(threads * c->bins, sizeof *c->tallies);
     c->scores = mem_new_array(threads * RECALL_ROWS * task->neuron_count, sizeof *c->scores);
     c->fired = mem_new_array(threads * RECALL_ROWS * c->words, sizeof *c->fired);
     if (c->tallies && c->scores && c->fired)
         return HEARTH_OK;
     return fail_memory(error, task->thing,
-                       threads * (c->classes * sizeof(share_count) + RECALL_ROWS * task->neuron_count * 4));
+                       threads * (c->bins * sizeof(share_count) + RECALL_ROWS * task->neuron_count * 4));
 }
 
 static void end_counting(counting *c)
@@ -111,11 +111,11 @@ static void end_counting(counting *c)
     mem_free(c->fired);
 }
 
-/* Goes down from the highest class as long as less than `wanted` of what fired is above; returns the class that it ends
- * in. *above: everything in the classes above that one. */
-static size_t descend(const share_count *tallies, size_t classes, uint64_t wanted, share_count *above)
+/* Goes down from the highest bin as long as less than `wanted` of what fired is above; returns the bin that it ends
+ * in. *above: everything in the bins above that one. */
+static size_t descend(const share_count *tallies, size_t bins, uint64_t wanted, share_count *above)
 {
-    size_t at = classes - 1;
+    size_t at = bins - 1;
     while (at > 0 && above->fired + tallies[at].fired < wanted) {
         above->all += tallies[at].all;
         above->fired += tallies[at].fired;
@@ -124,10 +124,10 @@ static size_t descend(const share_count *tallies, size_t classes, uint64_t wante
     return at;
 }
 
-static share_count sum(const share_count *tallies, size_t from, size_t classes)
+static share_count sum(const share_count *tallies, size_t from, size_t bins)
 {
     share_count total = {0};
-    for (size_t i = from; i < classes; i++) {
+    for (size_t i = from; i < bins; i++) {
         total.all += tallies[i].all;
         total.fired += tallies[i].fired;
     }
@@ -156,18 +156,18 @@ hearth_status recall_find(const recall_task *task, float recall, bool rough, rec
     hearth_status status;
     TRY_OR(done, status, begin_counting(&c, task, error));
     count(&c);
-    share_count all = sum(c.tallies, 0, c.classes), above = {0};
+    share_count all = sum(c.tallies, 0, c.bins), above = {0};
     if (all.fired == 0) {
         *out = shares(FLT_MAX, above, all);
         goto done;
     }
     uint64_t wanted = (uint64_t)ceil((double)recall * (double)all.fired - 1e-9);
     wanted = wanted < 1 ? 1 : wanted > all.fired ? all.fired : wanted;
-    c.class = (uint32_t)descend(c.tallies, c.classes, wanted, &above);
-    uint32_t place = c.class << LOWER_BITS;
+    c.bin = (uint32_t)descend(c.tallies, c.bins, wanted, &above);
+    uint32_t place = c.bin << LOWER_BITS;
     if (rough) {
-        above.all += c.tallies[c.class].all;
-        above.fired += c.tallies[c.class].fired;
+        above.all += c.tallies[c.bin].all;
+        above.fired += c.tallies[c.bin].fired;
     } else {
         c.lower = true;
         count(&c);
@@ -191,13 +191,13 @@ hearth_status recall_at(const recall_task *task, float threshold, recall_result 
     TRY_OR(done, status, begin_counting(&c, task, error));
     count(&c);
     uint32_t place = place_of(threshold), lower = place & ((1u << LOWER_BITS) - 1);
-    c.class = place >> LOWER_BITS;
-    share_count all = sum(c.tallies, 0, c.classes), through = sum(c.tallies, c.class + 1, c.classes);
+    c.bin = place >> LOWER_BITS;
+    share_count all = sum(c.tallies, 0, c.bins), through = sum(c.tallies, c.bin + 1, c.bins);
     c.lower = true;
     count(&c);
-    share_count here = sum(c.tallies, lower, (size_t)1 << LOWER_BITS);
-    through.all += here.all;
-    through.fired += here.fired;
+    share_count of_bin = sum(c.tallies, lower, (size_t)1 << LOWER_BITS);
+    through.all += of_bin.all;
+    through.fired += of_bin.fired;
     *out = shares(threshold, through, all);
 done:
     end_counting(&c);

@@ -1,7 +1,7 @@
 /* recall.h - where to cut scores so that a wanted share of what fires is let through, and how much else that lets in.
  *
  * Exact, ties included, whatever the number of threads, without keeping the scores: they are counted by the upper bits
- * of their place in the order of floats, then those in the class in question by the lower bits. */
+ * of their place in the order of floats, then those of the bin in question by the lower bits. */
 #ifndef LEARN_RECALL_H
 #define LEARN_RECALL_H
 

@@ -1,5 +1,5 @@
 /* states.c - a layer's hidden states, mapped for reading. */
-#include "states_parts.h"
+#include "states_internal.h"
 
 #include "../base/file.h"
 #include "../base/memory.h"

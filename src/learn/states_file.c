@@ -1,5 +1,5 @@
 /* states_file.c - rows of hidden states and their manifest as bytes, and the removal of all of it. */
-#include "states_parts.h"
+#include "states_internal.h"
 
 #include "../base/file.h"
 #include "../base/memory.h"

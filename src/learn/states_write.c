@@ -1,6 +1,6 @@
 /* states_write.c - the writer of hidden states: how many rows there is room for, whether what lies there can be gone on
  * with, and rows as they come. */
-#include "states_parts.h"
+#include "states_internal.h"
 
 #include "../base/file.h"
 #include "../base/file_fault.h"
@@ -54,7 +54,7 @@ static hearth_status choose_stride(states_writer *w, uint64_t disk_bytes, hearth
 }
 
 /* Bytes that the files take on the disk already. */
-static uint64_t bytes_there(const states_writer *w)
+static uint64_t stored_bytes(const states_writer *w)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < w->m.layers; i++) {
@@ -70,10 +70,10 @@ static uint64_t bytes_there(const states_writer *w)
 static hearth_status check_room(const states_writer *w, hearth_error *error)
 {
     struct statvfs disk;
-    uint64_t needed, there = bytes_there(w);
+    uint64_t needed, stored = stored_bytes(w);
     if (__builtin_mul_overflow(states_writer_rows(w), (uint64_t)w->m.layers * w->shape.bytes, &needed))
         return fail(error, HEARTH_IO, "%s: hidden states: take more bytes than can be counted", w->folder);
-    needed = needed > there ? needed - there : 0;
+    needed = needed > stored ? needed - stored : 0;
     if (file_must_fail(EIO) || statvfs(w->folder, &disk) != 0)
         return fail_errno(error, w->folder, "cannot tell the room on the disk");
     uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize;
@@ -98,7 +98,7 @@ static hearth_status open_layer(states_writer *w, uint32_t layer, bool afresh, h
 }
 
 /* Whether the files hold what the manifest says. Fails where that cannot be told. */
-static hearth_status check_files(bool *whole, const states_writer *w, const manifest *there, hearth_error *error)
+static hearth_status check_files(bool *whole, const states_writer *w, const manifest *found, hearth_error *error)
 {
     *whole = true;
     for (uint32_t i = 0; *whole && i < w->m.layers; i++) {
@@ -106,29 +106,29 @@ static hearth_status check_files(bool *whole, const states_writer *w, const mani
         char *path = states_layer_path(w->folder, i);
         if (!path)
             return fail_memory(error, w->folder, strlen(w->folder));
-        bool found = stat(path, &about) == 0;
+        bool exists = stat(path, &about) == 0;
         hearth_status status =
-            found || errno == ENOENT ? HEARTH_OK : fail_errno(error, path, "hidden states: cannot be looked at");
+            exists || errno == ENOENT ? HEARTH_OK : fail_errno(error, path, "hidden states: cannot be looked at");
         mem_free(path);
         TRY(status);
-        *whole = found && (uint64_t)about.st_size / w->shape.bytes >= manifest_rows_before(there, there->tokens);
+        *whole = exists && (uint64_t)about.st_size / w->shape.bytes >= manifest_rows_before(found, found->tokens);
     }
     return HEARTH_OK;
 }
 
 /* Why what is there cannot be gone on with; NULL: it can. */
-static hearth_status find_misfit(const char **why, const states_writer *w, const manifest *there, hearth_error *error)
+static hearth_status find_misfit(const char **why, const states_writer *w, const manifest *found, hearth_error *error)
 {
-    bool whole = there->layers == w->m.layers && there->d == w->m.d && there->f == w->m.f;
+    bool whole = found->layers == w->m.layers && found->d == w->m.d && found->f == w->m.f;
     *why = NULL;
-    if (strcmp(there->fingerprint, w->m.fingerprint) != 0)
+    if (strcmp(found->fingerprint, w->m.fingerprint) != 0)
         *why = "were another model's";
-    else if (strcmp(there->digest, w->m.digest) != 0)
+    else if (strcmp(found->digest, w->m.digest) != 0)
         *why = "were of another corpus";
-    else if (there->stride != w->m.stride || there->corpus_tokens != w->m.corpus_tokens)
+    else if (found->stride != w->m.stride || found->corpus_tokens != w->m.corpus_tokens)
         *why = "were of another size";
     else if (whole)
-        TRY(check_files(&whole, w, there, error));
+        TRY(check_files(&whole, w, found, error));
     if (!*why && !whole)
         *why = "were damaged";
     return HEARTH_OK;
@@ -137,7 +137,7 @@ static hearth_status find_misfit(const char **why, const states_writer *w, const
 /* What is there already: to go on with (*goes), or to be replaced. What only cannot be read now is neither. */
 static hearth_status go_on(bool *goes, states_writer *w, hearth_error *error)
 {
-    manifest there;
+    manifest found;
     hearth_error damage;
     const char *why = "were damaged";
     char *path = file_join(w->folder, MANIFEST_NAME);
@@ -148,16 +148,16 @@ static hearth_status go_on(bool *goes, states_writer *w, hearth_error *error)
     mem_free(path);
     if (!any)
         return HEARTH_OK;
-    hearth_status status = manifest_read(&there, w->folder, &damage);
+    hearth_status status = manifest_read(&found, w->folder, &damage);
     if (status == HEARTH_OK)
-        TRY(find_misfit(&why, w, &there, error));
+        TRY(find_misfit(&why, w, &found, error));
     else if (status != HEARTH_FORMAT)
         return fail(error, status, "%s", damage.text);
     *goes = !why;
     if (why)
         snprintf(w->note, sizeof w->note, "hidden states of an earlier run %s and are replaced", why);
     else
-        w->m.tokens = there.tokens;
+        w->m.tokens = found.tokens;
     return HEARTH_OK;
 }
 

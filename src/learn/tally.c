@@ -73,7 +73,7 @@ void tallies_clear(tallies *t)
 
 /* ------------------------------------------------------------------ counting */
 
-static uint32_t class_of(float value)
+static uint32_t bin_of(float value)
 {
     const uint32_t base = (uint32_t)(127 + TALLY_LEAST) << TALLY_FRACTION_BITS;
     uint32_t bits;
@@ -90,7 +90,7 @@ void tally_measure(tally *t, const float *values, size_t count)
         size_t n = count - at < 64 ? count - at : 64;
         bits_pack(values + at, n, 0, &word);
         for (; word; word &= word - 1)
-            t->sizes[class_of(values[at + (size_t)__builtin_ctzll(word)])]++;
+            t->sizes[bin_of(values[at + (size_t)__builtin_ctzll(word)])]++;
     }
 }
 
@@ -142,8 +142,8 @@ void tally_see(tally *t, const hearth_observation *seen, bool measured)
 
 /* ------------------------------------------------------------------ reading off */
 
-/* Where a class begins. */
-static double class_begin(uint32_t at)
+/* Where a bin begins. */
+static double bin_begin(uint32_t at)
 {
     double fraction = 1 + (double)(at % (1u << TALLY_FRACTION_BITS)) / (1u << TALLY_FRACTION_BITS);
     return ldexp(fraction, (int)(at >> TALLY_FRACTION_BITS) + TALLY_LEAST);
@@ -157,12 +157,12 @@ static uint64_t measured(const tally *t)
     return all;
 }
 
-/* Goes on from class *at, before which *before values lie, to where value number `rank` (from 0) is. */
+/* Goes on from bin *at, before which *before values lie, to where value number `rank` (from 0) is. */
 static double value_at(const tally *t, double rank, uint32_t *at, uint64_t *before)
 {
     while (*at + 1 < TALLY_CLASSES && (double)(*before + t->sizes[*at]) <= rank)
         *before += t->sizes[(*at)++];
-    double begin = class_begin(*at), end = class_begin(*at + 1);
+    double begin = bin_begin(*at), end = bin_begin(*at + 1);
     double part = t->sizes[*at] ? (rank - (double)*before + 0.5) / (double)t->sizes[*at] : 0;
     return begin + (end - begin) * (part < 1 ? part : 1);
 }
@@ -201,8 +201,8 @@ static void read_densities(const tally *t, uint32_t f, const uint64_t *runs, pro
 {
     uint64_t tokens = runs[1];
     for (uint32_t n = 0; n <= f; n++) {
-        size_t class = (size_t)((uint64_t)n * PROFILE_CLASSES / f);
-        out->by_density[class < PROFILE_CLASSES ? class : PROFILE_CLASSES - 1] += t->by_fired[n];
+        size_t bin = (size_t)((uint64_t)n * PROFILE_BINS / f);
+        out->by_density[bin < PROFILE_BINS ? bin : PROFILE_BINS - 1] += t->by_fired[n];
     }
     for (size_t k = 1; k <= PROFILE_UNION; k++)
         out->union_density[k] = runs[k] > 0 ? (double)t->union_sums[k] / (double)runs[k] / f : 0;

@@ -7,7 +7,7 @@
 
 #include "profile.h"
 
-/* Magnitudes are counted by exponent and the first 8 bits of the fraction: a class is at most 0.4 percent wide. Exponents
+/* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
  * from -40 to 23; what lies outside is counted at the ends. */
 #define TALLY_FRACTION_BITS 8
 #define TALLY_EXPONENTS     64

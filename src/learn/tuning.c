@@ -4,9 +4,9 @@
  *   thresholds   below which activations are taken for zero (prune.h)
  *   losses       what each level of them costs (tuning_levels.c)
  *   candidates   predictors of every kind for every layer (tuning_train.c); only where activations have zeros
- *   choice       one per layer, and its price (tuning_choice.c)
+ *   choice       one per layer, and its loss (tuning_choice.c)
  *   file         MODEL.tune */
-#include "tuning_stages.h"
+#include "tuning_internal.h"
 
 #include "../base/memory.h"
 #include "../engine/engine.h"
@@ -123,7 +123,7 @@ static hearth_status take_profile(tuning *t, hearth_error *error)
     hearth_engine *engine = NULL;
     TRY(tuning_stage(t, "profiling", 1, error));
     TRY(tuning_part(t, error));
-    TRY(hearth_placement_create(&dense, t->model, HEARTH_RUNG_DENSE, error));
+    TRY(hearth_placement_create(&dense, t->model, HEARTH_MODE_DENSE, error));
     hearth_engine_options options = {.placement = dense};
     hearth_status status = hearth_engine_create(&engine, t->runtime, t->model, &options, error);
     hearth_placement_destroy(dense);
@@ -172,7 +172,7 @@ static hearth_status prepare_layers(tuning *t, hearth_error *error)
 
 /* ------------------------------------------------------------------ the file */
 
-/* Levels are of use where there is something left to take: not in a model whose neurons are all silent. */
+/* Levels are of use where there is something left to take: not in a model whose neurons are all zero. */
 static bool are_levels_rising(const prune_table *p)
 {
     for (size_t i = 1; i < PRUNE_LEVELS; i++)

@@ -10,8 +10,8 @@
 
 #include "../base/json.h"
 #include "choose.h"
+#include "loss.h"
 #include "lowrank.h"
-#include "price.h"
 #include "profile.h"
 #include "prune.h"
 
@@ -65,7 +65,7 @@ typedef struct tuning_result {
     double budget_bytes, spent_bytes;
     float recall; /* as wanted                                                           */
     tuning_choice choice;
-    price price;                   /* on what training did not see; no tokens: nothing is predicted, or it saw all */
+    loss loss;                     /* on what training did not see; no tokens: nothing is predicted, or it saw all */
     char notes[TUNING_NOTES][256]; /* for people, none twice; "" behind the last */
     bool begun_anew;               /* the work folder held a tuning of something else, which is gone              */
 } tuning_result;

@@ -1,9 +1,9 @@
-/* tuning_choice.c - one predictor per layer, by bytes or by the clock, and the price of it all.
+/* tuning_choice.c - one predictor per layer, by bytes or by the clock, and the loss of it all.
  *
  * A candidate is tried as it will be used: written as a tune file into the work folder, opened with the model, obeyed by
  * an engine; the model itself does not change. The exact engine runs beside each; both share the transposed copies, and
  * their ratio is what counts, so it does not matter that candidates meet the clock one after the other. */
-#include "tuning_stages.h"
+#include "tuning_internal.h"
 
 #include "../base/file.h"
 #include "../base/memory.h"
@@ -33,12 +33,12 @@ static hearth_status open_candidates(hearth_model **out, const tuning *t, const 
     return status == HEARTH_OK ? tune_view(out, t->model, read, error) : status;
 }
 
-/* An engine of rung predicted that shares what the exact one has transposed. */
+/* An engine in mode predicted that shares what the exact one has transposed. */
 static hearth_status open_predicted(hearth_engine **out, const hearth_engine *exact, const hearth_model *candidates,
                                     hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, candidates, HEARTH_RUNG_PREDICTED, error));
+    TRY(hearth_placement_create(&placement, candidates, HEARTH_MODE_PREDICTED, error));
     hearth_status status = engine_with_placement(out, exact, candidates, placement, error);
     hearth_placement_destroy(placement);
     return status;
@@ -47,7 +47,7 @@ static hearth_status open_predicted(hearth_engine **out, const hearth_engine *ex
 static hearth_status open_exact(hearth_engine **out, const tuning *t, hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, t->model, HEARTH_RUNG_EXACT, error));
+    TRY(hearth_placement_create(&placement, t->model, HEARTH_MODE_EXACT, error));
     hearth_engine_options options = {.placement = placement};
     hearth_status status = hearth_engine_create(out, t->runtime, t->model, &options, error);
     hearth_placement_destroy(placement);
@@ -165,7 +165,7 @@ static void choose_low_rank(tuning_result *r)
     }
 }
 
-/* ------------------------------------------------------------------ the price */
+/* ------------------------------------------------------------------ the loss */
 
 static hearth_status measure_with(tuning *t, const hearth_engine *exact, const hearth_model *candidates,
                                   hearth_error *error)
@@ -173,12 +173,12 @@ static hearth_status measure_with(tuning *t, const hearth_engine *exact, const h
     hearth_engine *predicted;
     TRY(open_predicted(&predicted, exact, candidates, error));
     hearth_status status =
-        price_measure(&t->out->price, exact, predicted, t->texts, t->unseen, PRICE_TOKENS, tuning_progress(t), error);
+        loss_measure(&t->out->loss, exact, predicted, t->texts, t->unseen, LOSS_TOKENS, tuning_progress(t), error);
     hearth_engine_destroy(predicted);
     return status;
 }
 
-static hearth_status measure_price(tuning *t, const hearth_engine *exact, hearth_error *error)
+static hearth_status measure_loss(tuning *t, const hearth_engine *exact, hearth_error *error)
 {
     size_t layers = t->out->layer_count;
     size_t *chosen = mem_new_array(layers, sizeof *chosen);
@@ -213,7 +213,7 @@ hearth_status tuning_choose(tuning *t, hearth_error *error)
     if (status == HEARTH_OK)
         status = tuning_part(t, error);
     if (status == HEARTH_OK)
-        status = measure_price(t, exact, error);
+        status = measure_loss(t, exact, error);
     hearth_engine_destroy(exact);
     return status;
 }

@@ -1,8 +1,8 @@
 /* tuning_levels.c - what the levels of thresholds cost: each against an engine that leaves out nothing but zeros.
  *
- * Both run on the rung pruned, the other with thresholds of 0, so that they share the transposed copies of down and
+ * Both run in mode pruned, the other with thresholds of 0, so that they share the transposed copies of down and
  * nothing but the thresholds is measured. */
-#include "tuning_stages.h"
+#include "tuning_internal.h"
 
 #include "../base/memory.h"
 #include "../engine/engine.h"
@@ -12,13 +12,13 @@
 #include <stdio.h>
 
 /* Tokens that a level is measured on; half of what the predictors get, for there are nine of them. */
-#define LEVEL_TOKENS (PRICE_TOKENS / 2)
+#define LEVEL_TOKENS (LOSS_TOKENS / 2)
 
 static hearth_status open_level(hearth_engine **out, const tuning *t, const hearth_engine *of, size_t level,
                                 hearth_error *error)
 {
     hearth_placement *p;
-    TRY(hearth_placement_create(&p, t->model, HEARTH_RUNG_PRUNED, error));
+    TRY(hearth_placement_create(&p, t->model, HEARTH_MODE_PRUNED, error));
     for (uint32_t i = 0; i < p->layer_count; i++)
         p->layers[i].threshold = t->out->prune.thresholds[(size_t)i * PRUNE_LEVELS + level];
     hearth_engine_options options = {.placement = p};
@@ -40,13 +40,13 @@ static hearth_status measure_level(tuning *t, const hearth_engine *all, size_t l
     static const char key[] = "losses";
     char name[32];
     hearth_engine *pruned;
-    price cost;
+    loss cost;
     snprintf(name, sizeof name, "loss-%zu", level);
     if (record_get(t->options->folder, name, key, out, sizeof *out))
         return HEARTH_OK;
     TRY(open_level(&pruned, t, all, level, error));
     hearth_status status =
-        price_measure(&cost, all, pruned, t->texts, t->unseen, LEVEL_TOKENS, tuning_progress(t), error);
+        loss_measure(&cost, all, pruned, t->texts, t->unseen, LEVEL_TOKENS, tuning_progress(t), error);
     hearth_engine_destroy(pruned);
     TRY(status);
     *out = (level_record){cost.tokens, fmax(cost.divergence, 0)}; /* rounding may take it below */

@@ -1,5 +1,5 @@
 /* tuning_report.c - what a tuning found, in words and as JSON. */
-#include "tuning_stages.h"
+#include "tuning_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static json_t *layer_json(const tuning_result *r, uint32_t layer)
     return o;
 }
 
-static json_t *price_json(const price *p)
+static json_t *loss_json(const loss *p)
 {
     if (p->tokens == 0)
         return json_null();
@@ -141,8 +141,8 @@ json_t *tuning_report(const tuning_result *r)
         json_array_append_new(layers, layer_json(r, i));
     json_t *o = json_pack("{s:I, s:f, s:s, s:f, s:f, s:o, s:o, s:o}", "tokens", (json_int_t)r->counted.tokens, "recall",
                           (double)r->recall, "choice", r->choice == TUNING_TIME ? "time" : "bytes", "budget_bytes",
-                          r->budget_bytes, "spent_bytes", r->spent_bytes, "price", price_json(&r->price), "layers",
-                          layers, "level_losses", levels_json(&r->prune));
+                          r->budget_bytes, "spent_bytes", r->spent_bytes, "loss", loss_json(&r->loss), "layers", layers,
+                          "level_losses", levels_json(&r->prune));
     if (o && r->no_low_rank[0])
         json_object_set_new(o, "no_low_rank", json_string(r->no_low_rank));
     return o;

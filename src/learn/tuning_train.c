@@ -3,7 +3,7 @@
  *
  * The untrained beginning of a low-rank predictor costs seconds, its training minutes. So the beginnings decide on rank
  * and input, and only one predictor per layer is trained. */
-#include "tuning_stages.h"
+#include "tuning_internal.h"
 
 #include "bits.h"
 #include "coarse.h"
@@ -218,7 +218,7 @@ static hearth_status make_matrix(matrix *m, uint32_t rows, uint32_t columns, num
 {
     *m = (matrix){.format = format, .rows = rows, .columns = columns};
     if (!number_row_bytes(format, columns, &m->row_bytes))
-        return fail(error, HEARTH_UNSUPPORTED, "predictor: rows of %u values are no whole blocks", columns);
+        return fail(error, HEARTH_UNSUPPORTED, "predictor: rows of %u values are not whole blocks", columns);
     m->data = mem_new_array(rows, m->row_bytes);
     return m->data ? HEARTH_OK : fail_memory(error, "predictor", rows * m->row_bytes);
 }
@@ -357,7 +357,7 @@ static hearth_status count_held_out(const trainer *r, uint64_t *all, hearth_erro
     return HEARTH_OK;
 }
 
-/* A threshold that lets through what fires cannot be placed where nothing does: it would silence the layer. */
+/* A threshold that lets through what fires cannot be placed where nothing does: it would make the whole layer zero. */
 static hearth_status leave_silent(const trainer *r, hearth_error *error)
 {
     snprintf(r->layer->dropped, sizeof r->layer->dropped,

@@ -23,7 +23,7 @@ static hearth_status find_frequencies(binder *b)
     TRY(rope_read(&rope, m->family, b->source, &m->hyper, b->error));
     for (uint32_t i = 0; m->rope_factors && i < rope.pairs; i++)
         if (!isfinite(m->rope_factors[i]) || !(m->rope_factors[i] > 0))
-            return fail(b->error, HEARTH_FORMAT, "%s: tensor rope_freqs.weight: value %u is no positive number",
+            return fail(b->error, HEARTH_FORMAT, "%s: tensor rope_freqs.weight: value %u is not a positive number",
                         b->source->path, i);
     m->hyper.rope_magnitude = (float)rope.magnitude;
     if (!isfinite(m->hyper.rope_magnitude))

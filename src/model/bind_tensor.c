@@ -167,7 +167,7 @@ static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule
 {
     matrix m = {.data = t->data, .format = t->format, .rows = (uint32_t)t->shape[1], .columns = (uint32_t)t->shape[0]};
     if (!number_row_bytes(t->format, t->shape[0], &m.row_bytes))
-        return fail_tensor(b, rule, layer, "has rows that are no whole number of blocks");
+        return fail_tensor(b, rule, layer, "has rows that are not a whole number of blocks");
     if (t->rotary_heads > 0 && b->copies)
         TRY(put_in_order(b, &m, t));
     *out = m;

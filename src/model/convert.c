@@ -139,7 +139,7 @@ static bool same_file(const char *path, const struct stat *other)
     return stat(path, &about) == 0 && about.st_dev == other->st_dev && about.st_ino == other->st_ino;
 }
 
-/* True where `about` is a file of the folder that is no GGUF: its config, tokenizer or weights. */
+/* True where `about` is a file of the folder that is not a GGUF: its config, tokenizer or weights. */
 static bool folder_holds(const char *folder, const struct stat *about)
 {
     DIR *d = opendir(folder);

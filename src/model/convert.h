@@ -36,7 +36,7 @@ typedef struct convert_override {
 typedef struct convert_options {
     number_format format;                  /* of the matrices; FORMAT_COUNT: as they are stored        */
     bool head_apart;                       /* quantize: output.weight (or the tied embedding) in Q6_K, Q8_0 where
-                                              its row is no multiple of 256; never below `format`      */
+                                              its row is not a multiple of 256; never below `format`      */
     const convert_override *overrides;     /* the last that matches wins                               */
     size_t override_count;
     const char *ffn_activation;            /* NULL: as the source says                                 */

@@ -58,7 +58,7 @@ static const tensor_rule llama_layer_tensors[] = {
     {"blk.%u.ffn_order",          NULL,                                           LAYER(order),
         DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |
                                                                       TENSOR_OPTIONAL},
-    /* biases of the FFN; PowerInfer's name of down's, which is no other vector, has the _t too */
+    /* biases of the FFN; PowerInfer's name of down's, which is not another vector, has the _t too */
     {"blk.%u.ffn_gate.bias",      FOLDER_LAYER "mlp.gate_proj.bias",              LAYER(gate_bias),
         DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
     {"blk.%u.ffn_up.bias",        FOLDER_LAYER "mlp.up_proj.bias",                LAYER(up_bias),
@@ -80,7 +80,7 @@ static const tensor_rule llama_layer_tensors[] = {
 #define LLAMA_TENSORS llama_tensors, COUNT(llama_tensors), llama_layer_tensors, COUNT(llama_layer_tensors)
 
 const family families[] = {
-    /* name     model_type architecture          window       form            activation tensors */
+    /* name     model_type architecture          window       gating          activation tensors */
     {"llama",   "llama",   "LlamaForCausalLM",   false, 0,    FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
     /* GGUF has no name of its own for mistral: a llama with llama.attention.sliding_window */
     {"llama",   "mistral", "MistralForCausalLM", true,  4096, FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},

@@ -38,12 +38,12 @@ ffn_activation ffn_activation_by_name(const char *name, size_t size);
 void ffn_activation_list(char *out, size_t size);
 
 /* Forms of a feed-forward network (docs/design.md): what the activation of neuron i is. */
-typedef enum ffn_form {
+typedef enum ffn_gating {
     FFN_GATED,                      /* act(gate_i . x) * (up_i . x)                                   */
     FFN_GATED_BOTH,                 /* act(gate_i . x) * act(up_i . x): dReLU                         */
     FFN_PLAIN,                      /* act(up_i . x), there is no gate                                */
-    FFN_FORM_COUNT
-} ffn_form;
+    FFN_GATING_COUNT
+} ffn_gating;
 
 /* Sizes that shapes are made of; hyper_dimension() gives their values. */
 typedef enum dimension {
@@ -89,7 +89,7 @@ typedef struct family {
     const char *architecture;       /* config.json's architectures[0]                            */
     bool folder_window;             /* config.json's sliding_window counts (llama ignores it)    */
     uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none */
-    ffn_form form;
+    ffn_gating gating;
     ffn_activation activation;      /* where neither a key nor PowerInfer's magic says it        */
     const tensor_rule *tensors;     /* [tensor_count] of the whole model                         */
     size_t tensor_count;

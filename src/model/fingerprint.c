@@ -51,7 +51,7 @@ static void add_vocabulary(hash128 *h, const checkpoint *source)
     }
 }
 
-/* A vector that is no bias, no order of neurons and nothing that follows from hyperparameters. */
+/* A vector that is neither a bias, nor an order of neurons, nor something that follows from hyperparameters. */
 static bool is_norm(const tensor_rule *rule)
 {
     const unsigned others =

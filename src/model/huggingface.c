@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct reader {
+typedef struct folder_reader {
     checkpoint *out;
     const checkpoint *folder;
     const json_t *config;
@@ -22,7 +22,7 @@ typedef struct reader {
     const family *family;
     hyperparameters hyper; /* the sizes                             */
     double rope_base;
-} reader;
+} folder_reader;
 
 /* ------------------------------------------------------------------ family */
 
@@ -36,7 +36,7 @@ static const family *by_model_type(const char *model_type, const char *architect
 }
 
 /* model_type decides; architectures must agree, since a classifier has the model_type of its base. */
-static hearth_status find_family(reader *r)
+static hearth_status find_family(folder_reader *r)
 {
     const char *model_type = NULL, *architecture = NULL;
     bool found;
@@ -63,21 +63,21 @@ static hearth_status find_family(reader *r)
 
 /* ---------------------------------------------------------------- settings */
 
-static hearth_status set_size(reader *r, const char *name, uint32_t value)
+static hearth_status set_size(folder_reader *r, const char *name, uint32_t value)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
     return checkpoint_set_u32(r->out, key, value, r->error);
 }
 
-static hearth_status set_number(reader *r, const char *name, double value)
+static hearth_status set_number(folder_reader *r, const char *name, double value)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
     return checkpoint_set_f32(r->out, key, (float)value, r->error);
 }
 
-static hearth_status set_string(reader *r, const char *name, const char *value)
+static hearth_status set_string(folder_reader *r, const char *name, const char *value)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -85,7 +85,7 @@ static hearth_status set_string(reader *r, const char *name, const char *value)
 }
 
 /* A number above 0 that float32 holds; *out stays as it is where it is absent. */
-static hearth_status get_positive(const reader *r, const json_t *object, const char *where, const char *key,
+static hearth_status get_positive(const folder_reader *r, const json_t *object, const char *where, const char *key,
                                   double *out, bool *found)
 {
     double value = 1;
@@ -97,7 +97,7 @@ static hearth_status get_positive(const reader *r, const json_t *object, const c
     return HEARTH_OK;
 }
 
-static hearth_status read_sizes(reader *r)
+static hearth_status read_sizes(folder_reader *r)
 {
     for (size_t i = 0; i < size_setting_count; i++) {
         const size_setting *s = &size_settings[i];
@@ -120,7 +120,7 @@ static hearth_status read_sizes(reader *r)
 }
 
 /* null means no window, as it does to transformers; only a missing key has the default. */
-static hearth_status read_window(reader *r)
+static hearth_status read_window(folder_reader *r)
 {
     uint32_t window = json_object_get(r->config, "sliding_window") ? 0 : r->family->default_window;
     bool found;
@@ -131,7 +131,7 @@ static hearth_status read_window(reader *r)
 }
 
 /* What GGUF's architecture means without a key needs none. */
-static hearth_status read_activation(reader *r)
+static hearth_status read_activation(folder_reader *r)
 {
     const char *activation = ffn_activations[r->family->activation].name;
     bool found;
@@ -152,7 +152,7 @@ static hearth_status read_activation(reader *r)
 }
 
 /* What would change the result if it were left out. */
-static hearth_status refuse_unknown(const reader *r)
+static hearth_status refuse_unknown(const folder_reader *r)
 {
     bool found, bias = false;
     TRY(json_get_bool(r->config, "attention_bias", &bias, &found, r->name, r->error));
@@ -172,13 +172,13 @@ static hearth_status refuse_unknown(const reader *r)
 
 /* -------------------------------------------------------------------- rope */
 
-static hearth_status add_default(reader *r, const json_t *scaling, const char *where)
+static hearth_status add_default(folder_reader *r, const json_t *scaling, const char *where)
 {
     (void)r, (void)scaling, (void)where;
     return HEARTH_OK;
 }
 
-static hearth_status add_linear(reader *r, const json_t *scaling, const char *where)
+static hearth_status add_linear(folder_reader *r, const json_t *scaling, const char *where)
 {
     double factor = 1;
     TRY(get_positive(r, scaling, where, "factor", &factor, NULL));
@@ -187,7 +187,7 @@ static hearth_status add_linear(reader *r, const json_t *scaling, const char *wh
 }
 
 /* transformers' factor on cosine and sine, where the config changes it. */
-static hearth_status add_yarn_magnitude(reader *r, const json_t *scaling, const char *where, double factor)
+static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling, const char *where, double factor)
 {
     double attention = 0, mscale = 0, mscale_all = 0;
     bool found, has_scale, has_all;
@@ -199,7 +199,7 @@ static hearth_status add_yarn_magnitude(reader *r, const json_t *scaling, const 
     return attention > 0 ? set_number(r, "rope.scaling.yarn_attn_factor", attention) : HEARTH_OK;
 }
 
-static hearth_status add_yarn(reader *r, const json_t *scaling, const char *where)
+static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const char *where)
 {
     double factor = 1, beta_fast = 0, beta_slow = 0;
     uint32_t original = r->hyper.context_length;
@@ -222,7 +222,7 @@ static hearth_status add_yarn(reader *r, const json_t *scaling, const char *wher
 }
 
 /* GGUF has no keys for llama3's scaling: its converter stores the factors as a tensor. */
-static hearth_status add_llama3(reader *r, const json_t *scaling, const char *where)
+static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const char *where)
 {
     rope_llama3 s = {0};
     TRY(get_positive(r, scaling, where, "factor", &s.factor, NULL));
@@ -247,7 +247,7 @@ static hearth_status add_llama3(reader *r, const json_t *scaling, const char *wh
 
 static const struct {
     const char *name;
-    hearth_status (*add)(reader *r, const json_t *scaling, const char *where);
+    hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
 } rope_types[] = {
     {"default", add_default},
     {"linear", add_linear},
@@ -269,7 +269,7 @@ static const json_t *find_scaling(const json_t *config, const char **key)
     return NULL;
 }
 
-static hearth_status read_scaling(reader *r, const json_t *scaling, const char *where)
+static hearth_status read_scaling(folder_reader *r, const json_t *scaling, const char *where)
 {
     const char *type = NULL;
     bool found;
@@ -289,7 +289,7 @@ static hearth_status read_scaling(reader *r, const json_t *scaling, const char *
     return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_type: %.64s is not supported (known: %s)", where, type, known);
 }
 
-static hearth_status read_rope(reader *r)
+static hearth_status read_rope(folder_reader *r)
 {
     const char *key;
     const json_t *scaling = find_scaling(r->config, &key);
@@ -307,7 +307,7 @@ static hearth_status read_rope(reader *r)
 /* ----------------------------------------------------------------- tensors */
 
 /* One tensor under GGUF's name. What no rule wants keeps its own name, so that binding can refuse it by that. */
-static hearth_status add_tensor(reader *r, const stored_tensor *stored, bool tied)
+static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
 {
     stored_tensor t = *stored;
     uint32_t layer;
@@ -328,7 +328,7 @@ static hearth_status add_tensor(reader *r, const stored_tensor *stored, bool tie
 
 /* A GGUF without a head is tied. A folder says by its config whether it is, and one that is not must bring its
  * head: a shard that got lost would otherwise make another model. */
-static hearth_status require_head(const reader *r)
+static hearth_status require_head(const folder_reader *r)
 {
     for (size_t i = 0; i < r->family->tensor_count; i++) {
         const tensor_rule *rule = &r->family->tensors[i];
@@ -341,7 +341,7 @@ static hearth_status require_head(const reader *r)
 
 /* Biases count by config.json's mlp_bias: transformers leaves out those it does not announce. Binding sees that all
  * layers are as the first. */
-static hearth_status check_biases(const reader *r)
+static hearth_status check_biases(const folder_reader *r)
 {
     bool announced = false, found;
     TRY(json_get_bool(r->config, "mlp_bias", &announced, &found, r->name, r->error));
@@ -359,7 +359,7 @@ static hearth_status check_biases(const reader *r)
 }
 
 /* general.file_type: the format that holds most bytes of matrices. */
-static hearth_status set_file_type(reader *r)
+static hearth_status set_file_type(folder_reader *r)
 {
     uint64_t bytes[FORMAT_STORED_COUNT] = {0};
     size_t most = 0;
@@ -375,7 +375,7 @@ static hearth_status set_file_type(reader *r)
 hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, const json_t *config, const char *name,
                                      hearth_error *error)
 {
-    reader r = {.out = c, .folder = folder, .config = config, .name = name, .error = error};
+    folder_reader r = {.out = c, .folder = folder, .config = config, .name = name, .error = error};
     TRY(find_family(&r));
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));

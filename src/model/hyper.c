@@ -42,14 +42,14 @@ hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char
 }
 
 /* What all functions below read from. */
-typedef struct reader {
+typedef struct hyper_reader {
     const family *family;
     const checkpoint *source;
     hearth_error *error;
-} reader;
+} hyper_reader;
 
 /* An array that gives the same value for every layer is that value; hearth knows no other. */
-static hearth_status same_in_all_layers(const reader *r, const char *key, const key_value *e, uint32_t *out)
+static hearth_status same_in_all_layers(const hyper_reader *r, const char *key, const key_value *e, uint32_t *out)
 {
     const uint32_t *values = e->as.items;
     bool readable = (e->item_type == VALUE_U32 || e->item_type == VALUE_I32) && e->count > 0;
@@ -65,7 +65,7 @@ static hearth_status same_in_all_layers(const reader *r, const char *key, const 
 }
 
 /* An integer under the family's key; *out stays as it is where the key is absent. */
-static hearth_status read_size(const reader *r, const char *name, uint32_t *out, bool *found)
+static hearth_status read_size(const hyper_reader *r, const char *name, uint32_t *out, bool *found)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -78,7 +78,7 @@ static hearth_status read_size(const reader *r, const char *name, uint32_t *out,
 }
 
 /* A positive finite number under the family's key; *out stays as it is where the key is absent. */
-static hearth_status read_positive(const reader *r, const char *name, float *out, bool *found)
+static hearth_status read_positive(const hyper_reader *r, const char *name, float *out, bool *found)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -93,14 +93,14 @@ static hearth_status read_positive(const reader *r, const char *name, float *out
 }
 
 /* An error about the family's key `name`. */
-static hearth_status fail_key(const reader *r, hearth_status status, const char *name, const char *reason)
+static hearth_status fail_key(const hyper_reader *r, hearth_status status, const char *name, const char *reason)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
     return fail(r->error, status, "%s: key %s: %s", r->source->path, key, reason);
 }
 
-static hearth_status read_sizes(const reader *r, hyperparameters *h)
+static hearth_status read_sizes(const hyper_reader *r, hyperparameters *h)
 {
     for (size_t i = 0; i < size_setting_count; i++) {
         const size_setting *s = &size_settings[i];
@@ -116,7 +116,7 @@ static hearth_status read_sizes(const reader *r, hyperparameters *h)
 }
 
 /* What the file left out follows from the rest. */
-static hearth_status derive_heads(const reader *r, hyperparameters *h)
+static hearth_status derive_heads(const hyper_reader *r, hyperparameters *h)
 {
     if (h->kv_head_count == 0)
         h->kv_head_count = h->head_count;
@@ -141,7 +141,7 @@ static hearth_status derive_heads(const reader *r, hyperparameters *h)
 }
 
 /* Files without vocab_size have as many tokens as their embedding has rows. */
-static hearth_status derive_vocabulary(const reader *r, hyperparameters *h)
+static hearth_status derive_vocabulary(const hyper_reader *r, hyperparameters *h)
 {
     for (size_t i = 0; h->vocabulary_size == 0 && i < r->family->tensor_count; i++) {
         const tensor_rule *rule = &r->family->tensors[i];
@@ -150,7 +150,7 @@ static hearth_status derive_vocabulary(const reader *r, hyperparameters *h)
         const stored_tensor *t = checkpoint_find_tensor(r->source, rule->name);
         if (!t || t->rank != 2)
             return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: is %s", r->source->path, rule->name,
-                        t ? "no matrix" : "missing");
+                        t ? "not a matrix" : "missing");
         if (t->shape[1] < 1 || t->shape[1] > INT32_MAX)
             return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: has %llu rows", r->source->path, rule->name,
                         (unsigned long long)t->shape[1]);
@@ -159,7 +159,7 @@ static hearth_status derive_vocabulary(const reader *r, hyperparameters *h)
     return HEARTH_OK;
 }
 
-static hearth_status read_attention(const reader *r, hyperparameters *h)
+static hearth_status read_attention(const hyper_reader *r, hyperparameters *h)
 {
     bool found;
     TRY(read_size(r, "attention.sliding_window", &h->sliding_window, &found));
@@ -175,7 +175,7 @@ static hearth_status read_attention(const reader *r, hyperparameters *h)
 }
 
 /* FFN activation: llama.cpp fixes it by architecture, files of ReLU models name it, PowerInfer's are ReLU all. */
-static hearth_status read_activation(const reader *r, hyperparameters *h, const char *override)
+static hearth_status read_activation(const hyper_reader *r, hyperparameters *h, const char *override)
 {
     char key[KEY_SIZE], known[128];
     hyper_key(key, r->family, "hidden_activation");
@@ -201,18 +201,18 @@ static hearth_status read_activation(const reader *r, hyperparameters *h, const 
 }
 
 /* The score from which on a predictor lets a neuron through. PowerInfer's key, without the family's name. */
-static hearth_status read_predictor(const reader *r, hyperparameters *h)
+static hearth_status read_predictor(const hyper_reader *r, hyperparameters *h)
 {
     static const char key[] = "powerinfer.sparse_threshold";
     bool found;
     TRY(checkpoint_get_f32(r->source, key, &h->predictor_threshold, &found, r->error));
     if (!isfinite(h->predictor_threshold))
-        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is no finite number", r->source->path, key);
+        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is not a finite number", r->source->path, key);
     return HEARTH_OK;
 }
 
 /* Settings of GGUF that would change the result and that no family of ours has. */
-static hearth_status refuse_unknown(const reader *r)
+static hearth_status refuse_unknown(const hyper_reader *r)
 {
     uint32_t experts = 0, parts = 1;
     bool found, causal = true;
@@ -235,8 +235,8 @@ static hearth_status refuse_unknown(const reader *r)
 hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint *c, const char *activation,
                          hearth_error *error)
 {
-    const reader r = {f, c, error};
-    hyperparameters h = {.rope_magnitude = 1, .form = f->form};
+    const hyper_reader r = {f, c, error};
+    hyperparameters h = {.rope_magnitude = 1, .gating = f->gating};
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r, &h));
     TRY(derive_heads(&r, &h));

@@ -24,7 +24,7 @@ typedef struct hyperparameters {
     uint32_t context_length;
     uint32_t sliding_window;            /* positions seen, itself included; 0: all        */
     float norm_epsilon;
-    ffn_form form;
+    ffn_gating gating;
     ffn_activation activation;
     float activation_threshold;         /* FATReLU; 0 for ReLU                            */
     uint32_t rope_pairs;                /* rotated pairs of a head                        */
@@ -95,7 +95,7 @@ struct hearth_model {
     uint64_t parameter_count, weight_bytes;
     bool powerinfer;                    /* a PowerInfer file (PWRI)                       */
     bool neuron_major;                  /* layers have down_t                             */
-    bool predictors;                    /* the rung predicted can run: a layer has one    */
+    bool predictors;                    /* mode predicted can run: a layer has one    */
     struct tune *tune;                  /* what was learnt about it; NULL: nothing        */
     const char *tune_problem;           /* why the tune file beside it was ignored; NULL: it was not */
     bool requantised;                   /* down_t was rounded once more when it was packed (hearth.pack.requantised) */
@@ -105,11 +105,11 @@ struct hearth_model {
 /* The matrix that tells which neurons of a layer fire: gate, or up in plain networks; and its bias [f], or NULL. */
 static inline const matrix *model_first_matrix(const hearth_model *m, uint32_t layer)
 {
-    return m->hyper.form == FFN_PLAIN ? &m->layers[layer].up : &m->layers[layer].gate;
+    return m->hyper.gating == FFN_PLAIN ? &m->layers[layer].up : &m->layers[layer].gate;
 }
 static inline const float *model_first_bias(const hearth_model *m, uint32_t layer)
 {
-    return m->hyper.form == FFN_PLAIN ? m->layers[layer].up_bias : m->layers[layer].gate_bias;
+    return m->hyper.gating == FFN_PLAIN ? m->layers[layer].up_bias : m->layers[layer].gate_bias;
 }
 
 /* A GGUF file or a Hugging Face folder as a checkpoint with GGUF's names and keys. */

@@ -12,7 +12,7 @@
 number_format neuron_major_format(number_format down);
 
 /* The shape of down_t: rows, columns, row_bytes and format of *out; data is NULL.
- * HEARTH_UNSUPPORTED: a block format whose d is no multiple of 32. */
+ * HEARTH_UNSUPPORTED: a block format whose d is not a multiple of 32. */
 hearth_status neuron_major_shape(matrix *out, const matrix *down, const char *path, const char *name,
                                  hearth_error *error);
 

@@ -42,7 +42,7 @@ static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rul
     if (!t)
         return fail_tensor(file, name, "is missing", error);
     if (t->rank != 2)
-        return fail_tensor(file, name, "is no matrix", error);
+        return fail_tensor(file, name, "is not a matrix", error);
     bool rank_is_rows = rule->rows == DIMENSION_RANK;
     uint64_t seen = t->shape[rank_is_rows ? 1 : 0];
     *rank = *rank ? *rank : seen;
@@ -124,9 +124,9 @@ static hearth_status check_extras(const char *folder, uint32_t layer_count, hear
     hearth_status status = HEARTH_OK;
     for (struct dirent *e; status == HEARTH_OK && (e = readdir(d)) != NULL;)
         if (is_archive(e->d_name) && !is_layer_file(e->d_name, layer_count))
-            status =
-                fail(error, HEARTH_FORMAT, "%s/%s: is no predictor of a model of %u layers (model_0.pt to model_%u.pt)",
-                     folder, e->d_name, layer_count, layer_count - 1);
+            status = fail(error, HEARTH_FORMAT,
+                          "%s/%s: is not a predictor of a model of %u layers (model_0.pt to model_%u.pt)", folder,
+                          e->d_name, layer_count, layer_count - 1);
     closedir(d);
     return status;
 }
@@ -135,10 +135,10 @@ static hearth_status read_threshold(predictors *p, const json_t *config, const c
 {
     double threshold = 0;
     if (!json_is_object(config))
-        return fail(error, HEARTH_FORMAT, "%s: is no object", path);
+        return fail(error, HEARTH_FORMAT, "%s: is not an object", path);
     TRY(json_get_number(config, "sparse_threshold", &threshold, &p->has_threshold, path, error));
     if (!isfinite((float)threshold))
-        return fail(error, HEARTH_FORMAT, "%s: sparse_threshold: is %g, which is no float32", path, threshold);
+        return fail(error, HEARTH_FORMAT, "%s: sparse_threshold: is %g, which is not a float32", path, threshold);
     p->threshold = (float)threshold;
     return HEARTH_OK;
 }
@@ -219,7 +219,7 @@ static hearth_status find_largest(float *out, const tune *t, uint32_t layer, hea
     mem_free(row);
     *out = largest;
     return isfinite(largest) ? HEARTH_OK
-                             : fail(error, HEARTH_FORMAT, "%s: tensor blk.%u.fc2.weight: holds what is no number",
+                             : fail(error, HEARTH_FORMAT, "%s: tensor blk.%u.fc2.weight: holds what is not a number",
                                     t->source->path, layer);
 }
 
@@ -340,7 +340,7 @@ hearth_status predictors_open(predictors *out, const char *path, const hearth_mo
     *out = (predictors){.family = model->family, .layer_count = model->hyper.layer_count};
     bool folder = file_is_folder(path);
     if (!folder && !is_gguf(path))
-        return fail(error, HEARTH_IO, "%s: predictors: is no folder, nor a tune file", path);
+        return fail(error, HEARTH_IO, "%s: predictors: is not a folder, nor a tune file", path);
     if (!family_has_predictors(model->family))
         return fail(error, HEARTH_UNSUPPORTED, "%s: predictors: there are none for %s models", path,
                     model->family->name);

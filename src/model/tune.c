@@ -1,5 +1,5 @@
 /* tune.c - a tune record and its model: the names of what a record holds, and who gets which predictor. */
-#include "tune_parts.h"
+#include "tune_internal.h"
 
 #include "bind.h"
 

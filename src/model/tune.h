@@ -63,7 +63,7 @@ typedef struct tune {
     uint32_t level_count;
     const float *levels; /* [level_count]                                                                  */
     const float *losses; /* [level_count] nats, as measured; NULL: not measured                            */
-    bool has_predictors; /* the rung predicted can run, where at least one layer has one                   */
+    bool has_predictors; /* mode predicted can run, where at least one layer has one                   */
     tune_layer *layers;  /* [layer_count]                                                                  */
     arena memory;
 } tune;

@@ -1,5 +1,5 @@
 /* tune_check.c - what a tune record may hold, whoever filled it in. */
-#include "tune_parts.h"
+#include "tune_internal.h"
 
 #include "../base/json.h"
 
@@ -107,7 +107,7 @@ static hearth_status check_coarse(const checker *c, uint32_t layer)
                     layer);
     if (!number_row_bytes(format, c->model->hyper.embedding_length, &row_bytes))
         return fail(c->error, c->refusal,
-                    "%s: key " TUNE_KEY_COARSE ": layer %u: rows of %u values are no whole blocks of %s", c->path,
+                    "%s: key " TUNE_KEY_COARSE ": layer %u: rows of %u values are not whole blocks of %s", c->path,
                     layer, c->model->hyper.embedding_length, number_formats[format].name);
     return HEARTH_OK;
 }
@@ -146,7 +146,7 @@ static hearth_status check_report(const checker *c)
     bool is_object = json_is_object(report);
     json_decref(report);
     return is_object ? HEARTH_OK
-                     : fail(c->error, c->refusal, "%s: key " TUNE_KEY_REPORT ": is no JSON object", c->path);
+                     : fail(c->error, c->refusal, "%s: key " TUNE_KEY_REPORT ": is not a JSON object", c->path);
 }
 
 /* A section is there for all layers or for none. */
@@ -155,16 +155,16 @@ static hearth_status check_presence(const checker *c, uint32_t layer)
     const tune_layer *l = &c->t->layers[layer], *first = &c->t->layers[0];
     const struct {
         enum tune_tensor tensor;
-        const void *here, *there;
+        const void *own, *first;
     } sections[] = {{TUNE_COUNTS, l->counts, first->counts},
                     {TUNE_MAGNITUDES, l->magnitudes, first->magnitudes},
                     {TUNE_PRUNE, l->prune, first->prune}};
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
-        if (!sections[i].here != !sections[i].there) {
+        if (!sections[i].own != !sections[i].first) {
             char name[TENSOR_NAME_SIZE];
             tune_tensor_name(name, sections[i].tensor, layer);
             return fail(c->error, c->refusal, "%s: tensor %s: %s", c->path, name,
-                        sections[i].here ? "is there, and layer 0 has none" : "is missing, and layer 0 has one");
+                        sections[i].own ? "is there, and layer 0 has none" : "is missing, and layer 0 has one");
         }
     return HEARTH_OK;
 }

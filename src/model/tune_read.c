@@ -2,7 +2,7 @@
  *
  * Structure is read here: every key and tensor that the table in tune.h names, and no other. Whether values make sense
  * is tune_check.c's matter, which holds for writers too. Vectors and matrices stay in the file's mapping. */
-#include "tune_parts.h"
+#include "tune_internal.h"
 
 #include "../file/gguf.h"
 #include "fingerprint.h"
@@ -14,42 +14,42 @@
 /* Texts of a file are quoted up to this length. */
 #define QUOTED 64
 
-typedef struct reader {
+typedef struct tune_reader {
     tune *t;
     const checkpoint *c;
     const hearth_model *model;
     hearth_error *error;
-} reader;
+} tune_reader;
 
-static const stored_tensor *find_tensor(const reader *r, enum tune_tensor tensor, uint32_t layer)
+static const stored_tensor *find_tensor(const tune_reader *r, enum tune_tensor tensor, uint32_t layer)
 {
     char name[TENSOR_NAME_SIZE];
     tune_tensor_name(name, tensor, layer);
     return checkpoint_find_tensor(r->c, name);
 }
 
-static hearth_status bad_tensor(const reader *r, enum tune_tensor tensor, uint32_t layer, const char *reason)
+static hearth_status bad_tensor(const tune_reader *r, enum tune_tensor tensor, uint32_t layer, const char *reason)
 {
     char name[TENSOR_NAME_SIZE];
     tune_tensor_name(name, tensor, layer);
     return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: %s", r->c->path, name, reason);
 }
 
-static hearth_status bad_key(const reader *r, const char *key, const char *reason)
+static hearth_status bad_key(const tune_reader *r, const char *key, const char *reason)
 {
     return fail(r->error, HEARTH_FORMAT, "%s: key %s: %s", r->c->path, key, reason);
 }
 
 /* ------------------------------------------------------------------ whose it is */
 
-static hearth_status check_kind(const reader *r)
+static hearth_status check_kind(const tune_reader *r)
 {
     span architecture;
     uint32_t version;
     TRY(checkpoint_get_string(r->c, "general.architecture", &architecture, NULL, r->error));
     if (r->c->powerinfer || !span_equal(architecture, span_of(TUNE_ARCHITECTURE)))
         return fail(r->error, HEARTH_FORMAT,
-                    "%s: key general.architecture: is %.*s, expected " TUNE_ARCHITECTURE ": it is no tune file",
+                    "%s: key general.architecture: is %.*s, expected " TUNE_ARCHITECTURE ": it is not a tune file",
                     r->c->path, architecture.size < QUOTED ? (int)architecture.size : QUOTED, architecture.data);
     TRY(checkpoint_get_u32(r->c, TUNE_KEY_VERSION, &version, NULL, r->error));
     if (version != TUNE_VERSION)
@@ -59,7 +59,7 @@ static hearth_status check_kind(const reader *r)
 }
 
 /* Before anything of it is looked at: whatever else is wrong about another model's file follows from that. */
-static hearth_status check_model(const reader *r)
+static hearth_status check_model(const tune_reader *r)
 {
     span wanted;
     char has[FINGERPRINT_SIZE];
@@ -93,7 +93,7 @@ static bool is_known_key(const char *key)
     return strncmp(key, TUNE_KEY_PREFIX, strlen(TUNE_KEY_PREFIX)) != 0;
 }
 
-static hearth_status check_keys(const reader *r)
+static hearth_status check_keys(const tune_reader *r)
 {
     for (size_t i = 0; i < r->c->entry_count; i++)
         if (!is_known_key(r->c->entries[i].key))
@@ -104,22 +104,22 @@ static hearth_status check_keys(const reader *r)
 
 /* ------------------------------------------------------------------ single keys */
 
-static hearth_status read_tokens(reader *r)
+static hearth_status read_tokens(tune_reader *r)
 {
     const key_value *e = checkpoint_find(r->c, TUNE_KEY_TOKENS);
     if (!e)
         return HEARTH_OK;
-    value_class class = value_class_of(e->type);
-    if (class == VALUE_IS_UNSIGNED)
+    value_kind kind = value_kind_of(e->type);
+    if (kind == VALUE_IS_UNSIGNED)
         r->t->tokens = e->as.u;
-    else if (class == VALUE_IS_SIGNED && e->as.i >= 0)
+    else if (kind == VALUE_IS_SIGNED && e->as.i >= 0)
         r->t->tokens = (uint64_t)e->as.i;
     else
-        return bad_key(r, TUNE_KEY_TOKENS, "is no integer of at least 0");
+        return bad_key(r, TUNE_KEY_TOKENS, "is not an integer of at least 0");
     return HEARTH_OK;
 }
 
-static hearth_status read_report(reader *r)
+static hearth_status read_report(tune_reader *r)
 {
     span text = {"", 0};
     bool found;
@@ -133,7 +133,7 @@ static hearth_status read_report(reader *r)
     return r->t->report ? HEARTH_OK : fail_memory(r->error, r->c->path, text.size);
 }
 
-static hearth_status read_levels(reader *r)
+static hearth_status read_levels(tune_reader *r)
 {
     const key_value *e;
     bool found;
@@ -148,7 +148,7 @@ static hearth_status read_levels(reader *r)
     return HEARTH_OK;
 }
 
-static hearth_status read_losses(reader *r)
+static hearth_status read_losses(tune_reader *r)
 {
     const key_value *e;
     bool found;
@@ -165,7 +165,7 @@ static hearth_status read_losses(reader *r)
 /* ------------------------------------------------------------------ vectors */
 
 /* Where the values of a layer's vector lie; NULL: it has none. A file from memory may lie anywhere: then a copy. */
-static hearth_status take_vector(reader *r, const void **out, enum tune_tensor tensor, uint32_t layer,
+static hearth_status take_vector(tune_reader *r, const void **out, enum tune_tensor tensor, uint32_t layer,
                                  number_format format, size_t count)
 {
     const stored_tensor *t = find_tensor(r, tensor, layer);
@@ -189,7 +189,7 @@ static hearth_status take_vector(reader *r, const void **out, enum tune_tensor t
     return HEARTH_OK;
 }
 
-static hearth_status read_vectors(reader *r, uint32_t layer)
+static hearth_status read_vectors(tune_reader *r, uint32_t layer)
 {
     tune_layer *l = &r->t->layers[layer];
     const void *counts, *magnitudes, *prune = NULL;
@@ -208,7 +208,7 @@ static hearth_status read_vectors(reader *r, uint32_t layer)
 /* ------------------------------------------------------------------ predictors */
 
 /* One of the keys with a value per layer. */
-static hearth_status take_array(const reader *r, const key_value **out, enum tune_array array)
+static hearth_status take_array(const tune_reader *r, const key_value **out, enum tune_array array)
 {
     const char *key = tune_arrays[array].key;
     const key_value *e;
@@ -221,7 +221,7 @@ static hearth_status take_array(const reader *r, const key_value **out, enum tun
 }
 
 /* All of them into arrays; or none, where nothing tells of predictors. */
-static hearth_status find_arrays(const reader *r, const key_value *arrays[TUNE_ARRAYS])
+static hearth_status find_arrays(const tune_reader *r, const key_value *arrays[TUNE_ARRAYS])
 {
     r->t->has_predictors = checkpoint_find(r->c, TUNE_KEY_PREDICTORS) != NULL;
     for (enum tune_array i = 0; i < TUNE_ARRAYS; i++) {
@@ -234,7 +234,7 @@ static hearth_status find_arrays(const reader *r, const key_value *arrays[TUNE_A
 }
 
 /* The number of a name in a table of names. */
-static hearth_status take_name(const reader *r, const key_value *names, uint32_t layer, const char *const *known,
+static hearth_status take_name(const tune_reader *r, const key_value *names, uint32_t layer, const char *const *known,
                                size_t known_count, size_t *out)
 {
     span name = names->as.strings[layer];
@@ -251,7 +251,7 @@ static hearth_status take_name(const reader *r, const key_value *names, uint32_t
 }
 
 /* A weight format's name, or "" for none (FORMAT_COUNT). */
-static hearth_status take_format(const reader *r, const key_value *names, uint32_t layer, number_format *out)
+static hearth_status take_format(const tune_reader *r, const key_value *names, uint32_t layer, number_format *out)
 {
     span name = names->as.strings[layer];
     *out = FORMAT_COUNT;
@@ -262,24 +262,25 @@ static hearth_status take_format(const reader *r, const key_value *names, uint32
             *out = (number_format)i;
     if (*out != FORMAT_COUNT)
         return HEARTH_OK;
-    return fail(r->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_COARSE ": value %u is '%.*s', which is no number format",
-                r->c->path, layer, name.size < QUOTED ? (int)name.size : QUOTED, name.data);
+    return fail(r->error, HEARTH_FORMAT,
+                "%s: key " TUNE_KEY_COARSE ": value %u is '%.*s', which is not a number format", r->c->path, layer,
+                name.size < QUOTED ? (int)name.size : QUOTED, name.data);
 }
 
-static hearth_status take_matrix(const reader *r, matrix *out, enum tune_tensor tensor, uint32_t layer)
+static hearth_status take_matrix(const tune_reader *r, matrix *out, enum tune_tensor tensor, uint32_t layer)
 {
     const stored_tensor *t = find_tensor(r, tensor, layer);
     if (!t)
         return bad_tensor(r, tensor, layer, "is missing, and the layer's predictor is low-rank");
     if (t->rank != 2 || t->format >= FORMAT_COUNT || t->shape[0] > UINT32_MAX || t->shape[1] > UINT32_MAX)
-        return bad_tensor(r, tensor, layer, "is no matrix of weights");
+        return bad_tensor(r, tensor, layer, "is not a matrix of weights");
     *out = (matrix){t->data, t->format, (uint32_t)t->shape[1], (uint32_t)t->shape[0], 0};
     if (!number_row_bytes(t->format, t->shape[0], &out->row_bytes))
-        return bad_tensor(r, tensor, layer, "has rows that are no whole number of blocks");
+        return bad_tensor(r, tensor, layer, "has rows that are not a whole number of blocks");
     return HEARTH_OK;
 }
 
-static hearth_status read_matrices(const reader *r, uint32_t layer)
+static hearth_status read_matrices(const tune_reader *r, uint32_t layer)
 {
     learned_predictor *p = &r->t->layers[layer].predictor;
     for (enum tune_tensor tensor = TUNE_FC1; tensor <= TUNE_FC2; tensor++) {
@@ -291,7 +292,7 @@ static hearth_status read_matrices(const reader *r, uint32_t layer)
     return HEARTH_OK;
 }
 
-static hearth_status read_predictor(const reader *r, const key_value *const arrays[TUNE_ARRAYS], uint32_t layer)
+static hearth_status read_predictor(const tune_reader *r, const key_value *const arrays[TUNE_ARRAYS], uint32_t layer)
 {
     tune_layer *l = &r->t->layers[layer];
     size_t kind = PREDICTOR_NONE, input = 0;
@@ -318,7 +319,7 @@ static hearth_status read_predictor(const reader *r, const key_value *const arra
 /* ------------------------------------------------------------------ all of it */
 
 /* A tensor that nothing above has looked at. */
-static hearth_status check_extras(const reader *r)
+static hearth_status check_extras(const tune_reader *r)
 {
     for (size_t i = 0; i < r->c->tensor_count; i++) {
         const char *name = r->c->tensors[i].name, *behind;
@@ -328,7 +329,7 @@ static hearth_status check_extras(const reader *r)
         behind = known ? name + digits : "";
         known = false;
         for (enum tune_tensor tensor = 0; behind[0] == '.' && tensor < TUNE_TENSORS; tensor++) {
-            char exact[TENSOR_NAME_SIZE]; /* 07 and +7 are no numbers of layers */
+            char exact[TENSOR_NAME_SIZE]; /* 07 and +7 are not numbers of layers */
             tune_tensor_name(exact, tensor, layer);
             known |= strcmp(exact, name) == 0;
         }
@@ -367,7 +368,7 @@ static void sort_by_counts(uint32_t *order, uint32_t *scratch, const int32_t *co
     sort_by_keys(order, scratch + f, scratch, f);
 }
 
-static hearth_status find_orders(reader *r)
+static hearth_status find_orders(tune_reader *r)
 {
     uint32_t f = r->t->neuron_count;
     if (!r->t->layers[0].counts)
@@ -383,7 +384,7 @@ static hearth_status find_orders(reader *r)
     return order ? HEARTH_OK : fail_memory(r->error, r->c->path, f * sizeof *order);
 }
 
-static hearth_status read_all(reader *r)
+static hearth_status read_all(tune_reader *r)
 {
     const key_value *arrays[TUNE_ARRAYS] = {NULL};
     TRY(check_kind(r));
@@ -413,7 +414,7 @@ static hearth_status understand(tune **out, checkpoint *source, const hearth_mod
         return status;
     }
     t->source = source;
-    reader r = {t, source, model, error};
+    tune_reader r = {t, source, model, error};
     hearth_status status = read_all(&r);
     if (status == HEARTH_OK)
         *out = t;

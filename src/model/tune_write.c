@@ -1,5 +1,5 @@
 /* tune_write.c - a tune record becomes a file. */
-#include "tune_parts.h"
+#include "tune_internal.h"
 
 #include "../file/gguf.h"
 #include "fingerprint.h"
@@ -153,7 +153,7 @@ static bool add_layer(writer *w, uint32_t i)
             (add_matrix(w, TUNE_FC1, i, &l->predictor.fc1) && add_matrix(w, TUNE_FC2, i, &l->predictor.fc2)));
 }
 
-/* ------------------------------------------------------------------ what is no record */
+/* ------------------------------------------------------------------ what is not a record */
 
 static bool has_matrices(const learned_predictor *p)
 {

@@ -15,7 +15,7 @@ void number_encode_F32(const float *values, void *blocks, size_t n)
 
 /* Both sides may be misaligned, so values travel by memcpy, which compilers turn into plain loads and stores. */
 typedef float widen(uint16_t h);
-typedef uint16_t narrow(float f);
+typedef uint16_t to_16_bits(float f);
 
 static inline void decode(const char *from, char *to, size_t n, widen *one)
 {
@@ -27,7 +27,7 @@ static inline void decode(const char *from, char *to, size_t n, widen *one)
     }
 }
 
-static inline void encode(const char *from, char *to, size_t n, narrow *one)
+static inline void encode(const char *from, char *to, size_t n, to_16_bits *one)
 {
     for (size_t i = 0; i < n; i++) {
         float f;

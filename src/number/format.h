@@ -66,7 +66,7 @@ static inline bool number_is_block(number_format f)
 /* The first of n values that is NaN, infinite, or larger than the format holds; n: there is none. */
 size_t number_find_unfit(number_format f, const float *values, size_t n);
 
-/* Bytes of a row of `columns` values; false where they are no whole number of blocks, or overflow. */
+/* Bytes of a row of `columns` values; false where they are not a whole number of blocks, or overflow. */
 bool number_row_bytes(number_format f, uint64_t columns, size_t *out);
 
 /* A matrix as rows of one format. Owns nothing. */

@@ -19,7 +19,7 @@ typedef struct block_q4_0 {
 
 _Static_assert(sizeof(block_q8_0) == 34 && sizeof(block_q4_0) == 18, "blocks have no padding");
 
-/* 1 / scale, or 0 where the scale is 0 or so small that the quotient is no number. */
+/* 1 / scale, or 0 where the scale is 0 or so small that the quotient is not a number. */
 static inline float inverse(float scale)
 {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;

@@ -158,23 +158,25 @@ static double probe_best(const probe *p, uint32_t layer)
     return best;
 }
 
-typedef struct prober {
+typedef struct timing_probe {
     const hearth_model *model;
     hearth_progress progress;
     float *logits; /* [vocabulary_size] */
     int32_t token; /* to read next      */
-} prober;
+} timing_probe;
 
-static hearth_status prober_open(prober *r, const hearth_model *model, hearth_progress progress, hearth_error *error)
+static hearth_status timing_probe_open(timing_probe *r, const hearth_model *model, hearth_progress progress,
+                                       hearth_error *error)
 {
     hearth_model_info info;
     hearth_model_describe(model, &info);
-    *r = (prober){model, progress, mem_new_array(info.vocabulary_size, sizeof *r->logits), info.bos > 0 ? info.bos : 0};
+    *r = (timing_probe){model, progress, mem_new_array(info.vocabulary_size, sizeof *r->logits),
+                        info.bos > 0 ? info.bos : 0};
     return r->logits ? HEARTH_OK : fail_memory(error, "guard", info.vocabulary_size * sizeof *r->logits);
 }
 
 /* The likeliest token behind what p has read. */
-static hearth_status choose_token(prober *r, const probe *p, hearth_error *error)
+static hearth_status choose_token(timing_probe *r, const probe *p, hearth_error *error)
 {
     TRY(hearth_session_logits(p->session, 0, 1, r->logits, error));
     r->token = 0;
@@ -184,7 +186,7 @@ static hearth_status choose_token(prober *r, const probe *p, hearth_error *error
     return HEARTH_OK;
 }
 
-static hearth_status goes_on(const prober *r, uint32_t done, uint32_t total, hearth_error *error)
+static hearth_status goes_on(const timing_probe *r, uint32_t done, uint32_t total, hearth_error *error)
 {
     if (!r->progress.report || r->progress.report(r->progress.user, "comparing dense and exact", done, total))
         return HEARTH_OK;
@@ -193,8 +195,8 @@ static hearth_status goes_on(const prober *r, uint32_t done, uint32_t total, hea
 
 /* Reads `most` tokens behind the first, with probes [count] by turns; the first probe says which. Ends early after
  * `seconds`, but not before `least`. */
-static hearth_status decode(prober *r, probe *probes, uint32_t count, uint32_t least, uint32_t most, double seconds,
-                            hearth_error *error)
+static hearth_status decode(timing_probe *r, probe *probes, uint32_t count, uint32_t least, uint32_t most,
+                            double seconds, hearth_error *error)
 {
     uint32_t room = hearth_session_context(probes->session) - 1;
     double start = clock_seconds();
@@ -234,7 +236,7 @@ static hearth_status conclude(guard_findings *f, const hearth_model *model, cons
 }
 
 /* Counts on the plain dense engine what fires. */
-static hearth_status survey(prober *r, guard_findings *f, const hearth_engine *plain, hearth_error *error)
+static hearth_status survey(timing_probe *r, guard_findings *f, const hearth_engine *plain, hearth_error *error)
 {
     probe p;
     TRY(probe_open(&p, plain, error));
@@ -301,8 +303,8 @@ static double last_density(const probe *p, uint32_t neuron_count)
 }
 
 /* Which of the two is faster, layer by layer; f->busy: whether the times can be relied on. */
-static hearth_status race_once(prober *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
-                               double scatter, hearth_error *error)
+static hearth_status race_once(timing_probe *r, guard_findings *f, const hearth_engine *exact,
+                               const hearth_engine *dense, double scatter, hearth_error *error)
 {
     probe probes[2] = {0}; /* exact, dense */
     hearth_status status;
@@ -320,7 +322,7 @@ done:
 }
 
 /* A second time where the machine was busy the first time. */
-static hearth_status race(prober *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
+static hearth_status race(timing_probe *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
                           double scatter, hearth_error *error)
 {
     int32_t first = r->token;
@@ -339,11 +341,11 @@ static uint32_t count_layers(const guard_findings *f, guard_layer kind)
     return count;
 }
 
-/* Rung exact, but for the layers that are to compute every neuron. */
+/* Mode exact, but for the layers that are to compute every neuron. */
 static hearth_status make_placement(hearth_placement **out, const hearth_model *model, const guard_findings *f,
                                     hearth_error *error)
 {
-    TRY(hearth_placement_create(out, model, HEARTH_RUNG_EXACT, error));
+    TRY(hearth_placement_create(out, model, HEARTH_MODE_EXACT, error));
     for (uint32_t i = 0; i < f->layer_count; i++)
         if (f->layers[i] != GUARD_SPARSE)
             (*out)->layers[i].selector = SELECTOR_ALL;
@@ -358,11 +360,11 @@ typedef struct opener {
     guard_findings findings;
 } opener;
 
-static hearth_status create_engine(const opener *o, hearth_engine **engine, hearth_rung rung, hearth_error *error)
+static hearth_status create_engine(const opener *o, hearth_engine **engine, hearth_mode mode, hearth_error *error)
 {
     hearth_engine_options options = o->options->engine;
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, o->model, rung, error));
+    TRY(hearth_placement_create(&placement, o->model, mode, error));
     options.placement = placement;
     hearth_status status = hearth_engine_create(engine, o->runtime, o->model, &options, error);
     hearth_placement_destroy(placement);
@@ -372,7 +374,7 @@ static hearth_status create_engine(const opener *o, hearth_engine **engine, hear
 /* Every neuron, nothing transposed. */
 static hearth_status open_plain(const opener *o, hearth_error *error)
 {
-    return create_engine(o, &o->out->engine, HEARTH_RUNG_DENSE, error);
+    return create_engine(o, &o->out->engine, HEARTH_MODE_DENSE, error);
 }
 
 /* Transposes what is of stock layout, in the place of the plain engine. */
@@ -380,7 +382,7 @@ static hearth_status open_copies(const opener *o, hearth_error *error)
 {
     hearth_engine_destroy(o->out->engine);
     o->out->engine = NULL;
-    return create_engine(o, &o->out->copies, HEARTH_RUNG_EXACT, error);
+    return create_engine(o, &o->out->copies, HEARTH_MODE_EXACT, error);
 }
 
 static bool is_all_stock(const guard_findings *f)
@@ -412,12 +414,12 @@ static hearth_status open_found(const opener *o, hearth_error *error)
     return HEARTH_OK;
 }
 
-static hearth_status compare(opener *o, prober *r, hearth_error *error)
+static hearth_status compare(opener *o, timing_probe *r, hearth_error *error)
 {
     hearth_placement *dense;
     hearth_engine *twin;
     TRY(open_copies(o, error));
-    TRY(hearth_placement_create(&dense, o->model, HEARTH_RUNG_DENSE, error));
+    TRY(hearth_placement_create(&dense, o->model, HEARTH_MODE_DENSE, error));
     hearth_status status = engine_with_placement(&twin, o->out->copies, o->model, dense, error);
     hearth_placement_destroy(dense);
     TRY(status);
@@ -428,14 +430,14 @@ static hearth_status compare(opener *o, prober *r, hearth_error *error)
 }
 
 /* Fills the findings; afterwards the plain engine or the copies are open, as they ask for. */
-static hearth_status measure(opener *o, hearth_error *error)
+static hearth_status measure_and_decide(opener *o, hearth_error *error)
 {
-    prober r;
+    timing_probe r;
     guard_findings *f = &o->findings;
     *f = (guard_findings){.layer_count = f->layer_count, .layers = f->layers};
     for (uint32_t i = 0; i < f->layer_count; i++)
         f->layers[i] = GUARD_SPARSE;
-    TRY(prober_open(&r, o->model, o->options->engine.progress, error));
+    TRY(timing_probe_open(&r, o->model, o->options->engine.progress, error));
     int32_t first = r.token;
     hearth_status status = o->out->engine ? survey(&r, f, o->out->engine, error) : HEARTH_OK;
     r.token = first;
@@ -485,7 +487,7 @@ static hearth_status open_guarded(opener *o, hearth_error *error)
     const char *folder = o->options->folder;
     char key[GUARD_KEY_SIZE];
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, o->model, HEARTH_RUNG_EXACT, error)); /* is there a rung exact at all? */
+    TRY(hearth_placement_create(&placement, o->model, HEARTH_MODE_EXACT, error)); /* is there a mode exact at all? */
     hearth_placement_destroy(placement);
     if (!o->model->neuron_major) {
         TRY(open_plain(o, error));
@@ -496,7 +498,7 @@ static hearth_status open_guarded(opener *o, hearth_error *error)
     guard_key(key, o->runtime, o->model, o->options->engine.activations);
     bool remembered = recall(o, folder, key);
     hearth_error shortage = {0};
-    hearth_status status = remembered ? HEARTH_OK : measure(o, &shortage);
+    hearth_status status = remembered ? HEARTH_OK : measure_and_decide(o, &shortage);
     if (status == HEARTH_OK)
         status = open_found(o, &shortage);
     if (status == HEARTH_NO_MEMORY && o->options->may_be_dense && !o->model->neuron_major)

@@ -38,7 +38,7 @@ typedef struct guard_report {
     char shortage[256]; /* of GUARD_NO_MEMORY: what there was no memory for */
 } guard_report;
 
-/* An engine of rung exact whose layers compute every neuron where that is better. Zeroed is closed. */
+/* An engine in mode exact whose layers compute every neuron where that is better. Zeroed is closed. */
 typedef struct guarded {
     hearth_engine *engine;
     hearth_engine *copies; /* holds what `engine` shares, or NULL */
@@ -55,7 +55,7 @@ typedef struct guard_options {
     double scatter;               /* what guard_is_steady allows; 0: GUARD_SCATTER */
 } guard_options;
 
-/* HEARTH_UNSUPPORTED: the model has no rung exact. */
+/* HEARTH_UNSUPPORTED: the model has no mode exact. */
 hearth_status guard_open(guarded *out, hearth_runtime *runtime, const hearth_model *model, const guard_options *options,
                          hearth_error *error);
 void guard_close(guarded *g);

@@ -43,9 +43,10 @@ static void add_model(hash128 *h, const hearth_model *model)
     const hyperparameters *y = &model->hyper;
     hash_text(h, model->name ? model->name : "");
     hash_text(h, model->family->name);
-    const uint64_t numbers[] = {y->layer_count,    y->embedding_length, y->neuron_count,        y->head_count,
-                                y->kv_head_count,  y->head_length,      y->context_length,      (uint64_t)y->activation,
-                                (uint64_t)y->form, model->weight_bytes, model->parameter_count, model->powerinfer};
+    const uint64_t numbers[] = {y->layer_count,      y->embedding_length,     y->neuron_count,
+                                y->head_count,       y->kv_head_count,        y->head_length,
+                                y->context_length,   (uint64_t)y->activation, (uint64_t)y->gating,
+                                model->weight_bytes, model->parameter_count,  model->powerinfer};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(h, numbers[i]);
     hash_bytes(h, &y->activation_threshold, sizeof y->activation_threshold);

@@ -79,7 +79,7 @@ static void put_replacement(detokenizer *d)
     d->at_begin = false;
 }
 
-/* Bytes at the start of text, which is no character, that could have begun one; at least 1. */
+/* Bytes at the start of text, which is not a character, that could have begun one; at least 1. */
 static size_t maximal_subpart(const char *text, size_t size)
 {
     size_t length = 1;

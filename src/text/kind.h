@@ -29,7 +29,7 @@ typedef struct vocabulary_kind {
     hearth_status (*create)(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error);
     /* Adds the ids of text without special tokens; text is not empty. */
     hearth_status (*encode)(const void *tables, const vocabulary *v, span text, encoding *e, hearth_error *error);
-    /* The bytes of a token that is no control token, at most v->longest, with blanks as in `blank`. */
+    /* The bytes of a token that is not a control token, at most v->longest, with blanks as in `blank`. */
     size_t (*spell)(const vocabulary *v, int32_t id, char *out);
 } vocabulary_kind;
 

@@ -66,7 +66,7 @@ static uint32_t find_piece(const piece_table *table, const vocabulary *v, span t
     return text.size <= table->longest ? find_slot(table, v, text, &tag)->id : NOTHING;
 }
 
-/* Bytes of the character that text begins with; a byte that is no UTF-8 counts as one. */
+/* Bytes of the character that text begins with; a byte that is not UTF-8 counts as one. */
 static size_t character_size(const char *text, size_t size)
 {
     size_t length = utf8_length(text, size);

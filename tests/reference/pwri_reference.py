@@ -2,11 +2,11 @@
 """Reference forward pass in numpy float64 for GGUF and PowerInfer files
 (llama, bamboo, opt, falcon; F32, F16, Q8_0, Q4_0).
 
-    python3 tests/reference/pwri_reference.py FILE --ids 1,5,9 --rung predicted --out logits.f32
+    python3 tests/reference/pwri_reference.py FILE --ids 1,5,9 --mode predicted --out logits.f32
     python3 tests/reference/pwri_reference.py FILE --random 64 --stats
     python3 tests/reference/pwri_reference.py FILE --ids 1,5,9 --compare logits.f32
 
-Rungs, see RUNGS:
+Modes, see MODES:
     dense      every neuron
     exact      neurons whose activation is not zero; the same sum as dense for ReLU
     predicted  neurons whose score fc2 . relu(fc1 . r) is not below the threshold.
@@ -15,7 +15,7 @@ Rungs, see RUNGS:
 
 --emulate rounds activations where PowerInfer's CPU kernels do, see Rounding.
 
-As a module:  m = Model(path); r = m(ids, rung="predicted"); r.logits [n_tokens, n_vocab];
+As a module:  m = Model(path); r = m(ids, mode="predicted"); r.logits [n_tokens, n_vocab];
 r.active[layer], r.predicted[layer] bool [n_tokens, n_ff]
 """
 import argparse
@@ -26,7 +26,7 @@ import numpy as np
 
 import pwri
 
-RUNGS = ("dense", "exact", "predicted")
+MODES = ("dense", "exact", "predicted")
 
 
 # ------------------------------------------------------- operations (any dtype)
@@ -164,7 +164,7 @@ class Model:
             q, k = (rope(a, positions, self.base, self.arch == "falcon") for a in (q, k))
         return self.mul(attention(q, k, v, rounding), b + "attn_output.weight", rounding, bias("attn_output"))
 
-    def ffn(self, x, r, b, rung, rounding, result):
+    def ffn(self, x, r, b, mode, rounding, result):
         """x: normed input, r: input of the predictor, both [n_tokens, n_embd]"""
         opt = self.arch == "opt"
         up = self.mul(x, b + "ffn_up.weight", rounding, b + "ffn_up.bias" if opt else None)
@@ -182,7 +182,7 @@ class Model:
             hidden = relu(self.mul(r, b + "fc1.weight", rounding))
             chosen = self.mul(hidden, b + "fc2.weight", rounding) >= self.threshold
             result.predicted.append(chosen)
-            if rung == "predicted":
+            if mode == "predicted":
                 h = h * chosen
             down, kind = self.w(b + "ffn_down_t.weight"), self.file.tensors[b + "ffn_down_t.weight"].kind
         else:
@@ -192,9 +192,9 @@ class Model:
         y = h @ down
         return y + self.w(b + ("ffn_down_t" if self.sparse else "ffn_down") + ".bias") if opt else y
 
-    def __call__(self, ids, rung="dense", emulate=False):
-        if rung not in RUNGS or (rung == "predicted" and not self.sparse):
-            raise ValueError(f"rung {rung} does not fit this file")
+    def __call__(self, ids, mode="dense", emulate=False):
+        if mode not in MODES or (mode == "predicted" and not self.sparse):
+            raise ValueError(f"mode {mode} does not fit this file")
         rounding, result = Rounding() if emulate else None, Result()
         positions = np.arange(len(ids))
         x = self.w("token_embd.weight")[ids]
@@ -206,10 +206,10 @@ class Model:
             if self.arch == "falcon":       # attention and FFN side by side, on the same norm
                 second = b + "attn_norm_2"  # 40B: attention has a norm of its own
                 a = self.norm(x, second) if second + ".weight" in self.file.tensors else normed
-                x = x + self.attend(a, b, positions, rounding) + self.ffn(normed, x, b, rung, rounding, result)
+                x = x + self.attend(a, b, positions, rounding) + self.ffn(normed, x, b, mode, rounding, result)
             else:
                 x = x + self.attend(normed, b, positions, rounding)
-                x = x + self.ffn(self.norm(x, b + "ffn_norm"), x, b, rung, rounding, result)
+                x = x + self.ffn(self.norm(x, b + "ffn_norm"), x, b, mode, rounding, result)
         head = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
         result.logits = self.mul(self.norm(x, "output_norm"), head, rounding)
         return result
@@ -217,7 +217,7 @@ class Model:
     # ------------------------------------------------------------- statistics
 
     def bytes_per_token(self, active, predicted, fired):
-        """Weight bytes that an ideal decode reads for one token on each rung, given per layer
+        """Weight bytes that an ideal decode reads for one token in each mode, given per layer
         the density, the share let through and the share let through that fires. Predicted reads
         the selecting matrix (gate, or up) of what is let through and the others only where it
         fires. For bamboo, `exact` and `predicted` count up only where gate and up fire: a lower
@@ -226,7 +226,7 @@ class Model:
         size = lambda name: t[name].nbytes if name in t else 0
         head = size("output.weight") or size("token_embd.weight")
         embd = size("token_embd.weight") // t["token_embd.weight"].shape[0]
-        total = dict.fromkeys(RUNGS, size("output_norm.weight") + size("output_norm.bias") + head + embd)
+        total = dict.fromkeys(MODES, size("output_norm.weight") + size("output_norm.bias") + head + embd)
         down = "ffn_down_t.weight" if self.sparse else "ffn_down.weight"
         ffn_dense = 0
         for layer in range(self.n_layer):
@@ -236,11 +236,11 @@ class Model:
             mlp = size(b + "fc1.weight") + size(b + "fc2.weight")
             rest = sum(v.nbytes for n, v in t.items() if n.startswith(b)) - sum(ffn) - mlp
             ffn_dense += sum(ffn)
-            for rung, share in (("dense", sum(ffn)),
+            for mode, share in (("dense", sum(ffn)),
                                 ("exact", selector + active[layer] * (sum(ffn) - selector)),
                                 ("predicted", mlp + predicted[layer] * selector
                                  + fired[layer] * (sum(ffn) - selector))):
-                total[rung] += rest + share
+                total[mode] += rest + share
         if not self.sparse:
             del total["predicted"]
         return {k: int(v) for k, v in total.items()}, ffn_dense
@@ -282,7 +282,7 @@ def main():
     p.add_argument("--ids", help="token ids, comma-separated")
     p.add_argument("--random", type=int, metavar="N", help="N random token ids instead")
     p.add_argument("--seed", type=int, default=1, help="of --random")
-    p.add_argument("--rung", choices=RUNGS, help="default: predicted for PowerInfer files, else dense")
+    p.add_argument("--mode", choices=MODES, help="default: predicted for PowerInfer files, else dense")
     p.add_argument("--emulate", action="store_true", help="round as PowerInfer's CPU kernels do")
     p.add_argument("--out", help="write logits, float32 [n_tokens, n_vocab]")
     p.add_argument("--compare", help="print the relative L2 distance to these float32 logits")
@@ -295,7 +295,7 @@ def main():
     if args.stats:
         print(json.dumps(model.stats(ids), indent=1))
         return
-    logits = model(ids, args.rung or ("predicted" if model.sparse else "dense"), args.emulate).logits
+    logits = model(ids, args.mode or ("predicted" if model.sparse else "dense"), args.emulate).logits
     if args.out:
         logits.astype("<f4").tofile(args.out)
     if args.compare:

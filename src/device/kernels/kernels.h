@@ -50,13 +50,13 @@
 #define RULE_ABOVE 0 /* value > threshold         */
 #define RULE_FROM  1 /* not value < threshold     */
 
-/* `kind` of activate: silu, relu (above `silence`; FATReLU), as kernel_activation. */
+/* `kind` of activate: silu, relu (above `activation_threshold`; FATReLU), as kernel_activation. */
 #define KIND_SILU 0
 #define KIND_RELU 1
-/* `form` of activate. */
-#define FORM_PLAIN_H 0 /* h = act(first)                 */
-#define FORM_GATED_H 1 /* h = act(first) * second        */
-#define FORM_BOTH_H  2 /* h = act(first) * act(second)   */
+/* `gating` of activate. */
+#define GATING_PLAIN 0 /* h = act(first)                 */
+#define GATING_GATED 1 /* h = act(first) * second        */
+#define GATING_BOTH  2 /* h = act(first) * act(second)   */
 
 /* Columns of `totals`. */
 #define TOTALS          3
@@ -126,19 +126,19 @@
 #define P_ATTEND_JOIN(B, V, F) B(const float, partial) B(float, mixed) V(heads) V(length) V(splits)
 
 /* Ordered compaction. Of the values [T][n] of each token (ids ? id_count[t] : n of them), plus bias[id] where there is
- * one, those that pass the rule: their ids in order to list [STEP_ROWS][n], their values (bias included) to kept [T][n]
+ * one, those that pass the rule: their ids in order to list [STEP_ROWS][n], their values (bias included) to selected [T][n]
  * unless NULL (may be `values` itself), how many to listed [STEP_ROWS], which is also added to totals[t * TOTALS +
  * column]. ids [STEP_ROWS][n]: the number of each value; NULL: its place.   items: STEP_ROWS */
 #define P_COMPACT(B, V, F)                                                                              \
     B(const float, values) B(const float, bias) B(const uint, ids) B(const uint, id_count) B(uint, list) \
-        B(uint, listed) B(float, kept) B(uint, totals) V(n) V(rule) V(column) F(threshold)
+        B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
 
-/* first[t][i] becomes the activation of neuron i (listed or all, n the stride): see FORM_ and KIND_. Biases are
- * indexed by neuron; NULL: none. A neuron that relu silences gives 0 whatever `second` is.
+/* first[t][i] becomes the activation of neuron i (listed or all, n the stride): see GATING_ and KIND_. Biases are
+ * indexed by neuron; NULL: none. A neuron that relu makes zero gives 0 whatever `second` is.
  * items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
 #define P_ACTIVATE(B, V, F)                                                                                 \
     B(float, first) B(const float, second) B(const float, first_bias) B(const float, second_bias)           \
-        B(const uint, list) B(const uint, listed) V(n) V(kind) V(form) F(silence)
+        B(const uint, list) B(const uint, listed) V(n) V(kind) V(gating) F(activation_threshold)
 
 /* sums [STEP_ROWS][parts][columns]: part p of a token's m rows (listed or all `rows`) is [p * m / parts, (p + 1) * m /
  * parts) of them, its sum that of h[t][i] * W[list ? list[t][i] : i] in ascending order; h and list have the stride

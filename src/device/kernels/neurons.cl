@@ -44,7 +44,7 @@ INLINE bool passes(float value, uint rule, float threshold)
 }
 
 /* One round after the other, each of COMPACT_VALUES neighbouring values for every lane: count what passes, learn where
- * to write, write. A round writes no further than it has read, so `kept` may be `values`, and `list` may be `ids`. */
+ * to write, write. A round writes no further than it has read, so `selected` may be `values`, and `list` may be `ids`. */
 KERNEL(compact, P_COMPACT)
 {
     LOCAL_ARRAY(uint, counts, MOST_LANES);
@@ -58,10 +58,10 @@ KERNEL(compact, P_COMPACT)
             uint id[COMPACT_VALUES];
             UNROLL
             for (uint k = 0; k < COMPACT_VALUES; k++) {
-                bool here = first + k < m;
-                id[k] = !here ? 0 : ids ? ids[row + first + k] : first + k;
-                value[k] = !here ? 0.0f : values[row + first + k] + (bias ? bias[id[k]] : 0.0f);
-                uint pass = here && passes(value[k], rule, threshold);
+                bool inside = first + k < m;
+                id[k] = !inside ? 0 : ids ? ids[row + first + k] : first + k;
+                value[k] = !inside ? 0.0f : values[row + first + k] + (bias ? bias[id[k]] : 0.0f);
+                uint pass = inside && passes(value[k], rule, threshold);
                 count += pass;
                 passing |= pass << k;
             }
@@ -71,8 +71,8 @@ KERNEL(compact, P_COMPACT)
                 for (uint k = 0; k < COMPACT_VALUES; k++)
                     if (passing >> k & 1) {
                         list[row + at] = id[k];
-                        if (kept)
-                            kept[row + at] = value[k];
+                        if (selected)
+                            selected[row + at] = value[k];
                         at++;
                     }
             }
@@ -85,30 +85,30 @@ KERNEL(compact, P_COMPACT)
     }
 }
 
-/* The activation of one neuron; 0 where relu silences it. */
-INLINE float activated(float value, uint kind, float silence)
+/* The activation of one neuron; 0 where relu gives zero. */
+INLINE float activated(float value, uint kind, float activation_threshold)
 {
     if (kind == KIND_SILU)
         return DIVIDE(value, 1.0f + EXP(-value));
-    return value > silence ? value : 0.0f;
+    return value > activation_threshold ? value : 0.0f;
 }
 
 /* Places begin .. end - 1 of one token. biased: whether there are biases at all, the one reason to look into the
  * list. */
 INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float *second,
                             GLOBAL const float *first_bias, GLOBAL const float *second_bias, GLOBAL const uint *list,
-                            uint begin, uint end, uint kind, uint form, float silence)
+                            uint begin, uint end, uint kind, uint gating, float activation_threshold)
 {
     for (uint i = begin + LANE; i < end; i += LANES) {
         uint neuron = biased && list ? list[i] : i;
         float value = first[i] + (biased && first_bias ? first_bias[neuron] : 0.0f);
-        float result = activated(value, kind, silence);
-        if (form != FORM_PLAIN_H) {
+        float result = activated(value, kind, activation_threshold);
+        if (gating != GATING_PLAIN) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
-            if (form == FORM_BOTH_H)
-                other = activated(other, kind, silence);
-            bool silent = kind == KIND_RELU && !(value > silence);
-            result = silent ? 0.0f : result * other; /* and not 0 * other, which need not be 0 */
+            if (gating == GATING_BOTH)
+                other = activated(other, kind, activation_threshold);
+            bool is_zero = kind == KIND_RELU && !(value > activation_threshold);
+            result = is_zero ? 0.0f : result * other; /* and not 0 * other, which need not be 0 */
         }
         first[i] = result;
     }
@@ -125,8 +125,8 @@ KERNEL(activate, P_ACTIVATE)
         GLOBAL const float *other = second ? second + row : second;
         if (first_bias || second_bias)
             activate_places(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end,
-                            kind, form, silence);
+                            kind, gating, activation_threshold);
         else
-            activate_places(false, first + row, other, first_bias, second_bias, list, begin, end, kind, form, silence);
+            activate_places(false, first + row, other, first_bias, second_bias, list, begin, end, kind, gating, activation_threshold);
     }
 }

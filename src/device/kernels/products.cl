@@ -98,9 +98,9 @@ INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uch
 {
     uint tokens = step->count, one_by_one = list || tokens == 1 ? tokens : 0;
     for (uint t = 0; t < one_by_one; t++) {
-        uint there = list ? listed[t] : rows;
-        for (uint first = group * PRODUCT_ROWS; first < there; first += groups * PRODUCT_ROWS)
-            product_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, there,
+        uint wanted = list ? listed[t] : rows;
+        for (uint first = group * PRODUCT_ROWS; first < wanted; first += groups * PRODUCT_ROWS)
+            product_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted,
                          x + (size_t)t * columns, 1, columns, y + (size_t)t * stride + first, stride, finish, scratch);
     }
     uint end = one_by_one ? 0 : rows;
@@ -174,9 +174,9 @@ INLINE void product_8(int format, GLOBAL const step_record *step, GLOBAL const u
     uint tokens = step->count, one_by_one = list || tokens == 1 ? tokens : 0;
     size_t blocks = columns / 32;
     for (uint t = 0; t < one_by_one; t++) {
-        uint there = list ? listed[t] : rows;
-        for (uint first = group * PRODUCT_ROWS; first < there; first += groups * PRODUCT_ROWS)
-            product_8_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, there,
+        uint wanted = list ? listed[t] : rows;
+        for (uint first = group * PRODUCT_ROWS; first < wanted; first += groups * PRODUCT_ROWS)
+            product_8_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted,
                            q + t * blocks * 32, q_scales + t * blocks, q_sums + t * blocks, 1, columns,
                            y + (size_t)t * stride + first, stride, finish, scratch);
     }

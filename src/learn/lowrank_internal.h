@@ -1,9 +1,9 @@
-/* lowrank_parts.h - what the files of the low-rank training share.
+/* lowrank_internal.h - what the files of the low-rank training share.
  *
  * Reading order: lowrank.c (the whole course), lowrank_begin.c (the best linear guess), lowrank_fit.c (gradients and
  * AdamW), lowrank_state.c (a state on disk), lowrank_measure.c (recall in the engine's arithmetic). */
-#ifndef LEARN_LOWRANK_PARTS_H
-#define LEARN_LOWRANK_PARTS_H
+#ifndef LEARN_LOWRANK_INTERNAL_H
+#define LEARN_LOWRANK_INTERNAL_H
 
 #include "lowrank.h"
 #include "multiply.h"

@@ -1,7 +1,7 @@
-/* placement_parts.h - what placement.c, placement_json.c and placement_prune.c share: the names of things, and how a placement is put
+/* placement_internal.h - what placement.c, placement_json.c and placement_prune.c share: the names of things, and how a placement is put
  * together. Nobody else's. */
-#ifndef ENGINE_PLACEMENT_PARTS_H
-#define ENGINE_PLACEMENT_PARTS_H
+#ifndef ENGINE_PLACEMENT_INTERNAL_H
+#define ENGINE_PLACEMENT_INTERNAL_H
 
 #include "placement.h"
 

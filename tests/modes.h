@@ -1,14 +1,14 @@
-/* rungs.h - a model on one rung, at one level of the CPU, with a number of threads: what the tests of sparse decoding
+/* modes.h - a model in one mode, at one level of the CPU, with a number of threads: what the tests of sparse decoding
  * open again and again, and how they feed it. */
-#ifndef TESTS_RUNGS_H
-#define TESTS_RUNGS_H
+#ifndef TESTS_MODES_H
+#define TESTS_MODES_H
 
 #include "../src/kernel/kernel.h"
 
 #include "golden.h"
 
 typedef struct setup {
-    hearth_rung rung;
+    hearth_mode mode;
     const char *level; /* NULL: the best                                       */
     unsigned threads;  /* 0: two                                               */
     bool plain;        /* float32 activations and cache, as the references have */
@@ -30,7 +30,7 @@ static inline void stack_open_engine(stack *s, const setup *o)
 {
     hearth_error error;
     hearth_placement *placement;
-    stack_check(hearth_placement_create(&placement, s->model, o->rung, &error), &error);
+    stack_check(hearth_placement_create(&placement, s->model, o->mode, &error), &error);
     if (o->permissive || o->mute)
         hearth_placement_set_threshold(placement, o->mute ? 1e30f : -1e30f);
     hearth_engine_options engine = {.placement = placement,
@@ -41,7 +41,7 @@ static inline void stack_open_engine(stack *s, const setup *o)
     stack_check(hearth_session_create(&s->session, s->engine, &session, &error), &error);
 }
 
-static inline void stack_open_rung(stack *s, const char *path, const setup *o)
+static inline void stack_open_mode(stack *s, const char *path, const setup *o)
 {
     hearth_error error;
     memset(s, 0, sizeof *s);
@@ -64,7 +64,7 @@ static inline void stack_read(stack *s, const int32_t *ids, size_t count, bool o
 static inline float *read_model(const char *path, const setup *o, const int32_t *ids, size_t count, bool one_by_one)
 {
     stack s;
-    stack_open_rung(&s, path, o);
+    stack_open_mode(&s, path, o);
     float *logits = malloc(count * s.info.vocabulary_size * sizeof *logits);
     stack_read(&s, ids, count, one_by_one, logits);
     stack_close(&s);
@@ -79,14 +79,14 @@ static inline void expect_exact_is_dense(const char *path, const int32_t *ids, s
     for (size_t l = 0; (level = level_at(l)) != NULL; l++)
         for (int plain = 0; plain < 2; plain++)
             for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
-                setup dense = {.rung = HEARTH_RUNG_DENSE, .level = level, .threads = 1, .plain = plain};
+                setup dense = {.mode = HEARTH_MODE_DENSE, .level = level, .threads = 1, .plain = plain};
                 float *want = read_model(path, &dense, ids, count, one_by_one);
                 for (unsigned threads = 1; threads <= 3; threads++)
-                    for (int r = HEARTH_RUNG_DENSE; r <= HEARTH_RUNG_EXACT; r++) {
-                        setup o = {.rung = (hearth_rung)r, .level = level, .threads = threads, .plain = plain};
+                    for (int r = HEARTH_MODE_DENSE; r <= HEARTH_MODE_EXACT; r++) {
+                        setup o = {.mode = (hearth_mode)r, .level = level, .threads = threads, .plain = plain};
                         float *got = read_model(path, &o, ids, count, one_by_one);
                         if (memcmp(got, want, count * vocabulary * sizeof *got) != 0)
-                            fail_msg("%s: %s on %s with %u threads%s%s is not dense", path, hearth_rung_name(o.rung),
+                            fail_msg("%s: %s on %s with %u threads%s%s is not dense", path, hearth_mode_name(o.mode),
                                      level, threads, plain ? ", plain" : "", one_by_one ? ", one by one" : "");
                         free(got);
                     }

@@ -1,5 +1,5 @@
-/* price.c - two sessions reading the same windows, block by block, row against row. */
-#include "price.h"
+/* loss.c - two sessions reading the same windows, block by block, row against row. */
+#include "loss.h"
 
 #include "../base/memory.h"
 #include "../eval/rows.h"
@@ -14,7 +14,7 @@ typedef struct comparison {
     float *logits[SIDES]; /* [block][vocabulary] */
     hearth_row *rows;     /* [block]             */
     size_t vocabulary, block;
-    price *out;
+    loss *out;
 } comparison;
 
 static void comparison_close(comparison *c)
@@ -27,7 +27,7 @@ static void comparison_close(comparison *c)
 }
 
 static hearth_status comparison_open(comparison *c, const hearth_engine *const engines[SIDES], uint32_t context,
-                                     price *out, hearth_error *error)
+                                     loss *out, hearth_error *error)
 {
     hearth_model_info info;
     hearth_model_describe(hearth_engine_model(engines[EXACT]), &info);
@@ -35,17 +35,17 @@ static hearth_status comparison_open(comparison *c, const hearth_engine *const e
     hearth_session_options options = {.context = context, .output_rows = (uint32_t)c->block};
     c->rows = mem_new_array(c->block, sizeof *c->rows);
     if (!c->rows)
-        return fail_memory(error, "price", c->block * sizeof *c->rows);
+        return fail_memory(error, "loss", c->block * sizeof *c->rows);
     for (int side = 0; side < SIDES; side++) {
         c->logits[side] = mem_new_array(c->block, c->vocabulary * sizeof(float));
         if (!c->logits[side])
-            return fail_memory(error, "price", c->block * c->vocabulary * sizeof(float));
+            return fail_memory(error, "loss", c->block * c->vocabulary * sizeof(float));
         TRY(hearth_session_create(&c->sessions[side], engines[side], &options, error));
     }
     return HEARTH_OK;
 }
 
-static void compare_row(price *out, const float *exact, const float *lossy, size_t n)
+static void compare_row(loss *out, const float *exact, const float *lossy, size_t n)
 {
     size_t wanted, got;
     double exact_sum = rows_log_sum(exact, n, &wanted), lossy_sum = rows_log_sum(lossy, n, &got), divergence = 0;
@@ -95,20 +95,20 @@ static hearth_status read_all(comparison *c, const corpus *texts, uint64_t first
         if (size == 0)
             continue;
         if (progress.report && !progress.report(progress.user, "comparing", c->out->tokens, total))
-            return fail(error, HEARTH_CANCELLED, "price: cancelled");
+            return fail(error, HEARTH_CANCELLED, "loss: cancelled");
         uint64_t room = tokens - c->out->tokens;
         TRY(read_window(c, texts->ids + begin, (size_t)(size < room ? size : room), error));
     }
     return HEARTH_OK;
 }
 
-hearth_status price_measure(price *out, const hearth_engine *exact, const hearth_engine *lossy, const corpus *texts,
-                            uint64_t first, uint64_t tokens, hearth_progress progress, hearth_error *error)
+hearth_status loss_measure(loss *out, const hearth_engine *exact, const hearth_engine *lossy, const corpus *texts,
+                           uint64_t first, uint64_t tokens, hearth_progress progress, hearth_error *error)
 {
     comparison c;
     uint64_t widest = 1;
     const hearth_engine *const engines[SIDES] = {exact, lossy};
-    *out = (price){0};
+    *out = (loss){0};
     for (size_t w = 0; w < texts->window_count; w++) {
         uint64_t size = texts->starts[w + 1] - begin_of(texts, w, first);
         widest = size > widest ? size : widest;

@@ -1,5 +1,5 @@
-/* kept.c - a header, the block of counters as it lies in memory, and a hash of both. */
-#include "kept.h"
+/* counts_file.c - a header, the block of counters as it lies in memory, and a hash of both. */
+#include "counts_file.h"
 
 #include "../base/file.h"
 #include "../base/memory.h"
@@ -12,14 +12,14 @@
 #define KEPT_VERSION 1
 static const char magic[16] = "hearth-profile\n";
 
-typedef struct kept_header {
+typedef struct counts_header {
     char magic[16];
     uint32_t version, layers, neurons, reserved;
     uint64_t block_bytes;
-    kept_state state;
-} kept_header;
+    counts_state state;
+} counts_header;
 
-static hash128 hash_of(const kept_header *header, const void *block)
+static hash128 hash_of(const counts_header *header, const void *block)
 {
     hash128 h = hash_begin();
     hash_bytes(&h, header, sizeof *header);
@@ -27,9 +27,9 @@ static hash128 hash_of(const kept_header *header, const void *block)
     return h;
 }
 
-static kept_header header_of(const kept_state *s, const tallies *t)
+static counts_header header_of(const counts_state *s, const tallies *t)
 {
-    kept_header h;
+    counts_header h;
     memset(&h, 0, sizeof h); /* its padding too: it is hashed */
     memcpy(h.magic, magic, sizeof magic);
     h.version = KEPT_VERSION;
@@ -44,7 +44,7 @@ static kept_header header_of(const kept_state *s, const tallies *t)
     return h;
 }
 
-static hearth_status put_all(file_writer *writer, const kept_header *h, const tallies *t, hearth_error *error)
+static hearth_status put_all(file_writer *writer, const counts_header *h, const tallies *t, hearth_error *error)
 {
     hash128 sum = hash_of(h, t->block);
     TRY(file_writer_put(writer, h, sizeof *h, error));
@@ -52,9 +52,9 @@ static hearth_status put_all(file_writer *writer, const kept_header *h, const ta
     return file_writer_put(writer, &sum, sizeof sum, error);
 }
 
-hearth_status kept_save(const char *folder, const kept_state *s, const tallies *t, hearth_error *error)
+hearth_status counts_save(const char *folder, const counts_state *s, const tallies *t, hearth_error *error)
 {
-    kept_header h = header_of(s, t);
+    counts_header h = header_of(s, t);
     file_writer *writer;
     char *path = file_join(folder, KEPT_NAME);
     if (!path)
@@ -72,9 +72,9 @@ hearth_status kept_save(const char *folder, const kept_state *s, const tallies *
 }
 
 /* What the mapped file is: NULL: this run's. */
-static const char *examine(const file_map *map, const kept_state *s, const tallies *t)
+static const char *examine(const file_map *map, const counts_state *s, const tallies *t)
 {
-    kept_header h;
+    counts_header h;
     hash128 sum;
     if (map->size_bytes < sizeof h + sizeof sum)
         return "damaged";
@@ -94,9 +94,9 @@ static const char *examine(const file_map *map, const kept_state *s, const talli
     return h.block_bytes == t->block_bytes ? NULL : "damaged";
 }
 
-static void take_over(const file_map *map, kept_state *s, tallies *t)
+static void take_over(const file_map *map, counts_state *s, tallies *t)
 {
-    kept_header h;
+    counts_header h;
     memcpy(&h, map->data, sizeof h);
     *s = h.state;
     memcpy(t->block, map->data + sizeof h, t->block_bytes);
@@ -112,7 +112,7 @@ static const char *set_aside(const char *folder, const char *path)
 }
 
 /* NULL: taken over. */
-static const char *try_file(const char *path, kept_state *s, tallies *t)
+static const char *try_file(const char *path, counts_state *s, tallies *t)
 {
     file_map map;
     if (file_map_open(&map, path, NULL) != HEARTH_OK)
@@ -124,8 +124,8 @@ static const char *try_file(const char *path, kept_state *s, tallies *t)
     return why;
 }
 
-hearth_status kept_load(const char *folder, kept_state *s, tallies *t, char *note, size_t note_size,
-                        hearth_error *error)
+hearth_status counts_load(const char *folder, counts_state *s, tallies *t, char *note, size_t note_size,
+                          hearth_error *error)
 {
     char *path = file_join(folder, KEPT_NAME);
     *note = 0;

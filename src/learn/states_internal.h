@@ -1,10 +1,10 @@
-/* states_parts.h - what the writer and the reader of hidden states share: how rows and the manifest lie on disk.
+/* states_internal.h - what the writer and the reader of hidden states share: how rows and the manifest lie on disk.
  *
  * Row r of a layer's file belongs to the one token that was drawn from tokens [r * stride, (r + 1) * stride), so its
  * place follows from the token alone: writing a row twice does no harm, and what lies beyond the manifest is never
  * looked at. The manifest is replaced whole after the rows are on disk. */
-#ifndef LEARN_STATES_PARTS_H
-#define LEARN_STATES_PARTS_H
+#ifndef LEARN_STATES_INTERNAL_H
+#define LEARN_STATES_INTERNAL_H
 
 #include "../model/fingerprint.h"
 #include "states.h"

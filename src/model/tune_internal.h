@@ -1,6 +1,6 @@
-/* tune_parts.h - what reading and writing tune files share: names, and what may stand there. */
-#ifndef MODEL_TUNE_PARTS_H
-#define MODEL_TUNE_PARTS_H
+/* tune_internal.h - what reading and writing tune files share: names, and what may stand there. */
+#ifndef MODEL_TUNE_INTERNAL_H
+#define MODEL_TUNE_INTERNAL_H
 
 #include "tune.h"
 

@@ -1,11 +1,11 @@
-/* tuning_stages.h - between tuning.c, which says what comes after what, and the files of its stages. */
-#ifndef LEARN_TUNING_STAGES_H
-#define LEARN_TUNING_STAGES_H
+/* tuning_internal.h - between tuning.c, which says what comes after what, and the files of its stages. */
+#ifndef LEARN_TUNING_INTERNAL_H
+#define LEARN_TUNING_INTERNAL_H
 
 #include "tuning.h"
 
 /* Layers, neurons and answers are compared with this many tokens of what was held out from training. */
-#define PRICE_TOKENS 4096
+#define LOSS_TOKENS 4096
 /* What a candidate must be better by: as much as two medians of the same differ by on a shared machine. */
 #define TUNING_CLEARLY 0.03
 /* Recalls are shares of counts: a little below the wanted one is it. */

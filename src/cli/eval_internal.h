@@ -1,6 +1,6 @@
-/* eval_parts.h - the parts of `hearth eval`, a file each, and what they share. */
-#ifndef CLI_EVAL_PARTS_H
-#define CLI_EVAL_PARTS_H
+/* eval_internal.h - the parts of `hearth eval`, a file each, and what they share. */
+#ifndef CLI_EVAL_INTERNAL_H
+#define CLI_EVAL_INTERNAL_H
 
 #include "command.h"
 
