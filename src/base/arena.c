@@ -1,4 +1,4 @@
-/* arena.c - a bump allocator over mem_new. Single pieces are never freed. */
+/* arena.c - a bump allocator on top of mem_new. Pieces are only freed all together. */
 #include "memory.h"
 
 #include <stdint.h>
@@ -6,14 +6,14 @@
 
 enum { PIECE_ALIGNMENT = 16 };
 
-/* Blocks double from the first size to the last: small arenas stay small, and large ones do not
- * consist of thousands of blocks. */
+/* Block sizes double from the first size up to the last: small arenas stay small, and large ones
+ * do not need thousands of blocks. */
 static const size_t first_block_bytes = (size_t)4 << 10;
 static const size_t last_block_bytes = (size_t)1 << 20;
 
 typedef struct arena_block {
     struct arena_block *older;
-    size_t size; /* of all pieces, without this head */
+    size_t size; /* bytes of `pieces` */
     _Alignas(PIECE_ALIGNMENT) char pieces[];
 } arena_block;
 
@@ -26,7 +26,8 @@ static arena_block *block_new(size_t size)
     return block;
 }
 
-/* A piece that would waste most of a block gets one of its own, behind the current one. */
+/* Allocates a large piece in a block of its own, so that it does not waste the rest of the current block. The new
+ * block comes second in the list: the current one stays first and is filled further. */
 static void *large_piece(arena *a, size_t size)
 {
     arena_block *block = block_new(size);
@@ -41,6 +42,7 @@ static void *large_piece(arena *a, size_t size)
     return block->pieces;
 }
 
+/* Makes a new, larger block the current one. */
 static bool start_block(arena *a)
 {
     size_t size = a->blocks ? 2 * a->blocks->size : first_block_bytes;

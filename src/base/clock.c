@@ -1,4 +1,4 @@
-/* clock.c - monotonic time. Knows nothing of dates. */
+/* clock.c - monotonic time. */
 #include "clock.h"
 
 #include <time.h>

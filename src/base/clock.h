@@ -2,7 +2,7 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
-/* Seconds since some fixed moment. */
+/* Returns the seconds since an arbitrary fixed moment; never goes back. */
 double clock_seconds(void);
 
 #endif

@@ -1,8 +1,8 @@
-/* error.c - writes the text of errors, and the smallest functions of the public header.
+/* error.c - writes error texts; also the smallest functions of the public header.
  *
- * A text may quote names out of a hostile file and ends up on terminals and in JSON answers:
- * what leaves here is one line of valid UTF-8 without control characters. */
-#define BASE_ERROR_ITSELF /* the functions, not what error.h shows the analyser */
+ * A text may quote names from a hostile file and is shown on terminals and in JSON answers.
+ * So every text is one line of valid UTF-8 without control characters. */
+#define BASE_ERROR_ITSELF /* define the functions, not the analyser's macros of error.h */
 #include "error.h"
 
 #include "memory.h"
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Control characters and bytes that are not UTF-8 become '?'. U+0080 to U+009F (C2 80 to C2 9F)
- * are control characters too: some terminals obey them. */
+/* Replaces control characters and bytes that are not UTF-8 by '?'. U+0080 to U+009F (C2 80 to C2 9F)
+ * are control characters too: some terminals act on them. */
 static void make_printable(char *text, size_t size)
 {
     size_t i = 0;
@@ -33,7 +33,7 @@ static void make_printable(char *text, size_t size)
     }
 }
 
-/* A text that did not fit ends in "..." instead of half a character. */
+/* Ends a text that was cut with "...", and never with half a character. */
 static void mark_cut(char *text, size_t capacity)
 {
     size_t end = capacity - sizeof "...";

@@ -1,7 +1,7 @@
-/* error.h - statuses and the one place where the text of an error is written.
+/* error.h - statuses, and the functions that write error texts.
  *
- * A function that can fail returns hearth_status. The text for people is written once,
- * where the cause is known, with fail(); everybody above only passes the status on. */
+ * A function that can fail returns hearth_status. The function that knows the cause writes the text
+ * with fail(); all callers above it only pass the status on. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -19,13 +19,14 @@ hearth_status fail_memory(hearth_error *error, const char *what, size_t size_byt
 /* fail() with HEARTH_IO and the text of errno: "path: what: No space left on device". */
 hearth_status fail_errno(hearth_error *error, const char *path, const char *what);
 
-/* The static analyser looks at one file at a time and must not believe that these may succeed. */
+/* Tells the static analyser, which sees one file at a time, that these functions never return HEARTH_OK. */
 #if defined(__clang_analyzer__) && !defined(BASE_ERROR_ITSELF)
 #define fail(error, status, ...) ((fail)(error, status, __VA_ARGS__), (status))
 #define fail_memory(...)         ((fail_memory)(__VA_ARGS__), HEARTH_NO_MEMORY)
 #define fail_errno(...)          ((fail_errno)(__VA_ARGS__), HEARTH_IO)
 #endif
 
+/* Returns from the calling function if the expression is not HEARTH_OK. */
 // clang-format off
 #define TRY(expression)                               \
     do {                                              \
@@ -34,7 +35,7 @@ hearth_status fail_errno(hearth_error *error, const char *path, const char *what
             return try_status;                        \
     } while (0)
 
-/* For functions with one exit label that frees half-built objects. */
+/* Jumps to `label` on an error: for functions with one exit label that frees half-built objects. */
 #define TRY_OR(label, status, expression)             \
     do {                                              \
         (status) = (expression);                      \

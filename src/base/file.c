@@ -1,4 +1,4 @@
-/* file.c - mapping and reading whole files. Writing is file_writer.c. */
+/* file.c - maps and reads whole files. Writing is in file_writer.c. */
 #include "file.h"
 
 #include "file_fault.h"
@@ -14,15 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static atomic_long fail_after = -1; /* calls until the one that fails; negative: none will */
+static atomic_long fail_after = -1; /* calls before the one that fails; negative: none fails */
 
 void file_fail_at(long n)
 {
     atomic_store(&fail_after, n < 0 ? -1 : n);
 }
 
-/* Only the n-th call fails and the next ones work again: data lost by a caller that ignores
- * an error is then missing from a file that looks complete, which a test can see. */
+/* Only the n-th call fails and later ones work again. If a caller ignores the error, the file then looks complete but
+ * lacks data, which a test can detect. */
 bool file_must_fail(int error_number)
 {
     if (atomic_load(&fail_after) < 0 || atomic_fetch_sub(&fail_after, 1) != 0)
@@ -31,7 +31,8 @@ bool file_must_fail(int error_number)
     return true;
 }
 
-/* A signal that the program handles came: it wants to know, so the call is not tried again. */
+/* Reports errno. EINTR (a signal that the program handles) becomes HEARTH_CANCELLED instead of a retry, so that the
+ * program can react to the signal. */
 static hearth_status fail_reading(hearth_error *error, const char *path, const char *what)
 {
     if (errno == EINTR)
@@ -39,7 +40,7 @@ static hearth_status fail_reading(hearth_error *error, const char *path, const c
     return fail_errno(error, path, what);
 }
 
-/* Opens for reading and tells the file's kind and size. */
+/* Opens a file, but no folder, for reading; *about gets its kind and size. */
 static hearth_status open_for_reading(int *out, struct stat *about, const char *path, int flags, hearth_error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
@@ -78,7 +79,7 @@ hearth_status file_map_open(file_map *out, const char *path, hearth_error *error
 {
     int fd = -1;
     struct stat about;
-    /* O_NONBLOCK: a pipe without a writer is refused below instead of waited for. */
+    /* O_NONBLOCK: open() does not wait for the writer of a pipe; pipes are refused below. */
     TRY(open_for_reading(&fd, &about, path, O_NONBLOCK, error));
     hearth_status status = map_open_file(out, fd, &about, path, error);
     close(fd); /* the mapping stays */
@@ -92,7 +93,7 @@ void file_map_close(file_map *map)
     *map = (file_map){0};
 }
 
-/* Whole pages only: a page's other bytes may belong to somebody who still reads. */
+/* Drops only pages that lie wholly in the range: the other bytes of a page may still be in use. */
 void file_map_drop(const file_map *map, const void *from, size_t size_bytes)
 {
     if (!map->data || size_bytes == 0)
@@ -101,10 +102,10 @@ void file_map_drop(const file_map *map, const void *from, size_t size_bytes)
     uintptr_t begin = ((uintptr_t)from + page - 1) / page * page;
     uintptr_t end = ((uintptr_t)from + size_bytes) / page * page;
     if (begin < end)
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* advice */
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* only advice: a failure does no harm */
 }
 
-/* Appends up to `room` bytes; *size grows by what came, nothing at the end of the file. */
+/* Reads up to `room` bytes to data + *size and adds their number to *size; adds 0 at the end of the file. */
 static hearth_status read_some(int fd, char *data, size_t *size, size_t room, const char *path, hearth_error *error)
 {
     ssize_t got = file_must_fail(EIO) || !wakeup_wait(fd) ? -1 : read(fd, data + *size, room);
@@ -114,11 +115,11 @@ static hearth_status read_some(int fd, char *data, size_t *size, size_t room, co
     return HEARTH_OK;
 }
 
-/* Reads until the end, whatever the file's size was said to be: pipes and /proc say 0. */
+/* Reads to the end of the file. `expected` is only a hint for the first buffer: /proc reports files of size 0. */
 static hearth_status read_all(char **out, size_t *out_size, int fd, size_t expected, size_t limit, const char *path,
                               hearth_error *error)
 {
-    size_t capacity = (expected < limit ? expected : limit) + 2; /* one to see the end, one for the 0 */
+    size_t capacity = (expected < limit ? expected : limit) + 2; /* one byte to detect the end, one for the 0 */
     size_t size = 0;
     char *data = mem_new(capacity);
     hearth_status status = HEARTH_OK;

@@ -1,12 +1,12 @@
-/* file_writer.c - a file that appears whole or not at all.
+/* file_writer.c - writes a file that appears complete or not at all.
  *
- * While it is written the file has no name (O_TMPFILE); where the file system cannot do that it
- * has a hidden one beside its target. Committing syncs the content, gives it a hidden name if it
- * has none, and renames it over the target, which the kernel does in one step. What is not a plain
- * file (a pipe, /dev/full, standard output) cannot be replaced and is written straight.
+ * While it is written the file has no name (O_TMPFILE), or a hidden name in the target's folder
+ * where the file system does not support that. The commit syncs the content, gives the file a
+ * hidden name if it has none, and renames it over the target, which is atomic. What is not a plain
+ * file (a pipe, /dev/full, standard output) cannot be replaced and is written directly.
  *
- * Names are made here rather than by mkstemp: open with mode 0666 obeys the umask, mkstemp does
- * not, and asking for the umask changes it for every thread. */
+ * Temporary names are made here, not by mkstemp: open with mode 0666 applies the umask, mkstemp
+ * does not, and reading the umask means changing it for all threads. */
 #include "file.h"
 
 #include "file_fault.h"
@@ -23,17 +23,17 @@
 #include <unistd.h>
 
 enum {
-    BUFFER_BYTES = 1 << 18, /* large enough that the calls do not count, small against any model */
-    MODE = 0666             /* the umask takes away what the user does not want */
+    BUFFER_BYTES = 1 << 18, /* large enough to make the cost of write() negligible, small compared to any model */
+    MODE = 0666             /* before the umask */
 };
 
 struct file_writer {
     int fd;
-    bool straight;   /* not a plain file: no temporary name, no sync                  */
-    bool failed;     /* a write failed: what follows would leave a hole               */
-    char *path;      /* as the caller wrote it, for messages                          */
-    char *target;    /* the same with links resolved; NULL when straight              */
-    char *temporary; /* the hidden name in the target's folder; NULL while it has none */
+    bool straight;   /* not a plain file: written directly, no temporary name, no sync */
+    bool failed;     /* a write failed: more writes would leave a gap                  */
+    char *path;      /* as the caller wrote it, for messages                           */
+    char *target;    /* the path with links resolved; NULL when straight               */
+    char *temporary; /* the hidden name in the target's folder; NULL while there is none */
     uint64_t position;
     size_t used;     /* bytes in the buffer */
     uint8_t *buffer; /* [BUFFER_BYTES] */
@@ -41,22 +41,22 @@ struct file_writer {
 
 /* ------------------------------------------------------------------- names */
 
-/* Index of the last part of a path. */
+/* Returns the index of the last part of a path. */
 static size_t name_offset(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* The folder of a path with its slash, "." where it has none. */
+/* Returns the folder of a path with its slash, "." if the path has none; NULL: no memory. */
 static char *folder_of(const char *path)
 {
     size_t size = name_offset(path);
     return size > 0 ? mem_copy_text(path, size) : mem_copy_text(".", 1);
 }
 
-/* A new hidden name "FOLDER/.NAME.XXXXXX"; NULL: no memory. A long name is cut, so that there
- * is always room (255 bytes are usual) for what is added. */
+/* Returns a new hidden name "FOLDER/.NAME.XXXXXX"; NULL: no memory. NAME is cut to 200 bytes, so that
+ * the result fits the usual limit of 255. */
 static char *hidden_name(const char *target)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz012345";
@@ -74,10 +74,10 @@ static char *hidden_name(const char *target)
     return name;
 }
 
-/* Calls `create` with hidden names until one is free. Its errno is left on failure. */
+/* Calls `create` with hidden names until one is free. On failure errno is that of `create`, or ENOMEM. */
 static bool take_hidden_name(file_writer *writer, bool (*create)(file_writer *writer, const char *name))
 {
-    enum { ATTEMPTS = 100 }; /* of a billion names: more collisions than this are not an accident */
+    enum { ATTEMPTS = 100 }; /* there are a billion names, so this many collisions are no accident */
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         char *name = hidden_name(writer->target);
         if (!name) {
@@ -101,7 +101,7 @@ static bool create_named(file_writer *writer, const char *name)
     return writer->fd >= 0;
 }
 
-/* Gives a file without a name one. Through /proc, since AT_EMPTY_PATH is for root only. */
+/* Gives a name to the unnamed file, through /proc because AT_EMPTY_PATH needs root. */
 static bool link_unnamed(file_writer *writer, const char *name)
 {
     char self[64];
@@ -109,7 +109,7 @@ static bool link_unnamed(file_writer *writer, const char *name)
     return !file_must_fail(EIO) && linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* Why there is no name, out of errno. */
+/* Reports from errno why the file could not get a name. */
 static hearth_status fail_name(const file_writer *writer, const char *what, hearth_error *error)
 {
     if (errno == ENOMEM)
@@ -119,7 +119,7 @@ static hearth_status fail_name(const file_writer *writer, const char *what, hear
 
 /* ----------------------------------------------------------------- opening */
 
-/* A plain file that does not have its name yet. */
+/* Opens a new plain file without a name, or under a hidden one. */
 static hearth_status open_temporary(file_writer *writer, hearth_error *error)
 {
     char *folder = folder_of(writer->target);
@@ -133,7 +133,7 @@ static hearth_status open_temporary(file_writer *writer, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Through links to the file itself, so that a link stays one. */
+/* Follows symbolic links to the file itself, so that the commit replaces the file and not the link. */
 static hearth_status resolve_target(file_writer *writer, bool exists, hearth_error *error)
 {
     char *resolved = exists ? realpath(writer->path, NULL) : NULL; /* malloc's */
@@ -147,12 +147,13 @@ static hearth_status resolve_target(file_writer *writer, bool exists, hearth_err
     return HEARTH_OK;
 }
 
-/* Standard output may be a plain file, which must then be continued, not replaced. */
+/* Standard output may be a plain file; it must then be appended to, not replaced. */
 static bool is_standard_output(const char *path)
 {
     return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0;
 }
 
+/* Opens standard output and special files directly, plain files under a temporary name. */
 static hearth_status open_by_kind(file_writer *writer, hearth_error *error)
 {
     struct stat about;
@@ -258,8 +259,8 @@ uint64_t file_writer_position(const file_writer *writer)
 
 /* ------------------------------------------------------------------ ending */
 
-/* Makes the new name itself last through a power failure. The file is in place already and
- * whole either way, so an error here is nobody's news. */
+/* Syncs the folder, so that the new name survives a power failure. The file is complete and in place
+ * already, so errors are ignored. */
 static void sync_folder(const char *target)
 {
     char *folder = folder_of(target);
@@ -271,7 +272,7 @@ static void sync_folder(const char *target)
     close(fd);
 }
 
-/* Content to the disk, then the name: never a named file with missing content. */
+/* Syncs the content before naming the file, so that no named file ever lacks content. */
 static hearth_status put_in_place(file_writer *writer, hearth_error *error)
 {
     if (file_must_fail(EIO) || fsync(writer->fd) != 0)
@@ -288,13 +289,13 @@ static hearth_status put_in_place(file_writer *writer, hearth_error *error)
 
 hearth_status file_writer_commit(file_writer *writer, hearth_error *error)
 {
-    hearth_status status = file_writer_put(writer, NULL, 0, error); /* fails where a put failed before */
+    hearth_status status = file_writer_put(writer, NULL, 0, error); /* fails if an earlier put failed */
     if (status == HEARTH_OK)
         status = flush(writer, error);
     if (status == HEARTH_OK && !writer->straight)
         status = put_in_place(writer, error);
     if (status == HEARTH_OK && writer->straight) {
-        /* Some kinds of files tell their errors only when they are closed. */
+        /* Some kinds of files report errors only at close(). */
         int closed = close(writer->fd);
         writer->fd = -1;
         if (closed != 0)

@@ -6,6 +6,7 @@
 
 #define FNV_PRIME 0x100000001b3ull
 
+/* The first state is FNV's offset basis, the second the same with its halves swapped. */
 hash128 hash_begin(void)
 {
     return (hash128){0xcbf29ce484222325ull, 0x84222325cbf29ce4ull};

@@ -1,15 +1,15 @@
-/* hash.h - 128 bits that tell one thing from another, in a text of 32 digits: for keys of files and fingerprints.
+/* hash.h - a hash of 128 bits, printed as 32 hexadecimal digits: for file keys and fingerprints.
  *
- * FNV-1a (Fowler, Noll, Vo), twice from different beginnings. Enough against accidents; somebody who wants two things
- * to look alike can have that, so nothing that is trusted may rest on it. Bytes go in as they lie in memory
- * (little-endian), so that every machine that runs hearth agrees. */
+ * Two FNV-1a hashes (Fowler, Noll, Vo) of 64 bits with different start values. Good enough against accidental
+ * collisions but not cryptographic: an attacker can construct collisions, so nothing that needs trust may rely on it.
+ * Bytes are hashed as they lie in memory (little-endian), so all machines that run hearth get the same result. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define HASH_TEXT_SIZE 33 /* 32 hexadecimal digits and the end */
+#define HASH_TEXT_SIZE 33 /* 32 hexadecimal digits and the terminating 0 */
 
 typedef struct hash128 {
     uint64_t a, b;
@@ -17,7 +17,7 @@ typedef struct hash128 {
 
 hash128 hash_begin(void);
 void hash_bytes(hash128 *h, const void *data, size_t size);
-/* With its end, so that "ab", "c" is not "a", "bc". */
+/* Adds a text and its terminating 0, so that "ab", "c" and "a", "bc" give different hashes. */
 void hash_text(hash128 *h, const char *text);
 void hash_number(hash128 *h, uint64_t number);
 void hash_print(char out[HASH_TEXT_SIZE], const hash128 *h);

@@ -1,4 +1,4 @@
-/* json.c - jansson with hearth's errors. Knows no key by name. */
+/* json.c - JSON through jansson, with hearth's errors. */
 #include "json.h"
 
 #include "file.h"
@@ -30,6 +30,7 @@ hearth_status json_parse_file(json_t **out, const char *path, hearth_error *erro
     return status;
 }
 
+/* A kind of value that a member must have, and its name in error texts. */
 typedef struct kind {
     bool (*accepts)(const json_t *value);
     const char *name;
@@ -61,7 +62,7 @@ static const kind kind_number = {is_number, "a number"};
 static const kind kind_bool = {is_bool, "true or false"};
 static const kind kind_string = {is_string, "a string"};
 
-/* The member `key` if it is of that kind; NULL where it is absent or null and `found` allows that. */
+/* Gets the member `key` of the expected kind; *out is NULL if it is absent or null and `found` allows that. */
 static hearth_status get_member(const json_t **out, const json_t *object, const char *key, const kind *expected,
                                 bool *found, const char *name, hearth_error *error)
 {

@@ -1,4 +1,4 @@
-/* json.h - jansson with hearth's errors. Values are jansson's; release them with json_decref. */
+/* json.h - JSON through jansson, with hearth's errors. Values are jansson's; release them with json_decref. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -6,18 +6,18 @@
 
 #include <jansson.h>
 
-/* Parses size bytes; duplicate keys, trailing text and nesting beyond jansson's limit are
- * errors. `name` is what the error text begins with. */
+/* Parses size bytes. Duplicate keys, trailing text and nesting beyond jansson's limit are
+ * errors. `name` is the beginning of the error text. */
 hearth_status json_parse(json_t **out, const char *text, size_t size, const char *name, hearth_error *error);
-/* A whole file of at most 64 MiB. */
+/* Parses a whole file of at most 64 MiB. */
 hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error);
 
-/* A real; null where value is infinite or not a number, for which JSON has no word. NULL: no memory. */
+/* Returns a JSON real, or JSON's null if value is infinite or NaN, which JSON cannot express. NULL: no memory. */
 json_t *json_number(double value);
 
-/* Members of an object: false where the key is absent or null; HEARTH_FORMAT text names file, key
- * and what was expected where it has another type or does not fit. `found` may be NULL, then
- * absence is an error as well. */
+/* Read a member of an object. *found becomes false, and *out is unchanged, if the key is absent or null; if `found` is
+ * NULL, absence is an error. HEARTH_FORMAT: the value has another type or does not fit; the text names the file, the
+ * key and what was expected. */
 hearth_status json_get_uint(const json_t *object, const char *key, uint32_t *out, bool *found, const char *name,
                             hearth_error *error);
 hearth_status json_get_number(const json_t *object, const char *key, double *out, bool *found, const char *name,

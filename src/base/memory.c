@@ -1,13 +1,13 @@
-/* memory.c - aligned allocation over malloc, with counters and a fault injector.
+/* memory.c - aligned allocation on top of malloc, with counters and a fault injector.
  *
  *     start            block (64-byte aligned)
  *     |.... header ....|.......... size ..........|.. tail ..|
  *
- * The header lies directly before the block and remembers where malloc's piece starts. One
- * calloc of size + 64 always has room for it: malloc aligns to 16, the header takes 16, so the
- * block begins 16, 32, 48 or 64 bytes behind the start. calloc rather than memset, so that large
- * blocks stay untouched zero pages until they are used. Dropped: aligned_alloc and memset, which
- * touches every page, and malloc_usable_size, which the sanitizers do not love. */
+ * The header lies directly before the block and stores where malloc's piece starts. A calloc of
+ * size + 64 always has room for it: malloc aligns to 16 and the header takes 16, so the block
+ * begins 16, 32, 48 or 64 bytes after the start. calloc leaves large blocks as untouched zero
+ * pages until they are used. Rejected: aligned_alloc with memset, which touches every page, and
+ * malloc_usable_size, which does not work well with the sanitizers. */
 #include "memory.h"
 
 #include <stdatomic.h>
@@ -26,11 +26,11 @@
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #endif
 
-enum { ALIGNMENT = 64 }; /* a cache line, and the widest vector */
+enum { ALIGNMENT = 64 }; /* the size of a cache line and of the widest vector */
 
 typedef struct header {
-    void *start;
-    size_t capacity;
+    void *start;     /* of malloc's piece */
+    size_t capacity; /* bytes from the block to the end of that piece */
 } header;
 
 _Static_assert(sizeof(header) == 16, "the header must fit before a 64-byte aligned block");
@@ -67,8 +67,8 @@ static void count_out(size_t size)
     atomic_fetch_sub_explicit(&live_bytes, size, memory_order_relaxed);
 }
 
-/* True where the injector wants this allocation to fail. The countdown stops at 0, so that all
- * later ones fail as well: code that shrugs off one failure meets the next. */
+/* Returns true if the injector makes this allocation fail. The countdown stops at 0, so that all
+ * later ones fail too: code that ignores the first failure meets the next. */
 static bool must_fail(void)
 {
     long left = atomic_load_explicit(&fail_after, memory_order_relaxed);
@@ -84,7 +84,7 @@ static header *header_of(void *block)
     return (header *)block - 1;
 }
 
-/* Lets AddressSanitizer see the end of the block where malloc's piece is larger. */
+/* Marks what follows the block in malloc's piece as inaccessible for AddressSanitizer. */
 static void guard_tail(void *block, size_t size, size_t capacity)
 {
     ASAN_UNPOISON_MEMORY_REGION(block, size);
@@ -123,7 +123,7 @@ void *mem_resize(void *block, size_t size_bytes)
     if (!block)
         return block_new(size_bytes, false);
     size_t capacity = header_of(block)->capacity;
-    /* A block that stays at least half full is not worth moving. */
+    /* Keep the block in place if it stays at least half full. */
     if (size_bytes <= capacity && size_bytes >= capacity / 2) {
         if (must_fail())
             return NULL;
@@ -167,7 +167,7 @@ void *mem_reserve(size_t size_bytes, mem_use use)
     void *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == MAP_FAILED)
         return NULL;
-    /* 2 MiB for each place that is touched would add up where few are. */
+    /* With huge pages every touched place takes 2 MiB, too much for memory that is used in few places. */
     (void)madvise(block, size, use == MEM_WHOLE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     count_in(size);
     return block;

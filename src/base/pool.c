@@ -1,14 +1,14 @@
 /* pool.c - persistent threads that take runs of items from a shared counter.
  *
- * A job is published by raising the ticket. Workers that see it in time enter through the gate;
- * the caller works along, shuts the gate when no runs are left, and waits only for those who
- * entered. A worker that sleeps or was preempted by a neighbour therefore never holds up a job
- * that the others finish without it. Dropped: a barrier of all threads, where the slowest to
- * wake decides.
+ * The caller publishes a job by incrementing the ticket. Workers that see it in time enter through
+ * the gate. The caller works too, closes the gate when no runs are left, and waits only for the
+ * workers that entered. So a worker that sleeps or was preempted never delays a job that the others
+ * finish without it. Rejected: a barrier of all threads, where the last one to wake determines the
+ * time.
  *
- * Everything is ordered by the atomics alone. Operations on which a sleeper and its waker must
- * agree (ticket against sleepers, gate against caller_sleeps) are sequentially consistent: each
- * side writes its own word, then reads the other's, and one of the two must see the other. */
+ * All ordering comes from the atomics. Where a sleeper and its waker must agree (ticket with
+ * sleepers, gate with caller_sleeps) the operations are sequentially consistent: each side writes
+ * its own word, then reads the other's, so at least one of the two sees the other's write. */
 #include "pool.h"
 
 #include "clock.h"
@@ -25,20 +25,20 @@
 
 enum {
     CACHE_LINE = 64,
-    MOST_THREADS = 4096 /* far above any machine; keeps sizes and the gate's count harmless */
+    MOST_THREADS = 4096 /* more than any machine has; keeps sizes and the gate's count from overflowing */
 };
 
-/* How long a thread spins before it sleeps. Between two jobs of a token lie a few microseconds
- * and waking a sleeper takes 5 to 50, so spinning for about as long as one wake-up costs at most
- * twice the best choice (the ski-rental argument), and an idle program sleeps at once to the eye. */
+/* How long a thread spins before it sleeps. Two jobs of a token are a few microseconds apart, and
+ * waking a sleeper takes 5 to 50 us. Spinning for about the time of one wake-up costs at most twice
+ * the best possible choice (the ski-rental argument), and an idle program soon sleeps. */
 static const double spin_seconds = 50e-6;
 
-/* How long a worker keeps its core before it offers it to others: less than the turn that a scheduler gives, so that
- * it is seldom taken away. */
+/* How long a worker keeps its core before it yields: less than a time slice of the scheduler, so that it is seldom
+ * preempted. */
 static const double turn_seconds = 0.5e-3;
 
-/* The gate: the ticket of the job in the upper half, then whether it takes workers, and how many
- * are inside. One word, so that entering and shutting cannot miss each other. */
+/* The gate: the job's ticket in the upper 32 bits, then one bit that says whether workers may enter,
+ * then the number of workers inside. They share one word, so that entering and closing are atomic. */
 static const uint64_t gate_open = (uint64_t)1 << 31;
 static const uint64_t gate_inside = ((uint64_t)1 << 31) - 1;
 
@@ -55,31 +55,31 @@ struct worker {
     unsigned index;
 };
 
-/* What different threads write lies on lines of its own. */
+/* Fields that different threads write lie on different cache lines. */
 struct pool {
     _Alignas(CACHE_LINE) atomic_size_t next_run;
     _Alignas(CACHE_LINE) _Atomic uint64_t gate;
-    _Alignas(CACHE_LINE) _Atomic uint32_t ticket; /* raised by one for each job; a futex */
+    _Alignas(CACHE_LINE) _Atomic uint32_t ticket; /* incremented for each job; a futex */
     _Atomic bool stops;
-    job current; /* written while the gate is shut and nobody inside */
+    job current; /* written only while the gate is closed and no worker is inside */
     _Alignas(CACHE_LINE) atomic_uint sleepers;
-    _Alignas(CACHE_LINE) _Atomic uint32_t left; /* raised when the last one leaves a shut gate; a futex */
+    _Alignas(CACHE_LINE) _Atomic uint32_t left; /* incremented when the last worker leaves a closed gate; a futex */
     _Atomic bool caller_sleeps;
     _Alignas(CACHE_LINE) pthread_mutex_t callers;
     unsigned thread_count;
-    bool spins;
+    bool spins;             /* false: threads sleep at once */
     struct worker *workers; /* [thread_count - 1] */
     unsigned started;
 };
 
 /* ---------------------------------------------------------------- waiting */
 
-/* One step of spinning; false when the time is up. The clock is read now and then only. */
 typedef struct spinner {
     double end;
     unsigned steps;
 } spinner;
 
+/* Spins one step; false when the time is up. The clock is read only at every 32nd step. */
 static bool spin(spinner *s, const pool *p)
 {
     if (!p->spins)
@@ -109,7 +109,7 @@ static uint32_t wait_for_ticket(pool *p, uint32_t seen)
     return ticket;
 }
 
-/* Shuts the gate and waits until those inside have left. */
+/* Closes the gate and waits until all workers inside have left. */
 static void wait_for_workers(pool *p)
 {
     atomic_fetch_and(&p->gate, ~gate_open);
@@ -134,7 +134,7 @@ static void do_run(const job *j, size_t run, unsigned worker)
     j->work(j->context, begin, begin + size, worker);
 }
 
-/* False where runs are left: it is time to stop (0: never). */
+/* Works on runs until none are left (true) or the clock is past `stop` (false; 0: no limit). */
 static bool take_runs(pool *p, unsigned worker, double stop)
 {
     const job *j = &p->current;
@@ -147,7 +147,7 @@ static bool take_runs(pool *p, unsigned worker, double stop)
     return true;
 }
 
-/* False where the job of this ticket takes nobody any more. */
+/* Enters the gate; false if it is closed for the job of this ticket. */
 static bool enter(pool *p, uint32_t ticket)
 {
     uint64_t gate = atomic_load_explicit(&p->gate, memory_order_relaxed);
@@ -159,6 +159,7 @@ static bool enter(pool *p, uint32_t ticket)
     return false;
 }
 
+/* Leaves the gate; the last worker to leave a closed gate wakes the caller. */
 static void leave(pool *p)
 {
     uint64_t before = atomic_fetch_sub(&p->gate, 1);
@@ -169,9 +170,9 @@ static void leave(pool *p)
         futex_wake(&p->left, 1);
 }
 
-/* Outside the gate a worker holds nobody up: where a neighbour wants its core, better now than in the midst of a
- * run, for which all others would wait until the neighbour's turn is over. Without a neighbour it costs a
- * microsecond. */
+/* Yields the core if the worker's turn is over. Outside the gate this delays no job. If the scheduler preempted the
+ * worker in the middle of a run instead, all others would wait for that run. If no other program wants the core, this
+ * costs a microsecond. */
 static void give_way(double *turn_ends)
 {
     if (clock_seconds() < *turn_ends)
@@ -198,7 +199,7 @@ static void *worker_main(void *argument)
     }
 }
 
-/* Raises the ticket and wakes as many sleepers as can be of use. */
+/* Opens the gate for a new ticket and wakes at most `helpers` sleepers. */
 static void publish(pool *p, size_t helpers)
 {
     uint32_t ticket = atomic_load_explicit(&p->ticket, memory_order_relaxed) + 1;
@@ -231,12 +232,12 @@ void pool_run(pool *p, size_t count, size_t grain, pool_work *work, void *contex
 
 /* ------------------------------------------------------- beginning and end */
 
-/* Cores this process may run on. */
+/* Returns the number of cores that this process may run on. */
 static unsigned available_cores(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1; /* more than a thousand CPUs, or a strange sandbox: sleeping is always right */
+        return 1; /* more than 1024 CPUs, or a sandbox: then threads sleep without spinning, which is always correct */
     return (unsigned)CPU_COUNT(&set);
 }
 
@@ -265,7 +266,7 @@ hearth_status pool_create(pool **out, unsigned threads, hearth_error *error)
         return fail_memory(error, "thread pool", sizeof *p);
     pthread_mutex_init(&p->callers, NULL);
     p->thread_count = threads;
-    /* More threads than cores: whoever spins keeps the one it waits for from running. */
+    /* With more threads than cores a spinning thread could keep the thread it waits for from running. */
     p->spins = threads <= available_cores();
     hearth_status status = HEARTH_OK;
     p->workers = mem_new_array(threads, sizeof *p->workers);

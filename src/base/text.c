@@ -1,4 +1,4 @@
-/* text.c - spans, UTF-8 and growing buffers. Knows nothing of tokens. */
+/* text.c - spans, UTF-8 and growing buffers. */
 #include "text.h"
 
 #include "memory.h"
@@ -22,8 +22,8 @@ bool span_equal(span a, span b)
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-/* Well-formed byte sequences, Unicode table 3-7: only the second byte's range depends on the
- * first; that is what keeps overlong forms, surrogates and values above U+10FFFF out. */
+/* Well-formed byte sequences, Unicode table 3-7. Only the range of the second byte depends on the
+ * first; this excludes overlong forms, surrogates and values above U+10FFFF. */
 typedef struct utf8_row {
     uint8_t first_low, first_high;
     uint8_t length;
@@ -44,8 +44,8 @@ static const utf8_row utf8_rows[] = {
     // clang-format on
 };
 
-/* How many bytes of text agree with the character that its first byte begins; *length is that
- * character's whole length, 0 where no character begins so. */
+/* Returns how many bytes of text belong to the character that its first byte begins; *length is the
+ * full length of that character, 0 if no character begins with this byte. */
 static size_t utf8_match(const char *text, size_t size, size_t *length)
 {
     const uint8_t *bytes = (const uint8_t *)text;
@@ -108,7 +108,7 @@ char *text_size(char text[16], double size_bytes)
     return text;
 }
 
-/* Room for `more` bytes behind the present ones. */
+/* Makes room for `more` bytes after the present ones. */
 static bool buffer_reserve(buffer *b, size_t more)
 {
     size_t wanted;
@@ -146,7 +146,7 @@ bool buffer_print(buffer *b, const char *format, ...)
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    /* vsnprintf ends with a 0, which does not count as content. */
+    /* vsnprintf also writes a terminating 0, which is not counted as content. */
     bool fits = length >= 0 && buffer_reserve(b, (size_t)length + 1);
     if (fits) {
         vsnprintf(b->data + b->size, (size_t)length + 1, format, again);

@@ -1,4 +1,4 @@
-/* thread.c - starting threads with the right signals blocked. */
+/* thread.c - starts threads with the right signals blocked. */
 #include "thread.h"
 
 #include <signal.h>
@@ -11,7 +11,7 @@ bool thread_start(pthread_t *out, void *(*work)(void *), void *argument)
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&blocked, faults[i]);
-    /* A thread begins with the mask of the one that starts it. */
+    /* A new thread inherits the signal mask of its creator. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     bool started = pthread_create(out, NULL, work, argument) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

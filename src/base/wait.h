@@ -1,4 +1,4 @@
-/* wait.h - how a thread waits for another: politely spinning, or asleep on a word of memory (futex). */
+/* wait.h - ways in which a thread waits for another: by spinning, by yielding its core, or asleep on a futex. */
 #ifndef BASE_WAIT_H
 #define BASE_WAIT_H
 
@@ -12,18 +12,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Sleeps while *word is `expected`; may return early. */
+/* Sleeps while *word equals `expected`; may return early. */
 static inline void futex_wait(_Atomic uint32_t *word, uint32_t expected)
 {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 }
 
+/* Wakes at most `count` threads that sleep on *word. */
 static inline void futex_wake(_Atomic uint32_t *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-/* Tells the core that this thread spins. */
+/* Tells the core that this thread is spinning. */
 static inline void relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -33,15 +34,15 @@ static inline void relax(void)
 #endif
 }
 
-/* A wait without an end of its own; zeroed at its beginning. */
+/* The state of a wait without a time limit; zeroed at the start. */
 typedef struct waiter {
     double begin, now;
     unsigned steps;
 } waiter;
 
-/* One step of it: a pause in the first `eager_seconds`, for what comes at once; afterwards it offers its core to
- * others, since what it waits for may need it. Returns for how long it has waited, in seconds; the clock is read now
- * and then only. */
+/* Waits one step. In the first `eager_seconds` that is a pause instruction; later the thread yields its core, since
+ * the thread it waits for may need it. Returns the seconds waited so far; while spinning the clock is read only at
+ * every 32nd step. */
 static inline double wait_step(waiter *w, double eager_seconds)
 {
     if (w->steps++ % 32 == 0)
@@ -57,11 +58,12 @@ static inline double wait_step(waiter *w, double eager_seconds)
     return w->now - w->begin;
 }
 
-/* For waits that come again and again: how eager the next one should be, of at most `most` seconds. Eagerness pays
- * where it sees the end; where it does not, the other side may even be waiting for this core. */
+/* Returns how long the next of a series of similar waits should spin, at most `most` seconds. Doubles the time if the
+ * last wait ended while spinning. Halves it otherwise: the spinning was wasted, and the other thread may even have
+ * needed this core. */
 static inline double wait_learn(double eager_seconds, double waited_seconds, double most)
 {
-    static const double least = 5e-6; /* about what it costs to give the core away and get it back */
+    static const double least = 5e-6; /* about the cost of yielding the core and getting it back */
     if (waited_seconds < eager_seconds)
         return 2 * eager_seconds < most ? 2 * eager_seconds : most;
     return eager_seconds / 2 > least ? eager_seconds / 2 : least;

@@ -1,4 +1,4 @@
-/* wakeup.c - an eventfd beside the input. */
+/* wakeup.c - waits with poll() for the input and an eventfd. */
 #include "wakeup.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static int event = -1; /* belongs to the process, to its end; poll passes over what is negative */
+static int event = -1; /* stays open until the process ends; poll() ignores negative descriptors */
 
 void wakeup_prepare(void)
 {
@@ -18,9 +18,9 @@ void wakeup_prepare(void)
 void wakeup_raise(void)
 {
     const uint64_t one = 1;
-    int saved = errno; /* a handler's duty */
+    int saved = errno; /* a signal handler must not change errno */
     ssize_t written = write(event, &one, sizeof one);
-    (void)written; /* raised often enough already, or never prepared */
+    (void)written; /* a failure means: the counter is full, so the event is raised; or it was never prepared */
     errno = saved;
 }
 
@@ -28,7 +28,7 @@ void wakeup_reset(void)
 {
     uint64_t count;
     ssize_t got = read(event, &count, sizeof count);
-    (void)got; /* was not raised */
+    (void)got; /* a failure means: the event was not raised */
 }
 
 bool wakeup_wait(int fd)

@@ -1,4 +1,5 @@
-/* announce.c - what a run says of itself: what runs where, in which mode, with which guarantee, and what it skipped. */
+/* announce.c - what a run reports about itself: what runs where, in which mode, with which guarantee, and what it
+ * skipped. */
 #include "common.h"
 
 #include "../base/text.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a guarantee claims (docs/design.md), in the words of a person who wants to know what may be different. */
+/* What each guarantee promises (docs/design.md), in plain words for users. */
 static const struct {
     const char *claim, *note;
 } guarantees[HEARTH_GUARANTEE_COUNT] = {
@@ -36,6 +37,7 @@ static bool is_dense(const loaded *l)
 
 /* ------------------------------------------------------------------ the guarantee */
 
+/* Says what the guard chose, and the measurement or the reason behind it. */
 static void say_guard(const loaded *l)
 {
     const guard_report *r = &l->guarded.report;
@@ -58,7 +60,7 @@ static void say_guard(const loaded *l)
                               : "");
 }
 
-/* Why it is not the same as dense. */
+/* Says why the answers may differ from dense. */
 static const char *what_was_done(const loaded *l, hearth_guarantee guarantee)
 {
     if (hearth_engine_mode(l->engine) == HEARTH_MODE_PRUNED)
@@ -72,7 +74,7 @@ static const char *what_was_done(const loaded *l, hearth_guarantee guarantee)
                : "down was rounded again when the file was packed";
 }
 
-/* "pruned: 91.0 % of all activations count as zero; KL 0.0081 nats, measured while tuning" */
+/* Prints, for example, "pruned: 91.0 % of all activations count as zero; KL 0.0081 nats, measured while tuning" */
 static void say_pruning(const loaded *l)
 {
     hearth_pruning p = hearth_engine_pruning(l->engine);
@@ -87,7 +89,8 @@ static void say_pruning(const loaded *l)
         fprintf(stderr, "KL between %.3g and %.3g nats, measured while tuning\n", p.least_loss, p.most_loss);
 }
 
-/* "mode exact, guarantee bitwise: same answer as dense", and below it what follows from that. */
+/* Prints, for example, "mode exact, guarantee bitwise: same answer as dense", and below it a note where the answer may
+ * differ. */
 static void say_mode(const loaded *l)
 {
     hearth_guarantee guarantee = hearth_engine_guarantee(l->engine);
@@ -104,12 +107,12 @@ static void say_mode(const loaded *l)
 
 /* ------------------------------------------------------------------ the device */
 
-/* What of the layers is where. */
+/* How the layers are distributed. */
 typedef struct layer_sums {
     uint32_t forms[FORM_COUNT];
     uint32_t layers, with_device;
-    double split_share;  /* of the neurons of split layers, that of the device */
-    double device_share; /* the same of all layers                             */
+    double split_share;  /* share of the split layers' neurons that is on the device */
+    double device_share; /* the same over all layers */
 } layer_sums;
 
 static layer_sums sum_layers(const hearth_placement *p)
@@ -134,8 +137,9 @@ bool common_has_split(const loaded *l)
     return l->placement && sum_layers(l->placement).forms[FORM_SPLIT] > 0;
 }
 
-/* "device0: cuda, NVIDIA H200 (budget 126 GB): 20 of 32 layers, 12 of them split (38 % of the neurons there); the head
- * stays on the CPU; 512 MB". device_bytes: what this run takes there; 0: the most it took. */
+/* Prints, for example, "device0: cuda, NVIDIA H200 (budget 126 GB): 20 of 32 layers, 12 of them split (38 % of their
+ * neurons there); the head stays on the CPU; 512 MB". device_bytes: device memory that this run needs; 0: prints the
+ * peak use instead. */
 static void say_device(const loaded *l, uint64_t device_bytes)
 {
     hearth_device_info d;
@@ -187,7 +191,7 @@ json_t *common_placement_json(const loaded *l)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* device_bytes: as say_device. */
+/* device_bytes: as for say_device. */
 static void say_all(const loaded *l, uint64_t device_bytes)
 {
     say_mode(l);

@@ -1,4 +1,5 @@
-/* bench.c - `hearth bench`: speed, and its share of what the memory gives; mode against mode where asked for. */
+/* bench.c - `hearth bench`: speed, as tokens per second and as a share of the memory bandwidth; compares modes on
+ * request. */
 #include "common.h"
 
 #include "../base/file.h"
@@ -12,9 +13,9 @@
 #include <string.h>
 
 #define MAX_PROMPTS_BYTES ((size_t)64 << 20)
-/* One row for each pair of them. */
+/* The most contexts, and the most prompt lengths; each pair of them gives a row. */
 #define MAX_LENGTHS 64
-/* Files of saved results. */
+/* The most files of saved results. */
 #define MAX_SAVED 64
 
 typedef struct bench_values {
@@ -62,17 +63,18 @@ static const option rows[] = {
 
 /* ------------------------------------------------------------------ which modes */
 
-/* The engines under test; the first is the loaded one's. */
+/* The engines under test; the first one belongs to `loaded`. */
 typedef struct contest {
     hearth_mode modes[HEARTH_MODE_COUNT];
     hearth_engine *engines[HEARTH_MODE_COUNT];
     size_t count;
-    bool all;                  /* further modes: as many as the model can run */
-    bool predicts, prunes;     /* a mode predicted, or pruned, takes part     */
-    optional_number threshold; /* of predictors, or where none predicts of pruning */
+    bool all;                  /* as many further modes as the model can run */
+    bool predicts, prunes;     /* mode predicted, or pruned, takes part */
+    optional_number threshold; /* for predictors, or for pruning if no engine predicts */
     optional_number prune, prune_loss;
 } contest;
 
+/* Adds a mode by its name; rejects duplicates. */
 static hearth_status add_mode(contest *c, const char *word, hearth_error *error)
 {
     const char *names[HEARTH_MODE_COUNT];
@@ -94,7 +96,7 @@ static hearth_status add_mode(contest *c, const char *word, hearth_error *error)
                         word);
 }
 
-/* "dense,exact", or "all". */
+/* Parses "dense,exact", or "all". */
 static hearth_status parse_modes(contest *c, const char *list, hearth_error *error)
 {
     c->all = strcmp(list, "all") == 0;
@@ -111,6 +113,7 @@ static hearth_status parse_modes(contest *c, const char *list, hearth_error *err
     }
 }
 
+/* Creates an engine for a further mode. --threshold goes to the predictor where one takes part. */
 static hearth_status add_engine(contest *c, hearth_mode mode, const loaded *l, const bench_values *v, progress *p,
                                 hearth_error *error)
 {
@@ -131,7 +134,7 @@ static hearth_status add_engine(contest *c, hearth_mode mode, const loaded *l, c
     return status;
 }
 
-/* Engines for the modes behind the first. */
+/* Creates engines for the modes after the first; for `all`, for every further mode that the model supports. */
 static hearth_status add_engines(contest *c, const loaded *l, const bench_values *v, progress *p, hearth_error *error)
 {
     size_t asked = c->count;
@@ -147,8 +150,8 @@ static hearth_status add_engines(contest *c, const loaded *l, const bench_values
     return HEARTH_OK;
 }
 
-/* The first mode goes the way of every command; --threshold is for whichever engine predicts, else for the one that
- * prunes. */
+/* Parses the modes and prepares the options for the first one, which is loaded as in every command. --threshold applies
+ * to the engine that predicts, else to the one that prunes. */
 static hearth_status start_contest(contest *c, bench_values *v, hearth_error *error)
 {
     c->count = 0;
@@ -184,13 +187,13 @@ static void remove_engines(contest *c)
 
 /* ------------------------------------------------------------------ what to measure */
 
-/* What the rows must fit: -c, else the model's context. */
+/* Returns the context that every row must fit: -c, else the model's. */
 static uint32_t context_limit(const bench_values *v, const hearth_model_info *info)
 {
     return v->engine.context ? v->engine.context : info->context_length;
 }
 
-/* The usual lengths, as far as the context holds them. */
+/* Chooses the default lengths that the context can hold. */
 static hearth_status choose_lengths(bench_values *v, const hearth_model_info *info, arena *memory, hearth_error *error)
 {
     static const int32_t usual[] = {64, 512};
@@ -209,7 +212,7 @@ static hearth_status choose_lengths(bench_values *v, const hearth_model_info *in
     for (size_t i = 0; i < 2; i++)
         if (usual[i] <= room)
             numbers[v->prompt_lengths.count++] = usual[i];
-    if (v->prompt_lengths.count < 2 && room > 0) /* a short context: as long as it can be */
+    if (v->prompt_lengths.count < 2 && room > 0) /* a short context: as many as fit */
         numbers[v->prompt_lengths.count++] = (int32_t)room;
     return HEARTH_OK;
 }
@@ -237,6 +240,7 @@ static hearth_status add_line(token_source *s, const hearth_model *model, span l
     return all ? HEARTH_OK : fail_memory(error, "prompts", (s->id_count + count) * sizeof *all);
 }
 
+/* Appends the tokens of all lines that are not empty. */
 static hearth_status read_lines(token_source *s, const hearth_model *model, span text, hearth_error *error)
 {
     size_t lines = 1;
@@ -269,7 +273,7 @@ static hearth_status read_prompts(token_source *s, const hearth_model *model, co
 
 /* ------------------------------------------------------------------ the command */
 
-/* What was asked for, printed; the picture last, so that a folder that is missing costs no results. */
+/* Prints what was asked for; the picture comes last, so that a failure to write it loses no results. */
 static hearth_status show(const bench_report *reports, size_t count, const bench_values *v, hearth_error *error)
 {
     if (v->json)
@@ -282,6 +286,7 @@ static hearth_status show(const bench_report *reports, size_t count, const bench
     return v->plot ? bench_report_plot(reports, count, v->plot, error) : HEARTH_OK;
 }
 
+/* Builds the report, with what is known of the guard and the device, and prints it. */
 static hearth_status show_result(const loaded *l, const bench_values *v, const bench_result *result,
                                  hearth_error *error)
 {
@@ -310,6 +315,7 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
     return status;
 }
 
+/* Prints saved results; the operands are further files. */
 static hearth_status show_saved(const bench_values *v, const operands *rest, hearth_error *error)
 {
     size_t count = v->saved.count + rest->count;
@@ -325,6 +331,7 @@ static hearth_status show_saved(const bench_values *v, const operands *rest, hea
     return show(reports, count, v, error);
 }
 
+/* Measures and prints all rows. The overlap is measured where a layer is split or a trace was asked for. */
 static hearth_status measure_contest(const loaded *l, const contest *c, const bench_values *v,
                                      const token_source *source, hearth_tracer tracer, progress *p, hearth_error *error)
 {
@@ -378,7 +385,7 @@ static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, 
     return status;
 }
 
-/* A picture can be written where it is wanted; nothing is left there. */
+/* Checks that the picture can be written to its path; leaves no file there. */
 static hearth_status check_plot(const char *path, hearth_error *error)
 {
     file_writer *writer;
@@ -387,7 +394,7 @@ static hearth_status check_plot(const char *path, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Options that contradict each other. */
+/* Rejects options that contradict each other. */
 static hearth_status check_values(const bench_values *v, hearth_error *error)
 {
     if (v->json && v->csv)
@@ -400,7 +407,7 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
         return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
     if (v->plot && (!*v->plot || strcmp(v->plot, "-") == 0))
         return fail(error, HEARTH_INVALID, "bench: --plot: needs the name of a file");
-    if (v->plot) /* whoever misspelt the folder is told before the work */
+    if (v->plot) /* reports a misspelt folder before the work */
         TRY(check_plot(v->plot, error));
     return HEARTH_OK;
 }

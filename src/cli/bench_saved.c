@@ -1,4 +1,4 @@
-/* bench_saved.c - results of `hearth bench --json` read back, and the picture of results, saved or fresh. */
+/* bench_saved.c - reads back results of `hearth bench --json`, and draws results, whether saved or fresh. */
 #include "bench_report.h"
 
 #include "../base/json.h"
@@ -11,7 +11,7 @@
 
 /* ------------------------------------------------------------------ reading */
 
-/* A file of results and where in it the reader is, for errors. */
+/* A results file and the reader's position in it, for errors. */
 typedef struct saved_reader {
     const char *path;
     char where[320]; /* "FILE: rows[3]" */
@@ -27,7 +27,7 @@ static hearth_status read_text(saved_reader *r, const json_t *object, const char
     return *out ? HEARTH_OK : fail_memory(r->error, r->path, strlen(text));
 }
 
-/* The name of a mode, a guarantee, a level: it goes into tables as it is. */
+/* Reads the name of a mode, guarantee or CPU level: only a plain word, because it is printed as it is. */
 static hearth_status read_word(saved_reader *r, const json_t *object, const char *key, const char **out)
 {
     TRY(read_text(r, object, key, out));
@@ -93,7 +93,7 @@ static hearth_status read_layers(saved_reader *r, const json_t *object, bench_re
     return HEARTH_OK;
 }
 
-/* Results of older versions have none. */
+/* Reads the overlap, which results of older versions lack. */
 static hearth_status read_overlap(saved_reader *r, const json_t *object, overlap_result *out)
 {
     const json_t *o = json_object_get(object, "overlap");
@@ -164,12 +164,12 @@ hearth_status bench_report_read(bench_report *out, const char *path, arena *memo
 
 enum { SPEED, BYTES, PANELS };
 
-/* A share of the bandwidth that no measuring error explains. */
+/* Measuring errors do not explain a share of the bandwidth above this. */
 #define PASSED 1.05
 
 static const char *const panels[PANELS] = {"decoding, tokens per second", "bytes per token"};
 
-/* One bar, its texts included. */
+/* One bar with its texts. */
 typedef struct bar_texts {
     plot_value values[PANELS];
     char speed[48], bytes[16];
@@ -180,10 +180,10 @@ static unsigned color_of(const char *mode)
     hearth_mode m = HEARTH_MODE_DENSE;
     while (m < HEARTH_MODE_COUNT && strcmp(hearth_mode_name(m), mode) != 0)
         m++;
-    return m - HEARTH_MODE_DENSE; /* the colour behind them all is that of any other */
+    return m - HEARTH_MODE_DENSE; /* unknown modes all get the colour after the last mode's */
 }
 
-/* "25.1", "4528": no more digits than a glance takes in. */
+/* Returns the decimals to print: "25.1", "4528". */
 static int decimals(double value)
 {
     return value < 100;
@@ -203,7 +203,7 @@ static bool same_place(const bench_row *a, const bench_row *b)
     return a->context == b->context && a->prompt_length == b->prompt_length;
 }
 
-/* "1b-q4_0", and where the model has several groups what was read before. */
+/* Names a group: "1b-q4_0", and how many tokens were read before where the model has several groups. */
 static hearth_status name_group(plot_group *group, const bench_report *r, const bench_row *row, arena *memory,
                                 hearth_error *error)
 {
@@ -220,7 +220,7 @@ static hearth_status name_group(plot_group *group, const bench_report *r, const 
     return group->label ? HEARTH_OK : fail_memory(error, "picture", strlen(text));
 }
 
-/* A group for every context and prompt length of a model, a bar for every mode. */
+/* Adds a group for each context and prompt length of a model, with a bar for each mode. */
 static hearth_status add_report(plot *p, plot_group *groups, const bench_report *r, arena *memory, hearth_error *error)
 {
     plot_bar *bars = arena_new_array(memory, r->count + 1, sizeof *bars);
@@ -239,7 +239,7 @@ static hearth_status add_report(plot *p, plot_group *groups, const bench_report 
     return HEARTH_OK;
 }
 
-/* Where it was measured: the machine, and the range of what its memory gave. */
+/* Says where it was measured: the machine, and the range of its memory bandwidth. */
 static hearth_status make_note(const char **out, const bench_report *reports, size_t count, arena *memory,
                                hearth_error *error)
 {

@@ -1,8 +1,8 @@
-/* command.h - what a command is: a row of data (name, options, help) and one function.
+/* command.h - defines a command as a row of data (name, options, help) and one function.
  *
- * main.c finds the row, options.c fills the command's own record of values from the command line by
- * the row's tables, help.c prints the same tables as text. A command therefore never sees argv, and nothing
- * about an option is said twice. */
+ * main.c finds the row, options.c fills the command's own record of values from the command line by the row's tables,
+ * help.c prints the same tables as text. So a command never sees argv, and everything about an option is stated
+ * once. */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
@@ -13,12 +13,12 @@
 
 typedef enum option_kind {
     OPTION_FLAG,        /* bool: true when given                                          */
-    OPTION_TEXT,        /* const char *                                                   */
+    OPTION_TEXT,        /* const char * */
     OPTION_TEXTS,       /* text_list: may be given several times                          */
     OPTION_COUNT,       /* uint32_t within [least, most]                                  */
     OPTION_SEED,        /* optional_seed: any uint64_t                                    */
     OPTION_NUMBER,      /* float within [least, most]                                     */
-    OPTION_GIVEN,       /* optional_number: the same, where it matters whether it was given */
+    OPTION_GIVEN,       /* optional_number: the same, but records whether it was given */
     OPTION_GIVEN_COUNT, /* optional_count: any uint32_t, likewise                      */
     OPTION_CHOICE,      /* unsigned: index into `choices`                                 */
     OPTION_LIST,        /* number_list: 1,2,3 or @FILE, each within [least, most]         */
@@ -53,30 +53,30 @@ typedef struct optional_count {
 typedef struct option {
     char letter;       /* 'm' for -m; 0: none                               */
     const char *name;  /* "model" for --model                               */
-    const char *alias; /* another long name that is understood, or NULL     */
-    const char *word;  /* "ngl" for -ngl, as llama.cpp has it; NULL: none   */
+    const char *alias; /* another accepted long name, or NULL */
+    const char *word;  /* "ngl" for -ngl, as in llama.cpp; NULL: none */
     option_kind kind;
     size_t target;     /* offset in the record that the table belongs to    */
-    const char *value; /* what help calls the value: "FILE"; NULL for flags */
+    const char *value; /* placeholder of the value in help: "FILE"; NULL for flags */
     const char *help;
-    double least, most;         /* of numbers; both 0: any the type holds            */
-    bool unlimited;             /* counts: -1 is understood as 0, "no limit"         */
+    double least, most;         /* of numbers; both 0: whatever the type holds */
+    bool unlimited;             /* counts: -1 is accepted as 0, "no limit" */
     const char *const *choices; /* NULL-terminated                                   */
-    /* Lists, behind `help`, the values of which some other table knows; NULL: nothing. */
+    /* Appends the possible values, which some other table defines, after `help`; NULL: nothing. */
     void (*list)(char *out, size_t size);
 } option;
 
-/* --cpu, of every command that computes. */
+/* Help of --cpu, for every command that computes. */
 #define OPTION_CPU_HELP                                                                                                \
     "instruction set (`hearth devices` lists them); else what the environment's HEARTH_CPU says, else the best there " \
     "is"
 
-/* The columns that every row has; the others follow by name. */
+/* The columns that every row has; set others by name. */
 #define OPTION_ROW(letter_, name_, kind_, record, field, value_, help_)                              \
     .letter = (letter_), .name = (name_), .kind = OPTION_##kind_, .target = offsetof(record, field), \
     .value = (value_), .help = (help_)
 
-/* Options that belong together, for a record that lies at `base` within the command's values. */
+/* Options shown as one group, for a record that lies at `base` within the command's values. */
 typedef struct option_table {
     const char *title;
     const option *rows;
@@ -90,7 +90,7 @@ typedef struct option_table {
     }
 #define MAX_OPTION_TABLES 4
 
-/* What stands on the command line besides options. */
+/* The arguments of the command line that are not options. */
 typedef struct operands {
     const char **items;
     size_t count;
@@ -99,13 +99,13 @@ typedef struct operands {
 
 typedef struct command {
     const char *name;
-    const char *path;    /* as typed behind `hearth`: "run", "eval ppl"  */
+    const char *path;    /* as typed after `hearth`: "run", "eval ppl" */
     const char *summary; /* one line for the list of commands           */
     const char *usage;   /* what follows the name: "[options] [MODEL]"  */
     const char *about;   /* a paragraph                                 */
-    const char *example; /* lines as a terminal shows them              */
+    const char *example; /* lines as shown in a terminal */
     option_table tables[MAX_OPTION_TABLES];
-    size_t values_size;             /* of the record that run() gets               */
+    size_t values_size;             /* of the record passed to run() */
     void (*defaults)(void *values); /* NULL: zeros */
     size_t operands_least, operands_most;
     /* values: filled from the command line. Returns HEARTH_INVALID for wrong use (exit 2). */

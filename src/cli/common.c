@@ -1,4 +1,4 @@
-/* common.c - from options to an engine that is ready to work. */
+/* common.c - turns options into an engine that is ready to run. */
 #include "common.h"
 
 #include "../base/text.h"
@@ -90,9 +90,11 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
 
 #define DEMO_MODEL "stories-relu-q8_0.gguf"
 
-/* Where the program finds its own model: in the source tree it was built in, or where it was installed. */
+/* Folders, relative to the program, that may hold its own model: in the source tree it was built in, or where it was
+ * installed. */
 static const char *const demo_folders[] = {"../../models", "../share/hearth"};
 
+/* Finds the model that comes with hearth, by folders relative to the program's own path. */
 static hearth_status find_demo(const char *command_path, const char **out, arena *memory, hearth_error *error)
 {
     char program[PATH_MAX];
@@ -137,7 +139,7 @@ char *common_user_path(const char *variable, const char *fallback, const char *n
 {
     const char *folder = getenv(variable), *home = getenv("HOME");
     buffer path = {0};
-    /* A relative path in such a variable does not count, says the XDG Base Directory Specification. */
+    /* The XDG Base Directory Specification says to ignore a relative path in such a variable. */
     bool ok = folder && *folder == '/' ? buffer_print(&path, "%s", folder)
                                        : home && *home && buffer_print(&path, "%s/%s", home, fallback);
     ok = ok && buffer_print(&path, "/%s", name) && buffer_put(&path, "", 1);
@@ -159,6 +161,7 @@ char *common_cache_folder(void)
 
 /* ------------------------------------------------------------------ loading */
 
+/* Creates an engine with a given placement; NULL: the default one. */
 static hearth_status open_placed(loaded *l, const engine_options *o, const hearth_placement *placement, progress *p,
                                  hearth_error *error)
 {
@@ -166,6 +169,7 @@ static hearth_status open_placed(loaded *l, const engine_options *o, const heart
     return hearth_engine_create(&l->engine, l->runtime, l->model, &options, error);
 }
 
+/* Creates an engine for a mode; the placement is needed only until then. */
 static hearth_status open_mode(loaded *l, const engine_options *o, hearth_mode mode, progress *p, hearth_error *error)
 {
     hearth_placement *placement;
@@ -175,7 +179,7 @@ static hearth_status open_mode(loaded *l, const engine_options *o, hearth_mode m
     return status;
 }
 
-/* Mode exact, where a guard looks after it. */
+/* Opens mode exact with a guard. */
 static hearth_status open_guarded(loaded *l, const engine_options *o, progress *p, hearth_error *error)
 {
     char *folder = common_cache_folder();
@@ -193,7 +197,7 @@ static hearth_status open_guarded(loaded *l, const engine_options *o, progress *
     return status;
 }
 
-/* placement: NULL where none was asked for. */
+/* Chooses how the engine is created. placement: NULL where none was asked for; the mode then decides. */
 static hearth_status load_engine(loaded *l, const engine_options *o, const hearth_placement *placement, progress *p,
                                  hearth_error *error)
 {
@@ -205,7 +209,7 @@ static hearth_status load_engine(loaded *l, const engine_options *o, const heart
     return mode == HEARTH_MODE_EXACT && !o->no_guard ? open_guarded(l, o, p, error) : open_mode(l, o, mode, p, error);
 }
 
-/* What the command line understands already, and this version cannot do yet; what contradicts itself. */
+/* Rejects options that contradict each other. */
 static hearth_status check_options(const engine_options *o, hearth_error *error)
 {
     if (o->place && o->sparsity != HEARTH_MODE_AUTO)
@@ -246,7 +250,7 @@ void common_say_ignored(const hearth_model *model)
     fputs("; it is ignored\n", stderr);
 }
 
-/* A device is opened only where something will run on it. */
+/* Starts the runtime; opens a device only where something will run on it. */
 static hearth_status start_runtime(loaded *l, const engine_options *o, bool needs_device, hearth_error *error)
 {
     char found[32];

@@ -1,4 +1,4 @@
-/* common.h - what the commands that compute share: options of runtime, model, engine and session, and opening them. */
+/* common.h - shared by all commands that compute: options of runtime, model, engine and session, and opening them. */
 #ifndef CLI_COMMON_H
 #define CLI_COMMON_H
 
@@ -24,16 +24,16 @@ typedef struct engine_options {
     unsigned sparsity;          /* auto, dense, exact, predicted, pruned: hearth_mode */
     optional_number threshold;  /* of predictors, or of pruning                       */
     optional_number prune;      /* share that is pruned                               */
-    optional_number prune_loss; /* or what pruning may cost, nats                    */
+    optional_number prune_loss; /* or the loss that pruning may cause, in nats */
     bool no_guard;
-    bool measure_again;        /* the guard measures, whatever an earlier run found */
-    const char *device;        /* as device_open wants it; NULL: none, or the best GPU where one is needed */
-    optional_count gpu_layers; /* what of the model goes there, as for hearth_placement_use_device  */
+    bool measure_again;        /* the guard measures even if an earlier run cached its result */
+    const char *device;        /* in device_open's syntax; NULL: none, or the best GPU where one is needed */
+    optional_count gpu_layers; /* how much of the model the device gets, as for hearth_placement_use_device */
     optional_count gpu_neurons;
-    bool quiet; /* no progress is shown; no option of its own */
+    bool quiet; /* shows no progress; has no option of its own */
 } engine_options;
 
-/* Rows for OPTION_TABLE; records of model_options and engine_options. */
+/* Rows for OPTION_TABLE, for records of type model_options and engine_options. */
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
@@ -42,32 +42,32 @@ typedef struct engine_options {
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];
 
-/* The tables of a command whose values hold an engine_options at `base`. */
+/* The tables of a command whose values hold an engine_options at offset `base`. */
 #define ENGINE_TABLES(base)                                                                     \
     {"model", model_option_rows, MODEL_OPTION_COUNT, (base) + offsetof(engine_options, model)}, \
     {                                                                                           \
         "computing", engine_option_rows, ENGINE_OPTION_COUNT, (base)                            \
     }
 
-/* The model's path: -m, or the operand that stands first, which is taken off `rest`; else, where `demo` allows it,
- * $HEARTH_MODEL or the model that comes with hearth. Left over operands beyond `others` are wrong use.
+/* Finds the model's path: -m, or the first operand, which is removed from `rest`; else, if `demo` allows it,
+ * $HEARTH_MODEL or the model that comes with hearth. More than `others` remaining operands are wrong use.
  * HEARTH_INVALID: no model was named. */
 hearth_status common_take_model(const char *command_path, model_options *o, operands *rest, size_t others, bool demo,
                                 hearth_error *error);
 
-/* Opens the model with the tune file that the options want. p: NULL: progress is not shown. */
+/* Opens the model with the tune file that the options select. p: NULL: no progress is shown. */
 hearth_status common_open_model(hearth_model **out, const model_options *o, progress *p, hearth_error *error);
-/* Says in one line on standard error why the tune file beside the model is ignored; nothing where it is not. For
- * commands that go on without it: where one cannot, its error says the same. */
+/* Says in one line on standard error why the tune file beside the model is ignored; prints nothing if it is not. For
+ * commands that can go on without it; the errors of the others give the same reason. */
 void common_say_ignored(const hearth_model *model);
 
-/* Everything up to an engine; zeroed is closed. */
+/* Everything up to an engine; a zeroed record is closed. */
 typedef struct loaded {
     hearth_runtime *runtime;
     hearth_model *model;
-    hearth_placement *placement; /* of the engine, where it uses a device; else NULL */
-    hearth_engine *engine;       /* that of `guarded`, where there is a guard */
-    bool is_guarded;             /* the guard chose between exact and dense    */
+    hearth_placement *placement; /* the engine's, where it uses a device; else NULL */
+    hearth_engine *engine;       /* owned by `guarded` where there is a guard */
+    bool is_guarded;             /* the guard chose between exact and dense */
     guarded guarded;
     hearth_model_info info;
 } loaded;
@@ -75,54 +75,56 @@ typedef struct loaded {
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error);
 void common_unload(loaded *l);
 
-/* Path of a file of the user's own, "$VARIABLE/NAME" or else "~/FALLBACK/NAME", whose folders are made where they are
- * missing; NAME may end in '/'. NULL: there is no place for it. mem_free. */
+/* Returns the path of one of the user's own files, "$VARIABLE/NAME" or else "~/FALLBACK/NAME", and creates missing
+ * folders; NAME may end in '/'. NULL: there is no place for it. Free with mem_free. */
 char *common_user_path(const char *variable, const char *fallback, const char *name);
-/* The folder where the guard and the drivers' answers are remembered; NULL: nowhere, as $HEARTH_NO_CACHE asks for.
- * mem_free. */
+/* Returns the folder where results of the guard and of the drivers are cached; NULL: nowhere, as with $HEARTH_NO_CACHE.
+ * Free with mem_free. */
 char *common_cache_folder(void);
 
-/* ------------------------------------------------------------------ what lies where (placing.c) */
+/* ------------------------------------------------------------------ what runs where (placing.c) */
 
-/* The placement that the options ask for by --place, or by naming a device and what goes there; *out NULL: none. */
+/* Builds the placement that the options ask for by --place, or by naming a device and its share; *out NULL: none. */
 hearth_status common_place(hearth_placement **out, const hearth_model *model, const engine_options *o,
                            hearth_error *error);
-/* The same without --place, in a mode; the CPU alone where no device was asked for. */
+/* Does the same for a given mode, ignoring --place; uses the CPU alone where no device was asked for. */
 hearth_status common_place_mode(hearth_placement **out, const hearth_model *model, hearth_mode mode,
                                 const engine_options *o, hearth_error *error);
-/* The device to open for a placement that needs one: --device, else the best GPU, whose spec goes to found.
- * HEARTH_DEVICE: there is none; the text says what there is. */
+/* Chooses the device for a placement that needs one: --device, else the best GPU, whose spec is written to `found`.
+ * HEARTH_DEVICE: there is none; the error lists what there is. */
 hearth_status common_choose_device(const char **spec, char found[32], const engine_options *o, hearth_error *error);
 
-/* ------------------------------------------------------------------ what is said of it (announce.c) */
+/* ------------------------------------------------------------------ what is reported (announce.c) */
 
-/* Says on standard error what runs where and what memory it takes, then what common_say_guarantee says behind the mode. */
+/* Says on standard error what runs where and how much memory it takes, and the mode with all that common_say_guarantee
+ * says after it. */
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);
-/* Says on standard error in which mode the engine runs, with which guarantee and what that means; what the guard
- * found; what runs on the device. */
+/* Says on standard error in which mode the engine runs, with which guarantee and what that means; what the guard found;
+ * what runs on the device. */
 void common_say_guarantee(const loaded *l);
-/* What mode pruned leaves out, and what that costs; null in other modes, or where thresholds were given. NULL: no
- * memory. */
+/* Returns what mode pruned skips and the loss it causes; JSON null in other modes, or where thresholds were given.
+ * NULL: no memory. */
 json_t *common_pruning_json(const loaded *l);
-/* What the guard found; null where there was none. NULL: no memory. */
+/* Returns what the guard found; JSON null where there was no guard. NULL: no memory. */
 json_t *common_guard_json(const loaded *l);
-/* The device and its memory, and what lies there; null where nothing does. NULL: no memory. */
+/* Return the device with its memory, and the placement on it; JSON null where nothing is placed there. NULL: no
+ * memory. */
 json_t *common_device_json(const loaded *l);
 json_t *common_placement_json(const loaded *l);
-/* Whether any layer has neurons on both sides. */
+/* Returns whether any layer has neurons on both sides. */
 bool common_has_split(const loaded *l);
 
-/* What a session skipped of the rows fed since its counts were reset. */
+/* What a session skipped of the rows fed since its counts were last reset. */
 typedef struct skipped {
-    bool known;                                    /* something was fed               */
+    bool known;                                    /* some rows were fed */
     double let_through, density;                   /* shares of the neurons           */
     double bytes_per_token, dense_bytes_per_token; /* of weights                      */
 } skipped;
 
 skipped common_skipped(const loaded *l, const hearth_session *session);
-/* Says it on standard error; nothing where every neuron was computed. */
+/* Says it on standard error; prints nothing where every neuron was computed. */
 void common_say_skipped(const loaded *l, const hearth_session *session);
-/* Null where nothing was fed. NULL: no memory. */
+/* Returns it as JSON; null where nothing was fed. NULL: no memory. */
 json_t *common_skipped_json(const loaded *l, const hearth_session *session);
 
 #endif

@@ -1,4 +1,4 @@
-/* convert.c - `hearth convert`: a Hugging Face folder becomes a GGUF file. */
+/* convert.c - `hearth convert`: turns a Hugging Face folder into a GGUF file. */
 #include "writing.h"
 
 typedef struct convert_values {

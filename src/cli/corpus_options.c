@@ -1,4 +1,4 @@
-/* corpus_options.c - texts and ids from the command line. */
+/* corpus_options.c - reads texts and ids named on the command line. */
 #include "corpus_options.h"
 
 #include "../learn/profile.h"
@@ -22,7 +22,7 @@ const option corpus_option_rows[CORPUS_OPTION_COUNT] = {
                 "the tune file, where what was learnt is kept; MODEL.tune, where every command finds it")},
 };
 
-/* Names must outlive the command, as what the parser makes does: argv's own. */
+/* Adds the operands to the files. The names may be needed as long as the program runs: the strings are argv's own. */
 static hearth_status add_operands(corpus_options *o, operands *rest, hearth_error *error)
 {
     const char **all = arena_new_array(rest->memory, o->files.count + rest->count, sizeof *all);
@@ -54,7 +54,7 @@ hearth_status corpus_options_take(const char *command_path, corpus_options *o, o
     return HEARTH_OK;
 }
 
-/* Numbers and what separates them: the list itself; anything else names a file. */
+/* Reads the ids: an argument of only numbers and separators is the list itself, anything else names a file. */
 static hearth_status read_ids(corpus *out, const hearth_model *model, const corpus_options *o, arena *memory,
                               hearth_error *error)
 {

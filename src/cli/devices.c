@@ -1,4 +1,4 @@
-/* devices.c - `hearth devices`: what this machine computes with. */
+/* devices.c - `hearth devices`: lists what this machine can compute with. */
 #include "common.h"
 
 #include "../base/memory.h"
@@ -26,7 +26,7 @@ static const option rows[] = {
     {OPTION_ROW(0, "no-measure", FLAG, devices_values, no_measure, NULL, "only say what there is")},
 };
 
-/* A device besides the CPU, as it was found, and what it showed. */
+/* A device other than the CPU, and what was found out about it. */
 typedef struct side {
     device_found found;
     device_info info; /* its texts are copied below */
@@ -37,7 +37,7 @@ typedef struct side {
 
 typedef struct machine {
     char cpu[256];
-    size_t level; /* what it computes with */
+    size_t level; /* its instruction set level */
     unsigned cores, processors;
     size_t memory_bytes, cache_bytes;
     struct {
@@ -49,7 +49,7 @@ typedef struct machine {
     size_t side_count;
 } machine;
 
-/* 1, 2, 3, 4, 6, 8, 12 ...: few enough to wait for, and always all processors. */
+/* Returns the next of 1, 2, 3, 4, 6, 8, 12 ...: few enough to measure quickly; always ends with all processors. */
 static unsigned next_threads(unsigned threads, unsigned most)
 {
     unsigned next = threads < 4                      ? threads + 1
@@ -60,6 +60,7 @@ static unsigned next_threads(unsigned threads, unsigned most)
 
 /* ------------------------------------------------------------------ finding out */
 
+/* Measures the read bandwidth with increasing numbers of threads. */
 static hearth_status measure_reads(machine *m, hearth_error *error)
 {
     for (unsigned t = 1; t <= m->processors && m->read_count < MAX_MEASURED; t = next_threads(t, m->processors)) {
@@ -72,7 +73,7 @@ static hearth_status measure_reads(machine *m, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Whatever goes wrong is the device's problem, not the command's. */
+/* Examines a device; a failure is recorded with the device and is not the command's. */
 static void look_at(side *s, bool measures)
 {
     device *d;
@@ -94,12 +95,13 @@ static void look_at(side *s, bool measures)
         snprintf(s->found.problem, sizeof s->found.problem, "%.250s", error.text);
 }
 
+/* Lists the devices and examines each of them. */
 static hearth_status find_sides(machine *m, bool measures, arena *memory, hearth_error *error)
 {
     device_found found[MAX_DEVICES];
     char *folder = common_cache_folder();
     if (folder)
-        device_forget(folder); /* whoever asks here wants to know how things are now */
+        device_forget(folder); /* asks the drivers afresh instead of using cached answers */
     size_t count = device_list(found, MAX_DEVICES, folder);
     mem_free(folder);
     m->side_count = count < MAX_DEVICES ? count : MAX_DEVICES;

@@ -1,4 +1,4 @@
-/* eval.c - `hearth eval`: the table of what can be measured of a model's output. */
+/* eval.c - `hearth eval`: the table of its subcommands, one for each measure of a model's output. */
 #include "eval_internal.h"
 
 static const command *const parts[] = {&eval_ppl, &eval_kl, &eval_humaneval, &eval_logits, &eval_sparsity, NULL};

@@ -1,4 +1,4 @@
-/* eval_humaneval.c - `hearth eval humaneval`: does a model write programs that work? */
+/* eval_humaneval.c - `hearth eval humaneval`: measures whether a model writes programs that work. */
 #include "eval_internal.h"
 
 #include "../base/clock.h"
@@ -60,10 +60,10 @@ static void defaults(void *values)
     v->timeout = (float)HUMANEVAL_SECONDS;
 }
 
-/* What there is to say at the end; words outlive the engine. */
+/* The results; the strings outlive the engine. */
 typedef struct outcome {
     humaneval_result result;
-    const char *mode, *guarantee; /* NULL: of no model */
+    const char *mode, *guarantee; /* NULL: no model was run */
 } outcome;
 
 /* ------------------------------------------------------------------ reports */
@@ -137,6 +137,7 @@ void eval_say_sandbox(const char *sandbox, double timeout_seconds)
 
 /* ------------------------------------------------------------------ the work */
 
+/* Has the model complete the problems, and saves the completions where --save was given. */
 static hearth_status complete(const humaneval_values *v, const humaneval_problems *problems,
                               const humaneval_options *options, loaded *l, humaneval_completions *out, outcome *o,
                               hearth_error *error)
@@ -147,7 +148,7 @@ static hearth_status complete(const humaneval_values *v, const humaneval_problem
     return v->save ? humaneval_save(v->save, problems, out, error) : HEARTH_OK;
 }
 
-/* Given ones have to be whole before anything is said to be run. */
+/* Reads given completions; checks that they are complete before announcing that anything is run. */
 static hearth_status read_given(const humaneval_values *v, const humaneval_problems *problems,
                                 humaneval_completions *out, hearth_error *error)
 {
@@ -157,7 +158,7 @@ static hearth_status read_given(const humaneval_values *v, const humaneval_probl
     return humaneval_check_complete(out, problems, v->limit, name, error);
 }
 
-/* With a model, or with given completions; the programs are run when the model is gone. */
+/* Gets the completions from a model or a file; the programs run after the model is closed. */
 static hearth_status take_completions(humaneval_values *v, const humaneval_problems *problems,
                                       humaneval_options *options, humaneval_completions *out, outcome *o, progress *p,
                                       hearth_error *error)
@@ -176,6 +177,8 @@ static hearth_status take_completions(humaneval_values *v, const humaneval_probl
     return status;
 }
 
+/* Gets the completions and checks them. The result of the check is merged with the token count and time of
+ * completing. */
 static hearth_status measure_answers(humaneval_values *v, const humaneval_problems *problems, outcome *o,
                                      hearth_error *error)
 {
@@ -190,12 +193,12 @@ static hearth_status measure_answers(humaneval_values *v, const humaneval_proble
                                  .progress = progress_to(&p)};
     humaneval_completions completions = {0};
     const char *sandbox;
-    /* Before the work, which may take hours. */
+    /* Checked before the work, which may take hours. */
     TRY(humaneval_can_check(&sandbox, error));
     hearth_status status = take_completions(v, problems, &options, &completions, o, &p, error);
     if (status == HEARTH_OK) {
         humaneval_result written = o->result;
-        if (!v->json) /* whoever starts this should know that it happens, and where */
+        if (!v->json) /* users should know that programs run, and how they are isolated */
             eval_say_sandbox(sandbox, (double)v->timeout);
         status = humaneval_check(&o->result, problems, &completions, &options, error);
         o->result.tokens = written.tokens;
@@ -206,7 +209,7 @@ static hearth_status measure_answers(humaneval_values *v, const humaneval_proble
     return status;
 }
 
-/* Where nothing is written, what says how would do nothing. */
+/* Rejects options of text generation where the completions are given. */
 static hearth_status check_given(const humaneval_values *v, hearth_error *error)
 {
     const option_table of_models[] = {OPTION_TABLE("writing", writing_rows, 0),

@@ -1,4 +1,4 @@
-/* eval_internal.h - the parts of `hearth eval`, a file each, and what they share. */
+/* eval_internal.h - the subcommands of `hearth eval`, one file each, and what they share. */
 #ifndef CLI_EVAL_INTERNAL_H
 #define CLI_EVAL_INTERNAL_H
 
@@ -13,8 +13,8 @@ extern const command eval_sparsity;
 /* Longest text that is read at once. */
 #define EVAL_TEXT_BYTES ((size_t)1 << 30)
 
-/* Says on standard error that programs which a model wrote are run here, and within what; `sandbox` as
- * humaneval_can_check has it (eval_humaneval.c). */
+/* Warns on standard error that programs written by a model are run here, and how they are isolated; `sandbox` comes
+ * from humaneval_can_check. Defined in eval_humaneval.c. */
 void eval_say_sandbox(const char *sandbox, double timeout_seconds);
 
 #endif

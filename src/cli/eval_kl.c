@@ -1,4 +1,4 @@
-/* eval_kl.c - `hearth eval kl`: how far what a model says is from what it, or another, said before. */
+/* eval_kl.c - `hearth eval kl`: measures how far a model's output is from a reference, its own or another's. */
 #include "eval_internal.h"
 
 #include "../eval/divergence.h"
@@ -12,11 +12,11 @@
 typedef struct kl_values {
     engine_options engine;
     const char *base, *write;
-    unsigned against; /* hearth_mode; 0: not asked for */
+    unsigned against; /* hearth_mode; 0: not given */
     number_list ids;
     const char *separator;
     uint32_t windows;
-    bool llama; /* a word of llama.cpp's that says nothing more */
+    bool llama; /* llama.cpp's flag, accepted without effect */
     bool json;
 } kl_values;
 
@@ -60,13 +60,13 @@ static divergence_options options_of(const kl_values *v, progress *p)
 
 /* ------------------------------------------------------------------ saying it */
 
-/* What was measured, and what it was measured on, in words that outlive the engine. */
+/* What was measured and on what; the strings outlive the engine. */
 typedef struct kl_outcome {
     divergence d;
     const char *mode, *guarantee;
 } kl_outcome;
 
-/* JSON has no infinity, which a perplexity can be. */
+/* JSON cannot hold infinity, which a perplexity may be. */
 static json_t *number_json(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -133,7 +133,7 @@ static void print_report(const kl_outcome *o)
 
 /* ------------------------------------------------------------------ the three ways */
 
-/* base: an open file; closed here. */
+/* base: an open file; this function closes it. */
 static hearth_status measure_divergence(const kl_values *v, kl_file *base, hearth_error *error)
 {
     progress p;
@@ -159,6 +159,7 @@ static hearth_status measure_divergence(const kl_values *v, kl_file *base, heart
     return HEARTH_OK;
 }
 
+/* --base: measures against a given file. */
 static hearth_status compare(const kl_values *v, hearth_error *error)
 {
     kl_file base;
@@ -166,7 +167,8 @@ static hearth_status compare(const kl_values *v, hearth_error *error)
     return measure_divergence(v, &base, error);
 }
 
-/* On standard error, since the file may be standard output. Where it cannot be read back (a pipe) nothing is said. */
+/* Reports on standard error, because the file may be standard output. Prints nothing where the file cannot be read back
+ * (a pipe). */
 static void say_written(const char *path)
 {
     char size[16];
@@ -180,6 +182,7 @@ static void say_written(const char *path)
     kl_file_close(&f);
 }
 
+/* --write: writes a file of logits and reports what is in it. */
 static hearth_status write_file(const kl_values *v, const divergence_material *from, hearth_error *error)
 {
     progress p;
@@ -207,8 +210,8 @@ static hearth_status write_file(const kl_values *v, const divergence_material *f
     return status;
 }
 
-/* The model with nothing left out but what the mode leaves out: of the options only those that decide what is
- * computed. */
+/* Writes the logits of the same model in the mode to compare with. Only the options that affect the results are
+ * used. */
 static hearth_status write_mode(const kl_values *v, kl_file *out, const divergence_material *from, hearth_error *error)
 {
     progress p;
@@ -229,6 +232,7 @@ static hearth_status write_mode(const kl_values *v, kl_file *out, const divergen
     return status;
 }
 
+/* --against: writes the logits of another mode to a temporary file, then measures against it. */
 static hearth_status compare_modes(const kl_values *v, const divergence_material *from, hearth_error *error)
 {
     kl_file base;
@@ -238,6 +242,7 @@ static hearth_status compare_modes(const kl_values *v, const divergence_material
 
 /* ------------------------------------------------------------------ the command */
 
+/* Checks that exactly one of the three ways was chosen, and that the other options fit it. */
 static hearth_status check(const kl_values *v, const operands *rest, hearth_error *error)
 {
     bool has_ids = v->ids.count > 0;

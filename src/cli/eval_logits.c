@@ -1,4 +1,4 @@
-/* eval_logits.c - `hearth eval logits`: the logits of given ids, as a file. */
+/* eval_logits.c - `hearth eval logits`: writes the logits of given ids to a file. */
 #include "eval_internal.h"
 
 #include "../base/file.h"
@@ -39,7 +39,7 @@ static hearth_status write_logits(const loaded *l, const logits_values *v, progr
     rows_reader reader = {0};
     hearth_session *session = NULL;
     hearth_status status;
-    /* No longer than needed where that is known, so that a model of a long context costs no memory. */
+    /* No longer than needed, so that a model with a long context takes little memory. */
     uint32_t context = v->engine.context;
     if (!context && v->ids.count <= l->info.context_length)
         context = (uint32_t)v->ids.count;
@@ -62,7 +62,7 @@ done:
     return status;
 }
 
-/* The whole file, or none. */
+/* Writes the whole file, or none. */
 static hearth_status read_logits(const logits_values *v, hearth_tracer tracer, hearth_error *error)
 {
     progress p;

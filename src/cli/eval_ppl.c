@@ -1,4 +1,4 @@
-/* eval_ppl.c - `hearth eval ppl`: how well a model foresees a text. */
+/* eval_ppl.c - `hearth eval ppl`: measures how well a model predicts a text. */
 #include "eval_internal.h"
 
 #include "../base/file.h"
@@ -31,7 +31,7 @@ static const option ppl_rows[] = {
                 "one object: tokens, mean_nll, perplexity, windows, context, mode, guarantee")},
 };
 
-/* What was measured, and what it was measured on, in words that outlive the engine. */
+/* What was measured and on what; the strings outlive the engine. */
 typedef struct ppl_outcome {
     perplexity_result scores;
     const char *mode, *guarantee;

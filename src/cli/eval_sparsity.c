@@ -1,4 +1,4 @@
-/* eval_sparsity.c - `hearth eval sparsity`: what each way of leaving neurons out costs, and what it buys. */
+/* eval_sparsity.c - `hearth eval sparsity`: measures what each way of skipping neurons costs and gains. */
 #include "eval_internal.h"
 
 #include "../base/file.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Tokens whose neurons are counted: enough for three digits. */
+/* Tokens over which neurons are counted: enough for three significant digits. */
 #define ACTIVITY_TOKENS 8192
 #define DECODE_TOKENS   32
 #define REPEATS         7
@@ -78,7 +78,7 @@ static void defaults(void *values)
 
 /* ------------------------------------------------------------------ the work */
 
-/* Runtime and model; the sweep makes engines of its own. */
+/* Runtime and model; the sweep creates its own engines. */
 typedef struct stage {
     hearth_runtime *runtime;
     hearth_model *model;
@@ -117,6 +117,8 @@ static hearth_status choose_settings(const sparsity_values *v, const hearth_mode
     return HEARTH_OK;
 }
 
+/* Prints a table or JSON, and writes the CSV and the picture that were asked for. CSV on standard output replaces the
+ * table. */
 static hearth_status show(const sparsity_values *v, const stage *s, const char *text, const sweep_result *result,
                           hearth_error *error)
 {
@@ -139,6 +141,7 @@ static hearth_status show(const sparsity_values *v, const stage *s, const char *
     return v->svg ? sweep_report_plot(&r, v->svg, error) : HEARTH_OK;
 }
 
+/* Runs the sweep with everything open, and shows the result. */
 static hearth_status sweep_staged(const sparsity_values *v, const stage *s, const material *from, progress *p,
                                   hearth_error *error)
 {
@@ -171,7 +174,7 @@ static hearth_status sweep_staged(const sparsity_values *v, const stage *s, cons
     return status;
 }
 
-/* Before the work, which may take hours: is there anything to run, and can it be run? */
+/* Reads the problems and checks that programs can be run, before the work, which may take hours. */
 static hearth_status read_problems(const sparsity_values *v, material *out, hearth_error *error)
 {
     const char *sandbox;
@@ -204,7 +207,7 @@ done:
 
 /* ------------------------------------------------------------------ the command */
 
-/* Each of the three counts another thing, and a task has one of them. */
+/* Checks the options that count something: there are three, and each task accepts one of them. */
 static hearth_status check_counts(const sparsity_values *v, hearth_error *error)
 {
     const struct {

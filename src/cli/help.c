@@ -1,14 +1,14 @@
-/* help.c - help texts, laid out from the tables. */
+/* help.c - lays out help texts from the tables. */
 #include "help.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Where the second column begins, and where lines end. */
+/* The column where descriptions begin, and the width of lines. */
 #define HELP_COLUMN 32
 #define HELP_WIDTH  100
 
-/* Prints text from column `at` on, broken between words, further lines indented. */
+/* Prints text from column `at` on, wrapped between words, with further lines indented. */
 static void print_wrapped(const char *text, int indent, int at)
 {
     while (*text) {

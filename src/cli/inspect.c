@@ -1,7 +1,7 @@
-/* inspect.c - `hearth inspect`: what a model file holds.
+/* inspect.c - `hearth inspect`: shows what a model file contains.
  *
- * Works on files that hearth cannot run, and on files that are out to harm: names and texts reach the terminal only
- * through output_safe. */
+ * Also works on files that hearth cannot run, and on hostile files: names and texts reach the terminal only through
+ * output_safe. */
 #include "common.h"
 
 #include "../file/gguf.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How much of long values is shown. */
+/* Long arrays and strings are cut to this. */
 #define SHOWN_ITEMS 6
 #define SHOWN_BYTES 120
 
@@ -33,7 +33,7 @@ static const option rows[] = {
 
 /* ------------------------------------------------------------------ values of keys */
 
-/* One scalar, wherever it lies. */
+/* One scalar, either a key's value or an item of an array. */
 typedef struct scalar {
     value_type type;
     uint64_t u;
@@ -42,7 +42,7 @@ typedef struct scalar {
     span string;
 } scalar;
 
-/* Bytes of an array's item, little-endian, as the integer or float they are. */
+/* Reads an item of an array from its little-endian bytes. */
 static scalar read_item(const key_value *e, uint64_t index)
 {
     scalar s = {.type = e->item_type};
@@ -59,7 +59,7 @@ static scalar read_item(const key_value *e, uint64_t index)
     } else if (e->item_type == VALUE_F64) {
         memcpy(&s.f, at, sizeof s.f);
     } else {
-        unsigned unused = 64 - 8 * (unsigned)size; /* bits above the item's; shifted out and back they carry its sign */
+        unsigned unused = 64 - 8 * (unsigned)size; /* bits above the item's; shifting left and back extends the sign */
         memcpy(&s.u, at, size);
         s.i = (int64_t)(s.u << unused) >> unused;
     }
@@ -107,7 +107,7 @@ static void print_scalar(const scalar *s)
     }
 }
 
-/* JSON has no infinities, they become null; jansson has no integers above 2^63 - 1, they become text. */
+/* Returns the scalar as JSON; infinities become null, and integers above 2^63 - 1, which jansson lacks, become text. */
 static json_t *json_scalar(const scalar *s)
 {
     if (s->type == VALUE_STRING)
@@ -159,7 +159,8 @@ static json_t *json_key(const key_value *e)
 
 /* ------------------------------------------------------------------ tensors */
 
-/* Types of tensors that are told apart; a file has a handful, a forged one any number, and its last count together. */
+/* Tensor types that are listed separately. A file has a handful; a forged one may have any number, and its last entry
+ * then counts all the rest. */
 #define MOST_TYPES 48
 #define TYPE_NAME  24
 
@@ -169,7 +170,7 @@ typedef struct type_sum {
     uint64_t size_bytes;
 } type_sum;
 
-/* "q8_0"; of a type that hearth has no format for "q5_K", or "type 200". */
+/* Writes a type's name: "q8_0", or for a type that hearth does not support "q5_K" or "type 200". */
 static void name_type(char out[TYPE_NAME], const checkpoint *c, size_t tensor)
 {
     number_format format = c->tensors[tensor].format;
@@ -180,7 +181,7 @@ static void name_type(char out[TYPE_NAME], const checkpoint *c, size_t tensor)
         snprintf(out, TYPE_NAME, "type %u", c->types[tensor]);
 }
 
-/* Fills sums; how many there are. */
+/* Sums the tensors by type; returns how many sums there are. */
 static size_t sum_types(const checkpoint *c, type_sum sums[MOST_TYPES])
 {
     size_t count = 0;
@@ -202,6 +203,7 @@ static size_t sum_types(const checkpoint *c, type_sum sums[MOST_TYPES])
     return count;
 }
 
+/* Prints name, shape (the last stored dimension first), format and size. */
 static void print_tensor(const checkpoint *c, size_t index)
 {
     const stored_tensor *t = &c->tensors[index];
@@ -230,7 +232,7 @@ static json_t *json_tensor(const checkpoint *c, size_t index)
 
 /* ------------------------------------------------------------------ the model */
 
-/* model: NULL where the file is none that hearth runs, for the reason why. */
+/* model: NULL where hearth cannot run the file, for the reason given. */
 typedef struct inspection {
     const checkpoint *file;
     const hearth_model *model;
@@ -238,7 +240,7 @@ typedef struct inspection {
     inspected_tune tune;
 } inspection;
 
-/* The smallest and the largest rank of the layers' predictors. */
+/* Finds the smallest and the largest rank of the layers' predictors. */
 static void find_ranks(const hearth_model *m, uint32_t *least, uint32_t *most)
 {
     *least = *most = m->layers[0].fc1.rows;
@@ -283,7 +285,7 @@ static void print_model(const hearth_model *model)
     printf("identity  %s\n", fingerprint);
 }
 
-/* null where the layers have none. */
+/* Returns null where the layers have no predictors. */
 static json_t *json_predictors(const hearth_model *m)
 {
     uint32_t least, most;
@@ -408,7 +410,7 @@ static hearth_status inspect_file(inspection *in, const inspect_values *v, heart
     return HEARTH_OK;
 }
 
-/* *why: the reason why hearth cannot run it, where that is a tensor's type. */
+/* Opens the file, even if hearth cannot run it. *why: the reason why not, where that is a tensor's type. */
 static hearth_status open_file(checkpoint **out, const char *path, hearth_error *why, hearth_error *error)
 {
     hearth_status status = model_open_checkpoint(out, path, why);

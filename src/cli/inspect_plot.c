@@ -1,6 +1,6 @@
-/* inspect_plot.c - `hearth inspect --plot`: which neurons of a model fire, as curves and a heat map.
+/* inspect_plot.c - `hearth inspect --plot`: draws which neurons of a model fire, as curves and a heat map.
  *
- * All of it comes from the tune file, where `hearth profile` has put its counts. */
+ * All data comes from the tune file, where `hearth profile` stored its counts. */
 #include "inspect_plot.h"
 
 #include "../eval/chart.h"
@@ -14,10 +14,10 @@
 
 #define CURVE_POINTS 128
 #define HEAT_COLUMNS 120
-/* Layers of which a heat map has a row, at most; of more, every second, third ... */
+/* A heat map has at most this many rows; of more layers it shows every second, third ... */
 #define HEAT_ROWS   256
 #define LEAST_SHARE 1e-3
-#define LEAST_SIZE  1e-4 /* of magnitudes, as a share of the largest that is drawn */
+#define LEAST_SIZE  1e-4 /* smallest magnitude drawn, as a share of the largest */
 
 enum { POWER_LAW, DENSITY, HEAT, MAGNITUDES, PANELS };
 
@@ -42,8 +42,8 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The share of counts [n], hottest first, that makes INSPECT_HOT_ACTIVATIONS of their sum (0 where nothing fires), and
- * the curve up to all of them. */
+/* Returns the share of counts [n], hottest first, that makes up INSPECT_HOT_ACTIVATIONS of their sum (0 where nothing
+ * fires), and fills the cumulative curve. */
 static double add_up(const int32_t *counts, size_t n, chart_point curve[CURVE_POINTS + 1])
 {
     double sum = 0, so_far = 0, hot = 0;
@@ -61,7 +61,7 @@ static double add_up(const int32_t *counts, size_t n, chart_point curve[CURVE_PO
     return hot;
 }
 
-/* Counts of all layers behind each other, each hottest first. */
+/* Copies the counts of all layers one after another, each layer hottest first. */
 static void gather(const tune *t, int32_t *counts)
 {
     for (uint32_t layer = 0; layer < t->layer_count; layer++)
@@ -143,7 +143,7 @@ static hearth_status add_density(picture *p, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Mean frequency of the neurons in each column, hottest first. */
+/* Fills each column with the mean frequency of its neurons, hottest first. */
 static void fill_row(const tune *t, uint32_t layer, float *cells, size_t columns)
 {
     const tune_layer *l = &t->layers[layer];
@@ -183,7 +183,7 @@ static hearth_status add_heat(picture *p, hearth_error *error)
 
 /* ------------------------------------------------------------------ magnitudes */
 
-/* Of activations that are never zero: how large the smallest tenth, quarter ... of them is at most. */
+/* For activations that are never zero: draws quantiles of their magnitudes by layer. */
 static hearth_status add_magnitudes(picture *p, hearth_error *error)
 {
     static const struct {
@@ -218,7 +218,7 @@ static hearth_status add_magnitudes(picture *p, hearth_error *error)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* Whether any neuron fires more often than another: else counts say nothing. */
+/* Returns whether some neurons fire more often than others; otherwise the counts say nothing. */
 static bool counts_differ(const tune *t)
 {
     for (uint32_t layer = 0; layer < t->layer_count; layer++)
@@ -228,7 +228,8 @@ static bool counts_differ(const tune *t)
     return false;
 }
 
-/* Of activations that are never zero what counts as firing is a share of them by definition: no density. */
+/* Collects the panels. Where activations are never zero, firing is defined as a fixed share of them, so density is left
+ * out. */
 static hearth_status collect(picture *p, bool smooth, hearth_error *error)
 {
     bool differ = counts_differ(p->t);
@@ -241,7 +242,7 @@ static hearth_status collect(picture *p, bool smooth, hearth_error *error)
     return differ ? add_heat(p, error) : HEARTH_OK;
 }
 
-/* The model's name, or that of its file. */
+/* Writes the model's name, or that of its file. */
 static void make_title(char *out, size_t size, const hearth_model_info *info)
 {
     const char *slash = strrchr(info->path, '/'), *file = slash && slash[1] ? slash + 1 : info->path;

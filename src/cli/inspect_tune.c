@@ -1,4 +1,4 @@
-/* inspect_tune.c - what a tune file tells about its model: which neurons are hot, the predictors, the thresholds. */
+/* inspect_tune.c - shows what a tune file says about its model: hot neurons, predictors, thresholds. */
 #include "inspect_tune.h"
 
 #include "../engine/placement.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* How much of a report's texts is shown, and of its lists. */
+/* Texts and lists of a report are cut to this. */
 #define SHOWN_BYTES 120
 #define SHOWN_ITEMS 6
 
@@ -50,7 +50,7 @@ void inspect_tune_close(inspected_tune *t)
 /* What the counts of a layer say. */
 typedef struct heat {
     double density;   /* mean share of neurons that fire                             */
-    double hot_share; /* share of neurons that makes INSPECT_HOT_ACTIVATIONS of all  */
+    double hot_share; /* share of neurons that makes up INSPECT_HOT_ACTIVATIONS of all activations */
 } heat;
 
 static heat find_heat(const tune *t, const tune_layer *l)
@@ -64,7 +64,7 @@ static heat find_heat(const tune *t, const tune_layer *l)
     return (heat){(double)all / ((double)t->tokens * f), (double)hot / f};
 }
 
-/* "low-rank 64, q8_0", "coarse q4_0", "none" */
+/* Describes a predictor: "low-rank 64, q8_0", "coarse q4_0", "none". */
 static void describe_predictor(char *out, size_t size, const learned_predictor *p)
 {
     const char *kind = predictor_kind_name(p->kind);
@@ -81,7 +81,7 @@ static const char *input_name(const learned_predictor *p)
     return p->kind == PREDICTOR_NONE ? "" : p->kind == PREDICTOR_COARSE || p->reads_normed ? "normed" : "residual";
 }
 
-/* Of all layers; *count: those that have one. */
+/* Sums over all layers; *count: the layers that have a predictor. */
 static uint64_t all_predictor_bytes(const tune *t, const hearth_model *model, uint32_t *count)
 {
     uint64_t bytes = 0;
@@ -93,7 +93,8 @@ static uint64_t all_predictor_bytes(const tune *t, const hearth_model *model, ui
     return bytes;
 }
 
-/* Share of all the model's neurons, not layer by layer, that makes INSPECT_HOT_ACTIVATIONS. false: no memory. */
+/* Finds the share of the model's neurons, taken over all layers at once, that makes up INSPECT_HOT_ACTIVATIONS. false:
+ * no memory. */
 static bool find_model_heat(const tune *t, double *out)
 {
     size_t f = t->neuron_count, count = t->layer_count * f;
@@ -198,7 +199,7 @@ static void print_layers(const tune *t, const hearth_model *model)
         print_layer(t, model, i);
 }
 
-/* A text, a number, yes or no; or a list of texts: files. */
+/* Returns whether the value is a text, a number, a boolean, or a list of texts. */
 static bool is_plain(const json_t *value)
 {
     size_t count = json_array_size(value);
@@ -225,7 +226,8 @@ static void print_plain(const json_t *value)
     fputs(count > SHOWN_ITEMS ? ", ..." : "", stdout);
 }
 
-/* "key: value", or of an object "key: its key value, its key value ..."; what is deeper is for programs. */
+/* Prints "key: value", or an object as "key: its key value, its key value ..."; deeper values are left to the JSON
+ * output. */
 static void print_reported(const char *label, const char *key, json_t *value)
 {
     const char *name, *between = ": ";
@@ -364,7 +366,7 @@ json_t *inspect_tune_json(const inspected_tune *in, const hearth_model *model)
 
 /* ------------------------------------------------------------------ without its model */
 
-/* What the file says under a key of its own; empty where it says nothing. */
+/* Returns the text that the file stores under a key; empty if there is none. */
 static span find_text(const checkpoint *file, const char *key)
 {
     span text = {"", 0};

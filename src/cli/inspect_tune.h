@@ -5,28 +5,30 @@
 #include "../base/json.h"
 #include "../model/tune.h"
 
-/* PowerInfer's measure of locality: the share of neurons that makes this share of all activations. */
+/* PowerInfer's measure of locality: the share of neurons that produces this share of all activations. */
 #define INSPECT_HOT_ACTIVATIONS 0.8
-/* What firing means where an activation is never zero: what learn/profile.h counts. */
+/* What counts as firing where an activation is never zero: the definition that learn/profile.h counts by. */
 #define INSPECT_SMOOTH_FIRES "a neuron fires where it is among the largest quarter of its layer's"
 
-/* What was found out about the tune file of a model; zeroed is nothing. */
+/* The tune file of a model, as far as it could be opened; zeroed is nothing. */
 typedef struct inspected_tune {
     tune *tune;       /* NULL: there is none, or it could not be read ... */
-    hearth_error why; /* ... for this reason; empty: there is none        */
-    char *path;       /* of it; NULL: it was not looked for               */
+    hearth_error why; /* ... for this reason; empty: there is none */
+    char *path;       /* of the file; NULL: no file was looked for */
 } inspected_tune;
 
-/* named: as --tune has it; NULL: beside the model, where a file that cannot be read is only told of. */
+/* Opens the tune file. named: the value of --tune; NULL: the file beside the model, where one that cannot be read is no
+ * error but stored in `why`. */
 hearth_status inspect_tune_open(inspected_tune *out, const char *model_path, const char *named,
                                 const hearth_model *model, hearth_error *error);
 void inspect_tune_close(inspected_tune *t);
 
 void inspect_tune_print(const inspected_tune *t, const hearth_model *model);
-/* null where there is none. NULL: no memory. */
+/* Returns null where there is no tune file. NULL: no memory. */
 json_t *inspect_tune_json(const inspected_tune *t, const hearth_model *model);
 
-/* Whether the file itself is a tune file, which has to be looked at with its model; and what may be said without. */
+/* Tell whether the file itself is a tune file, which can only be checked with its model, and print what can be said
+ * without it. */
 bool inspect_is_tune(const checkpoint *file);
 void inspect_tune_print_file(const checkpoint *file);
 json_t *inspect_tune_json_file(const checkpoint *file);

@@ -1,7 +1,7 @@
 /* interactive.c - `hearth run` at a terminal: every line continues the same text.
  *
- * The whole text is kept as ids; what the session has not read yet (the last token of an answer, and the line just
- * typed) is fed with the next question. So stopping an answer anywhere, also with Ctrl-C, loses nothing. */
+ * The whole text is stored as ids; what the session has not read yet (the last token of an answer, and the line just
+ * typed) is fed with the next line. So stopping an answer anywhere, also with Ctrl-C, loses nothing. */
 #include "run.h"
 
 #include "output.h"
@@ -25,7 +25,7 @@ typedef struct dialogue {
     size_t count, capacity;
     bool terminal;
     bool editor;   /* lines can be edited     */
-    char *history; /* file, or NULL           */
+    char *history; /* path, or NULL */
     bool done;
 } dialogue;
 
@@ -54,7 +54,7 @@ static hearth_status reset(dialogue *d, hearth_error *error)
     return hearth_session_truncate(d->chat->session, 0, 0, error);
 }
 
-/* Adds a line; only the first brings BOS along. */
+/* Appends a line; only the first one adds BOS. */
 static hearth_status append_text(dialogue *d, const char *line, hearth_error *error)
 {
     int32_t *ids = NULL;
@@ -67,8 +67,8 @@ static hearth_status append_text(dialogue *d, const char *line, hearth_error *er
     return status;
 }
 
-/* A text that fills the context leaves no room for an answer. What stays of it is BOS, where it began so, and its newest
- * half context, or the line just typed where that is longer; this is read again. */
+/* Shortens a text that fills the context and leaves no room for an answer. BOS stays if the text began with it, and so
+ * do the newest half context or the line just typed, whichever is longer; the session then reads them again. */
 static hearth_status forget_oldest(dialogue *d, size_t typed, hearth_error *error)
 {
     const chat *s = d->chat;
@@ -87,7 +87,7 @@ static hearth_status forget_oldest(dialogue *d, size_t typed, hearth_error *erro
     return hearth_session_truncate(s->session, 0, 0, error);
 }
 
-/* Continues the text; on failure it is as before the line, less what was forgotten. */
+/* Continues the text; on failure the text is as before the line, except for what was dropped as oldest. */
 static hearth_status continue_text(dialogue *d, const char *line, hearth_error *error)
 {
     chat *s = d->chat;
@@ -103,7 +103,7 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
         return room;
     }
     uint32_t known = hearth_session_length(s->session, 0);
-    if (known >= d->count) { /* read already: the last token once more yields its logits again */
+    if (known >= d->count) { /* all was read already: the last token is read again for its logits */
         known = (uint32_t)d->count - 1;
         TRY(hearth_session_truncate(s->session, 0, known, error));
     }
@@ -149,6 +149,7 @@ static const struct {
     {"/quit", quit},
 };
 
+/* Runs a command, or continues the text with the line. Only at a terminal is an unknown command an error. */
 static hearth_status act_on(dialogue *d, const char *line, hearth_error *error)
 {
     if (*line != '/')
@@ -157,13 +158,13 @@ static hearth_status act_on(dialogue *d, const char *line, hearth_error *error)
         if (strcmp(words[i].word, line) == 0)
             return words[i].act(d, error);
     if (!d->terminal)
-        return continue_text(d, line, error); /* a text may well begin so */
+        return continue_text(d, line, error); /* not a command: a text may begin with a slash */
     return fail(error, HEARTH_INVALID, "run: %s: is not known; /help says what is", line);
 }
 
 /* ------------------------------------------------------------------ reading lines */
 
-/* A line without its end; NULL at the end of the input, or interrupted. free(). */
+/* Reads a line without its end; NULL at the end of the input, or interrupted. Free with free(). */
 static char *plain_line(void)
 {
     char *line = NULL;
@@ -185,7 +186,7 @@ static char *prompted_line(void)
 
 #ifdef HEARTH_HAVE_LIBEDIT
 
-/* The editor reads characters, not bytes: without a locale of UTF-8 it would drop what is not ASCII. */
+/* The editor reads characters, not bytes: without a UTF-8 locale it would drop everything that is not ASCII. */
 static bool speak_utf8(void)
 {
     static const char *const locales[] = {"", "C.UTF-8"};
@@ -200,9 +201,9 @@ static void open_editor(dialogue *d)
     d->editor = speak_utf8();
     if (!d->editor)
         return;
-    /* Ctrl-C must reach our flag; the editor's own handler would end the program. */
+    /* Ctrl-C must only raise the interrupt flag; the editor's own handler would end the program. */
     rl_catch_signals = 0;
-    rl_outstream = stderr; /* standard output is for the text alone */
+    rl_outstream = stderr; /* standard output is for the text only */
     rl_initialize();
     using_history();
     stifle_history(HISTORY_LINES);
@@ -211,6 +212,7 @@ static void open_editor(dialogue *d)
         read_history(d->history);
 }
 
+/* Reads a line with editing and history; without a working editor, a plain line. */
 static char *edit_line(dialogue *d)
 {
     if (!d->editor)
@@ -239,6 +241,8 @@ static char *edit_line(dialogue *d)
 
 #endif
 
+/* Handles lines until the end of the input. At a terminal it prints errors and goes on; otherwise the first error ends
+ * it. */
 static hearth_status converse(dialogue *d, hearth_error *error)
 {
     while (!d->done) {
@@ -246,7 +250,7 @@ static hearth_status converse(dialogue *d, hearth_error *error)
         char *line = d->terminal ? edit_line(d) : plain_line();
         if (!line && interrupt_signal() == SIGINT && d->terminal) {
             fputc('\n', stderr);
-            continue; /* Ctrl-C at the prompt: an empty prompt again */
+            continue; /* Ctrl-C at the prompt: shows an empty prompt again */
         }
         if (!line)
             return interrupt_signal() ? HEARTH_CANCELLED : HEARTH_OK;
@@ -255,7 +259,7 @@ static hearth_status converse(dialogue *d, hearth_error *error)
         hearth_status status = act_on(d, line, &mistake);
         free(line);
         if (ferror(stdout))
-            return HEARTH_OK; /* said once, when the program ends */
+            return HEARTH_OK; /* reported once, at the end of the program */
         if (interrupt_signal() && (interrupt_signal() != SIGINT || !d->terminal))
             return HEARTH_CANCELLED;
         if (status != HEARTH_OK && !d->terminal)

@@ -1,5 +1,6 @@
-/* lost_file.c - see lost_file.h. A handler may call little: open, read, write and _exit are allowed, and what no other
- * thread changes. So the file's name is looked up in /proc/self/maps by the address that could not be read. */
+/* lost_file.c - see lost_file.h. A signal handler may call very little: open, read, write and _exit are allowed, and
+ * data that no other thread changes. So the file's name is looked up in /proc/self/maps, by the address that could not
+ * be read. */
 #include "lost_file.h"
 
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 
 /* A line of /proc/self/maps: "7f10-7f20 r--p 00000000 08:01 1234   /path". */
 typedef struct map_line {
-    char text[4352]; /* the longest path and what stands before it; what is beyond is cut off */
+    char text[4352]; /* the longest path and what comes before it; anything longer is cut */
     size_t size;
 } map_line;
 
@@ -32,7 +33,7 @@ static bool read_line(int maps, map_line *out)
     return false;
 }
 
-/* A number in hexadecimal digits; *at goes to what follows. */
+/* Reads a hexadecimal number; *at moves to what follows it. */
 static uintptr_t read_number(const char **at)
 {
     static const char digits[] = "0123456789abcdef";
@@ -42,7 +43,7 @@ static uintptr_t read_number(const char **at)
     return value;
 }
 
-/* The path of the mapping that an address lies in, in `line`; NULL: it has none. */
+/* Returns the path of the mapping that contains the address, stored in `line`; NULL: it has none. */
 static const char *find_path(map_line *line, uintptr_t address)
 {
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -64,7 +65,7 @@ static void say(const char *text)
     (void)written;
 }
 
-/* Said once, by the first of the threads that notice. */
+/* Only the first thread that gets the signal prints the message. */
 static void on_lost_file(int number, siginfo_t *info, void *context)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;

@@ -1,8 +1,9 @@
-/* lost_file.h - what becomes of a program whose mapped file is cut short by another. */
+/* lost_file.h - ends the program cleanly when another process truncates a mapped file. */
 #ifndef CLI_LOST_FILE_H
 #define CLI_LOST_FILE_H
 
-/* SIGBUS: one line that names the file, and exit status 1. There is nothing to return to. */
+/* Installs a handler for SIGBUS that prints one line naming the file and exits with status 1; returning is not
+ * possible. */
 void lost_file_install(void);
 
 #endif

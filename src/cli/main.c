@@ -1,6 +1,6 @@
 /* main.c - the program: finds the command, runs it, and turns its status into one line and an exit status.
  *
- * 0 success; 1 an error; 2 wrong use; 128 + signal when interrupted. */
+ * Exit status: 0 success; 1 an error; 2 wrong use; 128 + signal when interrupted. */
 #include "command.h"
 #include "help.h"
 #include "options.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A command is a row in a file of its own, where its name, function, summary and options stand. */
+/* Each command is defined in a file of its own, with its name, function, summary and options. */
 static const command *const commands[] = {
     &command_run,  &command_eval,    &command_bench,    &command_devices, &command_convert, &command_quantize,
     &command_pack, &command_inspect, &command_tokenize, &command_profile, &command_tune,    NULL,
@@ -18,7 +18,7 @@ static const command *const commands[] = {
 
 #define MAX_COMMANDS 32
 
-/* parent: the command whose parts are looked through, or NULL. */
+/* parent: the command whose subcommands are searched, or NULL. */
 static hearth_status unknown_command(const char *where, const command *parent, const char *name,
                                      const command *const *among, hearth_error *error)
 {
@@ -75,7 +75,7 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* `hearth NAME ...` or, for a command of parts, `hearth NAME PART ...`. */
+/* Runs `hearth NAME ...` or, for a command with subcommands, `hearth NAME PART ...`. */
 static hearth_status dispatch(char *const *arguments, size_t count, hearth_error *error)
 {
     const command *c;
@@ -95,7 +95,7 @@ static hearth_status dispatch(char *const *arguments, size_t count, hearth_error
     return run_command(part, arguments + 2, count - 2, error);
 }
 
-/* `hearth help`, `hearth help eval`, `hearth help eval ppl`. */
+/* Handles `hearth help`, `hearth help eval`, `hearth help eval ppl`. */
 static hearth_status show_help(char *const *arguments, size_t count, hearth_error *error)
 {
     if (count == 0 || is_help(arguments[0]) || strcmp(arguments[0], "help") == 0) {
@@ -139,13 +139,13 @@ static int exit_status(hearth_status status)
 
 int main(int argc, char **argv)
 {
-    /* hwloc, and drivers that use it, would comment on standard error on a machine that they find odd. */
+    /* Keeps hwloc, and drivers that use it, from printing warnings to standard error on unusual machines. */
     setenv("HWLOC_HIDE_ERRORS", "2", 0);
     output_guard();
     interrupt_install();
     hearth_error error = {0}, lost = {0};
     hearth_status status = start(argv + 1, argc > 0 ? (size_t)argc - 1 : 0, &error);
-    /* What was lost on the way out matters where nothing else went wrong; one error is one line. */
+    /* Lost output is reported only if nothing else failed: one error is one line. */
     hearth_status written = output_close(&lost);
     if (status == HEARTH_OK && written != HEARTH_OK) {
         status = written;

@@ -1,7 +1,7 @@
-/* options.c - command lines into records.
+/* options.c - parses command lines into records.
  *
- * Each kind of option has one row in `kinds`; a new kind is a new row. The parser knows no option by name
- * except --help. */
+ * Each kind of option has one row in `kinds`; a new kind is a new row. The parser knows no option by name except
+ * --help. */
 #include "options.h"
 
 #include "../base/file.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest file of ids that @FILE reads: some ten million ids. */
+/* Longest file of ids that @FILE reads: about ten million ids. */
 #define MAX_LIST_BYTES ((size_t)64 << 20)
-/* Longer words are not misspelt options. */
+/* Longer words get no suggestion. */
 #define MAX_SUGGEST 32
 
 typedef struct parser {
@@ -31,7 +31,7 @@ static size_t least3(size_t a, size_t b, size_t c)
     return least < c ? least : c;
 }
 
-/* Levenshtein distance, with swapped neighbours as one slip (Damerau). */
+/* Returns the Levenshtein distance, counting a swap of neighbours as one edit (Damerau). */
 static size_t distance(const char *a, const char *b)
 {
     size_t rows[3][MAX_SUGGEST + 1];
@@ -57,9 +57,9 @@ static size_t distance(const char *a, const char *b)
 const char *options_suggest(const char *word, const char *const *names, size_t count)
 {
     const char *best = NULL;
-    size_t length = strlen(word), best_distance = length < 4 ? 2 : 3; /* the first that is too far */
+    size_t length = strlen(word), best_distance = length < 4 ? 2 : 3; /* the first distance that is too far */
     for (size_t i = 0; i < count; i++) {
-        /* Whoever typed the beginning of a name meant it. */
+        /* The beginning of a name counts as a near match. */
         size_t d = length >= 3 && strncmp(word, names[i], length) == 0 ? 1 : distance(word, names[i]);
         if (d < best_distance) {
             best = names[i];
@@ -71,6 +71,8 @@ const char *options_suggest(const char *word, const char *const *names, size_t c
 
 /* ------------------------------------------------------------------ kinds of values */
 
+/* The functions put_... parse `text` and store the value at `target`; `shown` is the option as it was typed, for
+ * errors. */
 static hearth_status out_of_range(parser *p, const char *shown, const char *text, const option *o)
 {
     return fail(p->error, HEARTH_INVALID, "%s: %s: %s is out of range, it goes from %.10g to %.10g%s", p->command->path,
@@ -224,7 +226,8 @@ const option *options_find_changed(const option_table *table, const void *values
 
 #define BLANKS " \t\r\n"
 
-/* The next item of a list, or its end: behind blanks and at most one comma. NULL: no separator, or an empty item. */
+/* Returns the next item of a list, or its end, after blanks and at most one comma. NULL: no separator, or an empty
+ * item. */
 static const char *next_item(const char *end)
 {
     const char *next = end + strspn(end, BLANKS);
@@ -234,7 +237,7 @@ static const char *next_item(const char *end)
     return *next && *next != ',' ? next : NULL;
 }
 
-/* Counts the numbers and, where items is given, stores them. */
+/* Counts the numbers and, if items is not NULL, stores them. */
 static hearth_status scan_numbers(const char *what, const char *text, double least, double most, int32_t *items,
                                   size_t *count, hearth_error *error)
 {
@@ -287,7 +290,7 @@ static bool name_is(const char *name, const char *word, size_t length)
     return name && strlen(name) == length && strncmp(name, word, length) == 0;
 }
 
-/* The row that an argument names, and the table it stands in. */
+/* Finds the row that an argument names, and its table. */
 static const option *find_option(const command *c, const char *argument, const option_table **table)
 {
     bool is_long = argument[1] == '-';
@@ -322,7 +325,7 @@ static hearth_status unknown_option(parser *p, const char *argument)
                 argument, p->command->path);
 }
 
-/* Takes the option at arguments[*i] and its value; *i ends on the last one used. */
+/* Takes the option at arguments[*i] and its value; *i moves to the last argument used. */
 static hearth_status take_option(parser *p, char *const *arguments, size_t count, size_t *i, void *values)
 {
     const char *argument = arguments[*i];

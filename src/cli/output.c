@@ -1,4 +1,4 @@
-/* output.c - what reaches the terminal, and what a program reads. */
+/* output.c - writes text for the terminal, and JSON for programs. */
 #include "output.h"
 
 #include "../base/file.h"
@@ -11,13 +11,14 @@
 
 void output_guard(void)
 {
-    /* open() takes the lowest free number; opened the wrong way round, so that using it is an error. */
+    /* open() takes the lowest free number. The opening mode is the wrong one on purpose, so that using the descriptor
+     * fails. */
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-/* Why standard output could first not be written; 0: it could. stdio forgets it. */
+/* errno of the first failed write to standard output; 0: none failed. stdio does not keep it. */
 static int lost_errno;
 
 void output_flush(void)
@@ -31,7 +32,8 @@ hearth_status output_close(hearth_error *error)
     output_flush();
     if (!ferror(stdout) && lost_errno == 0)
         return HEARTH_OK;
-    /* A full buffer was lost somewhere in the middle. What is there is worthless already: one byte more tells why. */
+    /* An earlier flush of a full buffer failed, and its errno is lost. The output is unusable already, so writing one
+     * more byte, to learn the reason, does no harm. */
     if (lost_errno == 0 && write(STDOUT_FILENO, "\n", 1) < 0)
         lost_errno = errno;
     if (lost_errno == 0)
@@ -40,7 +42,7 @@ hearth_status output_close(hearth_error *error)
     return fail_errno(error, "standard output", "write");
 }
 
-/* C0, DEL and C1. */
+/* C0, DEL and C1 control characters. */
 static bool is_control(const char *c, size_t length)
 {
     const unsigned char *u = (const unsigned char *)c;
@@ -49,7 +51,7 @@ static bool is_control(const char *c, size_t length)
     return length == 2 && u[0] == 0xc2 && u[1] < 0xa0;
 }
 
-/* Controls and the characters that turn the direction of text around. */
+/* Control characters and those that change the direction of text. */
 static bool is_unsafe(const char *c, size_t length)
 {
     const unsigned char *u = (const unsigned char *)c;

@@ -1,4 +1,4 @@
-/* output.h - writing for people and for programs: safe text, sizes, JSON, and noticing when writing fails. */
+/* output.h - output for people and programs: escaped text, sizes, JSON, and detection of failed writes. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
@@ -7,29 +7,30 @@
 
 #include <stdio.h>
 
-/* Makes sure that descriptors 0, 1 and 2 are taken, so that no file of ours becomes standard output. */
+/* Makes sure that descriptors 0, 1 and 2 are in use, so that no file opened later becomes standard output. */
 void output_guard(void);
-/* Flushes standard output, and remembers why where it cannot be written. */
+/* Flushes standard output and remembers the reason if that fails. */
 void output_flush(void);
-/* The same at the end. HEARTH_IO: something written to it was lost, and why. */
+/* Flushes it a last time. HEARTH_IO: some output was lost; the error says why. */
 hearth_status output_close(hearth_error *error);
 
-/* Text that may come from a hostile file: valid printable UTF-8 as it is, everything else (control characters,
- * direction overrides, broken bytes) as \xNN. At most `limit` bytes of it, then "...". */
+/* Writes text that may come from a hostile file: valid printable UTF-8 as it is, everything else (control characters,
+ * direction overrides, invalid bytes) as \xNN. At most `limit` bytes of it, then "...". */
 void output_safe(FILE *to, span text, size_t limit);
-/* Text for a terminal to read: control characters but \n and \t, and broken bytes, as U+FFFD. */
+/* Writes text for a terminal: control characters other than
+ * and \t, and invalid bytes, become U+FFFD. */
 void output_terminal(FILE *to, span text);
-/* The same bytes as a JSON string, broken ones replaced by U+FFFD. NULL: no memory. */
+/* Returns the text as a JSON string with invalid bytes replaced by U+FFFD. NULL: no memory. */
 json_t *output_json_text(span text);
 
-/* text_size. */
+/* Formats a size in bytes with text_size. */
 char *output_size(char buffer[16], double size_bytes);
 
-/* Whether a file can be written where an option says so, before the work whose result it is; nothing changes. what:
- * "eval ppl: --out". path NULL: not asked for. may_stream: "-" is standard output. */
+/* Checks, before long work starts, whether the file named by an option can be written; changes nothing. what: "eval
+ * ppl: --out". path NULL: the option was not given. may_stream: "-" means standard output. */
 hearth_status output_check_file(const char *what, const char *path, bool may_stream, hearth_error *error);
 
-/* Prints and releases value (NULL: HEARTH_NO_MEMORY) with a newline behind it. */
+/* Prints value and a newline, then releases value (NULL: HEARTH_NO_MEMORY). */
 hearth_status output_json(json_t *value, size_t flags, hearth_error *error);
 
 #endif

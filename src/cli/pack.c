@@ -1,4 +1,4 @@
-/* pack.c - `hearth pack`: the down matrices neuron-major once and for all, and what that cost. */
+/* pack.c - `hearth pack`: stores the down matrices neuron-major in a new file, and reports the cost. */
 #include "../base/file.h"
 #include "../eval/perplexity.h"
 #include "../learn/profile.h"
@@ -42,12 +42,12 @@ static const option rows[] = {
                 "one object: path, tensors, transposed, guarantee, relative_error, order, perplexity of both")},
 };
 
-/* Which neurons fire most; zeroed: nobody asked. */
+/* The order of neurons by how often they fire; zeroed: not asked for. */
 typedef struct hot_order {
-    uint64_t tokens;   /* that were counted                                                       */
-    bool known;        /* the tune file's counts, rather than a profile of this run               */
-    double share_half; /* mean share of a layer's activations that its hotter half makes          */
-    uint32_t **rows;   /* [layers][neurons] numbers, hottest first, in one block behind the table */
+    uint64_t tokens;   /* that were counted */
+    bool known;        /* taken from the tune file instead of a profile made now */
+    double share_half; /* share of a layer's activations from its hotter half, mean over layers */
+    uint32_t **rows;   /* [layers][neurons] indices, hottest first; one block after the table */
 } hot_order;
 
 /* One run of the command. */
@@ -62,7 +62,7 @@ typedef struct packing {
 
 /* ------------------------------------------------------------------ profile */
 
-/* The model with every neuron computed, whatever lies around it. */
+/* Loads the model in mode dense, on the CPU alone. */
 static hearth_status load_dense(loaded *out, const packing *p, const char *path, progress *shown, hearth_error *error)
 {
     engine_options o = {.model = {.model = path, .ffn_activation = p->values->writing.ffn_activation},
@@ -72,7 +72,8 @@ static hearth_status load_dense(loaded *out, const packing *p, const char *path,
     return common_load(out, &o, shown, error);
 }
 
-/* What can be run exactly has neurons that are often exactly zero; an order of others would gain nothing. */
+/* Rejects models whose activation is never exactly zero: mode exact cannot run them, and an order would gain
+ * nothing. */
 static hearth_status check_zeros(const loaded *l, hearth_error *error)
 {
     if (ffn_has_zeros(l->model->hyper.activation))
@@ -81,7 +82,7 @@ static hearth_status check_zeros(const loaded *l, hearth_error *error)
                 l->info.path, l->info.activation);
 }
 
-/* A copy of the order that the model's tune record knows, which outlives the model. */
+/* Copies the order from the model's tune record, so that it outlives the model. */
 static hearth_status copy_order(hot_order *to, const hearth_model *model, hearth_error *error)
 {
     const tune *t = model->tune;
@@ -104,7 +105,7 @@ static hearth_status copy_order(hot_order *to, const hearth_model *model, hearth
     return HEARTH_OK;
 }
 
-/* A profile of the text that was named, or else of what the model writes itself. */
+/* Profiles the given text, or else text that the model generates itself. */
 static hearth_status count(packing *p, const loaded *l, progress *shown, hearth_error *error)
 {
     corpus texts;
@@ -126,6 +127,7 @@ static hearth_status count(packing *p, const loaded *l, progress *shown, hearth_
     return status;
 }
 
+/* Takes the order from the tune file where it has one and no text was named, else from a profile made now. */
 static hearth_status find_order(packing *p, hearth_error *error)
 {
     loaded l;
@@ -241,7 +243,7 @@ static hearth_status print_json(const packing *p, hearth_error *error)
 
 /* ---------------------------------------------------------------------- run */
 
-/* The text to score is read first: whoever misspelt it is told before the work. */
+/* Runs the command. The text to score is read first, so that a misspelt path is reported before the work. */
 static hearth_status pack(packing *p, arena *memory, hearth_error *error)
 {
     const pack_values *v = p->values;

@@ -1,7 +1,7 @@
-/* placing.c - what lies where: placements from options, and which device a run gets.
+/* placing.c - decides what runs where: placements from options, and which device a run gets.
  *
- * A device is used only where somebody asked for one. Whoever asked without naming it gets a GPU: nothing is gained by
- * a device that shares the CPU's cores (host, PoCL), which is for tests and has to be named. */
+ * A device is used only where the options ask for one. If they do not name it, it is a GPU: a device that shares the
+ * CPU's cores (host, PoCL) gains nothing, is meant for tests, and has to be named. */
 #include "common.h"
 
 #include "../base/file.h"
@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A placement names ranges of neurons; more than this is none. */
+/* A placement lists ranges of neurons; a larger file is not one. */
 #define MAX_PLACEMENT_BYTES ((size_t)64 << 20)
-/* Devices of one machine that are looked at. */
+/* The most devices of one machine that are considered. */
 #define MAX_FOUND 32
 
 /* ------------------------------------------------------------------ placements */
@@ -31,7 +31,7 @@ static hearth_status read_placement(hearth_placement **out, const hearth_model *
     return status == HEARTH_OK ? status : fail(error, status, "%s: %s", path, inner.text);
 }
 
-/* Layers that the device takes part in; UINT32_MAX: all. */
+/* Returns the number of layers that use the device; UINT32_MAX: all. */
 static uint32_t device_layers(const engine_options *o)
 {
     if (o->gpu_layers.given)
@@ -78,7 +78,7 @@ hearth_status common_place(hearth_placement **out, const hearth_model *model, co
 
 /* ------------------------------------------------------------------ the device */
 
-/* The best first. */
+/* Drivers, the best first. */
 static const char *const preferred[] = {"cuda", "opencl"};
 
 static bool is_of(const device_found *d, const char *driver)
@@ -96,7 +96,7 @@ static const device_found *best_device(const device_found *found, size_t count)
     return NULL;
 }
 
-/* "opencl:0 pthread-...: shares the CPU's cores" for each. */
+/* Lists each device found, with its problem: "opencl:0 pthread-... (shares the CPU's cores)". */
 static void list_found(char *out, size_t size, const device_found *found, size_t count)
 {
     size_t used = 0;

@@ -1,4 +1,4 @@
-/* profile.c - `hearth profile`: which neurons fire, how often, and what that is worth. */
+/* profile.c - `hearth profile`: counts which neurons fire, how often, and what skipping the others is worth. */
 #include "../learn/profile.h"
 #include "../base/file.h"
 #include "../learn/work.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Tokens at the end of the corpus on which the hot neurons alone are tried. */
+/* Tokens at the end of the corpus that are read again with only the hot neurons. */
 #define PROBE_TOKENS 1024
 
 typedef struct profile_values {
@@ -37,11 +37,11 @@ static const option rows[] = {
      .choices = activation_names},
 };
 
-/* One run of the command; zeroed is nothing. */
+/* One run of the command; zeroed is empty. */
 typedef struct profiling {
     profile_values *v;
-    char *tune_path; /* where the tune file goes; NULL: nowhere      */
-    tune *record;    /* of it, as it was before, or new; of our own  */
+    char *tune_path; /* of the tune file to write; NULL: none */
+    tune *record;    /* its content: the existing one, or new; owned here */
     loaded l;
     corpus texts;
     work_folder work;
@@ -52,7 +52,7 @@ typedef struct profiling {
 
 /* ------------------------------------------------------------------ the tune file */
 
-/* What stands there is kept but for the counts; with --anew it is not looked at. */
+/* Opens the existing tune file, of which all but the counts is retained; --anew starts an empty one. */
 static hearth_status open_record(profiling *r, hearth_error *error)
 {
     r->tune_path = corpus_options_tune_path(&r->v->corpus, r->v->engine.model.model);
@@ -68,7 +68,7 @@ static hearth_status open_record(profiling *r, hearth_error *error)
     return r->record->layers ? HEARTH_OK : fail_memory(error, "tune file", 0);
 }
 
-/* The profile and what it was taken of. */
+/* Returns the profile and what it was taken of. */
 static json_t *describe(const profiling *r)
 {
     json_t *o = profile_json(&r->p);
@@ -81,7 +81,7 @@ static json_t *describe(const profiling *r)
     return o;
 }
 
-/* The report that is there, with what it says of the profile replaced. */
+/* Replaces the profile's part of the existing report. */
 static hearth_status write_report(profiling *r, hearth_error *error)
 {
     json_t *all = NULL;
@@ -118,7 +118,7 @@ static void print_layer(const char *name, const profile_layer *l)
            100 * l->hot_share[1], 100 * l->union_density[2], 100 * l->union_density[4], 100 * l->union_density[8]);
 }
 
-/* Means over the layers; shares of the hot ones over all neurons at once. */
+/* Averages over the layers; the shares of hot neurons are taken over all neurons at once. */
 static profile_layer average(const profile *p)
 {
     profile_layer mean = {.hot_share = {p->hot_share[0], p->hot_share[1]}};
@@ -155,7 +155,7 @@ static void print_layers(const profile *p)
     print_layer("all", &mean);
 }
 
-/* What the figures mean, a line each. */
+/* Explains the figures, one line each. */
 static void print_meaning(const profile *p, const hearth_model *model)
 {
     profile_layer mean = average(p);
@@ -209,7 +209,8 @@ static hearth_status print_json(const profiling *r, hearth_error *error)
 
 /* ------------------------------------------------------------------ run */
 
-/* Settings that change figures; none where they are as usual, so that `hearth tune` goes on from the same counts. */
+/* Returns the settings that change the counts; NULL for the defaults, so that `hearth tune` can go on from the same
+ * counts. */
 static const char *settings(const profiling *r)
 {
     return r->v->engine.activations == HEARTH_ACTIVATIONS_F32 ? "activations f32" : NULL;
@@ -250,7 +251,7 @@ static hearth_status probe(profiling *r, hearth_error *error)
 static hearth_status work(profiling *r, hearth_error *error)
 {
     engine_options o = r->v->engine;
-    o.model.tune = "none"; /* what is there is read and written here */
+    o.model.tune = "none"; /* the tune file is read and written in this file */
     o.sparsity = HEARTH_MODE_DENSE;
     TRY(common_load(&r->l, &o, &r->shown, error));
     TRY(corpus_options_read(&r->texts, r->l.model, &r->v->corpus, r->memory, error));

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Shorter work shows nothing; the line changes no more often than the eye follows. */
+/* Shorter work shows no progress; the line changes at most at this interval. */
 #define PATIENCE_SECONDS 1.0
 #define REFRESH_SECONDS  0.1
 
-/* A signal this long after the first means that whoever sends them has lost patience; one that follows at once is
- * the same wish (`timeout` sends it to the process and to its group). */
+/* A second signal this long after the first ends the program at once. One that follows sooner is taken as the same
+ * request (`timeout` sends it to the process and to its group). */
 #define INSIST_SECONDS 0.5
 
 static volatile sig_atomic_t raised;
@@ -35,7 +35,7 @@ static void on_signal(int number)
     }
 }
 
-/* At a terminal of our own Ctrl-C may come as often as it likes. */
+/* In interactive use Ctrl-C may come any number of times. */
 static void on_patient_signal(int number)
 {
     raised = number;
@@ -49,7 +49,7 @@ static void install(int number, void (*handler)(int))
     sigaction(number, &action, NULL);
 }
 
-/* Whoever started us with a signal ignored (nohup, a script's background) wants it so. */
+/* A parent process that set a signal to ignored (nohup, a script's background job) wants it ignored. */
 static bool is_ignored(int number)
 {
     struct sigaction now;

@@ -1,32 +1,33 @@
-/* progress.h - a line with percent and time left, and the keys that end long work.
+/* progress.h - a progress line with percentage and time left, and the signals that end long work.
  *
- * The signal flag is the program's one piece of global state: a handler can reach nothing else. */
+ * The signal flag is the program's only global state, because a signal handler has no other way to communicate. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
 #include <hearth.h>
 
 typedef struct progress {
-    const char *what; /* of the last report                              */
+    const char *what; /* the work last reported */
     double start;     /* when `what` began                               */
     double printed;   /* when the line was last written                  */
     uint64_t done;
-    bool shown;    /* there is a line on the terminal                 */
-    bool terminal; /* standard error is one                           */
+    bool shown;    /* the line is on the terminal */
+    bool terminal; /* standard error is a terminal */
 } progress;
 
 void progress_init(progress *p);
-/* Reports to p: shows a line on a terminal for what lasts longer than a second, and cancels once interrupted. */
+/* Returns a callback that reports to p: it shows the line, on a terminal and for work longer than a second, and cancels
+ * the work once a signal came. */
 hearth_progress progress_to(progress *p);
-/* Removes the line, before anything else is printed. */
+/* Removes the line; call it before printing anything else. */
 void progress_clear(progress *p);
 
-/* SIGINT, SIGTERM and SIGHUP raise a flag that long work sees; a second one, later, ends the program at once. Write
- * errors (closed pipes, file size limits) become returned errors. */
+/* Makes SIGINT, SIGTERM and SIGHUP raise a flag that long work checks; a second, later signal ends the program at once.
+ * Write errors (closed pipes, file size limits) become returned errors instead of signals. */
 void interrupt_install(void);
-/* The signal that came, 0: none. */
+/* Returns the signal that came; 0: none. */
 int interrupt_signal(void);
-/* For interactive use: SIGINT never ends the program, and a raised flag is taken back. */
+/* For interactive use: the first makes SIGINT only raise the flag, the second clears the flag. */
 void interrupt_only_flag(void);
 void interrupt_reset(void);
 

@@ -1,4 +1,4 @@
-/* quantize.c - `hearth quantize`: the same model in fewer bytes. */
+/* quantize.c - `hearth quantize`: writes the same model in fewer bytes. */
 #include "writing.h"
 
 typedef struct quantize_values {

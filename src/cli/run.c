@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longest prompt file: far more text than any context holds. */
+/* Longest prompt file: far more text than any context can hold. */
 #define MAX_PROMPT_BYTES ((size_t)256 << 20)
 
 static const option rows[] = {
@@ -61,11 +61,12 @@ static bool remember_id(chat *s, int32_t id)
     return true;
 }
 
-/* Ends the answer where it cannot be kept, or standard output is closed. */
+/* Prints or collects a piece of the answer; false ends the answer: it cannot be stored, standard output is closed, or a
+ * signal came. */
 static bool on_text(void *user, int32_t token, const char *text, size_t size)
 {
     chat *s = user;
-    if (s->id_count == 0) /* the prompt has been read: from here on the answer counts */
+    if (s->id_count == 0) /* the prompt has been read: counts only the answer */
         hearth_session_reset_counts(s->session);
     bool kept = token < 0 || remember_id(s, token);
     progress_clear(&s->progress);
@@ -104,7 +105,7 @@ void chat_report(const chat *s, const hearth_result *r, const char *more)
 
 /* ------------------------------------------------------------------ one prompt, one answer */
 
-/* JSON's integers end at 2^63 - 1; a seed beyond, which only a user can give, is its digits. */
+/* Returns a seed as JSON. JSON's integers end at 2^63 - 1; a larger one, which only a user can give, becomes text. */
 static json_t *json_seed(uint64_t seed)
 {
     char digits[24];
@@ -153,7 +154,7 @@ static hearth_status read_prompt(const run_values *v, char **text, size_t *size,
     return HEARTH_OK;
 }
 
-/* Memory is announced before it is taken: where there is not enough, the figures say why. */
+/* Announces the memory use before allocating it, so that the figures explain a failure. */
 static hearth_status open_session(chat *s, const hearth_sampling *sampling, const hearth_session_options *session,
                                   bool announce, hearth_error *error)
 {
@@ -165,6 +166,7 @@ static hearth_status open_session(chat *s, const hearth_sampling *sampling, cons
     return HEARTH_OK;
 }
 
+/* Answers a single prompt: prints the prompt and the answer as it comes, or one JSON object at the end. */
 static hearth_status answer_once(chat *s, const run_values *v, const hearth_session_options *session,
                                  hearth_error *error)
 {

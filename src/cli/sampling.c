@@ -1,4 +1,4 @@
-/* sampling.c - sampling options into the library's record. */
+/* sampling.c - turns sampling options into the library's record. */
 #include "sampling.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ void sampling_defaults(sampling_options *o)
     o->sampling = hearth_sampling_default();
 }
 
-/* "15043=-1.5"; also llama.cpp's "15043-1.5" and "15043+1". */
+/* Parses "15043=-1.5"; also llama.cpp's "15043-1.5" and "15043+1". */
 static bool parse_bias(const char *text, hearth_logit_bias *out)
 {
     char *end, *rest;

@@ -1,4 +1,4 @@
-/* sampling.h - the options that choose among tokens, as llama.cpp's users know them. */
+/* sampling.h - the sampling options, named as in llama.cpp. */
 #ifndef CLI_SAMPLING_H
 #define CLI_SAMPLING_H
 
@@ -15,7 +15,7 @@ extern const option sampling_option_rows[SAMPLING_OPTION_COUNT];
 
 void sampling_defaults(sampling_options *o);
 
-/* Reads the biases and, where sampling is random and no seed was given, draws one. */
+/* Parses the biases and draws a seed where sampling is random and no seed was given. */
 hearth_status sampling_resolve(const char *command_path, sampling_options *o, arena *memory, hearth_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* sweep_report.c - tables, CSV, JSON and pictures of what settings cost. */
+/* sweep_report.c - prints results of a sweep as a table, CSV, JSON and pictures. */
 #include "sweep_report.h"
 
 #include "../base/file.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What a task's quality is called, and how its axis is drawn. */
+/* How each task's quality is called, and how its axis is drawn. */
 static const struct {
     const char *column; /* of the table */
     chart_axis axis;
@@ -21,7 +21,7 @@ static const struct {
 
 /* ------------------------------------------------------------------ CSV and JSON */
 
-/* Nothing where it was not measured. */
+/* Writes nothing where the value was not measured. */
 static bool put_number(buffer *b, double value)
 {
     return isnan(value) ? buffer_print(b, ",") : buffer_print(b, ",%.9g", value);
@@ -69,7 +69,7 @@ hearth_status sweep_report_csv(const sweep_report *r, const char *path, hearth_e
     return status;
 }
 
-/* JSON knows no NAN: null. */
+/* Returns a number as JSON; null for NAN. */
 static json_t *number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -95,7 +95,7 @@ hearth_status sweep_report_json(const sweep_report *r, hearth_error *error)
     json_t *list = json_array();
     for (size_t i = 0; i < r->count; i++)
         if (json_array_append_new(list, row_json(&r->rows[i])) != 0) {
-            json_decref(list); /* not a row less */
+            json_decref(list); /* a missing row makes the whole list fail */
             return fail_memory(error, "JSON", 0);
         }
     json_t *object =
@@ -115,7 +115,7 @@ static bool any(const sweep_report *r, size_t member)
     return false;
 }
 
-/* Right-aligned in `width`; a dash where it was not measured. */
+/* Prints a value right-aligned in `width`; a dash where it was not measured. */
 static void print_cell(int width, int decimals, double value)
 {
     if (isnan(value))
@@ -161,7 +161,8 @@ typedef struct picture {
     size_t panel_count;
 } picture;
 
-/* "30 %", of predictors their recall or "t=-0.5"; NULL where there is nothing to say, or no memory. */
+/* Returns a point's label: "30 %", the recall of predictors, or "t=-0.5"; NULL where there is no label, or no
+ * memory. */
 static const char *label_of(picture *p, const sweep_row *row)
 {
     char text[32];
@@ -188,7 +189,7 @@ static double place_of(const sweep_row *row, size_t panel, double unit)
     }
 }
 
-/* The rows of a kind as points, the least dense first. */
+/* Collects the rows of a kind as points, the least dense first. */
 static size_t collect_points(picture *p, const sweep_report *r, size_t panel, double unit, sweep_kind kind,
                              chart_point *points)
 {
@@ -204,14 +205,14 @@ static size_t collect_points(picture *p, const sweep_report *r, size_t panel, do
         if (!next)
             return count;
         density = next->activity.density;
-        for (size_t i = 0; i < r->count; i++) /* several may be as dense */
+        for (size_t i = 0; i < r->count; i++) /* several may have the same density */
             if (r->rows[i].setting.kind == kind && r->rows[i].activity.density == density)
                 points[count++] =
                     (chart_point){place_of(&r->rows[i], panel, unit), r->rows[i].quality, label_of(p, &r->rows[i])};
     }
 }
 
-/* A series for each kind that has rows. */
+/* Adds a series for each kind that has rows. */
 static hearth_status add_panel(picture *p, const sweep_report *r, size_t which, double unit, chart_axis x,
                                const char *title, hearth_error *error)
 {
@@ -229,7 +230,7 @@ static hearth_status add_panel(picture *p, const sweep_report *r, size_t which, 
     return HEARTH_OK;
 }
 
-/* A unit in which the most bytes are a handy number. */
+/* Chooses a unit in which the largest number of bytes is short. */
 static double choose_unit(const sweep_report *r, const char **title)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* sweep_report.h - what `hearth eval sparsity` found: as a table, as CSV, as JSON, as a picture. */
+/* sweep_report.h - prints results of `hearth eval sparsity` as a table, CSV, JSON or a picture. */
 #ifndef CLI_SWEEP_REPORT_H
 #define CLI_SWEEP_REPORT_H
 
@@ -14,12 +14,12 @@ typedef struct sweep_report {
     size_t count;
 } sweep_report;
 
-/* For people. */
+/* Prints a table for people. */
 void sweep_report_table(const sweep_report *r);
-/* A line for each setting under a heading; "-" is standard output. */
+/* Writes a line per setting under a heading; path "-" is standard output. */
 hearth_status sweep_report_csv(const sweep_report *r, const char *path, hearth_error *error);
 hearth_status sweep_report_json(const sweep_report *r, hearth_error *error);
-/* Quality against density, bytes and, where it was measured, speed. */
+/* Draws quality against density, bytes and, where it was measured, speed. */
 hearth_status sweep_report_plot(const sweep_report *r, const char *path, hearth_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* tokenize.c - `hearth tokenize`: text to ids and back, with nothing but a vocabulary. */
+/* tokenize.c - `hearth tokenize`: converts text to ids and back, using only the vocabulary. */
 #include "common.h"
 
 #include "../base/file.h"
@@ -41,7 +41,7 @@ static hearth_status print_ids(const tokenizer *t, span text, unsigned flags, he
     return HEARTH_OK;
 }
 
-/* All of them before anything is printed: half a text is not a result. */
+/* Checks all ids before anything is printed: half a text is not a result. */
 static hearth_status check_ids(const tokenizer *t, const char *path, const number_list *ids, hearth_error *error)
 {
     for (size_t i = 0; i < ids->count; i++)
@@ -51,6 +51,7 @@ static hearth_status check_ids(const tokenizer *t, const char *path, const numbe
     return HEARTH_OK;
 }
 
+/* Prints the text of the ids; a detokenizer joins characters that are spread over several tokens. */
 static hearth_status print_text(const tokenizer *t, const number_list *ids, hearth_error *error)
 {
     detokenizer *d;
@@ -72,7 +73,7 @@ static hearth_status print_text(const tokenizer *t, const number_list *ids, hear
     return status;
 }
 
-/* What the arguments, a file or standard input say, as one text. */
+/* Reads the arguments, a file or standard input as one text. */
 static hearth_status read_input(const tokenize_values *v, const operands *rest, char **text, size_t *size,
                                 hearth_error *error)
 {

@@ -1,4 +1,5 @@
-/* trace.c - spans into the JSON array of Chrome's trace format: an "X" event for each, a thread for each side. */
+/* trace.c - writes spans as a JSON array in Chrome's trace format: an "X" event for each span, a thread for each
+ * side. */
 #include "trace.h"
 
 #include "../base/clock.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The format's "Trace Event Format", JSON array: ts and dur are microseconds. */
+/* The format is described in "Trace Event Format", JSON array: ts and dur are microseconds. */
 #define PROCESS "\"pid\":1"
 
 static void __attribute__((format(printf, 2, 3))) put(trace *t, const char *format, ...)
@@ -21,7 +22,8 @@ static void __attribute__((format(printf, 2, 3))) put(trace *t, const char *form
         t->status = file_writer_put(t->writer, text, (size_t)size, &t->error);
 }
 
-/* The thread of a side, which is named where it is met first; one too many goes to the last. */
+/* Returns the thread number of a side, and names the thread when the side first appears; sides beyond the limit share
+ * the last thread. */
 static size_t side_number(trace *t, const char *side)
 {
     size_t i = 0;

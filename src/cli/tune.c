@@ -1,7 +1,7 @@
-/* tune.c - `hearth tune`: all that can be learnt about a model, in one go and one summary.
+/* tune.c - `hearth tune`: learns everything about a model in one run, with one summary.
  *
- * What is learnt, and in which order, is learn/tuning.h's; here are its options, where it is kept meanwhile, and what is
- * said of it. */
+ * learn/tuning.h defines what is learnt and in which order; this file has the options, the place of intermediate
+ * results, and the reports. */
 #include "../base/file.h"
 #include "../learn/records.h"
 #include "../learn/tuning.h"
@@ -69,7 +69,7 @@ static void set_defaults(void *values)
 
 /* ------------------------------------------------------------------ sizes and shares */
 
-/* "500M": decimal units, as everywhere in hearth. */
+/* Parses "500M": decimal units, as everywhere in hearth. */
 static hearth_status read_size(const char *name, const char *text, uint64_t *out, hearth_error *error)
 {
     static const char units[] = "KMGT";
@@ -85,7 +85,7 @@ static hearth_status read_size(const char *name, const char *text, uint64_t *out
     return HEARTH_OK;
 }
 
-/* "7%" or "0.07". */
+/* Parses "7%" or "0.07". */
 static hearth_status read_share(const char *name, const char *text, double *out, hearth_error *error)
 {
     char *end;
@@ -115,6 +115,8 @@ static double mean_density(const tuning_result *r)
     return sum;
 }
 
+/* Prints a layer's predictor: what it lets through, the bytes and time it takes per token against mode exact, and why
+ * it was chosen. */
 static void print_layer(const tuning_result *r, uint32_t i)
 {
     const tuning_layer *l = &r->layers[i];
@@ -147,6 +149,7 @@ static void print_layers(const tuning_result *r)
     }
 }
 
+/* Prints what prediction saves, and its loss on tokens that were not trained on. */
 static void print_loss(const tuning_result *r)
 {
     const loss *p = &r->loss;
@@ -173,6 +176,7 @@ static void print_notes(const tuning_result *r)
     }
 }
 
+/* Prints a command line that uses the tune file in the given mode. */
 static void print_command(const summary *s, hearth_mode mode)
 {
     fputs("run it: hearth run ", stdout);
@@ -184,7 +188,7 @@ static void print_command(const summary *s, hearth_mode mode)
     printf(" --sparsity %s -p TEXT\n", hearth_mode_name(mode));
 }
 
-/* A line of levels, one of what they cost, and which of them --sparsity pruned takes. */
+/* Prints a line of levels, a line of their losses, and which level --sparsity pruned uses. */
 static void print_pruning(const tuning_result *r)
 {
     const prune_table *p = &r->prune;
@@ -247,7 +251,7 @@ static hearth_status print_json(const summary *s, hearth_error *error)
 
 /* ------------------------------------------------------------------ where from and where to */
 
-/* For the report in the file: texts, and what was asked for. *out is jansson's. */
+/* Writes the origin for the report in the file: texts and options. *out is allocated by jansson. */
 static hearth_status print_origin(char **out, const tune_values *v, const corpus *c, hearth_error *error)
 {
     json_t *o =
@@ -260,7 +264,7 @@ static hearth_status print_origin(char **out, const tune_values *v, const corpus
 
 /* ---------------------------------------------------------------------- run */
 
-/* Everything that is open while it runs. */
+/* Everything that is open during the run. */
 typedef struct tune_run {
     const tune_values *v;
     tuning_options options;
@@ -274,6 +278,7 @@ typedef struct tune_run {
     tuning_result result;
 } tune_run;
 
+/* Opens everything. The model is opened without its tune file: this run writes a new one. */
 static hearth_status open_all(tune_run *r, arena *memory, hearth_error *error)
 {
     const tune_values *v = r->v;
@@ -292,6 +297,7 @@ static hearth_status open_all(tune_run *r, arena *memory, hearth_error *error)
     return work_open(&r->work, r->folder, error);
 }
 
+/* Removes the intermediate results (unless they are wanted) and prints the summary. */
 static hearth_status finish(tune_run *r, hearth_error *error)
 {
     uint64_t bytes = 0;
@@ -339,7 +345,7 @@ static hearth_status run_tuning(tune_run *r, arena *memory, hearth_error *error)
         return fail(error, status,
                     "%s: tuning was interrupted; its work lies in %s, and the same command goes on from there",
                     r->v->model.model, r->folder);
-    /* The options were good by themselves: what is refused now is too little for this model, not wrong use. */
+    /* The options were valid on their own: if refused now, they do not suit this model, which is not wrong use. */
     if (status == HEARTH_INVALID)
         status = HEARTH_UNSUPPORTED;
     TRY(status);

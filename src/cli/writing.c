@@ -1,6 +1,7 @@
-/* writing.c - one model file from another, with a report.
+/* writing.c - writes one model file from another, with a report.
  *
- * The report is collected and printed when the file is whole: whoever gets an error gets one line. */
+ * The report is collected and printed once the file is complete, so that on failure only the one-line error is
+ * printed. */
 #include "writing.h"
 
 #include "../base/clock.h"
@@ -44,6 +45,7 @@ hearth_status writing_format(const char *command_path, const char *name, number_
     return fail(error, HEARTH_INVALID, "%s: %s: cannot be written; the formats are %s", command_path, name, all);
 }
 
+/* Parses overrides NAME=TYPE, split at the last '='. */
 static hearth_status parse_overrides(const char *command_path, const text_list *texts, convert_override **out,
                                      arena *memory, hearth_error *error)
 {
@@ -66,11 +68,11 @@ static hearth_status parse_overrides(const char *command_path, const text_list *
 /* ------------------------------------------------------------------ the report */
 
 typedef struct writing_report {
-    FILE *lines; /* in memory; NULL where there was none left */
+    FILE *lines; /* in memory; NULL: no memory for it */
     writing_result sums;
 } writing_report;
 
-/* What was asked for, and what stays as it is, needs no reason. */
+/* Returns whether the step needs no explanation: it was asked for, or changes nothing. */
 static bool is_plain(const convert_step *s)
 {
     return strcmp(s->reason, "asked for") == 0 || strcmp(s->reason, "as stored") == 0;

@@ -1,4 +1,4 @@
-/* cuda.c - the driver for NVIDIA's devices: which there are, opening them, their memory. On the driver API loaded at
+/* cuda.c - the driver for NVIDIA's devices: listing them, opening them, their memory. It uses the driver API, loaded at
  * run time (cuda_api.h); cuda_device.h says what is in the other files. */
 #include "cuda_device.h"
 
@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    OLDEST_CAPABILITY = 61, /* products of bytes four at a time (dp4a) */
-    LANES = 128
+    OLDEST_CAPABILITY = 61, /* the first with dp4a, the dot product of four bytes */
+    LANES = 128             /* of a group, unless the spec says otherwise */
 };
 
 hearth_status cuda_enter(const device *d, hearth_error *error)
@@ -26,18 +26,20 @@ hearth_status cuda_fail(const cuda_device *d, cuda_result result, const char *wh
 
 /* ------------------------------------------------------------------ which there are */
 
+/* Returns an attribute of a device, 0 if the driver does not know it. */
 static int attribute(const cuda_api *api, cuda_ordinal ordinal, int what)
 {
     int value = 0;
     return api->device_attribute(&value, what, ordinal) == CUDA_OK ? value : 0;
 }
 
+/* Returns the compute capability: 75 for 7.5. */
 static int capability(const cuda_api *api, cuda_ordinal ordinal)
 {
     return 10 * attribute(api, ordinal, CUDA_MAJOR) + attribute(api, ordinal, CUDA_MINOR);
 }
 
-/* Why a device cannot be used; false: it can. */
+/* Returns whether a device cannot be used, and why. */
 static bool unusable(const cuda_api *api, cuda_ordinal ordinal, char *problem, size_t size)
 {
     int has = capability(api, ordinal);
@@ -53,6 +55,7 @@ static bool unusable(const cuda_api *api, cuda_ordinal ordinal, char *problem, s
     return true;
 }
 
+/* Fills in the row of a device. */
 static void describe(const cuda_api *api, int index, device_found *row)
 {
     cuda_ordinal ordinal;
@@ -71,7 +74,7 @@ static void describe(const cuda_api *api, int index, device_found *row)
         row->usable = !unusable(api, ordinal, row->problem, sizeof row->problem);
 }
 
-/* Loads the driver's library and counts devices. HEARTH_DEVICE: it is not there, or there are none. */
+/* Loads the driver's library and counts its devices. HEARTH_DEVICE: there is no driver or no device. */
 static hearth_status count_devices(cuda_api *api, int *count, hearth_error *error)
 {
     TRY(cuda_api_load(api, error));
@@ -105,9 +108,10 @@ static size_t cuda_list(device_found *rows, size_t capacity)
 
 /* ------------------------------------------------------------------ opening and closing */
 
+/* Makes the context, the stream and the word for the clock. */
 static hearth_status make_context(cuda_device *d, hearth_error *error)
 {
-    /* The context that all of a process share; made when the first asks for it, and gone with the last. */
+    /* The primary context, which the whole process shares; it exists while anybody retains it. */
     cuda_context context = NULL;
     CUDA_TRY(d, d->api.context_retain(&context, d->ordinal), "opening");
     d->context = context;
@@ -150,7 +154,7 @@ static void cuda_close(device *base)
 {
     cuda_device *d = (cuda_device *)base;
     if (d->stuck)
-        return;
+        return; /* leaked, see cuda_device.h */
     if (d->context != NULL) {
         (void)cuda_enter(base, NULL);
         if (d->clock_word != NULL)
@@ -184,6 +188,7 @@ static hearth_status cuda_open(device **out, const device_options *options, hear
 
 /* ------------------------------------------------------------------ memory */
 
+/* Allocates main memory that the device can access; `own` is its address there. */
 static hearth_status create_pinned(cuda_device *d, device_buffer *b, hearth_error *error)
 {
     cuda_address at = 0;
@@ -199,6 +204,7 @@ static hearth_status create_pinned(cuda_device *d, device_buffer *b, hearth_erro
     return HEARTH_OK;
 }
 
+/* Allocates zeroed memory of the device. */
 static hearth_status create_own(cuda_device *d, device_buffer *b, hearth_error *error)
 {
     cuda_address at = 0;
@@ -231,7 +237,7 @@ static void cuda_buffer_destroy(device_buffer *b)
         d->api.memory_free(b->own);
 }
 
-/* What a transfer was answered, and then the transfer itself. */
+/* Waits for the end of a transfer; `result` is what enqueueing it gave. */
 static hearth_status wait_for(cuda_device *d, cuda_result result, const char *what, hearth_error *error)
 {
     if (result == CUDA_OK)

@@ -1,4 +1,4 @@
-/* cuda_api.c - opens NVIDIA's driver library. Knows nothing of devices. */
+/* cuda_api.c - loads NVIDIA's driver library. Knows nothing of devices. */
 #include "cuda_api.h"
 
 #include <dlfcn.h>
@@ -16,13 +16,13 @@ const char *cuda_result_text(const cuda_api *api, cuda_result result, char *text
     return text;
 }
 
-/* A function of the library. dlsym gives an object's address where a function's is meant; POSIX has both alike. */
+/* Returns the address of a function as dlsym does, as void *. POSIX lets it be converted to a function pointer. */
 static void *find(void *library, const char *symbol)
 {
     return dlsym(library, symbol);
 }
 
-/* The names of the first function that is missing; NULL: all are there. */
+/* Fills the table. Returns the name of the first missing function, NULL if none is missing. */
 static const char *fill_table(cuda_api *out, void *library)
 {
     const char *missing = NULL;
@@ -47,7 +47,7 @@ hearth_status cuda_api_load(cuda_api *out, hearth_error *error)
     }
     *out = (cuda_api){0};
     const char *missing = fill_table(out, library);
-    /* Gives the reference back; the library stays, for drivers do not like to be unloaded. */
+    /* Releases the reference. RTLD_NODELETE keeps the library loaded, since drivers may not survive unloading. */
     dlclose(library);
     int version = 0;
     bool known = out->version != NULL && out->version(&version) == CUDA_OK;

@@ -1,8 +1,8 @@
-/* cuda_api.h - what hearth uses of NVIDIA's driver API, in declarations of its own: nothing of CUDA is needed to build.
+/* cuda_api.h - the part of NVIDIA's driver API that hearth uses, declared here so that building needs no CUDA toolkit.
  *
- * libcuda.so.1 belongs to the driver and is opened at run time; one list names its functions, with the names that carry
- * the version whose parameters are meant. tests/device_cuda_api.c holds types and constants against cuda.h where that
- * is installed. */
+ * libcuda.so.1 belongs to the driver and is opened at run time. One list names its functions, by the symbols with the
+ * version suffix that matches the parameters here. tests/device_cuda_api.c compares types and constants with cuda.h if
+ * that is installed. */
 #ifndef DEVICE_CUDA_API_H
 #define DEVICE_CUDA_API_H
 
@@ -23,7 +23,7 @@ typedef struct cuda_graph_object *cuda_graph;
 typedef struct cuda_node_object *cuda_node;
 typedef struct cuda_executable_object *cuda_executable;
 
-/* Results that are told apart; every other one is only named. */
+/* The results that hearth distinguishes; of all others it only prints the name. */
 enum {
     CUDA_OK = 0,
     CUDA_NO_MEMORY = 2,
@@ -57,14 +57,14 @@ enum { /* attributes of a device */
 #define CUDA_JIT_ERROR_LENGTH 6
 #define CUDA_MEMORY_HOST      1
 #define CUDA_MEMORY_DEVICE    2
-#define CUDA_OPERATION_WAIT   1 /* on 32 bits */
+#define CUDA_OPERATION_WAIT   1 /* of a word of 32 bits */
 #define CUDA_OPERATION_WRITE  2
 #define CUDA_WAIT_AT_LEAST    0 /* cyclic: (int32_t)(word - value) >= 0 */
 
 typedef struct cuda_kernel_node {
     cuda_function function;
     unsigned grid[3], block[3], shared_bytes;
-    void **parameters; /* an address of each value */
+    void **parameters; /* addresses of the values */
     void **extra;
 } cuda_kernel_node;
 
@@ -83,7 +83,7 @@ typedef struct cuda_copy_node {
     size_t width_bytes, height, depth;
 } cuda_copy_node;
 
-/* A memory operation; waits and writes have the same form, and the whole is as long as the longest there may be. */
+/* A stream memory operation. Waits and writes have the same fields; the union is as long as the API's longest one. */
 typedef union cuda_operation {
     struct {
         unsigned kind; /* CUDA_OPERATION_ */
@@ -102,7 +102,7 @@ typedef struct cuda_operations_node {
     unsigned flags;
 } cuda_operations_node;
 
-/* X(name here, name in the library, parameters) */
+/* X(name in the table, name in the library, parameters) */
 // clang-format off
 #define CUDA_FUNCTIONS(X)                                                                                           \
     X(error_text, cuGetErrorString, (cuda_result result, const char **text))                                        \
@@ -156,7 +156,7 @@ typedef struct cuda_operations_node {
     X(executable_upload, cuGraphUpload, (cuda_executable made, cuda_stream stream))                                 \
     X(executable_launch, cuGraphLaunch, (cuda_executable made, cuda_stream stream))
 
-/* Those that older drivers lack: NULL then. */
+/* Functions that older drivers lack; NULL there. */
 #define CUDA_OPTIONAL_FUNCTIONS(X)                                                                                  \
     X(graph_operations, cuGraphAddBatchMemOpNode,                                                                   \
       (cuda_node *node, cuda_graph graph, const cuda_node *after, size_t count, const cuda_operations_node *what))
@@ -173,11 +173,11 @@ typedef struct cuda_api {
 #undef X
 } cuda_api;
 
-/* Opens the library (it stays open, as drivers want it), fills the table and starts the driver.
- * HEARTH_DEVICE: it is not there, too old or refuses to start; the text says which. */
+/* Opens the library (which stays loaded), fills the table and initialises the driver. HEARTH_DEVICE: it is missing, too
+ * old or does not start; the text says which. */
 hearth_status cuda_api_load(cuda_api *out, hearth_error *error);
 
-/* "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)" into text [size], which is returned. */
+/* Writes "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)" to text [size] and returns it. */
 const char *cuda_result_text(const cuda_api *api, cuda_result result, char *text, size_t size);
 
 #endif

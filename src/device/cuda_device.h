@@ -1,6 +1,6 @@
-/* cuda_device.h - what the files of the CUDA driver share: cuda.c (devices, memory), cuda_kernels.c (how the kernels
- * come to be), cuda_nvrtc.c (compiling them at run time), cuda_exchange.c (words that both sides see, the clock),
- * cuda_program.c (programs as graphs). */
+/* cuda_device.h - declarations that the files of the CUDA driver share: cuda.c (devices, memory), cuda_kernels.c
+ * (loading kernels), cuda_nvrtc.c (compiling them at run time), cuda_exchange.c (slots and the clock), cuda_program.c
+ * (programs as graphs). */
 #ifndef DEVICE_CUDA_DEVICE_H
 #define DEVICE_CUDA_DEVICE_H
 
@@ -9,10 +9,10 @@
 
 typedef struct cuda_kernel {
     cuda_function function;
-    unsigned most_lanes; /* that a group of it may have */
+    unsigned most_lanes; /* the largest group (block) that it can run with */
 } cuda_kernel;
 
-/* The kernels of the exchange itself, whose text is in cuda_exchange.c and not among the products. */
+/* The driver's own kernels, whose source is in cuda_exchange.c and not in kernels/. */
 #define CUDA_OWN_KERNELS(X) X(publish) X(await) X(stamp) X(copy)
 
 typedef enum cuda_own_kernel {
@@ -22,12 +22,12 @@ typedef enum cuda_own_kernel {
         CUDA_OWN_COUNT
 } cuda_own_kernel;
 
-/* How a slot is raised and waited for. */
+/* How a slot is published and awaited; cuda_exchange.c describes the three ways. */
 typedef enum cuda_how { CUDA_BY_MEMORY, CUDA_BY_KERNEL, CUDA_BY_EVENTS } cuda_how;
 
 typedef struct cuda_exchange {
-    const char *name; /* of the key exchange=      */
-    const char *text; /* for device_info           */
+    const char *name; /* value of the key exchange= */
+    const char *text; /* for device_info */
     cuda_how how;
 } cuda_exchange;
 
@@ -42,17 +42,18 @@ typedef struct cuda_device {
     cuda_kernel kernels[DEVICE_KERNEL_COUNT];
     cuda_function own[CUDA_OWN_COUNT];
     const cuda_exchange *exchange;
-    char made[48]; /* what base.kernels points to */
-    /* Where the clock is read: a word that both sides see. */
+    char made[48]; /* text that base.kernels points to */
+    /* The device writes its clock to this word of pinned memory (cuda_clock_read). */
     volatile uint64_t *clock_word; /* pinned */
     cuda_address clock_address;
     double clock_offset, clock_read_at; /* clock_seconds() = globaltimer / 1e9 + offset */
-    bool stuck; /* something on it does not come to rest: it is left behind, for giving back would wait for it */
+    bool stuck; /* a program hangs on it; the device is leaked, since freeing it would wait forever */
 } cuda_device;
 
-/* Makes the device's context the calling thread's, which every call to the API below needs. */
+/* Makes the device's context current in the calling thread; every later call to the API needs this. */
 hearth_status cuda_enter(const device *d, hearth_error *error);
-/* fail(): "cuda:0: WHAT: what the driver says"; HEARTH_NO_MEMORY where it has none, else HEARTH_DEVICE. */
+/* Calls fail(): "cuda:0: WHAT: text of the result". HEARTH_NO_MEMORY if the driver ran out of memory, else
+ * HEARTH_DEVICE. */
 hearth_status cuda_fail(const cuda_device *d, cuda_result result, const char *what, hearth_error *error);
 
 #define CUDA_TRY(d, call, what)                                \
@@ -64,29 +65,30 @@ hearth_status cuda_fail(const cuda_device *d, cuda_result result, const char *wh
 
 /* ------------------------------------------------------------------ cuda_kernels.c */
 
-/* Loads every kernel: from PTX that was built in, else compiled now. Fills kernels, own, made. */
+/* Loads every kernel, from built-in PTX or else compiled with NVRTC. Sets kernels, own and made. */
 hearth_status cuda_kernels_load(cuda_device *d, hearth_error *error);
 
 /* ------------------------------------------------------------------ cuda_nvrtc.c */
 
-/* Compiles the kernels' source for a capability (75). *out is PTX, freed with mem_free; version gets NVRTC's, "13.0".
- * HEARTH_DEVICE: NVRTC is not there, or does not take the source (its first complaint is in the text). */
+/* Compiles the kernels' source for a compute capability (75). *out is PTX, to be freed with mem_free; `version` gets
+ * the version of NVRTC, "13.0". HEARTH_DEVICE: NVRTC is missing, or rejects the source (its first error is in the
+ * text). */
 hearth_status cuda_nvrtc_compile(char **out, int capability, char version[16], hearth_error *error);
 
 /* ------------------------------------------------------------------ cuda_exchange.c */
 
-/* The text of the exchange's own kernels, for the driver's assembler. */
+/* Returns the source of the driver's own kernels, in PTX. */
 const char *cuda_exchange_ptx(void);
-/* Chooses the exchange: that of the options, or the first that works. Needs the kernels. */
+/* Chooses the exchange: the one in the options, or the first that works. The kernels must be loaded. */
 hearth_status cuda_exchange_choose(cuda_device *d, hearth_error *error);
-/* Reads the device's clock beside ours. Only while nothing runs. */
+/* Compares the device's clock with clock_seconds(). Only while nothing runs. */
 hearth_status cuda_clock_read(cuda_device *d, hearth_error *error);
 
 /* ------------------------------------------------------------------ cuda_program.c */
 
 hearth_status cuda_seal(device_program *p, hearth_error *error);
 void cuda_program_destroy(device_program *p);
-/* With the faults that tests inject, and without: for trying out the exchange. */
+/* cuda_start injects the faults of tests; cuda_run does not, and is also used to try out the exchange. */
 hearth_status cuda_start(device_program *p, hearth_error *error);
 hearth_status cuda_run(device_program *p, hearth_error *error);
 hearth_status cuda_published(device_program *p, unsigned slot, bool *out, hearth_error *error);

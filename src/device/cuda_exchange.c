@@ -1,12 +1,12 @@
-/* cuda_exchange.c - how the CPU and a CUDA device tell each other something while a program runs, and the device's
- * clock. docs/decisions/005-the-exchange.md says why it is as it is.
+/* cuda_exchange.c - the exchange between the CPU and a CUDA device while a program runs, and the device's clock.
+ * docs/decisions/005-the-exchange.md gives the reasons for this design.
  *
- * A slot has two words in pinned main memory: the program sets one to 1 where it publishes, and behind an await it goes
- * on when the CPU has set the other. The ways differ in who on the device touches them:
+ * A slot has two words in pinned main memory. To publish, the program sets the first to 1. At an await, it waits until
+ * the CPU has set the second. There are three ways to access these words on the device:
  *
- *     memory   operations of the stream itself, as nodes of the graph; no kernel is started for them
+ *     memory   stream memory operations, as nodes of the graph, without starting a kernel
  *     kernel   kernels of one thread
- *     events   nobody: the graph is cut there; the CPU asks for an event and starts the next piece itself
+ *     events   no access: the graph is cut there; the CPU polls an event and starts the next piece itself
  */
 #include "cuda_device.h"
 
@@ -14,13 +14,13 @@
 
 #include <string.h>
 
-/* A GPU answers within microseconds; what takes longer may need this core. */
+/* How long to spin before offering this core to others. A GPU answers within microseconds. */
 static const double eager_seconds = 100e-6;
 
-/* The exchange's kernels, written in the driver's assembly language, so that they are there whatever compiled the
- * others. volatile: past every cache; membar.sys: what was written before is seen by the CPU first. The spinning kernel
- * needs no way out of its own: a program that is given up has all its words set. copy moves 16 bytes per thread, and
- * the thread behind the last whole 16 the bytes that remain. */
+/* The driver's own kernels, in PTX, so that they do not depend on how the other kernels were compiled. volatile
+ * bypasses the caches; membar.sys makes earlier writes visible to the CPU first. The spinning kernel `await` needs no
+ * exit of its own, because giving up a program sets all its words. `copy` moves 16 bytes per thread; one more thread
+ * copies the remaining bytes one by one. */
 static const char own_kernels[] = ".version 6.0\n"
                                   ".target sm_60\n"
                                   ".address_size 64\n"
@@ -94,7 +94,7 @@ const char *cuda_exchange_ptx(void)
     return own_kernels;
 }
 
-/* In the order in which they are tried. */
+/* The ways, in the order in which they are tried. */
 static const cuda_exchange exchanges[] = {
     {"memory", "stream memory operations", CUDA_BY_MEMORY},
     {"kernel", "a spinning kernel", CUDA_BY_KERNEL},
@@ -105,8 +105,9 @@ enum { EXCHANGES = sizeof exchanges / sizeof *exchanges };
 
 /* ------------------------------------------------------------------ the clock */
 
-/* The greatest offset that no reading contradicts: what the device stamps is seen later, so each reading gives an
- * upper bound, and the quickest the best. Reading it so is about a microsecond late, the way across the bus. */
+/* Takes the least offset of several readings. The CPU sees each stamp only after the device wrote it, so every reading
+ * is an upper bound of the true offset, and the quickest one is the closest. The error is the time across the bus,
+ * about a microsecond. */
 hearth_status cuda_clock_read(cuda_device *d, hearth_error *error)
 {
     enum { READINGS = 8 };
@@ -138,7 +139,7 @@ static hearth_status ask_published(device_program *p, bool *out, hearth_error *e
     return cuda_published(p, 0, out, error);
 }
 
-/* Spins until `ask` says yes, for a second at most. */
+/* Spins until `ask` says yes, for at most a second. */
 static hearth_status spin(device_program *p, ask_function *ask, hearth_error *error)
 {
     bool published = false;
@@ -150,7 +151,7 @@ static hearth_status spin(device_program *p, ask_function *ask, hearth_error *er
     return HEARTH_OK;
 }
 
-/* One round trip, twice: the words must be set back in between. */
+/* Runs one round trip twice, to test that the words are reset in between. */
 static hearth_status go_round(device_program *p, hearth_error *error)
 {
     for (int i = 0; i < 2; i++) {
@@ -163,6 +164,7 @@ static hearth_status go_round(device_program *p, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Tests one way with a small program. Sets d->stuck if that program hangs. */
 static hearth_status try_exchange(cuda_device *d, const cuda_exchange *way, hearth_error *error)
 {
     d->exchange = way;
@@ -181,7 +183,7 @@ static hearth_status try_exchange(cuda_device *d, const cuda_exchange *way, hear
     return status;
 }
 
-/* Why the first one does not work is what to tell: for the others to be tried, it had to fail. */
+/* Takes the first way that works. If none works, reports the error of the first; later ones are only fallbacks. */
 hearth_status cuda_exchange_choose(cuda_device *d, hearth_error *error)
 {
     const char *wanted = d->base.options.exchange;

@@ -1,13 +1,13 @@
-/* cuda_kernels.c - how a CUDA device comes by its kernels: from PTX that was made when hearth was built, where nvcc or
- * clang were there (HEARTH_PTX in CMakeLists.txt), else through NVRTC. The driver turns PTX into the device's own code
- * and remembers it. */
+/* cuda_kernels.c - loads the kernels of a CUDA device: from PTX that was compiled when hearth was built, if nvcc or
+ * clang was installed then (HEARTH_PTX in CMakeLists.txt), else with NVRTC. The driver compiles PTX to the device's
+ * machine code and caches the result. */
 #include "cuda_device.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #ifdef HEARTH_PTX_FILE
-/* The text as the assembler includes it, with a zero behind. */
+/* The assembler includes the file as text and appends a zero byte. */
 extern const char cuda_built_in_ptx[] __attribute__((visibility("hidden")));
 __asm__(".pushsection .rodata\n"
         ".global cuda_built_in_ptx\n"
@@ -23,7 +23,7 @@ static const char *const built_in = NULL;
 static const char *const built_in_by = "";
 #endif
 
-/* Hands PTX to the driver. HEARTH_DEVICE: it does not take it; the first line of its complaint is in the text. */
+/* Loads PTX into the driver. HEARTH_DEVICE: it rejects the PTX; the first line of its log is in the text. */
 static hearth_status load_module(cuda_device *d, cuda_module *out, const char *ptx, const char *what,
                                  hearth_error *error)
 {
@@ -46,7 +46,7 @@ static hearth_status find_function(const cuda_device *d, cuda_function *out, cud
     return result == CUDA_OK ? HEARTH_OK : cuda_fail(d, result, name, error);
 }
 
-/* Kernels are called kernel_... there: CUDA's own headers have a norm. */
+/* Looks up every kernel. In CUDA their names have the prefix kernel_, because CUDA's headers define norm(). */
 static hearth_status find_kernels(cuda_device *d, hearth_error *error)
 {
     for (size_t i = 0; i < DEVICE_KERNEL_COUNT; i++) {
@@ -61,6 +61,7 @@ static hearth_status find_kernels(cuda_device *d, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Loads the driver's own kernels. */
 static hearth_status load_own(cuda_device *d, hearth_error *error)
 {
     static const char *const names[] = {
@@ -74,6 +75,7 @@ static hearth_status load_own(cuda_device *d, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Compiles the kernels with NVRTC and loads them. */
 static hearth_status load_compiled(cuda_device *d, hearth_error *error)
 {
     char *ptx = NULL, version[16] = "";
@@ -85,8 +87,8 @@ static hearth_status load_compiled(cuda_device *d, hearth_error *error)
     return status;
 }
 
-/* A driver may be too old for PTX from a newer nvcc, or the device for what it was made for; NVRTC, which came with
- * some older toolkit, may still do. Where it does not either, the first complaint is the one to tell. */
+/* Loads the kernels of kernels/. Built-in PTX fails if the driver is older than the nvcc that made it, or if the device
+ * is older than its target; NVRTC from an older toolkit may still work. If both fail, reports the first error. */
 static hearth_status load_products(cuda_device *d, hearth_error *error)
 {
     if (built_in == NULL)

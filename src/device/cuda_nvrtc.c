@@ -1,5 +1,5 @@
-/* cuda_nvrtc.c - compiles the kernels' source at run time with NVRTC, where a CUDA toolkit is installed; its library is
- * opened like the driver's. Knows nothing of devices beyond their capability. */
+/* cuda_nvrtc.c - compiles the kernels' source at run time with NVRTC, if a CUDA toolkit is installed. The library is
+ * loaded like the driver's. Knows nothing of a device but its compute capability. */
 #include "cuda_device.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 
 typedef struct nvrtc_program_object *nvrtc_program;
 
-/* X(name here, name in the library, result, parameters) */
+/* X(name in the table, name in the library, result, parameters) */
 // clang-format off
 #define NVRTC_FUNCTIONS(X)                                                                                             \
     X(error_text, nvrtcGetErrorString, const char *, (int result))                                                     \
@@ -32,13 +32,14 @@ typedef struct nvrtc_api {
 
 static const char *const libraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"};
 
-/* What compiling answers where it does not know a capability. */
+/* The result of compiling for a capability that NVRTC does not know. */
 enum { NVRTC_INVALID_OPTION = 5 };
 
-/* Versions of NVRTC leave old devices behind: tried from the device's own downwards. Code for an older capability runs
- * on a newer device. */
+/* Targets, newest first; tried from the device's own capability downwards, because each NVRTC supports only some. PTX
+ * for an older capability runs on a newer device. */
 static const int capabilities[] = {120, 100, 90, 89, 86, 80, 75, 70, 61, 60};
 
+/* Loads NVRTC and fills the table. */
 static hearth_status open_library(nvrtc_api *out, hearth_error *error)
 {
     void *library = NULL;
@@ -57,7 +58,7 @@ static hearth_status open_library(nvrtc_api *out, hearth_error *error)
     return missing == NULL ? HEARTH_OK : fail(error, HEARTH_DEVICE, "cuda: NVRTC has no function %s", missing);
 }
 
-/* The first complaint of the log, or what the result is called. */
+/* Reports the first line of the log with "error" in it, or else the name of the result. */
 static hearth_status fail_compiling(const nvrtc_api *api, nvrtc_program program, int result, hearth_error *error)
 {
     size_t size = 0;
@@ -77,6 +78,7 @@ static hearth_status fail_compiling(const nvrtc_api *api, nvrtc_program program,
     return status;
 }
 
+/* Copies the PTX of a compiled program to *out. */
 static hearth_status take_ptx(const nvrtc_api *api, nvrtc_program program, char **out, hearth_error *error)
 {
     size_t size = 0;

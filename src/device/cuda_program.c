@@ -1,9 +1,9 @@
-/* cuda_program.c - programs on a CUDA device. A program becomes a graph, once: a chain of kernels, copies and whatever
- * the exchange needs (cuda_exchange.c), started with one call and never changed. By events, it is several graphs, cut
- * where the program publishes or awaits. Knows nothing of devices' memory or of where kernels come from.
+/* cuda_program.c - programs on a CUDA device. Sealing turns a program into a graph: a chain of kernels, copies and the
+ * operations of the exchange (cuda_exchange.c), which one call starts and nothing changes later. With the exchange by
+ * events it is several graphs, cut where the program publishes or awaits. Knows nothing of how memory is allocated or
+ * how kernels are loaded.
  *
- * What differs from run to run are words in pinned memory, which the CPU sets back before a start, when nothing
- * runs. */
+ * Only words in pinned memory differ from run to run. The CPU resets them before a start, when nothing runs. */
 #include "cuda_device.h"
 
 #include "../base/clock.h"
@@ -14,41 +14,42 @@
 
 enum {
     MOST_ARGUMENTS = 32,
-    WORDS_APART = 64, /* bytes between words of the two sides: a line of the CPU's cache is not shared */
-    /* Copies up to here are done by a kernel: it starts in the time of any kernel, while the copy engine has to be
-     * woken and waited for. Longer ones gain more from the engine than that costs. */
+    WORDS_APART = 64, /* bytes; the words that the two sides write are on different cache lines of the CPU */
+    /* Copies of up to this many bytes use a kernel, which starts faster than the copy engine. For longer copies the
+     * engine gains more than its start costs. */
     SHORT_COPY = 64 * 1024,
     COPY_LANES = 128,
-    /* Groups per unit: enough to fill it with some to spare; kernels go on with further items by themselves. */
+    /* Groups per compute unit: enough to fill it, with some to spare. Each group loops over the remaining items. */
     GROUPS_PER_UNIT = 32,
-    ASKS_PER_QUERY = 256 /* looks at a word before the driver is asked whether something failed */
+    ASKS_PER_QUERY = 256 /* polls of a word between queries of the driver for errors */
 };
 
-/* How long a reading of the clock holds: the two clocks drift by a few millionths. */
+/* How long a reading of the clock stays valid; the two clocks drift apart by a few millionths. */
 static const double clock_seconds_valid = 1.0;
 
-/* A part of a program that is started at once, and what comes behind it. In a program that is not cut: all of it. */
+/* A piece of a program that is started with one call, and the publish or await that follows it. A program that is not
+ * cut is one piece. */
 typedef struct piece {
-    cuda_executable graph; /* NULL: nothing to do        */
+    cuda_executable graph; /* NULL: it has no commands */
     bool publishes, awaits;
     unsigned slot;
 } piece;
 
 typedef struct cuda_program {
     piece *pieces;            /* [piece_count] */
-    size_t piece_count, next; /* the first that was not started in this run */
-    /* Pinned, [slots], [slots] and [stamps]; as the CPU and as the device sees them. */
+    size_t piece_count, next; /* next: the first piece not started in this run */
+    /* Pinned words [slots], [slots] and [stamps], by the CPU's addresses; below (..._at) by the device's. */
     volatile uint32_t *published, *answered;
     volatile uint64_t *stamps;
     void *words;
     size_t words_bytes;
     cuda_address published_at, answered_at, stamps_at;
-    cuda_event *events;   /* [slots] by events; else NULL */
-    bool *recorded;       /* [slots] in this run          */
-    size_t *publish_at;   /* [slots] the command's number */
-    size_t fails_at;      /* the command where this run is to fail, for tests; else command_count */
-    hearth_error failure; /* of answer, which cannot say it */
-    unsigned asked;
+    cuda_event *events;   /* [slots]; each NULL unless the exchange is by events */
+    bool *recorded;       /* [slots] the event was recorded in this run */
+    size_t *publish_at;   /* [slots] the number of the command that publishes */
+    size_t fails_at;      /* the command at which this run shall fail, for tests; else command_count */
+    hearth_error failure; /* of cuda_answer, which cannot return it */
+    unsigned asked;       /* polls in this run */
 } cuda_program;
 
 static cuda_device *device_of(const device_program *p)
@@ -58,13 +59,14 @@ static cuda_device *device_of(const device_program *p)
 
 /* ------------------------------------------------------------------ building graphs */
 
-/* A graph in the making: a chain. */
+/* A graph that is being built; each node depends on the one before. */
 typedef struct chain {
     cuda_device *d;
     cuda_graph graph; /* NULL until there is a node */
     cuda_node last;
 } chain;
 
+/* Makes the graph unless it exists. */
 static hearth_status chain_begin(chain *c, hearth_error *error)
 {
     if (c->graph == NULL)
@@ -82,13 +84,14 @@ static hearth_status add_kernel(chain *c, cuda_function function, size_t groups,
     return HEARTH_OK;
 }
 
-/* One of the exchange's kernels, for a word. */
+/* Adds one of the driver's own kernels that takes the address of a word. */
 static hearth_status add_own(chain *c, cuda_own_kernel kernel, cuda_address word, hearth_error *error)
 {
     void *parameters[] = {&word};
     return add_kernel(c, c->d->own[kernel], 1, 1, parameters, "building a graph", error);
 }
 
+/* Adds a stream memory operation: writes 1 to a word, or waits until it is at least 1. */
 static hearth_status add_operation(chain *c, unsigned kind, cuda_address word, hearth_error *error)
 {
     cuda_device *d = c->d;
@@ -114,7 +117,7 @@ static hearth_status add_launch(chain *c, const device_command *command, hearth_
     for (size_t i = 0; i < command->count; i++) {
         const device_argument *a = &command->arguments[i];
         addresses[i] = a->kind == ARGUMENT_BUFFER && a->buffer != NULL ? a->buffer->own + a->offset : 0;
-        /* The driver only reads what these point to. */
+        /* The casts drop const; the driver only reads the values. */
         parameters[i] = a->kind == ARGUMENT_BUFFER ? (void *)&addresses[i]
                         : a->kind == ARGUMENT_UINT ? (void *)(uintptr_t)&a->u
                                                    : (void *)(uintptr_t)&a->f;
@@ -151,7 +154,7 @@ static hearth_status add_copy(chain *c, const device_command *command, hearth_er
     return HEARTH_OK;
 }
 
-/* Ends a chain: what it became is a piece's, NULL where it has no nodes. */
+/* Ends a chain and uploads it to the device. *out is the executable graph; unchanged if the chain has no nodes. */
 static hearth_status chain_end(chain *c, cuda_executable *out, hearth_error *error)
 {
     cuda_device *d = c->d;
@@ -197,6 +200,7 @@ static bool is_exchange(const device_command *command)
     return command->kind == COMMAND_PUBLISH || command->kind == COMMAND_AWAIT;
 }
 
+/* Adds all commands to graphs. Only the exchange by events ends a piece at each publish and await. */
 static hearth_status build_pieces(device_program *p, cuda_program *own, chain *c, hearth_error *error)
 {
     bool cut = c->d->exchange->how == CUDA_BY_EVENTS;
@@ -223,6 +227,7 @@ static size_t round_up(size_t size_bytes)
     return (size_bytes + WORDS_APART - 1) / WORDS_APART * WORDS_APART;
 }
 
+/* Allocates the pinned words: published, answered and stamps, each on cache lines of its own. */
 static hearth_status make_words(device_program *p, cuda_program *own, hearth_error *error)
 {
     cuda_device *d = device_of(p);
@@ -315,7 +320,7 @@ void cuda_program_destroy(device_program *p)
 
 /* ------------------------------------------------------------------ running */
 
-/* Starts piece after piece until one awaits an answer that is not there. */
+/* Starts piece after piece, up to an await whose answer is missing. */
 static hearth_status advance(device_program *p, hearth_error *error)
 {
     cuda_program *own = p->own;
@@ -353,7 +358,7 @@ hearth_status cuda_run(device_program *p, hearth_error *error)
     own->next = 0;
     hearth_status status = advance(p, error);
     if (status != HEARTH_OK)
-        (void)d->api.stream_wait(d->stream); /* pieces before the one that failed */
+        (void)d->api.stream_wait(d->stream); /* for the pieces before the one that failed */
     return status;
 }
 
@@ -367,7 +372,7 @@ hearth_status cuda_start(device_program *p, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* What went wrong on the device, which then runs nothing any more. `idle`: nothing of the program is under way. */
+/* Reports an error of the device, which then runs nothing more. *idle: no part of the program is running. */
 static hearth_status check(device_program *p, bool *idle, hearth_error *error)
 {
     cuda_device *d = device_of(p);
@@ -377,12 +382,13 @@ static hearth_status check(device_program *p, bool *idle, hearth_error *error)
     return result == CUDA_OK || result == CUDA_NOT_READY ? HEARTH_OK : cuda_fail(d, result, "running a program", error);
 }
 
-/* What went wrong in answer. */
+/* Reports an error of cuda_answer. */
 static hearth_status tell_failure(const cuda_program *own, hearth_error *error)
 {
     return own->failure.status == HEARTH_OK ? HEARTH_OK : fail(error, own->failure.status, "%s", own->failure.text);
 }
 
+/* Polls the word or event of a slot. */
 static hearth_status ask_slot(device_program *p, unsigned slot, bool *out, hearth_error *error)
 {
     cuda_program *own = p->own;
@@ -427,7 +433,7 @@ hearth_status cuda_done(device_program *p, bool *out, hearth_error *error)
     cuda_program *own = p->own;
     bool idle;
     TRY(check(p, &idle, error));
-    /* What was started before the failure may be under way. */
+    /* Until the stream is idle, pieces that were started before the failure may still run. */
     if (idle)
         TRY(tell_failure(own, error));
     *out = idle && own->next == own->piece_count;

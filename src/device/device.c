@@ -1,5 +1,5 @@
-/* device.c - devices and their memory, above the drivers: the table of drivers, budgets and accounts, injected faults.
- * Programs are in program.c. Must not know what any driver does inside. */
+/* device.c - devices and their memory: the table of drivers, budgets and memory in use, injected faults. Programs are
+ * in program.c. Independent of how any driver works inside. */
 #include "probe.h"
 #include "spec.h"
 
@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A driver is a row. */
+/* To add a driver, add it here. */
 static const driver *const drivers[] = {&driver_host, &driver_opencl, &driver_cuda};
 
 enum { DRIVERS = sizeof drivers / sizeof *drivers };
 
 /* ------------------------------------------------------------------ faults for tests */
 
-/* As in memory.c: the countdown stops at 0, so that all later calls fail as well. */
+/* As in memory.c, the countdown stops at 0, so that all later calls fail as well. */
 static const long fail_never = -1;
-static atomic_long fail_after = -1; /* calls that still succeed; fail_never: all */
+static atomic_long fail_after = -1; /* number of calls that still succeed; fail_never: all */
 
 void device_fail_at(long n)
 {
@@ -39,7 +39,7 @@ hearth_status device_injected(const device *d, const char *what, hearth_error *e
     return fail(error, HEARTH_DEVICE, "%s: %s: injected fault", d->driver->name, what);
 }
 
-/* Before each call of a driver: the device is still there, and no test wants it to fail. */
+/* Checks before a call of a driver that the device is not lost and that no test wants the call to fail. */
 static hearth_status ready(const device *d, const char *what, hearth_error *error)
 {
     if (d->lost)
@@ -54,7 +54,7 @@ hearth_status device_lost(const device *d, const char *what, hearth_error *error
 
 /* ------------------------------------------------------------------ devices */
 
-/* A driver's rows; of one that must not be asked, one row with the reason. */
+/* Lists the devices of a driver; if the driver must not be loaded, gives one row with the reason. */
 static size_t list_driver(const driver *d, const char *cache_folder, device_found *rows, size_t capacity)
 {
     char problem[PROBE_TEXT_SIZE];
@@ -84,6 +84,7 @@ void device_forget(const char *cache_folder)
         probe_forget(drivers[i], cache_folder);
 }
 
+/* Finds the driver that a spec names. */
 static hearth_status find_driver(const driver **out, const char *spec, hearth_error *error)
 {
     span name = spec_name(spec);
@@ -115,7 +116,7 @@ hearth_status device_open(device **out, const char *spec, const char *cache_fold
     if (options.memory_bytes > 0)
         d->budget_bytes = options.memory_bytes;
     else if (d->budget_bytes == 0)
-        d->budget_bytes = d->free_bytes / 10 * 9; /* the rest is for the driver's own and for others */
+        d->budget_bytes = d->free_bytes / 10 * 9; /* the rest is for the driver and other programs */
     *out = d;
     return HEARTH_OK;
 }
@@ -124,7 +125,7 @@ void device_close(device *d)
 {
     if (!d)
         return;
-    /* A program that hangs may touch whatever there is: better leaked than freed under it. */
+    /* A program that hangs may still access its memory, so the device is leaked rather than closed. */
     if (d->running)
         return;
     d->driver->close(d);
@@ -150,7 +151,7 @@ void device_describe(const device *d, device_info *out)
 
 /* ------------------------------------------------------------------ memory */
 
-/* "12.0 MB"; small sizes to the byte. */
+/* Formats a size as "12.0 MB", a small one in bytes. */
 static const char *size_text(char text[32], uint64_t size_bytes)
 {
     if (size_bytes < 100000)
@@ -160,6 +161,7 @@ static const char *size_text(char text[32], uint64_t size_bytes)
     return text;
 }
 
+/* Fails with HEARTH_NO_MEMORY if a buffer does not fit into what is left of the budget. */
 static hearth_status check_budget(const device *d, size_t size_bytes, const char *what, hearth_error *error)
 {
     uint64_t left = d->budget_bytes - d->used_bytes;
@@ -170,7 +172,7 @@ static hearth_status check_budget(const device *d, size_t size_bytes, const char
                 size_text(wanted, size_bytes), size_text(rest, left), size_text(budget, d->budget_bytes));
 }
 
-/* The driver's part of a buffer; its errors say for what it was. */
+/* Allocates the memory of a buffer through the driver and adds `what` and the sizes to its error. */
 static hearth_status take_memory(device_buffer *b, const char *what, hearth_error *error)
 {
     TRY(ready(b->device, what, error));
@@ -185,6 +187,7 @@ static hearth_status take_memory(device_buffer *b, const char *what, hearth_erro
                 size_text(wanted, b->size_bytes), size_text(used, b->device->used_bytes), inner.text);
 }
 
+/* Adds a new buffer to the memory in use. */
 static void account(device_buffer *b)
 {
     device *d = b->device;
@@ -223,7 +226,7 @@ void device_buffer_destroy(device_buffer *b)
     device *d = b->device;
     *(b->place == DEVICE_PINNED ? &d->pinned_bytes : &d->used_bytes) -= b->size_bytes;
     if (d->running && d->lost)
-        return; /* see device_close */
+        return; /* leaked, see device_close */
     assert(!d->running);
     if (b->size_bytes > 0)
         d->driver->buffer_destroy(b);

@@ -1,5 +1,5 @@
-/* driver.h - what a driver implements. device.c checks arguments, keeps the accounts and injects faults (with
- * program.c), so a driver sees only calls that make sense. One row per driver in device.c. */
+/* driver.h - the interface that a driver implements. device.c and program.c check arguments, count memory and inject
+ * faults, so a driver only gets valid calls. device.c has a table of the drivers. */
 #ifndef DEVICE_DRIVER_H
 #define DEVICE_DRIVER_H
 
@@ -7,7 +7,7 @@
 
 #include "../base/memory.h"
 
-/* The options of a spec, read by device.c. Zero or NULL: not given. */
+/* The options of a spec, as spec.c reads them. Zero or empty: not given. */
 typedef struct device_options {
     unsigned index;
     uint64_t memory_bytes;
@@ -16,12 +16,12 @@ typedef struct device_options {
     char exchange[16];
 } device_options;
 
-/* One recorded command, as every driver gets it when a program is sealed. */
+/* One recorded command. A driver gets the list of them when a program is sealed. */
 typedef struct device_command {
     enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_PUBLISH, COMMAND_AWAIT, COMMAND_STAMP } kind;
     unsigned index;                   /* kernel, slot or stamp */
-    size_t items;                     /* of a launch           */
-    const device_argument *arguments; /* [count] of a launch; lives as long as the program */
+    size_t items;                     /* of a launch */
+    const device_argument *arguments; /* [count] of a launch; valid as long as the program */
     size_t count;
     device_buffer *to;
     const device_buffer *from;
@@ -30,27 +30,27 @@ typedef struct device_command {
 
 typedef struct driver driver;
 
-/* Every driver's own structs begin with these. */
+/* The struct of a driver's device begins with this one. */
 struct device {
     const driver *driver;
     device_options options;
     char name[128];
     const char *kernels, *exchange;    /* see device_info */
-    uint64_t memory_bytes, free_bytes; /* filled in by the driver's open; free 0: not known */
+    uint64_t memory_bytes, free_bytes; /* set by the driver's open; free 0: unknown */
     unsigned units, group;
-    uint64_t budget_bytes, used_bytes, peak_bytes, pinned_bytes; /* device.c's */
-    device_program *running;                                     /* device.c's */
-    bool lost;                                                   /* failed while something ran: device.c's */
-    double eager_seconds;                                        /* device.c's: see wait_learn in base/wait.h */
-    double patience_seconds; /* device.c's; DEVICE_PATIENCE_SECONDS, less in tests                          */
+    uint64_t budget_bytes, used_bytes, peak_bytes, pinned_bytes; /* of device.c; open may set the budget */
+    device_program *running;                                     /* set by program.c */
+    bool lost;                                                   /* a program failed; set by program.c */
+    double eager_seconds;                                        /* of program.c: see wait_learn in base/wait.h */
+    double patience_seconds; /* set by device.c: DEVICE_PATIENCE_SECONDS, less in tests */
 };
 
 struct device_buffer {
     device *device;
     device_place place;
     size_t size_bytes;
-    void *host;   /* of pinned buffers; a driver whose memory is main memory sets it for all */
-    uint64_t own; /* the driver's handle or address */
+    void *host;   /* of pinned buffers; of all buffers if the device uses main memory */
+    uint64_t own; /* the driver's handle or device address */
 };
 
 struct device_program {
@@ -58,57 +58,61 @@ struct device_program {
     unsigned slot_count, stamp_count;
     device_command *commands; /* [command_count] */
     size_t command_count;
-    void *own; /* the driver's, made by seal */
-    /* device.c's */
+    void *own; /* the driver's data, made by seal */
+    /* of program.c: */
     size_t capacity;
     arena memory;
-    hearth_status problem; /* of recording */
+    hearth_status problem; /* the first error while recording */
     bool sealed;
 };
 
 struct driver {
     const char *name;
-    const char *library; /* that it opens when it is asked for anything; NULL: none. See probe.h */
-    /* Appends what it finds to rows [capacity]; returns how many rows it has, at least one. */
+    const char *library; /* the shared library that it opens; NULL: none. See probe.h */
+    /* Writes the devices it finds to rows [capacity]; returns how many rows it has, at least one. */
     size_t (*list)(device_found *rows, size_t capacity);
-    /* Fills in name, kernels, exchange, memory_bytes, units, group, and free_bytes or budget_bytes (0: nine tenths of
-     * what is free). This call and those below: one that fails leaves nothing behind. */
+    /* Opens a device. Sets name, kernels, exchange, memory_bytes, units, group, and free_bytes or budget_bytes (budget
+     * 0: device.c takes nine tenths of free_bytes). If this call or one of those below fails, it frees what it had
+     * allocated. */
     hearth_status (*open)(device **out, const device_options *options, hearth_error *error);
     void (*close)(device *d);
-    /* size_bytes > 0. Fills in host and own; zeroed memory. */
+    /* Allocates zeroed memory for size_bytes > 0; sets host and own. */
     hearth_status (*buffer_create)(device_buffer *b, hearth_error *error);
     void (*buffer_destroy)(device_buffer *b);
-    /* Synchronous; size_bytes > 0. The pinned side of a transfer is `host`. */
+    /* Synchronous copies with size_bytes > 0. A pinned buffer is read or written at its `host`. */
     hearth_status (*write)(device_buffer *to, size_t offset, const void *from, size_t size_bytes, hearth_error *error);
     hearth_status (*read)(const device_buffer *from, size_t offset, void *to, size_t size_bytes, hearth_error *error);
     hearth_status (*move)(device_buffer *to, size_t to_offset, const device_buffer *from, size_t from_offset,
                           size_t size_bytes, hearth_error *error);
+    /* Translates the recorded commands into `own`. */
     hearth_status (*seal)(device_program *p, hearth_error *error);
-    void (*program_destroy)(device_program *p); /* where own is not NULL; never while it runs */
-    /* HEARTH_DEVICE, as for all that follows: it failed, and the device is lost. Nothing of it runs then. */
+    void (*program_destroy)(device_program *p); /* only if own is not NULL, never while it runs */
+    /* Starts a run. HEARTH_DEVICE here and below: the device failed and is lost. If start fails, nothing runs. */
     hearth_status (*start)(device_program *p, hearth_error *error);
-    /* Has the run published `slot`? Never blocks. After a failure the run may still be on its way to its end. */
+    /* Tells whether the run has published `slot`. Never blocks. After a failure the run may still be going on. */
     hearth_status (*published)(device_program *p, unsigned slot, bool *out, hearth_error *error);
-    /* Answering twice, or what is never awaited, does no harm. */
+    /* Answers a slot. Answering twice, or a slot that is never awaited, is harmless. */
     void (*answer)(device_program *p, unsigned slot);
-    /* Is the run over? Never blocks. Failing: it is over, too. */
+    /* Tells whether the run is over. Does not block, but after a failure OpenCL waits for its queue here. If this
+     * fails, the run is over, too. */
     hearth_status (*done)(device_program *p, bool *out, hearth_error *error);
+    /* Returns the time of a stamp in the last finished run, on the clock of clock_seconds. */
     double (*stamp_seconds)(const device_program *p, unsigned stamp);
 };
 
 extern const driver driver_host, driver_opencl, driver_cuda;
 
-/* True where the call has to fail, for tests (device_fail_at). */
+/* Counts one call that may fail and returns whether it has to, for tests (device_fail_at). */
 bool device_must_fail(void);
-/* fail() for an injected fault: "DEVICE: WHAT: injected fault". */
+/* Calls fail() for an injected fault: "DRIVER: WHAT: injected fault". */
 hearth_status device_injected(const device *d, const char *what, hearth_error *error);
 
-/* What device.c and program.c share: fail() for "DEVICE: WHAT: ..." on a lost device; whether a range lies within a
- * buffer. */
+/* Calls fail() for a call to a lost device: "DRIVER: WHAT: the device is lost ...". */
 hearth_status device_lost(const device *d, const char *what, hearth_error *error);
+/* Returns whether a range lies within a buffer. */
 bool device_holds(const device_buffer *b, size_t offset, size_t size_bytes);
 
-/* The kernels' source as one text, for compilers at run time (kernels_source.c). */
+/* Returns the source of all kernels as one text, for compilation at run time (kernels_source.c). */
 const char *kernels_source(size_t *size_bytes);
 
 #endif

@@ -1,10 +1,10 @@
-/* host.c - the driver for the host: threads of its own that do what a GPU would. For machines without one, and for
- * tests: programs, slots and copies behave as on any other device, at a speed that may be lowered. Must not know what
- * any kernel computes.
+/* host.c - the driver for the host: threads that take the place of a GPU. For machines without a GPU, and for tests:
+ * programs, slots and copies behave as on any other device, and the speed can be lowered. Independent of what the
+ * kernels compute.
  *
- * One device thread carries out sealed programs as they are recorded. With more threads the groups of a launch are
- * dealt over a pool. A run has a number; a slot, a failure and the end are told by storing that number, so that nothing
- * needs to be reset between two runs. */
+ * One device thread executes the commands of a sealed program in order. With more threads, a pool shares the groups of
+ * a launch. Every run has a number. A published or answered slot, a failure and the end of a run are signalled by
+ * storing that number, so that nothing needs to be reset between two runs. */
 #include "driver.h"
 
 #include "../base/clock.h"
@@ -22,23 +22,23 @@
 
 enum { CACHE_LINE = 64 };
 
-/* Idle, the device thread looks for the next program this long before it sleeps: tokens follow each other within
- * microseconds, and a program that waits for a user should cost nothing. */
+/* How long the idle device thread polls for the next program before it sleeps. Tokens follow each other within
+ * microseconds; while hearth waits for a user, the thread should use no CPU time. */
 static const double idle_seconds = 50e-6;
 
-/* In a run it waits for the CPU's answer without offering its core to others at most this long, about what a layer
- * takes; less where that was in vain (wait_learn). Fixed at this, two threads that share a core need 600 us for each
- * exchange. */
+/* The longest time that the device thread spins for the CPU's answer before it offers its core to others, about the
+ * time of a layer. It is shortened when spinning did not help (wait_learn): with this fixed value, two threads that
+ * share a core need 600 us for each exchange. */
 static const double most_eager_seconds = 0.5e-3;
 
-/* Smaller buffers come from malloc, where AddressSanitizer guards their ends; larger ones are better off in large
- * pages. */
+/* Buffers up to this size come from malloc, where AddressSanitizer checks their bounds; larger ones use large pages. */
 static const size_t small_bytes = 4 << 20;
 
-/* Where the size of main memory is unknown. */
+/* Assumed if the size of main memory is unknown. */
 static const uint64_t least_memory_bytes = (uint64_t)1 << 30;
 
-/* What different threads write lies on lines of its own. Values are numbers of runs. */
+/* The number of the last run that published or answered a slot. Different threads write these, so they are on different
+ * cache lines. */
 typedef struct host_slot {
     _Alignas(CACHE_LINE) _Atomic uint32_t published;
     _Alignas(CACHE_LINE) _Atomic uint32_t answered;
@@ -46,11 +46,11 @@ typedef struct host_slot {
 
 typedef struct host_program {
     device_program *recorded;
-    host_slot *slots; /* [slot_count]  */
-    double *stamps;   /* [stamp_count] */
-    uint32_t run;     /* raised by start */
-    _Atomic uint32_t failed, done;
-    hearth_error problem; /* of the run that failed; written before `failed` */
+    host_slot *slots;              /* [slot_count]  */
+    double *stamps;                /* [stamp_count] */
+    uint32_t run;                  /* its number; raised by start */
+    _Atomic uint32_t failed, done; /* number of the last run that failed, or ended */
+    hearth_error problem;          /* of the run that failed; written before `failed` */
 } host_program;
 
 typedef struct host_device {
@@ -60,7 +60,7 @@ typedef struct host_device {
     pthread_t thread;
     bool started;
     host_program *next;                           /* written before the ticket */
-    double eager_seconds;                         /* the device thread's */
+    double eager_seconds;                         /* of the device thread */
     _Alignas(CACHE_LINE) _Atomic uint32_t ticket; /* raised for each run; a futex */
     _Atomic bool sleeps, stops;
 } host_device;
@@ -72,7 +72,7 @@ typedef struct launch {
     const device_command *command;
 } launch;
 
-/* Each item as a group of its own: the pool deals them. */
+/* Runs each item as a group of its own, for the pool. */
 static void run_groups(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -90,6 +90,7 @@ static void do_launch(host_device *h, const device_command *c)
         l.kernel(c->arguments, 0, 1);
 }
 
+/* Waits for the CPU's answer to a slot. */
 static void await(host_device *h, const host_program *p, unsigned slot)
 {
     double waited = 0;
@@ -99,7 +100,7 @@ static void await(host_device *h, const host_program *p, unsigned slot)
     h->eager_seconds = wait_learn(h->eager_seconds, waited, most_eager_seconds);
 }
 
-/* Waits after `work_seconds` of work as a device of that share of the speed would have worked on. */
+/* Waits for the additional time that a device with the fraction `speed` of this speed would need for the same work. */
 static void linger(double speed, double work_seconds)
 {
     double rest = work_seconds * (1 / speed - 1);
@@ -107,7 +108,7 @@ static void linger(double speed, double work_seconds)
         ;
 }
 
-/* Launches and copies, which are what takes time. */
+/* Executes a launch or a copy, and waits afterwards if the speed is lowered. */
 static void work(host_device *h, const device_command *c)
 {
     double speed = h->base.options.speed;
@@ -148,7 +149,7 @@ static const char *command_name(const device_command *c)
     return c->kind == COMMAND_LAUNCH ? device_kernels[c->index].name : names[c->kind];
 }
 
-/* A run that fails leaves out the rest. */
+/* Runs a program; an injected fault skips the rest of its commands. */
 static void run_program(host_device *h, host_program *p)
 {
     const device_program *recorded = p->recorded;
@@ -163,8 +164,8 @@ static void run_program(host_device *h, host_program *p)
     atomic_store_explicit(&p->done, p->run, memory_order_release);
 }
 
-/* Waits until the ticket is no longer `seen`; returns the new one. The sleeper stores `sleeps` and then reads the
- * ticket, the waker stores the ticket and then reads `sleeps`: one of the two sees the other. */
+/* Waits until the ticket differs from `seen` and returns it. The sleeper stores `sleeps` and then reads the ticket; the
+ * waker stores the ticket and then reads `sleeps`. So at least one of them sees the other's store. */
 static uint32_t wait_for_ticket(host_device *h, uint32_t seen)
 {
     uint32_t ticket;
@@ -180,6 +181,7 @@ static uint32_t wait_for_ticket(host_device *h, uint32_t seen)
     return ticket;
 }
 
+/* Wakes the device thread, for a new run or to stop. */
 static void raise_ticket(host_device *h)
 {
     atomic_fetch_add(&h->ticket, 1);
@@ -249,7 +251,7 @@ static void fill_in(host_device *h, unsigned threads, size_t level)
     d->kernels = h->kernels->name;
     d->exchange = "memory";
     d->memory_bytes = memory_bytes();
-    d->budget_bytes = d->memory_bytes / 4; /* the rest is for the CPU's side */
+    d->budget_bytes = d->memory_bytes / 4; /* the rest is for the CPU's part of the model */
     d->units = threads;
     d->group = 1;
 }

@@ -1,12 +1,13 @@
-/* opencl.c - the driver for any OpenCL 1.2 device: what there is, opening it, its memory. opencl_program.c runs
- * programs there, opencl_api.c loads the functions.
+/* opencl.c - the driver for any OpenCL 1.2 device: listing devices, opening them, their memory. opencl_program.c runs
+ * programs, opencl_api.c loads the functions.
  *
- * Every device of every platform counts, in the order in which they answer: "opencl:0" is the first. What is broken is
- * a row with the reason: no loader, a loader without platforms (a vendor's library that does not load is passed over
- * by the loader itself), a platform that answers with errors, a device that lacks what the kernels need.
+ * The devices of all platforms are numbered in the order in which OpenCL lists them; "opencl:0" is the first. Each
+ * problem becomes a row with the reason: no loader, a loader without platforms (the loader itself skips a vendor's
+ * library that does not load), a platform that answers with errors, a device that lacks what the kernels need.
  *
- * A pinned buffer is one that the device allocated in main memory and that stays mapped for good; the driver copies
- * from and to the mapped place with ordinary reads and writes, which is how vendors say to reach pinned memory. */
+ * A pinned buffer is allocated by the device in main memory (CL_MEM_ALLOC_HOST_PTR) and stays mapped while it exists.
+ * The driver copies from and to the mapped address with ordinary reads and writes; vendors recommend this for pinned
+ * memory. */
 #include "opencl_api.h"
 
 #include <stdio.h>
@@ -38,15 +39,16 @@ const driver driver_opencl = {.name = "opencl", .list = opencl_list, .open = ope
 
 /* ------------------------------------------------------------------ which there are */
 
-/* A device; or, where `device` is NULL, a platform that gave none, or nothing at all, and why. */
+/* A device. `device` NULL: a platform without devices; `platform` NULL as well: no platform at all. */
 typedef struct place {
     cl_platform_id platform;
     cl_device_id device;
-    cl_int trouble;
+    cl_int trouble; /* the error if there is no device */
 } place;
 
 enum { MOST_PLATFORMS = 16, MOST_PLACES = 64 };
 
+/* Lists the devices of all platforms, and the platforms without devices. Returns the number of rows, at least 1. */
 static size_t find_places(const opencl_api *cl, place places[MOST_PLACES])
 {
     cl_platform_id platforms[MOST_PLATFORMS];
@@ -69,6 +71,7 @@ static size_t find_places(const opencl_api *cl, place places[MOST_PLACES])
     return count;
 }
 
+/* Reads a text that describes a device; empty if the query fails or the text is too long. */
 static void device_text(const opencl_api *cl, cl_device_id id, cl_device_info what, char *out, size_t capacity)
 {
     size_t size = 0;
@@ -77,14 +80,14 @@ static void device_text(const opencl_api *cl, cl_device_id id, cl_device_info wh
     out[size] = 0;
 }
 
-/* A number that a device answers with, 0 where it does not answer. `bytes`: how wide OpenCL defines it. */
+/* Returns a number that describes a device, 0 if the query fails. `bytes`: the size that OpenCL defines for it. */
 static uint64_t device_number(const opencl_api *cl, cl_device_id id, cl_device_info what, size_t bytes)
 {
-    uint64_t wide = 0; /* little-endian, so that narrower answers are read from it too */
+    uint64_t wide = 0; /* this machine is little-endian, so narrower values work too */
     return cl->GetDeviceInfo(id, what, bytes, &wide, NULL) == CL_SUCCESS ? wide : 0;
 }
 
-/* "PLATFORM: DEVICE". */
+/* Writes "PLATFORM: DEVICE". */
 static void place_name(const opencl_api *cl, const place *p, char *out, size_t capacity)
 {
     char platform[64] = "", name[256] = "";
@@ -96,7 +99,7 @@ static void place_name(const opencl_api *cl, const place *p, char *out, size_t c
     snprintf(out, capacity, "%s%s%.*s", platform, *name ? ": " : "", (int)strcspn(name, "\n"), name);
 }
 
-/* What keeps the kernels from running there; NULL: nothing that can be asked for. */
+/* Returns why the kernels cannot run on a device; NULL: no query shows a reason. */
 static const char *refusal(const opencl_api *cl, cl_device_id id)
 {
     static const struct {
@@ -126,6 +129,7 @@ static const char *refusal(const opencl_api *cl, cl_device_id id)
     return NULL;
 }
 
+/* Makes the row for device_list. */
 static device_found describe(const opencl_api *cl, const place *p, unsigned index)
 {
     device_found row = {.spec = "opencl"};
@@ -183,7 +187,7 @@ static void opencl_close(device *base)
         return;
     opencl_device *d = own(base);
     const opencl_api *cl = &d->cl;
-    /* A device that failed may never get done. */
+    /* A device that failed may never finish. */
     if (d->queue && !base->lost)
         cl->Finish(d->queue);
     if (d->no_rows)
@@ -198,7 +202,7 @@ static void opencl_close(device *base)
     mem_free(d);
 }
 
-/* The first lines of what the compiler said, on one line. */
+/* Writes the beginning of the compiler's log, on one line. */
 static void build_log(const opencl_device *d, char *out, size_t capacity)
 {
     out[0] = 0;
@@ -217,6 +221,7 @@ static void build_log(const opencl_device *d, char *out, size_t capacity)
     mem_free(log);
 }
 
+/* Compiles all kernels for groups of base.group lanes. */
 static hearth_status build(opencl_device *d, hearth_error *error)
 {
     size_t size;
@@ -225,7 +230,7 @@ static hearth_status build(opencl_device *d, hearth_error *error)
     d->program = d->cl.CreateProgramWithSource(d->context, 1, &source, &size, &code);
     if (code != CL_SUCCESS)
         return opencl_fail(d, "kernels", code, error);
-    /* Where the device divides and takes roots correctly, it may be told to. */
+    /* Asks for correctly rounded division and square root if the device supports them. */
     uint64_t single = device_number(&d->cl, d->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(cl_device_fp_config));
     char options[128];
     snprintf(options, sizeof options, "-w -cl-std=CL1.2 -DGROUP_LANES=%u%s", d->base.group,
@@ -238,7 +243,8 @@ static hearth_status build(opencl_device *d, hearth_error *error)
     return fail(error, HEARTH_DEVICE, "%s: kernels: %s: %s", d->base.name, opencl_error_name(code), log);
 }
 
-/* The lanes that every kernel can be launched with. HEARTH_DEVICE: a kernel is not there. */
+/* Sets *out to the lanes, at most base.group, that every kernel can be launched with. HEARTH_DEVICE: a kernel is
+ * missing. */
 static hearth_status common_lanes(const opencl_device *d, unsigned *out, hearth_error *error)
 {
     *out = d->base.group;
@@ -258,7 +264,7 @@ static hearth_status common_lanes(const opencl_device *d, unsigned *out, hearth_
     return HEARTH_OK;
 }
 
-/* The kernels, with as many lanes as the one that needs the most registers allows. */
+/* Compiles the kernels, again with fewer lanes while any kernel does not support base.group lanes. */
 static hearth_status build_all(opencl_device *d, hearth_error *error)
 {
     for (;;) {
@@ -278,8 +284,9 @@ static bool is_cpu(const opencl_device *d)
     return device_number(&d->cl, d->id, CL_DEVICE_TYPE, sizeof(cl_device_type)) & CL_DEVICE_TYPE_CPU;
 }
 
-/* What is free, where the device says so, or a share of all as the budget. OpenCL has no question for it: AMD's
- * extension is the only way there is. What is promised too much shows when a buffer is created, see zeroed_buffer. */
+/* Sets *free_bytes if the device tells its free memory, else *budget_bytes to a share of its memory. OpenCL has no
+ * query for free memory; only an extension of AMD has one. If the budget is too large, creating a buffer fails, see
+ * zeroed_buffer. */
 static void find_memory(opencl_device *d, uint64_t *free_bytes, uint64_t *budget_bytes)
 {
     const cl_device_info free_amd = 0x4039; /* of cl_amd_device_attribute_query, in KiB */
@@ -293,16 +300,16 @@ static void find_memory(opencl_device *d, uint64_t *free_bytes, uint64_t *budget
             return;
         }
     }
-    /* Main memory, which others need: the share that the host device takes. Else what a desktop leaves of a card. */
+    /* Of main memory the share that the host device takes, too; of a card, what a desktop leaves. */
     bool shared = is_cpu(d) || device_number(&d->cl, d->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool));
     *budget_bytes = shared ? all / 4 : all / 4 * 3;
 }
 
-/* Lanes of a group. GPUs need some to fill their registers and to hide their latency. On a CPU a group's lanes are a
- * loop around the kernel, and barriers cut that loop to pieces: one lane is fastest, and compiles fastest by far. */
+/* Chooses the lanes of a group. GPUs need many to fill their registers and to hide latency. On a CPU the lanes are a
+ * loop around the kernel, which every barrier splits: one lane runs fastest and compiles fastest by far. */
 static unsigned choose_group(const opencl_device *d)
 {
-    enum { MOST = 256 }; /* what portable.h has room for */
+    enum { MOST = 256 }; /* keeps LOCAL_BYTES of for_opencl.h within the 32 KiB that OpenCL guarantees */
     unsigned wanted = d->base.options.group ? d->base.options.group : is_cpu(d) ? 1 : 64;
     size_t limit = device_number(&d->cl, d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
     if (limit > MOST)
@@ -310,10 +317,11 @@ static unsigned choose_group(const opencl_device *d)
     return wanted < limit ? wanted : (unsigned)limit;
 }
 
+/* Creates a zeroed buffer in the device's memory. On failure *out may hold a buffer to release. */
 static hearth_status zeroed_buffer(const opencl_device *d, cl_mem *out, size_t size_bytes, const char *what,
                                    hearth_error *error)
 {
-    /* In whole vectors, so that a kernel that reads 16 bytes at once stays inside. */
+    /* Rounded up to whole vectors, so that a kernel that reads 16 bytes at once stays inside. */
     const cl_uint zero[4] = {0};
     size_t rounded;
     if (!size_add(size_bytes, sizeof zero - 1, &rounded))
@@ -323,7 +331,7 @@ static hearth_status zeroed_buffer(const opencl_device *d, cl_mem *out, size_t s
     *out = d->cl.CreateBuffer(d->context, CL_MEM_READ_WRITE, rounded, NULL, &code);
     if (code == CL_SUCCESS)
         code = d->cl.EnqueueFillBuffer(d->queue, *out, zero, sizeof zero, 0, rounded, 0, NULL, NULL);
-    /* Memory is often only taken when it is used first; so is the lack of it found out here. */
+    /* Memory is often allocated on first use only; waiting here reveals the lack of it. */
     if (code == CL_SUCCESS)
         code = d->cl.Finish(d->queue);
     return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, what, code, error);
@@ -342,7 +350,7 @@ static hearth_status open_queue(opencl_device *d, hearth_error *error)
     return zeroed_buffer(d, &d->no_rows, sizeof(step_record), "step of no rows", error);
 }
 
-/* The device of options->index, its name and what it is made of. */
+/* Finds the device with the index of the spec and fills in its properties. */
 static hearth_status choose(opencl_device *d, hearth_error *error)
 {
     place places[MOST_PLACES];
@@ -431,7 +439,7 @@ static void opencl_buffer_destroy(device_buffer *b)
     cl_mem memory = opencl_memory(b);
     if (!memory)
         return;
-    /* Behind whatever may still be on its way in the queue. */
+    /* The queue is in order, so this happens after any command still in it. */
     if (b->host)
         d->cl.EnqueueUnmapMemObject(d->queue, memory, b->host, 0, NULL, NULL);
     d->cl.ReleaseMemObject(memory);

@@ -1,4 +1,4 @@
-/* opencl_api.c - opens OpenCL's loader and knows the names of its errors. Knows nothing of devices. */
+/* opencl_api.c - loads OpenCL's functions and names its errors. Knows nothing of devices. */
 #include "opencl_api.h"
 
 #ifdef HEARTH_HAVE_OPENCL
@@ -7,7 +7,7 @@
 
 hearth_status opencl_load(opencl_api *api, hearth_error *error)
 {
-    /* Never out of the process again: platforms leave threads and exit handlers behind. */
+    /* The library is never unloaded: platforms have threads and exit handlers in this process. */
     *api = (opencl_api){.library = dlopen(OPENCL_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)};
     if (!api->library)
         return fail(error, HEARTH_DEVICE, "opencl: %s", dlerror());
@@ -50,7 +50,7 @@ const char *opencl_error_name(cl_int code)
         X(CL_INVALID_EVENT_WAIT_LIST) X(CL_INVALID_EVENT) X(CL_INVALID_OPERATION) X(CL_INVALID_BUFFER_SIZE)
         X(CL_INVALID_GLOBAL_WORK_SIZE)
 #undef X
-        {-1001, "CL_PLATFORM_NOT_FOUND_KHR"}, /* the loader's own, of cl_khr_icd */
+        {-1001, "CL_PLATFORM_NOT_FOUND_KHR"}, /* an error of the loader, from cl_khr_icd */
         // clang-format on
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -1,11 +1,12 @@
-/* opencl_api.h - OpenCL as this driver reaches it: the loader opened at run time, a table of its functions, the names
- * of its errors, and the driver's own structs.
+/* opencl_api.h - declarations that the files of the OpenCL driver share: the table of OpenCL's functions, which are
+ * loaded at run time, the names of its errors, and the driver's structs.
  *
- * hearth is never linked with OpenCL. libOpenCL.so.1, the loader, is opened when somebody asks for devices and stays in
- * the process from then on, since the platforms behind it run threads of their own. Whatever of this is missing or
- * broken is an error with a text, never the end. Nothing here knows what the kernels compute.
+ * hearth is never linked with OpenCL. The loader, libOpenCL.so.1, is opened on the first use of the driver and stays in
+ * the process, since the platforms behind it run threads of their own. A missing or broken part is an error with a
+ * text; it never ends the process. Nothing here knows what the kernels compute.
  *
- * opencl_api.c loads; opencl.c finds, opens and moves memory; opencl_program.c runs programs. */
+ * opencl_api.c loads the functions; opencl.c finds and opens devices and manages memory; opencl_program.c runs
+ * programs. */
 #ifndef DEVICE_OPENCL_API_H
 #define DEVICE_OPENCL_API_H
 
@@ -13,12 +14,12 @@
 
 #ifdef HEARTH_HAVE_OPENCL
 
-#define OPENCL_LIBRARY "libOpenCL.so.1" /* the loader of platforms */
+#define OPENCL_LIBRARY "libOpenCL.so.1" /* the ICD loader */
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
-/* Every function that is used, all of OpenCL 1.2. */
+/* Every OpenCL function that is used; all belong to OpenCL 1.2. */
 // clang-format off
 #define OPENCL_CALLS(X)                                                                     \
     X(GetPlatformIDs) X(GetPlatformInfo) X(GetDeviceIDs) X(GetDeviceInfo)                   \
@@ -38,11 +39,11 @@ typedef struct opencl_api {
 #undef X
 } opencl_api;
 
-/* HEARTH_DEVICE: the loader is not there, or lacks a function; the text says which. */
+/* Loads the functions. HEARTH_DEVICE: the loader is missing, or lacks a function; the text says which. */
 hearth_status opencl_load(opencl_api *api, hearth_error *error);
 void opencl_unload(opencl_api *api);
 
-/* "CL_OUT_OF_RESOURCES"; "an unknown OpenCL error" for what the table lacks. */
+/* Returns the name of an error: "CL_OUT_OF_RESOURCES"; "an unknown OpenCL error" if it is not in the table. */
 const char *opencl_error_name(cl_int code);
 
 /* An open device. */
@@ -52,15 +53,16 @@ typedef struct opencl_device {
     cl_device_id id;
     cl_context context;
     cl_command_queue queue;         /* in order, with profiling */
-    cl_program program;             /* all kernels              */
-    cl_mem no_rows;                 /* a step record of T = 0   */
-    size_t largest_bytes;           /* of one buffer            */
-    bool warm[DEVICE_KERNEL_COUNT]; /* has been launched once, so that nothing is left to be compiled */
+    cl_program program;             /* all kernels */
+    cl_mem no_rows;                 /* a step record of T = 0 rows */
+    size_t largest_bytes;           /* of one buffer */
+    bool warm[DEVICE_KERNEL_COUNT]; /* was launched once, so nothing is left to compile */
 } opencl_device;
 
-/* DEVICE: WHAT: CL_NAME. HEARTH_NO_MEMORY where the code says so, else HEARTH_DEVICE. */
+/* Calls fail(): "DEVICE: WHAT: CL_NAME (code)". HEARTH_NO_MEMORY if the code says so, else HEARTH_DEVICE. */
 hearth_status opencl_fail(const opencl_device *d, const char *what, cl_int code, hearth_error *error);
 
+/* Returns the OpenCL handle of a buffer. */
 static inline cl_mem opencl_memory(const device_buffer *b)
 {
     return (cl_mem)(uintptr_t)b->own;
@@ -70,7 +72,7 @@ static inline cl_mem opencl_memory(const device_buffer *b)
 cl_int opencl_enqueue_copy(const opencl_device *d, const device_buffer *to, size_t to_offset, const device_buffer *from,
                            size_t from_offset, size_t size_bytes);
 
-/* Columns of the driver's row that opencl_program.c has. */
+/* The functions of driver_opencl that are in opencl_program.c. */
 hearth_status opencl_seal(device_program *p, hearth_error *error);
 void opencl_program_destroy(device_program *p);
 hearth_status opencl_start(device_program *p, hearth_error *error);

@@ -1,23 +1,22 @@
-/* opencl_program.c - programs on an OpenCL device: what is made of them once, at seal, and how they run.
+/* opencl_program.c - programs on an OpenCL device: how they are sealed and run.
  *
- * Seal makes a kernel object per launch and sets its arguments, so that starting is nothing but enqueueing. The queue
- * is in order: each command waits for the one before it. Publish is a marker whose event the CPU polls; a stamp is a
- * marker whose profile is read when the program is done. Events live for one run: OpenCL's cannot be used twice.
+ * Sealing makes a kernel object per launch and sets its arguments, so that a start only enqueues commands. The queue is
+ * in order: each command waits for the one before it. A publish is a marker whose event the CPU polls; a stamp is a
+ * marker whose profile is read when the program is done. Events last for one run, since OpenCL cannot reuse them.
  *
- * What lies behind an await is enqueued when the CPU answers, and not before: a copy from main memory may be read by
- * OpenCL as soon as it is enqueued, and the CPU writes there until it answers. So nothing in the queue ever waits for
- * the CPU, and an await is not a command at all.
+ * Commands after an await are enqueued only when the CPU answers: OpenCL may read the source of a copy from main memory
+ * as soon as the copy is enqueued, and the CPU writes there until it answers. So no command in the queue ever waits for
+ * the CPU, and an await adds nothing to the queue.
  *
- * A command that fails ends the run there: nothing behind it is enqueued, what comes before it goes on, and whoever
- * asks for anything behind it hears of the failure.
+ * If a command fails to be enqueued, the run ends there: no later command is enqueued, the earlier ones go on, and a
+ * call that asks for a later one gets the error.
  *
- * PoCL compiles a kernel when it is launched for the first time with a number of lanes. So that no run waits for a
- * compiler, seal launches every kernel that is new to the device once, on a step of no rows, where it finds nothing to
- * do.
+ * PoCL compiles a kernel at its first launch with a given number of lanes. So that no run waits for a compiler, sealing
+ * launches every kernel that the device has not run yet once, on a step without rows, where it does no work.
  *
- * Buffers as arguments: OpenCL has no pointers into buffers, and sub-buffers begin at multiples of some hundreds of
- * bytes; so every buffer is two arguments, the whole and an offset in units of OFFSET_UNIT, which portable.h's kernels
- * add up. */
+ * Buffers as arguments: OpenCL has no pointers into buffers, and sub-buffers must begin at multiples of some hundreds
+ * of bytes. So every buffer is two arguments, the whole buffer and an offset in units of OFFSET_UNIT bytes, which the
+ * kernels add (for_opencl.h). */
 #include "opencl_api.h"
 
 #ifdef HEARTH_HAVE_OPENCL
@@ -32,23 +31,23 @@ enum { OFFSET_UNIT = 16 };
 /* A launch as it is enqueued. */
 typedef struct launch {
     cl_kernel kernel; /* NULL: this command is not a launch */
-    size_t lanes;     /* of a group                      */
-    size_t threads;   /* in all                          */
+    size_t lanes;     /* of a group */
+    size_t threads;   /* in all, the global work size */
 } launch;
 
 typedef struct run {
     arena memory;         /* of the arrays here */
-    launch *launches;     /* [command_count]    */
-    device_buffer middle; /* for copies from pinned to pinned memory                            */
-    /* Of the run that is under way, or was last. NULL: not there (yet). */
-    size_t next;          /* the first command that was not enqueued                             */
-    bool *answered;       /* [slot_count]                                                        */
-    cl_event *published;  /* [slot_count]                                                        */
-    cl_event *stamps;     /* [stamp_count]                                                       */
-    cl_event last;        /* behind everything                                                   */
-    double *seconds;      /* [stamp_count]                                                       */
-    double enqueued_last; /* when, on the clock of clock_seconds()                              */
-    hearth_error failure; /* status HEARTH_OK: none                                             */
+    launch *launches;     /* [command_count] */
+    device_buffer middle; /* for copies from pinned to pinned memory */
+    /* Of the current or last run. An event that is NULL does not exist (yet). */
+    size_t next;          /* the first command that was not enqueued */
+    bool *answered;       /* [slot_count] */
+    cl_event *published;  /* [slot_count] */
+    cl_event *stamps;     /* [stamp_count] */
+    cl_event last;        /* the marker after all commands */
+    double *seconds;      /* [stamp_count] the stamps of the last run */
+    double enqueued_last; /* when `last` was enqueued, on the clock of clock_seconds() */
+    hearth_error failure; /* status HEARTH_OK: none */
 } run;
 
 static opencl_device *own(const device_program *p)
@@ -58,6 +57,7 @@ static opencl_device *own(const device_program *p)
 
 /* ------------------------------------------------------------------ sealing */
 
+/* Sets the two arguments of a buffer, see the head of the file. */
 static cl_int set_buffer(const opencl_device *d, cl_kernel kernel, cl_uint *index, cl_mem memory, size_t offset)
 {
     const cl_uint units = (cl_uint)(offset / OFFSET_UNIT);
@@ -86,7 +86,7 @@ static cl_int enqueue_launch(const opencl_device *d, const launch *l)
     return d->cl.EnqueueNDRangeKernel(d->queue, l->kernel, 1, NULL, &l->threads, &l->lanes, 0, NULL, NULL);
 }
 
-/* See the head of the file. */
+/* Launches a kernel once without work, so that PoCL compiles it; see the head of the file. */
 static cl_int warm_up(opencl_device *d, const device_command *c, const launch *l)
 {
     if (d->warm[c->index])
@@ -121,7 +121,7 @@ static hearth_status seal_launch(device_program *p, const device_command *c, lau
     return code == CL_SUCCESS ? HEARTH_OK : opencl_fail(d, name, code, error);
 }
 
-/* Arrays of the run, and what the commands need. */
+/* Allocates the arrays of the run, prepares each launch, and makes the buffer between two pinned ones. */
 static hearth_status seal_commands(device_program *p, run *r, hearth_error *error)
 {
     const opencl_device *d = own(p);
@@ -196,7 +196,7 @@ void opencl_program_destroy(device_program *p)
     p->own = NULL;
 }
 
-/* Is an event over? HEARTH_DEVICE: what it stands for failed. */
+/* Tells whether an event is complete. HEARTH_DEVICE: its command failed. */
 static hearth_status poll(device_program *p, cl_event event, const char *what, bool *out, hearth_error *error)
 {
     const opencl_device *d = own(p);
@@ -205,7 +205,7 @@ static hearth_status poll(device_program *p, cl_event event, const char *what, b
     if (code != CL_SUCCESS || state < 0)
         return opencl_fail(d, what, code != CL_SUCCESS ? code : state, error);
     *out = state == CL_COMPLETE;
-    /* Seeing it complete orders nothing; waiting for it, which is over at once, does. */
+    /* Polling does not synchronise memory in OpenCL; a wait does, and returns at once for a complete event. */
     if (*out)
         d->cl.WaitForEvents(1, &event);
     return HEARTH_OK;
@@ -219,6 +219,7 @@ static cl_int start_launch(device_program *p, const device_command *c)
     return enqueue_launch(own(p), &r->launches[c - p->commands]);
 }
 
+/* Enqueues a copy; two pinned buffers need one in the device's memory between them. */
 static cl_int start_copy(device_program *p, const device_command *c)
 {
     const opencl_device *d = own(p);
@@ -235,11 +236,11 @@ static cl_int start_publish(device_program *p, const device_command *c)
     cl_event *event = &((run *)p->own)->published[c->index];
     release(d, event);
     cl_int code = d->cl.EnqueueMarkerWithWaitList(d->queue, 0, NULL, event);
-    /* The device may begin with what there is while the rest is being enqueued. */
+    /* The device can begin with these commands while the rest is being enqueued. */
     return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
 }
 
-/* Its answer is there: what follows may be enqueued. */
+/* Does nothing: it is called when the answer has come, so the following commands may be enqueued. */
 static cl_int start_await(device_program *p, const device_command *c)
 {
     (void)p;
@@ -269,7 +270,7 @@ static bool has_failed(const run *r)
     return r->failure.status != HEARTH_OK;
 }
 
-/* Puts the last marker, and notes down when that was. */
+/* Enqueues the last marker and records the time of that. */
 static cl_int enqueue_last(const opencl_device *d, run *r)
 {
     double before = clock_seconds();
@@ -278,7 +279,7 @@ static cl_int enqueue_last(const opencl_device *d, run *r)
     return code == CL_SUCCESS ? d->cl.Flush(d->queue) : code;
 }
 
-/* Enqueues the next command; a failure is noted down. */
+/* Enqueues the next command; records a failure in the run. */
 static void enqueue_next(device_program *p)
 {
     run *r = p->own;
@@ -295,7 +296,8 @@ static void enqueue_next(device_program *p)
         opencl_fail(own(p), what, code, &r->failure);
 }
 
-/* Enqueues command after command until one awaits an answer that is not there, or fails; behind the last the marker. */
+/* Enqueues commands up to an await whose answer is missing. After the last command, or after a failure, enqueues the
+ * last marker. */
 static void advance(device_program *p)
 {
     const opencl_device *d = own(p);
@@ -303,7 +305,7 @@ static void advance(device_program *p)
     while (r->next < p->command_count && !has_failed(r)) {
         const device_command *c = &p->commands[r->next];
         if (c->kind == COMMAND_AWAIT && !r->answered[c->index]) {
-            /* What lies before the await shall begin. */
+            /* The commands before the await shall begin. */
             cl_int code = d->cl.Flush(d->queue);
             if (code == CL_SUCCESS)
                 return;
@@ -317,7 +319,7 @@ static void advance(device_program *p)
         opencl_fail(d, "the end of a program", code, &r->failure);
 }
 
-/* All that will be enqueued has been. */
+/* Returns whether no further command will be enqueued in this run. */
 static bool is_enqueued(const device_program *p)
 {
     const run *r = p->own;
@@ -326,7 +328,7 @@ static bool is_enqueued(const device_program *p)
 
 hearth_status opencl_start(device_program *p, hearth_error *error)
 {
-    (void)error; /* what fails is said by published and done */
+    (void)error; /* opencl_published and opencl_done report a failure */
     run *r = p->own;
     r->failure = (hearth_error){.status = HEARTH_OK};
     r->next = 0;
@@ -368,8 +370,8 @@ static double profile_seconds(const opencl_device *d, cl_event event, cl_profili
     return 1e-9 * (double)nanoseconds;
 }
 
-/* Reads the stamps off the events. The device has a clock of its own, by which it also noted down when the last marker
- * was enqueued; this side did the same. The clocks drift apart, so that is compared in every run. */
+/* Reads the stamps from the events and converts them to the CPU's clock. Both clocks recorded when the last marker was
+ * enqueued, which gives their difference. They drift apart, so it is computed in every run. */
 static void note_stamps(device_program *p)
 {
     const opencl_device *d = own(p);
@@ -379,8 +381,8 @@ static void note_stamps(device_program *p)
         r->seconds[i] = profile_seconds(d, r->stamps[i], CL_PROFILING_COMMAND_END) + difference;
 }
 
-/* A run that failed is over like any other: when its last marker is. Only then may its memory be freed. Where there is
- * no such marker, or nothing to be learned from it, the queue itself has to be waited for. */
+/* A run is over when its last marker is complete, also after a failure. Only then may its memory be freed. If the
+ * marker is missing, or its state cannot be read, this waits for the whole queue. */
 hearth_status opencl_done(device_program *p, bool *out, hearth_error *error)
 {
     const opencl_device *d = own(p);

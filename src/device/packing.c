@@ -1,6 +1,6 @@
-/* packing.c - rows of a matrix as devices store them (kernels.h): float formats as they are; blocks in two arrays, so
- * that values begin at multiples of 16 bytes whatever a format puts in front of them, and in an order that puts the
- * values of 32 neighbours together. */
+/* packing.c - converts rows of a matrix to the layout of devices (kernels.h). Float formats are copied unchanged. Block
+ * formats are split into two arrays, values and scales, so that values begin at multiples of 16 bytes, and
+ * are reordered so that the values of 32 neighbours lie together. */
 #include "packing.h"
 
 #include "kernels/kernels.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Of the formats with blocks of 256. */
+/* Sub-blocks of the formats with blocks of 256. */
 enum { SUBS = 8, SUB_VALUES = 32, SUB_BYTES = SUB_VALUES / 2 };
 
 size_t device_packed_bytes(number_format format, size_t rows, size_t columns, size_t *scale_bytes)
@@ -22,9 +22,10 @@ size_t device_packed_bytes(number_format format, size_t rows, size_t columns, si
 
 /* ------------------------------------------------------------------ one block to its values and its scales */
 
+/* Packs one block as it is in a file. */
 typedef void pack_block(const uint8_t *block, uint8_t *w, uint8_t *scales);
 
-/* A float16 scale, then the values. */
+/* In a file: a float16 scale, then the values. */
 static void pack_q8_0(const uint8_t *block, uint8_t *w, uint8_t *scales)
 {
     memcpy(scales, block, 2);
@@ -37,7 +38,7 @@ static void pack_q4_0(const uint8_t *block, uint8_t *w, uint8_t *scales)
     memcpy(w, block + 2, 16);
 }
 
-/* 32 values of four bits: the first 16 to the low nibbles, the others to the high ones. */
+/* Packs 32 values of four bits: the first 16 into the low nibbles, the others into the high ones. */
 static void pack_nibbles(const uint8_t values[SUB_VALUES], uint8_t out[SUB_BYTES])
 {
     for (size_t i = 0; i < SUB_BYTES; i++)
@@ -81,7 +82,7 @@ static void pack_q6_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
     }
 }
 
-/* NULL: as they are. */
+/* NULL: rows are copied unchanged. */
 static pack_block *const packers[FORMAT_COUNT] = {
     [FORMAT_Q8_0] = pack_q8_0, [FORMAT_Q4_0] = pack_q4_0, [FORMAT_Q4_K] = pack_q4_k, [FORMAT_Q6_K] = pack_q6_k};
 

@@ -1,9 +1,9 @@
-/* probe.c - the child process that asks a driver, and the parent that waits for it. What is remembered is
- * probe_memory.c's.
+/* probe.c - the child process that asks a driver, and the parent that waits for it. probe_memory.c stores
+ * the result.
  *
- * The child is a fork. POSIX promises little to the child of a process with threads; the C library's own locks are whole
- * there (glibc, musl), and the driver's library is not loaded yet, so none of its locks exist. Should the child hang all
- * the same, the answer is wrong for this call only: a hang is remembered only where there was one thread. */
+ * The child is a fork. POSIX guarantees little for the child of a process with threads. But the locks of the C library
+ * are usable there (glibc, musl), and the driver's library is not loaded yet, so its locks do not exist. If the child
+ * hangs nevertheless, only this call gets a wrong answer: a hang is stored only if the process had a single thread. */
 #include "probe.h"
 
 #include "../base/clock.h"
@@ -24,20 +24,20 @@
 #include <unistd.h>
 
 enum {
-    VERDICT_FD = 3, /* where the child says that the driver answered   */
+    VERDICT_FD = 3, /* the child writes here that the driver answered */
     MOST_FOUND = 64,
-    POLL_MILLISECONDS = 20 /* between looks at a child whose pipes somebody else may hold open */
+    POLL_MILLISECONDS = 20 /* between checks of a child whose pipes other processes may hold open */
 };
 
 /* ------------------------------------------------------------------ the child */
 
-/* Runs before the handlers of the program that was forked, which are not to run twice. */
+/* Ends the child in exit() before the inherited exit handlers, which must not run twice. */
 static void leave(void)
 {
     _exit(1);
 }
 
-/* As little as can be of what the program had: its handlers, its files, its terminal's Ctrl-C. */
+/* Drops as much as possible of what the child inherited: signal handlers, open files, the terminal's Ctrl-C. */
 static void become_plain(int verdict, int said)
 {
     static const int signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL,  SIGTRAP,
@@ -60,9 +60,10 @@ static void become_plain(int verdict, int said)
 #endif
 }
 
+/* The main function of the child: lists the driver's devices and reports success. */
 static _Noreturn void ask(const driver *d, int verdict, int said)
 {
-    /* Above the descriptors that they are moved to. */
+    /* Moved above the descriptors that become_plain overwrites. */
     verdict = fcntl(verdict, F_DUPFD, VERDICT_FD + 1);
     said = fcntl(said, F_DUPFD, VERDICT_FD + 1);
     become_plain(verdict, said);
@@ -77,9 +78,9 @@ static _Noreturn void ask(const driver *d, int verdict, int said)
 
 typedef struct inquiry {
     pid_t child;
-    int verdict, said; /* ends of pipes to read, non-blocking           */
-    bool silent;       /* nobody has the other end of `said` any more   */
-    bool mute;         /* nor that of `verdict`                         */
+    int verdict, said; /* pipes to read from, non-blocking */
+    bool silent;       /* `said` is at its end */
+    bool mute;         /* `verdict` is at its end */
     bool answered;
     char text[200]; /* the end of what the driver printed */
     size_t used;
@@ -99,7 +100,7 @@ static void close_ends(const int ends[2])
             close(ends[i]);
 }
 
-/* False: errno says why. */
+/* Starts the child. False: errno says why. */
 static bool begin(inquiry *q, const driver *d)
 {
     int verdict[2] = {-1, -1}, said[2] = {-1, -1};
@@ -113,14 +114,14 @@ static bool begin(inquiry *q, const driver *d)
         errno = reason;
         return false;
     }
-    setpgid(child, child); /* whichever of the two comes first */
+    setpgid(child, child); /* also in the child; either may run first */
     close(verdict[1]);
     close(said[1]);
     *q = (inquiry){.child = child, .verdict = verdict[0], .said = said[0]};
     return true;
 }
 
-/* Reads what there is, but for a while only of what never ends, and keeps the end of it. */
+/* Reads what the pipes contain and keeps the end of it. Limited, since a driver may print without end. */
 static void listen_to(inquiry *q)
 {
     enum { MOST_PIECES = 256 }; /* a pipe holds 64 KiB */
@@ -138,8 +139,8 @@ static void listen_to(inquiry *q)
     q->answered |= n == 1 && c == 'y';
 }
 
-/* Waits for the child's end, of its own or, when time is over, by force. Returns its status as waitpid has it, 0 where
- * somebody else of this process waited for it; *late: it was killed. */
+/* Waits until the child answers or ends, then kills its process group; kills it also when the time is over. Returns its
+ * status as from waitpid, 0 if another thread has already waited for it; *late: its time was over. */
 static int wait_for(inquiry *q, double patience_seconds, bool *late)
 {
     double end = clock_seconds() + patience_seconds;
@@ -148,21 +149,21 @@ static int wait_for(inquiry *q, double patience_seconds, bool *late)
         struct pollfd fds[] = {{q->mute ? -1 : q->verdict, POLLIN, 0}, {q->silent ? -1 : q->said, POLLIN, 0}};
         poll(fds, 2, POLL_MILLISECONDS);
         listen_to(q);
-        siginfo_t ended = {0}; /* to be looked at only: its number stays taken */
+        siginfo_t ended = {0}; /* WNOWAIT keeps the zombie, so that its number is not reused */
         bool gone = waitid(P_PID, (id_t)q->child, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
         if (!gone && !q->answered && clock_seconds() < end)
             continue;
-        kill(-q->child, SIGKILL); /* and whatever the driver has started */
+        kill(-q->child, SIGKILL); /* and the processes that the driver has started */
         int status = 0;
         while (waitpid(q->child, &status, 0) < 0 && errno == EINTR)
             ;
-        listen_to(q); /* what came between */
+        listen_to(q); /* what came in the meantime */
         *late = !gone && !q->answered;
         return status;
     }
 }
 
-/* The last line that is not empty, in plain ASCII. */
+/* Returns the last line that is not empty, in plain ASCII. */
 static const char *last_line(inquiry *q)
 {
     while (q->used > 0 && strchr("\r\n ", q->text[q->used - 1]))
@@ -175,7 +176,7 @@ static const char *last_line(inquiry *q)
     return line;
 }
 
-/* A signal that the driver brought upon itself, and that will come again. */
+/* Returns whether a fault of the driver caused the signal, so that it will come again. */
 static bool is_own(int signal_number)
 {
     static const int own[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
@@ -185,14 +186,14 @@ static bool is_own(int signal_number)
     return false;
 }
 
-/* Threads of this process. */
+/* Returns the number of threads of this process, 0 if unknown. */
 static size_t thread_count(void)
 {
     struct stat tasks;
     return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? tasks.st_nlink - 2 : 0;
 }
 
-/* Asks in a child; `problem` is empty where the driver answered. Returns whether the answer is worth remembering. */
+/* Asks in a child; `problem` is empty if the driver answered. Returns whether the result should be stored. */
 static bool ask_in_child(const driver *d, double patience_seconds, char problem[PROBE_TEXT_SIZE])
 {
     inquiry q;
@@ -222,8 +223,8 @@ static bool ask_in_child(const driver *d, double patience_seconds, char problem[
     return true;
 }
 
-/* Whether the driver's library lies in this process already: asked before, or the program's own. A child would not
- * know less about it, but might not be allowed to use it: CUDA does not survive a fork. */
+/* Returns whether the driver's library is loaded in this process already, by an earlier call or by the program. A child
+ * might not be able to use it then: CUDA does not work after a fork. */
 static bool is_loaded(const driver *d)
 {
     void *library = dlopen(d->library, RTLD_LAZY | RTLD_NOLOAD);

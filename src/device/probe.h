@@ -1,35 +1,37 @@
-/* probe.h - asks a driver what it has in a child process, before this process relies on it.
+/* probe.h - asks a driver for its devices in a child process before this process loads it.
  *
- * A driver is a foreign library, and some abort, crash or hang as soon as they are asked what there is. In a child that
- * costs a child. docs/decisions/007-asking-drivers.md says why a fork and what it must not do. */
+ * A driver is a foreign library, and some abort, crash or hang as soon as they are asked for their devices. In a child
+ * process that does no harm. docs/decisions/007-asking-drivers.md says why it is a fork and what the child must not
+ * do. */
 #ifndef DEVICE_PROBE_H
 #define DEVICE_PROBE_H
 
 #include "driver.h"
 
-/* How long a driver may take to say what there is. Starting a server's eight GPUs takes several seconds. */
+/* How long a driver may take to list its devices. Starting the eight GPUs of a server takes several seconds. */
 #define PROBE_PATIENCE_SECONDS 20
 
 enum { PROBE_TEXT_SIZE = sizeof((device_found *)0)->problem };
 
-/* True: the driver may be asked in this process: it answered in a child now, or as cache_folder remembers (NULL:
- * nothing is remembered); or it is loaded here already, or opens no library at all. False: what it did instead, in
- * `problem`. The child is gone when this returns. Any thread may call it. */
+/* Returns true if this process may use the driver: it answered in a child, now or according to the result stored in
+ * cache_folder (NULL: nothing is stored), or its library is loaded here already, or it needs no library. If false,
+ * `problem` says what happened. The child has ended when this returns. Any thread may call it. */
 bool probe_driver(const driver *d, const char *cache_folder, double patience_seconds, char problem[PROBE_TEXT_SIZE]);
 
-/* Removes what is remembered of a driver. */
+/* Removes the stored result of a driver. */
 void probe_forget(const driver *d, const char *cache_folder);
 
 /* ------------------------------------------------------------------ probe_memory.c */
 
-/* What a driver's answer depends on, as 32 digits: its library and the files that name others, the environment, limits
- * and the machine since it started. */
+/* Writes a hash, as 32 digits, of everything that a driver's answer depends on: its library and the files that name
+ * other libraries, the environment, resource limits, the machine and the time of its last boot. */
 #define PROBE_KEY_SIZE 33
 void probe_key(char out[PROBE_KEY_SIZE], const driver *d);
 
-/* The answer under that key, in folder/driver-NAME.json; `problem` is empty where the driver answered. False: none. */
+/* Reads the result from folder/driver-NAME.json; `problem` is empty if the driver answered. False: no result for this
+ * key. */
 bool probe_recall(const driver *d, const char *folder, const char *key, char problem[PROBE_TEXT_SIZE]);
-/* Writes it, as a whole or not at all; a folder that cannot be written is nobody's error. */
+/* Writes the result, completely or not at all. A folder that cannot be written is not an error. */
 void probe_remember(const driver *d, const char *folder, const char *key, const char *problem);
 
 #endif

@@ -1,9 +1,10 @@
-/* probe_memory.c - what drivers answered, kept from one run to the next: a small JSON file per driver.
+/* probe_memory.c - stores the results of asking drivers between runs of hearth, in a small JSON file per driver.
  *
  *     {"hearth.driver": 1, "key": "...", "problem": "..."}
  *
- * One file whatever happens, so that old answers do not pile up. A damaged or foreign one counts as none. The worst that
- * a forged one can do is what a missing check would: the driver is asked in this process, or is not used. */
+ * There is one file per driver, whatever the key, so that old results do not pile up. A damaged or foreign file counts
+ * as missing. A forged file can do little: either the driver is used without being asked in a child, or it is not
+ * used. */
 #include "probe.h"
 
 #include "../base/file.h"
@@ -20,16 +21,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Counts up when drivers are asked for something else. */
+/* Increased when drivers are asked in a different way, which makes stored results invalid. */
 #define PROBE_VERSION 1
 
+/* Larger files are not read. */
 #define MOST_BYTES ((size_t)1 << 16)
 
 extern char **environ;
 
 /* ------------------------------------------------------------------ the key */
 
-/* Whether a file is there and may be used; size and time of an ordinary one (those of devices say nothing). */
+/* Adds whether a file exists and is accessible; of a regular file also its size and time. */
 static void add_file(hash128 *h, const char *path)
 {
     struct stat s;
@@ -44,6 +46,7 @@ static void add_file(hash128 *h, const char *path)
     hash_number(h, (uint64_t)s.st_size);
 }
 
+/* Adds all files that match a pattern. */
 static void add_files(hash128 *h, const char *pattern)
 {
     glob_t found = {0};
@@ -53,6 +56,7 @@ static void add_files(hash128 *h, const char *pattern)
     globfree(&found);
 }
 
+/* Adds the first 255 bytes of a file. */
 static void add_content(hash128 *h, const char *path)
 {
     char text[256] = "";
@@ -64,7 +68,7 @@ static void add_content(hash128 *h, const char *path)
     hash_text(h, text);
 }
 
-/* The files of that name, or pattern, in every folder of a list with colons. */
+/* Adds the files that match `name` in every folder of an environment variable, a list separated by colons. */
 static void add_folders(hash128 *h, const char *variable, const char *name)
 {
     const char *list = getenv(variable);
@@ -76,7 +80,7 @@ static void add_folders(hash128 *h, const char *variable, const char *name)
     }
 }
 
-/* Variables that drivers and the loader of libraries read. Their order is the program's own. */
+/* Adds the variables that drivers and the dynamic loader read, in the order of the environment. */
 static void add_environment(hash128 *h)
 {
     static const char *const prefixes[] = {"LD_",      "OCL_",  "OPENCL_", "POCL_", "CUDA_", "NVIDIA_",
@@ -88,6 +92,7 @@ static void add_environment(hash128 *h)
                 hash_text(h, *variable);
 }
 
+/* Adds the resource limits that can make a driver fail. */
 static void add_limits(hash128 *h)
 {
     static const int limits[] = {RLIMIT_AS, RLIMIT_DATA, RLIMIT_NPROC, RLIMIT_NOFILE};
@@ -109,10 +114,10 @@ void probe_key(char out[PROBE_KEY_SIZE], const driver *d)
     hash_text(&h, cpu);
     hash_number(&h, topology_processors());
     hash_number(&h, topology_memory_bytes());
-    /* A driver's module may be loaded, or be mended, at the next start. */
+    /* A driver's kernel module may be loaded or repaired at the next boot. */
     add_content(&h, "/proc/sys/kernel/random/boot_id");
     add_content(&h, "/proc/driver/nvidia/version");
-    add_file(&h, "/etc/ld.so.cache"); /* written anew when libraries are installed */
+    add_file(&h, "/etc/ld.so.cache"); /* rewritten when libraries are installed */
     add_files(&h, "/etc/OpenCL/vendors/*.icd");
     add_folders(&h, "OCL_ICD_VENDORS", "*.icd");
     add_folders(&h, "OPENCL_VENDOR_PATH", "*.icd");
@@ -127,7 +132,7 @@ void probe_key(char out[PROBE_KEY_SIZE], const driver *d)
 
 /* ------------------------------------------------------------------ the file */
 
-/* "FOLDER/driver-NAME.json"; NULL: no memory. */
+/* Returns "FOLDER/driver-NAME.json"; NULL: no memory. */
 static char *file_path(const driver *d, const char *folder)
 {
     char name[64];
@@ -168,7 +173,7 @@ void probe_remember(const driver *d, const char *folder, const char *key, const 
             file_writer_discard(writer);
     }
     json_decref(root);
-    free(text); /* jansson's */
+    free(text); /* allocated by jansson */
     mem_free(path);
 }
 

@@ -1,9 +1,9 @@
-/* program.c - programs, above the drivers: recording, running, and what happens when a device fails or hangs. Must not
- * know what any driver does inside.
+/* program.c - programs: recording and running them, and what happens when a device fails or hangs. Independent of how
+ * any driver works inside.
  *
- * A device that failed is lost. Whatever of its program is still under way is drained first: every await is answered
- * and the end awaited, so that its memory can be freed. A device that does not even get there hangs; what it might
- * still touch is then leaked rather than freed under it (device->running stays set). */
+ * A device that failed is lost. Its running program is drained first: every slot is answered and the end of the program
+ * awaited, so that its memory can be freed. If the program does not end even then, the device hangs. The memory that it
+ * might still access is then leaked instead of freed (device->running stays set). */
 #include "driver.h"
 
 #include "../base/wait.h"
@@ -11,11 +11,11 @@
 #include <assert.h>
 #include <string.h>
 
-/* How long the CPU waits for a device at most without offering its core to others. */
+/* The longest time that the CPU spins for a device before it offers its core to other threads. */
 static const double most_eager_seconds = 100e-6;
 
-/* What one step of a wait counts at most: where it took longer it was this process that stood still (Ctrl-Z, a
- * debugger), not the device. */
+/* The most that one step of a wait counts. If a step took longer, this process was stopped (Ctrl-Z, a debugger), not
+ * the device. */
 static const double most_step_seconds = 0.1;
 
 /* ------------------------------------------------------------------ recording */
@@ -33,7 +33,7 @@ hearth_status device_program_create(device_program **out, device *d, unsigned sl
     return HEARTH_OK;
 }
 
-/* Appends a command; where there is no memory, seal will say so. */
+/* Appends a command; without memory for it, device_program_seal fails. */
 static void record(device_program *p, device_command command)
 {
     assert(!p->sealed);
@@ -54,7 +54,7 @@ static void record(device_program *p, device_command command)
     p->commands[p->command_count++] = command;
 }
 
-/* Whether an argument is what a kernel's parameter (a letter of device_kernel_row) wants; unused with NDEBUG. */
+/* Returns whether an argument matches a kernel's parameter (a letter of device_kernel_row); unused with NDEBUG. */
 __attribute__((unused)) static bool argument_fits(const device_program *p, char parameter, const device_argument *a)
 {
     if (parameter != 'b')
@@ -139,7 +139,7 @@ void device_program_destroy(device_program *p)
         return;
     device_abandon(p);
     if (p->device->running == p)
-        return; /* it hangs: leaked, see above */
+        return; /* it hangs: leaked, see the head of the file */
     if (p->own)
         p->device->driver->program_destroy(p);
     arena_clear(&p->memory);
@@ -149,12 +149,13 @@ void device_program_destroy(device_program *p)
 
 /* ------------------------------------------------------------------ running */
 
-/* A wait for a device, and what of it counts against its patience. Zeroed at its beginning. */
+/* A wait for a device, and how much of it counts towards the time limit. Zeroed at its beginning. */
 typedef struct patience {
     waiter w;
     double waited, counted; /* seconds */
 } patience;
 
+/* Waits one step and counts its time. */
 static void wait_patiently(patience *t, double eager_seconds)
 {
     double waited = wait_step(&t->w, eager_seconds), step = waited - t->waited;
@@ -162,13 +163,13 @@ static void wait_patiently(patience *t, double eager_seconds)
     t->waited = waited;
 }
 
-/* To be taken before the device is asked: it is asked once more when its time is over. */
+/* Returns whether the time limit is over. Read before the device is asked, so that it is asked once more afterwards. */
 static bool is_last_chance(const patience *t, const device *d)
 {
     return t->counted > d->patience_seconds;
 }
 
-/* Lets a program that is given up run to its end. HEARTH_DEVICE: it failed on its way, or hangs. */
+/* Lets a program that was given up run to its end. HEARTH_DEVICE: it failed before its end, or hangs. */
 static hearth_status drain(device_program *p)
 {
     device *d = p->device;
@@ -186,7 +187,7 @@ static hearth_status drain(device_program *p)
     return status;
 }
 
-/* After a failure of the device. Returns HEARTH_DEVICE, for which the text was written. */
+/* Marks a failed device as lost and drains its program. Returns HEARTH_DEVICE; the caller has written the text. */
 static hearth_status lose(device *d)
 {
     d->lost = true;
@@ -195,7 +196,7 @@ static hearth_status lose(device *d)
     return HEARTH_DEVICE;
 }
 
-/* Before a call about a run: that it is this program's. */
+/* Checks that this program is running and that its device is not lost. */
 static hearth_status check_running(const device_program *p, const char *what, hearth_error *error)
 {
     const device *d = p->device;

@@ -1,5 +1,5 @@
-/* spec.c - reads the spec of a device. Strict: what is not understood is an error that names it. Knows the drivers by
- * name only, for keys that are for one of them. */
+/* spec.c - parses the spec of a device. Anything it does not understand is an error that names it. Of the drivers it
+ * only knows the names, for keys that only one driver has. */
 #include "spec.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { MOST_DEVICES = 1000, MOST_LANES = 1024, MOST_THREADS = 4096 };
 
-/* The readers of values: false where the text is none. */
+/* Each reads the value of a key; false: the text is not a valid value. */
 static bool read_size(span text, device_options *out);
 static bool read_group(span text, device_options *out);
 static bool read_threads(span text, device_options *out);
@@ -16,7 +16,7 @@ static bool read_exchange(span text, device_options *out);
 
 static const struct key {
     const char *name;
-    const char *driver; /* whose it is; NULL: all have it */
+    const char *driver; /* the only driver that has it; NULL: all have it */
     bool (*read)(span text, device_options *out);
     const char *expected;
 } keys[] = {
@@ -31,7 +31,7 @@ static const struct key {
 
 enum { KEYS = sizeof keys / sizeof *keys };
 
-/* A whole number from 1 (or 0, where allowed) to `most`, without sign or blanks. */
+/* Reads a whole number from `least` to `most`, without sign or blanks. */
 static bool read_whole(span text, uint64_t least, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
@@ -83,7 +83,7 @@ static bool read_threads(span text, device_options *out)
     return read_unsigned(text, MOST_THREADS, &out->threads);
 }
 
-/* Digits and a point only: strtod alone would take blanks, signs, "inf" and hexadecimal as well. */
+/* Accepts digits and a point only; strtod alone would also accept blanks, signs, "inf" and hexadecimal. */
 static bool read_speed(span text, device_options *out)
 {
     char copy[32], *end;
@@ -114,7 +114,7 @@ span spec_name(const char *spec)
     return (span){spec, strcspn(spec, ":,")};
 }
 
-/* One KEY=VALUE; `seen` has a bit for each key that was there. */
+/* Reads one KEY=VALUE; `seen` has a bit for each key already read. */
 static hearth_status read_pair(const char *spec, span pair, unsigned *seen, device_options *out, hearth_error *error)
 {
     const char *equals = memchr(pair.data, '=', pair.size);

@@ -1,10 +1,10 @@
-/* answer.c - the text of an answer while it grows, and when it ends.
+/* answer.c - the growing text of an answer, and when it ends.
  *
- * Stop strings are looked for byte by byte with Knuth, Morris and Pratt's automaton: each remembers how much of it the
- * text ends with. The answer ends with the first byte that completes one (the longest, where several end
- * there), so the result does not depend on how the text was cut into tokens. What the text ends with
- * may still become a stop string, so as many bytes as the furthest automaton has matched are held back. Stop strings
- * and the detokenizer's pieces are whole characters, therefore what is shown is, too. */
+ * Stop strings are searched byte by byte with the automaton of Knuth, Morris and Pratt, which stores for each stop
+ * string how much of it the text ends with. The answer ends at the first byte that completes one (the longest, if
+ * several end there), so the result does not depend on how the text was cut into tokens. The end of the text may still
+ * become a stop string, so as many bytes are held back as the longest partial match has. Stop strings and the pieces of
+ * the detokenizer are whole characters, so the text handed out is, too. */
 #include "../model/model.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@
 typedef struct stop_string {
     const char *text;
     size_t size;
-    size_t *border; /* [size] length of the longest proper beginning of text[0..i] that it also ends with */
-    size_t matched; /* bytes of it that the answer ends with                                              */
+    size_t *border; /* [size] length of the longest proper prefix of text[0..i] that is also its suffix */
+    size_t matched; /* bytes of it that the answer ends with                                            */
 } stop_string;
 
 struct hearth_answer {
@@ -26,8 +26,8 @@ struct hearth_answer {
     uint32_t token_count;
     hearth_stop stop;
     bool finished;
-    buffer text;  /* handed out by the last call, then what is held back */
-    size_t shown; /* of it: handed out                                   */
+    buffer text;  /* what the last call handed out, then what is held back */
+    size_t shown; /* bytes of text that the last call handed out           */
     arena memory;
 };
 
@@ -43,7 +43,7 @@ const char *hearth_stop_text(hearth_stop stop)
 
 /* ---- stop strings */
 
-/* How much of the stop string is matched after one more byte. */
+/* Returns how many bytes of the stop string are matched after one more byte. */
 static size_t advance(const stop_string *s, size_t matched, char byte)
 {
     while (matched > 0 && (matched == s->size || s->text[matched] != byte))
@@ -51,6 +51,7 @@ static size_t advance(const stop_string *s, size_t matched, char byte)
     return matched + (s->text[matched] == byte);
 }
 
+/* Copies a stop string and computes its borders. */
 static hearth_status copy_stop(stop_string *out, const char *text, size_t number, arena *memory, hearth_error *error)
 {
     size_t size = text ? strlen(text) : 0;
@@ -79,7 +80,7 @@ static hearth_status copy_stops(hearth_answer *a, const hearth_answer_options *o
     return HEARTH_OK;
 }
 
-/* Looks at one more byte; the size of the longest stop string that it completes, 0 for none. */
+/* Feeds one more byte to all stop strings; returns the size of the longest one that it completes, 0 for none. */
 static size_t match_byte(hearth_answer *a, char byte)
 {
     size_t longest = 0;
@@ -92,6 +93,7 @@ static size_t match_byte(hearth_answer *a, char byte)
     return longest;
 }
 
+/* Returns how many bytes at the end of the text may still become a stop string. */
 static size_t held_back(const hearth_answer *a)
 {
     size_t most = 0;
@@ -116,7 +118,7 @@ hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *mode
     a->ignore_end = options->ignore_end;
     hearth_status status;
     TRY_OR(failed, status, copy_stops(a, options, error));
-    /* An answer goes on where the prompt ended: a blank before its first word belongs to it. */
+    /* An answer continues the prompt: a blank before its first word belongs to it. */
     TRY_OR(failed, status, detokenizer_create(&a->pieces, model->tokenizer, HEARTH_DETOKENIZE_CONTINUE, error));
     *out = a;
     return HEARTH_OK;
@@ -135,7 +137,7 @@ void hearth_answer_destroy(hearth_answer *answer)
     mem_free(answer);
 }
 
-/* Forgets what the last call handed out. */
+/* Removes what the last call handed out. */
 static void drop_shown(hearth_answer *a)
 {
     a->text.size -= a->shown;
@@ -144,7 +146,7 @@ static void drop_shown(hearth_answer *a)
     a->shown = 0;
 }
 
-/* Appends a piece; true where it completes a stop string, which then ends the text. */
+/* Appends a piece; *stopped is true if it completes a stop string, which is then cut off. */
 static hearth_status add_piece(hearth_answer *a, span piece, bool *stopped, hearth_error *error)
 {
     *stopped = false;
@@ -154,13 +156,14 @@ static hearth_status add_piece(hearth_answer *a, span piece, bool *stopped, hear
     for (size_t i = start; i < a->text.size && !*stopped; i++) {
         size_t match = match_byte(a, a->text.data[i]);
         if (match > 0) {
-            a->text.size = i + 1 - match; /* all of a match is in the buffer: it was held back */
+            a->text.size = i + 1 - match; /* all of the match is in the buffer, as it was held back */
             *stopped = true;
         }
     }
     return HEARTH_OK;
 }
 
+/* Hands out all of the text but the last `hold` bytes. */
 static void hand_out(hearth_answer *a, size_t hold, const char **text, size_t *size)
 {
     a->shown = a->text.size - hold;
@@ -201,7 +204,7 @@ void hearth_answer_finish(hearth_answer *answer, const char **text, size_t *size
         span rest;
         bool stopped;
         detokenizer_finish(a->pieces, &rest);
-        /* Without memory for it the rest of a broken character is lost, which nobody will miss. */
+        /* If memory is out, the replacement of an incomplete character is lost, which does no harm. */
         (void)add_piece(a, rest, &stopped, NULL);
     }
     a->finished = true;

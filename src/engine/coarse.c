@@ -1,4 +1,4 @@
-/* coarse.c - copying rows in fewer bits, and how far each copy is off. */
+/* coarse.c - copies rows in fewer bits and measures the error of each copy. */
 #include "coarse.h"
 
 #include "../base/memory.h"
@@ -9,10 +9,10 @@ typedef struct copy_job {
     const matrix *from;
     coarse_copy *to;
     char *rows;
-    float *scratch; /* [threads][2][d] a row, and its copy read back */
+    float *scratch; /* [threads][2][d] a row, and its copy decoded */
 } copy_job;
 
-/* Items are rows. */
+/* Items are rows. Encodes each row, decodes it again and stores the norm of the difference. */
 static void copy_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     const copy_job *job = context;
@@ -69,7 +69,7 @@ void coarse_widen(const coarse_copy *c, const uint32_t *list, size_t first, size
         score[i] += deviations * c->spread[list ? list[i] : first + i];
 }
 
-/* Eight chains of additions, so that none has to wait for the one before: it stands in every token's way. */
+/* Uses eight independent chains of additions, so that none waits for the one before: every token runs this. */
 float coarse_magnitude(const float *x, size_t d)
 {
     enum { CHAINS = 8 };

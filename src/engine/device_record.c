@@ -1,7 +1,7 @@
-/* device_record.c - what the device does in a step, written down once.
+/* device_record.c - records what the device does in a step.
  *
- * The same steps as on the CPU (forward.c, ffn.c) in terms of the kernels of device/kernels/kernels.h, and between them
- * what crosses the bus: docs/hybrid.md. Sparse layers work on lists that never leave the device. */
+ * The steps are those of the CPU (forward.c, ffn.c), expressed in kernels of device/kernels/kernels.h, with the copies
+ * and exchanges between the sides (docs/hybrid.md). Sparse layers work on lists that never leave the device. */
 #include "device_state.h"
 
 typedef struct recorder {
@@ -11,21 +11,23 @@ typedef struct recorder {
     const device_session *ds;
     const device_vectors *v;
     const device_mirror *mirror;
-    size_t rows; /* of the step at most: 1 or STEP_ROWS */
+    size_t rows; /* most rows of the step: 1 or STEP_ROWS */
     bool observed, traced;
 } recorder;
 
+/* Launches a kernel; its first argument is always the step record. */
 #define LAUNCH(r, kernel, items, ...)                                                                  \
     device_launch((r)->program, kernel, items, (device_argument[]){BUFFER((r)->v->step), __VA_ARGS__}, \
                   sizeof((device_argument[]){BUFFER((r)->v->step), __VA_ARGS__}) / sizeof(device_argument))
 
+/* Notes the time of a moment of a layer, if the session is traced. */
 static void stamp(const recorder *r, uint32_t layer, unsigned moment)
 {
     if (r->traced)
         device_stamp(r->program, STAMP(layer, moment));
 }
 
-/* The rows of a step, `width` floats each, from side to side. */
+/* Copies the rows of a step, `width` floats each, from one side to the other. */
 static void copy_rows(const recorder *r, device_buffer *to, const device_buffer *from, size_t width)
 {
     device_copy(r->program, to, 0, from, 0, r->rows * width * sizeof(float));
@@ -33,18 +35,18 @@ static void copy_rows(const recorder *r, device_buffer *to, const device_buffer 
 
 /* ------------------------------------------------------------------ products */
 
-/* Rows of a list for each token; NULL: all. */
+/* A list of rows for each token; NULL: all rows. */
 typedef struct row_list {
     const device_buffer *list, *listed;
 } row_list;
 
-/* A vector that matrices are multiplied with; rounded: its 8 bits lie in q8. */
+/* The vectors that matrices are multiplied with. rounded: q8 holds them in 8 bits. */
 typedef struct input {
     const device_buffer *values;
     bool rounded;
 } input;
 
-/* Rounds where one of the matrices is read in 8 bits, as products.c does on the CPU. */
+/* Prepares an input; rounds it if one of the matrices is read in 8 bits, as products.c does on the CPU. */
 static input prepare(const recorder *r, const device_buffer *values, size_t columns, const device_matrix *const *m,
                      size_t count)
 {
@@ -58,13 +60,13 @@ static input prepare(const recorder *r, const device_buffer *values, size_t colu
     return in;
 }
 
-/* Results of a product: y [rows of the step][stride], from `at` on. */
+/* Where the results of a product go: y [rows of the step][stride], beginning at column `at`. */
 typedef struct output {
     const device_buffer *y;
-    size_t at, stride; /* values; at a multiple of STACK_ROWS */
+    size_t at, stride; /* both in values; at is a multiple of STACK_ROWS */
 } output;
 
-/* The first `count` rows of the stack that m begins. */
+/* Multiplies with the first `count` rows of the stack that begins with m. */
 static void product_stack(const recorder *r, const device_matrix *m, uint32_t count, const input *in, row_list rows,
                           output out, unsigned finish)
 {
@@ -80,7 +82,7 @@ static void product_stack(const recorder *r, const device_matrix *m, uint32_t co
                BUFFER(in->values), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
 }
 
-/* y [rows of the step][m->rows] */
+/* Multiplies with one matrix: y [rows of the step][m->rows]. */
 static void product(const recorder *r, const device_matrix *m, const input *in, row_list rows, const device_buffer *y,
                     unsigned finish)
 {
@@ -89,6 +91,7 @@ static void product(const recorder *r, const device_matrix *m, const input *in, 
 
 static const row_list all_rows = {NULL, NULL};
 
+/* Applies the RMS norm: x to normed. */
 static void norm(const recorder *r, const device_buffer *weight)
 {
     const hyperparameters *h = &r->model->hyper;
@@ -98,6 +101,7 @@ static void norm(const recorder *r, const device_buffer *weight)
 
 /* ------------------------------------------------------------------ attention */
 
+/* Records the attention of a layer, which ends by adding its result to the residual stream. */
 static void attention(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -108,7 +112,7 @@ static void attention(const recorder *r, uint32_t layer)
            values = keys + device_cache_half(r->s);
     size_t sine = STEP_ANGLES + STEP_ROWS * h->rope_pairs * sizeof(float);
     uint32_t query = h->head_count * h->head_length, key = h->kv_head_count * h->head_length;
-    /* Of a row: the query, then its key, then its value. */
+    /* Layout of a row of qkv: the query, then its key, then its value. */
     size_t key_at = stacked(query), value_at = key_at + stacked(key), stride = value_at + stacked(key);
     const size_t ats[] = {0, key_at, value_at};
     const device_matrix *const inputs[] = {&l->q, &l->k, &l->v};
@@ -138,7 +142,7 @@ static void attention(const recorder *r, uint32_t layer)
 
 /* ------------------------------------------------------------------ neurons */
 
-/* Leaves in a list (or in all) what passes; counted in `column` of the layer's totals. */
+/* Keeps in a list (or of all rows) what passes the rule; adds the number to `column` of the totals of the layer. */
 static row_list filter(const recorder *r, uint32_t layer, row_list from, const device_buffer *values,
                        const device_buffer *bias, const device_buffer *selected, unsigned column, unsigned rule,
                        float threshold)
@@ -152,7 +156,7 @@ static row_list filter(const recorder *r, uint32_t layer, row_list from, const d
     return to;
 }
 
-/* hidden = relu(fc1 . input) */
+/* Computes hidden = relu(fc1 . input). */
 static void predict(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -165,7 +169,7 @@ static const unsigned kind_of[] = {[ACTIVATION_SILU] = KIND_SILU, [ACTIVATION_RE
 static const unsigned gating_of[] = {
     [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
 
-/* Selects and gathers: the activations of the device's neurons to `first`; returns which they are. */
+/* Selects and gathers: writes the activations of the neurons of the device to `first`; returns their list. */
 static row_list activations(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -182,7 +186,7 @@ static row_list activations(const recorder *r, uint32_t layer)
         rows = filter(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
     }
     input in = prepare(r, v->normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
-    /* One token's gate and up, where both are wanted whole, in one go: up's results behind gate's. */
+    /* For one token that needs gate and up whole, one launch computes both; the results of up follow those of gate. */
     bool together = r->rows == 1 && gated && !skips && !rows.list && l->up.stack_rows == 0;
     size_t second_at = together ? stacked(l->neuron_count) : 0;
     if (together)
@@ -191,7 +195,7 @@ static row_list activations(const recorder *r, uint32_t layer)
         product(r, first, &in, rows, v->first, FINISH_STORE);
     if (skips) {
         rows = filter(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, h->activation_threshold);
-        first_bias = NULL; /* it is in */
+        first_bias = NULL; /* already added */
     }
     if (gated && !together)
         product(r, &l->up, &in, rows, v->second, FINISH_STORE);
@@ -207,7 +211,8 @@ static row_list activations(const recorder *r, uint32_t layer)
     return rows;
 }
 
-/* Accumulates: what the device's neurons add up to; true where it lies in `sums`, else it is in the residual stream. */
+/* Accumulates the neurons of the device; returns true if the result is in `sums`, false if it was already added to the
+ * residual stream. */
 static bool accumulate(const recorder *r, const device_layer *l, row_list rows)
 {
     const device_vectors *v = r->v;
@@ -223,8 +228,8 @@ static bool accumulate(const recorder *r, const device_layer *l, row_list rows)
     return true;
 }
 
-/* What the CPU's neurons read; and what observers are shown of that, for it is not to be written again while the CPU
- * reads it. */
+/* Publishes the input of the CPU's neurons. What observers need is copied here too, since these buffers must not be
+ * written again while the CPU reads them. */
 static void publish_input(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -238,11 +243,11 @@ static void publish_input(const recorder *r, uint32_t layer)
     device_publish(r->program, SLOT_NEURONS(layer));
 }
 
-/* Observers are shown what the layer read and did before it goes on. */
+/* Copies to the host what observers see of a layer and waits until they are done. */
 static void stop_for_observer(const recorder *r, uint32_t layer)
 {
     uint32_t n = r->s->engine->uploaded->layers[layer].neuron_count, d = r->model->hyper.embedding_length;
-    if (r->s->engine->layers[layer].form == FORM_DEVICE) { /* else they were published */
+    if (r->s->engine->layers[layer].form == FORM_DEVICE) { /* else publish_input has copied them */
         copy_rows(r, r->mirror->x, r->v->x, d);
         copy_rows(r, r->mirror->normed, r->v->normed, d);
     }
@@ -255,6 +260,7 @@ static void stop_for_observer(const recorder *r, uint32_t layer)
     device_await(r->program, SLOT_OBSERVED(layer));
 }
 
+/* Records the feed-forward network of a layer, with the exchange if the CPU has neurons of it. */
 static void feed_forward_on_device(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -290,12 +296,13 @@ static void feed_forward_on_device(const recorder *r, uint32_t layer)
 
 /* ------------------------------------------------------------------ programs */
 
+/* Records a step through all layers. */
 static void record_layers(const recorder *r)
 {
     const hearth_engine *e = r->s->engine;
     uint32_t layers = r->model->hyper.layer_count, d = r->model->hyper.embedding_length;
     const device_matrix *embedding = &e->uploaded->embedding;
-    bool on_host = true; /* the residual stream is on the CPU */
+    bool on_host = true; /* true: the residual stream is on the CPU */
 
     device_copy(r->program, r->v->step, 0, r->mirror->step, 0, device_buffer_bytes(r->v->step));
     if (embedding->w) {
@@ -313,7 +320,7 @@ static void record_layers(const recorder *r)
             continue;
         }
         if (on_host) {
-            if (i > 0) /* before the first layer it is there when the step begins */
+            if (i > 0) /* before layer 0 it is there when the step begins */
                 device_await(r->program, SLOT_STREAM(i));
             copy_rows(r, r->v->x, r->mirror->x, d);
         }

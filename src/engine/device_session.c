@@ -1,4 +1,4 @@
-/* device_session.c - see device_session.h: what a session has on a device, and its steps. */
+/* device_session.c - the state of a session on a device, and the steps (see device_session.h). */
 #include "device_state.h"
 
 #include "../base/memory.h"
@@ -7,22 +7,22 @@
 
 /* ------------------------------------------------------------------ sizes */
 
-/* Goes through the buffers of a session: counts them and, where it creates, makes each its own. */
+/* Goes through the buffers of a session: counts them and, if it has an owner, creates them. */
 typedef struct taker {
     device_session *owner; /* NULL: only counts */
     uint64_t bytes[DEVICE_PLACES];
     size_t count;
-    hearth_status status; /* of the first that failed; none is created after it */
+    hearth_status status; /* of the first failure; no buffer is created after it */
     hearth_error *error;
 } taker;
 
-/* NULL where nothing is created. */
+/* Counts one buffer and creates it if there is an owner; returns NULL if it was not created. */
 static device_buffer *take(taker *t, device_place place, size_t count, size_t item_bytes, const char *what)
 {
     device_buffer *b = NULL;
     size_t bytes;
     if (!size_multiply(count, item_bytes, &bytes))
-        bytes = SIZE_MAX; /* which no device has */
+        bytes = SIZE_MAX; /* more than any device has */
     if (__builtin_add_overflow(t->bytes[place], bytes, &t->bytes[place]))
         t->bytes[place] = UINT64_MAX;
     t->count++;
@@ -39,7 +39,7 @@ static uint32_t layers_of(const hearth_session *s)
     return s->engine->model->hyper.layer_count;
 }
 
-/* The largest of all layers there. */
+/* Number of layers on the device, and the most neurons and hidden units of one of them. */
 typedef struct widths {
     uint32_t layers, neurons, hidden;
 } widths;
@@ -64,7 +64,7 @@ size_t device_cache_half(const hearth_session *s)
     return items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
 }
 
-/* The one list of everything that a session has there, and of what crosses the bus. */
+/* Lists every buffer that a session has on the device and every pinned buffer for the bus. */
 static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m)
 {
     const hyperparameters *h = &s->engine->model->hyper;
@@ -109,7 +109,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     m->logits = take(t, DEVICE_PINNED, rows * vocabulary, word, bus);
 }
 
-/* How many there are, and their bytes. */
+/* Counts the buffers and their bytes. */
 static taker count_buffers(const hearth_session *s)
 {
     device_vectors vectors;
@@ -126,6 +126,7 @@ uint64_t device_session_bytes(const hearth_session *s, device_place place)
 
 /* ------------------------------------------------------------------ life */
 
+/* Creates all buffers; what was created before a failure is in ds->buffers. */
 static hearth_status create_buffers(const hearth_session *s, device_session *ds, hearth_error *error)
 {
     size_t count = count_buffers(s).count;
@@ -137,12 +138,14 @@ static hearth_status create_buffers(const hearth_session *s, device_session *ds,
     return t.status;
 }
 
-/* Programs are recorded when they are first needed, but those of every session at once. */
+/* Records a program unless it exists already. Those that every session needs are recorded at creation, others on first
+ * use. */
 static hearth_status need_program(const hearth_session *s, device_session *ds, program_kind kind, hearth_error *error)
 {
     return ds->programs[kind] ? HEARTH_OK : device_record(&ds->programs[kind], s, ds, kind, error);
 }
 
+/* Creates buffers and the programs that every session needs; needs the device lock. */
 static hearth_status prepare(const hearth_session *s, device_session *ds, hearth_error *error)
 {
     size_t totals = (size_t)layers_of(s) * STEP_ROWS * TOTALS;
@@ -190,12 +193,13 @@ void device_session_destroy(device_session *ds)
 
 /* ------------------------------------------------------------------ a step */
 
+/* Returns the bytes of `count` rows of the residual stream. */
 static size_t row_bytes(const hearth_session *s, size_t count)
 {
     return count * s->engine->model->hyper.embedding_length * sizeof(float);
 }
 
-/* From a pinned buffer, and to one. */
+/* Read from a pinned buffer, and write to one. */
 static void fetch(void *to, const device_buffer *from, size_t bytes)
 {
     memcpy(to, device_buffer_host(from), bytes);
@@ -206,7 +210,7 @@ static void put(device_buffer *to, const void *from, size_t bytes)
     memcpy(device_buffer_host(to), from, bytes);
 }
 
-/* Everything that differs from step to step. */
+/* Writes to the mirror all data that differs from step to step. */
 static void describe_step(const hearth_session *s, const hearth_row *rows, size_t count)
 {
     const scratch *b = &s->scratch;
@@ -284,7 +288,7 @@ hearth_status device_step_observe(hearth_session *s, uint32_t layer, size_t coun
     return HEARTH_OK;
 }
 
-/* Original number of one of the device's neurons. */
+/* Returns the original number of a neuron of the device. */
 static uint32_t number_of(const hearth_session *s, uint32_t layer, uint32_t neuron)
 {
     const int32_t *order = s->engine->model->layers[layer].order;
@@ -303,7 +307,7 @@ void device_step_show(hearth_session *s, uint32_t layer, size_t t)
     if (n == 0)
         return;
     const float *values = (const float *)device_buffer_host(m->first) + t * n;
-    /* The list that the activations belong to is the last one that was filtered. */
+    /* The activations belong to the list that was filtered last. */
     unsigned last = !skips ? TOTAL_COMPUTED : h->gating == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
     const uint32_t *listed = device_buffer_host(m->listed[last]), *list = device_buffer_host(m->lists[last]);
     size_t count = lists ? listed[t] : n;
@@ -325,7 +329,8 @@ void device_step_observed(hearth_session *s, uint32_t layer)
     device_answer(s->device->running, SLOT_OBSERVED(layer));
 }
 
-/* What the step's rows added to the device's totals. They may wrap; differences do not mind. */
+/* Adds to the counts what the rows of the step added to the totals of the device. Totals may wrap; differences stay
+ * right. */
 static void add_counts(hearth_session *s, size_t count)
 {
     const device_session *ds = s->device;
@@ -345,7 +350,7 @@ static void add_counts(hearth_session *s, size_t count)
         s->counts[i].computed += computed;
         s->counts[i].fired += fired;
         s->counts[i].active += skips && both ? sums[TOTAL_ACTIVE] : fired;
-        /* Layers of which the CPU has neurons counted the rows there. */
+        /* Layers with neurons on the CPU have counted their rows there. */
         s->counts[i].rows += s->engine->layers[i].form == FORM_DEVICE ? count : 0;
     }
 }
@@ -363,15 +368,16 @@ hearth_status device_step_end(hearth_session *s, size_t count, hearth_error *err
 void device_step_abandon(hearth_session *s)
 {
     device_session *ds = s->device;
-    if (!ds->running) /* the first ever could not begin */
+    if (!ds->running) /* not even the first step could begin */
         return;
     device_abandon(ds->running);
-    /* The device went on to the end of its program, on vectors that mean nothing. */
+    /* The device ran its program to the end, on meaningless vectors; ignore what it counted. */
     memcpy(ds->totals_seen, device_buffer_host(ds->mirror.totals), device_buffer_bytes(ds->mirror.totals));
 }
 
 /* ------------------------------------------------------------------ head */
 
+/* Runs a program of the head to its end; needs the device lock. */
 static hearth_status run_head(hearth_session *s, program_kind kind, hearth_error *error)
 {
     TRY(need_program(s, s->device, kind, error));
@@ -395,17 +401,18 @@ hearth_status device_head(hearth_session *s, const float *hidden, size_t count, 
 
 /* ------------------------------------------------------------------ the cache */
 
-/* One head's keys, or values, of one sequence. */
+/* Where the keys (or values) of one head of one sequence are in the cache. */
 typedef struct cached_head {
     size_t offset, size_bytes;
 } cached_head;
 
+/* Returns how many such pieces a sequence has: keys and values of every head. */
 static size_t head_count(const hearth_session *s)
 {
     return (size_t)2 * s->engine->device_layers * s->engine->model->hyper.kv_head_count;
 }
 
-/* The head of place `index` in the order in which they are saved: layer, keys before values, head. */
+/* Finds piece `index` in the order in which pieces are saved: layer, keys before values, head. */
 static cached_head find_head(const hearth_session *s, size_t index, uint32_t sequence, uint32_t length)
 {
     const hyperparameters *h = &s->engine->model->hyper;
@@ -419,7 +426,7 @@ uint64_t device_kv_bytes(const hearth_session *s, uint32_t length)
     return head_count(s) * find_head(s, 0, 0, length).size_bytes;
 }
 
-/* What moves one head between the cache and `other`: a place in a block, or in the cache. */
+/* Moves one head between the cache and `other`: a block, or another place in the cache. */
 typedef hearth_status move_head(device_buffer *cache, cached_head at, void *block, cached_head other,
                                 hearth_error *error);
 
@@ -442,7 +449,7 @@ static hearth_status to_other(device_buffer *cache, cached_head at, void *block,
     return device_move(cache, other.offset, cache, at.offset, at.size_bytes, error);
 }
 
-/* All heads of a sequence; block NULL: to another sequence. */
+/* Moves all heads of a sequence; block NULL: to another sequence. */
 static hearth_status move_heads(const hearth_session *s, uint32_t sequence, uint32_t other, uint32_t length,
                                 char *block, move_head *move, hearth_error *error)
 {

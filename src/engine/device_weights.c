@@ -1,4 +1,5 @@
-/* device_weights.c - see device_weights.h. Weights are packed in main memory a stretch of rows at a time. */
+/* device_weights.c - uploads weights (see device_weights.h). They are packed in main memory, a stretch of rows at a
+ * time. */
 #include "device_weights.h"
 
 #include "../base/memory.h"
@@ -18,7 +19,7 @@ typedef struct loader {
     const hearth_progress *progress;
     uint64_t done, total; /* bytes uploaded */
     hearth_error *error;
-    bool counts; /* only the bytes: nothing is created or uploaded */
+    bool counts; /* only counts bytes: nothing is created or uploaded */
 } loader;
 
 /* ------------------------------------------------------------------ which rows */
@@ -50,7 +51,7 @@ hearth_status device_weights_rows(const layer_placement *p, uint32_t side, const
 
 /* ------------------------------------------------------------------ uploading */
 
-/* Makes room for `rows` rows of m, and those that follow it in a stack of `stack_rows` in all. */
+/* Creates the buffers for `rows` rows of m and those that follow them in its stack, stack_rows in all. */
 static hearth_status make_room(const loader *l, device_matrix *out, const matrix *m, uint32_t rows, uint32_t stack_rows,
                                const char *what)
 {
@@ -74,13 +75,14 @@ static hearth_status make_room(const loader *l, device_matrix *out, const matrix
     return HEARTH_OK;
 }
 
+/* Reports progress; returns false if the caller cancels. */
 static bool goes_on(const loader *l)
 {
     return !l->progress->report ||
            l->progress->report(l->progress->user, "bytes uploaded to the device", l->done, l->total);
 }
 
-/* Rows list[0 .. rows) of m, or the first `rows`, to where there is room for them. */
+/* Uploads rows list[0 .. rows) of m, or the first `rows`, to buffers that exist. */
 static hearth_status fill(loader *l, const device_matrix *to, const matrix *m, const uint32_t *list, uint32_t rows,
                           const char *what)
 {
@@ -110,6 +112,7 @@ static hearth_status fill(loader *l, const device_matrix *to, const matrix *m, c
     return status;
 }
 
+/* Creates the buffers of a matrix that is alone in its stack, and uploads it. */
 static hearth_status upload(loader *l, device_matrix *out, const matrix *m, const uint32_t *list, uint32_t rows,
                             const char *what)
 {
@@ -117,7 +120,7 @@ static hearth_status upload(loader *l, device_matrix *out, const matrix *m, cons
     return fill(l, out, m, list, rows, what);
 }
 
-/* What goes into a stack, as for `upload`; several formats make several stacks. */
+/* A matrix of a stack; fields as the parameters of `upload`. Different formats make different stacks. */
 typedef struct member {
     device_matrix *out;
     const matrix *m;
@@ -125,6 +128,7 @@ typedef struct member {
     const char *what;
 } member;
 
+/* Uploads matrices that have the same input; neighbours of one format share a stack. */
 static hearth_status upload_stacks(loader *l, const member *members, size_t count, const uint32_t *list, uint32_t layer)
 {
     device_matrix *first = NULL;
@@ -150,7 +154,7 @@ static hearth_status upload_stacks(loader *l, const member *members, size_t coun
     return HEARTH_OK;
 }
 
-/* Floats list[0 .. n) of values, or the first n; nothing where there are none. */
+/* Uploads floats list[0 .. n) of values, or the first n; nothing if values is NULL. */
 static hearth_status upload_floats(loader *l, device_buffer **out, const float *values, const uint32_t *list,
                                    uint32_t n, const char *what)
 {
@@ -172,6 +176,7 @@ static hearth_status upload_floats(loader *l, device_buffer **out, const float *
 
 /* ------------------------------------------------------------------ a layer */
 
+/* Uploads all rows of a matrix of a layer; nothing if it has no data. */
 static hearth_status upload_whole(loader *l, device_matrix *out, const matrix *m, uint32_t layer, const char *what)
 {
     char name[48];
@@ -179,6 +184,7 @@ static hearth_status upload_whole(loader *l, device_matrix *out, const matrix *m
     return m->data ? upload(l, out, m, NULL, m->rows, name) : HEARTH_OK;
 }
 
+/* Uploads the rows of the neurons of the device; nothing if the matrix has no data. */
 static hearth_status upload_rows(loader *l, device_matrix *out, const matrix *m, const device_layer *to, uint32_t layer,
                                  const char *what)
 {
@@ -187,6 +193,7 @@ static hearth_status upload_rows(loader *l, device_matrix *out, const matrix *m,
     return m->data ? upload(l, out, m, to->rows, to->neuron_count, name) : HEARTH_OK;
 }
 
+/* Uploads the attention and both norms of a layer. */
 static hearth_status upload_attention(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
@@ -200,6 +207,7 @@ static hearth_status upload_attention(loader *l, device_layer *to, uint32_t laye
     return upload_whole(l, &to->attention_output, &from->attention_output, layer, "attn_output");
 }
 
+/* Lists and uploads the neurons of the device in a layer; with none of them only the bias of down. */
 static hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
@@ -213,6 +221,7 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
         return HEARTH_OK;
     const member inputs[] = {{&to->gate, &from->gate, to->neuron_count, "ffn_gate"},
                              {&to->up, &from->up, to->neuron_count, "ffn_up"}};
+    /* Plain networks have no gate. */
     size_t absent = from->gate.data ? 0 : 1;
     TRY(upload_stacks(l, inputs + absent, 2 - absent, to->rows, layer));
     TRY(upload_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
@@ -233,7 +242,7 @@ static uint64_t stored_bytes(const matrix *m)
     return m->data ? (uint64_t)m->rows * m->row_bytes : 0;
 }
 
-/* About what will be uploaded, for progress: stored bytes, neurons by their share. */
+/* Estimates the bytes to upload, for progress: stored bytes, those of neurons by their share. */
 static uint64_t estimate(const loader *l, const hearth_placement *p)
 {
     uint64_t bytes = 0;
@@ -273,6 +282,7 @@ static hearth_status upload_all(loader *l, const hearth_placement *p)
 
 /* ------------------------------------------------------------------ what would fit */
 
+/* Counts the bytes of one layer without uploading it. */
 static hearth_status count_layer(const loader *l, const hearth_placement *p, uint32_t layer, uint64_t *bytes)
 {
     device_weights counted = {0};
@@ -286,8 +296,8 @@ static hearth_status count_layer(const loader *l, const hearth_placement *p, uin
     return status;
 }
 
-/* The budget did not hold the weights, of which none are there any more: adds to the error how many layers it holds,
- * counted from the last, as hearth_placement_use_device gives them to a device. */
+/* Adds to the error how many layers the budget would hold, counted from the last, as hearth_placement_use_device gives
+ * them to a device. The weights that did not fit have already been freed. */
 static void say_what_fits(const loader *l, const device *d, const hearth_placement *p)
 {
     device_info info;
@@ -339,10 +349,11 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
     return status;
 }
 
+/* Frees the buffers of a stack. */
 static void drop(device_matrix *m)
 {
     if (m->stack_rows == 0)
-        return; /* the first of its stack does */
+        return; /* the first matrix of the stack owns the buffers */
     device_buffer_destroy(m->w);
     device_buffer_destroy(m->scales);
 }

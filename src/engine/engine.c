@@ -1,4 +1,4 @@
-/* engine.c - a model under a placement on a runtime: what it makes of each layer, and what it may claim. */
+/* engine.c - prepares the layers of a model under a placement on a runtime, and states what a run guarantees. */
 #include "engine.h"
 
 #include "../base/memory.h"
@@ -8,12 +8,14 @@
 
 /* ------------------------------------------------------------------ down matrices */
 
+/* Returns the bytes of the data of a matrix. */
 static size_t copy_bytes(const matrix *m)
 {
     return m->rows * m->row_bytes;
 }
 
-/* Copies become resident at once: what others use now is not there for them. */
+/* Checks that main memory holds the copies. They become resident at once, so memory that is in use now does not count
+ * as free. */
 static hearth_status check_copies(const hearth_engine *e, uint64_t bytes, hearth_error *error)
 {
     uint64_t left = e->runtime->memory_bytes, available = topology_available_bytes();
@@ -29,7 +31,7 @@ static hearth_status check_copies(const hearth_engine *e, uint64_t bytes, hearth
         e->model->source->path, text_size(wanted, (double)bytes), text_size(unused, (double)left));
 }
 
-/* Transposes down matrices that only lie in the stock layout; the pages they were read from are let go. */
+/* Transposes the down matrices of a file in the stock layout; releases the pages that they were read from. */
 static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
 {
     const hearth_model *m = e->model;
@@ -64,7 +66,8 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
     return HEARTH_OK;
 }
 
-/* of: an engine whose copies are shared, or NULL. */
+/* Fills in the layers; transposes down matrices if any layer needs it. of: an engine whose copies are shared, or
+ * NULL. */
 static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, const hearth_progress *progress,
                                     hearth_error *error)
 {
@@ -82,7 +85,7 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
                                       .threshold = p->threshold,
                                       .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
                                       .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
-        skips |= p->selector != SELECTOR_ALL || p->form == FORM_SPLIT || some; /* all work on rows of down_t */
+        skips |= p->selector != SELECTOR_ALL || p->form == FORM_SPLIT || some; /* all of these work on rows of down_t */
         e->uses_predictors |= p->selector == SELECTOR_LOW_RANK || p->selector == SELECTOR_COARSE;
         e->leaves_out |= some;
     }
@@ -92,6 +95,7 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
 }
 
+/* Makes the coarse copies of layers that have such a predictor. */
 static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
 {
     for (uint32_t i = 0; i < e->model->hyper.layer_count; i++) {
@@ -107,7 +111,7 @@ static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
 
 /* ------------------------------------------------------------------ two sides */
 
-/* Which neurons of a layer the CPU has that does not have all. */
+/* Lists the rows of the CPU in a layer of which it computes only some neurons. */
 static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *error)
 {
     uint32_t f = e->model->hyper.neuron_count;
@@ -119,6 +123,7 @@ static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *e
                                &l->row_count, error);
 }
 
+/* Lists the rows of the CPU in all such layers. */
 static hearth_status list_parts(hearth_engine *e, hearth_error *error)
 {
     for (uint32_t i = 0; i < e->model->hyper.layer_count; i++)
@@ -127,6 +132,7 @@ static hearth_status list_parts(hearth_engine *e, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Uploads what the placement puts on the device. */
 static hearth_status use_device(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
 {
     uint32_t layers = e->model->hyper.layer_count;
@@ -150,6 +156,7 @@ static hearth_status use_device(hearth_engine *e, const hearth_progress *progres
 
 /* ------------------------------------------------------------------ life */
 
+/* Creates an engine; of: an engine whose transposed copies are shared, or NULL. */
 static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                             const hearth_engine_options *options, const hearth_engine *of, hearth_error *error)
 {
@@ -227,12 +234,13 @@ uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 
 /* ------------------------------------------------------------------ bytes */
 
+/* Returns the stored bytes of a matrix; 0 if there is none. */
 static double matrix_bytes(const matrix *m)
 {
     return m->data ? (double)m->rows * (double)m->row_bytes : 0;
 }
 
-/* What every token reads, whatever its neurons: one row of the embedding, attention, norms, the head. */
+/* Returns the bytes that every token reads, whatever neurons it uses: an embedding row, attention, norms, the head. */
 static double shared_bytes(const hearth_model *model)
 {
     const hyperparameters *h = &model->hyper;
@@ -245,7 +253,7 @@ static double shared_bytes(const hearth_model *model)
     return bytes;
 }
 
-/* What a layer reads to know what to read. */
+/* Returns the bytes that a layer reads to select its neurons. */
 static double selecting_bytes(const engine_layer *e, const learned_predictor *p)
 {
     if (e->selector == SELECTOR_COARSE)
@@ -268,6 +276,7 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
             active = (double)counts[i].active / rows;
         }
         const matrix *down_t = &e->layers[i].down_t;
+        /* Without down_t the whole of down is read, a share of it for each neuron. */
         double down_row = down_t->data ? (double)down_t->row_bytes : matrix_bytes(&l->down) / f;
         bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
         bytes += gated ? fired * (double)l->up.row_bytes : 0;
@@ -288,13 +297,14 @@ hearth_pruning hearth_engine_pruning(const hearth_engine *engine)
     return engine->placement->pruning;
 }
 
-/* The weakest layer decides the mode ... */
+/* The layer with the weakest selector decides the mode. */
 static const hearth_mode mode_of_selector[SELECTOR_COUNT] = {
     [SELECTOR_ALL] = HEARTH_MODE_DENSE,        [SELECTOR_SIGN] = HEARTH_MODE_EXACT,
     [SELECTOR_COARSE] = HEARTH_MODE_PREDICTED, [SELECTOR_LOW_RANK] = HEARTH_MODE_PREDICTED,
     [SELECTOR_MAGNITUDE] = HEARTH_MODE_PRUNED,
 };
 
+/* Returns the selector with the weakest guarantee; selector_kind is in that order. */
 static selector_kind weakest_selector(const hearth_placement *p)
 {
     selector_kind weakest = SELECTOR_ALL;
@@ -309,8 +319,8 @@ hearth_mode hearth_engine_mode(const hearth_engine *engine)
     return mode_of_selector[weakest_selector(engine->placement)];
 }
 
-/* Whether every coarse layer skips only what its copy puts below zero, and no more than where its recall was measured: a
- * larger margin lets through all that a smaller one does. */
+/* Returns whether the margin of every coarse layer is at least 0, so that it skips only what its copy puts below zero,
+ * and at least the one with which its recall was measured: a larger margin lets through all that a smaller one does. */
 static bool keeps_margins(const hearth_engine *engine)
 {
     for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++) {
@@ -322,7 +332,7 @@ static bool keeps_margins(const hearth_engine *engine)
     return true;
 }
 
-/* ... and with what became of the down matrices the claim (docs/design.md). */
+/* The weakest layer and the treatment of the down matrices decide the guarantee (docs/design.md). */
 hearth_guarantee hearth_engine_guarantee(const hearth_engine *engine)
 {
     selector_kind weakest = weakest_selector(engine->placement);

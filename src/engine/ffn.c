@@ -1,14 +1,15 @@
-/* ffn.c - one view of every feed-forward network: select, gather, accumulate.
+/* ffn.c - the feed-forward network of a layer in three steps: select, gather, accumulate.
  *
- *   select      which neurons are worked on: all; or those whose activation is not zero, which their first matrix (gate,
- *               or up where there is no gate) tells; or of those only what a predictor or a coarse copy of that matrix
- *               lets through; or those whose activation is large
- *   gather      the listed rows of the second matrix (up) are multiplied
- *   accumulate  the listed rows of down_t, times their activations, are added up
+ *   select      chooses the neurons to compute: all; or those whose activation is not zero, as the first matrix (gate,
+ *               or up if there is no gate) tells; or of these only what a predictor or a coarse copy of the first
+ *               matrix lets through; or those whose activation is large
+ *   gather      multiplies the listed rows of the second matrix (up)
+ *   accumulate  adds up the listed rows of down_t, times their activations
  *
- * Neurons are cut by number into slices, and slices are dealt in parts. With one token a thread takes a part through
- * all steps at once. With many tokens the lists of all are joined, and accumulating is a step of its own, cut by
- * columns. The sums are the same: one chain per slice in the order of the neurons, then slice after slice. */
+ * Neurons are cut by number into slices, and threads take parts of one or more slices. With one token a thread takes a
+ * part through all steps at once. With many tokens their lists are joined, and accumulate is a separate pass, divided
+ * by columns. Both give the same sums: one chain of additions per slice in the order of the neurons, then slice after
+ * slice. */
 #include "ffn_job.h"
 #include "products.h"
 
@@ -17,16 +18,16 @@
 #include <math.h>
 #include <string.h>
 
-/* With up to this many tokens their lists are joined; more together leave hardly a neuron out. */
+/* Up to this many tokens share a joined list; the union of more would leave out hardly any neuron. */
 #define UNION_TOKENS 16
-/* A union that leaves out less than a quarter is not worth a list. */
+/* A union with at least this share of the neurons is not worth a list. */
 #define UNION_SHARE 0.75
-/* Columns that are added up as one item. */
+/* Columns per work item when the sums of slices are added. */
 #define REDUCE_COLUMNS 512
 
 /* ------------------------------------------------------------------ steps of a part */
 
-/* y [count][f]: values of the neurons of a part, at its place in every row. */
+/* Multiplies the neurons of a part with every token; y [count][f], at the offset of the part in every row. */
 static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w, const kernel_input *x, float *y)
 {
     kernel_product *multiply_rows = kernels_of(job)->product[w->format];
@@ -36,6 +37,7 @@ static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w
         multiply_rows(w, NULL, v->begin, v->begin + v->count, x, y, job->neuron_count);
 }
 
+/* Adds the bias of the neurons of a part for every token; bias may be NULL. */
 static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, float *y)
 {
     for (size_t t = 0; bias && t < job->count; t++)
@@ -48,7 +50,8 @@ void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float 
     kernels_of(job)->activate[job->activation->kernel](first, NULL, job->activation_threshold, n, to);
 }
 
-/* h of n neurons of one token whose first values are activated already: what is small is zero. NaN is not small. */
+/* Computes h of n neurons of one token whose first values are already activated: values up to the threshold in size
+ * become zero, others are multiplied by up. NaN passes, as no comparison with it holds. */
 static void prune(const ffn_job *job, const float *gate, const float *up, size_t n, float *h)
 {
     float threshold = job->e->threshold;
@@ -56,7 +59,7 @@ static void prune(const ffn_job *job, const float *gate, const float *up, size_t
         h[i] = fabsf(gate[i]) <= threshold ? 0 : up ? gate[i] * up[i] : gate[i];
 }
 
-/* h becomes the activations of n neurons of one token; it is gate or up. */
+/* Computes the activations h of n neurons of one token; h is gate or up. */
 static void activate(const ffn_job *job, float *gate, float *up, size_t n, float *h)
 {
     kernel_activation kind = job->activation->kernel;
@@ -69,7 +72,8 @@ static void activate(const ffn_job *job, float *gate, float *up, size_t n, float
         kernels_of(job)->activate[kind](gate, job->second ? up : NULL, job->activation_threshold, n, h);
 }
 
-/* Scores of a coarse copy: what the first matrix may at most be, by all likelihood. y as multiply_part lays it out. */
+/* Computes the scores of a coarse copy: upper bounds of the first values that are very likely to hold. y is laid out as
+ * by multiply_part. */
 static void score_coarsely(const ffn_job *job, const ffn_part *v, float *y)
 {
     const coarse_copy *copy = &job->e->coarse;
@@ -80,9 +84,9 @@ static void score_coarsely(const ffn_job *job, const ffn_part *v, float *y)
                      y + t * job->neuron_count + v->begin);
 }
 
-/* The predictor's scores of a part that is still whole: to b->score by row, where zero_unpredicted() and observers look them
- * up. Returns them as multiply_part lays values out; where the CPU has only some of the rows that is another buffer,
- * which is free until the second matrix is multiplied. */
+/* Computes the predictor's scores of a part that is still whole. They go to b->score by row, where zero_unpredicted()
+ * and observers look them up. Returns them in the layout of multiply_part; if the CPU has only some of the rows, that
+ * is b->up, which is free until the second matrix is multiplied. */
 static const float *predict_part(const ffn_job *job, const ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
@@ -99,7 +103,8 @@ static const float *predict_part(const ffn_job *job, const ffn_part *v)
     return b->up;
 }
 
-/* Leaves in the part what passes; `values` of the first row are compacted with it, or NULL. */
+/* Keeps in the part only the neurons that pass the rule, by `values` of the first token; `selected` receives the values
+ * that remain, or is NULL. */
 static void filter(const ffn_job *job, ffn_part *v, kernel_selection rule, const float *values, float threshold,
                    float *selected)
 {
@@ -108,7 +113,7 @@ static void filter(const ffn_job *job, ffn_part *v, kernel_selection rule, const
     v->list = list;
 }
 
-/* What first values are compared with, to see whether the neuron fires. */
+/* Returns the value that first values must exceed for a neuron to fire. */
 static float passing_value(const ffn_job *job)
 {
     return job->prunes ? job->e->threshold : job->activation_threshold;
@@ -116,6 +121,7 @@ static float passing_value(const ffn_job *job)
 
 /* ------------------------------------------------------------------ one token */
 
+/* Selects the neurons of a part for one token: by its predictor, then by first values. */
 static void select_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
@@ -132,6 +138,7 @@ static void select_one(const ffn_job *job, ffn_part *v)
     v->fired = v->count;
 }
 
+/* Computes the second values and the activations of the neurons that remain. */
 static void gather_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
@@ -146,7 +153,7 @@ static void gather_one(const ffn_job *job, ffn_part *v)
     v->active = v->count;
 }
 
-/* How many of n ascending numbers are below `end`. */
+/* Returns how many of n ascending numbers are below `end`, by bisection. */
 static size_t count_below(const uint32_t *list, size_t n, size_t end)
 {
     size_t low = 0, high = n;
@@ -160,15 +167,16 @@ static size_t count_below(const uint32_t *list, size_t n, size_t end)
     return low;
 }
 
-/* The number of the neuron at a place among those that the CPU works on; past the last one, past all numbers. */
+/* Returns the row of the neuron at a place among those that the CPU computes; for places beyond the last one, a number
+ * above all rows. */
 static size_t number_at(const ffn_job *job, size_t place)
 {
     const engine_layer *e = job->e;
     return !e->rows ? place : place < e->row_count ? e->rows[place] : job->neuron_count;
 }
 
-/* Which of the part's neurons belong to a slice, as the kernels take ranges: [*from, *to) of the list, or of all rows;
- * *h is what they index. */
+/* Finds the neurons of a part that belong to a slice, as a range for the kernels: [*from, *to) of the list, or of all
+ * rows if there is none. *h is the array that the range indexes. */
 static void find_slice(const ffn_job *job, const ffn_part *v, size_t slice, size_t *from, size_t *to, const float **h)
 {
     size_t begin = slice * job->width, end = begin + job->width, last = v->begin + v->count;
@@ -177,7 +185,7 @@ static void find_slice(const ffn_job *job, const ffn_part *v, size_t slice, size
     *h = job->h + (v->list ? v->begin : 0);
 }
 
-/* Items are parts: all steps for one token, into the sum of each slice. */
+/* Items are parts. Takes each through all steps for one token and leaves the sum of each slice in b->sums. */
 static void work_on_parts(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -199,7 +207,7 @@ static void work_on_parts(void *context, size_t begin, size_t end, unsigned work
     }
 }
 
-/* Items are columns: the slices' sums, one after the other. */
+/* Items are columns. Adds the sums of the slices in order. */
 static void add_slices(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -213,10 +221,11 @@ static void add_slices(void *context, size_t begin, size_t end, unsigned worker)
 
 /* ------------------------------------------------------------------ many tokens */
 
-/* Sets wanted where a value passes; returns how many do. */
+/* Sets wanted for each value that passes; returns how many do. */
 typedef size_t mark_row(const float *values, size_t n, float threshold, uint8_t *wanted);
 
-/* A function for each of kernel.h's rules, and bytes rather than bool: compilers make vectors of that. */
+/* Defines a function for each rule of kernel.h; with the condition fixed and bytes instead of bool, compilers vectorise
+ * the loop. */
 /* clang-format off */
 #define MARK(rule, condition)                                                                   \
     static size_t mark_##rule(const float *values, size_t n, float threshold, uint8_t *wanted)  \
@@ -237,7 +246,7 @@ MARK(beyond, !(fabsf(values[i]) <= threshold))
 static mark_row *const mark_rows[SELECT_COUNT] = {
     [SELECT_ABOVE] = mark_above, [SELECT_FROM] = mark_from, [SELECT_BEYOND] = mark_beyond};
 
-/* Marks which neurons of the part pass for any token; returns how often one passed. values [count][f] */
+/* Marks the neurons of the part that pass for any token; returns how often one passed. values [count][f] */
 static size_t mark(const ffn_job *job, const ffn_part *v, kernel_selection rule, const float *values, float threshold)
 {
     uint8_t *wanted = job->s->scratch.wanted + v->begin;
@@ -248,8 +257,9 @@ static size_t mark(const ffn_job *job, const ffn_part *v, kernel_selection rule,
     return total;
 }
 
-/* Leaves in the part what was marked; position i of every token's row becomes the i-th of them. `values` [count][f]
- * move along, or NULL. Left as it is where the union of all tokens is most of the part. */
+/* Keeps in the part only the marked neurons; position i of every token's row then belongs to the i-th of them. `values`
+ * [count][f] are moved accordingly, or NULL. With many tokens, or if most neurons are marked, the part stays as it
+ * is. */
 static void join_lists(const ffn_job *job, ffn_part *v, float *values)
 {
     const uint8_t *wanted = job->s->scratch.wanted + v->begin;
@@ -273,7 +283,7 @@ static void join_lists(const ffn_job *job, ffn_part *v, float *values)
     v->count = joined;
 }
 
-/* Whatever a token's own predictor does not let through is zero for it. */
+/* Zeroes for each token the neurons that its own predictor scores reject: another token put them on the list. */
 static void zero_unpredicted(const ffn_job *job, const ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
@@ -285,6 +295,7 @@ static void zero_unpredicted(const ffn_job *job, const ffn_part *v)
     }
 }
 
+/* Selects the neurons of a part for several tokens, whose lists are joined. */
 static void select_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
@@ -308,6 +319,7 @@ static void select_many(const ffn_job *job, ffn_part *v)
     }
 }
 
+/* Computes second values and activations for every token, and counts the activations that are not zero. */
 static void gather_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
@@ -339,7 +351,7 @@ static void choose_in_parts(void *context, size_t begin, size_t end, unsigned wo
     }
 }
 
-/* Items are pairs (group of tokens, chunk of columns): slice after slice is summed apart and then added. */
+/* Items are pairs (group of tokens, chunk of columns). Sums each slice separately and adds it to the result. */
 static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned worker)
 {
     const ffn_job *job = context;
@@ -371,8 +383,8 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
 
 /* ------------------------------------------------------------------ the layer */
 
-/* The parts of a layer before anything is known. Where the CPU has only some of the rows, places in their list stand
- * for neuron numbers, so that the work is spread whichever they are. */
+/* Cuts the layer into parts. If the CPU has only some of the rows, places in their list are cut instead of neuron
+ * numbers, so that the work is spread evenly whichever rows these are. */
 static void cut(ffn_job *job)
 {
     scratch *b = &job->s->scratch;
@@ -391,7 +403,7 @@ static void cut(ffn_job *job)
     }
 }
 
-/* What fc2 reads: relu(fc1 . input), unless the device has computed it. */
+/* Prepares the input of fc2: relu(fc1 . input), unless the device has computed it. */
 static void predict(ffn_job *job, bool hidden_known)
 {
     hearth_session *s = job->s;
@@ -405,6 +417,7 @@ static void predict(ffn_job *job, bool hidden_known)
     job->hidden = products_input(s, hidden, job->count, fc1->rows, &fc2, 1, &s->scratch.rounded_hidden);
 }
 
+/* Runs a layer that has down_t, a row per neuron. */
 static void neuron_major(ffn_job *job, bool hidden_known)
 {
     hearth_session *s = job->s;
@@ -443,7 +456,7 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
     }
 }
 
-/* The layout that files usually have: down is multiplied whole, so there is nothing to skip. */
+/* Runs a layer in the stock layout of files: down is multiplied whole, so nothing can be skipped. */
 static void stock(ffn_job *job)
 {
     hearth_session *s = job->s;
@@ -488,14 +501,14 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
     bool zeros = ffn_has_zeros(m->hyper.activation), magnitude = job.e->selector == SELECTOR_MAGNITUDE;
     job.prunes = magnitude && !zeros;
     if (magnitude && zeros && job.e->threshold > job.activation_threshold)
-        job.activation_threshold = job.e->threshold; /* of values above zero, size is the value */
+        job.activation_threshold = job.e->threshold; /* values above zero are their own size */
     job.predicts = job.e->selector == SELECTOR_LOW_RANK || job.e->selector == SELECTOR_COARSE;
     job.passes = job.e->selector == SELECTOR_COARSE ? job.activation_threshold : job.e->threshold;
     job.skips_zeros = job.prunes || (job.e->selector != SELECTOR_ALL && zeros);
     return job;
 }
 
-/* Into scratch.added what the CPU's neurons add up to. */
+/* Writes to scratch.added the sum of the neurons of the CPU. */
 static void work(ffn_job *job, uint32_t layer, bool hidden_known)
 {
     cut(job);
@@ -514,7 +527,7 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
     work(&job, layer, false);
     for (size_t t = 0; job.l->down_bias && t < count; t++)
         kernels_of(&job)->add(job.l->down_bias, d, s->scratch.added + t * d);
-    double worked = clock_seconds();       /* what observers take is not the network's time */
+    double worked = clock_seconds();       /* the time of observers is not counted                                */
     feed_forward_observe(s, layer, count); /* before x changes: observers see the residual as the network read it */
     double observed = clock_seconds();
     kernels_of(&job)->add(s->scratch.added, count * d, s->scratch.x);

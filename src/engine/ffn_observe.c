@@ -1,5 +1,5 @@
-/* ffn_observe.c - what observers are shown of a feed-forward network: which neurons were worked on, by their own numbers,
- * and what became of them; from both sides. */
+/* ffn_observe.c - what observers see of a feed-forward network: which neurons were computed, by original number, and
+ * their activations; of both sides. */
 #include "device_session.h"
 #include "ffn_job.h"
 
@@ -23,7 +23,7 @@ static void show_own(const ffn_job *job, size_t t)
     }
 }
 
-/* Leaves in seen and seen_neurons those that are wanted, or all; returns how many. */
+/* Compacts seen and seen_neurons to the wanted neurons (with SELECTOR_ALL all stay); returns how many there are. */
 static size_t gather_seen(const ffn_job *job)
 {
     const scratch *b = &job->s->scratch;
@@ -38,7 +38,8 @@ static size_t gather_seen(const ffn_job *job)
     return n;
 }
 
-/* Activations of the first matrix alone, by neuron number; they are still to be made of its values. */
+/* Computes the activations of the first matrix alone, by original neuron number. Returns NULL if its values are not
+ * there: they were overwritten, or the CPU does not compute all neurons. */
 static const float *gather_gates(const ffn_job *job, size_t t)
 {
     const scratch *b = &job->s->scratch;
@@ -54,7 +55,8 @@ static const float *gather_gates(const ffn_job *job, size_t t)
     return b->seen_gates;
 }
 
-/* Row t as the network left it: where every neuron was computed here, in order, that is what is shown. */
+/* Returns the activations of row t by original number. If the CPU computed every neuron in that order, they are
+ * returned in place. */
 static const float *show_row(hearth_session *s, const ffn_job *job, uint32_t layer, size_t t)
 {
     const scratch *b = &s->scratch;

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Infinities and NaN have all bits of the exponent set. No early end: so the compiler makes it a loop of vectors. */
+/* Returns whether all values are finite. Infinities and NaN have all bits of the exponent set. The loop has no early
+ * exit, so that compilers vectorise it. */
 static bool is_finite(const float *values, size_t n)
 {
     const uint32_t exponent = 0x7f800000;
@@ -21,9 +22,10 @@ static bool is_finite(const float *values, size_t n)
 
 /* ------------------------------------------------------------------ the file */
 
-/* Decoded at a time; a multiple of every format's block. */
+/* Values decoded at a time; a multiple of the block of every format. */
 #define STRETCH 4096
 
+/* Returns whether all values of a tensor are finite; true for formats that cannot be decoded. */
 static bool tensor_is_finite(const stored_tensor *t)
 {
     float values[STRETCH];
@@ -41,7 +43,7 @@ static bool tensor_is_finite(const stored_tensor *t)
     return true;
 }
 
-/* The first tensor whose name begins so and that is not finite; NULL: there is none. */
+/* Returns the first tensor whose name begins like this and that is not finite; NULL: there is none. */
 static const stored_tensor *find_bad(const checkpoint *c, const char *beginning)
 {
     for (size_t i = 0; i < c->tensor_count; i++)
@@ -82,7 +84,8 @@ hearth_status finite_check_logits(const hearth_session *s, size_t count, const f
     const hearth_model *m = s->engine->model;
     if (is_finite(logits, count * m->hyper.vocabulary_size))
         return HEARTH_OK;
-    static const char *const tensors[] = {"output_norm.", "output.", "token_embd."}; /* the last where it is the head */
+    static const char *const tensors[] = {"output_norm.", "output.", "token_embd."}; /* the last one for models whose
+                                                                                      * embedding is the head */
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         const stored_tensor *bad = find_bad(m->source, tensors[i]);
         if (bad)

@@ -1,12 +1,13 @@
-/* forward.c - the forward pass, on the CPU and along with a device.
+/* forward.c - the forward pass, on the CPU and together with a device.
  *
- * There is no graph: a layer is a mixer and a feed-forward network, each a function that calls ops in
- * order. All rows of a batch go through an op together, so a prompt is a series of matrix products and a
- * single token is the same code with one row. Work is dealt to the pool by rows of weights or by
- * rows of the batch; no result depends on who computed it.
+ * There is no graph: a layer is a mixer and a feed-forward network, each a function that calls ops in order. All rows
+ * of a batch go through an op together, so a prompt is a series of matrix products, and a single token is the same code
+ * with one row. The pool divides the work by rows of weights or by rows of the batch; results do not depend on which
+ * thread computed what.
  *
- * Layers that a placement gives to a device are computed there meanwhile (device_session.h); what is left to do here is
- * to hand over the residual stream where the side changes, and the CPU's share of the neurons of split layers. */
+ * Layers that a placement gives to a device are computed there at the same time (device_session.h). This file hands
+ * over the residual stream where the side changes and computes the CPU's neurons of layers whose attention is on the
+ * device. */
 #include "forward.h"
 
 #include "device_session.h"
@@ -27,6 +28,7 @@ typedef struct norm_job {
     const float *weight;
 } norm_job;
 
+/* Items are rows. */
 static void norm_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -38,13 +40,14 @@ static void norm_rows(void *context, size_t begin, size_t end, unsigned worker)
                                      job->s->scratch.normed + i * d);
 }
 
+/* Applies the RMS norm to every row: scratch.x to scratch.normed. */
 static void norm(const hearth_session *s, const float *weight, size_t count)
 {
     norm_job job = {s, weight};
     pool_run(s->engine->runtime->threads, count, 1, norm_rows, &job);
 }
 
-/* The residual stream receives what a block computed. */
+/* Adds scratch.added, the result of a block, to the residual stream. */
 static void add_to_residual(const hearth_session *s, size_t count)
 {
     size_t d = s->engine->model->hyper.embedding_length;
@@ -55,10 +58,10 @@ static void add_to_residual(const hearth_session *s, size_t count)
 
 typedef struct attention_job {
     hearth_session *s;
-    uint32_t cached; /* which layer of the cache */
+    uint32_t cached; /* index of the layer in the cache */
 } attention_job;
 
-/* Items are rows: rotates query and key to the row's position, stores key and value. */
+/* Items are rows. Rotates query and key to the position of the row; stores key and value. */
 static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -76,7 +79,7 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* Items are pairs (row, key/value head): the group of query heads that share it. */
+/* Items are pairs (row, key/value head). Computes attention for the group of query heads that share the head. */
 static void attend_heads(void *context, size_t begin, size_t end, unsigned worker)
 {
     const attention_job *job = context;
@@ -118,7 +121,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count)
 
 /* ------------------------------------------------------------------------- batch */
 
-/* Cosine and sine of every row's position, the same for all layers. */
+/* Computes cosine and sine for the position of every row, once for all layers. */
 static void prepare_rope(const hearth_session *s, size_t count)
 {
     const hyperparameters *h = &s->engine->model->hyper;
@@ -131,6 +134,7 @@ static void prepare_rope(const hearth_session *s, size_t count)
         }
 }
 
+/* Decodes the embedding of every row into scratch.x. */
 static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
 {
     const matrix *e = &s->engine->model->embedding;
@@ -139,7 +143,7 @@ static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
                                          e->columns);
 }
 
-/* How far the feed is that a batch belongs to. */
+/* How far the feed has come that a batch belongs to. */
 typedef struct feed_progress {
     size_t count, done, total; /* rows of the batch, rows before it, rows of the whole feed */
 } feed_progress;
@@ -149,7 +153,8 @@ static hearth_status cancelled(const feed_progress *at, hearth_error *error)
     return fail(error, HEARTH_CANCELLED, "feed: cancelled after %zu of %zu tokens", at->done, at->total);
 }
 
-/* After each layer: has anybody called for a stop? Single tokens report nothing, they are quick. */
+/* Checks after each layer whether the session was cancelled, and reports progress. Single tokens report none, as they
+ * are quick. */
 static hearth_status goes_on(const hearth_session *s, uint32_t layer, const feed_progress *at, hearth_error *error)
 {
     if (session_is_cancelled(s))
@@ -161,7 +166,7 @@ static hearth_status goes_on(const hearth_session *s, uint32_t layer, const feed
                                                                                            : cancelled(at, error);
 }
 
-/* Notes down when the CPU came to a moment of a layer, where somebody traces. */
+/* Notes the time at which the CPU reached a moment of a layer, if a tracer is set. */
 static void note(const hearth_session *s, uint32_t layer, unsigned moment)
 {
     if (s->tracer.see)
@@ -181,7 +186,7 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
 
 /* -------------------------------------------------------------------- two sides */
 
-/* The CPU's share of a layer whose attention runs on the device. */
+/* Computes the CPU's share of a layer whose attention runs on the device, and serves an observer. */
 static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     bool hidden_known;
@@ -201,11 +206,12 @@ static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count
     return HEARTH_OK;
 }
 
+/* Goes through all layers, handing the residual stream over where the side changes. */
 static hearth_status walk_layers(hearth_session *s, const feed_progress *at, hearth_error *error)
 {
     const hearth_engine *e = s->engine;
     size_t count = at->count;
-    bool on_host = true; /* the residual stream is on the CPU: before layer 0 it is also where that layer wants it */
+    bool on_host = true; /* true: the residual stream is on the CPU; before layer 0 it is on the side that needs it */
     for (uint32_t layer = 0; layer < e->model->hyper.layer_count; layer++) {
         bool hosted = e->layers[layer].form == FORM_HOST;
         if (hosted && !on_host)
@@ -222,7 +228,7 @@ static hearth_status walk_layers(hearth_session *s, const feed_progress *at, hea
     return HEARTH_OK;
 }
 
-/* A step that is given up has counted nothing. */
+/* Runs a step with the device. A step that is given up leaves the counts unchanged. */
 static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const feed_progress *at, hearth_error *error)
 {
     uint32_t layers = s->engine->model->hyper.layer_count;
@@ -246,6 +252,7 @@ static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const 
 
 /* -------------------------------------------------------------------- both */
 
+/* Runs all layers on the CPU. */
 static hearth_status one_sided(hearth_session *s, const feed_progress *at, hearth_error *error)
 {
     for (uint32_t layer = 0; layer < s->engine->model->hyper.layer_count; layer++) {

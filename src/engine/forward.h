@@ -1,21 +1,23 @@
-/* forward.h - one batch of a feed through the layers. */
+/* forward.h - runs one batch of a feed through the layers. */
 #ifndef ENGINE_FORWARD_H
 #define ENGINE_FORWARD_H
 
 #include "engine.h"
 
-/* Reads `count` rows (at most session->batch) whose sequence and position stand in scratch.sequence and
- * .position: stores their keys and values, leaves the residual stream in scratch.x. `done` and `total`
- * are rows of the whole feed, for progress.
- * HEARTH_FORMAT: the residual stream is not finite. HEARTH_CANCELLED: by hearth_session_cancel or the session's progress. HEARTH_DEVICE: the device failed. */
+/* Runs `count` rows (at most session->batch), whose sequence and position are in scratch.sequence and .position: stores
+ * their keys and values and leaves the residual stream in scratch.x. `done` and `total` are rows of the whole feed, for
+ * progress.
+ * HEARTH_FORMAT: the residual stream is not finite.
+ * HEARTH_CANCELLED: by hearth_session_cancel or the progress callback of the session.
+ * HEARTH_DEVICE: the device failed. */
 hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error);
 
-/* Normed hidden state of row `row` of the batch, as the head reads it, into out [d]. */
+/* Writes the normed hidden state of row `row` of the batch, the input of the head, to out [d]. */
 void forward_output(const hearth_session *s, size_t row, float *out);
 
-/* logits [count][vocabulary] of hidden states [count][d]; at most session->batch. HEARTH_DEVICE: the head lies on a
- * device that failed. */
+/* Computes logits [count][vocabulary] of hidden states [count][d], at most session->batch rows.
+ * HEARTH_DEVICE: the head lies on a device that failed. */
 hearth_status forward_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* generate.c - the simple way to an answer: one sequence, one sampler, until something stops it. */
+/* generate.c - hearth_generate: answers a prompt in one sequence with one sampler, until something stops it. */
 #include "engine.h"
 #include "sampler.h"
 
@@ -16,6 +16,7 @@ typedef struct generation {
     hearth_result *result;
 } generation;
 
+/* Feeds the prompt; after success the sampler accepts its tokens. */
 static hearth_status read_prompt(generation *g, const int32_t *prompt, size_t count, hearth_error *error)
 {
     hearth_row *rows = mem_new_array(count, sizeof *rows);
@@ -32,13 +33,13 @@ static hearth_status read_prompt(generation *g, const int32_t *prompt, size_t co
     return status;
 }
 
-/* Shows text; false where the caller wants no more. */
+/* Reports text to the caller; returns false if the caller cancels. */
 static bool show(generation *g, int32_t token, span text)
 {
     return !g->on_text || g->on_text(g->user, token, text.data, text.size);
 }
 
-/* Samples one token; *stop says whether the answer goes on, *text what can be shown. */
+/* Samples one token. *stop says whether the answer goes on; *text is what can be shown. */
 static hearth_status choose(generation *g, int32_t *token, span *text, hearth_stop *stop, hearth_error *error)
 {
     double start = clock_seconds();
@@ -48,6 +49,7 @@ static hearth_status choose(generation *g, int32_t *token, span *text, hearth_st
     return hearth_answer_push(g->answer, *token, &text->data, &text->size, stop, error);
 }
 
+/* Feeds one token of the answer, which the sampler then accepts. */
 static hearth_status read_token(generation *g, int32_t token, hearth_error *error)
 {
     hearth_row row = {token, g->sequence, true};
@@ -58,7 +60,8 @@ static hearth_status read_token(generation *g, int32_t token, hearth_error *erro
     return HEARTH_OK;
 }
 
-/* One token of the answer: chosen, shown, read. */
+/* Chooses, shows and reads one token of the answer. The token is not read if the context is full, or if it ended the
+ * answer for another reason than max_tokens. */
 static hearth_status step(generation *g, hearth_stop *stop, hearth_error *error)
 {
     int32_t token;
@@ -78,6 +81,7 @@ static hearth_status step(generation *g, hearth_stop *stop, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Runs the answer. Cancelling is a stop reason here, not an error; text that is still held back is shown at the end. */
 static hearth_status answer_prompt(generation *g, const int32_t *prompt, size_t count, hearth_error *error)
 {
     hearth_stop stop = HEARTH_STOP_NONE;

@@ -35,6 +35,7 @@ hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, 
     if (!kv_cache_bytes(format, layers, sequences, heads, context, head_length, &out->size_bytes))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
                     sequences, context);
+    /* Address space only: pages become resident when they are first written. */
     out->data = mem_reserve(out->size_bytes, MEM_HERE_AND_THERE);
     if (!out->data)
         return fail_memory(error, "session: key/value cache", out->size_bytes);
@@ -47,13 +48,13 @@ void kv_cache_destroy(kv_cache *c)
     c->data = NULL;
 }
 
-/* Bytes of one head's keys (or values) of one sequence. */
+/* Returns the bytes of the keys (or values) of one head for so many positions. */
 static size_t head_bytes(const kv_cache *c, uint32_t positions)
 {
     return (size_t)positions * c->head_length * kv_formats[c->format].value_bytes;
 }
 
-/* half: 0 keys, 1 values. */
+/* Returns where the keys (half 0) or values (half 1) of a head begin. */
 static void *head_at(const kv_cache *c, uint32_t layer, uint32_t half, uint32_t sequence, uint32_t head)
 {
     size_t index = (((size_t)layer * 2 + half) * c->sequences + sequence) * c->heads + head;
@@ -70,6 +71,7 @@ void *kv_values(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t h
     return head_at(c, layer, 1, sequence, head);
 }
 
+/* Stores the key or value of one head at a position, in the format of the cache. */
 static void store_head(const kv_cache *c, const kernels *k, void *head, uint32_t position, const float *values)
 {
     char *at = (char *)head + head_bytes(c, position);
@@ -88,7 +90,7 @@ void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequ
     }
 }
 
-/* Heads of a sequence in a fixed order, for copying: calls move(block, head, bytes) for each. */
+/* Called for each head of a sequence in a fixed order: moves bytes between a block and the head. */
 typedef void move_head(char *block, void *head, size_t bytes);
 
 static void to_block(char *block, void *head, size_t bytes)
@@ -100,6 +102,7 @@ static void from_block(char *block, void *head, size_t bytes)
     memcpy(head, block, bytes);
 }
 
+/* Moves the first `length` positions of a sequence to or from a compact block. */
 static void move_sequence(const kv_cache *c, uint32_t sequence, uint32_t length, char *block, move_head *move)
 {
     size_t bytes = head_bytes(c, length);

@@ -1,22 +1,22 @@
 /* placement.h - the placement as a data structure: what lies and runs where.
  *
- * The engine obeys it and never asks why. Neuron numbers are the original ones of the model. */
+ * The engine obeys a placement and does not know how it was chosen. Neurons have the original numbers of the model. */
 #ifndef ENGINE_PLACEMENT_H
 #define ENGINE_PLACEMENT_H
 
 #include "../model/model.h"
 
-/* How a layer is laid over the sides (docs/hybrid.md): host, neurons and attention on the CPU; ffn-host, neurons
- * on the CPU, attention on the device; split, some neurons on each side; device, all of them there. */
+/* How a layer is split over host and device (docs/hybrid.md). host: neurons and attention on the CPU; ffn-host: neurons
+ * on the CPU, attention on the device; split: attention on the device, some neurons on each side; device: all there. */
 typedef enum layer_form { FORM_HOST, FORM_FFN_HOST, FORM_SPLIT, FORM_DEVICE, FORM_COUNT } layer_form;
 
-/* What decides which neurons are worked on (docs/design.md), from the strictest to the loosest claim. */
+/* What decides which neurons are computed (docs/design.md), from the strongest guarantee to the weakest. */
 typedef enum selector_kind {
-    SELECTOR_ALL,       /* every neuron                                                               */
-    SELECTOR_SIGN,      /* those whose activation is not zero, which the first matrix tells           */
-    SELECTOR_COARSE,    /* those that a coarse copy of the first matrix lets through, if they fire    */
-    SELECTOR_LOW_RANK,  /* those that a predictor lets through, if they fire                          */
-    SELECTOR_MAGNITUDE, /* those whose activation, before it meets up, exceeds the threshold in size  */
+    SELECTOR_ALL,       /* every neuron                                                                       */
+    SELECTOR_SIGN,      /* those whose activation is not zero by the first matrix                             */
+    SELECTOR_COARSE,    /* those that a coarse copy of the first matrix lets through, if they fire            */
+    SELECTOR_LOW_RANK,  /* those that a predictor lets through, if they fire                                  */
+    SELECTOR_MAGNITUDE, /* those with an activation, before it is multiplied by up, larger than the threshold */
     SELECTOR_COUNT
 } selector_kind;
 
@@ -24,7 +24,7 @@ typedef struct neuron_range {
     uint32_t begin, end; /* [begin, end) */
 } neuron_range;
 
-/* The neurons of one layer that one side works on. */
+/* The neurons of one layer that one side computes. */
 typedef struct placement_part {
     uint32_t side;
     uint32_t range_count;
@@ -34,23 +34,23 @@ typedef struct placement_part {
 typedef struct layer_placement {
     layer_form form;
     selector_kind selector;
-    float threshold; /* of the selector, where it has one */
+    float threshold; /* of the selector, if it has one */
     uint32_t part_count;
-    placement_part *parts; /* [part_count]; together they cover every neuron once, those of nobody included */
+    placement_part *parts; /* [part_count]; together they cover every neuron once, those of PLACEMENT_NOBODY too */
 } layer_placement;
 
-/* The sides there are so far. Nobody works on the neurons of PLACEMENT_NOBODY, which is not a side but may stand in parts:
- * they count as zero whatever they would have been. */
+/* The sides of this version. PLACEMENT_NOBODY is not a side but may stand in parts: its neurons are not computed and
+ * count as zero whatever their value. */
 #define PLACEMENT_CPU    0
 #define PLACEMENT_DEVICE 1
 #define PLACEMENT_SIDES  2
 #define PLACEMENT_NOBODY PLACEMENT_SIDES
 
 struct hearth_placement {
-    uint32_t side_count; /* 1: the CPU alone                                                           */
-    const char **sides;  /* [side_count] "cpu", "device0"                                              */
-    /* Sides. kv: where the cache of layers lies that are not of form host; theirs always lies on the CPU. It is the
-     * device exactly where there are such layers. embedding: the device only where layer 0 is not of form host. */
+    uint32_t side_count; /* 1: only the CPU               */
+    const char **sides;  /* [side_count] "cpu", "device0" */
+    /* Sides. kv: that of the cache of all layers that are not of form host (theirs is always on the CPU); it is the
+     * device exactly if there are such layers. embedding: the device only if layer 0 is not of form host. */
     uint32_t kv, embedding, head;
     uint32_t layer_count, neuron_count;
     layer_placement *layers; /* [layer_count] */
@@ -58,27 +58,29 @@ struct hearth_placement {
     arena memory;
 };
 
-/* Whether anything runs or lies on the device, and whether anything of a layer does. */
+/* Return whether anything runs or lies on the device, and whether anything of a layer does. */
 bool placement_needs_device(const hearth_placement *placement);
 bool layer_uses_device(const layer_placement *layer);
-/* How many neurons of a layer a side works on. */
+/* Returns how many neurons of a layer a side computes. */
 uint32_t layer_neurons(const layer_placement *layer, uint32_t side);
 const char *layer_form_name(layer_form form);
 
 struct tune;
-/* The highest level of a tune file that leaves out more than zeros and costs at most so many nats; false: none does. */
+/* Finds the highest level of a tune file that skips more than zeros and has a loss of at most most_loss nats; returns
+ * false if there is none. */
 bool placement_find_level(const struct tune *t, double most_loss, uint32_t *level);
 
-/* What HEARTH_MODE_AUTO stands for: exact where the activation is often exactly zero, else dense. */
+/* Returns the mode that HEARTH_MODE_AUTO stands for: exact if the activation is often exactly zero, else dense. */
 hearth_mode placement_auto_mode(const hearth_model *model);
 
-/* Whether what a layer does is decided on the device as well: not yet for coarse copies and magnitudes. */
+/* Returns whether devices can run the selector: not yet for coarse copies and magnitudes. */
 bool selector_runs_on_device(selector_kind selector);
 
-/* HEARTH_UNSUPPORTED: this model gives the selector of a layer nothing to decide by. */
+/* Checks whether the model has what the selector of a layer needs. HEARTH_UNSUPPORTED: it has not. */
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
                                        hearth_error *error);
 
+/* Makes a copy that shares nothing with `from`. */
 hearth_status placement_copy(hearth_placement **out, const hearth_placement *from, hearth_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* placement_json.c - placements as JSON, read and written.
+/* placement_json.c - reads and prints placements as JSON.
  *
  *     {"sides": ["cpu", "device0"], "kv": "device0", "embedding": "cpu", "head": "device0",
  *      "layers": [{"form": "host", "selector": "all", "parts": [{"side": "cpu", "neurons": [[0, 512]]}]},
@@ -6,16 +6,16 @@
  *                  "parts": [{"side": "cpu", "neurons": [[0, 100], [356, 512]]},
  *                            {"side": "device0", "neurons": [[100, 356]]}]}, ...]}
  *
- *     sides      the CPU, and behind it "device0" where there is a device
- *     kv         "device0" where a layer is of another form than host, else "cpu"
- *     embedding  "cpu"; or "device0", where layer 0 is of another form than host
+ *     sides      "cpu", followed by "device0" if there is a device
+ *     kv         "device0" if any layer is not of form host, else "cpu"
+ *     embedding  "cpu"; or "device0", if layer 0 is not of form host
  *     head       "cpu" or "device0"
- *     form       host, ffn-host: every neuron is the CPU's; split: some on each side; device: all are device0's
- *     selector   all, sign; coarse, low-rank, magnitude (with "threshold", which the others lack)
- *     neurons    ranges [begin, end) of original numbers; side "nobody": they are left out, zero whatever they are
+ *     form       host, ffn-host: all neurons on the CPU; split: some on each side; device: all on device0
+ *     selector   all, sign; coarse, low-rank, magnitude (with a "threshold", which the others lack)
+ *     neurons    ranges [begin, end) of original numbers; those of side "nobody" are left out and count as zero
  *
- * Reading is strict: every layer of the model stands there once, the parts of a layer cover its neurons exactly once,
- * and sides and forms agree. What this build cannot run yet is refused here and nowhere else. */
+ * Reading is strict: every layer of the model is listed once, the parts of a layer cover its neurons exactly once, and
+ * sides and forms agree. Placements that this build cannot run yet are refused here. */
 #include "placement_internal.h"
 
 #include "../base/json.h"
@@ -29,11 +29,11 @@
 
 /* ------------------------------------------------------------------ reading */
 
-/* One place in the text, for errors: "placement: layer 3: ...". */
+/* State of reading; `where` gives errors their place: "placement: layer 3: ...". */
 typedef struct placement_reader {
     hearth_placement *p;
     const hearth_model *model;
-    char where[32]; /* "layer 3"; empty: the whole */
+    char where[32]; /* "layer 3"; empty: the whole placement */
     hearth_error *error;
 } placement_reader;
 
@@ -50,6 +50,7 @@ reader_fail(placement_reader *r, hearth_status status, const char *format, ...)
     return fail(r->error, status, "placement: %s%s%s", r->where, r->where[0] ? ": " : "", text);
 }
 
+/* Reads one of the sides by its name. */
 static hearth_status read_side(placement_reader *r, const json_t *object, const char *key, uint32_t *side)
 {
     const char *name;
@@ -60,6 +61,7 @@ static hearth_status read_side(placement_reader *r, const json_t *object, const 
     return BAD(r, HEARTH_FORMAT, "%s is %.40s, which is not among the sides", key, name);
 }
 
+/* Reads the sides, which must be a prefix of placement_sides in that order. */
 static hearth_status read_sides(placement_reader *r, const json_t *names)
 {
     for (uint32_t i = 0; i < r->p->side_count; i++) {
@@ -95,6 +97,7 @@ static hearth_status read_form(placement_reader *r, const json_t *object, layer_
     return BAD(r, HEARTH_FORMAT, "form %.40s is not known", name);
 }
 
+/* Reads the selector and, if it has one, its threshold; the form must have been read. */
 static hearth_status read_selector(placement_reader *r, const json_t *object, layer_placement *layer)
 {
     const char *name;
@@ -118,6 +121,7 @@ static hearth_status read_selector(placement_reader *r, const json_t *object, la
     return HEARTH_OK;
 }
 
+/* Reads a range [begin, end) of neurons; empty ranges are errors. */
 static hearth_status read_range(placement_reader *r, const json_t *pair, neuron_range *range)
 {
     const json_t *begin = json_array_get(pair, 0), *end = json_array_get(pair, 1);
@@ -137,7 +141,7 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* covered [neuron_count] counts how often each neuron was listed. */
+/* Reads a part. covered [neuron_count]: 1 for each neuron that was already listed. */
 static hearth_status read_part(placement_reader *r, const json_t *object, placement_part *part, uint8_t *covered)
 {
     const char *side = json_string_value(json_object_get(object, "side"));
@@ -161,7 +165,7 @@ static hearth_status read_part(placement_reader *r, const json_t *object, placem
     return HEARTH_OK;
 }
 
-/* The parts cover every neuron once; do they lie where the form wants them? */
+/* Checks that the parts of a layer, which cover every neuron once, lie on the sides that its form requires. */
 static hearth_status check_form(placement_reader *r, const layer_placement *layer)
 {
     uint32_t f = r->p->neuron_count, on_device = layer_neurons(layer, PLACEMENT_DEVICE);
@@ -183,7 +187,7 @@ static hearth_status check_form(placement_reader *r, const layer_placement *laye
     return HEARTH_OK;
 }
 
-/* The sides of what belongs to no layer by itself. */
+/* Checks the sides of the KV cache and the embedding against the forms of the layers. */
 static hearth_status check_sides(placement_reader *r)
 {
     const hearth_placement *p = r->p;
@@ -268,8 +272,8 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
 
 /* ------------------------------------------------------------------ printing */
 
-/* Appends and keeps in *complete whether everything so far could be built: jansson answers NULL and -1 when
- * memory is out, and takes NULL as a value that cannot be appended. */
+/* Appends a value and clears *complete if that fails: jansson returns NULL and -1 when memory is out, and refuses to
+ * append NULL. */
 static void append(json_t *array, json_t *value, bool *complete)
 {
     *complete = json_array_append_new(array, value) == 0 && *complete;

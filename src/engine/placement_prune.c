@@ -1,16 +1,17 @@
-/* placement_prune.c - thresholds of mode pruned, by a share of activations or by what may be lost. */
+/* placement_prune.c - sets the thresholds of mode pruned, by a share of activations or by a largest loss. */
 #include "../model/tune.h"
 #include "placement_internal.h"
 
 #include <math.h>
 
-/* Where a share lies among the levels of a tune file: at or between two of them, which are the same at a level and beyond
- * the ends. */
+/* A position between two levels of a tune file. At a level, and outside the range of the levels, `below` and `above`
+ * are the same. */
 typedef struct spot {
     uint32_t below, above;
     double way; /* from below to above, 0 to 1 */
 } spot;
 
+/* Finds the position of a share among the levels, which are ascending. */
 static spot find_spot(const tune *t, double share)
 {
     uint32_t above = 0, last = t->level_count - 1;
@@ -23,11 +24,13 @@ static spot find_spot(const tune *t, double share)
     return (spot){above - 1, above, (share - from) / (level - from)};
 }
 
+/* Interpolates between the values of two levels. */
 static float between(const float *values, spot s)
 {
     return values[s.below] + (float)s.way * (values[s.above] - values[s.below]);
 }
 
+/* Checks that the placement is of this model and that its tune file has levels. */
 static hearth_status check_levels(const hearth_placement *p, const hearth_model *model, hearth_error *error)
 {
     if (!placement_is_of(p, model))
@@ -40,6 +43,7 @@ static hearth_status check_levels(const hearth_placement *p, const hearth_model 
     return HEARTH_OK;
 }
 
+/* Sets the thresholds of pruned layers and the pruning of the placement. */
 static void prune_at(hearth_placement *p, const tune *t, spot s)
 {
     for (uint32_t i = 0; i < p->layer_count; i++)
@@ -62,7 +66,7 @@ hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_m
     return HEARTH_OK;
 }
 
-/* A level at which nothing but zeros counts as zero is not a pruning. */
+/* Returns whether a level skips more than zeros; one that does not is no pruning. */
 static bool prunes(const tune *t, uint32_t level)
 {
     for (uint32_t i = 0; i < t->layer_count; i++)
@@ -81,7 +85,7 @@ bool placement_find_level(const tune *t, double most_loss, uint32_t *level)
     return false;
 }
 
-/* Why no level will do, with what the gentlest costs. */
+/* Reports that no level will do, with the loss of the lowest one that prunes. */
 static hearth_status refuse_levels(const hearth_model *model, double most_loss, hearth_error *error)
 {
     const tune *t = model->tune;

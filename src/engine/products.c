@@ -1,14 +1,15 @@
-/* products.c - matrix products on the pool. Work is dealt by rows of weights; no result depends on who computed it. */
+/* products.c - matrix products on the pool, divided by rows of weights; results do not depend on the division. */
 #include "products.h"
 
-/* Weight bytes in one run of dealt work, where memory is what limits. The kernels read several streams of rows
- * at once, and streams need length (src/kernel/README.md): decoding Q4_0 took 51 tokens/s in runs of at most 256 KiB and
- * 55 in runs of 1 MiB, more gave nothing. Small matrices are cut shorter, so that no thread waits long for the last run. */
+/* Weight bytes in one run of dealt work, where memory is the limit. The kernels read several streams of rows at once,
+ * and long streams are faster (src/kernel/README.md): decoding Q4_0 gave 51 tokens/s with runs of at most 256 KiB and
+ * 55 with 1 MiB; longer runs were no faster. Small matrices are cut shorter, so that no thread waits long for the last
+ * run. */
 #define RUN_BYTES_MOST  ((size_t)1024 * 1024)
 #define RUN_BYTES_LEAST ((size_t)64 * 1024)
 #define RUNS_PER_THREAD 4
-/* Rows of weights per run when many tokens share them: all panels that the matrix kernels fill at once, or where that leaves
- * threads without work half or a quarter of them. Runs of one token are whole multiples of the streams. */
+/* Rows of weights per run when many tokens share them: all panels that the matrix kernels fill at once, or a half or a
+ * quarter of that if threads would have no work. Runs of one token are whole multiples of STREAMS rows. */
 #define RUN_ROWS_MOST  128
 #define RUN_ROWS_LEAST 32
 #define STREAMS        8
@@ -42,6 +43,7 @@ typedef struct quantize_job {
     size_t columns;
 } quantize_job;
 
+/* Items are rows of x. Rounds each to 8 bits. */
 static void quantize_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -70,7 +72,7 @@ kernel_input products_input(const hearth_session *s, const float *x, size_t coun
     return input;
 }
 
-/* Rows per run. */
+/* Returns the rows per run. */
 static size_t choose_grain(size_t count, size_t rows, size_t bytes, unsigned threads)
 {
     if (count > 1 || bytes == 0) {

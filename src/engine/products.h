@@ -1,5 +1,4 @@
-/* products.h - rows of the batch times matrices, dealt to the pool: the one way in which weights are multiplied
- * whole. */
+/* products.h - multiplies rows of the batch with whole matrices, on the threads of the pool. */
 #ifndef ENGINE_PRODUCTS_H
 #define ENGINE_PRODUCTS_H
 
@@ -13,8 +12,8 @@ typedef struct product {
 
 #define MAX_PRODUCTS 3
 
-/* Vectors as the kernels read them: with their rounding to 8 bits in `to` where one of n matrices is of a block format
- * and the engine does not insist on float32. x [count][columns]. */
+/* Prepares x [count][columns] as input of the kernels. If one of n matrices is in a block format and the engine does
+ * not insist on float32, the input includes its rounding to 8 bits, which is stored in `to`. */
 kernel_input products_input(const hearth_session *s, const float *x, size_t count, size_t columns,
                             const matrix *const *matrices, size_t n, const rounded_rows *to);
 

@@ -1,10 +1,10 @@
-/* runtime.c - the threads and the kernels that engines run on. */
+/* runtime.c - the runtime: the threads, the kernels and the device that engines run on. */
 #include "engine.h"
 
 #include "../base/memory.h"
 #include "../kernel/topology.h"
 
-/* Far above any machine; a number beyond it is a slip of the keyboard. */
+/* More than any machine has; a larger number is a typing error. */
 #define MAX_THREADS 1024
 
 hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error)
@@ -27,7 +27,7 @@ hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_o
     r->memory_bytes = options->memory_bytes ? options->memory_bytes : memory ? memory : UINT64_MAX;
     pthread_mutex_init(&r->device_lock, NULL);
     kernels_for(level, &r->kernels);
-    /* The device first: its driver is asked in a fork, and the fewer threads there are the better. */
+    /* The device comes first: its driver is tried in a forked child, which is safest with few threads. */
     hearth_status status = HEARTH_OK;
     if (options->device)
         status = device_open(&r->device, options->device, options->cache_folder, error);

@@ -1,4 +1,4 @@
-/* session.c - sequences, their state, and feeding them. */
+/* session.c - a session: its sizes, its memory, feeding its sequences, and checkpoints. */
 #include "device_session.h"
 #include "engine.h"
 #include "ffn.h"
@@ -11,23 +11,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Rows of a batch unless the caller says otherwise, and the scratch memory that the default may take: wide
- * models get smaller batches rather than more memory. */
+/* Default rows of a batch, and the scratch memory that the default may take: wide models get smaller batches rather
+ * than more memory. */
 #define DEFAULT_BATCH         512
 #define DEFAULT_SCRATCH_BYTES ((size_t)96 << 20)
 #define MIN_BATCH             32
 
-/* A cache line. */
+/* Size of a cache line. */
 #define PIECE_ALIGNMENT 64
 
 /* ------------------------------------------------------------------ sizes */
 
-/* Hands out the session's block piece by piece, each on a cache line of its own; without a block it only counts. */
+/* Cuts the memory block of a session into pieces, each aligned to a cache line; without a block it only counts. */
 typedef struct layout {
-    char *block;       /* NULL: pieces are NULL                        */
-    size_t size_bytes; /* of the pieces so far; SIZE_MAX: beyond any block */
+    char *block;       /* NULL: pieces are NULL                    */
+    size_t size_bytes; /* of the pieces so far; SIZE_MAX: overflow */
 } layout;
 
+/* Takes a piece of count items; on overflow the size becomes SIZE_MAX. */
 static void *take(layout *l, size_t count, size_t item_bytes)
 {
     void *piece = l->block ? l->block + l->size_bytes : NULL;
@@ -39,6 +40,7 @@ static void *take(layout *l, size_t count, size_t item_bytes)
     return piece;
 }
 
+/* Returns the columns of the widest matrix; predictors are counted apart, in widest_hidden. */
 static uint32_t widest_input(const hyperparameters *h)
 {
     uint32_t widest = h->embedding_length, mixed = h->head_count * h->head_length;
@@ -46,6 +48,7 @@ static uint32_t widest_input(const hyperparameters *h)
     return widest > h->neuron_count ? widest : h->neuron_count;
 }
 
+/* Takes the buffers of rows rounded to 8 bits; one extra entry per row covers an incomplete block. */
 static rounded_rows take_rounded(layout *l, size_t rows, size_t columns)
 {
     rounded_rows r;
@@ -55,7 +58,7 @@ static rounded_rows take_rounded(layout *l, size_t rows, size_t columns)
     return r;
 }
 
-/* Hidden units of the widest predictor. */
+/* Returns the hidden units of the widest predictor; 0 if there is none. */
 static uint32_t widest_hidden(const hearth_model *m)
 {
     uint32_t widest = 0;
@@ -64,8 +67,8 @@ static uint32_t widest_hidden(const hearth_model *m)
     return widest;
 }
 
-/* The one list of everything a session allocates besides its cache: its bytes; hands the pieces out where block is
- * given. */
+/* Lists everything that a session allocates besides its cache and returns the bytes. If block is given, sets the
+ * pointers into it. */
 static size_t lay_out(hearth_session *s, size_t threads, void *block)
 {
     const hyperparameters *h = &s->engine->model->hyper;
@@ -113,8 +116,8 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     return l.size_bytes;
 }
 
-/* asked 0: the default. What each thread needs does not count: the cut of a prompt must not depend on the number of
- * threads. */
+/* Sets the rows of a batch. asked 0: the default. Memory per thread is not counted, as the division of a prompt into
+ * batches must not depend on the number of threads. */
 static void choose_batch(hearth_session *s, uint32_t asked)
 {
     s->batch = asked ? asked : DEFAULT_BATCH;
@@ -126,7 +129,7 @@ static void choose_batch(hearth_session *s, uint32_t asked)
         s->batch = STEP_ROWS;
 }
 
-/* Options as they stand after the defaults have been filled in and checked. */
+/* Fills in the session from the options and their defaults, and checks them. */
 static hearth_status resolve(hearth_session *s, const hearth_engine *engine, const hearth_session_options *options,
                              hearth_error *error)
 {
@@ -164,12 +167,13 @@ static size_t session_threads(const hearth_session *s)
 
 /* ------------------------------------------------------------------ memory */
 
-/* What a session takes. */
+/* Bytes that a session takes. */
 typedef struct session_bytes {
     size_t cache; /* of the CPU's layers */
     uint64_t scratch, device;
 } session_bytes;
 
+/* Counts what the session takes, with the sizes it has now. */
 static session_bytes count_bytes(hearth_session *s)
 {
     const hyperparameters *h = &s->engine->model->hyper;
@@ -184,11 +188,12 @@ static session_bytes count_bytes(hearth_session *s)
     return b;
 }
 
-/* What there is for it. */
+/* Bytes that are available for it: main memory, what is left of the device budget, and the whole budget. */
 typedef struct session_room {
     uint64_t main, device, budget;
 } session_room;
 
+/* Finds what is free: main memory without the copies of the engine, and the budget of the device. */
 static session_room find_room(const hearth_session *s)
 {
     const hearth_engine *e = s->engine;
@@ -205,13 +210,15 @@ static session_room find_room(const hearth_session *s)
     return r;
 }
 
+/* Returns whether the session fits, with the sizes it has now. */
 static bool fits(hearth_session *s, const session_room *room)
 {
     session_bytes b = count_bytes(s);
     return b.cache <= room->main && b.scratch <= room->main - b.cache && b.device <= room->device;
 }
 
-/* 0: none. batch: as the options have it. The session is good for destroying only. */
+/* Returns the largest context that fits, by bisection; 0: none. batch: as in the options. Afterwards the session can
+ * only be destroyed. */
 static uint32_t largest_context(hearth_session *s, uint32_t batch, const session_room *room)
 {
     uint32_t least = 0, most = s->context;
@@ -226,8 +233,8 @@ static uint32_t largest_context(hearth_session *s, uint32_t batch, const session
     return least;
 }
 
-/* The cache is only reserved and becomes resident as sequences grow: what cannot be kept must be refused here, or the
- * system ends the program in the middle of a long text. */
+/* Refuses a session that does not fit. The cache is only reserved and becomes resident as sequences grow; without this
+ * check the system would end the program in the middle of a long text. */
 static hearth_status check_room(hearth_session *s, uint32_t batch, hearth_error *error)
 {
     session_room room = find_room(s);
@@ -304,7 +311,7 @@ void hearth_session_destroy(hearth_session *session)
 
 /* ------------------------------------------------------------------ feeding */
 
-/* Everything that can be wrong with a feed, before anything changes. */
+/* Checks a feed before it changes anything; overwrites lengths_before. */
 static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     const char *path = s->engine->model->source->path;
@@ -328,6 +335,7 @@ static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_
     return HEARTH_OK;
 }
 
+/* Runs the rows batch by batch and stores the hidden states of output rows. */
 static hearth_status feed_batches(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     size_t d = s->engine->model->hyper.embedding_length;
@@ -348,6 +356,7 @@ static hearth_status feed_batches(hearth_session *s, const hearth_row *rows, siz
 hearth_status session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error)
 {
     TRY(check_feed(session, rows, count, error));
+    /* check_feed counted in lengths_before; now it is the state to restore. */
     memcpy(session->lengths_before, session->lengths, session->sequences * sizeof *session->lengths);
     session->output_count = 0;
     hearth_status status = feed_batches(session, rows, count, error);
@@ -374,6 +383,7 @@ void session_forget_cancel(hearth_session *session)
     atomic_store(&session->cancelled, false);
 }
 
+/* A relaxed load is enough: nothing else is published with the flag. */
 bool session_is_cancelled(const hearth_session *session)
 {
     return atomic_load_explicit(&session->cancelled, memory_order_relaxed);
@@ -460,7 +470,7 @@ hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32
     TRY(check_sequence(session, from, error));
     TRY(check_sequence(session, to, error));
     if (from != to) {
-        session->lengths[to] = 0; /* what it had is no more, should the device fail halfway */
+        session->lengths[to] = 0; /* so it is empty if the device fails halfway */
         if (session->device)
             TRY(device_kv_copy(session, from, to, session->lengths[from], error));
         kv_copy(&session->cache, from, to, session->lengths[from]);
@@ -475,7 +485,7 @@ struct hearth_checkpoint {
     const hearth_engine *engine;
     hearth_kv format;
     uint32_t length;
-    void *state; /* [length] positions, compact: of the CPU's layers, then of the device's */
+    void *state; /* [length] positions, compact: layers of the CPU, then those of the device */
 };
 
 hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,

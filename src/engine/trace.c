@@ -3,12 +3,14 @@
 
 #include "device_state.h"
 
+/* Reports one span. */
 static void show(const hearth_session *s, const char *side, const char *what, uint32_t layer, double begin, double end)
 {
     hearth_span seen = {side, what, layer, begin, end};
     s->tracer.see(s->tracer.user, &seen);
 }
 
+/* Reports what the CPU did with a layer; "wait" is the time until its neurons could begin. */
 static void show_host(const hearth_session *s, uint32_t layer)
 {
     const double *at = s->scratch.moments[layer];
@@ -19,6 +21,7 @@ static void show_host(const hearth_session *s, uint32_t layer)
     show(s, "cpu", "neurons", layer, at[MOMENT_NEURONS], at[MOMENT_END]);
 }
 
+/* Reports what the device did with a layer. */
 static void show_device(const hearth_session *s, uint32_t layer)
 {
     static const struct {
@@ -30,7 +33,7 @@ static void show_device(const hearth_session *s, uint32_t layer)
     const engine_layer *l = &s->engine->layers[layer];
     if (l->form == FORM_HOST)
         return;
-    bool works = s->engine->uploaded->layers[layer].neuron_count > 0; /* else it has no such span */
+    bool works = s->engine->uploaded->layers[layer].neuron_count > 0; /* without neurons it has no such span */
     for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
         if (works || spans[i].begin != STAMP_NEURONS)
             show(s, s->engine->placement->sides[PLACEMENT_DEVICE], spans[i].what, layer,

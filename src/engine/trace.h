@@ -1,10 +1,10 @@
-/* trace.h - when which side did what of a step, for tracers. */
+/* trace.h - reports to tracers when each side did what in a step. */
 #ifndef ENGINE_TRACE_H
 #define ENGINE_TRACE_H
 
 #include "engine.h"
 
-/* Shows the session's tracer the batch that was computed last. */
+/* Reports the last batch to the tracer of the session. */
 void trace_batch(const hearth_session *s);
 
 #endif

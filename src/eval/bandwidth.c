@@ -1,4 +1,4 @@
-/* bandwidth.c - reading a large buffer, again and again. */
+/* bandwidth.c - reads a large buffer repeatedly and takes the time. */
 #include "bandwidth.h"
 
 #include "../base/clock.h"
@@ -11,15 +11,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The buffer: several times the last-level cache, so that little of a pass survives until the next one, but
- * no more than a small share of the memory. */
+/* The buffer is several times the last-level cache, so that little of a pass stays cached until the next one, but no
+ * more than a small share of the memory. */
 #define CACHE_MULTIPLE 4
 #define MIN_BYTES      ((size_t)256 << 20)
 #define MAX_BYTES      ((size_t)2 << 30)
 #define MEMORY_SHARE   8
-/* What a thread takes at once: long enough that dealing costs nothing. */
+/* Bytes that a thread takes at once: large enough that handing out chunks costs nothing. */
 #define CHUNK_BYTES ((size_t)1 << 20)
-/* A measurement ends after this time, but not before so many passes. */
+/* A measurement ends after this time, but not before this number of passes. */
 #define MEASURE_SECONDS 0.1
 #define MIN_PASSES      3
 
@@ -28,7 +28,7 @@ struct bandwidth {
     kernels kernels;
     char *data;
     size_t size_bytes;
-    atomic_uint_fast64_t sum; /* of everything read, so that nothing can be left out */
+    atomic_uint_fast64_t sum; /* sum of everything read, so that the compiler cannot drop the reads */
 };
 
 static size_t choose_size(void)
@@ -71,8 +71,8 @@ hearth_status bandwidth_create(bandwidth **out, unsigned threads, const char *le
         status = fail_memory(error, "bandwidth: buffer", b->size_bytes);
         goto failed;
     }
-    /* Fewer misses in the page tables; where the system has no huge pages, ordinary ones do. Written to, because pages
-     * that never were are all the same one. */
+    /* Huge pages reduce TLB misses; where the system has none, ordinary pages serve. The buffer has to be written,
+     * because pages never written all map to the same zero page. */
     madvise(b->data, b->size_bytes, MADV_HUGEPAGE);
     pool_run(b->threads, b->size_bytes / CHUNK_BYTES, 1, fill, b);
     *out = b;

@@ -1,6 +1,6 @@
-/* bandwidth.h - how fast this machine reads main memory, the limit that speeds are shares of.
+/* bandwidth.h - measures how fast this machine reads main memory, the limit that speeds are compared with.
  *
- * Measured with the engine's own way of reading: its pool, and the kernel table's plain read. */
+ * Reads the way the engine does: with its thread pool and the kernel table's plain read function. */
 #ifndef EVAL_BANDWIDTH_H
 #define EVAL_BANDWIDTH_H
 
@@ -8,11 +8,12 @@
 
 typedef struct bandwidth bandwidth;
 
-/* Takes a buffer several times the size of the caches. level: name of a kernel level, NULL: the best present. */
+/* Allocates a buffer several times the size of the caches. level: name of a kernel level; NULL: the best one that the
+ * CPU supports. */
 hearth_status bandwidth_create(bandwidth **out, unsigned threads, const char *level, hearth_error *error);
 void bandwidth_destroy(bandwidth *b);
 
-/* Bytes per second: the best of a few passes, about a tenth of a second in all. */
+/* Returns bytes per second: the best of a few passes. Takes about a tenth of a second in all. */
 double bandwidth_measure(bandwidth *b);
 
 #endif

@@ -1,5 +1,5 @@
-/* chart.c - curves into SVG: first where everything goes, then what is drawn there, labels of points last, since they
- * go where nothing else is. */
+/* chart.c - curves into SVG: computes the layout first, then draws; labels of points come last, because they go where
+ * nothing else is. */
 #include "chart.h"
 
 #include "chart_axis.h"
@@ -15,18 +15,18 @@
 #define MAX_ENTRIES 16  /* of the legend                          */
 #define MAX_LABELS  128 /* of a panel                             */
 #define MAX_VALUE   1e30
-#define SAID_POINTS 64 /* of a series, in the description        */
+#define SAID_POINTS 64 /* of a series at most, in the description */
 
 /* All lengths in pixels. */
-#define GAP         36  /* between panels side by side            */
-#define PLOT_HEIGHT 230 /* of lines                               */
+#define GAP         36  /* between panels side by side */
+#define PLOT_HEIGHT 230 /* of panels with series */
 #define HEAT_ROW    16  /* of a heat map with few rows            */
 #define HEAT_LEAST  64
 #define ABOVE       42 /* from a panel's top to its plot: two lines */
 #define BELOW       58 /* from a plot to the next panel's top     */
 #define ENTRY_PITCH 20 /* lines of the legend                     */
-#define SAMPLE      22 /* the picture of a series in the legend   */
-#define HEAT_STEP   12 /* a colour of the scale                   */
+#define SAMPLE      22 /* width of a series' sample in the legend */
+#define HEAT_STEP   12 /* width of one colour in the scale */
 #define MARK_RADIUS 5
 #define TAG_HEIGHT  12
 
@@ -34,11 +34,11 @@ typedef struct box {
     double left, top, right, bottom;
 } box;
 
-/* A panel with its place. */
+/* A panel with its position. */
 typedef struct view {
     const chart_panel *panel;
     axis x, y;
-    chart_axis rows;         /* y of a heat map                    */
+    chart_axis rows;         /* the y axis of a heat map */
     double left, top, width; /* of the panel                       */
     box plot;
 } view;
@@ -62,6 +62,7 @@ static bool is_drawn(const chart_point *p)
     return isfinite(p->x) && isfinite(p->y);
 }
 
+/* Converts values to pixels. */
 static double place_x(const view *v, double x)
 {
     return v->plot.left + axis_place(&v->x, x) * (v->plot.right - v->plot.left);
@@ -94,6 +95,7 @@ static void fit_axes(view *v, double height)
     axis_fit(&v->y, p->heat.cells ? &v->rows : &p->y, &y, (int)fmax(2, height / (p->heat.cells ? 20 : 42)));
 }
 
+/* Returns the width of the widest tick label. */
 static double widest_mark(const axis *a)
 {
     double widest = 0;
@@ -137,13 +139,13 @@ static void collect_entries(layout *l, const chart *c)
         }
 }
 
-/* Width of an entry, its distance from the next one included. */
+/* Returns the width of an entry including the gap to the next one. */
 static double entry_width(const chart_series *s)
 {
     return fmin(SAMPLE + 6 + svg_text_width(s->name, SVG_TEXT_SIZE) + 18, SVG_ROOM);
 }
 
-/* Puts the entries, or without a picture only counts their lines. */
+/* Draws the legend's entries and returns their number of lines; s NULL: only counts. */
 static size_t put_legend(svg *s, const layout *l, double y);
 
 static void lay_out(layout *l, const chart *c)
@@ -223,7 +225,7 @@ static void put_line(svg *s, const char *class, double x1, double x2, double y1,
     SVG_PRINT(s, "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", class, x1, x2, y1, y2);
 }
 
-/* The y axis of a heat map runs from top to bottom. */
+/* Returns the y of a value; the y axis of a heat map runs from top to bottom. */
 static double mark_y(const view *v, double value)
 {
     double y = place_y(v, value);
@@ -265,7 +267,7 @@ static void put_y_axis(svg *s, const view *v)
     }
 }
 
-/* How values become colours, at the right end of the line above the plot. Returns where it begins. */
+/* Draws how values become colours, at the right end of the line above the plot. Returns where the scale begins. */
 static double put_heat_scale(svg *s, const view *v, double base)
 {
     const chart_axis *value = &v->panel->heat.value;
@@ -298,7 +300,7 @@ static void put_titles(svg *s, const view *v)
 
 /* ------------------------------------------------------------------ series */
 
-/* Shapes by colour, from the middle of the mark. */
+/* Shapes by colour, relative to the centre of the mark. */
 static const char *const shapes[SVG_COLORS] = {
     "m-4.5 -1.5h3v-3h3v3h3v3h-3v3h-3v-3h-3z",
     "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
@@ -395,7 +397,7 @@ static int heat_of(const axis *value, float cell)
     return step < SVG_HEATS ? step : SVG_HEATS - 1;
 }
 
-/* Neighbours of one colour become one rectangle. */
+/* Merges neighbours of one colour in a row into one rectangle. */
 static void put_heat(svg *s, const view *v)
 {
     const chart_heat *h = &v->panel->heat;
@@ -421,7 +423,7 @@ static void put_heat(svg *s, const view *v)
 
 /* ------------------------------------------------------------------ labels */
 
-/* Where a label may stand: from the mark, in order of preference. */
+/* Where a label may be placed relative to its mark, in order of preference. */
 static const struct {
     double x, y;
     svg_anchor anchor;
@@ -435,7 +437,7 @@ static bool boxes_meet(const box *a, const box *b)
     return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
 }
 
-/* Looks every few pixels. */
+/* Tests points of the line a few pixels apart. */
 static bool line_meets(const box *b, double x1, double y1, double x2, double y2)
 {
     int steps = 1 + (int)(hypot(x2 - x1, y2 - y1) / 3);
@@ -464,6 +466,7 @@ static bool meets_series(const view *v, const chart_series *series, const box *b
     return false;
 }
 
+/* Returns whether a label's box lies inside the panel and meets neither a series nor another label. */
 static bool is_free(const view *v, const box *b, const box *taken, size_t taken_count)
 {
     if (b->left < v->plot.left + 2 || b->right > v->left + v->width || b->top < v->plot.top ||
@@ -488,7 +491,7 @@ static void put_label(svg *s, const view *v, const chart_point *at, box *taken, 
         if (!is_free(v, &b, taken, *taken_count))
             continue;
         svg_put_text(s, "tag", spots[i].anchor, x + spots[i].x, base, SVG_NOTE_SIZE, width + 1, at->label);
-        b.left -= 3; /* labels are read apart */
+        b.left -= 3; /* keeps labels apart */
         b.right += 3;
         taken[(*taken_count)++] = b;
         return;
@@ -523,7 +526,7 @@ static void put_view(svg *s, const view *v)
     put_labels(s, v);
 }
 
-/* Also: every series has room in the picture, and every axis in the numbers. */
+/* Checks that a panel has something to draw, within the limits, and that its axes and values can be drawn. */
 static hearth_status check_panel(const char *path, const chart_panel *p, hearth_error *error)
 {
     size_t points = 0, drawn = 0;

@@ -1,7 +1,7 @@
-/* chart.h - a picture of curves: lines, points, bars and heat maps over axes, in panels beside and below each other.
+/* chart.h - draws curves as SVG: lines, points, bars and heat maps over axes, in panels beside and below each other.
  *
- * What svg.h says of all pictures. No text stands over another: a label of a point for which there is no free place is
- * left out, and stands in the description, which says all points that are marked. Knows nothing of what was
+ * What svg.h says of all pictures holds. No text overlaps another: a point's label that finds no free place is left out
+ * of the drawing; the description still lists the marked points, up to 64 of each series. Knows nothing of what was
  * measured. */
 #ifndef EVAL_CHART_H
 #define EVAL_CHART_H
@@ -13,16 +13,16 @@
 /* Texts may come from anywhere, as in plot.h. A zeroed axis takes its range from the data. */
 typedef struct chart_axis {
     const char *title;
-    bool log;           /* values that are not positive are drawn at its lower end           */
-    bool percent;       /* values are shares, written as percents                            */
-    bool whole;         /* marked at whole numbers only: layers                              */
-    double least, most; /* its ends where they differ; positive where it is logarithmic      */
-    double floor;       /* else, logarithmic: what is smaller is drawn there; 0: nothing is  */
+    bool log;           /* logarithmic; values that are not positive are drawn at the lower end */
+    bool percent;       /* values are shares, printed as percentages */
+    bool whole;         /* marked at whole numbers only, as for layers */
+    double least, most; /* the range, where the two differ; positive on a logarithmic axis */
+    double floor;       /* without a range, on a logarithmic axis: smaller values are drawn here; 0: no floor */
 } chart_axis;
 
 typedef struct chart_point {
-    double x, y;       /* a point that is not finite is left out, and interrupts its line */
-    const char *label; /* beside its mark; NULL: none                                     */
+    double x, y;       /* a point that is not finite is left out and interrupts its line */
+    const char *label; /* drawn beside the mark; NULL: none */
 } chart_point;
 
 typedef enum chart_style {
@@ -33,7 +33,7 @@ typedef enum chart_style {
     CHART_BARS    /* from 0 up, as wide as 1 on the x axis allows */
 } chart_style;
 
-/* The first lies on top. Series of one name and style have one entry in the legend, also across panels. */
+/* The first series is drawn on top. Series of the same name and style share one legend entry, also across panels. */
 typedef struct chart_series {
     const char *name; /* NULL: not in the legend */
     chart_style style;
@@ -42,12 +42,12 @@ typedef struct chart_series {
     size_t count;
 } chart_series;
 
-/* Rows from top to bottom; the x axis spans the columns. Of the y axis only the title counts: rows have numbers from
- * 0. */
+/* Rows run from top to bottom; the x axis spans the columns. Of the y axis only the title is used: rows are numbered
+ * from 0. */
 typedef struct chart_heat {
-    const float *cells; /* [rows][columns]; NAN: nothing is known; NULL: the panel has series */
+    const float *cells; /* [rows][columns]; NAN: no value; NULL: the panel has series instead */
     size_t rows, columns;
-    chart_axis value; /* how values become colours; with a title and a range */
+    chart_axis value; /* how values become colours; needs a title and a range */
 } chart_heat;
 
 typedef struct chart_panel {
@@ -61,14 +61,14 @@ typedef struct chart_panel {
 
 typedef struct chart {
     const char *title;
-    const char *note; /* below everything, broken into lines */
+    const char *note; /* below all panels, broken into lines */
     const chart_panel *panels;
     size_t panel_count;
-    size_t columns; /* panels side by side: 1 or 2; the last is wide where it would stand alone */
+    size_t columns; /* panels side by side: 1 or 2; the last one takes the full width where it would stand alone */
 } chart;
 
-/* Writes the picture; the file appears when it is whole. HEARTH_INVALID: nothing to draw, or more than a picture
- * holds. */
+/* Writes the picture; the file appears only once it is complete. HEARTH_INVALID: nothing to draw, or more than a
+ * picture holds. */
 hearth_status chart_write(const char *path, const chart *c, hearth_error *error);
 
 #endif

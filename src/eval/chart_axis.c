@@ -1,16 +1,16 @@
-/* chart_axis.c - ranges that end at round numbers, and the round numbers between. */
+/* chart_axis.c - chooses ranges that end at round numbers, and the round numbers between. */
 #include "chart_axis.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Where lower ends are next to 0, compared with the upper one, the axis begins at 0. */
+/* If the lower end is below this share of the upper one, the axis begins at 0. */
 #define NEAR_ZERO 0.4
-/* Rounding of products of round numbers. */
+/* Relative rounding error of products of round numbers. */
 #define TINY 1e-9
 
-/* The next of 1, 2, 5, 10, 20 ... at or above a positive value. */
+/* Returns the next of 1, 2, 5, 10, 20 ... at or above a positive value. */
 static double round_up(double value)
 {
     static const double steps[] = {1, 2, 5};
@@ -21,7 +21,7 @@ static double round_up(double value)
     return 10 * power;
 }
 
-/* The next of them at or below it. */
+/* Returns the next of them at or below it. */
 static double round_down(double value)
 {
     return 1 / round_up(1 / value);
@@ -49,7 +49,7 @@ static void add_mark(axis *a, double value)
         a->marks[a->mark_count++] = value;
 }
 
-/* Marks at multiples of a round step; a range that was not wished for ends at two of them. */
+/* Marks multiples of a round step; a range that the caller did not set is extended to two of them. */
 static void mark_evenly(axis *a, int marks)
 {
     double unit = a->wish->percent ? 100 : 1;
@@ -65,7 +65,8 @@ static void mark_evenly(axis *a, int marks)
         add_mark(a, n * step == 0 ? 0 : n * step); /* no -0 */
 }
 
-/* Marks at powers of ten, at 1, 2, 5 where these are few, at even steps where even those are. */
+/* Marks powers of ten; also 2 and 5 times these where they are few; even steps where the ends differ by less than a
+ * factor of five. */
 static void mark_powers(axis *a, int marks)
 {
     static const double steps[] = {1, 2, 5};
@@ -78,7 +79,7 @@ static void mark_powers(axis *a, int marks)
         mark_evenly(a, marks);
         return;
     }
-    size_t within = decades * 3 <= 2 * marks ? 3 : 1; /* texts that meet are left out */
+    size_t within = decades * 3 <= 2 * marks ? 3 : 1; /* labels that would overlap are left out */
     int every = within == 3 ? 1 : (int)fmax(1, ceil(decades / marks));
     int first = (int)floor(log10(a->least) + TINY);
     for (int power = first; pow(10, power) <= a->most * (1 + TINY); power += every)
@@ -92,13 +93,13 @@ void axis_fit(axis *out, const chart_axis *wish, const axis_range *range, int ma
     if (wish->least < wish->most) {
         out->least = wish->least;
         out->most = wish->most;
-    } else if (!(out->least <= out->most)) { /* nothing was seen */
+    } else if (!(out->least <= out->most)) { /* there were no values */
         out->least = wish->log ? 0.1 : 0;
         out->most = 1;
     } else if (!wish->log && out->least > 0 && out->least < NEAR_ZERO * out->most) {
         out->least = 0;
     }
-    if (!(out->most - out->least > TINY * fabs(out->most))) { /* one value: some room around it */
+    if (!(out->most - out->least > TINY * fabs(out->most))) { /* a single value: some room around it */
         double room = out->most != 0 ? 0.1 * fabs(out->most) : 1;
         out->least = wish->log ? out->least / 1.2 : out->most != 0 ? out->least - room : 0;
         out->most = wish->log ? out->most * 1.2 : out->most + room;
@@ -113,7 +114,7 @@ double axis_place(const axis *a, double value)
 {
     double place =
         a->wish->log ? log(value / a->least) / log(a->most / a->least) : (value - a->least) / (a->most - a->least);
-    return place >= 0 ? fmin(place, 1) : 0; /* NAN, of what has no logarithm: 0 */
+    return place >= 0 ? fmin(place, 1) : 0; /* NAN, from a value without a logarithm: 0 */
 }
 
 void axis_text(char out[32], const axis *a, size_t n)

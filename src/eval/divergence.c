@@ -1,4 +1,4 @@
-/* divergence.c - rows of an engine beside rows of a file. */
+/* divergence.c - compares an engine's rows with the rows of a file. */
 #include "divergence.h"
 
 #include "../base/memory.h"
@@ -12,8 +12,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* How far from 1 a row of a file may add up: its rounding, and the tokens that were cut off, each of which has at most
- * e^-KL_RANGE. */
+/* How far from 1 the probabilities of a file's row may add up, besides the tokens that were clipped, each of which has
+ * at most e^-KL_RANGE. */
 #define ROUNDING 1e-3
 
 /* ------------------------------------------------------------------ writing */
@@ -34,7 +34,7 @@ static hearth_status check_ids(const windows *w, const divergence_material *from
     return HEARTH_OK;
 }
 
-/* Says what was cancelled, where it was. */
+/* Adds to a cancelled status the name of what was cancelled. */
 static hearth_status cancelled(hearth_status status, const char *name, hearth_error *error)
 {
     return status == HEARTH_CANCELLED ? fail(error, status, "%s: divergence: cancelled", name) : status;
@@ -93,7 +93,7 @@ hearth_status divergence_write(const char *path, const hearth_engine *engine, co
     return status;
 }
 
-/* A path in the folder for temporary files; since nobody can guess it, nobody has put anything there. mem_free. */
+/* Makes a random path in the folder for temporary files; nobody can guess it and put something there. mem_free. */
 static hearth_status temporary_path(char **out, hearth_error *error)
 {
     const char *folder = getenv("TMPDIR");
@@ -126,34 +126,35 @@ hearth_status divergence_write_temporary(kl_file *out, const hearth_engine *engi
 
 /* ------------------------------------------------------------------ one row against one row */
 
-/* Sums over positions, and every divergence for the percentiles. */
+/* Sums over positions, and every single divergence for the percentiles. */
 typedef struct measuring {
     windows windows;
     const kl_file *base;
-    double *values; /* of all windows that are measured, a value per row */
-    double *logs;   /* [vocabulary_size] log q of the row at hand */
+    double *values; /* one per row of all windows that are measured */
+    double *logs;   /* [vocabulary_size] log q of the current row */
     size_t count;   /* rows so far                                */
     size_t same_top;
     size_t cut;
     double nll, base_nll, log_ratio, right, right_squares;
 } measuring;
 
-/* logs[i] = log q_i. false: not all logits are finite. */
+/* Computes logs[i] = log q_i. false: not all logits are finite. */
 static bool take_logarithms(double *logs, size_t *top, const float *logits, size_t n)
 {
     double shift = rows_log_sum(logits, n, top);
     for (size_t i = 0; i < n; i++)
         logs[i] = logits[i] - shift;
-    /* One value that is not finite shows in the sum, but for -infinity. */
+    /* Any logit that is not finite makes the sum not finite, except -infinity. */
     bool finite = isfinite(shift);
     for (size_t i = 0; i < n; i++)
         finite = finite && isfinite(logs[i]);
     return finite;
 }
 
-/* What a row of the file and one of the model are apart; *total: what the file's probabilities add up to, those that
- * were cut off left out, of which *cut is the number. Each term p log(p / q) - p + q is at least zero; p and q each add
- * up to 1, so over all tokens that is the divergence, without what rounding did to the sum of p. */
+/* Returns the divergence between a row of the file and one of the model. *total: sum of the file's probabilities
+ * without those that were clipped; *cut: the number of clipped tokens. Each term is p log(p / q) - p + q, which is at
+ * least zero; since p and q each add up to 1, the sum over all tokens is the divergence, without the error that
+ * rounding made in the sum of p. */
 static double row_divergence(const kl_row *row, const double *logs, size_t n, double *total, size_t *cut)
 {
     double sum = 0, q_cut = 0;
@@ -171,12 +172,12 @@ static double row_divergence(const kl_row *row, const double *logs, size_t n, do
         sum += p * (log_p - logs[i]) - p + q;
         *total += p;
     }
-    /* Had the file given the tokens that were cut off what q gives them, they would add nothing. It gave them at most
-     * so much. */
+    /* If the file had given the clipped tokens exactly q, they would add nothing. It gave them at most this much. */
     double most = (double)*cut * exp(row->min);
     return sum + fmax(0, q_cut - most);
 }
 
+/* Adds one position to the sums; next: the actual next token. */
 static hearth_status add_row(measuring *m, const kl_row *row, const float *logits, int32_t next, hearth_error *error)
 {
     size_t n = m->base->vocabulary_size, top, cut;
@@ -230,7 +231,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of ascending values [n]: at `share` of the way from the first to the last. */
+/* Interpolates in ascending values [n], at `share` of the way from the first to the last. */
 static double percentile(const double *values, size_t n, double share)
 {
     double place = share * (double)(n - 1);
@@ -240,7 +241,7 @@ static double percentile(const double *values, size_t n, double share)
     return values[at] + (place - (double)at) * (values[at + 1] - values[at]);
 }
 
-/* Sorts the values. */
+/* Computes the results; sorts the values. */
 static void summarize(measuring *m, divergence *out)
 {
     static const double shares[DIVERGENCE_PERCENTILES] = {
@@ -270,7 +271,7 @@ static void summarize(measuring *m, divergence *out)
     out->right_rms = sqrt(m->right_squares / count);
 }
 
-/* What the file and the model have to agree on, and how many windows there are to measure. */
+/* Checks that file and model agree, and how many windows there are to measure. */
 static hearth_status check_base(const kl_file *f, const hearth_engine *engine, hearth_error *error)
 {
     hearth_model_info info;
@@ -284,7 +285,7 @@ static hearth_status check_base(const kl_file *f, const hearth_engine *engine, h
     return HEARTH_OK;
 }
 
-/* The tokens of all windows, one behind the other as in the file. NULL: no memory. */
+/* Copies the tokens of all windows, one after another as in the file. NULL: no memory. */
 static int32_t *copy_windows(const kl_file *f, uint32_t count)
 {
     int32_t *ids = mem_new_array((size_t)count * f->context, sizeof *ids);

@@ -1,4 +1,4 @@
-/* documents.c - cuts a text at its separator. */
+/* documents.c - splits a text at its separator. */
 #include "documents.h"
 
 #include <string.h>

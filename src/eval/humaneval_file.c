@@ -1,7 +1,7 @@
-/* humaneval_file.c - problems and completions as files: JSON lines, maybe packed by gzip.
+/* humaneval_file.c - reads and writes problems and completions: JSON lines, plain or gzipped.
  *
- * The files come from anywhere. Sizes are bounded before anything is taken apart, unpacked ones too; every line is an
- * object on its own, so that an error can name it. */
+ * The files are untrusted. Sizes are checked before anything is parsed, also after unpacking; every line is an object
+ * of its own, so that errors can name it. */
 #include "humaneval.h"
 
 #include "../base/file.h"
@@ -12,15 +12,15 @@
 #include <string.h>
 #include <zlib.h>
 
-/* HumanEval has 164 problems in 214 kB; 200 completions of each make some 30 MB. */
+/* HumanEval has 164 problems in 214 kB; 200 completions of each make about 30 MB. */
 #define MAX_PACKED_BYTES ((size_t)64 << 20)
 #define MAX_TEXT_BYTES   ((size_t)256 << 20)
-/* HumanEval's longest has 3 kB; suites with thousands of tests for each function have some MB. Taken apart, a hostile
- * line ("[[],[],[]...") takes forty times its size. */
+/* HumanEval's longest line has 3 kB; suites with thousands of tests per function reach some MB. Parsing a hostile line
+ * ("[[],[],[]...") takes forty times its size. */
 #define MAX_LINE_BYTES  ((size_t)8 << 20)
 #define MAX_PROBLEMS    10000
 #define MAX_COMPLETIONS 1000000
-/* Every problem is compared with all before it: names are short, so that this takes no time to speak of. */
+/* Every problem is compared with all before it; names are short, so this takes negligible time. */
 #define MAX_TASK_ID 200
 
 /* ------------------------------------------------------------------ gzip */
@@ -42,7 +42,7 @@ static bool is_packed(span bytes)
     return bytes.size >= 2 && memcmp(bytes.data, "\x1f\x8b", 2) == 0;
 }
 
-/* Unpacks members one after the other (gzip files may be joined) until the input ends. */
+/* Unpacks gzip members one after the other (gzip files may be concatenated) until the input ends. */
 static hearth_status inflate_members(z_stream *z, buffer *out, const char *name, hearth_error *error)
 {
     char block[32768];
@@ -76,7 +76,7 @@ static hearth_status unpack(buffer *out, span packed, const char *name, hearth_e
     z.avail_in = (uInt)packed.size;
     if (packed.size > MAX_PACKED_BYTES)
         return fail(error, HEARTH_FORMAT, "%s: gzip: is larger than %zu bytes", name, MAX_PACKED_BYTES);
-    if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) /* 16: with gzip's head */
+    if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) /* 16: expects a gzip header */
         return fail_memory(error, name, sizeof z);
     hearth_status status = inflate_members(&z, out, name, error);
     inflateEnd(&z);
@@ -85,13 +85,14 @@ static hearth_status unpack(buffer *out, span packed, const char *name, hearth_e
 
 /* ------------------------------------------------------------------ lines */
 
+/* Reads JSON lines: take() gets every object; the other members are for take(). */
 typedef struct jsonl_reader jsonl_reader;
 struct jsonl_reader {
     hearth_status (*take)(jsonl_reader *r, const json_t *line, const char *name, hearth_error *error);
     humaneval_problems *problems;
     humaneval_completions *completions;
-    const humaneval_problem *first;  /* of the problems that completions are of */
-    const humaneval_problem **known; /* [known_count] the same, by name         */
+    const humaneval_problem *first;  /* of the problems that the completions belong to */
+    const humaneval_problem **known; /* [known_count] the same, sorted by name */
     size_t known_count;
 };
 
@@ -103,6 +104,7 @@ static bool is_blank(span line)
     return true;
 }
 
+/* Parses a line and passes its object on; skips blank lines. */
 static hearth_status read_line(jsonl_reader *r, span line, const char *name, hearth_error *error)
 {
     json_t *o;
@@ -130,6 +132,7 @@ static hearth_status read_lines(jsonl_reader *r, span text, const char *name, he
     return HEARTH_OK;
 }
 
+/* Reads the lines of plain or gzipped bytes. */
 static hearth_status read_bytes(jsonl_reader *r, span bytes, const char *name, hearth_error *error)
 {
     buffer text = {0};
@@ -142,7 +145,7 @@ static hearth_status read_bytes(jsonl_reader *r, span bytes, const char *name, h
     return status;
 }
 
-/* Makes room for one more of `size` bytes each. */
+/* Makes room for one more item of `size` bytes. */
 static hearth_status grow(void *items, size_t *capacity, size_t count, size_t size, hearth_error *error)
 {
     void *old, *new;
@@ -160,7 +163,7 @@ static hearth_status grow(void *items, size_t *capacity, size_t count, size_t si
     return HEARTH_OK;
 }
 
-/* A member that is a string, copied; an optional one that is not there leaves *out as it is. */
+/* Copies a member that is a string; a missing optional one leaves *out unchanged. */
 static hearth_status copy_member(const char **out, arena *memory, const json_t *line, const char *key, bool optional,
                                  const char *name, hearth_error *error)
 {
@@ -183,7 +186,7 @@ static bool has_task(const humaneval_problems *p, const char *task_id)
     return false;
 }
 
-/* What can be written into a program as a name. */
+/* Returns whether the text can be inserted into a program as a name. */
 static bool is_identifier(const char *text)
 {
     const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -191,6 +194,7 @@ static bool is_identifier(const char *text)
     return size > 0 && size <= 200 && strspn(text, letters) == size && !(*text >= '0' && *text <= '9');
 }
 
+/* Checks and stores one problem. */
 static hearth_status take_problem(jsonl_reader *r, const json_t *line, const char *name, hearth_error *error)
 {
     humaneval_problems *p = r->problems;
@@ -260,6 +264,7 @@ static int compare_task(const void *task_id, const void *problem)
     return strcmp(task_id, (*(const humaneval_problem *const *)problem)->task_id);
 }
 
+/* Finds the problem of a completion by its name, and stores the completion. */
 static hearth_status take_completion(jsonl_reader *r, const json_t *line, const char *name, hearth_error *error)
 {
     humaneval_completions *c = r->completions;

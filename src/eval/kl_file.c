@@ -1,4 +1,4 @@
-/* kl_file.c - reading logits files, which are hostile until parsed. Writing is kl_writer.c. */
+/* kl_file.c - reads logits files, which are untrusted until parsed. kl_writer.c writes them. */
 #include "kl_file.h"
 
 #include "../base/memory.h"
@@ -10,9 +10,10 @@ static const char magic[8] = {'_', 'l', 'o', 'g', 'i', 't', 's', '_'};
 
 #define HEAD_BYTES (sizeof magic + 3 * sizeof(int32_t))
 
-/* The largest logarithm that a probability may have after being rounded: to a step, and to float32 before that. */
+/* Bound for the logarithm of a probability after rounding to float32 and to a step. */
 #define LARGEST_LOG 1e-3
-/* What a row may span beyond KL_RANGE: its ends were rounded to float32, those of logits of some thousands to 1e-3. */
+/* How far a row's range may exceed KL_RANGE: its ends were rounded to float32, by up to 1e-3 for logits of some
+ * thousands. */
 #define RANGE_ROUNDING 1e-2
 
 bool kl_file_bytes(uint32_t context, uint32_t vocabulary_size, uint32_t windows, size_t *out)
@@ -31,7 +32,7 @@ static int32_t int_at(const uint8_t *data)
     return value;
 }
 
-/* The three figures of the head. */
+/* Reads the three numbers of the header. */
 static hearth_status read_head(kl_file *f, const uint8_t *data, size_t size_bytes, hearth_error *error)
 {
     if (size_bytes < HEAD_BYTES || memcmp(data, magic, sizeof magic) != 0)
@@ -48,6 +49,7 @@ static hearth_status read_head(kl_file *f, const uint8_t *data, size_t size_byte
     return HEARTH_OK;
 }
 
+/* Checks that the file has exactly the size that its header implies. */
 static hearth_status check_size(const kl_file *f, size_t size_bytes, hearth_error *error)
 {
     size_t expected;
@@ -125,11 +127,12 @@ hearth_status kl_file_row(const kl_file *f, uint32_t window, size_t row, kl_row 
     memcpy(&r.min, data + sizeof r.scale, sizeof r.min);
     r.values = (const uint16_t *)(data + 2 * sizeof(float));
     double range = (double)r.scale * KL_STEPS;
+    /* A clipped row spans KL_RANGE up to rounding. */
     r.clipped = range > KL_RANGE - 1e-3;
     if (range > KL_RANGE + RANGE_ROUNDING)
         return fail(error, HEARTH_FORMAT, "%s: row %zu of window %u: spans %g nats, a row has at most %d", f->path, row,
                     window, range, KL_RANGE);
-    /* As one condition, so that a NaN does not meet it. */
+    /* A single condition, so that NaN fails it. */
     if (isfinite(r.min) && isfinite(r.scale) && r.scale >= 0 && r.min <= LARGEST_LOG && r.min + range <= LARGEST_LOG) {
         *out = r;
         return HEARTH_OK;

@@ -1,4 +1,4 @@
-/* kl_writer.c - logits as a logits file, row by row. */
+/* kl_writer.c - writes a logits file row by row. */
 #include "kl_file.h"
 #include "rows.h"
 
@@ -11,12 +11,12 @@
 struct kl_writer {
     file_writer *file;
     uint32_t vocabulary_size;
-    size_t row_values; /* with head and padding                        */
+    size_t row_values; /* including head and padding */
     size_t rows_left;
-    uint16_t *row; /* [row_values]; what is padding stays zero         */
+    uint16_t *row; /* [row_values]; the padding stays zero */
 };
 
-/* The smallest logit. false: not all are finite. */
+/* Finds the smallest logit. false: not all are finite. */
 static bool find_least(const float *logits, size_t n, float *least)
 {
     *least = logits[0];
@@ -29,7 +29,7 @@ static bool find_least(const float *logits, size_t n, float *least)
     return true;
 }
 
-/* row: head, then n values. */
+/* Encodes a row: its head, then n values. false: not all logits are finite. */
 static bool encode(uint16_t *row, const float *logits, size_t n)
 {
     float least;
@@ -39,7 +39,7 @@ static bool encode(uint16_t *row, const float *logits, size_t n)
     double log_sum = rows_log_sum(logits, n, &top);
     double from = fmax(least, (double)logits[top] - KL_RANGE);
     double range = logits[top] - from;
-    /* What a reader multiplies with, and what is rounded to here, are the same number. */
+    /* Rounds with the same float32 scale that readers multiply with. */
     float head[2] = {(float)(range / KL_STEPS), (float)(from - log_sum)};
     memcpy(row, head, sizeof head);
     for (size_t i = 0; i < n; i++) {

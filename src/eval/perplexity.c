@@ -1,4 +1,4 @@
-/* perplexity.c - windows of a text, scored. */
+/* perplexity.c - scores the windows of a text. */
 #include "perplexity.h"
 
 #include "../base/memory.h"
@@ -13,7 +13,7 @@ typedef struct scorer {
     perplexity_result *result;
 } scorer;
 
-/* Row p foresees token p + 1 of the window. */
+/* Row p predicts token p + 1 of the window. */
 static hearth_status score_rows(void *user, size_t first, size_t count, const float *logits, hearth_error *error)
 {
     (void)error;
@@ -25,7 +25,7 @@ static hearth_status score_rows(void *user, size_t first, size_t count, const fl
     return HEARTH_OK;
 }
 
-/* Scores the first `count` ids of the window, but the very first. */
+/* Scores the first `count` ids of the window except the very first. */
 static hearth_status score_window(scorer *s, size_t count, hearth_error *error)
 {
     if (count >= 2)
@@ -33,7 +33,7 @@ static hearth_status score_window(scorer *s, size_t count, hearth_error *error)
     return windows_read(&s->windows, count, 0, score_rows, s, error);
 }
 
-/* The window that begins at ids: behind BOS, at most the context long. Returns how many ids it took. */
+/* Fills the window from ids: BOS first, at most the context in length. Returns how many ids were used. */
 static size_t fill_window(scorer *s, const int32_t *ids, size_t count, size_t *length)
 {
     windows *w = &s->windows;
@@ -106,7 +106,8 @@ static hearth_status score_halves(scorer *s, span text, const char *text_name, h
 
 /* ------------------------------------------------------------------ all of it */
 
-/* Cancelled between two windows or within one: the error says of which text. */
+/* Scores the text by the chosen protocol. A cancelled run, between two windows or within one, names the text in the
+ * error. */
 static hearth_status score(scorer *s, span text, const char *text_name, hearth_error *error)
 {
     hearth_status status;

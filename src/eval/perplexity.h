@@ -1,10 +1,10 @@
-/* perplexity.h - how well a model foresees a text.
+/* perplexity.h - measures how well a model predicts a text.
  *
- * Whole windows (hearth's own way): the text is tokenized whole and cut, without overlap, into windows of
- * N - 1 tokens, each behind BOS where the model has one; every token is scored. Where the model has no BOS
- * the windows have N tokens and the first of each only serves as context.
- * Half windows (llama.cpp's, docs/formats.md): windows of N tokens whose first is replaced by BOS where
- * the vocabulary adds it; positions N / 2 .. N - 2 predict what follows them, the first half is context. */
+ * Whole windows (hearth's own protocol): the text is tokenized as a whole and cut, without overlap, into windows of N -
+ * 1 tokens, each preceded by BOS where the model has one; every token is scored. Where the model has no BOS the windows
+ * have N tokens and the first token of each only serves as context.
+ * Half windows (llama.cpp's protocol, docs/formats.md): windows of N tokens whose first is replaced by BOS where the
+ * vocabulary adds it; positions N / 2 .. N - 2 predict the token after them, the first half is context. */
 #ifndef EVAL_PERPLEXITY_H
 #define EVAL_PERPLEXITY_H
 
@@ -13,11 +13,12 @@
 typedef struct perplexity_options {
     uint32_t context; /* N; 0: the model's                                                   */
     hearth_kv kv;
-    const char *separator;   /* NULL: one text. Else each part of the text is a document of its own,
-                                     without ASCII blanks around it, of which only the first window counts */
-    uint32_t document_limit; /* only so many documents; 0: all                                      */
+    /* NULL: one text. Else each part is a document of its own, without the ASCII blanks around it; only its first
+     * window is scored */
+    const char *separator;
+    uint32_t document_limit; /* at most this many documents; 0: all */
     bool half_windows;
-    hearth_progress progress; /* windows, or documents */
+    hearth_progress progress; /* counts windows, or documents */
 } perplexity_options;
 
 typedef struct perplexity_result {
@@ -27,7 +28,7 @@ typedef struct perplexity_result {
     uint32_t context; /* N as it was used */
 } perplexity_result;
 
-/* HEARTH_UNSUPPORTED: the model has no tokenizer. HEARTH_FORMAT: the text is too short to score. */
+/* Scores the text. HEARTH_UNSUPPORTED: the model has no tokenizer. HEARTH_FORMAT: the text is too short to score. */
 hearth_status perplexity_measure(perplexity_result *out, const hearth_engine *engine, span text, const char *text_name,
                                  const perplexity_options *options, hearth_error *error);
 

@@ -1,4 +1,4 @@
-/* plot.c - bars into SVG, placed so that even a wide font overlaps nothing. */
+/* plot.c - bars into SVG, laid out so that even a wide font overlaps nothing. */
 #include "plot.h"
 
 #include "svg.h"
@@ -12,7 +12,7 @@
 #define PITCH       22  /* from bar to bar                                */
 #define GROUP       30  /* from the last bar of a group to the next one's heading */
 #define LABEL_WIDTH 150 /* the longest label of a bar                     */
-#define LEAST_BAR   40  /* of the longest bar of a panel                  */
+#define LEAST_BAR   40  /* minimum length of the longest bar of a panel */
 #define MAX_BARS    200
 #define MAX_PANELS  4
 
@@ -35,7 +35,7 @@ static double longer(double a, double b)
     return a > b ? a : b;
 }
 
-/* Of one panel: the longest bar or mark, and the widest text. */
+/* Finds a panel's longest bar or mark and its widest text. */
 static void measure_panel(const plot *p, size_t number, double *longest, double *widest)
 {
     *longest = *widest = 0;
@@ -75,7 +75,7 @@ static void lay_out(layout *l, const plot *p)
 
 /* ------------------------------------------------------------------ drawing */
 
-/* Everything that the bars show, in words. */
+/* Writes everything that the bars show in words. */
 static void put_description(svg *s, const plot *p)
 {
     for (size_t g = 0; g < p->group_count; g++) {

@@ -1,6 +1,6 @@
-/* plot.h - a picture of measured values: groups of bars in panels side by side, as an SVG that needs nothing else.
+/* plot.h - draws measured values as groups of bars in panels side by side, in a self-contained SVG.
  *
- * What svg.h says of all pictures; the description says everything that the bars show. Knows nothing of what was
+ * What svg.h says of all pictures holds; the description lists everything that the bars show. Knows nothing of what was
  * measured. */
 #ifndef EVAL_PLOT_H
 #define EVAL_PLOT_H
@@ -10,9 +10,9 @@
 #include <stddef.h>
 
 typedef struct plot_value {
-    double length;    /* of the bar; finite, not negative            */
-    double mark;      /* drawn across at this length; 0: none         */
-    const char *text; /* behind the bar                               */
+    double length;    /* of the bar; finite and not negative */
+    double mark;      /* a line across at this length; 0: none */
+    const char *text; /* after the bar */
 } plot_value;
 
 typedef struct plot_bar {
@@ -30,16 +30,16 @@ typedef struct plot_group {
 /* Texts may come from anywhere: they are escaped, what XML forbids is replaced, what is too long is cut. */
 typedef struct plot {
     const char *title;
-    const char *mark;          /* what the mark means, for the legend; NULL: there are none */
-    const char *note;          /* below everything, broken into lines                       */
-    const char *const *panels; /* [panel_count] their titles                        */
+    const char *mark;          /* what the mark means, for the legend; NULL: there are no marks */
+    const char *note;          /* below all groups, broken into lines */
+    const char *const *panels; /* [panel_count] titles */
     size_t panel_count;
     const plot_group *groups;
     size_t group_count;
 } plot;
 
-/* Writes the picture; the file appears when it is whole. Lengths of one panel share a scale, from zero.
- * HEARTH_INVALID: nothing to draw, or more than a picture holds. */
+/* Writes the picture; the file appears only once it is complete. Lengths within a panel share a scale that starts at
+ * zero. HEARTH_INVALID: nothing to draw, or more than a picture holds. */
 hearth_status plot_write(const char *path, const plot *p, hearth_error *error);
 
 #endif

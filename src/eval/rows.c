@@ -1,11 +1,11 @@
-/* rows.c - feeding in blocks. */
+/* rows.c - feeds ids in blocks. */
 #include "rows.h"
 
 #include "../base/memory.h"
 
 #include <math.h>
 
-/* Above this the rows leave the caches anyway, and longer feeds gain nothing. */
+/* Above this the rows do not fit the caches anyway, and longer feeds gain nothing. */
 #define MAX_BLOCK       256
 #define MAX_BLOCK_BYTES ((size_t)64 << 20)
 #define MIN_BLOCK       8
@@ -64,7 +64,7 @@ double rows_log_sum(const float *logits, size_t n, size_t *largest)
             best = i;
     double sum = exp((double)logits[0] - logits[best]);
     for (size_t i = 1; i < n; i++)
-        sum += exp((double)logits[i] - logits[best]); /* 1 to n: no overflow, and a logarithm */
+        sum += exp((double)logits[i] - logits[best]); /* the sum is between 1 and n: no overflow */
     *largest = best;
     return logits[best] + log(sum);
 }

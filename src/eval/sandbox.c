@@ -1,16 +1,16 @@
-/* sandbox.c - one program at a time under bubblewrap.
+/* sandbox.c - runs one program at a time under bubblewrap.
  *
  *     hearth --fork--> keeper --fork--> child: limits, user nobody --exec--> bwrap --> init (process 1) --> the program
  *
- * bwrap builds the namespaces, and writes to a pipe who its init is and, at the end, the program's status; if that
- * never comes, nothing ran, and what bwrap said is the reason. It waits until it is told to go on, so that the handle
- * of the init (a pidfd: numbers of processes are used again, handles are not) is opened while the init surely lives.
- * Killing the init kills all that is in the namespace, and its handle tells when the last of them is gone.
+ * bwrap builds the namespaces. It writes to a pipe the pid of its init and, at the end, the program's status; if no
+ * status comes, nothing ran, and bwrap's output is the reason. bwrap waits before it starts the program, so that hearth
+ * can open a handle of the init (a pidfd: pids are reused, handles are not) while the init certainly lives. Killing the
+ * init kills everything in the namespace, and its handle tells when the last process is gone.
  *
- * Should hearth itself be killed, the keeper notices and kills bwrap, and the kernel kills the init after it. (Were
- * bwrap to die with hearth at once, it would leave behind an init that is not bound to it yet, and that goes on: so it
- * was for one in six of the moments in which hearth was killed.) Where the keeper is killed as well, what ends a
- * program is the limit on processor time. */
+ * If hearth itself is killed, the keeper notices and kills bwrap, and the kernel then kills the init. (If bwrap died
+ * together with hearth, it could leave behind an init that is not yet bound to it and goes on; this happened at one in
+ * six of the moments at which hearth was killed.) If the keeper is killed as well, the limit on processor time ends the
+ * program. */
 #include "sandbox_launch.h"
 
 #include "../base/clock.h"
@@ -27,8 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SETUP_SECONDS  30.0 /* for bwrap to say who its init is, on a machine that is busy */
-#define ENDING_SECONDS 30.0 /* for what was killed to be gone                              */
+#define SETUP_SECONDS  30.0 /* for bwrap to report its init, on a busy machine */
+#define ENDING_SECONDS 30.0 /* for killed processes to be gone */
 
 static const sandbox_way ways[] = {
     {"bubblewrap, in a user namespace", false, false, true},
@@ -36,12 +36,12 @@ static const sandbox_way ways[] = {
     {"bubblewrap, as the user nobody, without a user namespace", true, false, false},
 };
 
-/* A program on its way. */
+/* A running job. */
 typedef struct run {
     launch launch;
-    int keeper, init; /* handles: of our child, and of the first process in the namespace */
-    pid_t pid;        /* of our child; 0: there is none to wait for                      */
-    char said[4096];  /* by bwrap about its status: the beginning of a line */
+    int keeper, init; /* pidfds of the keeper and of the first process in the namespace */
+    pid_t pid;        /* the keeper's; 0: there is none to wait for */
+    char said[4096];  /* from bwrap's status pipe: the beginning of a line */
     size_t said_size;
     bool has_code;
     int wait_status; /* the keeper's, as waitpid gives it */
@@ -61,7 +61,7 @@ static void kill_by_handle(int handle)
         syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
 }
 
-/* Until the process of a handle is gone; false: it is still there. */
+/* Waits until the process of a handle is gone; false: it is still there. */
 static bool wait_for_handle(int handle)
 {
     double end = clock_seconds() + ENDING_SECONDS;
@@ -84,7 +84,7 @@ static bool may_come_more(ssize_t read_size)
     return read_size > 0 || (read_size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* Takes what the program wrote; false once there will be nothing more. */
+/* Reads the program's output; false once there will be no more. */
 static bool take_output(run *r)
 {
     char block[16384];
@@ -100,7 +100,7 @@ static bool take_output(run *r)
     return may_come_more(size);
 }
 
-/* The init waits to be let go: takes a handle of it and does so. */
+/* Opens a handle of the init, then tells bwrap to start the program. */
 static hearth_status let_begin(run *r, pid_t init, hearth_error *error)
 {
     r->init = open_handle(init);
@@ -116,7 +116,7 @@ static hearth_status let_begin(run *r, pid_t init, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* A line of JSON: who the init is, or at the end the status. */
+/* Handles a line of JSON: the init's pid, or at the end the status. */
 static hearth_status read_line(run *r, const char *line, size_t size, hearth_error *error)
 {
     static const char name[] = "sandbox: status";
@@ -137,7 +137,7 @@ static hearth_status read_line(run *r, const char *line, size_t size, hearth_err
     return status;
 }
 
-/* Takes what bwrap says of its status; *more: false once there will be nothing more. */
+/* Reads bwrap's status lines; *more: false once there will be no more. */
 static hearth_status take_status(run *r, bool *more, hearth_error *error)
 {
     ssize_t size = read(r->launch.status, r->said + r->said_size, sizeof r->said - r->said_size);
@@ -156,8 +156,8 @@ static hearth_status take_status(run *r, bool *more, hearth_error *error)
 
 /* ------------------------------------------------------------------ watching */
 
-/* Whether it has to be ended, and as what. Before it has an init bwrap is left alone: whoever kills it there leaves a
- * process behind that waits for it. */
+/* Decides whether the program has to be ended, and as what. While its init is unknown bwrap is left alone: killing it
+ * then would leave behind a process that waits for it. */
 static bool is_over(run *r, double seconds, hearth_status *status, hearth_error *error)
 {
     const sandbox_job *job = r->launch.job;
@@ -176,7 +176,7 @@ static bool is_over(run *r, double seconds, hearth_status *status, hearth_error 
     return true;
 }
 
-/* Milliseconds until somebody has to look. */
+/* Returns the milliseconds until the next check is due. */
 static int patience(const run *r, double seconds)
 {
     const int regular = 100;
@@ -186,7 +186,7 @@ static int patience(const run *r, double seconds)
     return left > 0 ? (int)left + 1 : 0;
 }
 
-/* Until all has ended, or has to. */
+/* Runs until everything has ended, or has to be ended. */
 static hearth_status watch(run *r, hearth_error *error)
 {
     enum { OUTPUT, STATUS, KEEPER, COUNT };
@@ -199,22 +199,22 @@ static hearth_status watch(run *r, hearth_error *error)
         if (ready < 0 && errno != EINTR)
             return fail_errno(error, "sandbox", "poll");
         if (ready > 0 && all[OUTPUT].revents && !take_output(r))
-            all[OUTPUT].fd = -1; /* everybody has closed it */
+            all[OUTPUT].fd = -1; /* all write ends are closed */
         if (ready > 0 && all[STATUS].revents)
             TRY(take_status(r, &more, error));
         if (!more)
             all[STATUS].fd = -1;
         if (!started && r->init >= 0)
-            begin = clock_seconds(); /* the program's own time */
-        /* What has ended did so in time, even if we come late to see it. */
+            begin = clock_seconds(); /* the time limit counts from here */
+        /* A program that has ended did so in time, even if this loop notices late. */
         bool ended = ready > 0 && all[KEEPER].revents;
         if (ended || is_over(r, clock_seconds() - begin, &status, error))
             return status;
     }
 }
 
-/* Whatever happened: afterwards nothing of it runs, and nobody has to be waited for. The init goes first, so that bwrap
- * and then the keeper see to their remains and end by themselves; where it is not known yet that is the keeper's. */
+/* Ends everything and waits for the child, whatever happened before. The init goes first, so that bwrap and then the
+ * keeper clean up and end by themselves; where the init is not known yet the keeper kills it. */
 static hearth_status end_all(run *r, hearth_status status, hearth_error *error)
 {
     kill_by_handle(r->init);
@@ -232,7 +232,7 @@ static hearth_status end_all(run *r, hearth_status status, hearth_error *error)
     return status;
 }
 
-/* What is left in the pipes once everybody is gone. */
+/* Reads what is left in the pipes after all processes have ended. */
 static hearth_status take_rest(run *r, hearth_error *error)
 {
     bool more = true;
@@ -247,8 +247,8 @@ static hearth_status take_rest(run *r, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* bwrap tells no status of a program that it could not begin; what it said instead is on the common output. Unless it
- * was killed itself, by the system for want of memory maybe: then what is there is the program's. */
+/* Reports why bwrap gave no status: it could not start the program, and its message is in the common output. If bwrap
+ * itself was killed, perhaps by the system for lack of memory, the output is the program's, and is not quoted. */
 static hearth_status fail_build(const run *r, hearth_error *error)
 {
     const sandbox_result *result = &r->result;
@@ -336,7 +336,7 @@ hearth_status sandbox_run(const sandbox *s, const sandbox_job *job, sandbox_resu
 
 /* ------------------------------------------------------------------ finding a way */
 
-/* bwrap on the user's PATH. */
+/* Finds bwrap on the user's PATH. */
 static hearth_status find_bwrap(char **out, hearth_error *error)
 {
     const char *path = getenv("PATH");
@@ -359,7 +359,7 @@ static hearth_status find_bwrap(char **out, hearth_error *error)
                 "sandbox: bwrap: is not installed (Debian's package bubblewrap); nothing is run without it");
 }
 
-/* Whether a program runs this way and ends well. */
+/* Checks whether a program runs this way and succeeds. */
 static hearth_status try_way(const sandbox *s, hearth_error *error)
 {
     static const char *const command[] = {"true", NULL};
@@ -375,7 +375,7 @@ static hearth_status try_way(const sandbox *s, hearth_error *error)
     return fail(error, HEARTH_UNSUPPORTED, "sandbox: `true` fails in it: %.*s", (int)result.output_size, result.output);
 }
 
-/* The first that works; of those that do not, the first is the one that should, and says why. */
+/* Takes the first way that works. If none does, reports the failure of the first, preferred one. */
 static hearth_status find_way(sandbox *s, hearth_error *error)
 {
     bool root = geteuid() == 0;

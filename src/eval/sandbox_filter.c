@@ -1,8 +1,8 @@
-/* sandbox_filter.c - the filter of system calls, written as the kernel reads it: classic BPF over struct seccomp_data.
+/* sandbox_filter.c - builds the filter of system calls as the kernel reads it: classic BPF over struct seccomp_data.
  *
- * A call is a number whose meaning depends on the processor and on the mode it is in, so the first thing to look at is
- * the architecture: a 64-bit x86 process can make calls by the 32-bit numbers (int 0x80) and by those of x32, under
- * which every list of refused numbers would be for nothing. Both end the process. */
+ * The meaning of a call's number depends on the processor and its mode, so the filter checks the architecture first: a
+ * 64-bit x86 process can also make calls by the 32-bit numbers (int 0x80) and by those of x32, which would bypass any
+ * list of 64-bit numbers. Both end the process. */
 #include "sandbox_filter.h"
 
 #include <errno.h>
@@ -24,16 +24,16 @@
 #ifdef ARCHITECTURE
 
 /* The newest call that the list below was checked against (mseal, Linux 6.10; numbers from 424 on are the same on all
- * processors). What comes later "is not there". */
+ * processors). Later calls fail with ENOSYS. */
 #define NEWEST_CALL 462
 
-/* Numbers that the headers of Debian 12 do not have yet; the same on all processors. */
+/* Numbers that Debian 12's headers lack; the same on all processors. */
 #define CALL_MAP_SHADOW_STACK 453
 #define CALL_LSM_SET_SELF     460
 
-/* A row per call; not every processor has all of them. */
+/* One row per call; not every processor has all of them. */
 static const uint16_t refused[] = {
-/* Processes and threads: one is enough, and every limit is per process. clone3 is dealt with below. */
+/* Processes and threads: one is enough, and every limit is per process. clone3 is handled below. */
 #ifdef __NR_fork
     __NR_fork,
 #endif
@@ -55,9 +55,9 @@ static const uint16_t refused[] = {
     __NR_pidfd_send_signal,
     __NR_personality,
 #ifdef __NR_setrlimit
-    __NR_setrlimit, /* limits stay as they are; prlimit64 is dealt with below */
+    __NR_setrlimit, /* limits stay as they are; prlimit64 is handled below */
 #endif
-    /* The network, and what is like it. */
+    /* The network and similar channels. */
     __NR_socket,
     __NR_socketpair,
     /* File systems. */
@@ -96,7 +96,7 @@ static const uint16_t refused[] = {
     __NR_msgsnd,
     __NR_semget,
     __NR_mq_open,
-    /* Pages handed on without a copy: by such a hole (Dirty Pipe, CVE-2022-0847) read-only files were written. */
+    /* Pages passed on without a copy: a bug there (Dirty Pipe, CVE-2022-0847) let read-only files be overwritten. */
     __NR_splice,
     __NR_tee,
     __NR_vmsplice,
@@ -109,7 +109,7 @@ static const uint16_t refused[] = {
     __NR_io_uring_enter,
     __NR_io_uring_register,
     CALL_MAP_SHADOW_STACK,
-    /* Keys, programs for the kernel, its counters, its filters. */
+    /* Keys, BPF programs, performance counters, filters. */
     __NR_add_key,
     __NR_request_key,
     __NR_keyctl,
@@ -117,7 +117,7 @@ static const uint16_t refused[] = {
     __NR_perf_event_open,
     __NR_seccomp,
     CALL_LSM_SET_SELF,
-    /* The machine. */
+    /* Administration of the machine. */
     __NR_init_module,
     __NR_finit_module,
     __NR_delete_module,
@@ -134,7 +134,7 @@ static const uint16_t refused[] = {
     __NR_clock_adjtime,
     __NR_adjtimex,
     __NR_vhangup,
-    __NR_sync, /* everybody's files */
+    __NR_sync, /* affects everybody's files */
     __NR_syncfs,
     __NR_lookup_dcookie,
 #ifdef __x86_64__
@@ -148,7 +148,7 @@ static const uint16_t refused[] = {
 #endif
 };
 
-/* Commands of fcntl that take locks (seen by others who hold the file), leases and notices. */
+/* fcntl commands that take locks (visible to others who hold the file), leases and notifications. */
 static const uint16_t refused_commands[] = {F_SETLK,  F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE,
                                             F_NOTIFY, F_SETOWN, F_SETOWN_EX, F_SETSIG};
 
@@ -172,21 +172,21 @@ static void finish(program *p, uint32_t action)
     put(p, BPF_RET | BPF_K, action, 0, 0);
 }
 
-/* Ends with `action` where what was loaded equals value. */
+/* Returns `action` where the loaded value equals `value`. */
 static void finish_if(program *p, uint32_t value, uint32_t action)
 {
     put(p, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
     finish(p, action);
 }
 
-/* Ends with `action` where it is at least value. */
+/* Returns `action` where the loaded value is at least `value`. */
 static void finish_from(program *p, uint32_t value, uint32_t action)
 {
     put(p, BPF_JMP | BPF_JGE | BPF_K, value, 0, 1);
     finish(p, action);
 }
 
-/* Ends with `action` where an argument, of 64 bits, is not zero: two steps for each half. */
+/* Returns `action` where a 64-bit argument is not zero: three instructions for each half. */
 static void finish_unless_zero(program *p, size_t argument, uint32_t action)
 {
     for (size_t half = 0; half < 2; half++) {
@@ -212,11 +212,11 @@ size_t sandbox_filter_build(struct sock_filter out[SANDBOX_FILTER_ROOM])
     finish_from(&p, X32_BIT, SECCOMP_RET_KILL_PROCESS);
 #endif
     finish_from(&p, NEWEST_CALL + 1, unknown);
-    /* "Not there" rather than "not allowed": the C library then falls back to clone, which says no. */
+    /* ENOSYS rather than EPERM: the C library then falls back to clone, which is refused. */
     finish_if(&p, __NR_clone3, unknown);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         finish_if(&p, refused[i], no);
-    put(&p, BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 7); /* may read limits, also as getrlimit, not set them */
+    put(&p, BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 7); /* may read limits (getrlimit uses it), not set them */
     finish_unless_zero(&p, 2, no);
     finish(&p, SECCOMP_RET_ALLOW);
     put(&p, BPF_JMP | BPF_JEQ | BPF_K, __NR_fcntl, 0, (uint8_t)(1 + 2 * commands));

@@ -1,19 +1,20 @@
-/* sandbox_filter.h - which system calls a program in the sandbox may make, as a filter for the kernel (seccomp).
+/* sandbox_filter.h - the filter of system calls (seccomp) for a program in the sandbox.
  *
- * The filter allows what it does not know to be harmful, up to the newest call it knows of; namespaces, limits and a
- * user without rights are what keeps a program in, the filter takes away what they leave: further processes and threads
- * (which would each have limits of their own), memory that no limit counts, locks that reach outside, and the parts of
- * the kernel in which most of its holes were found. */
+ * The filter allows every call that is not known to be harmful, up to the newest call it knows of. Namespaces, limits
+ * and an unprivileged user isolate the program; the filter removes what these leave open: further processes and threads
+ * (each would have its own limits), memory that no limit counts, locks that are visible outside, and the parts of the
+ * kernel in which most security holes were found. */
 #ifndef EVAL_SANDBOX_FILTER_H
 #define EVAL_SANDBOX_FILTER_H
 
 #include <linux/filter.h>
 #include <stddef.h>
 
-/* More instructions than the filter has. */
+/* An upper bound for the number of instructions. */
 #define SANDBOX_FILTER_ROOM 400
 
-/* Writes the program for this processor and returns how many instructions it has; 0: hearth has none for it. */
+/* Writes the filter program for this processor and returns its number of instructions; 0: there is none for this
+ * processor. */
 size_t sandbox_filter_build(struct sock_filter out[SANDBOX_FILTER_ROOM]);
 
 #endif

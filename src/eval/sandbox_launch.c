@@ -1,9 +1,9 @@
-/* sandbox_launch.c - what bwrap is told, and the child that keeps it.
+/* sandbox_launch.c - builds bwrap's arguments, and the keeper process that guards bwrap.
  *
- * Between fork and exec the child of a program with threads may only make system calls: everything that it needs is
- * laid out before. There is no RLIMIT_NPROC: it counts all processes of a user, so that bwrap itself would fail where
- * the user has many, and for root none; the filter refuses the first one instead. There is no /proc: Python needs none,
- * and without it sandboxes can be built in containers that forbid mounting it. */
+ * Between fork and exec the child of a multithreaded program may only make system calls, so everything that it needs is
+ * prepared before the fork. RLIMIT_NPROC is not used: it counts all processes of a user, so bwrap itself would fail for
+ * a user who has many, and it does not apply to root; the filter refuses the first new process instead. There is no
+ * /proc: Python does not need it, and without it sandboxes can be built in containers that forbid mounting it. */
 #include "sandbox_launch.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define NOBODY     65534
-#define FIRST_FREE 32  /* our own descriptors lie above those that the child lines up for bwrap */
+#define FIRST_FREE 32  /* the parent's descriptors lie above those that the child arranges for bwrap */
 #define GRACE_MS   500 /* see keep() */
 
 static void close_one(int *fd)
@@ -56,8 +56,8 @@ static void add_number(launch *l, size_t number)
 
 #define ADD(l, ...) add_all(l, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The folders that programs of the system are in, and those that hold them; of these a link stays a link. Where a
- * folder is within another of them the other comes first. */
+/* Binds the folders of the system's programs and creates their parents; symbolic links stay links. Parents come before
+ * the folders inside them. */
 static void add_folders(launch *l)
 {
     static const char *const parents[] = {"/usr", "/usr/local"};
@@ -74,12 +74,12 @@ static void add_folders(launch *l)
         if (S_ISDIR(about.st_mode)) {
             ADD(l, "--ro-bind", folders[i], folders[i]);
         } else if (size > 0) {
-            add(l, "--symlink"); /* no list, which would end where there is no memory */
+            add(l, "--symlink"); /* not by ADD, whose list would end at a NULL from a failed copy */
             add(l, arena_copy_text(&l->memory, target, (size_t)size));
             add(l, folders[i]);
         }
     }
-    /* Single devices rather than bwrap's --dev, whose /dev/shm is a folder to write in without a limit. */
+    /* Single devices instead of bwrap's --dev, whose /dev/shm is writable without a limit. */
     ADD(l, "--perms", "0755", "--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null", "--dev-bind", "/dev/urandom",
         "/dev/urandom");
 }
@@ -106,7 +106,7 @@ static hearth_status build_arguments(launch *l, hearth_error *error)
         "--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv");
     if (w->user_namespace)
         ADD(l, "--unshare-user", "--uid", "65534", "--gid", "65534");
-    else /* setpriv, below, gives these up */
+    else /* setpriv, below, drops these */
         ADD(l, "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP");
     ADD(l, "--setenv", "PATH", "/usr/bin:/bin:/usr/local/bin", "--setenv", "HOME", "/", "--setenv", "LANG", "C.UTF-8");
     add_folders(l);
@@ -128,7 +128,7 @@ static hearth_status build_arguments(launch *l, hearth_error *error)
 
 /* ------------------------------------------------------------------ descriptors */
 
-/* Moves a descriptor out of the way of those that the child lines up. false: errno. */
+/* Moves a descriptor above those that the child arranges. false: errno. */
 static bool lift(int *fd)
 {
     int lifted = fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_FREE);
@@ -137,19 +137,19 @@ static bool lift(int *fd)
     return lifted >= 0;
 }
 
-/* Two ends: the child gets one, we keep the other, which never makes us wait. */
+/* Gives one end to the child; the parent keeps the other, made non-blocking. */
 static hearth_status share_ends(launch *l, int *ours, const int ends[2], hearth_error *error)
 {
     int *theirs = &l->given[l->given_count++];
     *ours = ends[0];
     *theirs = ends[1];
-    bool lifted = lift(ours); /* both, or one would be left open */
+    bool lifted = lift(ours); /* both, or one would stay open */
     if (!lift(theirs) || !lifted || fcntl(*ours, F_SETFL, O_NONBLOCK) != 0)
         return fail_errno(error, "sandbox", "descriptors");
     return HEARTH_OK;
 }
 
-/* A pipe that the child writes and we read. */
+/* Opens a pipe that the child writes and the parent reads. */
 static hearth_status open_pipe(launch *l, int *ours, hearth_error *error)
 {
     int ends[2];
@@ -163,7 +163,7 @@ static hearth_status give_copy(launch *l, int fd, hearth_error *error)
     return *copy >= 0 ? HEARTH_OK : fail_errno(error, "sandbox", "descriptors");
 }
 
-/* A pipe the other way round; a socket, for which there are writes that raise no signal. */
+/* Opens the channel in the other direction: a socket, because its writes can avoid SIGPIPE. */
 static hearth_status open_block(launch *l, hearth_error *error)
 {
     int ends[2];
@@ -185,7 +185,7 @@ static bool write_whole(int fd, const char *data, size_t size)
     return true;
 }
 
-/* A file in memory that nobody can change any more, read from its beginning. */
+/* Puts the content in a memory file that is sealed against changes and is read from its beginning. */
 static hearth_status open_content(launch *l, span content, hearth_error *error)
 {
     int *fd = &l->given[l->given_count++];
@@ -196,13 +196,13 @@ static hearth_status open_content(launch *l, span content, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* In the order in which the child gets them. */
+/* Opens all descriptors in the order in which the child numbers them. */
 static hearth_status open_descriptors(launch *l, hearth_error *error)
 {
     const sandbox *s = l->sandbox;
     TRY(open_content(l, l->job->input, error));
     TRY(open_pipe(l, &l->output, error));
-    TRY(give_copy(l, l->given[1], error)); /* 2 is where 1 is */
+    TRY(give_copy(l, l->given[1], error)); /* descriptor 2 is the same pipe as 1 */
     TRY(open_pipe(l, &l->status, error));
     TRY(give_copy(l, l->status, error));
     TRY(open_block(l, error));
@@ -241,7 +241,7 @@ void launch_close(launch *l)
 
 /* ------------------------------------------------------------------ the child */
 
-/* Says why on its standard error, where bwrap says such things. */
+/* Writes the reason to standard error, where bwrap writes its own. */
 static _Noreturn void give_up(const char *why)
 {
     ssize_t written = write(STDERR_FILENO, why, strlen(why));
@@ -249,14 +249,14 @@ static _Noreturn void give_up(const char *why)
     _exit(126);
 }
 
-/* The GNU C library's names for these would tell all threads of a process that is only a copy. */
+/* Uses system calls directly: the GNU C library's functions would signal all threads, which the child does not have. */
 static bool become_nobody(void)
 {
     return syscall(SYS_setgroups, 0, NULL) == 0 && syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY) == 0 &&
            syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY) == 0;
 }
 
-/* At most so much; what is narrower already stays so. The filter refuses all further changes. */
+/* Lowers a limit to `most`; a stricter one stays. The filter refuses all further changes. */
 static void limit(int resource, rlim_t most, rlim_t hard)
 {
     struct rlimit now, wanted;
@@ -268,16 +268,16 @@ static void limit(int resource, rlim_t most, rlim_t hard)
         give_up("cannot set a limit");
 }
 
-/* The same for every job. */
+/* Limits that are the same for every job. */
 static const struct {
     int resource;
     rlim_t most;
 } fixed_limits[] = {
-    {RLIMIT_CORE, 1}, /* byte: no file, and no handler of crashes either, which the system calls all the same for 0 */
+    {RLIMIT_CORE, 1}, /* 1 byte: no core file; for 0 the system would still call a crash handler */
     {RLIMIT_MEMLOCK, 0},
     {RLIMIT_MSGQUEUE, 0},
     {RLIMIT_SIGPENDING, 64}, /* the system counts them per user, not per sandbox */
-    {RLIMIT_RTPRIO, 0},      /* where the user may go before everybody else (who makes music may), this one may not */
+    {RLIMIT_RTPRIO, 0},      /* no real-time priority, even if the user may use it (as for audio) */
     {RLIMIT_NICE, 0},
     {RLIMIT_NOFILE, 64},
     {RLIMIT_STACK, (rlim_t)64 << 20},
@@ -285,17 +285,19 @@ static const struct {
 
 static void set_limits(const sandbox_job *job)
 {
-    /* Twice the wall time and some: the clock on the wall comes first, but where nobody looks at it any more. */
+    /* Twice the wall time plus two seconds: the wall clock ends a program first, as long as hearth and the keeper
+     * live. */
     const rlim_t cpu = (rlim_t)(2 * job->wall_seconds) + 2;
     const rlim_t least_file = 16u << 20, file = job->folder_bytes > least_file ? job->folder_bytes : least_file;
     for (size_t i = 0; i < sizeof fixed_limits / sizeof *fixed_limits; i++)
         limit(fixed_limits[i].resource, fixed_limits[i].most, fixed_limits[i].most);
     limit(RLIMIT_CPU, cpu, cpu + 1);
     limit(RLIMIT_FSIZE, file, file);
-    limit(RLIMIT_AS, job->memory_bytes, job->memory_bytes); /* the last: it may leave this process no room to breathe */
+    /* Last, because it may leave this process no memory at all */
+    limit(RLIMIT_AS, job->memory_bytes, job->memory_bytes);
 }
 
-/* Descriptors 0 .. given_count - 1 as bwrap expects them, and no other. */
+/* Makes descriptors 0 .. given_count - 1 what bwrap expects, and closes all others. */
 static void line_up_descriptors(const launch *l)
 {
     for (size_t i = 0; i < l->given_count; i++)
@@ -314,7 +316,7 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Bound to the life of the keeper. */
+/* Turns the child into bwrap, which dies when the keeper does. */
 static _Noreturn void become_bwrap(const launch *l, pid_t keeper)
 {
     static char *const no_environment[] = {NULL};
@@ -337,9 +339,10 @@ static int wait_for(pid_t pid)
     return status;
 }
 
-/* Until bwrap has ended, or is to. While it builds its init is in its process group, and can be killed with it; later
- * the init is bound to the life of bwrap. The grace is for the moment between the two. (A program that waits to be let
- * go may begin in it: a closed socket does that, too.) */
+/* Waits until bwrap has ended, or hearth is gone and the grace time is over; then kills what is left and exits. While
+ * bwrap builds its init, the init is in bwrap's process group and is killed with it; later the init is bound to the
+ * life of bwrap. The grace time covers the moment between the two. (A program that waits to be started may begin during
+ * it: closing the socket starts it, too.) */
 static _Noreturn void keep(pid_t bwrap)
 {
     enum { HEARTH, BWRAP, COUNT };
@@ -351,23 +354,23 @@ static _Noreturn void keep(pid_t bwrap)
     if (!both[BWRAP].revents)
         poll(&both[BWRAP], 1, GRACE_MS);
     kill(-bwrap, SIGKILL);
-    kill(bwrap, SIGKILL); /* where it is so young that it has no group */
+    kill(bwrap, SIGKILL); /* in case it has no group yet */
     int status = wait_for(bwrap);
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
-        ; /* the init, which is ours when bwrap is gone */
+        ; /* the init, which becomes a child of the keeper when bwrap is gone */
     _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : 0);
 }
 
-/* After the fork: from here on only system calls. */
+/* Runs after the fork: only system calls from here on. */
 _Noreturn void launch_become_keeper(const launch *l)
 {
     pid_t keeper = getpid();
     reset_signals();
-    setsid(); /* Ctrl-C is for hearth, which ends the program in its own way */
+    setsid(); /* keeps Ctrl-C for hearth, which ends the program in its own way */
     line_up_descriptors(l);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         give_up("cannot take care of orphans");
-    /* fork() would ask the handlers of libraries, which know of threads that are not in this copy. */
+    /* fork() would run the fork handlers of libraries, which rely on threads that do not exist in the child. */
     pid_t bwrap = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (bwrap < 0)
         give_up("cannot begin a process");

@@ -1,5 +1,5 @@
-/* sandbox_launch.h - the steps that lead to a program in the sandbox: descriptors, bwrap's arguments, the child that
- * keeps bwrap. Between sandbox.c and sandbox_launch.c; what happens afterwards is sandbox.c's. */
+/* sandbox_launch.h - starts a program in the sandbox: descriptors, bwrap's arguments, and the keeper, the child process
+ * that guards bwrap. Internal to sandbox.c and sandbox_launch.c; sandbox.c handles everything after the start. */
 #ifndef EVAL_SANDBOX_LAUNCH_H
 #define EVAL_SANDBOX_LAUNCH_H
 
@@ -11,8 +11,8 @@
 
 typedef struct sandbox_way {
     const char *name;
-    bool for_root;      /* only root can go it, and goes no other                     */
-    bool become_nobody; /* the child takes the user nobody before bwrap begins        */
+    bool for_root;      /* works only for root; root uses no other */
+    bool become_nobody; /* the child becomes the user nobody before it executes bwrap */
     bool user_namespace;
 } sandbox_way;
 
@@ -23,8 +23,8 @@ struct sandbox {
     struct sock_filter filter[SANDBOX_FILTER_ROOM];
 };
 
-/* Descriptors as the child has them, behind 0, 1 and 2. All are bwrap's but one, which only the keeper holds: the other
- * end of the status, or bwrap could not write it where hearth is gone. */
+/* Descriptors in the child after 0, 1 and 2. All are passed to bwrap but STATUS_END_FD, which only the keeper holds: it
+ * is the read end of the status pipe, and without it bwrap could not write its status once hearth is gone. */
 enum { STATUS_FD = 3, STATUS_END_FD, BLOCK_FD, FILTER_FD, FILE_FD };
 
 #define LAUNCH_ARGUMENTS 160
@@ -32,24 +32,25 @@ enum { STATUS_FD = 3, STATUS_END_FD, BLOCK_FD, FILTER_FD, FILE_FD };
 typedef struct launch {
     const sandbox *sandbox;
     const sandbox_job *job;
-    arena memory; /* of arguments */
+    arena memory; /* for the arguments */
     const char *arguments[LAUNCH_ARGUMENTS];
     size_t argument_count;
-    bool overflow;                      /* an argument had no room, or no memory              */
-    int given[FILE_FD + SANDBOX_FILES]; /* [given_count] what the child lines up as 0, 1, 2 ... */
+    bool overflow;                      /* an argument found no room, or no memory */
+    int given[FILE_FD + SANDBOX_FILES]; /* [given_count] what the child makes descriptors 0, 1, 2 ... */
     size_t given_count;
-    int output, status; /* pipes that we read: the program's words, bwrap's status            */
-    int block;          /* socket: a byte into it lets the program begin; closed: all of it ends */
+    int output, status; /* read ends of pipes: the program's output, bwrap's status */
+    int block;          /* socket: writing a byte starts the program; closing it ends everything */
 } launch;
 
-/* Everything that the child needs. l: zeroed but for sandbox and job; launch_close in any case. */
+/* Prepares everything that the child needs. l: zeroed except sandbox and job; call launch_close in any case. */
 hearth_status launch_prepare(launch *l, hearth_error *error);
-/* The child, after the fork: begins bwrap and ends when all of that is gone, which is seen to a little while after
- * `block` is closed, as it is when hearth is killed. Its exit status: 128 + the signal that killed bwrap, else less. */
+/* Runs in the child, after the fork: starts bwrap and exits when bwrap and all its processes are gone. Enforces this
+ * shortly after `block` is closed, which also happens when hearth is killed. Exit status: 128 + the signal that killed
+ * bwrap, else less. */
 _Noreturn void launch_become_keeper(const launch *l);
-/* In the parent, after the fork: what was the child's. */
+/* In the parent, after the fork: closes the child's descriptors. */
 void launch_close_given(launch *l);
-/* The same as when hearth is gone. */
+/* Has the same effect as the end of hearth: the keeper ends everything. */
 void launch_close_block(launch *l);
 void launch_close(launch *l);
 

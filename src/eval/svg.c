@@ -1,11 +1,11 @@
-/* svg.c - the frame of every picture and the texts in it. */
+/* svg.c - the frame of every picture, and the text in it. */
 #include "svg.h"
 
 #include "../base/file.h"
 
 #include <string.h>
 
-/* A class c0 .. c5 fills, and gives its colour to what is drawn with class line as well. */
+/* Classes c0 .. c5 fill; combined with class line they colour the stroke instead. */
 static const char style[] =
     "<style>\n"
     ".ground{fill:#fff;stroke:#d0d7de}text{fill:#1f2328;font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,"
@@ -32,7 +32,8 @@ static const char style[] =
 
 /* ------------------------------------------------------------------ text */
 
-/* Bytes of the character at text, and its width in a wide sans-serif font, as a share of the font's size. */
+/* Measures the character at text: returns its bytes and its width in a wide sans-serif font, relative to the font
+ * size. */
 static size_t measure_character(const char *text, size_t size, double *width)
 {
     size_t length = utf8_length(text, size);
@@ -58,7 +59,7 @@ double svg_text_width(const char *text, double font_size)
     return sum;
 }
 
-/* How many bytes of text fit. */
+/* Returns how many bytes of text fit. */
 static size_t fitting(const char *text, double font_size, double room)
 {
     size_t at = 0, size = strlen(text);
@@ -73,7 +74,7 @@ static size_t fitting(const char *text, double font_size, double room)
     return at;
 }
 
-/* What XML 1.0 cannot hold, and what turns the direction of text around. */
+/* Returns whether XML 1.0 cannot hold the character, or it changes the direction of text. */
 static bool is_forbidden(const char *c, size_t length)
 {
     const unsigned char *u = (const unsigned char *)c;
@@ -114,13 +115,14 @@ void svg_put_text(svg *s, const char *class, svg_anchor anchor, double x, double
     size_t size = strlen(text);
     bool cut = svg_text_width(text, font_size) > room;
     if (cut)
+        /* 1.1 is the width of the ellipsis. */
         size = fitting(text, font_size, room - 1.1 * font_size);
     SVG_PRINT(s, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\"%s>", class, x, y, anchors[anchor]);
     svg_put_escaped(s, text, size);
     SVG_PRINT(s, "%s</text>\n", cut ? "\xe2\x80\xa6" : "");
 }
 
-/* The bytes of text that its next line takes: up to the last blank that fits. */
+/* Returns the bytes of text on its next line: up to the last blank that fits. */
 static size_t next_line(const char *text)
 {
     size_t fits = fitting(text, SVG_NOTE_SIZE, SVG_ROOM);
@@ -145,6 +147,7 @@ size_t svg_note_lines(const char *text)
 void svg_put_note(svg *s, double y, const char *text)
 {
     for (size_t line = 0; *text && line < SVG_NOTE_LINES; line++) {
+        /* The last line takes all the rest, and svg_put_text cuts it. */
         size_t size = line + 1 < SVG_NOTE_LINES ? next_line(text) : strlen(text);
         char part[512];
         size_t kept = size < sizeof part ? size : sizeof part - 1;

@@ -1,7 +1,7 @@
-/* sweep.c - every setting an engine, every engine measured: what it reads, what it says, how fast it is.
+/* sweep.c - makes an engine of every setting and measures it: what it reads, its output quality, its speed.
  *
- * One engine computes every neuron and is the measure of all others; the first of those that leave something out
- * transposes what it needs, the others share it. */
+ * A dense engine is the reference for all others. The first engine that skips neurons transposes the matrices that it
+ * needs, and the others share them. */
 #include "sweep.h"
 
 #include "../base/memory.h"
@@ -16,24 +16,24 @@
 #include <stdio.h>
 
 #define PROMPT_TOKENS 16    /* read before decoding is timed         */
-#define SPEED_IDS     65536 /* of the text, to read while it is timed */
-#define STEP          1000  /* of progress: what a setting takes, mostly a reading of the text */
+#define SPEED_IDS     65536 /* 8 bytes of the text are tokenized for each of these, to be read in timed runs */
+#define STEP          1000  /* progress units per setting; most of them are one reading of the text */
 
 typedef struct sweeper {
     const sweep_options *options;
-    sweep_text text; /* what is read to count neurons and to time them        */
-    buffer prompts;  /* humaneval: what problems ask for, documents of `text` */
+    sweep_text text; /* read for counting neurons and for timing */
+    buffer prompts;  /* humaneval: the problems' prompts, which are the documents of `text` */
     hearth_runtime *runtime;
     const hearth_model *model;
     hearth_engine *dense;
-    hearth_engine *first;   /* of those that work on rows of down_t; owned by engines */
-    hearth_model **further; /* [options->tune_count] the model with each of the further tune files */
+    hearth_engine *first;   /* the first one that uses rows of down_t; owned by `engines` */
+    hearth_model **further; /* [options->tune_count] the model with each further tune file */
     const sweep_setting *settings;
     size_t setting_count;
     hearth_engine **engines; /* [count] NULL where the setting is dense */
     size_t count;
-    kl_file base;                      /* kl: what dense says */
-    uint64_t done, done_inside, total; /* STEPs; done_inside of the one at hand */
+    kl_file base;                      /* kl: the dense model's logits */
+    uint64_t done, done_inside, total; /* in units of 1 / STEP settings; done_inside: within the current one */
 } sweeper;
 
 /* ------------------------------------------------------------------ progress */
@@ -44,9 +44,8 @@ static bool report(sweeper *s)
     return !p->report || p->report(p->user, "sweep", s->done + s->done_inside, s->total);
 }
 
-/* What a measurement of one setting reports, as a part of its step. Never less than before: what is done in two parts
- * (programs are written, then checked) begins at 0 again, and who shows the time left would think that all of it
- * does. */
+/* Maps the progress of one measurement to its part of a setting's step. Never goes back: work in two parts (programs
+ * are written, then checked) starts again at 0, which would spoil estimates of the time left. */
 static bool report_inside(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what;
@@ -57,7 +56,7 @@ static bool report_inside(void *user, const char *what, uint64_t done, uint64_t 
     return report(s);
 }
 
-/* Where only cancelling matters. */
+/* Reports unchanged progress, where only cancelling matters. */
 static bool report_again(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what, (void)done, (void)total;
@@ -99,7 +98,7 @@ static divergence_options divergence_wish(sweeper *s)
         s->options->context, s->options->limit, s->options->kv, s->options->text.separator, {report_inside, s}};
 }
 
-/* The dense model's word, which the others are held against. */
+/* Writes the dense model's logits, the reference for the others. */
 static hearth_status write_base(sweeper *s, hearth_error *error)
 {
     const divergence_material from = {.name = s->options->text.name, .text = s->options->text.text};
@@ -120,10 +119,10 @@ static hearth_status measure_divergence(sweeper *s, const hearth_engine *engine,
     return HEARTH_OK;
 }
 
-/* Between prompts; none has one. */
+/* Separates the prompts; none of them contains it. */
 #define PROMPT_END "\f"
 
-/* The problems' prompts are what the model reads. */
+/* Collects the problems' prompts as the text that the model reads. */
 static hearth_status collect_prompts(sweeper *s, hearth_error *error)
 {
     const humaneval_problems *p = s->options->problems;
@@ -154,8 +153,8 @@ static hearth_status measure_programs(sweeper *s, const hearth_engine *engine, s
 /* Rows in the order of sweep_task. */
 static const struct task {
     const char *name;
-    hearth_status (*prepare)(sweeper *, hearth_error *); /* once, before any setting; NULL: nothing */
-    uint64_t prepare_steps;                              /* of progress                             */
+    hearth_status (*prepare)(sweeper *, hearth_error *); /* runs once before any setting; NULL: nothing to do */
+    uint64_t prepare_steps;                              /* its share of the progress */
     hearth_status (*measure)(sweeper *, const hearth_engine *, sweep_row *, hearth_error *);
 } tasks[SWEEP_TASKS] = {
     {"ppl", NULL, 0, measure_perplexity},
@@ -170,7 +169,7 @@ const char *sweep_task_name(sweep_task task)
 
 /* ------------------------------------------------------------------ engines */
 
-/* Setting number i, the further tune files' included. */
+/* Returns setting number i; those of the further tune files follow the given ones. */
 static sweep_setting setting_of(const sweeper *s, size_t i)
 {
     return i < s->setting_count ? s->settings[i] : (sweep_setting){SWEEP_PREDICTED, NAN};
@@ -200,7 +199,7 @@ static hearth_status open_engine(sweeper *s, hearth_engine **out, const hearth_m
     return status;
 }
 
-/* The same model, with what somebody else learnt about it. */
+/* Opens the same model with each further tune file. */
 static hearth_status open_further(sweeper *s, hearth_error *error)
 {
     const sweep_options *o = s->options;
@@ -228,12 +227,13 @@ static hearth_status open_engines(sweeper *s, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Returns the engine of setting i; the dense one where it has none of its own. */
 static const hearth_engine *engine_of(const sweeper *s, size_t i)
 {
     return s->engines[i] ? s->engines[i] : s->dense;
 }
 
-/* Mean of the layers that have a predictor. */
+/* Returns the mean recall over the layers that have a predictor; NAN without one. */
 static double mean_recall(const tune *t)
 {
     double sum = 0;
@@ -267,7 +267,7 @@ static hearth_status measure_setting(sweeper *s, size_t i, sweep_row *row, heart
     const sweep_options *o = s->options;
     hearth_progress quiet = {report_again, s};
     *row = make_row(s, i);
-    /* divergence is measured in windows of its own: the context of a model may be much longer */
+    /* KL is measured in windows of its own length: the model's context may be much longer */
     uint32_t context = o->task == SWEEP_KL ? s->base.context : o->context;
     TRY(sweep_measure_activity(&row->activity, NULL, engine_of(s, i), &s->text, o->activity_tokens, context, o->kv,
                                &quiet, error));
@@ -276,7 +276,7 @@ static hearth_status measure_setting(sweeper *s, size_t i, sweep_row *row, heart
 
 /* ------------------------------------------------------------------ speed */
 
-/* Dense first, since the others are told against it; then every setting that is not dense. */
+/* Times dense first, as the reference, then every setting that is not dense. */
 static hearth_status time_engines(sweeper *s, const int32_t *ids, size_t id_count, const size_t *starts,
                                   const hearth_engine **lanes, sweep_result *result, hearth_error *error)
 {
@@ -312,14 +312,14 @@ static hearth_status time_engines(sweeper *s, const int32_t *ids, size_t id_coun
     return HEARTH_OK;
 }
 
-/* Reads the text from evenly spaced places on. */
+/* Times decoding of the text, starting at evenly spaced places. */
 static hearth_status measure_speed(sweeper *s, sweep_result *result, hearth_error *error)
 {
     const sweep_options *o = s->options;
     int32_t *ids;
     size_t count, bytes = s->text.text.size < 8 * SPEED_IDS ? s->text.text.size : 8 * SPEED_IDS;
     while (bytes > 0 && bytes < s->text.text.size && (s->text.text.data[bytes] & 0xc0) == 0x80)
-        bytes--; /* no half character */
+        bytes--; /* no partial character */
     TRY(hearth_tokenize(s->model, s->text.text.data, bytes, 0, &ids, &count, error));
     size_t *starts = mem_new_array(o->repeats, sizeof *starts);
     const hearth_engine **lanes = mem_new_array(s->count + 1, sizeof *lanes);
@@ -361,7 +361,8 @@ static hearth_status sweep_all(sweeper *s, sweep_result *result, hearth_error *e
 
 static void clean_up(sweeper *s)
 {
-    for (size_t i = s->count; s->engines && i-- > 0;) /* the one that owns the copies last */
+    /* The engine that owns the shared matrices goes last. */
+    for (size_t i = s->count; s->engines && i-- > 0;)
         if (s->engines[i] != s->first)
             hearth_engine_destroy(s->engines[i]);
     hearth_engine_destroy(s->first);

@@ -1,9 +1,9 @@
-/* sweep.h - what it costs to leave something out: one model at many settings, each with its density, bytes, speed and
- * the quality of what it then says.
+/* sweep.h - measures what skipping neurons costs: one model at many settings, each with its density, bytes, speed and
+ * output quality.
  *
- * A setting is a way of leaving neurons out, and mostly how many. Density and bytes are those of the beginning of the
- * text whose quality is measured, as far as activity_tokens reach, in windows as long; speed is measured behind
- * everything else, the settings taking turns. Engines of one model share what they have transposed. */
+ * A setting is a way of skipping neurons, in most cases with an amount. Density and bytes are measured on the beginning
+ * of the text whose quality is measured, up to activity_tokens tokens, in windows of the same length; speed is measured
+ * last, with the settings taking turns. Engines of one model share the matrices that were transposed. */
 #ifndef EVAL_SWEEP_H
 #define EVAL_SWEEP_H
 
@@ -13,10 +13,10 @@
 typedef enum sweep_kind {
     SWEEP_DENSE,
     SWEEP_EXACT,
-    SWEEP_PREDICTED, /* value: the threshold of every layer; none: as each was tuned                  */
-    SWEEP_PRUNED,    /* value: the share of activations that count as zero                            */
-    SWEEP_HOT_ONLY,  /* value: the share of every layer's neurons that is kept, the hottest or ...    */
-    SWEEP_COLD_ONLY, /* ... the coldest; the others count as zero, whatever they would have been         */
+    SWEEP_PREDICTED, /* value: the threshold of every layer; none: as tuned for each layer */
+    SWEEP_PRUNED,    /* value: the share of activations that count as zero */
+    SWEEP_HOT_ONLY,  /* value: the share of each layer's neurons that is used, the hottest or ... */
+    SWEEP_COLD_ONLY, /* ... the coldest; the others count as zero, whatever their true value */
     SWEEP_KINDS
 } sweep_kind;
 
@@ -31,23 +31,24 @@ typedef struct sweep_setting {
 /* ------------------------------------------------------------------ settings (sweep_settings.c) */
 
 const char *sweep_kind_name(sweep_kind kind);
-/* "pruned=0.5", "dense". */
+/* Formats a setting: "pruned=0.5", "dense". */
 void sweep_setting_name(char out[SWEEP_NAME], const sweep_setting *setting);
-/* "dense,predicted,pruned=0.3:0.9:0.1,hot-only=0.2": values one by one or FROM:TO:STEP; pruned without one is each
- * level of the tune file, hot-only and cold-only 0.2 to 0.8. *count is their number, at most SWEEP_SETTINGS.
- * HEARTH_INVALID: what it says makes no sense (named). HEARTH_UNSUPPORTED: the model has no levels. */
+/* Parses a list such as "dense,predicted,pruned=0.3:0.9:0.1,hot-only=0.2": single values or FROM:TO:STEP. pruned
+ * without a value stands for each level of the tune file, hot-only and cold-only for 0.2 to 0.8. *count is the number
+ * of settings, at most SWEEP_SETTINGS.
+ * HEARTH_INVALID: a malformed entry (named in the error). HEARTH_UNSUPPORTED: the model has no levels. */
 hearth_status sweep_parse(sweep_setting out[SWEEP_SETTINGS], size_t *count, const char *text, const hearth_model *model,
                           hearth_error *error);
-/* All that this model can do, a few of each. */
+/* Chooses all kinds of settings that this model supports, a few of each. */
 void sweep_defaults(sweep_setting out[SWEEP_SETTINGS], size_t *count, const hearth_model *model);
-/* The placement of a setting. HEARTH_UNSUPPORTED: the model, or its tune file, lacks what it needs. */
+/* Builds the placement of a setting. HEARTH_UNSUPPORTED: the model, or its tune file, lacks what it needs. */
 hearth_status sweep_place(hearth_placement **out, const hearth_model *model, const sweep_setting *setting,
                           hearth_error *error);
 
 /* ------------------------------------------------------------------ activity (sweep_activity.c) */
 
-/* How a text is read: whole, in windows behind BOS where the model has one; or each document behind BOS, cut at the
- * window (perplexity.h). */
+/* How a text is read: whole, in windows that start with BOS where the model has one; or document by document, each with
+ * its BOS and cut at the window (perplexity.h). */
 typedef struct sweep_text {
     span text;
     const char *name;
@@ -55,7 +56,7 @@ typedef struct sweep_text {
     uint32_t document_limit; /* 0: all         */
 } sweep_text;
 
-/* What a row of a text needed, means over rows and layers. */
+/* What the rows of a text needed, as means over rows and layers. */
 typedef struct sweep_activity {
     uint64_t tokens;
     double let_through; /* share of neurons whose first matrix was read */
@@ -63,7 +64,7 @@ typedef struct sweep_activity {
     double weight_bytes;
 } sweep_activity;
 
-/* Of the first `tokens` tokens of a text, to the end of a window; 0: of all. context: 0: the model's.
+/* Measures the first `tokens` tokens of a text, up to the end of a window; 0: all. context: 0: the model's.
  * layers [layer_count]: density of each; may be NULL. HEARTH_FORMAT: a text without tokens. */
 hearth_status sweep_measure_activity(sweep_activity *out, double *layers, const hearth_engine *engine,
                                      const sweep_text *text, uint64_t tokens, uint32_t context, hearth_kv kv,
@@ -77,15 +78,15 @@ const char *sweep_task_name(sweep_task task);
 
 typedef struct sweep_options {
     sweep_task task;
-    sweep_text text;                    /* humaneval: only its name counts ...                 */
-    const humaneval_problems *problems; /* ... and these are what is read and solved           */
+    sweep_text text;                    /* humaneval: only its name is used ... */
+    const humaneval_problems *problems; /* ... and these are read and solved */
     uint32_t limit;                     /* kl: windows; humaneval: problems; 0: all            */
-    double timeout_seconds;             /* humaneval: of a program; 0: as humaneval.h has it   */
-    uint32_t context;                   /* of the windows; 0: as the task has it               */
-    const char *const *tunes;           /* [tune_count] further tune files of the model: predicted with */
-    size_t tune_count;                  /* each of them is one more setting                             */
+    double timeout_seconds;             /* humaneval: per program; 0: the default of humaneval.h */
+    uint32_t context;                   /* of the windows; 0: the task's default */
+    const char *const *tunes;           /* [tune_count] further tune files of the model: mode predicted with */
+    size_t tune_count;                  /* each of them is an additional setting */
     uint64_t activity_tokens;
-    uint32_t decode_tokens, repeats; /* of the speed; repeats 0: it is not measured            */
+    uint32_t decode_tokens, repeats; /* of the speed measurement; repeats 0: no speed */
     hearth_activations activations;
     hearth_kv kv;
     hearth_progress progress;
@@ -94,34 +95,34 @@ typedef struct sweep_options {
 /* NAN: not measured. */
 typedef struct sweep_row {
     sweep_setting setting;
-    const char *tune; /* predicted: of which further tune file; NULL: the model's               */
-    double recall;    /* predicted without a threshold: as tuned, mean of the layers that have a predictor */
+    const char *tune; /* predicted: the further tune file used; NULL: the model's own */
+    double recall;    /* predicted without a threshold: as tuned, mean over layers with a predictor */
     const char *mode, *guarantee;
     sweep_activity activity;
     double quality; /* kl: mean divergence from the dense model, in nats; ppl: perplexity; humaneval: pass@1 */
     double quality_error;
     double perplexity;        /* ppl, kl                                                         */
-    double same_top;          /* kl: share of tokens where the likeliest is the dense model's    */
+    double same_top;          /* kl: share of positions whose top token is the dense model's */
     uint64_t scored;          /* tokens, or problems                                             */
-    double tokens_per_second; /* of decoding, median                                             */
-    double relative_speed;    /* against dense, in the same round, median                        */
+    double tokens_per_second; /* decoding, median */
+    double relative_speed;    /* over dense in the same round, median */
 } sweep_row;
 
-/* Zeroed is empty. */
+/* A zeroed result is empty. */
 typedef struct sweep_result {
-    sweep_row *rows; /* [count] one for each setting, in order, then one for each further tune file */
+    sweep_row *rows; /* [count] one per setting, in order, then one per further tune file */
     size_t count;
-    double dense_speed; /* tokens per second of dense, whether it is a setting or not */
+    double dense_speed; /* tokens per second of dense, whether or not it is a setting */
 } sweep_result;
 
-/* kl keeps what the dense model says in a nameless file (divergence_write_temporary). humaneval runs what the model
- * writes; whether that can be done (humaneval_can_check) is better found out before.
+/* Measures all settings. kl stores the dense model's logits in a nameless file (divergence_write_temporary). humaneval
+ * runs programs that the model writes; call humaneval_can_check first to find out whether that is possible.
  * HEARTH_UNSUPPORTED: a setting needs what the model or a tune file lacks, or there is no sandbox. */
 hearth_status sweep_run(sweep_result *out, hearth_runtime *runtime, const hearth_model *model,
                         const sweep_setting *settings, size_t count, const sweep_options *options, hearth_error *error);
 void sweep_free(sweep_result *result);
-/* "pruned=0.5"; of a further tune file "predicted@0.95", after its recall, or "predicted@none" where no layer has a
- * predictor. */
+/* Formats the name of a row: "pruned=0.5"; for a further tune file "predicted@0.95", from its recall, or
+ * "predicted@none" where no layer has a predictor. */
 void sweep_row_name(char out[SWEEP_NAME], const sweep_row *row);
 
 #endif

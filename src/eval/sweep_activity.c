@@ -1,4 +1,4 @@
-/* sweep_activity.c - what the rows of a text need of every layer, counted by a session that reads it. */
+/* sweep_activity.c - counts what the rows of a text need of every layer, in a session that reads it. */
 #include "sweep.h"
 
 #include "../base/memory.h"
@@ -29,7 +29,7 @@ static hearth_status feed(counter *c, size_t filled, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* ids behind BOS where the model has one. */
+/* Reads ids in a fresh context, after BOS where the model has one. */
 static hearth_status read_window(counter *c, const int32_t *ids, size_t count, hearth_error *error)
 {
     size_t filled = 0;
@@ -46,7 +46,7 @@ static hearth_status read_window(counter *c, const int32_t *ids, size_t count, h
     return filled > 0 ? feed(c, filled, error) : HEARTH_OK;
 }
 
-/* As perplexity reads it: of every window the last token is only foreseen. */
+/* Reads a text in the same windows as perplexity: the last token of each is only predicted. */
 static hearth_status read_text(counter *c, span text, bool first_only, hearth_error *error)
 {
     int32_t *ids;

@@ -1,4 +1,4 @@
-/* sweep_settings.c - settings as words, and what each makes of a placement. */
+/* sweep_settings.c - parses settings, and builds their placements. */
 #include "sweep.h"
 
 #include "../engine/placement.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps of values that are written 0.3:0.9:0.1 meet their end within rounding. */
+/* The steps of 0.3:0.9:0.1 reach their end within this rounding error. */
 #define SLACK 1e-9
 
 typedef enum value_use { TAKES_NOTHING, TAKES_NUMBER, TAKES_SHARE } value_use;
@@ -17,7 +17,7 @@ typedef enum value_use { TAKES_NOTHING, TAKES_NUMBER, TAKES_SHARE } value_use;
 /* Rows in the order of sweep_kind. */
 static const struct {
     const char *name;
-    hearth_mode mode; /* HEARTH_MODE_AUTO: whatever of the lossless ones fits the model */
+    hearth_mode mode; /* HEARTH_MODE_AUTO: whichever lossless mode fits the model */
     value_use value;
 } kinds[SWEEP_KINDS] = {
     {"dense", HEARTH_MODE_DENSE, TAKES_NOTHING},        {"exact", HEARTH_MODE_EXACT, TAKES_NOTHING},
@@ -72,7 +72,7 @@ static hearth_status add(list *l, sweep_kind kind, double value, hearth_error *e
 {
     for (size_t i = 0; i < l->count; i++)
         if (l->out[i].kind == kind && (l->out[i].value == value || (isnan(value) && isnan(l->out[i].value))))
-            return HEARTH_OK; /* said twice, done once */
+            return HEARTH_OK; /* duplicates are run once */
     if (l->count == SWEEP_SETTINGS)
         return fail(error, HEARTH_INVALID, "settings: more than %d are too many", SWEEP_SETTINGS);
     l->out[l->count++] = (sweep_setting){kind, value};
@@ -86,7 +86,7 @@ static hearth_status add_steps(list *l, sweep_kind kind, double from, double to,
     return HEARTH_OK;
 }
 
-/* What a kind of setting stands for without a value. */
+/* Adds what a kind of setting stands for without a value. */
 static hearth_status add_plain(list *l, sweep_kind kind, const hearth_model *model, hearth_error *error)
 {
     const tune *t = model->tune;
@@ -102,17 +102,18 @@ static hearth_status add_plain(list *l, sweep_kind kind, const hearth_model *mod
                 "some",
             error);
     for (uint32_t i = 0; i < t->level_count; i++)
-        TRY(add(l, kind, round((double)t->levels[i] * 1e6) / 1e6, error)); /* 0.3, though it is kept as a float32 */
+        /* Gives 0.3 again, although it is stored as float32 */
+        TRY(add(l, kind, round((double)t->levels[i] * 1e6) / 1e6, error));
     return HEARTH_OK;
 }
 
-/* "0.5" or "0.3:0.9:0.1" into from, to, step; the number of values that stand there, 0 where it is something else. */
+/* Parses "0.5" or "0.3:0.9:0.1" into from, to, step; returns the number of values given, 0 for anything else. */
 static int read_values(const char *text, double out[3])
 {
     int count = 0;
     for (;; text++) {
         char *end;
-        if (count == 3 || strchr(" \t\n\v\f\rnNiI", *text)) /* neither blanks nor words like nan */
+        if (count == 3 || strchr(" \t\n\v\f\rnNiI", *text)) /* rejects blanks, and words such as nan */
             return 0;
         out[count] = strtod(text, &end);
         if (end == text || !isfinite(out[count]))
@@ -146,7 +147,7 @@ static hearth_status add_values(list *l, sweep_kind kind, const char *text, hear
     return add_steps(l, kind, v[0], v[1], v[2], error);
 }
 
-/* "pruned=0.5", or a name alone. */
+/* Adds the settings of "pruned=0.5", or of a name alone. */
 static hearth_status add_word(list *l, char *word, const hearth_model *model, hearth_error *error)
 {
     char *value = strchr(word, '=');
@@ -182,7 +183,8 @@ hearth_status sweep_parse(sweep_setting out[SWEEP_SETTINGS], size_t *count, cons
     return HEARTH_OK;
 }
 
-/* Whether hottest and coldest differ: of activations that are never zero, every neuron fires for every token. */
+/* Returns whether hottest and coldest neurons differ: where activations are never zero, every neuron fires for every
+ * token. */
 static bool has_hot_neurons(const tune *t)
 {
     if (!t || !t->layers[0].counts)
@@ -209,6 +211,6 @@ void sweep_defaults(sweep_setting out[SWEEP_SETTINGS], size_t *count, const hear
     };
     for (sweep_kind kind = 0; kind < SWEEP_KINDS; kind++)
         if (wanted[kind])
-            add_plain(&l, kind, model, NULL); /* what does not fit is left out */
+            add_plain(&l, kind, model, NULL); /* settings that do not fit the model are left out */
     *count = l.count;
 }

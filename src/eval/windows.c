@@ -1,4 +1,4 @@
-/* windows.c - a session for windows, and llama.cpp's way of cutting a text into them. */
+/* windows.c - a session that reads windows, and llama.cpp's way of cutting a text into them. */
 #include "windows.h"
 
 #include "../base/memory.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* From within a feed: the same figures again, since only cancelling matters there. */
+/* Reports the same figures again from within a feed, where only cancelling matters. */
 static bool report_again(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what, (void)done, (void)total;
@@ -64,8 +64,8 @@ hearth_status windows_read(windows *w, size_t count, size_t from, rows_visit *vi
 
 /* ------------------------------------------------------------------ llama.cpp's protocol */
 
-/* Whether texts begin with BOS in this vocabulary: what an empty text becomes says so. Without a vocabulary nothing is
- * known of it, and ids are read as they are. */
+/* Finds out whether texts begin with BOS in this vocabulary, by tokenizing an empty text. Without a vocabulary this is
+ * unknown, and ids are read as they are. */
 static hearth_status adds_bos(const windows *w, bool *out, hearth_error *error)
 {
     int32_t *ids;

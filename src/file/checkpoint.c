@@ -1,13 +1,13 @@
 /* checkpoint.c - keys and tensors in growing arrays, found by name; typed reading of keys.
  *
- * Every reader of this folder ends here, and every converter begins here. Nothing is known of files
- * but the mappings that have to be closed. */
+ * Every reader of this folder fills a checkpoint, and every converter reads one. Of files only the mappings that have
+ * to be closed are known here. */
 #include "checkpoint.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Names are quoted in error texts up to this length: a hostile file must not crowd out the reason. */
+/* Longest part of a name that error texts quote, in bytes: a hostile file must not leave no room for the reason. */
 #define QUOTED 128
 
 // clang-format off
@@ -78,7 +78,8 @@ void checkpoint_close(checkpoint *c)
     mem_free(c);
 }
 
-/* Room for one more item in an array that doubles; the array stays valid when there is no memory. */
+/* Makes room for one more item in an array that doubles. Returns false where there is no memory; the array is then
+ * unchanged. */
 static bool make_room(void **items, size_t *capacity, size_t count, size_t item_bytes)
 {
     if (count < *capacity)
@@ -94,7 +95,7 @@ static bool make_room(void **items, size_t *capacity, size_t count, size_t item_
     return true;
 }
 
-/* A new entry; the key is not there yet. */
+/* Appends a new entry, whose key must not exist yet. */
 static hearth_status append_entry(checkpoint *c, const key_value *entry, hearth_error *error)
 {
     size_t size = strlen(entry->key);
@@ -117,7 +118,7 @@ hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth
     return append_entry(c, entry, error);
 }
 
-/* Adds the entry, or replaces the one of its key. */
+/* Adds the entry, or replaces the one with the same key. */
 static hearth_status set_entry(checkpoint *c, key_value entry, hearth_error *error)
 {
     size_t at = names_find(&c->entry_names, span_of(entry.key));
@@ -169,7 +170,7 @@ hearth_status checkpoint_set_numbers(checkpoint *c, const char *key, value_type 
 hearth_status checkpoint_set_strings(checkpoint *c, const char *key, const span *strings, size_t count,
                                      hearth_error *error)
 {
-    size_t total = 1; /* so that no block is empty */
+    size_t total = 1; /* so that no allocation is empty */
     bool fits = true;
     for (size_t i = 0; i < count; i++)
         fits = fits && size_add(total, strings[i].size, &total);
@@ -259,7 +260,7 @@ const stored_tensor *checkpoint_find_tensor(const checkpoint *c, const char *nam
     return at == NAME_NONE ? NULL : &c->tensors[at];
 }
 
-/* The entry of a key, or *entry = NULL where it is absent and may be. */
+/* Finds the entry of a key; *entry is NULL where the key is absent and optional (found is given). */
 static hearth_status look_up(const checkpoint *c, const char *key, const key_value **entry, bool *found,
                              hearth_error *error)
 {
@@ -271,6 +272,7 @@ static hearth_status look_up(const checkpoint *c, const char *key, const key_val
     return HEARTH_OK;
 }
 
+/* Reports a key whose value has another type than expected. */
 static hearth_status wrong_type(const checkpoint *c, const key_value *entry, const char *expected, hearth_error *error)
 {
     return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %s, expected %s", c->path, QUOTED, entry->key,
@@ -305,7 +307,7 @@ hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *ou
         return HEARTH_OK;
     if (value_kind_of(entry->type) != VALUE_IS_FLOAT)
         return wrong_type(c, entry, "a float", error);
-    /* Beyond float32's range the conversion gives an infinity that the file does not hold. */
+    /* A value beyond float32's range becomes infinity, which the file does not hold. */
     float value = (float)entry->as.f;
     if (isinf(value) && !isinf(entry->as.f))
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %g, expected a float of 32 bits", c->path, QUOTED, key,

@@ -1,9 +1,8 @@
-/* checkpoint.h - an opened model, whatever file it came from: keys with values and named tensors.
+/* checkpoint.h - an opened model, whatever file it came from: keys with values, and named tensors.
  *
- * The GGUF reader yields one as it stands in the file; the Hugging Face reader builds the same thing, with
- * GGUF's keys and names, from a folder. Everybody above sees only this. A checkpoint owns the
- * mappings and the memory that its entries point into; it is read-only once built. What a key or
- * a tensor means is not known here. */
+ * The GGUF reader returns a checkpoint as it stands in the file. The Hugging Face reader builds the same thing from a
+ * folder, with GGUF's keys and names. All other modules see only this type. A checkpoint owns the mappings and the
+ * memory that its entries point into; it is read-only once built. What a key or a tensor means is not known here. */
 #ifndef FILE_CHECKPOINT_H
 #define FILE_CHECKPOINT_H
 
@@ -22,8 +21,9 @@ typedef enum value_type {
 } value_type;
 // clang-format on
 
-/* Bytes of a scalar of this type in a file; 0 for strings and arrays. */
+/* Returns the size in bytes of a scalar of this type in a file; 0 for strings and arrays. */
 size_t value_size(value_type type);
+/* Returns the name of a type for error texts: "u32", "string" ... */
 const char *value_type_name(value_type type);
 
 // clang-format off
@@ -32,13 +32,14 @@ typedef enum value_kind {
     VALUE_IS_UNSIGNED, VALUE_IS_SIGNED, VALUE_IS_FLOAT, VALUE_IS_BOOL, VALUE_IS_STRING, VALUE_IS_ARRAY
 } value_kind;
 // clang-format on
+/* Returns which member of key_value.as holds values of this type. */
 value_kind value_kind_of(value_type type);
 
 typedef struct key_value {
     const char *key; /* terminated, valid UTF-8 */
     value_type type;
-    value_type item_type; /* arrays: of the items (no arrays of arrays) */
-    uint64_t count;       /* arrays: items */
+    value_type item_type; /* arrays: type of the items (never VALUE_ARRAY) */
+    uint64_t count;       /* arrays: number of items */
     union {
         uint64_t u; /* U8 U16 U32 U64 BOOL */
         int64_t i;  /* I8 I16 I32 I64 */
@@ -51,33 +52,35 @@ typedef struct key_value {
 
 #define TENSOR_MAX_RANK 4
 
-/* shape[0] is the contiguous dimension (GGUF's order): a matrix has shape {columns, rows}. */
+/* A tensor as it is stored. shape[0] is the contiguous dimension (GGUF's order): a matrix has shape {columns,
+ * rows}. */
 typedef struct stored_tensor {
     const char *name;
     number_format format;
     uint32_t rank;
     uint64_t shape[TENSOR_MAX_RANK]; /* 1 beyond the rank */
-    const void *data;                /* rows in `format`, within a mapping; any alignment */
+    const void *data;                /* rows in `format`, in a mapping or in the checkpoint's memory; any alignment */
     size_t size_bytes;
-    /* Not 0: rows are stored in Hugging Face's order of the rotary halves and are meant in the order
-     * of rotary pairs: with this many heads of H = rows / heads rows, meant row h * H + 2 * i + s
-     * is stored row h * H + s * H / 2 + i. */
+    /* 0: rows are stored in their logical order. Else the rows are stored in Hugging Face's order (rotary halves),
+     * while their logical order is by rotary pairs: with this many heads of H = rows / heads rows each, the logical
+     * row h * H + 2 * i + s is stored as row h * H + s * H / 2 + i. */
     uint32_t rotary_heads;
 } stored_tensor;
 
 typedef struct checkpoint {
-    const char *path; /* as the user gave it; errors begin with it */
-    bool powerinfer;  /* its magic was PWRI: GGUF as PowerInfer writes it */
-    const char
-        *vocabulary_problem; /* why the source's vocabulary is not among the keys; NULL: it is, or there is none */
+    const char *path; /* as the user gave it; error texts begin with it */
+    bool powerinfer;  /* the magic was PWRI: GGUF as PowerInfer writes it */
+    /* Why the source's vocabulary is not among the keys; NULL: it is, or the source has none. */
+    const char *vocabulary_problem;
     key_value *entries;
     size_t entry_count;
     stored_tensor *tensors;
     size_t tensor_count;
-    /* [tensor_count] GGUF's numbers of the tensors' types, where a reader let through some that hearth has no format for:
-     * these have format FORMAT_STORED_COUNT. NULL: all formats are known, as everywhere but in `hearth inspect`. */
+    /* [tensor_count] GGUF's type numbers of the tensors, where a reader accepted types that hearth has no format for;
+     * such tensors have format FORMAT_STORED_COUNT. NULL: all formats are known. Only `hearth inspect` opens files in
+     * a way that allows unknown types. */
     const uint32_t *types;
-    /* private to the file module from here on, but for memory: builders place there what tensors point to */
+    /* The fields below are private to the file module, except memory: builders place there what tensors point to. */
     size_t entry_capacity, tensor_capacity;
     name_index entry_names, tensor_names;
     file_map *maps;
@@ -85,12 +88,13 @@ typedef struct checkpoint {
     arena memory;
 } checkpoint;
 
-/* An empty one, to be built. */
+/* Creates an empty checkpoint, to be filled by the functions below. */
 hearth_status checkpoint_create(checkpoint **out, const char *path, hearth_error *error);
+/* Closes all mappings and frees all memory; c may be NULL. */
 void checkpoint_close(checkpoint *c);
 
-/* Building. Keys and texts are copied; a key that exists already is replaced. Only fails with
- * HEARTH_NO_MEMORY. items/strings of arrays are copied too. */
+/* Sets a key; a key that exists already is replaced. Keys, texts and the items or strings of arrays are copied. The
+ * only error is HEARTH_NO_MEMORY. */
 hearth_status checkpoint_set_u32(checkpoint *c, const char *key, uint32_t value, hearth_error *error);
 hearth_status checkpoint_set_f32(checkpoint *c, const char *key, float value, hearth_error *error);
 hearth_status checkpoint_set_bool(checkpoint *c, const char *key, bool value, hearth_error *error);
@@ -99,40 +103,40 @@ hearth_status checkpoint_set_numbers(checkpoint *c, const char *key, value_type 
                                      size_t count, hearth_error *error);
 hearth_status checkpoint_set_strings(checkpoint *c, const char *key, const span *strings, size_t count,
                                      hearth_error *error);
-/* An entry as it stands: the key is copied, what it points to must live as long as the checkpoint.
- * HEARTH_FORMAT where the key exists already. */
+/* Adds an entry as it is: the key is copied, but what its value points to must live as long as the checkpoint.
+ * HEARTH_FORMAT: the key exists already. */
 hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth_error *error);
-/* The name is copied; data must live as long as the checkpoint (in its maps or its memory).
- * HEARTH_FORMAT where the name exists already. Pointers to tensors found before become stale. */
+/* Adds a tensor. The name is copied; data must live as long as the checkpoint (in its maps or its memory). Pointers
+ * to tensors that were found before become invalid. HEARTH_FORMAT: the name exists already. */
 hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, hearth_error *error);
-/* Takes over the mapping (and closes it with the checkpoint, or at once on failure). */
+/* Takes ownership of a mapping: it is closed with the checkpoint, or at once on failure. */
 hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error);
-/* Takes over all mappings of another checkpoint, whose tensors go to c under other names.
- * HEARTH_NO_MEMORY: both are as before. */
+/* Takes ownership of all mappings of another checkpoint, whose tensors were added to c under other names.
+ * HEARTH_NO_MEMORY: both checkpoints are unchanged. */
 hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error *error);
-/* The bytes of a tensor will not be read again soon: where they lie in a mapping they leave memory. */
+/* Releases the memory of a tensor that lies in a mapping: its bytes will not be read again soon. */
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor);
 
-/* The same for any bytes of it, such as a matrix's; what lies in no mapping stays. */
+/* Does the same for any range of the checkpoint's bytes, such as a matrix; bytes outside its mappings stay. */
 void checkpoint_drop_range(const checkpoint *c, const void *data, size_t size_bytes);
 
-/* NULL where there is none. */
+/* Finds an entry, or a tensor, by its name; NULL where there is none. */
 const key_value *checkpoint_find(const checkpoint *c, const char *key);
 const stored_tensor *checkpoint_find_tensor(const checkpoint *c, const char *name);
 
-/* Typed reading: any integer type that fits is accepted for u32, any float type for f32. An absent
- * key is HEARTH_FORMAT where `found` is NULL, else *found = false and *out stays as it is. Text of the
- * error: "FILE: key NAME: is missing" or "...: is a string, expected an integer". */
+/* Reads a key as a type. Any integer type is accepted for u32 and any float type for f32, where the value fits. An
+ * absent key is HEARTH_FORMAT where `found` is NULL; else *found is set to false and *out stays unchanged.
+ * HEARTH_FORMAT: wrong type. Error texts: "FILE: key NAME: is missing" or "...: is a string, expected an integer". */
 hearth_status checkpoint_get_u32(const checkpoint *c, const char *key, uint32_t *out, bool *found, hearth_error *error);
 hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *out, bool *found, hearth_error *error);
 hearth_status checkpoint_get_bool(const checkpoint *c, const char *key, bool *out, bool *found, hearth_error *error);
-/* The span points into the checkpoint. */
+/* *out points into the checkpoint. */
 hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *out, bool *found, hearth_error *error);
-/* An array of one item type; *out points to the entry. */
+/* An array whose items have the given type; *out points to the entry. */
 hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_type item_type, const key_value **out,
                                    bool *found, hearth_error *error);
 
-/* The stored row that is meant by row `row` (see rotary_heads). */
+/* Returns the number of the stored row that holds logical row `row` (see rotary_heads). */
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row);
 
 #endif

@@ -1,6 +1,7 @@
 /* extent.h - where tensors lie in a file's data, so that a reader can see gaps and overlaps.
  *
- * Knows no format: a reader notes a place per tensor as it meets them, then walks them from front to back. */
+ * Knows no format: a reader adds an extent for each tensor that it meets, then walks all of them in the order of the
+ * data. */
 #ifndef FILE_EXTENT_H
 #define FILE_EXTENT_H
 
@@ -10,16 +11,17 @@
 
 typedef struct extent {
     uint64_t begin, end; /* bytes, counted from the start of the data */
-    size_t tensor;       /* its number in the checkpoint              */
+    size_t tensor;       /* index of the tensor in the checkpoint     */
 } extent;
 
+/* Compares two extents by their begin, for qsort. */
 static inline int extent_by_begin(const void *a, const void *b)
 {
     const extent *x = a, *y = b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* The places in `extents`, ascending by begin; *count of them, NULL where there are none. */
+/* Sorts the extents in the buffer by begin and returns them; *count is their number. NULL where there are none. */
 static inline const extent *extents_sorted(buffer *extents, size_t *count)
 {
     extent *items = (extent *)(void *)extents->data;

@@ -1,9 +1,8 @@
-/* gguf_read.c - GGUF files into checkpoints, trusting nothing.
+/* gguf_read.c - reads GGUF files into checkpoints, trusting nothing.
  *
- * A file is walked once from front to back. No memory is taken for what a count merely promises: arrays
- * grow with what has been read, so a small file can never ask for much. Tensor data is not touched, only
- * placed: its bounds are known to lie within the file before anybody gets a pointer.
- * Versions 2 and 3 differ in nothing but the permission to be big-endian. */
+ * A file is walked once from front to back. No memory is allocated for a count before its items are known to fit into
+ * the file, so a small file can never ask for much. Tensor data is not touched: a tensor gets its pointer only after
+ * its bounds are known to lie within the file. Versions 2 and 3 differ only in that 3 permits big-endian files. */
 #include "extent.h"
 #include "gguf.h"
 
@@ -14,8 +13,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are taken from the file as they lie there");
 
-#define MAX_KEY_BYTES    65535 /* the format's limit                                      */
-#define MAX_NAME_BYTES   255   /* ggml stops at 64; other writers may not                 */
+#define MAX_KEY_BYTES    65535 /* limit of the format                                     */
+#define MAX_NAME_BYTES   255   /* ggml's limit is 64; other writers may use more          */
 #define MIN_ENTRY_BYTES  14    /* length, one byte of key, type, one byte of value        */
 #define MIN_TENSOR_BYTES 33    /* length, one byte of name, rank, one size, type, offset  */
 #define QUOTED           128   /* bytes of a name in an error text                        */
@@ -25,18 +24,18 @@ typedef struct gguf_reader {
     const uint8_t *data;
     size_t size, at;
     hearth_error *error;
-    /* What is being read, for error texts: "key number 3", or "key general.name" once that is known. */
+    /* What is being read, for error texts: "key number 3", or "key general.name" once the name is known. */
     const char *kind;
     uint64_t number;
     span name;
-    char *terminated; /* [MAX_KEY_BYTES + 1] the name again                   */
+    char *terminated; /* [MAX_KEY_BYTES + 1] the name, terminated             */
     buffer extents;   /* of extent, one per tensor                            */
-    bool any_type;    /* tensors of unknown types are let through             */
-    bool has_unknown; /* and there are some                                   */
+    bool any_type;    /* tensors of unknown types are accepted                */
+    bool has_unknown; /* and the file has at least one                        */
     buffer types;     /* of uint32_t, one per tensor                          */
 } gguf_reader;
 
-/* Files that begin otherwise but may well have been meant. */
+/* Other kinds of files that users may pass by mistake, with the reason to report. */
 static const struct {
     char magic[5];
     const char *reason;
@@ -47,7 +46,7 @@ static const struct {
     {"PK\3\4", "is an archive (of PyTorch?), not a GGUF file; convert the model first"},
 };
 
-/* Tensor types that exist and that number/format.h has no row for. */
+/* Names of tensor types that exist but have no row in number/format.h. */
 // clang-format off
 static const struct {
     uint32_t type;
@@ -63,7 +62,7 @@ static const struct {
 };
 // clang-format on
 
-/* "FILE: key NAME: REASON" */
+/* Reports an error about what is being read: "FILE: key NAME: REASON". */
 __attribute__((format(printf, 3, 4))) static hearth_status refuse(const gguf_reader *r, hearth_status status,
                                                                   const char *format, ...)
 {
@@ -82,6 +81,7 @@ __attribute__((format(printf, 3, 4))) static hearth_status refuse(const gguf_rea
 
 /* ------------------------------------------------------------------- bytes */
 
+/* Copies the next bytes of the file. what: names them in the error text. */
 static hearth_status take(gguf_reader *r, void *out, size_t size_bytes, const char *what)
 {
     if (size_bytes > r->size - r->at)
@@ -91,6 +91,7 @@ static hearth_status take(gguf_reader *r, void *out, size_t size_bytes, const ch
     return HEARTH_OK;
 }
 
+/* Reads a string, which stays in the file's bytes. */
 static hearth_status take_string(gguf_reader *r, span *out, const char *what)
 {
     uint64_t size = 0;
@@ -103,7 +104,7 @@ static hearth_status take_string(gguf_reader *r, span *out, const char *what)
     return HEARTH_OK;
 }
 
-/* A key or a tensor's name, into r->name and r->terminated; from then on errors are said of it. */
+/* Reads a key or a tensor's name into r->name and r->terminated; errors from then on name it. */
 static hearth_status take_name(gguf_reader *r, size_t limit)
 {
     span name;
@@ -122,6 +123,7 @@ static hearth_status take_name(gguf_reader *r, size_t limit)
 
 /* -------------------------------------------------------------------- keys */
 
+/* Checks that bools are stored as 0 or 1. */
 static hearth_status check_bools(gguf_reader *r, const uint8_t *items, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -130,6 +132,7 @@ static hearth_status check_bools(gguf_reader *r, const uint8_t *items, size_t co
     return HEARTH_OK;
 }
 
+/* Reads a number or a bool and widens it to 64 bits. */
 static hearth_status take_scalar(gguf_reader *r, key_value *entry)
 {
     size_t size = value_size(entry->type);
@@ -145,7 +148,7 @@ static hearth_status take_scalar(gguf_reader *r, key_value *entry)
         return HEARTH_OK;
     }
     if (kind == VALUE_IS_SIGNED) {
-        unsigned unused = 64 - 8 * (unsigned)size; /* shifting up and down again extends the sign */
+        unsigned unused = 64 - 8 * (unsigned)size; /* shifting left and right again extends the sign */
         entry->as.i = (int64_t)(bits << unused) >> unused;
         return HEARTH_OK;
     }
@@ -153,7 +156,7 @@ static hearth_status take_scalar(gguf_reader *r, key_value *entry)
     return kind == VALUE_IS_BOOL ? check_bools(r, (const uint8_t *)&bits, 1) : HEARTH_OK;
 }
 
-/* Lengths are walked first: memory is taken only for strings that are really there. */
+/* Reads an array of strings. All lengths are checked first: memory is allocated only for strings that exist. */
 static hearth_status take_strings(gguf_reader *r, key_value *entry)
 {
     size_t start = r->at;
@@ -170,6 +173,8 @@ static hearth_status take_strings(gguf_reader *r, key_value *entry)
     return HEARTH_OK;
 }
 
+/* Reads an array of numbers, whose size has been checked. It stays in the file's bytes where it is aligned; else it
+ * is copied. */
 static hearth_status take_numbers(gguf_reader *r, key_value *entry)
 {
     size_t item = value_size(entry->item_type), size_bytes = (size_t)entry->count * item;
@@ -198,6 +203,7 @@ static hearth_status take_type(gguf_reader *r, value_type *out)
     return HEARTH_OK;
 }
 
+/* Reads an array; its count must fit into the rest of the file. */
 static hearth_status take_array(gguf_reader *r, key_value *entry)
 {
     TRY(take_type(r, &entry->item_type));
@@ -243,6 +249,7 @@ const char *gguf_type_name(uint32_t type)
     return NULL;
 }
 
+/* Reads the type of a tensor. An unknown type is an error unless any_type is set. */
 static hearth_status take_format(gguf_reader *r, stored_tensor *t)
 {
     uint32_t type = 0;
@@ -258,6 +265,7 @@ static hearth_status take_format(gguf_reader *r, stored_tensor *t)
                 : refuse(r, HEARTH_UNSUPPORTED, "is of type number %u, which is unknown", type);
 }
 
+/* Reads rank and shape; the number of values must fit into 64 bits. */
 static hearth_status take_shape(gguf_reader *r, stored_tensor *t)
 {
     TRY(take(r, &t->rank, sizeof(t->rank), "rank"));
@@ -276,7 +284,7 @@ static hearth_status take_shape(gguf_reader *r, stored_tensor *t)
     return HEARTH_OK;
 }
 
-/* Bytes of a tensor whose shape and format are known. */
+/* Computes the size in bytes of a tensor from its shape and format. */
 static hearth_status find_size(const gguf_reader *r, stored_tensor *t)
 {
     size_t row_bytes, rows = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
@@ -288,7 +296,7 @@ static hearth_status find_size(const gguf_reader *r, stored_tensor *t)
     return HEARTH_OK;
 }
 
-/* The extent of a tensor; of unknown format, where it begins. */
+/* Reads the offset of a tensor and computes its extent, which is empty for an unknown format. */
 static hearth_status take_extent(gguf_reader *r, stored_tensor *t, extent *out)
 {
     if (t->format != FORMAT_STORED_COUNT)
@@ -312,7 +320,7 @@ static hearth_status read_tensor(gguf_reader *r)
     return checkpoint_add_tensor(r->c, &tensor, r->error);
 }
 
-/* What general.alignment says, or the format's default. */
+/* Reads general.alignment; the format's default where it is absent. */
 static hearth_status find_alignment(gguf_reader *r, uint32_t *out)
 {
     const key_value *entry = checkpoint_find(r->c, "general.alignment");
@@ -329,14 +337,14 @@ static hearth_status find_alignment(gguf_reader *r, uint32_t *out)
     return HEARTH_OK;
 }
 
-/* Gives every tensor its data, which begins at the next multiple of the alignment. */
+/* Sets the data pointer of every tensor. The data of the file begins at the next multiple of the alignment. */
 static hearth_status place_tensors(gguf_reader *r)
 {
     uint32_t alignment;
     TRY(find_alignment(r, &alignment));
     size_t start = r->at + (alignment - r->at % alignment) % alignment;
     size_t data_bytes = start < r->size ? r->size - start : 0;
-    size_t count; /* 0: a vocabulary without tensors */
+    size_t count; /* 0: the file has only a vocabulary */
     const extent *extents = extents_sorted(&r->extents, &count);
     r->kind = "tensor";
     for (size_t i = 0; i < count; i++) {
@@ -359,7 +367,7 @@ static hearth_status place_tensors(gguf_reader *r)
     return HEARTH_OK;
 }
 
-/* Only a checkpoint with unknown types says which they are. */
+/* Copies the type numbers to the checkpoint where any of them is unknown. */
 static hearth_status keep_types(gguf_reader *r)
 {
     if (!r->has_unknown)
@@ -373,6 +381,7 @@ static hearth_status keep_types(gguf_reader *r)
 
 /* -------------------------------------------------------------------- file */
 
+/* Reads the magic, and names other kinds of files in the error. */
 static hearth_status read_magic(gguf_reader *r)
 {
     char magic[4] = {0};
@@ -388,6 +397,7 @@ static hearth_status read_magic(gguf_reader *r)
     return refuse(r, HEARTH_FORMAT, "is not a GGUF file");
 }
 
+/* Accepts versions 2 and 3. The version of a big-endian file has its low 16 bits zero. */
 static hearth_status read_version(gguf_reader *r)
 {
     uint32_t version = 0;
@@ -403,6 +413,7 @@ static hearth_status read_version(gguf_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads the whole head. Both counts are checked against the file's size before keys and tensors are read. */
 static hearth_status read_all(gguf_reader *r)
 {
     uint64_t tensors = 0, entries = 0;

@@ -1,7 +1,7 @@
-/* gguf_write.c - GGUF version 3, written from front to back.
+/* gguf_write.c - writes GGUF version 3 from front to back.
  *
- * The head is complete before the first byte of data, so sizes and places are known beforehand and tensors of
- * any size pass through in pieces. The file gets its name only when it is whole (base/file.h). Entries and
+ * The head is written before the first byte of data, so sizes and offsets must be known beforehand, and tensors of
+ * any size can be written in pieces. The file gets its name only when it is complete (base/file.h). Entries and
  * tensors come from hearth itself; a mistake in them is HEARTH_INVALID. */
 #include "gguf.h"
 
@@ -14,8 +14,8 @@ struct gguf_writer {
     const char *path;
     const char **names;    /* [count] for error texts                       */
     size_t *sizes;         /* [count] bytes of each tensor                  */
-    size_t count, current; /* tensors; the one that is being written        */
-    size_t done;           /* bytes of it so far                            */
+    size_t count, current; /* number of tensors; index of the current one   */
+    size_t done;           /* bytes written of the current tensor           */
     arena memory;
 };
 
@@ -50,6 +50,7 @@ static hearth_status put_array(file_writer *f, const key_value *entry, hearth_er
     return HEARTH_OK;
 }
 
+/* Writes a key, its type and its value. */
 static hearth_status put_entry(file_writer *f, const key_value *entry, hearth_error *error)
 {
     TRY(put_string(f, span_of(entry->key), error));
@@ -62,12 +63,13 @@ static hearth_status put_entry(file_writer *f, const key_value *entry, hearth_er
         float narrow = (float)entry->as.f;
         return file_writer_put(f, &narrow, sizeof(narrow), error);
     }
-    /* Little-endian: the low bytes of a wide number are the narrow one. */
+    /* Little-endian: the first bytes of a wide number are the narrow number. */
     return file_writer_put(f, &entry->as, value_size(entry->type), error);
 }
 
 /* -------------------------------------------------------------------- head */
 
+/* Finds the alignment of the data among the keys. */
 static hearth_status read_alignment(gguf_writer *w, const key_value *entries, size_t count, hearth_error *error)
 {
     w->alignment = GGUF_ALIGNMENT;
@@ -83,6 +85,7 @@ static hearth_status read_alignment(gguf_writer *w, const key_value *entries, si
     return HEARTH_OK;
 }
 
+/* Computes the size of a tensor and copies its name. HEARTH_INVALID: its shape or format cannot be written. */
 static hearth_status measure_tensor(gguf_writer *w, size_t i, const stored_tensor *t, hearth_error *error)
 {
     size_t size = 0;
@@ -107,6 +110,7 @@ static hearth_status put_tensor(gguf_writer *w, const stored_tensor *t, uint64_t
     return put_u64(w->file, offset, error);
 }
 
+/* Writes everything in front of the data; offsets count from the start of the data. */
 static hearth_status put_head(gguf_writer *w, const key_value *entries, size_t entry_count,
                               const stored_tensor *tensors, hearth_error *error)
 {
@@ -124,7 +128,7 @@ static hearth_status put_head(gguf_writer *w, const key_value *entries, size_t e
     return file_writer_pad(w->file, w->alignment, error);
 }
 
-/* Checks everything and takes all memory before the file is begun. */
+/* Checks everything and allocates all memory before the file is created, then writes the head. */
 static hearth_status prepare(gguf_writer *w, const char *path, const key_value *entries, size_t entry_count,
                              const stored_tensor *tensors, hearth_error *error)
 {
@@ -185,7 +189,7 @@ hearth_status gguf_writer_commit(gguf_writer *w, hearth_error *error)
                       w->names[w->current], w->done, w->sizes[w->current]);
     } else {
         status = file_writer_commit(w->file, error);
-        w->file = NULL; /* the commit freed it, whatever came of it */
+        w->file = NULL; /* the commit freed it, also on failure     */
     }
     gguf_writer_discard(w);
     return status;

@@ -1,4 +1,4 @@
-/* names.c - the hash table behind keys, tensors and vocabulary pieces. */
+/* names.c - the hash table that finds keys, tensors and vocabulary pieces by name. */
 #include "names.h"
 
 #include "../base/memory.h"
@@ -13,16 +13,17 @@ struct name_slot {
 
 #define FIRST_CAPACITY 64
 
-/* Both halves of the 128-bit product: every bit of either factor reaches every bit of the result. */
+/* Folds the 128-bit product into 64 bits, so that every bit of either factor affects the result. */
 static uint64_t fold(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)a * b;
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+/* Returns the seeded hash of a name, read in words of 8 bytes. */
 static uint64_t hash(span name, uint64_t seed)
 {
-    const uint64_t odd = 0x9E3779B97F4A7C15u; /* 2^64 over the golden ratio: no pattern in its bits */
+    const uint64_t odd = 0x9E3779B97F4A7C15u; /* 2^64 / golden ratio: its bits have no pattern      */
     uint64_t h = seed ^ name.size;
     for (size_t at = 0; at < name.size; at += sizeof(uint64_t)) {
         uint64_t word = 0;
@@ -33,7 +34,7 @@ static uint64_t hash(span name, uint64_t seed)
     return fold(h, odd);
 }
 
-/* The slot that holds the name, or the free one where it would go. Needs a free slot. */
+/* Returns the slot that holds the name, or the free slot where it would go. At least one slot must be free. */
 static size_t find_slot(const struct name_slot *slots, size_t capacity, uint64_t seed, span name)
 {
     size_t at = (size_t)hash(name, seed) & (capacity - 1);
@@ -42,13 +43,14 @@ static size_t find_slot(const struct name_slot *slots, size_t capacity, uint64_t
     return at;
 }
 
+/* Doubles the table. Returns false where there is no memory; the index is then unchanged. */
 static bool grow(name_index *index)
 {
     size_t capacity = index->capacity ? index->capacity * 2 : FIRST_CAPACITY;
     struct name_slot *slots = mem_new_array(capacity, sizeof(*slots));
     if (!slots)
         return false;
-    /* Where the system has no randomness yet, the address of the block is better than nothing. */
+    /* The address of the block is the seed where the system has no randomness yet. */
     uint64_t seed = index->seed;
     if (!index->slots && getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
         seed = (uint64_t)(uintptr_t)slots;
@@ -73,7 +75,7 @@ size_t names_find(const name_index *index, span name)
 
 bool names_add(name_index *index, span name, size_t number)
 {
-    /* At most three quarters full: chains stay short. */
+    /* The table is at most three quarters full, so that probe sequences stay short. */
     if ((index->count + 1) * 4 > index->capacity * 3 && !grow(index))
         return false;
     index->slots[find_slot(index->slots, index->capacity, index->seed, name)] =

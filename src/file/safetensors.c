@@ -1,8 +1,8 @@
-/* safetensors.c - the tensors of Hugging Face folders, where they lie.
+/* safetensors.c - reads the tensors of Hugging Face folders; their data stays in the mapped files.
  *
- * The format wants the tensors to fill the data without gap or overlap, so a file that was cut, or that hides
- * something, cannot pass. An index is held to the same strictness in both directions: what it names must be in
- * its shard, and a shard may hold nothing else (a stale shard of another model would be noticed). */
+ * The format requires that the tensors fill the data without gap or overlap, so a truncated file, or one with hidden
+ * bytes, is refused. An index is checked in both directions: every tensor that it names must be in its shard, and a
+ * shard may hold no other tensors. A stale shard of another model would be noticed. */
 #include "safetensors.h"
 
 #include "../base/json.h"
@@ -15,7 +15,7 @@
 
 #define SINGLE_FILE      "model.safetensors"
 #define INDEX_FILE       "model.safetensors.index.json"
-#define MAX_HEADER_BYTES 100000000 /* the format's own limit                                  */
+#define MAX_HEADER_BYTES 100000000 /* limit of the format                                     */
 #define QUOTED           128       /* bytes of a name in an error text                        */
 
 static const struct {
@@ -29,16 +29,16 @@ static const struct {
 
 typedef struct header_reader {
     checkpoint *c;
-    const char *path;    /* of the file that is being read                          */
-    const uint8_t *data; /* behind the header                                       */
+    const char *path;    /* path of the file that is being read                     */
+    const uint8_t *data; /* first byte behind the header                            */
     size_t data_bytes;
-    const json_t *weight_map; /* name -> shard; NULL where there is no index             */
-    const char *shard;        /* this file's name there                                  */
+    const json_t *weight_map; /* name -> shard; NULL: the folder has no index            */
+    const char *shard;        /* name of this file in weight_map                         */
     buffer extents;           /* of extent                                               */
     hearth_error *error;
 } header_reader;
 
-/* "FILE: tensor NAME: REASON" */
+/* Reports an error about a tensor: "FILE: tensor NAME: REASON". */
 __attribute__((format(printf, 4, 5))) static hearth_status refuse(const header_reader *r, hearth_status status,
                                                                   const char *name, const char *format, ...)
 {
@@ -66,7 +66,7 @@ static hearth_status read_dtype(const header_reader *r, const json_t *value, sto
     return refuse(r, HEARTH_UNSUPPORTED, t->name, "dtype %.32s is not supported, only F32, F16 and BF16", dtype);
 }
 
-/* Item i of an array of integers that are not negative. */
+/* Reads item i of an array as an integer of at least 0; returns false where it is none. */
 static bool get_size(const json_t *array, size_t i, uint64_t *out)
 {
     const json_t *item = json_array_get(array, i);
@@ -76,7 +76,8 @@ static bool get_size(const json_t *array, size_t i, uint64_t *out)
     return true;
 }
 
-/* Rows come last in the file's shape and first in ours. A scalar is a row of one value. */
+/* Reads the shape, which the file stores in reverse order (contiguous dimension last), and computes the size in
+ * bytes. A scalar becomes a row of one value. */
 static hearth_status read_shape(const header_reader *r, const json_t *value, stored_tensor *t)
 {
     const json_t *shape = json_object_get(value, "shape");
@@ -101,6 +102,7 @@ static hearth_status read_shape(const header_reader *r, const json_t *value, sto
     return HEARTH_OK;
 }
 
+/* Reads where the tensor lies in the data and checks that against its shape and dtype. */
 static hearth_status read_extent(header_reader *r, const json_t *value, stored_tensor *t)
 {
     const json_t *offsets = json_object_get(value, "data_offsets");
@@ -119,6 +121,7 @@ static hearth_status read_extent(header_reader *r, const json_t *value, stored_t
     return HEARTH_OK;
 }
 
+/* Reads one item of the header. With an index, the tensor must belong to this shard. */
 static hearth_status read_tensor(header_reader *r, const char *name, const json_t *value)
 {
     stored_tensor t = {.name = name};
@@ -137,7 +140,7 @@ static hearth_status read_tensor(header_reader *r, const char *name, const json_
 
 /* ---------------------------------------------------------------- one file */
 
-/* Every byte of the data belongs to exactly one tensor. */
+/* Checks that every byte of the data belongs to exactly one tensor. */
 static hearth_status check_cover(header_reader *r)
 {
     size_t count;
@@ -157,6 +160,7 @@ static hearth_status check_cover(header_reader *r)
     return HEARTH_OK;
 }
 
+/* Checks that __metadata__ is an object of strings; it is not used. */
 static hearth_status check_metadata(const header_reader *r, json_t *metadata)
 {
     const char *key;
@@ -187,7 +191,7 @@ static hearth_status read_header(header_reader *r, json_t *header)
     return check_cover(r);
 }
 
-/* r: c, path, error and, where there is an index, weight_map and shard are set. */
+/* Reads one file. In r, c, path and error must be set, and weight_map and shard where there is an index. */
 static hearth_status read_file(header_reader *r, const uint8_t *data, size_t size_bytes)
 {
     uint64_t header_bytes;
@@ -221,7 +225,7 @@ hearth_status safetensors_parse(checkpoint *c, const uint8_t *data, size_t size_
 
 /* ------------------------------------------------------------------ folder */
 
-/* Maps a file of the folder for as long as the checkpoint lives, and reads it. */
+/* Maps a file of the folder, which the checkpoint then owns, and reads it. */
 static hearth_status add_file(checkpoint *c, const char *folder, const char *name, const json_t *weight_map,
                               hearth_error *error)
 {
@@ -239,13 +243,14 @@ done:
     return status;
 }
 
-/* A folder's index must not lead out of the folder. */
+/* Returns true for a file name without folders: an index must not lead out of its folder. */
 static bool is_plain_name(const char *name)
 {
     return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Reads every shard once. `seen` is an empty object. */
+/* Reads every shard of the index once and checks that each tensor was found. `seen`: an empty object, for the shards
+ * already read. */
 static hearth_status add_shards(checkpoint *c, const char *folder, const char *index_path, json_t *weight_map,
                                 json_t *seen, hearth_error *error)
 {
@@ -272,6 +277,7 @@ static hearth_status add_shards(checkpoint *c, const char *folder, const char *i
     return HEARTH_OK;
 }
 
+/* Reads the index and the shards that it names. */
 static hearth_status add_index(checkpoint *c, const char *folder, const char *index_path, hearth_error *error)
 {
     json_t *index;
@@ -289,7 +295,7 @@ static hearth_status add_index(checkpoint *c, const char *folder, const char *in
     return status;
 }
 
-/* True where the folder has the file; *memory turns false where there is no memory to say. */
+/* Returns true where the folder has the file; sets *memory to false where there was no memory to find out. */
 static bool has_file(const char *folder, const char *name, bool *memory)
 {
     char *path = file_join(folder, name);
@@ -299,6 +305,7 @@ static bool has_file(const char *folder, const char *name, bool *memory)
     return exists;
 }
 
+/* model.safetensors is preferred to an index; a folder of PyTorch files gets an error of its own. */
 hearth_status safetensors_add_folder(checkpoint *c, const char *folder, hearth_error *error)
 {
     bool memory = true;

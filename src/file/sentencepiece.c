@@ -1,8 +1,8 @@
-/* sentencepiece.c - tokenizer.model, a protocol buffer, into GGUF's vocabulary keys.
+/* sentencepiece.c - reads tokenizer.model, a protocol buffer, into GGUF's vocabulary keys.
  *
- * The wire format is small enough to read here: a message is a row of fields, each a number with a wire type
- * and a value. Fields that matter are rows of the tables below; all others are skipped, as the format wants it.
- * Numbers are those of sentencepiece_model.proto. What the pieces are for is the tokenizer's business. */
+ * The wire format is simple enough to read here: a message is a sequence of fields, each with a number, a wire type
+ * and a value. Fields that matter are rows of the tables below; all others are skipped, as the format requires. The
+ * numbers are those of sentencepiece_model.proto. How pieces are used is up to the tokenizer. */
 #include "sentencepiece.h"
 
 #include <inttypes.h>
@@ -12,13 +12,13 @@
 
 enum { MODEL_UNIGRAM = 1, MODEL_BPE = 2, MODEL_WORD = 3, MODEL_CHAR = 4 };
 
-/* The piece types' numbers are those of tokenizer.ggml.token_type as well. */
+/* Piece types; tokenizer.ggml.token_type uses the same numbers. */
 enum { PIECE_NORMAL = 1, PIECE_BYTE = 6 };
 
 static const char *const model_names[] = {
     [MODEL_UNIGRAM] = "unigram", [MODEL_BPE] = "bpe", [MODEL_WORD] = "word", [MODEL_CHAR] = "char"};
 
-/* One message after another is read into this. */
+/* The state of reading: each message is read into one of its members. */
 typedef struct piece_reader {
     const uint8_t *data; /* the whole file                                      */
     const char *path;
@@ -48,14 +48,14 @@ enum wire { WIRE_VARINT, WIRE_FIXED64, WIRE_BYTES, WIRE_GROUP_START, WIRE_GROUP_
 
 typedef enum field_kind { FIELD_INT, FIELD_BOOL, FIELD_FLOAT, FIELD_TEXT, FIELD_MESSAGE } field_kind;
 
-/* The wire type by which each kind of field comes. */
+/* The wire type that encodes each kind of field. */
 static const enum wire kind_wires[] = {[FIELD_INT] = WIRE_VARINT,
                                        [FIELD_BOOL] = WIRE_VARINT,
                                        [FIELD_FLOAT] = WIRE_FIXED32,
                                        [FIELD_TEXT] = WIRE_BYTES,
                                        [FIELD_MESSAGE] = WIRE_BYTES};
 
-/* A field that matters. Messages are handed to read, other values are stored at `offset` in the reader. */
+/* A field that is read. A message is passed to `read`; other values are stored at `offset` in the reader. */
 typedef struct field_row {
     uint32_t number;
     field_kind kind;
@@ -64,7 +64,7 @@ typedef struct field_row {
     hearth_status (*read)(piece_reader *r, span message);
 } field_row;
 
-/* A field as it stands in the file. */
+/* A field as it is in the file. */
 typedef struct field {
     uint64_t number;
     enum wire wire;
@@ -72,12 +72,13 @@ typedef struct field {
     span bytes;
 } field;
 
+/* Reports an error at a position of the file. */
 static hearth_status refuse_at(const piece_reader *r, const char *at, const char *reason)
 {
     return fail(r->error, HEARTH_FORMAT, "%s: byte %td: %s", r->path, at - (const char *)r->data, reason);
 }
 
-/* Passes over size bytes at the front of rest. */
+/* Removes size bytes from the front of rest. */
 static hearth_status pass(piece_reader *r, span *rest, size_t size)
 {
     if (size > rest->size)
@@ -86,7 +87,7 @@ static hearth_status pass(piece_reader *r, span *rest, size_t size)
     return HEARTH_OK;
 }
 
-/* Seven bits a byte, lowest first; the highest bit says that another byte follows. */
+/* Reads a varint: seven bits per byte, lowest first; the highest bit says that another byte follows. */
 static hearth_status take_varint(piece_reader *r, span *rest, uint64_t *out)
 {
     const char *bytes = rest->data;
@@ -108,6 +109,7 @@ static hearth_status take_fixed(piece_reader *r, span *rest, size_t size, uint64
     return HEARTH_OK;
 }
 
+/* Reads a length and that many bytes. */
 static hearth_status take_bytes(piece_reader *r, span *rest, span *out)
 {
     const char *start = rest->data;
@@ -119,6 +121,7 @@ static hearth_status take_bytes(piece_reader *r, span *rest, span *out)
     return pass(r, rest, out->size);
 }
 
+/* Reads the next field of a message, whatever its number. */
 static hearth_status take_field(piece_reader *r, span *rest, field *out)
 {
     const char *start = rest->data;
@@ -140,6 +143,7 @@ static hearth_status take_field(piece_reader *r, span *rest, field *out)
     return refuse_at(r, start, "a field is of a kind that no tokenizer.model has (a group?)");
 }
 
+/* Stores a field where its row says. */
 static hearth_status store(piece_reader *r, const field_row *row, const field *f)
 {
     char *to = (char *)r + row->offset;
@@ -149,12 +153,12 @@ static hearth_status store(piece_reader *r, const field_row *row, const field *f
         *(span *)(void *)to = f->bytes;
     else if (row->kind == FIELD_BOOL)
         *(bool *)to = f->value != 0;
-    else /* negative numbers come as 64 bits, of which the lower half counts; floats as their bits */
+    else /* negative numbers are encoded as 64 bits, of which the lower half is used; floats are their bits */
         memcpy(to, &f->value, sizeof(int32_t));
     return HEARTH_OK;
 }
 
-/* Reads a message whose fields are `rows`, up to one without a name. */
+/* Reads a message. `rows` are the fields that matter; the last row has no name. */
 static hearth_status read_message(piece_reader *r, span message, const field_row *rows)
 {
     while (message.size) {
@@ -212,7 +216,7 @@ static const field_row denormalizer_fields[] = {
 };
 // clang-format on
 
-/* Every piece is a message of its own; the finished one joins the vocabulary. */
+/* Reads a piece, which is a message of its own, checks it and adds it to the vocabulary. */
 static hearth_status read_piece(piece_reader *r, span message)
 {
     r->piece = (struct piece){.type = PIECE_NORMAL};
@@ -271,6 +275,7 @@ static hearth_status refuse_charsmap(const piece_reader *r, const char *spec, sp
                 spec, name.size < 64 ? (int)name.size : 64, name.size ? name.data : "");
 }
 
+/* Refuses models that are not BPE, and settings that would change how a text is cut. */
 static hearth_status check_supported(const piece_reader *r)
 {
     int32_t model = r->trainer.model;
@@ -294,7 +299,7 @@ static hearth_status check_supported(const piece_reader *r)
     return HEARTH_OK;
 }
 
-/* Ids of -1 and below mean that there is no such piece. */
+/* Sets the keys of the special ids; an id below 0 means that there is no such piece. */
 static hearth_status set_ids(const piece_reader *r, checkpoint *c)
 {
     const struct {
@@ -342,7 +347,7 @@ hearth_status sentencepiece_parse(checkpoint *c, const uint8_t *data, size_t siz
                                   hearth_error *error)
 {
     piece_reader r = {.data = data, .path = path, .error = error};
-    /* What absent fields mean. */
+    /* Defaults of absent fields. */
     r.trainer = (struct trainer){.model = MODEL_UNIGRAM, .unknown = 0, .bos = 1, .eos = 2, .padding = -1};
     r.normalizer =
         (struct normalizer){.add_dummy_prefix = true, .remove_extra_whitespaces = true, .escape_whitespaces = true};

@@ -1,14 +1,15 @@
-/* torch_archive.c - finds the pickle and the storages in the archive and makes tensors of them.
+/* torch_archive.c - finds the pickle and the storages in an archive of torch.save and makes tensors of them.
  *
  *     PREFIX/data.pkl     the pickle: names, shapes, and which storage a tensor lies in
  *     PREFIX/data/KEY     a storage, raw values, stored without compression
- *     PREFIX/byteorder    "little", where torch is young enough to say so
+ *     PREFIX/byteorder    "little"; only newer versions of torch write it
  *     PREFIX/version      and others, which are not read
  *
- * libzip reads the archive; what it says is believed only as far as it fits into the file. torch compresses nothing, so
- * that compressed entries are refused and with them all bombs but one: entries that share their bytes. Against that
- * one the sum of what is read is held to the size of the file. What libzip itself allocates is not counted by
- * base/memory.h; it is bounded by the file's directory, and that by us. */
+ * libzip reads the archive; its results are trusted only as far as they fit into the file. torch compresses nothing,
+ * so compressed entries are refused, and with them all zip bombs but one kind: entries that share their bytes. To
+ * prevent that one, the sum of all bytes that are read is limited to the size of the file. What libzip itself
+ * allocates is not counted by base/memory.h; it is bounded by the size of the file's directory, which is limited
+ * here. */
 #include "torch_archive.h"
 
 #include "unpickle.h"
@@ -23,20 +24,20 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are taken from the file as they lie there");
 
 // clang-format off
-#define MOST_PICKLE_BYTES    (4 << 20) /* a tensor takes 150 bytes of it                      */
-#define MOST_DIRECTORY_BYTES (1 << 20) /* and 80 of the directory                             */
-#define END_BYTES            22        /* of the record at the end of an archive              */
-#define WIDE_END_BYTES       56        /* of the one with numbers of 64 bits                  */
-#define MOST_TAIL_BYTES      65600     /* before the end, in which libzip looks for records   */
-#define MOST_ENDS            4         /* records that it may find there                      */
-#define MOST_NAME_BYTES      255       /* of a tensor, as in gguf_read.c                      */
-#define MOST_PATH_BYTES      1024      /* of an entry                                         */
+#define MOST_PICKLE_BYTES    (4 << 20) /* a tensor takes about 150 bytes of it                */
+#define MOST_DIRECTORY_BYTES (1 << 20) /* and about 80 of the directory                       */
+#define END_BYTES            22        /* of the end record of an archive                     */
+#define WIDE_END_BYTES       56        /* of the end record with 64-bit numbers               */
+#define MOST_TAIL_BYTES      65600     /* in front of the end, which libzip searches for records */
+#define MOST_ENDS            4         /* records that may be found there                     */
+#define MOST_NAME_BYTES      255       /* of a tensor's name, as in gguf_read.c               */
+#define MOST_PATH_BYTES      1024      /* of an entry's path                                  */
 #define QUOTED               128       /* bytes of a name in an error text                    */
 // clang-format on
 
 static const uint8_t end_magic[] = {'P', 'K', 5, 6};
 
-/* What was read of data/KEY. */
+/* The bytes of data/KEY. */
 typedef struct storage {
     const uint8_t *data; /* in the checkpoint's memory; NULL: not yet read */
     size_t size_bytes;
@@ -46,14 +47,14 @@ typedef struct archive_reader {
     checkpoint *c;
     const char *path;
     zip_t *archive;
-    size_t entry_count, left; /* bytes that may still be read: the file's size less what was */
-    name_index entries;       /* number in the archive by path                               */
+    size_t entry_count, left; /* left: bytes that may still be read                          */
+    name_index entries;       /* number of an entry in the archive, by its path              */
     storage *storages;        /* [entry_count] by the entry's number                         */
     span prefix;              /* with its slash                                              */
     hearth_error *error;
 } archive_reader;
 
-/* "FILE: KIND NAME: REASON" */
+/* Reports an error about a thing: "FILE: KIND NAME: REASON". */
 __attribute__((format(printf, 5, 6))) static hearth_status refuse(const archive_reader *r, hearth_status status,
                                                                   const char *kind, span name, const char *format, ...)
 {
@@ -68,6 +69,7 @@ __attribute__((format(printf, 5, 6))) static hearth_status refuse(const archive_
 
 /* ----------------------------------------------------------------- archive */
 
+/* Reports an error of libzip. */
 static hearth_status refuse_zip(const archive_reader *r, const char *what, zip_error_t *reason)
 {
     if (zip_error_code_zip(reason) == ZIP_ER_MEMORY)
@@ -75,8 +77,9 @@ static hearth_status refuse_zip(const archive_reader *r, const char *what, zip_e
     return fail(r->error, HEARTH_FORMAT, "%s: %s: %s", r->path, what, zip_error_strerror(reason));
 }
 
-/* Bytes of the directory that the record at `end` names, 0 where they cannot lie before it. torch repeats the sizes with
- * 64 bits: 20 bytes before the record stands where. */
+/* Returns the size of the directory as the end record at `end` states it; 0 where a directory of that size cannot lie
+ * in front of the record. torch also writes a record with 64-bit sizes, whose offset lies in the 20 bytes in front of
+ * the end record. */
 static uint64_t directory_bytes(const uint8_t *data, size_t end)
 {
     uint32_t narrow;
@@ -92,14 +95,14 @@ static uint64_t directory_bytes(const uint8_t *data, size_t end)
     return wide > narrow && wide <= end ? wide : narrow;
 }
 
-/* What libzip takes long over is refused before it sees it. Where the directory lies stands in a record at the end, and
- * older libzips try each such record among the last 64 KiB: three thousand of them and a directory of 60,000 entries,
- * a file of 4 MB, keep one busy for a quarter of an hour. The hash of its table of names is known to everybody: 60,000
- * entries of the right names take half a minute, which grows with the square. Chance puts these four
- * bytes into the values of one file in 65,000, hence not one record but a few. */
+/* Refuses files on which libzip would take very long, before libzip sees them. A record at the end says where the
+ * directory lies, and older versions of libzip try every such record in the last 64 KiB: with three thousand of them
+ * and a directory of 60,000 entries, a file of 4 MB takes a quarter of an hour. Also, libzip's hash of names has no
+ * secret seed: 60,000 entries with colliding names take half a minute, and the time grows with the square. By chance
+ * these four bytes occur among the values of one file in 65,000, so a few records are allowed and not just one. */
 static hearth_status check_ends(const archive_reader *r, const uint8_t *data, size_t size_bytes)
 {
-    size_t last = size_bytes - END_BYTES, count = 0; /* not used where the file is shorter */
+    size_t last = size_bytes - END_BYTES, count = 0; /* `last` is not used where the file is shorter */
     if (size_bytes < END_BYTES || memcmp(data + last, end_magic, 4) != 0 || data[last + 20] || data[last + 21])
         return fail(r->error, HEARTH_FORMAT, "%s: archive: was cut short, or something was added at its end", r->path);
     for (size_t i = last > MOST_TAIL_BYTES ? last - MOST_TAIL_BYTES : 0; i <= last; i++) {
@@ -114,10 +117,12 @@ static hearth_status check_ends(const archive_reader *r, const uint8_t *data, si
     return HEARTH_OK;
 }
 
+/* Checks how the file begins and ends, and opens it with libzip. */
 static hearth_status open_archive(archive_reader *r, const uint8_t *data, size_t size_bytes)
 {
     static const uint8_t zip_magic[] = {'P', 'K', 3, 4};
-    /* A pickle of protocol 2 that begins with torch's magic number: LONG1 of ten bytes. */
+    /* Files before torch 1.6 are a pickle of protocol 2 that begins with torch's magic number, a LONG1 of ten
+     * bytes. */
     static const uint8_t old_magic[] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9};
     if (size_bytes >= sizeof old_magic && memcmp(data, old_magic, sizeof old_magic) == 0)
         return fail(r->error, HEARTH_UNSUPPORTED,
@@ -136,7 +141,8 @@ static hearth_status open_archive(archive_reader *r, const uint8_t *data, size_t
     return status;
 }
 
-/* Nothing is unpacked to disk; still, an archive with such paths was not written by torch.save. */
+/* Returns true for a relative path without ".", ".." and backslashes. Nothing is unpacked to disk, but torch.save
+ * writes no other paths. */
 static bool is_plain_path(span path)
 {
     if (path.size == 0 || path.size > MOST_PATH_BYTES || !utf8_is_valid(path.data, path.size) || path.data[0] == '/')
@@ -154,7 +160,7 @@ static bool is_plain_path(span path)
     return true;
 }
 
-/* PREFIX/data.pkl names the prefix, of which there is one. */
+/* Takes the prefix from the path of PREFIX/data.pkl; a second such entry is refused. */
 static hearth_status note_prefix(archive_reader *r, span path)
 {
     const char *slash = memchr(path.data, '/', path.size);
@@ -172,6 +178,7 @@ static span entry_name(const archive_reader *r, size_t number)
     return span_of(name ? name : "");
 }
 
+/* Adds the paths of all entries to the index and finds the prefix. */
 static hearth_status list_entries(archive_reader *r)
 {
     zip_int64_t count = zip_get_num_entries(r->archive, 0);
@@ -194,7 +201,8 @@ static hearth_status list_entries(archive_reader *r)
     return HEARTH_OK;
 }
 
-/* The number of PREFIX/NAME, or NAME_NONE. */
+/* Returns the number of the entry whose path is prefix, folder and name, or NAME_NONE. folder: "", or with its
+ * slash. */
 static size_t find_entry(const archive_reader *r, const char *folder, span name)
 {
     char path[MOST_PATH_BYTES + 1];
@@ -205,7 +213,8 @@ static size_t find_entry(const archive_reader *r, const char *folder, span name)
     return names_find(&r->entries, (span){path, (size_t)size});
 }
 
-/* The size of an entry that is stored plainly and fits into what is left of the file. */
+/* Finds the size of an entry, which must be stored without compression, have at most `limit` bytes and fit into
+ * r->left. */
 static hearth_status measure_entry(archive_reader *r, size_t number, size_t limit, size_t *out)
 {
     zip_stat_t s;
@@ -227,7 +236,7 @@ static hearth_status measure_entry(archive_reader *r, size_t number, size_t limi
     return HEARTH_OK;
 }
 
-/* Reads all size_bytes of an entry, and its end, at which libzip compares the checksum. */
+/* Reads all size_bytes of an entry, and then to its end, where libzip compares the checksum. */
 static hearth_status read_entry(archive_reader *r, size_t number, void *out, size_t size_bytes)
 {
     zip_file_t *file = zip_fopen_index(r->archive, number, 0);
@@ -266,7 +275,8 @@ static hearth_status check_byte_order(archive_reader *r)
 
 /* ----------------------------------------------------------------- tensors */
 
-/* The values of a storage, read at its first use: however many tensors share it, it is in memory once. */
+/* Returns the values of a storage. It is read at its first use, so it is in memory once however many tensors share
+ * it. */
 static hearth_status read_storage(archive_reader *r, span name, const pickle_storage *s, const uint8_t **out)
 {
     size_t number = find_entry(r, "data/", s->key), wanted;
@@ -291,8 +301,8 @@ static hearth_status read_storage(archive_reader *r, span name, const pickle_sto
     return HEARTH_OK;
 }
 
-/* Shape in our order, contiguous dimension first, and the number of values. A stride counts only where there is more
- * than one step of it. */
+/* Reads the shape into GGUF's order (contiguous dimension first) and counts the values. The strides must be those of
+ * a contiguous tensor; that of a dimension of size 1 does not matter. */
 static hearth_status read_shape(const archive_reader *r, span name, const pickle_tensor *p, stored_tensor *t,
                                 uint64_t *values)
 {
@@ -317,6 +327,7 @@ static hearth_status read_shape(const archive_reader *r, span name, const pickle
     return HEARTH_OK;
 }
 
+/* Checks a tensor against its storage and adds it to the checkpoint. */
 static hearth_status read_tensor(archive_reader *r, span name, const pickle_tensor *p)
 {
     char terminated[MOST_NAME_BYTES + 1] = {0};
@@ -337,12 +348,12 @@ static hearth_status read_tensor(archive_reader *r, span name, const pickle_tens
                       p->storage->count);
     TRY(read_storage(r, name, p->storage, &data));
     size_t value_bytes = number_formats[t.format].block_bytes;
-    t.data = data + (size_t)p->offset * value_bytes; /* neither overflows: the whole storage lies in memory */
+    t.data = data + (size_t)p->offset * value_bytes; /* neither product overflows: the whole storage is in memory */
     t.size_bytes = (size_t)values * value_bytes;
     return checkpoint_add_tensor(r->c, &t, r->error);
 }
 
-/* A state dict: names to tensors, nothing else. */
+/* Adds the tensors of a state dict, which maps names to tensors and holds nothing else. */
 static hearth_status read_dict(archive_reader *r, const pickle_value *root)
 {
     if (root->kind != PICKLE_DICT)
@@ -363,6 +374,7 @@ static hearth_status read_dict(archive_reader *r, const pickle_value *root)
     return HEARTH_OK;
 }
 
+/* Reads data.pkl, runs it, and adds the tensors. The values of the pickle are freed afterwards. */
 static hearth_status read_pickle(archive_reader *r)
 {
     arena memory = {0};

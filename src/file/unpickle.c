@@ -1,30 +1,30 @@
-/* unpickle.c - the machine that reads pickles and cannot be made to do anything else.
+/* unpickle.c - the stack machine that reads pickles and can do nothing but make data.
  *
- * A table says all of it: most rows of the operations have a name for the error text and no function. What a program
- * may ask for by name is another table, in unpickle_names.c. A row's function takes from the stack what the operation
- * wants, checks the kind of each value, and puts one back.
+ * The table of operations at the end lists all of them: most rows have only a name for the error text and no
+ * function. The names that a program may ask for are another table, in unpickle_names.c. A row's function takes its
+ * operands from the stack, checks the kind of each, and pushes one value.
  *
- * Why a small pickle cannot take much memory: an operation makes at most one value of fixed size, or a tuple or a chunk
- * of what lies on the stack, which it takes away from there; copies come only from the memo, an operation each. The
- * memo is dense, as picklers number it, so that no entry costs more than its own operation. Values refer to each
- * other and may do so in a circle; nobody follows them deeper than a state dict is. */
+ * Why a small pickle cannot use much memory: an operation makes at most one value of fixed size, or a tuple or a
+ * chunk from values that it removes from the stack; values are copied only from the memo, one per operation. The memo
+ * is dense, as picklers number it, so an entry costs no more than its own operation. Values may refer to each other
+ * in a circle; no reader follows references deeper than the levels of a state dict. */
 #include "unpickle_names.h"
 
 #include <string.h>
 
-#define MOST_VALUES 65536 /* on the stack; a pickler stores a dictionary's items by the thousand    */
-#define MOST_MARKS  32    /* open at a time: dictionary, arguments, persistent id is as deep as it gets */
+#define MOST_VALUES 65536 /* on the stack; a pickler stores a dictionary's items in batches of a thousand */
+#define MOST_MARKS  32    /* open at a time; a state dict nests three: dictionary, arguments, persistent id */
 #define QUOTED      64    /* bytes of a name in an error text                                        */
 
 typedef struct machine {
     pickle_context context;
     const uint8_t *data;
     size_t size, at;
-    size_t began; /* where the current operation lies */
+    size_t began; /* offset of the current operation  */
     bool stopped;
     pickle_value *stack; /* [capacity] */
     size_t count, capacity;
-    size_t marks[MOST_MARKS]; /* where on the stack they lie */
+    size_t marks[MOST_MARKS]; /* stack positions of the open marks */
     size_t mark_count;
     pickle_value *memo; /* [memo_capacity] */
     size_t memo_count, memo_capacity;
@@ -50,7 +50,7 @@ static hearth_status take(machine *m, void *out, size_t size_bytes)
     return HEARTH_OK;
 }
 
-/* Room for one more value. */
+/* Makes room for one more value in an array that doubles. */
 static hearth_status make_room(machine *m, pickle_value **values, size_t *capacity, size_t count)
 {
     if (count < *capacity)
@@ -73,13 +73,13 @@ static hearth_status push(machine *m, pickle_value value)
     return HEARTH_OK;
 }
 
-/* Values above the last mark. */
+/* Returns the number of values above the last mark: those that an operation may take. */
 static size_t at_hand(const machine *m)
 {
     return m->count - (m->mark_count ? m->marks[m->mark_count - 1] : 0);
 }
 
-/* The value at the top, which must be there and of a kind. */
+/* Removes the value at the top, which must exist and be of a kind. */
 static hearth_status pop(machine *m, pickle_kind kind, pickle_value *out)
 {
     if (at_hand(m) == 0)
@@ -91,7 +91,7 @@ static hearth_status pop(machine *m, pickle_kind kind, pickle_value *out)
     return HEARTH_OK;
 }
 
-/* Takes away the last mark; *begin is where its values begin. */
+/* Removes the last mark; *begin is the stack position of its first value. */
 static hearth_status pop_mark(machine *m, size_t *begin)
 {
     if (m->mark_count == 0)
@@ -113,7 +113,8 @@ static hearth_status do_proto(machine *m)
     return HEARTH_OK;
 }
 
-/* Frames tell a reader of streams how much to fetch; here all is fetched. */
+/* Frames tell a reader of streams how much to read ahead; here the whole pickle is in memory, so only the size is
+ * checked. */
 static hearth_status do_frame(machine *m)
 {
     uint64_t size_bytes = 0;
@@ -178,7 +179,8 @@ static hearth_status do_binint2(machine *m)
     return push_number(m, number);
 }
 
-/* Two's complement of as many bytes as it takes; no size in a file needs more than eight. */
+/* Reads a number in two's complement with its size in front. At most 8 bytes are read: no size in a file needs
+ * more. */
 static hearth_status do_long1(machine *m)
 {
     uint8_t size_bytes = 0;
@@ -189,10 +191,11 @@ static hearth_status do_long1(machine *m)
     TRY(take(m, &bits, size_bytes));
     if (size_bytes == 0)
         return push_number(m, 0);
-    unsigned unused = 64 - 8 * (unsigned)size_bytes; /* shifting up and down again extends the sign */
+    unsigned unused = 64 - 8 * (unsigned)size_bytes; /* shifting left and right again extends the sign */
     return push_number(m, (int64_t)(bits << unused) >> unused);
 }
 
+/* Pushes a text of this many bytes, which stays in the pickle. */
 static hearth_status push_text(machine *m, size_t size_bytes)
 {
     if (size_bytes > m->size - m->at)
@@ -225,7 +228,8 @@ static hearth_status do_binunicode(machine *m)
 
 /* -------------------------------------------------------------------- memo */
 
-/* Picklers number what they keep from 0 on; an entry may be written again, but none may be skipped. */
+/* Stores the value at the top in the memo. Picklers number the entries from 0 on: one may be overwritten, none may be
+ * skipped. */
 static hearth_status put_memo(machine *m, uint64_t index)
 {
     if (at_hand(m) == 0)
@@ -282,7 +286,7 @@ static hearth_status do_long_binget(machine *m)
 
 /* ---------------------------------------------------- tuples, dictionaries */
 
-/* The values from `begin` on become one tuple. */
+/* Replaces the values from `begin` on by one tuple of them. */
 static hearth_status fold_tuple(machine *m, size_t begin)
 {
     size_t count = m->count - begin;
@@ -296,6 +300,7 @@ static hearth_status fold_tuple(machine *m, size_t begin)
     return push(m, (pickle_value){.kind = PICKLE_TUPLE, .as.tuple = tuple});
 }
 
+/* Replaces the last `count` values by one tuple of them. */
 static hearth_status fold_last(machine *m, size_t count)
 {
     if (at_hand(m) < count)
@@ -337,7 +342,7 @@ static hearth_status do_empty_dict(machine *m)
     return push(m, value);
 }
 
-/* The values from `begin` on, taken away, become a chunk at the end of the dictionary. */
+/* Moves the values from `begin` on from the stack to a new chunk at the end of the dictionary. */
 static hearth_status append_items(machine *m, pickle_dict *dict, size_t begin)
 {
     size_t count = m->count - begin;
@@ -355,7 +360,8 @@ static hearth_status append_items(machine *m, pickle_dict *dict, size_t begin)
     return HEARTH_OK;
 }
 
-/* The values from `begin` on are keys and values of the dictionary below them, which stays. */
+/* Adds the values from `begin` on, alternately keys and values, to the dictionary below them, which stays on the
+ * stack. */
 static hearth_status store_items(machine *m, size_t begin)
 {
     size_t below = m->mark_count ? m->marks[m->mark_count - 1] : 0;
@@ -382,6 +388,7 @@ static hearth_status do_setitems(machine *m)
 
 /* ------------------------------------------------------------ names, calls */
 
+/* Pushes a name of the table; any other name is refused. */
 static hearth_status push_name(machine *m, span module, span name)
 {
     const pickle_name *found = pickle_find_name(module, name);
@@ -391,7 +398,7 @@ static hearth_status push_name(machine *m, span module, span name)
                   module.data, name.size < QUOTED ? (int)name.size : QUOTED, name.data);
 }
 
-/* A text up to the end of the line, which is taken away. */
+/* Reads a text up to the end of its line; the line break is skipped. */
 static hearth_status take_line(machine *m, span *out)
 {
     const char *text = (const char *)m->data + m->at, *end = memchr(text, '\n', m->size - m->at);
@@ -418,6 +425,7 @@ static hearth_status do_stack_global(machine *m)
     return push_name(m, *module.as.text, *name.as.text);
 }
 
+/* Calls a function of the table with a tuple of arguments. */
 static hearth_status do_reduce(machine *m)
 {
     pickle_value arguments = {0}, name = {0}, out = {0};
@@ -429,7 +437,8 @@ static hearth_status do_reduce(machine *m)
     return push(m, out);
 }
 
-/* Module.state_dict gives its OrderedDict one attribute, the versions of the modules. Nothing else has any. */
+/* Ignores the one attribute that Module.state_dict sets on its OrderedDict, _metadata (the versions of the modules);
+ * any other is refused. */
 static hearth_status do_build(machine *m)
 {
     pickle_value state = {0}, object = {0};
@@ -456,7 +465,7 @@ static hearth_status do_binpersid(machine *m)
 /* -------------------------------------------------------------- operations */
 
 // clang-format off
-/* All that protocol 4 knows. Those without a function are refused by name: torch.save writes no state dict with
+/* All operations up to protocol 5. Those without a function are refused by name: no state dict of torch.save needs
  * them. */
 static const struct {
     const char *name;
@@ -494,6 +503,7 @@ static const struct {
 };
 // clang-format on
 
+/* Runs one operation. The first one must be PROTO. */
 static hearth_status step(machine *m)
 {
     uint8_t code = 0;
@@ -510,6 +520,7 @@ static hearth_status step(machine *m)
     return refuse(m, "operation 0x%02x at byte %zu does not exist", code, m->began);
 }
 
+/* Runs the program up to STOP, which must be its last byte and leave exactly one value. */
 static hearth_status execute(machine *m, pickle_value *out)
 {
     while (!m->stopped)

@@ -1,14 +1,15 @@
-/* unpickle_names.c - the names that a pickle of a state dict asks for, and what comes of each.
+/* unpickle_names.c - the names that a pickle of a state dict asks for, and what each of them does.
  *
- * Everything else that Python could import is missing here, which is the point. A function of this table makes data
- * of data: it has no side effects, and its arguments are checked one by one. */
+ * Everything else that Python could import is missing here on purpose. A function of this table makes data from data:
+ * it has no side effects, and its arguments are checked one by one. */
 #include "unpickle_names.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* torch's own limit. It also keeps a call short: one long tuple could be the shape of a hundred thousand tensors. */
+/* torch's own limit. It also bounds the time of a call: one long tuple could be the shape of a hundred thousand
+ * tensors. */
 #define MOST_DIMENSIONS 64
 
 hearth_status pickle_refuse(const pickle_context *x, hearth_status status, const char *format, ...)
@@ -43,8 +44,8 @@ hearth_status pickle_new_dict(const pickle_context *x, bool ordered, pickle_valu
 
 /* --------------------------------------------------------------- arguments */
 
-/* Arguments of a call or of a persistent id, as letters: (t)ext, (n)umber not below 0, tuple of such (s)izes,
- * (b)ool, (d)ictionary or None, stora(g)e, (T)ensor, (N)ame. */
+/* Returns true where a value is of the kind that a letter stands for: (t)ext, (n)umber of at least 0, tuple of such
+ * (s)izes, (b)ool, (d)ictionary or None, stora(g)e, (T)ensor, (N)ame. */
 static bool fits(const pickle_value *value, char letter)
 {
     static const struct {
@@ -67,6 +68,7 @@ static bool fits(const pickle_value *value, char letter)
     return true;
 }
 
+/* Checks the arguments of a call, or the parts of a persistent id: one letter of fits() for each. */
 static hearth_status check_arguments(const pickle_context *x, const char *what, const pickle_tuple *arguments,
                                      const char *letters)
 {
@@ -82,14 +84,14 @@ static hearth_status check_arguments(const pickle_context *x, const char *what, 
 
 /* ------------------------------------------------------------------- names */
 
-/* OrderedDict() */
+/* Makes an ordered dictionary: OrderedDict(). */
 static hearth_status call_ordered_dict(const pickle_context *x, const pickle_tuple *arguments, pickle_value *out)
 {
     TRY(check_arguments(x, "OrderedDict", arguments, ""));
     return pickle_new_dict(x, true, out);
 }
 
-/* _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks) */
+/* Makes a tensor: _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks). */
 static hearth_status call_rebuild_tensor(const pickle_context *x, const pickle_tuple *arguments, pickle_value *out)
 {
     TRY(check_arguments(x, "_rebuild_tensor_v2", arguments, "gnssbd"));
@@ -108,7 +110,7 @@ static hearth_status call_rebuild_tensor(const pickle_context *x, const pickle_t
     return HEARTH_OK;
 }
 
-/* _rebuild_parameter(tensor, requires_grad, hooks) is the tensor, as far as data goes. */
+/* Returns the tensor itself, which is all the data of _rebuild_parameter(tensor, requires_grad, hooks). */
 static hearth_status call_rebuild_parameter(const pickle_context *x, const pickle_tuple *arguments, pickle_value *out)
 {
     TRY(check_arguments(x, "_rebuild_parameter", arguments, "Tbd"));
@@ -125,7 +127,7 @@ static const pickle_name names[] = {
     {"torch",        "FloatStorage",       NULL,                    true,  FORMAT_F32},
     {"torch",        "HalfStorage",        NULL,                    true,  FORMAT_F16},
     {"torch",        "BFloat16Storage",    NULL,                    true,  FORMAT_BF16},
-    /* Known by name, so that the refusal can say which tensor has one. */
+    /* Not read; listed so that the error can name the tensor. */
     {"torch",        "DoubleStorage",      NULL,                    true,  FORMAT_STORED_COUNT},
     {"torch",        "LongStorage",        NULL,                    true,  FORMAT_STORED_COUNT},
     {"torch",        "IntStorage",         NULL,                    true,  FORMAT_STORED_COUNT},
@@ -144,7 +146,8 @@ const pickle_name *pickle_find_name(span module, span name)
     return NULL;
 }
 
-/* ("storage", type, key, place, count): the place, "cpu" or "cuda:0", is where it once was. */
+/* A persistent id is ("storage", type, key, place, count). The place, such as "cpu" or "cuda:0", is where the storage
+ * was when it was saved; it is not used. */
 hearth_status pickle_find_storage(const pickle_context *x, const pickle_tuple *id, pickle_value *out)
 {
     TRY(check_arguments(x, "a persistent id", id, "tNttn"));

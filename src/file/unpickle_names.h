@@ -1,35 +1,37 @@
-/* unpickle_names.h - between the machine of unpickle.c and the names that its programs may ask for. */
+/* unpickle_names.h - the interface between the machine of unpickle.c and the table of names that a pickle may ask
+ * for. */
 #ifndef FILE_UNPICKLE_NAMES_H
 #define FILE_UNPICKLE_NAMES_H
 
 #include "unpickle.h"
 
-/* Where values are made, and who hears of failures. */
+/* Where values are allocated and where errors are reported. */
 typedef struct pickle_context {
     arena *memory; /* the caller's */
     const char *path;
     hearth_error *error;
 } pickle_context;
 
-/* "PATH: pickle: REASON" */
+/* Reports an error with the text "PATH: pickle: REASON". */
 hearth_status pickle_refuse(const pickle_context *x, hearth_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* A row of the table: a function that makes data from data, or a type of storage. */
 typedef struct pickle_name {
     const char *module, *name;
-    /* Data of data; NULL: no function. */
+    /* Makes a value from the arguments; NULL: the name is not a function. */
     hearth_status (*call)(const pickle_context *x, const pickle_tuple *arguments, pickle_value *out);
-    bool storage;         /* a type of storage ...                               */
-    number_format format; /* ... of these values; FORMAT_STORED_COUNT: of others */
+    bool storage;         /* the name is a type of storage ...                   */
+    number_format format; /* ... of values in this format; FORMAT_STORED_COUNT: one that hearth does not read */
 } pickle_name;
 
-/* NULL where the table has no such name. */
+/* Returns the row of a name; NULL where the table has none. */
 const pickle_name *pickle_find_name(span module, span name);
 
-/* The storage that a persistent id means. */
+/* Makes the storage that a persistent id describes. */
 hearth_status pickle_find_storage(const pickle_context *x, const pickle_tuple *id, pickle_value *out);
 
-/* An empty dictionary. */
+/* Makes an empty dictionary. ordered: an OrderedDict. */
 hearth_status pickle_new_dict(const pickle_context *x, bool ordered, pickle_value *out);
 
 #endif

@@ -1,20 +1,20 @@
 /* attend_avx2.c - attention of several heads over one key/value head.
  *
- * The plan of attend_avx512.c with half as many registers, half as wide: scores in tiles of 2 queries x 4 positions
- * whose 8 sums are gathered together, values in tiles of 4 queries x 16 dimensions. A group of queries that is not
- * full repeats its last one. Since the tiles are so narrow they pass over the same keys and values several times: so they
- * do that block by block, while a block is in the first cache. */
+ * The plan of attend_avx512.c with half as many registers of half the width: scores in tiles of 2 queries x 4
+ * positions, whose 8 horizontal sums are computed together; values in tiles of 4 queries x 16 dimensions. An incomplete
+ * group of queries repeats its last one. The narrow tiles read the same keys and values several times, so positions are
+ * processed in blocks that stay in the L1 cache. */
 #include "avx2.h"
 
 #include "exponent_avx2.h"
 
 #define TILE_POSITIONS  4
-#define TILE_QUERIES    4 /* of the second product */
+#define TILE_QUERIES    4 /* queries in a tile of the second product, weights times values */
 #define TILE_REGISTERS  2 /* of 8 dimensions */
 #define BLOCK_POSITIONS 64
-#define MOST_QUERIES    16 /* that pass over keys and values together */
+#define MOST_QUERIES    16 /* queries that are processed together */
 
-/* The first n (at most 8) values of a key or value from index i, 0 behind them. */
+/* Loads the first n (at most 8) values of a key or value from index i; the other lanes are 0. */
 typedef __m256 load_cached(const void *data, size_t i, size_t n);
 
 ALWAYS_INLINE __m256 load_f32(const void *data, size_t i, size_t n)
@@ -27,7 +27,7 @@ ALWAYS_INLINE __m256 load_f16(const void *data, size_t i, size_t n)
     return load_first_halves((const char *)data + 2 * i, n);
 }
 
-/* Adds to the scores of two queries with four keys what dimensions [i, i + n), at most 8, give. */
+/* Adds dimensions [i, i + n), at most 8, to the scores of two queries with four keys. */
 ALWAYS_INLINE void add_scores(const float *const query[2], const void *const keys[TILE_POSITIONS], size_t i, size_t n,
                               __m256 sum[2 * TILE_POSITIONS], load_cached *load)
 {
@@ -40,7 +40,7 @@ ALWAYS_INLINE void add_scores(const float *const query[2], const void *const key
     }
 }
 
-/* Scores of two queries with four keys from `key` on, `bytes` each, of which `left` exist. */
+/* Computes the scores of two queries with four keys from `key` on, `bytes` bytes each, of which `left` exist. */
 ALWAYS_INLINE void score_tile(const float *const query[2], const char *key, size_t bytes, size_t left, size_t length,
                               float scale, float *const scores[2], size_t p, load_cached *load)
 {
@@ -57,7 +57,7 @@ ALWAYS_INLINE void score_tile(const float *const query[2], const char *key, size
     if (i < length)
         add_scores(query, keys, i, length - i, sum, load);
     __m256 both = _mm256_mul_ps(sum_of_8(sum), _mm256_set1_ps(scale));
-    if (left >= TILE_POSITIONS) { /* a masked store takes as long as a quarter of the tile on some CPUs */
+    if (left >= TILE_POSITIONS) { /* on some CPUs a masked store takes as long as a quarter of the tile */
         _mm_storeu_ps(scores[0] + p, _mm256_castps256_ps128(both));
         _mm_storeu_ps(scores[1] + p, _mm256_extractf128_ps(both, 1));
     } else {
@@ -80,7 +80,7 @@ static float largest_of(const float *values, size_t n)
     return largest;
 }
 
-/* Scores to exp(score - largest); returns what they must be divided by. */
+/* Replaces scores by exp(score - largest); returns their sum, which they must be divided by. */
 static float softmax(float *scores, size_t n)
 {
     __m256 largest = _mm256_set1_ps(largest_of(scores, n)), sum = _mm256_setzero_ps();
@@ -94,7 +94,7 @@ static float softmax(float *scores, size_t n)
     return sum_of(sum);
 }
 
-/* Adds to four queries' outputs in dimensions [i, i + 16), of which `left` exist, what positions [begin, end) give. */
+/* Adds positions [begin, end) to the outputs of four queries in dimensions [i, i + 16), of which `left` exist. */
 ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const void *value, size_t begin, size_t end,
                               size_t length, size_t i, size_t left, float *const out[TILE_QUERIES], load_cached *load)
 {

@@ -1,18 +1,18 @@
 /* attend_avx512.c - attention of several heads over one key/value head.
  *
  * Scores: tiles of 2 queries x 8 positions, so that a key is converted once for two queries and a query is loaded once
- * for eight keys; the 16 sums across lanes are gathered together. Values: up to 4 queries x 64 dimensions of output
- * stay in registers while all positions pass by. A group of queries that is not full repeats its last
- * one: what is computed twice is the same, and stored once. */
+ * for eight keys; the 16 horizontal sums are computed together. Values: up to 4 queries x 64 dimensions of output
+ * stay in registers during the loop over all positions. An incomplete group of queries repeats its last one; the
+ * repeated results are the same. */
 #include "avx512.h"
 
 #include "exponent_avx512.h"
 
 #define TILE_POSITIONS 8
-#define TILE_QUERIES   4 /* of the second product */
+#define TILE_QUERIES   4 /* queries in a tile of the second product, weights times values */
 #define TILE_REGISTERS 4 /* of 16 dimensions */
 
-/* Sixteen values of a key or value from index i, `lanes` of them. */
+/* Loads sixteen values of a key or value from index i, as float32; lanes that are not in `lanes` become 0. */
 typedef __m512 load_cached(const void *data, size_t i, __mmask16 lanes);
 
 ALWAYS_INLINE __m512 load_f32(const void *data, size_t i, __mmask16 lanes)
@@ -25,7 +25,7 @@ ALWAYS_INLINE __m512 load_f16(const void *data, size_t i, __mmask16 lanes)
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, (const char *)data + 2 * i));
 }
 
-/* Scores of two queries with positions [p, p + 8) of which `left` exist. */
+/* Computes the scores of two queries with positions [p, p + 8), of which `left` exist. */
 ALWAYS_INLINE void score_tile(const float *const query[2], const void *key, size_t p, size_t left, size_t length,
                               float scale, float *const scores[2], load_cached *load)
 {
@@ -44,12 +44,13 @@ ALWAYS_INLINE void score_tile(const float *const query[2], const void *key, size
     __m512 both = _mm512_mul_ps(sum_of_16(sum), _mm512_set1_ps(scale));
     __mmask8 present = (__mmask8)first_lanes(left < TILE_POSITIONS ? left : TILE_POSITIONS);
     _mm256_mask_storeu_ps(scores[0] + p, present, _mm512_castps512_ps256(both));
-    /* Not extractf32x8: compilers fuse that with the store, and the fused one traps on lanes it does not write. */
+    /* Not extractf32x8: compilers fuse that with the store, and the fused store traps on lanes that it does not
+     * write. */
     __m512 swapped = _mm512_shuffle_f32x4(both, both, 0x4e);
     _mm256_mask_storeu_ps(scores[1] + p, present, _mm512_castps512_ps256(swapped));
 }
 
-/* Scores to exp(score - largest); returns what they must be divided by. */
+/* Replaces scores by exp(score - largest); returns their sum, which they must be divided by. */
 static float softmax(float *scores, size_t n)
 {
     __m512 largest = _mm512_set1_ps(scores[0]), sum = _mm512_setzero_ps();
@@ -65,7 +66,7 @@ static float softmax(float *scores, size_t n)
     return _mm512_reduce_add_ps(sum);
 }
 
-/* Four queries' outputs in dimensions [i, i + 64), of which `left` exist. */
+/* Computes the outputs of four queries in dimensions [i, i + 64), of which `left` exist. */
 ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const float total[TILE_QUERIES],
                               const void *value, size_t count, size_t length, size_t i, size_t left,
                               float *const out[TILE_QUERIES], load_cached *load)

@@ -1,15 +1,15 @@
 /* attend_neon.c - attention of several heads over one key/value head.
  *
- * The plan of attend_avx2.c, which fits as well: scores in tiles of 2 queries x 4 positions whose 8 sums are gathered
- * together, values in tiles of 4 queries x 16 dimensions; 16 of the 32 registers hold sums. A group of queries that is
- * not full repeats its last one. */
+ * The tiles of attend_avx2.c: scores in tiles of 2 queries x 4 positions, whose 8 horizontal sums are computed
+ * together; values in tiles of 4 queries x 16 dimensions; 16 of the 32 registers hold sums. An incomplete group of
+ * queries repeats its last one. */
 #include "exponent_neon.h"
 
 #define TILE_POSITIONS 4
-#define TILE_QUERIES   4 /* of the second product */
+#define TILE_QUERIES   4 /* queries in a tile of the second product, weights times values */
 #define TILE_PAIRS     2 /* of 8 dimensions */
 
-/* The first n (at most 8) values of a key or value from index i, 0 behind them. */
+/* Loads the first n (at most 8) values of a key or value from index i; the other lanes are 0. */
 typedef floats8 load_cached(const void *data, size_t i, size_t n);
 
 ALWAYS_INLINE floats8 load_f32(const void *data, size_t i, size_t n)
@@ -22,7 +22,7 @@ ALWAYS_INLINE floats8 load_f16(const void *data, size_t i, size_t n)
     return load_first_halves((const char *)data + 2 * i, n);
 }
 
-/* Scores of two queries with positions [p, p + 4) of which `left` exist. */
+/* Computes the scores of two queries with positions [p, p + 4), of which `left` exist. */
 ALWAYS_INLINE void score_tile(const float *const query[2], const void *key, size_t p, size_t left, size_t length,
                               float scale, float *const scores[2], load_cached *load)
 {
@@ -44,7 +44,7 @@ ALWAYS_INLINE void score_tile(const float *const query[2], const void *key, size
     store_first(scores[1] + p, present, (floats8){both.high, both.low});
 }
 
-/* Scores to exp(score - largest); returns what they must be divided by. */
+/* Replaces scores by exp(score - largest); returns their sum, which they must be divided by. */
 static float softmax(float *scores, size_t n)
 {
     float largest = scores[0];
@@ -53,12 +53,12 @@ static float softmax(float *scores, size_t n)
     floats8 sum = all8(0), shift = all8(-largest);
     for (size_t i = 0; i < n; i += LANES) {
         store_first(scores + i, n - i, exponent_neon(add8(load_first(scores + i, n - i), shift)));
-        sum = add8(sum, load_first(scores + i, n - i)); /* zeros behind the last */
+        sum = add8(sum, load_first(scores + i, n - i)); /* zeros after the last one */
     }
     return sum_of(sum);
 }
 
-/* Four queries' outputs in dimensions [i, i + 16), of which `left` exist. */
+/* Computes the outputs of four queries in dimensions [i, i + 16), of which `left` exist. */
 ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const float total[TILE_QUERIES],
                               const void *value, size_t count, size_t length, size_t i, size_t left,
                               float *const out[TILE_QUERIES], load_cached *load)

@@ -1,4 +1,4 @@
-/* avx2.h - helpers that the AVX2 files share. All `static inline`: nothing here may become a symbol that code
+/* avx2.h - helpers that the AVX2 files share. All are `static inline`: nothing here may become a symbol that code
  * without these instructions could be linked to. */
 #ifndef KERNEL_AVX2_H
 #define KERNEL_AVX2_H
@@ -9,23 +9,23 @@ typedef __m256 group_sums;
 
 #include "streams.h"
 
-#define LANES 8 /* float32 values of a register */
+#define LANES 8 /* float32 values in a register */
 
-/* Before a loop over an array of registers: unrolled whole, or gcc keeps the array in memory and stores it at every
- * step (the float tile ran at a third of its speed). */
+/* Fully unrolls the next loop. Loops over an array of registers need it: otherwise gcc keeps the array in memory and
+ * stores it at every step (the float tile then runs at a third of its speed). */
 #define UNROLLED _Pragma("GCC unroll 16")
 
-/* Block formats with float32 activations (float_avx2.c), and with many tokens of 8 bits (tile_avx2.c). */
+/* Products of block formats with float32 activations (float_avx2.c), and with many tokens of 8 bits (tile_avx2.c). */
 kernel_product avx2_product_decoded, avx2_product_tiles;
 
-/* A mask of the first n of 8 lanes; all for n >= 8. */
+/* Returns a mask of the first n of 8 lanes; all for n >= 8. */
 static inline __m256i first_lanes(size_t n)
 {
     const __m256i index = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n < LANES ? (int)n : LANES), index);
 }
 
-/* The first n of 8 floats, 0 behind them. */
+/* Loads the first n of 8 floats; the other lanes are 0. */
 static inline __m256 load_first(const float *at, size_t n)
 {
     return n >= LANES ? _mm256_loadu_ps(at) : _mm256_maskload_ps(at, first_lanes(n));
@@ -39,7 +39,7 @@ static inline void store_first(float *at, size_t n, __m256 v)
         _mm256_maskstore_ps(at, first_lanes(n), v);
 }
 
-/* The first n of 8 float16 as float32, 0 behind them. There is no masked load of 16 bits. */
+/* Loads the first n of 8 float16 as float32; the other lanes are 0. (AVX2 has no masked load of 16 bits.) */
 static inline __m256 load_first_halves(const void *at, size_t n)
 {
     if (n >= LANES)
@@ -49,9 +49,9 @@ static inline __m256 load_first_halves(const void *at, size_t n)
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)halves));
 }
 
-/* The scales of eight Q4_0 blocks, in order, as float16. Half by half this takes thrice the instructions. A block has 18
- * bytes, so of the eight words from byte 32 i on, word i has the scale of block 2 i in its lower half, and word 4 + i that
- * of block 2 i + 1 in its upper half. */
+/* Returns the scales of eight Q4_0 blocks, in order, as float16. Loading them one by one takes three times as many
+ * instructions. A block has 18 bytes; so of the eight 32-bit words from byte 32 i on, word i has the scale of block 2 i
+ * in its lower half, and word 4 + i has that of block 2 i + 1 in its upper half. */
 static inline __m128i scales_of_8(const block_q4_0 block[8])
 {
     __m256i v[4];
@@ -62,7 +62,7 @@ static inline __m128i scales_of_8(const block_q4_0 block[8])
     return _mm_blend_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1), 0xaa);
 }
 
-/* The sums of eight registers, in order. */
+/* Returns the sum of each of eight registers, in order. */
 static inline __m256 sum_of_8(const __m256 v[8])
 {
     __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));

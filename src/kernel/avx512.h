@@ -1,4 +1,4 @@
-/* avx512.h - helpers that the AVX-512 files share. All `static inline`: nothing here may become a symbol that code
+/* avx512.h - helpers that the AVX-512 files share. All are `static inline`: nothing here may become a symbol that code
  * without these instructions could be linked to. */
 #ifndef KERNEL_AVX512_H
 #define KERNEL_AVX512_H
@@ -9,25 +9,26 @@ typedef __m256 group_sums;
 
 #include "streams.h"
 
-#define LANES 16 /* float32 values of a register */
+#define LANES 16 /* float32 values in a register */
 
-/* Block formats with float32 activations (float_avx512.c), and with many tokens of 8 bits (tile_avx512.h). */
+/* Products of block formats with float32 activations (float_avx512.c), and with many tokens of 8 bits
+ * (tile_avx512.h). */
 kernel_product avx512_product_decoded, avx512_product_tiles, avx512vnni_product_tiles;
 
-/* The first n of 16 lanes; all for n >= 16. */
+/* Returns a mask of the first n of 16 lanes; all for n >= 16. */
 static inline __mmask16 first_lanes(size_t n)
 {
     return (__mmask16)(n >= LANES ? 0xffffu : (1u << n) - 1);
 }
 
-/* The first n of 64 bytes. */
+/* Returns a mask of the first n of 64 bytes; all for n >= 64. */
 static inline __mmask64 first_bytes(size_t n)
 {
     return n >= 64 ? ~0ull : (1ull << n) - 1;
 }
 
-/* Every lane's four neighbours of a, b, c, d added up: a 128-bit lane of the result holds the four sums of
- * that lane of a, b, c, d. */
+/* Adds up the four floats of each 128-bit lane of a, b, c and d; the same lane of the result holds these four sums, in
+ * this order. */
 static inline __m512 add_neighbours(__m512 a, __m512 b, __m512 c, __m512 d)
 {
     __m512d ab = _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
@@ -35,7 +36,7 @@ static inline __m512 add_neighbours(__m512 a, __m512 b, __m512 c, __m512 d)
     return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
 }
 
-/* The sums of eight registers, in order. */
+/* Returns the sum of each of eight registers, in order. */
 static inline __m256 sum_of_8(const __m512 v[8])
 {
     __m512 a = add_neighbours(v[0], v[1], v[2], v[3]), b = add_neighbours(v[4], v[5], v[6], v[7]);
@@ -44,7 +45,7 @@ static inline __m256 sum_of_8(const __m512 v[8])
                          _mm512_castps512_ps256(_mm512_shuffle_f32x4(ab, ab, 0x0d)));
 }
 
-/* The sums of sixteen registers, in order: 45 instructions where sixteen single sums take 112. */
+/* Returns the sum of each of sixteen registers, in order, in 45 instructions; sixteen single sums take 112. */
 ALWAYS_INLINE __m512 sum_of_16(const __m512 v[16])
 {
     __m512 a = add_neighbours(v[0], v[1], v[2], v[3]), b = add_neighbours(v[4], v[5], v[6], v[7]);

@@ -1,12 +1,12 @@
 /* block_avx2.c - block formats times one token of 8 bits.
  *
- * The same plan as block_avx512.c: several rows share what depends on the token alone. Without VNNI bytes are
- * multiplied by maddubs, which takes one unsigned and one signed factor and adds two products into 16 bits WITH
- * saturation; so every format must show that two products fit:
+ * The same plan as block_avx512.h: eight rows share everything that depends only on the token. Without VNNI bytes are
+ * multiplied by maddubs, which takes one unsigned and one signed factor and adds two products in 16 bits WITH
+ * saturation. So for every format two products must fit 16 bits:
  *   Q4_0, Q4_K   2 * 15 * 127 =  3810
  *   Q6_K         2 * 63 * 127 = 16002
  *   Q8_0         2 * 128 * 127 = 32512, of |w| and q with the sign of w: |-128| is 128 as an unsigned byte, and a
- *                q of kernel_input is never -128, so its sign can always be turned. */
+ *                q of kernel_input is never -128, so it can always be negated. */
 #include "avx2.h"
 
 ALWAYS_INLINE __m256i load_256(const void *at)
@@ -14,7 +14,7 @@ ALWAYS_INLINE __m256i load_256(const void *at)
     return _mm256_loadu_si256(at);
 }
 
-/* Pairs of 16 bits added up to 32, as float32. */
+/* Adds pairs of 16-bit integers to 32 bits and converts the sums to float32. */
 ALWAYS_INLINE __m256 widen(__m256i pairs)
 {
     return _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -46,8 +46,9 @@ ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
     return sum_of_8(sum);
 }
 
-/* Sums of the 128-bit halves of four registers of 16 bits: of v[0], v[1], v[2], v[3], first the lower halves, then the
- * upper ones. Four neighbours must add up to 16 bits. One conversion and one scale then serve four registers. */
+/* Adds up each 128-bit half of four registers of 16-bit integers. The result holds the sums of the lower halves of
+ * v[0], v[1], v[2], v[3], then those of the upper halves. Four neighbours must add up to 16 bits. So four registers
+ * need only one conversion and one multiplication with scales. */
 ALWAYS_INLINE __m256i fold_four(const __m256i v[4])
 {
     const __m256i ones = _mm256_set1_epi16(1);
@@ -65,9 +66,9 @@ ALWAYS_INLINE __m256i fold_four(const __m256i v[4])
 
 #define EIGHT 8
 
-/* What the token gives to eight blocks. */
+/* What is prepared of the token for eight blocks. */
 typedef struct token_q4_0 {
-    __m256i low[4], high[4]; /* values that meet low nibbles (0..15 of a block) and high ones */
+    __m256i low[4], high[4]; /* values for the low nibbles (0..15 of a block) and for the high ones */
     __m256i offset;          /* 8 times the sums of the blocks */
     __m256 scale;
 } token_q4_0;
@@ -89,7 +90,7 @@ ALWAYS_INLINE token_q4_0 read_token_q4_0(const int8_t *q, const float *scales)
     return token;
 }
 
-/* Sums of nibbles times values, of this block and of the fourth after it: at most 2 * 3810. */
+/* Multiplies the nibbles of this block and of the fourth after it with values: sums of 16 bits, at most 2 * 3810. */
 ALWAYS_INLINE __m256i multiply_two(const block_q4_0 *block, __m256i low, __m256i high)
 {
     __m256i nibbles = _mm256_castsi128_si256(_mm_loadu_si128((const void *)block[0].nibbles));
@@ -121,7 +122,7 @@ ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
         for (size_t r = 0; r < GROUP; r++)
             sum[r] = add_q4_0(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q4_0)), &token);
     }
-    if (b < blocks) { /* the last ones, with zeros behind them */
+    if (b < blocks) { /* the last, fewer than eight blocks, filled up with zeros */
         int8_t q[EIGHT * 32] = {0};
         float scales[EIGHT] = {0};
         memcpy(q, x->q + b * 32, (blocks - b) * 32);
@@ -138,14 +139,14 @@ ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
 
 /* ---- Q4_K ---- */
 
-/* The eight 6-bit numbers in the bytes of `packed`, times `unit`. */
+/* Returns the eight 6-bit numbers in the bytes of `packed`, times `unit`. */
 ALWAYS_INLINE __m256 scale_bytes(uint64_t packed, __m256 unit)
 {
     __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)packed));
     return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), unit);
 }
 
-/* scale: of the token's eight blocks of 32. offset: that times the sum of each. */
+/* Adds one block. scale: of the token's eight blocks of 32. offset: scale times the sum of each block. */
 ALWAYS_INLINE __m256 add_q4_k(__m256 sum, const block_q4_k *block, const int8_t *q, __m256 scale, __m256 offset)
 {
     uint64_t scales, minima;
@@ -192,18 +193,19 @@ ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
 
 /* ---- Q6_K ---- */
 
-/* 32 weights times values, minus 32 times the values: at most 2 * 32 * 127 in 16 bits. */
+/* Multiplies 32 weights (stored with 32 added) with values and subtracts `offset`, which is 32 times the values. The
+ * 16-bit results are at most 2 * 32 * 127. */
 ALWAYS_INLINE __m256i multiply_q6_k(__m256i low, __m256i high, const int8_t *q, __m256i offset)
 {
     __m256i weights = _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
     return _mm256_sub_epi16(_mm256_maddubs_epi16(weights, load_256(q)), offset);
 }
 
-/* scale: of the token's eight blocks of 32; offsets: 32 times its values, in pairs. */
+/* Adds one block. scale: of the token's eight blocks of 32; offsets: 32 times its values, summed in pairs. */
 ALWAYS_INLINE __m256 add_q6_k(__m256 sum, const block_q6_k *block, const int8_t *q, const __m256i offsets[8],
                               const float *scale)
 {
-    /* Scales of columns 0, 32, 64, 96 and of 16, 48, 80, 112: as fold_four() orders sums. */
+    /* Scales of columns 0, 32, 64, 96 and of 16, 48, 80, 112: the order of the sums of fold_four(). */
     const __m128i order = _mm_set_epi8(15, 13, 11, 9, 14, 12, 10, 8, 7, 5, 3, 1, 6, 4, 2, 0);
     __m128i bytes = _mm_shuffle_epi8(_mm_loadu_si128((const void *)block->scales), order);
     __m256 d = _mm256_set1_ps(_cvtsh_ss(block->d));
@@ -211,7 +213,7 @@ ALWAYS_INLINE __m256 add_q6_k(__m256 sum, const block_q6_k *block, const int8_t 
     for (int half = 0; half < 2; half++, q += 128, offsets += 4, bytes = _mm_unpackhi_epi64(bytes, bytes)) {
         __m256i first = load_256(block->low + half * 64), second = load_256(block->low + half * 64 + 32);
         __m256i high = load_256(block->high + half * 32);
-        /* The upper bits of 32 weights lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+        /* The upper two bits of the weights lie at bits 0, 2, 4 and 6 of a byte and are moved to bit 4. */
         const __m256i products[4] = {
             multiply_q6_k(first, _mm256_slli_epi16(high, 4), q, offsets[0]),
             multiply_q6_k(second, _mm256_slli_epi16(high, 2), q + 32, offsets[1]),

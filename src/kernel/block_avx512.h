@@ -1,27 +1,28 @@
-/* block_avx512.h - block formats times one token of 8 bits, compiled with VNNI (block_avx512vnni.c defines WITH_VNNI) and
- * without (block_avx512.c).
+/* block_avx512.h - block formats times one token of 8 bits, compiled with VNNI (block_avx512vnni.c defines WITH_VNNI)
+ * and without (block_avx512.c).
  *
- * Decoding is bound by memory only if a block costs few instructions, so everything that depends on the token alone
+ * The speed is limited by memory only if a block takes few instructions. So everything that depends only on the token
  * (its values in the order of the format's nibbles, the format's offset times their sums, its scales) is prepared
- * once and shared by eight rows. Products of bytes are of unsigned weights and signed values: weights are made unsigned,
- * and the offset that this takes is what a lane starts from. VNNI adds four products to a lane of 32 bits, which is
- * exact. Without it maddubs adds two into 16 bits WITH saturation, so every format must show that they fit:
+ * once and shared by eight rows. The instructions multiply unsigned with signed bytes: weights are made unsigned by an
+ * offset, and a lane's sum starts with a correction for it. VNNI adds four products in 32 bits, which is exact. Without
+ * VNNI, maddubs adds two products in 16 bits WITH saturation, so for every format they must fit:
  *   Q4_0   2 * 15 * 127 = 3810, low and high nibbles together 7620
  *   Q4_K   3810          Q6_K   2 * 63 * 127 = 16002
  *   Q8_0   2 * 128 * 127 = 32512, of |w| and q with the sign of w: |-128| is 128 as an unsigned byte, and a q of
- *          kernel_input is never -128, so its sign can always be turned
+ *          kernel_input is never -128, so it can always be negated
  *
- * Instructions per row with VNNI, of which ports 0 and 5 (all that 512-bit arithmetic has) take:
+ * Instructions per row with VNNI; the second number counts those on ports 0 and 5, the only ports with 512-bit
+ * arithmetic:
  *   Q8_0  12 per 2 blocks (68 bytes),  9      Q4_K  ~50 per block (144 bytes), 36
  *   Q4_0  16 per 4 blocks (72 bytes), 13      Q6_K  ~42 per block (210 bytes), 38
- * Bytes over half of the second number is what a cycle can take in: 15, 11, 8 and 11. Without it Q8_0 takes 3 more,
- * Q4_0 3, Q4_K 8 and Q6_K 8. */
+ * The bytes divided by half of the second number are the bytes that a cycle can process: 15, 11, 8 and 11. Without VNNI
+ * Q8_0 takes 3 instructions more, Q4_0 3, Q4_K 8 and Q6_K 8. */
 #ifndef KERNEL_BLOCK_AVX512_H
 #define KERNEL_BLOCK_AVX512_H
 
 #include "avx512.h"
 
-/* start + the four products of each lane's bytes, u unsigned, s signed. */
+/* Returns start + the four products of each lane's bytes, u unsigned, s signed. */
 ALWAYS_INLINE __m512i dot_bytes(__m512i start, __m512i u, __m512i s)
 {
 #ifdef WITH_VNNI
@@ -31,7 +32,7 @@ ALWAYS_INLINE __m512i dot_bytes(__m512i start, __m512i u, __m512i s)
 #endif
 }
 
-/* start + the products of two pairs, which together fit 16 bits. */
+/* Returns start + the products of both pairs of registers, which together must fit 16 bits. */
 ALWAYS_INLINE __m512i dot_nibbles(__m512i start, __m512i first, __m512i first_s, __m512i second, __m512i second_s)
 {
 #ifdef WITH_VNNI
@@ -42,14 +43,15 @@ ALWAYS_INLINE __m512i dot_nibbles(__m512i start, __m512i first, __m512i first_s,
 #endif
 }
 
-/* start - offset times the sum of each lane's four signed bytes. */
+/* Returns start - offset times the sum of each lane's four signed bytes. */
 ALWAYS_INLINE __m512i minus_offset(__m512i start, uint8_t offset, __m512i s)
 {
     __m512i sums = dot_bytes(_mm512_setzero_si512(), _mm512_set1_epi8((char)offset), s);
     return _mm512_sub_epi32(start, sums);
 }
 
-/* The four products of each lane's bytes, both signed; of_128: -128 times the sum of each lane's q. */
+/* Returns the four products of each lane's bytes added up, both factors signed. of_128: -128 times the sum of each
+ * lane's q. */
 ALWAYS_INLINE __m512i dot_signed(__m512i weights, __m512i q, __m512i of_128)
 {
 #ifdef WITH_VNNI
@@ -72,7 +74,7 @@ ALWAYS_INLINE __m512i load_256(const void *at)
     return _mm512_castsi256_si512(_mm256_loadu_si256(at));
 }
 
-/* Sixteen float16, picked as words of `from`, as float32. */
+/* Picks sixteen 16-bit words of `from` by index and converts them from float16 to float32. */
 ALWAYS_INLINE __m512 pick_halves(__m256i words, __m512i from)
 {
     __m512i picked = _mm512_permutexvar_epi16(_mm512_castsi256_si512(words), from);
@@ -88,7 +90,7 @@ ALWAYS_INLINE __m512 every_lane(uint16_t half)
 
 ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
 {
-    /* Words 0 and 17 of a pair of blocks are the scales. */
+    /* The scales are words 0 and 17 of a pair of blocks. */
     const __m256i scale_words = _mm256_set_m128i(_mm_set1_epi16(17), _mm_set1_epi16(0));
     const __m512i lane_block = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     size_t blocks = x->columns / 32, b = 0;
@@ -106,7 +108,7 @@ ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
             sum[r] = add_scaled(sum[r], dot_signed(weights, q, start), d, dx);
         }
     }
-    if (b < blocks) { /* the last of an odd number: the upper half of q is 0 */
+    if (b < blocks) { /* the last block of an odd number: the upper half of q is 0 */
         __m512i q = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)(x->q + b * 32)));
         __m512i start = minus_offset(_mm512_setzero_si512(), 128, q);
         for (size_t r = 0; r < GROUP; r++) {
@@ -121,14 +123,14 @@ ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
 
 /* ---- Q4_0: four blocks at a time, one in each quarter of a register, low and high nibbles apart ---- */
 
-/* What the token gives to four blocks. */
+/* What is prepared of the token for four blocks. */
 typedef struct token_q4_0 {
-    __m512i low, high; /* the values that meet low nibbles (0..15 of each block) and high ones */
+    __m512i low, high; /* the values for the low nibbles (0..15 of each block) and for the high ones */
     __m512i start;     /* -8 times their sums */
     __m512 scale;
 } token_q4_0;
 
-/* `blocks` blocks are left; what lies past them becomes 0. */
+/* Prepares four blocks from block b; values after the first `blocks` of them become 0. */
 ALWAYS_INLINE token_q4_0 read_token_q4_0(const kernel_input *x, size_t b, size_t blocks)
 {
     const int8_t *at = x->q + b * 32;
@@ -152,7 +154,7 @@ ALWAYS_INLINE token_q4_0 read_token_q4_0(const kernel_input *x, size_t b, size_t
     return token;
 }
 
-/* nibbles: 16 bytes of each of four blocks. d: their scales, each in four lanes. */
+/* Adds four blocks. nibbles: the 16 bytes of each block. d: their scales, each in four lanes. */
 ALWAYS_INLINE __m512 add_q4_0(__m512 sum, __m512i nibbles, __m512 d, const token_q4_0 *token)
 {
     const __m512i mask = _mm512_set1_epi8(15);
@@ -163,9 +165,9 @@ ALWAYS_INLINE __m512 add_q4_0(__m512 sum, __m512i nibbles, __m512 d, const token
 
 ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
 {
-    /* Of four blocks (72 bytes) the first 64 bytes hold all scales and the nibbles of three. */
+    /* The first 64 bytes of four blocks (72 bytes) hold all scales and the nibbles of three blocks. */
     const __m256i scale_words = _mm256_set_epi16(27, 27, 27, 27, 18, 18, 18, 18, 9, 9, 9, 9, 0, 0, 0, 0);
-    /* Words 1..8, 10..17, 19..26: what byte permutes could do takes no more than BW here. */
+    /* Words 1..8, 10..17, 19..26. Permutes of bytes (VBMI) would not be faster than these of words (BW). */
     const __m512i nibble_words =
         _mm512_set_epi32(0, 0, 0, 0, 0x001a0019, 0x00180017, 0x00160015, 0x00140013, 0x00110010, 0x000f000e, 0x000d000c,
                          0x000b000a, 0x00080007, 0x00060005, 0x00040003, 0x00020001);
@@ -196,9 +198,10 @@ ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
 
 /* ---- Q4_K: a block of 256 at a time ---- */
 
-/* The eight scales of a block (lanes 0..7) and its eight minima (8..15), times d and dmin. What sub_scales() of
- * levels.h does in plain C: bytes 4..15 of a block are a, b, c, of which the low six bits of a and b are the first four
- * scales and minima, the nibbles of c the low bits of the others, and the top bits of a and b their high bits. */
+/* Returns the eight scales of a block (lanes 0..7) times d and its eight minima (8..15) times dmin. It unpacks them
+ * like sub_scales() of levels.h: bytes 4..15 of a block are three words a, b, c. The low six bits of the bytes of a
+ * and b are the first four scales and minima; the nibbles of c are the low bits of the others, whose high bits are the
+ * top two bits of the bytes of a and b. */
 ALWAYS_INLINE __m512 scales_and_minima(const block_q4_k *block)
 {
     const __m128i low_bytes = _mm_set_epi32(0x0f0e0d0c, 0x0b0a0908, 0x0f0e0d0c, 0x07060504); /* a c b c */
@@ -214,7 +217,7 @@ ALWAYS_INLINE __m512 scales_and_minima(const block_q4_k *block)
     return _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), unit);
 }
 
-/* What the token gives to one block. */
+/* What is prepared of the token for one block. */
 typedef struct token_q4_k {
     __m512i even[2], odd[2]; /* sub-blocks 0 and 2, 4 and 6; 1 and 3, 5 and 7 */
     __m512 scale;            /* of each sub-block (lanes 0..7), and minus that times its sum (8..15) */
@@ -268,7 +271,7 @@ ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
 
 /* ---- Q6_K: a block of 256 at a time ---- */
 
-/* What the token gives to one block. */
+/* What is prepared of the token for one block. */
 typedef struct token_q6_k {
     __m512i q[4], start[4]; /* 64 values each, and -32 times their sums */
     __m512 scale;           /* of each of the 16 sub-blocks */
@@ -291,7 +294,7 @@ ALWAYS_INLINE __m512 add_q6_k(__m512 sum, const block_q6_k *block, const token_q
 {
     const __m512i low_mask = _mm512_set1_epi8(0x0f), high_mask = _mm512_set1_epi8(0x30);
     const __m512i lane_sub = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
-    /* The upper bits of 32 weights lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    /* The upper two bits of the weights lie at bits 0, 2, 4 and 6 of a byte and are moved to bit 4. */
     const __m512i up = _mm512_set_epi64(2, 2, 2, 2, 4, 4, 4, 4), down = _mm512_set_epi64(2, 2, 2, 2, 0, 0, 0, 0);
     __m512i numbers = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)block->scales));
     __m512 d = _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), every_lane(block->d));
@@ -328,7 +331,7 @@ ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
 
 /* ---- the table ---- */
 
-/* Products of a level and the table of them. */
+/* Defines the products of a level and their table. */
 #define BLOCK_PRODUCTS(level)                         \
     BLOCK_PRODUCT(q8_0, level)                        \
     BLOCK_PRODUCT(q4_0, level)                        \

@@ -2,5 +2,5 @@
 #define WITH_VNNI
 #include "block_avx512.h"
 
-#define avx512vnni_product_decoded avx512_product_decoded /* floats gain nothing */
+#define avx512vnni_product_decoded avx512_product_decoded /* float activations gain nothing from VNNI */
 BLOCK_PRODUCTS(avx512vnni)

@@ -1,4 +1,4 @@
-/* block_dotprod.c - block formats times tokens of 8 bits, for CPUs that multiply and add four bytes per lane at once. */
+/* block_dotprod.c - block formats times tokens of 8 bits, for ARM CPUs with the dot product instruction sdot. */
 #include "block_neon.h"
 
 PRODUCT(q8_0, dotprod)

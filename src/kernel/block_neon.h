@@ -1,15 +1,15 @@
 /* block_neon.h - block formats times one token of 8 bits, included by block_neon.c and block_dotprod.c, which differ in
  * the instructions that the compiler may use (add_dots() in neon.h).
  *
- * The plan of block_avx2.c: eight rows share what depends on the token alone. Bytes are multiplied with their signs, so
- * a weight's offset is taken off before and no sums of the token are needed, but for the minima of Q4_K. Each row has
+ * The plan of block_avx2.c: eight rows share everything that depends only on the token. NEON multiplies signed bytes,
+ * so a weight's offset is subtracted before, and the token's sums are needed only for the minima of Q4_K. Each row has
  * one register of four sums. */
 #ifndef KERNEL_BLOCK_NEON_H
 #define KERNEL_BLOCK_NEON_H
 
 #include "tile_neon.h"
 
-/* 32 products of bytes in four sums, as float32. */
+/* Multiplies 32 pairs of bytes; returns four partial sums as float32. */
 ALWAYS_INLINE float32x4_t dot_32(bytes32 weights, bytes32 q)
 {
     return vcvtq_f32_s32(add_dots(add_dots(vdupq_n_s32(0), weights.low, q.low), weights.high, q.high));
@@ -61,7 +61,7 @@ ALWAYS_INLINE group_sums dot_q4_0(const row_group *rows, const kernel_input *x)
     return sums_of_rows(sum);
 }
 
-/* scale: of the token's eight blocks of 32. offset: that times the sum of each. */
+/* Adds one block. scale: of the token's eight blocks of 32. offset: scale times the sum of each block. */
 ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, const int8_t *q, floats8 scale,
                                    floats8 offset)
 {
@@ -94,7 +94,7 @@ ALWAYS_INLINE group_sums dot_q4_k(const row_group *rows, const kernel_input *x)
     return sums_of_rows(sum);
 }
 
-/* scales: the token's, of eight blocks of 32. */
+/* Adds one block. scales: of the token's eight blocks of 32. */
 ALWAYS_INLINE float32x4_t add_q6_k(float32x4_t sum, const block_q6_k *block, const int8_t *q, const float *scales)
 {
     float d = half_of(block->d);
@@ -122,7 +122,8 @@ ALWAYS_INLINE group_sums dot_q6_k(const row_group *rows, const kernel_input *x)
     return sums_of_rows(sum);
 }
 
-/* By what the activations are. `level` is the end of the name alone: the instructions follow from the file's flags. */
+/* Defines the product of a format, which chooses by the kind and number of activations. `level` is only a part of the
+ * function's name: the file's flags decide which instructions are used. */
 #define PRODUCT(name, level)                                                                              \
     static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
                                          const kernel_input *x, float *y, size_t y_stride)                \

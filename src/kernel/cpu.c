@@ -1,4 +1,4 @@
-/* cpu.c - features by name. */
+/* cpu.c - names of features. */
 #include "cpu.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* cpu.h - which instruction sets this CPU and its operating system offer. */
+/* cpu.h - detects the instruction sets that this CPU and its operating system support. */
 #ifndef KERNEL_CPU_H
 #define KERNEL_CPU_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Features, of all processors that hearth knows: groups of instructions that a file of kernels needs as a whole.
- * A row is the name of the bit, and the group's name for people. cpu_ARCHITECTURE.c finds out which are there. */
+/* The features of all architectures: groups of instruction sets that a file of kernels needs together.
+ * A row has the name of the bit and the name to print. cpu_ARCHITECTURE.c detects which are present. */
 #define CPU_FEATURES(X)             \
     X(AVX2, "AVX2 FMA F16C")        \
     X(AVX_VNNI, "AVX-VNNI")         \
@@ -29,16 +29,16 @@ enum {
 #undef X
 };
 
-/* Room for the names of all features. */
+/* Bytes for the names of all features. */
 #define CPU_NAMES_SIZE 160
 
-/* What there is, as a sum of bits. */
+/* Returns the present features, as bits. */
 unsigned cpu_features(void);
 
-/* The names of a set of features, "AVX2 FMA F16C, AVX-512 F BW DQ VL"; "any CPU" for none. Returns names. */
+/* Writes the names of a set of features, "AVX2 FMA F16C, AVX-512 F BW DQ VL", or "any CPU" for none. Returns names. */
 const char *cpu_feature_names(char names[CPU_NAMES_SIZE], unsigned features);
 
-/* The CPU's own name for itself; false where it has none. */
+/* Gets the CPU's name; false if it is not known. */
 bool cpu_brand(char *name, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* cpu_arm.c - asks the operating system what a 64-bit ARM CPU has: the capabilities that it hands to every process, and
- * the identification register, which Linux lets programs read. */
+/* cpu_arm.c - asks Linux what a 64-bit ARM CPU has: the hardware capabilities that every process gets, and the
+ * identification register MIDR_EL1, which Linux lets programs read. */
 #include "cpu.h"
 
 #include <asm/hwcap.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/auxv.h>
 
-/* A feature is there if all these bits of AT_HWCAP are. */
+/* A feature is present if all these bits of AT_HWCAP are set. */
 static const struct row {
     unsigned feature;
     unsigned long bits;
@@ -27,7 +27,7 @@ unsigned cpu_features(void)
 
 /* ---- names ---- */
 
-/* Numbers of makers and of their parts, as "MIDR_EL1, Main ID Register" of Arm's manuals of these CPUs has them. */
+/* Implementer and part numbers, from the section "MIDR_EL1, Main ID Register" of Arm's manuals of these CPUs. */
 #define MADE_BY_ARM 0x41
 
 static const struct part {
@@ -41,7 +41,7 @@ static const struct part {
     {MADE_BY_ARM, 0xd49, "Neoverse-N2"}, {MADE_BY_ARM, 0xd4f, "Neoverse-V2"},
 };
 
-/* There is no name to be asked for, so it is looked up; what is not in the table is named by its numbers. */
+/* ARM CPUs do not report a name, so it is looked up by number; a CPU that is not in the table gets its numbers. */
 bool cpu_brand(char *name, size_t size)
 {
     uint64_t id;

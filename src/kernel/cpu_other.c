@@ -1,4 +1,4 @@
-/* cpu_other.c - a processor for which there are no kernels but those in plain C. */
+/* cpu_other.c - for processors that have only the kernels in plain C: no features, no name. */
 #include "cpu.h"
 
 unsigned cpu_features(void)

@@ -1,7 +1,7 @@
-/* cpu_x86.c - asks the CPU (CPUID) and the operating system (XGETBV).
+/* cpu_x86.c - asks the CPU (CPUID) and the operating system (XGETBV) for features.
  *
- * Both must agree: a CPU with AVX-512 under a system that does not save the wide registers on a
- * task switch would compute with another program's values. */
+ * Both must support a feature: if the system does not save the wide registers at a task switch,
+ * another program can overwrite them. */
 #include "cpu.h"
 
 #include <cpuid.h>
@@ -13,10 +13,10 @@
 #define SAVES_YMM 0x06u               /* SSE, AVX                                         */
 #define SAVES_ZMM (SAVES_YMM | 0xe0u) /* and mask registers, upper halves, registers 16 up */
 
-/* Where CPUID answers: a register of leaf 1, or of leaf 7 and its subleaf 1. */
+/* The CPUID registers that are read: of leaf 1, leaf 7 subleaf 0, and leaf 7 subleaf 1. */
 typedef enum answer { LEAF1_ECX, LEAF7_EBX, LEAF7_ECX, LEAF7_1_EAX, ANSWER_COUNT } answer;
 
-/* A feature is there if all these bits are, and the system saves its registers. */
+/* A feature is present if all these bits are set and the system saves its registers. */
 static const struct row {
     unsigned feature;
     uint32_t bits[ANSWER_COUNT];
@@ -46,7 +46,7 @@ unsigned cpu_features(void)
         return 0;
     found[LEAF7_EBX] = b;
     found[LEAF7_ECX] = c;
-    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) /* leaf 7 says in eax how many subleaves there are */
+    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) /* eax of leaf 7 is the number of its last subleaf */
         found[LEAF7_1_EAX] = a;
     uint32_t saved = saved_registers();
     unsigned features = 0;
@@ -56,7 +56,7 @@ unsigned cpu_features(void)
             present = present && (found[k] & rows[i].bits[k]) == rows[i].bits[k];
         features |= present ? rows[i].feature : 0;
     }
-#ifdef HEARTH_EMULATE /* a build for tests: what AVX2 stands in for */
+#ifdef HEARTH_EMULATE /* a build for tests: these features are emulated in plain C */
     if (features & CPU_AVX2)
         features |= CPU_AVX_VNNI | CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI;
 #endif

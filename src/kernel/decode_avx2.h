@@ -1,23 +1,22 @@
-/* decode_avx2.h - weights of every format as float32 in registers, exactly as number's decode gives them: for kernels
- * that add rows up or turn them round (neuron_avx2.c, transpose_avx2.c). The plan is decode_avx512.h's, but eight lanes
- * hold no table of sixteen values, so nibbles are converted like bytes. */
+/* decode_avx2.h - decodes weights of every format to float32 in registers, exactly as the decode functions of number
+ * do: for kernels that add up or transpose rows (neuron_avx2.c, transpose_avx2.c). The plan is that of
+ * decode_avx512.h, but eight lanes cannot hold a table of sixteen values, so nibbles are converted like bytes. */
 #ifndef KERNEL_DECODE_AVX2_H
 #define KERNEL_DECODE_AVX2_H
 
 #include "avx2.h"
 
-#define WEIGHT_CHUNK   256 /* columns whose scales are prepared at once: a multiple of every block */
-#define WEIGHT_STEP    32  /* columns in registers */
+#define WEIGHT_CHUNK   256 /* columns whose scales are prepared together: a multiple of every block */
+#define WEIGHT_STEP    32  /* columns that are decoded in registers at a time */
 #define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
 #define WEIGHT_SCALES  16 /* numbers that scales() prepares */
 
-/* How a format is decoded. `chunk` is where its columns begin, a multiple of a block. */
+/* How a format is decoded. `chunk` is the address where its columns begin, at the start of a block. */
 typedef struct weight_decoder {
     size_t block_values, block_bytes;
-    /* What the blocks of `columns` columns, at most WEIGHT_CHUNK, are multiplied with; NULL where there is no such
-     * thing. */
+    /* Prepares the scales of the blocks of `columns` columns, at most WEIGHT_CHUNK; NULL: the format has none. */
     void (*scales)(const uint8_t *chunk, size_t columns, float scales[WEIGHT_SCALES]);
-    /* Columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, with 0 behind them. */
+    /* Decodes columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, then zeros. */
     void (*decode)(const uint8_t *chunk, const float scales[WEIGHT_SCALES], size_t column, size_t n, __m256 *w);
 } weight_decoder;
 
@@ -65,8 +64,8 @@ ALWAYS_INLINE int half_at(const uint8_t *chunk, size_t b, size_t n, size_t bytes
     return half;
 }
 
-/* The float16 at chunk, chunk + bytes, ...: n of them, at most 8; the last again behind them. (Through an array on the
- * stack gcc assembles them byte by byte.) */
+/* Converts the n (at most 8) float16 at chunk, chunk + bytes, ... to float32 and repeats the last one up to 8. (With an
+ * array on the stack gcc assembles them byte by byte.) */
 ALWAYS_INLINE void scales_of_blocks(const uint8_t *chunk, size_t n, size_t bytes, float *scales)
 {
     __m128i halves = _mm_cvtsi32_si128(half_at(chunk, 0, n, bytes));
@@ -80,7 +79,7 @@ ALWAYS_INLINE void scales_of_blocks(const uint8_t *chunk, size_t n, size_t bytes
     _mm256_storeu_ps(scales, _mm256_cvtph_ps(halves));
 }
 
-/* The first 8 of 16 signed bytes. */
+/* Converts the first 8 of 16 signed bytes to float32. */
 ALWAYS_INLINE __m256 widen(__m128i bytes)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
@@ -100,7 +99,7 @@ ALWAYS_INLINE void decode_q8_0(const uint8_t *chunk, const float *scales, size_t
                              _mm256_set1_ps(scales[column / 32]));
 }
 
-/* The scales times 2^-28: see decode_q4_0(). */
+/* Prepares the scales times 2^-28: see decode_q4_0(). */
 ALWAYS_INLINE void scales_q4_0(const uint8_t *chunk, size_t columns, float *scales)
 {
     if (columns == WEIGHT_CHUNK)
@@ -110,14 +109,15 @@ ALWAYS_INLINE void scales_q4_0(const uint8_t *chunk, size_t columns, float *scal
     _mm256_storeu_ps(scales, _mm256_mul_ps(_mm256_loadu_ps(scales), _mm256_set1_ps(0x1p-28f)));
 }
 
-/* The weight of a nibble, nibble - 8 times the scale, in few instructions: the sum modulo 16 of the nibble and 8 is nibble - 8
- * as a signed number of 4 bits, and becomes 2^28 times that where it is the topmost bits of a word. Powers of two change no
- * digits, so this is exact. */
+/* Computes (nibble - 8) * scale in few instructions. (nibble + 8) modulo 16 is nibble - 8 as a signed number of 4 bits;
+ * in the top four bits of a word it is 2^28 times that. Scaling by a power of two changes no digits, so this is
+ * exact. */
 ALWAYS_INLINE void decode_q4_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
 {
     (void)n;
     const block_q4_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q4_0));
-    /* Of sixteen bytes the first eight, and the second eight, to the tops of words; zeros (0x80) below. */
+    /* Shuffles that move the first and the second eight of sixteen bytes to the tops of words, with zeros (0x80)
+     * below. */
     const __m256i index = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
     const __m256i first = _mm256_or_si256(_mm256_slli_epi32(index, 24), _mm256_set1_epi32(0x808080));
     const __m256i second = _mm256_or_si256(first, _mm256_set1_epi32(8 << 24)), upper = _mm256_set1_epi8((char)0xf0);
@@ -179,8 +179,8 @@ ALWAYS_INLINE void scales_q6_k(const uint8_t *chunk, size_t columns, float *scal
     _mm256_storeu_ps(scales + 8, _mm256_mul_ps(widen(_mm_unpackhi_epi64(numbers, numbers)), d));
 }
 
-/* Half a block is four quarters of 32: of the 64 bytes `low` the first or last 32, low or high nibbles; of the 32 bytes
- * `high` two bits. */
+/* Half a block is four quarters of 32 weights. The lower four bits of a quarter are the low or high nibbles of the
+ * first or last 32 of the 64 bytes `low`; its upper two bits are two bits of each of the 32 bytes `high`. */
 ALWAYS_INLINE void decode_q6_k(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
 {
     (void)n;
@@ -214,8 +214,8 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *chunk, const float *scales, size_t
     X(Q6_K, q6_k, scales_q6_k, 256, 210)
 // clang-format on
 
-/* Columns [column, column + columns) of a chunk that has `all`, at most WEIGHT_CHUNK, into floats. column is a
- * multiple of WEIGHT_STEP, columns one too unless they end the chunk. */
+/* Decodes columns [column, column + columns) of a chunk of `all` columns, at most WEIGHT_CHUNK, to floats. column is a
+ * multiple of WEIGHT_STEP; columns is one too unless the chunk ends there. */
 ALWAYS_INLINE void decode_columns(const uint8_t *chunk, size_t all, size_t column, size_t columns, float *values,
                                   weight_decoder format)
 {

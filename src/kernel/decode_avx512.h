@@ -1,28 +1,28 @@
-/* decode_avx512.h - weights of every format as float32 in registers, exactly as number's decode gives them: for kernels
- * that add rows up or turn them round (neuron_avx512.c, transpose_avx512.c).
+/* decode_avx512.h - decodes weights of every format to float32 in registers, exactly as the decode functions of number
+ * do: for kernels that add up or transpose rows (neuron_avx512.c, transpose_avx512.c).
  *
- * Port 5 widens bytes and looks up, port 0 converts and shifts, both multiply; a value costs so few instructions that
- * their number is the speed. Nibbles need no conversion: their sixteen values are a table in a register, which
- * is scaled once per block. So 16 weights take 3.5 instructions in Q4_0, 4 in Q8_0. */
+ * Port 5 widens bytes and does table look-ups, port 0 converts and shifts, both multiply; so the number of instructions
+ * determines the speed. Nibbles need no conversion: their sixteen values are a table in a register that is scaled once
+ * per block. So 16 weights take 3.5 instructions in Q4_0 and 4 in Q8_0. */
 #ifndef KERNEL_DECODE_AVX512_H
 #define KERNEL_DECODE_AVX512_H
 
 #include "avx512.h"
 
-#define WEIGHT_STEP    128 /* columns in registers */
+#define WEIGHT_STEP    128 /* columns that are decoded in registers at a time */
 #define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
 #define WEIGHT_SCALES  16 /* numbers that scales() prepares, at most */
 
-/* How a format is decoded: span by span, of the columns whose scales are prepared together. They go through memory,
- * from where instructions spread them to all lanes at no cost. */
+/* How a format is decoded. A span is the columns whose scales are prepared together. Scales are stored to memory, since
+ * instructions broadcast a memory operand at no cost. */
 typedef struct weight_decoder {
     size_t block_values, block_bytes;
-    size_t span;  /* columns: WEIGHT_STEP or a multiple, of whole blocks */
-    size_t least; /* columns, of whole blocks, that can be decoded where a row ends before its span does */
-    /* What the blocks of the span that begins at `base`, or of its first `least` columns, are multiplied with; NULL
-     * where there is no such thing. */
+    size_t span;  /* columns: WEIGHT_STEP or a multiple of it, and whole blocks */
+    size_t least; /* columns that are decoded at a time where a row ends before its span does; whole blocks */
+    /* Prepares the scales of the span that begins at `base`, or of its first `least` columns; NULL: the format has
+     * none. */
     void (*scales)(const uint8_t *base, size_t columns, float scales[WEIGHT_SCALES]);
-    /* Columns [column, column + vectors * LANES) of the span. lanes: those that exist, where vectors is 1. */
+    /* Decodes columns [column, column + vectors * LANES) of the span. lanes: the lanes that exist if vectors is 1. */
     void (*decode)(const uint8_t *base, const float scales[WEIGHT_SCALES], size_t column, size_t vectors,
                    __mmask16 lanes, __m512 *w);
 } weight_decoder;
@@ -70,7 +70,7 @@ ALWAYS_INLINE void scales_q8_0(const uint8_t *base, size_t columns, float *scale
         scales[0] = _cvtsh_ss(((const block_q8_0 *)(const void *)base)->d);
         return;
     }
-    /* Of two blocks, 68 bytes, words 0 and 17 are scales. */
+    /* Two blocks have 68 bytes; their scales are words 0 and 17. */
     const __m512i words = _mm512_set1_epi32(17 << 16);
     __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(base));
     picked = _mm512_mask_permutexvar_epi16(picked, 0x0c, words, _mm512_loadu_si512(base + 68));
@@ -97,7 +97,7 @@ ALWAYS_INLINE void scales_q4_0(const uint8_t *base, size_t columns, float *scale
         scales[0] = _cvtsh_ss(((const block_q4_0 *)(const void *)base)->d);
         return;
     }
-    /* Words 0, 9, 18 and 27 of four blocks. */
+    /* The scales of four blocks are words 0, 9, 18 and 27. */
     const __m512i words = _mm512_set1_epi64(0x001b001200090000);
     __m512i picked = _mm512_permutexvar_epi16(words, _mm512_loadu_si512(base));
     _mm_storeu_ps(scales, _mm_cvtph_ps(_mm512_castsi512_si128(picked)));
@@ -171,7 +171,8 @@ ALWAYS_INLINE void scales_q6_k(const uint8_t *base, size_t columns, float *scale
     _mm512_storeu_ps(scales, _mm512_mul_ps(_mm512_cvtepi32_ps(numbers), d));
 }
 
-/* Sixteen of 64 signed bytes, from number 16 * part, as float32 times 2^24: each byte becomes the highest of a word. */
+/* Converts sixteen of 64 signed bytes, from byte 16 * part on, to float32 times 2^24: each byte becomes the highest
+ * byte of a word. */
 ALWAYS_INLINE __m512 widen_part(__m512i bytes, size_t part)
 {
     const __mmask64 highest = 0x8888888888888888;
@@ -180,7 +181,8 @@ ALWAYS_INLINE __m512 widen_part(__m512i bytes, size_t part)
     __m512i from = _mm512_slli_epi32(_mm512_add_epi32(index, _mm512_set1_epi32((int)part * LANES)), 24);
     return _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(highest, from, bytes));
 #else
-    /* The four bytes that become lanes 4 k to 4 k + 3 go to all words of that 128-bit lane, which picks one each. */
+    /* The four bytes for lanes 4 k to 4 k + 3 are copied to all words of that 128-bit lane; each word then picks
+     * one. */
     const __m512i lane = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     const __m512i byte = _mm512_slli_epi32(_mm512_set_epi32(3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0), 24);
     __m512i fours = _mm512_permutexvar_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32((int)part * 4)), bytes);
@@ -194,7 +196,7 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t 
     (void)lanes, (void)vectors;
     const block_q6_k *block = (const void *)base;
     const __m512i low_mask = _mm512_set1_epi8(0x0f), high_mask = _mm512_set1_epi8(0x30);
-    /* The upper bits of 32 weights lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    /* The upper two bits of the weights lie at bits 0, 2, 4 and 6 of a byte and are moved to bit 4. */
     const __m512i up = _mm512_set_epi64(2, 2, 2, 2, 4, 4, 4, 4), down = _mm512_set_epi64(2, 2, 2, 2, 0, 0, 0, 0);
     size_t half = column / WEIGHT_STEP;
     __m512i low = _mm512_loadu_si512(block->low + half * 64);
@@ -227,8 +229,8 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t 
     X(Q6_K, q6_k, scales_q6_k, 256, 210, 256,                 256)
 // clang-format on
 
-/* Columns [column, column + columns) of a row, which begins with a block, into floats. column is a multiple of
- * WEIGHT_STEP, columns one too unless they end the row. */
+/* Decodes columns [column, column + columns) of a row to floats; `row` is the start of a block. column is a multiple of
+ * WEIGHT_STEP; columns is one too unless the row ends there. */
 ALWAYS_INLINE void decode_columns(const uint8_t *row, size_t column, size_t columns, float *values,
                                   weight_decoder format)
 {

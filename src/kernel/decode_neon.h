@@ -1,22 +1,21 @@
-/* decode_neon.h - weights of every format as float32 in registers, exactly as number's decode gives them: for kernels
- * that add rows up (neuron_neon.c). The plan of decode_avx2.h. */
+/* decode_neon.h - decodes weights of every format to float32 in registers, exactly as the decode functions of number
+ * do: for kernels that add up rows (neuron_neon.c). The plan is that of decode_avx2.h. */
 #ifndef KERNEL_DECODE_NEON_H
 #define KERNEL_DECODE_NEON_H
 
 #include "neon.h"
 
-#define WEIGHT_CHUNK  256 /* columns whose scales are prepared at once: a multiple of every block */
-#define WEIGHT_STEP   32  /* columns in registers */
+#define WEIGHT_CHUNK  256 /* columns whose scales are prepared together: a multiple of every block */
+#define WEIGHT_STEP   32  /* columns that are decoded in registers at a time */
 #define WEIGHT_PAIRS  (WEIGHT_STEP / LANES)
 #define WEIGHT_SCALES 16 /* numbers that scales() prepares */
 
-/* How a format is decoded. `chunk` is where its columns begin, a multiple of a block. */
+/* How a format is decoded. `chunk` is the address where its columns begin, at the start of a block. */
 typedef struct weight_decoder {
     size_t block_values, block_bytes;
-    /* What the blocks of `columns` columns, at most WEIGHT_CHUNK, are multiplied with; NULL where there is no such
-     * thing. */
+    /* Prepares the scales of the blocks of `columns` columns, at most WEIGHT_CHUNK; NULL: the format has none. */
     void (*scales)(const uint8_t *chunk, size_t columns, float scales[WEIGHT_SCALES]);
-    /* Columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, with 0 behind them. */
+    /* Decodes columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, then zeros. */
     void (*decode)(const uint8_t *chunk, const float scales[WEIGHT_SCALES], size_t column, size_t n, floats8 *w);
 } weight_decoder;
 
@@ -46,7 +45,7 @@ ALWAYS_INLINE void decode_bf16(const uint8_t *chunk, const float *scales, size_t
 
 /* ---- blocks: 32 bytes with one scale, or two for 16 each ---- */
 
-/* q * scale, the first 16 and the last. */
+/* Multiplies the first 16 bytes by scale `low` and the last 16 by `high`. */
 ALWAYS_INLINE void scale_32(bytes32 q, float low, float high, floats8 w[WEIGHT_PAIRS])
 {
     w[0] = multiply8(widen8(vget_low_s8(q.low)), all8(low));
@@ -88,7 +87,7 @@ ALWAYS_INLINE void decode_q4_0(const uint8_t *chunk, const float *scales, size_t
     scale_32(bytes_q4_0(block), scales[column / 32], scales[column / 32], w);
 }
 
-/* Q4_K: eight scales, then eight offsets. */
+/* Prepares eight scales, then eight offsets. */
 ALWAYS_INLINE void scales_q4_k(const uint8_t *chunk, size_t columns, float *scales)
 {
     (void)columns;
@@ -99,7 +98,7 @@ ALWAYS_INLINE void scales_q4_k(const uint8_t *chunk, size_t columns, float *scal
     store8(scales + 8, scale_bytes(minima, half_of(block->dmin)));
 }
 
-/* q * step - offset, rounded once. */
+/* Returns q * step - offset, rounded once. */
 ALWAYS_INLINE floats8 step_8(int8x8_t q, floats8 step, floats8 offset)
 {
     return fma8((floats8){vnegq_f32(offset.low), vnegq_f32(offset.high)}, widen8(q), step);
@@ -117,7 +116,7 @@ ALWAYS_INLINE void decode_q4_k(const uint8_t *chunk, const float *scales, size_t
     w[3] = step_8(vget_high_s8(q.high), step, offset);
 }
 
-/* Q6_K: sixteen scales. */
+/* Prepares sixteen scales. */
 ALWAYS_INLINE void scales_q6_k(const uint8_t *chunk, size_t columns, float *scales)
 {
     (void)columns;

@@ -1,19 +1,19 @@
 /* float_avx2.c - products in float32: weights in F32, F16, BF16, and block formats with unrounded activations.
  *
- * The same plan as float_avx512.c with half as wide and half as many registers: one token takes eight rows at a time;
+ * The same plan as float_avx512.c with half as many registers of half the width: one token takes eight rows at a time;
  * many tokens take panels of 16 rows x 256 columns (16 KiB), rows in lanes, in tiles of 16 rows x 6 tokens.
- * Panels lie in the second cache and a tile's tokens in the first. Share of what multiply-adds alone reach, 512 tokens of
- * 2048 columns (8 KiB apart) and of 5632, one panel 0.73 and 0.77, four 0.79 and 0.80, and with tokens copied together
- * 0.84 and 0.79, eight so 0.86 and 0.83. */
+ * Panels stay in the L2 cache and a tile's tokens in the L1 cache. Share of the peak rate of multiply-adds, for 512
+ * tokens of 2048 columns (8 KiB apart) and of 5632: one panel 0.73 and 0.77; four panels 0.79 and 0.80; four panels
+ * with tokens copied together 0.84 and 0.79; eight panels with tokens copied together 0.86 and 0.83. */
 #include "avx2.h"
 
 #define PANEL_ROWS    16
 #define PANEL_COLUMNS 256
-#define PANELS        8 /* that are filled before tokens pass: 128 KiB */
+#define PANELS        8 /* filled before they are multiplied with the tokens: 128 KiB */
 #define TILE_TOKENS   6
 #define LINE          16 /* values of a token in 64 bytes */
 
-/* The first n (at most 8) weights of a row from column i, as float32, 0 behind them. */
+/* Loads the first n (at most 8) weights of a row from column i as float32; the other lanes are 0. */
 typedef __m256 load_weights(const uint8_t *row, size_t i, size_t n);
 
 ALWAYS_INLINE __m256 load_f32(const uint8_t *row, size_t i, size_t n)
@@ -65,7 +65,7 @@ typedef struct panel {
     float weights[PANEL_COLUMNS][PANEL_ROWS];
 } panel;
 
-/* Eight rows of the panel from eight rows of the matrix (NULL: zeros), `columns` of them from column `start`. */
+/* Fills eight rows of the panel with `columns` columns from `start` of eight rows of the matrix (NULL: zeros). */
 ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_weights *load,
                              float (*out)[PANEL_ROWS])
 {
@@ -75,12 +75,12 @@ ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size
         for (size_t r = 0; r < LANES; r++)
             v[r] = row[r] ? _mm256_castps_si256(load(row[r], start + c, n)) : _mm256_setzero_si256();
         transpose_8(v);
-        for (size_t k = 0; k < LANES; k++) /* rows of `out` past the last column are never read */
+        for (size_t k = 0; k < LANES; k++) /* rows of `out` after the last column are never read */
             _mm256_store_si256((void *)out[c + k], v[k]);
     }
 }
 
-/* Writes the first `rows` of 8 sums to `out`, or adds them. */
+/* Adds the first `rows` of 8 sums to `out`, or writes them if `first`. */
 ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
 {
     if (!first)
@@ -88,7 +88,7 @@ ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
     store_first(out, rows, sum);
 }
 
-/* Sums of 16 rows x `tokens` tokens over `columns` columns: added to y, or written there where `first`. */
+/* Multiplies 16 rows with `tokens` tokens over `columns` columns; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, size_t tokens, bool first, size_t rows,
                         float *y, size_t y_stride)
 {
@@ -121,7 +121,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, si
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #include "panels.h"
 
-/* Block formats with float32 activations are decoded to float32 first, then as above. */
+/* The product of block formats with float32 activations: decodes to float32, then multiplies as above. */
 void avx2_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                           float *y, size_t y_stride)
 {

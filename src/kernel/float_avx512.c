@@ -1,23 +1,23 @@
 /* float_avx512.c - products in float32: weights in F32, F16, BF16, and block formats with unrounded activations.
  *
- * One token: eight rows at a time, converted in registers; one load of the token serves all of them. A row's sum never
- * depends on its neighbours.
+ * One token: eight rows at a time are converted in registers and share each load of the token. A row's sum never
+ * depends on the other rows.
  *
- * Many tokens: 32 rows x 256 columns of weights are converted once into a panel on the stack (32 KiB, it stays in the
- * first cache), rows in lanes: panel[column][row]. A tile of 32 rows x 12 tokens then lives in 24 registers; each
- * step takes one column of the panel and one value per token. No sum is ever gathered across lanes; the cost is
- * one transposition of the panel, which 12 tokens repay.
- * Tried instead: rows x tokens with lanes along the columns; needs no transposition, but the sums across lanes at
+ * Many tokens: 32 rows x 256 columns of weights are converted once into a panel on the stack (32 KiB, which stay in the
+ * L1 cache), rows in lanes: panel[column][row]. The sums of a tile of 32 rows x 12 tokens then fit 24 registers; each
+ * step takes one column of the panel and one value per token. No sums across lanes are needed; the cost is one
+ * transposition of the panel, which pays off with 12 tokens.
+ * Tried instead: rows x tokens with lanes along the columns. That needs no transposition, but the sums across lanes at
  * the end of every 1024 columns cost 7 %. */
 #include "avx512.h"
 
 #define PANEL_ROWS    32
 #define PANEL_COLUMNS 256
-#define PANELS        1 /* that are filled before tokens pass: more are untried here */
+#define PANELS        1 /* filled before they are multiplied with the tokens; more have not been tried here */
 #define TILE_TOKENS   12
 #define LINE          16 /* values of a token in 64 bytes */
 
-/* Sixteen weights of a row from column i, as float32; of which the first `lanes` exist. */
+/* Loads sixteen weights of a row from column i as float32; lanes that are not in `lanes` become 0. */
 typedef __m512 load_weights(const uint8_t *row, size_t i, __mmask16 lanes);
 
 ALWAYS_INLINE __m512 load_f32(const uint8_t *row, size_t i, __mmask16 lanes)
@@ -72,7 +72,7 @@ typedef struct panel {
     float weights[PANEL_COLUMNS][PANEL_ROWS];
 } panel;
 
-/* Sixteen rows of the panel from sixteen rows of the matrix (NULL: zeros), `columns` of them from column `start`. */
+/* Fills sixteen rows of the panel with `columns` columns from `start` of sixteen matrix rows (NULL: zeros). */
 ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_weights *load,
                              float (*out)[PANEL_ROWS])
 {
@@ -82,12 +82,12 @@ ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size
         for (size_t r = 0; r < LANES; r++)
             v[r] = row[r] ? _mm512_castps_si512(load(row[r], start + c, lanes)) : _mm512_setzero_si512();
         transpose_16(v);
-        for (size_t k = 0; k < LANES; k++) /* rows of `out` past the last column are never read */
+        for (size_t k = 0; k < LANES; k++) /* rows of `out` after the last column are never read */
             _mm512_store_si512(out[c + k], v[k]);
     }
 }
 
-/* Sums of 32 rows x `tokens` tokens over `columns` columns: added to y, or written there where `first`. */
+/* Multiplies 32 rows with `tokens` tokens over `columns` columns; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, size_t tokens, bool first, size_t rows,
                         float *y, size_t y_stride)
 {
@@ -120,7 +120,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, si
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 #include "panels.h"
 
-/* Block formats with float32 activations are decoded to float32 first, then as above. */
+/* The product of block formats with float32 activations: decodes to float32, then multiplies as above. */
 void avx512_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride)
 {

@@ -1,16 +1,17 @@
 /* float_neon.c - products in float32: weights in F32, F16, BF16, and block formats with unrounded activations.
  *
  * The plan of float_avx2.c: one token takes eight rows at a time; many tokens take a panel of 16 rows x 256 columns
- * (16 KiB), rows in lanes, in tiles of 16 rows x 6 tokens, whose 24 sums leave eight of the 32 registers for the rest. */
+ * (16 KiB), rows in lanes, in tiles of 16 rows x 6 tokens. The 24 sums of a tile leave eight of the 32 registers
+ * free. */
 #include "neon.h"
 
 #define PANEL_ROWS    16
 #define PANEL_COLUMNS 256
-#define PANELS        1 /* that are filled before tokens pass: more are untried here */
+#define PANELS        1 /* filled before they are multiplied with the tokens; more have not been tried here */
 #define TILE_TOKENS   6
 #define LINE          16 /* values of a token in 64 bytes */
 
-/* The first n (at most 8) weights of a row from column i, as float32, 0 behind them. */
+/* Loads the first n (at most 8) weights of a row from column i as float32; the other lanes are 0. */
 typedef floats8 load_weights(const uint8_t *row, size_t i, size_t n);
 
 ALWAYS_INLINE floats8 load_f32(const uint8_t *row, size_t i, size_t n)
@@ -58,7 +59,7 @@ typedef struct panel {
     float weights[PANEL_COLUMNS][PANEL_ROWS];
 } panel;
 
-/* Eight rows of the panel from eight rows of the matrix (NULL: zeros), `columns` of them from column `start`. */
+/* Fills eight rows of the panel with `columns` columns from `start` of eight rows of the matrix (NULL: zeros). */
 ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_weights *load,
                              float (*out)[PANEL_ROWS])
 {
@@ -73,7 +74,7 @@ ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size
             }
             transpose_4(low);
             transpose_4(high);
-            for (size_t k = 0; k < 4; k++) { /* rows of `out` past the last column are never read */
+            for (size_t k = 0; k < 4; k++) { /* rows of `out` after the last column are never read */
                 vst1q_f32(out[c + k] + four, low[k]);
                 vst1q_f32(out[c + 4 + k] + four, high[k]);
             }
@@ -81,7 +82,7 @@ ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size
     }
 }
 
-/* Sums of 16 rows x `tokens` tokens over `columns` columns: added to y, or written there where `first`. */
+/* Multiplies 16 rows with `tokens` tokens over `columns` columns; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, size_t tokens, bool first, size_t rows,
                         float *y, size_t y_stride)
 {
@@ -113,7 +114,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, si
 #define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #include "panels.h"
 
-/* Block formats with float32 activations are decoded to float32 first, then as above. */
+/* The product of block formats with float32 activations: decodes to float32, then multiplies as above. */
 void neon_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                           float *y, size_t y_stride)
 {

@@ -1,9 +1,11 @@
-/* kernel.c - the parts that kernels come in, the levels, and how a table is made of them.
+/* kernel.c - the kernel sets of the files, the levels, and how a level's table is built from them.
  *
- * A part is what a file has, with the features it needs. Parts overlay each other in the order of the table where the
- * features are there, so a level is nothing but a set of features, and what no part does better is inherited.
- * To add a part: a file THING_SUFFIX.c, a row here, the suffix's flags in CMakeLists.txt; for a new feature a row in
- * cpu.h and one in cpu_ARCHITECTURE.c; for a level to ask for by name a row below. kcheck and kbench walk these. */
+ * Each file has a partial table of kernels and needs some features. The table of a level is built by overlaying, in the
+ * order of parts[], all partial tables whose features the level has. So a level is just a set of features, and it
+ * inherits every kernel that no later file overrides.
+ * To add a file of kernels: the file THING_SUFFIX.c, a row in parts[], the suffix's flags in CMakeLists.txt; for a new
+ * feature a row in cpu.h and one in cpu_ARCHITECTURE.c; for a new level name a row in levels[]. kcheck and kbench go
+ * through these tables. */
 #include "kernel.h"
 
 #include "../base/error.h"
@@ -16,7 +18,7 @@
 #define X86_512 (CPU_AVX2 | CPU_AVX512)
 
 static const struct part {
-    unsigned features; /* all of them must be there */
+    unsigned features; /* all are needed */
     const kernels *table;
 } parts[] = {
     {0, &scalar_products},
@@ -45,7 +47,7 @@ static const struct part {
 #endif
 };
 
-/* Worst first. A CPU runs at the last one whose features it has. */
+/* Slowest first. By default a CPU uses the last level whose features it has. */
 static const struct level {
     const char *name;
     unsigned features;
@@ -68,7 +70,7 @@ static bool within(unsigned features, unsigned of)
     return (features & of) == features;
 }
 
-/* Writes what `part` has over the table. */
+/* Replaces the kernels of the table that `part` has too. */
 static void overlay(kernels *k, const kernels *part)
 {
 #define TAKE(member) k->member = part->member ? part->member : k->member
@@ -122,7 +124,7 @@ size_t kernel_level_find(const char *name)
     return best;
 }
 
-/* What to use instead of level `name`, which `from` asks for. */
+/* Reports why level `name` cannot be used, and lists the present levels. from: where the name comes from. */
 static hearth_status refuse(const char *name, const char *from, const char *why, hearth_error *error)
 {
     char available[128] = "";

@@ -1,8 +1,8 @@
-/* levels.h - what the files of this folder share: who fills which part of a table, where a row
- * is, and how the block formats lie in memory.
+/* levels.h - declarations that the files of this folder share: the partial tables, access to rows, and the memory
+ * layouts of the block formats.
  *
- * Everything here is `static inline` or a declaration: a function with external linkage that is
- * compiled in a file with AVX flags could be the copy that the linker keeps for everyone. */
+ * Everything here is `static inline` or a declaration. If a function with external linkage were compiled in a file
+ * with AVX flags, the linker could use that copy in the whole program. */
 #ifndef KERNEL_LEVELS_H
 #define KERNEL_LEVELS_H
 
@@ -10,35 +10,36 @@
 
 #include <string.h>
 
-/* Parts of tables: what a file has; the rest is NULL. They are data, not functions that fill a table, because such a
- * function would carry the file's flags and could trap on the CPU that only asks which levels there are. */
+/* Partial tables: the kernels of one file; the other members are NULL. They are data, because a function that fills a
+ * table would be compiled with the file's flags and could trap on a CPU without those instructions. */
 extern const kernels scalar_products, scalar_vectors, scalar_neurons, scalar_transposes;
 extern const kernels avx2_floats, avx2_blocks, avx2_vectors, avx2_attention, avx2_neurons, avx2_transposes;
 extern const kernels avx512_floats, avx512_blocks, avx512_vectors, avx512_attention, avx512_neurons, avx512_transposes;
 extern const kernels avxvnni_tiles, avx512vnni_blocks, avx512vbmi_neurons;
 extern const kernels neon_floats, neon_blocks, neon_vectors, neon_attention, neon_neurons, dotprod_blocks;
 
-/* A list only says where the next row is. */
+/* Returns row i of the matrix, or the i-th row of the list unless it is NULL. */
 static inline const uint8_t *listed_row(const matrix *w, const uint32_t *list, size_t i)
 {
     return matrix_row(w, list ? list[i] : i);
 }
 
-/* The float32 tokens of a tile, from a panel's first column on (panels.h): value of token t and column k at
- * values + t * stride + k. Meanwhile those that come next are fetched, from address `next` on; 0: none. */
+/* The float32 tokens of a tile, from a panel's first column on (panels.h): the value of token t and column k is at
+ * values + t * stride + k. Meanwhile the tokens of the next tile are prefetched from address `next` on; 0: none. */
 typedef struct tile_tokens {
     const float *values;
     size_t stride;
-    uintptr_t next; /* no pointer: the last one lies behind the tokens */
+    uintptr_t next; /* an address, not a pointer: it may lie behind the last token */
     size_t next_stride;
 } tile_tokens;
 
+/* Returns the address to prefetch for token t of the next tile. */
 static inline const void *next_token(const tile_tokens *x, size_t t, size_t column)
 {
     return (const void *)(x->next + (t * x->next_stride + column) * sizeof(*x->values));
 }
 
-/* Blocks as GGUF stores them, little-endian, any alignment (so: packed, all members bytes or packed halves).
+/* Blocks as GGUF stores them: little-endian, of any alignment (hence packed).
  * Weight j of a block:
  *   Q8_0  d * q[j]
  *   Q4_0  d * (nibble - 8): low nibbles are weights 0..15, high ones 16..31
@@ -72,9 +73,10 @@ typedef struct __attribute__((packed)) block_q6_k {
 _Static_assert(sizeof(block_q8_0) == 34 && sizeof(block_q4_0) == 18, "blocks have no padding");
 _Static_assert(sizeof(block_q4_k) == 144 && sizeof(block_q6_k) == 210, "blocks have no padding");
 
-/* The eight scales (byte 0..7 of the result's first word) and minima of a Q4_K block. Of the twelve bytes the
- * first four hold scales 0..3 in their low six bits, the next four minima 0..3; the last four hold the low
- * nibbles of scales (low) and minima (high) 4..7, whose upper two bits are the top bits of the first eight. */
+/* Unpacks the eight scales and the eight minima of a Q4_K block, each to the eight bytes of a word. Of the twelve
+ * bytes, the first four hold scales 0..3 in their low six bits, the next four minima 0..3. The last four hold the
+ * low four bits of scales 4..7 in their low nibbles and those of minima 4..7 in their high nibbles; the upper two bits
+ * of these are the top two bits of the first eight bytes. */
 static inline void sub_scales(const uint8_t packed[12], uint64_t *scales, uint64_t *minima)
 {
     uint32_t a, b, c;

@@ -1,14 +1,14 @@
-/* neon.h - helpers that the NEON files share. All `static inline`, like the helpers of the other levels: this header is
- * also compiled with the flags of block_dotprod.c and tile_dotprod.c.
+/* neon.h - helpers that the NEON files share. All are `static inline`, like the helpers of the other levels: this
+ * header is also compiled with the flags of block_dotprod.c.
  *
- * The plans of this folder are for eight rows and eight lanes, and a register holds four floats, so most of what is
- * computed here is a pair of registers. */
+ * The algorithms of this folder use eight rows and eight lanes, but a NEON register holds four floats, so most
+ * functions work on pairs of registers. */
 #ifndef KERNEL_NEON_H
 #define KERNEL_NEON_H
 
 #include <arm_neon.h>
 
-#define LANES 8 /* float32 values of a pair */
+#define LANES 8 /* float32 values in a pair of registers */
 
 typedef struct floats8 {
     float32x4_t low, high;
@@ -18,7 +18,7 @@ typedef floats8 group_sums;
 
 #include "streams.h"
 
-/* Block formats with float32 activations (float_neon.c). */
+/* The product of block formats with float32 activations (float_neon.c). */
 kernel_product neon_product_decoded;
 
 ALWAYS_INLINE floats8 all8(float value)
@@ -37,7 +37,7 @@ ALWAYS_INLINE void store8(float *at, floats8 v)
     vst1q_f32(at + 4, v.high);
 }
 
-/* The first n of 8 floats, 0 behind them. There are no masked loads. */
+/* Loads the first n of 8 floats; the other lanes are 0. (NEON has no masked loads.) */
 static inline floats8 load_first(const float *at, size_t n)
 {
     if (n >= LANES)
@@ -64,7 +64,7 @@ ALWAYS_INLINE floats8 halves8(uint16x8_t halves)
     return (floats8){vcvt_f32_f16(vget_low_f16(v)), vcvt_high_f32_f16(v)};
 }
 
-/* The first n of 8 words of 16 bits, 0 behind them. */
+/* Loads the first n of 8 words of 16 bits; the others are 0. */
 static inline uint16x8_t load_first_words(const void *at, size_t n)
 {
     uint16_t words[LANES] = {0};
@@ -72,7 +72,7 @@ static inline uint16x8_t load_first_words(const void *at, size_t n)
     return vld1q_u16(words);
 }
 
-/* The first n of 8 float16 as float32, 0 behind them. */
+/* Loads the first n of 8 float16 as float32; the other lanes are 0. */
 static inline floats8 load_first_halves(const void *at, size_t n)
 {
     return halves8(load_first_words(at, n));
@@ -120,13 +120,13 @@ ALWAYS_INLINE float sum_of(floats8 v)
     return vaddvq_f32(vaddq_f32(v.low, v.high));
 }
 
-/* The sums of four registers, in order. */
+/* Returns the sum of each of four registers, in order. */
 ALWAYS_INLINE float32x4_t sum_of_4(const float32x4_t v[4])
 {
     return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3]));
 }
 
-/* The sums of eight pairs, in order. */
+/* Returns the sum of each of eight pairs, in order. */
 ALWAYS_INLINE floats8 sum_of_8(const floats8 v[8])
 {
     float32x4_t sum[8];
@@ -146,9 +146,9 @@ ALWAYS_INLINE void transpose_4(float32x4_t v[4])
     v[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
 }
 
-/* Lane i of the sum gets the four products of bytes 4 i to 4 i + 3 added, in integers. That is one instruction (sdot)
- * where a file is compiled for it, and five otherwise, with the same result: a product of two bytes is at most 2^14 and
- * two of them are added to 32 bits at once. */
+/* Adds the four products of bytes 4 i to 4 i + 3 to lane i of the sum, in integers. This takes one instruction (sdot)
+ * if the file is compiled for it, else five. The result is the same: a product of two bytes is at most 2^14 and fits 16
+ * bits, and pairs of products are added in 32 bits. */
 ALWAYS_INLINE int32x4_t add_dots(int32x4_t sum, int8x16_t a, int8x16_t b)
 {
 #ifdef __ARM_FEATURE_DOTPROD
@@ -160,7 +160,7 @@ ALWAYS_INLINE int32x4_t add_dots(int32x4_t sum, int8x16_t a, int8x16_t b)
 #endif
 }
 
-/* The eight 6-bit numbers that sub_scales() puts into a word, times `unit`. */
+/* Returns the eight 6-bit numbers that sub_scales() puts into a word, times `unit`. */
 ALWAYS_INLINE floats8 scale_bytes(uint64_t packed, float unit)
 {
     uint16x8_t numbers = vmovl_u8(vcreate_u8(packed));
@@ -169,15 +169,15 @@ ALWAYS_INLINE floats8 scale_bytes(uint64_t packed, float unit)
     return (floats8){vmulq_n_f32(low, unit), vmulq_n_f32(high, unit)};
 }
 
-/* Eight signed bytes as floats. */
+/* Converts eight signed bytes to floats. */
 ALWAYS_INLINE floats8 widen8(int8x8_t bytes)
 {
     int16x8_t words = vmovl_s8(bytes);
     return (floats8){vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_high_s16(words))};
 }
 
-/* Weights of a block as signed bytes, 32 from a column that is a multiple of 32: the values that the scales multiply
- * (Q4_K's nibbles are never negative). */
+/* 32 weights of a block as signed bytes, from a column that is a multiple of 32: the integers that the scales are
+ * multiplied with (Q4_K's nibbles are never negative). */
 typedef struct bytes32 {
     int8x16_t low, high;
 } bytes32;
@@ -205,7 +205,8 @@ ALWAYS_INLINE bytes32 bytes_q4_k(const block_q4_k *block, size_t sub)
     return (bytes32){vreinterpretq_s8_u8(low), vreinterpretq_s8_u8(high)};
 }
 
-/* 16 weights of Q6_K: low nibbles after a shift to the right, two upper bits after another. */
+/* Unpacks 16 weights of Q6_K: the lower four bits are at bit low_shift of the bytes at low_at, the upper two at bit
+ * high_shift of the bytes at high_at. */
 ALWAYS_INLINE int8x16_t six_bits(const uint8_t *low_at, int low_shift, const uint8_t *high_at, int high_shift)
 {
     uint8x16_t low = vandq_u8(vshlq_u8(vld1q_u8(low_at), vdupq_n_s8((int8_t)-low_shift)), vdupq_n_u8(15));
@@ -213,8 +214,8 @@ ALWAYS_INLINE int8x16_t six_bits(const uint8_t *low_at, int low_shift, const uin
     return vsubq_s8(vreinterpretq_s8_u8(vorrq_u8(low, vshlq_n_u8(high, 4))), vdupq_n_s8(32));
 }
 
-/* Half a block is four quarters of 32: of the 64 bytes `low` the first or last 32, low or high nibbles; of the 32 bytes
- * `high` two bits. */
+/* Half a block is four quarters of 32 weights. The lower four bits of a quarter are the low or high nibbles of the
+ * first or last 32 of the 64 bytes `low`; its upper two bits are two bits of each of the 32 bytes `high`. */
 ALWAYS_INLINE bytes32 bytes_q6_k(const block_q6_k *block, size_t sub)
 {
     size_t half = sub / 4, quarter = sub % 4;

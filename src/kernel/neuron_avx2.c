@@ -1,12 +1,12 @@
-/* neuron_avx2.c - neuron-major networks: which neurons fire, and the sum of their rows. The plan is neuron_avx512.c's,
- * with 32 columns in registers for one token, and tiles of 64 columns for many. */
+/* neuron_avx2.c - neuron-major networks: selects the neurons that fire, and adds up their rows. The plan is that of
+ * neuron_avx512.h, with 32 columns in registers for one token, and tiles of 64 columns for many. */
 #include "decode_avx2.h"
 
-#define ROWS_AT_ONCE 8  /* at a time with one token */
-#define TILE_ROWS    64 /* and with many */
+#define ROWS_AT_ONCE 8  /* rows at a time with one token */
+#define TILE_ROWS    64 /* rows at a time with many tokens */
 #define TILE_COLUMNS 64
 
-/* The sums of n columns: whole registers, or fewer than one. */
+/* Loads the sums of n columns: whole registers, or fewer than one. */
 ALWAYS_INLINE void load_sums(const float *y, size_t n, __m256 *sum)
 {
     for (size_t v = 0; v * LANES < n; v++)
@@ -24,16 +24,16 @@ ALWAYS_INLINE void store_sums(const __m256 *sum, size_t n, float *y)
 
 /* ---- one token ---- */
 
-/* Rows that are added together, each from the chunk's first column on, and those that are fetched meanwhile. */
+/* Rows that are added together, each from the chunk's first column on, and the rows prefetched meanwhile. */
 typedef struct adding {
     size_t count;
     const uint8_t *now[ROWS_AT_ONCE];
-    uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: their last fetch may lie behind the row */
+    uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: the last prefetch may lie behind the row */
     float h[ROWS_AT_ONCE];
     float scales[ROWS_AT_ONCE][WEIGHT_SCALES];
 } adding;
 
-/* y: the sums of n columns from `column` of the chunk. */
+/* Adds the rows to y, the sums of n columns from `column` of the chunk. */
 ALWAYS_INLINE void add_columns(const adding *rows, size_t column, size_t n, float *y, weight_decoder format)
 {
     __m256 sum[WEIGHT_VECTORS];
@@ -89,7 +89,7 @@ typedef struct tile {
     float values[TILE_ROWS][TILE_COLUMNS];
 } tile;
 
-/* Which of `rows` coefficients are not zero: bit r is row r. */
+/* Returns which of `rows` coefficients are not zero: bit r stands for row r. */
 ALWAYS_INLINE uint64_t find_firing(const float *h, size_t rows)
 {
     uint64_t fire = 0;
@@ -101,7 +101,7 @@ ALWAYS_INLINE uint64_t find_firing(const float *h, size_t rows)
     return fire;
 }
 
-/* One token: n sums from `column` of the tile on. */
+/* Adds the firing rows for one token: n sums from `column` of the tile on. */
 ALWAYS_INLINE void add_firing(const tile *t, size_t column, size_t n, uint64_t fire, const float *h, float *y)
 {
     __m256 sum[TILE_COLUMNS / LANES];
@@ -109,7 +109,7 @@ ALWAYS_INLINE void add_firing(const tile *t, size_t column, size_t n, uint64_t f
     for (; fire; fire &= fire - 1) {
         size_t r = (size_t)__builtin_ctzll(fire);
         __m256 coefficient = _mm256_set1_ps(h[r]);
-        for (size_t v = 0; v * LANES < n; v++) /* what lies behind the last column is not stored */
+        for (size_t v = 0; v * LANES < n; v++) /* values after the last column are not stored */
             sum[v] = _mm256_fmadd_ps(coefficient, _mm256_load_ps(t->values[r] + column + v * LANES), sum[v]);
     }
     store_sums(sum, n, y);
@@ -148,7 +148,7 @@ ALWAYS_INLINE void accumulate_many(const matrix *w, const uint32_t *list, size_t
 
 /* ---- which neurons fire ---- */
 
-/* Those of 4 values that pass, as bits. */
+/* Returns which of 4 values pass, as bits. */
 typedef int pass_function(__m128 value, __m128 threshold);
 
 ALWAYS_INLINE int is_above(__m128 value, __m128 threshold)
@@ -161,13 +161,13 @@ ALWAYS_INLINE int is_from(__m128 value, __m128 threshold)
     return _mm_movemask_ps(_mm_cmp_ps(value, threshold, _CMP_NLT_UQ));
 }
 
-/* not |value| <= threshold */
+/* !(|value| <= threshold), so that NaN passes */
 ALWAYS_INLINE int is_beyond(__m128 value, __m128 threshold)
 {
     return _mm_movemask_ps(_mm_cmp_ps(_mm_andnot_ps(_mm_set1_ps(-0.0f), value), threshold, _CMP_NLE_UQ));
 }
 
-/* The lanes whose bits are set, in order; what follows them is of no account. */
+/* The numbers of the bits that are set, in order; the entries after them do not matter. */
 // clang-format off
 static const int32_t packed_lanes[16][4] = {
     {0, 0, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {2, 0, 0, 0}, {0, 2, 0, 0}, {1, 2, 0, 0}, {0, 1, 2, 0},
@@ -175,8 +175,8 @@ static const int32_t packed_lanes[16][4] = {
 };
 // clang-format on
 
-/* Four at a time. What is selected is stored as a whole register: that reaches no further than what has been read, and
- * never behind the n entries. */
+/* Selects from four values at a time. The selected ones are stored as a whole register. That never writes beyond what
+ * has been read, so it is safe in place and within the n entries. */
 ALWAYS_INLINE size_t select_passing(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
                                     uint32_t *selected_ids, float *selected, pass_function *passes)
 {

@@ -1,9 +1,9 @@
-/* neuron_avx512.c - neuron-major networks: which neurons fire, and the sum of their rows (neuron_avx512.h). */
+/* neuron_avx512.c - neuron-major networks: selects the neurons that fire, and adds up their rows (neuron_avx512.h). */
 #include "neuron_avx512.h"
 
 /* ---- which neurons fire ---- */
 
-/* Those of 16 values that pass. */
+/* Returns which of 16 values pass. */
 typedef __mmask16 pass_function(__m512 value, __m512 threshold);
 
 ALWAYS_INLINE __mmask16 is_above(__m512 value, __m512 threshold)
@@ -16,14 +16,14 @@ ALWAYS_INLINE __mmask16 is_from(__m512 value, __m512 threshold)
     return _mm512_cmp_ps_mask(value, threshold, _CMP_NLT_UQ);
 }
 
-/* not |value| <= threshold */
+/* !(|value| <= threshold), so that NaN passes */
 ALWAYS_INLINE __mmask16 is_beyond(__m512 value, __m512 threshold)
 {
     return _mm512_cmp_ps_mask(_mm512_abs_ps(value), threshold, _CMP_NLE_UQ);
 }
 
-/* Sixteen at a time. What is selected is stored as a whole register: that reaches no further than what has been read, and
- * never behind the n entries. (Compressing stores are slow on some CPUs.) */
+/* Selects from sixteen values at a time. The selected ones are stored as a whole register. That never writes beyond
+ * what has been read, so it is safe in place and within the n entries. (Compressing stores are slow on some CPUs.) */
 ALWAYS_INLINE size_t select_passing(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
                                     uint32_t *selected_ids, float *selected, pass_function *passes)
 {

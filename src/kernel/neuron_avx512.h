@@ -1,25 +1,25 @@
-/* neuron_avx512.h - neuron-major networks: the sum of rows, compiled with VBMI (neuron_avx512vbmi.c) and without
+/* neuron_avx512.h - neuron-major networks: adds up rows; compiled with VBMI (neuron_avx512vbmi.c) and without
  * (neuron_avx512.c).
  *
- * One token: eight rows at a time pass over the sum, which stays in the first cache and is loaded and stored once for
- * them; 128 columns of it are in registers while eight rows are decoded and added one after the other, as the order of
- * the definition wants. The rows that come next are fetched meanwhile, listed or not.
+ * One token: eight rows at a time are added to the sum, which stays in the L1 cache and is loaded and stored once per
+ * eight rows. 128 of its columns are in registers while the eight rows are decoded and added one after the other, in
+ * the order that the definition requires. The next rows are prefetched meanwhile, with or without a list.
  *
- * Many tokens: 64 rows x 128 columns are decoded once onto the stack (32 KiB, it stays in the first cache), and each
- * token adds up those of its coefficients that are not zero. Two tokens without zeros share the loads of the tile,
- * which else set the pace: an instruction reads 64 bytes and does 32 operations.
- * Tried instead: tiles of 32 rows x 256 columns; with few coefficients a token's sums are then read and written for
- * half as many rows (10 to 20 % slower). */
+ * Many tokens: 64 rows x 128 columns are decoded once onto the stack (32 KiB, which stay in the L1 cache), and each
+ * token adds up the rows whose coefficients are not zero. Two tokens without zeros share the loads of the tile, which
+ * otherwise limit the speed: an instruction reads 64 bytes and does 32 operations.
+ * Tried instead: tiles of 32 rows x 256 columns. If few coefficients are not zero, a token's sums are then loaded and
+ * stored for half as many rows (10 to 20 % slower). */
 #ifndef KERNEL_NEURON_AVX512_H
 #define KERNEL_NEURON_AVX512_H
 
 #include "decode_avx512.h"
 
-#define ROWS_AT_ONCE 8  /* at a time with one token */
-#define TILE_ROWS    64 /* and with many */
+#define ROWS_AT_ONCE 8  /* rows at a time with one token */
+#define TILE_ROWS    64 /* rows at a time with many tokens */
 #define TILE_COLUMNS WEIGHT_STEP
 
-/* The sums of vectors * LANES columns; of the last vector `lanes` exist. */
+/* Loads the sums of vectors * LANES columns; of the last vector `lanes` exist. */
 ALWAYS_INLINE void load_sums(const float *y, size_t vectors, __mmask16 lanes, __m512 *sum)
 {
     for (size_t v = 0; v < vectors; v++)
@@ -37,17 +37,18 @@ ALWAYS_INLINE void store_sums(const __m512 *sum, size_t vectors, __mmask16 lanes
 
 /* ---- one token ---- */
 
-/* Rows that are added together, and those that are fetched meanwhile. */
+/* Rows that are added together, and the rows that are prefetched meanwhile. */
 typedef struct adding {
     size_t count;
     const uint8_t *now[ROWS_AT_ONCE];
-    uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: their last fetch may lie behind the row */
+    uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: the last prefetch may lie behind the row */
     float h[ROWS_AT_ONCE];
     float scales[ROWS_AT_ONCE][WEIGHT_SCALES]; /* of a span that is longer than WEIGHT_STEP */
 } adding;
 
-/* y: the sums of vectors * LANES columns from `column` of the span that begins with column `start`. The scales of a
- * short span are prepared where they are used: those of all rows before costs 15 % of the speed. */
+/* Adds the rows to y, the sums of vectors * LANES columns from `column` of the span that begins with column `start`.
+ * The scales of a short span are prepared here, where they are used: preparing those of all rows before is 15 %
+ * slower. */
 ALWAYS_INLINE void add_columns(const adding *rows, size_t start, size_t column, size_t vectors, __mmask16 lanes,
                                float *y, weight_decoder format)
 {
@@ -64,7 +65,7 @@ ALWAYS_INLINE void add_columns(const adding *rows, size_t start, size_t column, 
         float own[WEIGHT_SCALES];
         if (format.scales && format.span == WEIGHT_STEP) {
             format.scales(base, vectors == WEIGHT_VECTORS ? format.span : format.least, own);
-            __asm__("" : "+m"(own)); /* compilers would spread them from a register, at port 5's cost */
+            __asm__("" : "+m"(own)); /* otherwise compilers broadcast them from a register, which uses port 5 */
             scales = own;
         }
         __m512 w[WEIGHT_VECTORS], h = _mm512_set1_ps(rows->h[r]);
@@ -112,7 +113,7 @@ typedef struct tile {
     float values[TILE_ROWS][TILE_COLUMNS];
 } tile;
 
-/* Which of `rows` coefficients are not zero: bit r is row r. */
+/* Returns which of `rows` coefficients are not zero: bit r stands for row r. */
 ALWAYS_INLINE uint64_t find_firing(const float *h, size_t rows)
 {
     uint64_t fire = 0;
@@ -123,7 +124,8 @@ ALWAYS_INLINE uint64_t find_firing(const float *h, size_t rows)
     return fire;
 }
 
-/* One token: vectors * LANES sums from `column` of the tile on; of the last vector `lanes` exist. */
+/* Adds the firing rows for one token: vectors * LANES sums from `column` of the tile; of the last vector `lanes`
+ * exist. */
 ALWAYS_INLINE void add_firing(const tile *t, size_t column, size_t vectors, __mmask16 lanes, uint64_t fire,
                               const float *h, float *y)
 {
@@ -132,13 +134,13 @@ ALWAYS_INLINE void add_firing(const tile *t, size_t column, size_t vectors, __mm
     for (; fire; fire &= fire - 1) {
         size_t r = (size_t)__builtin_ctzll(fire);
         __m512 coefficient = _mm512_set1_ps(h[r]);
-        for (size_t v = 0; v < vectors; v++) /* what lies behind the last column is not stored */
+        for (size_t v = 0; v < vectors; v++) /* values after the last column are not stored */
             sum[v] = _mm512_fmadd_ps(coefficient, _mm512_load_ps(t->values[r] + column + v * LANES), sum[v]);
     }
     store_sums(sum, vectors, lanes, y);
 }
 
-/* Two tokens with all rows: a load of the tile serves both. */
+/* Adds all rows for two tokens; each load of the tile is used for both. */
 static void add_all(const tile *t, size_t rows, const float *const h[2], float *const y[2])
 {
     __m512 first[WEIGHT_VECTORS], second[WEIGHT_VECTORS];
@@ -200,7 +202,7 @@ ALWAYS_INLINE void accumulate_many(const matrix *w, const uint32_t *list, size_t
         }
 }
 
-/* The kernels of a format, a row of WEIGHT_DECODERS. */
+/* Defines the kernels of a format from a row of WEIGHT_DECODERS. */
 #define NEURON_KERNELS(level, name, scales, values, bytes, span, least)                                           \
     static void accumulate_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,      \
                                             const float *h, float *y)                                             \

@@ -1,5 +1,5 @@
-/* neuron_avx512vbmi.c - the sum of rows in Q6_K, whose bytes one instruction of VBMI widens where BW needs two (widen_part);
- * other formats gain nothing. */
+/* neuron_avx512vbmi.c - adds up rows in Q6_K: VBMI widens their bytes with one instruction where BW needs two
+ * (widen_part). Other formats gain nothing. */
 #define WITH_VBMI
 #include "neuron_avx512.h"
 

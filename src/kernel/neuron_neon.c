@@ -1,13 +1,13 @@
-/* neuron_neon.c - neuron-major networks: the sum of listed rows, for one token and for many. The plan of neuron_avx2.c,
- * with 32 columns in registers for one token. Selecting is left to the scalar kernels, and so is turning columns to
- * rows: compilers use NEON for those by themselves. */
+/* neuron_neon.c - neuron-major networks: adds up listed rows, for one token and for many. The plan is that of
+ * neuron_avx2.c, with 32 columns in registers for one token. Selecting and transposing are left to the scalar kernels,
+ * for which compilers use NEON by themselves. */
 #include "decode_neon.h"
 
-#define ROWS_AT_ONCE 8  /* at a time with one token */
-#define TILE_ROWS    64 /* and with many */
+#define ROWS_AT_ONCE 8  /* rows at a time with one token */
+#define TILE_ROWS    64 /* rows at a time with many tokens */
 #define TILE_COLUMNS 32
 
-/* The sums of n columns, at most WEIGHT_STEP. */
+/* Loads the sums of n columns, at most WEIGHT_STEP. */
 ALWAYS_INLINE void load_sums(const float *y, size_t n, floats8 *sum)
 {
     for (size_t v = 0; v * LANES < n; v++)
@@ -22,16 +22,16 @@ ALWAYS_INLINE void store_sums(const floats8 *sum, size_t n, float *y)
 
 /* ---- one token ---- */
 
-/* Rows that are added together, each from the chunk's first column on, and those that are fetched meanwhile. */
+/* Rows that are added together, each from the chunk's first column on, and the rows prefetched meanwhile. */
 typedef struct adding {
     size_t count;
     const uint8_t *now[ROWS_AT_ONCE];
-    uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: their last fetch may lie behind the row */
+    uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: the last prefetch may lie behind the row */
     float h[ROWS_AT_ONCE];
     float scales[ROWS_AT_ONCE][WEIGHT_SCALES];
 } adding;
 
-/* y: the sums of n columns from `column` of the chunk. */
+/* Adds the rows to y, the sums of n columns from `column` of the chunk. */
 ALWAYS_INLINE void add_columns(const adding *rows, size_t column, size_t n, float *y, weight_decoder format)
 {
     floats8 sum[WEIGHT_PAIRS];
@@ -86,7 +86,7 @@ typedef struct tile {
     float values[TILE_ROWS][TILE_COLUMNS];
 } tile;
 
-/* Columns [column, column + n) of a row that begins at `row`, n at most TILE_COLUMNS. */
+/* Decodes columns [column, column + n) of a row that begins at `row`, n at most TILE_COLUMNS. */
 ALWAYS_INLINE void decode_piece(const uint8_t *row, size_t columns, size_t column, size_t n, float *values,
                                 weight_decoder format)
 {
@@ -104,7 +104,7 @@ ALWAYS_INLINE void decode_piece(const uint8_t *row, size_t columns, size_t colum
     }
 }
 
-/* One token: the sums of n columns of the tile. */
+/* Adds the firing rows for one token: the sums of n columns of the tile. */
 ALWAYS_INLINE void add_firing(const tile *t, size_t rows, size_t n, const float *h, float *y)
 {
     floats8 sum[TILE_COLUMNS / LANES];
@@ -113,7 +113,7 @@ ALWAYS_INLINE void add_firing(const tile *t, size_t rows, size_t n, const float 
         if (h[r] == 0)
             continue;
         floats8 coefficient = all8(h[r]);
-        for (size_t v = 0; v * LANES < n; v++) /* what lies behind the last column is not stored */
+        for (size_t v = 0; v * LANES < n; v++) /* values after the last column are not stored */
             sum[v] = fma8(sum[v], coefficient, load8(t->values[r] + v * LANES));
     }
     store_sums(sum, n, y);

@@ -1,19 +1,19 @@
-/* panels.h - the loops of float32 products with many tokens, the same at every level that has vectors. float_LEVEL.c
- * includes it once it has defined what is its own:
- *   LANES, PANEL_ROWS (two times LANES), PANEL_COLUMNS, PANELS (that are filled before tokens pass), TILE_TOKENS,
- *   TILES(X) (X of every number of tokens up to that)
+/* panels.h - the loops of float32 products with many tokens, shared by all vector levels. float_LEVEL.c includes it
+ * after it has defined:
+ *   LANES, PANEL_ROWS (two times LANES), PANEL_COLUMNS, PANELS (filled before they are multiplied with the tokens),
+ *   TILE_TOKENS, TILES(X) (X of every number of tokens up to that)
  *   load_weights, load_f32, panel
- *   dot_rows    eight rows with one token
- *   fill_rows   LANES rows of a panel from LANES rows of a matrix
- *   tile        sums of a panel's rows with some tokens
- * so it is not a header of its own; everything in it is static. */
+ *   dot_rows    multiplies eight rows with one token
+ *   fill_rows   fills LANES rows of a panel from LANES rows of a matrix
+ *   tile        multiplies a panel's rows with some tokens
+ * so it cannot be included on its own; everything in it is static. */
 #ifndef KERNEL_PANELS_H
 #define KERNEL_PANELS_H
 
 typedef void tile_function(const panel *p, size_t columns, const tile_tokens *x, bool first, size_t rows, float *y,
                            size_t y_stride);
 
-/* A tile for every number of tokens: a constant number lets the compiler keep the sums in registers. */
+/* Defines a tile function for every number of tokens: a constant number lets compilers keep the sums in registers. */
 #define X(n)                                                                                                      \
     static void tile_##n(const panel *p, size_t columns, const tile_tokens *x, bool first, size_t rows, float *y, \
                          size_t y_stride)                                                                         \
@@ -26,9 +26,9 @@ TILES(X)
 static tile_function *const tiles[] = {NULL, TILES(X)};
 #undef X
 
-/* `rows` rows of panels, at most PANELS, and columns [start, start + columns) with all tokens. Where there are several
- * panels a tile's tokens are copied together, and pass over all of them from the first cache: in place they often lie a
- * multiple of 4 KiB apart and share one set of it. */
+/* Multiplies `rows` rows, in at most PANELS panels, with all tokens in columns [start, start + columns). If there are
+ * several panels, a tile's tokens are first copied together and then multiplied with all of them out of the L1 cache:
+ * in place tokens often lie a multiple of 4 KiB apart and would compete for one set of it. */
 static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns, const kernel_input *x, float *y,
                        size_t y_stride)
 {
@@ -49,7 +49,7 @@ static void all_tokens(const panel *p, size_t rows, size_t start, size_t columns
     }
 }
 
-/* Fills a panel with rows [i, i + PANEL_ROWS), zeros from `end` on, and columns [start, start + columns). */
+/* Fills a panel with columns [start, start + columns) of rows [i, i + PANEL_ROWS); rows from `end` on become zeros. */
 typedef void fill_function(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start, size_t columns,
                            panel *p);
 
@@ -63,7 +63,7 @@ ALWAYS_INLINE void fill_from_floats(const matrix *w, const uint32_t *list, size_
     fill_rows(row + LANES, start, columns, load, (float(*)[PANEL_ROWS])(p->weights[0] + LANES));
 }
 
-/* Block formats are decoded to float32, half a panel at a time. */
+/* Fills a panel from a block format, decoded to float32, half a panel at a time. */
 ALWAYS_INLINE void fill_from_blocks(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start,
                                     size_t columns, panel *p)
 {
@@ -80,6 +80,7 @@ ALWAYS_INLINE void fill_from_blocks(const matrix *w, const uint32_t *list, size_
     }
 }
 
+/* Multiplies rows [begin, end) with all tokens: fills PANELS panels, multiplies them with every token, and so on. */
 ALWAYS_INLINE void many_tokens(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                                float *y, size_t y_stride, fill_function *fill)
 {
@@ -95,7 +96,7 @@ ALWAYS_INLINE void many_tokens(const matrix *w, const uint32_t *list, size_t beg
     }
 }
 
-/* The product of a float format of `bytes` bytes whose load_NAME is defined. */
+/* Defines the product of a float format of `bytes` bytes per value whose load_NAME is defined. */
 #define FLOAT_PRODUCT(name, bytes, level)                                                                     \
     ALWAYS_INLINE group_sums dot_##name(const row_group *rows, const kernel_input *x)                         \
     {                                                                                                         \

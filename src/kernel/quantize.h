@@ -1,8 +1,8 @@
-/* quantize.h - the one arithmetic by which every level rounds a block of activations to 8 bits.
+/* quantize.h - the scale of a block of activations that is rounded to 8 bits, computed alike at all levels.
  *
- * All levels must give the same bits, so the scale is computed here for all of them, and magnitudes are
- * compared as integers: among values without sign that order is the order of the numbers, with infinity and
- * NaN on top, so neither is ever lost to the order of comparisons. */
+ * All levels must give the same bits, so all use these functions. Magnitudes are compared as integers: without the sign
+ * bit, integers have the same order as the floats, with infinity and then NaN at the top. So neither gets lost,
+ * whatever the order of the comparisons. */
 #ifndef KERNEL_QUANTIZE_H
 #define KERNEL_QUANTIZE_H
 
@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Returns the bits of |x|. */
 static inline uint32_t magnitude_bits(float x)
 {
     uint32_t bits;
@@ -17,9 +18,9 @@ static inline uint32_t magnitude_bits(float x)
     return bits & 0x7fffffffu;
 }
 
-/* Scale of a block whose largest magnitude has these bits, and what its values are multiplied with; 0 where all
- * q shall be 0: where the largest is 0 or so small that its inverse overflows (then the scale is 0), and where it
- * is not finite (then the scale is NaN, so that the fault shows in the result). */
+/* Returns the scale of a block whose largest magnitude has these bits; *inverse is what its values are multiplied with.
+ * *inverse is 0 if all q shall be 0: if the largest magnitude is 0 or so small that 127 / max may overflow (then the
+ * scale is 0), or if it is not finite (then the scale is NaN, so that the fault shows in the result). */
 static inline float block_scale(uint32_t max_bits, float *inverse)
 {
     float max;

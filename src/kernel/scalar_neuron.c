@@ -1,5 +1,5 @@
-/* scalar_neuron.c - what the kernels of neuron-major networks mean, in plain C: which neurons fire, and the sum of
- * their rows. */
+/* scalar_neuron.c - the kernels of neuron-major networks in plain C: select the neurons that fire, and add up their
+ * rows. These define what the kernels compute. */
 #include "levels.h"
 
 #include <math.h>

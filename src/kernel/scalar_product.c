@@ -1,7 +1,7 @@
-/* scalar_product.c - what every product means, in plain C.
+/* scalar_product.c - the definition of every product, in plain C.
  *
- * Two definitions cover all formats: decode and multiply in float32, or sum the integers of a block exactly and
- * scale the sum. Speed is no concern here; every other file is held against this one (tests/kcheck.c). */
+ * Two methods cover all formats: decode and multiply in float32, or sum the integers of a block exactly and
+ * scale the sum. The code need not be fast; every other file is tested against it (tests/kcheck.c). */
 #include "levels.h"
 
 #include "../number/half.h"
@@ -31,7 +31,7 @@ static void row_float(const number_traits *traits, const uint8_t *row, const ker
     }
 }
 
-/* What one block of weights adds: q, scales and sums begin at the block's own values. */
+/* Returns what one block of weights adds to the product; q, scales and sums begin at the block's own values. */
 typedef float block_product(const void *block, const int8_t *q, const float *scales, const int16_t *sums);
 
 static float block_q8_0_product(const void *block, const int8_t *q, const float *scales, const int16_t *sums)
@@ -74,7 +74,7 @@ static float block_q6_k_product(const void *block, const int8_t *q, const float 
 {
     const block_q6_k *b = block;
     float d = half_to_float(b->d), total = 0;
-    for (size_t s = 0; s < 16; s++) { /* sub-block s: half s / 8, quarter s / 2 % 4 of it, values s % 2 * 16 up */
+    for (size_t s = 0; s < 16; s++) { /* sub-block s: half s / 8, quarter s / 2 % 4 of it, values from s % 2 * 16 */
         const uint8_t *low = b->low + s / 8 * 64 + s / 2 % 2 * 32 + s % 2 * 16;
         const uint8_t *high = b->high + s / 8 * 32 + s % 2 * 16;
         size_t low_shift = s / 4 % 2 * 4, high_shift = s / 2 % 4 * 2;

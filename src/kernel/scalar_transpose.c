@@ -1,4 +1,4 @@
-/* scalar_transpose.c - columns as rows, in plain C: the definition. */
+/* scalar_transpose.c - transposition in plain C: the definition. */
 #include "transpose.h"
 
 #include "../number/half.h"

@@ -1,4 +1,4 @@
-/* scalar_vector.c - what every kernel on vectors means, in plain C (products are in scalar_product.c). */
+/* scalar_vector.c - the definition of every kernel on vectors, in plain C (products are in scalar_product.c). */
 #include "levels.h"
 
 #include "../number/half.h"
@@ -65,7 +65,7 @@ static void rope_scalar(float *x, size_t heads, size_t length, const float *cosi
         }
 }
 
-/* Scores to weights that add up to 1. The largest is subtracted first, so that exp never overflows. */
+/* Turns scores into weights that add up to 1. The largest is subtracted first, so that exp never overflows. */
 static void softmax(float *scores, size_t n)
 {
     float max = scores[0], sum = 0;

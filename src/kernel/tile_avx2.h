@@ -1,24 +1,23 @@
-/* tile_avx2.h - block formats times many tokens of 8 bits, compiled without VNNI (tile_avx2.c) and with that of clients'
- * CPUs, AVX-VNNI (tile_avxvnni.c defines WITH_VNNI).
+/* tile_avx2.h - block formats times many tokens of 8 bits, compiled without VNNI (tile_avx2.c) and with AVX-VNNI, the
+ * VNNI of client CPUs (tile_avxvnni.c defines WITH_VNNI).
  *
- * A panel of 16 rows x 512 columns is unpacked once, rows in lanes, four neighbouring columns of a row in each lane of
- * 32 bits; then every tile of 16 rows x 4 tokens multiplies it by values that are broadcast. maddubs adds two products
- * of unsigned weights and signed values in 16 bits, with saturation, so every format must show that nothing saturates
- * and that what is added up in 16 bits before it is widened fits there (additions may wrap on the way: only the end
- * counts):
- *   Q4_0   two products are at most 2 * 15 * 127 = 3810. A group begins with minus a quarter of 8 * (the sum of its 32
- *          values) in each of its two lanes of 16 bits, so a lane ends as 16 products by (weight - 4) and 16 by -4:
- *          16 * 11 * 127 + 16 * 4 * 127 = 30480 at most
+ * A panel of 16 rows x 512 columns is unpacked once, rows in lanes, four neighbouring columns of a row in each 32-bit
+ * lane. Then every tile of 16 rows x 4 tokens multiplies it by broadcast values. maddubs adds two products of unsigned
+ * weights and signed values in 16 bits, with saturation. So for every format two products must not saturate, and the
+ * final sum in 16 bits, before it is widened, must fit (additions may wrap on the way: only the final sum matters):
+ *   Q4_0   two products are at most 2 * 15 * 127 = 3810. Each of the two 16-bit lanes of a group begins with minus a
+ *          quarter of 8 * (the sum of the group's 32 values), so its final sum consists of 16 products by (weight - 4)
+ *          and 16 by -4: 16 * 11 * 127 + 16 * 4 * 127 = 30480 at most
  *   Q4_K   16 products of a lane are at most 16 * 15 * 127 = 30480
  *   Q6_K   two products are at most 2 * 63 * 127 = 16002. A group of 16 columns begins with -32 times the sum of the 8
- *          values of each lane, so a lane ends as 8 products by (weight - 32), at most 8 * 32 * 127 = 32512
- *   Q8_0   |weight| by the value with the weight's sign, at most 2 * 128 * 127 = 32512 (q is never -128, so its sign can
- *          always be turned); nothing can be added to that, every pair is widened at once
- * 16 rows take 3 loads of weights and values per 4 multiplications where 8 take 5, and two loads a cycle are what there
- * is. Sums of floats live in memory: the registers hold what is added up in 16 bits.
+ *          values of each lane, so the final sum is 8 products by (weight - 32), at most 8 * 32 * 127 = 32512
+ *   Q8_0   |weight| times the value with the weight's sign, at most 2 * 128 * 127 = 32512 (q is never -128, so it can
+ *          always be negated); nothing can be added to that, so every pair is widened at once
+ * With 16 rows 4 multiplications need 3 loads of weights and values, with 8 rows 5, and the CPU has two loads per
+ * cycle. Sums of floats are kept in memory, because the registers are needed for the 16-bit sums.
  *
- * VNNI adds four products to a lane of 32 bits, which is exact: all weights are made unsigned, Q8_0's by adding 128, and
- * a group begins with minus that offset times the sum of its values. */
+ * VNNI adds four products in 32 bits, which is exact: all weights are made unsigned, Q8_0's by adding 128, and a group
+ * begins with minus that offset times the sum of its values. */
 #ifndef KERNEL_TILE_AVX2_H
 #define KERNEL_TILE_AVX2_H
 
@@ -26,11 +25,11 @@
 
 #define PANEL_ROWS    (2 * LANES)
 #define PANEL_COLUMNS 512
-#define PANELS        2 /* that are filled before tokens pass: what is prepared of them serves all */
+#define PANELS        2 /* filled before they are multiplied with the tokens, which are prepared once for all panels */
 #define TILE_TOKENS   4
 #define STEP          32 /* columns that are multiplied at a time: one block of activations */
 
-/* [..][r]: of row r. Groups are STEP columns. */
+/* [..][r] belongs to row r. A group is STEP columns. */
 typedef struct panel {
     uint8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
     float scales[PANEL_COLUMNS / STEP][PANEL_ROWS];
@@ -38,24 +37,24 @@ typedef struct panel {
     int32_t steps[PANEL_COLUMNS / 16][PANEL_ROWS]; /* Q6_K: the integer scale of 16 columns, see step() */
 } panel;
 
-/* What a tile reads of its tokens, for the columns of the panel. */
+/* The tokens of a tile, from the panel's first column on. */
 typedef struct tokens {
     const int8_t *q;     /* [TILE_TOKENS][stride] */
     const float *scales; /* [TILE_TOKENS][stride / 32] */
     size_t stride;
-    /* What a group begins with: two halves of 32 bits, with VNNI one number. */
+    /* The start value of a group: two 16-bit halves, with VNNI one 32-bit number. */
     int32_t begin[TILE_TOKENS][PANEL_COLUMNS / 16];
-    /* Q4_K: scale times sum of a group, which its minimum is multiplied with. */
+    /* Q4_K: scale times sum of a group; the group's minimum is multiplied with it. */
     float totals[TILE_TOKENS][PANEL_COLUMNS / STEP];
 } tokens;
 
 typedef struct tile_format {
-    /* 32 weights of a row, from a column that is a multiple of 32, and what the panel keeps of their scales: scale,
-     * minimum and two steps, each PANEL_ROWS apart; only what the format has. */
+    /* Unpacks 32 weights of a row, from a column that is a multiple of 32, and writes those of their scale, minimum and
+     * two steps that the format has. Entries of a row are PANEL_ROWS apart. */
     __m256i (*unpack)(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps);
-    /* Fills begin or totals of token t from the sums and values of `columns` columns; NULL: nothing to be done. */
+    /* Fills begin or totals of token t from the sums and values of `columns` columns; NULL: not needed. */
     void (*prepare)(tokens *x, size_t t, const int16_t *sums, size_t columns);
-    /* Exact sums of one group for `count` tokens, as 32-bit integers. */
+    /* Computes the exact sums of one group for `count` tokens, as 32-bit integers. */
     void (*dot)(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2]);
     bool has_minima;
 } tile_format;
@@ -67,13 +66,13 @@ ALWAYS_INLINE __m256i low_nibbles(__m256i bytes)
     return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
 }
 
-/* A number of 16 bits in both halves of 32. */
+/* Returns a 16-bit number in both halves of 32 bits. */
 ALWAYS_INLINE int32_t in_both_halves(int number)
 {
     return (int32_t)((uint32_t)(uint16_t)number * 0x10001u);
 }
 
-/* An integer scale of Q6_K as dot_q6_k wants it. */
+/* Returns an integer scale of Q6_K in the form that dot_q6_k needs. */
 ALWAYS_INLINE int32_t step(int number)
 {
 #ifdef WITH_VNNI
@@ -127,7 +126,7 @@ ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scal
     steps[PANEL_ROWS] = step(block->scales[2 * part + 1]);
     __m256i low = _mm256_loadu_si256((const void *)(block->low + half * 64 + quarter % 2 * 32));
     __m256i high = _mm256_loadu_si256((const void *)(block->high + half * 32));
-    /* The upper bits lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    /* The upper two bits lie at bits 0, 2, 4 and 6 of a byte, by quarter, and are moved to bit 4. */
     __m128i up = _mm_cvtsi32_si128(quarter == 0   ? 4
                                    : quarter == 1 ? 2
                                                   : 0),
@@ -137,7 +136,7 @@ ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scal
     return _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
 }
 
-/* Columns [start, start + columns) of 16 rows (NULL: zeros) into the panel. */
+/* Unpacks columns [start, start + columns) of 16 rows (NULL: zeros) into the panel. */
 ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
                         tile_format format)
 {
@@ -150,7 +149,7 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
                 int32_t *steps = &p->steps[c / 16][r];
                 if (row[r]) {
                     v[i] = format.unpack(row[r], start + c, scale, minimum, steps);
-                } else { /* lanes that are computed but never stored: any finite values do */
+                } else { /* a row after the last one: computed but never stored, so any finite values will do */
                     v[i] = _mm256_setzero_si256();
                     scale[0] = minimum[0] = 0;
                     steps[0] = steps[PANEL_ROWS] = 0;
@@ -162,7 +161,7 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
         }
 }
 
-/* ---- what a group of a token begins with ---- */
+/* ---- start values of a token's groups ---- */
 
 ALWAYS_INLINE void prepare_q4_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
 {
@@ -219,17 +218,17 @@ ALWAYS_INLINE void prepare_q6_k(tokens *x, size_t t, const int16_t *sums, size_t
 
 /* ---- multiplying ---- */
 
-/* Keeps gcc from adding in another order, for which the registers do not suffice. */
+/* Keeps gcc from reordering the additions, which would need more registers than there are. */
 #define IN_ORDER(v) __asm__("" : "+x"(v))
 
-/* The weights of 16 rows and four columns: the first and the last eight rows. (Pointers that step, since of indices gcc
- * makes shifts at every step.) */
+/* Returns the weights of 16 rows and four columns: two registers, of the first and the last eight rows. (Loops advance
+ * this pointer; with indices gcc shifts at every step.) */
 ALWAYS_INLINE const __m256i *weights_at(const panel *p, size_t k)
 {
     return (const void *)p->weights[k / 4];
 }
 
-/* Four neighbouring values of a token. */
+/* Broadcasts four neighbouring values of a token. */
 ALWAYS_INLINE __m256i four_values(const int8_t *q)
 {
     int32_t four;
@@ -237,7 +236,7 @@ ALWAYS_INLINE __m256i four_values(const int8_t *q)
     return _mm256_set1_epi32(four);
 }
 
-/* Adds products of columns [k, k + columns) of unsigned weights up, in 16 bits, or with VNNI in 32. */
+/* Adds the products of columns [k, k + columns) of unsigned weights to sum, in 16 bits, or with VNNI in 32. */
 ALWAYS_INLINE void add_products(const panel *p, size_t k, size_t columns, const tokens *x, size_t count,
                                 __m256i sum[TILE_TOKENS][2])
 {
@@ -262,7 +261,7 @@ ALWAYS_INLINE void add_products(const panel *p, size_t k, size_t columns, const 
     }
 }
 
-/* What was added up for 16 or 32 columns in 32 bits, times `by`, 16 bits in both halves or (with VNNI) one number. */
+/* Returns the sum of 16 or 32 columns in 32 bits, times `by`: 16 bits in both halves, or (with VNNI) one number. */
 ALWAYS_INLINE __m256i widen_sum(__m256i sum, __m256i by)
 {
 #ifdef WITH_VNNI
@@ -272,7 +271,7 @@ ALWAYS_INLINE __m256i widen_sum(__m256i sum, __m256i by)
 #endif
 }
 
-/* Ends a group whose scale is not an integer. */
+/* Widens the sums of a group whose scale is not an integer. */
 ALWAYS_INLINE void widen_sums(size_t count, __m256i dot[TILE_TOKENS][2])
 {
 #ifdef WITH_VNNI
@@ -302,8 +301,8 @@ ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const tokens *x, size_t co
     widen_sums(count, dot);
 }
 
-/* The scales of 16 columns are integers and are multiplied where sums are widened. The sum of 32 columns is at most 2 *
- * 128 * 16 * 32 * 127, which a float32 holds. */
+/* The integer scales of 16 columns are multiplied with the sums when these are widened. The sum of 32 columns is at
+ * most 2 * 128 * 16 * 32 * 127 < 2^24, so float32 represents it exactly. */
 ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
@@ -324,7 +323,7 @@ ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const tokens *x, size_t co
 
 #ifdef WITH_VNNI
 
-#define dot_q8_0 dot_q4_0 /* but for the offset */
+#define dot_q8_0 dot_q4_0 /* they differ only in the offset */
 
 #else
 
@@ -354,7 +353,7 @@ ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const tokens *x, size_t co
 
 #endif
 
-/* Writes the first `rows` of 8 sums to `out`, or adds them. */
+/* Adds the first `rows` of 8 sums to `out`, or writes them if `first`. */
 ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
 {
     if (!first)
@@ -362,7 +361,7 @@ ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
     store_first(out, rows, sum);
 }
 
-/* Sums of 16 rows x `count` tokens over the panel's `columns`: added to y, or written there where `first`. */
+/* Multiplies the panel's 16 rows with `count` tokens; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
                         float *y, size_t y_stride, tile_format format)
 {
@@ -372,7 +371,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t 
         sum[t][0] = sum[t][1] = _mm256_setzero_ps();
     for (size_t g = 0; g < columns / STEP; g++) {
         __m256i dot[TILE_TOKENS][2];
-        for (size_t t = 0; t < count; t++) /* the tokens that come next */
+        for (size_t t = 0; t < count; t++) /* prefetch the next tile's tokens */
             _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * STEP, _MM_HINT_T0);
         format.dot(p, g, x, count, dot);
         UNROLLED
@@ -418,7 +417,7 @@ ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size
 
 /* ---- the loops, compiled once per format ---- */
 
-/* Tokens [t, t + TILE_TOKENS) and columns [c, c + columns) with every panel. */
+/* Multiplies tokens [t, t + TILE_TOKENS) with every panel in columns [c, c + columns). */
 ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c, size_t columns, const kernel_input *x,
                               size_t t, float *y, size_t y_stride, tile_format format)
 {
@@ -457,7 +456,7 @@ ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, 
         product(w, list, begin, end, x, y, y_stride, format);                                                         \
     }
 
-/* Products of a level, and the table of them. */
+/* Defines the products of a level and their table. */
 #define TILE_PRODUCTS(level)                                \
     TILE_PRODUCT(q8_0, level, prepare_q8_0, false)          \
     TILE_PRODUCT(q4_0, level, prepare_q4_0, false)          \

@@ -1,24 +1,25 @@
-/* tile_avx512.h - block formats times many tokens of 8 bits, compiled with VNNI (tile_avx512vnni.c defines WITH_VNNI) and
- * without (tile_avx512.c).
+/* tile_avx512.h - block formats times many tokens of 8 bits, compiled with VNNI (tile_avx512vnni.c defines WITH_VNNI)
+ * and without (tile_avx512.c).
  *
  * 32 rows x 1024 columns of weights are unpacked once to unsigned bytes into a panel on the stack, rows in lanes: a
- * register holds four neighbouring weights of each of 16 rows. A tile of 32 rows x 6 tokens then takes, for every
- * four columns, two registers of the panel and four bytes per token, spread to all lanes; VNNI adds the four
- * products to each row's sum. No sum is gathered across lanes, and what scales a block's sum is a load.
+ * register holds four neighbouring weights of each of 16 rows. For every four columns a tile of 32 rows x 6 tokens
+ * loads two registers of the panel and broadcasts four bytes of each token; VNNI adds the four products to each row's
+ * sum. So no sums across lanes are needed, and the scales of a block are loaded as a vector over the rows.
  * A block of 32 columns costs 16 multiplications and 6 other instructions per token and 32 rows: 93 weights
- * per cycle and token on two ports, three times what rows with lanes along the columns can reach.
+ * per cycle and token on two ports, three times what lanes along the columns can reach.
  *
- * Without VNNI maddubs adds two products in 16 bits, which are added up as long as they fit there (a format's `run`; for
- * the proofs see block_avx512.h: 8 times 3810 fit, 2 times 16002, 32512 once) and then widened. Four columns then cost 2
- * to 4 instructions instead of one.
+ * Without VNNI maddubs adds two products in 16 bits. Its results are added as long as they fit 16 bits (a format's
+ * `run`: 8 times 3810 fit, 2 times 16002, 32512 once; see block_avx512.h) and then widened. Four columns then cost 2 to
+ * 4 instructions instead of one.
  *
- * All four formats are one loop: a weight is scale * (byte - offset) - minimum, scale for 16 or 32 columns. */
+ * All four formats use one loop: a weight is scale * (byte - offset) - minimum, with a scale per 16 or 32 columns. */
 #ifndef KERNEL_TILE_AVX512_H
 #define KERNEL_TILE_AVX512_H
 
 #include "avx512.h"
 
-/* What makes the weights of Q8_0 unsigned. Without VNNI they keep their sign, and the token's values get it. */
+/* The offset that makes the weights of Q8_0 unsigned. Without VNNI they stay signed, and multiply_four() moves the sign
+ * to the token's values. */
 #ifdef WITH_VNNI
 #define Q8_0_OFFSET 128
 #else
@@ -30,14 +31,14 @@
 #define TILE_TOKENS   6
 #define STEP          64 /* columns that are unpacked at a time */
 
-/* [..][r]: of row r. 36 KiB of it are read in a tile of a format with one scale per 32 columns and no minima. */
+/* [..][r] belongs to row r. A tile reads 36 KiB of it if the format has one scale per 32 columns and no minima. */
 typedef struct panel {
     uint8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
     float scales[PANEL_COLUMNS / 16][PANEL_ROWS];
     float minima[PANEL_COLUMNS / 32][PANEL_ROWS];
 } panel;
 
-/* What a tile reads of its tokens, for the columns of the panel. */
+/* The tokens of a tile, from the panel's first column on. */
 typedef struct tokens {
     const int8_t *q;     /* [TILE_TOKENS][stride] */
     const float *scales; /* [TILE_TOKENS][stride / 32] */
@@ -53,9 +54,9 @@ typedef struct tile_format {
     bool is_signed; /* weights are signed bytes */
     int offset;     /* what was added to a weight to make it unsigned */
     bool has_minima;
-    /* 64 weights of a row, from a column that is a multiple of 64; the last step of a row may hold only 32. */
+    /* Unpacks 64 weights of a row, from a column that is a multiple of 64; the last step of a row may have only 32. */
     __m512i (*unpack)(const uint8_t *row, size_t column, size_t columns);
-    /* Scales (and minima) of those 64: entries [0, 64 / group) of a row, each PANEL_ROWS apart. */
+    /* Writes the scales (and minima) of those 64: entries [0, 64 / group) of a row, PANEL_ROWS apart. */
     void (*scales)(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima);
 } tile_format;
 
@@ -66,7 +67,7 @@ ALWAYS_INLINE __m512i low_nibbles(__m512i bytes)
     return _mm512_and_si512(bytes, _mm512_set1_epi8(15));
 }
 
-/* Low nibbles in the lower, high nibbles in the upper half. */
+/* Returns the low nibbles in the lower and the high nibbles in the upper half of a register. */
 ALWAYS_INLINE __m512i split_nibbles(__m256i bytes)
 {
     return low_nibbles(_mm512_inserti64x4(_mm512_castsi256_si512(bytes), _mm256_srli_epi16(bytes, 4), 1));
@@ -136,7 +137,7 @@ ALWAYS_INLINE __m512i unpack_q6_k(const uint8_t *row, size_t column, size_t colu
     size_t half = column % 256 / 128, upper = column % 128 / 64;
     __m512i low = _mm512_loadu_si512(block->low + half * 64);
     __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(block->high + half * 32)));
-    /* The upper bits of weights 0, 32, 64 and 96 lie 0, 2, 4 and 6 bits up in a byte and belong at bit 4. */
+    /* The upper two bits of weights 0, 32, 64 and 96 lie at bits 0, 2, 4 and 6 of a byte and are moved to bit 4. */
     high = upper ? _mm512_srlv_epi64(high, _mm512_set_epi64(2, 2, 2, 2, 0, 0, 0, 0))
                  : _mm512_sllv_epi64(high, _mm512_set_epi64(2, 2, 2, 2, 4, 4, 4, 4));
     low = upper ? _mm512_srli_epi16(low, 4) : low;
@@ -153,7 +154,7 @@ ALWAYS_INLINE void scales_q6_k(const uint8_t *row, size_t column, size_t columns
         scales[i * PANEL_ROWS] = d * (float)numbers[i];
 }
 
-/* Columns [start, start + columns) of up to 16 rows (NULL: zeros) into the panel from its row `first`. */
+/* Unpacks columns [start, start + columns) of up to 16 rows (NULL: zeros) into the panel from its row `first` on. */
 ALWAYS_INLINE void fill_16_rows(const uint8_t *const row[LANES], size_t start, size_t columns, size_t first, panel *p,
                                 tile_format format)
 {
@@ -181,7 +182,7 @@ ALWAYS_INLINE void fill_16_rows(const uint8_t *const row[LANES], size_t start, s
 
 /* ---- multiplying ---- */
 
-/* start[] and scaled_sums[] of one token from its sums of 16 and its scales. */
+/* Computes start[] and scaled_sums[] of one token from its sums of 16 values and its scales. */
 ALWAYS_INLINE void read_sums(const int16_t *sums, const float *scales, size_t columns, tile_format format,
                              int32_t *start, float *scaled_sums)
 {
@@ -209,7 +210,7 @@ ALWAYS_INLINE void read_sums(const int16_t *sums, const float *scales, size_t co
 
 #ifdef WITH_VNNI
 
-/* Adds the products of one group (columns [k, k + group) of the panel) and `count` tokens. */
+/* Adds the products of one group (columns [k, k + group) of the panel) with `count` tokens to dot. */
 ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
                              tile_format format)
 {
@@ -226,7 +227,7 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t c
 
 #else
 
-/* The products of four columns of sixteen rows and one token, in pairs of 16 bits. */
+/* Multiplies four columns of sixteen rows with one token; products are added in pairs to 16 bits. */
 ALWAYS_INLINE __m512i multiply_four(__m512i weights, __m512i values, tile_format format)
 {
     if (!format.is_signed)
@@ -235,13 +236,13 @@ ALWAYS_INLINE __m512i multiply_four(__m512i weights, __m512i values, tile_format
     return _mm512_maddubs_epi16(_mm512_abs_epi8(weights), values);
 }
 
-/* The same, a half of the rows after the other: sums of 16 bits of all rows would not fit the registers, and values are
- * loaded twice at no cost. */
+/* The same without VNNI, for one half of the rows after the other: the 16-bit sums of all rows would not fit the
+ * registers, and loading the values twice costs nothing. */
 ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
                              tile_format format)
 {
     for (size_t h = 0; h < 2; h++) {
-        __asm__("" ::: "memory"); /* compilers would keep the first half's values for the second, in memory */
+        __asm__("" ::: "memory"); /* keeps compilers from spilling the first half's values for the second half */
         for (size_t start = k; start < k + format.group; start += 4 * format.run) {
             __m512i pairs[TILE_TOKENS];
             for (size_t i = 0; i < format.run; i++) {
@@ -263,7 +264,7 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t c
 
 #endif
 
-/* Sums of 32 rows x `count` tokens over the panel's `columns`: added to y, or written there where `first`. */
+/* Multiplies the panel's 32 rows with `count` tokens; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, __mmask32 rows,
                         float *y, size_t y_stride, tile_format format)
 {
@@ -272,7 +273,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t 
         sum[t][0] = sum[t][1] = _mm512_setzero_ps();
     for (size_t g = 0; g < columns / format.group; g++) {
         __m512i dot[TILE_TOKENS][2];
-        for (size_t t = 0; t < count; t++) /* the tokens that come next */
+        for (size_t t = 0; t < count; t++) /* prefetch the next tile's tokens */
             _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * format.group, _MM_HINT_T0);
         for (size_t t = 0; t < count; t++)
             dot[t][0] = dot[t][1] = _mm512_set1_epi32(format.offset ? x->start[t][g] : 0);
@@ -368,7 +369,7 @@ ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, 
         product(w, list, begin, end, x, y, y_stride, format);                                                         \
     }
 
-/* Products of a level, and the one that chooses among them. */
+/* Defines the products of a level, and the function that chooses among them. */
 #define TILE_PRODUCTS(level)                                                                                           \
     TILE_PRODUCT(q8_0, level, 32, 1, !Q8_0_OFFSET, Q8_0_OFFSET, false)                                                 \
     TILE_PRODUCT(q4_0, level, 32, 8, false, 8, false)                                                                  \

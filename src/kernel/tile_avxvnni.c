@@ -1,5 +1,5 @@
-/* tile_avxvnni.c - block formats times many tokens of 8 bits, for AVX2 with AVX-VNNI. One token is bound by memory, and
- * floats gain nothing: those are AVX2's. */
+/* tile_avxvnni.c - block formats times many tokens of 8 bits, for AVX2 with AVX-VNNI. The AVX2 kernels are used for one
+ * token, which is bound by memory, and for float activations, which gain nothing from VNNI. */
 #define WITH_VNNI
 #include "tile_avx2.h"
 

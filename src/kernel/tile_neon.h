@@ -1,7 +1,7 @@
 /* tile_neon.h - block formats times many tokens of 8 bits, for block_neon.h.
  *
- * The plan of tile_avx2.c: a panel of 8 rows x 1024 columns, rows in lanes, tiles of 8 rows x 4 tokens. Weights lie in
- * the panel as signed bytes, their offsets taken off, so sums of integers need no correction. */
+ * The plan of tile_avx2.h: a panel of 8 rows x 1024 columns, rows in lanes, tiles of 8 rows x 4 tokens. The panel holds
+ * signed bytes with the format's offset already subtracted, so integer sums need no correction. */
 #ifndef KERNEL_TILE_NEON_H
 #define KERNEL_TILE_NEON_H
 
@@ -12,14 +12,14 @@
 #define TILE_TOKENS   4
 #define STEP          32 /* columns that are unpacked at a time: one block of activations */
 
-/* [..][r]: of row r. */
+/* [..][r] belongs to row r. */
 typedef struct panel {
     int8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
     float scales[PANEL_COLUMNS / 16][PANEL_ROWS];
     float minima[PANEL_COLUMNS / 32][PANEL_ROWS];
 } panel;
 
-/* What a tile reads of its tokens, for the columns of the panel. */
+/* The tokens of a tile, from the panel's first column on. */
 typedef struct tokens {
     const int8_t *q;     /* [TILE_TOKENS][stride] */
     const float *scales; /* [TILE_TOKENS][stride / 32] */
@@ -30,8 +30,8 @@ typedef struct tokens {
 typedef struct tile_format {
     size_t group; /* columns with one scale: 16 or 32 */
     bool has_minima;
-    /* 32 weights of a row, from a column that is a multiple of 32, and their 32 / group scales and their minimum,
-     * each PANEL_ROWS apart. */
+    /* Unpacks 32 weights of a row, from a column that is a multiple of 32, and writes their 32 / group scales and their
+     * minimum, PANEL_ROWS apart. */
     bytes32 (*unpack)(const uint8_t *row, size_t column, float *scales, float *minimum);
 } tile_format;
 
@@ -75,7 +75,7 @@ ALWAYS_INLINE bytes32 unpack_q6_k(const uint8_t *row, size_t column, float *scal
     return bytes_q6_k(block, sub);
 }
 
-/* 16 weights of row r as four groups of four. */
+/* Stores 16 weights of row r as four groups of four columns. */
 ALWAYS_INLINE void scatter(panel *p, size_t column, size_t r, int8x16_t bytes)
 {
     int8_t four[4][4];
@@ -84,7 +84,7 @@ ALWAYS_INLINE void scatter(panel *p, size_t column, size_t r, int8x16_t bytes)
         memcpy(p->weights[column / 4 + k][r], four[k], sizeof(four[k]));
 }
 
-/* Columns [start, start + columns) of up to 8 rows (NULL: zeros) into the panel. */
+/* Unpacks columns [start, start + columns) of up to 8 rows (NULL: zeros) into the panel. */
 ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
                         tile_format format)
 {
@@ -94,7 +94,7 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
             bytes32 v = {vdupq_n_s8(0), vdupq_n_s8(0)};
             if (row[r]) {
                 v = format.unpack(row[r], start + c, scales, minimum);
-            } else { /* lanes that are computed but never stored: any finite values do */
+            } else { /* a row after the last one: computed but never stored, so any finite values will do */
                 for (size_t g = 0; g < STEP / format.group; g++)
                     scales[g * PANEL_ROWS] = 0;
                 minimum[0] = 0;
@@ -111,7 +111,7 @@ typedef struct integers8 {
     int32x4_t low, high;
 } integers8;
 
-/* Exact sums of one group (columns [k, k + group) of the panel) for `count` tokens. */
+/* Computes exact sums of one group (columns [k, k + group) of the panel) for `count` tokens. */
 ALWAYS_INLINE void dot_group(const panel *p, size_t k, size_t group, const tokens *x, size_t count,
                              integers8 dot[TILE_TOKENS])
 {
@@ -129,7 +129,7 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t k, size_t group, const token
     }
 }
 
-/* Sums of 8 rows x `count` tokens over the panel's `columns`: added to y, or written there where `first`. */
+/* Multiplies the panel's 8 rows with `count` tokens; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
                         float *y, size_t y_stride, tile_format format)
 {

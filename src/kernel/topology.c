@@ -1,7 +1,7 @@
-/* topology.c - cores, caches and memory: hwloc where it was built in, else what Linux tells.
+/* topology.c - cores, caches and memory, through hwloc if it is built in, else from Linux.
  *
- * hwloc sees cpusets (containers, taskset) and cores behind hyper-threads. Building its picture takes
- * milliseconds; callers ask once, at start. */
+ * hwloc takes cpusets (containers, taskset) and hyper-threads into account. Loading its topology takes
+ * milliseconds, so callers ask once, at start. */
 #include "topology.h"
 
 #include "cpu.h"
@@ -48,7 +48,7 @@ void topology_cpu_name(char *name, size_t size)
 
 #include <hwloc.h>
 
-/* NULL where hwloc cannot read this machine. */
+/* Loads hwloc's topology; NULL if hwloc cannot read this machine. */
 static hwloc_topology_t load(void)
 {
     hwloc_topology_t topology;
@@ -92,7 +92,7 @@ size_t topology_cache_bytes(void)
 
 #else
 
-/* The first number of a file, 0 where there is none. A suffix K multiplies by 1024. */
+/* Returns the first number of a file, 0 if there is none. A suffix K multiplies by 1024. */
 static size_t number_in(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -110,7 +110,7 @@ unsigned topology_cores(void)
     cpu_set_t mine;
     if (sched_getaffinity(0, sizeof(mine), &mine) != 0)
         return topology_processors();
-    /* A core is counted at the first of its hyper-threads that is ours; the list begins with the lowest. */
+    /* A core is identified by the first of its hyper-threads (the lowest, even if this process may not run there). */
     unsigned cores = 0;
     cpu_set_t counted;
     CPU_ZERO(&counted);

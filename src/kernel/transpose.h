@@ -1,9 +1,9 @@
-/* transpose.h - columns as rows, in plain C that compilers turn into the vector code of the file that includes it
- * (scalar_transpose.c, transpose_avx2.c, transpose_avx512.c). What a level adds is how rows are decoded.
+/* transpose.h - transposition in plain C, which compilers vectorise with the flags of the file that includes it
+ * (scalar_transpose.c, transpose_avx2.c, transpose_avx512.c). A level only adds its own way of decoding rows.
  *
- * Rows of the result lie far apart, so the order of writing decides: a stripe of columns is carried through all rows,
- * 32 at a time, and every line of the result is completed while it is still in a cache. The next 32 pieces of the
- * source, which no CPU would guess, are fetched meanwhile. */
+ * Rows of the result lie far apart, so the order of the stores determines the speed. A stripe of columns is processed
+ * through all rows, 32 rows at a time, so that every cache line of the result is completed while it is still in a
+ * cache. Meanwhile the next 32 pieces of the source are prefetched, since the CPU cannot guess their addresses. */
 #ifndef KERNEL_TRANSPOSE_H
 #define KERNEL_TRANSPOSE_H
 
@@ -14,13 +14,13 @@
 
 #define TURN_ROWS      32
 #define FLOAT_STRIPE   64  /* columns of a float format at a time */
-#define BLOCK_STRIPE   256 /* and of a block format: a multiple of every block */
+#define BLOCK_STRIPE   256 /* columns of a block format: a multiple of every block */
 #define LARGEST_Q8_0   (127 * 65504.0f)
-#define ROUND_TO_WHOLE 0x1.8p23f /* added, it leaves a whole number (halves to even) in a float's low bits */
+#define ROUND_TO_WHOLE 0x1.8p23f /* adding it leaves the rounded value (ties to even) in the low bits of the sum */
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Rows [row, row + rows) of which `bytes` from byte `at` will be read next. */
+/* Prefetches `bytes` bytes from byte `at` of rows [row, row + rows), which will be read next. */
 INLINE void fetch_pieces(const matrix *w, size_t row, size_t rows, size_t at, size_t bytes)
 {
     for (size_t r = row; r < row + rows; r++)
@@ -28,15 +28,15 @@ INLINE void fetch_pieces(const matrix *w, size_t row, size_t rows, size_t at, si
             __builtin_prefetch((const uint8_t *)matrix_row(w, r) + at + i, 0, 2);
 }
 
-/* The lines of a row of the result that the next rows will write, at `at` and for some bytes: stores alone wait for one
- * line after the other. (Where the row ends, this fetches what is not needed.) */
+/* Prefetches the cache lines of a row of the result that will be written next, `bytes` bytes from `at` on. Without it
+ * stores wait for one line after the other. (At the end of a row it prefetches lines that are not needed.) */
 INLINE void fetch_result(uintptr_t at, size_t bytes)
 {
     for (size_t i = 63; i < bytes + 63; i += 64)
         __builtin_prefetch((const void *)(at + (i < bytes ? i : bytes - 1)), 0, 2);
 }
 
-/* ---- float formats: values of `size` bytes change places ---- */
+/* ---- float formats: values of `size` bytes are moved ---- */
 
 INLINE void transpose_floats(const matrix *w, size_t row, size_t rows, size_t column, size_t columns, uint8_t *out,
                              size_t out_row_bytes, size_t size)
@@ -61,11 +61,11 @@ INLINE void transpose_floats(const matrix *w, size_t row, size_t rows, size_t co
     }
 }
 
-/* ---- block formats: decoded, and rounded to Q8_0 the other way ---- */
+/* ---- block formats: decoded, and rounded to Q8_0 along the columns ---- */
 
-/* `columns` values, a multiple of 32, of whole blocks. */
+/* Decodes `columns` values, a multiple of 32, of whole blocks. */
 typedef void decode_function(const uint8_t *blocks, size_t columns, float *values);
-/* 32 floats, none above 65504, as float16. */
+/* Converts 32 floats, none above 65504, to float16. */
 typedef void halves_function(const float *values, uint16_t *halves);
 
 /* Values of 32 rows, row after row. */
@@ -78,7 +78,7 @@ INLINE uint32_t bits_of(float f)
     return bits;
 }
 
-/* What the encoder does first: NaN is 0, and nothing is beyond what Q8_0 can hold. */
+/* Replaces NaN by 0 and clamps values to what Q8_0 can hold, as the encoder does, in 32 columns. */
 static __attribute__((noinline)) void make_finite(decoded_tile tile, size_t column)
 {
     for (size_t r = 0; r < TURN_ROWS; r++)
@@ -88,7 +88,7 @@ static __attribute__((noinline)) void make_finite(decoded_tile tile, size_t colu
         }
 }
 
-/* The largest magnitudes of 32 columns, as bits: those have the order of the magnitudes, with NaN at the top. */
+/* Finds the largest magnitudes of 32 columns as bits, which have the order of the magnitudes, with NaN at the top. */
 INLINE void magnitudes(decoded_tile tile, size_t column, int32_t top[32])
 {
     for (size_t c = 0; c < 32; c++)
@@ -100,7 +100,7 @@ INLINE void magnitudes(decoded_tile tile, size_t column, int32_t top[32])
         }
 }
 
-/* Scales of 32 columns, and what their values are multiplied with: 0 where that would not be finite. */
+/* Computes the scales of 32 columns and the factors of their values; a factor that would not be finite becomes 0. */
 INLINE void scales_of(const int32_t top[32], float scales[32], float factors[32])
 {
     for (size_t c = 0; c < 32; c++) {
@@ -112,7 +112,7 @@ INLINE void scales_of(const int32_t top[32], float scales[32], float factors[32]
     }
 }
 
-/* 32 columns of a tile into the blocks at out, out + out_row_bytes, ... */
+/* Encodes 32 columns of a tile into the blocks at out, out + out_row_bytes, ... */
 INLINE void encode_columns(decoded_tile tile, size_t column, uint8_t *out, size_t out_row_bytes,
                            halves_function *to_halves)
 {
@@ -128,7 +128,7 @@ INLINE void encode_columns(decoded_tile tile, size_t column, uint8_t *out, size_
     uint16_t halves[32];
     scales_of(top, scales, factors);
     to_halves(scales, halves);
-    /* Four rows become the bytes of one word, so that the columns are gathered in words. */
+    /* Packs four rows into the bytes of a word, so that columns are stored in words. */
     uint32_t words[TURN_ROWS / 4][32];
     for (size_t r = 0; r < TURN_ROWS; r += 4)
         for (size_t c = 0; c < 32; c++) {
@@ -153,7 +153,7 @@ INLINE void transpose_blocks(const matrix *w, size_t row, size_t rows, size_t co
     const number_traits *format = &number_formats[w->format];
     _Alignas(64) decoded_tile tile;
     for (size_t c0 = column, next; c0 < column + columns; c0 = next) {
-        /* The blocks that hold the columns [c0, next): those of 256 values may begin before them and end behind. */
+        /* The blocks that hold columns [c0, next); blocks of 256 values may begin before them and end after them. */
         size_t start = c0 / format->block_values * format->block_values;
         next = start + BLOCK_STRIPE < column + columns ? start + BLOCK_STRIPE : column + columns;
         size_t blocks = (next - start + format->block_values - 1) / format->block_values;

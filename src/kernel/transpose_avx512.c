@@ -1,4 +1,4 @@
-/* transpose_avx512.c - columns as rows: what transpose.h does, with rows decoded in registers. */
+/* transpose_avx512.c - transposition with the loops of transpose.h; rows are decoded in registers. */
 #include "decode_avx512.h"
 #include "transpose.h"
 

@@ -30,7 +30,7 @@ static void quantize_avx2(const float *x, size_t n, int8_t *q, float *scales, in
         }
         float inverse;
         scales[b] = block_scale(largest_of(largest), &inverse);
-        /* Where inverse is 0 the values may be infinite or NaN, and all q shall be 0. */
+        /* If inverse is 0 the values may be infinite or NaN, and all q must be 0. */
         __m256i good = _mm256_set1_epi32(inverse > 0 ? -1 : 0);
         for (size_t k = 0; k < 4; k++) {
             __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(values[k], _mm256_set1_ps(inverse)));
@@ -38,7 +38,7 @@ static void quantize_avx2(const float *x, size_t n, int8_t *q, float *scales, in
         }
         __m256i bytes = pack_bytes(integers);
         _mm256_storeu_si256((void *)q, bytes);
-        /* Sums of 16: one 128-bit lane each; pairs, fours, then across the lane. */
+        /* Sums of 16 values, one per 128-bit lane: first pairs, then fours, then across the lane. */
         __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(ones, bytes), _mm256_set1_epi16(1));
         fours = _mm256_add_epi32(fours, _mm256_shuffle_epi32(fours, 0x4e));
         fours = _mm256_add_epi32(fours, _mm256_shuffle_epi32(fours, 0xb1));
@@ -47,7 +47,7 @@ static void quantize_avx2(const float *x, size_t n, int8_t *q, float *scales, in
     }
 }
 
-/* Four sums, so that an addition need not wait for the one before it, and so that errors stay small. */
+/* Uses four sums, so that an addition need not wait for the one before it and rounding errors stay small. */
 static float sum_of_squares(const float *x, size_t n)
 {
     __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
@@ -103,8 +103,8 @@ static void relu_avx2(const float *gate, const float *up, float threshold, size_
     }
 }
 
-/* a, b -> a cos - b sin, b cos + a sin: with neighbours swapped and multiplied by the sine, one instruction
- * subtracts in even and adds in odd lanes. */
+/* (a, b) becomes (a cos - b sin, b cos + a sin): the neighbours are swapped and multiplied by the sine, and one
+ * instruction then subtracts in even lanes and adds in odd lanes. */
 static void rope_avx2(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
 {
     const __m256i twice = _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0);
@@ -129,7 +129,7 @@ static void to_half_avx2(const float *x, size_t n, uint16_t *out)
     }
 }
 
-/* Eight streams, each fetched ahead, as products read (avx512.h). */
+/* Reads eight streams with prefetch, as products do (streams.h). */
 static uint64_t read_avx2(const void *data, size_t n)
 {
     const uint8_t *at = data;

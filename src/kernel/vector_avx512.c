@@ -4,7 +4,7 @@
 #include "exponent_avx512.h"
 #include "quantize.h"
 
-/* Sum of 32 values q per block is wanted for each half of it, so the halves stay apart throughout. */
+/* Each half of a block of 32 values needs its own sum of q, so the halves are kept apart throughout. */
 static void quantize_avx512(const float *x, size_t n, int8_t *q, float *scales, int16_t *sums)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -14,7 +14,7 @@ static void quantize_avx512(const float *x, size_t n, int8_t *q, float *scales, 
                                            _mm512_and_si512(_mm512_castps_si512(second), magnitude));
         float inverse;
         scales[b] = block_scale(_mm512_reduce_max_epu32(largest), &inverse);
-        /* Where inverse is 0 the values may be infinite or NaN, and all q shall be 0. */
+        /* If inverse is 0 the values may be infinite or NaN, and all q must be 0. */
         __mmask16 good = inverse > 0 ? 0xffff : 0;
         __m512i low = _mm512_maskz_cvtps_epi32(good, _mm512_mul_ps(first, _mm512_set1_ps(inverse)));
         __m512i high = _mm512_maskz_cvtps_epi32(good, _mm512_mul_ps(second, _mm512_set1_ps(inverse)));
@@ -25,7 +25,7 @@ static void quantize_avx512(const float *x, size_t n, int8_t *q, float *scales, 
     }
 }
 
-/* Four sums, so that an addition need not wait for the one before it, and so that errors stay small. */
+/* Uses four sums, so that an addition need not wait for the one before it and rounding errors stay small. */
 static float sum_of_squares(const float *x, size_t n)
 {
     __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
@@ -89,8 +89,8 @@ static void relu_avx512(const float *gate, const float *up, float threshold, siz
     }
 }
 
-/* a, b -> a cos - b sin, b cos + a sin: with neighbours swapped and multiplied by the sine, one instruction
- * subtracts in even and adds in odd lanes. */
+/* (a, b) becomes (a cos - b sin, b cos + a sin): the neighbours are swapped and multiplied by the sine, and one
+ * instruction then subtracts in even lanes and adds in odd lanes. */
 static void rope_avx512(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
 {
     const __m512i twice = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
@@ -116,7 +116,7 @@ static void to_half_avx512(const float *x, size_t n, uint16_t *out)
     }
 }
 
-/* Eight streams, each fetched ahead, as products read (avx512.h). */
+/* Reads eight streams with prefetch, as products do (streams.h). */
 static uint64_t read_avx512(const void *data, size_t n)
 {
     const uint8_t *at = data;

@@ -1,4 +1,4 @@
-/* vector_neon.c - kernels on vectors, with 8 values at a time. */
+/* vector_neon.c - kernels on vectors, 8 values at a time. */
 #include "exponent_neon.h"
 #include "quantize.h"
 
@@ -13,7 +13,7 @@ static void quantize_neon(const float *x, size_t n, int8_t *q, float *scales, in
         }
         float inverse;
         scales[b] = block_scale(vmaxvq_u32(largest), &inverse);
-        /* Where inverse is 0 the values may be infinite or NaN, and all q shall be 0. */
+        /* If inverse is 0 the values may be infinite or NaN, and all q must be 0. */
         int32x4_t good = vdupq_n_s32(inverse > 0 ? -1 : 0);
         int16x4_t words[Q8_BLOCK / 4];
         for (size_t k = 0; k < Q8_BLOCK / 4; k++)
@@ -28,7 +28,7 @@ static void quantize_neon(const float *x, size_t n, int8_t *q, float *scales, in
     }
 }
 
-/* Two pairs of registers, so that an addition need not wait for the one before it, and so that errors stay small. */
+/* Uses two pairs of registers, so that an addition need not wait for the one before it and errors stay small. */
 static float sum_of_squares(const float *x, size_t n)
 {
     floats8 sum[2] = {all8(0), all8(0)};
@@ -73,7 +73,7 @@ static void silu_neon(const float *gate, const float *up, float threshold, size_
     }
 }
 
-/* `value` where it fires, 0 elsewhere. */
+/* Returns `value` in the lanes where `fires` is set, 0 in the others. */
 ALWAYS_INLINE float32x4_t where(uint32x4_t fires, float32x4_t value)
 {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(value), fires));
@@ -92,7 +92,7 @@ static void relu_neon(const float *gate, const float *up, float threshold, size_
     }
 }
 
-/* a, b -> a cos - b sin, b cos + a sin; a and b are taken apart by the load. */
+/* (a, b) becomes (a cos - b sin, b cos + a sin); the load separates a and b. */
 static void rope_neon(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
 {
     for (size_t h = 0; h < heads; h++, x += length) {
@@ -123,7 +123,7 @@ static void to_half_neon(const float *x, size_t n, uint16_t *out)
     }
 }
 
-/* Eight streams, each fetched ahead, as products read (streams.h). */
+/* Reads eight streams with prefetch, as products do (streams.h). */
 static uint64_t read_neon(const void *data, size_t n)
 {
     const uint8_t *at = data;

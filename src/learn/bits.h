@@ -1,4 +1,4 @@
-/* bits.h - which of many neurons fire, a bit each: neuron n is bit n % 64 of word n / 64. */
+/* bits.h - sets of neurons as bit fields: neuron n is bit n % 64 of word n / 64. */
 #ifndef LEARN_BITS_H
 #define LEARN_BITS_H
 
@@ -7,13 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Returns the number of 64-bit words for n neurons. */
 static inline size_t bits_words(size_t n)
 {
     return (n + 63) / 64;
 }
 
-/* Bytes of 0 and 1, eight in a word, to as many bits in the order of memory: the product brings byte i to bit 56 + i,
- * and no two of its terms meet. */
+/* Packs eight bytes of 0 or 1 into eight bits, in memory order (little-endian): the product moves byte i to bit 56 + i,
+ * and no two of its terms overlap. */
 static inline uint64_t bits_of_bytes(const uint8_t bytes[8])
 {
     uint64_t word;
@@ -29,7 +30,8 @@ static inline uint64_t bits_of_flags(const uint8_t flags[64])
     return word;
 }
 
-/* Set where the value is not zero, or where `above` > 0 its size is more than that. words [bits_words(n)] */
+/* Sets words [bits_words(n)]: a bit is 1 where the value is not
+ * zero or, where `above` > 0, where its magnitude exceeds `above`. */
 static inline void bits_pack(const float *values, size_t n, float above, uint64_t *words)
 {
     uint8_t flags[64];
@@ -38,7 +40,7 @@ static inline void bits_pack(const float *values, size_t n, float above, uint64_
         const float *x = values + at;
         if (count < 64)
             memset(flags, 0, sizeof flags);
-        /* NaN is not zero either; both loops become vector code */
+        /* NaN counts as not zero; both loops vectorise */
         if (above > 0)
             for (size_t i = 0; i < count; i++)
                 flags[i] = !(fabsf(x[i]) <= above);
@@ -49,7 +51,8 @@ static inline void bits_pack(const float *values, size_t n, float above, uint64_
     }
 }
 
-/* How many are set. Not the compiler's own, which is a call where the processor is not said to have it. */
+/* Returns the number of set bits. The compiler's builtin is not used: where the target does not guarantee a popcount
+ * instruction, it becomes a function call. */
 static inline unsigned bits_count(const uint64_t *words, size_t count)
 {
     uint64_t total = 0;

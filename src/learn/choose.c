@@ -1,14 +1,14 @@
-/* choose.c - the arithmetic of predictors' bytes, and a budget dealt by gain per byte.
+/* choose.c - counts the bytes of predictors, and spends a budget by gain per byte.
  *
- * A greedy deal is within one option of the best possible one, since what a further byte gains falls with every byte a
- * layer has (tests/learn_choose.c holds it against trying everything). */
+ * The greedy choice is within one option of the best possible, because the gain of a further byte falls with every byte
+ * that a layer has (tests/learn_choose.c compares it with an exhaustive search). */
 #include "choose.h"
 
 #include "../model/neuron_major.h"
 
-/* A coarse copy must have at least this much less to read than what it stands for. */
+/* Largest size of a coarse copy, as a share of the matrix that it stands for. */
 #define COARSE_SHARE 0.75
-/* Hidden units come in whole blocks of the block formats. */
+/* Ranks are multiples of this: whole blocks of the block formats. */
 #define RANK_MULTIPLE 32
 
 /* ------------------------------------------------------------------ bytes */
@@ -24,7 +24,7 @@ choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double f
     choose_layer out = {.first = matrix_bytes(model_first_matrix(model, layer)), .fires = fires};
     matrix copy = l->down_t;
     if (!copy.data && neuron_major_shape(&copy, &l->down, "", "", NULL) != HEARTH_OK)
-        copy = l->down; /* no engine can skip its rows: the bytes do not matter */
+        copy = l->down; /* no engine can skip its rows, so the bytes do not matter */
     out.listed =
         (model->hyper.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0) + (double)copy.rows * (double)copy.row_bytes;
     return out;
@@ -35,6 +35,7 @@ double choose_exact_bytes(const choose_layer *l)
     return l->first + l->fires * l->listed;
 }
 
+/* Returns the bytes per value of a format. */
 static double format_bytes(number_format f)
 {
     return (double)number_formats[f].block_bytes / number_formats[f].block_values;
@@ -88,7 +89,8 @@ number_format choose_low_rank_format(const hearth_model *model)
 
 /* ------------------------------------------------------------------ the budget */
 
-/* Whether the step from `now` to `to` is a gain; *slope: per cost, infinite where it costs nothing. */
+/* Returns whether the step from `now` to `to` gains and fits.
+ * *slope: gain per cost, infinite where it costs nothing. */
 static bool is_step(const choose_option *now, const choose_option *to, double left, double *slope)
 {
     double cost = to->cost - now->cost, gain = to->gain - now->gain;

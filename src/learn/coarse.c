@@ -1,5 +1,8 @@
-/* coarse.c - the coarse selector's margin by counting. Of a neuron that fired, the margin that lets it through is how far
- * its copied row's product falls short, in standard deviations; all others are let through by chance at that margin. */
+/* coarse.c - finds the coarse selector's margin by counting.
+ *
+ * The margin that a neuron which fired needs is how far the product of its
+ * copied row falls short, in standard deviations of the copy's error. At the
+ * margin that is found, some neurons that do not fire are let through as well. */
 #include "coarse.h"
 
 #include "../engine/coarse.h"
@@ -8,9 +11,10 @@
 
 #include <math.h>
 
-/* Beyond any sensible margin; keeps what has no error at all comparable. */
+/* Limit of scores, beyond any sensible margin; keeps the scores of copies without any error finite and comparable. */
 #define MOST_DEVIATIONS 1e6f
 
+/* Context of score_coarsely. */
 typedef struct coarse_scores {
     const hearth_model *model;
     const model_layer *layer;
@@ -21,7 +25,7 @@ typedef struct coarse_scores {
     scoring with; /* inner: products by row of the matrix */
 } coarse_scores;
 
-/* How many deviations a product is above what makes the neuron fire. */
+/* Returns by how many deviations a product exceeds the value at which the neuron fires. */
 static float surplus(float value, float activation_threshold, float deviation)
 {
     float missing = value - activation_threshold;
@@ -31,6 +35,7 @@ static float surplus(float value, float activation_threshold, float deviation)
     return s < -MOST_DEVIATIONS ? -MOST_DEVIATIONS : s > MOST_DEVIATIONS ? MOST_DEVIATIONS : s;
 }
 
+/* A recall_score: computes the surplus of every neuron. */
 static void score_coarsely(void *context, const uint32_t *rows, size_t count, unsigned worker, float *scores)
 {
     const coarse_scores *s = context;
@@ -49,6 +54,7 @@ static void score_coarsely(void *context, const uint32_t *rows, size_t count, un
     }
 }
 
+/* Makes the copy and finds the margin: the negated threshold of the surplus with the wanted recall. */
 static hearth_status calibrate(coarse_scores *s, number_format format, float recall, coarse_margin *out,
                                hearth_error *error)
 {
@@ -65,7 +71,7 @@ static hearth_status calibrate(coarse_scores *s, number_format format, float rec
     recall_result result;
     TRY(coarse_create(&s->copy, s->with.threads, s->first, format, path, error));
     TRY(recall_find(&task, recall, false, &result, error));
-    /* where nothing fired any margin will do; the least there is stays finite */
+    /* where nothing fired, any margin will do: takes the lowest finite one */
     *out = (coarse_margin){.margin = fminf(fmaxf(-result.threshold, -MOST_DEVIATIONS), MOST_DEVIATIONS),
                            .recall = result.recall,
                            .density = result.density,

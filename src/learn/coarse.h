@@ -1,4 +1,4 @@
-/* coarse.h - how wide a margin the coarse selector needs: no training, only counting (src/engine/coarse.h). */
+/* coarse.h - finds the margin that the coarse selector (src/engine/coarse.h) needs, by counting; no training. */
 #ifndef LEARN_COARSE_H
 #define LEARN_COARSE_H
 
@@ -9,13 +9,14 @@
 
 typedef struct coarse_margin {
     float margin;   /* in standard deviations of the copy's error: the least with the wanted recall */
-    double recall;  /* share of what fired that is let through, held-out rows                       */
+    double recall;  /* share of what fired that is let through, on held-out rows                    */
     double density; /* share of all neurons that is let through                                     */
     double fired;   /* share of what is let through that fires                                      */
 } coarse_margin;
 
-/* In the engine's arithmetic. by NULL: the machine's best. threads NULL: the calling thread alone; the result is the
- * same with any. HEARTH_UNSUPPORTED: rows are not whole blocks of the format; the activation is never zero. */
+/* Calibrates the margin in the engine's arithmetic. by NULL: the machine's best kernels. threads NULL: the calling
+ * thread alone; the result is the same with any number. HEARTH_UNSUPPORTED: rows are not whole blocks of the format, or
+ * the activation is never zero. */
 hearth_status coarse_calibrate(coarse_margin *out, const hearth_model *model, uint32_t layer, const states *rows,
                                number_format format, float recall, const kernels *by, pool *threads,
                                hearth_error *error);

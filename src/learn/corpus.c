@@ -1,4 +1,5 @@
-/* corpus.c - reads texts, turns them into ids and cuts those into windows. What is counted on them is not known here. */
+/* corpus.c - reads texts, converts them to ids and cuts these
+ * into windows. It does not know what is counted on them. */
 #include "corpus.h"
 
 #include "../base/file.h"
@@ -8,16 +9,18 @@
 
 #include <string.h>
 
-/* Longest file that is read. */
+/* Size of the largest file that is read. */
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
-/* Counts of what fires are 32-bit numbers with a sign, as the tune file has them. */
+/* Counts of firings are signed 32-bit numbers, as in the tune file. */
 #define MAX_IDS ((size_t)INT32_MAX)
-/* Longer windows cost attention and tell nothing more about neurons. */
+/* Longer windows cost time in attention and add nothing about neurons. */
 #define WINDOW 512
-/* Of a text that the model writes itself: enough to tell the hot half, seconds on small models. */
+/* Length of a text that the model writes: enough to find the
+ * hotter half of the neurons, and takes seconds on small models. */
 #define WRITTEN_TOKENS 512
 #define WRITTEN_SEED   1
 
+/* A corpus under construction. */
 typedef struct builder {
     corpus *c;
     hearth_model_info info;
@@ -26,6 +29,7 @@ typedef struct builder {
     hearth_error *error;
 } builder;
 
+/* Starts a corpus: checks the window, or takes the default. */
 static hearth_status begin(builder *b, corpus *out, const hearth_model *model, uint32_t window, hearth_error *error)
 {
     *b = (builder){.c = out, .error = error};
@@ -39,7 +43,8 @@ static hearth_status begin(builder *b, corpus *out, const hearth_model *model, u
     return HEARTH_OK;
 }
 
-/* Room for `more` further items; at least doubles, so that many small windows cost no more than a large one. */
+/* Makes room for `more` further items; at least doubles it, so
+ * that many small windows cost no more than a large one. */
 static hearth_status grow(void **items, size_t *room, size_t count, size_t more, size_t item_bytes, hearth_error *error)
 {
     if (more <= *room - count)
@@ -53,6 +58,7 @@ static hearth_status grow(void **items, size_t *room, size_t count, size_t more,
     return HEARTH_OK;
 }
 
+/* Makes room for ids and windows. HEARTH_FORMAT: more ids than can be counted. */
 static hearth_status make_room(builder *b, size_t ids, size_t windows)
 {
     corpus *c = b->c;
@@ -62,7 +68,7 @@ static hearth_status make_room(builder *b, size_t ids, size_t windows)
     return grow((void **)&c->starts, &b->start_room, c->window_count, windows + 1, sizeof *c->starts, b->error);
 }
 
-/* Appends ids as windows, each behind BOS where the model has one and `bos` wants it. */
+/* Appends ids as windows, each with a BOS in front where the model has one and `bos` is set. */
 static hearth_status add_ids(builder *b, const int32_t *ids, size_t count, bool bos)
 {
     corpus *c = b->c;
@@ -81,7 +87,7 @@ static hearth_status add_ids(builder *b, const int32_t *ids, size_t count, bool 
     return HEARTH_OK;
 }
 
-/* The windows are whole. On failure nothing is left of them. */
+/* Completes the corpus with its digest, or frees it after a failure. */
 static hearth_status finish(builder *b, hearth_status status)
 {
     corpus *c = b->c;
@@ -100,6 +106,7 @@ static hearth_status finish(builder *b, hearth_status status)
 
 /* ------------------------------------------------------------------ files */
 
+/* Refuses files that are empty, binary or not UTF-8. */
 static hearth_status check_text(const char *path, span text, hearth_error *error)
 {
     if (text.size == 0)
@@ -125,7 +132,7 @@ static hearth_status add_text(builder *b, const hearth_model *model, span text)
     return status;
 }
 
-/* Texts of their own, but for empty ones. */
+/* Adds each document as a text of its own; skips empty ones. */
 static hearth_status add_documents(builder *b, const hearth_model *model, span text, const char *separator)
 {
     documents all = documents_of(text, separator, 0);
@@ -190,14 +197,15 @@ hearth_status corpus_of_ids(corpus *out, const hearth_model *model, const int32_
 
 /* ------------------------------------------------------------------ what the model writes */
 
+/* A model that writes its own corpus. */
 typedef struct writer {
     builder *b;
     const hearth_model *model;
     hearth_session *session;
     hearth_sampler *sampler;
     float *logits; /* [vocabulary]             */
-    int32_t *text; /* [window] the one at hand */
-    size_t wanted; /* tokens of all            */
+    int32_t *text; /* [window] the current one */
+    size_t wanted; /* tokens wanted in all     */
     const hearth_progress *progress;
 } writer;
 
@@ -209,7 +217,7 @@ static hearth_status report_written(const writer *w, size_t tokens)
     return fail(w->b->error, HEARTH_CANCELLED, "%s: writing a text: cancelled", w->b->info.path);
 }
 
-/* One text, until the model ends it, or it is as long as a window, or all that is wanted is there. */
+/* Writes one text, until the model ends it, the window is full, or all wanted tokens are there. */
 static hearth_status write_one(writer *w, size_t *length)
 {
     hearth_error *error = w->b->error;
@@ -218,7 +226,7 @@ static hearth_status write_one(writer *w, size_t *length)
     size_t most = room < w->b->window ? room : w->b->window;
     TRY(hearth_session_truncate(w->session, 0, 0, error));
     do {
-        TRY(report_written(w, before + n)); /* a token of a large model takes its time */
+        TRY(report_written(w, before + n)); /* one token of a large model takes long */
         w->text[n++] = token;
         TRY(hearth_session_feed(w->session, &(hearth_row){.token = token, .output = true}, 1, error));
         TRY(hearth_session_logits(w->session, 0, 1, w->logits, error));

@@ -1,4 +1,4 @@
-/* counts_file.c - a header, the block of counters as it lies in memory, and a hash of both. */
+/* counts_file.c - the file of counters: a header, the block of counters as in memory, and a hash of both. */
 #include "counts_file.h"
 
 #include "../base/file.h"
@@ -8,10 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Changes with the layout of the counters: what another version kept is then another run's. */
+/* Increment when the layout of the counters changes: files of another version count as another run's. */
 #define KEPT_VERSION 1
 static const char magic[16] = "hearth-profile\n";
 
+/* Head of the file, hashed with its padding. */
 typedef struct counts_header {
     char magic[16];
     uint32_t version, layers, neurons, reserved;
@@ -30,7 +31,7 @@ static hash128 hash_of(const counts_header *header, const void *block)
 static counts_header header_of(const counts_state *s, const tallies *t)
 {
     counts_header h;
-    memset(&h, 0, sizeof h); /* its padding too: it is hashed */
+    memset(&h, 0, sizeof h); /* zeroes the padding too, since it is hashed */
     memcpy(h.magic, magic, sizeof magic);
     h.version = KEPT_VERSION;
     h.layers = t->layer_count;
@@ -71,7 +72,7 @@ hearth_status counts_save(const char *folder, const counts_state *s, const talli
     return status;
 }
 
-/* What the mapped file is: NULL: this run's. */
+/* Returns what is wrong with the mapped file; NULL: it belongs to this run. */
 static const char *examine(const file_map *map, const counts_state *s, const tallies *t)
 {
     counts_header h;
@@ -94,6 +95,7 @@ static const char *examine(const file_map *map, const counts_state *s, const tal
     return h.block_bytes == t->block_bytes ? NULL : "damaged";
 }
 
+/* Copies state and counters from a file that examine() accepted. */
 static void take_over(const file_map *map, counts_state *s, tallies *t)
 {
     counts_header h;
@@ -102,7 +104,7 @@ static void take_over(const file_map *map, counts_state *s, tallies *t)
     memcpy(t->block, map->data + sizeof h, t->block_bytes);
 }
 
-/* Others' counters are not ours to throw away. */
+/* Renames the counters of another run, which must not be lost. Returns the words for the note. */
 static const char *set_aside(const char *folder, const char *path)
 {
     char *old = file_join(folder, KEPT_OLD_NAME);
@@ -111,7 +113,7 @@ static const char *set_aside(const char *folder, const char *path)
     return moved ? " and were set aside as " KEPT_OLD_NAME : "";
 }
 
-/* NULL: taken over. */
+/* Takes over the counters of a file. Returns why not; NULL: they were taken over. */
 static const char *try_file(const char *path, counts_state *s, tallies *t)
 {
     file_map map;

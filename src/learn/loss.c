@@ -1,4 +1,4 @@
-/* loss.c - two sessions reading the same windows, block by block, row against row. */
+/* loss.c - feeds the same windows to two sessions, block by block, and compares their logits row by row. */
 #include "loss.h"
 
 #include "../base/memory.h"
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* The exact engine's and the lossy one's. */
+/* Index of the exact and of the lossy engine. */
 enum { EXACT, LOSSY, SIDES };
 
 typedef struct comparison {
@@ -26,6 +26,7 @@ static void comparison_close(comparison *c)
     mem_free(c->rows);
 }
 
+/* Opens both sessions. On failure comparison_close frees what was opened. */
 static hearth_status comparison_open(comparison *c, const hearth_engine *const engines[SIDES], uint32_t context,
                                      loss *out, hearth_error *error)
 {
@@ -45,6 +46,7 @@ static hearth_status comparison_open(comparison *c, const hearth_engine *const e
     return HEARTH_OK;
 }
 
+/* Adds the divergence of one row, and whether both have the same most likely token. */
 static void compare_row(loss *out, const float *exact, const float *lossy, size_t n)
 {
     size_t wanted, got;
@@ -58,6 +60,7 @@ static void compare_row(loss *out, const float *exact, const float *lossy, size_
     out->tokens++;
 }
 
+/* Feeds ids from position 0 to both sessions and compares every row. */
 static hearth_status read_window(comparison *c, const int32_t *ids, size_t count, hearth_error *error)
 {
     for (int side = 0; side < SIDES; side++)
@@ -77,7 +80,7 @@ static hearth_status read_window(comparison *c, const int32_t *ids, size_t count
     return HEARTH_OK;
 }
 
-/* Where a window begins for somebody who reads from token `first` on; its end where it lies before. */
+/* Returns where the part of a window that starts at token `first` begins; the window's end where no part of it does. */
 static uint64_t begin_of(const corpus *texts, size_t window, uint64_t first)
 {
     uint64_t begin = texts->starts[window], end = texts->starts[window + 1];

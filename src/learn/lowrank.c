@@ -1,4 +1,4 @@
-/* lowrank.c - the course of training: begin, epochs while they pay, then as the engine will have it. */
+/* lowrank.c - runs the training: closed form, epochs while they help, conversion to the stored format. */
 #include "lowrank_internal.h"
 
 #include "../base/memory.h"
@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Epochs without a better one after which there will be none. */
+/* Training stops after this many epochs without a better one. */
 #define PATIENCE 3
-/* Rows from which the scale of the inputs is taken. */
+/* Rows from which the scale of the inputs is computed. */
 #define SAMPLE 2048
-/* Rows of a matrix that are put into their format as one item. */
+/* Rows of a matrix that one work item encodes. */
 #define ENCODED_ROWS 16
 
 /* ------------------------------------------------------------------ rows */
@@ -24,6 +24,7 @@ void lowrank_read(const lowrank_job *job, const uint32_t *rows, size_t count, fl
         inputs[i] *= factor;
 }
 
+/* Sets the scale to the root mean square of the inputs, on a sample of the training rows. */
 static hearth_status choose_scale(lowrank_job *job, hearth_error *error)
 {
     size_t n = job->training < SAMPLE ? job->training : SAMPLE;
@@ -68,14 +69,14 @@ static hearth_status check_options(const lowrank_job *job, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Arrays of a state: without epochs nothing moves. */
+/* Returns the number of arrays of a state: without epochs there are no moments. */
 static size_t array_count(const lowrank_job *job)
 {
     return job->options->epochs ? 4 : 2;
 }
 
-/* What is needed at most at once: the arrays of the state, and the beginning's buffers, or those of training (there while
- * an epoch is validated) and of validating. */
+/* Checks the peak of memory: the arrays of the state, and either the buffers of the closed form, or those of training
+ * (which stay during validation) with those of validation. */
 static hearth_status check_memory(const lowrank_job *job, hearth_error *error)
 {
     uint64_t limit = job->options->memory_bytes, begin = lowrank_begin_bytes(job);
@@ -110,7 +111,7 @@ static void free_state(lowrank_state *s)
     mem_free(s->best);
 }
 
-/* false: it is not better. */
+/* Stores the values as the best if their density is lower. Returns false where it is not. */
 static bool keep_best(const lowrank_job *job, lowrank_state *s, double density)
 {
     if (!(density < s->best_density))
@@ -121,6 +122,7 @@ static bool keep_best(const lowrank_job *job, lowrank_state *s, double density)
     return true;
 }
 
+/* Computes one closed form and validates it; skips the shifted one where the inputs have no constant. */
 static hearth_status try_beginning(const lowrank_job *job, bool shifted, lowrank_state *s, double *explained,
                                    hearth_error *error)
 {
@@ -134,7 +136,7 @@ static hearth_status try_beginning(const lowrank_job *job, bool shifted, lowrank
     return HEARTH_OK;
 }
 
-/* The better of both beginnings. */
+/* Starts from the better closed form; the shifted one alone where it is sure to be better. */
 static hearth_status begin(const lowrank_job *job, lowrank_state *s, hearth_error *error)
 {
     double explained;
@@ -148,6 +150,7 @@ static hearth_status begin(const lowrank_job *job, lowrank_state *s, hearth_erro
     return HEARTH_OK;
 }
 
+/* Trains until the last epoch, or until PATIENCE epochs bring no gain; stores the state after each. */
 static hearth_status train(const lowrank_job *job, lowrank_state *s, hearth_error *error)
 {
     fit *f = NULL;
@@ -174,7 +177,7 @@ typedef struct encode_job {
     const matrix *to;
 } encode_job;
 
-/* Items are rows. */
+/* Work items are rows. */
 static void encode_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -184,6 +187,7 @@ static void encode_rows(void *context, size_t begin, size_t end, unsigned worker
                                                (char *)job->to->data + i * job->to->row_bytes, job->to->columns);
 }
 
+/* Encodes a matrix in the format of the options. */
 static hearth_status store(const lowrank_job *job, const float *values, size_t rows, size_t columns, matrix *out,
                            hearth_error *error)
 {
@@ -200,7 +204,7 @@ static hearth_status store(const lowrank_job *job, const float *values, size_t r
     return HEARTH_OK;
 }
 
-/* Both matrices in their format, for inputs as they come, and what they are worth. */
+/* Encodes both matrices for unscaled inputs, and measures them in the engine's arithmetic. */
 static hearth_status finish(const lowrank_job *job, const lowrank_state *s, lowrank *out, hearth_error *error)
 {
     weights w = weights_of(job, s->best);
@@ -215,6 +219,7 @@ static hearth_status finish(const lowrank_job *job, const lowrank_state *s, lowr
     return HEARTH_OK;
 }
 
+/* Checks, starts or resumes, trains, and stores the result in *made. */
 static hearth_status begin_and_train(lowrank_job *job, lowrank_state *s, lowrank *made, hearth_error *error)
 {
     bool found = false;

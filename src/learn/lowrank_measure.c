@@ -1,5 +1,5 @@
-/* lowrank_measure.c - what a low-rank predictor lets through, on held-out rows: in the engine's arithmetic; or, roughly
- * and faster, of weights as floats while they are trained. */
+/* lowrank_measure.c - measures what a low-rank predictor lets through on held-out rows: in the engine's arithmetic, or
+ * approximately and faster with weights as floats during training. */
 #include "lowrank_internal.h"
 
 #include "../base/memory.h"
@@ -8,12 +8,13 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Held-out rows that are looked at after each epoch: of some thousands of neurons each, which leaves an error well
- * below a part in a hundred of the density. */
+/* Held-out rows that are scored after each epoch. With some thousands of neurons each, the error is well below one
+ * percent of the density. */
 #define VALIDATION_ROWS 4096
 
 /* ------------------------------------------------------------------ the engine's arithmetic */
 
+/* Context of score_as_engine. */
 typedef struct engine_scores {
     const lowrank *predictor;
     const states *rows;
@@ -21,6 +22,7 @@ typedef struct engine_scores {
     scoring with; /* inner: hidden units */
 } engine_scores;
 
+/* A recall_score with the engine's kernels, on stored matrices. */
 static void score_as_engine(void *context, const uint32_t *rows, size_t count, unsigned worker, float *scores)
 {
     const engine_scores *s = context;
@@ -74,12 +76,14 @@ hearth_status lowrank_measure(lowrank *io, const hearth_model *model, uint32_t l
 
 /* ------------------------------------------------------------------ while training */
 
+/* Context of score_as_floats. */
 typedef struct float_scores {
     const lowrank_job *job;
     weights w;
     float *inputs, *hidden; /* [threads][RECALL_ROWS][d], [threads][RECALL_ROWS][rank] */
 } float_scores;
 
+/* A recall_score on float weights, for inputs divided by the scale. */
 static void score_as_floats(void *context, const uint32_t *rows, size_t count, unsigned worker, float *scores)
 {
     const float_scores *s = context;

@@ -1,5 +1,6 @@
-/* lowrank_state.c - where training stands, as a file: written whole after each epoch, so that going on from it gives the
- * same bytes as never having stopped. It belongs to one machine and one program, and is only ever read back by it. */
+/* lowrank_state.c - stores the state of a training in a file, written whole after
+ * each epoch, so that a resumed training gives the same bytes as an uninterrupted
+ * one. The file belongs to one machine and one program, and only it reads it back. */
 #include "lowrank_internal.h"
 
 #include "../base/file.h"
@@ -9,22 +10,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Rows whose inputs tell one set of rows from another. */
+/* Rows whose content identifies the set of rows. */
 #define WITNESSES 64
 
-/* What the state belongs to; another one is not gone on with but replaced. All of 8 bytes, so that there is no padding
- * with bytes of its own. */
+/* Identifies the training to which a state belongs; the state of another training is replaced. All members have 8 bytes
+ * or are arrays of them, so that there is no padding with undefined content. */
 typedef struct state_head {
     char magic[8];
     uint64_t d, f, rank, normed, recall_bits, epochs, seed, count, training;
-    hash128 rows; /* of some */
+    hash128 rows; /* hash of some rows */
     uint64_t epoch, best_epoch, fresh, done;
     double beginning, best_density, rates[2];
-    hash128 check; /* of all other bytes of the file; last */
+    hash128 check; /* hash of all other bytes of the file; must be last */
 } state_head;
 
 static const char magic[8] = "HLRSTAT2";
 
+/* Computes the hash of some rows. */
 static hearth_status digest_rows(const lowrank_job *job, hash128 *out, hearth_error *error)
 {
     float *x = mem_new_array(job->d, sizeof *x);
@@ -42,6 +44,7 @@ static hearth_status digest_rows(const lowrank_job *job, hash128 *out, hearth_er
     return x && fired ? HEARTH_OK : fail_memory(error, job->thing, job->d * sizeof *x);
 }
 
+/* Makes the head of a file; `check` is left zero. */
 static hearth_status make_head(const lowrank_job *job, const lowrank_state *s, state_head *out, hearth_error *error)
 {
     const lowrank_options *o = job->options;
@@ -67,7 +70,7 @@ static hearth_status make_head(const lowrank_job *job, const lowrank_state *s, s
     return digest_rows(job, &out->rows, error);
 }
 
-/* mem_free; NULL: no memory. */
+/* Returns the path of the state; mem_free. NULL: no memory. */
 static char *state_path(const lowrank_job *job)
 {
     char name[96];
@@ -76,13 +79,13 @@ static char *state_path(const lowrank_job *job)
     return file_join(job->options->folder, name);
 }
 
-/* Once training is done, only the best is left. */
+/* Returns the number of arrays in the file: once training is done, only the best values are stored. */
 static size_t array_count(const state_head *h)
 {
     return h->done ? 1 : 4;
 }
 
-/* false: damaged. *found: it belongs to what is wanted, and is whole. */
+/* Checks a file. Returns false where it is damaged. *found: it belongs to this training and is whole. */
 static bool check_file(const file_map *file, const state_head *wanted, state_head *head, bool *found)
 {
     if (file->size_bytes < sizeof *head)
@@ -100,6 +103,7 @@ static bool check_file(const file_map *file, const state_head *wanted, state_hea
     return *found;
 }
 
+/* Copies a checked file into the state. */
 static void take(const lowrank_job *job, lowrank_state *s, const state_head *head, const uint8_t *arrays)
 {
     size_t bytes = job->weight_count * sizeof(float);

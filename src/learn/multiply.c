@@ -1,15 +1,15 @@
-/* multiply.c - packs blocks of both factors and has the F32 kernel multiply them. */
+/* multiply.c - packs blocks of both factors and multiplies them with the F32 kernel. */
 #include "multiply.h"
 
-/* A block of a is [ROWS][DEPTH], one of b [COLUMNS][DEPTH] (a column of b is a row here), their sums [ROWS][COLUMNS].
- * The three fit into a second-level cache, and every packed value is used ROWS or COLUMNS times. */
+/* A block of a is [ROWS][DEPTH], one of b [COLUMNS][DEPTH] (columns of b are packed as rows), their sums
+ * [ROWS][COLUMNS]. The three fit into the second-level cache, and every packed value is used ROWS or COLUMNS times. */
 enum { ROWS = 32, COLUMNS = 64, DEPTH = 256 };
 
-/* Rows or columns of one piece of a product on all threads: long enough that packing the other factor anew for each
- * piece costs little, short enough that a few threads find work. */
+/* Rows or columns of one work item of a product on all threads: large enough that packing the other factor again for
+ * each item costs little, small enough that several threads have work. */
 #define PIECE 256
 
-/* out [count][depth] = rows [first, first + count) of f, of each the values [at, at + depth). */
+/* Packs out [count][depth] = values [at, at + depth) of rows [first, first + count) of f. */
 static void pack(const product_factor *f, size_t first, size_t count, size_t at, size_t depth, float *out)
 {
     const float *from = f->values + (f->transposed ? at * f->stride + first : first * f->stride + at);
@@ -21,6 +21,7 @@ static void pack(const product_factor *f, size_t first, size_t count, size_t at,
             out[i * depth + j] = from[j * f->stride + i];
 }
 
+/* Scales c [m][n] by `keep`; keep 0 writes zeros without reading c. */
 static void begin_sums(size_t m, size_t n, float keep, float *c, size_t c_stride)
 {
     for (size_t i = 0; i < m; i++)
@@ -50,7 +51,7 @@ void multiply_matrices(const kernels *by, size_t m, size_t n, size_t k, float sc
                        float keep, float *c, size_t c_stride)
 {
     float rows[ROWS * DEPTH], columns[COLUMNS * DEPTH];
-    b.transposed = !b.transposed; /* its columns are packed */
+    b.transposed = !b.transposed; /* pack() then reads its columns */
     begin_sums(m, n, keep, c, c_stride);
     for (size_t j = 0; j < n; j += COLUMNS)
         for (size_t at = 0; at < k; at += DEPTH) {
@@ -64,6 +65,7 @@ void multiply_matrices(const kernels *by, size_t m, size_t n, size_t k, float sc
         }
 }
 
+/* A product that is divided among the threads. */
 typedef struct wide_product {
     const kernels *by;
     size_t m, n, k, c_stride;
@@ -73,7 +75,7 @@ typedef struct wide_product {
     bool by_rows;
 } wide_product;
 
-/* Items are rows of c, or its columns. */
+/* Work items are rows of c, or its columns. */
 static void multiply_piece(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;

@@ -1,4 +1,4 @@
-/* probe.c - what the hot neurons alone are worth: the same windows read with all neurons and with some of them. */
+/* probe.c - measures the hot neurons alone: reads the same windows with all neurons and with the hottest ones. */
 #include "loss.h"
 #include "profile.h"
 
@@ -8,7 +8,7 @@
 
 const double profile_probe_shares[PROFILE_PROBES] = {0.2, 0.4, 0.6};
 
-/* All of it a copy in the record's own memory. */
+/* Copies the order, counts and magnitudes of a layer into the record's own memory. */
 static hearth_status fill_layer(tune *t, uint32_t layer, const profile_layer *from, uint64_t *scratch)
 {
     uint32_t f = t->neuron_count, *order = arena_new_array(&t->memory, f, sizeof *order);
@@ -25,6 +25,7 @@ static hearth_status fill_layer(tune *t, uint32_t layer, const profile_layer *fr
     return HEARTH_OK;
 }
 
+/* Fills the tune record with the profile. On failure the caller frees the record. */
 static hearth_status fill_record(tune *t, const profile *p, hearth_error *error)
 {
     uint64_t *scratch = mem_new_array(p->neuron_count, sizeof *scratch);
@@ -49,7 +50,7 @@ hearth_status profile_view(hearth_model **out, const profile *p, const hearth_mo
     return status;
 }
 
-/* Where the last windows begin that have no more than so many tokens; at least one has to be read. */
+/* Returns the first token of the last windows that together have at most `tokens` tokens; at least one window. */
 static uint64_t first_token(const corpus *c, uint64_t tokens)
 {
     size_t w = c->window_count - 1;
@@ -58,7 +59,7 @@ static uint64_t first_token(const corpus *c, uint64_t tokens)
     return c->starts[w];
 }
 
-/* model: the engine's, with counts. */
+/* Compares dense with an engine that keeps the hottest `share` of each layer. model: the engine's, with counts. */
 static hearth_status measure_hottest(loss *out, const hearth_engine *dense, const hearth_model *model,
                                      hearth_runtime *runtime, const corpus *texts, double share, uint64_t tokens,
                                      const hearth_progress *progress, hearth_error *error)

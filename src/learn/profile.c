@@ -1,4 +1,4 @@
-/* profile.c - reads a corpus window by window while an observer counts; keeps what was counted, and goes on from it. */
+/* profile.c - reads a corpus window by window while an observer counts; stores the counters and resumes from them. */
 #include "profile.h"
 
 #include "../base/clock.h"
@@ -14,16 +14,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Counters are kept this often: what a crash may cost. */
+/* Counters are saved this often: the most work that a crash may lose. */
 #define KEEP_SECONDS 5.0
-/* A window that ends this soon after somebody called for a stop is still counted. */
+/* A window that ends within this time after a request to stop is still counted. */
 #define PATIENCE_SECONDS 0.5
-/* Magnitudes are counted one by one, which takes time: of longer corpora for about so many tokens. */
+/* Magnitudes are counted one by one, which is slow: for about this many tokens of a longer corpus. */
 #define MEASURED_TOKENS 16384
-/* Tokens that tell beforehand what a large activation is, where none is zero; and the share that counts as large. */
+/* Tokens that are read in advance to find what a large activation
+ * is, where none is zero; and the share that counts as large. */
 #define PILOT_TOKENS 1024
 #define LARGE_SHARE  0.25
 
+/* State of one profile_take. */
 typedef struct taking {
     profile *out;
     const hearth_model *model;
@@ -36,21 +38,23 @@ typedef struct taking {
     size_t longest;
     tallies counters;
     counts_state state;
-    uint64_t window_token; /* number of the first token of the window at hand */
-    uint64_t measured_of;  /* magnitudes of one of so many tokens              */
+    uint64_t window_token; /* number of the current window's first token        */
+    uint64_t measured_of;  /* magnitudes of one in this many tokens are counted */
     double last_kept, began;
-    double stop_asked;    /* when somebody called for a stop; 0: nobody did   */
-    bool piloting, blind; /* blind: an observation came without gates        */
+    double stop_asked;    /* time of the request to stop; 0: none */
+    bool piloting, blind; /* blind: an observation had no gates   */
 } taking;
 
 /* ------------------------------------------------------------------ observing */
 
-/* Drawn by the token's number, so that it is the same whatever the run, and no place of the windows is favoured. */
+/* Returns whether the magnitudes of a token are counted. Drawn by the token's number, so that every run draws the same
+ * and no place in the windows is favoured. */
 static bool is_measured(const taking *t, uint64_t token)
 {
     return t->measured_of == 1 || (token * 0x9e3779b97f4a7c15ull >> 32) % t->measured_of == 0;
 }
 
+/* Observer: counts one layer of one token. */
 static void see(void *user, const hearth_observation *seen)
 {
     taking *t = user;
@@ -72,7 +76,8 @@ static void see(void *user, const hearth_observation *seen)
 
 /* ------------------------------------------------------------------ stopping */
 
-/* Earlier runs' tokens are left out, so that the time left is told rightly. */
+/* Reports progress; returns false on a request to stop. Tokens of earlier runs are left out, so that the estimate of
+ * the remaining time is right. */
 static bool report(taking *t, uint64_t tokens)
 {
     const hearth_progress *p = &t->options->progress;
@@ -84,7 +89,8 @@ static bool report(taking *t, uint64_t tokens)
     return false;
 }
 
-/* From within a feed. A window that is nearly done is finished, so that nothing of it is lost. */
+/* Reports progress from within a feed. A window that ends within
+ * PATIENCE_SECONDS is finished, so that none of it is lost. */
 static bool report_within(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what, (void)total;
@@ -101,6 +107,7 @@ static hearth_status fail_cancelled(const taking *t)
 
 /* ------------------------------------------------------------------ reading */
 
+/* Feeds one window from position 0. */
 static hearth_status read_window(taking *t, size_t window)
 {
     size_t begin = t->texts->starts[window], count = t->texts->starts[window + 1] - begin;
@@ -112,6 +119,7 @@ static hearth_status read_window(taking *t, size_t window)
     return t->blind ? fail(t->error, HEARTH_INVALID, "profile: every neuron has to be computed on the CPU") : HEARTH_OK;
 }
 
+/* Saves hidden states, then counters: the counters never cover more tokens than the states. */
 static hearth_status keep(taking *t)
 {
     double now = clock_seconds();
@@ -125,7 +133,7 @@ static hearth_status keep(taking *t)
     return HEARTH_OK;
 }
 
-/* What a large activation is in each layer, where none is zero. */
+/* Finds what a large activation is in each layer, for activations without zeros, and sets `above`. */
 static hearth_status pilot(taking *t)
 {
     t->piloting = true;
@@ -143,6 +151,7 @@ static hearth_status pilot(taking *t)
     return HEARTH_OK;
 }
 
+/* Reads all windows that are left, and saves now and then. */
 static hearth_status count_all(taking *t)
 {
     t->began = t->last_kept = clock_seconds();
@@ -163,7 +172,7 @@ static hearth_status count_all(taking *t)
 
 /* ------------------------------------------------------------------ going on */
 
-/* What tells this run from others: whose counts are whose. */
+/* Makes the key of the counters: model, corpus and settings. */
 static void make_key(const taking *t, char out[HASH_TEXT_SIZE])
 {
     char model[HASH_TEXT_SIZE];
@@ -175,7 +184,8 @@ static void make_key(const taking *t, char out[HASH_TEXT_SIZE])
     hash_print(out, &h);
 }
 
-/* Finds where to begin. Hidden states that are wanted and are not there up to that place mean: at the beginning. */
+/* Finds the window from which to resume. If hidden states are
+ * wanted and do not reach that place, starts from the beginning. */
 static hearth_status go_on(taking *t)
 {
     profile *p = t->out;
@@ -200,7 +210,7 @@ static hearth_status go_on(taking *t)
 
 /* ------------------------------------------------------------------ results */
 
-/* How many runs of k consecutive tokens the windows have. */
+/* Counts the runs of k consecutive tokens in the windows. */
 static void count_runs(const corpus *c, uint64_t runs[PROFILE_UNION + 1])
 {
     memset(runs, 0, (PROFILE_UNION + 1) * sizeof *runs);
@@ -211,7 +221,7 @@ static void count_runs(const corpus *c, uint64_t runs[PROFILE_UNION + 1])
     }
 }
 
-/* Over all layers at once. all, scratch [layers * f] */
+/* Computes the hot share over all layers together. all, scratch [layers * f] */
 static void find_hot_share(profile *p, int32_t *all, uint64_t *scratch)
 {
     size_t count = (size_t)p->layer_count * p->neuron_count;
@@ -221,6 +231,7 @@ static void find_hot_share(profile *p, int32_t *all, uint64_t *scratch)
     p->hot_share[1] = profile_hot_share(all, count, 0.95, scratch);
 }
 
+/* Computes the figures of the profile from the counters. */
 static hearth_status finish(taking *t)
 {
     profile *p = t->out;
@@ -347,7 +358,8 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Keys hold the count and, turned round, the number: no two are equal, so any way of sorting gives the same order. */
+/* Sorts by count, descending. A key holds the count and the complement of the number: no two are equal, so any sorting
+ * algorithm gives the same order. */
 static void sort(const int32_t *counts, size_t count, uint64_t *keys)
 {
     for (size_t n = 0; n < count; n++)

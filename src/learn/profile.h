@@ -1,12 +1,14 @@
-/* profile.h - which neurons fire, how often, how strongly, and how alike neighbouring tokens are.
+/* profile.h - counts which neurons fire, how often, how strongly, and how alike neighbouring tokens are.
  *
- * Every neuron is computed (mode dense) while a corpus is read; an observer counts. Neurons go by their own numbers. The
- * same corpus gives the same counts at any number of threads. A profile that was interrupted goes on where it stopped.
+ * Every neuron is computed (mode dense) while a corpus is read; an observer counts. Neurons have their original
+ * numbers. The same corpus gives the same counts with any number of threads. A profile that was interrupted can be
+ * resumed.
  *
- * What counts: with ReLU and its kin, an activation that is not zero. SiLU is never zero, so there a neuron counts where
- * its activation is among the largest quarter of its layer's, by a bound (`above`) that is taken from the corpus's first
- * tokens. The whole activation, gate times up, ranks neurons better than the gate alone: on stories260K the hottest 60
- * percent keep the likeliest token twice as often, and hardly anything depends on the quarter. */
+ * With ReLU and its variants, an activation counts if it is not zero. SiLU is never zero, so
+ * there a neuron counts if its activation is among the largest quarter of its layer, by a bound
+ * (`above`) taken from the first tokens of the corpus. The whole activation, gate times up,
+ * ranks neurons better than the gate alone: on stories260K, keeping the hottest 60 percent keeps
+ * the most likely token twice as often. The result hardly depends on the choice of a quarter. */
 #ifndef LEARN_PROFILE_H
 #define LEARN_PROFILE_H
 
@@ -15,78 +17,80 @@
 #include "corpus.h"
 #include "states.h"
 
-/* Consecutive tokens of which the union is looked at: 2 .. PROFILE_UNION (speculation reads what any of them needs). */
+/* Unions of the neurons fired by k consecutive tokens are counted for k up to PROFILE_UNION (speculative decoding reads
+ * every neuron that any of its tokens needs). */
 #define PROFILE_UNION 8
-/* Densities of single tokens, in equal bins from 0 to 1. */
+/* Bins of the histogram of densities of single tokens, equal widths from 0 to 1. */
 #define PROFILE_BINS 64
-/* Nothing can be said of less. */
+/* Tokens below which a profile says nothing useful. */
 #define PROFILE_LEAST_TOKENS 32
 /* Hot-only probes: shares of each layer's neurons that are kept. */
 #define PROFILE_PROBES 3
 extern const double profile_probe_shares[PROFILE_PROBES]; /* 0.2, 0.4, 0.6 */
 
 typedef struct profile_layer {
-    int32_t *counts;                  /* [neuron_count] tokens for which the neuron counted                       */
-    float magnitudes[TUNE_QUANTILES]; /* quantiles, to 0.4 percent, of |activation of the first matrix| where it is not
-                                         zero: what `pruned` compares with its threshold */
-    float above;         /* what |activation| has to exceed to count; 0: what is not zero counts          */
-    double gate_density; /* share of activations of the first matrix that are not zero               */
-    uint64_t by_density[PROFILE_BINS];       /* tokens whose density lies in each bin                         */
-    double density;                          /* mean share of neurons that fire                               */
-    double least_density, median_density;    /* of a token                                                     */
-    double high_density;                     /* that nine of ten tokens do not exceed                          */
-    double union_density[PROFILE_UNION + 1]; /* mean share that any of k consecutive tokens fires; k = 1 ..   */
-    double hot_share[2];                     /* share of neurons that make 80 and 95 percent of activations   */
+    int32_t *counts;                   /* [neuron_count] tokens for which the neuron counted */
+    float magnitudes[TUNE_QUANTILES];  /* quantiles, to 0.4 percent, of the non-zero |activation of the first matrix|,
+                                         which mode pruned compares with its threshold */
+    float above;                       /* an activation counts if its magnitude exceeds this; 0: if it is not zero */
+    double gate_density;               /* share of activations of the first matrix that are not zero               */
+    uint64_t by_density[PROFILE_BINS]; /* tokens whose density lies in each bin                                    */
+    double density;                    /* mean share of neurons that fire                                          */
+    double least_density, median_density;    /* least and median density of a token                          */
+    double high_density;                     /* density that nine of ten tokens do not exceed                */
+    double union_density[PROFILE_UNION + 1]; /* mean share that any of k consecutive tokens fires; k from 1  */
+    double hot_share[2];                     /* least share of neurons with 80 and 95 percent of all firings */
 } profile_layer;
 
 typedef struct profile {
     uint32_t layer_count, neuron_count;
     uint64_t tokens;
-    uint64_t measured_tokens; /* of which magnitudes were taken: all, or a share of them drawn from a fixed seed */
-    double seconds;           /* of counting, earlier runs included                                              */
-    profile_layer *layers;    /* [layer_count] */
-    double density;           /* mean of the layers                                                              */
-    double hot_share[2];      /* over the whole model                                                            */
-    double hot_only_agreement[PROFILE_PROBES]; /* top-1 of dense met with only the hottest 20, 40, 60 % of each layer's
-                                                  neurons; NAN: not measured */
-    uint64_t probed_tokens;  /* on which that was measured                                                      */
-    uint64_t resumed_tokens; /* counted by earlier runs                                                         */
-    char note[160];          /* what became of an earlier run's counts that did not fit, for people; or ""      */
+    uint64_t measured_tokens; /* tokens whose magnitudes were counted: all, or a share drawn from a fixed seed */
+    double seconds;           /* spent counting, earlier runs included                                         */
+    profile_layer *layers;    /* [layer_count]                                                                 */
+    double density;           /* mean of the layers                                                            */
+    double hot_share[2];      /* over the whole model                                                          */
+    double hot_only_agreement[PROFILE_PROBES]; /* share of tokens whose top-1 equals dense's with only the hottest
+                                                  20, 40, 60 % of each layer's neurons; NAN: not measured */
+    uint64_t probed_tokens;                    /* tokens of that measurement                                   */
+    uint64_t resumed_tokens;                   /* tokens counted by earlier runs                               */
+    char note[160];                            /* why an earlier run's counts were not used, for people; or "" */
 } profile;
 
 typedef struct profile_options {
-    const char *folder;    /* where what was counted so far is kept, now and then; NULL: nowhere    */
-    const char *how;       /* settings that change figures, so that runs are not mixed; NULL: none  */
-    states_writer *states; /* receives rows meanwhile; NULL: nobody                                 */
+    const char *folder;    /* where counters are saved every few seconds; NULL: nowhere       */
+    const char *how;       /* settings that change figures: part of the run's key; NULL: none */
+    states_writer *states; /* also receives hidden states; NULL: none are stored              */
     hearth_progress progress;
 } profile_options;
 
-/* engine: in mode dense, on the CPU. The folder is made where it is missing; what is kept there stays when all is
- * counted, for whoever asks again, until profile_forget.
- * HEARTH_CANCELLED: what was counted up to the last whole window lies in the folder (of windows that take longer than
- * half a second: up to the last time it was kept, every few seconds). HEARTH_INVALID: another mode. Free also on
- * failure. */
+/* Profiles a corpus. engine: in mode dense, on the CPU. The folder is created if missing; the counters there stay when
+ * all is counted, for later calls, until profile_forget. HEARTH_CANCELLED: the counts up to the last whole window are
+ * in the folder (for windows that take longer than half a second: up to the last save, every few seconds).
+ * HEARTH_INVALID: another mode, or an empty corpus. Call profile_free after a failure too. */
 hearth_status profile_take(profile *out, const hearth_engine *engine, const corpus *texts,
                            const profile_options *options, hearth_error *error);
 void profile_free(profile *p);
+/* Removes the saved counters from the folder. */
 void profile_forget(const char *folder);
 
-/* The model with a copy of these counts as its tune record, without predictors and thresholds (tune_view). */
+/* Makes a view of the model with a copy of these counts as its
+ * tune record, without predictors and thresholds (tune_view). */
 hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error);
-/* Fills hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (in mode dense) and with
- * engines of its model's hottest neurons alone, by p's counts. */
+/* Measures hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (in mode dense) and
+ * with engines that keep only the hottest neurons of its model by p's counts. */
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error);
 
-/* Counts, magnitudes and tokens into a tune record that p outlives: pointers go into p. */
+/* Sets counts, magnitudes and tokens in a tune record. Its pointers go into p, which must outlive it. */
 void profile_to_tune(const profile *p, tune *t);
 
-/* All of it but the counts. NULL: no memory. */
+/* Returns the profile as JSON, without the counts. NULL: no memory. */
 json_t *profile_json(const profile *p);
 
-/* Neurons [count] hottest first, ties by number. scratch [count] */
+/* Sorts neurons [count] into order [count], hottest first, ties by number. scratch [count] */
 void profile_rank(const int32_t *counts, size_t count, uint64_t *scratch, uint32_t *order);
-/* The least share of all neurons that makes `part` of all activations; 0 where nothing fires. scratch [count] */
+/* Returns the least share of all neurons with at least `part` of all firings; 0 where nothing fires. scratch [count] */
 double profile_hot_share(const int32_t *counts, size_t count, double part, uint64_t *scratch);
 
 #endif

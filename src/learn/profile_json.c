@@ -1,4 +1,4 @@
-/* profile_json.c - a profile for programs: `hearth profile --json`, and the report in the tune file. */
+/* profile_json.c - a profile as JSON: for `hearth profile --json` and for the report in the tune file. */
 #include "profile.h"
 
 static json_t *unions_json(const profile_layer *l)
@@ -28,7 +28,7 @@ static json_t *layer_json(const profile_layer *l)
     return o;
 }
 
-/* Null where it was not measured. */
+/* Returns the agreement of the hot neurons alone; null where it was not measured. */
 static json_t *probes_json(const profile *p)
 {
     if (p->probed_tokens == 0)

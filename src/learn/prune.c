@@ -1,8 +1,9 @@
-/* prune.c - how much every layer can give, measured on hidden states, and the dealing of a budget among them.
+/* prune.c - measures on hidden states how much each layer can be pruned, and shares out a budget among the layers.
  *
- * Of a few hundred tokens the activations of a layer are computed once and cut into bands by magnitude; what the layer's
- * output loses when the bands up to k are dropped is a running sum, so all steps together cost one pass through the
- * network. Only the layer's own output is looked at: how the loss is amplified further up was left out, as in TEAL. */
+ * For a few hundred tokens, the activations of a layer are computed once and sorted into
+ * bands by magnitude. The change of the layer's output when the bands up to k are dropped is
+ * a running sum, so all steps together take one pass through the network. Only the layer's
+ * own output is considered; how later layers amplify the error is left out, as in TEAL. */
 #include "prune.h"
 
 #include "../base/memory.h"
@@ -13,21 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens that are looked at: with f neurons each, f * 256 activations place the thresholds. */
+/* Most tokens that are used: with f neurons each, f * 256 activations determine the thresholds. */
 #define ROWS_MOST 256
-/* Rows of weights per run of dealt work: whole tiles of the matrix kernels. */
+/* Rows of weights per work item: whole tiles of the matrix kernels. */
 #define RUN_ROWS 32
 
 /* ------------------------------------------------------------------ dealing */
 
-/* Of all a layer's activations, what one step takes. */
+/* Returns the share of a layer's activations that one step prunes. */
 static double step_share(const prune_curve *c)
 {
     return (1 - c->natural) / PRUNE_STEPS;
 }
 
-/* What the step after k costs, per share of neurons. Never less than an earlier one: otherwise a dent in a noisy curve
- * would make one of two equal layers give much and the other nothing. */
+/* Returns the cost of the step after k, per share of neurons. It is never less than that of an earlier step: otherwise
+ * a dent in a noisy curve would prune one of two equal layers much and the other not at all. */
 static double step_cost(const prune_curve *c, uint32_t k)
 {
     double most = 0;
@@ -36,7 +37,7 @@ static double step_cost(const prune_curve *c, uint32_t k)
     return most;
 }
 
-/* The layer that gives next: the cheapest, of equally cheap ones that which gave least so far. layers: none can. */
+/* Returns the layer to prune next: the cheapest; of equally cheap ones the least pruned. `layers`: none is left. */
 static size_t choose_layer(const prune_curve *curves, const uint32_t *now, const double *costs, size_t layers)
 {
     size_t best = layers;
@@ -50,7 +51,8 @@ static size_t choose_layer(const prune_curve *curves, const uint32_t *now, const
     return best;
 }
 
-/* One level after the other; `now` is the level's column of steps, costs [layers] those of the next steps. */
+/* Takes steps until the level's target is reached. `now` is the
+ * level's column of steps, costs [layers] are those of the next steps. */
 static void deal_level(double target, uint32_t *now, double *costs, const prune_curve *curves, size_t layers)
 {
     double total = 0;
@@ -66,6 +68,7 @@ static void deal_level(double target, uint32_t *now, double *costs, const prune_
     }
 }
 
+/* Computes all levels, each from the steps of the one before. */
 static void spread(float *levels, uint32_t *steps, double *costs, const prune_curve *curves, size_t layers)
 {
     double natural = 0;
@@ -96,42 +99,42 @@ hearth_status prune_spread(float *levels, uint32_t *steps, const prune_curve *cu
 
 /* ------------------------------------------------------------------ measuring a layer */
 
-/* A worker's own: the neurons of a token by band. */
+/* Buffers of a worker: the neurons of a token by band. */
 typedef struct bands {
-    uint32_t *list; /* [f]                        */
-    float *h;       /* [f] their activations      */
-    uint8_t *band;  /* [f] of each neuron         */
-    float *lost;    /* [d] of the layer's output  */
+    uint32_t *list; /* [f]                              */
+    float *h;       /* [f] their activations            */
+    uint8_t *band;  /* [f] band of each neuron          */
+    float *lost;    /* [d] change of the layer's output */
 } bands;
 
-/* Everything about one layer; buffers are made once for all of them. */
+/* Everything about one layer; the buffers are allocated once for all layers. */
 typedef struct survey {
     const hearth_runtime *runtime;
     const hearth_model *model;
     const model_layer *layer;
     matrix down_t;    /* the file's, or rows in `transposed` */
-    void *transposed; /* [transposed_bytes], as the widest layer so far wants it */
+    void *transposed; /* [transposed_bytes], enough for the largest layer so far */
     size_t transposed_bytes;
     size_t row_count, d, f;
-    uint32_t *rows;       /* [row_count] of the states                        */
+    uint32_t *rows;       /* [row_count] numbers of the rows of hidden states */
     float *residual;      /* [row_count][d]                                   */
     float *normed;        /* [row_count][d]                                   */
     float *first;         /* [row_count][f] the activated first matrix        */
-    float *h;             /* [row_count][f] what meets down                   */
-    float *sorted;        /* [row_count * f] magnitudes above zero            */
+    float *h;             /* [row_count][f] the input of down                 */
+    float *sorted;        /* [row_count * f] magnitudes that are not zero     */
     double *errors;       /* [row_count][PRUNE_STEPS]                         */
     bands *workers;       /* [threads]                                        */
     float *worker_floats; /* [threads][f + d]                                 */
     uint32_t *worker_lists;
     uint8_t *worker_bands;
-    prune_curve *curve; /* of this layer                                    */
+    prune_curve *curve; /* of this layer */
 } survey;
 
 typedef struct survey_product {
     const survey *s;
     const matrix *w;
-    const float *bias; /* [f], or NULL      */
-    float *y;          /* [row_count][f]    */
+    const float *bias; /* [f], or NULL   */
+    float *y;          /* [row_count][f] */
 } survey_product;
 
 static void multiply_rows(void *context, size_t begin, size_t end, unsigned worker)
@@ -175,7 +178,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Magnitudes that the steps end at. */
+/* Sets the share of zeros, and the threshold of each step: a quantile of the non-zero magnitudes. */
 static void place_thresholds(const survey *s)
 {
     size_t all = s->row_count * s->f, n = 0;
@@ -190,7 +193,7 @@ static void place_thresholds(const survey *s)
     }
 }
 
-/* The first step that takes a magnitude; PRUNE_STEPS: none does. */
+/* Returns the first step that prunes a magnitude; PRUNE_STEPS: none does. */
 static uint8_t band_of(const prune_curve *c, float magnitude)
 {
     uint8_t low = 0, high = PRUNE_STEPS;
@@ -204,7 +207,7 @@ static uint8_t band_of(const prune_curve *c, float magnitude)
     return low;
 }
 
-/* Sorts a token's neurons by band, each band in their order; band k ends at ends[k]. */
+/* Sorts a token's neurons by band, in ascending order within each band; band k ends at ends[k]. */
 static void sort_into_bands(const survey *s, const bands *own, size_t t, size_t *ends)
 {
     const float *first = s->first + t * s->f, *h = s->h + t * s->f;
@@ -230,7 +233,8 @@ static double square(const float *x, size_t n)
     return sum;
 }
 
-/* Items are tokens: what each step takes from the layer's output. The first band is zero and takes nothing. */
+/* Computes, for each token (work item), the relative change of the layer's output at each step. Band 0 holds the zeros,
+ * which change nothing. */
 static void lose(void *context, size_t begin, size_t end, unsigned worker)
 {
     const survey *s = context;
@@ -248,7 +252,7 @@ static void lose(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* down_t of the layer: the file's, or a copy for the moment. */
+/* Sets down_t of the layer: the file's, or a temporary copy. */
 static hearth_status take_down(survey *s, hearth_error *error)
 {
     s->down_t = s->layer->down_t;
@@ -270,7 +274,7 @@ static hearth_status take_down(survey *s, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Evenly spread over the rows that train. */
+/* Picks rows evenly over those for training. */
 static void pick_rows(survey *s, size_t training)
 {
     s->row_count = training < ROWS_MOST ? training : ROWS_MOST;
@@ -278,6 +282,7 @@ static void pick_rows(survey *s, size_t training)
         s->rows[i] = (uint32_t)(training * i / s->row_count);
 }
 
+/* Measures the curve of one layer. */
 static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder, hearth_error *error)
 {
     states *from;
@@ -356,6 +361,7 @@ static hearth_status survey_all(prune_curve *curves, const hearth_runtime *runti
     return status;
 }
 
+/* Computes levels and thresholds from the curves. */
 static hearth_status deal(prune_table *out, const prune_curve *curves, size_t layers, hearth_error *error)
 {
     uint32_t *steps = mem_new_array(layers, PRUNE_LEVELS * sizeof *steps);

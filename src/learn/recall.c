@@ -1,4 +1,4 @@
-/* recall.c - counts scores by their place in the order of floats. Knows nothing of predictors. */
+/* recall.c - counts scores by their rank in the order of all floats. It knows nothing of predictors. */
 #include "recall.h"
 
 #include "../base/memory.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* 32 bits of a place: UPPER_BITS choose the bin, the rest the place in it. */
+/* A place is a float's 32-bit rank: UPPER_BITS select the bin, LOWER_BITS the place within it. */
 #define UPPER_BITS 18
 #define LOWER_BITS (32 - UPPER_BITS)
 
@@ -18,26 +18,27 @@ typedef struct share_count {
 
 typedef struct counting {
     const recall_task *task;
-    bool lower; /* counts by the lower bits those of bin `bin`; else all by the upper bits */
+    bool lower; /* true: counts the scores in `bin` by their lower bits; false: all scores by their upper bits */
     uint32_t bin;
     size_t row_count, words;
     size_t bins;
-    share_count *tallies; /* [threads][bins]                  */
+    share_count *tallies; /* [threads][bins]                      */
     float *scores;        /* [threads][RECALL_ROWS][neuron_count] */
     uint64_t *fired;      /* [threads][RECALL_ROWS][words]        */
 } counting;
 
-/* Ascending with the value; NaN is above all, since selectors let it through. */
+/* Returns the place of a score, ascending with its value; NaN is above all, since selectors let it through. */
 static uint32_t place_of(float score)
 {
     uint32_t bits;
     if (isnan(score))
         return UINT32_MAX;
-    score += 0.0f; /* -0 is 0 */
+    score += 0.0f; /* makes -0 equal to 0 */
     memcpy(&bits, &score, sizeof bits);
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
+/* Returns the float at a place: the inverse of place_of. */
 static float value_at(uint32_t place)
 {
     uint32_t bits = place >> 31 ? place & 0x7fffffffu : ~place;
@@ -46,6 +47,7 @@ static float value_at(uint32_t place)
     return value;
 }
 
+/* Counts the scores of one row. */
 static void count_row(const counting *c, const float *scores, const uint64_t *fired, share_count *to)
 {
     for (size_t i = 0; i < c->task->neuron_count; i++) {
@@ -58,7 +60,7 @@ static void count_row(const counting *c, const float *scores, const uint64_t *fi
     }
 }
 
-/* Items are the task's rows. */
+/* Work items are the task's rows. */
 static void count_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     const counting *c = context;
@@ -77,7 +79,7 @@ static void count_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* Leaves in the first worker's tallies what all have counted. */
+/* Counts all rows; the sums of all workers are in the first worker's tallies afterwards. */
 static void count(counting *c)
 {
     size_t threads = pool_threads(c->task->threads);
@@ -90,6 +92,7 @@ static void count(counting *c)
         }
 }
 
+/* Allocates the buffers; end_counting frees them, after a failure too. */
 static hearth_status begin_counting(counting *c, const recall_task *task, hearth_error *error)
 {
     size_t threads = pool_threads(task->threads);
@@ -111,8 +114,8 @@ static void end_counting(counting *c)
     mem_free(c->fired);
 }
 
-/* Goes down from the highest bin as long as less than `wanted` of what fired is above; returns the bin that it ends
- * in. *above: everything in the bins above that one. */
+/* Descends from the highest bin until at least `wanted` firing neurons are counted; returns the bin in which that
+ * happens. *above: the sum of the bins above that one. */
 static size_t descend(const share_count *tallies, size_t bins, uint64_t wanted, share_count *above)
 {
     size_t at = bins - 1;
@@ -134,6 +137,7 @@ static share_count sum(const share_count *tallies, size_t from, size_t bins)
     return total;
 }
 
+/* Computes the shares from the neurons let through and from all. */
 static recall_result shares(float threshold, share_count through, share_count all)
 {
     return (recall_result){

@@ -1,7 +1,7 @@
-/* records.c - records as files, and the tidying up.
+/* records.c - reads and writes records as files, and empties the folder.
  *
- * A record is the line "hearth-work KEY", the bytes, and a checksum of both: a file system that lost its last writes must
- * not be believed. What a record is about is its user's business. */
+ * A record consists of the line "hearth-work KEY", the data, and a checksum of both, since a file system may have lost
+ * its last writes. This module does not know what a record means. */
 #include "records.h"
 
 #include "../base/file.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The record of the folder's own key. */
+/* The record that holds the folder's own key. */
 #define KEY_NAME "tuning.key"
 
 /* ------------------------------------------------------------------ records */
@@ -28,6 +28,7 @@ static hash128 checksum(const void *head, size_t head_bytes, const void *data, s
     return sum;
 }
 
+/* Prints the first line of a record. Returns false: no memory. */
 static bool print_head(buffer *head, const char *key)
 {
     return buffer_print(head, "hearth-work %s\n", key);
@@ -62,7 +63,7 @@ hearth_status record_put(const char *folder, const char *name, const char *key, 
     return status;
 }
 
-/* Whether a file is the record of that key and size. */
+/* Returns whether a file is a whole record with that head (key) and size. */
 static bool is_record(const file_map *map, const buffer *head, size_t size_bytes)
 {
     hash128 sum, found;
@@ -97,7 +98,7 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* The key goes last: until then what is left is known to be of another tuning. */
+/* Removes the key last: until then, what is left is known to belong to another tuning. */
 hearth_status records_end(const char *folder, hearth_error *error)
 {
     DIR *all = opendir(folder);

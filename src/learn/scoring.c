@@ -1,9 +1,10 @@
-/* scoring.c - buffers for every thread, and the one product. */
+/* scoring.c - allocates buffers for every thread, and multiplies. */
 #include "scoring.h"
 
 #include "../base/memory.h"
 #include "recall.h"
 
+/* Allocates the buffers of one thread. On failure some are missing; scoring_close frees the rest. */
 static bool make_place(scoring_place *p, size_t input_width, size_t inner_width)
 {
     size_t widest = input_width > inner_width ? input_width : inner_width;

@@ -1,4 +1,4 @@
-/* states.c - a layer's hidden states, mapped for reading. */
+/* states.c - maps a layer's hidden states for reading. */
 #include "states_internal.h"
 
 #include "../base/file.h"
@@ -11,9 +11,10 @@ struct states {
     file_map map;
     size_t count;
     float epsilon;
-    const float *norm; /* [d] its weights; the model's */
+    const float *norm; /* [d] weights of the norm; owned by the model */
 };
 
+/* Checks the manifest against the model and maps the layer's file. */
 static hearth_status map_layer(states *s, const char *folder, const hearth_model *model, uint32_t layer,
                                hearth_error *error)
 {

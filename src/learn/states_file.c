@@ -1,4 +1,4 @@
-/* states_file.c - rows of hidden states and their manifest as bytes, and the removal of all of it. */
+/* states_file.c - the bytes of rows of hidden states and of their manifest, and their removal. */
 #include "states_internal.h"
 
 #include "../base/file.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* More than any manifest has. */
+/* More than the size of any manifest. */
 #define MANIFEST_BYTES ((size_t)1 << 12)
 #define LAYER_NAME     "layer-%u.states"
 
@@ -36,7 +36,7 @@ void row_encode(const row_shape *s, const hearth_observation *seen, uint8_t *row
     for (uint32_t i = 0; i < s->d; i++)
         squares += (double)seen->residual[i] * seen->residual[i];
     *size = (float)sqrt(squares / s->d);
-    if (!isfinite(*size)) /* a broken model; its rows are zeros */
+    if (!isfinite(*size)) /* a broken model: its rows become zeros */
         *size = 0;
     for (uint32_t i = 0; i < s->d; i++)
         stream[i] = *size > 0 ? half_from_float(seen->residual[i] / *size) : 0;
@@ -76,6 +76,7 @@ uint64_t manifest_rows_before(const manifest *m, uint64_t tokens)
     return group + (manifest_kept_of(m, group) < tokens);
 }
 
+/* Prints the manifest as one line that ends with a hash of the rest. Returns false: no memory. */
 static bool print(const manifest *m, buffer *text)
 {
     char sum[HASH_TEXT_SIZE];
@@ -89,7 +90,7 @@ static bool print(const manifest *m, buffer *text)
     return buffer_print(text, " %s\n", sum);
 }
 
-/* Exactly what print makes, or it is damaged. */
+/* Parses a manifest. Text that differs in any byte from what print makes is damaged: HEARTH_FORMAT. */
 static hearth_status parse(manifest *m, const char *text, size_t size)
 {
     unsigned long long corpus_tokens, stride, tokens;
@@ -162,6 +163,7 @@ static bool remove_layer(const char *folder, uint32_t layer)
     return removed;
 }
 
+/* Returns whether a layer's file exists. */
 static bool has_layer(const char *folder, uint32_t layer)
 {
     char *path = states_layer_path(folder, layer);
@@ -170,8 +172,9 @@ static bool has_layer(const char *folder, uint32_t layer)
     return found;
 }
 
-/* The manifest goes first: rows without it are nothing. Layers are found by their names, for a damaged manifest does
- * not tell how many there are, and go from the last on: what is left of a removal that was interrupted is found again. */
+/* Removes the manifest first: without it the rows are meaningless. Layers are found by file name, since a damaged
+ * manifest does not say how many there are. They are removed from the last on, so that a removal that was interrupted
+ * can find the rest. */
 void states_remove(const char *folder)
 {
     uint32_t layers = 0;

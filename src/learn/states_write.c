@@ -1,5 +1,5 @@
-/* states_write.c - the writer of hidden states: how many rows there is room for, whether what lies there can be gone on
- * with, and rows as they come. */
+/* states_write.c - writes hidden states: computes how many rows fit, checks whether existing rows can be continued, and
+ * writes rows as they come. */
 #include "states_internal.h"
 
 #include "../base/file.h"
@@ -16,26 +16,26 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Rows are gathered to about this many bytes before they are written. */
+/* Rows are collected up to about this size before they are written. */
 #define BUFFER_BYTES ((size_t)1 << 20)
 
 struct states_writer {
     manifest m;
     row_shape shape;
     char *folder;
-    int *files;    /* [layers]; -1: not open                          */
-    uint8_t *rows; /* [room][shape.bytes] of one layer, not written yet */
+    int *files;    /* [layers]; -1: not open                                 */
+    uint8_t *rows; /* [room][shape.bytes] rows of one layer, not written yet */
     size_t room, held;
-    uint32_t layer; /* to whom they belong ...                         */
-    uint64_t first; /* ... and the number of the first                 */
-    hearth_status failed;
+    uint32_t layer;       /* layer of these rows ...                              */
+    uint64_t first;       /* ... and number of the first one                      */
+    hearth_status failed; /* first failure of a write; reported by the next flush */
     hearth_error why;
     char note[160];
 };
 
 /* ------------------------------------------------------------------ opening */
 
-/* The least stride for which all rows fit. */
+/* Sets the least stride for which all rows fit. */
 static hearth_status choose_stride(states_writer *w, uint64_t disk_bytes, hearth_error *error)
 {
     uint64_t one = (uint64_t)w->m.layers * w->shape.bytes;
@@ -53,7 +53,7 @@ static hearth_status choose_stride(states_writer *w, uint64_t disk_bytes, hearth
     return HEARTH_OK;
 }
 
-/* Bytes that the files take on the disk already. */
+/* Returns the bytes that the files take on the disk already. */
 static uint64_t stored_bytes(const states_writer *w)
 {
     uint64_t sum = 0;
@@ -67,6 +67,7 @@ static uint64_t stored_bytes(const states_writer *w)
     return sum;
 }
 
+/* Checks that the disk has room for all rows that are missing. */
 static hearth_status check_room(const states_writer *w, hearth_error *error)
 {
     struct statvfs disk;
@@ -84,7 +85,7 @@ static hearth_status check_room(const states_writer *w, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Never through a link: whoever could put one there would choose what is overwritten. */
+/* Opens a layer's file. It does not follow links: whoever could place one would choose what is overwritten. */
 static hearth_status open_layer(states_writer *w, uint32_t layer, bool afresh, hearth_error *error)
 {
     char *path = states_layer_path(w->folder, layer);
@@ -97,7 +98,7 @@ static hearth_status open_layer(states_writer *w, uint32_t layer, bool afresh, h
     return status;
 }
 
-/* Whether the files hold what the manifest says. Fails where that cannot be told. */
+/* Checks whether the files are as long as the manifest says. Fails where they cannot be examined. */
 static hearth_status check_files(bool *whole, const states_writer *w, const manifest *found, hearth_error *error)
 {
     *whole = true;
@@ -116,7 +117,7 @@ static hearth_status check_files(bool *whole, const states_writer *w, const mani
     return HEARTH_OK;
 }
 
-/* Why what is there cannot be gone on with; NULL: it can. */
+/* Finds why existing rows cannot be continued; *why is NULL where they can. */
 static hearth_status find_misfit(const char **why, const states_writer *w, const manifest *found, hearth_error *error)
 {
     bool whole = found->layers == w->m.layers && found->d == w->m.d && found->f == w->m.f;
@@ -134,7 +135,8 @@ static hearth_status find_misfit(const char **why, const states_writer *w, const
     return HEARTH_OK;
 }
 
-/* What is there already: to go on with (*goes), or to be replaced. What only cannot be read now is neither. */
+/* Decides whether existing rows are continued (*goes) or replaced.
+ * Rows that merely cannot be read now are neither: that is an error. */
 static hearth_status go_on(bool *goes, states_writer *w, hearth_error *error)
 {
     manifest found;
@@ -161,6 +163,7 @@ static hearth_status go_on(bool *goes, states_writer *w, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Opens the files of all layers, after removing rows that cannot be continued. */
 static hearth_status open_files(states_writer *w, hearth_error *error)
 {
     bool goes;
@@ -173,6 +176,7 @@ static hearth_status open_files(states_writer *w, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Allocates the buffers and opens the files. On failure states_writer_close frees them. */
 static hearth_status prepare(states_writer *w, const char *folder, uint64_t disk_bytes, hearth_error *error)
 {
     w->folder = mem_copy_text(folder, strlen(folder));
@@ -241,6 +245,7 @@ bool states_writer_wants(const states_writer *w, uint64_t token)
 
 /* ------------------------------------------------------------------ rows as they come */
 
+/* Writes `size` bytes at offset `at`, in as many calls as needed. */
 static hearth_status write_all(int file, const uint8_t *data, size_t size, uint64_t at, const char *folder,
                                hearth_error *error)
 {
@@ -257,7 +262,7 @@ static hearth_status write_all(int file, const uint8_t *data, size_t size, uint6
     return HEARTH_OK;
 }
 
-/* Writes the rows that are held. After a failure nothing more is written: it is told by the next flush. */
+/* Writes the collected rows. After a failure nothing more is written; the next flush reports it. */
 static void write_rows(states_writer *w)
 {
     if (w->held > 0 && w->failed == HEARTH_OK)

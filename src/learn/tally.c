@@ -1,4 +1,4 @@
-/* tally.c - counting, in loops that become vector code, and reading off. */
+/* tally.c - counts, in loops that vectorise, and computes the figures from the counters. */
 #include "tally.h"
 
 #include "../base/memory.h"
@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------ memory */
 
-/* Bytes of a layer's counters, a whole number of cache lines; lays them out where block is given. */
+/* Returns the bytes of a layer's counters, in whole cache lines; sets the pointers where block is given. */
 static size_t lay_out(tally *t, uint32_t f, char *block)
 {
     struct piece {
@@ -73,6 +73,7 @@ void tallies_clear(tallies *t)
 
 /* ------------------------------------------------------------------ counting */
 
+/* Returns the bin of a value's magnitude. */
 static uint32_t bin_of(float value)
 {
     const uint32_t base = (uint32_t)(127 + TALLY_LEAST) << TALLY_FRACTION_BITS;
@@ -94,7 +95,7 @@ void tally_measure(tally *t, const float *values, size_t count)
     }
 }
 
-/* The counter of a neuron grows by the truth of a comparison, which has no branch. */
+/* Adds the result of a comparison to each neuron's counter, without branches. */
 static void add_counts(int32_t *restrict counts, const float *restrict values, size_t n, float above)
 {
     if (above > 0)
@@ -105,13 +106,13 @@ static void add_counts(int32_t *restrict counts, const float *restrict values, s
             counts[i] += values[i] != 0;
 }
 
-/* Unions of the token at `position` with those before it, as far as its window reaches. */
+/* Counts unions of the token at `position` with those before it in its window. */
 static void add_unions(tally *t, uint32_t position, size_t words, unsigned fired)
 {
     const uint64_t *now = t->recent + position % PROFILE_UNION * words;
     uint64_t sums[PROFILE_UNION + 1] = {0};
     uint32_t most = position + 1 < PROFILE_UNION ? position + 1 : PROFILE_UNION;
-    for (size_t at = 0; at < words; at += 64) { /* in pieces that stay in registers and the nearest cache */
+    for (size_t at = 0; at < words; at += 64) { /* in pieces that stay in registers and L1 */
         size_t n = words - at < 64 ? words - at : 64;
         uint64_t any[64];
         memcpy(any, now + at, n * sizeof *any);
@@ -142,13 +143,14 @@ void tally_see(tally *t, const hearth_observation *seen, bool measured)
 
 /* ------------------------------------------------------------------ reading off */
 
-/* Where a bin begins. */
+/* Returns the least value of a bin. */
 static double bin_begin(uint32_t at)
 {
     double fraction = 1 + (double)(at % (1u << TALLY_FRACTION_BITS)) / (1u << TALLY_FRACTION_BITS);
     return ldexp(fraction, (int)(at >> TALLY_FRACTION_BITS) + TALLY_LEAST);
 }
 
+/* Returns the number of magnitudes counted. */
 static uint64_t measured(const tally *t)
 {
     uint64_t all = 0;
@@ -157,7 +159,8 @@ static uint64_t measured(const tally *t)
     return all;
 }
 
-/* Goes on from bin *at, before which *before values lie, to where value number `rank` (from 0) is. */
+/* Returns value number `rank` (from 0), interpolated within its bin. Searches upwards from bin *at, below which *before
+ * values lie, and updates both. */
 static double value_at(const tally *t, double rank, uint32_t *at, uint64_t *before)
 {
     while (*at + 1 < TALLY_CLASSES && (double)(*before + t->sizes[*at]) <= rank)
@@ -174,6 +177,7 @@ double tally_quantile(const tally *t, double q)
     return all > 0 ? value_at(t, q * (double)(all - 1), &at, &before) : 0;
 }
 
+/* Computes the quantiles of the magnitudes, each search starting where the previous one ended. */
 static void read_magnitudes(const tally *t, profile_layer *out)
 {
     uint32_t at = 0;
@@ -184,7 +188,7 @@ static void read_magnitudes(const tally *t, profile_layer *out)
     out->gate_density = *t->sampled > 0 ? (double)all / (double)*t->sampled : 0;
 }
 
-/* Share of the neurons that fire for the token at a quantile of all tokens. */
+/* Returns the share of neurons that fire for the token at quantile q of all tokens, sorted by that share. */
 static double density_at(const tally *t, uint32_t f, uint64_t tokens, double q)
 {
     uint64_t seen = 0;
@@ -197,6 +201,7 @@ static double density_at(const tally *t, uint32_t f, uint64_t tokens, double q)
     return 1;
 }
 
+/* Computes the histogram and the means of densities, and those of unions. */
 static void read_densities(const tally *t, uint32_t f, const uint64_t *runs, profile_layer *out)
 {
     uint64_t tokens = runs[1];

@@ -1,54 +1,54 @@
-/* tally.h - the counters of a profile: what an observer adds up, and what can be read off them.
+/* tally.h - the counters of a profile: adds up what an observer sees, and computes the figures from the sums.
  *
- * All counters are integers in one block, so that they can be kept as they are, and sums do not depend on how they came
- * about. Nothing here knows where tokens come from. */
+ * All counters are integers in one block, so that the block can be stored as it is and sums do not depend on the order
+ * of additions. This module does not know where tokens come from. */
 #ifndef LEARN_TALLY_H
 #define LEARN_TALLY_H
 
 #include "profile.h"
 
 /* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
- * from -40 to 23; what lies outside is counted at the ends. */
+ * run from -40 to 23; values outside are counted in the first or the last bin. */
 #define TALLY_FRACTION_BITS 8
 #define TALLY_EXPONENTS     64
 #define TALLY_LEAST         (-40)
 #define TALLY_CLASSES       (TALLY_EXPONENTS << TALLY_FRACTION_BITS)
 
-/* Of one layer; pointers go into the block. */
+/* Counters of one layer; the pointers go into the block. */
 typedef struct tally {
-    uint64_t *sizes;      /* [TALLY_CLASSES] magnitudes of first activations that are not zero */
-    uint64_t *union_sums; /* [PROFILE_UNION + 1] neurons fired by any of k tokens, all runs    */
-    uint64_t *sampled;    /* [1] first activations that were looked at, zeros included         */
-    float *above;         /* [1] as profile_layer has it                                       */
-    int32_t *counts;      /* [f] */
-    uint32_t *by_fired;   /* [f + 1] tokens for which so many fired                            */
-    uint64_t *recent;     /* [PROFILE_UNION][words] which fired for the latest tokens; outside the block */
+    uint64_t *sizes;      /* [TALLY_CLASSES] histogram of magnitudes of non-zero first activations        */
+    uint64_t *union_sums; /* [PROFILE_UNION + 1] neurons fired by any of k tokens, summed over runs       */
+    uint64_t *sampled;    /* [1] first activations examined, zeros included                               */
+    float *above;         /* [1] see profile_layer                                                        */
+    int32_t *counts;      /* [f]                                                                          */
+    uint32_t *by_fired;   /* [f + 1] tokens by the number of neurons that fired                           */
+    uint64_t *recent;     /* [PROFILE_UNION][words] neurons fired by the latest tokens; outside the block */
 } tally;
 
 typedef struct tallies {
     uint32_t layer_count, neuron_count;
     size_t words;
-    tally *layers; /* [layer_count]                */
-    void *block;   /* [layer_count] counters       */
+    tally *layers; /* [layer_count]          */
+    void *block;   /* [layer_count] counters */
     size_t block_bytes, layer_bytes;
     uint64_t *recent;
 } tallies;
 
 hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hearth_error *error);
 void tallies_free(tallies *t);
-/* Counters to 0; `above` stays. */
+/* Sets all counters to 0; `above` stays. */
 void tallies_clear(tallies *t);
 
-/* What a layer did with a token: activations and gates of all neurons, the position in its window. measured: whether
- * magnitudes are counted. */
+/* Counts a layer's activations and gates of one token (all neurons,
+ * with its position in the window). measured: counts magnitudes too. */
 void tally_see(tally *t, const hearth_observation *seen, bool measured);
-/* Of magnitudes alone, whose they are. */
+/* Counts magnitudes alone. */
 void tally_measure(tally *t, const float *values, size_t count);
 
-/* Quantile q in 0 .. 1 of the magnitudes; 0 where there are none. */
+/* Returns quantile q (0 .. 1) of the magnitudes; 0 where there are none. */
 double tally_quantile(const tally *t, double q);
-/* Everything of profile_layer but the counts, which are the caller's array. runs [PROFILE_UNION + 1]: how many runs of
- * k consecutive tokens there were. scratch [f] */
+/* Computes the figures of a layer. out->counts is the caller's array, [neurons]. runs [PROFILE_UNION + 1]: number of
+ * runs of k consecutive tokens. scratch [neurons] */
 void tally_finish(const tally *t, uint32_t neurons, const uint64_t *runs, uint64_t *scratch, profile_layer *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* tuning.c - the stages in their order, what each may expect, and the file in the end.
+/* tuning.c - runs the stages of a tuning in order and writes the tune file.
  *
- *   profile      which neurons fire, and hidden states to learn from (profile.h, states.h)
- *   thresholds   below which activations are taken for zero (prune.h)
- *   losses       what each level of them costs (tuning_levels.c)
+ *   profile      which neurons fire, and hidden states for training (profile.h, states.h)
+ *   thresholds   below which activations are treated as zero (prune.h)
+ *   losses       of each level of thresholds (tuning_levels.c)
  *   candidates   predictors of every kind for every layer (tuning_train.c); only where activations have zeros
  *   choice       one per layer, and its loss (tuning_choice.c)
  *   file         MODEL.tune */
@@ -17,14 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of whatever a stage does differently than before: what was remembered is of no use then. */
+/* Increment when a stage changes what it computes: stored records are then discarded. */
 #define TUNING_VERSION 3
 
-/* What a part of a stage counts in its progress. */
+/* Units of progress per part of a stage. */
 #define PART_STEPS 1000
 
 /* ------------------------------------------------------------------ progress, records */
 
+/* Reports the progress of a function that a part calls, as progress of the stage. */
 static bool report_part(void *user, const char *what, uint64_t done, uint64_t total)
 {
     const tuning *t = user;
@@ -42,6 +43,7 @@ hearth_progress tuning_progress(tuning *t)
     return (hearth_progress){report_part, t};
 }
 
+/* Returns HEARTH_CANCELLED if the caller asks to stop. */
 static hearth_status check_on(tuning *t, hearth_error *error)
 {
     if (report_part(t, "", 0, 0))
@@ -64,6 +66,7 @@ hearth_status tuning_part(tuning *t, hearth_error *error)
     return check_on(t, error);
 }
 
+/* Writes "LAYER.NAME", the file name of a layer's record. */
 static void record_name(char out[64], uint32_t layer, const char *name)
 {
     snprintf(out, 64, "%u.%s", layer, name);
@@ -93,7 +96,7 @@ void tuning_note(tuning_result *r, const char *text)
         snprintf(r->notes[n], sizeof r->notes[n], "%.*s", (int)sizeof r->notes[n] - 1, text);
 }
 
-/* What everything in the folder depends on. */
+/* Writes the key on which everything in the folder depends. */
 static void print_key(char *out, size_t size, const tuning *t)
 {
     char model[HASH_TEXT_SIZE];
@@ -104,6 +107,7 @@ static void print_key(char *out, size_t size, const tuning *t)
 
 /* ------------------------------------------------------------------ stages */
 
+/* Profiles on an engine and stores hidden states; sets t->unseen, the first token that training does not use. */
 static hearth_status profile_with(tuning *t, const hearth_engine *engine, hearth_error *error)
 {
     profile_options o = {.folder = t->options->folder, .progress = tuning_progress(t)};
@@ -117,6 +121,7 @@ static hearth_status profile_with(tuning *t, const hearth_engine *engine, hearth
     return status;
 }
 
+/* Profiles the corpus on a dense engine. */
 static hearth_status take_profile(tuning *t, hearth_error *error)
 {
     hearth_placement *dense;
@@ -133,7 +138,7 @@ static hearth_status take_profile(tuning *t, hearth_error *error)
     return status;
 }
 
-/* Thresholds as one record: levels, then those of every layer. */
+/* Computes the thresholds, stored as two records: the levels, and the thresholds of all layers. */
 static hearth_status deal_thresholds(tuning *t, hearth_error *error)
 {
     static const char name[] = "thresholds", key[] = "thresholds";
@@ -153,7 +158,7 @@ static hearth_status deal_thresholds(tuning *t, hearth_error *error)
     return record_put(t->options->folder, name, key, p->thresholds, bytes, error);
 }
 
-/* Layers as far as they are known before anything is trained. */
+/* Allocates the layers and fills what is known before training: bytes, and the candidate without a predictor. */
 static hearth_status prepare_layers(tuning *t, hearth_error *error)
 {
     tuning_result *out = t->out;
@@ -172,7 +177,7 @@ static hearth_status prepare_layers(tuning *t, hearth_error *error)
 
 /* ------------------------------------------------------------------ the file */
 
-/* Levels are of use where there is something left to take: not in a model whose neurons are all zero. */
+/* Returns whether the levels ascend. They do not where there is nothing left to prune: all neurons are zero. */
 static bool are_levels_rising(const prune_table *p)
 {
     for (size_t i = 1; i < PRUNE_LEVELS; i++)
@@ -181,6 +186,7 @@ static bool are_levels_rising(const prune_table *p)
     return true;
 }
 
+/* Fills the predictor of a layer in the tune record. */
 static void fill_predictor(tune_layer *to, const tuning_layer *from, size_t chosen)
 {
     const candidate *c = &from->candidates[chosen];
@@ -218,7 +224,7 @@ void tuning_fill(tune *record, tune_layer *layers, const tuning *t, const size_t
     }
 }
 
-/* The report with what the caller has to say in front. *out is jansson's; free() it. */
+/* Prints the report: options->origin, then the result. free() *out, which jansson allocated. */
 static hearth_status print_report(char **out, const tuning *t, hearth_error *error)
 {
     json_t *all = json_object(), *own = tuning_report(t->out), *origin = NULL;
@@ -235,6 +241,7 @@ static hearth_status print_report(char **out, const tuning *t, hearth_error *err
     return status != HEARTH_OK || *out ? status : fail_memory(error, "report", 0);
 }
 
+/* Writes the tune file with the chosen predictors, and finds the highest level within HEARTH_PRUNE_LOSS. */
 static hearth_status write_file(tuning *t, const char *path, hearth_error *error)
 {
     tune record;

@@ -1,10 +1,10 @@
-/* tuning.h - all that hearth learns about a model, in one go: profile, thresholds, predictors, the choice among them, the
+/* tuning.h - learns everything about a model in one go: profile, thresholds, predictors, the choice among them, and the
  * tune file.
  *
- * A tuning goes through stages (tuning.c), each of which keeps what it found in a work folder (records.h): one that was
- * interrupted goes on where it stopped. With TUNING_BYTES nothing depends on a clock, so the file is the same byte for
- * byte, however often it was interrupted and on any number of threads (on one CPU level; where memory_bytes are that few
- * that ranks are left out, also on one number of threads, each of which takes some). */
+ * A tuning consists of stages (tuning.c). Each stores its results in a work folder (records.h), so that an interrupted
+ * tuning can be resumed. With TUNING_BYTES nothing depends on a clock: the file is the same byte for byte, however
+ * often the tuning was interrupted, with any number of threads, on one CPU level. Exception: where memory_bytes are so
+ * few that ranks are left out, the number of threads matters too, since each thread needs memory. */
 #ifndef LEARN_TUNING_H
 #define LEARN_TUNING_H
 
@@ -15,42 +15,43 @@
 #include "profile.h"
 #include "prune.h"
 
-/* By what the predictor of a layer is chosen: seconds measured while decoding, or bytes read, counted. */
+/* How the predictor of a layer is chosen: by seconds measured while decoding, or by counted bytes that are read. */
 typedef enum tuning_choice { TUNING_TIME, TUNING_BYTES } tuning_choice;
 
-/* Rows that the training of a layer looks at where nobody says how many epochs: 2 to 20 times those there are. More were
- * tried on half a million tokens of stories-relu: 20 epochs let no less through than 4. */
+/* Default length of training of a layer, in rows: 2 to 20 epochs. On half a million tokens of stories-relu, 20 epochs
+ * let no fewer neurons through than 4. */
 #define TUNING_ROWS 2000000
 
 typedef struct tuning_options {
-    const char *folder;    /* the work folder, which is there and locked (work.h)                        */
-    uint64_t disk_bytes;   /* for hidden states, at most                                                 */
-    uint64_t memory_bytes; /* for training, at most                                                      */
-    float recall;          /* wanted of every predictor: share of what fires that is let through         */
-    double budget;         /* share of the model's weight bytes that all predictors may take             */
+    const char *folder;    /* the work folder, which exists and is locked (work.h)                 */
+    uint64_t disk_bytes;   /* most disk space for hidden states                                    */
+    uint64_t memory_bytes; /* most memory for training; 0: no limit                                */
+    float recall;          /* wanted of every predictor: share of what fires that is let through   */
+    double budget;         /* most bytes of all predictors, as a share of the model's weight bytes */
     tuning_choice choice;
-    bool for_powerinfer; /* low-rank in every layer, reading the residual stream: what PowerInfer can run; the smallest
-                            also where the budget is too little for it */
-    uint32_t epochs;     /* of training, at most; 0: by the number of rows, TUNING_ROWS in all           */
-    const char *origin;  /* JSON object that tells of corpus and command, for the report; NULL: nothing  */
+    bool for_powerinfer; /* low-rank in every layer, reading the residual stream, as PowerInfer can run it; at least
+                            the smallest rank, even over budget */
+    uint32_t epochs;     /* most epochs of training; 0: by the number of rows, TUNING_ROWS in all */
+    const char *origin;  /* JSON object on corpus and command, for the report; NULL: none         */
     hearth_progress progress;
 } tuning_options;
 
-/* What a layer could have: nothing, a low-rank predictor, coarse copies. Kind none beyond the first: there is none. */
+/* Candidates of a layer: none, a low-rank predictor, coarse
+ * copies. An entry after the first whose kind is none is unused. */
 enum { TUNING_NONE, TUNING_LOW_RANK, TUNING_COARSE, TUNING_CANDIDATES = TUNING_COARSE + CHOOSE_COARSE };
 
 typedef struct tuning_layer {
     choose_layer shape;
-    candidate starts[CHOOSE_RANKS]; /* [start_count] low-rank ones before training              */
+    candidate starts[CHOOSE_RANKS]; /* [start_count] low-rank ones before training */
     size_t start_count;
-    size_t aim; /* of the starts, the one that was trained; start_count: none promised anything */
+    size_t aim; /* index of the start that was trained; start_count: none was worth training */
     candidate candidates[TUNING_CANDIDATES];
-    lowrank trained;   /* of candidate TUNING_LOW_RANK                                               */
-    char dropped[256]; /* why some rank was not tried, or nothing at all; "": all were */
+    lowrank trained;   /* the matrices of candidate TUNING_LOW_RANK                 */
+    char dropped[256]; /* why a rank was not tried, or nothing at all; "": all were */
     size_t chosen;
 } tuning_layer;
 
-/* Things that are told but stop nothing: what became of an earlier run's work. */
+/* Most notes: messages for people on what became of an earlier run's work. They stop nothing. */
 #define TUNING_NOTES 4
 
 typedef struct tuning_result {
@@ -58,28 +59,30 @@ typedef struct tuning_result {
     tuning_layer *layers; /* [layer_count] */
     profile counted;
     prune_table prune;
-    bool prunes;           /* some level that leaves out more than zeros costs at most HEARTH_PRUNE_LOSS ... */
-    uint32_t prune_level;  /* ... and this is the highest                              */
-    bool has_zeros;        /* the activation has: predictors were looked for                */
-    char no_low_rank[160]; /* why there is no low-rank predictor at all; "": there are some   */
+    bool prunes;           /* some level above 0 has a loss of at most HEARTH_PRUNE_LOSS ... */
+    uint32_t prune_level;  /* ... and this is the highest such level                         */
+    bool has_zeros;        /* the activation has zeros: predictors were tried                */
+    char no_low_rank[160]; /* why there is no low-rank predictor at all; "": there are some  */
     double budget_bytes, spent_bytes;
-    float recall; /* as wanted                                                           */
+    float recall; /* as wanted */
     tuning_choice choice;
-    loss loss;                     /* on what training did not see; no tokens: nothing is predicted, or it saw all */
-    char notes[TUNING_NOTES][256]; /* for people, none twice; "" behind the last */
-    bool begun_anew;               /* the work folder held a tuning of something else, which is gone              */
+    loss loss;                     /* on tokens not trained on; no tokens: no predictor was chosen, or training saw
+                                      all */
+    char notes[TUNING_NOTES][256]; /* for people, none twice; "" ends the list               */
+    bool begun_anew;               /* the work folder held another tuning, which was removed */
 } tuning_result;
 
-/* Learns, and writes the tune file to `path`. The model was opened without one. What was found lies in the folder, also
- * when it succeeds (records_end). HEARTH_CANCELLED through progress. Zeroed is empty; free also on failure. */
+/* Tunes the model and writes the tune file to `path`. The model must have been opened without a tune file. The results
+ * stay in the folder, also on success (records_end removes them). HEARTH_CANCELLED through progress. A zeroed result is
+ * empty; call tuning_free after a failure too. */
 hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hearth_model *model, const corpus *texts,
                          const char *path, const tuning_options *options, hearth_error *error);
 void tuning_free(tuning_result *r);
 
-/* What a layer got ("low-rank 64, normed"), and why, for people. */
+/* Describes a candidate ("low-rank 64 normed"), and why a layer got it or none, for people. */
 void tuning_describe(char *out, size_t size, const candidate *c);
 void tuning_explain(char *out, size_t size, const tuning_result *r, uint32_t layer);
-/* All of it as JSON; measured seconds only where they decided. NULL: no memory. */
+/* Returns the result as JSON; measured seconds only where they decided. NULL: no memory. */
 json_t *tuning_report(const tuning_result *r);
 
 #endif

@@ -1,8 +1,9 @@
-/* tuning_choice.c - one predictor per layer, by bytes or by the clock, and the loss of it all.
+/* tuning_choice.c - chooses one predictor per layer, by bytes or by time, and measures the loss of the choice.
  *
- * A candidate is tried as it will be used: written as a tune file into the work folder, opened with the model, obeyed by
- * an engine; the model itself does not change. The exact engine runs beside each; both share the transposed copies, and
- * their ratio is what counts, so it does not matter that candidates meet the clock one after the other. */
+ * A candidate is tested as it will be used: it is written to a tune file in the work
+ * folder, opened with the model, and run by an engine; the model itself does not change.
+ * The exact engine runs beside each candidate and shares the transposed copies with it.
+ * What counts is the ratio of their times, so candidates can be timed one after the other. */
 #include "tuning_internal.h"
 
 #include "../base/file.h"
@@ -14,7 +15,7 @@
 
 /* ------------------------------------------------------------------ the model with candidates */
 
-/* The model with the chosen candidates in place of what it has; as its own file where it would be opened. */
+/* Opens the model with the chosen candidates in place of its own predictors, through a tune file of its own. */
 static hearth_status open_candidates(hearth_model **out, const tuning *t, const size_t *chosen, hearth_error *error)
 {
     size_t count = t->out->layer_count;
@@ -33,7 +34,7 @@ static hearth_status open_candidates(hearth_model **out, const tuning *t, const 
     return status == HEARTH_OK ? tune_view(out, t->model, read, error) : status;
 }
 
-/* An engine in mode predicted that shares what the exact one has transposed. */
+/* Creates an engine in mode predicted that shares the transposed copies of the exact one. */
 static hearth_status open_predicted(hearth_engine **out, const hearth_engine *exact, const hearth_model *candidates,
                                     hearth_error *error)
 {
@@ -56,7 +57,7 @@ static hearth_status open_exact(hearth_engine **out, const tuning *t, hearth_err
 
 /* ------------------------------------------------------------------ the clock */
 
-/* Which layers have a candidate of that number: those get it, the others none. */
+/* Chooses candidate `number` in every layer that has it, and none in the others. Returns whether any layer has it. */
 static bool line_up(size_t *chosen, const tuning_result *r, size_t number)
 {
     bool any = false;
@@ -67,13 +68,14 @@ static bool line_up(size_t *chosen, const tuning_result *r, size_t number)
     return any;
 }
 
+/* Times both engines on the same tokens. seconds [2][layers]. */
 static hearth_status race_with(tuning *t, const hearth_engine *exact, const hearth_model *candidates, double *seconds,
                                hearth_error *error)
 {
     hearth_engine *predicted;
     TRY(open_predicted(&predicted, exact, candidates, error));
     const hearth_engine *const engines[] = {exact, predicted};
-    /* the last tokens; where too few are new, some that training saw take as long */
+    /* tokens not used for training; where these are too few, the last of the text, which take as long */
     size_t least = t->texts->id_count < RACE_TOKENS + 1 ? t->texts->id_count : RACE_TOKENS + 1;
     size_t from = (size_t)t->unseen < t->texts->id_count - least ? (size_t)t->unseen : t->texts->id_count - least;
     hearth_status status =
@@ -82,7 +84,7 @@ static hearth_status race_with(tuning *t, const hearth_engine *exact, const hear
     return status;
 }
 
-/* seconds [2][layers]: exact, then with the candidates. */
+/* Times the chosen candidates. seconds [2][layers]: exact, then with the candidates. */
 static hearth_status race_candidates(tuning *t, const hearth_engine *exact, const size_t *chosen, double *seconds,
                                      hearth_error *error)
 {
@@ -93,6 +95,7 @@ static hearth_status race_candidates(tuning *t, const hearth_engine *exact, cons
     return status;
 }
 
+/* Times every candidate against exact, one number at a time for all layers. */
 static hearth_status race_all(tuning *t, const hearth_engine *exact, size_t *chosen, double *seconds,
                               hearth_error *error)
 {
@@ -111,7 +114,8 @@ static hearth_status race_all(tuning *t, const hearth_engine *exact, size_t *cho
     return HEARTH_OK;
 }
 
-/* Not remembered: it takes seconds, and another run's machine may be another machine. */
+/* Times all candidates. The times are not stored: measuring
+ * takes seconds, and a resumed run may be on another machine. */
 static hearth_status measure_candidates(tuning *t, const hearth_engine *exact, hearth_error *error)
 {
     size_t layers = t->out->layer_count;
@@ -126,6 +130,8 @@ static hearth_status measure_candidates(tuning *t, const hearth_engine *exact, h
 
 /* ------------------------------------------------------------------ the choice */
 
+/* Returns cost and gain of a candidate; CHOOSE_NEVER where it
+ * misses the recall, reads no less or is not clearly better. */
 static choose_option option_of(const tuning_result *r, const tuning_layer *l, size_t number)
 {
     const candidate *c = &l->candidates[number];
@@ -156,7 +162,7 @@ hearth_status tuning_pick(tuning_result *r, hearth_error *error)
     return status;
 }
 
-/* What PowerInfer runs: the trained one everywhere. */
+/* Chooses the trained low-rank predictor in every layer, as PowerInfer requires. */
 static void choose_low_rank(tuning_result *r)
 {
     for (uint32_t i = 0; i < r->layer_count; i++) {
@@ -178,6 +184,7 @@ static hearth_status measure_with(tuning *t, const hearth_engine *exact, const h
     return status;
 }
 
+/* Measures the loss of the chosen predictors; leaves it zero where no layer has one. */
 static hearth_status measure_loss(tuning *t, const hearth_engine *exact, hearth_error *error)
 {
     size_t layers = t->out->layer_count;

@@ -1,7 +1,7 @@
-/* tuning_levels.c - what the levels of thresholds cost: each against an engine that leaves out nothing but zeros.
+/* tuning_levels.c - measures the loss of each level of thresholds, against an engine that leaves out zeros only.
  *
- * Both run in mode pruned, the other with thresholds of 0, so that they share the transposed copies of down and
- * nothing but the thresholds is measured. */
+ * Both engines run in mode pruned, the reference with thresholds of 0. They share the transposed copies of down, and
+ * the thresholds are the only difference. */
 #include "tuning_internal.h"
 
 #include "../base/memory.h"
@@ -11,9 +11,10 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Tokens that a level is measured on; half of what the predictors get, for there are nine of them. */
+/* Tokens on which a level is measured; half of those for predictors, since there are nine levels. */
 #define LEVEL_TOKENS (LOSS_TOKENS / 2)
 
+/* Creates an engine with the thresholds of a level. of: shares its copies; NULL: makes its own. */
 static hearth_status open_level(hearth_engine **out, const tuning *t, const hearth_engine *of, size_t level,
                                 hearth_error *error)
 {
@@ -28,12 +29,13 @@ static hearth_status open_level(hearth_engine **out, const tuning *t, const hear
     return status;
 }
 
-/* What is remembered of a level. */
+/* What is stored of a level. */
 typedef struct level_record {
     uint64_t tokens;
     double loss;
 } level_record;
 
+/* Measures the loss of a level, or reads the stored one. all: the reference engine. */
 static hearth_status measure_level(tuning *t, const hearth_engine *all, size_t level, level_record *out,
                                    hearth_error *error)
 {
@@ -49,7 +51,7 @@ static hearth_status measure_level(tuning *t, const hearth_engine *all, size_t l
         loss_measure(&cost, all, pruned, t->texts, t->unseen, LEVEL_TOKENS, tuning_progress(t), error);
     hearth_engine_destroy(pruned);
     TRY(status);
-    *out = (level_record){cost.tokens, fmax(cost.divergence, 0)}; /* rounding may take it below */
+    *out = (level_record){cost.tokens, fmax(cost.divergence, 0)}; /* rounding may make it negative */
     return record_put(t->options->folder, name, key, out, sizeof *out, error);
 }
 

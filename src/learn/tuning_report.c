@@ -1,4 +1,4 @@
-/* tuning_report.c - what a tuning found, in words and as JSON. */
+/* tuning_report.c - describes the result of a tuning in words and as JSON. */
 #include "tuning_internal.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ void tuning_describe(char *out, size_t size, const candidate *c)
 
 /* ------------------------------------------------------------------ why */
 
-/* What a candidate has a token read, or takes, as a share of the layer without it; 0: unknown. */
+/* Returns the time (or bytes) per token of a candidate as a share of the layer's without it; 0: unknown. */
 static double relative(const tuning_result *r, const tuning_layer *l, const candidate *c)
 {
     if (r->choice == TUNING_TIME)
@@ -24,7 +24,7 @@ static double relative(const tuning_result *r, const tuning_layer *l, const cand
     return c->token_bytes / choose_exact_bytes(&l->shape);
 }
 
-/* Whether there is more to say for a candidate than for another: those that miss the recall come last. */
+/* Returns whether candidate a is better than b: one that meets the recall, then the one with the smaller share. */
 static bool is_better(const tuning_result *r, const tuning_layer *l, const candidate *a, const candidate *b)
 {
     if (tuning_meets_recall(r, a) != tuning_meets_recall(r, b))
@@ -32,7 +32,7 @@ static bool is_better(const tuning_result *r, const tuning_layer *l, const candi
     return relative(r, l, a) < relative(r, l, b);
 }
 
-/* The best of those that were not chosen; NULL: there is none. */
+/* Returns the best candidate that was not chosen; NULL: there is none. */
 static const candidate *best_other(const tuning_result *r, const tuning_layer *l)
 {
     const candidate *best = NULL;
@@ -115,6 +115,7 @@ static json_t *layer_json(const tuning_result *r, uint32_t layer)
     return o;
 }
 
+/* Returns the loss of the chosen predictors; null where it was not measured. */
 static json_t *loss_json(const loss *p)
 {
     if (p->tokens == 0)
@@ -123,7 +124,7 @@ static json_t *loss_json(const loss *p)
                      p->same_top, "exact_bytes_per_token", p->exact_bytes, "predicted_bytes_per_token", p->lossy_bytes);
 }
 
-/* Levels of pruning with their losses; null where these were not measured. */
+/* Returns the losses of the levels of pruning; null where they were not measured. */
 static json_t *levels_json(const prune_table *p)
 {
     if (p->loss_tokens == 0)

@@ -1,8 +1,8 @@
-/* tuning_train.c - candidates: what every rank promises untrained, which rank each layer's share of the budget buys, the
- * training of that one, and the margins of coarse copies.
+/* tuning_train.c - makes the candidates: estimates every rank untrained, chooses the rank that each layer's share of
+ * the budget buys, trains that one, and calibrates the margins of coarse copies.
  *
- * The untrained beginning of a low-rank predictor costs seconds, its training minutes. So the beginnings decide on rank
- * and input, and only one predictor per layer is trained. */
+ * The untrained start of a low-rank predictor takes seconds, training takes minutes. So the starts decide on rank and
+ * input, and only one predictor per layer is trained. */
 #include "tuning_internal.h"
 
 #include "bits.h"
@@ -14,30 +14,31 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Training takes away a good part of what a beginning lets through in vain; expecting none of it would leave layers
- * untrained that are worth it. */
+/* Expected share of a start's false positives (let through, but not firing) that remain after training. Expecting 1
+ * would leave out layers that are worth training. */
 #define VAIN_LEFT 0.6
-/* Of the order in which rows are learnt. */
+/* Seed of the order of training rows. */
 #define SEED 1
 
+/* One layer at work. */
 typedef struct trainer {
     tuning *t;
     tuning_layer *layer;
     uint32_t number;
     states *rows;
     number_format format;
-    char key[128]; /* of records about candidates */
+    char key[128]; /* key of the records of candidates */
 } trainer;
 
 /* ------------------------------------------------------------------ candidates as records */
 
-/* What was found out about a predictor. Everything else of a candidate follows from what was asked for and is not read
- * back: a record's checksum keeps accidents out, not malice. All of 8 bytes, so that there are no gaps. */
+/* What was measured on a predictor, as stored. Everything else of a candidate follows from the request and is not read
+ * back: a record's checksum detects accidents, not malice. All members have 8 bytes, so that there is no padding. */
 typedef struct finding {
     double threshold, recall, density, fired;
 } finding;
 
-/* wanted: kind, format and, of a low-rank one, rank and input. */
+/* Builds a candidate from the request and the measurement. wanted: kind, format and, if low-rank, rank and input. */
 static candidate candidate_of(const trainer *r, const candidate *wanted, const finding *found)
 {
     candidate c = *wanted;
@@ -49,6 +50,7 @@ static candidate candidate_of(const trainer *r, const candidate *wanted, const f
     return c;
 }
 
+/* Reads a measurement from its record; false where there is none under this key. */
 static bool recall_finding(const trainer *r, const char *name, const char *key, finding *out)
 {
     return tuning_recall(r->t, r->number, name, key, out, sizeof *out);
@@ -62,6 +64,7 @@ static hearth_status remember_finding(const trainer *r, const char *name, const 
 
 /* ------------------------------------------------------------------ low-rank */
 
+/* Returns the options of a training; epochs 0: only the start, which stores no state. */
 static lowrank_options train_options(const trainer *r, uint32_t rank, bool normed, uint32_t epochs)
 {
     const tuning_options *o = r->t->options;
@@ -78,6 +81,7 @@ static lowrank_options train_options(const trainer *r, uint32_t rank, bool norme
                              .progress = tuning_progress(r->t)};
 }
 
+/* Returns the request for a low-rank candidate. */
 static candidate low_rank(const trainer *r, uint32_t rank, bool normed)
 {
     return (candidate){.kind = PREDICTOR_LOW_RANK, .normed = normed, .format = r->format, .rank = rank};
@@ -88,7 +92,7 @@ static finding finding_of(const lowrank *l)
     return (finding){(double)l->threshold, l->recall, l->density, l->fired};
 }
 
-/* What a rank promises: the beginning alone. */
+/* Measures a rank by its untrained start. */
 static hearth_status try_rank(trainer *r, candidate *out, uint32_t rank, bool normed, hearth_error *error)
 {
     char name[48];
@@ -108,7 +112,7 @@ static hearth_status try_rank(trainer *r, candidate *out, uint32_t rank, bool no
     return HEARTH_OK;
 }
 
-/* The input with which a middle rank has a token read less is the input of all. */
+/* Chooses the input for all ranks: the one with which a middle rank reads fewer bytes per token. */
 static hearth_status choose_input(trainer *r, uint32_t rank, bool *normed, hearth_error *error)
 {
     candidate residual, other;
@@ -121,6 +125,7 @@ static hearth_status choose_input(trainer *r, uint32_t rank, bool *normed, heart
     return HEARTH_OK;
 }
 
+/* Returns the number of epochs: the option, or enough for TUNING_ROWS within limits. */
 static uint32_t epochs_of(const trainer *r)
 {
     enum { LEAST = 2, MOST = 20 };
@@ -130,7 +135,7 @@ static uint32_t epochs_of(const trainer *r)
     return epochs < LEAST ? LEAST : epochs > MOST ? MOST : (uint32_t)epochs;
 }
 
-/* Leaves out ranks that could not be trained: too large for the model, or for the memory that is allowed. */
+/* Leaves out ranks that cannot be trained: too large for the model or for the memory limit. */
 static hearth_status drop_ranks(const trainer *r, uint32_t *ranks, size_t *count, hearth_error *error)
 {
     size_t kept = 0;
@@ -151,6 +156,7 @@ static hearth_status drop_ranks(const trainer *r, uint32_t *ranks, size_t *count
     return HEARTH_OK;
 }
 
+/* Measures the starts of all possible ranks. */
 static hearth_status try_ranks(trainer *r, const uint32_t *wanted, size_t count, hearth_error *error)
 {
     bool normed;
@@ -166,7 +172,7 @@ static hearth_status try_ranks(trainer *r, const uint32_t *wanted, size_t count,
     return HEARTH_OK;
 }
 
-/* A beginning as training may leave it. */
+/* Returns a start as training is expected to improve it. */
 static candidate expect(const trainer *r, const candidate *start)
 {
     candidate c = *start;
@@ -177,7 +183,7 @@ static candidate expect(const trainer *r, const candidate *start)
     return c;
 }
 
-/* What a layer may aim at: no predictor, unless PowerInfer must have one, or one of CHOOSE_RANKS. */
+/* Lists the options of a layer: option 0 is no predictor (never taken for PowerInfer), the others are its ranks. */
 static void list_aims(tuning *t, tuning_layer *l, choose_option *options)
 {
     trainer r = {.t = t, .layer = l};
@@ -191,7 +197,7 @@ static void list_aims(tuning *t, tuning_layer *l, choose_option *options)
     }
 }
 
-/* Gives every layer a rank, within the budget. */
+/* Chooses a rank for every layer, or none, within the budget. */
 static hearth_status choose_aims(tuning *t, hearth_error *error)
 {
     size_t layers = t->out->layer_count, count = 1 + CHOOSE_RANKS;
@@ -201,7 +207,7 @@ static hearth_status choose_aims(tuning *t, hearth_error *error)
         options && chosen ? HEARTH_OK : fail_memory(error, "ranks", layers * count * sizeof *options);
     for (size_t i = 0; status == HEARTH_OK && i < layers; i++) {
         list_aims(t, &t->out->layers[i], options + i * count);
-        chosen[i] = t->options->for_powerinfer; /* the smallest rank at least */
+        chosen[i] = t->options->for_powerinfer; /* for PowerInfer at least the smallest rank */
     }
     if (status == HEARTH_OK)
         choose_within(chosen, options, layers, count, t->out->budget_bytes);
@@ -214,6 +220,7 @@ static hearth_status choose_aims(tuning *t, hearth_error *error)
 
 /* ------------------------------------------------------------------ a trained predictor as records */
 
+/* Allocates a matrix of the predictor. */
 static hearth_status make_matrix(matrix *m, uint32_t rows, uint32_t columns, number_format format, hearth_error *error)
 {
     *m = (matrix){.format = format, .rows = rows, .columns = columns};
@@ -225,10 +232,11 @@ static hearth_status make_matrix(matrix *m, uint32_t rows, uint32_t columns, num
 
 static bool recall_matrix(const trainer *r, const char *name, const char *key, matrix *m)
 {
-    /* the only time that somebody writes there: the block is ours and new */
+    /* the cast is safe: the block was just allocated here */
     return tuning_recall(r->t, r->number, name, key, (void *)(uintptr_t)m->data, m->rows * m->row_bytes);
 }
 
+/* Reads the trained predictor from its records; *known is false where one is missing. */
 static hearth_status recall_trained(const trainer *r, const char *key, const candidate *wanted, bool *known,
                                     hearth_error *error)
 {
@@ -248,7 +256,7 @@ static hearth_status recall_trained(const trainer *r, const char *key, const can
     return HEARTH_OK;
 }
 
-/* What says that there is one is written last. */
+/* Stores the trained predictor. The finding is written last: its record says that the others are complete. */
 static hearth_status remember_trained(const trainer *r, const char *key, const finding *found, hearth_error *error)
 {
     const matrix *fc1 = &r->layer->trained.fc1, *fc2 = &r->layer->trained.fc2;
@@ -257,6 +265,7 @@ static hearth_status remember_trained(const trainer *r, const char *key, const f
     return remember_finding(r, "trained", key, found, error);
 }
 
+/* Trains the chosen rank of a layer, or reads the predictor that an earlier run trained. */
 static hearth_status train(trainer *r, hearth_error *error)
 {
     char key[192];
@@ -280,6 +289,7 @@ static hearth_status train(trainer *r, hearth_error *error)
 
 /* ------------------------------------------------------------------ coarse */
 
+/* Measures the margin of a coarse copy in one format, or reads the stored one. */
 static hearth_status calibrate(trainer *r, candidate *out, number_format format, hearth_error *error)
 {
     char name[48];
@@ -297,6 +307,7 @@ static hearth_status calibrate(trainer *r, candidate *out, number_format format,
     return HEARTH_OK;
 }
 
+/* Calibrates all formats of coarse copies; none for PowerInfer, which cannot run them. */
 static hearth_status calibrate_all(trainer *r, hearth_error *error)
 {
     number_format formats[CHOOSE_COARSE];
@@ -309,6 +320,7 @@ static hearth_status calibrate_all(trainer *r, hearth_error *error)
 
 /* ------------------------------------------------------------------ all layers */
 
+/* Opens a layer's hidden states. The caller closes r->rows. */
 static hearth_status open_trainer(trainer *r, tuning *t, uint32_t layer, hearth_error *error)
 {
     *r =
@@ -318,7 +330,7 @@ static hearth_status open_trainer(trainer *r, tuning *t, uint32_t layer, hearth_
     return states_open(&r->rows, t->options->folder, t->model, layer, error);
 }
 
-/* A model that no rank fits gets no low-rank predictors, which is told and no reason to stop. */
+/* Handles a failure: a model that no rank fits gets no low-rank predictors, which is reported and is not an error. */
 static hearth_status forgive(tuning *t, hearth_status status, const hearth_error *found, hearth_error *error)
 {
     if (status == HEARTH_UNSUPPORTED && !t->options->for_powerinfer) {
@@ -329,8 +341,8 @@ static hearth_status forgive(tuning *t, hearth_status status, const hearth_error
     return fail(error, status, "%s", found->text);
 }
 
-/* Shares of different texts must not be compared: what candidates let through is counted on the rows that were held
- * out, and so is what fires there. */
+/* Counts what fires on the held-out rows, where candidates are measured too: shares of different texts must not be
+ * compared. *all: neurons fired, over all rows. */
 static hearth_status count_held_out(const trainer *r, uint64_t *all, hearth_error *error)
 {
     enum { AT_ONCE = 64 };
@@ -357,7 +369,8 @@ static hearth_status count_held_out(const trainer *r, uint64_t *all, hearth_erro
     return HEARTH_OK;
 }
 
-/* A threshold that lets through what fires cannot be placed where nothing does: it would make the whole layer zero. */
+/* Leaves a layer without a predictor where no neuron fires in the held-out rows: no threshold can be placed there, and
+ * any choice would make the whole layer zero. */
 static hearth_status leave_silent(const trainer *r, hearth_error *error)
 {
     snprintf(r->layer->dropped, sizeof r->layer->dropped,
@@ -367,6 +380,7 @@ static hearth_status leave_silent(const trainer *r, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Makes all untrained candidates of a layer. */
 static hearth_status explore_layer(trainer *r, const uint32_t *ranks, size_t count, hearth_error *error)
 {
     hearth_error found;
@@ -382,6 +396,7 @@ static hearth_status explore_layer(trainer *r, const uint32_t *ranks, size_t cou
     return status == HEARTH_OK ? status : forgive(t, status, &found, error);
 }
 
+/* Makes all untrained candidates of all layers. */
 static hearth_status explore(tuning *t, hearth_error *error)
 {
     uint32_t ranks[CHOOSE_RANKS];

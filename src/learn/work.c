@@ -1,4 +1,4 @@
-/* work.c - a folder, who holds it, and of which model file it is. */
+/* work.c - the work folder, its lock, and the key of a model file. */
 #include "work.h"
 
 #include "../base/memory.h"
@@ -60,7 +60,7 @@ hearth_status work_open(work_folder *out, const char *path, hearth_error *error)
         close(lock);
         return fail(error, HEARTH_IO, "%s: folder: another run of hearth works in it", path);
     }
-    out->path = mem_copy_text(path, strlen(path)); /* where a file system knows no locks, nobody is kept out */
+    out->path = mem_copy_text(path, strlen(path)); /* the run goes on without a lock where the file system has none */
     if (!out->path) {
         close(lock);
         return fail_memory(error, "path", strlen(path));
@@ -73,7 +73,7 @@ void work_close(work_folder *w)
 {
     if (!w->path)
         return;
-    (void)rmdir(w->path); /* refused while anything is kept there, as it should be */
+    (void)rmdir(w->path); /* fails while the folder is not empty, as intended */
     close(w->lock);
     mem_free(w->path);
     *w = (work_folder){0};

@@ -1,27 +1,27 @@
-/* work.h - the folder in which long work is kept so that it can be gone on with: MODEL.tune.work. */
+/* work.h - the folder MODEL.tune.work, which stores long work so that it can be resumed. */
 #ifndef LEARN_WORK_H
 #define LEARN_WORK_H
 
 #include "../base/hash.h"
 #include "../model/model.h"
 
-/* Tells apart the model files whose work must not be mixed: other models, and other formats of the same one, which
- * differ in their last digits. */
+/* Computes a key of the model file: it differs for other models, and for other formats of the same model, whose results
+ * differ in the last digits. */
 void work_model_key(char out[HASH_TEXT_SIZE], const hearth_model *model);
 
-/* Held by one run at a time. */
+/* A work folder, locked by one run at a time. */
 typedef struct work_folder {
-    char *path; /* NULL: none */
+    char *path; /* NULL: not open */
     int lock;
 } work_folder;
 
-/* "MODEL.tune.work" of a tune file's path; mem_free. NULL: no memory. */
+/* Returns "MODEL.tune.work" for a tune file's path; mem_free. NULL: no memory. */
 char *work_path(const char *tune_path);
-/* Makes the folder where it is missing. */
+/* Creates the folder if it is missing. */
 hearth_status work_make(const char *path, hearth_error *error);
-/* Makes it and locks it. HEARTH_IO: another run works there. */
+/* Creates the folder and locks it. HEARTH_IO: another run works there. */
 hearth_status work_open(work_folder *out, const char *path, hearth_error *error);
-/* Lets go of it, and removes it where nothing is left in it. A zeroed one is nothing. */
+/* Unlocks the folder, and removes it if it is empty. A zeroed struct: does nothing. */
 void work_close(work_folder *w);
 
 #endif

@@ -1,5 +1,5 @@
-/* bind.c - from a checkpoint to a model: family, hyperparameters, tensors (bind_tensor.c), rotary frequencies,
- * tokenizer; and what a model tells about itself. */
+/* bind.c - builds a model from a checkpoint: family, hyperparameters, tensors (bind_tensor.c), rotary frequencies,
+ * tokenizer; attaches its tune file; describes a model. */
 #include "bind.h"
 #include "huggingface.h"
 #include "hyper.h"
@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The layout of packed files that this version knows. */
+/* The version of packed files that this hearth reads. */
 static const uint32_t pack_version = 1;
 
+/* Computes the rotary frequencies; needs the hyperparameters and rope_freqs.weight. */
 static hearth_status find_frequencies(binder *b)
 {
     hearth_model *m = b->model;
@@ -37,6 +38,7 @@ static hearth_status find_frequencies(binder *b)
     return HEARTH_OK;
 }
 
+/* Finds the family that general.architecture names. */
 static hearth_status find_family(binder *b)
 {
     span name;
@@ -50,7 +52,7 @@ static hearth_status find_family(binder *b)
                 b->source->path, name.size < 100 ? (int)name.size : 100, name.data, known);
 }
 
-/* What `hearth pack` says of the files that it writes. */
+/* Reads the keys of files written by `hearth pack`. */
 static hearth_status find_pack(binder *b)
 {
     uint32_t version = pack_version;
@@ -64,7 +66,7 @@ static hearth_status find_pack(binder *b)
     return HEARTH_OK;
 }
 
-/* general.name, or what the path ends in. */
+/* Sets the model's name: general.name, or the last part of the path. */
 static hearth_status find_name(binder *b)
 {
     const char *path = b->source->path, *slash = strrchr(path, '/');
@@ -75,14 +77,15 @@ static hearth_status find_name(binder *b)
     return b->model->name ? HEARTH_OK : fail_memory(b->error, "name", name.size);
 }
 
-/* A vocabulary of a kind that hearth does not know keeps nobody from computing with ids, nor from quantising. */
+/* Creates the tokenizer. An unknown kind of vocabulary is no error: computing with ids, and quantising, work without
+ * it. The reason is stored for errors. */
 static hearth_status find_tokenizer(binder *b)
 {
     hearth_model *m = b->model;
     hearth_error why;
     hearth_status status = tokenizer_create(&m->tokenizer, b->source, &why);
     if (status == HEARTH_UNSUPPORTED) {
-        size_t path = strlen(b->source->path) + strlen(": "); /* the reason alone */
+        size_t path = strlen(b->source->path) + strlen(": "); /* skips the path: only the reason is stored */
         const char *text = strlen(why.text) > path ? why.text + path : why.text;
         m->tokenizer_problem = arena_copy_text(&m->memory, text, strlen(text));
         return m->tokenizer_problem ? HEARTH_OK : fail_memory(b->error, "tokenizer", strlen(text));
@@ -110,6 +113,7 @@ learned_predictor model_stored_predictor(const hearth_model *model, uint32_t lay
                                .fc2 = l->fc2};
 }
 
+/* Fills in the model. activation: overrides the file's; NULL: the file's is used. */
 static hearth_status bind_model(binder *b, const char *activation)
 {
     hearth_model *m = b->model;
@@ -169,6 +173,7 @@ hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_m
     return HEARTH_OK;
 }
 
+/* A .safetensors file gets an error that asks for its folder. */
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error)
 {
     if (file_is_folder(path))
@@ -179,6 +184,7 @@ hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_e
     return status;
 }
 
+/* Attaches a tune file that the user named: any error is reported. */
 static hearth_status attach_named(hearth_model *model, const char *path, hearth_error *error)
 {
     tune *t;
@@ -186,7 +192,8 @@ static hearth_status attach_named(hearth_model *model, const char *path, hearth_
     return tune_attach(model, t, error);
 }
 
-/* Nobody asked for this file: one that cannot be used is ignored, and the model remembers why. */
+/* Attaches the tune file next to the model, if there is one. The user did not ask for it, so a file that cannot be
+ * used is ignored, and the model stores why. */
 static hearth_status attach_beside(hearth_model *model, const char *path, hearth_error *error)
 {
     hearth_error why = {0};
@@ -199,7 +206,7 @@ static hearth_status attach_beside(hearth_model *model, const char *path, hearth
     return model->tune_problem ? HEARTH_OK : fail_memory(error, path, strlen(why.text));
 }
 
-/* named: as in hearth_model_options. */
+/* Attaches the tune file, if any. named: as in hearth_model_options. */
 static hearth_status find_tune(hearth_model *model, const char *path, const char *named, hearth_error *error)
 {
     if (named)

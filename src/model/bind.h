@@ -1,26 +1,27 @@
-/* bind.h - what the parts of binding share: bind.c builds a model, bind_tensor.c finds its tensors. */
+/* bind.h - what bind.c, which builds a model, and bind_tensor.c, which finds its tensors, share. */
 #ifndef MODEL_BIND_H
 #define MODEL_BIND_H
 
 #include "model.h"
 
-/* What is built, and from what. */
+/* The state of building a model from a checkpoint. */
 typedef struct binder {
     hearth_model *model;
     const checkpoint *source;
     const hearth_progress *progress;
-    uint64_t bytes_done, bytes_total; /* of matrices put in order                                           */
-    uint32_t rank;                    /* of the predictor of the layer at hand; 0: none of its tensors seen */
-    bool copies;                      /* false: everything is only checked                                  */
-    bool folder;                      /* errors spell tensors as the folder does                            */
+    uint64_t bytes_done, bytes_total; /* of matrices whose rows are put in order                            */
+    uint32_t rank;                    /* of the current layer's predictor; 0: none of its tensors was seen yet */
+    bool copies;                      /* false: no rows are put in order, everything is only checked        */
+    bool folder;                      /* error texts use the tensor names of a folder                       */
     hearth_error *error;
 } binder;
 
-/* Every rule of the family finds its tensor, every tensor its rule. The model has its hyperparameters and its layers'
- * memory already. HEARTH_FORMAT names the tensor. */
+/* Binds a tensor to every rule of the family and checks that every tensor of the source has a rule. The model must
+ * have its hyperparameters and the memory of its layers already. HEARTH_FORMAT: a tensor is missing, superfluous or
+ * of another shape or format (named). */
 hearth_status bind_tensors(binder *b);
 
-/* The predictor that a layer has from the model's own file: PowerInfer's, or none. */
+/* Returns the predictor that the model's own file has for a layer: PowerInfer's, or none. */
 learned_predictor model_stored_predictor(const hearth_model *model, uint32_t layer);
 
 #endif

@@ -1,17 +1,18 @@
-/* bind_tensor.c - every rule of the family finds its tensor, every tensor its rule.
+/* bind_tensor.c - binds a tensor to every rule of the family and refuses tensors without a rule.
  *
- * Matrices stay where they lie, in the file's mapping. Copied are vectors that are not float32 or not
- * aligned, the order of neurons (whoever follows its numbers relies on them having been checked), and q and k of a
- * folder, whose rows have to be put in the order of rotary pairs. */
+ * Matrices stay where they are in the file's mapping. Copied are: vectors that are not float32 or not aligned; the
+ * order of neurons, because readers rely on its numbers having been checked; and q and k of a folder, whose rows are
+ * put in the order of rotary pairs. */
 #include "bind.h"
 #include "hyper.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A size that is not known yet: any will do. */
+/* A size that is not known yet: any size is accepted. */
 #define ANY_SIZE UINT64_MAX
 
+/* Reports an error about the tensor of a rule, under the name that the source uses. */
 static hearth_status fail_tensor(const binder *b, const tensor_rule *rule, uint32_t layer, const char *reason)
 {
     char name[TENSOR_NAME_SIZE];
@@ -28,7 +29,7 @@ static const stored_tensor *find_tensor(const binder *b, const tensor_rule *rule
 
 /* ------------------------------------------------------------------ shapes */
 
-/* "4096 x 14336" */
+/* Writes a shape as "4096 x 14336". */
 static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t rank)
 {
     size_t used = 0;
@@ -41,7 +42,8 @@ static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t 
     }
 }
 
-/* Hyperparameters give all sizes but the rank of a predictor, which its first tensor does. */
+/* Returns the expected size of a dimension. Hyperparameters give all but the rank of a predictor, which comes from
+ * the first of its tensors. */
 static uint64_t expected_size(const binder *b, dimension d)
 {
     if (d == DIMENSION_RANK)
@@ -54,6 +56,7 @@ static bool fits(uint64_t size, uint64_t expected)
     return expected == ANY_SIZE || size == expected;
 }
 
+/* Checks the shape of a tensor, and sets b->rank where its rank was not known yet. */
 static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
 {
     uint64_t expected[2] = {expected_size(b, rule->columns), expected_size(b, rule->rows)};
@@ -77,6 +80,8 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
     return HEARTH_OK;
 }
 
+/* Checks that the number format suits the rule: i32 for numbers of neurons, float for vectors, any weight format for
+ * matrices. */
 static hearth_status check_format(const binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
 {
     bool vector = rule->rows == DIMENSION_NONE;
@@ -96,7 +101,7 @@ static hearth_status check_format(const binder *b, const tensor_rule *rule, uint
 
 /* ------------------------------------------------------------------- kinds */
 
-/* A vector in float32: where it lies, or decoded into the model's memory. */
+/* Binds a vector as float32: in place, or decoded into the model's memory. */
 static hearth_status bind_vector(binder *b, const float **out, const tensor_rule *rule, uint32_t layer,
                                  const stored_tensor *t)
 {
@@ -115,7 +120,8 @@ static hearth_status bind_vector(binder *b, const float **out, const tensor_rule
     return HEARTH_OK;
 }
 
-/* Whether every number from 0 to count - 1 is there once. seen: [count / 8 + 1] zeros. */
+/* Returns true where every number from 0 to count - 1 appears exactly once. seen: a bit set of [count / 8 + 1] zero
+ * bytes. */
 static bool is_permutation(const int32_t *numbers, size_t count, uint8_t *seen)
 {
     for (size_t i = 0; i < count; i++) {
@@ -129,7 +135,7 @@ static bool is_permutation(const int32_t *numbers, size_t count, uint8_t *seen)
     return true;
 }
 
-/* A copy of the numbers, a permutation for sure. */
+/* Copies the order of neurons and checks that it is a permutation. */
 static hearth_status bind_order(binder *b, const int32_t **out, const tensor_rule *rule, uint32_t layer,
                                 const stored_tensor *t)
 {
@@ -145,7 +151,7 @@ static hearth_status bind_order(binder *b, const int32_t **out, const tensor_rul
     return good ? HEARTH_OK : fail_tensor(b, rule, layer, "does not hold the number of every neuron once");
 }
 
-/* A copy of the rows in the order in which they are meant. */
+/* Copies the rows of a matrix into their logical order (stored_tensor.rotary_heads) and reports progress. */
 static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
 {
     char *rows = arena_new_array(&b->model->memory, m->rows, m->row_bytes);
@@ -162,6 +168,7 @@ static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
     return HEARTH_OK;
 }
 
+/* Binds a matrix in place, unless its rows have to be put in order. */
 static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule, uint32_t layer,
                                  const stored_tensor *t)
 {
@@ -176,7 +183,7 @@ static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule
 
 /* ---------------------------------------------------------------- presence */
 
-/* Whether layer 0 has a tensor that only models with these tensors have and must have. */
+/* Returns true where layer 0 has one of the required tensors with this flag, which tells the layout of the model. */
 static bool first_layer_has(const binder *b, unsigned flag)
 {
     const family *f = b->model->family;
@@ -188,7 +195,7 @@ static bool first_layer_has(const binder *b, unsigned flag)
     return false;
 }
 
-/* Why no tensor of this rule may be there; NULL: it may. */
+/* Returns why the model must not have a tensor of this rule; NULL: it may have it. */
 static const char *unwanted(const binder *b, const tensor_rule *rule)
 {
     const hearth_model *m = b->model;
@@ -201,8 +208,8 @@ static const char *unwanted(const binder *b, const tensor_rule *rule)
     return NULL;
 }
 
-/* *out: the tensor, or NULL where none is needed. All layers are as the first: a tensor that was lost on the way
- * would otherwise make another model. */
+/* Finds the tensor of a rule; *out is NULL where it is absent and not needed. All layers must have the same tensors
+ * as the first: else a lost tensor would silently make another model. */
 static hearth_status take_tensor(const binder *b, const stored_tensor **out, const tensor_rule *rule, uint32_t layer)
 {
     const stored_tensor *t = find_tensor(b, rule, layer);
@@ -217,7 +224,7 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     return HEARTH_OK;
 }
 
-/* Finds, checks and places one tensor. owner: the model or a layer, where the rule's field lies. */
+/* Finds and checks one tensor and sets its field. owner: the model or the layer that has the field. */
 static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule, uint32_t layer)
 {
     if (rule->flags & TENSOR_IGNORED)
@@ -235,14 +242,14 @@ static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule
         TRY(bind_order(b, field, rule, layer, t));
     else
         TRY(bind_vector(b, field, rule, layer, t));
-    /* Predictors guess what the model will do; they are not what it was trained to be. */
+    /* Predictors are not counted: they are not parameters of the trained model. */
     if (!(rule->flags & (TENSOR_CONSTANT | TENSOR_INTEGERS | TENSOR_PREDICTOR)))
         b->model->parameter_count += t->shape[0] * t->shape[1];
     b->model->weight_bytes += t->size_bytes;
     return HEARTH_OK;
 }
 
-/* A tensor that no rule wants changes what the model computes: better refused than left out. */
+/* Refuses tensors without a rule: they would change what the model computes, so they must not be ignored. */
 static hearth_status check_extras(const binder *b)
 {
     const family *f = b->model->family;

@@ -1,6 +1,7 @@
-/* convert.c - writes a checkpoint as GGUF: opens and checks the source, plans, sets keys, writes tensor by tensor.
+/* convert.c - writes a checkpoint as GGUF: opens and checks the source, makes the plan, sets keys, writes tensor by
+ * tensor.
  *
- * What becomes of a tensor is decided in convert_plan.c and done in convert_tensor.c. */
+ * What becomes of each tensor is decided in convert_plan.c and done in convert_tensor.c. */
 #include "convert.h"
 
 #include "../file/gguf.h"
@@ -13,14 +14,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ggml's name for the layout of its blocks; all of ours are of version 2. */
+/* Version of the block layouts, as ggml counts them; all block formats here have version 2. */
 static const uint32_t quantization_version = 2;
-/* The layout of packed files (README.md). */
+/* Version of packed files (README.md). */
 static const uint32_t pack_version = 1;
 
 /* ------------------------------------------------------------------- keys */
 
-/* What the magic of a PowerInfer file implied stands in keys where the file is no such any more. */
+/* Sets keys for what the magic of a PowerInfer file implied: the new file does not have that magic. */
 static hearth_status set_implied_keys(const convert_plan *p, checkpoint *source, hearth_error *error)
 {
     const hyperparameters *h = &p->model->hyper;
@@ -36,6 +37,7 @@ static hearth_status set_pack_keys(const convert_plan *p, checkpoint *source, he
     return source->powerinfer ? set_implied_keys(p, source, error) : HEARTH_OK;
 }
 
+/* Sets the keys that follow from the options; all other keys are copied from the source. */
 static hearth_status set_keys(const convert_plan *p, checkpoint *source, hearth_error *error)
 {
     const convert_options *o = p->options;
@@ -55,7 +57,7 @@ static hearth_status set_keys(const convert_plan *p, checkpoint *source, hearth_
 
 /* ------------------------------------------------------------- predictors */
 
-/* What PowerInfer itself would make of a file that hearth reads otherwise. */
+/* Notes where PowerInfer itself would read the new file differently from hearth, or not at all. */
 static void note_powerinfer(const convert_plan *p)
 {
     const convert_options *o = p->options;
@@ -74,7 +76,8 @@ static void note_powerinfer(const convert_plan *p)
     }
 }
 
-/* Predictors can be added to what skips neurons without loss, once, and while neurons still have their own numbers. */
+/* Checks that predictors can be added: the model skips neurons without loss, has no predictors yet, and its neurons
+ * are in their original order. */
 static hearth_status check_predictable(const hearth_model *m, hearth_error *error)
 {
     const char *reason = NULL;
@@ -89,6 +92,7 @@ static hearth_status check_predictable(const hearth_model *m, hearth_error *erro
 
 /* ----------------------------------------------------------------- writing */
 
+/* Writes all tensors; the memory of each source tensor is released afterwards. */
 static hearth_status write_tensors(convert_sink *s, const convert_plan *p)
 {
     for (size_t i = 0; i < p->count; i++) {
@@ -102,6 +106,7 @@ static hearth_status write_tensors(convert_sink *s, const convert_plan *p)
     return HEARTH_OK;
 }
 
+/* Writes the file: head, then tensors. level: of the CPU kernels. */
 static hearth_status write_file(const convert_plan *p, size_t level, const char *path, pool *threads,
                                 hearth_error *error)
 {
@@ -133,13 +138,14 @@ static hearth_status write_file(const convert_plan *p, size_t level, const char 
 
 /* ------------------------------------------------------------------ source */
 
+/* Returns true where the path leads to the same file as `other`, by device and inode. */
 static bool same_file(const char *path, const struct stat *other)
 {
     struct stat about;
     return stat(path, &about) == 0 && about.st_dev == other->st_dev && about.st_ino == other->st_ino;
 }
 
-/* True where `about` is a file of the folder that is not a GGUF: its config, tokenizer or weights. */
+/* Returns true where `about` is a file of the folder other than a GGUF file: its config, tokenizer or weights. */
 static bool folder_holds(const char *folder, const struct stat *about)
 {
     DIR *d = opendir(folder);
@@ -155,7 +161,8 @@ static bool folder_holds(const char *folder, const struct stat *about)
     return holds;
 }
 
-/* The new file takes the name of the old one only when it is whole, but a source is not to be lost. */
+/* Refuses to overwrite a source. The new file replaces an old one only when it is complete, but even then the source
+ * would be lost. */
 static hearth_status check_paths(const char *source, const char *added, const char *out, hearth_error *error)
 {
     struct stat about;

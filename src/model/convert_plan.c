@@ -1,7 +1,7 @@
-/* convert_plan.c - walks the family's rules and decides, tensor by tensor: format, layout, order of rows, and why.
+/* convert_plan.c - applies the family's rules to decide for each tensor: format, layout, order of rows, and why.
  *
- * Which tensors have a row or a value per neuron, which is down and what it is called when transposed, follows from
- * the rules' dimensions and flags: nothing here knows a tensor by name. */
+ * No tensor is known by its name here. The dimensions and flags of the rules say which tensors have a row or a value
+ * per neuron, which one is down, and what it is called when transposed. */
 #include "convert_plan.h"
 
 #include "neuron_major.h"
@@ -17,7 +17,7 @@ static double bits_per_weight(number_format f)
     return 8.0 * number_formats[f].block_bytes / number_formats[f].block_values;
 }
 
-/* The tensor that gives the logits: its own, or the embedding where there is none. */
+/* Returns true for the tensor that computes the logits: the head, or the embedding where there is no head. */
 static bool is_head(const convert_plan *p, const tensor_rule *rule)
 {
     const family *f = p->model->family;
@@ -34,7 +34,7 @@ static bool override_matches(const convert_override *o, const char *name)
     return strcmp(o->pattern, name) == 0 || fnmatch(o->pattern, name, 0) == 0;
 }
 
-/* The last override that matches; NULL: none does. */
+/* Returns the last override that matches; NULL: none does. */
 static const convert_override *find_override(const convert_options *o, const char *name)
 {
     const convert_override *last = NULL;
@@ -44,7 +44,7 @@ static const convert_override *find_override(const convert_options *o, const cha
     return last;
 }
 
-/* What the options want for a matrix, before it is asked whether its rows allow that. */
+/* Returns the format that the options ask for, before it is checked against the length of the matrix's rows. */
 static number_format wanted_format(const convert_plan *p, const tensor_rule *rule, const convert_step *step,
                                    const char **reason)
 {
@@ -70,8 +70,8 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     return neuron_major_format(step->from);
 }
 
-/* Chooses the format and says why; step->reason is in the plan's memory where it was made up. rule: of the tensor as
- * it is written. */
+/* Chooses the format and sets step->reason (a constant, or a text in the plan's memory). rule: of the tensor as it is
+ * written. */
 static hearth_status choose_format(convert_plan *p, convert_step *step, const tensor_rule *rule, hearth_error *error)
 {
     size_t bytes;
@@ -79,7 +79,7 @@ static hearth_status choose_format(convert_plan *p, convert_step *step, const te
     step->reason = "as stored";
     if (rule->flags & TENSOR_INTEGERS)
         return HEARTH_OK;
-    if (rule->rows == DIMENSION_NONE) { /* llama.cpp loads vectors in float32 only */
+    if (rule->rows == DIMENSION_NONE) { /* llama.cpp loads vectors only in float32 */
         step->to = FORMAT_F32;
         bool is_bias = (rule->flags & (TENSOR_MLP_BIAS | TENSOR_NEURON_MAJOR)) != 0;
         step->reason = rule->flags & TENSOR_CONSTANT ? "constant" : is_bias ? "bias" : "norm";
@@ -99,8 +99,8 @@ static hearth_status choose_format(convert_plan *p, convert_step *step, const te
 
 /* ------------------------------------------------------------- neuron-major */
 
-/* The rule of the same tensor in a neuron-major file: of down the transposed one, of a vector the one that is bound to
- * the same place; else itself. */
+/* Returns the rule of the same tensor in a neuron-major file: for down that of down_t, for a vector the neuron-major
+ * rule with the same field; else the rule itself. */
 static const tensor_rule *neuron_major_rule(const family *f, const tensor_rule *rule)
 {
     for (size_t i = 0; i < f->layer_tensor_count; i++) {
@@ -113,21 +113,21 @@ static const tensor_rule *neuron_major_rule(const family *f, const tensor_rule *
     return rule;
 }
 
-/* True for what has one row, or one value, per neuron. */
+/* Returns true for tensors with one row, or one value, per neuron. */
 static bool is_per_neuron(const tensor_rule *rule)
 {
     return (rule->rows == DIMENSION_NONE ? rule->columns : rule->rows) == DIMENSION_NEURONS;
 }
 
-/* The stored row of every row of a layer that is written. Neurons go by their original numbers, the source's rows may
- * have another order already. */
+/* Finds which stored row each written row of a layer comes from. The order is in original neuron numbers, while the
+ * source's rows may already have another order. HEARTH_INVALID: the order is not a permutation. */
 static hearth_status find_rows(convert_plan *p, uint32_t layer, const uint32_t **out, hearth_error *error)
 {
     const uint32_t *order = p->options->order[layer];
     const int32_t *stored = p->model->layers[layer].order;
     uint32_t f = p->model->hyper.neuron_count;
     uint32_t *rows = arena_new_array(&p->memory, f, sizeof *rows);
-    uint32_t *place = mem_new_array(f, sizeof *place); /* of each neuron in the source; UINT32_MAX: written already */
+    uint32_t *place = mem_new_array(f, sizeof *place); /* row of each neuron in the source; UINT32_MAX: already used */
     if (!rows || !place) {
         mem_free(place);
         return fail_memory(error, "order of neurons", f * sizeof *rows);
@@ -150,7 +150,7 @@ static hearth_status find_rows(convert_plan *p, uint32_t layer, const uint32_t *
 
 /* -------------------------------------------------------------------- plan */
 
-/* from, to: the rules of the tensor as it is stored and as it is written; t: where it is stored. */
+/* Adds a tensor to the plan. from, to: its rules as stored and as written; t: the stored tensor. */
 static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const tensor_rule *to, uint32_t layer,
                                  const stored_tensor *t, hearth_error *error)
 {
@@ -188,7 +188,8 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     return HEARTH_OK;
 }
 
-/* Where a rule's tensor is stored; NULL: nowhere, which the check of the source allowed. */
+/* Returns the stored tensor of a rule, in the source or in the added predictors. NULL: there is none (the check of
+ * the source has accepted that). */
 static const stored_tensor *find_stored(const convert_plan *p, const tensor_rule *rule, uint32_t layer)
 {
     char name[TENSOR_NAME_SIZE];
@@ -200,7 +201,7 @@ static const stored_tensor *find_stored(const convert_plan *p, const tensor_rule
     return checkpoint_find_tensor(p->source, name);
 }
 
-/* The planned item is a tensor of the predictors that are added. */
+/* Completes the item of an added predictor's tensor: its source file and its factor. */
 static hearth_status plan_added(convert_plan *p, convert_item *item, const tensor_rule *rule, uint32_t layer,
                                 hearth_error *error)
 {
@@ -215,13 +216,13 @@ static hearth_status plan_added(convert_plan *p, convert_item *item, const tenso
     return item->step.reason ? HEARTH_OK : fail_memory(error, "conversion", (size_t)length);
 }
 
-/* rows: NULL where the order stays. */
+/* Adds the tensor of a layer's rule to the plan, if the layer has one. rows: NULL where the order stays. */
 static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule, uint32_t layer, const uint32_t *rows,
                                        hearth_error *error)
 {
     stored_tensor numbers = {.format = FORMAT_I32, .rank = 1, .shape = {p->model->hyper.neuron_count, 1, 1, 1}};
     bool is_order = rows && (rule->flags & TENSOR_INTEGERS) != 0;
-    if (is_order) { /* the same bytes: numbers of neurons are far below 2^31 */
+    if (is_order) { /* uint32_t as I32: the numbers are far below 2^31       */
         numbers.data = p->options->order[layer];
         numbers.size_bytes = p->model->hyper.neuron_count * sizeof **p->options->order;
     }
@@ -229,7 +230,7 @@ static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule,
     if (!t)
         return HEARTH_OK;
     const tensor_rule *to = p->neuron_major ? neuron_major_rule(p->model->family, rule) : rule;
-    if (to != rule && find_stored(p, to, layer)) /* under both names: the model is bound to the latter */
+    if (to != rule && find_stored(p, to, layer)) /* exists under both names: the model uses the other one */
         return HEARTH_OK;
     TRY(plan_tensor(p, rule, to, layer, t, error));
     convert_item *item = &p->items[p->count - 1];
@@ -253,7 +254,7 @@ static hearth_status plan_layer(convert_plan *p, uint32_t layer, hearth_error *e
     return HEARTH_OK;
 }
 
-/* A pattern that matches nothing is a typing error, not a wish. */
+/* Refuses an override that matches no tensor: it is most likely a typing error. */
 static hearth_status check_overrides(const convert_plan *p, hearth_error *error)
 {
     for (size_t i = 0; i < p->options->override_count; i++) {

@@ -1,8 +1,8 @@
-/* convert_tensor.c - one tensor from its source into the file, in one of three ways.
+/* convert_tensor.c - writes one tensor from its source into the file, in one of three ways.
  *
- * What stays as it is is copied. Rows that change their format or their order pass through a buffer, a few at a time,
- * on all threads: a source larger than memory streams from its mapping through float32 into the file. A matrix that
- * is transposed is held in memory whole, as it will be written. */
+ * A tensor that does not change is copied. Rows that change their format or their order pass through a buffer, a few
+ * at a time, on all threads: a source larger than memory streams from its mapping through float32 into the file. A
+ * matrix that is transposed is held in memory as a whole, in the form in which it will be written. */
 #include "convert_tensor.h"
 
 #include "neuron_major.h"
@@ -11,9 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes written between two looks at progress; also the size of the buffer. */
+/* Bytes written between two progress reports; also the size of the buffer. */
 static const size_t chunk_bytes = (size_t)4 << 20;
 
+/* Reports progress in bytes of the source; HEARTH_CANCELLED where the caller asks for it. */
 static hearth_status report(convert_sink *s, uint64_t bytes)
 {
     s->bytes_done += bytes;
@@ -24,7 +25,7 @@ static hearth_status report(convert_sink *s, uint64_t bytes)
 
 /* -------------------------------------------------------------------- copy */
 
-/* Bytes that need no work go from the mapping to the file. */
+/* Copies a tensor from the mapping to the file. */
 static hearth_status copy_tensor(convert_sink *s, const stored_tensor *t)
 {
     for (size_t at = 0; at < t->size_bytes; at += chunk_bytes) {
@@ -37,13 +38,14 @@ static hearth_status copy_tensor(convert_sink *s, const stored_tensor *t)
 
 /* ------------------------------------------------------------ unfit values */
 
-/* Values of a row that its new format cannot hold. */
+/* The values of a row that its new format cannot hold. */
 typedef struct misfit {
     uint64_t count;
     size_t column; /* of the first */
     float value;
 } misfit;
 
+/* Counts the values of a row that `to` cannot hold, and finds the first. */
 static misfit find_misfit(number_format to, const float *values, size_t n)
 {
     misfit m = {.column = number_find_unfit(to, values, n)};
@@ -55,7 +57,7 @@ static misfit find_misfit(number_format to, const float *values, size_t n)
     return m;
 }
 
-/* Counts what a row lost, or refuses it. row: of the source. */
+/* Counts the misfits of a row, or refuses the row where they are not allowed. row: its number in the source. */
 static hearth_status take_misfit(convert_sink *s, convert_item *item, const misfit *m, uint64_t row)
 {
     if (m->count == 0)
@@ -76,23 +78,23 @@ static hearth_status take_misfit(convert_sink *s, convert_item *item, const misf
 
 /* -------------------------------------------------------------------- rows */
 
-/* Squares of what rounding did to a row, and of the row. */
+/* Sums of squares: of the rounding errors of a row, and of its values. */
 typedef struct row_sums {
     double distance, size;
 } row_sums;
 
-/* One chunk of a tensor on its way. A vector whose values change places is rows of one value. */
+/* One chunk of rows that is converted. A vector whose values change their order is treated as rows of one value. */
 typedef struct row_chunk {
     const stored_tensor *from;
-    const uint32_t *order; /* stored row of each row written; NULL: as stored, but for rotary pairs */
+    const uint32_t *order; /* stored row of each written row; NULL: as stored, except rotary_heads  */
     number_format to;
     float scale;
-    uint64_t first; /* row of the tensor that is row 0 here */
+    uint64_t first; /* row of the tensor that is row 0 of the chunk */
     size_t columns, from_row_bytes, to_row_bytes;
     float *values;   /* [threads][2][columns]                */
     char *out;       /* [rows][to_row_bytes]                 */
     misfit *misfits; /* [rows]                              */
-    row_sums *sums;  /* [rows], or NULL: not measured        */
+    row_sums *sums;  /* [rows]; NULL: not measured           */
 } row_chunk;
 
 static void measure_row(row_sums *sums, const float *values, const float *rounded, size_t n)
@@ -110,6 +112,7 @@ static uint64_t source_row(const row_chunk *r, uint64_t row)
     return r->order ? r->order[row] : stored_tensor_row(r->from, row);
 }
 
+/* Converts rows [begin, end) of a chunk; run by the pool. */
 static void convert_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     const row_chunk *r = context;
@@ -134,6 +137,7 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
+/* Converts and writes `count` rows, `chunk` at a time. *all: sums over all rows. */
 static hearth_status convert_chunks(convert_sink *s, convert_item *item, row_chunk *r, uint64_t count, size_t chunk,
                                     row_sums *all)
 {
@@ -152,6 +156,8 @@ static hearth_status convert_chunks(convert_sink *s, convert_item *item, row_chu
     return HEARTH_OK;
 }
 
+/* Converts a tensor row by row, in chunks. The error is measured for a down_t that is rounded and for scaled
+ * tensors. */
 static hearth_status write_rows(convert_sink *s, convert_item *item)
 {
     convert_step *step = &item->step;
@@ -161,7 +167,7 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
     r.columns = values_move ? 1 : (size_t)step->columns;
     r.from_row_bytes = item->from.size_bytes / (size_t)count;
     r.to_row_bytes = (size_t)(step->to_bytes / count);
-    /* enough rows for every thread, then as many as make a worthwhile write */
+    /* at least a row for every thread, and about chunk_bytes per write */
     unsigned threads = pool_threads(s->threads);
     size_t chunk = chunk_bytes / r.to_row_bytes;
     chunk = chunk > threads ? chunk : threads;
@@ -188,7 +194,7 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
 
 /* --------------------------------------------------------------- transposed */
 
-/* Rows of a matrix that is about to change its format, looked at and no more. */
+/* A check of all rows of a matrix that will be transposed, for values that the new format cannot hold. */
 typedef struct inspection {
     const matrix *from;
     number_format to;
@@ -206,6 +212,7 @@ static void inspect_rows(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
+/* Counts or refuses values of down that the new format cannot hold, on all threads. */
 static hearth_status inspect_matrix(convert_sink *s, convert_item *item, const matrix *down)
 {
     inspection c = {.from = down, .to = item->step.to};
@@ -222,11 +229,11 @@ static hearth_status inspect_matrix(convert_sink *s, convert_item *item, const m
     return status;
 }
 
-/* down_t [f][d], in the order of the source's neurons. */
+/* Fills rows with down_t [f][d], in the source's order of neurons, and measures the rounding error. */
 static hearth_status transpose(convert_sink *s, convert_item *item, const matrix *down, const matrix *shape, void *rows)
 {
     double *relative_error = &item->step.relative_error;
-    if (shape->format == neuron_major_format(down->format)) /* as an engine does that finds it in stock layout */
+    if (shape->format == neuron_major_format(down->format)) /* as the engine does for a model in stock layout  */
         neuron_major_transpose(&s->kernels, s->threads, down, shape, rows);
     else
         TRY(neuron_major_encode(s->threads, down, shape, rows, s->error));
@@ -235,7 +242,7 @@ static hearth_status transpose(convert_sink *s, convert_item *item, const matrix
     return neuron_major_distance(relative_error, s->threads, down, shape, s->error);
 }
 
-/* Rows that are ready, in the order of the file. */
+/* Writes finished rows in the order of the new file. */
 static hearth_status put_rows(convert_sink *s, const convert_item *item, const matrix *m)
 {
     if (!item->rows)
@@ -245,6 +252,7 @@ static hearth_status put_rows(convert_sink *s, const convert_item *item, const m
     return HEARTH_OK;
 }
 
+/* Transposes down in memory and writes it as down_t. */
 static hearth_status write_transposed(convert_sink *s, convert_item *item)
 {
     const convert_step *step = &item->step;
@@ -253,7 +261,7 @@ static hearth_status write_transposed(convert_sink *s, convert_item *item)
                    t->size_bytes / (size_t)t->shape[1]};
     matrix shape = {NULL, step->to, (uint32_t)step->rows, (uint32_t)step->columns,
                     (size_t)(step->to_bytes / step->rows)};
-    if (step->to != t->format || number_is_block(t->format)) /* else every value stays what it is */
+    if (step->to != t->format || number_is_block(t->format)) /* else no value changes             */
         TRY(inspect_matrix(s, item, &down));
     void *rows = mem_reserve((size_t)step->to_bytes, MEM_WHOLE);
     if (!rows)

@@ -6,7 +6,7 @@
 #include "../kernel/kernel.h"
 #include "convert_plan.h"
 
-/* Where tensors go, and how far the work is. */
+/* Where tensors are written, and the progress so far. */
 typedef struct convert_sink {
     gguf_writer *writer;
     pool *threads;
@@ -18,7 +18,8 @@ typedef struct convert_sink {
     hearth_error *error;
 } convert_sink;
 
-/* Writes all bytes of the item; item->step.relative_error is filled in. On failure the writer can only be discarded. */
+/* Writes all bytes of the item and fills in item->step.relative_error and .unfit. On failure the writer can only be
+ * discarded. */
 hearth_status convert_tensor(convert_sink *s, convert_item *item);
 
 #endif

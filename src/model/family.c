@@ -1,6 +1,6 @@
 /* family.c - the tables: families, the tensors they have, FFN activations.
  *
- * To add a family: a row in families[], with the rules of a relative or a table of its own. */
+ * To add a family, add a row to families[], with the rules of a related family or a table of its own. */
 #include "family.h"
 
 #include "model.h"
@@ -27,7 +27,7 @@ static const tensor_rule llama_tensors[] = {
         DIMENSION_NONE, DIMENSION_EMBEDDING, DIMENSION_NONE, 0},
     {"output.weight",      "lm_head.weight",            MODEL(head),
         DIMENSION_VOCABULARY, DIMENSION_EMBEDDING, DIMENSION_NONE, TENSOR_HEAD | TENSOR_OPTIONAL},
-    /* llama3's scaling of the rotary frequencies: what each is divided by */
+    /* llama3's scaling: the divisor of each rotary frequency */
     {"rope_freqs.weight",  NULL,                        MODEL(rope_factors),
         DIMENSION_NONE, DIMENSION_ROPE_PAIRS, DIMENSION_NONE, TENSOR_CONSTANT | TENSOR_OPTIONAL},
 };
@@ -58,7 +58,7 @@ static const tensor_rule llama_layer_tensors[] = {
     {"blk.%u.ffn_order",          NULL,                                           LAYER(order),
         DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |
                                                                       TENSOR_OPTIONAL},
-    /* biases of the FFN; PowerInfer's name of down's, which is not another vector, has the _t too */
+    /* biases of the FFN; PowerInfer's name for the bias of down has the _t too, but it is the same vector */
     {"blk.%u.ffn_gate.bias",      FOLDER_LAYER "mlp.gate_proj.bias",              LAYER(gate_bias),
         DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
     {"blk.%u.ffn_up.bias",        FOLDER_LAYER "mlp.up_proj.bias",                LAYER(up_bias),
@@ -71,7 +71,7 @@ static const tensor_rule llama_layer_tensors[] = {
         DIMENSION_RANK,      DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_PREDICTOR},
     {"blk.%u.fc2.weight",         NULL,                                           LAYER(fc2),
         DIMENSION_NEURONS,   DIMENSION_RANK,      DIMENSION_NONE,     TENSOR_PREDICTOR},
-    /* frequencies without scaling, as early converters and transformers stored them */
+    /* unscaled rotary frequencies, which early converters and transformers stored */
     {"blk.%u.attn_rot_embd.weight", FOLDER_LAYER "self_attn.rotary_emb.inv_freq", NO_FIELD,
         DIMENSION_NONE,      DIMENSION_ROPE_PAIRS, DIMENSION_NONE,    TENSOR_IGNORED | TENSOR_OPTIONAL},
 };
@@ -82,7 +82,7 @@ static const tensor_rule llama_layer_tensors[] = {
 const family families[] = {
     /* name     model_type architecture          window       gating          activation tensors */
     {"llama",   "llama",   "LlamaForCausalLM",   false, 0,    FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
-    /* GGUF has no name of its own for mistral: a llama with llama.attention.sliding_window */
+    /* GGUF has no architecture for mistral: it is a llama with llama.attention.sliding_window */
     {"llama",   "mistral", "MistralForCausalLM", true,  4096, FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
     /* TurboSparse: mistral with a ReLU on gate and on up */
     {"bamboo",  "bamboo",  "BambooForCausalLM",  true,  0,    FFN_GATED_BOTH, FFN_RELU,  LLAMA_TENSORS},
@@ -135,7 +135,8 @@ void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint3
     snprintf(out, TENSOR_NAME_SIZE, pattern, layer);
 }
 
-/* True where name is pattern with a plain decimal number (no leading zeros) in place of its %u. */
+/* Returns true where name is the pattern with a plain decimal number (no leading zeros) in place of %u; *layer is
+ * that number, or 0 where the pattern has no %u. */
 static bool matches(const char *pattern, const char *name, uint32_t *layer)
 {
     const char *hole = strstr(pattern, "%u");

@@ -1,8 +1,8 @@
-/* family.h - the families of models, one row each: a family is data.
+/* family.h - the families of models, one table row each: a family is data.
  *
- * A row says how files name the family and which tensors it has, by rules: role, name in GGUF, name in a
- * Hugging Face folder, shape by symbolic dimensions. Loader, converter and error texts walk the
- * same rules. A family that needs code adds a value to a column, never an `if` on its name. */
+ * A row says how files name the family and, by rules, which tensors it has: role, name in GGUF, name in a Hugging
+ * Face folder, shape in symbolic dimensions. Loader, converter and error texts use the same rules. A family that
+ * needs code adds a value to a column, never an `if` on its name. */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 
@@ -11,7 +11,7 @@
 
 // clang-format off
 
-/* Names of FFN activations as files spell them. */
+/* An FFN activation, by the name that files use. */
 typedef struct ffn_activation_row {
     const char *name;               /* llama.hidden_activation, config.json's hidden_act   */
     kernel_activation kernel;
@@ -23,31 +23,31 @@ typedef enum ffn_activation {
     FFN_ACTIVATION_COUNT
 } ffn_activation;
 
-/* Appends a name to a list of names "a, b" in out, as errors and help spell what a table knows. */
+/* Appends a name to a list "a, b" in out, for errors and help that list the rows of a table. */
 void append_name(char *out, size_t size, const char *name);
 
 extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
-/* True where the activation is often exactly zero, so that neurons can be skipped without a loss. */
+/* Returns true where the activation is often exactly zero, so that neurons can be skipped without loss. */
 static inline bool ffn_has_zeros(ffn_activation a)
 {
     return ffn_activations[a].kernel == ACTIVATION_RELU;
 }
-/* FFN_ACTIVATION_COUNT where there is none of that name. */
+/* Returns the activation of that name; FFN_ACTIVATION_COUNT where there is none. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
-/* "silu, relu, fatrelu", for errors and help. */
+/* Writes "silu, relu, fatrelu", for errors and help. */
 void ffn_activation_list(char *out, size_t size);
 
-/* Forms of a feed-forward network (docs/design.md): what the activation of neuron i is. */
+/* The gating of a feed-forward network (docs/design.md): how the activation of neuron i is computed. */
 typedef enum ffn_gating {
     FFN_GATED,                      /* act(gate_i . x) * (up_i . x)                                   */
     FFN_GATED_BOTH,                 /* act(gate_i . x) * act(up_i . x): dReLU                         */
-    FFN_PLAIN,                      /* act(up_i . x), there is no gate                                */
+    FFN_PLAIN,                      /* act(up_i . x), without a gate                                  */
     FFN_GATING_COUNT
 } ffn_gating;
 
-/* Sizes that shapes are made of; hyper_dimension() gives their values. */
+/* Symbolic sizes of shapes; hyper_dimension() returns their values. */
 typedef enum dimension {
-    DIMENSION_NONE,                 /* of rows: the tensor is a vector; of rotary: no rotation        */
+    DIMENSION_NONE,                 /* as rows: the tensor is a vector; as rotary: no rotation        */
     DIMENSION_EMBEDDING,            /* d                                                              */
     DIMENSION_NEURONS,              /* f                                                              */
     DIMENSION_QUERY,                /* head_count * head_length                                       */
@@ -56,30 +56,31 @@ typedef enum dimension {
     DIMENSION_ROPE_PAIRS,
     DIMENSION_HEADS,
     DIMENSION_KV_HEADS,
-    DIMENSION_RANK,                 /* of a layer's predictor: whatever its tensors say, the same in both */
+    DIMENSION_RANK,                 /* of a layer's predictor: taken from its tensors, where both must agree */
     DIMENSION_COUNT
 } dimension;
 
 enum tensor_rule_flags {
-    TENSOR_OPTIONAL = 1,            /* of a layer: all layers have it, or none                        */
+    TENSOR_OPTIONAL = 1,            /* may be absent; of a layer: all layers have it, or none         */
     TENSOR_HEAD = 2,                /* gives logits; where absent, the tensor flagged TENSOR_EMBEDDING does */
     TENSOR_EMBEDDING = 4,
-    TENSOR_CONSTANT = 8,            /* follows from hyperparameters: no parameter of the model        */
-    TENSOR_IGNORED = 16,            /* some files carry it, nobody needs it                           */
-    TENSOR_STOCK = 32,              /* only where the down matrix lies as everybody stores it ...     */
-    TENSOR_NEURON_MAJOR = 64,       /* ... and only where it is transposed: exactly one of the two    */
+    TENSOR_CONSTANT = 8,            /* follows from hyperparameters: not counted as a parameter       */
+    TENSOR_IGNORED = 16,            /* some files have it, it is not used                             */
+    TENSOR_STOCK = 32,              /* only where down has a row per output, as usual ...             */
+    TENSOR_NEURON_MAJOR = 64,       /* ... only where it has a row per neuron (transposed): exactly one of the two */
     TENSOR_PREDICTOR = 128,         /* all in every layer or none; a PowerInfer file must have them   */
     TENSOR_INTEGERS = 256,          /* I32: a permutation, not weights                                */
     TENSOR_MLP_BIAS = 512           /* a folder has it where config.json's mlp_bias is true           */
 };
 
 typedef struct tensor_rule {
-    const char *name;               /* in GGUF; "%u" stands for the layer                             */
-    const char *folder_name;        /* in a Hugging Face folder; NULL: never there                    */
-    size_t field;                   /* offset in model_layer where the name has a layer, else in
-                                       hearth_model: of a matrix, or of a const float * for a vector  */
+    const char *name;               /* name in GGUF; "%u" stands for the layer                        */
+    const char *folder_name;        /* name in a Hugging Face folder; NULL: it never has one          */
+    size_t field;                   /* offset in model_layer where the name has a layer, else in hearth_model: of a
+                                       matrix, or for a vector of a const float * */
     dimension rows, columns;        /* the shape in GGUF's order is {columns, rows}, or {columns}     */
-    dimension rotary;               /* heads whose rows a folder stores as halves (stored_tensor.rotary_heads) */
+    dimension rotary;               /* number of heads whose rows a folder stores as halves
+                                       (stored_tensor.rotary_heads) */
     unsigned flags;
 } tensor_rule;
 
@@ -87,10 +88,10 @@ typedef struct family {
     const char *name;               /* general.architecture in GGUF, and the prefix of its keys  */
     const char *model_type;         /* config.json's model_type                                  */
     const char *architecture;       /* config.json's architectures[0]                            */
-    bool folder_window;             /* config.json's sliding_window counts (llama ignores it)    */
+    bool folder_window;             /* config.json's sliding_window is used (llama ignores it)   */
     uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none */
     ffn_gating gating;
-    ffn_activation activation;      /* where neither a key nor PowerInfer's magic says it        */
+    ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it */
     const tensor_rule *tensors;     /* [tensor_count] of the whole model                         */
     size_t tensor_count;
     const tensor_rule *layer_tensors;   /* [layer_tensor_count] of every layer                   */
@@ -100,16 +101,16 @@ typedef struct family {
 extern const family families[];
 extern const size_t family_count;
 
-/* NULL where there is none. */
+/* Returns the first family of that name; NULL where there is none. */
 const family *family_by_name(span name);
-/* Known names, each once: "llama" of GGUF, or "llama, mistral" of config.json's model_type. */
+/* Lists the known names, each once: GGUF's ("llama, ...") or config.json's model_type ("llama, mistral, ..."). */
 void family_list(char *out, size_t size, bool model_types);
 
 /* Longest name of a tensor with its layer, terminator included. */
 #define TENSOR_NAME_SIZE 96
-/* The rule's name, in GGUF's spelling or the folder's, for a layer. */
+/* Writes the name of a rule's tensor for a layer, as in GGUF or as in a folder. */
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder);
-/* The rule that wants a tensor of this name, and the layer in it (0 where it has none); NULL: none does. */
+/* Returns the rule for a tensor of this name, and the layer in the name (0 where it has none); NULL: no rule. */
 const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer);
 
 // clang-format on

@@ -1,9 +1,9 @@
-/* fingerprint.c - what goes into a model's fingerprint, part by part. */
+/* fingerprint.c - computes a model's fingerprint, part by part. */
 #include "fingerprint.h"
 
 #include "hyper.h"
 
-/* Changes when something else is covered: old fingerprints then belong to no model any more. */
+/* To be increased whenever the covered parts change: old fingerprints then match no model any more. */
 #define FINGERPRINT_VERSION 1
 
 static void add_floats(hash128 *h, const float *values, uint64_t count)
@@ -12,7 +12,7 @@ static void add_floats(hash128 *h, const float *values, uint64_t count)
     hash_bytes(h, values, (size_t)count * sizeof *values);
 }
 
-/* Frequencies come from powers, whose last bit is every C library's own; rounded to float32 they agree. */
+/* Adds the frequencies, rounded to float32: they come from pow(), whose last bit differs between C libraries. */
 static void add_frequencies(hash128 *h, const hyperparameters *y)
 {
     hash_number(h, y->rope_pairs);
@@ -22,7 +22,7 @@ static void add_frequencies(hash128 *h, const hyperparameters *y)
     }
 }
 
-/* Names, not numbers, of what is a row of a table, which may grow in the middle. */
+/* Adds the hyperparameters. Rows of tables are added by name, because their numbers may change when a table grows. */
 static void add_hyper(hash128 *h, const hearth_model *m)
 {
     const hyperparameters *y = &m->hyper;
@@ -37,6 +37,7 @@ static void add_hyper(hash128 *h, const hearth_model *m)
     add_frequencies(h, y);
 }
 
+/* Adds every piece of the vocabulary; a file without one counts as 0 pieces. */
 static void add_vocabulary(hash128 *h, const checkpoint *source)
 {
     const key_value *tokens = checkpoint_find(source, "tokenizer.ggml.tokens");
@@ -51,7 +52,8 @@ static void add_vocabulary(hash128 *h, const checkpoint *source)
     }
 }
 
-/* A vector that is neither a bias, nor an order of neurons, nor something that follows from hyperparameters. */
+/* Returns true for the rule of a norm: a vector that is not a bias, not an order of neurons, and does not follow from
+ * hyperparameters. */
 static bool is_norm(const tensor_rule *rule)
 {
     const unsigned others =
@@ -59,7 +61,7 @@ static bool is_norm(const tensor_rule *rule)
     return rule->rows == DIMENSION_NONE && !(rule->flags & others);
 }
 
-/* owner: the model or a layer, where the rules' fields lie. */
+/* Adds the norms of the rules. owner: the model or the layer that has the rules' fields. */
 static void add_norms(hash128 *h, const hyperparameters *y, const tensor_rule *rules, size_t count, const void *owner)
 {
     for (size_t i = 0; i < count; i++) {

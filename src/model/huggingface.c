@@ -1,8 +1,9 @@
-/* huggingface.c - a folder's config.json and tensor names, understood as the GGUF that a converter would make of them.
+/* huggingface.c - translates a folder's config.json and tensor names into the GGUF that a converter would make of
+ * them.
  *
- * Everything above sees one kind of model, and converting is writing what was read. config.json is
- * untrusted like any file; settings that would change the result and that hearth does not have
- * are refused by name. */
+ * All other modules see only one kind of model, and converting a folder means writing what was read. config.json is
+ * untrusted like any file. Settings that would change the result and that hearth does not support are refused by
+ * name. */
 #include "huggingface.h"
 
 #include "hyper.h"
@@ -17,7 +18,7 @@ typedef struct folder_reader {
     checkpoint *out;
     const checkpoint *folder;
     const json_t *config;
-    const char *name; /* errors about the config begin with it */
+    const char *name; /* what errors about the config begin with */
     hearth_error *error;
     const family *family;
     hyperparameters hyper; /* the sizes                             */
@@ -26,6 +27,7 @@ typedef struct folder_reader {
 
 /* ------------------------------------------------------------------ family */
 
+/* Finds a family by model_type, or by architecture where model_type is NULL. */
 static const family *by_model_type(const char *model_type, const char *architecture)
 {
     for (size_t i = 0; i < family_count; i++)
@@ -35,7 +37,8 @@ static const family *by_model_type(const char *model_type, const char *architect
     return NULL;
 }
 
-/* model_type decides; architectures must agree, since a classifier has the model_type of its base. */
+/* Finds the family by model_type. architectures must agree with it: a classifier has the model_type of its base
+ * model. */
 static hearth_status find_family(folder_reader *r)
 {
     const char *model_type = NULL, *architecture = NULL;
@@ -84,7 +87,8 @@ static hearth_status set_string(folder_reader *r, const char *name, const char *
     return checkpoint_set_string(r->out, key, span_of(value), r->error);
 }
 
-/* A number above 0 that float32 holds; *out stays as it is where it is absent. */
+/* Reads a number above 0 that fits into float32; *out is unchanged where the key is absent. found NULL: the key is
+ * required. */
 static hearth_status get_positive(const folder_reader *r, const json_t *object, const char *where, const char *key,
                                   double *out, bool *found)
 {
@@ -97,6 +101,7 @@ static hearth_status get_positive(const folder_reader *r, const json_t *object, 
     return HEARTH_OK;
 }
 
+/* Reads all sizes, sets their GGUF keys, and derives those that the config may leave out. */
 static hearth_status read_sizes(folder_reader *r)
 {
     for (size_t i = 0; i < size_setting_count; i++) {
@@ -109,7 +114,7 @@ static hearth_status read_sizes(folder_reader *r)
         TRY(hyper_check_size(s, *field, r->name, "", s->config_key, r->error));
         TRY(set_size(r, s->key, *field));
     }
-    assert(r->hyper.head_count > 0); /* by its row of the table */
+    assert(r->hyper.head_count > 0); /* guaranteed by its row of size_settings */
     if (r->hyper.head_length > 0)
         TRY(set_size(r, "attention.value_length", r->hyper.head_length));
     else
@@ -119,7 +124,8 @@ static hearth_status read_sizes(folder_reader *r)
     return set_size(r, "rope.dimension_count", r->hyper.head_length);
 }
 
-/* null means no window, as it does to transformers; only a missing key has the default. */
+/* Reads the sliding window. null means no window, as in transformers; the default applies only where the key is
+ * missing. */
 static hearth_status read_window(folder_reader *r)
 {
     uint32_t window = json_object_get(r->config, "sliding_window") ? 0 : r->family->default_window;
@@ -130,7 +136,7 @@ static hearth_status read_window(folder_reader *r)
     return window > 0 ? set_size(r, "attention.sliding_window", window) : HEARTH_OK;
 }
 
-/* What GGUF's architecture means without a key needs none. */
+/* Reads the activation; a key is set only where it differs from the family's default. */
 static hearth_status read_activation(folder_reader *r)
 {
     const char *activation = ffn_activations[r->family->activation].name;
@@ -151,7 +157,7 @@ static hearth_status read_activation(folder_reader *r)
     return set_number(r, "hidden_activation_param", threshold);
 }
 
-/* What would change the result if it were left out. */
+/* Refuses settings that are not supported and that would change the result if they were ignored. */
 static hearth_status refuse_unknown(const folder_reader *r)
 {
     bool found, bias = false;
@@ -172,6 +178,7 @@ static hearth_status refuse_unknown(const folder_reader *r)
 
 /* -------------------------------------------------------------------- rope */
 
+/* No scaling: nothing to add. */
 static hearth_status add_default(folder_reader *r, const json_t *scaling, const char *where)
 {
     (void)r, (void)scaling, (void)where;
@@ -186,7 +193,7 @@ static hearth_status add_linear(folder_reader *r, const json_t *scaling, const c
     return set_number(r, "rope.scaling.factor", factor);
 }
 
-/* transformers' factor on cosine and sine, where the config changes it. */
+/* Sets yarn's factor on cosine and sine where the config changes it, as transformers computes it. */
 static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling, const char *where, double factor)
 {
     double attention = 0, mscale = 0, mscale_all = 0;
@@ -199,6 +206,8 @@ static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling,
     return attention > 0 ? set_number(r, "rope.scaling.yarn_attn_factor", attention) : HEARTH_OK;
 }
 
+/* Sets the keys of yarn. beta_fast and beta_slow get no key where the config leaves them out: GGUF's defaults
+ * apply. */
 static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const char *where)
 {
     double factor = 1, beta_fast = 0, beta_slow = 0;
@@ -221,7 +230,7 @@ static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const cha
     return add_yarn_magnitude(r, scaling, where, factor);
 }
 
-/* GGUF has no keys for llama3's scaling: its converter stores the factors as a tensor. */
+/* Adds rope_freqs.weight: GGUF has no keys for llama3's scaling, its converter stores the factors as a tensor. */
 static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const char *where)
 {
     rope_llama3 s = {0};
@@ -245,6 +254,7 @@ static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const c
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
+/* The supported values of rope_type. */
 static const struct {
     const char *name;
     hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
@@ -256,7 +266,7 @@ static const struct {
 };
 static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
 
-/* rope_scaling, or rope_parameters as newer configs call it, which holds rope_theta as well. */
+/* Finds rope_scaling, or rope_parameters as newer configs call it (it also contains rope_theta). NULL: neither. */
 static const json_t *find_scaling(const json_t *config, const char **key)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
@@ -269,6 +279,7 @@ static const json_t *find_scaling(const json_t *config, const char **key)
     return NULL;
 }
 
+/* Reads rope_type and adds the keys or the tensor of that scaling. where: what errors begin with. */
 static hearth_status read_scaling(folder_reader *r, const json_t *scaling, const char *where)
 {
     const char *type = NULL;
@@ -289,6 +300,7 @@ static hearth_status read_scaling(folder_reader *r, const json_t *scaling, const
     return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_type: %.64s is not supported (known: %s)", where, type, known);
 }
 
+/* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
 static hearth_status read_rope(folder_reader *r)
 {
     const char *key;
@@ -306,7 +318,8 @@ static hearth_status read_rope(folder_reader *r)
 
 /* ----------------------------------------------------------------- tensors */
 
-/* One tensor under GGUF's name. What no rule wants keeps its own name, so that binding can refuse it by that. */
+/* Adds one tensor under GGUF's name. A tensor without a rule keeps its name, so that binding can refuse it by
+ * name. */
 static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
 {
     stored_tensor t = *stored;
@@ -314,7 +327,7 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     const tensor_rule *rule = family_find_rule(r->family, t.name, true, &layer);
     if (rule && (rule->flags & TENSOR_IGNORED))
         return HEARTH_OK;
-    if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers uses the embedding, whatever is there */
+    if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;
     char name[TENSOR_NAME_SIZE];
     if (rule) {
@@ -326,8 +339,8 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
-/* A GGUF without a head is tied. A folder says by its config whether it is, and one that is not must bring its
- * head: a shard that got lost would otherwise make another model. */
+/* Checks that a folder whose embedding is not tied has a head. A GGUF without a head is tied; so without this check a
+ * lost shard would silently make another model. */
 static hearth_status require_head(const folder_reader *r)
 {
     for (size_t i = 0; i < r->family->tensor_count; i++) {
@@ -339,8 +352,8 @@ static hearth_status require_head(const folder_reader *r)
     return HEARTH_OK;
 }
 
-/* Biases count by config.json's mlp_bias: transformers leaves out those it does not announce. Binding sees that all
- * layers are as the first. */
+/* Checks that layer 0 has FFN biases exactly where config.json's mlp_bias says so, as transformers ignores biases
+ * without it. Binding checks that all layers are like the first. */
 static hearth_status check_biases(const folder_reader *r)
 {
     bool announced = false, found;
@@ -358,7 +371,7 @@ static hearth_status check_biases(const folder_reader *r)
     return HEARTH_OK;
 }
 
-/* general.file_type: the format that holds most bytes of matrices. */
+/* Sets general.file_type to the format that most bytes of the matrices have. */
 static hearth_status set_file_type(folder_reader *r)
 {
     uint64_t bytes[FORMAT_STORED_COUNT] = {0};

@@ -1,6 +1,6 @@
-/* huggingface_folder.c - which files of a folder are read, and in which order.
+/* huggingface_folder.c - opens a folder: which files are read, and in which order.
  *
- * config.json is not mapped but read whole: it is small, and what is larger is none. */
+ * config.json is not mapped but read into memory, up to a limit: a larger file is not a config. */
 #include "huggingface.h"
 
 #include "../file/safetensors.h"
@@ -13,7 +13,7 @@
 
 static const size_t config_limit = (size_t)1 << 20;
 
-/* general.name: what the folder is called, also where it was given as ".". */
+/* Sets general.name to the name of the folder, also where it was given as ".". */
 static hearth_status set_name(checkpoint *c, const char *folder, hearth_error *error)
 {
     char real[PATH_MAX];
@@ -35,6 +35,7 @@ static hearth_status read_config(json_t **out, const char *path, const char *fol
     return status;
 }
 
+/* Returns true where the folder has an entry whose name matches the pattern. */
 static bool has_file_like(const char *folder, const char *pattern)
 {
     DIR *entries = opendir(folder);
@@ -48,7 +49,8 @@ static bool has_file_like(const char *folder, const char *pattern)
     return e != NULL;
 }
 
-/* A folder without safetensors that holds GGUF files was named in place of one of them. */
+/* Extends the error where the folder has GGUF files but no safetensors: the user probably meant one of those
+ * files. */
 static void hint_at_gguf(hearth_status status, const char *folder, hearth_error *error)
 {
     hearth_error inner = *error;

@@ -1,8 +1,8 @@
-/* huggingface_tokenizer.c - the vocabulary of a Hugging Face folder.
+/* huggingface_tokenizer.c - reads the vocabulary of a Hugging Face folder.
  *
- * tokenizer.model has the pieces. Fine-tuned models add tokens beyond them (added_tokens.json,
- * tokenizer_config.json), and the embedding may have rows that no token uses; both are filled in as
- * llama.cpp's converter does, so that every row has a token. tokenizer.json is not read. */
+ * tokenizer.model has the pieces. Fine-tuned models add tokens to them (added_tokens.json, tokenizer_config.json),
+ * and the embedding may have rows without a token. Both are filled in as llama.cpp's converter does, so that every
+ * row has a token. tokenizer.json is not read. */
 #include "huggingface.h"
 
 #include "hyper.h"
@@ -17,7 +17,7 @@
 /* Token types as tokenizer.ggml.token_type numbers them. */
 enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5 };
 
-/* Scores that llama.cpp's converter gives: no pair of pieces is ever merged into one of these. */
+/* The scores that llama.cpp's converter sets for added tokens and for rows without a token. */
 static const float added_score = -1000, unused_score = -10000;
 
 typedef struct vocabulary {
@@ -28,17 +28,18 @@ typedef struct vocabulary {
     span *tokens;   /* [size]                      */
     float *scores;  /* [size]                      */
     int32_t *types; /* [size]                      */
-    arena memory;   /* of what is only here        */
+    arena memory;   /* of working copies           */
     bool changed;
 } vocabulary;
 
 /* ------------------------------------------------------------ added tokens */
 
-/* A token that the folder defines beside tokenizer.model. Pieces that are unknown, control or byte stay so. */
+/* Sets a token that the folder defines in addition to tokenizer.model. Only normal pieces are replaced: unknown,
+ * control and byte pieces stay. */
 static hearth_status put_token(vocabulary *v, uint64_t id, const char *text, bool control)
 {
     if (id >= v->size)
-        return HEARTH_OK; /* no row of the embedding: the model can neither read nor say it */
+        return HEARTH_OK; /* without a row of the embedding the model can neither read nor produce it */
     bool is_piece = id < v->known;
     if (is_piece && v->types[id] != TOKEN_NORMAL)
         return HEARTH_OK;
@@ -53,7 +54,7 @@ static hearth_status put_token(vocabulary *v, uint64_t id, const char *text, boo
     return HEARTH_OK;
 }
 
-/* added_tokens.json: text -> id. */
+/* Sets the tokens of added_tokens.json: text -> id. */
 static hearth_status put_added(vocabulary *v, json_t *added, const char *name)
 {
     const char *text;
@@ -69,7 +70,8 @@ static hearth_status put_added(vocabulary *v, json_t *added, const char *name)
     return HEARTH_OK;
 }
 
-/* added_tokens_decoder of tokenizer_config.json: "32000" -> {"content": "<|im_end|>", "special": true, ...}. */
+/* Sets the tokens of tokenizer_config.json's added_tokens_decoder: "32000" -> {"content": "<|im_end|>", "special":
+ * true, ...}. */
 static hearth_status put_decoder(vocabulary *v, json_t *decoder, const char *name)
 {
     const char *key;
@@ -90,7 +92,7 @@ static hearth_status put_decoder(vocabulary *v, json_t *decoder, const char *nam
     return HEARTH_OK;
 }
 
-/* Pieces first, then names for rows that have none: "[PAD32001]". */
+/* Copies the pieces and names the rows of the embedding without one: "[PAD32001]". */
 static hearth_status start(vocabulary *v)
 {
     const key_value *tokens, *scores, *types;
@@ -120,6 +122,7 @@ static hearth_status start(vocabulary *v)
     return HEARTH_OK;
 }
 
+/* Replaces the vocabulary keys, if anything changed. */
 static hearth_status finish(const vocabulary *v)
 {
     if (!v->changed)
@@ -131,7 +134,7 @@ static hearth_status finish(const vocabulary *v)
 
 /* -------------------------------------------------------- special settings */
 
-/* An id, or the first of several. */
+/* Sets a special id from a config, unless *done; where the config has an array, its first id. */
 static hearth_status set_id(checkpoint *c, const json_t *config, const char *config_key, const char *key, uint32_t size,
                             const char *name, bool *done, hearth_error *error)
 {
@@ -146,7 +149,8 @@ static hearth_status set_id(checkpoint *c, const json_t *config, const char *con
     return checkpoint_set_u32(c, key, (uint32_t)json_integer_value(value), error);
 }
 
-/* Which tokens begin and end a text: config.json says it, else generation_config.json, else tokenizer.model did. */
+/* Sets the ids of BOS and EOS: from config.json, else from generation_config.json; else those of tokenizer.model
+ * stay. */
 static hearth_status set_ids(const vocabulary *v, const json_t *config, const json_t *generation)
 {
     bool bos = false, eos = false;
@@ -165,7 +169,7 @@ static hearth_status set_ids(const vocabulary *v, const json_t *config, const js
     return HEARTH_OK;
 }
 
-/* Switches and the chat template of tokenizer_config.json. A template may also be a list of named ones: not copied. */
+/* Sets the switches and the chat template of tokenizer_config.json. A list of named templates is not copied. */
 static hearth_status set_switches(checkpoint *c, const json_t *settings, const char *name, hearth_error *error)
 {
     static const struct {
@@ -190,7 +194,7 @@ static hearth_status set_switches(checkpoint *c, const json_t *settings, const c
 
 /* ------------------------------------------------------------------ folder */
 
-/* A JSON file of the folder: its value, or NULL where there is no such file. */
+/* Reads a JSON file of the folder; *out is NULL where there is no such file. */
 static hearth_status read_optional(json_t **out, const char *folder, const char *file, hearth_error *error)
 {
     *out = NULL;
@@ -202,7 +206,7 @@ static hearth_status read_optional(json_t **out, const char *folder, const char 
     return status;
 }
 
-/* Rows of the embedding, if they are what config.json says; 0 where binding will refuse the model anyway. */
+/* Returns the number of rows of the embedding; 0 where it differs from config.json's, which binding will refuse. */
 static uint32_t vocabulary_size(const checkpoint *c, const json_t *config)
 {
     const stored_tensor *embedding = checkpoint_find_tensor(c, "token_embd.weight");
@@ -211,6 +215,7 @@ static uint32_t vocabulary_size(const checkpoint *c, const json_t *config)
     return agree ? (uint32_t)size : 0;
 }
 
+/* Adds everything that the folder's JSON files say to the vocabulary of tokenizer.model. */
 static hearth_status add_all(vocabulary *v, const char *folder, const json_t *config)
 {
     json_t *settings = NULL, *added = NULL, *generation = NULL;
@@ -237,12 +242,12 @@ done:
     return status;
 }
 
-/* A vocabulary of a kind that hearth cannot use keeps nobody from computing with ids: the reason is kept. */
+/* Stores why the vocabulary cannot be used. This is no error: computing with ids works without it. */
 static hearth_status keep_reason(checkpoint *c, const char *folder, const hearth_error *why, hearth_error *error)
 {
     const char *text = why->text;
     size_t size = strlen(folder);
-    if (strncmp(text, folder, size) == 0) /* the reason is said of the folder: its path is not said twice */
+    if (strncmp(text, folder, size) == 0) /* errors begin with the folder's path: it must not appear twice */
         text += size + strspn(text + size, "/");
     c->vocabulary_problem = arena_copy_text(&c->memory, text, strlen(text));
     return c->vocabulary_problem ? HEARTH_OK : fail_memory(error, "tokenizer", strlen(text));

@@ -1,14 +1,15 @@
-/* hyper.c - keys to hyperparameters, all of them checked.
+/* hyper.c - reads hyperparameters from keys and checks all of them.
  *
- * Limits are far above any known model and far below what would overflow: a hostile file can ask
- * for a lot of nothing, but its tensors must have these shapes and lie in the file. */
+ * The limits are far above any known model and far below values that would overflow. A hostile file may state large
+ * sizes, but then its tensors must have these shapes and lie in the file. */
 #include "hyper.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Widths of q, k, v: the engine multiplies them with batches in 64 bits, with head counts in 32. */
+/* Largest width of q, k and v: the engine multiplies widths by batch sizes in 64 bits, and by head counts in 32
+ * bits. */
 static const uint64_t width_limit = (uint64_t)1 << 24;
 
 #define FIELD(name) offsetof(hyperparameters, name)
@@ -41,14 +42,14 @@ hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char
     return fail(error, HEARTH_FORMAT, "%s: %s%s: is %u, expected 1 to %u", where, what, key, value, s->limit);
 }
 
-/* What all functions below read from. */
+/* What all functions below need. */
 typedef struct hyper_reader {
     const family *family;
     const checkpoint *source;
     hearth_error *error;
 } hyper_reader;
 
-/* An array that gives the same value for every layer is that value; hearth knows no other. */
+/* Accepts an array that has the same value for every layer as that value; other arrays are not supported. */
 static hearth_status same_in_all_layers(const hyper_reader *r, const char *key, const key_value *e, uint32_t *out)
 {
     const uint32_t *values = e->as.items;
@@ -64,7 +65,8 @@ static hearth_status same_in_all_layers(const hyper_reader *r, const char *key, 
     return HEARTH_OK;
 }
 
-/* An integer under the family's key; *out stays as it is where the key is absent. */
+/* Reads an integer under the family's key; *out is unchanged where the key is absent. found NULL: the key is
+ * required. */
 static hearth_status read_size(const hyper_reader *r, const char *name, uint32_t *out, bool *found)
 {
     char key[KEY_SIZE];
@@ -77,7 +79,8 @@ static hearth_status read_size(const hyper_reader *r, const char *name, uint32_t
     return same_in_all_layers(r, key, e, out);
 }
 
-/* A positive finite number under the family's key; *out stays as it is where the key is absent. */
+/* Reads a positive finite number under the family's key; *out is unchanged where the key is absent. found NULL: the
+ * key is required. */
 static hearth_status read_positive(const hyper_reader *r, const char *name, float *out, bool *found)
 {
     char key[KEY_SIZE];
@@ -92,7 +95,7 @@ static hearth_status read_positive(const hyper_reader *r, const char *name, floa
     return HEARTH_OK;
 }
 
-/* An error about the family's key `name`. */
+/* Reports an error about the family's key `name`. */
 static hearth_status fail_key(const hyper_reader *r, hearth_status status, const char *name, const char *reason)
 {
     char key[KEY_SIZE];
@@ -100,6 +103,7 @@ static hearth_status fail_key(const hyper_reader *r, hearth_status status, const
     return fail(r->error, status, "%s: key %s: %s", r->source->path, key, reason);
 }
 
+/* Reads all sizes of size_settings; absent optional ones stay 0. */
 static hearth_status read_sizes(const hyper_reader *r, hyperparameters *h)
 {
     for (size_t i = 0; i < size_setting_count; i++) {
@@ -115,7 +119,7 @@ static hearth_status read_sizes(const hyper_reader *r, hyperparameters *h)
     return HEARTH_OK;
 }
 
-/* What the file left out follows from the rest. */
+/* Derives the head sizes that the file left out, and checks that all fit together. */
 static hearth_status derive_heads(const hyper_reader *r, hyperparameters *h)
 {
     if (h->kv_head_count == 0)
@@ -140,7 +144,7 @@ static hearth_status derive_heads(const hyper_reader *r, hyperparameters *h)
     return HEARTH_OK;
 }
 
-/* Files without vocab_size have as many tokens as their embedding has rows. */
+/* Derives the size of the vocabulary from the rows of the embedding where the file has no vocab_size. */
 static hearth_status derive_vocabulary(const hyper_reader *r, hyperparameters *h)
 {
     for (size_t i = 0; h->vocabulary_size == 0 && i < r->family->tensor_count; i++) {
@@ -159,6 +163,7 @@ static hearth_status derive_vocabulary(const hyper_reader *r, hyperparameters *h
     return HEARTH_OK;
 }
 
+/* Reads the sliding window, the scale on q . k, and the number of rotated pairs. */
 static hearth_status read_attention(const hyper_reader *r, hyperparameters *h)
 {
     bool found;
@@ -174,7 +179,8 @@ static hearth_status read_attention(const hyper_reader *r, hyperparameters *h)
     return HEARTH_OK;
 }
 
-/* FFN activation: llama.cpp fixes it by architecture, files of ReLU models name it, PowerInfer's are ReLU all. */
+/* Reads the FFN activation. llama.cpp derives it from the architecture; files of ReLU models name it; PowerInfer's
+ * files are all ReLU. */
 static hearth_status read_activation(const hyper_reader *r, hyperparameters *h, const char *override)
 {
     char key[KEY_SIZE], known[128];
@@ -200,7 +206,7 @@ static hearth_status read_activation(const hyper_reader *r, hyperparameters *h, 
     return HEARTH_OK;
 }
 
-/* The score from which on a predictor lets a neuron through. PowerInfer's key, without the family's name. */
+/* Reads the score at which a predictor lets a neuron through. It is PowerInfer's key, without the family's prefix. */
 static hearth_status read_predictor(const hyper_reader *r, hyperparameters *h)
 {
     static const char key[] = "powerinfer.sparse_threshold";
@@ -211,7 +217,7 @@ static hearth_status read_predictor(const hyper_reader *r, hyperparameters *h)
     return HEARTH_OK;
 }
 
-/* Settings of GGUF that would change the result and that no family of ours has. */
+/* Refuses GGUF settings that would change the result and that no supported family has. */
 static hearth_status refuse_unknown(const hyper_reader *r)
 {
     uint32_t experts = 0, parts = 1;

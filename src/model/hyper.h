@@ -1,7 +1,7 @@
-/* hyper.h - from keys to hyperparameters.
+/* hyper.h - reads hyperparameters from keys.
  *
- * One table says for every size how GGUF and config.json call it and how large it may be; this
- * module reads it from a checkpoint's keys, huggingface.c writes those keys from a config.json. */
+ * One table says for every size what GGUF and config.json call it and how large it may be. This module reads sizes
+ * from a checkpoint's keys; huggingface.c writes those keys from a config.json. */
 #ifndef MODEL_HYPER_H
 #define MODEL_HYPER_H
 
@@ -9,29 +9,31 @@
 
 /* Longest key with its family's prefix, terminator included. */
 #define KEY_SIZE 128
-/* "llama.block_count" from "block_count". */
+/* Makes a key with the family's prefix: "llama.block_count" from "block_count". */
 void hyper_key(char out[KEY_SIZE], const family *f, const char *name);
 
 typedef struct size_setting {
-    const char *key;         /* in GGUF, behind the family's name                      */
+    const char *key;         /* in GGUF, without the family's prefix                   */
     const char *config_key;  /* in config.json                                         */
-    size_t field;            /* offset of an uint32_t in hyperparameters               */
-    uint32_t limit;          /* at least 1, at most this                               */
-    bool in_file, in_folder; /* must be there; else it is derived from the others      */
+    size_t field;            /* offset of a uint32_t in hyperparameters                */
+    uint32_t limit;          /* largest value; the smallest is 1                       */
+    bool in_file, in_folder; /* the key is required; else the size is derived from others */
 } size_setting;
 
 extern const size_setting size_settings[];
 extern const size_t size_setting_count;
 
-/* HEARTH_FORMAT text "WHERE: KEY: is 0, expected 1 to 4096". `what` is "key " for GGUF, "" for a config. */
+/* Checks a size against its limits. HEARTH_FORMAT: "WHERE: KEY: is 0, expected 1 to 4096". `what` is "key " for GGUF,
+ * "" for a config. */
 hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char *where, const char *what,
                                const char *key, hearth_error *error);
 
-/* Everything but the rope frequencies. activation: overrides the file's; NULL: the file's. */
+/* Reads and checks everything but the rope frequencies. activation: overrides the file's; NULL: the file's is
+ * used. */
 hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint *c, const char *activation,
                          hearth_error *error);
 
-/* The value of a dimension; 1 for DIMENSION_NONE, 0 for DIMENSION_RANK, which no key gives. */
+/* Returns the value of a dimension; 1 for DIMENSION_NONE, 0 for DIMENSION_RANK, which no key gives. */
 uint64_t hyper_dimension(const hyperparameters *h, dimension d);
 
 #endif

@@ -1,13 +1,13 @@
-/* neuron_major.c - transposes down matrices, all threads at once.
+/* neuron_major.c - transposes down matrices on all threads.
  *
- * The work is dealt in stripes of columns, which become whole rows: no two threads write the same line of cache but
- * where stripes meet. A kernel gets a stripe in one piece, since it fetches ahead what it turns next: calling it for
- * 32 rows at a time was tried and is a third slower. */
+ * The work is divided into stripes of columns, which become whole rows: two threads write to the same cache line only
+ * where stripes meet. A kernel gets a stripe in one call, because it prefetches what it transposes next: calling it
+ * for 32 rows at a time was tried and was a third slower. */
 #include "neuron_major.h"
 
 #include <math.h>
 
-/* Columns of a stripe: a multiple of every format's block, and long enough a piece of each row to be read in one go. */
+/* Columns of a stripe: a multiple of every format's block, and enough of each row to be read efficiently. */
 #define STRIPE_COLUMNS 256
 
 number_format neuron_major_format(number_format down)
@@ -32,6 +32,7 @@ static size_t stripe_count(const matrix *down)
     return (down->columns + STRIPE_COLUMNS - (size_t)1) / STRIPE_COLUMNS;
 }
 
+/* Returns the columns of a stripe; the last stripe may be narrower. */
 static size_t stripe_columns(const matrix *down, size_t stripe)
 {
     size_t left = down->columns - stripe * STRIPE_COLUMNS;
@@ -40,6 +41,7 @@ static size_t stripe_columns(const matrix *down, size_t stripe)
 
 /* -------------------------------------------------- fast: kernels of each format */
 
+/* Arguments of transpose_stripes. */
 typedef struct transposition {
     kernel_transpose *kernel;
     const matrix *down, *shape;
@@ -66,17 +68,18 @@ void neuron_major_transpose(const kernels *k, pool *threads, const matrix *down,
 /* ------------------------------------------------------ any format: by way of float32 */
 
 typedef struct stripe_sums {
-    double distance, size; /* squares */
+    double distance, size; /* sums of squares */
 } stripe_sums;
 
+/* Arguments of pass_stripes, which encodes stripes or measures the error of encoded ones. */
 typedef struct passage {
     const matrix *down, *shape;
-    char *rows;        /* written where sums is NULL, else read      */
+    char *rows;        /* down_t: written where sums is NULL, else read */
     float *values;     /* [threads][STRIPE_COLUMNS + 1][d]: a stripe transposed, and a row of the result */
-    stripe_sums *sums; /* [stripes]: added in their order afterwards */
+    stripe_sums *sums; /* [stripes]; added up in order, so that the result does not depend on the threads */
 } passage;
 
-/* values [columns][d] from the columns of a stripe. */
+/* Decodes the columns of a stripe and transposes them into values [columns][d]. */
 static void gather_stripe(const matrix *down, size_t column, size_t columns, float *values)
 {
     const number_traits *format = &number_formats[down->format];
@@ -98,6 +101,7 @@ static void add_distance(stripe_sums *sums, const float *values, const float *ro
     }
 }
 
+/* Encodes stripes [begin, end), or adds up their errors; run by the pool. */
 static void pass_stripes(void *context, size_t begin, size_t end, unsigned worker)
 {
     const passage *p = context;
@@ -119,6 +123,7 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
+/* Runs pass_stripes over all stripes; allocates the working memory. */
 static hearth_status pass(passage *p, pool *threads, hearth_error *error)
 {
     size_t floats = (size_t)pool_threads(threads) * (STRIPE_COLUMNS + 1);

@@ -1,5 +1,5 @@
-/* predictors.c - opens and checks a folder of predictors, or a tune file, so that whoever writes them need not look
- * again. */
+/* predictors.c - opens and checks a folder of predictors, or a tune file, so that the caller can write them without
+ * further checks. */
 #include "predictors.h"
 
 #include "../base/json.h"
@@ -14,12 +14,13 @@
 
 #define FILE_NAME_SIZE 32
 
+/* Makes the file name of a layer: "model_3.pt". */
 static void layer_file(char out[FILE_NAME_SIZE], uint32_t layer)
 {
     snprintf(out, FILE_NAME_SIZE, "model_%u.pt", layer);
 }
 
-/* The name in a layer's file: what GGUF puts behind "blk.N.". */
+/* Returns the name of a tensor in a layer's file: GGUF's name without "blk.N.". */
 static const char *name_in_file(const tensor_rule *rule)
 {
     static const char prefix[] = "blk.%u.";
@@ -32,7 +33,7 @@ static hearth_status fail_tensor(const checkpoint *file, const char *name, const
     return fail(error, HEARTH_FORMAT, "%s: %.128s: %s", file->path, name, reason);
 }
 
-/* rank: of the layer; 0 until the first of its tensors has been seen. */
+/* Checks the shape of one tensor. *rank: of the layer; 0 until the first of its tensors sets it. */
 static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rule, const hyperparameters *h,
                                   uint64_t *rank, hearth_error *error)
 {
@@ -60,7 +61,7 @@ static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rul
     return fail_tensor(file, name, reason, error);
 }
 
-/* Exactly the tensors of the rules, one rank. */
+/* Checks that a layer's file has exactly the tensors of the rules, and that their ranks agree. */
 static hearth_status check_layer(const checkpoint *file, const family *f, const hyperparameters *h, hearth_error *error)
 {
     uint64_t rank = 0;
@@ -81,6 +82,7 @@ static hearth_status check_layer(const checkpoint *file, const family *f, const 
     return HEARTH_OK;
 }
 
+/* Opens and checks the file of one layer. */
 static hearth_status open_layer(predictors *p, const char *folder, uint32_t layer, const hyperparameters *h,
                                 hearth_error *error)
 {
@@ -98,7 +100,7 @@ static hearth_status open_layer(predictors *p, const char *folder, uint32_t laye
     return status == HEARTH_OK ? check_layer(p->layers[layer], p->family, h, error) : status;
 }
 
-/* True where name is that of a layer's file. */
+/* Returns true where name is the file name of one of the model's layers. */
 static bool is_layer_file(const char *name, uint32_t layer_count)
 {
     unsigned layer = 0;
@@ -115,7 +117,7 @@ static bool is_archive(const char *name)
     return end && strcmp(end, ".pt") == 0;
 }
 
-/* Files for layers that the model does not have: they are of another model. */
+/* Refuses files for layers that the model does not have: they belong to another model. */
 static hearth_status check_extras(const char *folder, uint32_t layer_count, hearth_error *error)
 {
     DIR *d = opendir(folder);
@@ -143,6 +145,7 @@ static hearth_status read_threshold(predictors *p, const json_t *config, const c
     return HEARTH_OK;
 }
 
+/* Reads the threshold from config.json, if the folder has one. */
 static hearth_status read_config(predictors *p, const char *folder, hearth_error *error)
 {
     char *path = file_join(folder, "config.json");
@@ -168,7 +171,7 @@ static bool family_has_predictors(const family *f)
     return false;
 }
 
-/* A folder of archives. */
+/* Opens a folder with one archive per layer. */
 static hearth_status open_folder(predictors *p, const char *folder, const hyperparameters *h, hearth_error *error)
 {
     p->layers = mem_new_array(h->layer_count, sizeof *p->layers);
@@ -183,11 +186,13 @@ static hearth_status open_folder(predictors *p, const char *folder, const hyperp
 
 /* ------------------------------------------------------------------ a tune file */
 
-/* Where the largest value of a scaled fc2 has to lie, unless it lies elsewhere already: float16, by which block formats
- * scale as well, ends at 65504 and grows coarse below 6e-5. */
+/* Scaling must keep the largest value of fc2 within these limits, or at least not move it further out. The reason is
+ * float16, which block formats use for their scales: its largest value is 65504, and it loses precision below
+ * 6e-5. */
 static const float least_scaled = 0.0625f, most_scaled = 4096;
 
-/* PowerInfer computes fc2 . relu(fc1 . residual stream) in every layer, and nothing else. */
+/* Checks that PowerInfer can run the predictors: it computes fc2 . relu(fc1 . residual stream) in every layer, and
+ * nothing else. */
 static hearth_status check_learnt(const tune *t, hearth_error *error)
 {
     for (uint32_t i = 0; i < t->layer_count; i++) {
@@ -204,7 +209,7 @@ static hearth_status check_learnt(const tune *t, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* The largest |value| of fc2. */
+/* Finds the largest |value| of fc2, which must be finite. */
 static hearth_status find_largest(float *out, const tune *t, uint32_t layer, hearth_error *error)
 {
     const matrix *fc2 = &t->layers[layer].predictor.fc2;
@@ -223,23 +228,26 @@ static hearth_status find_largest(float *out, const tune *t, uint32_t layer, hea
                                     t->source->path, layer);
 }
 
+/* Returns the smallest factor that keeps a matrix with this largest value within the limits above. */
 static float least_scale(float largest)
 {
     return largest > least_scaled ? least_scaled / largest : 1;
 }
 
+/* Returns the largest such factor. */
 static float most_scale(float largest)
 {
     return largest < most_scaled ? fminf(most_scaled / largest, FLT_MAX) : 1;
 }
 
-/* The common threshold. With a positive scale s a layer's rule "score >= t" is "s * score >= s * t", so thresholds of
- * one sign meet anywhere; one about the size of all of them (the geometric mean) keeps the scales near 1, if it does
- * not make values too small. Of different signs, those below zero are met: a layer with a threshold above then has one
- * just below zero. Where none is below, and not all are above, it is zero. largest [layer_count]. */
+/* Returns the common threshold. With a positive scale s a layer's rule "score >= t" is the same as "s * score >= s *
+ * t", so thresholds of one sign can all be scaled to any common value of that sign. Their geometric mean keeps the
+ * scales near 1, unless that makes values too small. Where the signs differ, the negative thresholds are met,
+ * and a layer with a threshold of 0 or more gets one just below zero. Where none is negative and not all are
+ * positive, the result is zero. largest [layer_count]. */
 static float common_threshold(const tune *t, const float *largest)
 {
-    double sum[2] = {0}; /* logarithms of those below and above zero */
+    double sum[2] = {0}; /* logarithms of |threshold|: [0] negative, [1] positive ones */
     float least[2] = {0};
     uint32_t count[2] = {0}, equal = 0;
     for (uint32_t i = 0; i < t->layer_count; i++) {
@@ -258,21 +266,22 @@ static float common_threshold(const tune *t, const float *largest)
     return count[1] == t->layer_count ? fmaxf((float)exp(sum[1] / count[1]), least[1]) : 0;
 }
 
-/* What became of a layer's rule. */
+/* How the common threshold changes a layer's rule. */
 typedef enum rule_change {
     RULE_SAME,
-    RULE_LETS_MORE, /* than the layer's own threshold does */
+    RULE_LETS_MORE, /* more neurons pass than by the layer's own threshold */
     RULE_LETS_LESS,
 } rule_change;
 
-/* Finds what a layer's fc2 is multiplied by, so that the common threshold does what the layer's own does, or nearly. */
+/* Finds the factor for a layer's fc2 that makes the common threshold equal to the layer's own, or as close as
+ * possible. */
 static rule_change find_scale(float *out, float common, float own, float largest)
 {
     *out = 1;
     if (own == common || common == 0)
         return own == common ? RULE_SAME : RULE_LETS_MORE;
     *out = most_scale(largest);
-    if (own == 0 || (own > 0) != (common > 0)) /* as near to zero as it gets */
+    if (own == 0 || (own > 0) != (common > 0)) /* as near to zero as the scale allows */
         return RULE_LETS_MORE;
     if (common / own > *out)
         return common < 0 ? RULE_LETS_MORE : RULE_LETS_LESS;
@@ -280,7 +289,7 @@ static rule_change find_scale(float *out, float common, float own, float largest
     return RULE_SAME;
 }
 
-/* Returns how many layers' rules have changed like this. */
+/* Sets the scales of all layers and returns how many rules changed in this way. */
 static uint32_t scale_layers(predictors *p, const float *largest, rule_change like)
 {
     uint32_t count = 0;
@@ -289,6 +298,7 @@ static uint32_t scale_layers(predictors *p, const float *largest, rule_change li
     return count;
 }
 
+/* Chooses the common threshold and the scales, and writes the note where rules change. */
 static hearth_status find_scales(predictors *p, hearth_error *error)
 {
     float *largest = mem_new_array(p->layer_count, sizeof *largest);
@@ -299,7 +309,8 @@ static hearth_status find_scales(predictors *p, hearth_error *error)
     if (status == HEARTH_OK) {
         p->has_threshold = true;
         p->threshold = common_threshold(p->learnt, largest);
-        if (scale_layers(p, largest, RULE_LETS_LESS) > 0) /* thresholds above zero of sizes that no format spans */
+        if (scale_layers(p, largest, RULE_LETS_LESS) > 0) /* positive thresholds whose ratio exceeds the range of the
+                                                             formats */
             p->threshold = 0;
         uint32_t more = scale_layers(p, largest, RULE_LETS_MORE);
         if (more > 0)
@@ -312,6 +323,7 @@ static hearth_status find_scales(predictors *p, hearth_error *error)
     return status;
 }
 
+/* Opens a tune file. */
 static hearth_status open_learnt(predictors *p, const char *path, const hearth_model *model, hearth_error *error)
 {
     TRY(tune_open(&p->learnt, path, model, error));
@@ -325,6 +337,7 @@ static hearth_status open_learnt(predictors *p, const char *path, const hearth_m
 
 /* ------------------------------------------------------------------ either */
 
+/* Returns true where the file begins with GGUF's magic. */
 static bool is_gguf(const char *path)
 {
     file_map map;

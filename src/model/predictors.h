@@ -1,12 +1,13 @@
-/* predictors.h - the predictors of a PowerInfer file, from one of two sources.
+/* predictors.h - reads the predictors for a PowerInfer file from one of two sources.
  *
- * A folder as PowerInfer's users keep it: model_N.pt for every layer, a state dict with fc1.weight [rank][d] and
- * fc2.weight [f][rank], and maybe config.json with sparse_threshold. Or a tune file whose predictors are all low-rank
- * and read the residual stream: PowerInfer knows no others. It also knows one threshold for all layers, and a tune file
- * has one for each; but scores may be scaled by a positive number, so fc2 is scaled until one threshold serves all.
+ * The first is a folder as PowerInfer's users have it: model_N.pt for every layer, a state dict with fc1.weight
+ * [rank][d] and fc2.weight [f][rank], and optionally config.json with sparse_threshold. The second is a tune file
+ * whose predictors are all low-rank and read the residual stream: PowerInfer supports no others. PowerInfer also has
+ * one threshold for all layers, while a tune file has one for each. Scores may be scaled by a positive number, so fc2
+ * is scaled until one threshold fits all layers.
  *
- * The ranks may differ from layer to layer. How the files are made of bytes is file/torch_archive.h's matter; what is
- * done with the tensors is the caller's. */
+ * The rank may differ from layer to layer. The bytes of the archives are read by file/torch_archive.h; what is done
+ * with the tensors is up to the caller. */
 #ifndef MODEL_PREDICTORS_H
 #define MODEL_PREDICTORS_H
 
@@ -14,27 +15,29 @@
 
 typedef struct predictors {
     const family *family;
-    checkpoint **layers; /* [layer_count] of a folder: the opened files; checked: exactly the tensors below */
-    tune *learnt;        /* or the tune file                                                               */
-    float *scales;       /* [layer_count] of a tune file: what fc2 is to be multiplied by; not negative     */
+    checkpoint **layers; /* [layer_count] of a folder: the opened files, checked to hold exactly the expected tensors;
+                            else NULL */
+    tune *learnt;        /* the tune file; else NULL                                                       */
+    float *scales;       /* [layer_count] of a tune file: the factor for fc2, at least 0; else NULL         */
     uint32_t layer_count;
-    bool has_threshold; /* the source names one                                                            */
+    bool has_threshold; /* the source gives a threshold                                                    */
     float threshold;
-    char note[256]; /* where layers let more through than their own threshold would; "" where none does    */
+    char note[256]; /* says how many layers let more neurons through than by their own threshold; "" where none does */
 } predictors;
 
-/* path: a folder, or a tune file of the model. HEARTH_FORMAT: a layer's file or tensor is missing, superfluous or of
- * another shape than the model asks for (the text names the file), or what tune_open refuses. HEARTH_UNSUPPORTED: a
- * family without predictors, or a tune file with other predictors than PowerInfer's. HEARTH_IO: there is neither at
- * path. *out needs closing also on failure. */
+/* Opens and checks the predictors at path: a folder, or a tune file of the model. *out must be closed also on
+ * failure. HEARTH_FORMAT: a layer's file or tensor is missing, superfluous or of another shape than the model needs
+ * (the text names the file), or tune_open refuses the tune file. HEARTH_UNSUPPORTED: a family without predictors, or
+ * a tune file with predictors that PowerInfer does not support. HEARTH_IO: path is neither a folder nor a tune
+ * file. */
 hearth_status predictors_open(predictors *out, const char *path, const hearth_model *model, hearth_error *error);
 void predictors_close(predictors *p);
 
-/* The tensor that a rule flagged TENSOR_PREDICTOR wants for a layer, under the name it has in its file. */
+/* Returns the tensor of a layer for a rule flagged TENSOR_PREDICTOR; it has the name of its source file. */
 const stored_tensor *predictors_find(const predictors *p, const tensor_rule *rule, uint32_t layer);
-/* What its values are to be multiplied by; 1: nothing. */
+/* Returns the factor by which the values of that tensor are to be multiplied; 1: they stay as they are. */
 float predictors_scale(const predictors *p, const tensor_rule *rule, uint32_t layer);
-/* The file that a layer's tensors lie in. */
+/* Returns the checkpoint that holds a layer's tensors. */
 const checkpoint *predictors_source(const predictors *p, uint32_t layer);
 
 #endif

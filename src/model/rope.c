@@ -1,9 +1,9 @@
-/* rope.c - rotary frequencies.
+/* rope.c - reads the rope settings and computes rotary frequencies.
  *
- * Keys as llama.cpp names and combines them: rope.scaling.attn_factor multiplies, yarn_log_multiplier m
- * divides by 0.1 m ln(factor) + 1, and yarn_attn_factor, into which its converter writes config.json's
- * attention_factor, is the whole factor (llama.cpp itself reads that key for few families; a converted
- * folder has to mean what the folder meant). */
+ * Keys have the names and the meaning of llama.cpp: rope.scaling.attn_factor multiplies the factor on cosine and
+ * sine, and yarn_log_multiplier m divides it by 0.1 m ln(factor) + 1. yarn_attn_factor, into which llama.cpp's
+ * converter writes config.json's attention_factor, is the whole factor. llama.cpp itself reads that key for few
+ * families; here it is always used, because a converted folder must mean the same as the folder. */
 #include "rope.h"
 
 #include "hyper.h"
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The supported values of rope.scaling.type. */
 static const struct {
     const char *name;
     rope_scaling scaling;
@@ -27,7 +28,7 @@ double rope_yarn_magnitude(double factor, double m)
     return factor > 1 ? 0.1 * m * log(factor) + 1 : 1;
 }
 
-/* A number above `least`; *out stays as it is where the key is absent. */
+/* Reads a number above `least`; *out is unchanged where the key is absent. */
 static hearth_status read_number(double *out, bool *found, const family *f, const checkpoint *c, const char *name,
                                  double least, hearth_error *error)
 {
@@ -44,7 +45,7 @@ static hearth_status read_number(double *out, bool *found, const family *f, cons
     return HEARTH_OK;
 }
 
-/* An absent type means linear, for files from before there was one. */
+/* Reads the type of scaling. An absent type means linear, for files older than the key. */
 static hearth_status read_scaling(rope_scaling *out, const family *f, const checkpoint *c, hearth_error *error)
 {
     char key[KEY_SIZE];
@@ -64,6 +65,7 @@ static hearth_status read_scaling(rope_scaling *out, const family *f, const chec
                 name.size < 100 ? (int)name.size : 100, name.data, known);
 }
 
+/* Reads yarn's settings and computes its factor on cosine and sine. */
 static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoint *c, hearth_error *error)
 {
     char key[KEY_SIZE];
@@ -80,7 +82,7 @@ static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoi
     hyper_key(key, f, "rope.scaling.yarn_beta_slow");
     if (s->beta_slow > s->beta_fast)
         return fail(error, HEARTH_FORMAT, "%s: key %s: is above yarn_beta_fast", c->path, key);
-    /* negative: llama.cpp's way to say that nothing is said */
+    /* a negative value means not set, as in llama.cpp */
     double extrapolation = -1;
     TRY(read_number(&extrapolation, &found, f, c, "rope.scaling.yarn_ext_factor", -2, error));
     if (extrapolation >= 0)
@@ -122,7 +124,7 @@ hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c
     return HEARTH_OK;
 }
 
-/* The (fractional) pair that makes this many turns over the original context. */
+/* Returns the (fractional) index of the pair that makes this many turns over the original context. */
 static double pair_of_turns(const rope_settings *s, double turns)
 {
     return s->pairs * log(s->original_context / (turns * 2 * M_PI)) / log(s->base);
@@ -138,7 +140,7 @@ void rope_frequencies(const rope_settings *s, const float *factors, double *freq
     for (uint32_t i = 0; i < s->pairs; i++) {
         double plain = pow(s->base, -(double)i / s->pairs) / (factors ? (double)factors[i] : 1);
         double stretched = plain / s->factor;
-        /* 0 for fast pairs, 1 for slow ones; the 0.001 only keeps an empty ramp from dividing by 0 */
+        /* 0 for fast pairs, 1 for slow ones; 0.001 avoids a division by 0 where the ramp is empty */
         double ramp = fmin(fmax((i - low) / fmax(high - low, 0.001), 0), 1);
         double keep = s->scaling == ROPE_YARN ? (1 - ramp) * s->extrapolation : 0;
         frequencies[i] = stretched * (1 - keep) + plain * keep;

@@ -1,4 +1,5 @@
-/* tune.c - a tune record and its model: the names of what a record holds, and who gets which predictor. */
+/* tune.c - the names that tune files use, and attaching a tune record to its model: which layer gets which
+ * predictor. */
 #include "tune_internal.h"
 
 #include "bind.h"
@@ -55,7 +56,7 @@ void tune_close(tune *t)
 
 /* ------------------------------------------------------------------ attaching */
 
-/* Rows by neuron number in the order of the file's rows. */
+/* Copies rows, which go by neuron number, into the order of the model file's rows. */
 static hearth_status put_in_order(tune *t, matrix *m, const int32_t *order, hearth_error *error)
 {
     char *rows = arena_new_array(&t->memory, m->rows, m->row_bytes);
@@ -67,7 +68,7 @@ static hearth_status put_in_order(tune *t, matrix *m, const int32_t *order, hear
     return HEARTH_OK;
 }
 
-/* The predictor in use of every layer. */
+/* Chooses the predictor of every layer: t's where it has any, else that of the model's file. */
 static hearth_status choose_predictors(learned_predictor *out, const hearth_model *model, tune *t, hearth_error *error)
 {
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
@@ -80,6 +81,7 @@ static hearth_status choose_predictors(learned_predictor *out, const hearth_mode
     return HEARTH_OK;
 }
 
+/* All predictors are chosen before the model is changed, so that a failure leaves it as it was. */
 hearth_status tune_attach(hearth_model *model, tune *t, hearth_error *error)
 {
     uint32_t layers = model->hyper.layer_count;
@@ -101,6 +103,7 @@ hearth_status tune_attach(hearth_model *model, tune *t, hearth_error *error)
     return status;
 }
 
+/* A view has its own copy of the layers; their tensors are shared with `of`. */
 hearth_status tune_view(hearth_model **out, const hearth_model *of, tune *t, hearth_error *error)
 {
     hearth_model *m = mem_new(sizeof *m);

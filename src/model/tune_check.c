@@ -1,4 +1,4 @@
-/* tune_check.c - what a tune record may hold, whoever filled it in. */
+/* tune_check.c - checks the values of a tune record, whether a file or a program filled it in. */
 #include "tune_internal.h"
 
 #include "../base/json.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What is being checked, for error texts. */
+/* What is being checked, and how to report a failure. */
 typedef struct checker {
     const tune *t;
     const hearth_model *model;
@@ -16,6 +16,7 @@ typedef struct checker {
     hearth_error *error;
 } checker;
 
+/* Reports a wrong value of a layer's tensor. */
 static hearth_status bad_value(const checker *c, enum tune_tensor tensor, uint32_t layer, size_t at, double value,
                                const char *expected)
 {
@@ -25,6 +26,7 @@ static hearth_status bad_value(const checker *c, enum tune_tensor tensor, uint32
                 expected);
 }
 
+/* Reports a wrong value of an array key. */
 static hearth_status bad_key(const checker *c, const char *key, size_t at, double value, const char *expected)
 {
     return fail(c->error, c->refusal, "%s: key %s: value %zu is %g, expected %s", c->path, key, at, value, expected);
@@ -32,6 +34,7 @@ static hearth_status bad_key(const checker *c, const char *key, size_t at, doubl
 
 /* ------------------------------------------------------------------ profile */
 
+/* Checks the counts: a neuron fires at most once per token. */
 static hearth_status check_counts(const checker *c, uint32_t layer)
 {
     const int32_t *counts = c->t->layers[layer].counts;
@@ -41,6 +44,7 @@ static hearth_status check_counts(const checker *c, uint32_t layer)
     return HEARTH_OK;
 }
 
+/* Checks the quantiles of |activation|: finite, at least 0 and never descending. */
 static hearth_status check_magnitudes(const checker *c, uint32_t layer)
 {
     const float *values = c->t->layers[layer].magnitudes;
@@ -60,6 +64,7 @@ static hearth_status check_prune(const checker *c, uint32_t layer)
     return HEARTH_OK;
 }
 
+/* Checks the levels, which must ascend, and the losses. */
 static hearth_status check_levels(const checker *c)
 {
     const tune *t = c->t;
@@ -83,6 +88,7 @@ static hearth_status bad_matrix(const checker *c, enum tune_tensor tensor, uint3
                 columns, rows);
 }
 
+/* Checks the shapes: fc1 [rank][d], fc2 [f][rank]. */
 static hearth_status check_low_rank(const checker *c, uint32_t layer)
 {
     const learned_predictor *p = &c->t->layers[layer].predictor;
@@ -98,6 +104,7 @@ static hearth_status check_low_rank(const checker *c, uint32_t layer)
     return HEARTH_OK;
 }
 
+/* Checks that the coarse format is set and that rows of d values are whole blocks of it. */
 static hearth_status check_coarse(const checker *c, uint32_t layer)
 {
     number_format format = c->t->layers[layer].predictor.coarse_format;
@@ -112,6 +119,7 @@ static hearth_status check_coarse(const checker *c, uint32_t layer)
     return HEARTH_OK;
 }
 
+/* Checks a layer's predictor. Only layers whose neurons can be exactly zero may have one. */
 static hearth_status check_predictor(const checker *c, uint32_t layer)
 {
     const tune_layer *l = &c->t->layers[layer];
@@ -133,6 +141,7 @@ static hearth_status check_predictor(const checker *c, uint32_t layer)
 
 /* ------------------------------------------------------------------ all of it */
 
+/* Checks that the report is a JSON object, or empty. */
 static hearth_status check_report(const checker *c)
 {
     size_t size = c->t->report ? strlen(c->t->report) : 0;
@@ -149,7 +158,7 @@ static hearth_status check_report(const checker *c)
                      : fail(c->error, c->refusal, "%s: key " TUNE_KEY_REPORT ": is not a JSON object", c->path);
 }
 
-/* A section is there for all layers or for none. */
+/* Checks that a layer has the same sections as layer 0: a section exists for all layers or for none. */
 static hearth_status check_presence(const checker *c, uint32_t layer)
 {
     const tune_layer *l = &c->t->layers[layer], *first = &c->t->layers[0];
@@ -169,7 +178,7 @@ static hearth_status check_presence(const checker *c, uint32_t layer)
     return HEARTH_OK;
 }
 
-/* What counts and thresholds are meaningless without. */
+/* Checks that counts have their number of tokens, and thresholds their levels. */
 static hearth_status check_companions(const checker *c)
 {
     const tune *t = c->t;

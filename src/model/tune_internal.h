@@ -1,10 +1,10 @@
-/* tune_internal.h - what reading and writing tune files share: names, and what may stand there. */
+/* tune_internal.h - what reading, checking and writing tune files share: names, and the check of values. */
 #ifndef MODEL_TUNE_INTERNAL_H
 #define MODEL_TUNE_INTERNAL_H
 
 #include "tune.h"
 
-/* The keys behind general.architecture; strings and numbers per layer are arrays of as many. */
+/* The keys besides general.architecture. */
 #define TUNE_KEY_PREFIX     "hearth.tune."
 #define TUNE_KEY_VERSION    TUNE_KEY_PREFIX "version"
 #define TUNE_KEY_LAYERS     TUNE_KEY_PREFIX "layers"
@@ -20,7 +20,7 @@
 #define TUNE_KEY_RECALLS    TUNE_KEY_PREFIX "recalls"
 #define TUNE_KEY_DENSITIES  TUNE_KEY_PREFIX "densities"
 
-/* Those that tell of predictors, with a value per layer: all of them are there, or none. */
+/* The keys about predictors, each an array with one value per layer: all of them exist, or none. */
 enum tune_array {
     TUNE_KINDS, /* TUNE_KEY_PREDICTORS */
     TUNE_INPUTS,
@@ -32,19 +32,19 @@ enum tune_array {
 };
 typedef struct tune_array_row {
     const char *key;
-    value_type type; /* of a value */
+    value_type type; /* of one value */
 } tune_array_row;
 extern const tune_array_row tune_arrays[TUNE_ARRAYS];
 
-/* Tensors of layer N are "blk.N." and one of these. */
+/* The tensors of a layer; tune_tensor_name() makes "blk.N.counts" and so on. */
 enum tune_tensor { TUNE_COUNTS, TUNE_MAGNITUDES, TUNE_PRUNE, TUNE_FC1, TUNE_FC2, TUNE_TENSORS };
 void tune_tensor_name(char out[TENSOR_NAME_SIZE], enum tune_tensor tensor, uint32_t layer);
 
-extern const char *const tune_input_names[2]; /* of reads_normed */
+extern const char *const tune_input_names[2]; /* indexed by reads_normed */
 
-/* Every value that t holds is one that may be obeyed: what both a file and a program can get wrong. path: of the file,
- * for the text, which names the part. refusal: what is returned then, HEARTH_FORMAT of a file, HEARTH_INVALID of what a
- * program has made. */
+/* Checks that every value of t can be used safely: whatever both a file and a program can get wrong. path: of the
+ * file, for the error text, which names the key or tensor. refusal: the status of a failed check, HEARTH_FORMAT for a
+ * file, HEARTH_INVALID for a record that a program made. */
 hearth_status tune_check(const tune *t, const hearth_model *model, const char *path, hearth_status refusal,
                          hearth_error *error);
 

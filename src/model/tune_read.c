@@ -1,7 +1,7 @@
 /* tune_read.c - reads a tune file, trusting nothing.
  *
- * Structure is read here: every key and tensor that the table in tune.h names, and no other. Whether values make sense
- * is tune_check.c's matter, which holds for writers too. Vectors and matrices stay in the file's mapping. */
+ * The structure is checked here: the keys and tensors must be those listed in tune.h, and no others. The values are
+ * checked in tune_check.c, which writers use too. Vectors and matrices stay in the file's mapping. */
 #include "tune_internal.h"
 
 #include "../file/gguf.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Texts of a file are quoted up to this length. */
+/* Longest part of a file's text that error texts quote, in bytes. */
 #define QUOTED 64
 
 typedef struct tune_reader {
@@ -42,6 +42,7 @@ static hearth_status bad_key(const tune_reader *r, const char *key, const char *
 
 /* ------------------------------------------------------------------ whose it is */
 
+/* Checks that the file is a tune file of a known version. */
 static hearth_status check_kind(const tune_reader *r)
 {
     span architecture;
@@ -58,7 +59,8 @@ static hearth_status check_kind(const tune_reader *r)
     return HEARTH_OK;
 }
 
-/* Before anything of it is looked at: whatever else is wrong about another model's file follows from that. */
+/* Checks that the file belongs to this model. This comes first: any other difference would only follow from a wrong
+ * model. */
 static hearth_status check_model(const tune_reader *r)
 {
     span wanted;
@@ -80,6 +82,7 @@ static hearth_status check_model(const tune_reader *r)
     return r->t->layers ? HEARTH_OK : fail_memory(r->error, r->c->path, h->layer_count * sizeof *r->t->layers);
 }
 
+/* Returns true for the keys of tune.h and for keys with another prefix, which are ignored. */
 static bool is_known_key(const char *key)
 {
     static const char *const single[] = {TUNE_KEY_VERSION, TUNE_KEY_FINGERPRINT, TUNE_KEY_LAYERS, TUNE_KEY_NEURONS,
@@ -104,6 +107,7 @@ static hearth_status check_keys(const tune_reader *r)
 
 /* ------------------------------------------------------------------ single keys */
 
+/* Reads the number of tokens, which may have any integer type. */
 static hearth_status read_tokens(tune_reader *r)
 {
     const key_value *e = checkpoint_find(r->c, TUNE_KEY_TOKENS);
@@ -119,6 +123,7 @@ static hearth_status read_tokens(tune_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads the report as terminated text; "" where it is absent. */
 static hearth_status read_report(tune_reader *r)
 {
     span text = {"", 0};
@@ -148,6 +153,7 @@ static hearth_status read_levels(tune_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads the losses: one per level. */
 static hearth_status read_losses(tune_reader *r)
 {
     const key_value *e;
@@ -164,7 +170,8 @@ static hearth_status read_losses(tune_reader *r)
 
 /* ------------------------------------------------------------------ vectors */
 
-/* Where the values of a layer's vector lie; NULL: it has none. A file from memory may lie anywhere: then a copy. */
+/* Finds the values of a layer's vector; *out is NULL where it has none. They are copied where they are not aligned,
+ * as can happen with a file in memory. */
 static hearth_status take_vector(tune_reader *r, const void **out, enum tune_tensor tensor, uint32_t layer,
                                  number_format format, size_t count)
 {
@@ -189,6 +196,7 @@ static hearth_status take_vector(tune_reader *r, const void **out, enum tune_ten
     return HEARTH_OK;
 }
 
+/* Reads counts, magnitudes and prune thresholds; the latter need levels. */
 static hearth_status read_vectors(tune_reader *r, uint32_t layer)
 {
     tune_layer *l = &r->t->layers[layer];
@@ -207,7 +215,7 @@ static hearth_status read_vectors(tune_reader *r, uint32_t layer)
 
 /* ------------------------------------------------------------------ predictors */
 
-/* One of the keys with a value per layer. */
+/* Finds a key that must have one value per layer. */
 static hearth_status take_array(const tune_reader *r, const key_value **out, enum tune_array array)
 {
     const char *key = tune_arrays[array].key;
@@ -220,7 +228,7 @@ static hearth_status take_array(const tune_reader *r, const key_value **out, enu
     return HEARTH_OK;
 }
 
-/* All of them into arrays; or none, where nothing tells of predictors. */
+/* Finds all keys about predictors, or checks that there are none where the file has no predictors. */
 static hearth_status find_arrays(const tune_reader *r, const key_value *arrays[TUNE_ARRAYS])
 {
     r->t->has_predictors = checkpoint_find(r->c, TUNE_KEY_PREDICTORS) != NULL;
@@ -233,7 +241,7 @@ static hearth_status find_arrays(const tune_reader *r, const key_value *arrays[T
     return HEARTH_OK;
 }
 
-/* The number of a name in a table of names. */
+/* Finds the index of a layer's name in a list of known names. */
 static hearth_status take_name(const tune_reader *r, const key_value *names, uint32_t layer, const char *const *known,
                                size_t known_count, size_t *out)
 {
@@ -250,7 +258,7 @@ static hearth_status take_name(const tune_reader *r, const key_value *names, uin
                 layer, name.size < QUOTED ? (int)name.size : QUOTED, name.data, all);
 }
 
-/* A weight format's name, or "" for none (FORMAT_COUNT). */
+/* Finds the format that a layer's name stands for; "" means none (FORMAT_COUNT). */
 static hearth_status take_format(const tune_reader *r, const key_value *names, uint32_t layer, number_format *out)
 {
     span name = names->as.strings[layer];
@@ -267,6 +275,7 @@ static hearth_status take_format(const tune_reader *r, const key_value *names, u
                 name.size < QUOTED ? (int)name.size : QUOTED, name.data);
 }
 
+/* Finds a matrix of a low-rank predictor, which must exist. */
 static hearth_status take_matrix(const tune_reader *r, matrix *out, enum tune_tensor tensor, uint32_t layer)
 {
     const stored_tensor *t = find_tensor(r, tensor, layer);
@@ -280,6 +289,7 @@ static hearth_status take_matrix(const tune_reader *r, matrix *out, enum tune_te
     return HEARTH_OK;
 }
 
+/* Reads fc1 and fc2, which exist exactly where the predictor is low-rank. */
 static hearth_status read_matrices(const tune_reader *r, uint32_t layer)
 {
     learned_predictor *p = &r->t->layers[layer].predictor;
@@ -292,6 +302,7 @@ static hearth_status read_matrices(const tune_reader *r, uint32_t layer)
     return HEARTH_OK;
 }
 
+/* Reads a layer's predictor from the arrays and its matrices. */
 static hearth_status read_predictor(const tune_reader *r, const key_value *const arrays[TUNE_ARRAYS], uint32_t layer)
 {
     tune_layer *l = &r->t->layers[layer];
@@ -318,7 +329,7 @@ static hearth_status read_predictor(const tune_reader *r, const key_value *const
 
 /* ------------------------------------------------------------------ all of it */
 
-/* A tensor that nothing above has looked at. */
+/* Refuses tensors that are not part of a tune file. */
 static hearth_status check_extras(const tune_reader *r)
 {
     for (size_t i = 0; i < r->c->tensor_count; i++) {
@@ -329,7 +340,7 @@ static hearth_status check_extras(const tune_reader *r)
         behind = known ? name + digits : "";
         known = false;
         for (enum tune_tensor tensor = 0; behind[0] == '.' && tensor < TUNE_TENSORS; tensor++) {
-            char exact[TENSOR_NAME_SIZE]; /* 07 and +7 are not numbers of layers */
+            char exact[TENSOR_NAME_SIZE]; /* compares the whole name: sscanf also accepts 07 and +7 */
             tune_tensor_name(exact, tensor, layer);
             known |= strcmp(exact, name) == 0;
         }
@@ -340,8 +351,8 @@ static hearth_status check_extras(const tune_reader *r)
     return HEARTH_OK;
 }
 
-/* Numbers by rising keys, ties by number: sorted by one byte after the other, each time keeping the order. An even number
- * of times, so that they end where they began. */
+/* Sorts the numbers 0 to count - 1 by ascending keys, ties by number, into `order`: a stable radix sort by one byte
+ * after the other. The number of passes is even, so the result ends in `order`, not in `other`. */
 static void sort_by_keys(uint32_t *order, uint32_t *other, const uint32_t *keys, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -360,7 +371,8 @@ static void sort_by_keys(uint32_t *order, uint32_t *other, const uint32_t *keys,
     }
 }
 
-/* scratch [2 * f]. The keys are a copy: a mapped file may change while it is read. */
+/* Sorts neurons by descending count. scratch [2 * f]: the keys are a copy, because a mapped file may change while it
+ * is read. */
 static void sort_by_counts(uint32_t *order, uint32_t *scratch, const int32_t *counts, uint32_t f)
 {
     for (uint32_t i = 0; i < f; i++)
@@ -368,6 +380,7 @@ static void sort_by_counts(uint32_t *order, uint32_t *scratch, const int32_t *co
     sort_by_keys(order, scratch + f, scratch, f);
 }
 
+/* Derives the order of neurons by count for every layer. */
 static hearth_status find_orders(tune_reader *r)
 {
     uint32_t f = r->t->neuron_count;
@@ -384,6 +397,7 @@ static hearth_status find_orders(tune_reader *r)
     return order ? HEARTH_OK : fail_memory(r->error, r->c->path, f * sizeof *order);
 }
 
+/* Reads everything in an order in which each step can rely on the checks before it. */
 static hearth_status read_all(tune_reader *r)
 {
     const key_value *arrays[TUNE_ARRAYS] = {NULL};
@@ -404,7 +418,7 @@ static hearth_status read_all(tune_reader *r)
     return find_orders(r);
 }
 
-/* Takes over the checkpoint, also on failure. */
+/* Makes a record from a checkpoint and takes ownership of it, also on failure. */
 static hearth_status understand(tune **out, checkpoint *source, const hearth_model *model, hearth_error *error)
 {
     tune *t = mem_new(sizeof *t);

@@ -1,4 +1,4 @@
-/* tune_write.c - a tune record becomes a file. */
+/* tune_write.c - writes a tune record to a file. */
 #include "tune_internal.h"
 
 #include "../file/gguf.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* What the head announces, built up; sizes are known before. */
+/* The keys and tensors of the file's head; both arrays have room for all that can be added. */
 typedef struct writer {
     const tune *t;
     key_value *entries;     /* [entry_count]  */
@@ -69,7 +69,7 @@ static float density_of(const tune_layer *l)
     return l->density;
 }
 
-/* What stands under a key with a value per layer: of the two functions, the one that there is gives it. */
+/* How the value of a layer is found for each key in tune_arrays: by the one of the two functions that is set. */
 static const struct {
     const char *(*text)(const tune_layer *l);
     float (*number)(const tune_layer *l);
@@ -78,6 +78,7 @@ static const struct {
     [TUNE_THRESHOLDS] = {NULL, threshold_of}, [TUNE_RECALLS] = {NULL, recall_of}, [TUNE_DENSITIES] = {NULL, density_of},
 };
 
+/* Adds the keys about predictors. Returns false where there is no memory. */
 static bool add_arrays(writer *w)
 {
     uint32_t layers = w->t->layer_count;
@@ -96,6 +97,7 @@ static bool add_arrays(writer *w)
     return true;
 }
 
+/* Adds all keys; those of absent sections are left out. Returns false where there is no memory. */
 static bool add_keys(writer *w, const char *fingerprint)
 {
     const tune *t = w->t;
@@ -117,6 +119,7 @@ static bool add_keys(writer *w, const char *fingerprint)
 
 /* ------------------------------------------------------------------ tensors */
 
+/* Adds a tensor to the head, unless the record has no data for it. Returns false where there is no memory. */
 static bool add_tensor(writer *w, enum tune_tensor tensor, uint32_t layer, const stored_tensor *what)
 {
     char name[TENSOR_NAME_SIZE];
@@ -160,7 +163,7 @@ static bool has_matrices(const learned_predictor *p)
     return p->fc1.data && p->fc1.format < FORMAT_COUNT && p->fc2.data && p->fc2.format < FORMAT_COUNT;
 }
 
-/* What only a program can get wrong: a reader meets it before there is a record, or cannot meet it. */
+/* Checks what only a program can get wrong: for a file, tune_read.c has checked it already, or it cannot happen. */
 static hearth_status check_shape(const tune *t, const hearth_model *model, const char *path, hearth_error *error)
 {
     const hyperparameters *h = &model->hyper;
@@ -195,6 +198,7 @@ static hearth_status write_file(const writer *w, const char *path, hearth_error 
     return status;
 }
 
+/* The record is checked first, so that a reader accepts whatever is written. */
 hearth_status tune_write(const char *path, const tune *t, const hearth_model *model, hearth_error *error)
 {
     char fingerprint[FINGERPRINT_SIZE];

@@ -1,9 +1,10 @@
-/* codec.h - the functions behind the rows of number_formats, for the files of this folder only.
+/* codec.h - the encode and decode functions of number_formats, for the files of this folder only.
  *
- * number_decode_ID and number_encode_ID for every ID of NUMBER_FORMATS; shapes as number_traits says.
- * What every encoder promises: any bit pattern of input is defined behaviour. In the block formats NaN
- * counts as 0 and infinity as the largest float32; a scale beyond float16 is cut to 65504 (so
- * that no decoded value is ever infinite or NaN), one too small for it becomes 0 and the block with it. */
+ * Declares number_decode_ID and number_encode_ID for every ID of NUMBER_FORMATS; shapes as in number_traits.
+ * Encoders accept any bit pattern without undefined behaviour. In the block formats NaN counts as 0, and
+ * values beyond what the format can hold, infinity included, are clamped. A scale too large for float16 is
+ * clamped to 65504, so no decoded value is ever infinite or NaN; a scale too small for float16 becomes 0,
+ * and all values of its block with it. */
 #ifndef NUMBER_CODEC_H
 #define NUMBER_CODEC_H
 
@@ -38,9 +39,9 @@ static inline float float_of_bits(uint32_t bits)
     return f;
 }
 
-/* Copies n values (which may lie anywhere) and returns the largest magnitude among them; NaN becomes 0, what lies
- * beyond `limit` becomes +-limit. The magnitudes are compared as integers, whose order is the same:
- * unlike a maximum of floats, compilers turn that into vector code without being allowed to reorder sums. */
+/* Copies n values (of any alignment) and returns the largest magnitude among the copies. NaN becomes 0, and values
+ * beyond `limit` become +-limit. Magnitudes are compared as integers, which have the same order as the floats:
+ * compilers vectorise an integer maximum without -ffast-math, but not a maximum of floats. */
 static inline float load_finite(const float *values, size_t n, float limit, float *out)
 {
     memcpy(out, values, n * sizeof *out);
@@ -53,7 +54,7 @@ static inline float load_finite(const float *values, size_t n, float limit, floa
     if (top <= limit)
         return top;
     top = 0.0f;
-    for (size_t i = 0; i < n; i++) { /* rare: something is not finite, or huge */
+    for (size_t i = 0; i < n; i++) { /* rare: a value is NaN, infinite or beyond the limit */
         float x = out[i];
         out[i] = x > limit ? limit : x < -limit ? -limit : x == x ? x : 0.0f;
         float magnitude = out[i] < 0.0f ? -out[i] : out[i];
@@ -62,7 +63,7 @@ static inline float load_finite(const float *values, size_t n, float limit, floa
     return top;
 }
 
-/* The scale as float16, never infinite. */
+/* Returns the scale as float16, clamped so that it is never infinite. */
 static inline uint16_t half_scale(float scale)
 {
     const float top = 65504.0f;

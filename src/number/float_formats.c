@@ -1,4 +1,4 @@
-/* float_formats.c - F32, F16 and BF16: "blocks" of one value. */
+/* float_formats.c - F32, F16 and BF16: formats whose blocks are one value. */
 #include "codec.h"
 
 void number_decode_F32(const void *blocks, float *values, size_t n)
@@ -13,7 +13,7 @@ void number_encode_F32(const float *values, void *blocks, size_t n)
         memcpy(blocks, values, n * sizeof *values);
 }
 
-/* Both sides may be misaligned, so values travel by memcpy, which compilers turn into plain loads and stores. */
+/* Both sides may be misaligned, so values are copied by memcpy, which compilers turn into plain loads and stores. */
 typedef float widen(uint16_t h);
 typedef uint16_t to_16_bits(float f);
 

@@ -1,4 +1,4 @@
-/* format.c - the table of number formats; everything in it follows from NUMBER_FORMATS. */
+/* format.c - the table of number formats, generated from NUMBER_FORMATS. */
 #include "codec.h"
 
 #include <strings.h>
@@ -29,8 +29,8 @@ number_format number_format_by_gguf_type(uint32_t gguf_type)
     return (number_format)f;
 }
 
-/* Magnitudes are compared as integers, whose order is the same but for NaN, which comes last: compilers turn the first
- * loop into vector code, and the second runs where there is something to find. */
+/* Magnitudes are compared as integers, which have the same order, with NaN above infinity. Compilers vectorise the
+ * first loop; the second searches only if there is something to find. */
 size_t number_find_unfit(number_format f, const float *values, size_t n)
 {
     float largest = number_formats[f].largest;
@@ -52,7 +52,7 @@ bool number_row_bytes(number_format f, uint64_t columns, size_t *out)
     const number_traits *traits = &number_formats[f];
     if (columns % traits->block_values != 0)
         return false;
-    size_t size; /* the built-in takes operands of any width and checks against that of the result */
+    size_t size; /* the built-in takes operands of any width and checks against the width of the result */
     if (__builtin_mul_overflow(columns / traits->block_values, (uint64_t)traits->block_bytes, &size))
         return false;
     *out = size;

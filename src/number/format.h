@@ -1,8 +1,8 @@
-/* format.h - the number formats: one row each, and what every row can do.
+/* format.h - the table of number formats, and the matrix type.
  *
  * A format stores blocks of `block_values` weights in `block_bytes` bytes; a row of a matrix is
- * a whole number of blocks. To add a format: a line here, encode and decode in a file of
- * its own or beside its relatives; kcheck and the golden test follow. */
+ * a whole number of blocks. To add a format: add a line here, and encode and decode in a new file
+ * or next to similar formats; kcheck and the golden test read the table. */
 #ifndef NUMBER_FORMAT_H
 #define NUMBER_FORMAT_H
 
@@ -12,10 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The last column is the largest magnitude that is safe to encode, whatever stands beside it. Floats: what rounds to the
- * largest finite value at most. Blocks: their float16 scales end at 65504, times the largest quant (127; 8), times the
- * largest scale of a part (Q6_K: 127, quants 31). Q4_K: its minima, 63 steps of such a scale; half of that, for the
- * search may place a minimum below the least value. */
+/* The last column is the largest magnitude that is safe to encode, whatever the other values of the block are.
+ * Float formats: the largest value that still rounds to a finite one. Q8_0, Q4_0: the largest float16 scale, 65504,
+ * times the largest quant (127; 8). Q6_K: 65504 times the largest sub-block scale (127) times the largest quant (31).
+ * Q4_K: limited by its minima, at most 63 times a float16 scale; half of that, because the search may place a minimum
+ * below the least value. */
 /*    id    name    GGUF type  general.file_type  values  bytes of a block  largest */
 // clang-format off
 #define NUMBER_FORMATS(X)                                                           \
@@ -33,43 +34,46 @@ typedef enum number_format {
     NUMBER_FORMATS(X)
 #undef X
         FORMAT_COUNT,
-    /* Stored in files, but no weights: numbers of neurons. number_formats has its name and size, not its codecs. */
+    /* Stored in files, but not for weights: numbers of neurons. number_formats has its name and size, but no codecs. */
     FORMAT_I32 = FORMAT_COUNT,
     FORMAT_STORED_COUNT
 } number_format;
 
 typedef struct number_traits {
-    const char *name; /* as GGUF's users write it; compared without case */
+    const char *name; /* as GGUF's users write it; compared without regard to case */
     uint32_t gguf_type;
-    uint32_t file_type; /* general.file_type of a file mostly in this format */
+    uint32_t file_type; /* GGUF's general.file_type of a file mostly in this format */
     uint32_t block_values;
     uint32_t block_bytes;
-    float largest; /* magnitude that encodes without being cut */
-    /* n values, a multiple of block_values; neither side need be aligned. Scalar truth. */
+    float largest; /* largest magnitude that is encoded without being clamped */
+    /* Convert n values, a multiple of block_values; neither side need be aligned. These scalar functions define the
+     * format: kernels are checked against them. */
     void (*decode)(const void *blocks, float *values, size_t n);
     void (*encode)(const float *values, void *blocks, size_t n);
 } number_traits;
 
 extern const number_traits number_formats[FORMAT_STORED_COUNT];
 
-/* A format of weights; FORMAT_COUNT where there is none of that name. */
+/* Returns the format of weights with that name; FORMAT_COUNT if there is none. */
 number_format number_format_by_name(const char *name);
-/* Any that files store; FORMAT_STORED_COUNT where there is none. */
+/* Returns the format with that GGUF type, including FORMAT_I32; FORMAT_STORED_COUNT if there is none. */
 number_format number_format_by_gguf_type(uint32_t gguf_type);
 
-/* Block formats meet activations of 8 bits, float formats float32 (docs/design.md). */
+/* Block formats are multiplied with activations of 8 bits, float formats with float32 (docs/design.md). */
 static inline bool number_is_block(number_format f)
 {
     return number_formats[f].block_values > 1;
 }
 
-/* The first of n values that is NaN, infinite, or larger than the format holds; n: there is none. */
+/* Returns the index of the first of n values that is NaN, infinite or larger in magnitude than the format's `largest`;
+ * n if there is none. */
 size_t number_find_unfit(number_format f, const float *values, size_t n);
 
-/* Bytes of a row of `columns` values; false where they are not a whole number of blocks, or overflow. */
+/* Computes the bytes of a row of `columns` values; false if columns is not a whole number of blocks, the size
+ * overflows, or the format is unknown. */
 bool number_row_bytes(number_format f, uint64_t columns, size_t *out);
 
-/* A matrix as rows of one format. Owns nothing. */
+/* A matrix whose rows have one format. Does not own its data. */
 typedef struct matrix {
     const void *data; /* [rows][columns] in blocks, row after row, any alignment */
     number_format format;

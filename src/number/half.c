@@ -1,8 +1,8 @@
-/* half.c - float16 and bfloat16 by integer arithmetic and two exact float operations.
+/* half.c - converts float16 and bfloat16 by integer arithmetic and two float operations.
  *
- * float16 is 1 sign, 5 exponent (bias 15), 10 fraction bits; float32 is 1, 8 (bias 127), 23; bfloat16 is
- * the upper half of a float32. The float operations are exact as long as nobody has told the
- * processor to flush subnormals to zero; hearth never does. */
+ * float16 has 1 sign, 5 exponent (bias 15) and 10 fraction bits; float32 has 1, 8 (bias 127) and 23; bfloat16 is
+ * the upper half of a float32. The float operations need subnormals: the processor must not flush them
+ * to zero, and hearth never tells it to. */
 #include "codec.h"
 
 #define FLOAT_INFINITY 0x7f800000u
@@ -18,8 +18,9 @@ float half_to_float(uint16_t h)
         uint32_t quiet = magnitude > HALF_INFINITY ? FLOAT_QUIET : 0;
         return float_of_bits(sign | FLOAT_INFINITY | quiet | (magnitude & 0x3ffu) << 13);
     }
-    /* Moved to where float32 has exponent and fraction, the value is off by the difference of the
-     * biases, 127 - 15; a subnormal float16 is a subnormal float32 then, and comes out right as well. */
+    /* After the shift, exponent and fraction are at their places in float32, and the value is too small by the
+     * difference of the biases, 2^(127 - 15). A subnormal float16 is then a subnormal float32, so the product is
+     * right for it too. */
     return float_of_bits(float_bits(float_of_bits(magnitude << 13) * 0x1p112f) | sign);
 }
 
@@ -30,11 +31,11 @@ uint16_t half_from_float(float f)
     uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > FLOAT_INFINITY)
         return (uint16_t)(sign | HALF_INFINITY | HALF_QUIET | (magnitude >> 13 & 0x3ffu));
-    if (magnitude >= float_bits(65520.0f)) /* half way between the largest and what would follow: ties to even */
+    if (magnitude >= float_bits(65520.0f)) /* halfway between 65504 and the next step, 65536: ties to even */
         return (uint16_t)(sign | HALF_INFINITY);
     if (magnitude < float_bits(0x1p-14f)) {
-        /* Subnormal: a multiple of 2^-24, which is the last place of floats from 0.5 on. So the addition
-         * rounds as we need it, and the low bits of the sum are the result. */
+        /* Subnormal: a multiple of 2^-24, which is the unit in the last place of floats in [0.5, 1). So the
+         * addition rounds as wanted, and the low bits of the sum are the result. */
         return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - float_bits(0.5f)));
     }
     uint32_t odd = magnitude >> 13 & 1;
@@ -53,5 +54,5 @@ uint16_t bfloat_from_float(float f)
     if ((bits & 0x7fffffffu) > FLOAT_INFINITY)
         return (uint16_t)((bits | FLOAT_QUIET) >> 16);
     uint32_t odd = bits >> 16 & 1;
-    return (uint16_t)((bits + 0x7fff + odd) >> 16); /* the largest floats round to infinity, as they should */
+    return (uint16_t)((bits + 0x7fff + odd) >> 16); /* the largest floats correctly round to infinity */
 }

@@ -1,18 +1,19 @@
-/* k_blocks.c - Q4_K and Q6_K: 256 values, scales of sub-blocks rounded against a float16 of the block.
+/* k_blocks.c - Q4_K and Q6_K: blocks of 256 values with a float16 scale and small integer scales of the sub-blocks.
  *
- * The layouts are GGUF's; the search that encodes is our own. It makes the plain sum of squared errors
- * small, in two steps:
+ * The layouts are GGUF's; the encoder's search is hearth's own. It minimises the plain sum of squared errors
+ * in two steps:
  *
- *   1. Each sub-block by itself: round its values on a few grids of slightly different step; for the integers
- *      that come out, least squares gives the best scale (and minimum), and the error follows from the
- *      same sums without a second pass. The best grid wins.
- *   2. The block's float16 is fixed from the largest scale. Then each sub-block tries the small integers around its
- *      scale, rounds its values again on that very grid, and keeps what has the least true error.
+ *   1. For each sub-block alone: round its values on a few grids of slightly different step. For the resulting
+ *      integers least squares gives the best scale (and minimum), and the same sums give the error without a
+ *      second pass. The grid with the least error is taken.
+ *   2. The largest scale determines the block's float16 scale. Then each sub-block tries the integer scales next to
+ *      its own, rounds its values again on exactly that grid, and keeps the one with the least true error.
  *
- * Values are scaled by a power of two first, which changes no result and keeps squares within float32. Sums run in
- * four lanes: the order of additions is written down, the same bytes come out everywhere, and vector units are used.
+ * Values are first scaled by a power of two, which changes no result and keeps squares within the range of float32.
+ * Sums use four lanes: this fixes the order of additions, so every machine writes the same bytes, and uses vector
+ * units.
  *
- * Tried: twice as many grids improve the error by less than 0.2 %, half as many lose 0.5 %. */
+ * Tried: twice as many grids reduce the error by less than 0.2 %; half as many increase it by 0.5 %. */
 #include "codec.h"
 
 #include <math.h>
@@ -20,10 +21,10 @@
 #define VALUES 256
 #define LANES  4
 
-/* A block of smaller values needs no search: its scale is 0 in float16 (up to 2^-25 * 63 * 15 = 2.8e-5, in fact). */
+/* A block of smaller values needs no search: its float16 scale rounds to 0 (in fact up to 2^-25 * 63 * 15 = 2.8e-5). */
 #define NOTHING 0x1p-40f
 
-/* Adding and subtracting it rounds to an integer, halves to even: floats of that size have no fraction. */
+/* Adding and subtracting it rounds to an integer, ties to even: floats of that size have no fraction bits. */
 #define MAGIC 0x1.8p23f
 
 static inline float round_to_integer(float x)
@@ -37,7 +38,8 @@ static inline float clamp(float x, float low, float high)
     return x < high ? x : high;
 }
 
-/* Largest magnitude of a block below 1 afterwards: x * 2^-exponent. False: too small for anything but zeros. */
+/* Loads a block as x = value * 2^-exponent, so that the largest magnitude is in [0.5, 1). False: all values are so
+ * small that the block is encoded as zeros. */
 static bool load_block(const float *values, float limit, float x[VALUES], int *exponent)
 {
     float top = load_finite(values, VALUES, limit, x);
@@ -50,7 +52,7 @@ static bool load_block(const float *values, float limit, float x[VALUES], int *e
     return true;
 }
 
-/* A scale of the block as float16, and what it decodes to in the units of load_block. */
+/* Returns a scale of the block as float16; *decoded is what that decodes to, in the units of load_block. */
 static uint16_t store_scale(float scale, int exponent, float *decoded)
 {
     uint16_t half = half_scale(ldexpf(scale, exponent));
@@ -58,12 +60,12 @@ static uint16_t store_scale(float scale, int exponent, float *decoded)
     return half;
 }
 
-/* Sums over the integers q that n values round to, with factor and shift, between low and high. */
+/* Sums over n values x and the integers q that they round to: of q, q * q and q * x. */
 typedef struct sums {
     float q, qq, qx;
 } sums;
 
-/* Four neighbouring values, in GNU's vectors: SSE2, NEON or, elsewhere, four floats. */
+/* Four neighbouring values as a GNU vector, which compiles to SSE2, NEON or, elsewhere, four floats. */
 typedef float lanes __attribute__((vector_size(16)));
 typedef int32_t lane_masks __attribute__((vector_size(16)));
 
@@ -82,6 +84,7 @@ static inline float total(lanes x)
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
+/* Rounds n values (a multiple of 4) to q = round(x * factor + shift), clamped to [low, high]; returns the sums. */
 static inline sums try_grid(const float *x, size_t n, float factor, float shift, float low, float high)
 {
     lanes q = all(0.0f), qq = q, qx = q;
@@ -99,6 +102,7 @@ static inline sums try_grid(const float *x, size_t n, float factor, float shift,
     return (sums){total(q), total(qq), total(qx)};
 }
 
+/* Rounds as try_grid does and stores the integers. */
 static inline void round_on_grid(const float *x, size_t n, float factor, float shift, float low, float high, int8_t *q)
 {
     for (size_t i = 0; i < n; i++)
@@ -120,8 +124,9 @@ typedef struct block_q4_k {
 
 _Static_assert(sizeof(block_q4_k) == 144, "blocks have no padding");
 
-/* Eight scales and eight minima of 6 bits in 12 bytes. Bytes 0..3 and 4..7: scales and minima of sub-blocks 0..3, and
- * in their upper two bits those of sub-blocks 4..7, whose lower four bits are the nibbles of bytes 8..11. */
+/* Unpacks eight scales and eight minima of 6 bits from 12 bytes. The low six bits of bytes 0..3 and 4..7 are the scales
+ * and minima of sub-blocks 0..3. Their upper two bits are the upper two bits of the scales and minima of sub-blocks
+ * 4..7, whose lower four bits are the low (scale) and high (minimum) nibbles of bytes 8..11. */
 static void unpack_scales(const uint8_t packed[12], uint8_t scale[Q4_SUBS], uint8_t minimum[Q4_SUBS])
 {
     for (size_t j = 0; j < 4; j++) {
@@ -160,13 +165,13 @@ void number_decode_Q4_K(const void *blocks, float *values, size_t n)
     }
 }
 
-/* x is about step * q - offset, offset >= 0. */
+/* The approximation x = step * q - offset with offset >= 0. */
 typedef struct affine {
     float step, offset;
 } affine;
 
-/* Step 1. The grids lay the range over 13.2 to 15.9 steps: those below 14.5 leave the top integer unused, those above
- * 15.5 cut the largest values off. */
+/* Step 1: fits step and offset of one sub-block. The grids divide the range of values into 13.2 to 15.9 steps: those
+ * below 14.5 leave the top integer unused, those above 15.5 clamp the largest values. */
 static affine fit_affine(const float x[Q4_VALUES])
 {
     float low = 0.0f, high = x[0], sum = 0.0f;
@@ -187,14 +192,14 @@ static affine fit_affine(const float x[Q4_VALUES])
         if (s.qq <= 0.0f)
             continue;
         float spread = n * s.qq - s.q * s.q;
-        /* Least squares; without an offset where that would have the wrong sign, or all q are equal. */
+        /* Least squares; without an offset if that would have the wrong sign or all q are equal. */
         affine a = {s.qx / s.qq, 0.0f};
         if (spread > 0.0f) {
             float offset = (s.q * s.qx - s.qq * sum) / spread;
             if (offset > 0.0f)
                 a = (affine){(n * s.qx - s.q * sum) / spread, offset};
         }
-        float gain = a.step * s.qx - a.offset * sum; /* sum of x^2, less the squared error */
+        float gain = a.step * s.qx - a.offset * sum; /* the sum of x^2 minus the squared error */
         if (gain > best_gain) {
             best_gain = gain;
             best = a;
@@ -203,7 +208,8 @@ static affine fit_affine(const float x[Q4_VALUES])
     return best;
 }
 
-/* Step 2 for one sub-block: writes its scale, minimum and integers. d and d_minimum as the file will decode them. */
+/* Step 2 for one sub-block: writes its scale, minimum and integers. d and d_minimum are the block's float16 scales as
+ * they will be decoded. */
 static void settle_affine(const float x[Q4_VALUES], affine fit, float d, float d_minimum, uint8_t *scale,
                           uint8_t *minimum, int8_t q[Q4_VALUES])
 {
@@ -217,12 +223,12 @@ static void settle_affine(const float x[Q4_VALUES], affine fit, float d, float d
         float k = clamp(middle + (float)candidate, 0.0f, SIX_BITS);
         float step = d * k, factor = step > 0.0f ? 1.0f / step : 0.0f;
         sums s = try_grid(x, Q4_VALUES, factor, d_minimum * start * factor, 0.0f, Q4_TOP);
-        /* For these integers the best offset is their mean distance from the values. */
+        /* For these integers the best offset is the mean of step * q - x. */
         float offset = (step * s.q - sum) / (float)Q4_VALUES;
         float m = d_minimum > 0.0f ? round_to_integer(clamp(offset / d_minimum, 0.0f, SIX_BITS)) : 0.0f;
         offset = d_minimum * m;
         float error = step * (step * s.qq - 2.0f * s.qx - 2.0f * offset * s.q) +
-                      offset * (2.0f * sum + (float)Q4_VALUES * offset); /* less the sum of x^2 */
+                      offset * (2.0f * sum + (float)Q4_VALUES * offset); /* without the constant sum of x^2 */
         if (error < best_error) {
             best_error = error;
             best_scale = k;
@@ -290,8 +296,9 @@ typedef struct block_q6_k {
 
 _Static_assert(sizeof(block_q6_k) == 210, "blocks have no padding");
 
-/* Half a block is 128 values in four quarters of 32, quarter k of which has its upper bits at bits 2k of the 32 bytes
- * of `high`; its lower bits are the low (k < 2) or high nibbles of bytes 0..31 (k even) or 32..63 (k odd) of `low`. */
+/* Half a block is 128 values: four quarters of 32 that share 64 bytes of `low` and 32 bytes of `high`. The upper two
+ * bits of quarter k are bits 2k and 2k + 1 of the bytes of `high`. Its lower four bits are the low (k < 2) or high
+ * nibbles of bytes 0..31 (k even) or 32..63 (k odd) of `low`. */
 static void unpack_q6(const block_q6_k *block, int8_t q[VALUES])
 {
     for (size_t k = 0; k < VALUES / 32; k++) {
@@ -302,7 +309,7 @@ static void unpack_q6(const block_q6_k *block, int8_t q[VALUES])
     }
 }
 
-/* Into a zeroed block. */
+/* Packs the integers into a block whose low and high are zeroed. */
 static void pack_q6(const int8_t q[VALUES], block_q6_k *block)
 {
     for (size_t k = 0; k < VALUES / 32; k++) {
@@ -333,9 +340,9 @@ void number_decode_Q6_K(const void *blocks, float *values, size_t n)
     }
 }
 
-/* Step 1: the scale of a sub-block. The side of the largest magnitude gets the -32. With 64 integers for 16 values
- * there is room for quite different steps, one of which meets the values best: the largest becomes -32.75 (cut
- * off) to -24.5. */
+/* Step 1: fits the scale of a sub-block. Its sign is chosen so that the value of the largest magnitude becomes
+ * negative, where the range reaches to -32. With 64 integers for 16 values quite different steps are possible; the
+ * grids map that value to -32.75 (clamped) up to -24.5. */
 static float fit_scale(const float x[Q6_VALUES])
 {
     float low = 0.0f, high = 0.0f;
@@ -358,7 +365,7 @@ static float fit_scale(const float x[Q6_VALUES])
     return best;
 }
 
-/* Step 2 for one sub-block. */
+/* Step 2 for one sub-block: writes its scale and integers. d is the block's float16 scale as it will be decoded. */
 static void settle_scale(const float x[Q6_VALUES], float fit, float d, int8_t *scale, int8_t q[Q6_VALUES])
 {
     float middle = d != 0.0f ? round_to_integer(clamp(fit / d, -Q6_SCALE, Q6_SCALE)) : 0.0f;
@@ -367,7 +374,7 @@ static void settle_scale(const float x[Q6_VALUES], float fit, float d, int8_t *s
         float k = clamp(middle + (float)candidate, -Q6_SCALE, Q6_SCALE);
         float step = d * k, factor = step != 0.0f ? 1.0f / step : 0.0f;
         sums s = try_grid(x, Q6_VALUES, factor, 0.0f, Q6_LOW, Q6_HIGH);
-        float error = step * (step * s.qq - 2.0f * s.qx); /* less the sum of x^2 */
+        float error = step * (step * s.qq - 2.0f * s.qx); /* without the constant sum of x^2 */
         if (error < best_error) {
             best_error = error;
             best_scale = k;

@@ -1,8 +1,8 @@
-/* legacy_blocks.c - Q8_0 and Q4_0: 32 values, one float16 scale.
+/* legacy_blocks.c - Q8_0 and Q4_0: blocks of 32 values with one float16 scale.
  *
- * Both have a fixed rule and no search, so that every program that follows the rule writes the same
- * bytes (GGUF's quantisers do; golden/quants holds us to it). Scales are computed in float32 and values
- * divided by the scale before it is rounded to float16. */
+ * Both are encoded by a fixed rule without a search, so every program that follows the rule writes the
+ * same bytes (GGUF's quantisers do; golden/quants tests it). Scales are computed in float32, and values
+ * are divided by the scale before it is rounded to float16. */
 #include "codec.h"
 
 #define VALUES 32
@@ -19,7 +19,7 @@ typedef struct block_q4_0 {
 
 _Static_assert(sizeof(block_q8_0) == 34 && sizeof(block_q4_0) == 18, "blocks have no padding");
 
-/* 1 / scale, or 0 where the scale is 0 or so small that the quotient is not a number. */
+/* Returns 1 / scale, or 0 if the scale is 0 or so small that the quotient overflows. */
 static inline float inverse(float scale)
 {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
@@ -49,7 +49,7 @@ void number_encode_Q8_0(const float *values, void *blocks, size_t n)
         float factor = inverse(scale);
         block_q8_0 block = {.scale = half_scale(scale)};
         for (size_t i = 0; i < VALUES; i++) {
-            /* Halves away from zero. Adding half and cutting off would get 0.49999997 wrong. */
+            /* Rounds halves away from zero. Adding 0.5 and truncating would round 0.49999997 to 1. */
             float v = x[i] * factor;
             int32_t whole = (int32_t)v;
             float rest = v - (float)whole;
@@ -75,7 +75,7 @@ void number_decode_Q4_0(const void *blocks, float *values, size_t n)
     }
 }
 
-/* x[i] for the first i with abs(x[i]) == magnitude. */
+/* Returns x[i] for the first i with abs(x[i]) == magnitude. */
 static inline float first_of(const float *x, float magnitude)
 {
     size_t i = 0;
@@ -93,7 +93,7 @@ void number_encode_Q4_0(const float *values, void *blocks, size_t n)
         float scale = (magnitude > 0.0f ? first_of(x, magnitude) : 0.0f) / -8.0f;
         float factor = inverse(scale);
         block_q4_0 block = {.scale = half_scale(scale)};
-        int32_t q[VALUES]; /* abs(x * factor) <= 8 but for rounding, so the sum is positive and below 17 */
+        int32_t q[VALUES]; /* abs(x * factor) is at most 8 (up to rounding), so the sum below is in (0, 17) */
         for (size_t i = 0; i < VALUES; i++) {
             int32_t nibble = (int32_t)(x[i] * factor + 8.5f);
             q[i] = nibble < 15 ? nibble : 15;

@@ -1,10 +1,10 @@
-/* guard_memory.c - the key and the file.
+/* guard_memory.c - the key of the findings, and their file.
  *
  *     {"hearth.guard": 2, "key": "...", "layers": ["sparse", "dense", ...],
  *      "dense_seconds": 0.0051, "exact_seconds": 0.0022, "density": 0.12, "busy": false}
  *
- * The file may be damaged, old, or somebody else's joke: whatever does not fit in every point is as no file at all. The
- * worst that a forged one can do is to choose the slower of two right ways. */
+ * The file may be damaged, old, or forged: one that deviates in any point is treated as missing. The worst that a
+ * forged file can do is to choose the slower of two correct ways. */
 #include "guard_memory.h"
 
 #include "../base/file.h"
@@ -19,9 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts up when the guard learns to decide otherwise. */
+/* Increment when the guard decides differently. */
 #define GUARD_VERSION 2
 
+/* Larger files are not read. */
 #define MAX_FILE_BYTES ((size_t)1 << 20)
 
 static const char *const layer_names[GUARD_LAYER_COUNT] = {
@@ -36,8 +37,8 @@ static void add_matrix(hash128 *h, const matrix *m)
     hash_number(h, m->columns);
 }
 
-/* Shapes and formats tell one kind of file from another; the norms, which are float32 in all of them, tell one training
- * from another. A tune file does not count: neither dense nor exact looks at predictors. */
+/* Adds what identifies the model. Shapes and formats distinguish kinds of files; the norms, which are float32 in all of
+ * them, distinguish trainings. A tune file does not matter: neither dense nor exact uses predictors. */
 static void add_model(hash128 *h, const hearth_model *model)
 {
     const hyperparameters *y = &model->hyper;
@@ -82,7 +83,7 @@ void guard_key(char out[GUARD_KEY_SIZE], const hearth_runtime *runtime, const he
 
 /* ------------------------------------------------------------------ the file */
 
-/* "FOLDER/guard-KEY.json"; NULL: no memory. */
+/* Returns "FOLDER/guard-KEY.json"; mem_free. NULL: no memory. */
 static char *file_path(const char *folder, const char *key)
 {
     char name[GUARD_KEY_SIZE + 16];
@@ -90,6 +91,7 @@ static char *file_path(const char *folder, const char *key)
     return file_join(folder, name);
 }
 
+/* Reads the array of layers. Returns false where it does not have f->layer_count valid names. */
 static bool read_layers(guard_findings *f, const json_t *names)
 {
     if (!json_is_array(names) || json_array_size(names) != f->layer_count)
@@ -106,7 +108,7 @@ static bool read_layers(guard_findings *f, const json_t *names)
     return true;
 }
 
-/* Seconds and shares: finite, not negative. */
+/* Reads a number from 0 to `most`. Returns false for anything else. */
 static bool read_figure(const json_t *root, const char *name, double most, double *out)
 {
     const json_t *value = json_object_get(root, name);
@@ -117,6 +119,8 @@ static bool read_figure(const json_t *root, const char *name, double most, doubl
     return true;
 }
 
+/* Reads and checks the whole document. Members of *f are set
+ * only if everything is valid, except the contents of `layers`. */
 static bool read_findings(guard_findings *f, const json_t *root, const char *key)
 {
     guard_findings read = *f;
@@ -144,7 +148,7 @@ bool guard_recall(guard_findings *findings, const char *folder, const char *key)
     return found;
 }
 
-/* NULL: no memory. */
+/* Returns the findings as JSON text; free(). NULL: no memory. */
 static char *print_findings(const guard_findings *f, const char *key)
 {
     json_t *layers = json_array();
@@ -172,6 +176,6 @@ void guard_remember(const guard_findings *findings, const char *folder, const ch
         else
             file_writer_discard(writer);
     }
-    free(text); /* jansson's */
+    free(text); /* allocated by jansson */
     mem_free(path);
 }

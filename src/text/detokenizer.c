@@ -1,10 +1,10 @@
-/* detokenizer.c - ids to text, as a stream: whole characters come out as soon as they are known.
+/* detokenizer.c - token ids to text, as a stream: each character comes out as soon as it is complete.
  *
- * The bytes of the tokens go through one gate, which holds back the beginning of a character, replaces what
- * cannot become one by U+FFFD (each maximal subpart once, Unicode 3.9, as browsers do), turns the vocabulary's
- * blank into a space, and drops the blank that the tokenizer puts before a text. It puts one also behind
- * every special token, so behind one that is shown it is dropped as well: what is shown and read again
- * gives the same ids.
+ * The bytes of all tokens go through one function, pass(). It holds back an incomplete character, replaces invalid
+ * bytes by U+FFFD (one per maximal subpart, Unicode 3.9, as browsers do), turns the vocabulary's blank into a space,
+ * and drops the blank that the tokenizer puts in front of a text. The tokenizer also puts one after every special
+ * token, so it is dropped after each special token that is shown, too: text that was shown and is read again gives
+ * the same ids.
  *
  * Nothing is allocated per token. */
 #include "internal.h"
@@ -18,13 +18,14 @@ struct hearth_detokenizer {
     const tokenizer *tokenizer;
     unsigned flags;
     span blank;
-    bool at_begin; /* a blank that comes now is the tokenizer's */
+    bool at_begin; /* a blank that comes next was added by the tokenizer */
     char *in;      /* [CHARACTER_LIMIT + longest piece]: bytes held back, then those of the token */
     size_t held;
     char *out; /* [REPLACEMENT_BYTES * (CHARACTER_LIMIT + longest piece)]: every byte may become U+FFFD */
     size_t size;
 };
 
+/* Resets the state to the beginning of a text. */
 static void begin_text(detokenizer *d)
 {
     d->held = 0;
@@ -60,7 +61,7 @@ static void put(detokenizer *d, const char *text, size_t size)
     d->size += size;
 }
 
-/* A whole character of ordinary text. */
+/* Writes a whole character of ordinary text: a blank as a space, or not at all where the tokenizer added it. */
 static void put_character(detokenizer *d, span character)
 {
     bool is_blank = span_equal(character, d->blank);
@@ -79,7 +80,7 @@ static void put_replacement(detokenizer *d)
     d->at_begin = false;
 }
 
-/* Bytes at the start of text, which is not a character, that could have begun one; at least 1. */
+/* Returns how many bytes of an invalid sequence one U+FFFD replaces: the longest start of a character, at least 1. */
 static size_t maximal_subpart(const char *text, size_t size)
 {
     size_t length = 1;
@@ -88,8 +89,8 @@ static size_t maximal_subpart(const char *text, size_t size)
     return length;
 }
 
-/* Passes on what is complete of in[0..size) and holds back the rest. `literally`: control tokens are shown as
- * they are spelled. */
+/* Writes the complete characters of in[0..size) to out and holds back the rest. `literally`: blanks are written as
+ * they are, so that control tokens are shown as they are spelled. */
 static void pass(detokenizer *d, size_t size, bool literally)
 {
     size_t i = 0;
@@ -113,18 +114,19 @@ static void pass(detokenizer *d, size_t size, bool literally)
     memmove(d->in, d->in + i, d->held);
 }
 
-/* What is held back will not be completed any more. */
+/* Replaces the bytes held back: no later token can complete them. */
 static void give_up_held(detokenizer *d)
 {
     if (d->held > 0)
-        put_replacement(d); /* a beginning of a character is one maximal subpart */
+        put_replacement(d); /* an incomplete character is a single maximal subpart */
     d->held = 0;
 }
 
+/* Writes the text of a special token, which is always complete in itself. */
 static void push_special(detokenizer *d, span text, bool literally)
 {
     memcpy(d->in, text.data, text.size);
-    /* The token's own blanks are text. */
+    /* A blank of the token itself is text, not one that the tokenizer added. */
     d->at_begin = false;
     pass(d, text.size, literally);
     give_up_held(d);

@@ -1,4 +1,4 @@
-/* internal.h - what a tokenizer consists of; for tokenizer.c and detokenizer.c. */
+/* internal.h - the fields of a tokenizer; for tokenizer.c and detokenizer.c. */
 #ifndef TEXT_INTERNAL_H
 #define TEXT_INTERNAL_H
 
@@ -8,8 +8,8 @@
 struct tokenizer {
     const vocabulary_kind *kind;
     vocabulary vocabulary;
-    void *tables;      /* the kind's, in the vocabulary's memory                             */
-    uint32_t id_count; /* ids that exist; those behind the vocabulary's stand for no text    */
+    void *tables;      /* of the kind; in the vocabulary's memory                            */
+    uint32_t id_count; /* valid ids; those at or above the vocabulary's count are padding, without text */
 };
 
 #endif

@@ -1,15 +1,15 @@
-/* sentencepiece_bpe.c - SentencePiece's BPE: the best-scored adjacent pair is merged until none is left.
+/* sentencepiece_bpe.c - SentencePiece's BPE: the best-scored adjacent pair is merged until no pair is left.
  *
- * Two symbols may merge where their texts together are a piece of the vocabulary; the piece's score is the
- * pair's. Highest score first, leftmost on ties (Kudo and Richardson, 2018, and what its program does).
+ * Two adjacent symbols may merge where their concatenation is a piece of the vocabulary; the score of the pair is the
+ * score of that piece. The highest score goes first, the leftmost pair on ties (Kudo and Richardson, 2018, and the
+ * SentencePiece program).
  *
- * What keeps it fast is that a text falls into runs which cannot influence each other: where no piece
- * contains the two characters at a boundary side by side, no merge can ever span it. In a usual vocabulary
- * every word begins at one, so the queue holds a word and not a book. A run without such a boundary costs
- * n log n all the same.
+ * For speed the text is cut into runs that cannot influence each other: where no piece contains the two characters at
+ * a boundary side by side, no merge can span it. In a usual vocabulary every word begins at such a boundary, so the
+ * queue holds one word at a time. A run without such a boundary costs n log n.
  *
- * Knows nothing of special tokens: what it gets is plain text, and no merge makes a control token or a
- * byte token out of it, even where it is spelled like one. */
+ * Special tokens are not handled here. The input is plain text, and no merge produces a control token or a byte token
+ * from it, even where it is spelled like one. */
 #include "kind.h"
 
 #include <string.h>
@@ -17,16 +17,17 @@
 #define BLANK "\xe2\x96\x81" /* U+2581 */
 enum { BLANK_BYTES = 3 };
 
-/* Size of the filter of character pairs: of the 2^18 bits Llama 2 sets some 3000, so one boundary in 80 is missed. */
+/* log2 of the bits in the filter of character pairs. Llama 2 sets about 3000 of the 2^18 bits, so one boundary in
+ * about 80 is missed (which costs time, not correctness). */
 enum { PAIR_FILTER_BITS = 18 };
 
-/* A free place, the end of a list, a text that has no piece. */
+/* Marks a free slot, the end of a list, or a text that has no piece. */
 #define NOTHING UINT32_MAX
 
 /* ------------------------------------------------------------------ tables */
 
 typedef struct slot {
-    uint32_t tag; /* the other half of the hash: most misses end here */
+    uint32_t tag; /* upper half of the hash: rejects most non-matches early */
     uint32_t id;  /* NOTHING: free                                    */
 } slot;
 
@@ -34,12 +35,12 @@ typedef struct piece_table {
     slot *slots; /* [mask + 1]: open addressing, at most half full */
     size_t mask;
     uint64_t seed;
-    size_t longest;                              /* bytes of the longest piece that text can become     */
+    size_t longest;                              /* bytes of the longest piece that plain text can produce */
     uint64_t pairs[1 << (PAIR_FILTER_BITS - 6)]; /* bit set: a piece may have these characters in a row */
     uint32_t bytes[256];                         /* ids of the byte tokens, or NOTHING                  */
 } piece_table;
 
-/* FNV-1a, started from an address, so that no vocabulary can be written to make its pieces collide. */
+/* Returns the FNV-1a hash, seeded by an address so that no file can be crafted whose pieces all collide. */
 static uint64_t hash_text(uint64_t seed, const char *text, size_t size)
 {
     uint64_t hash = 0xcbf29ce484222325u ^ seed;
@@ -48,7 +49,7 @@ static uint64_t hash_text(uint64_t seed, const char *text, size_t size)
     return hash ^ hash >> 29;
 }
 
-/* The slot of a text's piece, or the free one where it would be. */
+/* Returns the slot that holds the piece of this text, or the free slot where it would go. */
 static slot *find_slot(const piece_table *table, const vocabulary *v, span text, uint32_t *tag)
 {
     uint64_t hash = hash_text(table->seed, text.data, text.size);
@@ -60,20 +61,21 @@ static slot *find_slot(const piece_table *table, const vocabulary *v, span text,
     }
 }
 
+/* Returns the id of the piece with this text, or NOTHING. */
 static uint32_t find_piece(const piece_table *table, const vocabulary *v, span text)
 {
     uint32_t tag;
     return text.size <= table->longest ? find_slot(table, v, text, &tag)->id : NOTHING;
 }
 
-/* Bytes of the character that text begins with; a byte that is not UTF-8 counts as one. */
+/* Returns the size of the first character in bytes; a byte that is not valid UTF-8 counts as a character. */
 static size_t character_size(const char *text, size_t size)
 {
     size_t length = utf8_length(text, size);
     return length > 0 ? length : 1;
 }
 
-/* Its bytes as a number, different for different characters. */
+/* Returns the bytes of a character as a number, unique for each character. */
 static uint32_t character_code(const char *text, size_t size)
 {
     uint32_t code = 0;
@@ -82,18 +84,20 @@ static uint32_t character_code(const char *text, size_t size)
     return code;
 }
 
-/* Fibonacci hashing: the upper bits of a product with 2^64 over the golden ratio. */
+/* Returns the filter's bit for a pair, by Fibonacci hashing: the upper bits of a product with 2^64 / golden ratio. */
 static size_t pair_bit(uint32_t left, uint32_t right)
 {
     return (size_t)(((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u >> (64 - PAIR_FILTER_BITS));
 }
 
+/* Returns false only where no piece has the two characters side by side; true may be a hash collision. */
 static bool may_merge(const piece_table *table, uint32_t left, uint32_t right)
 {
     size_t bit = pair_bit(left, right);
     return table->pairs[bit / 64] >> bit % 64 & 1;
 }
 
+/* Sets the filter's bits for all adjacent characters of a piece. */
 static void note_pairs(piece_table *table, span piece)
 {
     uint32_t left = 0;
@@ -108,13 +112,15 @@ static void note_pairs(piece_table *table, span piece)
     }
 }
 
-/* What plain text can become. User-defined pieces were found in it before, so only the blank put in front could
- * still complete one, and then no text would come out of the ids again. */
+/* Returns true for pieces that plain text can produce. User-defined pieces do not count: they were already found in
+ * the text, so only the blank put in front could still complete one, and the ids would not decode to the same
+ * text. */
 static bool is_mergeable(const token *t)
 {
     return (t->type == TOKEN_NORMAL || t->type == TOKEN_UNUSED) && t->text.size > 0;
 }
 
+/* Fills the hash table of pieces, the ids of the byte tokens and the filter of character pairs. */
 static void fill_tables(piece_table *table, const vocabulary *v)
 {
     memset(table->slots, 0xff, (table->mask + 1) * sizeof *table->slots);
@@ -127,7 +133,7 @@ static void fill_tables(piece_table *table, const vocabulary *v)
             continue;
         uint32_t tag;
         slot *s = find_slot(table, v, t->text, &tag);
-        if (s->id == NOTHING) /* of two pieces with the same text the first counts */
+        if (s->id == NOTHING) /* of several pieces with the same text the first is used */
             *s = (slot){tag, id};
         note_pairs(table, t->text);
         if (t->text.size > table->longest)
@@ -162,15 +168,15 @@ hearth_status sentencepiece_create(void **tables, vocabulary *v, const checkpoin
 
 typedef struct symbol {
     uint32_t begin, size;     /* its bytes in the run                                            */
-    uint32_t previous, next;  /* neighbours, or NOTHING; next == own index: taken in by another  */
-    uint32_t taken_in;        /* the symbol it took in last, or NOTHING                          */
-    uint32_t taken_in_before; /* of one taken in: what the symbol that took it had taken in last */
+    uint32_t previous, next;  /* neighbours, or NOTHING; next is its own index once it is merged into another */
+    uint32_t taken_in;        /* the symbol that was merged into this one last, or NOTHING       */
+    uint32_t taken_in_before; /* of a merged symbol: the previous taken_in of the one it went into */
 } symbol;
 
 typedef struct pair {
     float score;
-    uint32_t left; /* a symbol; the other is the next one                          */
-    uint32_t size; /* bytes of both when queued: tells whether the pair still holds */
+    uint32_t left; /* index of the left symbol; the right one is its next          */
+    uint32_t size; /* bytes of both when queued, to see whether the pair is stale   */
 } pair;
 
 typedef struct merger {
@@ -179,11 +185,12 @@ typedef struct merger {
     encoding *out;
     const char *text; /* of the run */
     symbol *symbols;  /* [count]    */
-    pair *queue;      /* [2 count]: a heap, best pair first. Every merge takes one out and adds at most two. */
+    pair *queue;      /* [2 count]: a heap, best pair first. A merge removes one and adds at most two.       */
     uint32_t count, queued;
     bool after_unknown; /* the last id is the unknown token */
 } merger;
 
+/* Orders the queue: the higher score first, then the leftmost pair. */
 static bool comes_first(const pair *a, const pair *b)
 {
     return a->score > b->score || (a->score == b->score && a->left < b->left);
@@ -220,7 +227,7 @@ static span text_of(const merger *m, const symbol *s)
     return (span){m->text + s->begin, s->size};
 }
 
-/* Queues a symbol with its successor where a piece can come of it. */
+/* Queues a symbol and its successor where their concatenation is a piece. */
 static void consider(merger *m, uint32_t left)
 {
     if (left == NOTHING || m->symbols[left].next == NOTHING)
@@ -232,13 +239,15 @@ static void consider(merger *m, uint32_t left)
         queue_push(m, (pair){m->v->tokens[id].score, left, (uint32_t)text.size});
 }
 
-/* Two neighbours have grown, or one is gone, exactly where their size is not what it was when queued. */
+/* Returns true where a queued pair is still valid. Both symbols exist and are unchanged exactly where the sum of
+ * their sizes is what it was when the pair was queued. */
 static bool still_holds(const merger *m, const pair *p)
 {
     const symbol *left = &m->symbols[p->left];
     return left->next != p->left && left->next != NOTHING && left->size + m->symbols[left->next].size == p->size;
 }
 
+/* Merges the successor of a symbol into it and remembers this, so that it can be undone. */
 static void take_in(merger *m, uint32_t index)
 {
     symbol *left = &m->symbols[index];
@@ -253,7 +262,7 @@ static void take_in(merger *m, uint32_t index)
     left->taken_in = other;
 }
 
-/* Undoes the last take_in of a symbol. */
+/* Undoes the last take_in of a symbol: the symbol merged last is its successor again. */
 static void let_out(merger *m, uint32_t index)
 {
     symbol *left = &m->symbols[index];
@@ -268,6 +277,7 @@ static void let_out(merger *m, uint32_t index)
     left->taken_in = right->taken_in_before;
 }
 
+/* Merges pairs of the run, best first, until no pair is left. */
 static void merge(merger *m)
 {
     m->queued = 0;
@@ -285,7 +295,7 @@ static void merge(merger *m)
 
 /* ------------------------------------------------------------------ output */
 
-/* What has no piece: its bytes, or one unknown token for all such characters in a row. */
+/* Adds text that has no piece: as its byte tokens, or as one unknown token for all such characters in a row. */
 static bool add_unspelled(merger *m, span text)
 {
     bool has_bytes = true;
@@ -303,6 +313,7 @@ static bool add_unspelled(merger *m, span text)
     return true;
 }
 
+/* Adds the ids of the merged symbols. Unused pieces are split again into the pieces that they were merged from. */
 static bool add_symbols(merger *m)
 {
     for (uint32_t i = 0; i != NOTHING; i = m->symbols[i].next) {
@@ -323,7 +334,7 @@ static bool add_symbols(merger *m)
     return true;
 }
 
-/* Lays out the symbols of a run, a character each, and the queue behind them. */
+/* Sets up a run: one symbol per character, and memory for the queue behind the symbols. */
 static bool begin_run(merger *m, span run)
 {
     size_t room;
@@ -352,7 +363,7 @@ static bool add_run(merger *m, span run)
     return add_symbols(m);
 }
 
-/* Cuts the text where nothing can be merged across. */
+/* Cuts the text into runs at boundaries that no merge can span, and adds the ids of each run. */
 static bool add_runs(merger *m, span text)
 {
     size_t begin = 0;
@@ -373,9 +384,9 @@ static bool add_runs(merger *m, span text)
     return m->count == 0 || add_run(m, (span){text.data + begin, text.size - begin});
 }
 
-/* Blanks become U+2581, with one more in front where the vocabulary wants it. Where extra blanks do not count,
- * they go as in SentencePiece's normaliser: U+0020 alone is a blank in front and between, and at the end
- * everything that is spelled as one, which may leave nothing. */
+/* Copies text with blanks as U+2581, and with one more in front where the vocabulary asks for it. Extra blanks are
+ * removed as by SentencePiece's normaliser: at the front and in the middle only U+0020 counts as a blank, at the end
+ * U+2581 of the input counts too. The result may be empty. */
 static bool write_blanks(const vocabulary *v, span text, buffer *out)
 {
     out->size = 0;
@@ -403,7 +414,7 @@ static bool write_blanks(const vocabulary *v, span text, buffer *out)
 
 hearth_status sentencepiece_encode(const void *tables, const vocabulary *v, span text, encoding *e, hearth_error *error)
 {
-    /* Symbols are numbered in 32 bits, and a blank grows to three bytes. */
+    /* Symbols have 32-bit indices, and a blank grows from one byte to three. */
     if (text.size > UINT32_MAX / 4)
         return fail(error, HEARTH_INVALID, "text: has %zu bytes, more than fit in one encoding", text.size);
     merger m = {.table = tables, .v = v, .out = e};

@@ -1,15 +1,15 @@
-/* specials.c - tokens that are recognised in a text as they stand, and what is known of them by their spelling.
+/* specials.c - finds special tokens in a text, and knows some properties of them by their spelling.
  *
- * GGUF has no key that says "this token ends a turn" or "white space behind this token does not count",
- * so both are kept here as tables: a new chat model is a row. How plain text is cut is not known here. */
+ * No GGUF key says "this token ends a turn" or "white space behind this token is dropped", so both are tables here: a
+ * new chat model is a new row. How plain text is cut into pieces is not known here. */
 #include "vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens that end an answer, whatever the model's EOS is: most chat models end a turn with another token.
- * Some vocabularies use the same text for another purpose; what gives those away is a second token. Such
- * a row counts only where there is no control token `unless`. */
+/* A token that ends an answer, in addition to the model's EOS: most chat models end a turn with another token. Some
+ * vocabularies use the same text for another purpose; they are recognised by a second token. Such a row applies only
+ * where the vocabulary has no control token `unless`. */
 typedef struct end_mark {
     const char *text, *unless;
 } end_mark;
@@ -23,7 +23,7 @@ static const end_mark end_marks[] = {
     {"<|eot_id|>",                                  NULL         },
     {"<|eom_id|>",                                  NULL         },
     {"<|im_end|>",                                  NULL         },
-    {"<|end|>",                                     "<|return|>" },  /* gpt-oss: ends a part, not the turn */
+    {"<|end|>",                                     "<|return|>" },  /* gpt-oss: ends a section, not the turn */
     {"<|return|>",                                  NULL         },
     {"<|call|>",                                    NULL         },
     {"<end_of_turn>",                               NULL         },
@@ -37,8 +37,8 @@ static const end_mark end_marks[] = {
     // clang-format on
 };
 
-/* Models whose special tokens swallow the white space behind them, all but those named. Their tokenizer.json
- * says so token by token (rstrip); GGUF does not carry it. */
+/* Models where white space behind a special token is dropped, except behind the tokens listed in `but`. Their
+ * tokenizer.json says so for each token (rstrip); GGUF has no key for it. */
 typedef struct strip_rule {
     const char *architecture;
     const char *but[4];
@@ -63,7 +63,8 @@ static bool has_control(const vocabulary *v, const char *text)
     return false;
 }
 
-/* Some files list ends of turns as user-defined: text that everybody can write. They are control tokens. */
+/* Marks the tokens that end an answer. Some files list them as user-defined, so that any text could contain them;
+ * they become control tokens. */
 static void mark_ends(vocabulary *v)
 {
     bool counts[COUNT(end_marks)];
@@ -79,7 +80,7 @@ static void mark_ends(vocabulary *v)
                 t->type = TOKEN_CONTROL;
             }
     }
-    /* BOS: a new text begins, so the answer is over. */
+    /* BOS counts too: a new text begins, so the answer is over. */
     const int32_t ids[] = {v->bos, v->eos, v->eot, v->eom};
     for (size_t i = 0; i < COUNT(ids); i++)
         if (ids[i] >= 0)
@@ -94,6 +95,7 @@ static bool is_listed(span text, const char *const list[4])
     return false;
 }
 
+/* Marks the special tokens behind which white space is dropped, by the model's architecture. */
 static hearth_status mark_strips(vocabulary *v, const checkpoint *c, hearth_error *error)
 {
     span architecture = {0};
@@ -108,7 +110,7 @@ static hearth_status mark_strips(vocabulary *v, const checkpoint *c, hearth_erro
     return HEARTH_OK;
 }
 
-/* By bytes; of two with the same text the lower id comes first and is the one that is found. */
+/* Compares by bytes; of two with the same text the lower id comes first and is the one that is found. */
 static int compare_specials(const void *left, const void *right)
 {
     const special *a = left, *b = right;
@@ -121,7 +123,8 @@ static int compare_specials(const void *left, const void *right)
     return a->id < b->id ? -1 : 1;
 }
 
-/* SentencePiece writes blanks as U+2581 also within user-defined pieces, and GGUF's converter turns them back. */
+/* Sets *out to the token as it appears in a text: U+2581 in a user-defined piece stands for a space. Returns false
+ * where there is no memory. */
 static bool spell_out(vocabulary *v, const token *t, span *out)
 {
     *out = t->text;
@@ -140,6 +143,7 @@ static bool spell_out(vocabulary *v, const token *t, span *out)
     return true;
 }
 
+/* Fills a set with the user-defined tokens and, where with_control is set, the control and unknown tokens. */
 static hearth_status build_set(vocabulary *v, special_set *set, bool with_control, hearth_error *error)
 {
     size_t room = 0;
@@ -171,13 +175,13 @@ hearth_status specials_load(vocabulary *v, const checkpoint *c, hearth_error *er
     return build_set(v, &v->all_specials, true, error);
 }
 
-/* The byte at `depth`; a text that has ended sorts before all. */
+/* Returns the byte at `depth`, or -1 behind the end, so that shorter texts come first. */
 static int byte_at(const special *s, size_t depth)
 {
     return depth < s->text.size ? (uint8_t)s->text.data[depth] : -1;
 }
 
-/* First of [low, high), which agree in their first `depth` bytes, whose next byte is at least `byte`. */
+/* Returns the first item of [low, high) whose byte at `depth` is at least `byte`; all agree in the bytes before. */
 static size_t lower_bound(const special_set *set, size_t low, size_t high, size_t depth, int byte)
 {
     while (low < high) {
@@ -190,7 +194,7 @@ static size_t lower_bound(const special_set *set, size_t low, size_t high, size_
     return low;
 }
 
-/* The longest special token that begins the text: walks the sorted list as if it were a trie. */
+/* Returns the longest special token that the text begins with; walks the sorted list like a trie. */
 static const special *longest_prefix(const special_set *set, const char *text, size_t size)
 {
     const special *best = NULL;

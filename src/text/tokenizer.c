@@ -1,4 +1,4 @@
-/* tokenizer.c - the kinds of vocabulary, and what all of them share: special tokens, BOS and EOS. */
+/* tokenizer.c - the table of kinds of vocabulary, and what all kinds share: special tokens, BOS and EOS. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -22,6 +22,7 @@ static const vocabulary_kind *find_kind(span name)
     return NULL;
 }
 
+/* Reports a kind of vocabulary that the table lacks, with a list of those it has. */
 static hearth_status unknown_kind(const checkpoint *c, span name, hearth_error *error)
 {
     char known[128] = "";
@@ -142,7 +143,7 @@ static hearth_status add_special(encoding *e, int32_t id, hearth_error *error)
     return encoding_add(e, id) ? HEARTH_OK : fail_memory(error, "tokens", 2 * e->capacity * sizeof *e->ids);
 }
 
-/* The text up to the next special token, that token, and so on. */
+/* Encodes the text piece by piece: up to the next special token, then that token, and so on. */
 static hearth_status encode_parts(const tokenizer *t, span text, const special_set *specials, encoding *e,
                                   hearth_error *error)
 {

@@ -1,8 +1,8 @@
 /* tokenizer.h - text to token ids and back, from GGUF's vocabulary keys.
  *
- * A tokenizer is immutable once created (and padded) and may be shared between threads. The kinds of vocabulary are
- * rows of one table (tokenizer.ggml.model -> functions); the first is "llama", SentencePiece's BPE: the
- * pair with the best score is merged until none is left, bytes stand in for what has no piece. */
+ * A tokenizer is immutable once it is created (and padded) and may be shared between threads. The kinds of vocabulary
+ * are rows of one table (tokenizer.ggml.model -> functions). The only one so far is "llama", SentencePiece's BPE: the
+ * pair with the best score is merged until no pair is left; bytes that have no piece become byte tokens. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
@@ -10,39 +10,41 @@
 
 typedef struct tokenizer tokenizer;
 
-/* *out = NULL with HEARTH_OK where the checkpoint has no vocabulary (no tokenizer.ggml.model key).
- * Everything is validated: array lengths agree, ids in range, token types known.
- * HEARTH_UNSUPPORTED: a kind of vocabulary that hearth does not know (named). */
+/* Builds a tokenizer from the keys of a checkpoint. Returns HEARTH_OK with *out = NULL where it has no vocabulary (no
+ * tokenizer.ggml.model key). Everything is validated: array lengths agree, ids are in range, token types are known.
+ * HEARTH_FORMAT: they are not. HEARTH_UNSUPPORTED: a kind of vocabulary that hearth does not know (named), or a piece
+ * longer than PIECE_LIMIT. */
 hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_error *error);
 void tokenizer_destroy(tokenizer *t);
 
-/* Embeddings often have more rows than the vocabulary has pieces: ids from its size up to id_count exist then, and
- * stand for no text. Before the tokenizer is used; a smaller id_count changes nothing. */
+/* Makes the ids from the vocabulary's size up to id_count valid; they stand for no text. Embeddings often have more
+ * rows than the vocabulary has pieces. To be called before the tokenizer is used; a smaller id_count changes
+ * nothing. */
 void tokenizer_pad(tokenizer *t, uint32_t id_count);
 
-/* Pieces of the vocabulary, padding not counted. */
+/* Returns the number of pieces, without padding. */
 uint32_t tokenizer_size(const tokenizer *t);
-/* Ids, or -1. */
+/* Returns an id, or -1 where the vocabulary has no such token. */
 int32_t tokenizer_bos(const tokenizer *t);
 int32_t tokenizer_eos(const tokenizer *t);
 bool tokenizer_adds_bos(const tokenizer *t);
-/* EOS, EOT and their like, and BOS: whatever ends an answer. */
+/* Returns true for a token that ends an answer: EOS, EOT, other end-of-turn tokens, and BOS. */
 bool tokenizer_ends_answer(const tokenizer *t, int32_t id);
-/* The piece as the vocabulary spells it. */
+/* Returns the piece as the vocabulary spells it; empty for an id outside the vocabulary. */
 span tokenizer_piece(const tokenizer *t, int32_t id);
 
-/* flags: hearth_text_flags. *ids by mem_new (mem_free), NULL when *count is 0. User-defined tokens are always
- * recognised in the text. Invalid UTF-8 becomes byte tokens (or the unknown token). */
+/* Turns text into ids. flags: hearth_text_flags. The caller frees *ids with mem_free; it is NULL where *count is 0.
+ * User-defined tokens are always recognised in the text. Invalid UTF-8 becomes byte tokens (or the unknown token). */
 hearth_status tokenizer_encode(const tokenizer *t, span text, unsigned flags, int32_t **ids, size_t *count,
                                hearth_error *error);
 
-/* hearth.h's opaque detokenizer under the name it has here. */
+/* A shorter name for hearth.h's opaque detokenizer. */
 typedef struct hearth_detokenizer detokenizer;
 
-/* flags: hearth_detokenize_flags. */
+/* Creates a detokenizer; t must outlive it. flags: hearth_detokenize_flags. */
 hearth_status detokenizer_create(detokenizer **out, const tokenizer *t, unsigned flags, hearth_error *error);
 void detokenizer_destroy(detokenizer *d);
-/* See hearth_detokenizer_push and _finish. */
+/* As hearth_detokenizer_push and _finish in hearth.h. */
 hearth_status detokenizer_push(detokenizer *d, int32_t id, span *text, hearth_error *error);
 void detokenizer_finish(detokenizer *d, span *text);
 

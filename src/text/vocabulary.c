@@ -1,7 +1,7 @@
 /* vocabulary.c - reads and checks the vocabulary keys of a checkpoint.
  *
- * A checkpoint may come from anywhere: lengths, types, ids and spellings are checked here, once, so
- * that nothing above has to. What the tokens do is not known here. */
+ * A checkpoint may come from anywhere. Lengths, types, ids and spellings are checked here, once, so that no caller
+ * has to check them again. What the tokens do is not known here. */
 #include "vocabulary.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* "<0x0A>" -> 10; -1 where it is spelled otherwise. */
+/* Parses the spelling of a byte token: "<0x0A>" gives 10, anything else -1. */
 static int parse_byte(span text)
 {
     if (text.size != 6 || memcmp(text.data, "<0x", 3) != 0 || text.data[5] != '>')
@@ -27,6 +27,7 @@ static int parse_byte(span text)
     return value;
 }
 
+/* Reads an array key that must have one item per token. */
 static hearth_status get_array(const checkpoint *c, const char *key, value_type type, uint64_t count,
                                const key_value **out, hearth_error *error)
 {
@@ -37,7 +38,7 @@ static hearth_status get_array(const checkpoint *c, const char *key, value_type 
     return HEARTH_OK;
 }
 
-/* One block for all texts, each with a 0 behind it. */
+/* Copies all texts into one block, each followed by a zero byte. */
 static hearth_status copy_texts(vocabulary *v, const span *texts, const checkpoint *c, hearth_error *error)
 {
     size_t total = 0;
@@ -47,7 +48,7 @@ static hearth_status copy_texts(vocabulary *v, const span *texts, const checkpoi
                         texts[i].size, PIECE_LIMIT);
         if (texts[i].size > v->longest)
             v->longest = texts[i].size;
-        /* Cannot overflow: PIECE_LIMIT times the 2^31 tokens that there can be. */
+        /* Cannot overflow: at most 2^31 tokens of at most PIECE_LIMIT bytes. */
         total += texts[i].size + 1;
     }
     char *block = arena_new(&v->memory, total);
@@ -62,6 +63,7 @@ static hearth_status copy_texts(vocabulary *v, const span *texts, const checkpoi
     return HEARTH_OK;
 }
 
+/* Checks the type and score of a token; a byte token must be spelled as one. */
 static hearth_status check_token(token *t, uint32_t id, int32_t type, const checkpoint *c, hearth_error *error)
 {
     if (isnan(t->score))
@@ -78,6 +80,7 @@ static hearth_status check_token(token *t, uint32_t id, int32_t type, const chec
     return HEARTH_OK;
 }
 
+/* Loads text, score and type of every token. */
 static hearth_status load_tokens(vocabulary *v, const checkpoint *c, hearth_error *error)
 {
     const key_value *texts, *scores, *types;
@@ -99,6 +102,7 @@ static hearth_status load_tokens(vocabulary *v, const checkpoint *c, hearth_erro
     return HEARTH_OK;
 }
 
+/* Reads the id of a special token; -1 where the key is absent. */
 static hearth_status get_id(const vocabulary *v, const checkpoint *c, const char *key, int32_t *out,
                             hearth_error *error)
 {
@@ -115,7 +119,7 @@ static hearth_status get_id(const vocabulary *v, const checkpoint *c, const char
     return HEARTH_OK;
 }
 
-/* A default is a guess: that piece must look the part. */
+/* Uses the default id where no key gave one and that piece is a control or unknown token. */
 static void apply_default(const vocabulary *v, int32_t *id, int32_t standard)
 {
     if (*id >= 0 || standard < 0 || (uint32_t)standard >= v->count)
@@ -125,6 +129,7 @@ static void apply_default(const vocabulary *v, int32_t *id, int32_t standard)
         *id = standard;
 }
 
+/* Reads the ids of the special tokens; BOS, EOS and unknown have defaults. */
 static hearth_status load_ids(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
                               hearth_error *error)
 {
@@ -139,6 +144,7 @@ static hearth_status load_ids(vocabulary *v, const vocabulary_defaults *defaults
     return HEARTH_OK;
 }
 
+/* Reads the switches. BOS or EOS is added only where the vocabulary has that token. */
 static hearth_status load_switches(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
                                    hearth_error *error)
 {

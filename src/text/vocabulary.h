@@ -1,7 +1,7 @@
-/* vocabulary.h - the pieces of a vocabulary and what holds for each, as the checkpoint's keys state them.
+/* vocabulary.h - the pieces of a vocabulary and their properties, as the checkpoint's keys state them.
  *
- * Private to the text module. A vocabulary copies what it needs, so the checkpoint may be closed before it;
- * it is read-only once loaded. How text is cut into pieces is the kind's business (kind.h). */
+ * Private to the text module. A vocabulary copies what it needs, so the checkpoint may be closed first. It is
+ * read-only once loaded. How text is cut into pieces is decided by the kind (kind.h). */
 #ifndef TEXT_VOCABULARY_H
 #define TEXT_VOCABULARY_H
 
@@ -10,11 +10,11 @@
 /* GGUF's token types, with its numbers. */
 typedef enum token_type {
     TOKEN_NORMAL = 1,
-    TOKEN_UNKNOWN,      /* stands for what cannot be spelled                                       */
-    TOKEN_CONTROL,      /* <s> and its like: never made of plain text                              */
-    TOKEN_USER_DEFINED, /* always one token wherever its text occurs                               */
-    TOKEN_UNUSED,       /* takes part in merges, but is taken apart again at the end               */
-    TOKEN_BYTE          /* "<0x0A>": one byte of what has no piece                                 */
+    TOKEN_UNKNOWN,      /* stands for text that has no piece                                       */
+    TOKEN_CONTROL,      /* <s> and similar tokens: never produced from plain text                  */
+    TOKEN_USER_DEFINED, /* always a single token, wherever its text occurs                         */
+    TOKEN_UNUSED,       /* takes part in merges, but is split again at the end                     */
+    TOKEN_BYTE          /* "<0x0A>": one byte of text that has no piece                            */
 } token_type;
 
 typedef struct token {
@@ -22,13 +22,13 @@ typedef struct token {
     float score;
     uint8_t type;       /* token_type                                         */
     uint8_t byte;       /* TOKEN_BYTE: its value                              */
-    bool ends_answer;   /* EOS, end of turn and their like                    */
-    bool strips_blanks; /* white space behind it in a text is swallowed       */
+    bool ends_answer;   /* EOS, end of turn, BOS ...                          */
+    bool strips_blanks; /* white space behind it in a text is dropped         */
 } token;
 
-/* Tokens that are looked for in a text before anything else. */
+/* A token that is searched for in a text before the text is cut into pieces. */
 typedef struct special {
-    span text; /* as it stands in a text */
+    span text; /* as it appears in a text */
     int32_t id;
 } special;
 
@@ -38,9 +38,9 @@ typedef struct special_set {
     bool begins[256]; /* first bytes that occur */
 } special_set;
 
-/* What absent keys mean. Every kind of vocabulary has its own defaults. */
+/* Values for absent keys. Every kind of vocabulary has its own defaults. */
 typedef struct vocabulary_defaults {
-    int32_t bos, eos, unknown; /* -1: none. Counts only where the type of that piece fits. */
+    int32_t bos, eos, unknown; /* -1: none. Used only where that piece is a control or unknown token. */
     bool adds_bos, adds_eos, adds_space_prefix;
 } vocabulary_defaults;
 
@@ -57,21 +57,23 @@ typedef struct vocabulary {
     special_set all_specials;            /* with control tokens and the unknown one */
 } vocabulary;
 
-/* A piece longer than this is refused: it bounds every search below, and real ones have at most a few hundred. */
+/* Bytes of the longest accepted piece. It bounds every search below; real pieces have at most a few hundred. */
 enum { PIECE_LIMIT = 4096 };
 
-/* Reads tokenizer.ggml.tokens, .scores, .token_type and the rest. The vocabulary is freed in any case with
- * vocabulary_free. HEARTH_FORMAT: something is missing, misshapen or out of range (named). */
+/* Reads tokenizer.ggml.tokens, .scores, .token_type and the other keys. The caller frees the vocabulary with
+ * vocabulary_free, also on failure. HEARTH_FORMAT: something is missing, of the wrong type or out of range (named).
+ * HEARTH_UNSUPPORTED: a piece longer than PIECE_LIMIT. */
 hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
                               hearth_error *error);
 void vocabulary_free(vocabulary *v);
 
-/* specials.c: what is not said in any key but known of certain tokens and models (ends of answers, swallowed
- * white space), then both sets. Called by vocabulary_load once types and special ids are known. */
+/* Marks what no key says but is known of certain tokens and models (ends of answers, dropped white space), then
+ * builds both sets of special tokens. In specials.c. Called by vocabulary_load once types and special ids are
+ * known. */
 hearth_status specials_load(vocabulary *v, const checkpoint *c, hearth_error *error);
 
-/* The first special token at or behind `from`, the longest where several begin at the same byte; *at is where
- * it begins. NULL: there is none. */
+/* Returns the first special token at or behind offset `from`, the longest where several begin at the same byte. *at
+ * is the offset at which it begins. NULL: there is none. */
 const special *special_set_next(const special_set *set, span text, size_t from, size_t *at);
 
 #endif

@@ -1,16 +1,16 @@
-/* accumulate.cl - rows of a matrix weighted and added up: the third step of a feed-forward network whose down matrix
- * has a row per neuron. Also reduce, which adds the parts to what was there, and read, which measures bandwidth.
+/* accumulate.cl - the weighted sum of rows of a matrix: the third step of a feed-forward network whose down matrix has
+ * a row per neuron. Also reduce, which adds the parts of that sum to x, and read, which measures bandwidth.
  *
- * A lane owns eight neighbouring columns and walks down the rows of its part, so neighbouring lanes read neighbouring
- * pieces and nothing has to be added up across lanes. How many groups have work is decided by `parts`. */
+ * A lane owns eight neighbouring columns and goes through the rows of its part. So neighbouring lanes read neighbouring
+ * memory, and no sum crosses lanes. More `parts` give work to more groups. */
 
-/* Vectors of eight columns that a lane sums at once: on the host all of an item, so that rows are read as they lie. */
+/* Vectors of eight columns that a lane sums at once; on the host all of an item, so that rows are read sequentially. */
 #define LANE_VECTORS (ON_HOST ? ACCUMULATE_COLUMNS_ITEM / 8 : 1)
 
-/* Rows that are under way at once. */
+/* Rows that are read at once, so that their loads overlap. */
 #define ROWS_AT_ONCE 4
 
-/* Adds `n` rows (a constant) from the i-th on to sums of columns [column, column + 8 * count). */
+/* Adds `n` rows (a constant), starting with the i-th, to the sums of columns [column, column + 8 * count). */
 INLINE void accumulate_some(int format, uint n, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                             GLOBAL const uint *list, uint i, GLOBAL const float *h, uint column, uint count,
                             uint columns, float8 *sums)
@@ -25,7 +25,7 @@ INLINE void accumulate_some(int format, uint n, GLOBAL const uchar *w, GLOBAL co
         scale[r] = scales_of(format, scales, at, columns);
         factor[r] = h[i + r];
     }
-    uint together = ON_HOST && has_one_scale(format) ? 4 : 1; /* vectors of one scale */
+    uint together = ON_HOST && has_one_scale(format) ? 4 : 1; /* vectors that share a scale */
     for (uint k = 0; k < count; k += together, column += 8 * together) {
         float8 factors[ROWS_AT_ONCE];
         UNROLL
@@ -44,7 +44,7 @@ INLINE void accumulate_some(int format, uint n, GLOBAL const uchar *w, GLOBAL co
     }
 }
 
-/* Adds rows [begin, end) of a token, one after the other. */
+/* Adds the rows [begin, end) of a token in order. */
 INLINE void accumulate_rows(int format, GLOBAL const uchar *w, GLOBAL const ushort *scales, GLOBAL const uint *list,
                             uint begin, uint end, GLOBAL const float *h, uint column, uint count, uint columns,
                             float8 *sums)
@@ -56,7 +56,7 @@ INLINE void accumulate_rows(int format, GLOBAL const uchar *w, GLOBAL const usho
         accumulate_some(format, 1, w, scales, list, i, h, column, count, columns, sums);
 }
 
-/* The same for one column. */
+/* Returns the same sum for a single column of a float format. */
 INLINE float accumulate_column(int format, GLOBAL const uchar *w, GLOBAL const uint *list, uint begin, uint end,
                                GLOBAL const float *h, uint column, uint columns)
 {
@@ -89,7 +89,7 @@ INLINE void accumulate(int format, GLOBAL const step_record *step, GLOBAL const 
             for (uint k = 0; k < vectors; k++)
                 float8_store(out + column + 8 * k, total[k]);
         }
-        if (middle < right) /* never in block formats */
+        if (middle < right) /* the columns after the last whole vector; never in block formats */
             for (uint column = middle + LANE; column < right; column += LANES)
                 out[column] = accumulate_column(format, w, ids, begin, end, factors, column, columns);
     }

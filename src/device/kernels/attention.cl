@@ -1,29 +1,29 @@
-/* attention.cl - positions, the cache of keys and values, and attention over it.
+/* attention.cl - rotary positions (RoPE), the key/value cache, and attention over it.
  *
- * One token against a long context is bound by reading keys and values, and one group per head would leave most of a
- * GPU idle. So attend cuts the context into splits of ATTEND_POSITIONS, each with a softmax of its own, and
- * attend_join puts the splits together: with m the greatest score of a split and M that of all, what a split has summed
- * counts exp(m - M) times (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). What goes into a
- * sum, and in which order, depends on the number of lanes alone.
+ * For one token and a long context, attention is limited by reading keys and values, and one group per head would leave
+ * most of a GPU idle. So attend cuts the context into splits of ATTEND_POSITIONS, each with its own softmax, and
+ * attend_join combines them: with m the greatest score of a split and M that of all splits, the sums of a split are
+ * multiplied by exp(m - M) (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). The terms of a
+ * sum and their order depend only on the number of lanes.
  *
- * The kernels for caches of float32 and of float16 are the same functions with another constant, which the compiler
- * folds. Models and layers are unknown here: a cache is that of one layer. */
+ * The kernels for caches of float32 and float16 are the same functions with a different constant, which the compiler
+ * folds. Nothing here knows models or layers: a cache is that of one layer. */
 
 #define CACHE_F32 0
 #define CACHE_F16 1
 
-/* Values that a lane reads at once, 16 bytes of float16 and twice that of float32. Where a head is not made of whole
- * chunks, or of more values than scratch has room for (no known model), values are read one by one. */
+/* Values that a lane reads at once: 16 bytes of float16 or 32 of float32. If a head is not made of whole chunks, or has
+ * more values than fit into scratch (in no known model), values are read one by one. */
 #define ATTEND_CHUNK 8
-/* Lanes that share a key. Neighbours read 64 bytes together, which no memory has to round up, and a score is then the
- * sum of few numbers. */
+/* Lanes that share a key. Together they read 64 contiguous bytes of float16, which is efficient for any memory, and a
+ * score is then the sum of few numbers. */
 #define ATTEND_TEAM 4
-/* Positions that a lane has under way at once, so that their loads overlap. */
+/* Positions that a lane loads at once, so that the loads overlap. */
 #define ATTEND_AHEAD 4
-/* Floats in which lanes hand each other parts of sums: scores [ATTEND_QUERIES][ATTEND_POSITIONS][ATTEND_TEAM], and sums
- * of values, [ATTEND_QUERIES][teams][length]. */
+/* Floats of local memory through which lanes exchange partial sums: of scores [ATTEND_QUERIES][ATTEND_POSITIONS]
+ * [ATTEND_TEAM], and later of values [ATTEND_QUERIES][teams][length]. */
 #define ATTEND_SCRATCH 4096
-/* Stands in for minus infinity, whose difference to itself would be NaN. */
+/* Used instead of minus infinity, because infinity minus infinity would be NaN. */
 #define LEAST_SCORE (-3.4e38f)
 
 /* ------------------------------------------------------------------ cache */
@@ -41,18 +41,19 @@ INLINE float cache_value(GLOBAL const uchar *cache, size_t at, uint format)
     return format == CACHE_F16 ? half_value(((GLOBAL const ushort *)cache)[at]) : ((GLOBAL const float *)cache)[at];
 }
 
+/* Loads ATTEND_CHUNK values. */
 INLINE float8 cache_chunk(GLOBAL const uchar *cache, size_t at, uint format)
 {
     return format == CACHE_F16 ? float8_of_halves(cache + 2 * at) : float8_load((GLOBAL const float *)cache + at);
 }
 
-/* Where the head of a sequence and its position begin in a cache, in values. */
+/* Returns the index in a cache, in values, of a position of a sequence and head. */
 INLINE size_t cache_at(uint sequence, uint kv_heads, uint head, uint context, uint position, uint length)
 {
     return (((size_t)sequence * kv_heads + head) * context + position) * length;
 }
 
-/* Turns a query by the angles of its position, where it lies. */
+/* Rotates a query in place by the angles of its position. */
 INLINE void place_query(GLOBAL float *query, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs)
 {
     for (uint i = LANE; i < pairs; i += LANES) {
@@ -62,7 +63,7 @@ INLINE void place_query(GLOBAL float *query, GLOBAL const float *cosine, GLOBAL 
     }
 }
 
-/* Turns a key on its way into the cache. */
+/* Rotates a key and stores it in the cache. */
 INLINE void place_key(GLOBAL const float *key, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
                       uint length, GLOBAL uchar *keys, size_t at, uint format)
 {
@@ -75,7 +76,7 @@ INLINE void place_key(GLOBAL const float *key, GLOBAL const float *cosine, GLOBA
         cache_store(keys, at + i, key[i], format);
 }
 
-/* An item is a head of a row: first those of the query, then those of key and value. */
+/* An item is a head of a row: first the query heads, then the key/value heads. */
 INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *query, GLOBAL const float *key,
                   GLOBAL const float *value, GLOBAL const float *cosine, GLOBAL const float *sine, GLOBAL uchar *keys,
                   GLOBAL uchar *values, uint heads, uint kv_heads, uint length, uint pairs, uint context,
@@ -85,7 +86,7 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
     for (uint item = group; item < step->count * all_heads; item += groups) {
         uint t = item / all_heads, head = item % all_heads;
         GLOBAL const float *cosines = cosine, *sines = sine;
-        if (pairs > 0) { /* without rotation there are no angles to point at */
+        if (pairs > 0) { /* without rotation cosine and sine may be NULL */
             cosines += (size_t)t * pairs;
             sines += (size_t)t * pairs;
         }
@@ -113,11 +114,11 @@ X(place_f16, CACHE_F16)
 
 /* ------------------------------------------------------------------ one split
  *
- * The queries of an item share their keys and values, which are read once for all `n` of them. */
+ * The `n` queries of an item share their keys and values, which are read once for all of them. */
 
-/* Parts of the scores of `count` keys with the queries, which lie one behind the other: those of query q and position p
- * are parts[(q * ATTEND_POSITIONS + p) * team + member]. Returns `team`, the lanes that share a key. `whole`: heads are
- * whole chunks. */
+/* Computes partial scores of `count` keys with `n` consecutive queries: those of query q and position p are
+ * parts[(q * ATTEND_POSITIONS + p) * team + member]. Returns `team`, the number of lanes that share a key. `whole`:
+ * heads are made of whole chunks. */
 INLINE uint attend_keys(GLOBAL const float *query, uint n, GLOBAL const uchar *keys, size_t at, LOCAL float *parts,
                         uint count, uint length, bool whole, uint format)
 {
@@ -132,7 +133,7 @@ INLINE uint attend_keys(GLOBAL const float *query, uint n, GLOBAL const uchar *k
         return 1;
     }
     uint team = least(ATTEND_TEAM, LANES), teams = LANES / team, member = LANE % team;
-    uint begin = LANE < team * teams ? LANE / team : count; /* lanes left over have nothing to do */
+    uint begin = LANE < team * teams ? LANE / team : count; /* lanes beyond the last whole team do nothing */
     for (uint p = begin; p < count; p += ATTEND_AHEAD * teams) {
         wide sums[ATTEND_QUERIES][ATTEND_AHEAD];
         size_t rows[ATTEND_AHEAD];
@@ -181,8 +182,9 @@ INLINE void local_store8(LOCAL float *to, float8 v)
 #endif
 }
 
-/* Sums of weights[q][p] * value p, in parts: each team adds up every so manieth position, to sums[q][team][length].
- * Returns how many teams there are; 0 where the sums are in `out` already, `stride` from query to query. */
+/* Computes partial sums of weights[q][p] * value[p]: each team takes the positions own, own + teams, ... and writes its
+ * sum to sums[q][own][length]. Returns the number of teams; 0 if the complete sums are already in `out`, `stride` from
+ * query to query. */
 INLINE uint attend_values(LOCAL const float *weights, uint n, GLOBAL const uchar *values, size_t at, LOCAL float *sums,
                           GLOBAL float *out, size_t stride, uint count, uint length, bool whole, uint format)
 {
@@ -228,7 +230,8 @@ INLINE uint attend_values(LOCAL const float *weights, uint n, GLOBAL const uchar
     return teams;
 }
 
-/* Scores of one query, each made of `team` parts, to weights exp(score - greatest). Returns the sum of the weights. */
+/* Converts the scores of one query, each the sum of `team` parts times scale, to weights exp(score - greatest). Returns
+ * the sum of the weights. */
 INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, LOCAL float *weights, uint count,
                             LOCAL float *shared, float *greatest)
 {
@@ -246,13 +249,13 @@ INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, LO
     return group_sum(sum, shared);
 }
 
-/* Where an item's queries are, and what they see. */
+/* The queries of an item, and the positions that they see in its split. */
 typedef struct attend_item {
     uint t, first, n;        /* its row, and which of its query heads */
-    uint split, begin, stop; /* positions of the cache              */
+    uint split, begin, stop; /* of the cache: [begin, stop), may be empty */
 } attend_item;
 
-/* An item is a split of up to ATTEND_QUERIES query heads of a row that share a key/value head. */
+/* Decodes an item: a split, and up to ATTEND_QUERIES query heads of a row that share a key/value head. */
 INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uint heads, uint kv_heads, uint window,
                                   uint splits)
 {
@@ -278,11 +281,11 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
     bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 &&
                  length <= ATTEND_SCRATCH / ATTEND_QUERIES;
     uint per_row = ATTEND_ITEMS(heads, kv_heads, splits);
-    size_t width = length + 2, stride = splits * width; /* of a split, and from query to query */
+    size_t width = length + 2, stride = splits * width; /* floats of a split; from query to query */
     for (uint item = group; item < step->count * per_row; item += groups) {
         attend_item o = attend_item_at(step, item, heads, kv_heads, window, splits);
         GLOBAL float *out = partial + ((size_t)(o.t * heads + o.first) * splits + o.split) * width;
-        if (o.begin >= o.stop) { /* so for every lane, none of which meets a barrier */
+        if (o.begin >= o.stop) { /* the same for every lane, so no lane reaches a barrier */
             for (uint q = LANE; q < o.n; q += LANES) {
                 out[q * stride + length] = LEAST_SCORE;
                 out[q * stride + length + 1] = 0.0f;
@@ -330,13 +333,13 @@ X(attend_f32, CACHE_F32)
 X(attend_f16, CACHE_F16)
 #undef X
 
-/* ------------------------------------------------------------------ all splits together */
+/* ------------------------------------------------------------------ combining the splits */
 
-/* Splits whose weights are at hand at once. */
+/* Splits whose weights are in local memory at once. */
 #define JOIN_SPLITS 64
 
-/* An item is a query head of a row, whose sums each lane keeps where the result will be. Splits behind the row's
- * position are not looked at, and of a split that saw nothing only that its sum is 0. */
+/* An item is a query head of a row; `out` holds the sums until they are complete. Splits after the row's position are
+ * not read; of a split in which the row sees no position, only m and the sum of weights, which is 0. */
 KERNEL(attend_join, P_ATTEND_JOIN)
 {
     LOCAL_ARRAY(float, weights, JOIN_SPLITS); /* exp(m - M) */

@@ -1,5 +1,5 @@
-/* for_cuda.h - portable.h's words in CUDA C++, for nvcc, NVRTC and clang. No header of CUDA is needed: what is not in
- * the language is asked for by the name of its instruction, which all three understand. */
+/* for_cuda.h - the macros and functions of portable.h in CUDA C++, for nvcc, NVRTC and clang. It needs no header of
+ * CUDA: what is not part of the language is inline PTX, which all three compilers accept. */
 #ifndef DEVICE_KERNELS_FOR_CUDA_H
 #define DEVICE_KERNELS_FOR_CUDA_H
 
@@ -42,7 +42,7 @@ struct __attribute__((aligned(16))) float4 {
 #define UNROLL_4   _Pragma("unroll 4")
 #define NO_UNROLL  _Pragma("unroll 1")
 #define MOST_LANES 1024
-/* 8 would double the registers, which one token would pay for with fewer groups at work. */
+/* 8 would double the registers, so that fewer groups run at once, which makes a single token slower. */
 #define MANY_TOKENS                4
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
 
@@ -58,7 +58,7 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 
-/* One instruction from one or two or three operands. */
+/* Defines a function of one operand that is one PTX instruction. */
 #define INSTRUCTION_1(name, text, to, to_type, a_kind, a_type) \
     INLINE to_type name(a_type a)                              \
     {                                                          \
@@ -88,7 +88,7 @@ INLINE float FMA(float a, float b, float c)
     return result;
 }
 
-/* e^x = 2^(x / ln 2), the quotient in two parts so that large x lose nothing. */
+/* Computes e^x as 2^(x / ln 2), with the quotient in two parts so that a large x loses no accuracy. */
 INLINE float EXP(float x)
 {
     float bounded = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
@@ -97,7 +97,7 @@ INLINE float EXP(float x)
     return x != x ? x : whole < -126.0f ? power : FMA(power, rest * 0.69314718f, power);
 }
 
-/* Sixteen and eight bytes at once, of memory that no kernel of this launch writes. */
+/* Load 16 or 8 bytes through the read-only cache; the kernel must not write this memory. */
 INLINE uint4 load_16(const uchar *p)
 {
     uint4 v;
@@ -219,7 +219,7 @@ INLINE block32 block32_load(const uchar *p)
 
 INLINE block32 block32_of_nibbles(const uchar *p, int less)
 {
-    (void)less; /* see wide_block */
+    (void)less; /* wide_block subtracts it later */
     uint4 a = load_16(p);
     block32 out = {{a.x & 0x0f0f0f0fu, a.y & 0x0f0f0f0fu, a.z & 0x0f0f0f0fu, a.w & 0x0f0f0f0fu,
                     (a.x >> 4) & 0x0f0f0f0fu, (a.y >> 4) & 0x0f0f0f0fu, (a.z >> 4) & 0x0f0f0f0fu,
@@ -227,7 +227,8 @@ INLINE block32 block32_of_nibbles(const uchar *p, int less)
     return out;
 }
 
-/* Four values of six bits, 32 too large, to signed bytes: without the 32 the sixth bit is the sign. */
+/* Converts four values of six bits to signed bytes and subtracts 32: flips the sixth bit, which then is the sign, and
+ * extends it to the upper bits. */
 INLINE uint signed_sixes(uint lower, uint upper)
 {
     uint v = ((lower & 0x0f0f0f0fu) | (upper & 0x03030303u) << 4) ^ 0x20202020u, sign = v & 0x20202020u;
@@ -244,13 +245,14 @@ INLINE block32 block32_of_sixes(const uchar *p, const uchar *upper)
     return out;
 }
 
+/* Adds the dot product of four signed bytes to a sum. */
 INLINE int DOT4(uint a, uint b, int sum)
 {
     asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
     return sum;
 }
 
-/* The first 16 bytes, or the others. */
+/* The dot product of the first 16 bytes (half 0) or of the others (1). */
 INLINE int block32_dot_half(block32 a, block32 b, int half)
 {
     int sum = 0;

@@ -1,5 +1,5 @@
-/* for_host.h - portable.h's words in C, with a few of AVX2's where the compiler has them and does not find the way by
- * itself. */
+/* for_host.h - the macros and functions of portable.h in C, with AVX2 intrinsics where the compiler does not vectorise
+ * well by itself. */
 #ifndef DEVICE_KERNELS_FOR_HOST_H
 #define DEVICE_KERNELS_FOR_HOST_H
 
@@ -19,7 +19,7 @@
 #define MANY_TOKENS                2
 #define LOCAL_ARRAY(type, name, n) type name[n]
 
-/* GROUP and GROUPS are parameters here. */
+/* On the host a kernel is a function with GROUP and GROUPS as parameters. */
 #define KERNEL_B(type, name) type *name,
 #define KERNEL_V(name)       uint name,
 #define KERNEL_F(name)       float name,
@@ -43,7 +43,7 @@ typedef unsigned long ulong;
 #define EXP(x)       expf(x)
 #define SQRT(x)      sqrtf(x)
 #define DIVIDE(a, b) ((a) / (b))
-#define FMA(a, b, c) ((a) * (b) + (c)) /* fused where the instruction set has it: these files contract */
+#define FMA(a, b, c) ((a) * (b) + (c)) /* fused if the CPU can: compiled with -ffp-contract=fast */
 #define RINT(x)      rintf(x)
 
 INLINE uint AS_UINT(float f)
@@ -60,8 +60,8 @@ INLINE float AS_FLOAT(uint bits)
     return f;
 }
 
-/* float16 is float32 with the exponent moved by 112 and thirteen bits less; see number/half.c, which says why these
- * are right for subnormal numbers, too. */
+/* Convert float16 to float32 and back. float16 has thirteen bits less, and its exponent differs by 112. number/half.c
+ * explains why this is also correct for subnormal numbers. */
 INLINE float half_value(ushort bits)
 {
 #ifdef __F16C__
@@ -137,6 +137,7 @@ INLINE float8 float8_of_bfloats(const uchar *p)
     return (float8)(__builtin_convertvector(v, uint8) << 16);
 }
 
+/* Eight signed bytes. */
 INLINE float8 float8_of_bytes(const uchar *p)
 {
 #ifdef __AVX2__
@@ -151,6 +152,7 @@ INLINE float8 float8_of_bytes(const uchar *p)
 #endif
 }
 
+/* Eight values of four bits, minus `less`: bits shift .. shift + 3 of eight bytes. */
 INLINE float8 float8_of_nibbles(const uchar *p, uint shift, int less)
 {
 #ifdef __AVX2__
@@ -166,6 +168,8 @@ INLINE float8 float8_of_nibbles(const uchar *p, uint shift, int less)
 #endif
 }
 
+/* Eight values of six bits, minus 32: four bits as in float8_of_nibbles, the upper two from 4 bytes of `upper` (see
+ * q6_K in kernels.h). */
 INLINE float8 float8_of_sixes(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
 {
     int8 v;
@@ -181,6 +185,7 @@ INLINE block32 block32_load(const uchar *p)
     return v;
 }
 
+/* 32 values of four bits, minus `less`: first the low nibbles of 16 bytes, then the high ones. */
 INLINE block32 block32_of_nibbles(const uchar *p, int less)
 {
 #ifdef __AVX2__
@@ -197,6 +202,7 @@ INLINE block32 block32_of_nibbles(const uchar *p, int less)
 #endif
 }
 
+/* 32 values of six bits, minus 32 (q6_K in kernels.h). */
 INLINE block32 block32_of_sixes(const uchar *p, const uchar *upper)
 {
     block32 v = block32_of_nibbles(p, 0);
@@ -205,7 +211,8 @@ INLINE block32 block32_of_sixes(const uchar *p, const uchar *upper)
     return v;
 }
 
-/* Sums of four neighbouring products each: |a b| summed over two is at most 2 * 128 * 127, which 16 bits hold. */
+/* Returns eight sums of four neighbouring products each. The sum of two products is at most 2 * 128 * 127, which fits
+ * into 16 bits. */
 INLINE int8 block32_dot(block32 a, block32 b)
 {
 #ifdef __AVX2__
@@ -219,6 +226,7 @@ INLINE int8 block32_dot(block32 a, block32 b)
 #endif
 }
 
+/* Returns the sum of four 32-bit words. */
 INLINE uint sum_of_16(const uchar *p)
 {
     uint v[4];

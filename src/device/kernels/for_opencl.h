@@ -1,4 +1,4 @@
-/* for_opencl.h - portable.h's words in OpenCL C 1.2. */
+/* for_opencl.h - the macros and functions of portable.h in OpenCL C 1.2. */
 #ifndef DEVICE_KERNELS_FOR_OPENCL_H
 #define DEVICE_KERNELS_FOR_OPENCL_H
 
@@ -11,13 +11,13 @@
 #define UNROLL_4  _Pragma("unroll 4")
 #define NO_UNROLL _Pragma("nounroll")
 
-/* The driver says how many lanes every group has, so that compilers know it: on a CPU device, where it is one, all that
- * is done for the sake of groups vanishes. */
+/* The driver defines the number of lanes per group at compile time. On a CPU device it is one, and the compiler removes
+ * all the code that combines lanes. */
 #ifndef GROUP_LANES
 #define GROUP_LANES 64
 #endif
 #define MOST_LANES  GROUP_LANES
-#define MANY_TOKENS 4 /* with 8 PoCL works half a minute on a kernel */
+#define MANY_TOKENS 4 /* with 8, PoCL compiles a kernel for half a minute */
 #define LANES       ((uint)GROUP_LANES)
 #define GROUP       ((uint)get_group_id(0))
 #define GROUPS      ((uint)get_num_groups(0))
@@ -29,8 +29,8 @@
 #define BARRIER() ((void)0)
 #endif
 
-/* OpenCL has no pointers into buffers: a kernel gets each buffer whole, with an offset in units of 16 bytes, and calls
- * its body with pointers to where the arguments begin. NULL comes with offset 0 and stays NULL. */
+/* OpenCL has no pointers into buffers. So a kernel gets each whole buffer with an offset in units of 16 bytes, and
+ * calls its body with pointers to the beginnings of the arguments. NULL comes with offset 0 and stays NULL. */
 #define KERNEL_B(type, name)     , __global type *name
 #define KERNEL_V(name)           , uint name
 #define KERNEL_F(name)           , float name
@@ -49,9 +49,9 @@
     }                                                                                                   \
     INLINE void body_##name(__local ulong *local_memory,                                                \
                             __global const step_record *step PARAMETERS(KERNEL_B, KERNEL_V, KERNEL_F))
-/* Only a kernel itself may have variables of the group, so the arrays of a body, together at most LOCAL_BYTES, are cut
- * from one of its kernel's. */
-#define LOCAL_BYTES (16 * MOST_LANES + 18432) /* what group_sums needs, and what attend has besides */
+/* Only the kernel function itself may declare local memory. So it declares one array, and LOCAL_ARRAY takes the arrays
+ * of the body from it; together they must not exceed LOCAL_BYTES. */
+#define LOCAL_BYTES (16 * MOST_LANES + 18432) /* for group_sums, and for the arrays of attend */
 #define LOCAL_ARRAY(type, name, n)                     \
     __local type *name = (__local type *)local_memory; \
     local_memory += (sizeof(type) * (n) + 7) / 8
@@ -66,14 +66,15 @@ typedef signed char schar;
 #define AS_UINT(x)   as_uint(x)
 #define AS_FLOAT(x)  as_float(x)
 
-/* OpenCL's division may be off by 2.5 units in the last place; one step of Newton's method on the exact remainder
- * makes it right (and leaves it where it was). Where the remainder is not finite, there is nothing to mend. */
+/* Correctly rounded division. OpenCL's may be off by 2.5 units in the last place; one step of Newton's method with the
+ * exact remainder corrects it, and keeps a result that is already correct. A result that is not finite is kept, too. */
 INLINE float divide_rounded(float a, float b)
 {
     float quotient = a / b, better = fma(fma(-quotient, b, a), 1.0f / b, quotient);
     return isfinite(better) ? better : quotient;
 }
 
+/* Correctly rounded square root, by the same method. */
 INLINE float sqrt_rounded(float a)
 {
     float root = sqrt(a), better = fma(fma(-root, root, a), 0.5f / root, root);
@@ -153,12 +154,13 @@ INLINE block32 block32_load(__global const uchar *p)
 
 INLINE block32 block32_of_nibbles(__global const uchar *p, int less)
 {
-    (void)less; /* see wide_block */
+    (void)less; /* wide_block subtracts it later */
     uint4 both = vload4(0, (__global const uint *)p);
     return (int8)(as_int4(both & 0x0f0f0f0fu), as_int4((both >> 4) & 0x0f0f0f0fu));
 }
 
-/* Values of six bits, 32 too large, to signed bytes: without the 32 the sixth bit is the sign. */
+/* Converts values of six bits to signed bytes and subtracts 32: flips the sixth bit, which then is the sign, and
+ * extends it to the upper bits. */
 INLINE int4 signed_sixes(uint4 lower, uint upper)
 {
     uint4 bits = ((uint4)(upper) >> (uint4)(0, 2, 4, 6)) & 0x03030303u;
@@ -182,7 +184,7 @@ INLINE int block32_dot(block32 a, block32 b)
            DOT4(a.s5, b.s5) + DOT4(a.s6, b.s6) + DOT4(a.s7, b.s7);
 }
 
-/* Of 16 bytes. */
+/* The dot product of 16 bytes. */
 INLINE int block16_dot(int4 a, int4 b)
 {
     return DOT4(a.x, b.x) + DOT4(a.y, b.y) + DOT4(a.z, b.z) + DOT4(a.w, b.w);
@@ -196,7 +198,7 @@ INLINE int block16_dot(int4 a, int4 b)
     return fewer.x + fewer.y + fewer.z + fewer.w;
 }
 
-/* In vectors, which is what CPUs want: products of bytes fit into 16 bits. */
+/* Written with vectors, which CPUs need; products of bytes fit into 16 bits. */
 INLINE int block32_dot(block32 a, block32 b)
 {
     short16 low = convert_short16(as_char16(a.lo)) * convert_short16(as_char16(b.lo));
@@ -208,7 +210,7 @@ INLINE int block32_dot(block32 a, block32 b)
 }
 #endif
 
-/* The first 16 bytes, or the others. */
+/* The dot product of the first 16 bytes (half_of 0) or of the others (1). */
 INLINE int block32_dot_half(block32 a, block32 b, int half_of)
 {
     return half_of == 0 ? block16_dot(a.lo, b.lo) : block16_dot(a.hi, b.hi);

@@ -1,7 +1,7 @@
-/* formats.cl - weights as they lie in a device's memory (kernels.h), and how eight neighbours become floats, or 32 of
- * them bytes.
+/* formats.cl - decodes weights from a device's memory (layouts in kernels.h): eight neighbours to floats, or 32 to
+ * bytes.
  *
- * A format is a constant wherever these are called, so what looks like a ladder here is one branch there. */
+ * The format is a constant in every call, so the compiler keeps only one branch of each chain of conditions. */
 
 enum {
 #define X(id, name, values, value_bytes, scale_bytes) W_##id,
@@ -9,7 +9,7 @@ enum {
 #undef X
 };
 
-/* A column of DEVICE_FORMATS. */
+/* Defines a function that returns a column of DEVICE_FORMATS for a format. */
 #define FORMAT_COLUMN(name, column)       \
     INLINE uint name(int format)          \
     {                                     \
@@ -22,13 +22,13 @@ FORMAT_COLUMN(block_values, VALUES_OF)
 FORMAT_COLUMN(block_value_bytes, VALUE_BYTES_OF)
 FORMAT_COLUMN(block_scale_bytes, SCALE_BYTES_OF)
 
-/* Where a row's values begin. */
+/* Returns the beginning of a row's values. */
 INLINE GLOBAL const uchar *row_of(int format, GLOBAL const uchar *w, uint row, uint columns)
 {
     return w + (size_t)row * (columns / block_values(format)) * block_value_bytes(format);
 }
 
-/* And its scales, which only blocks have. */
+/* Returns the beginning of a row's scales, which only block formats have. */
 INLINE GLOBAL const ushort *scales_of(int format, GLOBAL const ushort *scales, uint row, uint columns)
 {
     uint words = block_scale_bytes(format) / 2;
@@ -37,18 +37,19 @@ INLINE GLOBAL const ushort *scales_of(int format, GLOBAL const ushort *scales, u
 
 /* ------------------------------------------------------------------ scales */
 
-/* Whether all values of a block of 32 are multiples of one float16. */
+/* Returns whether all values of a block of 32 are multiples of one float16. */
 INLINE bool has_one_scale(int format)
 {
     return format == W_Q8_0 || format == W_Q4_0;
 }
 
-/* Two numbers that 32 values share, sub-block `sub` of a row. The scale, and nothing; q4_K: step and offset of step * q -
- * offset; q6_K: the scales of the first 16 and of the others. All are exact. */
+/* Two numbers that the 32 values of a block share. q8_0 and q4_0: the scale, and 0. q4_K: step and offset, for the
+ * values step * q - offset. q6_K: the scales of the first 16 values and of the others. All are exact. */
 typedef struct two_scales {
     float first, second;
 } two_scales;
 
+/* Returns the scales of block `sub` of a row, counted in blocks of 32. */
 INLINE two_scales scales_32(int format, GLOBAL const ushort *scales, uint sub)
 {
     two_scales s;
@@ -72,13 +73,14 @@ INLINE two_scales scales_32(int format, GLOBAL const ushort *scales, uint sub)
 
 /* ------------------------------------------------------------------ eight values */
 
-/* What unscaled_8 of the block that `at` is in has to be multiplied with. */
+/* Returns the factor for the results of unscaled_8 in the block of value `at`. */
 INLINE float scale_at(int format, GLOBAL const ushort *scales, uint at)
 {
     return has_one_scale(format) ? scales_32(format, scales, at / 32).first : 1.0f;
 }
 
-/* 16 bytes hold 32 values: the low nibbles are the first 16. Where the byte of value `at` of a row lies, and how far up. */
+/* 16 bytes hold 32 values, the first 16 in the low nibbles. These macros give the byte of value `at` of a row, and the
+ * shift of its nibble. */
 #define NIBBLES_AT(at)    ((at) / 32 * 16 + (at) % 16)
 #define NIBBLES_SHIFT(at) ((at) / 16 % 2 * 4)
 
@@ -98,7 +100,7 @@ INLINE float8 q6_K_8(GLOBAL const uchar *row, GLOBAL const ushort *scales, uint 
         float8_all(at / 16 % 2 ? s.second : s.first));
 }
 
-/* Values at .. at + 7 of a row, at a multiple of 8, as multiples of scale_at. */
+/* Returns the values at .. at + 7 of a row, divided by scale_at; `at` is a multiple of 8. */
 INLINE float8 unscaled_8(int format, GLOBAL const uchar *row, GLOBAL const ushort *scales, uint at)
 {
     if (format == W_F32)
@@ -114,14 +116,14 @@ INLINE float8 unscaled_8(int format, GLOBAL const uchar *row, GLOBAL const ushor
     return format == W_Q4_K ? q4_K_8(row, scales, at) : q6_K_8(row, scales, at);
 }
 
-/* The values themselves; the multiplication is exact. */
+/* Returns the values themselves; the multiplication is exact. */
 INLINE float8 weights_8(int format, GLOBAL const uchar *row, GLOBAL const ushort *scales, uint at)
 {
     float8 values = unscaled_8(format, row, scales, at);
     return has_one_scale(format) ? float8_times(values, float8_all(scale_at(format, scales, at))) : values;
 }
 
-/* One value of a row of a float format; blocks are never read so. */
+/* Returns one value of a row of a float format; block formats are never read this way. */
 INLINE float weight_1(int format, GLOBAL const uchar *row, uint at)
 {
     if (format == W_F32)
@@ -133,8 +135,8 @@ INLINE float weight_1(int format, GLOBAL const uchar *row, uint at)
 
 /* ------------------------------------------------------------------ 32 values */
 
-/* 32 values as bytes to be multiplied with others: q; of q4_0 with or without the 8 that it is too large, see
- * block_sum. */
+/* Returns the 32 integers of a block as bytes. Those of q4_0 are 8 too large, except on the host; block_sum corrects
+ * this. */
 INLINE block32 weights_block(int format, GLOBAL const uchar *row, uint sub)
 {
     if (format == W_Q8_0)
@@ -146,7 +148,8 @@ INLINE block32 weights_block(int format, GLOBAL const uchar *row, uint sub)
     return block32_of_nibbles(row + 16 * (size_t)sub, format == W_Q4_0 ? 8 : 0);
 }
 
-/* sum + the product of 32 weights and 32 values, which are `scale` times q, whose sum is q_sum. */
+/* Adds to `sum` the dot product of 32 weights and 32 activations. The activations are scale * q, and q_sum is the sum
+ * of q. */
 INLINE wide block_sum(int format, wide sum, block32 weights, two_scales s, block32 q, float scale, int q_sum)
 {
     if (format == W_Q6_K)

@@ -1,5 +1,5 @@
-/* kernels.c - what there is to know of the kernels without running one: names, parameters, and which is for which
- * format. All of it follows from the list in kernels.h. */
+/* kernels.c - tables of the kernels: names, parameters, which kernel is for which format, and which host table is for
+ * which CPU. The first three follow from the list in kernels.h. */
 #include "kernels.h"
 #include "host_table.h"
 
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* The step, then a letter for each parameter. */
+/* The letter of each kind of parameter, see device_kernel_row. */
 #define LETTER_B(type, name) "b"
 #define LETTER_V(name)       "u"
 #define LETTER_F(name)       "f"
@@ -19,7 +19,7 @@ const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT] = {
 #undef X
 };
 
-/* Zero where devices lack a format. */
+/* The row of a format that devices lack is zero. */
 static const device_format formats[FORMAT_COUNT] = {
 #define X(ID, id, values, value_bytes, scale_bytes) \
     [FORMAT_##ID] = {values,                        \
@@ -43,7 +43,7 @@ static const device_format formats[FORMAT_COUNT] = {
 #undef X
 };
 
-/* A block is what it is in a file, in another order. */
+/* Checks that a packed block has as many values and bytes as in a file; only their order differs. */
 #define X(ID, name, type, file_type, values, bytes, largest) VALUES_##ID = (values), BYTES_##ID = (bytes),
 enum { NUMBER_FORMATS(X) };
 #undef X
@@ -71,7 +71,7 @@ const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE])
     return out;
 }
 
-/* The row of a format that devices have. */
+/* Returns the row of a format that devices have. */
 static const device_format *row_of(number_format format)
 {
     const device_format *row = device_format_find(format);
@@ -100,9 +100,9 @@ device_kernel device_accumulate(number_format format)
     return row_of(format)->accumulate;
 }
 
-/* Worst first. */
+/* The host tables, slowest first. */
 static const struct compiled {
-    unsigned features; /* all of them must be there */
+    unsigned features; /* the CPU must have all of them */
     const host_table *table;
 } compiled[] = {
     {0, &host_table_c},

@@ -1,5 +1,5 @@
-/* kernels.cl - all kernels as one text: what compilers for CUDA are given, what kernels_host.c includes, and, with its
- * parts put in place, what kernels_source.c hands to compilers at run time. */
+/* kernels.cl - all kernels as one source. CUDA compilers compile it at build time, kernels_host.c includes it, and
+ * kernels_source.c contains it with all includes expanded, for compilation at run time. */
 #include "portable.h"
 
 #include "kernels.h"

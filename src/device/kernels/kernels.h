@@ -1,12 +1,13 @@
-/* kernels.h - the list of kernels: names and parameters, which are the contract between those who record programs and
- * the kernels' one source.
+/* kernels.h - the list of kernels with their parameters: the contract between the code that records programs and the
+ * source of the kernels.
  *
- * The same source is compiled as C (host device), as OpenCL C and for CUDA; portable.h has the macros that make it so.
- * Every kernel is right for any number of groups and any number of lanes in a group. A kernel works on *items*; group g
- * of G takes the items g, g + G, ..., the lanes of a group share an item.
+ * The same source is compiled as C (host device), as OpenCL C and for CUDA; portable.h explains the macros that make it
+ * portable. Every kernel gives correct results for any number of groups and any number of lanes in a group. A kernel
+ * works on *items*; group g of G takes the items g, g + G, ..., and the lanes of a group share an item. In CUDA's terms
+ * a group is a block and a lane a thread; in OpenCL's, a work-group and a work-item.
  *
- * Shapes: T = step->count rows (tokens) of at most STEP_ROWS. Where a parameter is said to be [T][n], row t begins at t
- * * n. All matrices are [rows][columns], a row per output, as for the CPU; block formats are stored apart for
+ * Shapes: T = step->count rows (tokens), at most STEP_ROWS. A parameter [T][n] has row t at t * n. All matrices are
+ * [rows][columns] with a row per output, as on the CPU. Block formats store values and scales in separate arrays, for
  * alignment (device_pack in packing.h):
  *
  *     f32, f16, bf16   w: values, row after row; scales: NULL
@@ -14,26 +15,26 @@
  *     q4_0             w: 16 bytes for each block of 32, in the file's order of nibbles
  *                      [rows][columns / 32][16];              scales: f16 [rows][columns / 32]
  *     q4_K             w: sub-blocks of 32 as blocks of q4_0  [rows][columns / 256][8][16];
- *                      scales: [rows][columns / 256][16 bytes]: f16 d and dmin; 8 bytes, of sub-block j the lower four
- *                      bits of its scale and, above them, of its minimum; 4 bytes, nibble j of which has the upper
- *                      two bits of both
+ *                      scales: [rows][columns / 256][16 bytes]: f16 d and dmin; then 8 bytes, byte j with the lower
+ *                      four bits of the scale of sub-block j and, above them, those of its minimum; then 4 bytes,
+ *                      nibble j with the upper two bits of the scale and, above them, those of the minimum
  *     q6_K             w: [rows][columns / 256][192 bytes]: the lower four bits as in q4_K; then 8 bytes for each
- *                      sub-block of 32, bits 2k of byte 4h + b the upper bits of value 16h + 4k + b;
+ *                      sub-block of 32: bits 2k and 2k + 1 of byte 4h + b are the upper bits of value 16h + 4k + b;
  *                      scales: [rows][columns / 256][18 bytes]: f16 d, int8 [16]
  *
- * Lists: `list` [STEP_ROWS][n] has for each token the rows it works on, ascending, and `listed` [STEP_ROWS] how many;
- * n is the stride that the kernel's description names. NULL: all rows, in order. */
+ * Lists: `list` [STEP_ROWS][n] contains the rows that each token uses, ascending, and `listed` [STEP_ROWS] their
+ * number; n is the stride that the kernel's description names. NULL: all rows, in order. */
 #ifndef DEVICE_KERNELS_KERNELS_H
 #define DEVICE_KERNELS_KERNELS_H
 
-/* Tables, aligned by hand. */
+/* The tables below are aligned by hand. */
 // clang-format off
 
-/* Tokens that a program works on at once. */
+/* The most tokens that a program processes at once. */
 #define STEP_ROWS 8
 
-/* What differs from step to step; the first parameter of every kernel. Integers only: the host, OpenCL and CUDA agree
- * on its layout. */
+/* The fields of the step record: the values that differ from step to step, and the first parameter of every kernel. All
+ * are 32-bit integers, so that the host, OpenCL and CUDA agree on the layout. */
 #define STEP_FIELDS(WORD)                                                     \
     WORD(count)                /* T */                                        \
     WORD(unused)               /* so that the arrays begin at a multiple of 8 */ \
@@ -41,16 +42,17 @@
     WORD(position[STEP_ROWS])  /* of each row within its sequence */          \
     WORD(token[STEP_ROWS])
 
-/* `finish` of product: what becomes of a sum. */
+/* `finish` of product: how a sum is stored. */
 #define FINISH_STORE 0 /* y = sum                     */
 #define FINISH_ADD   1 /* y = y + sum                 */
-#define FINISH_RELU  2 /* y = max(sum, 0), NaN stays 0 */
+#define FINISH_RELU  2 /* y = max(sum, 0); NaN gives 0 */
 
 /* `rule` of compact, as kernel_selection. */
-#define RULE_ABOVE 0 /* value > threshold         */
-#define RULE_FROM  1 /* not value < threshold     */
+#define RULE_ABOVE 0 /* value > threshold */
+#define RULE_FROM  1 /* not (value < threshold); NaN passes */
 
-/* `kind` of activate: silu, relu (above `activation_threshold`; FATReLU), as kernel_activation. */
+/* `kind` of activate, as kernel_activation: silu, or relu with a threshold (FATReLU): x above `activation_threshold`,
+ * else 0. */
 #define KIND_SILU 0
 #define KIND_RELU 1
 /* `gating` of activate. */
@@ -58,13 +60,13 @@
 #define GATING_GATED 1 /* h = act(first) * second        */
 #define GATING_BOTH  2 /* h = act(first) * act(second)   */
 
-/* Columns of `totals`. */
+/* Columns of `totals`, the numbers of neurons that are summed over steps. */
 #define TOTALS          3
 #define TOTAL_COMPUTED  0
 #define TOTAL_FIRED     1
 #define TOTAL_ACTIVE    2
 
-/* Sizes of items. */
+/* How much work one item is. */
 #define PRODUCT_ROWS      4    /* rows of one item of product                                   */
 #define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
 #define ATTEND_POSITIONS  128  /* positions of one split of attend                              */
@@ -74,9 +76,10 @@
 #define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
 #define READ_BYTES        65536     /* bytes of one item of read                                */
 
-/* Parameters behind the step: B(type, name) a buffer, V(name) an unsigned value, F(name) a float. */
+/* Parameters after the step: B(type, name) a buffer, V(name) an unsigned value, F(name) a float. "items" is the number
+ * of items for device_launch. */
 
-/* x [T][columns] = row token[t] of w.   items: STEP_ROWS */
+/* x[t] = row token[t] of w; x [T][columns].   items: STEP_ROWS */
 #define P_EMBED(B, V, F) B(const uchar, w) B(const ushort, scales) B(float, x) V(columns)
 
 /* y[t][i] = W[list ? list[t][i] : i] . x[t], finished; i in [0, list ? listed[t] : rows).
@@ -86,34 +89,36 @@
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, x) B(float, y) \
         V(rows) V(columns) V(stride) V(finish)
 
-/* The same for x rounded to 8 bits as quantize does it: q [T][columns], q_scales [T][columns / 32], q_sums
- * [T][columns / 32] the sums of each block of q. The integers of a block are summed exactly. */
+/* The same for x rounded to 8 bits by quantize: q [T][columns], q_scales [T][columns / 32], and q_sums
+ * [T][columns / 32], the sum of each block of q. The integers of a block are summed exactly. */
 #define P_PRODUCT_8(B, V, F)                                                                          \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const schar, q) \
         B(const float, q_scales) B(const int, q_sums) B(float, y) V(rows) V(columns) V(stride) V(finish)
 
-/* x [T][columns] to 8 bits, as kernel.h's kernel_input says (blocks of 32, scale max / 127, halves to even; a block
- * with a value that is not finite: q 0 and scale NaN).   items: ceil(STEP_ROWS * columns / 32 / QUANTIZE_BLOCKS) */
+/* Rounds x [T][columns] to 8 bits, as kernel_input of kernel.h says: blocks of 32, scale max / 127, halves to even. A
+ * block with a value that is not finite has q 0 and scale NaN; one with max < 2^-120 has q 0 and scale 0.
+ * items: ceil(STEP_ROWS * columns / 32 / QUANTIZE_BLOCKS) */
 #define P_QUANTIZE(B, V, F) \
     B(const float, x) B(schar, q) B(float, q_scales) B(int, q_sums) V(columns)
 
 /* out[t][i] = x[t][i] * weight[i] / sqrt(mean(x[t]^2) + epsilon).   items: STEP_ROWS */
 #define P_NORM(B, V, F) B(const float, x) B(const float, weight) B(float, out) V(columns) F(epsilon)
 
-/* Rotates the first 2 * pairs values of every query head in place and of every key head on its way into the cache, by
- * cosine and sine [T][pairs] (values 2i and 2i + 1 form a pair), and stores key and value at the row's sequence and
- * position. query [T][stride_q], key and value [T][stride_k]; keys, values: [sequence][kv_heads][context][length] of
- * one layer, in the format of the kernel's name.   items: STEP_ROWS * (heads + kv_heads) */
+/* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
+ * every key head while copying it to the cache, by cosine and sine [T][pairs]; values 2i and 2i + 1 form a pair. Stores
+ * key and value at the row's sequence and position. query [T][stride_q], key and value [T][stride_k]; keys, values:
+ * [sequence][kv_heads][context][length] of one layer, in the format of the kernel's name.
+ * items: STEP_ROWS * (heads + kv_heads) */
 #define P_PLACE(B, V, F)                                                                                     \
     B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)    \
         B(uchar, keys) B(uchar, values) V(heads) V(kv_heads) V(length) V(pairs) V(context) V(stride_q) V(stride_k)
 
-/* Attention over one split of the positions that a row sees: its own and those before it, at most `window` of them
- * (0: all). Split s is positions [s, s + 1) * ATTEND_POSITIONS of the cache. partial
- * [STEP_ROWS][heads][splits][length + 2]: the sum of exp(score - m) * value, then m (the greatest score of the
- * split) and the sum of exp(score - m); a split without positions that are seen: m = -INFINITY (as large a negative
- * float), the sum 0, and the values are not written. score = scale * query . key. Query heads h share the key/value
- * head h / (heads / kv_heads), whose keys are read once for ATTEND_QUERIES of them.
+/* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
+ * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS of the cache. score = scale * query . key.
+ * partial [STEP_ROWS][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
+ * split, and the sum of exp(score - m). If the row sees no position of a split, m is -3.4e38 (in place of -infinity),
+ * the sum of weights 0, and the values are not written. Query head h uses the key/value head h / (heads / kv_heads),
+ * whose keys are read once for ATTEND_QUERIES query heads.
  * items: STEP_ROWS * ATTEND_ITEMS(heads, kv_heads, splits) */
 #define ATTEND_ITEMS(heads, kv_heads, splits) \
     ((kv_heads) * (((heads) / (kv_heads) + ATTEND_QUERIES - 1) / ATTEND_QUERIES) * (splits))
@@ -121,49 +126,54 @@
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
         V(length) V(context) V(window) V(splits) V(stride_q) F(scale)
 
-/* mixed [T][heads * length]: the splits of attend put together; those behind a row's position are not looked at.
+/* Combines the splits of attend into mixed [T][heads * length]. Splits after a row's position are not read.
  * items: STEP_ROWS * heads */
 #define P_ATTEND_JOIN(B, V, F) B(const float, partial) B(float, mixed) V(heads) V(length) V(splits)
 
-/* Ordered compaction. Of the values [T][n] of each token (ids ? id_count[t] : n of them), plus bias[id] where there is
- * one, those that pass the rule: their ids in order to list [STEP_ROWS][n], their values (bias included) to selected [T][n]
- * unless NULL (may be `values` itself), how many to listed [STEP_ROWS], which is also added to totals[t * TOTALS +
- * column]. ids [STEP_ROWS][n]: the number of each value; NULL: its place.   items: STEP_ROWS */
+/* Ordered compaction: selects the values of each token that pass the rule. values [T][n], of which the first
+ * (ids ? id_count[t] : n) are used. ids [STEP_ROWS][n]: the id of each value; NULL: its place. bias[id] is added first
+ * (NULL: none). Writes the ids of the selected values in order to list [STEP_ROWS][n], the values with bias to selected
+ * [T][n] (NULL: not written; may be `values` itself), and their number to listed [STEP_ROWS]; adds that number to
+ * totals[t * TOTALS + column].   items: STEP_ROWS */
 #define P_COMPACT(B, V, F)                                                                              \
     B(const float, values) B(const float, bias) B(const uint, ids) B(const uint, id_count) B(uint, list) \
         B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
 
-/* first[t][i] becomes the activation of neuron i (listed or all, n the stride): see GATING_ and KIND_. Biases are
- * indexed by neuron; NULL: none. A neuron that relu makes zero gives 0 whatever `second` is.
+/* Replaces first[t][i] by the activation of the i-th neuron (of the list, or of all; n is the stride): see GATING_ and
+ * KIND_. Biases are indexed by neuron; NULL: none. A neuron that relu makes zero gives 0, even if `second` is not
+ * finite.
  * items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
 #define P_ACTIVATE(B, V, F)                                                                                 \
     B(float, first) B(const float, second) B(const float, first_bias) B(const float, second_bias)           \
         B(const uint, list) B(const uint, listed) V(n) V(kind) V(gating) F(activation_threshold)
 
-/* sums [STEP_ROWS][parts][columns]: part p of a token's m rows (listed or all `rows`) is [p * m / parts, (p + 1) * m /
- * parts) of them, its sum that of h[t][i] * W[list ? list[t][i] : i] in ascending order; h and list have the stride
- * `rows`. w has a row per neuron (down_t).
+/* Sums rows of w weighted by h, in `parts` parts: sums [STEP_ROWS][parts][columns]. Of a token's m rows (the listed or
+ * all `rows`), part p takes those from p * m / parts up to, not including, (p + 1) * m / parts. Its sum is that of
+ * h[t][i] * W[list ? list[t][i] : i] in ascending order; h and list have the stride `rows`. w has a row per neuron
+ * (down_t).
  * items: STEP_ROWS * parts * ceil(columns / ACCUMULATE_COLUMNS_ITEM) */
 #define P_ACCUMULATE(B, V, F)                                                                                \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, h)    \
         B(float, sums) V(rows) V(columns) V(parts)
 
-/* x[t][c] += sums of all parts in order, + bias[c], + answer[t][c]; whichever is NULL (sums: parts 0) is left out.
+/* Adds to x[t][c] the sums of all parts in order, then bias[c], then answer[t][c]. A bias or answer that is NULL is
+ * left out, and the sums if parts is 0.
  * items: STEP_ROWS * ceil(columns / REDUCE_COLUMNS_ITEM) */
 #define P_REDUCE(B, V, F) \
     B(const float, sums) B(const float, bias) B(const float, answer) B(float, x) V(columns) V(parts)
 
-/* best[t]: the place of the greatest of logits [T][n], the first of equals; NaN counts as least.   items: STEP_ROWS */
+/* best[t] = the index of the greatest of logits [T][n], the first among equals; NaN counts as least.
+ * items: STEP_ROWS */
 #define P_ARGMAX(B, V, F) B(const float, logits) B(uint, best) V(n)
 
-/* Sums the 32-bit words of total * READ_BYTES bytes, the sum of item i to out[i]: measures bandwidth.
+/* Reads total * READ_BYTES bytes to measure bandwidth; out[i] = the sum of the 32-bit words of item i.
  * items: total */
 #define P_READ(B, V, F) B(const uchar, data) B(uint, out) V(total)
 
-/* Formats of weights on devices: those that meet float32, and those that meet activations of 8 bits as well. A format
- * without a row has no kernels, and is refused by name. To add one: a row, its decoding in formats.cl, its packing in
- * packing.c; kcheck follows.
- *    id    name   values, bytes of w and of scales of a block */
+/* Formats of weights on devices. Float formats are multiplied with float32 activations; block formats also with
+ * activations of 8 bits. A format without a row has no kernels. To add one: a row here, its decoding in formats.cl, its
+ * packing in packing.c; kcheck then tests it, too.
+ *    id    name   per block: values, bytes of w, bytes of scales */
 #define DEVICE_FLOAT_FORMATS(X) \
     X(F32,  f32,    1,   4,  0) \
     X(F16,  f16,    1,   2,  0) \
@@ -194,7 +204,7 @@
 
 // clang-format on
 
-#ifndef DEVICE_KERNEL_SOURCE /* what follows is for those who launch them */
+#ifndef DEVICE_KERNEL_SOURCE /* for C code that launches the kernels */
 
 #include "../../number/format.h"
 
@@ -211,34 +221,35 @@ typedef enum device_kernel {
         DEVICE_KERNEL_COUNT
 } device_kernel;
 
-/* "product_f16"; and of each parameter, step first: 'b' buffer, 'u' unsigned, 'f' float. */
+/* A name, "product_f16", and a letter for each parameter, step first: 'b' buffer, 'u' unsigned, 'f' float. */
 typedef struct device_kernel_row {
     const char *name, *parameters;
 } device_kernel_row;
 extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 
-/* What devices have for a format of weights. */
+/* The block sizes and kernels of a format of weights. */
 typedef struct device_format {
-    uint32_t block_values, value_bytes, scale_bytes;     /* of a block, and what of it lies in w and in scales */
-    device_kernel embed, product, product_8, accumulate; /* product_8: of block formats */
+    uint32_t block_values, value_bytes, scale_bytes;     /* of a block: values, bytes in w and in scales */
+    device_kernel embed, product, product_8, accumulate; /* product_8: block formats */
 } device_format;
 
-/* NULL: devices have no kernels for this format. */
+/* Returns the row of a format; NULL: devices have no kernels for it. */
 const device_format *device_format_find(number_format format);
 static inline bool device_has_format(number_format format)
 {
     return device_format_find(format) != NULL;
 }
-/* "f32, f16 ... and q6_K": those that there are. */
+/* Writes the names of all formats, "f32, f16 ... and q6_K", and returns `out`. */
 #define DEVICE_FORMAT_NAMES_SIZE 64
 const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE]);
 
-/* The kernel of a family for a format that they have. */
+/* Return a kernel for a format that devices have (asserted). */
 device_kernel device_embed(number_format format);
 device_kernel device_product(number_format format);
 device_kernel device_product_8(number_format format); /* block formats */
 device_kernel device_accumulate(number_format format);
 
+/* Returns count / per_item, rounded up. */
 static inline size_t items_of(size_t count, size_t per_item)
 {
     return (count + per_item - 1) / per_item;

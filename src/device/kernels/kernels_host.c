@@ -1,7 +1,7 @@
 /* kernels_host.c - the kernels compiled as C for the host device, and the table of them.
  *
- * Compiled twice: by itself for any CPU, and from kernels_host_avx2.c with that instruction set. A group has one lane
- * here; the driver decides how many groups there are and which thread runs which. */
+ * It is compiled twice: by itself for any CPU, and from kernels_host_avx2.c with AVX2. A group has one lane here; the
+ * driver decides how many groups there are and which thread runs each. */
 #include "host_table.h"
 
 #ifndef HOST_TABLE
@@ -9,17 +9,17 @@
 #define HOST_TABLE_NAME "C"
 #endif
 
-/* Vectors of eight floats are passed between functions that are always inlined: no ABI is concerned. */
+/* Only functions that are always inlined pass vectors of eight floats, so their ABI does not matter. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include "kernels.cl"
 
-/* Addresses of an argument; NULL where there is no buffer. */
+/* Returns the address of a buffer argument; NULL if it has no buffer. */
 static void *address_of(const device_argument *argument)
 {
     return argument->buffer ? (char *)argument->buffer->host + argument->offset : NULL;
 }
 
-/* A wrapper takes the arguments from the list one after the other and passes them on. */
+/* Defines a wrapper for each kernel, which takes the arguments from the list one by one and passes them on. */
 #define TAKE_B(type, name) type *name = address_of(argument++);
 #define TAKE_V(name)       uint name = (argument++)->u;
 #define TAKE_F(name)       float name = (argument++)->f;

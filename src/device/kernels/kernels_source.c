@@ -1,4 +1,4 @@
-/* kernels_source.c - the kernels' one source as text, for compilers at run time. The build puts it together
+/* kernels_source.c - the source of all kernels as one text, for compilation at run time. The build assembles it
  * (embed.cmake). */
 #include "../driver.h"
 

@@ -1,18 +1,18 @@
-/* neurons.cl - which neurons fire, and what they pass on: ordered compaction and the activation.
+/* neurons.cl - selects the neurons that matter (ordered compaction) and applies the activation.
  *
- * Sparsity on a device is these lists: compact writes the numbers of the neurons that matter, in order, and the kernels
- * that follow read only their rows. Order matters twice: sums are then always taken in the same order, so the result
- * is the same on every run, and rows are read as they lie in memory. No atomics, for the same reason. */
+ * Sparsity on a device works by lists: compact writes the ids of the neurons that matter, in order, and later kernels
+ * read only their rows. The order has two advantages: sums are always taken in the same order, so that the result is
+ * the same on every run, and rows are read in the order of memory. There are no atomics, for the same reason. */
 
-/* Values that a lane looks at in one round of compact; kept in registers, since the lists may overwrite the values. */
+/* Values that a lane tests in one round of compact; in registers, since `selected` may overwrite `values`. */
 #define COMPACT_VALUES 8
-/* Counts that one lane adds up while the group's prefix sums are made: MOST_LANES of them in about 16 stretches. */
+/* Counts that one lane adds up in group_prefix. */
 #define COMPACT_STRETCH 16
 
-/* How many of the group's values lie before this lane's, of which there are `count`; *all becomes how many there are in
- * all. Every lane writes its count; the first lane of each stretch of lanes adds up the stretch; and every lane adds
- * the stretches before its own. Two barriers, and right for any number of lanes.
- * counts [MOST_LANES], stretches [MOST_LANES / COMPACT_STRETCH + 1]; may follow itself without a barrier between. */
+/* Exclusive prefix sum: returns the sum of `count` over the lanes before this one; *all becomes the sum over all lanes.
+ * Every lane writes its count; the first lane of each stretch of lanes adds up the stretch; then every lane adds the
+ * stretches before its own. This takes two barriers and works for any number of lanes.
+ * counts [MOST_LANES], stretches [MOST_LANES / COMPACT_STRETCH + 1]; two calls need no barrier between them. */
 INLINE uint group_prefix(uint count, LOCAL uint *counts, LOCAL uint *stretches, uint *all)
 {
     counts[LANE] = count;
@@ -37,14 +37,15 @@ INLINE uint group_prefix(uint count, LOCAL uint *counts, LOCAL uint *stretches, 
     return before;
 }
 
-/* Whether a value passes a rule. NaN is neither above nor below anything: it passes RULE_FROM only. */
+/* Returns whether a value passes a rule. NaN is neither above nor below a threshold, so it passes only RULE_FROM. */
 INLINE bool passes(float value, uint rule, float threshold)
 {
     return rule == RULE_ABOVE ? value > threshold : !(value < threshold);
 }
 
-/* One round after the other, each of COMPACT_VALUES neighbouring values for every lane: count what passes, learn where
- * to write, write. A round writes no further than it has read, so `selected` may be `values`, and `list` may be `ids`. */
+/* In each round every lane takes COMPACT_VALUES neighbouring values, counts those that pass, gets its place in the
+ * list, and writes them. A round never writes beyond what it has read, so `selected` may be `values`, and `list` may be
+ * `ids`. */
 KERNEL(compact, P_COMPACT)
 {
     LOCAL_ARRAY(uint, counts, MOST_LANES);
@@ -85,7 +86,7 @@ KERNEL(compact, P_COMPACT)
     }
 }
 
-/* The activation of one neuron; 0 where relu gives zero. */
+/* Returns the activation of one neuron. */
 INLINE float activated(float value, uint kind, float activation_threshold)
 {
     if (kind == KIND_SILU)
@@ -93,7 +94,7 @@ INLINE float activated(float value, uint kind, float activation_threshold)
     return value > activation_threshold ? value : 0.0f;
 }
 
-/* Places begin .. end - 1 of one token. biased: whether there are biases at all, the one reason to look into the
+/* Activates the places begin .. end - 1 of one token. biased (a constant): whether there are biases; only they need the
  * list. */
 INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float *second,
                             GLOBAL const float *first_bias, GLOBAL const float *second_bias, GLOBAL const uint *list,
@@ -108,7 +109,7 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
             if (gating == GATING_BOTH)
                 other = activated(other, kind, activation_threshold);
             bool is_zero = kind == KIND_RELU && !(value > activation_threshold);
-            result = is_zero ? 0.0f : result * other; /* and not 0 * other, which need not be 0 */
+            result = is_zero ? 0.0f : result * other; /* 0 * other is NaN if other is not finite */
         }
         first[i] = result;
     }

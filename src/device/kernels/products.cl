@@ -1,11 +1,13 @@
-/* products.cl - rows of a matrix times vectors: embed, product, product_8, and quantize, which makes their input.
+/* products.cl - matrix-vector products: product, product_8, and quantize, which makes the input of product_8. Also
+ * embed, which copies rows of a matrix.
  *
- * An item is PRODUCT_ROWS rows, so that what is read of x serves several rows and several loads are under way at once.
- * Neighbouring lanes read neighbouring pieces of a row. Rows beyond the last are the last once more and are not
- * stored. Without lists all tokens are done together, MANY_TOKENS of them, and weights are read once; with lists tokens
- * need other rows, so each is done alone. Barriers stand in loops, never behind an `if`: PoCL copies what follows such
- * a barrier, and of eight in a row makes 256 copies. */
+ * An item is PRODUCT_ROWS rows, so that each value of x is read once for several rows, and several loads overlap.
+ * Neighbouring lanes read neighbouring memory of a row. Rows beyond the last one repeat it and are not stored. Without
+ * lists, up to MANY_TOKENS tokens are computed together, and weights are read once for them. With lists, every token
+ * needs other rows, so each is computed alone. Barriers are in loops and never in an `if`: PoCL duplicates the code
+ * after such a barrier, so that eight of them in sequence make 256 copies. */
 
+/* Returns the value to store for a sum; `before`: the value stored there now. */
 INLINE float finished(float sum, float before, uint finish)
 {
     if (finish == FINISH_ADD)
@@ -28,7 +30,7 @@ ONE_COPY void store_totals(float *totals, uint tokens, GLOBAL float *y, uint str
     }
 }
 
-/* The sums of all lanes of `tokens` tokens, at most `most`. */
+/* Adds up and stores the sums of `tokens` tokens, at most `most` (a constant). */
 INLINE void store_rows(wide sums[][PRODUCT_ROWS], uint most, uint tokens, GLOBAL float *y, uint stride, uint rows,
                        uint finish, LOCAL float *scratch)
 {
@@ -40,15 +42,15 @@ INLINE void store_rows(wide sums[][PRODUCT_ROWS], uint most, uint tokens, GLOBAL
     store_totals(totals, most == 1 ? 1 : tokens, y, stride, least(PRODUCT_ROWS, rows), finish, scratch);
 }
 
-/* Row `place` of an item, or the one that its list names there. */
+/* Returns the r-th row of an item, through the list if there is one. */
 INLINE uint listed_row(GLOBAL const uint *list, uint first, uint r, uint rows)
 {
     uint place = least(first + r, rows - 1);
     return list ? list[place] : place;
 }
 
-/* The tokens [0, tokens) of x, at most `most` (a constant), times the rows [first, first + PRODUCT_ROWS) of those that
- * there are. y: of the first token, at `first`. */
+/* Multiplies the first `tokens` tokens of x, at most `most` (a constant), with the rows [first, first + PRODUCT_ROWS),
+ * of which there are `rows`. y points to the result of the first token and row `first`. */
 INLINE void product_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                          GLOBAL const uint *list, uint first, uint rows, GLOBAL const float *x, uint tokens,
                          uint columns, GLOBAL float *y, uint stride, uint finish, LOCAL float *scratch)
@@ -122,7 +124,7 @@ DEVICE_FORMATS(X)
 
 /* ------------------------------------------------------------------ with activations of 8 bits */
 
-/* As product_rows, a lane taking a block of 32 at a time. */
+/* The same as product_rows for activations of 8 bits; a lane takes a block of 32 at a time. */
 INLINE void product_8_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                            GLOBAL const uint *list, uint first, uint rows, GLOBAL const schar *q,
                            GLOBAL const float *q_scales, GLOBAL const int *q_sums, uint tokens, uint columns,
@@ -198,8 +200,8 @@ INLINE void product_8(int format, GLOBAL const step_record *step, GLOBAL const u
 DEVICE_BLOCK_FORMATS(X)
 #undef X
 
-/* One block of 32 values to 8 bits; the arithmetic of kernel/quantize.h, bit for bit. Magnitudes are compared as
- * integers: their order is that of the numbers, with infinity and NaN on top. */
+/* Rounds a block of 32 values to 8 bits, with the arithmetic of kernel/quantize.h, bit for bit. Compares magnitudes as
+ * integers, which have the order of the numbers, with infinity and NaN above all. */
 INLINE void quantize_block(GLOBAL const float *x, GLOBAL schar *q, GLOBAL float *scale, GLOBAL int *sum)
 {
     uint most = 0;
@@ -235,8 +237,9 @@ KERNEL(quantize, P_QUANTIZE)
     }
 }
 
-/* ------------------------------------------------------------------ rows as they are */
+/* ------------------------------------------------------------------ rows without a product */
 
+/* Decodes the row of each token to float32. */
 INLINE void embed(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
                   GLOBAL float *x, uint columns, uint group, uint groups)
 {

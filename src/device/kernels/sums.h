@@ -1,9 +1,9 @@
-/* sums.h - sums in the making, of one lane (wide) and over the lanes of a group; before them a few words more that mean
- * the same everywhere. */
+/* sums.h - partial sums of one lane (wide) and sums over the lanes of a group, and before them a few functions that are
+ * the same for all compilers. */
 #ifndef DEVICE_KERNELS_SUMS_H
 #define DEVICE_KERNELS_SUMS_H
 
-/* Sums that a group adds up at once. */
+/* The most sums that one call of group_sums adds up. */
 #define SUMS_AT_ONCE 4
 
 #ifdef DEVICE_KERNEL_SOURCE
@@ -26,7 +26,7 @@ INLINE uint least(uint a, uint b)
     return a < b ? a : b;
 }
 
-/* A sum in the making: eight of them side by side where that is what SIMD likes, one elsewhere. */
+/* A partial sum: eight side by side on the host, for SIMD; one elsewhere. */
 #if ON_HOST
 typedef float8 wide;
 
@@ -47,26 +47,27 @@ INLINE wide wide_add(wide sum, float x)
     return sum;
 }
 
-/* sum + scale * (what block32_dot gave - correction) */
+/* sum + scale * (dot - correction), where dot is the result of block32_dot */
 INLINE wide wide_block(wide sum, float scale, int8 dot, int correction)
 {
-    (void)correction; /* nibbles were made signed on the way */
+    (void)correction; /* block32_of_nibbles has subtracted it already */
     return scale * __builtin_convertvector(dot, float8) + sum;
 }
 
-/* The same for two scales, of the first 16 values and of the others. */
+/* The same with two scales, one for the first 16 values and one for the others. */
 INLINE wide wide_halves(wide sum, float first, float second, block32 w, block32 x)
 {
     float8 scales = {first, first, first, first, second, second, second, second};
     return scales * __builtin_convertvector(block32_dot(w, x), float8) + sum;
 }
 
+/* Returns the whole sum. */
 INLINE float wide_total(wide v)
 {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-/* Of so many columns of a float format the first ... can be read eight at a time. */
+/* How many of the first columns of a row in a float format can be read eight at a time. */
 #define COLUMNS_BY_8(columns) ((columns) & ~7u)
 #else
 typedef float wide;
@@ -112,13 +113,13 @@ INLINE wide wide_dot(wide sum, float8 w, float8 x)
 }
 #endif
 
-/* Where rows are not whole vectors they are not aligned either, which a device may not forgive. */
+/* All or none: if rows are not made of whole vectors, most are not aligned, and a device may need alignment. */
 #define COLUMNS_BY_8(columns) ((columns) % 8u == 0u ? (columns) : 0u)
 #endif
 
 /* ------------------------------------------------------------------ over the lanes of a group
- * All lanes call these; scratch is LOCAL_ARRAY(float or uint, ..., GROUP_SCRATCH). The order of the sum depends on
- * LANES alone. */
+ * All lanes of a group must call these functions, and all get the result. scratch is LOCAL_ARRAY(float or uint, ...,
+ * GROUP_SCRATCH). group_sums replaces each of `n` values by its sum. The order of a sum depends only on LANES. */
 #if ON_HOST
 #define GROUP_SCRATCH 1
 
@@ -142,7 +143,7 @@ INLINE uint group_sum_uint(uint value, uint *scratch)
 #elif ON_OPENCL
 #define GROUP_SCRATCH (SUMS_AT_ONCE * MOST_LANES)
 
-/* A tree in local memory: what is left over in an odd row waits for the next. */
+/* Reduces in local memory as a tree; the last one of an odd number waits for the next level. */
 #define GROUP_TREE(COMBINE)                                      \
     for (uint left = LANES, half_of; left > 1; left = half_of) { \
         half_of = (left + 1) / 2;                                \
@@ -188,6 +189,7 @@ INLINE uint group_sum_uint(uint value, __local uint *scratch)
 #else
 #define GROUP_SCRATCH (SUMS_AT_ONCE * 32)
 
+/* Returns the value of the lane `distance` further on in the warp, of which the first `lanes` lanes are active. */
 INLINE uint shuffled_down(uint value, uint distance, uint lanes)
 {
     uint result;
@@ -197,7 +199,7 @@ INLINE uint shuffled_down(uint value, uint distance, uint lanes)
     return result;
 }
 
-/* First within a warp (the last one may be a part), then, by every lane for itself, over the warps. */
+/* Reduces within each warp (the last may be incomplete); then every lane combines the results of all warps. */
 #define GROUP_REDUCE(type, TO_BITS, FROM_BITS, a, b, COMBINE)                \
     uint warp = LANE / 32u, place = LANE % 32u, warps = (LANES + 31u) / 32u; \
     uint lanes = least(32u, LANES - warp * 32u);                             \

@@ -1,10 +1,9 @@
-/* vectors.cl - what is done to one whole row of a step: the norm before a block, and the greatest logit at the end.
+/* vectors.cl - kernels over one whole row of a step: the norm before a block, and the greatest logit at the end.
  *
- * A group takes a row. Its lanes go through the row side by side, neighbours reading neighbours, and put their results
- * together at the end in a fixed order; so a row gives the same bits on every run. What the rows are is not known
- * here. */
+ * A group takes a row. Neighbouring lanes read neighbouring values, and the group combines their results at the end in
+ * a fixed order, so that a row gives the same bits on every run. */
 
-/* What group_sum and group_max need for one value. */
+/* The scratch that group_sum and group_max need for one value. */
 #define SCRATCH_FOR_ONE ((GROUP_SCRATCH + SUMS_AT_ONCE - 1) / SUMS_AT_ONCE)
 
 /* out = x * weight / sqrt(mean(x^2) + epsilon), row by row. May work in place: nothing is written before all lanes
@@ -29,9 +28,9 @@ KERNEL(norm, P_NORM)
     }
 }
 
-/* Maps a float to an integer that is greater where the float is: positive numbers compare as their bits do, negative
- * ones the other way round. Both zeros give the same, NaN gives the least. Comparing integers, no device's way with
- * subnormal numbers or NaN can matter. */
+/* Maps a float to an integer of the same order: the bits of positive numbers are ordered like the numbers, those of
+ * negative ones the other way round. Both zeros give the same integer, NaN gives the least. With integers it does not
+ * matter how a device treats subnormal numbers or NaN. */
 INLINE uint order_of(float value)
 {
     uint bits = AS_UINT(value), magnitude = bits & 0x7fffffffu;
@@ -39,23 +38,23 @@ INLINE uint order_of(float value)
     return magnitude > 0x7f800000u ? 0 : ordered;
 }
 
-/* The better of two candidates: the greater value, or among equals the first. */
+/* Returns whether the first candidate is better: its value is greater, or equal at an earlier place. */
 INLINE bool is_better(uint value, uint place, uint than_value, uint than_place)
 {
     return value > than_value || (value == than_value && place < than_place);
 }
 
-/* Logits that a lane has under way at once. */
+/* Logits that a lane reads at once. */
 #define ARGMAX_VALUES 8
 
-/* The place of the greatest of each row of logits. */
+/* Finds the place of the greatest value in each row of logits. */
 KERNEL(argmax, P_ARGMAX)
 {
     LOCAL_ARRAY(uint, values, MOST_LANES);
     LOCAL_ARRAY(uint, places, MOST_LANES);
     for (uint t = GROUP; t < step->count; t += GROUPS) {
         GLOBAL const float *row = logits + (size_t)t * n;
-        uint value = 0, place = LANE < n ? LANE : 0; /* where all are NaN: the first */
+        uint value = 0, place = LANE < n ? LANE : 0; /* if all are NaN: the first */
         uint base = 0;
         for (; n - base >= ARGMAX_VALUES * LANES; base += ARGMAX_VALUES * LANES) {
             uint order[ARGMAX_VALUES], top = 0;
@@ -79,7 +78,7 @@ KERNEL(argmax, P_ARGMAX)
         }
         values[LANE] = value;
         places[LANE] = place;
-        for (uint left = LANES; left > 1;) { /* the upper half joins the lower, until one is left */
+        for (uint left = LANES; left > 1;) { /* combine the upper half with the lower, until one is left */
             uint half_way = (left + 1) / 2;
             BARRIER();
             if (LANE + half_way < left &&
@@ -91,6 +90,6 @@ KERNEL(argmax, P_ARGMAX)
         }
         if (LANE == 0)
             best[t] = places[0];
-        BARRIER(); /* before the next row overwrites them */
+        BARRIER(); /* before the next row overwrites values and places */
     }
 }
