@@ -1,34 +1,24 @@
 /* counter.h - random numbers by position: number n of stream `key` is a function of both and of nothing else, so that
- * any thread can make any part of a matrix, in any order, and the bytes are the same.
- *
- * The function is the output step of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
- * 2014) on the counter. */
+ * any thread can make any part of a matrix, in any order, and the bytes are the same (base/random.h). */
 #ifndef BENCH_COUNTER_H
 #define BENCH_COUNTER_H
 
+#include "../src/base/random.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 #define COUNTER_NORMALS 4096 /* different values of a normal number, see normal_table */
-
-static inline uint64_t counter_number(uint64_t key, uint64_t n)
-{
-    uint64_t x = key + (n + 1) * 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
 
 /* The key of a stream of its own for (a, b) within the stream `key`. */
 static inline uint64_t counter_key(uint64_t key, uint64_t a, uint64_t b)
 {
-    return counter_number(counter_number(key, a), b);
+    return random_at(random_at(key, a), b);
 }
 
 /* Number n of the stream, below `limit` (at most 2^32). */
 static inline uint32_t counter_below(uint64_t key, uint64_t n, uint64_t limit)
 {
-    return (uint32_t)((counter_number(key, n) >> 32) * limit >> 32);
+    return (uint32_t)((random_at(key, n) >> 32) * limit >> 32);
 }
 
 /* The COUNTER_NORMALS quantiles of the standard normal distribution at (i + 1/2) / COUNTER_NORMALS, scaled to variance
@@ -44,7 +34,7 @@ static inline void counter_normals(const normal_table *table, uint64_t key, uint
 {
     const unsigned mask = COUNTER_NORMALS - 1;
     for (size_t i = 0; i < n; i += 4) {
-        uint64_t bits = counter_number(key, (first + i) / 4);
+        uint64_t bits = random_at(key, (first + i) / 4);
         out[i] = scale * table->value[bits & mask];
         out[i + 1] = scale * table->value[bits >> 16 & mask];
         out[i + 2] = scale * table->value[bits >> 32 & mask];

@@ -214,7 +214,7 @@ static insight insight_of(const model_design *m, const model_layer_plan *p, uint
             for (uint32_t j = 0; j < i; j++)
                 taken |= in.direction[j] == in.direction[i];
         }
-        in.ahead[i] = sqrt((1 - alike) / OTHERS) * (counter_number(key, at++) & 1 ? 1 : -1);
+        in.ahead[i] = sqrt((1 - alike) / OTHERS) * (random_at(key, at++) & 1 ? 1 : -1);
     }
     return in;
 }

@@ -238,15 +238,6 @@ static void can_be_cancelled(void **state)
     close_all(&f);
 }
 
-static void medians_lie_in_the_middle(void **state)
-{
-    (void)state;
-    double odd[] = {3, 9, 1}, even[] = {8, 2, 4, 100}, one[] = {5};
-    assert_true(bench_median(odd, 3) == 3);
-    assert_true(bench_median(even, 4) == 6);
-    assert_true(bench_median(one, 1) == 5);
-}
-
 /* ------------------------------------------------------------------ PowerInfer's files: bytes and densities */
 
 enum { TOKENS = 16, LAYERS = 2, D = 64, F = 1056, KV = 32, VOCABULARY = 320, RANK = 64 };
@@ -393,7 +384,6 @@ int main(void)
         cmocka_unit_test(measures_overlap),
         cmocka_unit_test(obeys_its_context),
         cmocka_unit_test(can_be_cancelled),
-        cmocka_unit_test(medians_lie_in_the_middle),
         cmocka_unit_test(bytes_are_the_references),
     };
     return run_group(tests, NULL, NULL);

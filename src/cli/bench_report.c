@@ -1,6 +1,7 @@
-/* bench_report.c - tables, CSV and JSON of what `hearth bench` found. */
+/* bench_report.c - prints the results of `hearth bench` as a table, CSV or JSON. */
 #include "bench_report.h"
 
+#include "../base/median.h"
 #include "../kernel/topology.h"
 #include "output.h"
 
@@ -40,7 +41,7 @@ static json_t *row_json(const bench_report *r, const bench_row *row)
                      row->read_bandwidth, "layers", layers_json(r, row), "overlap", overlap_json(&row->overlap));
 }
 
-/* What a report as a whole may claim is the weakest of its rows. */
+/* Returns the weakest guarantee of the rows, which is all that the whole report may claim. */
 static const char *weakest_guarantee(const bench_report *r)
 {
     hearth_guarantee weakest = HEARTH_GUARANTEE_BITWISE;
@@ -66,7 +67,7 @@ hearth_status bench_report_json(const bench_report *r, hearth_error *error)
 
 /* ------------------------------------------------------------------ CSV */
 
-/* The file's name; in quotes, since it may hold anything. */
+/* Prints the file's name, quoted, because it may contain anything. */
 static void print_model(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash && slash[1] ? slash + 1 : path;
@@ -121,7 +122,7 @@ static void print_speeds(const bench_report *r)
         puts("(what a token reads fits into the processor's cache, so floor and share say little)");
 }
 
-/* Least, median and most of the layers' densities. */
+/* Finds the least, median and greatest density of the layers. */
 static void density_range(const bench_report *r, const bench_row *row, double out[3])
 {
     double *values = mem_new_array(r->layer_count, sizeof *values);
@@ -129,14 +130,14 @@ static void density_range(const bench_report *r, const bench_row *row, double ou
     if (values) {
         for (uint32_t i = 0; i < r->layer_count; i++)
             values[i] = row->layers[i].active;
-        out[1] = bench_median(values, r->layer_count); /* sorts */
+        out[1] = median(values, r->layer_count); /* sorts */
         out[0] = values[0];
         out[2] = values[r->layer_count - 1];
     }
     mem_free(values);
 }
 
-/* One line for each row that left something out. */
+/* Prints a line for each row that skipped neurons. */
 static void print_densities(const bench_report *r)
 {
     bool headed = false;
@@ -154,7 +155,7 @@ static void print_densities(const bench_report *r)
     }
 }
 
-/* One line for each row with split layers. */
+/* Prints a line for each row with split layers. */
 static void print_overlaps(const bench_report *r)
 {
     bool headed = false;

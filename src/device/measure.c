@@ -1,23 +1,23 @@
-/* measure.c - bandwidths and latencies of a device. Knows devices by their interface only; times are the CPU's, from
+/* measure.c - measures bandwidths and latencies of a device through its public interface. The CPU takes the times, from
  * starting a program to seeing its end. */
 #include "measure.h"
 
 #include "../base/clock.h"
+#include "../base/median.h"
 #include "../base/memory.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
-    MOST_READ_BYTES = 256000000, /* far more than any cache holds                    */
-    MOST_COPY_BYTES = 64000000,  /* long enough for a bus; main memory is for others */
-    MOST_REPEATS = 4096,         /* commands of one timed program                    */
+    MOST_READ_BYTES = 256000000, /* far more than any cache holds */
+    MOST_COPY_BYTES = 64000000,  /* enough to measure a bus without taking much main memory */
+    MOST_REPEATS = 4096,         /* commands of one timed program */
     BEST_OF = 3,
     EXCHANGES = 100,
     STARTS = 51
 };
 
-/* A timed program takes at least this long, so that starting it does not count. */
+/* The least duration of a timed program, so that the time to start it hardly counts. */
 static const double enough_seconds = 20e-3;
 
 typedef struct meter {
@@ -28,6 +28,7 @@ typedef struct meter {
 
 /* ------------------------------------------------------------------ what is timed */
 
+/* Reads all of `data` with a kernel. */
 static void record_read(const meter *m, device_program *p)
 {
     size_t items = m->data_bytes / READ_BYTES;
@@ -45,14 +46,14 @@ static void record_copy_from(const meter *m, device_program *p)
     device_copy(p, m->pinned, 0, m->data, 0, m->copy_bytes);
 }
 
-/* The step has no rows. */
+/* Launches a kernel that does no work, because the step has no rows. */
 static void record_idle_kernel(const meter *m, device_program *p)
 {
     const device_argument arguments[] = {BUFFER(m->step), BUFFER(m->data), BUFFER(m->sums), UINT(1)};
     device_launch(p, DEVICE_argmax, STEP_ROWS, arguments, sizeof arguments / sizeof *arguments);
 }
 
-/* Copies all over: memory that was never written may be no memory at all, but one page of zeros again and again. */
+/* Fills `data`: memory that was never written may be a single page of zeros, mapped many times. */
 static void record_fill(const meter *m, device_program *p)
 {
     for (size_t at = 0; at < m->data_bytes; at += m->copy_bytes) {
@@ -65,7 +66,7 @@ typedef void recorder(const meter *m, device_program *p);
 
 /* ------------------------------------------------------------------ rates */
 
-/* Records `what` so many times and runs it; the best of `runs` in seconds. */
+/* Records `what` `repeats` times in one program and runs it; *out is the shortest of `runs` times, in seconds. */
 static hearth_status time_program(const meter *m, recorder *what, size_t repeats, unsigned runs, double *out,
                                   hearth_error *error)
 {
@@ -87,6 +88,7 @@ static hearth_status time_program(const meter *m, recorder *what, size_t repeats
     return status;
 }
 
+/* Measures bytes per second; doubles the number of commands until they take enough_seconds. */
 static hearth_status measure_rate(const meter *m, recorder *what, size_t size_bytes, double *out, hearth_error *error)
 {
     double seconds;
@@ -100,19 +102,6 @@ static hearth_status measure_rate(const meter *m, recorder *what, size_t size_by
 }
 
 /* ------------------------------------------------------------------ latencies */
-
-static int compare_seconds(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts them. */
-static double median(double *seconds, size_t count)
-{
-    qsort(seconds, count, sizeof *seconds, compare_seconds);
-    return seconds[count / 2];
-}
 
 static void record_nothing(const meter *m, device_program *p)
 {
@@ -143,6 +132,7 @@ static hearth_status measure_start(const meter *m, double *out, hearth_error *er
     return status;
 }
 
+/* Times the exchanges of a program: from each answer until the next slot is seen. */
 static hearth_status run_exchanges(device_program *p, double *out, hearth_error *error)
 {
     double seconds[EXCHANGES], answered = 0;
@@ -163,6 +153,7 @@ static hearth_status run_exchanges(device_program *p, double *out, hearth_error 
     return HEARTH_OK;
 }
 
+/* Measures the median exchange, with `between` recorded after each await. */
 static hearth_status measure_exchange(const meter *m, recorder *between, double *out, hearth_error *error)
 {
     device_program *p;
@@ -179,6 +170,7 @@ static hearth_status measure_exchange(const meter *m, recorder *between, double 
 
 /* ------------------------------------------------------------------ all of it */
 
+/* Allocates the buffers within half of the budget that is left, and fills `data`. */
 static hearth_status prepare(meter *m, hearth_error *error)
 {
     device_info info;

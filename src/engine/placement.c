@@ -1,5 +1,5 @@
-/* placement.c - placements: the default one, thresholds, neurons that are left out, and what a device gets. Their JSON is
- * placement_json.c's, pruning placement_prune.c's. */
+/* placement.c - placements: the default one, thresholds, neurons that are left out, and the share of a device.
+ * placement_json.c reads and prints them, placement_prune.c prunes. */
 #include "placement_internal.h"
 
 #include "../base/memory.h"
@@ -43,7 +43,7 @@ bool selector_runs_on_device(selector_kind selector)
     return placement_selectors[selector].on_device;
 }
 
-/* What a layer's predictor is in mode predicted; where it has none its zeros are skipped. */
+/* Returns the selector of a layer in mode predicted; without a predictor only its zeros are skipped. */
 static selector_kind predicted_selector(const hearth_model *model, uint32_t layer)
 {
     static const selector_kind of_predictor[PREDICTOR_KINDS] = {[PREDICTOR_NONE] = SELECTOR_SIGN,
@@ -52,6 +52,7 @@ static selector_kind predicted_selector(const hearth_model *model, uint32_t laye
     return of_predictor[model->layers[layer].predictor.kind];
 }
 
+/* Returns the selector of a layer in a mode (not auto). */
 static selector_kind selector_of(hearth_mode mode, const hearth_model *model, uint32_t layer)
 {
     static const selector_kind fixed[HEARTH_MODE_COUNT] = {[HEARTH_MODE_DENSE] = SELECTOR_ALL,
@@ -92,6 +93,7 @@ bool layer_uses_device(const layer_placement *layer)
     return layer->form != FORM_HOST;
 }
 
+/* Returns whether the attention of any layer is on the device. */
 bool placement_has_device_layer(const hearth_placement *p)
 {
     for (uint32_t i = 0; i < p->layer_count; i++)
@@ -193,7 +195,9 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
 
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold)
 {
-    for (uint32_t i = 0; isfinite(threshold) && i < placement->layer_count; i++)
+    if (!isfinite(threshold))
+        return;
+    for (uint32_t i = 0; i < placement->layer_count; i++)
         if (placement_selectors[placement->layers[i].selector].has_threshold)
             placement->layers[i].threshold = threshold;
     placement->pruning = (hearth_pruning){0};
@@ -201,7 +205,7 @@ void hearth_placement_set_threshold(hearth_placement *placement, float threshold
 
 /* ------------------------------------------------------------------ dividing neurons */
 
-/* Gives the neurons whose place in chosen [neuron_count] is `wanted` to a part. */
+/* Gives a part the neurons for which chosen [neuron_count] is `wanted`, as ranges; returns false if memory is out. */
 static bool fill_part(hearth_placement *p, placement_part *part, uint32_t side, const bool *chosen, bool wanted)
 {
     uint32_t count = 0;
@@ -234,6 +238,7 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
         return model_lacks_tune(model, "it is not known which neurons are hot; `hearth profile` finds out", error);
     if (!(share > 0 && share <= 1))
         return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
+    /* At least one neuron stays: a layer without any is not supported. */
     uint32_t f = p->neuron_count, kept = (uint32_t)((double)f * share + 0.5);
     kept = kept > 0 ? kept : 1;
     bool *chosen = mem_new_array(f, sizeof *chosen), ok = chosen != NULL;
@@ -252,7 +257,8 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
 
 /* ------------------------------------------------------------------ using a device */
 
-/* order: the original number of each row of the file, or NULL: its own. on_device [neuron_count] is scratch. */
+/* Gives the first `neurons` rows of a layer to the device. order: the original number of each row of the file, or NULL:
+ * the same. on_device [neuron_count] is scratch. Returns false if memory is out. */
 static bool split_layer(hearth_placement *p, layer_placement *layer, const int32_t *order, uint32_t neurons,
                         bool *on_device)
 {
@@ -268,6 +274,7 @@ static bool split_layer(hearth_placement *p, layer_placement *layer, const int32
     return neurons == 0 || fill_part(p, part, PLACEMENT_DEVICE, on_device, true);
 }
 
+/* Adds the device to the sides; returns false if memory is out. */
 static bool add_device(hearth_placement *p)
 {
     const char **sides = arena_new_array(&p->memory, PLACEMENT_SIDES, sizeof *sides);
@@ -289,6 +296,7 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
     neurons = neurons < p->neuron_count ? neurons : p->neuron_count;
     if (layers == 0)
         return HEARTH_OK;
+    /* First check all these layers, so that an error leaves the placement unchanged. */
     for (uint32_t i = p->layer_count - layers; i < p->layer_count; i++) {
         if (!selector_runs_on_device(p->layers[i].selector))
             return fail(error, HEARTH_UNSUPPORTED, "placement: layer %u: devices do not run the selector %s yet", i,
@@ -312,6 +320,7 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
 
 /* ------------------------------------------------------------------ copying */
 
+/* Copies a layer with its parts and ranges; returns false if memory is out. */
 static bool copy_layer(hearth_placement *to, layer_placement *layer, const layer_placement *from)
 {
     *layer = *from;

@@ -1,24 +1,25 @@
 /* sampler.c - chooses a token from logits.
  *
- * In this order, which is what users of llama.cpp expect: biases, penalties, top-k, top-p, min-p, temperature, draw.
- * A set of candidates is always a beginning of the tokens sorted by logit (lower id first where equal), so the
- * filters only say where to cut. Sorting a whole vocabulary would cost more than the rest together:
- * the best few are kept in a heap while the logits are scanned once.
+ * The order is the one that users of llama.cpp expect: biases, penalties, top-k, top-p, min-p, temperature, draw. The
+ * candidates are always a prefix of the tokens sorted by logit (lower id first if equal), so each filter only says
+ * where to cut. Sorting a whole vocabulary would cost more than everything else together, so the best few are kept in a
+ * heap while the logits are scanned once.
  *
- * Everything is allocated by create; pick allocates nothing. Logits may be anything: NaN counts as -infinity,
- * +infinity as the largest float. */
+ * Create allocates everything; pick allocates nothing. Logits may have any value: NaN counts as -infinity, +infinity as
+ * the largest float. */
 #include "sampler.h"
 
 #include "../base/error.h"
 #include "../base/memory.h"
+#include "../base/random.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-/* Contexts are shorter than that. */
+/* Largest penalty window; longer than any context. */
 #define WINDOW_MAX (1u << 20)
-/* With top-p or min-p but no top-k the number of candidates is not known before: so many at first, then more. */
+/* Without top-k, top-p and min-p do not say how many candidates they need: try so many, then NEXT_TRY times as many. */
 #define FIRST_TRY 256
 #define NEXT_TRY  8 /* times as many */
 
@@ -29,16 +30,16 @@ typedef struct candidate {
 } candidate;
 
 struct hearth_sampler {
-    hearth_sampling options; /* its biases are ours */
+    hearth_sampling options; /* its biases are the copy of the sampler */
     uint32_t vocabulary_size;
-    float *logits;         /* [vocabulary_size] after biases and penalties                */
-    candidate *candidates; /* [candidate_limit]                                           */
+    float *logits;         /* [vocabulary_size] after biases and penalties */
+    candidate *candidates; /* [candidate_limit]                            */
     uint32_t candidate_limit;
     int32_t *window;       /* [penalty_window] ring of accepted tokens; NULL: no penalties */
-    uint32_t window_count; /* filled                                                      */
-    uint32_t window_next;  /* where the next one goes, the oldest when full               */
-    int32_t *seen;         /* [vocabulary_size] times in the window                       */
-    uint64_t random;       /* state of splitmix64                                         */
+    uint32_t window_count; /* filled                                                       */
+    uint32_t window_next;  /* index of the next token, the oldest when full                */
+    int32_t *seen;         /* [vocabulary_size] times in the window                        */
+    uint64_t random;       /* state of splitmix64                                          */
 };
 
 hearth_sampling hearth_sampling_default(void)
@@ -49,6 +50,7 @@ hearth_sampling hearth_sampling_default(void)
 
 /* ---- options */
 
+/* Checks the ranges of all numbers; NaN fits none. */
 static hearth_status check_numbers(const hearth_sampling *o, hearth_error *error)
 {
     const struct {
@@ -89,12 +91,14 @@ static hearth_status check_biases(const hearth_sampling *o, uint32_t vocabulary_
     return HEARTH_OK;
 }
 
+/* Returns whether any penalty has an effect. */
 static bool has_penalties(const hearth_sampling *o)
 {
     return o->penalty_window > 0 &&
            (o->repeat_penalty != 1.0f || o->presence_penalty != 0.0f || o->frequency_penalty != 0.0f);
 }
 
+/* Allocates everything that pick needs, and copies the biases. */
 static hearth_status allocate(hearth_sampler *s, hearth_error *error)
 {
     size_t n = s->vocabulary_size, biases = s->options.bias_count;
@@ -146,7 +150,7 @@ void hearth_sampler_destroy(hearth_sampler *sampler)
 {
     if (!sampler)
         return;
-    mem_free((void *)(uintptr_t)sampler->options.biases); /* const for users; after create it is our copy */
+    mem_free((void *)(uintptr_t)sampler->options.biases); /* const for users; create made a copy */
     mem_free(sampler->logits);
     mem_free(sampler->candidates);
     mem_free(sampler->window);
@@ -186,7 +190,7 @@ void hearth_sampler_reset(hearth_sampler *sampler)
 
 /* ---- biases and penalties */
 
-/* Everything that is computed from logits stays between -infinity and FLT_MAX. */
+/* Maps a computed logit to the range from -infinity to FLT_MAX; NaN becomes -infinity. */
 static inline float tame(float logit)
 {
     if (logit <= FLT_MAX)
@@ -202,7 +206,8 @@ static void add_biases(hearth_sampler *s)
     }
 }
 
-/* Once for each token in the window: the first visit turns its count's sign, the second loop turns it back. */
+/* Applies the penalties once for each token in the window: a negative count in `seen` marks a token as done; the second
+ * loop restores the signs. */
 static void subtract_penalties(hearth_sampler *s)
 {
     const hearth_sampling *o = &s->options;
@@ -222,6 +227,7 @@ static void subtract_penalties(hearth_sampler *s)
     }
 }
 
+/* Copies the logits and applies biases and penalties. */
 static void adjust(hearth_sampler *s, const float *logits)
 {
     for (uint32_t i = 0; i < s->vocabulary_size; i++)
@@ -231,7 +237,7 @@ static void adjust(hearth_sampler *s, const float *logits)
         subtract_penalties(s);
 }
 
-/* The lowest id with the largest logit; -1 where all are -infinity. */
+/* Returns the lowest id with the largest logit; -1 if all are -infinity. */
 static int32_t best_token(const float *logits, uint32_t n)
 {
     int32_t best = -1;
@@ -245,7 +251,7 @@ static int32_t best_token(const float *logits, uint32_t n)
     return best;
 }
 
-/* For logits that allow nothing: the lowest id that no bias forbids, or 0. */
+/* Returns the token for logits that allow none: the lowest id that no bias forbids, or 0. */
 static int32_t fallback(hearth_sampler *s)
 {
     memset(s->logits, 0, s->vocabulary_size * sizeof *s->logits);
@@ -258,12 +264,13 @@ static int32_t fallback(hearth_sampler *s)
 
 /* ---- candidates */
 
+/* Returns whether a comes before b: higher logit, or lower id if equal. */
 static inline bool before(candidate a, candidate b)
 {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/* Heap whose root is the last in order: lets the one at `at` sink to its place. */
+/* Lets the candidate at `at` sink to its place in a heap whose root is the last in order. */
 static void sink(candidate *c, size_t n, size_t at)
 {
     candidate moving = c[at];
@@ -287,7 +294,7 @@ static void make_heap(candidate *c, size_t n)
         sink(c, n, i - 1);
 }
 
-/* The first `want` tokens in order (fewer where the rest is -infinity); returns how many. */
+/* Selects the first `want` tokens in order (fewer if the rest is -infinity); returns how many. */
 static size_t select_best(hearth_sampler *s, size_t want)
 {
     candidate *c = s->candidates;
@@ -295,7 +302,7 @@ static size_t select_best(hearth_sampler *s, size_t want)
     for (uint32_t i = 0; i < s->vocabulary_size; i++) {
         float logit = s->logits[i];
         if (n == want) {
-            if (logit > c[0].logit) { /* an equal one has a higher id than what the heap holds */
+            if (logit > c[0].logit) { /* an equal one has a higher id than those in the heap */
                 c[0] = (candidate){logit, (int32_t)i, 0.0};
                 sink(c, n, 0);
             }
@@ -307,7 +314,7 @@ static size_t select_best(hearth_sampler *s, size_t want)
     }
     if (n < want)
         make_heap(c, n);
-    for (size_t left = n; left > 1; left--) { /* heap sort: the last in order goes to the end */
+    for (size_t left = n; left > 1; left--) { /* heap sort: moves the last in order to the end */
         candidate last = c[0];
         c[0] = c[left - 1];
         c[left - 1] = last;
@@ -316,8 +323,8 @@ static size_t select_best(hearth_sampler *s, size_t want)
     return n;
 }
 
-/* Where top-p and min-p cut n sorted candidates; `total` is the sum of exp(logit - best) of all that top-k lets
- * through. min-p compares with the best, so it makes no difference that top-p has not cut yet. */
+/* Returns how many of n sorted candidates top-p and min-p leave. `total` is the sum of exp(logit - best) of all that
+ * top-k lets through. min-p compares with the best candidate, so it may be applied in the same pass as top-p. */
 static size_t cut(const hearth_sampler *s, size_t n, double total)
 {
     const candidate *c = s->candidates;
@@ -333,6 +340,7 @@ static size_t cut(const hearth_sampler *s, size_t n, double total)
     return n;
 }
 
+/* Applies top-k, then top-p and min-p; returns how many candidates remain. */
 static size_t cut_best(hearth_sampler *s)
 {
     size_t n = select_best(s, s->candidate_limit);
@@ -342,7 +350,7 @@ static size_t cut_best(hearth_sampler *s)
     return cut(s, n, total);
 }
 
-/* No top-k: sort no more than what the cut may need. */
+/* Applies top-p and min-p without top-k, sorting no more than the cut needs; returns how many candidates remain. */
 static size_t cut_all(hearth_sampler *s, double best)
 {
     double total = 0.0;
@@ -358,7 +366,7 @@ static size_t cut_all(hearth_sampler *s, double best)
     }
 }
 
-/* No filter at all: order does not matter. */
+/* Takes all tokens as candidates, unsorted, for options without a filter. */
 static size_t take_all(hearth_sampler *s)
 {
     size_t n = 0;
@@ -370,17 +378,13 @@ static size_t take_all(hearth_sampler *s)
 
 /* ---- drawing */
 
-/* splitmix64 (Steele, Lea and Flood 2014): a counter with a good hash. 53 bits of it, in [0, 1). */
+/* Returns 53 random bits as a number in [0, 1). */
 static double draw_uniform(uint64_t *state)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return (double)(z >> 11) * 0x1p-53;
+    return (double)(random_next(state) >> 11) * 0x1p-53;
 }
 
-/* Which of n candidates; the best has weight 1, so the sum is no less. */
+/* Draws one of n candidates. The best has weight 1, so the sum is at least 1. */
 static int32_t draw(hearth_sampler *s, size_t n, float best)
 {
     candidate *c = s->candidates;
@@ -394,7 +398,7 @@ static int32_t draw(hearth_sampler *s, size_t n, float best)
     for (size_t i = 0; i < n; i++) {
         if (c[i].weight <= 0.0)
             continue;
-        chosen = i; /* where rounding leaves something over, the last one gets it */
+        chosen = i; /* if rounding leaves a remainder, the last candidate takes it */
         left -= c[i].weight;
         if (left < 0.0)
             break;

@@ -1,18 +1,18 @@
-/* bench.c - timed runs, alternating, between two looks at the memory.
+/* bench.c - timed runs with the engines taking turns, each decoding between two bandwidth measurements.
  *
- * Three parts: what is read, one timed run, and rows from what the runs gave. */
+ * Three parts: what is read, one timed run, and rows from the results of the runs. */
 #include "bench.h"
 
 #include "../base/clock.h"
+#include "../base/median.h"
 #include "../base/memory.h"
+#include "../base/random.h"
 #include "bandwidth.h"
 
-#include <stdlib.h>
-
-/* The figures of one timed run; a row keeps [repeats] of each. */
+/* The figures of one timed run; a row stores [repeats] of each. */
 enum { PREFILL, DECODE, BANDWIDTH, SHARE, FLOOR, SPEED, FIGURES };
 
-/* Runs of a row that look at the overlap, at most: each gives a sample per token and split layer. */
+/* The most runs per row that measure the overlap: each gives one sample per token and split layer. */
 #define TRACED_RUNS 3
 
 /* An engine under test. */
@@ -21,11 +21,11 @@ typedef struct lane {
     hearth_session *session;
 } lane;
 
-/* What the runs of one row add up to. */
+/* The sums over the runs of one row. */
 typedef struct tally {
     double *figures;       /* [FIGURES][repeats]                  */
     hearth_counts *counts; /* [layers] of the decoded tokens       */
-    double weight_bytes;   /* a decoded token's, sum over the runs */
+    double weight_bytes;   /* bytes of weights per decoded token, summed over the runs */
 } tally;
 
 typedef struct bencher {
@@ -37,41 +37,27 @@ typedef struct bencher {
     hearth_row *rows; /* [longest feed]                                         */
     lane *lanes;      /* [lane_count]                                           */
     size_t lane_count;
-    tally *tallies;        /* [prompt lengths][lane_count] of the context at hand */
-    double *figures;       /* behind the tallies                                  */
-    hearth_counts *counts; /* behind the tallies                                  */
-    overlap overlap;       /* of the row at hand                                  */
-    bool watching;         /* a traced run decodes                                */
+    tally *tallies;        /* [prompt lengths][lane_count] of the current context */
+    double *figures;       /* pointed to by the tallies */
+    hearth_counts *counts; /* pointed to by the tallies */
+    overlap overlap;       /* of the current row */
+    bool watching;         /* a traced run is decoding: its spans count */
     uint64_t done;
 } bencher;
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bench_median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, ascending);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 /* ------------------------------------------------------------------ what is read */
 
-/* Token number `at` of repetition `repeat`. Without ids: a fixed scramble (splitmix64's) of the number, so that
- * neighbours differ and every run reads the same. */
+/* Returns token number `at` of repetition `repeat`. Without ids: a fixed hash of the number, so that
+ * neighbouring tokens differ and every run reads the same ones. */
 static int32_t token_at(const bencher *b, uint32_t repeat, size_t at)
 {
     const bench_options *o = b->options;
     if (o->ids)
         return o->ids[(at + (o->starts ? o->starts[repeat % o->start_count] : 0)) % o->id_count];
-    uint64_t x = (at + 1) * 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (int32_t)((x ^ (x >> 31)) % b->info.vocabulary_size);
+    return (int32_t)(random_at(0, at) % b->info.vocabulary_size);
 }
 
+/* Feeds `count` tokens of a repetition, from number `from` on; output: the last one's logits are wanted. */
 static hearth_status feed(bencher *b, lane *l, uint32_t repeat, size_t from, size_t count, bool output,
                           hearth_error *error)
 {
@@ -80,6 +66,7 @@ static hearth_status feed(bencher *b, lane *l, uint32_t repeat, size_t from, siz
     return hearth_session_feed(l->session, b->rows, count, error);
 }
 
+/* Reads the logits and chooses a token greedily, which belongs to the timed work; the choice is not fed. */
 static hearth_status choose(bencher *b, lane *l, hearth_error *error)
 {
     TRY(hearth_session_logits(l->session, 0, 1, b->logits, error));
@@ -87,7 +74,7 @@ static hearth_status choose(bencher *b, lane *l, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* The tokens behind the first `from`, one by one. */
+/* Feeds the tokens after the first `from` one by one. */
 static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, hearth_error *error)
 {
     for (uint32_t i = 0; i < b->options->decode_tokens; i++) {
@@ -97,7 +84,7 @@ static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, h
     return HEARTH_OK;
 }
 
-/* Mean bytes of the cache that a decoded token reads: its own position and all before it. */
+/* Returns the mean bytes of the KV cache that a decoded token reads: its own position and all before it. */
 static double kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
 {
     double width = b->options->kv == HEARTH_KV_F32 ? sizeof(float) : sizeof(uint16_t);
@@ -107,7 +94,7 @@ static double kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_lengt
 
 /* ------------------------------------------------------------------ one timed run */
 
-/* Adds what the session counted since its counts were reset. */
+/* Adds what the session counted since its counts were last reset. */
 static hearth_status add_counts(const bencher *b, const lane *l, tally *t, hearth_error *error)
 {
     t->weight_bytes += hearth_session_token_bytes(l->session);
@@ -152,7 +139,7 @@ static uint32_t traced_runs(const bencher *b)
     return b->options->traced ? most : 0;
 }
 
-/* Runs done so far; also from within a feed, where only cancelling matters. */
+/* Reports the runs done so far; also called from within a feed, where only cancelling matters. */
 static bool report(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what, (void)done, (void)total;
@@ -162,7 +149,7 @@ static bool report(void *user, const char *what, uint64_t done, uint64_t total)
     return !o->progress.report || o->progress.report(o->progress.user, "benchmark", b->done, runs);
 }
 
-/* All prompt lengths and engines once. */
+/* Runs all prompt lengths and engines once. */
 static hearth_status time_round(bencher *b, uint32_t repeat, uint32_t context, hearth_error *error)
 {
     const bench_options *o = b->options;
@@ -179,7 +166,7 @@ static hearth_status time_round(bencher *b, uint32_t repeat, uint32_t context, h
 
 /* ------------------------------------------------------------------ rows */
 
-/* The tallies, empty, cut out of the blocks behind them. */
+/* Empties the tallies and points each to its part of the common blocks. */
 static void clear_tallies(bencher *b)
 {
     uint32_t layers = b->info.layer_count;
@@ -213,18 +200,19 @@ static void make_row(const bencher *b, const lane *l, const tally *t, bench_laye
     double kv = kv_bytes(b, row->context, row->prompt_length);
     row->mode = hearth_mode_name(hearth_engine_mode(l->engine));
     row->guarantee = hearth_guarantee_name(hearth_engine_guarantee(l->engine));
-    row->prefill_tokens_per_second = bench_median(t->figures + PREFILL * repeats, repeats);
-    row->decode_tokens_per_second = bench_median(t->figures + DECODE * repeats, repeats);
-    row->read_bandwidth = bench_median(t->figures + BANDWIDTH * repeats, repeats);
-    row->share_of_bandwidth = bench_median(t->figures + SHARE * repeats, repeats);
-    row->floor_tokens_per_second = bench_median(t->figures + FLOOR * repeats, repeats);
-    row->relative_speed = bench_median(t->figures + SPEED * repeats, repeats);
+    row->prefill_tokens_per_second = median(t->figures + PREFILL * repeats, repeats);
+    row->decode_tokens_per_second = median(t->figures + DECODE * repeats, repeats);
+    row->read_bandwidth = median(t->figures + BANDWIDTH * repeats, repeats);
+    row->share_of_bandwidth = median(t->figures + SHARE * repeats, repeats);
+    row->floor_tokens_per_second = median(t->figures + FLOOR * repeats, repeats);
+    row->relative_speed = median(t->figures + SPEED * repeats, repeats);
     row->bytes_per_token = t->weight_bytes / repeats + kv;
     row->kv_bytes_per_token = kv;
     make_layers(b, t, layers, row);
 }
 
-/* All prompt lengths and engines at one context, which each session reads once and is cut back to before every run. */
+/* Measures all prompt lengths and engines at one context. Each session reads the context once and is truncated to it
+ * before every run. */
 static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows, bench_layer *layers,
                                    hearth_error *error)
 {
@@ -247,6 +235,7 @@ static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows
 
 /* ------------------------------------------------------------------ overlap */
 
+/* Passes a span on while a traced run is decoding. */
 static void see_span(void *user, const hearth_span *span)
 {
     bencher *b = user;
@@ -257,7 +246,7 @@ static void see_span(void *user, const hearth_span *span)
         b->options->tracer.see(b->options->tracer.user, span);
 }
 
-/* The samples of one row. Prompts are read without looking: their steps have another balance. */
+/* Collects the samples of one row. Prompts are not traced: their steps divide the work differently. */
 static hearth_status trace_row(bencher *b, lane *l, bench_row *row, hearth_error *error)
 {
     overlap_clear(&b->overlap);
@@ -272,7 +261,7 @@ static hearth_status trace_row(bencher *b, lane *l, bench_row *row, hearth_error
     return overlap_conclude(&b->overlap, &row->overlap, error);
 }
 
-/* All rows of an engine, in a session with a tracer. */
+/* Traces all rows of an engine, in a session with a tracer. */
 static hearth_status trace_lane(bencher *b, size_t index, const hearth_session_options *session, bench_row *rows,
                                 hearth_error *error)
 {
@@ -293,7 +282,7 @@ static hearth_status trace_lane(bencher *b, size_t index, const hearth_session_o
     return HEARTH_OK;
 }
 
-/* rows: of all contexts, done but for their overlap. */
+/* Adds the overlap to rows (of all contexts) that are otherwise complete. */
 static hearth_status trace_all(bencher *b, size_t context, bench_row *rows, hearth_error *error)
 {
     hearth_session_options session = {
@@ -307,7 +296,7 @@ static hearth_status trace_all(bencher *b, size_t context, bench_row *rows, hear
 
 /* ------------------------------------------------------------------ all of it */
 
-/* The sessions' context, and the longest feed that the rows ask for. */
+/* Computes the sessions' context and the longest feed that the rows need. */
 static hearth_status measure_need(const bencher *b, size_t *context, size_t *longest, hearth_error *error)
 {
     const bench_options *o = b->options;
@@ -341,7 +330,7 @@ static hearth_status take_memory(bencher *b, size_t longest, hearth_error *error
     return HEARTH_OK;
 }
 
-/* A session for each engine; what it will read is brought into memory, before anything is timed. */
+/* Creates a session for each engine and decodes once, so that everything is in memory before anything is timed. */
 static hearth_status prepare_lanes(bencher *b, const hearth_engine *const *engines, size_t context, hearth_error *error)
 {
     hearth_session_options session = {.context = (uint32_t)context, .kv = b->options->kv, .progress = {report, b}};

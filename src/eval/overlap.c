@@ -1,15 +1,15 @@
-/* overlap.c - samples from spans, and figures from samples. */
+/* overlap.c - makes samples from spans, and figures from samples. */
 #include "overlap.h"
 
+#include "../base/median.h"
 #include "../base/memory.h"
-#include "bench.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { SEEN_CPU = 1, SEEN_DEVICE = 2, SEEN_JOIN = 4, SEEN_ALL = 7 };
 
-/* Which spans count, and where in the layer each is kept. */
+/* The spans that count, and where each is stored in the layer. */
 static const struct {
     bool cpu;
     const char *what;
@@ -51,7 +51,7 @@ static overlap_sample make_sample(const overlap_layer *l)
     double cpu = l->cpu.end - l->cpu.begin, device = l->device.end - l->device.begin;
     double shorter = fmin(cpu, device);
     double common = fmin(l->cpu.end, l->device.end) - fmax(l->cpu.begin, l->device.begin);
-    /* A side that had nothing to do was waited for by nobody. */
+    /* With nothing to do on one side, neither side had to wait. */
     double share = shorter > 0 ? fmax(common, 0) / shorter : 1;
     double exchange = l->cpu.begin - l->device.begin + l->join.begin - fmax(l->cpu.end, l->device.end);
     return (overlap_sample){share, exchange, cpu, device};
@@ -81,7 +81,7 @@ static double median_of(const overlap *o, size_t member, double *values)
 {
     for (size_t i = 0; i < o->count; i++)
         memcpy(&values[i], (const char *)&o->samples[i] + member, sizeof *values);
-    return bench_median(values, o->count);
+    return median(values, o->count);
 }
 
 hearth_status overlap_conclude(const overlap *o, overlap_result *out, hearth_error *error)

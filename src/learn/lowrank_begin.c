@@ -1,66 +1,70 @@
-/* lowrank_begin.c - the start without training: the first matrix cut to its strongest directions.
+/* lowrank_begin.c - the closed form without training: the first matrix cut to its strongest directions.
  *
- * Of all matrices of rank k the one that keeps W x best in the mean square, x distributed as the inputs are with second
- * moment C, is U U' W, U the first k eigenvectors of W C W' (reduced-rank regression). So P = U' W gives k values, and U
- * makes all neurons of them. relu(P x) and relu(-P x) carry P x, with 2 k hidden units.
+ * Let x be the inputs, with second moment C. Among all matrices of rank k, the best approximation of W x in the mean
+ * square is U U' W, where U holds the first k eigenvectors of W C W' (reduced-rank regression). So P = U' W gives k
+ * values, and U computes all neurons from them. relu(P x) and relu(-P x) together carry P x, with 2 k hidden units.
  *
- * Where inputs have something nearly constant (v . x, v the best linear guess of 1), a unit per direction is enough:
- * relu(P x + M v . x) is P x + M v . x, M so large that it is hardly ever cut off, and one more unit carries v . x to
- * take it off again: rank - 1 directions in place of rank / 2. On stories-relu, layer 2, rank 32, recall 0.98, such a
- * start lets 31.5 % of all neurons through, the other one 39.2 %.
+ * If the inputs contain something nearly constant (v . x, with v the best linear estimate of 1), one unit per direction
+ * is enough: relu(P x + M v . x) equals P x + M v . x if M is so large that it is hardly ever cut off, and one more
+ * unit carries v . x to subtract it again: rank - 1 directions instead of rank / 2. On stories-relu, layer 2, rank 32,
+ * recall 0.98, this start lets 31.5 % of all neurons through, the other one 39.2 %.
  *
- * What the cut leaves of a neuron's row has a variance of its own, and a score that is a certain amount above zero means
- * less where that is large. Rows are divided by it: scores are in standard deviations, and one threshold for all is then
- * the best there is, as far as the rest looks normal. Times 1.7 that is nearly a logit (the logistic and the normal
- * distribution differ by less than 0.01), which is what training goes on with.
+ * What the cut leaves out of a neuron's row has its own variance, and the same score above zero is less certain where
+ * that variance is large. So rows are divided by its root: scores are in standard deviations, and a single threshold
+ * for all neurons is the best possible as far as the rest is normally distributed. Multiplied by 1.7, a score is nearly
+ * a logit (the logistic and the normal distribution differ by less than 0.01), from which training continues.
  *
- * An input that is the residual stream is taken by its direction: normed = x * w / rms, so W diag(w) x has the right
- * sign whatever rms is. */
+ * If the input is the residual stream, its direction is used: normed
+ * = x * w / rms, so W diag(w) x has the right sign whatever rms is. */
 #include "lowrank_internal.h"
 
 #include "../base/memory.h"
+#include "../base/random.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Rows of which the second moment is taken: a few times d, so that the noise in C is small against C. */
+/* Rows from which the second moment is computed: a few times d, so that the noise in C is small against C. */
 #define SAMPLE_FACTOR 8
 #define SAMPLE_LEAST  4096
 #define SAMPLE_MOST   32768
 #define SAMPLE_CHUNK  512
-/* Rounds of the iteration: each brings a direction nearer by the ratio of its eigenvalue to the first one left out. */
+/* Rounds of the subspace iteration. Each reduces the error of a
+ * direction by the ratio of the first eigenvalue left out to its own. */
 #define ROUNDS 8
-/* Rows that are made orthogonal to the others at once. */
+/* Rows that are orthogonalised against the others at once. */
 #define BASIS_BLOCK 32
-/* What remains of a row that lies in the others' span; such a unit is dead. */
+/* Relative rest below which a row lies in the span of the others; its unit is dead. */
 #define DEPENDENT 1e-5
 #define LOGIT     1.7f
-/* Of a neuron's own variance, so that rows that are kept whole do not get endless weight. */
+/* Share of a neuron's own variance that is added to the rest,
+ * so that rows without a rest do not get infinite weight. */
 #define LEAST_VARIANCE 1e-3
 #define SOLVE_ROUNDS   64
-/* M: directions have variance 1. */
+/* M of the file head; directions have variance 1. */
 #define SHIFT 3.0f
 #define RIDGE 1e-4
 
+/* State of one closed form; U, P, W, C and v as in the file head. */
 typedef struct start {
     const lowrank_job *job;
     size_t k;
-    /* Each zero at the beginning; all in one block (lay_out). */
-    float *w;          /* [f][d]  the first matrix, by neuron number, for inputs divided by their root mean square */
-    float *moment;     /* [d][d]                                                                       */
-    float *mean;       /* [d]                                                                          */
-    float *basis;      /* [k][f]  U'                                                                    */
-    float *reduced;    /* [k][d]  P                                                                     */
-    float *image;      /* [widest of d, f][d]: P C, W C, or W'W                                        */
-    float *turn;       /* [d][d]  C W'W                                                                */
-    float *chunk;      /* [SAMPLE_CHUNK][d]                                                            */
-    float *products;   /* [BASIS_BLOCK][k]                                                             */
-    float *constant;   /* [d]  v                                                                       */
-    float *along;      /* [f]  what of W lies along it, where shifted                                  */
-    float *sizes;      /* [k]  of the directions                                                       */
-    float *deviations; /* [f]  of what the cut leaves                                                */
+    /* All zero at first; all in one block (lay_out). */
+    float *w;          /* [f][d] the first matrix, by neuron number, for inputs divided by their root mean square */
+    float *moment;     /* [d][d]                                                                                  */
+    float *mean;       /* [d]                                                                                     */
+    float *basis;      /* [k][f] U'                                                                               */
+    float *reduced;    /* [k][d] P                                                                                */
+    float *image;      /* [widest of d, f][d]: P C, W C, or W'W                                                   */
+    float *turn;       /* [d][d] C W'W                                                                            */
+    float *chunk;      /* [SAMPLE_CHUNK][d]                                                                       */
+    float *products;   /* [BASIS_BLOCK][k]                                                                        */
+    float *constant;   /* [d] v                                                                                   */
+    float *along;      /* [f] component of W along the constant, where shifted                                    */
+    float *sizes;      /* [k] standard deviations of the directions                                               */
+    float *deviations; /* [f] standard deviations of what the cut leaves out                                      */
     bool shifted;
-    double explained; /* E (v . x)^2: of 1                                                           */
+    double explained; /* E (v . x)^2: the explained share of a constant 1 */
 } start;
 
 static product_factor as_is(const float *values, size_t stride)
@@ -82,7 +86,7 @@ static size_t sample_count(const lowrank_job *job)
     return n < job->training ? n : job->training;
 }
 
-/* The residual stream matters by its direction alone. */
+/* Scales an input to root mean square 1: only the direction of the residual stream matters. */
 static void take_direction(float *x, size_t d)
 {
     double squares = 0;
@@ -93,7 +97,7 @@ static void take_direction(float *x, size_t d)
         x[i] *= factor;
 }
 
-/* Second moment and mean of the inputs, of rows spread evenly over those that train. */
+/* Computes second moment and mean of the inputs, from rows spread evenly over those for training. */
 static void measure_inputs(const start *s)
 {
     const lowrank_job *job = s->job;
@@ -116,7 +120,8 @@ static void measure_inputs(const start *s)
     }
 }
 
-/* The matrix whose product with such an input is that of the network, by neuron number. */
+/* Decodes the first matrix, rows by neuron number, scaled so that
+ * its product with such an input has the sign of the network's. */
 static void decode_first(const start *s)
 {
     const lowrank_job *job = s->job;
@@ -141,7 +146,7 @@ static double dot(const float *a, const float *b, size_t n)
     return sum;
 }
 
-/* v with (C + ridge) v = mean: v . x is the best linear guess of 1. By conjugate gradients. */
+/* Solves (C + ridge) v = mean by conjugate gradients: v . x is the best linear estimate of 1. */
 static void solve_constant(start *s)
 {
     size_t d = s->job->d;
@@ -169,8 +174,8 @@ static void solve_constant(start *s)
     s->explained = dot(v, s->mean, d);
 }
 
-/* A neuron fires where w . x + bias is above the activation's threshold: the difference joins w, on the best guess of a
- * constant. */
+/* A neuron fires where w . x + bias exceeds the activation's threshold. Adds the difference to w, by way of the
+ * estimate of a constant. */
 static void fold_constants(const start *s)
 {
     const lowrank_job *job = s->job;
@@ -187,7 +192,7 @@ static void fold_constants(const start *s)
     }
 }
 
-/* Takes from every row what lies along the constant, so that what is left has nothing to do with it. */
+/* Removes from every row its component along the constant, so that the rest is uncorrelated with it. */
 static void split_constant(const start *s)
 {
     const lowrank_job *job = s->job;
@@ -201,7 +206,7 @@ static void split_constant(const start *s)
 
 /* ------------------------------------------------------------------ directions */
 
-/* Makes `count` rows orthonormal among themselves (modified Gram-Schmidt). */
+/* Makes `count` rows orthonormal among themselves (modified Gram-Schmidt). final: the second turn. */
 static void orthonormalise_few(float *rows, size_t count, size_t n, bool final)
 {
     for (size_t i = 0; i < count; i++) {
@@ -213,14 +218,14 @@ static void orthonormalise_few(float *rows, size_t count, size_t n, bool final)
                 row[c] -= product * rows[j * n + c];
         }
         double size = sqrt(dot(row, row, n));
-        /* Rows that come second are unit vectors: what is short then was short before. */
+        /* In the second turn rows are unit vectors: one that becomes short was nearly dependent in the first. */
         float factor = size > DEPENDENT * before && (!final || size > 0.1) ? (float)(1 / size) : 0;
         for (size_t c = 0; c < n; c++)
             row[c] *= factor;
     }
 }
 
-/* k rows of n values orthonormal, each against those before it, block by block; twice, since once leaves what rounding
+/* Makes k rows of n values orthonormal, block by block, each against those before it; twice, to remove what rounding
  * left ("twice is enough", Parlett). Dependent rows become zero. */
 static void orthonormalise(const start *s, float *basis, size_t n)
 {
@@ -240,8 +245,8 @@ static void orthonormalise(const start *s, float *basis, size_t n)
     }
 }
 
-/* Subspace iteration. P = U' W has P C W'W = (eigenvalues) P, so that it is enough to turn k rows of d values by one
- * matrix [d][d] again and again, and to make U of them at the end. */
+/* Finds U and P by subspace iteration. P = U' W satisfies P C W'W = (eigenvalues) P, so it is enough to multiply k rows
+ * of d values by one matrix [d][d] repeatedly, and to compute U from them at the end. */
 static hearth_status find_directions(const start *s, hearth_error *error)
 {
     const lowrank_job *job = s->job;
@@ -252,7 +257,7 @@ static hearth_status find_directions(const start *s, hearth_error *error)
     multiply_matrices_wide(&job->kernels, job->threads, d, d, d, 1, as_is(s->moment, d), as_is(s->image, d), 0, s->turn,
                            d);
     for (size_t i = 0; i < k * d; i++)
-        s->reduced[i] = (float)(next_random(&seed) >> 40) / 8388608.0f - 1;
+        s->reduced[i] = (float)(random_next(&seed) >> 40) / 8388608.0f - 1;
     for (int round = 0; round < ROUNDS; round++) {
         const hearth_progress *p = &job->options->progress;
         if (p->report && !p->report(p->user, "directions", (uint64_t)round, ROUNDS))
@@ -275,14 +280,16 @@ static hearth_status find_directions(const start *s, hearth_error *error)
 
 /* ------------------------------------------------------------------ both matrices */
 
-/* What the constant's unit carries. Its column of fc2 is about SHIFT sqrt(k) times as large as the others, which block
- * formats, where neighbours share a scale, bear as badly in fc2 as in the hidden units: each takes half of it. */
+/* Returns the factor of the constant's unit. Its column of fc2 would be about SHIFT sqrt(k) times as large as the
+ * others, and block formats, in which neighbours share a scale, tolerate that as badly in fc2 as in the hidden units:
+ * each takes the square root of it. */
 static float unit_of_constant(const start *s)
 {
     return sqrtf(SHIFT * sqrtf((float)s->k));
 }
 
-/* Hidden units near 1: P over its own size, which U takes; each with both signs, or shifted. */
+/* Writes fc1 with hidden units near 1: P divided by its standard deviations, which fc2 multiplies; each direction with
+ * both signs, or shifted. */
 static void write_fc1(const start *s, float *fc1)
 {
     const lowrank_job *job = s->job;
@@ -304,7 +311,7 @@ static void write_fc1(const start *s, float *fc1)
         fc1[k * d + c] = unit_of_constant(s) * s->constant[c];
 }
 
-/* Standard deviations of what the cut leaves of each neuron; W becomes that rest. */
+/* Computes the standard deviation of what the cut leaves out of each neuron; W becomes that rest. */
 static void measure_rest(const start *s)
 {
     const lowrank_job *job = s->job;
@@ -322,6 +329,7 @@ static void measure_rest(const start *s)
     }
 }
 
+/* Writes fc2: U times the standard deviations of P, per neuron in logits, and the correction of the shift. */
 static void write_fc2(const start *s, float *fc2)
 {
     size_t f = s->job->f, k = s->k, rank = s->job->rank;
@@ -342,13 +350,14 @@ static void write_fc2(const start *s, float *fc2)
 
 /* ------------------------------------------------------------------ the whole */
 
+/* Returns the number of directions for the rank. */
 static size_t directions(const lowrank_job *job, bool shifted)
 {
     size_t least = job->d < job->f ? job->d : job->f, k = shifted ? job->rank - 1 : job->rank / 2;
     return k < least ? k : least;
 }
 
-/* Floats of all parts of a start; lays them out in `block` where it is given. */
+/* Returns the floats of all parts of a start; sets the pointers where `block` is given. */
 static size_t lay_out(start *s, float *block)
 {
     size_t d = s->job->d, f = s->job->f, k = s->k, total = 0;
@@ -383,7 +392,7 @@ static start start_of(const lowrank_job *job, bool shifted)
     return (start){.job = job, .k = directions(job, shifted), .shifted = shifted};
 }
 
-/* Of the shifted one, which has more directions. */
+/* The shifted form has more directions. */
 uint64_t lowrank_begin_bytes(const lowrank_job *job)
 {
     start s = start_of(job, true);

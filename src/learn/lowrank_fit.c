@@ -1,54 +1,57 @@
-/* lowrank_fit.c - weighted binary cross-entropy by AdamW (Kingma and Ba; Loshchilov and Hutter, arXiv 1711.05101).
+/* lowrank_fit.c - minimises weighted binary cross-entropy by AdamW (Kingma and Ba; Loshchilov and Hutter, arXiv
+ * 1711.05101).
  *
- * A batch goes through in two steps, each cut at fixed places, so that the result is the same with any number of
- * threads: by groups of rows (scores, and what the loss makes of them, back to the hidden units), then by rows of the
- * matrices (gradient and update at once, so that no gradient is ever kept whole).
+ * A training batch takes two steps, each divided at fixed places, so that the result is the same with any number of
+ * threads: first by groups of rows (scores, derivatives of the loss, and back to the hidden units), then by rows of the
+ * matrices (gradient and update at once, so that no whole gradient is ever stored).
  *
- * The learning rate of a matrix is a share of the size its values had at the beginning: how large they are depends on
- * the network, and one rate for all of them fits none. Public recipes take 1e-3 with PyTorch's initial values
- * (reference/powerinfer.md 2.9). */
+ * The learning rate of a matrix is a share of the root mean square of its initial
+ * values: their size depends on the network, and no single rate fits all. Public
+ * recipes take 1e-3 with PyTorch's initial values (reference/powerinfer.md 2.9). */
 #include "lowrank_internal.h"
 
 #include "../base/memory.h"
+#include "../base/random.h"
 
 #include <math.h>
 #include <string.h>
 
 #define BATCH 256
-/* Rows of a matrix that are one item of the second step. */
+/* Rows of a matrix that are one work item of the second step. */
 #define STRIPE 64
 #define BETA1  0.9f
 #define BETA2  0.98f
 #define TINY   1e-12f
 #define DECAY  0.01f
-/* A neuron that does not fire counts for so much, times the share of those that fire which may be missed (1 for one that
- * fires): then the line that the loss draws between both lies about where the threshold will be. Found on stories-relu,
- * rank 32: for recall 0.98 weights of 1, 0.17 (the share that fires, as the public recipe has it), 0.05 and 0.015 let
- * 29.1, 28.1, 27.8 and 28.0 % through; for 0.995 weights of 0.05, 0.03 and 0.015 33.4, 33.1 and 33.0 %. */
+/* Weight of a neuron that does not fire (one that fires has 1): NEGATIVE times the share of firing neurons that may be
+ * missed. The boundary that the loss draws is then near the later threshold. Found on stories-relu, rank 32: for recall
+ * 0.98, weights of 1, 0.17 (the share that fires, as in the public recipe), 0.05 and 0.015 let 29.1, 28.1, 27.8 and
+ * 28.0 % through; for 0.995, weights of 0.05, 0.03 and 0.015 let 33.4, 33.1 and 33.0 % through. */
 #define NEGATIVE       3.0f
 #define NEGATIVE_LEAST 0.003f
 #define RATE           0.01f
-/* What is left of the rates where an epoch made it worse. */
-#define RETREAT   0.25f
+/* Factor of the rates after an epoch that made it worse. */
+#define RETREAT 0.25f
+/* The schedule of the rate, as shares of all steps and of the full rate: see schedule(). */
 #define WARM_UP   0.05
 #define LAST_RATE 0.05
 
 struct fit {
     const lowrank_job *job;
     lowrank_state *state;
-    float *inputs;    /* [BATCH][d]      divided by the scale                   */
-    float *hidden;    /* [BATCH][rank]                                          */
-    float *errors;    /* [BATCH][f]      scores, then the loss by them          */
-    float *back;      /* [BATCH][rank]   the loss by what goes into the hidden units */
-    uint64_t *fired;  /* [BATCH][words]                                         */
-    float *gradients; /* [threads][STRIPE][widest]                              */
-    uint32_t *order;  /* [training]                                             */
+    float *inputs;    /* [BATCH][d] divided by the scale                    */
+    float *hidden;    /* [BATCH][rank]                                      */
+    float *errors;    /* [BATCH][f] scores, then d loss / d score           */
+    float *back;      /* [BATCH][rank] d loss / d input of the hidden units */
+    uint64_t *fired;  /* [BATCH][words]                                     */
+    float *gradients; /* [threads][STRIPE][widest]                          */
+    uint32_t *order;  /* [training]                                         */
     size_t widest;
-    float corrections[2]; /* of both moments at this step                    */
-    float schedule;       /* the part of the rate that this step takes       */
-    const uint32_t *rows; /* [count] of the batch                            */
+    float corrections[2]; /* bias corrections of both moments at this step */
+    float schedule;       /* share of the full rate at this step           */
+    const uint32_t *rows; /* [count] rows of the batch                     */
     size_t count;
-    float *out; /* gradients go here instead; NULL: they are followed */
+    float *out; /* gradients are written here instead of applied; NULL: applied */
 };
 
 float fit_negative_weight(const lowrank_job *job)
@@ -59,8 +62,8 @@ float fit_negative_weight(const lowrank_job *job)
 
 /* ------------------------------------------------------------------ the loss */
 
-/* 1 / (1 + exp(-x)) of n values. exp by its series after taking off powers of two, as kernel/exponent.h describes; a
- * loop that compilers turn into vectors, with the same bytes everywhere. */
+/* Computes 1 / (1 + exp(-x)) of n values. exp uses a series after splitting off powers of two, as kernel/exponent.h
+ * describes; the loop vectorises and gives the same bytes everywhere. */
 static void logistic(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -78,7 +81,7 @@ static void logistic(float *x, size_t n)
     }
 }
 
-/* Scores of one row become the derivatives of the mean weighted cross-entropy by them. */
+/* Replaces the scores of one row by the derivatives of the mean weighted cross-entropy with respect to them. */
 static void differentiate(const fit *f, float *scores, const uint64_t *fired)
 {
     size_t n = f->job->f;
@@ -94,7 +97,7 @@ static void differentiate(const fit *f, float *scores, const uint64_t *fired)
         scores[i] *= negative;
 }
 
-/* Items are rows of the batch: forwards, the loss, and back to the hidden units. */
+/* Work items are rows of the batch: forward pass, loss, and back to the hidden units. */
 static void pass_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -122,6 +125,7 @@ static void pass_rows(void *context, size_t begin, size_t end, unsigned worker)
 
 /* ------------------------------------------------------------------ the update */
 
+/* Applies one AdamW step to n values from index `at`. The decay uses RATE, not the matrix's own rate. */
 static void update(const fit *f, size_t at, size_t n, float rate, const float *gradient)
 {
     float *w = f->state->values + at, *m = f->state->first_moment + at, *v = f->state->second_moment + at;
@@ -133,7 +137,8 @@ static void update(const fit *f, size_t at, size_t n, float rate, const float *g
     }
 }
 
-/* Items are stripes of fc1, then of fc2: the gradient is what the batch's errors give times what they met. */
+/* Work items are stripes of fc1, then of fc2. The gradient is the
+ * product of the batch's errors and the inputs of the matrix. */
 static void pass_stripes(void *context, size_t begin, size_t end, unsigned worker)
 {
     const fit *f = context;
@@ -155,6 +160,7 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
+/* Runs both steps for one batch. */
 static void pass(fit *f, const uint32_t *rows, size_t count)
 {
     const lowrank_job *job = f->job;
@@ -166,7 +172,7 @@ static void pass(fit *f, const uint32_t *rows, size_t count)
 
 /* ------------------------------------------------------------------ epochs */
 
-/* Fisher and Yates's shuffle; an epoch's order depends on nothing but its number and the seed. */
+/* Shuffles the training rows (Fisher and Yates). The order depends on the epoch's number and the seed alone. */
 static void shuffle(const fit *f)
 {
     size_t n = f->job->training;
@@ -174,14 +180,15 @@ static void shuffle(const fit *f)
     for (size_t i = 0; i < n; i++)
         f->order[i] = (uint32_t)i;
     for (size_t i = n; i > 1; i--) {
-        size_t j = (size_t)(next_random(&state) % i);
+        size_t j = (size_t)(random_next(&state) % i);
         uint32_t kept = f->order[i - 1];
         f->order[i - 1] = f->order[j];
         f->order[j] = kept;
     }
 }
 
-/* Linear to 1, then a cosine's half to LAST_RATE. */
+/* Returns the share of the full rate at a share of all steps:
+ * rises linearly to 1, then falls by half a cosine to LAST_RATE. */
 static float schedule(double done)
 {
     if (done < WARM_UP)

@@ -1,7 +1,7 @@
-/* lowrank_internal.h - what the files of the low-rank training share.
+/* lowrank_internal.h - shared declarations of the low-rank training.
  *
- * Reading order: lowrank.c (the whole course), lowrank_begin.c (the best linear guess), lowrank_fit.c (gradients and
- * AdamW), lowrank_state.c (a state on disk), lowrank_measure.c (recall in the engine's arithmetic). */
+ * Reading order: lowrank.c (the order of steps), lowrank_begin.c (the closed form), lowrank_fit.c (gradients and
+ * AdamW), lowrank_state.c (the state on disk), lowrank_measure.c (recall in the engine's arithmetic). */
 #ifndef LEARN_LOWRANK_INTERNAL_H
 #define LEARN_LOWRANK_INTERNAL_H
 
@@ -9,7 +9,7 @@
 #include "multiply.h"
 #include "recall.h"
 
-/* Rows that one item of training reads and multiplies at a time. */
+/* Rows that one work item of training reads and multiplies at a time. */
 #define FIT_ROWS 64
 
 /* Both matrices as floats, one after the other: fc1 [rank][d], fc2 [f][rank]. */
@@ -17,52 +17,46 @@ typedef struct weights {
     float *fc1, *fc2;
 } weights;
 
+/* Constants of one training run. */
 typedef struct lowrank_job {
     const hearth_model *model;
     uint32_t layer;
     const states *rows;
     const lowrank_options *options;
     pool *threads;
-    kernels kernels; /* of the products of training */
+    kernels kernels; /* for the products of training */
     size_t d, f, rank, words;
-    size_t weight_count; /* rank * (d + f)                                                    */
+    size_t weight_count; /* rank * (d + f) */
     size_t training, count;
-    float scale;     /* root mean square of the inputs, which are divided by it in training */
-    char thing[512]; /* "model.gguf: layer 3: predictor", for errors                       */
+    float scale;     /* root mean square of the inputs; training divides them by it */
+    char thing[512]; /* "model.gguf: layer 3: predictor", for errors                */
 } lowrank_job;
 
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators). */
-static inline uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-/* Inputs of rows, divided by the job's scale, and what fired (NULL: not wanted). */
+/* Reads the inputs of rows, divided by the job's scale, and the bits of what fired (NULL: not wanted). */
 void lowrank_read(const lowrank_job *job, const uint32_t *rows, size_t count, float *inputs, uint64_t *fired);
 
-/* The best linear guess of where the first matrix is above the value at which a neuron fires: scores in logits, for
- * inputs divided by the scale. shifted: a unit per direction in place of two, which asks for something constant in the
- * inputs: *explained is the share of a constant that they explain, below CONSTANT_LEAST nothing is written. Units that
- * are not needed are left as they are: zero. */
+/* Computes the closed form: the best linear estimate of where the first matrix exceeds the value at which a neuron
+ * fires, as scores in logits, for inputs divided by the scale. shifted: one hidden unit per direction instead of two,
+ * which needs something constant in the inputs. *explained is the share of a constant that they explain; if it is below
+ * CONSTANT_LEAST, the shifted form writes nothing. Unused units are not written: they must be zero before. */
 hearth_status lowrank_begin(const lowrank_job *job, bool shifted, weights out, double *explained, hearth_error *error);
 #define CONSTANT_LEAST 0.5
-/* From here on the shifted one is the better. */
+/* From this share on the shifted form is the better one. */
 #define CONSTANT_SURE 0.9
+/* Returns the bytes of memory that lowrank_begin needs. */
 uint64_t lowrank_begin_bytes(const lowrank_job *job);
 
-/* Everything that changes from epoch to epoch. Arrays are [weight_count], in one block. */
+/* Everything that changes from epoch to epoch. Each array is [weight_count], in the order of `weights`. */
 typedef struct lowrank_state {
     float *values, *first_moment, *second_moment, *best;
-    uint32_t epoch, best_epoch; /* done; 0: the beginning              */
-    uint32_t fresh;             /* the epoch before which the moments were last zero */
+    uint32_t epoch, best_epoch; /* done; best_epoch 0: the closed form */
+    uint32_t fresh;             /* number of epochs done when the moments were last zeroed */
     double beginning, best_density;
-    float rates[2]; /* most that fc1 and fc2 change by in a step */
+    float rates[2]; /* learning rates of fc1 and fc2: about the largest step of a value */
     bool done;
 } lowrank_state;
 
+/* Returns both matrices within an array of weight_count values. */
 static inline weights weights_of(const lowrank_job *job, float *values)
 {
     return (weights){values, values + job->rank * job->d};
@@ -72,26 +66,31 @@ static inline weights weights_of(const lowrank_job *job, float *values)
 typedef struct fit fit;
 hearth_status fit_create(fit **out, const lowrank_job *job, lowrank_state *state, hearth_error *error);
 void fit_destroy(fit *f);
-/* From the size of the values at the beginning. */
+/* Sets the learning rates from the size of the initial values. */
 void fit_choose_rates(const lowrank_job *job, lowrank_state *state);
+/* Returns the bytes of memory that training needs beyond the state. */
 uint64_t fit_bytes(const lowrank_job *job);
-/* Every training row once, in an order that the epoch's number and the seed give. HEARTH_CANCELLED: the state is
- * spoilt. */
+/* Trains one epoch: every training row once, in an order that follows from the epoch's number and the seed.
+ * HEARTH_CANCELLED: the state is no longer usable. */
 hearth_status fit_epoch(fit *f, hearth_error *error);
-/* After an epoch that made it worse: back to the best, from where smaller steps are taken. */
+/* Goes back to the best values after an epoch that made it worse; later steps are smaller. */
 void fit_retreat(const lowrank_job *job, lowrank_state *state);
-/* The gradient of the mean weighted cross-entropy of some rows (256 at most) into [weight_count]; for tests. */
+/* Computes the gradient of the mean weighted cross-entropy of
+ * some rows (256 at most) into [weight_count]; for tests. */
 void fit_gradient(fit *f, const uint32_t *rows, size_t count, float *gradient);
-/* What a neuron that does not fire counts for in the loss, where one that does counts for 1. */
+/* Returns the weight in the loss of a neuron that does not fire; one that fires has weight 1. */
 float fit_negative_weight(const lowrank_job *job);
 
-/* Density at the wanted recall, roughly, on a part of the held-out rows, of weights as floats. */
+/* Estimates the density at the wanted recall, on a sample of the held-out rows, with weights as floats. */
 hearth_status lowrank_validate(const lowrank_job *job, float *values, double *density, hearth_error *error);
+/* Returns the bytes of memory that lowrank_validate needs. */
 uint64_t lowrank_validate_bytes(const lowrank_job *job);
 
-/* false in *found: there is none of these options and rows, or it is *damaged. */
+/* Reads the stored state. *found is false where there is none
+ * for these options and rows, or it is damaged (*damaged). */
 hearth_status lowrank_state_read(const lowrank_job *job, lowrank_state *state, bool *found, bool *damaged,
                                  hearth_error *error);
+/* Writes the state to the folder of the options, whole or not at all; does nothing without a folder. */
 hearth_status lowrank_state_write(const lowrank_job *job, const lowrank_state *state, hearth_error *error);
 
 #endif

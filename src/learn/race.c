@@ -1,13 +1,14 @@
-/* race.c - the same tokens through several engines, one after the other, layer by layer on the clock. */
+/* race.c - feeds the same tokens to several engines in turns and times each layer. */
 #include "race.h"
 
 #include "../base/clock.h"
+#include "../base/median.h"
 #include "../base/memory.h"
 #include "../engine/engine.h"
-#include "../eval/bench.h"
 
 #include <string.h>
 
+/* One engine in the race. */
 typedef struct runner {
     hearth_session *session;
     double *seconds; /* [layers][RACE_TOKENS] */
@@ -16,7 +17,7 @@ typedef struct runner {
 typedef struct race {
     runner *runners; /* [count] */
     size_t count;
-    uint32_t layers, tokens; /* tokens that count so far */
+    uint32_t layers, tokens; /* tokens timed so far */
 } race;
 
 static void race_close(race *r)
@@ -44,7 +45,7 @@ static hearth_status race_open(race *r, const hearth_engine *const *engines, siz
     return HEARTH_OK;
 }
 
-/* The first token only warms up. */
+/* Feeds a token to engine i and stores each layer's time; the first token only warms up. */
 static hearth_status run_token(race *r, size_t i, int32_t token, hearth_error *error)
 {
     hearth_session *s = r->runners[i].session;
@@ -56,6 +57,7 @@ static hearth_status run_token(race *r, size_t i, int32_t token, hearth_error *e
     return HEARTH_OK;
 }
 
+/* Feeds tokens to all engines, in alternating order, until the text or the time ends. */
 static hearth_status run_all(race *r, const int32_t *ids, size_t count, hearth_progress progress, hearth_error *error)
 {
     double start = clock_seconds();
@@ -84,7 +86,7 @@ hearth_status race_measure(double *seconds, const hearth_engine *const *engines,
     for (size_t i = 0; status == HEARTH_OK && i < engine_count; i++)
         for (uint32_t l = 0; l < r.layers; l++)
             seconds[i * r.layers + l] =
-                r.tokens > 0 ? bench_median(r.runners[i].seconds + (size_t)l * RACE_TOKENS, r.tokens) : 0;
+                r.tokens > 0 ? median(r.runners[i].seconds + (size_t)l * RACE_TOKENS, r.tokens) : 0;
     race_close(&r);
     return status;
 }

@@ -1,18 +1,18 @@
 /* guard.c - decides with a few tokens of the model's own text where skipping pays.
  *
- * For a file of stock layout: survey() decodes on the plain dense engine and counts what fires, which decides where a
- * copy is made. For all: race() decodes alternately on the exact engine and on its dense twin, which shares its
- * neuron-major weights, and compares layer by layer. The text is what the model says by itself from its first token on:
- * made-up tokens would fire other neurons than real ones.
+ * For a file of stock layout, survey() decodes on the plain dense engine and counts what fires; this decides whether
+ * copies are made. Unless a stock file stays as it is, race() then decodes alternately on the exact engine and on its
+ * dense twin, which shares its neuron-major weights, and compares layer by layer. The text is what the model generates
+ * greedily from BOS on: made-up tokens would fire other neurons than real ones.
  *
- * Dropped: choosing between the stock layout and a copy by the clock as well. A machine whose memory is shared answers
- * differently from one run to the next when the two are close, and then the same command gives other digits. */
+ * Rejected: choosing between the stock layout and a copy by the clock as well. Where the two are close, a machine with
+ * shared memory answers differently from one run to the next, and the same command would give other digits. */
 #include "guard.h"
 
 #include "../base/clock.h"
+#include "../base/median.h"
 #include "../base/memory.h"
 #include "../engine/engine.h"
-#include "../eval/bench.h"
 #include "../model/neuron_major.h"
 #include "guard_memory.h"
 
@@ -20,17 +20,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A layer that is this much faster with every neuron computed is so by more than noise: what the medians of two
- * runs of the same layer differ by on a shared machine. */
+/* A difference above this share is more than noise: the medians of
+ * two runs of the same layer differ by this much on a shared machine. */
 #define NOISE 0.03
-/* A copy costs memory and time to load, and rows picked here and there are read less evenly than whole matrices:
- * the bytes must be fewer by this factor. */
+/* A copy costs memory and load time, and scattered rows are read less evenly than whole matrices, so skipping must read
+ * fewer bytes by this factor. */
 #define COPY_GAIN 1.25
-/* A model that leaves half of the cache to everything else stays in it. */
+/* A model that takes at most half of the cache is taken to stay in it. */
 #define CACHE_SHARE 2
 
-/* The first token warms up. What is counted must be the same every time, so the survey reads a fixed number of
- * tokens. */
+/* The first token only warms up. The survey reads a fixed number of tokens, so that its counts are the same every time.
+ * The race ends after RACE_SECONDS, but not before RACE_LEAST tokens. */
 #define SURVEY_TOKENS 4
 #define RACE_TOKENS   8
 #define RACE_LEAST    3
@@ -61,18 +61,19 @@ bool guard_is_steady(const double *times, size_t count, double scatter)
     if (count == 0 || count > RACE_TOKENS)
         return count == 0;
     memcpy(sorted, times, count * sizeof *times);
-    double median = bench_median(sorted, count), best = times[0];
+    double middle = median(sorted, count), best = times[0];
     for (size_t i = 1; i < count; i++)
         best = times[i] < best ? times[i] : best;
-    return median <= best * (1 + scatter);
+    return middle <= best * (1 + scatter);
 }
 
+/* Returns the bytes of a matrix; 0 where the model has none. */
 static double matrix_bytes(const matrix *m)
 {
     return m->data ? (double)m->rows * (double)m->row_bytes : 0;
 }
 
-/* Of a layer of stock layout. */
+/* Returns the bytes of a layer of stock layout. */
 static guard_bytes layer_bytes(const model_layer *l)
 {
     const matrix *first = l->gate.data ? &l->gate : &l->up, *second = l->gate.data ? &l->up : NULL;
@@ -88,15 +89,16 @@ static guard_bytes layer_bytes(const model_layer *l)
 
 /* ------------------------------------------------------------------ decoding a few tokens */
 
-/* One way to compute, and what was seen of it. */
+/* One engine under test, with what was measured on it. */
 typedef struct probe {
     hearth_session *session;
     uint32_t layers;
-    uint32_t tokens;  /* that count                                                    */
-    double *seconds;  /* [layers][RACE_TOKENS]                                         */
-    uint64_t *active; /* [layers] neurons that fired, of all tokens; by an observer    */
+    uint32_t tokens;  /* tokens measured, without the first                               */
+    double *seconds;  /* [layers][RACE_TOKENS]                                            */
+    uint64_t *active; /* [layers] neurons that fired, over all tokens; set by an observer */
 } probe;
 
+/* Observer: counts the neurons that fired. */
 static void count_active(void *user, const hearth_observation *o)
 {
     probe *p = user;
@@ -128,7 +130,7 @@ static hearth_status probe_open(probe *p, const hearth_engine *engine, hearth_er
     return status;
 }
 
-/* Reads a token; the first one only warms up. */
+/* Feeds a token and stores each layer's time; the first token only warms up. */
 static hearth_status probe_feed(probe *p, int32_t token, hearth_error *error)
 {
     bool counts = hearth_session_length(p->session, 0) > 0;
@@ -140,15 +142,15 @@ static hearth_status probe_feed(probe *p, int32_t token, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Median of a layer's times; 0 where no token counted. */
+/* Returns the median of a layer's times; 0 where no token counted. */
 static double probe_median(const probe *p, uint32_t layer)
 {
     double times[RACE_TOKENS];
     memcpy(times, p->seconds + (size_t)layer * RACE_TOKENS, sizeof times);
-    return p->tokens > 0 ? bench_median(times, p->tokens) : 0;
+    return p->tokens > 0 ? median(times, p->tokens) : 0;
 }
 
-/* The shortest of them. */
+/* Returns the shortest of a layer's times; 0 where no token counted. */
 static double probe_best(const probe *p, uint32_t layer)
 {
     const double *times = p->seconds + (size_t)layer * RACE_TOKENS;
@@ -158,6 +160,7 @@ static double probe_best(const probe *p, uint32_t layer)
     return best;
 }
 
+/* Generates the text that all probes read. */
 typedef struct timing_probe {
     const hearth_model *model;
     hearth_progress progress;
@@ -175,7 +178,7 @@ static hearth_status timing_probe_open(timing_probe *r, const hearth_model *mode
     return r->logits ? HEARTH_OK : fail_memory(error, "guard", info.vocabulary_size * sizeof *r->logits);
 }
 
-/* The likeliest token behind what p has read. */
+/* Sets the next token to the most likely one after those that p has read. */
 static hearth_status choose_token(timing_probe *r, const probe *p, hearth_error *error)
 {
     TRY(hearth_session_logits(p->session, 0, 1, r->logits, error));
@@ -186,6 +189,7 @@ static hearth_status choose_token(timing_probe *r, const probe *p, hearth_error 
     return HEARTH_OK;
 }
 
+/* Reports progress. HEARTH_CANCELLED where the caller asks to stop. */
 static hearth_status goes_on(const timing_probe *r, uint32_t done, uint32_t total, hearth_error *error)
 {
     if (!r->progress.report || r->progress.report(r->progress.user, "comparing dense and exact", done, total))
@@ -193,8 +197,8 @@ static hearth_status goes_on(const timing_probe *r, uint32_t done, uint32_t tota
     return fail(error, HEARTH_CANCELLED, "guard: cancelled");
 }
 
-/* Reads `most` tokens behind the first, with probes [count] by turns; the first probe says which. Ends early after
- * `seconds`, but not before `least`. */
+/* Feeds up to `most` tokens after the first to probes [count], in alternating order; the first probe generates the
+ * tokens. Ends early after `seconds`, but not before `least` tokens, or where the context is full. */
 static hearth_status decode(timing_probe *r, probe *probes, uint32_t count, uint32_t least, uint32_t most,
                             double seconds, hearth_error *error)
 {
@@ -213,8 +217,8 @@ static hearth_status decode(timing_probe *r, probe *probes, uint32_t count, uint
 
 /* ------------------------------------------------------------------ survey and race */
 
-/* What the survey concludes: all layers become GUARD_STOCK unless copies are worth having. p: the session's observer
- * saw all of its tokens, the first one too. */
+/* Draws the conclusion of the survey: all layers become GUARD_STOCK unless copies pay. p->active includes the first
+ * token, which p->tokens leaves out. */
 static hearth_status conclude(guard_findings *f, const hearth_model *model, const probe *p, hearth_error *error)
 {
     guard_bytes *bytes = mem_new_array(p->layers, sizeof *bytes);
@@ -235,7 +239,7 @@ static hearth_status conclude(guard_findings *f, const hearth_model *model, cons
     return status;
 }
 
-/* Counts on the plain dense engine what fires. */
+/* Counts on the plain dense engine what fires, and decides on copies. */
 static hearth_status survey(timing_probe *r, guard_findings *f, const hearth_engine *plain, hearth_error *error)
 {
     probe p;
@@ -248,7 +252,7 @@ static hearth_status survey(timing_probe *r, guard_findings *f, const hearth_eng
     return status;
 }
 
-/* Whether whole tokens took about the same time. */
+/* Returns whether whole tokens took about the same time. */
 static bool probe_is_steady(const probe *p, double scatter)
 {
     double tokens[RACE_TOKENS] = {0};
@@ -258,8 +262,8 @@ static bool probe_is_steady(const probe *p, double scatter)
     return guard_is_steady(tokens, p->tokens, scatter);
 }
 
-/* What the race says. A neighbour of the machine may disturb some of the few tokens: a layer computes every neuron only
- * where medians and best times agree. */
+/* Decides each layer by the race. Other load may disturb some of the few tokens, so a layer computes every neuron only
+ * where medians and best times agree that this is faster. */
 static hearth_status judge(guard_findings *f, const probe *exact, const probe *dense, hearth_error *error)
 {
     size_t n = f->layer_count;
@@ -281,7 +285,7 @@ static hearth_status judge(guard_findings *f, const probe *exact, const probe *d
         guard_choose(sparse + n, bests, bests + n, n);
         for (uint32_t i = 0; i < n; i++)
             f->layers[i] = sparse[i] || sparse[n + i] ? GUARD_SPARSE : GUARD_DENSE;
-        if (!f->surveyed) /* else it was measured where it matters: on the stock layout */
+        if (!f->surveyed) /* else they stay those of the stock layout */
             f->dense_seconds = total;
     }
     mem_free(medians);
@@ -290,7 +294,7 @@ static hearth_status judge(guard_findings *f, const probe *exact, const probe *d
     return status;
 }
 
-/* Share of neurons that fired, of the last token read. */
+/* Returns the share of neurons that fired, for the last token fed. */
 static double last_density(const probe *p, uint32_t neuron_count)
 {
     uint64_t active = 0;
@@ -302,7 +306,7 @@ static double last_density(const probe *p, uint32_t neuron_count)
     return (double)active / ((double)neuron_count * p->layers);
 }
 
-/* Which of the two is faster, layer by layer; f->busy: whether the times can be relied on. */
+/* Races both engines layer by layer; sets f->busy where the times cannot be relied on. */
 static hearth_status race_once(timing_probe *r, guard_findings *f, const hearth_engine *exact,
                                const hearth_engine *dense, double scatter, hearth_error *error)
 {
@@ -321,7 +325,7 @@ done:
     return status;
 }
 
-/* A second time where the machine was busy the first time. */
+/* Races a second time if the machine was busy the first time. */
 static hearth_status race(timing_probe *r, guard_findings *f, const hearth_engine *exact, const hearth_engine *dense,
                           double scatter, hearth_error *error)
 {
@@ -341,7 +345,7 @@ static uint32_t count_layers(const guard_findings *f, guard_layer kind)
     return count;
 }
 
-/* Mode exact, but for the layers that are to compute every neuron. */
+/* Makes a placement of mode exact in which layers compute every neuron where the findings say so. */
 static hearth_status make_placement(hearth_placement **out, const hearth_model *model, const guard_findings *f,
                                     hearth_error *error)
 {
@@ -352,6 +356,7 @@ static hearth_status make_placement(hearth_placement **out, const hearth_model *
     return HEARTH_OK;
 }
 
+/* Arguments and state of one guard_open. */
 typedef struct opener {
     guarded *out;
     hearth_runtime *runtime;
@@ -360,6 +365,7 @@ typedef struct opener {
     guard_findings findings;
 } opener;
 
+/* Creates an engine in a mode, with the caller's options but its own placement. */
 static hearth_status create_engine(const opener *o, hearth_engine **engine, hearth_mode mode, hearth_error *error)
 {
     hearth_engine_options options = o->options->engine;
@@ -371,13 +377,13 @@ static hearth_status create_engine(const opener *o, hearth_engine **engine, hear
     return status;
 }
 
-/* Every neuron, nothing transposed. */
+/* Opens the plain engine: computes every neuron, transposes nothing. */
 static hearth_status open_plain(const opener *o, hearth_error *error)
 {
     return create_engine(o, &o->out->engine, HEARTH_MODE_DENSE, error);
 }
 
-/* Transposes what is of stock layout, in the place of the plain engine. */
+/* Opens the exact engine, which transposes stock layers, in place of the plain one. */
 static hearth_status open_copies(const opener *o, hearth_error *error)
 {
     hearth_engine_destroy(o->out->engine);
@@ -390,7 +396,7 @@ static bool is_all_stock(const guard_findings *f)
     return count_layers(f, GUARD_STOCK) == f->layer_count;
 }
 
-/* Shares the copies; layers compute every neuron where the findings say so. */
+/* Opens an engine that shares the copies and computes every neuron where the findings say so. */
 static hearth_status open_mixed(const opener *o, hearth_error *error)
 {
     hearth_placement *placement;
@@ -400,7 +406,8 @@ static hearth_status open_mixed(const opener *o, hearth_error *error)
     return status;
 }
 
-/* What the findings ask for. Of a file of stock layout the plain engine is open already, or the copies are. */
+/* Opens the engine that the findings ask for, unless it is open. For a file of stock layout, the plain engine or the
+ * copies are open before. */
 static hearth_status open_found(const opener *o, hearth_error *error)
 {
     if (is_all_stock(&o->findings))
@@ -414,6 +421,7 @@ static hearth_status open_found(const opener *o, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Opens the exact engine with its copies and races it against its dense twin. */
 static hearth_status compare(opener *o, timing_probe *r, hearth_error *error)
 {
     hearth_placement *dense;
@@ -429,7 +437,7 @@ static hearth_status compare(opener *o, timing_probe *r, hearth_error *error)
     return status;
 }
 
-/* Fills the findings; afterwards the plain engine or the copies are open, as they ask for. */
+/* Measures and fills the findings. Afterwards the plain engine or the copies are open, as the findings require. */
 static hearth_status measure_and_decide(opener *o, hearth_error *error)
 {
     timing_probe r;
@@ -447,7 +455,8 @@ static hearth_status measure_and_decide(opener *o, hearth_error *error)
     return status;
 }
 
-/* Layers of stock layout: all of them, or none, as in any neuron-major file, whatever was remembered. */
+/* Reads stored findings. Whatever the file says, they are accepted only if no layer is GUARD_STOCK or, for a file of
+ * stock layout, all are. */
 static bool recall(opener *o, const char *folder, const char *key)
 {
     return folder && !o->options->again && guard_recall(&o->findings, folder, key) &&
@@ -467,13 +476,14 @@ static void report(const opener *o, bool remembered)
                                     .busy = f->busy};
 }
 
-/* Stock layout and small: reading it whole from the cache is as fast as anything, and nothing need be copied. */
+/* Returns whether the plain engine's weights fit into the cache. Then
+ * reading them whole is as fast as anything, and no copy is needed. */
 static bool fits_cache(const opener *o)
 {
     return hearth_engine_token_bytes(o->out->engine) * CACHE_SHARE <= o->options->cache_bytes;
 }
 
-/* Instead of the copies. */
+/* Opens the plain engine where memory for the copies is short. */
 static hearth_status stay_dense(opener *o, const char *shortage, hearth_error *error)
 {
     guard_close(o->out);
@@ -487,7 +497,7 @@ static hearth_status open_guarded(opener *o, hearth_error *error)
     const char *folder = o->options->folder;
     char key[GUARD_KEY_SIZE];
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, o->model, HEARTH_MODE_EXACT, error)); /* is there a mode exact at all? */
+    TRY(hearth_placement_create(&placement, o->model, HEARTH_MODE_EXACT, error)); /* no mode exact: fails */
     hearth_placement_destroy(placement);
     if (!o->model->neuron_major) {
         TRY(open_plain(o, error));
