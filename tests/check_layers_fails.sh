@@ -1,26 +1,12 @@
-#!/bin/sh
 # check-layers must fail on includes that point the wrong way, and only on those.
-set -eu
-check=$1
-root=$(mktemp -d "${TMPDIR:-/tmp}/check layers XXXXXX")
-trap 'rm -rf "$root"' EXIT
+subject=src/number/half.c
+. "$(dirname "$0")/check_fails.sh"
 mkdir -p "$root/src/base" "$root/src/number" "$root/src/file" "$root/src/cli" "$root/tests"
 cat >"$root/CMakeLists.txt" <<'END'
 set(library_modules base number kernel file)
 set(program_modules eval)
 END
 touch "$root/src/base/error.h" "$root/src/file/gguf.h" "$root/src/cli/command.h" "$root/tests/golden.h"
-
-# expect STATUS TEXT: the check ends so and says so about src/number/half.c, which holds standard input.
-expect() {
-    cat >"$root/src/number/half.c"
-    status=0
-    said=$("$check" "$root" 2>&1) || status=$?
-    if [ "$status" -ne "$1" ] || ! echo "$said" | grep -qF "$2"; then
-        echo "expected status $1 and \"$2\", got $status and: $said"
-        exit 1
-    fi
-}
 
 expect 0 "" <<'END'
 #include "../base/error.h"

@@ -70,7 +70,8 @@ with hearth.Model(path, mode="exact", sequences=3, context=128) as model:
 
     # A full context ends an answer; the next call finds no room.
     assert len(model.tokenize("".join(model.generate(ids, temperature=0, sequence=2)), special=False)) > 50
-    for call, status, words in ((lambda: model.feed([1] * 200), 6, "context"), (lambda: model.feed([512]), 5, "512"),
+    for call, status, words in ((lambda: model.feed([1] * 200), 6, "context"), (lambda: list(model.generate([1] * 200)), 6, "context"),
+                                (lambda: list(model.generate([])), 5, ""), (lambda: model.feed([512]), 5, "512"),
                                 (lambda: model.fork(0, 3), 5, "sequence"), (lambda: model.truncate(9999), 5, "")):
         try:
             call()
@@ -78,6 +79,7 @@ with hearth.Model(path, mode="exact", sequences=3, context=128) as model:
             assert error.status == status and words in str(error), (error.status, str(error))
         else:
             raise AssertionError(f"{words}: nothing was raised")
+assert model.info.family == b"llama" and model.info.path == path.encode(), "what is known of a model ends with it"
 try:
     model.feed([1])
 except ValueError as error:

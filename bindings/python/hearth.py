@@ -205,6 +205,9 @@ class Model:
             lib.hearth_placement_destroy(placement)
         self.info = ModelInfo()
         lib.hearth_model_describe(self._model, byref(self.info))
+        for name, kind in ModelInfo._fields_:
+            if kind is c_char_p:  # the model's own text, which ends with it: a copy outlives it
+                setattr(self.info, name, getattr(self.info, name))
         self._logits = (c_float * self.info.vocabulary_size)()
 
     def close(self) -> None:
@@ -294,7 +297,8 @@ class Model:
                  seed: int = 0, stops: Sequence[str] = (), sequence: int = 0) -> Iterator[str]:
         """Feeds the prompt and yields the text of the answer, piece by piece, until the model or one of `stops` ends it,
         or there are max_tokens (0: until the context is full). temperature 0 takes the likeliest token each time, None is
-        the library's default. What was fed stays in the sequence, so that another call goes on from there."""
+        the library's default. What was fed stays in the sequence, so that another call goes on from there. HearthError: also
+        where the prompt is empty or does not fit into the context."""
         ids = self.tokenize(prompt, special=self.length(sequence) == 0) if isinstance(prompt, str) else list(prompt)
         sampling = lib.hearth_sampling_default()
         sampling.seed = seed
@@ -309,15 +313,17 @@ class Model:
             for token in ids:
                 lib.hearth_sampler_accept(sampler, token)
             text, size, stop = c_void_p(), c_size_t(), c_int(_STOP_NONE)
-            while stop.value == _STOP_NONE and self.length(sequence) + len(ids) <= lib.hearth_session_context(self._open()):
-                self.feed(ids, sequence)
+            self.feed(ids, sequence)
+            while True:
                 _call(lib.hearth_session_logits, self._session, 0, 1, self._logits)
                 token = lib.hearth_sampler_pick(sampler, self._logits)
                 lib.hearth_sampler_accept(sampler, token)
                 _call(lib.hearth_answer_push, answer, token, byref(text), byref(size), byref(stop))
                 if size.value:
                     yield ctypes.string_at(text, size.value).decode("utf-8")
-                ids = [token]
+                if stop.value != _STOP_NONE or self.length(sequence) == lib.hearth_session_context(self._session):
+                    break
+                self.feed([token], sequence)
             lib.hearth_answer_finish(answer, byref(text), byref(size))
             if size.value:
                 yield ctypes.string_at(text, size.value).decode("utf-8")
