@@ -15,7 +15,14 @@
  * Out-parameters are written only on HEARTH_OK. `error` may be NULL. `destroy` and `close` accept NULL; no other
  * pointer may be NULL unless its description says so. Numbers may have any value: one that is out of range gives
  * HEARTH_INVALID or has the effect described. The library never prints and never exits. All text is UTF-8; all sizes
- * are in bytes unless a name says otherwise. */
+ * are in bytes unless a name says otherwise.
+ *
+ * Everything up to the section "experimental" is stable: a program that was compiled with this header works with every
+ * later library of the same major version. Some structs will grow at their end. Functions that take or fill such a
+ * struct have a form whose name ends in _sized and whose argument is the size that the caller's struct has; the plain
+ * name is an inline function that passes it. Members that the caller's struct lacks count as zero and are not written.
+ * Members that the library does not know must be zero (HEARTH_UNSUPPORTED) and are set to zero. Bindings for other
+ * languages call the _sized forms. The other structs do not change, and what a callback receives may grow. */
 #ifndef HEARTH_H
 #define HEARTH_H
 
@@ -71,6 +78,18 @@ typedef struct hearth_progress {
     void *user;
 } hearth_progress;
 
+typedef enum hearth_log_level {
+    HEARTH_LOG_WARNING, /* something the caller may have expected was not done, and why */
+    HEARTH_LOG_INFO     /* what was opened, made and taken, with sizes and times        */
+} hearth_log_level;
+
+/* A callback for single lines of text without a line break, for people. It is called by the thread that called the
+ * library and must not call back into it. A zeroed record receives no lines. */
+typedef struct hearth_log {
+    void (*line)(void *user, hearth_log_level level, const char *text);
+    void *user;
+} hearth_log;
+
 /* Frees memory that a function of this header handed to the caller. */
 void hearth_free(void *memory);
 
@@ -87,6 +106,7 @@ typedef struct hearth_runtime_options {
      * happens once per machine start, without one once per process. */
     const char *cache_folder;
     uint64_t memory_bytes; /* main memory that copies of an engine and a session may take; 0: all of it */
+    hearth_log log;        /* receives the lines of the runtime, its engines and its sessions           */
 } hearth_runtime_options;
 
 /* options may be NULL. The environment variable HEARTH_CPU names the level to use where none is given. If it is unset
@@ -94,7 +114,13 @@ typedef struct hearth_runtime_options {
  * HEARTH_INVALID: the level is unknown or this CPU lacks it (the error lists the available ones), or the device is
  * unknown.
  * HEARTH_DEVICE: the device is missing or its driver is broken. */
-hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error);
+hearth_status hearth_runtime_create_sized(hearth_runtime **out, const hearth_runtime_options *options,
+                                          size_t options_size, hearth_error *error);
+static inline hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options,
+                                                  hearth_error *error)
+{
+    return hearth_runtime_create_sized(out, options, sizeof *options, error);
+}
 void hearth_runtime_destroy(hearth_runtime *runtime);
 unsigned hearth_runtime_threads(const hearth_runtime *runtime);
 const char *hearth_runtime_cpu_level(const hearth_runtime *runtime);
@@ -108,7 +134,36 @@ typedef struct hearth_device_info {
 
 /* Describes the runtime's device; returns false if it has none. Must not be called while another thread creates or
  * destroys engines or sessions on it. */
-bool hearth_runtime_device(const hearth_runtime *runtime, hearth_device_info *out);
+bool hearth_runtime_device_sized(const hearth_runtime *runtime, hearth_device_info *out, size_t out_size);
+static inline bool hearth_runtime_device(const hearth_runtime *runtime, hearth_device_info *out)
+{
+    return hearth_runtime_device_sized(runtime, out, sizeof *out);
+}
+
+/* The devices of this machine, found without a runtime. */
+typedef struct hearth_device_list hearth_device_list;
+
+/* A device that a runtime can be created with, or a driver that has none. */
+typedef struct hearth_device_entry {
+    const char *device;  /* for hearth_runtime_options: "host", "opencl:0", "cuda:1"; owned by the list */
+    const char *name;    /* "NVIDIA H200"; empty if the driver is missing; owned by the list            */
+    const char *problem; /* why it cannot be used; NULL: it can; owned by the list                      */
+    bool is_gpu;         /* false: it runs on the cores of the CPU                                      */
+    uint64_t memory_bytes;
+} hearth_device_entry;
+
+/* Asks every driver which devices it has; a broken driver is an entry with its problem, not an error. cache_folder: as
+ * in hearth_runtime_options. */
+hearth_status hearth_device_list_create(hearth_device_list **out, const char *cache_folder, hearth_error *error);
+void hearth_device_list_destroy(hearth_device_list *list);
+size_t hearth_device_list_count(const hearth_device_list *list);
+/* Describes an entry; returns false if there is no such index. */
+bool hearth_device_list_get_sized(const hearth_device_list *list, size_t index, hearth_device_entry *out,
+                                  size_t out_size);
+static inline bool hearth_device_list_get(const hearth_device_list *list, size_t index, hearth_device_entry *out)
+{
+    return hearth_device_list_get_sized(list, index, out, sizeof *out);
+}
 
 /* ------------------------------------------------------------------- model */
 
@@ -118,6 +173,7 @@ typedef struct hearth_model_options {
     const char *ffn_activation; /* replaces the activation of the file: "silu", "relu"; NULL: the file's */
     const char *tune;           /* the tune file; NULL: PATH.tune if it exists; "": none                 */
     hearth_progress progress;
+    hearth_log log;
 } hearth_model_options;
 
 typedef struct hearth_model_info {
@@ -146,15 +202,35 @@ typedef struct hearth_model_info {
  * HEARTH_UNSUPPORTED: a family, format or setting that hearth does not run. A tune file named in options must be
  * usable: HEARTH_FORMAT if it is damaged or of another model, HEARTH_IO if it is missing. One that merely lies beside
  * the model and cannot be used is ignored; hearth_model_info.tune_problem says why. */
-hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
-                                hearth_error *error);
+hearth_status hearth_model_open_sized(hearth_model **out, const char *path, const hearth_model_options *options,
+                                      size_t options_size, hearth_error *error);
+static inline hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
+                                              hearth_error *error)
+{
+    return hearth_model_open_sized(out, path, options, sizeof *options, error);
+}
 /* Opens the same model with another tune file (path NULL: none): its predictors, its thresholds for pruning and its
  * order of hot neurons. Everything else is shared with `of`, which does not change and must be closed last. Engines of
  * both may run at the same time. Tune file errors are those of hearth_model_open. */
 hearth_status hearth_model_with_tune(hearth_model **out, const hearth_model *of, const char *path, hearth_error *error);
 void hearth_model_close(hearth_model *model);
 /* Fills in *out; its strings stay valid until the model is closed. */
-void hearth_model_describe(const hearth_model *model, hearth_model_info *out);
+void hearth_model_describe_sized(const hearth_model *model, hearth_model_info *out, size_t out_size);
+static inline void hearth_model_describe(const hearth_model *model, hearth_model_info *out)
+{
+    hearth_model_describe_sized(model, out, sizeof *out);
+}
+
+/* The keys of the model file, by the names of GGUF ("general.name", "llama.block_count"); a Hugging Face folder is
+ * described by the same keys. Returns a key's name, valid while the model is open; NULL if there is no such index. */
+size_t hearth_model_key_count(const hearth_model *model);
+const char *hearth_model_key(const hearth_model *model, size_t index);
+/* Returns the value of a key as JSON: a number, text, true or false, or an array of these. *json is terminated and
+ * freed with hearth_free. Bytes that are not UTF-8 become U+FFFD, numbers that are not finite null.
+ * HEARTH_INVALID: there is no such key. */
+hearth_status hearth_model_value(const hearth_model *model, const char *key, char **json, hearth_error *error);
+/* Returns the chat template of the model (Jinja), not terminated, valid while the model is open; NULL: it has none. */
+const char *hearth_model_chat_template(const hearth_model *model, size_t *size);
 
 /* -------------------------------------------------------------------- text */
 
@@ -192,6 +268,20 @@ hearth_status hearth_detokenizer_push(hearth_detokenizer *detokenizer, int32_t i
  * detokenizer is as new. */
 void hearth_detokenizer_finish(hearth_detokenizer *detokenizer, const char **text, size_t *size);
 
+enum hearth_token_attributes {
+    HEARTH_TOKEN_CONTROL = 1,      /* <s>, <|im_end|> ...: never part of plain text           */
+    HEARTH_TOKEN_USER_DEFINED = 2, /* always one token, wherever its text occurs              */
+    HEARTH_TOKEN_UNKNOWN = 4,      /* stands for text that has no token                       */
+    HEARTH_TOKEN_BYTE = 8,         /* stands for one byte                                     */
+    HEARTH_TOKEN_UNUSED = 16,      /* never produced from text                                */
+    HEARTH_TOKEN_ENDS_ANSWER = 32  /* hearth_token_ends_answer is true                        */
+};
+
+/* Returns the token as the vocabulary spells it (for SentencePiece with U+2581 for a blank), not terminated, valid while
+ * the model is open; NULL if there is no such token or no tokenizer. A detokenizer gives the text of an answer. */
+const char *hearth_token_text(const hearth_model *model, int32_t id, size_t *size);
+/* Returns the attributes of a token; 0 for a normal and for an unknown one. */
+unsigned hearth_token_attributes(const hearth_model *model, int32_t id);
 /* Returns true if the id ends an answer: EOS, end of turn, or BOS (a new text begins). False for unknown ids. */
 bool hearth_token_ends_answer(const hearth_model *model, int32_t id);
 
@@ -218,59 +308,18 @@ typedef enum hearth_mode {
 const char *hearth_mode_name(hearth_mode mode);
 
 /* Says as data what lies and runs where: for every layer its form, its selector and the neuron ranges of each side; and
- * the sides of the KV cache, the embedding and the head. */
+ * the sides of the KV cache, the embedding and the head. A function that changes a placement leaves it as it was if it
+ * fails. */
 typedef struct hearth_placement hearth_placement;
 
 /* Places everything on the CPU, in one mode. In mode predicted, layers without a predictor that is worth its bytes are
- * exact. Mode pruned works with any activation: its threshold is 0, so only zeros are skipped, until one of the next
- * three functions sets another; its guarantee is lossy all the same.
+ * exact. Mode pruned works with any activation: its threshold is 0, so only zeros are skipped, until one of
+ * hearth_placement_set_threshold, _prune and _prune_within sets another; its guarantee is lossy all the same.
  * HEARTH_UNSUPPORTED: exact for an activation that is never zero; predicted for a model without predictors, or for one
  * whose tune file was ignored, as that file may have held others.
  * HEARTH_INVALID: there is no such mode. */
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_mode mode,
                                       hearth_error *error);
-/* Sets the threshold of the selector in every layer that has one; before, it is that of the file or the tune file. A
- * threshold that is not finite changes none. For low-rank predictors it is the lowest score at which a neuron is
- * computed; for coarse ones the margin, in standard deviations of their error; for pruned layers the size that an
- * activation has to exceed. */
-void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
-/* Gives pruned layers the tune file's thresholds at which `share` of the activations of all layers together (zeros
- * included) count as zero. Between two levels of the file thresholds are interpolated; outside its range those of the
- * first or last level are used.
- * HEARTH_UNSUPPORTED: there is no tune file, or it has no thresholds.
- * HEARTH_INVALID: share is not within 0 and 1, or the model is another one. */
-hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_model *model, double share,
-                                     hearth_error *error);
-/* Does the same at the highest level of the tune file whose loss is at most `most_loss`, in nats: the mean
- * Kullback-Leibler divergence per token from computing every activation, as measured while tuning.
- * HEARTH_UNSUPPORTED: also if no level that skips more than zeros has so small a loss, or no loss was measured; if it
- * was, the text says what the lowest such level loses. */
-#define HEARTH_PRUNE_LOSS 0.01 /* a good choice by default */
-hearth_status hearth_placement_prune_within(hearth_placement *placement, const hearth_model *model, double most_loss,
-                                            hearth_error *error);
-/* Keeps only the hottest `share` of the neurons of every layer (or the coldest), at least one, by the counts of the
- * tune file; 1 keeps all. The others count as zero whatever their value, which shows how much they contribute.
- * HEARTH_UNSUPPORTED: there is no tune file, or it has no counts.
- * HEARTH_INVALID: share is not above 0 and at most 1, the placement uses a device, or the model is another one.
- * HEARTH_NO_MEMORY: the placement can only be destroyed. */
-hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
-                                    hearth_error *error);
-/* Gives the last `layers` layers (at most all) to side device0: their attention, their part of the KV cache and the
- * first `neurons` neurons of each in the order of the file; in an ordered file these are the hot ones. With 0 neurons
- * the form is ffn-host, with all of them device, else split. If all layers are of form device, the head goes there too,
- * provided that devices have kernels for its format.
- * HEARTH_UNSUPPORTED: one of these layers has a selector that devices do not run (coarse predictors, pruned), or leaves
- * neurons out; the placement is unchanged.
- * HEARTH_NO_MEMORY: the placement can only be destroyed. */
-hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
-                                          uint32_t neurons, hearth_error *error);
-/* Reads JSON as described in docs/hybrid.md.
- * HEARTH_FORMAT: not JSON, or it does not cover every neuron exactly once.
- * HEARTH_UNSUPPORTED: a side, form or selector that this build cannot run. */
-hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,
-                                     hearth_error *error);
-/* Prints the placement as JSON. *json is terminated and freed with hearth_free. */
-hearth_status hearth_placement_print(const hearth_placement *placement, char **json, hearth_error *error);
 void hearth_placement_destroy(hearth_placement *placement);
 
 /* ------------------------------------------------------------------ engine */
@@ -299,8 +348,15 @@ typedef struct hearth_engine_options {
  * HEARTH_NO_MEMORY: of main memory or of the device's budget; the text says which, and for the device how many layers
  * would fit. Transposed copies that main memory cannot hold are refused before any of it is taken.
  * HEARTH_DEVICE: the device failed. The progress callback must not call back into this runtime. */
-hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
-                                   const hearth_engine_options *options, hearth_error *error);
+hearth_status hearth_engine_create_sized(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
+                                         const hearth_engine_options *options, size_t options_size,
+                                         hearth_error *error);
+static inline hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime,
+                                                 const hearth_model *model, const hearth_engine_options *options,
+                                                 hearth_error *error)
+{
+    return hearth_engine_create_sized(out, runtime, model, options, sizeof *options, error);
+}
 void hearth_engine_destroy(hearth_engine *engine);
 const hearth_model *hearth_engine_model(const hearth_engine *engine);
 
@@ -325,18 +381,6 @@ hearth_guarantee hearth_engine_guarantee(const hearth_engine *engine);
 /* Returns the weight bytes that decoding one token reads if no neuron is skipped. The KV cache comes on top. */
 uint64_t hearth_engine_token_bytes(const hearth_engine *engine);
 
-/* What mode pruned skips, and its loss, by the levels of a tune file. Between two levels the loss lies between the
- * measured losses of both. */
-typedef struct hearth_pruning {
-    bool known;                   /* thresholds come from levels; otherwise all fields are 0      */
-    double share;                 /* share of all activations, zeros included, that count as zero */
-    bool loss_known;              /* the loss was measured while tuning                           */
-    double least_loss, most_loss; /* nats, see hearth_placement_prune_within                      */
-} hearth_pruning;
-
-/* Returns what the placement of the engine prunes. */
-hearth_pruning hearth_engine_pruning(const hearth_engine *engine);
-
 /* Returns the bytes of the transposed and coarse copies that the engine computes with. */
 uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
@@ -356,8 +400,8 @@ typedef struct hearth_span {
     double begin, end; /* seconds since some fixed moment */
 } hearth_span;
 
-/* A callback that receives the spans of each step once it is done, on the driving thread. A zeroed record traces
- * nothing. */
+/* Experimental: a callback that receives the spans of each step once it is done, on the driving thread. A zeroed record
+ * traces nothing. */
 typedef struct hearth_tracer {
     void (*see)(void *user, const hearth_span *span);
     void *user;
@@ -385,16 +429,28 @@ typedef struct hearth_memory {
 
 /* Counts the memory that such a session would take, and takes none of it. options may be NULL.
  * HEARTH_INVALID: as in hearth_session_create. */
-hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
-                                    hearth_memory *out, hearth_error *error);
+hearth_status hearth_session_memory_sized(const hearth_engine *engine, const hearth_session_options *options,
+                                          size_t options_size, hearth_memory *out, size_t out_size,
+                                          hearth_error *error);
+static inline hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
+                                                  hearth_memory *out, hearth_error *error)
+{
+    return hearth_session_memory_sized(engine, options, sizeof *options, out, sizeof *out, error);
+}
 
 /* options may be NULL.
  * HEARTH_INVALID: the KV format is unknown, the context is longer than that of the model, or the size of the cache
  * overflows.
  * HEARTH_NO_MEMORY: keys, values and scratch of the whole context do not fit into main memory or the device's budget;
  * nothing was taken, and the text says how much was wanted and the largest context that fits. */
-hearth_status hearth_session_create(hearth_session **out, const hearth_engine *engine,
-                                    const hearth_session_options *options, hearth_error *error);
+hearth_status hearth_session_create_sized(hearth_session **out, const hearth_engine *engine,
+                                          const hearth_session_options *options, size_t options_size,
+                                          hearth_error *error);
+static inline hearth_status hearth_session_create(hearth_session **out, const hearth_engine *engine,
+                                                  const hearth_session_options *options, hearth_error *error)
+{
+    return hearth_session_create_sized(out, engine, options, sizeof *options, error);
+}
 void hearth_session_destroy(hearth_session *session);
 
 /* One token appended to one sequence. */
@@ -455,45 +511,6 @@ void hearth_checkpoint_destroy(hearth_checkpoint *checkpoint);
  * after each layer. It has no effect if neither runs: later calls are not cancelled by it. */
 void hearth_session_cancel(hearth_session *session);
 
-/* What an observer sees of each layer, for each row. Pointers are valid during the call. Neurons have their original
- * numbers, in ascending order: those that a predictor let through or, without a predictor, those that fired. */
-typedef struct hearth_observation {
-    uint32_t layer, sequence, position;
-    const float *residual;    /* [embedding_length] before the norm of the feed-forward network */
-    const float *ffn_input;   /* [embedding_length] the input of the neurons                    */
-    const uint32_t *neurons;  /* [neuron_count]; NULL: all, in order                            */
-    const float *activations; /* [neuron_count] activation of each                              */
-    const float *gates; /* [neuron_count] activation of the first matrix alone, not times up; NULL unless asked for */
-    size_t neuron_count;
-} hearth_observation;
-
-typedef struct hearth_observer {
-    void (*see)(void *user, const hearth_observation *observation);
-    void *user;
-    bool gates; /* asks for gates; given only for layers that the CPU computes whole, in mode dense */
-} hearth_observer;
-
-/* Sets the observer, which is called on the driving thread. NULL removes it. The record is copied. With a device, an
- * observer must not call functions of engines and sessions of this runtime other than this one, as the device is in the
- * middle of a step. */
-void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
-
-/* What a layer did with the rows fed since the session was created or its counts were reset, summed over the rows; rows
- * of a feed that failed later are included. `computed` counts the neurons that a predictor let through (without a
- * predictor: all but those left out), whose row of the first matrix (gate, or up in plain networks) was read. `fired`
- * counts those of them that needed the row of the second matrix, `active` those that needed the row of down. */
-typedef struct hearth_counts {
-    uint64_t rows, computed, fired, active; /* of both sides together */
-} hearth_counts;
-
-/* Returns the counts of a layer. HEARTH_INVALID: there is no such layer. */
-hearth_status hearth_session_counts(const hearth_session *session, uint32_t layer, hearth_counts *out,
-                                    hearth_error *error);
-void hearth_session_reset_counts(hearth_session *session);
-/* Returns the mean weight bytes that a row would need on its own, by these counts; if nothing was fed, those of all
- * neurons. */
-double hearth_session_token_bytes(const hearth_session *session);
-
 /* ---------------------------------------------------------------- sampling */
 
 typedef struct hearth_logit_bias {
@@ -516,14 +533,25 @@ typedef struct hearth_sampling {
 } hearth_sampling;
 
 /* Returns temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalties (window 64), seed 0. */
-hearth_sampling hearth_sampling_default(void);
+void hearth_sampling_default_sized(hearth_sampling *out, size_t out_size);
+static inline hearth_sampling hearth_sampling_default(void)
+{
+    hearth_sampling sampling;
+    hearth_sampling_default_sized(&sampling, sizeof sampling);
+    return sampling;
+}
 
 typedef struct hearth_sampler hearth_sampler;
 
 /* options may be NULL: hearth_sampling_default. The same options, logits and history give the same choices.
  * HEARTH_INVALID: a value is out of range (named). */
-hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling *options, uint32_t vocabulary_size,
-                                    hearth_error *error);
+hearth_status hearth_sampler_create_sized(hearth_sampler **out, const hearth_sampling *options, size_t options_size,
+                                          uint32_t vocabulary_size, hearth_error *error);
+static inline hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling *options,
+                                                  uint32_t vocabulary_size, hearth_error *error)
+{
+    return hearth_sampler_create_sized(out, options, sizeof *options, vocabulary_size, error);
+}
 void hearth_sampler_destroy(hearth_sampler *sampler);
 /* Adds a token (of the prompt or chosen) to the history for penalties; unknown tokens are ignored. */
 void hearth_sampler_accept(hearth_sampler *sampler, int32_t token);
@@ -570,8 +598,14 @@ typedef struct hearth_answer hearth_answer;
 /* options may be NULL.
  * HEARTH_UNSUPPORTED: the model has no tokenizer.
  * HEARTH_INVALID: a stop string is empty or not UTF-8. */
-hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model, const hearth_answer_options *options,
-                                   hearth_error *error);
+hearth_status hearth_answer_create_sized(hearth_answer **out, const hearth_model *model,
+                                         const hearth_answer_options *options, size_t options_size,
+                                         hearth_error *error);
+static inline hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model,
+                                                 const hearth_answer_options *options, hearth_error *error)
+{
+    return hearth_answer_create_sized(out, model, options, sizeof *options, error);
+}
 void hearth_answer_destroy(hearth_answer *answer);
 /* Adds a chosen token. *text and *size are what can be shown now, valid until the next call. *stop is HEARTH_STOP_NONE
  * while the answer goes on.
@@ -599,9 +633,118 @@ typedef struct hearth_result {
  * the prompt and cancelling are stop reasons, not errors.
  * HEARTH_INVALID: the prompt is empty, a token or sequence does not exist, or the sampler is for another vocabulary.
  * HEARTH_FULL: the prompt does not fit. */
-hearth_status hearth_generate(hearth_session *session, uint32_t sequence, const int32_t *prompt, size_t count,
-                              hearth_sampler *sampler, const hearth_answer_options *options, hearth_on_text *on_text,
-                              void *user, hearth_result *result, hearth_error *error);
+hearth_status hearth_generate_sized(hearth_session *session, uint32_t sequence, const int32_t *prompt, size_t count,
+                                    hearth_sampler *sampler, const hearth_answer_options *options, size_t options_size,
+                                    hearth_on_text *on_text, void *user, hearth_result *result, size_t result_size,
+                                    hearth_error *error);
+static inline hearth_status hearth_generate(hearth_session *session, uint32_t sequence, const int32_t *prompt,
+                                            size_t count, hearth_sampler *sampler, const hearth_answer_options *options,
+                                            hearth_on_text *on_text, void *user, hearth_result *result,
+                                            hearth_error *error)
+{
+    return hearth_generate_sized(session, sequence, prompt, count, sampler, options, sizeof *options, on_text, user,
+                                 result, sizeof *result, error);
+}
+
+/* ------------------------------------------------------------ experimental
+ *
+ * What follows may change in any version, its structs too. */
+
+/* ------------------------------------------- experimental: placements in detail */
+
+/* Sets the threshold of the selector in every layer that has one; before, it is that of the file or the tune file. A
+ * threshold that is not finite changes none. For low-rank predictors it is the lowest score at which a neuron is
+ * computed; for coarse ones the margin, in standard deviations of their error; for pruned layers the size that an
+ * activation has to exceed. */
+void hearth_placement_set_threshold(hearth_placement *placement, float threshold);
+/* Gives pruned layers the tune file's thresholds at which `share` of the activations of all layers together (zeros
+ * included) count as zero. Between two levels of the file thresholds are interpolated; outside its range those of the
+ * first or last level are used.
+ * HEARTH_UNSUPPORTED: there is no tune file, or it has no thresholds.
+ * HEARTH_INVALID: share is not within 0 and 1, or the model is another one. */
+hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_model *model, double share,
+                                     hearth_error *error);
+/* Does the same at the highest level of the tune file whose loss is at most `most_loss`, in nats: the mean
+ * Kullback-Leibler divergence per token from computing every activation, as measured while tuning.
+ * HEARTH_UNSUPPORTED: also if no level that skips more than zeros has so small a loss, or no loss was measured; if it
+ * was, the text says what the lowest such level loses. */
+#define HEARTH_PRUNE_LOSS 0.01 /* a good choice by default */
+hearth_status hearth_placement_prune_within(hearth_placement *placement, const hearth_model *model, double most_loss,
+                                            hearth_error *error);
+/* Keeps only the hottest `share` of the neurons of every layer (or the coldest), at least one, by the counts of the
+ * tune file; 1 keeps all. The others count as zero whatever their value, which shows how much they contribute.
+ * HEARTH_UNSUPPORTED: there is no tune file, or it has no counts.
+ * HEARTH_INVALID: share is not above 0 and at most 1, the placement uses a device, or the model is another one. */
+hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
+                                    hearth_error *error);
+/* Gives the last `layers` layers (at most all) to side device0: their attention, their part of the KV cache and the
+ * first `neurons` neurons of each in the order of the file; in an ordered file these are the hot ones. With 0 neurons
+ * the form is ffn-host, with all of them device, else split. If all layers are of form device, the head goes there too,
+ * provided that devices have kernels for its format.
+ * HEARTH_UNSUPPORTED: one of these layers has a selector that devices do not run (coarse predictors, pruned), or leaves
+ * neurons out. */
+hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
+                                          uint32_t neurons, hearth_error *error);
+/* Reads JSON as described in docs/hybrid.md.
+ * HEARTH_FORMAT: not JSON, or it does not cover every neuron exactly once.
+ * HEARTH_UNSUPPORTED: a side, form or selector that this build cannot run. */
+hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model *model, const char *json, size_t size,
+                                     hearth_error *error);
+/* Prints the placement as JSON. *json is terminated and freed with hearth_free. */
+hearth_status hearth_placement_print(const hearth_placement *placement, char **json, hearth_error *error);
+
+/* ------------------------------------------- experimental: what was skipped */
+
+/* What mode pruned skips, and its loss, by the levels of a tune file. Between two levels the loss lies between the
+ * measured losses of both. */
+typedef struct hearth_pruning {
+    bool known;                   /* thresholds come from levels; otherwise all fields are 0      */
+    double share;                 /* share of all activations, zeros included, that count as zero */
+    bool loss_known;              /* the loss was measured while tuning                           */
+    double least_loss, most_loss; /* nats, see hearth_placement_prune_within                      */
+} hearth_pruning;
+
+/* Returns what the placement of the engine prunes. */
+hearth_pruning hearth_engine_pruning(const hearth_engine *engine);
+
+/* What an observer sees of each layer, for each row. Pointers are valid during the call. Neurons have their original
+ * numbers, in ascending order: those that a predictor let through or, without a predictor, those that fired. */
+typedef struct hearth_observation {
+    uint32_t layer, sequence, position;
+    const float *residual;    /* [embedding_length] before the norm of the feed-forward network */
+    const float *ffn_input;   /* [embedding_length] the input of the neurons                    */
+    const uint32_t *neurons;  /* [neuron_count]; NULL: all, in order                            */
+    const float *activations; /* [neuron_count] activation of each                              */
+    const float *gates; /* [neuron_count] activation of the first matrix alone, not times up; NULL unless asked for */
+    size_t neuron_count;
+} hearth_observation;
+
+typedef struct hearth_observer {
+    void (*see)(void *user, const hearth_observation *observation);
+    void *user;
+    bool gates; /* asks for gates; given only for layers that the CPU computes whole, in mode dense */
+} hearth_observer;
+
+/* Sets the observer, which is called on the driving thread. NULL removes it. The record is copied. With a device, an
+ * observer must not call functions of engines and sessions of this runtime other than this one, as the device is in the
+ * middle of a step. */
+void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
+
+/* What a layer did with the rows fed since the session was created or its counts were reset, summed over the rows; rows
+ * of a feed that failed later are included. `computed` counts the neurons that a predictor let through (without a
+ * predictor: all but those left out), whose row of the first matrix (gate, or up in plain networks) was read. `fired`
+ * counts those of them that needed the row of the second matrix, `active` those that needed the row of down. */
+typedef struct hearth_counts {
+    uint64_t rows, computed, fired, active; /* of both sides together */
+} hearth_counts;
+
+/* Returns the counts of a layer. HEARTH_INVALID: there is no such layer. */
+hearth_status hearth_session_counts(const hearth_session *session, uint32_t layer, hearth_counts *out,
+                                    hearth_error *error);
+void hearth_session_reset_counts(hearth_session *session);
+/* Returns the mean weight bytes that a row would need on its own, by these counts; if nothing was fed, those of all
+ * neurons. */
+double hearth_session_token_bytes(const hearth_session *session);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -104,7 +104,7 @@ done
 
 # ------------------------------------------------------------------ placements
 
-LAYER='{"form":"device","selector":"sign","parts":[{"side":"device0","neurons":[[0,172]]}]}'
+LAYER='{"form":"device","selector":"sign","assignments":[{"side":"device0","neurons":[[0,172]]}]}'
 placement() { # placement SIDES KV LAYER0
     echo "{\"sides\":$1,\"kv\":\"$2\",\"embedding\":\"cpu\",\"head\":\"cpu\",\"layers\":[$3,$LAYER,$LAYER,$LAYER,$LAYER]}" \
         >"$scratch/place.json"
@@ -121,11 +121,11 @@ placement '["cpu","device0","device1"]' device0 "$LAYER"
 wrong 1 "side device1"
 placement "$both" cpu "$LAYER"
 wrong 1 "kv: is cpu, and must be device0: layer 0 is of form device"
-placement "$both" device0 '{"form":"split","selector":"sign","parts":[{"side":"device0","neurons":[[0,172]]}]}'
+placement "$both" device0 '{"form":"split","selector":"sign","assignments":[{"side":"device0","neurons":[[0,172]]}]}'
 wrong 1 "layer 0: form split: all neurons lie on device0"
-placement "$both" device0 '{"form":"host","selector":"sign","parts":[{"side":"device0","neurons":[[0,172]]}]}'
+placement "$both" device0 '{"form":"host","selector":"sign","assignments":[{"side":"device0","neurons":[[0,172]]}]}'
 wrong 1 "layer 0: form host: 172 of 172 neurons lie on device0"
-placement "$both" device0 '{"form":"split","selector":"low-rank","threshold":0,"parts":[]}'
+placement "$both" device0 '{"form":"split","selector":"low-rank","threshold":0,"assignments":[]}'
 # shellcheck disable=SC2086
 refused 1 "layer 0 has no such predictor" "$HEARTH" $logits --device host --place "$scratch/place.json"
 placement "$both" device0 "$LAYER"

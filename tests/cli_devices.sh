@@ -64,7 +64,7 @@ place() {
         printf "{\"sides\":[\"cpu\",\"device0\"],\"kv\":\"%s\",\"embedding\":\"cpu\",\"head\":\"%s\",\"layers\":[", kv, head
         for (i = 1; i <= layers; i++) {
             k = form[i] == "device" ? f : form[i] == "split" ? there : 0
-            printf "%s{\"form\":\"%s\",\"selector\":\"sign\",\"parts\":[", (i > 1 ? "," : ""), form[i]
+            printf "%s{\"form\":\"%s\",\"selector\":\"sign\",\"assignments\":[", (i > 1 ? "," : ""), form[i]
             if (k < f) printf "{\"side\":\"cpu\",\"neurons\":[[%d,%d]]}%s", k, f, (k > 0 ? "," : "")
             if (k > 0) printf "{\"side\":\"device0\",\"neurons\":[[0,%d]]}", k
             printf "]}"

@@ -9,6 +9,13 @@ is "example" "$("$example" "$DATA/models/stories-relu" "Once upon a time" 48)" "
 "$example" "$scratch/missing" x 2>"$scratch/err" && fail "example: a missing model is no error" || pass
 has "error of the example" "$(cat "$scratch/err")" missing
 
+# Two texts at once are the two texts one after the other.
+both=("Once upon a time" "Lily and")
+for text in "${both[@]}"; do
+    "$example" "$DATA/models/stories-relu" "$text" 30
+done >"$scratch/apart"
+is "two sequences" "$("$BUILD/example_two_sequences" "$DATA/models/stories-relu" "${both[@]}" 30)" "$(cat "$scratch/apart")"
+
 # Only what hearth.h declares is visible.
 library=$(find "$BUILD" -maxdepth 1 -name 'libhearth.so*' -type f | head -1)
 if [ -n "$library" ] && command -v nm >/dev/null; then
@@ -44,10 +51,49 @@ has "HEARTH_MODEL" "$(cat "$scratch/err")" "models/stories260K"
 # The header alone is enough for C++ too.
 if command -v c++ >/dev/null; then
     echo '#include <hearth.h>
-int main() { return hearth_status_text(HEARTH_OK) == nullptr; }' >"$scratch/plus.cc"
+int main()
+{
+    hearth_runtime *runtime = nullptr;
+    hearth_runtime_options options = {};
+    options.threads = 1;
+    hearth_status status = hearth_runtime_create(&runtime, &options, nullptr);
+    hearth_runtime_destroy(runtime);
+    return status == HEARTH_OK && hearth_sampling_default().top_k == 40 ? 0 : 1;
+}' >"$scratch/plus.cc"
     # shellcheck disable=SC2086
-    c++ "$scratch/plus.cc" $flags -o "$scratch/plus" && LD_LIBRARY_PATH=$libdir "$scratch/plus" && pass ||
-        fail "hearth.h in C++"
+    c++ -std=c++17 -pedantic -Wall -Wextra -Werror "$scratch/plus.cc" $flags -o "$scratch/plus" &&
+        LD_LIBRARY_PATH=$libdir "$scratch/plus" && pass || fail "hearth.h in C++"
+fi
+# The programs against what was installed; generate also as compiled by a header of older, smaller structs: without the
+# last member of each.
+# shellcheck disable=SC2086
+cc -std=c11 -Wall -Wextra "$SOURCE/examples/two_sequences.c" $flags -o "$scratch/two"
+is "installed two sequences" \
+    "$(LD_LIBRARY_PATH=$libdir "$scratch/two" "$DATA/models/stories-relu" "${both[@]}" 30)" "$(cat "$scratch/apart")"
+mkdir "$scratch/older"
+awk -v RS='[*]/' -v ORS= '{ sub(/\/[*].*/, ""); print }' "$SOURCE/include/hearth.h" | # without comments
+    awk '/^typedef struct hearth_(runtime_options|model_options|model_info|engine_options|session_options|answer_options|result) {/ { inside = 1; held = ""; print; next }
+        inside && /^}/ { inside = 0 }
+        inside && NF { if (held != "") print held; held = $0; next }
+        { print }' >"$scratch/older/hearth.h"
+for struct in runtime_options model_options model_info engine_options session_options; do
+    for folder in older ../include; do
+        header=$scratch/older/hearth.h
+        [ "$folder" = older ] || header=$SOURCE/include/hearth.h
+        printf '#include "%s"\n#include <stdio.h>\nint main(void) { printf("%%zu", sizeof(hearth_%s)); }\n' "$header" "$struct" >"$scratch/size.c"
+        cc -std=c11 "$scratch/size.c" -o "$scratch/size" && "$scratch/size" >"$scratch/size.${folder##*/}"
+    done
+    [ "$(cat "$scratch/size.older")" -lt "$(cat "$scratch/size.include")" ] && pass || fail "the older hearth_$struct is not smaller"
+done
+# shellcheck disable=SC2086
+cc -std=c11 -Wall -Wextra -I"$scratch/older" "$SOURCE/examples/generate.c" $flags -o "$scratch/generate-older"
+is "program of an older header" \
+    "$(LD_LIBRARY_PATH=$libdir "$scratch/generate-older" "$DATA/models/stories-relu" "Once upon a time" 48)" "$expected"
+if command -v python3 >/dev/null; then
+    is "Python with the installed library" "$(HEARTH_LIBRARY=$libdir/libhearth.so.0 PYTHONPATH=$SOURCE/bindings/python PYTHONDONTWRITEBYTECODE=1 \
+        python3 -c 'import sys, hearth
+with hearth.Model(sys.argv[1]) as model:
+    print("Once upon a time" + "".join(model.generate("Once upon a time", max_tokens=48, temperature=0)))' "$DATA/models/stories-relu")" "$expected"
 fi
 
 finish

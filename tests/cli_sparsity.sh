@@ -97,7 +97,7 @@ logits none "$model" --sparsity predicted --threshold 1e30
 cmp -s "$scratch/none" "$scratch/predicted" && fail "the threshold changes nothing" || pass
 
 # A placement says for each layer what is skipped: no guard looks after it.
-part='"parts":[{"side":"cpu","neurons":[[0,1056]]}]'
+part='"assignments":[{"side":"cpu","neurons":[[0,1056]]}]'
 cat >"$scratch/place.json" <<END
 {"sides":["cpu"],"kv":"cpu","embedding":"cpu","head":"cpu",
  "layers":[{"form":"host","selector":"sign",$part},{"form":"host","selector":"all",$part}]}

@@ -27,7 +27,7 @@ place() {
         printf "{\"sides\":[\"cpu\",\"device0\"],\"kv\":\"%s\",\"embedding\":\"cpu\",\"head\":\"device0\",\"layers\":[", kv
         for (i = 1; i <= n; i++) {
             split(form[i], part, ":")
-            printf "%s{\"form\":\"%s\",\"selector\":\"%s\"%s,\"parts\":[", (i > 1 ? "," : ""), part[1], selector, extra
+            printf "%s{\"form\":\"%s\",\"selector\":\"%s\"%s,\"assignments\":[", (i > 1 ? "," : ""), part[1], selector, extra
             if (part[1] == "split")
                 printf "{\"side\":\"cpu\",\"neurons\":[[%d,%d],[0,%d]]},{\"side\":\"device0\",\"neurons\":[[%d,%d],[%d,%d]]}",
                     part[3], f - 1, part[2], part[2], part[3], f - 1, f
@@ -131,13 +131,13 @@ done
 
 wrong() { # wrong PATTERN LAYER0 [SIDES]: layer 0 of the placement is wrong
     local rest
-    rest='{"form":"host","selector":"sign","parts":[{"side":"cpu","neurons":[[0,512]]}]}'
+    rest='{"form":"host","selector":"sign","assignments":[{"side":"cpu","neurons":[[0,512]]}]}'
     echo "{\"sides\":${3:-[\"cpu\",\"device0\"]},\"kv\":\"device0\",\"embedding\":\"cpu\",\"head\":\"cpu\"," \
         "\"layers\":[$2,$rest,$rest,$rest,$rest,$rest]}" >"$scratch/wrong.json"
     refused 1 "wrong.json: placement: $1" "$HEARTH" run "$model" -p x -n 1 --device host --place "$scratch/wrong.json"
 }
 split() { # split CPU DEVICE: ranges
-    echo "{\"form\":\"split\",\"selector\":\"sign\",\"parts\":[{\"side\":\"cpu\",\"neurons\":[$1]},{\"side\":\"${3:-device0}\",\"neurons\":[$2]}]}"
+    echo "{\"form\":\"split\",\"selector\":\"sign\",\"assignments\":[{\"side\":\"cpu\",\"neurons\":[$1]},{\"side\":\"${3:-device0}\",\"neurons\":[$2]}]}"
 }
 wrong "layer 0: neuron 300 is listed nowhere" "$(split '[0,300]' '[301,512]')"
 wrong "layer 0: neuron 300 is listed twice" "$(split '[0,301]' '[300,512]')"

@@ -16,13 +16,13 @@ static model_layer ordered_layers[] = {{.order = NULL}, {.order = order}, {.orde
 static struct hearth_model ordered = {
     .source = &source, .layers = ordered_layers, .hyper = {.layer_count = 3, .neuron_count = 6}};
 
-#define LAYER(parts) "{\"form\":\"host\",\"selector\":\"all\",\"parts\":[" parts "]}"
+#define LAYER(parts) "{\"form\":\"host\",\"selector\":\"all\",\"assignments\":[" parts "]}"
 #define ALL          LAYER("{\"side\":\"cpu\",\"neurons\":[[0,4]]}")
 #define PLACEMENT(layers) \
     "{\"sides\":[\"cpu\"],\"kv\":\"cpu\",\"embedding\":\"cpu\",\"head\":\"cpu\",\"layers\":[" layers "]}"
 
 /* With a device. */
-#define FORM(form, parts) "{\"form\":\"" form "\",\"selector\":\"all\",\"parts\":[" parts "]}"
+#define FORM(form, parts) "{\"form\":\"" form "\",\"selector\":\"all\",\"assignments\":[" parts "]}"
 #define ON(side, ranges)  "{\"side\":\"" side "\",\"neurons\":[" ranges "]}"
 #define SIDES(kv, embedding, head, layers)                                                                \
     "{\"sides\":[\"cpu\",\"device0\"],\"kv\":\"" kv "\",\"embedding\":\"" embedding "\",\"head\":\"" head \
@@ -67,8 +67,8 @@ static void there_and_back(void **state)
     static const char split[] =
         PLACEMENT(LAYER("{\"side\":\"cpu\",\"neurons\":[[0,1],[3,4]]},{\"side\":\"cpu\",\"neurons\":[[1,3]]}") "," ALL);
     assert_int_equal(hearth_placement_parse(&p, &tiny, split, sizeof split - 1, NULL), HEARTH_OK);
-    assert_int_equal(p->layers[0].part_count, 2);
-    assert_int_equal(p->layers[0].parts[0].ranges[1].begin, 3);
+    assert_int_equal(p->layers[0].assignment_count, 2);
+    assert_int_equal(p->layers[0].assignments[0].ranges[1].begin, 3);
     assert_int_equal(hearth_placement_print(p, &json, NULL), HEARTH_OK);
     assert_string_equal(json, split);
     hearth_free(json);
@@ -118,11 +118,11 @@ static void refused(void **state)
         {SIDES("device0", "device0", "cpu", ALL "," DEVICE), HEARTH_FORMAT,
          "embedding: is device0, and must be cpu: layer 0 is of form host"},
         {SIDES("device0", "cpu", "device1", DEVICE "," DEVICE), HEARTH_FORMAT, "head is device1, which is not among"},
-        {PLACEMENT("{\"form\":\"host\",\"selector\":\"sign\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"sign\",\"assignments\":[]}," ALL), HEARTH_UNSUPPORTED,
          "tiny: mode exact: the activation silu is never exactly zero"},
-        {PLACEMENT("{\"form\":\"host\",\"selector\":\"low-rank\",\"threshold\":0,\"parts\":[]}," ALL),
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"low-rank\",\"threshold\":0,\"assignments\":[]}," ALL),
          HEARTH_UNSUPPORTED, "tiny: selector low-rank: layer 0 has no such predictor"},
-        {PLACEMENT("{\"form\":\"host\",\"selector\":\"coarse\",\"threshold\":1,\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"coarse\",\"threshold\":1,\"assignments\":[]}," ALL), HEARTH_UNSUPPORTED,
          "tiny: selector coarse: layer 0 has no such predictor"},
         {PLACEMENT(LAYER(ON("cpu", "[0,2]") "," ON("nobody", "[2,3]")) "," ALL), HEARTH_FORMAT,
          "placement: layer 0: neuron 3 is listed nowhere"},
@@ -135,9 +135,9 @@ static void refused(void **state)
          HEARTH_UNSUPPORTED,
          "placement: layer 0: form split: neurons of nobody: only layers of form host can leave some out"},
         {SIDES("device0", "cpu", "cpu",
-               "{\"form\":\"device\",\"selector\":\"magnitude\",\"threshold\":1,\"parts\":[]}," ALL),
+               "{\"form\":\"device\",\"selector\":\"magnitude\",\"threshold\":1,\"assignments\":[]}," ALL),
          HEARTH_UNSUPPORTED, "placement: layer 0: devices do not run the selector magnitude yet"},
-        {PLACEMENT("{\"form\":\"host\",\"selector\":\"router\",\"parts\":[]}," ALL), HEARTH_UNSUPPORTED,
+        {PLACEMENT("{\"form\":\"host\",\"selector\":\"router\",\"assignments\":[]}," ALL), HEARTH_UNSUPPORTED,
          "selector router"},
         {"{\"sides\":[\"cpu\",\"device0\",\"device1\"],\"layers\":[{},{}]}", HEARTH_UNSUPPORTED,
          "side device1: there are"},

@@ -269,7 +269,7 @@ static hearth_placement *leave_out(const built *b, const char *selector)
     char json[16384], *at = json, *end = json + sizeof json;
     at += snprintf(at, (size_t)(end - at),
                    "{\"sides\": [\"cpu\"], \"kv\": \"cpu\", \"embedding\": \"cpu\", \"head\": \"cpu\", \"layers\": "
-                   "[{\"form\": \"host\", \"selector\": \"%s\", \"parts\": [",
+                   "[{\"form\": \"host\", \"selector\": \"%s\", \"assignments\": [",
                    selector);
     for (int part = 0; part < 2; part++) {
         at += snprintf(at, (size_t)(end - at), "%s{\"side\": \"%s\", \"neurons\": [", part ? ", " : "",
@@ -298,7 +298,7 @@ static void neurons_can_be_left_out(void **state)
     (void)state;
     hearth_runtime *runtime;
     assert_int_equal(hearth_runtime_create(&runtime, &(hearth_runtime_options){.threads = 2}, NULL), HEARTH_OK);
-    static const char *const selectors[] = {[HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign"};
+    static const char *const of_mode[] = {[HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign"};
     for (int k = 0; k < 12; k++) {
         built_shape shape = {.format = FORMAT_F16,
                              .down = FORMAT_F16,
@@ -315,7 +315,7 @@ static void neurons_can_be_left_out(void **state)
             hearth_counts counts;
             float *logits = malloc((size_t)BUILT_TOKENS * shape.d * sizeof *logits);
             built_compute(b, HEARTH_MODE_EXACT, false);
-            open_placed(&s, runtime, b, leave_out(b, selectors[mode]), true);
+            open_placed(&s, runtime, b, leave_out(b, of_mode[mode]), true);
             assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), "lossy");
             read_portions(&s, logits);
             assert_int_equal(hearth_session_counts(s.session, 0, &counts, NULL), HEARTH_OK);
@@ -352,7 +352,7 @@ static void hot_and_cold_come_from_the_counts(void **state)
         stack_check(hearth_placement_keep(placement, &b->model, 0.4, cases[i].hottest, &error), &error);
         stack_check(hearth_placement_print(placement, &json, &error), &error);
         snprintf(want, sizeof want,
-                 "\"parts\":[{\"side\":\"cpu\",\"neurons\":%s},{\"side\":\"nobody\",\"neurons\":%s}]", cases[i].cpu,
+                 "\"assignments\":[{\"side\":\"cpu\",\"neurons\":%s},{\"side\":\"nobody\",\"neurons\":%s}]", cases[i].cpu,
                  cases[i].nobody);
         if (!strstr(json, want))
             fail_msg("%s lacks %s", json, want);

@@ -119,14 +119,14 @@ typedef enum placed_form { PLACED_HOST, PLACED_FFN_HOST, PLACED_SPLIT, PLACED_DE
 static inline void print_placed_layer(FILE *out, const placed_shape *o, placed_form form, uint32_t *seed)
 {
     static const char *const forms[] = {"host", "ffn-host", "split", "device"};
-    static const char *const selectors[] = {
+    static const char *const of_mode[] = {
         [HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign", [HEARTH_MODE_PREDICTED] = "low-rank"};
     uint32_t cuts[MOST_CUTS] = {0};
     size_t n = form == PLACED_SPLIT ? draw_cuts(seed, o->neurons, cuts) : 0, there_first = draw(seed, 2);
-    fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], selectors[o->mode]);
+    fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], of_mode[o->mode]);
     if (o->mode == HEARTH_MODE_PREDICTED)
         fprintf(out, "\"threshold\":%.9g,", (double)o->threshold);
-    fprintf(out, "\"parts\":[");
+    fprintf(out, "\"assignments\":[");
     if (form == PLACED_SPLIT) {
         print_ranges(out, "cpu", cuts, n, o->neurons, there_first);
         fprintf(out, ",");

@@ -28,17 +28,21 @@ class _Progress(ctypes.Structure):
     _fields_ = [("report", _progress_function), ("user", c_void_p)]
 
 
+class _Log(ctypes.Structure):
+    _fields_ = [("line", c_void_p), ("user", c_void_p)]
+
+
 class _Error(ctypes.Structure):
     _fields_ = [("status", c_int), ("text", ctypes.c_char * 1024)]
 
 
 class _RuntimeOptions(ctypes.Structure):
     _fields_ = [("threads", ctypes.c_uint), ("cpu_level", c_char_p), ("device", c_char_p), ("cache_folder", c_char_p),
-                ("memory_bytes", c_uint64)]
+                ("memory_bytes", c_uint64), ("log", _Log)]
 
 
 class _ModelOptions(ctypes.Structure):
-    _fields_ = [("ffn_activation", c_char_p), ("tune", c_char_p), ("progress", _Progress)]
+    _fields_ = [("ffn_activation", c_char_p), ("tune", c_char_p), ("progress", _Progress), ("log", _Log)]
 
 
 class ModelInfo(ctypes.Structure):
@@ -84,7 +88,7 @@ class _AnswerOptions(ctypes.Structure):
 STRUCTS = {"hearth_error": _Error, "hearth_runtime_options": _RuntimeOptions, "hearth_model_options": _ModelOptions,
            "hearth_model_info": ModelInfo, "hearth_engine_options": _EngineOptions,
            "hearth_session_options": _SessionOptions, "hearth_row": _Row, "hearth_sampling": _Sampling,
-           "hearth_answer_options": _AnswerOptions, "hearth_progress": _Progress, "hearth_tracer": _Tracer}
+           "hearth_answer_options": _AnswerOptions, "hearth_progress": _Progress, "hearth_tracer": _Tracer, "hearth_log": _Log}
 
 MODES = ("auto", "dense", "exact", "predicted", "pruned")
 _KV = ("f16", "f32")
@@ -98,11 +102,11 @@ _text_out, _size_out = POINTER(c_void_p), POINTER(c_size_t)
 _signatures = {
     "hearth_version": (c_char_p, []),
     "hearth_free": (None, [c_void_p]),
-    "hearth_runtime_create": (c_int, [POINTER(c_void_p), POINTER(_RuntimeOptions), POINTER(_Error)]),
+    "hearth_runtime_create_sized": (c_int, [POINTER(c_void_p), POINTER(_RuntimeOptions), c_size_t, POINTER(_Error)]),
     "hearth_runtime_destroy": (None, [c_void_p]),
-    "hearth_model_open": (c_int, [POINTER(c_void_p), c_char_p, POINTER(_ModelOptions), POINTER(_Error)]),
+    "hearth_model_open_sized": (c_int, [POINTER(c_void_p), c_char_p, POINTER(_ModelOptions), c_size_t, POINTER(_Error)]),
     "hearth_model_close": (None, [c_void_p]),
-    "hearth_model_describe": (None, [c_void_p, POINTER(ModelInfo)]),
+    "hearth_model_describe_sized": (None, [c_void_p, POINTER(ModelInfo), c_size_t]),
     "hearth_tokenize": (c_int, [c_void_p, c_char_p, c_size_t, ctypes.c_uint, POINTER(POINTER(c_int32)), _size_out,
                                 POINTER(_Error)]),
     "hearth_detokenizer_create": (c_int, [POINTER(c_void_p), c_void_p, ctypes.c_uint, POINTER(_Error)]),
@@ -111,13 +115,14 @@ _signatures = {
     "hearth_detokenizer_finish": (None, [c_void_p, _text_out, _size_out]),
     "hearth_placement_create": (c_int, [POINTER(c_void_p), c_void_p, c_int, POINTER(_Error)]),
     "hearth_placement_destroy": (None, [c_void_p]),
-    "hearth_engine_create": (c_int, [POINTER(c_void_p), c_void_p, c_void_p, POINTER(_EngineOptions), POINTER(_Error)]),
+    "hearth_engine_create_sized": (c_int, [POINTER(c_void_p), c_void_p, c_void_p, POINTER(_EngineOptions), c_size_t,
+                                    POINTER(_Error)]),
     "hearth_engine_destroy": (None, [c_void_p]),
     "hearth_engine_mode": (c_int, [c_void_p]),
     "hearth_engine_guarantee": (c_int, [c_void_p]),
     "hearth_guarantee_name": (c_char_p, [c_int]),
     "hearth_mode_name": (c_char_p, [c_int]),
-    "hearth_session_create": (c_int, [POINTER(c_void_p), c_void_p, POINTER(_SessionOptions), POINTER(_Error)]),
+    "hearth_session_create_sized": (c_int, [POINTER(c_void_p), c_void_p, POINTER(_SessionOptions), c_size_t, POINTER(_Error)]),
     "hearth_session_destroy": (None, [c_void_p]),
     "hearth_session_feed": (c_int, [c_void_p, POINTER(_Row), c_size_t, POINTER(_Error)]),
     "hearth_session_logits": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(c_float), POINTER(_Error)]),
@@ -126,12 +131,12 @@ _signatures = {
     "hearth_session_truncate": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(_Error)]),
     "hearth_session_fork": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(_Error)]),
     "hearth_session_token_bytes": (c_double, [c_void_p]),
-    "hearth_sampling_default": (_Sampling, []),
-    "hearth_sampler_create": (c_int, [POINTER(c_void_p), POINTER(_Sampling), c_uint32, POINTER(_Error)]),
+    "hearth_sampling_default_sized": (None, [POINTER(_Sampling), c_size_t]),
+    "hearth_sampler_create_sized": (c_int, [POINTER(c_void_p), POINTER(_Sampling), c_size_t, c_uint32, POINTER(_Error)]),
     "hearth_sampler_destroy": (None, [c_void_p]),
     "hearth_sampler_accept": (None, [c_void_p, c_int32]),
     "hearth_sampler_pick": (c_int32, [c_void_p, POINTER(c_float)]),
-    "hearth_answer_create": (c_int, [POINTER(c_void_p), c_void_p, POINTER(_AnswerOptions), POINTER(_Error)]),
+    "hearth_answer_create_sized": (c_int, [POINTER(c_void_p), c_void_p, POINTER(_AnswerOptions), c_size_t, POINTER(_Error)]),
     "hearth_answer_destroy": (None, [c_void_p]),
     "hearth_answer_push": (c_int, [c_void_p, c_int32, _text_out, _size_out, POINTER(c_int), POINTER(_Error)]),
     "hearth_answer_finish": (None, [c_void_p, _text_out, _size_out]),
@@ -156,6 +161,11 @@ def _call(function, *arguments) -> None:
     error = _Error()
     if function(*arguments, byref(error)) != 0:
         raise HearthError(error)
+
+
+def _sized(struct: ctypes.Structure) -> tuple:
+    """The two arguments of a struct that may grow: where it is, and its size."""
+    return byref(struct), ctypes.sizeof(struct)
 
 
 def _create(function, *arguments) -> c_void_p:
@@ -190,21 +200,21 @@ class Model:
         self._runtime = self._model = self._engine = self._session = None
         placement = None
         try:
-            self._runtime = _create(lib.hearth_runtime_create,
-                                    byref(_RuntimeOptions(threads=threads, cpu_level=_encoded(cpu))))
-            self._model = _create(lib.hearth_model_open, os.fsencode(path), byref(_ModelOptions(tune=_encoded(tune))))
+            self._runtime = _create(lib.hearth_runtime_create_sized,
+                                    *_sized(_RuntimeOptions(threads=threads, cpu_level=_encoded(cpu))))
+            self._model = _create(lib.hearth_model_open_sized, os.fsencode(path), *_sized(_ModelOptions(tune=_encoded(tune))))
             placement = _create(lib.hearth_placement_create, self._model, MODES.index(mode))
-            self._engine = _create(lib.hearth_engine_create, self._runtime, self._model,
-                                   byref(_EngineOptions(placement=placement)))
+            self._engine = _create(lib.hearth_engine_create_sized, self._runtime, self._model,
+                                   *_sized(_EngineOptions(placement=placement)))
             options = _SessionOptions(context=context, sequences=sequences, kv=_KV.index(kv))
-            self._session = _create(lib.hearth_session_create, self._engine, byref(options))
+            self._session = _create(lib.hearth_session_create_sized, self._engine, *_sized(options))
         except BaseException:
             self.close()
             raise
         finally:
             lib.hearth_placement_destroy(placement)
         self.info = ModelInfo()
-        lib.hearth_model_describe(self._model, byref(self.info))
+        lib.hearth_model_describe_sized(self._model, *_sized(self.info))
         for name, kind in ModelInfo._fields_:
             if kind is c_char_p:  # the model's own text, which ends with it: a copy outlives it
                 setattr(self.info, name, getattr(self.info, name))
@@ -300,7 +310,8 @@ class Model:
         the library's default. What was fed stays in the sequence, so that another call goes on from there. HearthError: also
         where the prompt is empty or does not fit into the context."""
         ids = self.tokenize(prompt, special=self.length(sequence) == 0) if isinstance(prompt, str) else list(prompt)
-        sampling = lib.hearth_sampling_default()
+        sampling = _Sampling()
+        lib.hearth_sampling_default_sized(*_sized(sampling))
         sampling.seed = seed
         if temperature is not None:
             sampling.temperature = temperature
@@ -308,8 +319,8 @@ class Model:
         options = _AnswerOptions(stops=strings, stop_count=len(stops), max_tokens=max_tokens)
         sampler = answer = None
         try:
-            sampler = _create(lib.hearth_sampler_create, byref(sampling), self.info.vocabulary_size)
-            answer = _create(lib.hearth_answer_create, self._model, byref(options))
+            sampler = _create(lib.hearth_sampler_create_sized, *_sized(sampling), self.info.vocabulary_size)
+            answer = _create(lib.hearth_answer_create_sized, self._model, *_sized(options))
             for token in ids:
                 lib.hearth_sampler_accept(sampler, token)
             text, size, stop = c_void_p(), c_size_t(), c_int(_STOP_NONE)

@@ -1,4 +1,4 @@
-/* error.c - writes error texts; also the smallest functions of the public header.
+/* error.c - writes error texts and log lines; also the smallest functions of the public header.
  *
  * A text may quote names from a hostile file and is shown on terminals and in JSON answers.
  * So every text is one line of valid UTF-8 without control characters. */
@@ -42,6 +42,17 @@ static void mark_cut(char *text, size_t capacity)
     memcpy(text + end, "...", sizeof "...");
 }
 
+/* Writes a formatted text, cut to fit and made printable. */
+static void write_text(char *text, size_t capacity, const char *format, va_list arguments)
+{
+    int length = vsnprintf(text, capacity, format, arguments);
+    if (length < 0)
+        text[0] = 0;
+    else if ((size_t)length >= capacity)
+        mark_cut(text, capacity);
+    make_printable(text, strlen(text));
+}
+
 hearth_status fail(hearth_error *error, hearth_status status, const char *format, ...)
 {
     if (!error)
@@ -49,14 +60,21 @@ hearth_status fail(hearth_error *error, hearth_status status, const char *format
     error->status = status;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(error->text, sizeof error->text, format, arguments);
+    write_text(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
-    if (length < 0)
-        error->text[0] = 0;
-    else if ((size_t)length >= sizeof error->text)
-        mark_cut(error->text, sizeof error->text);
-    make_printable(error->text, strlen(error->text));
     return status;
+}
+
+void log_line(const hearth_log *log, hearth_log_level level, const char *format, ...)
+{
+    char text[sizeof((hearth_error *)0)->text];
+    if (!log->line)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    write_text(text, sizeof text, format, arguments);
+    va_end(arguments);
+    log->line(log->user, level, text);
 }
 
 hearth_status fail_memory(hearth_error *error, const char *what, size_t size_bytes)

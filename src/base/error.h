@@ -1,4 +1,4 @@
-/* error.h - statuses, and the functions that write error texts.
+/* error.h - statuses, and the functions that write error texts and log lines.
  *
  * A function that can fail returns hearth_status. The function that knows the cause writes the text
  * with fail(); all callers above it only pass the status on. */
@@ -18,6 +18,10 @@ hearth_status fail_memory(hearth_error *error, const char *what, size_t size_byt
 
 /* fail() with HEARTH_IO and the text of errno: "path: what: No space left on device". */
 hearth_status fail_errno(hearth_error *error, const char *path, const char *what);
+
+/* Reports a line to the log callback, if there is one; the line is cleaned as an error text is. */
+void log_line(const hearth_log *log, hearth_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Tells the static analyser, which sees one file at a time, that these functions never return HEARTH_OK. */
 #if defined(__clang_analyzer__) && !defined(BASE_ERROR_ITSELF)

@@ -5,6 +5,7 @@
  * several end there), so the result does not depend on how the text was cut into tokens. The end of the text may still
  * become a stop string, so as many bytes are held back as the longest partial match has. Stop strings and the pieces of
  * the detokenizer are whole characters, so the text handed out is, too. */
+#include "../base/sized.h"
 #include "../model/model.h"
 
 #include <string.h>
@@ -104,12 +105,12 @@ static size_t held_back(const hearth_answer *a)
 
 /* ---- the answer */
 
-hearth_status hearth_answer_create(hearth_answer **out, const hearth_model *model, const hearth_answer_options *options,
-                                   hearth_error *error)
+hearth_status hearth_answer_create_sized(hearth_answer **out, const hearth_model *model,
+                                         const hearth_answer_options *given, size_t options_size, hearth_error *error)
 {
+    hearth_answer_options own, *options = &own;
+    TRY(sized_read(&own, sizeof own, given, options_size, "hearth_answer_options", error));
     TRY(model_need_tokenizer(model, error));
-    const hearth_answer_options none = {0};
-    options = options ? options : &none;
     hearth_answer *a = mem_new(sizeof *a);
     if (!a)
         return fail_memory(error, "answer", sizeof *a);

@@ -28,6 +28,12 @@ hearth_status coarse_create(coarse_copy *out, pool *threads, const matrix *first
                             const char *thing, hearth_error *error);
 void coarse_free(coarse_copy *c);
 
+/* Returns the bytes of the copy and its errors; 0 for an empty record. */
+static inline size_t coarse_bytes(const coarse_copy *c)
+{
+    return matrix_bytes(&c->rows) + c->rows.rows * sizeof *c->spread;
+}
+
 /* Adds margin * r * spread[list ? list[i] : first + i] to score[i], i < n, which gives the scores that the selector
  * compares. */
 void coarse_widen(const coarse_copy *c, const uint32_t *list, size_t first, size_t n, float margin, float r,

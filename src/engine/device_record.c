@@ -176,7 +176,7 @@ static row_list activations(const recorder *r, uint32_t layer)
     const engine_layer *e = &r->s->engine->layers[layer];
     const device_vectors *v = r->v;
     const hyperparameters *h = &r->model->hyper;
-    bool gated = h->gating != FFN_PLAIN, skips = e->selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
+    bool gated = h->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_has_zeros(h->activation);
     const device_matrix *first = gated ? &l->gate : &l->up;
     const device_buffer *first_bias = gated ? l->gate_bias : l->up_bias;
     row_list rows = all_rows;

@@ -301,7 +301,7 @@ void device_step_show(hearth_session *s, uint32_t layer, size_t t)
     const device_mirror *m = &s->device->mirror;
     const hyperparameters *h = &s->engine->model->hyper;
     selector_kind selector = s->engine->layers[layer].selector;
-    bool skips = selector != SELECTOR_ALL && ffn_has_zeros(h->activation);
+    bool skips = selectors[selector].skips && ffn_has_zeros(h->activation);
     bool lists = skips || selector == SELECTOR_LOW_RANK;
     size_t n = s->engine->uploaded->layers[layer].neuron_count;
     if (n == 0)
@@ -344,7 +344,7 @@ static void add_counts(hearth_session *s, size_t count)
             ds->totals_seen[at] = totals[at];
         }
         selector_kind selector = s->engine->layers[i].selector;
-        bool skips = selector != SELECTOR_ALL && ffn_has_zeros(s->engine->model->hyper.activation);
+        bool skips = selectors[selector].skips && ffn_has_zeros(s->engine->model->hyper.activation);
         uint64_t computed = selector == SELECTOR_LOW_RANK ? sums[TOTAL_COMPUTED] : all;
         uint64_t fired = skips ? sums[TOTAL_FIRED] : computed;
         s->counts[i].computed += computed;

@@ -22,33 +22,6 @@ typedef struct loader {
     bool counts; /* only counts bytes: nothing is created or uploaded */
 } loader;
 
-/* ------------------------------------------------------------------ which rows */
-
-/* Marks the neurons of a side, by original number. */
-static void mark_neurons(const layer_placement *p, uint32_t side, bool *mine)
-{
-    for (uint32_t i = 0; i < p->part_count; i++)
-        for (uint32_t k = 0; p->parts[i].side == side && k < p->parts[i].range_count; k++) {
-            neuron_range r = p->parts[i].ranges[k];
-            memset(mine + r.begin, true, r.end - r.begin);
-        }
-}
-
-hearth_status device_weights_rows(const layer_placement *p, uint32_t side, const int32_t *order, uint32_t neuron_count,
-                                  uint32_t *rows, uint32_t *count, hearth_error *error)
-{
-    bool *mine = mem_new_array(neuron_count, sizeof *mine);
-    if (!mine)
-        return fail_memory(error, "neurons of a side", neuron_count);
-    mark_neurons(p, side, mine);
-    *count = 0;
-    for (uint32_t row = 0; row < neuron_count; row++)
-        if (mine[order ? (uint32_t)order[row] : row])
-            rows[(*count)++] = row;
-    mem_free(mine);
-    return HEARTH_OK;
-}
-
 /* ------------------------------------------------------------------ uploading */
 
 /* Creates the buffers for `rows` rows of m and those that follow them in its stack, stack_rows in all. */
@@ -215,7 +188,7 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
     to->rows = mem_new_array(h->neuron_count, sizeof *to->rows);
     if (!to->rows)
         return fail_memory(l->error, "neurons", h->neuron_count * sizeof *to->rows);
-    TRY(device_weights_rows(p, PLACEMENT_DEVICE, from->order, h->neuron_count, to->rows, &to->neuron_count, l->error));
+    TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, h->neuron_count, to->rows, &to->neuron_count, l->error));
     TRY(upload_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
     if (to->neuron_count == 0)
         return HEARTH_OK;
@@ -237,11 +210,6 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
 
 /* ------------------------------------------------------------------ all of them */
 
-static uint64_t stored_bytes(const matrix *m)
-{
-    return m->data ? (uint64_t)m->rows * m->row_bytes : 0;
-}
-
 /* Estimates the bytes to upload, for progress: stored bytes, those of neurons by their share. */
 static uint64_t estimate(const loader *l, const hearth_placement *p)
 {
@@ -251,16 +219,16 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         if (!layer_uses_device(&p->layers[i]))
             continue;
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = l->model->hyper.neuron_count;
-        bytes += stored_bytes(&from->q) + stored_bytes(&from->k) + stored_bytes(&from->v) +
-                 stored_bytes(&from->attention_output);
+        bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
+                 matrix_bytes(&from->attention_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
-        bytes += predicts ? stored_bytes(&from->predictor.fc1) + stored_bytes(&from->predictor.fc2) * neurons / f : 0;
-        bytes += (stored_bytes(&from->gate) + stored_bytes(&from->up) + stored_bytes(&l->down_t[i]) +
-                  (l->down_t[i].data ? 0 : stored_bytes(&from->down))) *
+        bytes += predicts ? matrix_bytes(&from->predictor.fc1) + matrix_bytes(&from->predictor.fc2) * neurons / f : 0;
+        bytes += (matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&l->down_t[i]) +
+                  (l->down_t[i].data ? 0 : matrix_bytes(&from->down))) *
                  neurons / f;
     }
-    bytes += p->head == PLACEMENT_DEVICE ? stored_bytes(&l->model->head) : 0;
-    return bytes + (p->embedding == PLACEMENT_DEVICE ? stored_bytes(&l->model->embedding) : 0);
+    bytes += p->head == PLACEMENT_DEVICE ? matrix_bytes(&l->model->head) : 0;
+    return bytes + (p->embedding == PLACEMENT_DEVICE ? matrix_bytes(&l->model->embedding) : 0);
 }
 
 static hearth_status upload_all(loader *l, const hearth_placement *p)

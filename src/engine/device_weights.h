@@ -58,9 +58,4 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
                                     const hearth_progress *progress, hearth_error *error);
 void device_weights_destroy(device_weights *w);
 
-/* Lists the rows of the model's matrices that a side computes in a layer, ascending, in rows [neuron_count], and counts
- * them in *count. order: the original number of each row, or NULL. */
-hearth_status device_weights_rows(const layer_placement *p, uint32_t side, const int32_t *order, uint32_t neuron_count,
-                                  uint32_t *rows, uint32_t *count, hearth_error *error);
-
 #endif

@@ -1,18 +1,14 @@
 /* engine.c - prepares the layers of a model under a placement on a runtime, and states what a run guarantees. */
 #include "engine.h"
 
+#include "../base/clock.h"
 #include "../base/memory.h"
+#include "../base/sized.h"
 #include "../base/text.h"
 #include "../kernel/topology.h"
 #include "../model/neuron_major.h"
 
 /* ------------------------------------------------------------------ down matrices */
-
-/* Returns the bytes of the data of a matrix. */
-static size_t copy_bytes(const matrix *m)
-{
-    return m->rows * m->row_bytes;
-}
 
 /* Checks that main memory holds the copies. They become resident at once, so memory that is in use now does not count
  * as free. */
@@ -38,7 +34,7 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
     uint64_t done = 0, total = 0;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         TRY(neuron_major_shape(&e->layers[i].down_t, &m->layers[i].down, m->source->path, "ffn_down", error));
-        total += copy_bytes(&e->layers[i].down_t);
+        total += matrix_bytes(&e->layers[i].down_t);
     }
     TRY(check_copies(e, total, error));
     e->owns_copies = e->transposed = true;
@@ -47,18 +43,18 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
         matrix *to = &e->layers[i].down_t;
         if (progress->report && !progress->report(progress->user, "bytes transposed", done, total))
             return fail(error, HEARTH_CANCELLED, "%s: transposing: cancelled", m->source->path);
-        char *rows = mem_reserve(copy_bytes(to), MEM_WHOLE);
+        char *rows = mem_reserve(matrix_bytes(to), MEM_WHOLE);
         if (!rows)
             return fail(
                 error, HEARTH_NO_MEMORY,
                 "%s: transposing layer %u of %u: out of memory (%zu bytes of %llu in all wanted); `hearth pack` "
                 "does it once and for all, --sparsity dense needs none",
-                m->source->path, i, m->hyper.layer_count, copy_bytes(to), (unsigned long long)total);
+                m->source->path, i, m->hyper.layer_count, matrix_bytes(to), (unsigned long long)total);
         neuron_major_transpose(&e->runtime->kernels, e->runtime->threads, down, to, rows);
         to->data = rows;
-        checkpoint_drop_range(m->source, down->data, (size_t)down->rows * down->row_bytes);
+        checkpoint_drop_range(m->source, down->data, matrix_bytes(down));
         e->requantised |= number_is_block(down->format);
-        done += copy_bytes(to);
+        done += matrix_bytes(to);
     }
     e->own_bytes = total;
     if (progress->report)
@@ -85,8 +81,8 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
                                       .threshold = p->threshold,
                                       .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
                                       .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
-        skips |= p->selector != SELECTOR_ALL || p->form == FORM_SPLIT || some; /* all of these work on rows of down_t */
-        e->uses_predictors |= p->selector == SELECTOR_LOW_RANK || p->selector == SELECTOR_COARSE;
+        skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some; /* all of these use rows of down_t */
+        e->uses_predictors |= selectors[p->selector].predictor != PREDICTOR_NONE;
         e->leaves_out |= some;
     }
     e->transposed = of && of->transposed;
@@ -104,7 +100,7 @@ static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
             continue;
         TRY(coarse_create(&l->coarse, e->runtime->threads, model_first_matrix(e->model, i),
                           e->model->layers[i].predictor.coarse_format, e->model->source->path, error));
-        e->coarse_bytes += copy_bytes(&l->coarse.rows) + l->coarse.rows.rows * sizeof *l->coarse.spread;
+        e->coarse_bytes += coarse_bytes(&l->coarse);
     }
     return HEARTH_OK;
 }
@@ -119,8 +115,8 @@ static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *e
     l->rows = mem_new_array(f, sizeof *l->rows);
     if (!l->rows)
         return fail_memory(error, "engine", f * sizeof *l->rows);
-    return device_weights_rows(&e->placement->layers[layer], PLACEMENT_CPU, e->model->layers[layer].order, f, l->rows,
-                               &l->row_count, error);
+    return layer_rows(&e->placement->layers[layer], PLACEMENT_CPU, e->model->layers[layer].order, f, l->rows,
+                      &l->row_count, error);
 }
 
 /* Lists the rows of the CPU in all such layers. */
@@ -156,6 +152,16 @@ static hearth_status use_device(hearth_engine *e, const hearth_progress *progres
 
 /* ------------------------------------------------------------------ life */
 
+/* Reports what a run will claim, and what was made for it in so many seconds. */
+static void log_engine(const hearth_engine *e, double seconds)
+{
+    char own[16], there[16];
+    log_line(&e->runtime->log, HEARTH_LOG_INFO, "engine: mode %s, guarantee %s; %s copied, %s on the device, %.2f s",
+             hearth_mode_name(hearth_engine_mode(e)), hearth_guarantee_name(hearth_engine_guarantee(e)),
+             text_size(own, (double)hearth_engine_own_bytes(e)),
+             text_size(there, e->uploaded ? (double)e->uploaded->bytes : 0), seconds);
+}
+
 /* Creates an engine; of: an engine whose transposed copies are shared, or NULL. */
 static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
                             const hearth_engine_options *options, const hearth_engine *of, hearth_error *error)
@@ -168,32 +174,30 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
     e->runtime = runtime;
     e->model = model;
     e->activations = options->activations;
-    hearth_status status = options->placement ? placement_copy(&e->placement, options->placement, error)
-                                              : hearth_placement_create(&e->placement, model, HEARTH_MODE_AUTO, error);
-    if (status == HEARTH_OK && (e->placement->layer_count != model->hyper.layer_count ||
-                                e->placement->neuron_count != model->hyper.neuron_count))
-        status = fail(error, HEARTH_INVALID, "placement: is of another model");
-    if (status == HEARTH_OK)
-        status = prepare_layers(e, of, &options->progress, error);
-    if (status == HEARTH_OK)
-        status = copy_coarsely(e, error);
-    if (status == HEARTH_OK)
-        status = list_parts(e, error);
-    if (status == HEARTH_OK)
-        status = use_device(e, &options->progress, error);
-    if (status != HEARTH_OK) {
-        hearth_engine_destroy(e);
-        return status;
-    }
+    double begin = clock_seconds();
+    hearth_status status;
+    TRY_OR(failed, status,
+           options->placement ? placement_copy(&e->placement, options->placement, error)
+                              : hearth_placement_create(&e->placement, model, HEARTH_MODE_AUTO, error));
+    TRY_OR(failed, status, placement_check_model(e->placement, model, error));
+    TRY_OR(failed, status, prepare_layers(e, of, &options->progress, error));
+    TRY_OR(failed, status, copy_coarsely(e, error));
+    TRY_OR(failed, status, list_parts(e, error));
+    TRY_OR(failed, status, use_device(e, &options->progress, error));
+    log_engine(e, clock_seconds() - begin);
     *out = e;
     return HEARTH_OK;
+failed:
+    hearth_engine_destroy(e);
+    return status;
 }
 
-hearth_status hearth_engine_create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
-                                   const hearth_engine_options *options, hearth_error *error)
+hearth_status hearth_engine_create_sized(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
+                                         const hearth_engine_options *options, size_t options_size, hearth_error *error)
 {
-    static const hearth_engine_options defaults = {0};
-    return create(out, runtime, model, options ? options : &defaults, NULL, error);
+    hearth_engine_options own;
+    TRY(sized_read(&own, sizeof own, options, options_size, "hearth_engine_options", error));
+    return create(out, runtime, model, &own, NULL, error);
 }
 
 hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_model *model,
@@ -216,7 +220,7 @@ void hearth_engine_destroy(hearth_engine *engine)
     }
     for (uint32_t i = 0; engine->layers && engine->owns_copies && i < engine->model->hyper.layer_count; i++)
         if (engine->layers[i].down_t.data)
-            mem_release((void *)engine->layers[i].down_t.data, copy_bytes(&engine->layers[i].down_t));
+            mem_release((void *)engine->layers[i].down_t.data, matrix_bytes(&engine->layers[i].down_t));
     mem_free(engine->layers);
     hearth_placement_destroy(engine->placement);
     mem_free(engine);
@@ -234,31 +238,24 @@ uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 
 /* ------------------------------------------------------------------ bytes */
 
-/* Returns the stored bytes of a matrix; 0 if there is none. */
-static double matrix_bytes(const matrix *m)
-{
-    return m->data ? (double)m->rows * (double)m->row_bytes : 0;
-}
-
 /* Returns the bytes that every token reads, whatever neurons it uses: an embedding row, attention, norms, the head. */
 static double shared_bytes(const hearth_model *model)
 {
     const hyperparameters *h = &model->hyper;
     double norms = (double)(2 * h->layer_count + 1) * h->embedding_length * sizeof(float);
-    double bytes = norms + matrix_bytes(&model->head) + (double)model->embedding.row_bytes;
+    size_t bytes = matrix_bytes(&model->head) + model->embedding.row_bytes;
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &model->layers[i];
         bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output);
     }
-    return bytes;
+    return norms + (double)bytes;
 }
 
 /* Returns the bytes that a layer reads to select its neurons. */
-static double selecting_bytes(const engine_layer *e, const learned_predictor *p)
+static size_t selecting_bytes(const engine_layer *e, const learned_predictor *p)
 {
-    if (e->selector == SELECTOR_COARSE)
-        return matrix_bytes(&e->coarse.rows) + (double)e->coarse.rows.rows * sizeof *e->coarse.spread;
-    return e->selector == SELECTOR_LOW_RANK ? matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2) : 0;
+    return coarse_bytes(&e->coarse) +
+           (e->selector == SELECTOR_LOW_RANK ? matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2) : 0);
 }
 
 double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
@@ -277,10 +274,10 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
         }
         const matrix *down_t = &e->layers[i].down_t;
         /* Without down_t the whole of down is read, a share of it for each neuron. */
-        double down_row = down_t->data ? (double)down_t->row_bytes : matrix_bytes(&l->down) / f;
+        double down_row = down_t->data ? (double)down_t->row_bytes : (double)matrix_bytes(&l->down) / f;
         bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
         bytes += gated ? fired * (double)l->up.row_bytes : 0;
-        bytes += selecting_bytes(&e->layers[i], &l->predictor);
+        bytes += (double)selecting_bytes(&e->layers[i], &l->predictor);
     }
     return bytes;
 }
@@ -297,13 +294,6 @@ hearth_pruning hearth_engine_pruning(const hearth_engine *engine)
     return engine->placement->pruning;
 }
 
-/* The layer with the weakest selector decides the mode. */
-static const hearth_mode mode_of_selector[SELECTOR_COUNT] = {
-    [SELECTOR_ALL] = HEARTH_MODE_DENSE,        [SELECTOR_SIGN] = HEARTH_MODE_EXACT,
-    [SELECTOR_COARSE] = HEARTH_MODE_PREDICTED, [SELECTOR_LOW_RANK] = HEARTH_MODE_PREDICTED,
-    [SELECTOR_MAGNITUDE] = HEARTH_MODE_PRUNED,
-};
-
 /* Returns the selector with the weakest guarantee; selector_kind is in that order. */
 static selector_kind weakest_selector(const hearth_placement *p)
 {
@@ -316,7 +306,7 @@ static selector_kind weakest_selector(const hearth_placement *p)
 
 hearth_mode hearth_engine_mode(const hearth_engine *engine)
 {
-    return mode_of_selector[weakest_selector(engine->placement)];
+    return selectors[weakest_selector(engine->placement)].mode;
 }
 
 /* Returns whether the margin of every coarse layer is at least 0, so that it skips only what its copy puts below zero,
@@ -335,11 +325,11 @@ static bool keeps_margins(const hearth_engine *engine)
 /* The weakest layer and the treatment of the down matrices decide the guarantee (docs/design.md). */
 hearth_guarantee hearth_engine_guarantee(const hearth_engine *engine)
 {
-    selector_kind weakest = weakest_selector(engine->placement);
-    if (weakest > SELECTOR_COARSE || engine->leaves_out || !keeps_margins(engine))
+    hearth_guarantee weakest = selectors[weakest_selector(engine->placement)].guarantee;
+    if (engine->leaves_out || !keeps_margins(engine))
         return HEARTH_GUARANTEE_LOSSY;
-    if (weakest == SELECTOR_COARSE)
-        return HEARTH_GUARANTEE_MARGIN;
+    if (weakest > HEARTH_GUARANTEE_REQUANTISED)
+        return weakest;
     if (engine->requantised)
         return HEARTH_GUARANTEE_REQUANTISED;
     /* A device adds in another order. */

@@ -1,7 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
  * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_cache.c,
- * session.c, forward.c, finite.c, products.c, ffn.c, ffn_observe.c, text_api.c, sampler.c, answer.c, generate.c; for
+ * session.c, forward.c, finite.c, products.c, ffn.c, ffn_observe.c, model_api.c, sampler.c, answer.c, generate.c; for
  * two sides device_session.h, device_record.c, device_session.c, device_weights.c, trace.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -22,6 +22,7 @@ struct hearth_runtime {
     pool *threads;
     size_t level; /* of kernel_level_name */
     kernels kernels;
+    hearth_log log;
     uint64_t memory_bytes;       /* main memory for copies and sessions; UINT64_MAX: unknown      */
     device *device;              /* side device0 of placements; NULL: none                        */
     pthread_mutex_t device_lock; /* held by the thread that uses the device, for a step or longer */
@@ -141,7 +142,14 @@ struct hearth_session {
 /* Does what hearth_session_feed does, but also obeys a cancel that came before the call, since session_forget_cancel.
  * For callers that feed several times and are cancelled as a whole. */
 hearth_status session_feed(hearth_session *session, const hearth_row *rows, size_t count, hearth_error *error);
-void session_forget_cancel(hearth_session *session);
-bool session_is_cancelled(const hearth_session *session);
+static inline void session_forget_cancel(hearth_session *session)
+{
+    atomic_store(&session->cancelled, false);
+}
+/* A relaxed load is enough: nothing else is published with the flag. */
+static inline bool session_is_cancelled(const hearth_session *session)
+{
+    return atomic_load_explicit(&session->cancelled, memory_order_relaxed);
+}
 
 #endif

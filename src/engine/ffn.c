@@ -502,9 +502,9 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
     job.prunes = magnitude && !zeros;
     if (magnitude && zeros && job.e->threshold > job.activation_threshold)
         job.activation_threshold = job.e->threshold; /* values above zero are their own size */
-    job.predicts = job.e->selector == SELECTOR_LOW_RANK || job.e->selector == SELECTOR_COARSE;
+    job.predicts = selectors[job.e->selector].predictor != PREDICTOR_NONE;
     job.passes = job.e->selector == SELECTOR_COARSE ? job.activation_threshold : job.e->threshold;
-    job.skips_zeros = job.prunes || (job.e->selector != SELECTOR_ALL && zeros);
+    job.skips_zeros = job.prunes || (selectors[job.e->selector].skips && zeros);
     return job;
 }
 

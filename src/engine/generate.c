@@ -4,6 +4,7 @@
 
 #include "../base/clock.h"
 #include "../base/memory.h"
+#include "../base/sized.h"
 
 typedef struct generation {
     hearth_session *session;
@@ -100,29 +101,39 @@ static hearth_status answer_prompt(generation *g, const int32_t *prompt, size_t 
     return HEARTH_OK;
 }
 
-hearth_status hearth_generate(hearth_session *session, uint32_t sequence, const int32_t *prompt, size_t count,
-                              hearth_sampler *sampler, const hearth_answer_options *options, hearth_on_text *on_text,
-                              void *user, hearth_result *result, hearth_error *error)
+/* Checks the prompt and the sampler, and answers. */
+static hearth_status generate(generation *g, const int32_t *prompt, size_t count, const hearth_answer_options *options,
+                              hearth_error *error)
 {
-    hearth_result unread;
-    if (!result)
-        result = &unread;
-    *result = (hearth_result){.prompt_tokens = count};
+    const hearth_model *model = g->session->engine->model;
+    uint32_t size = model->hyper.vocabulary_size;
     if (count == 0)
         return fail(error, HEARTH_INVALID, "prompt: is empty, there is nothing to continue");
-    const hearth_model *model = session->engine->model;
-    if (sampler_vocabulary(sampler) != model->hyper.vocabulary_size)
-        return fail(error, HEARTH_INVALID, "sampling: is for %u tokens, the model has %u", sampler_vocabulary(sampler),
-                    model->hyper.vocabulary_size);
-    session_forget_cancel(session);
-    generation g = {session, sequence, sampler, NULL, NULL, on_text, user, result};
-    hearth_status status;
-    TRY_OR(done, status, hearth_answer_create(&g.answer, model, options, error));
-    g.logits = mem_new_array(model->hyper.vocabulary_size, sizeof *g.logits);
-    status = g.logits ? answer_prompt(&g, prompt, count, error)
-                      : fail_memory(error, "logits", model->hyper.vocabulary_size * sizeof *g.logits);
-done:
-    hearth_answer_destroy(g.answer);
-    mem_free(g.logits);
+    if (sampler_vocabulary(g->sampler) != size)
+        return fail(error, HEARTH_INVALID, "sampling: is for %u tokens, the model has %u",
+                    sampler_vocabulary(g->sampler), size);
+    session_forget_cancel(g->session);
+    TRY(hearth_answer_create(&g->answer, model, options, error));
+    g->logits = mem_new_array(size, sizeof *g->logits);
+    hearth_status status =
+        g->logits ? answer_prompt(g, prompt, count, error) : fail_memory(error, "logits", size * sizeof *g->logits);
+    hearth_answer_destroy(g->answer);
+    mem_free(g->logits);
+    return status;
+}
+
+hearth_status hearth_generate_sized(hearth_session *session, uint32_t sequence, const int32_t *prompt, size_t count,
+                                    hearth_sampler *sampler, const hearth_answer_options *options, size_t options_size,
+                                    hearth_on_text *on_text, void *user, hearth_result *result, size_t result_size,
+                                    hearth_error *error)
+{
+    hearth_answer_options own;
+    hearth_result filled = {.prompt_tokens = count};
+    generation g = {session, sequence, sampler, NULL, NULL, on_text, user, &filled};
+    hearth_status status = sized_read(&own, sizeof own, options, options_size, "hearth_answer_options", error);
+    if (status == HEARTH_OK)
+        status = generate(&g, prompt, count, &own, error);
+    if (result)
+        sized_write(result, result_size, &filled, sizeof filled);
     return status;
 }

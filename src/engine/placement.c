@@ -14,13 +14,16 @@ const char *const placement_forms[FORM_COUNT] = {
 
 const char *const placement_sides[PLACEMENT_SIDES] = {[PLACEMENT_CPU] = "cpu", [PLACEMENT_DEVICE] = "device0"};
 
-const selector_row placement_selectors[SELECTOR_COUNT] = {
-    [SELECTOR_ALL] = {"all", false, true},
-    [SELECTOR_SIGN] = {"sign", false, true},
-    [SELECTOR_COARSE] = {"coarse", true, false},
-    [SELECTOR_LOW_RANK] = {"low-rank", true, true},
-    [SELECTOR_MAGNITUDE] = {"magnitude", true, false},
+// clang-format off
+const selector_traits selectors[SELECTOR_COUNT] = {
+    /*                     name         mode                   guarantee                 predictor           skips  threshold  device */
+    [SELECTOR_ALL]       = {"all",       HEARTH_MODE_DENSE,     HEARTH_GUARANTEE_BITWISE, PREDICTOR_NONE,     false, false, true},
+    [SELECTOR_SIGN]      = {"sign",      HEARTH_MODE_EXACT,     HEARTH_GUARANTEE_BITWISE, PREDICTOR_NONE,     true,  false, true},
+    [SELECTOR_COARSE]    = {"coarse",    HEARTH_MODE_PREDICTED, HEARTH_GUARANTEE_MARGIN,  PREDICTOR_COARSE,   true,  true,  false},
+    [SELECTOR_LOW_RANK]  = {"low-rank",  HEARTH_MODE_PREDICTED, HEARTH_GUARANTEE_LOSSY,   PREDICTOR_LOW_RANK, true,  true,  true},
+    [SELECTOR_MAGNITUDE] = {"magnitude", HEARTH_MODE_PRUNED,    HEARTH_GUARANTEE_LOSSY,   PREDICTOR_NONE,     true,  true,  false},
 };
+// clang-format on
 
 static const char *const modes[HEARTH_MODE_COUNT] = {"auto",
 #define X(mode, name) name,
@@ -38,27 +41,14 @@ hearth_mode placement_auto_mode(const hearth_model *model)
     return ffn_has_zeros(model->hyper.activation) ? HEARTH_MODE_EXACT : HEARTH_MODE_DENSE;
 }
 
-bool selector_runs_on_device(selector_kind selector)
-{
-    return placement_selectors[selector].on_device;
-}
-
-/* Returns the selector of a layer in mode predicted; without a predictor only its zeros are skipped. */
-static selector_kind predicted_selector(const hearth_model *model, uint32_t layer)
-{
-    static const selector_kind of_predictor[PREDICTOR_KINDS] = {[PREDICTOR_NONE] = SELECTOR_SIGN,
-                                                                [PREDICTOR_LOW_RANK] = SELECTOR_LOW_RANK,
-                                                                [PREDICTOR_COARSE] = SELECTOR_COARSE};
-    return of_predictor[model->layers[layer].predictor.kind];
-}
-
-/* Returns the selector of a layer in a mode (not auto). */
+/* Returns the selector of a layer in a mode (not auto). In mode predicted a layer without a predictor skips its zeros. */
 static selector_kind selector_of(hearth_mode mode, const hearth_model *model, uint32_t layer)
 {
-    static const selector_kind fixed[HEARTH_MODE_COUNT] = {[HEARTH_MODE_DENSE] = SELECTOR_ALL,
-                                                           [HEARTH_MODE_EXACT] = SELECTOR_SIGN,
-                                                           [HEARTH_MODE_PRUNED] = SELECTOR_MAGNITUDE};
-    return mode == HEARTH_MODE_PREDICTED ? predicted_selector(model, layer) : fixed[mode];
+    predictor_kind predictor = mode == HEARTH_MODE_PREDICTED ? model->layers[layer].predictor.kind : PREDICTOR_NONE;
+    for (selector_kind i = 0; i < SELECTOR_COUNT; i++)
+        if (selectors[i].mode == mode && selectors[i].predictor == predictor)
+            return i;
+    return SELECTOR_SIGN;
 }
 
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
@@ -68,16 +58,15 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: mode exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
                     model->source->path, ffn_activations[model->hyper.activation].name);
-    predictor_kind kind = model->layers[layer].predictor.kind;
-    if ((selector == SELECTOR_LOW_RANK || selector == SELECTOR_COARSE) && model->tune_problem)
+    predictor_kind needed = selectors[selector].predictor;
+    if (needed != PREDICTOR_NONE && model->tune_problem)
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: its tune file may hold other predictors and is ignored: %s (--tune none: those of the model's "
                     "own file)",
                     model->source->path, model->tune_problem);
-    if ((selector == SELECTOR_LOW_RANK && kind != PREDICTOR_LOW_RANK) ||
-        (selector == SELECTOR_COARSE && kind != PREDICTOR_COARSE))
+    if (needed != PREDICTOR_NONE && needed != model->layers[layer].predictor.kind)
         return fail(error, HEARTH_UNSUPPORTED, "%s: selector %s: layer %u has no such predictor", model->source->path,
-                    placement_selectors[selector].name, layer);
+                    selectors[selector].name, layer);
     return HEARTH_OK;
 }
 
@@ -111,17 +100,36 @@ bool placement_needs_device(const hearth_placement *placement)
 uint32_t layer_neurons(const layer_placement *layer, uint32_t side)
 {
     uint32_t count = 0;
-    for (const placement_part *part = layer->parts; part < layer->parts + layer->part_count; part++)
-        for (uint32_t i = 0; part->side == side && i < part->range_count; i++)
-            count += part->ranges[i].end - part->ranges[i].begin;
+    for (const neuron_assignment *a = layer->assignments; a < layer->assignments + layer->assignment_count; a++)
+        for (uint32_t i = 0; a->side == side && i < a->range_count; i++)
+            count += a->ranges[i].end - a->ranges[i].begin;
     return count;
+}
+
+hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int32_t *order, uint32_t neuron_count,
+                         uint32_t *rows, uint32_t *count, hearth_error *error)
+{
+    bool *mine = mem_new_array(neuron_count, sizeof *mine); /* by original number */
+    if (!mine)
+        return fail_memory(error, "neurons of a side", neuron_count);
+    for (const neuron_assignment *a = layer->assignments; a < layer->assignments + layer->assignment_count; a++)
+        for (uint32_t i = 0; a->side == side && i < a->range_count; i++)
+            memset(mine + a->ranges[i].begin, true, a->ranges[i].end - a->ranges[i].begin);
+    *count = 0;
+    for (uint32_t row = 0; row < neuron_count; row++)
+        if (mine[order ? (uint32_t)order[row] : row])
+            rows[(*count)++] = row;
+    mem_free(mine);
+    return HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ building */
 
-bool placement_is_of(const hearth_placement *p, const hearth_model *model)
+hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error)
 {
-    return p->layer_count == model->hyper.layer_count && p->neuron_count == model->hyper.neuron_count;
+    if (p->layer_count == model->hyper.layer_count && p->neuron_count == model->hyper.neuron_count)
+        return HEARTH_OK;
+    return fail(error, HEARTH_INVALID, "placement: is of another model");
 }
 
 hearth_status placement_no_memory(hearth_error *error)
@@ -148,18 +156,18 @@ hearth_status placement_new(hearth_placement **out, uint32_t side_count, uint32_
     return HEARTH_OK;
 }
 
-bool placement_add_parts(hearth_placement *p, layer_placement *layer, uint32_t part_count)
+bool placement_add_assignments(hearth_placement *p, layer_placement *layer, uint32_t assignment_count)
 {
-    layer->parts = arena_new_array(&p->memory, part_count, sizeof *layer->parts);
-    layer->part_count = layer->parts ? part_count : 0;
-    return layer->parts != NULL;
+    layer->assignments = arena_new_array(&p->memory, assignment_count, sizeof *layer->assignments);
+    layer->assignment_count = layer->assignments ? assignment_count : 0;
+    return layer->assignments != NULL;
 }
 
-bool placement_add_ranges(hearth_placement *p, placement_part *part, uint32_t range_count)
+bool placement_add_ranges(hearth_placement *p, neuron_assignment *a, uint32_t range_count)
 {
-    part->ranges = arena_new_array(&p->memory, range_count, sizeof *part->ranges);
-    part->range_count = part->ranges ? range_count : 0;
-    return part->ranges != NULL;
+    a->ranges = arena_new_array(&p->memory, range_count, sizeof *a->ranges);
+    a->range_count = a->ranges ? range_count : 0;
+    return a->ranges != NULL;
 }
 
 hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_mode mode,
@@ -183,11 +191,11 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
         layer_placement *layer = &p->layers[i];
         layer->selector = selector_of(mode, model, i);
         layer->threshold = mode == HEARTH_MODE_PREDICTED ? model->layers[i].predictor.threshold : 0;
-        if (!placement_add_parts(p, layer, 1) || !placement_add_ranges(p, layer->parts, 1)) {
+        if (!placement_add_assignments(p, layer, 1) || !placement_add_ranges(p, layer->assignments, 1)) {
             hearth_placement_destroy(p);
             return placement_no_memory(error);
         }
-        layer->parts->ranges[0] = (neuron_range){0, p->neuron_count};
+        layer->assignments->ranges[0] = (neuron_range){0, p->neuron_count};
     }
     *out = p;
     return HEARTH_OK;
@@ -198,23 +206,36 @@ void hearth_placement_set_threshold(hearth_placement *placement, float threshold
     if (!isfinite(threshold))
         return;
     for (uint32_t i = 0; i < placement->layer_count; i++)
-        if (placement_selectors[placement->layers[i].selector].has_threshold)
+        if (selectors[placement->layers[i].selector].has_threshold)
             placement->layers[i].threshold = threshold;
     placement->pruning = (hearth_pruning){0};
 }
 
 /* ------------------------------------------------------------------ dividing neurons */
 
-/* Gives a part the neurons for which chosen [neuron_count] is `wanted`, as ranges; returns false if memory is out. */
-static bool fill_part(hearth_placement *p, placement_part *part, uint32_t side, const bool *chosen, bool wanted)
+/* Ends a change that was made to a copy: replaces the placement by the copy if it is complete, else destroys the copy,
+ * so that the placement is never half-changed. */
+static hearth_status finish_change(hearth_placement *p, hearth_placement *changed, bool complete, hearth_error *error)
+{
+    if (complete) {
+        hearth_placement before = *p;
+        *p = *changed;
+        *changed = before;
+    }
+    hearth_placement_destroy(changed);
+    return complete ? HEARTH_OK : placement_no_memory(error);
+}
+
+/* Gives an assignment the neurons for which chosen [neuron_count] is `wanted`, as ranges; returns false if memory is out. */
+static bool fill_assignment(hearth_placement *p, neuron_assignment *a, uint32_t side, const bool *chosen, bool wanted)
 {
     uint32_t count = 0;
     for (uint32_t n = 0; n < p->neuron_count; n++)
         count += chosen[n] == wanted && (n == 0 || chosen[n - 1] != wanted);
-    part->side = side;
-    if (!placement_add_ranges(p, part, count))
+    a->side = side;
+    if (!placement_add_ranges(p, a, count))
         return false;
-    neuron_range *range = part->ranges;
+    neuron_range *range = a->ranges;
     for (uint32_t n = 0; n < p->neuron_count; n++)
         if (chosen[n] == wanted) {
             uint32_t begin = n;
@@ -225,13 +246,26 @@ static bool fill_part(hearth_placement *p, placement_part *part, uint32_t side, 
     return true;
 }
 
+/* Leaves the first (hottest) or last of the neurons of a layer to the CPU, the others to nobody. order: the neurons,
+ * the hottest first; chosen [neuron_count] is scratch. Returns false if memory is out. */
+static bool restrict_layer(hearth_placement *p, layer_placement *layer, const uint32_t *order, uint32_t count,
+                           bool hottest, bool *chosen)
+{
+    uint32_t f = p->neuron_count;
+    memset(chosen, 0, f * sizeof *chosen);
+    for (uint32_t n = 0; n < count; n++)
+        chosen[order[hottest ? n : f - 1 - n]] = true;
+    return placement_add_assignments(p, layer, count < f ? 2 : 1) &&
+           fill_assignment(p, &layer->assignments[0], PLACEMENT_CPU, chosen, true) &&
+           (count == f || fill_assignment(p, &layer->assignments[1], PLACEMENT_NOBODY, chosen, false));
+}
+
 hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
                                     hearth_error *error)
 {
     hearth_placement *p = placement;
     const tune *t = model->tune;
-    if (!placement_is_of(p, model))
-        return fail(error, HEARTH_INVALID, "placement: is of another model");
+    TRY(placement_check_model(p, model, error));
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
     if (!t || !t->layers[0].order)
@@ -239,20 +273,15 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
     if (!(share > 0 && share <= 1))
         return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
     /* At least one neuron stays: a layer without any is not supported. */
-    uint32_t f = p->neuron_count, kept = (uint32_t)((double)f * share + 0.5);
-    kept = kept > 0 ? kept : 1;
+    uint32_t f = p->neuron_count, count = (uint32_t)((double)f * share + 0.5);
+    count = count > 0 ? count : 1;
+    hearth_placement *changed;
+    TRY(placement_copy(&changed, p, error));
     bool *chosen = mem_new_array(f, sizeof *chosen), ok = chosen != NULL;
-    for (uint32_t i = 0; ok && i < p->layer_count; i++) {
-        memset(chosen, 0, f * sizeof *chosen);
-        for (uint32_t n = 0; n < kept; n++)
-            chosen[t->layers[i].order[hottest ? n : f - 1 - n]] = true;
-        layer_placement *layer = &p->layers[i];
-        ok = placement_add_parts(p, layer, kept < f ? 2 : 1) &&
-             fill_part(p, &layer->parts[0], PLACEMENT_CPU, chosen, true) &&
-             (kept == f || fill_part(p, &layer->parts[1], PLACEMENT_NOBODY, chosen, false));
-    }
+    for (uint32_t i = 0; ok && i < p->layer_count; i++)
+        ok = restrict_layer(changed, &changed->layers[i], t->layers[i].order, count, hottest, chosen);
     mem_free(chosen);
-    return ok ? HEARTH_OK : placement_no_memory(error);
+    return finish_change(p, changed, ok, error);
 }
 
 /* ------------------------------------------------------------------ using a device */
@@ -263,15 +292,15 @@ static bool split_layer(hearth_placement *p, layer_placement *layer, const int32
                         bool *on_device)
 {
     layer->form = neurons == 0 ? FORM_FFN_HOST : neurons == p->neuron_count ? FORM_DEVICE : FORM_SPLIT;
-    if (!placement_add_parts(p, layer, layer->form == FORM_SPLIT ? 2 : 1))
+    if (!placement_add_assignments(p, layer, layer->form == FORM_SPLIT ? 2 : 1))
         return false;
     memset(on_device, 0, p->neuron_count * sizeof *on_device);
     for (uint32_t row = 0; row < neurons; row++)
         on_device[order ? (uint32_t)order[row] : row] = true;
-    placement_part *part = layer->parts;
-    if (neurons < p->neuron_count && !fill_part(p, part++, PLACEMENT_CPU, on_device, false))
+    neuron_assignment *a = layer->assignments;
+    if (neurons < p->neuron_count && !fill_assignment(p, a++, PLACEMENT_CPU, on_device, false))
         return false;
-    return neurons == 0 || fill_part(p, part, PLACEMENT_DEVICE, on_device, true);
+    return neurons == 0 || fill_assignment(p, a, PLACEMENT_DEVICE, on_device, true);
 }
 
 /* Adds the device to the sides; returns false if memory is out. */
@@ -290,48 +319,46 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
                                           uint32_t neurons, hearth_error *error)
 {
     hearth_placement *p = placement;
-    if (!placement_is_of(p, model))
-        return fail(error, HEARTH_INVALID, "placement: is of another model");
+    TRY(placement_check_model(p, model, error));
     layers = layers < p->layer_count ? layers : p->layer_count;
     neurons = neurons < p->neuron_count ? neurons : p->neuron_count;
     if (layers == 0)
         return HEARTH_OK;
-    /* First check all these layers, so that an error leaves the placement unchanged. */
     for (uint32_t i = p->layer_count - layers; i < p->layer_count; i++) {
-        if (!selector_runs_on_device(p->layers[i].selector))
+        if (!selectors[p->layers[i].selector].on_device)
             return fail(error, HEARTH_UNSUPPORTED, "placement: layer %u: devices do not run the selector %s yet", i,
-                        placement_selectors[p->layers[i].selector].name);
+                        selectors[p->layers[i].selector].name);
         if (layer_neurons(&p->layers[i], PLACEMENT_NOBODY) > 0)
             return fail(error, HEARTH_UNSUPPORTED,
                         "placement: layer %u: neurons are left out, which only layers of form host can do", i);
     }
+    hearth_placement *changed;
+    TRY(placement_copy(&changed, p, error));
     bool *on_device = mem_new_array(p->neuron_count, sizeof *on_device);
-    bool ok = on_device && add_device(p);
+    bool ok = on_device && add_device(changed);
     for (uint32_t i = p->layer_count - layers; ok && i < p->layer_count; i++)
-        ok = split_layer(p, &p->layers[i], model->layers[i].order, neurons, on_device);
+        ok = split_layer(changed, &changed->layers[i], model->layers[i].order, neurons, on_device);
     mem_free(on_device);
-    if (!ok)
-        return placement_no_memory(error);
-    p->kv = PLACEMENT_DEVICE;
+    changed->kv = PLACEMENT_DEVICE;
     if (layers == p->layer_count && neurons == p->neuron_count && device_has_format(model->head.format))
-        p->head = PLACEMENT_DEVICE;
-    return HEARTH_OK;
+        changed->head = PLACEMENT_DEVICE;
+    return finish_change(p, changed, ok, error);
 }
 
 /* ------------------------------------------------------------------ copying */
 
-/* Copies a layer with its parts and ranges; returns false if memory is out. */
+/* Copies a layer with its assignments and ranges; returns false if memory is out. */
 static bool copy_layer(hearth_placement *to, layer_placement *layer, const layer_placement *from)
 {
     *layer = *from;
-    if (!placement_add_parts(to, layer, from->part_count))
+    if (!placement_add_assignments(to, layer, from->assignment_count))
         return false;
-    for (uint32_t i = 0; i < from->part_count; i++) {
-        const placement_part *part = &from->parts[i];
-        layer->parts[i].side = part->side;
-        if (!placement_add_ranges(to, &layer->parts[i], part->range_count))
+    for (uint32_t i = 0; i < from->assignment_count; i++) {
+        const neuron_assignment *a = &from->assignments[i];
+        layer->assignments[i].side = a->side;
+        if (!placement_add_ranges(to, &layer->assignments[i], a->range_count))
             return false;
-        memcpy(layer->parts[i].ranges, part->ranges, part->range_count * sizeof *part->ranges);
+        memcpy(layer->assignments[i].ranges, a->ranges, a->range_count * sizeof *a->ranges);
     }
     return true;
 }

@@ -20,26 +20,41 @@ typedef enum selector_kind {
     SELECTOR_COUNT
 } selector_kind;
 
+/* A selector: everything else asks this table. */
+typedef struct selector_traits {
+    const char *name;           /* in placements                                                             */
+    hearth_mode mode;           /* that it belongs to                                                        */
+    hearth_guarantee guarantee; /* the strongest that a layer with it can give                               */
+    predictor_kind predictor;   /* what it needs, and asks before the first matrix is read; PREDICTOR_NONE:
+                                 * the first matrix (gate, or up in plain networks) is read whole            */
+    bool skips;                 /* neurons may be left out                                                   */
+    bool has_threshold;
+    bool on_device; /* devices have kernels for it */
+} selector_traits;
+
+extern const selector_traits selectors[SELECTOR_COUNT];
+
 typedef struct neuron_range {
     uint32_t begin, end; /* [begin, end) */
 } neuron_range;
 
 /* The neurons of one layer that one side computes. */
-typedef struct placement_part {
+typedef struct neuron_assignment {
     uint32_t side;
     uint32_t range_count;
     neuron_range *ranges; /* [range_count] ascending */
-} placement_part;
+} neuron_assignment;
 
 typedef struct layer_placement {
     layer_form form;
     selector_kind selector;
     float threshold; /* of the selector, if it has one */
-    uint32_t part_count;
-    placement_part *parts; /* [part_count]; together they cover every neuron once, those of PLACEMENT_NOBODY too */
+    uint32_t assignment_count;
+    neuron_assignment
+        *assignments; /* [assignment_count]; together they cover every neuron once, those of PLACEMENT_NOBODY too */
 } layer_placement;
 
-/* The sides of this version. PLACEMENT_NOBODY is not a side but may stand in parts: its neurons are not computed and
+/* The sides of this version. PLACEMENT_NOBODY is not a side but may stand in assignments: its neurons are not computed and
  * count as zero whatever their value. */
 #define PLACEMENT_CPU    0
 #define PLACEMENT_DEVICE 1
@@ -63,6 +78,10 @@ bool placement_needs_device(const hearth_placement *placement);
 bool layer_uses_device(const layer_placement *layer);
 /* Returns how many neurons of a layer a side computes. */
 uint32_t layer_neurons(const layer_placement *layer, uint32_t side);
+/* Lists the rows of the model's matrices that a side computes in a layer, ascending, in rows [neuron_count], and counts
+ * them in *count. order: the original number of each row, or NULL. */
+hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int32_t *order, uint32_t neuron_count,
+                         uint32_t *rows, uint32_t *count, hearth_error *error);
 const char *layer_form_name(layer_form form);
 
 struct tune;
@@ -73,12 +92,12 @@ bool placement_find_level(const struct tune *t, double most_loss, uint32_t *leve
 /* Returns the mode that HEARTH_MODE_AUTO stands for: exact if the activation is often exactly zero, else dense. */
 hearth_mode placement_auto_mode(const hearth_model *model);
 
-/* Returns whether devices can run the selector: not yet for coarse copies and magnitudes. */
-bool selector_runs_on_device(selector_kind selector);
-
 /* Checks whether the model has what the selector of a layer needs. HEARTH_UNSUPPORTED: it has not. */
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
                                        hearth_error *error);
+
+/* HEARTH_INVALID: the layer and neuron counts are not those of the model. */
+hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error);
 
 /* Makes a copy that shares nothing with `from`. */
 hearth_status placement_copy(hearth_placement **out, const hearth_placement *from, hearth_error *error);

@@ -1,9 +1,9 @@
 /* placement_json.c - reads and prints placements as JSON.
  *
  *     {"sides": ["cpu", "device0"], "kv": "device0", "embedding": "cpu", "head": "device0",
- *      "layers": [{"form": "host", "selector": "all", "parts": [{"side": "cpu", "neurons": [[0, 512]]}]},
+ *      "layers": [{"form": "host", "selector": "all", "assignments": [{"side": "cpu", "neurons": [[0, 512]]}]},
  *                 {"form": "split", "selector": "low-rank", "threshold": 0.5,
- *                  "parts": [{"side": "cpu", "neurons": [[0, 100], [356, 512]]},
+ *                  "assignments": [{"side": "cpu", "neurons": [[0, 100], [356, 512]]},
  *                            {"side": "device0", "neurons": [[100, 356]]}]}, ...]}
  *
  *     sides      "cpu", followed by "device0" if there is a device
@@ -14,7 +14,7 @@
  *     selector   all, sign; coarse, low-rank, magnitude (with a "threshold", which the others lack)
  *     neurons    ranges [begin, end) of original numbers; those of side "nobody" are left out and count as zero
  *
- * Reading is strict: every layer of the model is listed once, the parts of a layer cover its neurons exactly once, and
+ * Reading is strict: every layer of the model is listed once, the assignments of a layer cover its neurons exactly once, and
  * sides and forms agree. Placements that this build cannot run yet are refused here. */
 #include "placement_internal.h"
 
@@ -103,15 +103,15 @@ static hearth_status read_selector(placement_reader *r, const json_t *object, la
     const char *name;
     TRY(json_get_string(object, "selector", &name, NULL, "placement", r->error));
     int i = 0;
-    while (i < SELECTOR_COUNT && strcmp(placement_selectors[i].name, name) != 0)
+    while (i < SELECTOR_COUNT && strcmp(selectors[i].name, name) != 0)
         i++;
     if (i == SELECTOR_COUNT)
         return BAD(r, HEARTH_UNSUPPORTED, "selector %s is not one that this version runs", name);
     layer->selector = (selector_kind)i;
     TRY(placement_check_selector(layer->selector, r->model, (uint32_t)(layer - r->p->layers), r->error));
-    if (layer->form != FORM_HOST && !placement_selectors[i].on_device)
+    if (layer->form != FORM_HOST && !selectors[i].on_device)
         return BAD(r, HEARTH_UNSUPPORTED, "devices do not run the selector %s yet", name);
-    if (!placement_selectors[i].has_threshold)
+    if (!selectors[i].has_threshold)
         return HEARTH_OK;
     double threshold;
     TRY(json_get_number(object, "threshold", &threshold, NULL, "placement", r->error));
@@ -141,31 +141,31 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Reads a part. covered [neuron_count]: 1 for each neuron that was already listed. */
-static hearth_status read_part(placement_reader *r, const json_t *object, placement_part *part, uint8_t *covered)
+/* Reads an assignment. covered [neuron_count]: 1 for each neuron that was already listed. */
+static hearth_status read_assignment(placement_reader *r, const json_t *object, neuron_assignment *a, uint8_t *covered)
 {
     const char *side = json_string_value(json_object_get(object, "side"));
     if (side && !strcmp(side, PLACEMENT_NOBODY_NAME))
-        part->side = PLACEMENT_NOBODY;
+        a->side = PLACEMENT_NOBODY;
     else
-        TRY(read_side(r, object, "side", &part->side));
+        TRY(read_side(r, object, "side", &a->side));
     const json_t *ranges = json_object_get(object, "neurons");
     if (!json_is_array(ranges) || json_array_size(ranges) > r->p->neuron_count)
         return BAD(r, HEARTH_FORMAT, "neurons is missing, or is not a list of pairs");
-    if (!placement_add_ranges(r->p, part, (uint32_t)json_array_size(ranges)))
+    if (!placement_add_ranges(r->p, a, (uint32_t)json_array_size(ranges)))
         return placement_no_memory(r->error);
-    for (uint32_t i = 0; i < part->range_count; i++) {
-        TRY(read_range(r, json_array_get(ranges, i), &part->ranges[i]));
-        for (uint32_t n = part->ranges[i].begin; n < part->ranges[i].end; n++)
+    for (uint32_t i = 0; i < a->range_count; i++) {
+        TRY(read_range(r, json_array_get(ranges, i), &a->ranges[i]));
+        for (uint32_t n = a->ranges[i].begin; n < a->ranges[i].end; n++)
             if (covered[n]++)
                 return BAD(r, HEARTH_FORMAT, "neuron %u is listed twice", n);
     }
-    if (part->range_count > 1)
-        qsort(part->ranges, part->range_count, sizeof *part->ranges, by_begin);
+    if (a->range_count > 1)
+        qsort(a->ranges, a->range_count, sizeof *a->ranges, by_begin);
     return HEARTH_OK;
 }
 
-/* Checks that the parts of a layer, which cover every neuron once, lie on the sides that its form requires. */
+/* Checks that the assignments of a layer, which cover every neuron once, lie on the sides that its form requires. */
 static hearth_status check_form(placement_reader *r, const layer_placement *layer)
 {
     uint32_t f = r->p->neuron_count, on_device = layer_neurons(layer, PLACEMENT_DEVICE);
@@ -210,14 +210,14 @@ static hearth_status read_layer(placement_reader *r, const json_t *object, layer
 {
     TRY(read_form(r, object, &layer->form));
     TRY(read_selector(r, object, layer));
-    const json_t *parts = json_object_get(object, "parts");
-    if (!json_is_array(parts) || json_array_size(parts) > r->p->neuron_count)
-        return BAD(r, HEARTH_FORMAT, "parts is missing, or is not a list");
-    if (!placement_add_parts(r->p, layer, (uint32_t)json_array_size(parts)))
+    const json_t *assignments = json_object_get(object, "assignments");
+    if (!json_is_array(assignments) || json_array_size(assignments) > r->p->neuron_count)
+        return BAD(r, HEARTH_FORMAT, "assignments is missing, or is not a list");
+    if (!placement_add_assignments(r->p, layer, (uint32_t)json_array_size(assignments)))
         return placement_no_memory(r->error);
     memset(covered, 0, r->p->neuron_count);
-    for (uint32_t i = 0; i < layer->part_count; i++)
-        TRY(read_part(r, json_array_get(parts, i), &layer->parts[i], covered));
+    for (uint32_t i = 0; i < layer->assignment_count; i++)
+        TRY(read_assignment(r, json_array_get(assignments, i), &layer->assignments[i], covered));
     const uint8_t *missing = memchr(covered, 0, r->p->neuron_count);
     if (missing)
         return BAD(r, HEARTH_FORMAT, "neuron %zu is listed nowhere", (size_t)(missing - covered));
@@ -279,23 +279,23 @@ static void append(json_t *array, json_t *value, bool *complete)
     *complete = json_array_append_new(array, value) == 0 && *complete;
 }
 
-static json_t *print_part(const hearth_placement *p, const placement_part *part, bool *complete)
+static json_t *print_assignment(const hearth_placement *p, const neuron_assignment *a, bool *complete)
 {
     json_t *ranges = json_array();
-    for (uint32_t i = 0; i < part->range_count; i++)
-        append(ranges, json_pack("[II]", (json_int_t)part->ranges[i].begin, (json_int_t)part->ranges[i].end), complete);
-    const char *side = part->side == PLACEMENT_NOBODY ? PLACEMENT_NOBODY_NAME : p->sides[part->side];
+    for (uint32_t i = 0; i < a->range_count; i++)
+        append(ranges, json_pack("[II]", (json_int_t)a->ranges[i].begin, (json_int_t)a->ranges[i].end), complete);
+    const char *side = a->side == PLACEMENT_NOBODY ? PLACEMENT_NOBODY_NAME : p->sides[a->side];
     return json_pack("{s:s, s:o}", "side", side, "neurons", ranges);
 }
 
 static json_t *print_layer(const hearth_placement *p, const layer_placement *layer, bool *complete)
 {
-    json_t *parts = json_array();
-    for (uint32_t i = 0; i < layer->part_count; i++)
-        append(parts, print_part(p, &layer->parts[i], complete), complete);
+    json_t *assignments = json_array();
+    for (uint32_t i = 0; i < layer->assignment_count; i++)
+        append(assignments, print_assignment(p, &layer->assignments[i], complete), complete);
     json_t *object = json_pack("{s:s, s:s, s:o}", "form", placement_forms[layer->form], "selector",
-                               placement_selectors[layer->selector].name, "parts", parts);
-    if (placement_selectors[layer->selector].has_threshold)
+                               selectors[layer->selector].name, "assignments", assignments);
+    if (selectors[layer->selector].has_threshold)
         *complete = json_object_set_new(object, "threshold", json_real((double)layer->threshold)) == 0 && *complete;
     return object;
 }

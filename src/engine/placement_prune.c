@@ -33,8 +33,7 @@ static float between(const float *values, spot s)
 /* Checks that the placement is of this model and that its tune file has levels. */
 static hearth_status check_levels(const hearth_placement *p, const hearth_model *model, hearth_error *error)
 {
-    if (!placement_is_of(p, model))
-        return fail(error, HEARTH_INVALID, "placement: is of another model");
+    TRY(placement_check_model(p, model, error));
     if (!model->tune || model->tune->level_count == 0)
         return model_lacks_tune(model,
                                 "mode pruned: it is not known which activations are small; `hearth tune` finds out, or "

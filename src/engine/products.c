@@ -94,7 +94,7 @@ void multiply(const hearth_session *s, const float *x, size_t count, const produ
     for (size_t i = 0; i < n; i++) {
         matrices[i] = products[i].w;
         rows += products[i].w->rows;
-        bytes += products[i].w->rows * products[i].w->row_bytes;
+        bytes += matrix_bytes(products[i].w);
     }
     product_job job = {&r->kernels, products, n,
                        products_input(s, x, count, products[0].w->columns, matrices, n, &s->scratch.rounded)};

@@ -1,18 +1,35 @@
-/* runtime.c - the runtime: the threads, the kernels and the device that engines run on. */
+/* runtime.c - the runtime: the threads, the kernels and the device that engines run on; the list of devices. */
 #include "engine.h"
 
 #include "../base/memory.h"
+#include "../base/sized.h"
+#include "../base/text.h"
 #include "../kernel/topology.h"
 
 /* More than any machine has; a larger number is a typing error. */
 #define MAX_THREADS 1024
 
-hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_options *options, hearth_error *error)
+/* More than any machine has; further devices are not listed. */
+#define MAX_DEVICES 64
+
+/* Reports what the runtime consists of. */
+static void log_runtime(const hearth_runtime *r)
 {
-    static const hearth_runtime_options defaults = {0};
-    if (!options)
-        options = &defaults;
+    hearth_device_info d;
+    char budget[16];
+    log_line(&r->log, HEARTH_LOG_INFO, "runtime: %u threads, CPU level %s", hearth_runtime_threads(r),
+             hearth_runtime_cpu_level(r));
+    if (hearth_runtime_device(r, &d))
+        log_line(&r->log, HEARTH_LOG_INFO, "runtime: device0 is %s, %s, budget %s", d.driver, d.name,
+                 text_size(budget, (double)d.budget_bytes));
+}
+
+hearth_status hearth_runtime_create_sized(hearth_runtime **out, const hearth_runtime_options *given,
+                                          size_t options_size, hearth_error *error)
+{
+    hearth_runtime_options own, *options = &own;
     size_t level;
+    TRY(sized_read(&own, sizeof own, given, options_size, "hearth_runtime_options", error));
     TRY(kernel_level_choose(&level, options->cpu_level, error));
     unsigned threads = options->threads ? options->threads : topology_cores();
     if (threads > MAX_THREADS)
@@ -23,6 +40,7 @@ hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_o
     if (!r)
         return fail_memory(error, "runtime", sizeof *r);
     r->level = level;
+    r->log = options->log;
     size_t memory = topology_memory_bytes();
     r->memory_bytes = options->memory_bytes ? options->memory_bytes : memory ? memory : UINT64_MAX;
     pthread_mutex_init(&r->device_lock, NULL);
@@ -37,6 +55,7 @@ hearth_status hearth_runtime_create(hearth_runtime **out, const hearth_runtime_o
         hearth_runtime_destroy(r);
         return status;
     }
+    log_runtime(r);
     *out = r;
     return HEARTH_OK;
 }
@@ -71,13 +90,57 @@ void device_unlock(hearth_runtime *r)
     pthread_mutex_unlock(&r->device_lock);
 }
 
-bool hearth_runtime_device(const hearth_runtime *runtime, hearth_device_info *out)
+bool hearth_runtime_device_sized(const hearth_runtime *runtime, hearth_device_info *out, size_t out_size)
 {
     if (!runtime->device)
         return false;
     device_info info;
     device_describe(runtime->device, &info);
-    *out = (hearth_device_info){info.driver,       info.name,       info.memory_bytes,
-                                info.budget_bytes, info.used_bytes, info.peak_bytes};
+    hearth_device_info own = {info.driver,       info.name,       info.memory_bytes,
+                              info.budget_bytes, info.used_bytes, info.peak_bytes};
+    sized_write(out, out_size, &own, sizeof own);
+    return true;
+}
+
+/* ------------------------------------------------------------------ the devices of this machine */
+
+struct hearth_device_list {
+    size_t count;
+    device_found found[MAX_DEVICES];
+};
+
+hearth_status hearth_device_list_create(hearth_device_list **out, const char *cache_folder, hearth_error *error)
+{
+    hearth_device_list *list = mem_new(sizeof *list);
+    if (!list)
+        return fail_memory(error, "list of devices", sizeof *list);
+    size_t count = device_list(list->found, MAX_DEVICES, cache_folder);
+    list->count = count < MAX_DEVICES ? count : MAX_DEVICES;
+    *out = list;
+    return HEARTH_OK;
+}
+
+void hearth_device_list_destroy(hearth_device_list *list)
+{
+    mem_free(list);
+}
+
+size_t hearth_device_list_count(const hearth_device_list *list)
+{
+    return list->count;
+}
+
+bool hearth_device_list_get_sized(const hearth_device_list *list, size_t index, hearth_device_entry *out,
+                                  size_t out_size)
+{
+    if (index >= list->count)
+        return false;
+    const device_found *f = &list->found[index];
+    hearth_device_entry own = {.device = f->spec,
+                               .name = f->name,
+                               .problem = f->usable ? NULL : f->problem,
+                               .is_gpu = f->is_gpu,
+                               .memory_bytes = f->memory_bytes};
+    sized_write(out, out_size, &own, sizeof own);
     return true;
 }

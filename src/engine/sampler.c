@@ -12,6 +12,7 @@
 #include "../base/error.h"
 #include "../base/memory.h"
 #include "../base/random.h"
+#include "../base/sized.h"
 
 #include <float.h>
 #include <math.h>
@@ -42,10 +43,11 @@ struct hearth_sampler {
     uint64_t random;       /* state of splitmix64                                          */
 };
 
-hearth_sampling hearth_sampling_default(void)
+void hearth_sampling_default_sized(hearth_sampling *out, size_t out_size)
 {
-    return (hearth_sampling){
+    static const hearth_sampling defaults = {
         .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.0f, .penalty_window = 64};
+    sized_write(out, out_size, &defaults, sizeof defaults);
 }
 
 /* ---- options */
@@ -120,12 +122,12 @@ static hearth_status allocate(hearth_sampler *s, hearth_error *error)
     return HEARTH_OK;
 }
 
-hearth_status hearth_sampler_create(hearth_sampler **out, const hearth_sampling *options, uint32_t vocabulary_size,
-                                    hearth_error *error)
+hearth_status hearth_sampler_create_sized(hearth_sampler **out, const hearth_sampling *given, size_t options_size,
+                                          uint32_t vocabulary_size, hearth_error *error)
 {
-    const hearth_sampling defaults = hearth_sampling_default();
-    if (!options)
-        options = &defaults;
+    hearth_sampling own = hearth_sampling_default(), *options = &own;
+    if (given)
+        TRY(sized_read(&own, sizeof own, given, options_size, "hearth_sampling", error));
     if (vocabulary_size == 0 || vocabulary_size > INT32_MAX)
         return fail(error, HEARTH_INVALID, "sampling: vocabulary_size is %u, expected 1 to %d", vocabulary_size,
                     INT32_MAX);

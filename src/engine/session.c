@@ -6,6 +6,7 @@
 #include "forward.h"
 
 #include "../base/memory.h"
+#include "../base/sized.h"
 #include "../base/text.h"
 
 #include <stdio.h>
@@ -133,9 +134,6 @@ static void choose_batch(hearth_session *s, uint32_t asked)
 static hearth_status resolve(hearth_session *s, const hearth_engine *engine, const hearth_session_options *options,
                              hearth_error *error)
 {
-    static const hearth_session_options defaults = {0};
-    if (!options)
-        options = &defaults;
     const hyperparameters *h = &engine->model->hyper;
     s->engine = engine;
     s->context = options->context ? options->context : h->context_length;
@@ -257,29 +255,45 @@ static hearth_status check_room(hearth_session *s, uint32_t batch, hearth_error 
                 asked, s->sequences > 1 ? " for each sequence" : "", wanted, where, largest);
 }
 
-hearth_status hearth_session_memory(const hearth_engine *engine, const hearth_session_options *options,
-                                    hearth_memory *out, hearth_error *error)
+hearth_status hearth_session_memory_sized(const hearth_engine *engine, const hearth_session_options *options,
+                                          size_t options_size, hearth_memory *out, size_t out_size, hearth_error *error)
 {
     hearth_session s = {0};
-    TRY(resolve(&s, engine, options, error));
+    hearth_session_options own;
+    TRY(sized_read(&own, sizeof own, options, options_size, "hearth_session_options", error));
+    TRY(resolve(&s, engine, &own, error));
     session_bytes b = count_bytes(&s);
-    *out = (hearth_memory){engine->model->weight_bytes, hearth_engine_own_bytes(engine), b.cache, b.scratch,
-                           engine->uploaded ? engine->uploaded->bytes + b.device : 0};
+    hearth_memory memory = {engine->model->weight_bytes, hearth_engine_own_bytes(engine), b.cache, b.scratch,
+                            engine->uploaded ? engine->uploaded->bytes + b.device : 0};
+    sized_write(out, out_size, &memory, sizeof memory);
     return HEARTH_OK;
 }
 
 /* ------------------------------------------------------------------ life */
 
-hearth_status hearth_session_create(hearth_session **out, const hearth_engine *engine,
-                                    const hearth_session_options *options, hearth_error *error)
+/* Reports the sizes of a session. */
+static void log_session(const hearth_session *s, size_t scratch_bytes)
 {
+    char kv[16], own[16];
+    log_line(&s->engine->runtime->log, HEARTH_LOG_INFO,
+             "session: %u sequence%s of %u positions, batches of %u rows; keys and values %s, scratch %s", s->sequences,
+             s->sequences == 1 ? "" : "s", s->context, s->batch, text_size(kv, (double)s->cache.size_bytes),
+             text_size(own, (double)scratch_bytes));
+}
+
+hearth_status hearth_session_create_sized(hearth_session **out, const hearth_engine *engine,
+                                          const hearth_session_options *options, size_t options_size,
+                                          hearth_error *error)
+{
+    hearth_session_options own;
+    TRY(sized_read(&own, sizeof own, options, options_size, "hearth_session_options", error));
     hearth_session *s = mem_new(sizeof *s);
     if (!s)
         return fail_memory(error, "session", sizeof *s);
     hearth_status status;
     const hyperparameters *h = &engine->model->hyper;
-    TRY_OR(failed, status, resolve(s, engine, options, error));
-    TRY_OR(failed, status, check_room(s, options ? options->batch : 0, error));
+    TRY_OR(failed, status, resolve(s, engine, &own, error));
+    TRY_OR(failed, status, check_room(s, own.batch, error));
     size_t bytes = lay_out(s, session_threads(s), NULL);
     s->block = mem_new(bytes);
     if (!s->block) {
@@ -292,6 +306,7 @@ hearth_status hearth_session_create(hearth_session **out, const hearth_engine *e
                            h->head_length, error));
     if (engine->uploaded)
         TRY_OR(failed, status, device_session_create(&s->device, s, error));
+    log_session(s, bytes);
     *out = s;
     return HEARTH_OK;
 failed:
@@ -331,7 +346,7 @@ static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_
         outputs += rows[i].output;
     }
     if (outputs > s->output_rows)
-        return fail(error, HEARTH_INVALID, "session: %zu output rows: it keeps only %u", outputs, s->output_rows);
+        return fail(error, HEARTH_INVALID, "session: %zu output rows: the session has room for %u", outputs, s->output_rows);
     return HEARTH_OK;
 }
 
@@ -376,17 +391,6 @@ hearth_status hearth_session_feed(hearth_session *session, const hearth_row *row
 void hearth_session_cancel(hearth_session *session)
 {
     atomic_store(&session->cancelled, true);
-}
-
-void session_forget_cancel(hearth_session *session)
-{
-    atomic_store(&session->cancelled, false);
-}
-
-/* A relaxed load is enough: nothing else is published with the flag. */
-bool session_is_cancelled(const hearth_session *session)
-{
-    return atomic_load_explicit(&session->cancelled, memory_order_relaxed);
 }
 
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer)

@@ -13,20 +13,14 @@
 
 /* ------------------------------------------------------------------ bytes */
 
-static double matrix_bytes(const matrix *m)
-{
-    return m->data ? (double)m->rows * (double)m->row_bytes : 0;
-}
-
 choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double fires)
 {
     const model_layer *l = &model->layers[layer];
-    choose_layer out = {.first = matrix_bytes(model_first_matrix(model, layer)), .fires = fires};
+    choose_layer out = {.first = (double)matrix_bytes(model_first_matrix(model, layer)), .fires = fires};
     matrix copy = l->down_t;
     if (!copy.data && neuron_major_shape(&copy, &l->down, "", "", NULL) != HEARTH_OK)
         copy = l->down; /* no engine can skip its rows, so the bytes do not matter */
-    out.listed =
-        (model->hyper.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0) + (double)copy.rows * (double)copy.row_bytes;
+    out.listed = (double)(matrix_bytes(&copy) + (model->hyper.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0));
     return out;
 }
 

@@ -6,6 +6,7 @@
 #include "rope.h"
 #include "tune.h"
 
+#include "../base/sized.h"
 #include "../file/gguf.h"
 
 #include <fnmatch.h>
@@ -217,20 +218,37 @@ static hearth_status find_tune(hearth_model *model, const char *path, const char
     return status;
 }
 
-hearth_status hearth_model_open(hearth_model **out, const char *path, const hearth_model_options *options,
-                                hearth_error *error)
+/* Reports what was opened, and what was expected but is not in use. */
+static void log_model(const hearth_model *m, const hearth_log *log)
+{
+    char size[16];
+    const char *path = m->source->path;
+    log_line(log, HEARTH_LOG_INFO, "%s: %s, %s, %u layers, %s of weights%s", path, m->family->name,
+             ffn_activations[m->hyper.activation].name, m->hyper.layer_count, text_size(size, (double)m->weight_bytes),
+             m->tune ? ", with its tune file" : "");
+    if (m->tune_problem)
+        log_line(log, HEARTH_LOG_WARNING, "%s: its tune file is ignored: %s", path, m->tune_problem);
+    if (!m->tokenizer)
+        log_line(log, HEARTH_LOG_WARNING, "%s: no tokenizer: %s", path, m->tokenizer_problem);
+}
+
+hearth_status hearth_model_open_sized(hearth_model **out, const char *path, const hearth_model_options *given,
+                                      size_t options_size, hearth_error *error)
 {
     checkpoint *source;
     hearth_model *model;
+    hearth_model_options options;
+    TRY(sized_read(&options, sizeof options, given, options_size, "hearth_model_options", error));
     if (!path || !*path)
         return fail(error, HEARTH_INVALID, "model: its path is %s", path ? "empty" : "NULL");
     TRY(model_open_checkpoint(&source, path, error));
-    TRY(model_bind(&model, source, options, error));
-    hearth_status status = find_tune(model, path, options ? options->tune : NULL, error);
+    TRY(model_bind(&model, source, &options, error));
+    hearth_status status = find_tune(model, path, options.tune, error);
     if (status != HEARTH_OK) {
         hearth_model_close(model);
         return status;
     }
+    log_model(model, &options.log);
     *out = model;
     return HEARTH_OK;
 }
@@ -256,10 +274,10 @@ void hearth_model_close(hearth_model *model)
     mem_free(model);
 }
 
-void hearth_model_describe(const hearth_model *model, hearth_model_info *out)
+void hearth_model_describe_sized(const hearth_model *model, hearth_model_info *out, size_t out_size)
 {
     const hyperparameters *h = &model->hyper;
-    *out = (hearth_model_info){
+    hearth_model_info own = {
         .path = model->source->path,
         .name = model->name,
         .family = model->family->name,
@@ -284,6 +302,7 @@ void hearth_model_describe(const hearth_model *model, hearth_model_info *out)
         .powerinfer = model->powerinfer,
         .predictor_threshold = h->predictor_threshold,
     };
+    sized_write(out, out_size, &own, sizeof own);
 }
 
 hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error)

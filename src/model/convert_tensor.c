@@ -246,7 +246,7 @@ static hearth_status transpose(convert_sink *s, convert_item *item, const matrix
 static hearth_status put_rows(convert_sink *s, const convert_item *item, const matrix *m)
 {
     if (!item->rows)
-        return gguf_writer_put(s->writer, m->data, m->rows * m->row_bytes, s->error);
+        return gguf_writer_put(s->writer, m->data, matrix_bytes(m), s->error);
     for (size_t i = 0; i < m->rows; i++)
         TRY(gguf_writer_put(s->writer, matrix_row(m, item->rows[i]), m->row_bytes, s->error));
     return HEARTH_OK;

@@ -39,7 +39,7 @@ uint64_t predictor_bytes(const learned_predictor *p, uint32_t neuron_count, uint
 {
     size_t row_bytes = 0;
     if (p->kind == PREDICTOR_LOW_RANK)
-        return (uint64_t)p->fc1.rows * p->fc1.row_bytes + (uint64_t)p->fc2.rows * p->fc2.row_bytes;
+        return matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2);
     if (p->kind == PREDICTOR_COARSE)
         number_row_bytes(p->coarse_format, embedding_length, &row_bytes);
     return (uint64_t)neuron_count * row_bytes;
@@ -61,7 +61,7 @@ static hearth_status put_in_order(tune *t, matrix *m, const int32_t *order, hear
 {
     char *rows = arena_new_array(&t->memory, m->rows, m->row_bytes);
     if (!rows)
-        return fail_memory(error, "predictors", m->rows * m->row_bytes);
+        return fail_memory(error, "predictors", matrix_bytes(m));
     for (uint32_t i = 0; i < m->rows; i++)
         memcpy(rows + i * m->row_bytes, matrix_row(m, (size_t)order[i]), m->row_bytes);
     m->data = rows;

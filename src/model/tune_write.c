@@ -141,7 +141,7 @@ static bool add_vector(writer *w, enum tune_tensor tensor, uint32_t layer, numbe
 
 static bool add_matrix(writer *w, enum tune_tensor tensor, uint32_t layer, const matrix *m)
 {
-    stored_tensor t = {NULL, m->format, 2, {m->columns, m->rows, 1, 1}, m->data, m->rows * m->row_bytes, 0};
+    stored_tensor t = {NULL, m->format, 2, {m->columns, m->rows, 1, 1}, m->data, matrix_bytes(m), 0};
     return add_tensor(w, tensor, layer, &t);
 }
 

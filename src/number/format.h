@@ -86,4 +86,10 @@ static inline const void *matrix_row(const matrix *m, size_t row)
     return (const char *)m->data + row * m->row_bytes;
 }
 
+/* Returns the bytes of its rows; 0 for a zeroed matrix. */
+static inline size_t matrix_bytes(const matrix *m)
+{
+    return m->rows * m->row_bytes;
+}
+
 #endif

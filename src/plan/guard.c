@@ -67,24 +67,16 @@ bool guard_is_steady(const double *times, size_t count, double scatter)
     return middle <= best * (1 + scatter);
 }
 
-/* Returns the bytes of a matrix; 0 where the model has none. */
-static double matrix_bytes(const matrix *m)
-{
-    return m->data ? (double)m->rows * (double)m->row_bytes : 0;
-}
-
 /* Returns the bytes of a layer of stock layout. */
 static guard_bytes layer_bytes(const model_layer *l)
 {
     const matrix *first = l->gate.data ? &l->gate : &l->up, *second = l->gate.data ? &l->up : NULL;
     matrix copy;
-    double listed = second ? matrix_bytes(second) : 0;
+    double listed = INFINITY; /* no copy of down can be made */
     if (neuron_major_shape(&copy, &l->down, "", "", NULL) == HEARTH_OK)
-        listed += (double)copy.rows * (double)copy.row_bytes;
-    else
-        listed = INFINITY; /* no copy of it can be made */
-    return (guard_bytes){matrix_bytes(&l->gate) + matrix_bytes(&l->up) + matrix_bytes(&l->down), matrix_bytes(first),
-                         listed};
+        listed = (double)(matrix_bytes(&copy) + (second ? matrix_bytes(second) : 0));
+    size_t dense = matrix_bytes(&l->gate) + matrix_bytes(&l->up) + matrix_bytes(&l->down);
+    return (guard_bytes){(double)dense, (double)matrix_bytes(first), listed};
 }
 
 /* ------------------------------------------------------------------ decoding a few tokens */

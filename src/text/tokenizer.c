@@ -108,7 +108,22 @@ bool tokenizer_ends_answer(const tokenizer *t, int32_t id)
 
 span tokenizer_piece(const tokenizer *t, int32_t id)
 {
-    return is_id(t, id) ? t->vocabulary.tokens[id].text : (span){"", 0};
+    return is_id(t, id) ? t->vocabulary.tokens[id].text : (span){NULL, 0};
+}
+
+unsigned tokenizer_attributes(const tokenizer *t, int32_t id)
+{
+    static const unsigned of_type[] = {
+        [TOKEN_UNKNOWN] = HEARTH_TOKEN_UNKNOWN,
+        [TOKEN_CONTROL] = HEARTH_TOKEN_CONTROL,
+        [TOKEN_USER_DEFINED] = HEARTH_TOKEN_USER_DEFINED,
+        [TOKEN_UNUSED] = HEARTH_TOKEN_UNUSED,
+        [TOKEN_BYTE] = HEARTH_TOKEN_BYTE,
+    };
+    if (!is_id(t, id))
+        return 0;
+    const token *k = &t->vocabulary.tokens[id];
+    return of_type[k->type] | (k->ends_answer ? (unsigned)HEARTH_TOKEN_ENDS_ANSWER : 0);
 }
 
 bool encoding_add(encoding *e, int32_t id)

@@ -30,8 +30,10 @@ int32_t tokenizer_eos(const tokenizer *t);
 bool tokenizer_adds_bos(const tokenizer *t);
 /* Returns true for a token that ends an answer: EOS, EOT, other end-of-turn tokens, and BOS. */
 bool tokenizer_ends_answer(const tokenizer *t, int32_t id);
-/* Returns the piece as the vocabulary spells it; empty for an id outside the vocabulary. */
+/* Returns the piece as the vocabulary spells it; NULL of size 0 for an id outside the vocabulary. */
 span tokenizer_piece(const tokenizer *t, int32_t id);
+/* Returns its hearth_token_attributes; 0 for an id outside the vocabulary. */
+unsigned tokenizer_attributes(const tokenizer *t, int32_t id);
 
 /* Turns text into ids. flags: hearth_text_flags. The caller frees *ids with mem_free; it is NULL where *count is 0.
  * User-defined tokens are always recognised in the text. Invalid UTF-8 becomes byte tokens (or the unknown token). */

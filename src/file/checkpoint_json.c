@@ -1,0 +1,80 @@
+/* checkpoint_json.c - turns values of a checkpoint's keys into JSON. */
+#include "checkpoint_json.h"
+
+#include <string.h>
+
+/* Returns a text with U+FFFD for every byte that is not part of a UTF-8 character. */
+static json_t *text_json(span text)
+{
+    buffer clean = {0};
+    bool ok = true;
+    for (size_t at = 0; ok && at < text.size;) {
+        size_t length = utf8_length(text.data + at, text.size - at);
+        ok = length > 0 ? buffer_put(&clean, text.data + at, length) : buffer_put(&clean, "\xef\xbf\xbd", 3);
+        at += length > 0 ? length : 1;
+    }
+    json_t *value = ok ? json_stringn(clean.size ? clean.data : "", clean.size) : NULL;
+    buffer_free(&clean);
+    return value;
+}
+
+static json_t *unsigned_json(uint64_t value)
+{
+    return value > INT64_MAX ? json_sprintf("%llu", (unsigned long long)value) : json_integer((json_int_t)value);
+}
+
+/* Reads item `index` of an array of numbers from its little-endian bytes, as a value of its own. */
+static key_value number_at(const key_value *e, uint64_t index)
+{
+    key_value item = {.type = e->item_type};
+    size_t size = value_size(e->item_type);
+    const char *at = (const char *)e->as.items + index * size;
+    value_kind kind = value_kind_of(e->item_type);
+    if (e->item_type == VALUE_F32) {
+        float f;
+        memcpy(&f, at, sizeof f);
+        item.as.f = (double)f;
+    } else if (kind == VALUE_IS_SIGNED) {
+        unsigned unused = 64 - 8 * (unsigned)size; /* shifting left and back extends the sign */
+        memcpy(&item.as.u, at, size);
+        item.as.i = (int64_t)(item.as.u << unused) >> unused;
+    } else {
+        memcpy(&item.as, at, size);
+    }
+    return item;
+}
+
+static json_t *array_json(const key_value *e, uint64_t most)
+{
+    json_t *array = json_array();
+    for (uint64_t i = 0; array && i < e->count && i < most; i++) {
+        key_value number;
+        if (e->item_type != VALUE_STRING)
+            number = number_at(e, i);
+        json_t *item = e->item_type == VALUE_STRING ? text_json(e->as.strings[i]) : key_value_json(&number, 0);
+        if (json_array_append_new(array, item) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+json_t *key_value_json(const key_value *e, uint64_t most)
+{
+    switch (value_kind_of(e->type)) {
+    case VALUE_IS_UNSIGNED:
+        return unsigned_json(e->as.u);
+    case VALUE_IS_SIGNED:
+        return json_integer(e->as.i);
+    case VALUE_IS_FLOAT:
+        return json_number(e->as.f);
+    case VALUE_IS_BOOL:
+        return json_boolean(e->as.u);
+    case VALUE_IS_STRING:
+        return text_json(e->as.string);
+    case VALUE_IS_ARRAY:
+        return array_json(e, most);
+    }
+    return NULL;
+}
