@@ -17,12 +17,13 @@
  * HEARTH_INVALID or has the effect described. The library never prints and never exits. All text is UTF-8; all sizes
  * are in bytes unless a name says otherwise.
  *
- * Everything up to the section "experimental" is stable: a program that was compiled with this header works with every
- * later library of the same major version. Some structs will grow at their end. Functions that take or fill such a
- * struct have a form whose name ends in _sized and whose argument is the size that the caller's struct has; the plain
- * name is an inline function that passes it. Members that the caller's struct lacks count as zero and are not written.
- * Members that the library does not know must be zero (HEARTH_UNSUPPORTED) and are set to zero. Bindings for other
- * languages call the _sized forms. The other structs do not change, and what a callback receives may grow. */
+ * What precedes the section "experimental" is stable: a compiled program works with every later library of the same
+ * major version. Enumerators keep their numbers. Some structs will get more members at their end. A function that takes
+ * or fills such a struct has a form whose name ends in _sized, which is also given the size of the caller's struct; the
+ * plain name is an inline function that passes sizeof. Members that the caller's struct lacks count as zero and are not
+ * written. Members that the library does not know must be zero (else HEARTH_UNSUPPORTED), and are set to zero. Bindings
+ * for other languages call the _sized forms. All other structs stay as they are, except that those which the library
+ * passes to callbacks may grow. */
 #ifndef HEARTH_H
 #define HEARTH_H
 

@@ -161,9 +161,8 @@ static hearth_status goes_on(const hearth_session *s, uint32_t layer, const feed
         return cancelled(at, error);
     if (at->count == 1 || !s->progress.report)
         return HEARTH_OK;
-    size_t part = at->count * (layer + 1) / s->engine->model->hyper.layer_count;
-    return s->progress.report(s->progress.user, "tokens read", at->done + part, at->total) ? HEARTH_OK
-                                                                                           : cancelled(at, error);
+    size_t done = at->done + at->count * (layer + 1) / s->engine->model->hyper.layer_count;
+    return s->progress.report(s->progress.user, "tokens read", done, at->total) ? HEARTH_OK : cancelled(at, error);
 }
 
 /* Notes the time at which the CPU reached a moment of a layer, if a tracer is set. */
@@ -183,8 +182,6 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     note(s, layer, MOMENT_END);
     return finite_check_stream(s, count, layer, layer, error);
 }
-
-/* -------------------------------------------------------------------- two sides */
 
 /* Computes the CPU's share of a layer whose attention runs on the device, and serves an observer. */
 static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
@@ -206,7 +203,7 @@ static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count
     return HEARTH_OK;
 }
 
-/* Goes through all layers, handing the residual stream over where the side changes. */
+/* Goes through all layers; where the side changes, hands the residual stream over. */
 static hearth_status walk_layers(hearth_session *s, const feed_progress *at, hearth_error *error)
 {
     const hearth_engine *e = s->engine;
@@ -228,38 +225,29 @@ static hearth_status walk_layers(hearth_session *s, const feed_progress *at, hea
     return HEARTH_OK;
 }
 
-/* Runs a step with the device. A step that is given up leaves the counts unchanged. */
+/* Runs the layers while the device runs its step. */
+static hearth_status walk_with_device(hearth_session *s, const hearth_row *rows, const feed_progress *at,
+                                      hearth_error *error)
+{
+    TRY(device_step_begin(s, rows, at->count, error));
+    TRY(walk_layers(s, at, error));
+    TRY(device_step_end(s, at->count, error));
+    return finite_check_stream(s, at->count, 0, s->engine->model->hyper.layer_count - 1, error);
+}
+
+/* Runs the layers on both sides. A step that is given up leaves the counts unchanged. */
 static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const feed_progress *at, hearth_error *error)
 {
-    uint32_t layers = s->engine->model->hyper.layer_count;
-    size_t counts = layers * sizeof *s->counts;
+    size_t counts = s->engine->model->hyper.layer_count * sizeof *s->counts;
     memcpy(s->counts_before, s->counts, counts);
     device_lock(s->engine->runtime);
-    hearth_status status = device_step_begin(s, rows, at->count, error);
-    if (status == HEARTH_OK)
-        status = walk_layers(s, at, error);
-    if (status == HEARTH_OK)
-        status = device_step_end(s, at->count, error);
-    if (status == HEARTH_OK)
-        status = finite_check_stream(s, at->count, 0, layers - 1, error);
+    hearth_status status = walk_with_device(s, rows, at, error);
     if (status != HEARTH_OK) {
         device_step_abandon(s);
         memcpy(s->counts, s->counts_before, counts);
     }
     device_unlock(s->engine->runtime);
     return status;
-}
-
-/* -------------------------------------------------------------------- both */
-
-/* Runs all layers on the CPU. */
-static hearth_status one_sided(hearth_session *s, const feed_progress *at, hearth_error *error)
-{
-    for (uint32_t layer = 0; layer < s->engine->model->hyper.layer_count; layer++) {
-        TRY(layer_on_host(s, layer, at->count, error));
-        TRY(goes_on(s, layer, at, error));
-    }
-    return HEARTH_OK;
 }
 
 hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
@@ -270,7 +258,7 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     prepare_rope(s, count);
     if (!e->uploaded || !e->uploaded->embedding.w)
         embed(s, rows, count);
-    TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : one_sided(s, &at, error));
+    TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
     if (s->tracer.see)
         trace_batch(s);
     return HEARTH_OK;

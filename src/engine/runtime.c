@@ -46,18 +46,16 @@ hearth_status hearth_runtime_create_sized(hearth_runtime **out, const hearth_run
     pthread_mutex_init(&r->device_lock, NULL);
     kernels_for(level, &r->kernels);
     /* The device comes first: its driver is tried in a forked child, which is safest with few threads. */
-    hearth_status status = HEARTH_OK;
+    hearth_status status;
     if (options->device)
-        status = device_open(&r->device, options->device, options->cache_folder, error);
-    if (status == HEARTH_OK)
-        status = pool_create(&r->threads, threads, error);
-    if (status != HEARTH_OK) {
-        hearth_runtime_destroy(r);
-        return status;
-    }
+        TRY_OR(failed, status, device_open(&r->device, options->device, options->cache_folder, error));
+    TRY_OR(failed, status, pool_create(&r->threads, threads, error));
     log_runtime(r);
     *out = r;
     return HEARTH_OK;
+failed:
+    hearth_runtime_destroy(r);
+    return status;
 }
 
 void hearth_runtime_destroy(hearth_runtime *runtime)

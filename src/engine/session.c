@@ -346,7 +346,8 @@ static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_
         outputs += rows[i].output;
     }
     if (outputs > s->output_rows)
-        return fail(error, HEARTH_INVALID, "session: %zu output rows: the session has room for %u", outputs, s->output_rows);
+        return fail(error, HEARTH_INVALID, "session: %zu output rows: the session has room for %u", outputs,
+                    s->output_rows);
     return HEARTH_OK;
 }
 
