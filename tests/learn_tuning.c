@@ -4,9 +4,8 @@
 #include "../src/base/hash.h"
 #include "../src/base/memory.h"
 #include "../src/engine/engine.h"
-#include "../src/learn/race.h"
-#include "../src/learn/records.h"
 #include "../src/learn/tuning_internal.h"
+#include "../src/learn/work.h"
 
 #include <dirent.h>
 #include <float.h>

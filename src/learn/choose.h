@@ -5,7 +5,7 @@
  * token, and the rows that it lets through although they do not fire; it saves the rows of the
  * first matrix that are not read. With ReLU on both gate and up, up is also read where only the
  * gate fires; that is left out with and without a predictor, so the real gain is no less than the
- * counted one. Measured times of the same choice come from race.h; both end up as gains here. */
+ * counted one. Measured times of the same choice come from tuning_choice.c; both end up as gains here. */
 #ifndef LEARN_CHOOSE_H
 #define LEARN_CHOOSE_H
 

@@ -55,11 +55,4 @@ void lowrank_free(lowrank *l);
 hearth_status lowrank_check(const hearth_model *model, uint32_t layer, const states *rows,
                             const lowrank_options *options, hearth_error *error);
 
-/* Measures recall, density, share fired and threshold of any low-rank predictor (io->fc1, io->fc2) on the held-out
- * rows, in the engine's arithmetic: for a wanted recall or, where `threshold` is finite, at that threshold. The
- * predictor may come from a PowerInfer file if its rows lie in the order of neuron numbers. by NULL: the machine's best
- * kernels; threads NULL: the calling thread alone. */
-hearth_status lowrank_measure(lowrank *io, const hearth_model *model, uint32_t layer, const states *rows, bool normed,
-                              float recall, float threshold, const kernels *by, pool *threads, hearth_error *error);
-
 #endif

@@ -12,6 +12,7 @@
 
 #include "../base/memory.h"
 #include "../base/random.h"
+#include "measure.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,6 +36,9 @@
 /* The schedule of the rate, as shares of all steps and of the full rate: see schedule(). */
 #define WARM_UP   0.05
 #define LAST_RATE 0.05
+/* Held-out rows that are scored after each epoch. With some thousands of neurons each, the error is well below one
+ * percent of the density. */
+#define VALIDATION_ROWS 4096
 
 struct fit {
     const lowrank_job *job;
@@ -295,4 +299,62 @@ void fit_destroy(fit *f)
     mem_free(f->gradients);
     mem_free(f->order);
     mem_free(f);
+}
+
+/* ------------------------------------------------------------------ validation */
+
+/* Context of score_as_floats. */
+typedef struct float_scores {
+    const lowrank_job *job;
+    weights w;
+    float *inputs, *hidden; /* [threads][RECALL_ROWS][d], [threads][RECALL_ROWS][rank] */
+} float_scores;
+
+/* A recall_score on float weights, for inputs divided by the scale. */
+static void score_as_floats(void *context, const uint32_t *rows, size_t count, unsigned worker, float *scores)
+{
+    const float_scores *s = context;
+    const lowrank_job *job = s->job;
+    float *inputs = s->inputs + (size_t)worker * RECALL_ROWS * job->d;
+    float *hidden = s->hidden + (size_t)worker * RECALL_ROWS * job->rank;
+    lowrank_read(job, rows, count, inputs, NULL);
+    multiply_matrices(&job->kernels, count, job->rank, job->d, 1, (product_factor){inputs, job->d, false},
+                      (product_factor){s->w.fc1, job->d, true}, 0, hidden, job->rank);
+    for (size_t i = 0; i < count * job->rank; i++)
+        hidden[i] = hidden[i] > 0 ? hidden[i] : 0;
+    multiply_matrices(&job->kernels, count, job->f, job->rank, 1, (product_factor){hidden, job->rank, false},
+                      (product_factor){s->w.fc2, job->rank, true}, 0, scores, job->f);
+}
+
+uint64_t lowrank_validate_bytes(const lowrank_job *job)
+{
+    uint64_t threads = pool_threads(job->threads);
+    return threads * RECALL_ROWS * (job->d + job->rank) * sizeof(float) + recall_bytes(job->f, job->words, threads);
+}
+
+hearth_status lowrank_validate(const lowrank_job *job, float *values, double *density, hearth_error *error)
+{
+    size_t threads = pool_threads(job->threads), held = job->count - job->training;
+    float_scores s = {.job = job, .w = weights_of(job, values)};
+    recall_task task = {.rows = job->rows,
+                        .first = job->training,
+                        .end = job->count,
+                        .stride = (held + VALIDATION_ROWS - 1) / VALIDATION_ROWS,
+                        .neuron_count = job->f,
+                        .threads = job->threads,
+                        .score = score_as_floats,
+                        .context = &s,
+                        .thing = job->thing};
+    recall_result result;
+    hearth_status status;
+    s.inputs = mem_new_array(threads * RECALL_ROWS * job->d, sizeof *s.inputs);
+    s.hidden = mem_new_array(threads * RECALL_ROWS * job->rank, sizeof *s.hidden);
+    if (!s.inputs || !s.hidden)
+        TRY_OR(done, status, fail_memory(error, job->thing, threads * RECALL_ROWS * job->d * sizeof(float)));
+    TRY_OR(done, status, recall_find(&task, job->options->recall, true, &result, error));
+    *density = result.density;
+done:
+    mem_free(s.inputs);
+    mem_free(s.hidden);
+    return status;
 }

@@ -1,13 +1,11 @@
 /* lowrank_internal.h - shared declarations of the low-rank training.
  *
- * Reading order: lowrank.c (the order of steps), lowrank_begin.c (the closed form), lowrank_fit.c (gradients and
- * AdamW), lowrank_state.c (the state on disk), lowrank_measure.c (recall in the engine's arithmetic). */
+ * Reading order: lowrank.c (the order of steps, the state on disk), lowrank_begin.c (the closed form), lowrank_fit.c
+ * (gradients, AdamW, validation), lowrank_multiply.c (products). */
 #ifndef LEARN_LOWRANK_INTERNAL_H
 #define LEARN_LOWRANK_INTERNAL_H
 
 #include "lowrank.h"
-#include "multiply.h"
-#include "recall.h"
 
 /* Rows that one work item of training reads and multiplies at a time. */
 #define FIT_ROWS 64
@@ -86,11 +84,20 @@ hearth_status lowrank_validate(const lowrank_job *job, float *values, double *de
 /* Returns the bytes of memory that lowrank_validate needs. */
 uint64_t lowrank_validate_bytes(const lowrank_job *job);
 
-/* Reads the stored state. *found is false where there is none
- * for these options and rows, or it is damaged (*damaged). */
-hearth_status lowrank_state_read(const lowrank_job *job, lowrank_state *state, bool *found, bool *damaged,
-                                 hearth_error *error);
-/* Writes the state to the folder of the options, whole or not at all; does nothing without a folder. */
-hearth_status lowrank_state_write(const lowrank_job *job, const lowrank_state *state, hearth_error *error);
+/* ------------------------------------------------------------------ products of float32 matrices */
+
+/* A matrix of floats as a product reads it; `stride` floats from row to row. */
+typedef struct product_factor {
+    const float *values;
+    size_t stride;
+    bool transposed; /* stored rows are the columns of the factor */
+} product_factor;
+
+/* Computes c [m][n] = scale * a [m][k] b [k][n] + keep * c, on the calling thread; keep 0: c is not read. */
+void multiply_matrices(const kernels *by, size_t m, size_t n, size_t k, float scale, product_factor a, product_factor b,
+                       float keep, float *c, size_t c_stride);
+/* The same on all threads. */
+void multiply_matrices_wide(const kernels *by, pool *threads, size_t m, size_t n, size_t k, float scale,
+                            product_factor a, product_factor b, float keep, float *c, size_t c_stride);
 
 #endif

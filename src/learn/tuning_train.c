@@ -5,8 +5,7 @@
  * input, and only one predictor per layer is trained. */
 #include "tuning_internal.h"
 
-#include "bits.h"
-#include "coarse.h"
+#include "measure.h"
 
 #include "../base/memory.h"
 #include "../engine/engine.h"
@@ -297,10 +296,10 @@ static hearth_status calibrate(trainer *r, candidate *out, number_format format,
     candidate wanted = {.kind = PREDICTOR_COARSE, .normed = true, .format = format};
     snprintf(name, sizeof name, "coarse-%s", number_formats[format].name);
     if (!recall_finding(r, name, r->key, &found)) {
-        coarse_margin m;
-        TRY(coarse_calibrate(&m, r->t->model, r->number, r->rows, format, r->t->options->recall,
-                             &r->t->runtime->kernels, r->t->runtime->threads, error));
-        found = (finding){(double)m.margin, m.recall, m.density, m.fired};
+        recall_result m;
+        TRY(measure_coarse(&m, r->t->model, r->number, r->rows, format, r->t->options->recall, &r->t->runtime->kernels,
+                           r->t->runtime->threads, error));
+        found = (finding){(double)m.threshold, m.recall, m.density, m.fired};
         TRY(remember_finding(r, name, r->key, &found, error));
     }
     *out = candidate_of(r, &wanted, &found);

@@ -1,10 +1,12 @@
-/* tally.h - the counters of a profile: adds up what an observer sees, and computes the figures from the sums.
+/* counts.h - the counters of a profile: adds up what an observer sees, computes the figures from the sums, and stores the
+ * counters, so that a profile can be resumed.
  *
  * All counters are integers in one block, so that the block can be stored as it is and sums do not depend on the order
  * of additions. This module does not know where tokens come from. */
-#ifndef LEARN_TALLY_H
-#define LEARN_TALLY_H
+#ifndef LEARN_COUNTS_H
+#define LEARN_COUNTS_H
 
+#include "../base/hash.h"
 #include "profile.h"
 
 /* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
@@ -50,5 +52,25 @@ double tally_quantile(const tally *t, double q);
 /* Computes the figures of a layer. out->counts is the caller's array, [neurons]. runs [PROFILE_UNION + 1]: number of
  * runs of k consecutive tokens. scratch [neurons] */
 void tally_finish(const tally *t, uint32_t neurons, const uint64_t *runs, uint64_t *scratch, profile_layer *out);
+
+/* ------------------------------------------------------------------ the file */
+
+#define COUNTS_NAME     "profile"
+#define COUNTS_OLD_NAME "profile.old"
+
+typedef struct counts_state {
+    char key[HASH_TEXT_SIZE]; /* hash of model, corpus and settings                   */
+    uint64_t windows, tokens; /* counted so far                                       */
+    uint64_t measured;        /* of these tokens, those whose magnitudes were counted */
+    double seconds;           /* spent counting, earlier runs included                */
+} counts_state;
+
+/* Writes state and counters to the folder, in place of those that are there. */
+hearth_status counts_save(const char *folder, const counts_state *s, const tallies *t, hearth_error *error);
+/* Fills s and t if the file in the folder has the key s->key. Otherwise leaves both as
+ * they are and writes the reason to note ("" where there is no file). Counters of
+ * another run are renamed to COUNTS_OLD_NAME; damaged ones are ignored. HEARTH_NO_MEMORY. */
+hearth_status counts_load(const char *folder, counts_state *s, tallies *t, char *note, size_t note_size,
+                          hearth_error *error);
 
 #endif

@@ -1,5 +1,12 @@
-/* multiply.c - packs blocks of both factors and multiplies them with the F32 kernel. */
-#include "multiply.h"
+/* lowrank_multiply.c - products of float32 matrices, for training.
+ *
+ * They run on the engine's own kernels: blocks of both factors are packed so that every sum is a dot product of two
+ * rows, which the F32 prompt kernel computes. A BLAS was used before (OpenBLAS, loaded on demand); where memory was
+ * limited, its allocator retried for ever inside a product, which cannot be stopped from outside.
+ *
+ * Nothing is allocated: a call takes about 100 kB of stack. Sums are cut at fixed places, so results depend neither on
+ * the number of threads nor on how rows are divided among them; they do depend on the CPU level. */
+#include "lowrank_internal.h"
 
 /* A block of a is [ROWS][DEPTH], one of b [COLUMNS][DEPTH] (columns of b are packed as rows), their sums
  * [ROWS][COLUMNS]. The three fit into the second-level cache, and every packed value is used ROWS or COLUMNS times. */
