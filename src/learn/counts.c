@@ -176,8 +176,8 @@ static double value_at(const tally *t, double rank, uint32_t *at, uint64_t *befo
     while (*at + 1 < TALLY_CLASSES && (double)(*before + t->sizes[*at]) <= rank)
         *before += t->sizes[(*at)++];
     double begin = bin_begin(*at), end = bin_begin(*at + 1);
-    double part = t->sizes[*at] ? (rank - (double)*before + 0.5) / (double)t->sizes[*at] : 0;
-    return begin + (end - begin) * (part < 1 ? part : 1);
+    double fraction = t->sizes[*at] ? (rank - (double)*before + 0.5) / (double)t->sizes[*at] : 0;
+    return begin + (end - begin) * (fraction < 1 ? fraction : 1);
 }
 
 double tally_quantile(const tally *t, double q)

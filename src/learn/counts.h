@@ -1,5 +1,5 @@
-/* counts.h - the counters of a profile: adds up what an observer sees, computes the figures from the sums, and stores the
- * counters, so that a profile can be resumed.
+/* counts.h - the counters of a profile: adds up what an observer sees, computes the figures from the sums, and stores
+ * the counters, so that a profile can be resumed.
  *
  * All counters are integers in one block, so that the block can be stored as it is and sums do not depend on the order
  * of additions. This module does not know where tokens come from. */

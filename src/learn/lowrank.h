@@ -4,7 +4,7 @@
  * distribution of the inputs, each direction with both signs, and every neuron's score in standard deviations of what
  * the cut leaves out. Often that is good already. AdamW then minimises the binary cross-entropy of which neurons fired.
  * The last tenth of the rows is held out; the epoch that lets the fewest neurons through there at the wanted recall is
- * kept.
+ * taken.
  *
  * The format has no biases. A bias of the network, or FATReLU's threshold, is replaced by the best linear estimate of a
  * constant from the input, which becomes part of the first matrix. */

@@ -1,7 +1,7 @@
 /* lowrank_fit.c - minimises weighted binary cross-entropy by AdamW (Kingma and Ba; Loshchilov and Hutter, arXiv
  * 1711.05101).
  *
- * A training batch takes two steps, each divided at fixed places, so that the result is the same with any number of
+ * A training batch takes two passes, each divided at fixed places, so that the result is the same with any number of
  * threads: first by groups of rows (scores, derivatives of the loss, and back to the hidden units), then by rows of the
  * matrices (gradient and update at once, so that no whole gradient is ever stored).
  *
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define BATCH 256
-/* Rows of a matrix that are one work item of the second step. */
+/* Rows of a matrix that are one work item of the second pass. */
 #define STRIPE 64
 #define BETA1  0.9f
 #define BETA2  0.98f
@@ -164,7 +164,7 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
-/* Runs both steps for one batch. */
+/* Runs both passes for one batch. */
 static void pass(fit *f, const uint32_t *rows, size_t count)
 {
     const lowrank_job *job = f->job;
@@ -185,9 +185,9 @@ static void shuffle(const fit *f)
         f->order[i] = (uint32_t)i;
     for (size_t i = n; i > 1; i--) {
         size_t j = (size_t)(random_next(&state) % i);
-        uint32_t kept = f->order[i - 1];
+        uint32_t moved = f->order[i - 1];
         f->order[i - 1] = f->order[j];
-        f->order[j] = kept;
+        f->order[j] = moved;
     }
 }
 

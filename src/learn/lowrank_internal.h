@@ -1,6 +1,6 @@
 /* lowrank_internal.h - shared declarations of the low-rank training.
  *
- * Reading order: lowrank.c (the order of steps, the state on disk), lowrank_begin.c (the closed form), lowrank_fit.c
+ * Reading order: lowrank.c (the order of work, the state on disk), lowrank_begin.c (the closed form), lowrank_fit.c
  * (gradients, AdamW, validation), lowrank_multiply.c (products). */
 #ifndef LEARN_LOWRANK_INTERNAL_H
 #define LEARN_LOWRANK_INTERNAL_H
@@ -71,7 +71,7 @@ uint64_t fit_bytes(const lowrank_job *job);
 /* Trains one epoch: every training row once, in an order that follows from the epoch's number and the seed.
  * HEARTH_CANCELLED: the state is no longer usable. */
 hearth_status fit_epoch(fit *f, hearth_error *error);
-/* Goes back to the best values after an epoch that made it worse; later steps are smaller. */
+/* Goes back to the best values after an epoch that made it worse; later rates are lower. */
 void fit_retreat(const lowrank_job *job, lowrank_state *state);
 /* Computes the gradient of the mean weighted cross-entropy of
  * some rows (256 at most) into [weight_count]; for tests. */
@@ -93,11 +93,11 @@ typedef struct product_factor {
     bool transposed; /* stored rows are the columns of the factor */
 } product_factor;
 
-/* Computes c [m][n] = scale * a [m][k] b [k][n] + keep * c, on the calling thread; keep 0: c is not read. */
-void multiply_matrices(const kernels *by, size_t m, size_t n, size_t k, float scale, product_factor a, product_factor b,
-                       float keep, float *c, size_t c_stride);
+/* Computes c [m][n] = alpha * a [m][k] b [k][n] + beta * c, on the calling thread; beta 0: c is not read. */
+void multiply_matrices(const kernels *by, size_t m, size_t n, size_t k, float alpha, product_factor a, product_factor b,
+                       float beta, float *c, size_t c_stride);
 /* The same on all threads. */
-void multiply_matrices_wide(const kernels *by, pool *threads, size_t m, size_t n, size_t k, float scale,
-                            product_factor a, product_factor b, float keep, float *c, size_t c_stride);
+void multiply_matrices_wide(const kernels *by, pool *threads, size_t m, size_t n, size_t k, float alpha,
+                            product_factor a, product_factor b, float beta, float *c, size_t c_stride);
 
 #endif

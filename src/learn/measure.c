@@ -17,7 +17,8 @@
 #define UPPER_BITS 18
 #define LOWER_BITS (32 - UPPER_BITS)
 
-/* Limit of scores, beyond any sensible margin; keeps the scores of copies without any error finite and comparable. */
+/* Limit of scores of coarse copies, beyond any sensible margin: makes those of copies without any error finite and
+ * comparable. */
 #define MOST_DEVIATIONS 1e6f
 
 /* ------------------------------------------------------------------ recall */
@@ -26,6 +27,12 @@
 typedef struct share_count {
     uint64_t all, fired;
 } share_count;
+
+static void add(share_count *to, const share_count *more)
+{
+    to->all += more->all;
+    to->fired += more->fired;
+}
 
 typedef struct counting {
     const recall_task *task;
@@ -97,10 +104,8 @@ static void count(counting *c)
     memset(c->tallies, 0, threads * c->bins * sizeof *c->tallies);
     pool_run(c->task->threads, c->row_count, RECALL_ROWS, count_rows, c);
     for (size_t w = 1; w < threads; w++)
-        for (size_t i = 0; i < c->bins; i++) {
-            c->tallies[i].all += c->tallies[w * c->bins + i].all;
-            c->tallies[i].fired += c->tallies[w * c->bins + i].fired;
-        }
+        for (size_t i = 0; i < c->bins; i++)
+            add(&c->tallies[i], &c->tallies[w * c->bins + i]);
 }
 
 /* Allocates the buffers; end_counting frees them, after a failure too. */
@@ -131,8 +136,7 @@ static size_t descend(const share_count *tallies, size_t bins, uint64_t wanted, 
 {
     size_t at = bins - 1;
     while (at > 0 && above->fired + tallies[at].fired < wanted) {
-        above->all += tallies[at].all;
-        above->fired += tallies[at].fired;
+        add(above, &tallies[at]);
         at--;
     }
     return at;
@@ -141,10 +145,8 @@ static size_t descend(const share_count *tallies, size_t bins, uint64_t wanted, 
 static share_count sum(const share_count *tallies, size_t from, size_t bins)
 {
     share_count total = {0};
-    for (size_t i = from; i < bins; i++) {
-        total.all += tallies[i].all;
-        total.fired += tallies[i].fired;
-    }
+    for (size_t i = from; i < bins; i++)
+        add(&total, &tallies[i]);
     return total;
 }
 
@@ -181,14 +183,12 @@ hearth_status recall_find(const recall_task *task, float recall, bool rough, rec
     c.bin = (uint32_t)descend(c.tallies, c.bins, wanted, &above);
     uint32_t place = c.bin << LOWER_BITS;
     if (rough) {
-        above.all += c.tallies[c.bin].all;
-        above.fired += c.tallies[c.bin].fired;
+        add(&above, &c.tallies[c.bin]);
     } else {
         c.lower = true;
         count(&c);
         size_t at = descend(c.tallies, (size_t)1 << LOWER_BITS, wanted, &above);
-        above.all += c.tallies[at].all;
-        above.fired += c.tallies[at].fired;
+        add(&above, &c.tallies[at]);
         place |= (uint32_t)at;
     }
     *out = shares(value_at(place), above, all);
@@ -211,8 +211,7 @@ hearth_status recall_at(const recall_task *task, float threshold, recall_result 
     c.lower = true;
     count(&c);
     share_count of_bin = sum(c.tallies, lower, (size_t)1 << LOWER_BITS);
-    through.all += of_bin.all;
-    through.fired += of_bin.fired;
+    add(&through, &of_bin);
     *out = shares(threshold, through, all);
 done:
     end_counting(&c);
@@ -230,7 +229,8 @@ typedef struct scoring_place {
     int16_t *sums;
 } scoring_place;
 
-/* Multiplies matrices by rows of hidden states. A zeroed struct is closed. It must not be moved while it is open: `kernels` may point into it. */
+/* Multiplies matrices by rows of hidden states. A zeroed struct is closed. It must not be moved while it is open:
+ * `kernels` may point into it. */
 typedef struct scoring {
     const kernels *kernels;
     pool *threads;

@@ -1,5 +1,5 @@
-/* measure.h - measures predictors on held-out rows of hidden states: the threshold of their scores that lets a wanted share
- * of the firing neurons through, and how many others it lets through.
+/* measure.h - measures predictors on held-out rows of hidden states: the threshold of their scores that lets a wanted
+ * share of the firing neurons through, and how many others it lets through.
  *
  * Exact, ties included, with any number of threads, and without storing the scores: they are counted by the upper bits
  * of their rank in the order of all floats, then those of the bin in question by the lower bits.

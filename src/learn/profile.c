@@ -377,14 +377,14 @@ void profile_rank(const int32_t *counts, size_t count, uint64_t *scratch, uint32
         order[i] = UINT32_MAX - (uint32_t)scratch[i];
 }
 
-double profile_hot_share(const int32_t *counts, size_t count, double part, uint64_t *scratch)
+double profile_hot_share(const int32_t *counts, size_t count, double share, uint64_t *scratch)
 {
     uint64_t all = 0, hot = 0;
     size_t n = 0;
     sort(counts, count, scratch);
     for (size_t i = 0; i < count; i++)
         all += scratch[i] >> 32;
-    while (all > 0 && n < count && (double)hot < part * (double)all)
+    while (all > 0 && n < count && (double)hot < share * (double)all)
         hot += scratch[n++] >> 32;
     return (double)n / (double)count;
 }
@@ -442,7 +442,8 @@ static uint64_t first_token(const corpus *c, uint64_t tokens)
     return c->starts[w];
 }
 
-/* Compares dense with an engine that keeps the hottest `share` of each layer. model: the engine's, with counts. */
+/* Compares dense with an engine that computes only the hottest `share` of each layer. model: the engine's, with
+ * counts. */
 static hearth_status measure_hottest(loss *out, const hearth_engine *dense, const hearth_model *model,
                                      hearth_runtime *runtime, const corpus *texts, double share, uint64_t tokens,
                                      const hearth_progress *progress, hearth_error *error)

@@ -23,13 +23,13 @@
 /* Tokens on which a level is measured; half of those for predictors, since there are nine levels. */
 #define LEVEL_TOKENS (LOSS_TOKENS / 2)
 
-/* Units of progress per part of a stage. */
-#define PART_STEPS 1000
+/* Progress that is reported per unit of a stage. */
+#define UNIT_PROGRESS 1000
 
 /* ------------------------------------------------------------------ progress, records */
 
-/* Reports the progress of a function that a part calls, as progress of the stage. */
-static bool report_part(void *user, const char *what, uint64_t done, uint64_t total)
+/* Reports the progress of a function that a unit calls, as progress of the stage. */
+static bool report_unit(void *user, const char *what, uint64_t done, uint64_t total)
 {
     const tuning *t = user;
     const hearth_progress *to = &t->options->progress;
@@ -37,35 +37,35 @@ static bool report_part(void *user, const char *what, uint64_t done, uint64_t to
     if (!to->report)
         return true;
     double share = total > 0 ? (double)(done < total ? done : total) / (double)total : 0;
-    uint64_t begin = t->part > 0 ? (t->part - 1) * PART_STEPS : 0;
-    return to->report(to->user, t->stage, begin + (uint64_t)(share * PART_STEPS), t->parts * PART_STEPS);
+    uint64_t begin = t->unit > 0 ? (t->unit - 1) * UNIT_PROGRESS : 0;
+    return to->report(to->user, t->stage, begin + (uint64_t)(share * UNIT_PROGRESS), t->units * UNIT_PROGRESS);
 }
 
 hearth_progress tuning_progress(tuning *t)
 {
-    return (hearth_progress){report_part, t};
+    return (hearth_progress){report_unit, t};
 }
 
 /* Returns HEARTH_CANCELLED if the caller asks to stop. */
 static hearth_status check_on(tuning *t, hearth_error *error)
 {
-    if (report_part(t, "", 0, 0))
+    if (report_unit(t, "", 0, 0))
         return HEARTH_OK;
     return fail(error, HEARTH_CANCELLED, "%s: tuning was interrupted; the same command goes on where it stopped",
                 t->model->source->path);
 }
 
-hearth_status tuning_stage(tuning *t, const char *name, uint64_t parts, hearth_error *error)
+hearth_status tuning_stage(tuning *t, const char *name, uint64_t units, hearth_error *error)
 {
     t->stage = name;
-    t->part = 0;
-    t->parts = parts;
+    t->unit = 0;
+    t->units = units;
     return check_on(t, error);
 }
 
-hearth_status tuning_part(tuning *t, hearth_error *error)
+hearth_status tuning_unit(tuning *t, hearth_error *error)
 {
-    t->part += t->part < t->parts;
+    t->unit += t->unit < t->units;
     return check_on(t, error);
 }
 
@@ -130,7 +130,7 @@ static hearth_status take_profile(tuning *t, hearth_error *error)
     hearth_placement *dense;
     hearth_engine *engine = NULL;
     TRY(tuning_stage(t, "profiling", 1, error));
-    TRY(tuning_part(t, error));
+    TRY(tuning_unit(t, error));
     TRY(hearth_placement_create(&dense, t->model, HEARTH_MODE_DENSE, error));
     hearth_engine_options options = {.placement = dense};
     hearth_status status = hearth_engine_create(&engine, t->runtime, t->model, &options, error);
@@ -148,7 +148,7 @@ static hearth_status deal_thresholds(tuning *t, hearth_error *error)
     prune_table *p = &t->out->prune;
     size_t bytes = t->model->hyper.layer_count * PRUNE_LEVELS * sizeof *p->thresholds;
     TRY(tuning_stage(t, "dealing thresholds", 1, error));
-    TRY(tuning_part(t, error));
+    TRY(tuning_unit(t, error));
     p->thresholds = mem_new(bytes);
     if (!p->thresholds)
         return fail_memory(error, "thresholds", bytes);
@@ -207,7 +207,7 @@ static hearth_status measure_each_level(tuning *t, const hearth_engine *all, hea
     prune_table *p = &t->out->prune;
     for (size_t level = 1; level < PRUNE_LEVELS; level++) {
         level_record r = {0};
-        TRY(tuning_part(t, error));
+        TRY(tuning_unit(t, error));
         TRY(measure_level(t, all, level, &r, error));
         p->losses[level] = (float)r.loss;
         p->loss_tokens = r.tokens;

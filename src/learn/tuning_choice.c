@@ -198,7 +198,7 @@ static hearth_status race_all(tuning *t, const hearth_engine *exact, size_t *cho
 {
     size_t layers = t->out->layer_count;
     for (size_t number = 1; number < TUNING_CANDIDATES; number++) {
-        TRY(tuning_part(t, error));
+        TRY(tuning_unit(t, error));
         if (!line_up(chosen, t->out, number))
             continue;
         TRY(race_candidates(t, exact, chosen, seconds, error));
@@ -332,7 +332,7 @@ hearth_status tuning_choose(tuning *t, hearth_error *error)
     else if (status == HEARTH_OK)
         status = tuning_pick(t->out, error);
     if (status == HEARTH_OK)
-        status = tuning_part(t, error);
+        status = tuning_unit(t, error);
     if (status == HEARTH_OK)
         status = measure_loss(t, exact, error);
     hearth_engine_destroy(exact);

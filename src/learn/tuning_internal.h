@@ -14,14 +14,15 @@ typedef struct tuning {
     const tuning_options *options;
     tuning_result *out;
     const char *stage; /* name of the stage, for progress */
-    uint64_t part, parts;
+    uint64_t unit, units;
     uint64_t unseen; /* first token of the texts not used for training; their count where there is none */
 } tuning;
 
-/* Begin a stage with a number of parts, and its next part. A function called within a part reports to tuning_progress,
- * which reports it as a part of the stage. HEARTH_CANCELLED: the caller's progress function asked to stop. */
-hearth_status tuning_stage(tuning *t, const char *name, uint64_t parts, hearth_error *error);
-hearth_status tuning_part(tuning *t, hearth_error *error);
+/* Begin a stage with a number of units of work, and its next unit. A function called within a unit reports to
+ * tuning_progress, which reports it as progress of the stage. HEARTH_CANCELLED: the caller's progress function asked to
+ * stop. */
+hearth_status tuning_stage(tuning *t, const char *name, uint64_t units, hearth_error *error);
+hearth_status tuning_unit(tuning *t, hearth_error *error);
 hearth_progress tuning_progress(tuning *t);
 
 /* Read and write records of the work folder, by layer ("3.NAME"). */
@@ -38,9 +39,9 @@ hearth_status tuning_make_candidates(tuning *t, hearth_error *error);
 
 /* Times the candidates where times decide, chooses, and measures the loss of the choice (tuning_choice.c). */
 hearth_status tuning_choose(tuning *t, hearth_error *error);
-/* Times the feed-forward network of each layer on several engines of one model. Decodes ids [count] one by one on all engines in turns, so that other load on the
- * machine disturbs them alike; the first token only warms up. seconds [engines][layers]:
- * medians; 0 where no token was timed. HEARTH_CANCELLED through progress. */
+/* Times the feed-forward network of each layer on several engines of one model. Decodes ids [count] one by one on all
+ * engines in turns, so that other load on the machine disturbs them alike; the first token only warms up. seconds
+ * [engines][layers]: medians; 0 where no token was timed. HEARTH_CANCELLED through progress. */
 hearth_status race_measure(double *seconds, const hearth_engine *const *engines, size_t engine_count,
                            const int32_t *ids, size_t count, hearth_progress progress, hearth_error *error);
 /* Only chooses: among the candidates that meet the recall, read
