@@ -20,7 +20,8 @@
 
 /* Nats between the largest logit and the smallest one that a row resolves. */
 #define KL_RANGE 16
-#define KL_STEPS 65535
+/* The largest value of a row. */
+#define KL_LARGEST 65535
 
 /* Rows per window of `context` tokens; uint16 values per row, with its head and padding. */
 static inline size_t kl_rows_per_window(uint64_t context)
@@ -65,7 +66,7 @@ typedef struct kl_row {
 /* Reads row `row` of a window, below rows_per_window. HEARTH_FORMAT: its numbers are not log probabilities. */
 hearth_status kl_file_row(const kl_file *f, uint32_t window, size_t row, kl_row *out, hearth_error *error);
 
-/* ------------------------------------------------------------------ writing (kl_writer.c) */
+/* ------------------------------------------------------------------ writing */
 
 typedef struct kl_writer kl_writer;
 

@@ -5,7 +5,7 @@
 #include "../base/file.h"
 #include "../base/memory.h"
 #include "../base/text.h"
-#include "../eval/documents.h"
+#include "../eval/windows.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "loss.h"
 
 #include "../base/memory.h"
-#include "../eval/rows.h"
+#include "../eval/windows.h"
 
 #include <math.h>
 
