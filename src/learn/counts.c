@@ -16,6 +16,13 @@
 #define COUNTS_VERSION 1
 static const char magic[16] = "hearth-profile\n";
 
+/* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
+ * run from -40 to 23; values outside are counted in the first or the last bin. */
+#define FRACTION_BITS 8
+#define EXPONENTS     64
+#define LEAST         (-40)
+#define BINS          (EXPONENTS << FRACTION_BITS)
+
 /* ------------------------------------------------------------------ memory */
 
 /* Returns the bytes of a layer's counters, in whole cache lines; sets the pointers where block is given. */
@@ -25,7 +32,7 @@ static size_t lay_out(tally *t, uint32_t f, char *block)
         void **at;
         size_t bytes;
     } pieces[] = {
-        {(void **)&t->sizes, TALLY_CLASSES * sizeof *t->sizes},
+        {(void **)&t->sizes, BINS * sizeof *t->sizes},
         {(void **)&t->union_sums, (PROFILE_UNION + 1) * sizeof *t->union_sums},
         {(void **)&t->sampled, sizeof *t->sampled},
         {(void **)&t->above, sizeof *t->above},
@@ -86,11 +93,11 @@ void tallies_clear(tallies *t)
 /* Returns the bin of a value's magnitude. */
 static uint32_t bin_of(float value)
 {
-    const uint32_t base = (uint32_t)(127 + TALLY_LEAST) << TALLY_FRACTION_BITS;
+    const uint32_t base = (uint32_t)(127 + LEAST) << FRACTION_BITS;
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    uint32_t at = (bits & 0x7fffffff) >> (23 - TALLY_FRACTION_BITS);
-    return at < base ? 0 : at - base < TALLY_CLASSES ? at - base : TALLY_CLASSES - 1;
+    uint32_t at = (bits & 0x7fffffff) >> (23 - FRACTION_BITS);
+    return at < base ? 0 : at - base < BINS ? at - base : BINS - 1;
 }
 
 void tally_measure(tally *t, const float *values, size_t count)
@@ -156,15 +163,15 @@ void tally_see(tally *t, const hearth_observation *seen, bool measured)
 /* Returns the least value of a bin. */
 static double bin_begin(uint32_t at)
 {
-    double fraction = 1 + (double)(at % (1u << TALLY_FRACTION_BITS)) / (1u << TALLY_FRACTION_BITS);
-    return ldexp(fraction, (int)(at >> TALLY_FRACTION_BITS) + TALLY_LEAST);
+    double fraction = 1 + (double)(at % (1u << FRACTION_BITS)) / (1u << FRACTION_BITS);
+    return ldexp(fraction, (int)(at >> FRACTION_BITS) + LEAST);
 }
 
 /* Returns the number of magnitudes counted. */
 static uint64_t measured(const tally *t)
 {
     uint64_t all = 0;
-    for (uint32_t i = 0; i < TALLY_CLASSES; i++)
+    for (uint32_t i = 0; i < BINS; i++)
         all += t->sizes[i];
     return all;
 }
@@ -173,7 +180,7 @@ static uint64_t measured(const tally *t)
  * values lie, and updates both. */
 static double value_at(const tally *t, double rank, uint32_t *at, uint64_t *before)
 {
-    while (*at + 1 < TALLY_CLASSES && (double)(*before + t->sizes[*at]) <= rank)
+    while (*at + 1 < BINS && (double)(*before + t->sizes[*at]) <= rank)
         *before += t->sizes[(*at)++];
     double begin = bin_begin(*at), end = bin_begin(*at + 1);
     double fraction = t->sizes[*at] ? (rank - (double)*before + 0.5) / (double)t->sizes[*at] : 0;

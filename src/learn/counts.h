@@ -9,16 +9,9 @@
 #include "../base/hash.h"
 #include "profile.h"
 
-/* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
- * run from -40 to 23; values outside are counted in the first or the last bin. */
-#define TALLY_FRACTION_BITS 8
-#define TALLY_EXPONENTS     64
-#define TALLY_LEAST         (-40)
-#define TALLY_CLASSES       (TALLY_EXPONENTS << TALLY_FRACTION_BITS)
-
 /* Counters of one layer; the pointers go into the block. */
 typedef struct tally {
-    uint64_t *sizes;      /* [TALLY_CLASSES] histogram of magnitudes of non-zero first activations        */
+    uint64_t *sizes;      /* [bins] histogram of magnitudes of non-zero first activations        */
     uint64_t *union_sums; /* [PROFILE_UNION + 1] neurons fired by any of k tokens, summed over runs       */
     uint64_t *sampled;    /* [1] first activations examined, zeros included                               */
     float *above;         /* [1] see profile_layer                                                        */

@@ -17,6 +17,8 @@
 #define PATIENCE 3
 /* Rows from which the scale of the inputs is computed. */
 #define SAMPLE 2048
+/* From this explained share of a constant on, the shifted closed form is sure to be the better one. */
+#define CONSTANT_SURE 0.9
 /* Rows of a matrix that one work item encodes. */
 #define ENCODED_ROWS 16
 

@@ -18,6 +18,8 @@
 #include <string.h>
 
 #define BATCH 256
+/* Rows that one work item of training reads and multiplies at a time. */
+#define FIT_ROWS 64
 /* Rows of a matrix that are one work item of the second pass. */
 #define STRIPE 64
 #define BETA1  0.9f
@@ -129,15 +131,19 @@ static void pass_rows(void *context, size_t begin, size_t end, unsigned worker)
 
 /* ------------------------------------------------------------------ the update */
 
-/* Applies one AdamW step to n values from index `at`. The decay uses RATE, not the matrix's own rate. */
+/* Applies one AdamW step to n values from index `at`. In the paper's terms `rate` is eta alpha, the schedule is eta,
+ * and RATE * DECAY is lambda: the decay falls with the schedule and does not depend on the matrix's own rate (alpha),
+ * which has the unit of the values. A retreat lowers alpha alone. Lowering lambda with it too was tried: on
+ * stories-relu, six layers, recall 0.98 and 0.995, the share let through changed by 0.06 percentage points at most,
+ * either way. */
 static void update(const fit *f, size_t at, size_t n, float rate, const float *gradient)
 {
     float *w = f->state->values + at, *m = f->state->first_moment + at, *v = f->state->second_moment + at;
-    float keep = 1 - f->schedule * RATE * DECAY;
+    float shrink = 1 - f->schedule * RATE * DECAY;
     for (size_t i = 0; i < n; i++) {
         m[i] = BETA1 * m[i] + (1 - BETA1) * gradient[i];
         v[i] = BETA2 * v[i] + (1 - BETA2) * gradient[i] * gradient[i];
-        w[i] = keep * w[i] - rate * (m[i] * f->corrections[0]) / (sqrtf(v[i] * f->corrections[1]) + TINY);
+        w[i] = shrink * w[i] - rate * (m[i] * f->corrections[0]) / (sqrtf(v[i] * f->corrections[1]) + TINY);
     }
 }
 

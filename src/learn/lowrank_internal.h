@@ -7,9 +7,6 @@
 
 #include "lowrank.h"
 
-/* Rows that one work item of training reads and multiplies at a time. */
-#define FIT_ROWS 64
-
 /* Both matrices as floats, one after the other: fc1 [rank][d], fc2 [f][rank]. */
 typedef struct weights {
     float *fc1, *fc2;
@@ -39,8 +36,6 @@ void lowrank_read(const lowrank_job *job, const uint32_t *rows, size_t count, fl
  * CONSTANT_LEAST, the shifted form writes nothing. Unused units are not written: they must be zero before. */
 hearth_status lowrank_begin(const lowrank_job *job, bool shifted, weights out, double *explained, hearth_error *error);
 #define CONSTANT_LEAST 0.5
-/* From this share on the shifted form is the better one. */
-#define CONSTANT_SURE 0.9
 /* Returns the bytes of memory that lowrank_begin needs. */
 uint64_t lowrank_begin_bytes(const lowrank_job *job);
 

@@ -69,27 +69,6 @@ hearth_status tuning_unit(tuning *t, hearth_error *error)
     return check_on(t, error);
 }
 
-/* Writes "LAYER.NAME", the file name of a layer's record. */
-static void record_name(char out[64], uint32_t layer, const char *name)
-{
-    snprintf(out, 64, "%u.%s", layer, name);
-}
-
-bool tuning_recall(const tuning *t, uint32_t layer, const char *name, const char *key, void *data, size_t size_bytes)
-{
-    char file[64];
-    record_name(file, layer, name);
-    return record_get(t->options->folder, file, key, data, size_bytes);
-}
-
-hearth_status tuning_remember(const tuning *t, uint32_t layer, const char *name, const char *key, const void *data,
-                              size_t size_bytes, hearth_error *error)
-{
-    char file[64];
-    record_name(file, layer, name);
-    return record_put(t->options->folder, file, key, data, size_bytes, error);
-}
-
 void tuning_note(tuning_result *r, const char *text)
 {
     size_t n = 0;
@@ -97,6 +76,16 @@ void tuning_note(tuning_result *r, const char *text)
         n++;
     if (n < TUNING_NOTES)
         snprintf(r->notes[n], sizeof r->notes[n], "%.*s", (int)sizeof r->notes[n] - 1, text);
+}
+
+hearth_status tuning_open_engine(hearth_engine **out, const tuning *t, hearth_mode mode, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, t->model, mode, error));
+    hearth_engine_options options = {.placement = placement};
+    hearth_status status = hearth_engine_create(out, t->runtime, t->model, &options, error);
+    hearth_placement_destroy(placement);
+    return status;
 }
 
 /* Writes the key on which everything in the folder depends. */
@@ -127,16 +116,11 @@ static hearth_status profile_with(tuning *t, const hearth_engine *engine, hearth
 /* Profiles the corpus on a dense engine. */
 static hearth_status take_profile(tuning *t, hearth_error *error)
 {
-    hearth_placement *dense;
-    hearth_engine *engine = NULL;
+    hearth_engine *engine;
     TRY(tuning_stage(t, "profiling", 1, error));
     TRY(tuning_unit(t, error));
-    TRY(hearth_placement_create(&dense, t->model, HEARTH_MODE_DENSE, error));
-    hearth_engine_options options = {.placement = dense};
-    hearth_status status = hearth_engine_create(&engine, t->runtime, t->model, &options, error);
-    hearth_placement_destroy(dense);
-    if (status == HEARTH_OK)
-        status = profile_with(t, engine, error);
+    TRY(tuning_open_engine(&engine, t, HEARTH_MODE_DENSE, error));
+    hearth_status status = profile_with(t, engine, error);
     hearth_engine_destroy(engine);
     return status;
 }

@@ -57,16 +57,6 @@ static hearth_status open_predicted(hearth_engine **out, const hearth_engine *ex
     return status;
 }
 
-static hearth_status open_exact(hearth_engine **out, const tuning *t, hearth_error *error)
-{
-    hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, t->model, HEARTH_MODE_EXACT, error));
-    hearth_engine_options options = {.placement = placement};
-    hearth_status status = hearth_engine_create(out, t->runtime, t->model, &options, error);
-    hearth_placement_destroy(placement);
-    return status;
-}
-
 /* ------------------------------------------------------------------ the clock */
 
 /* One engine in the race. */
@@ -325,7 +315,7 @@ hearth_status tuning_choose(tuning *t, hearth_error *error)
     hearth_engine *exact;
     bool timed = t->out->choice == TUNING_TIME;
     TRY(tuning_stage(t, "comparing with exact", timed ? TUNING_CANDIDATES : 1, error));
-    TRY(open_exact(&exact, t, error));
+    TRY(tuning_open_engine(&exact, t, HEARTH_MODE_EXACT, error));
     hearth_status status = timed ? measure_candidates(t, exact, error) : HEARTH_OK;
     if (status == HEARTH_OK && t->options->for_powerinfer)
         choose_low_rank(t->out);

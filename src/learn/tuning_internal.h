@@ -25,13 +25,11 @@ hearth_status tuning_stage(tuning *t, const char *name, uint64_t units, hearth_e
 hearth_status tuning_unit(tuning *t, hearth_error *error);
 hearth_progress tuning_progress(tuning *t);
 
-/* Read and write records of the work folder, by layer ("3.NAME"). */
-bool tuning_recall(const tuning *t, uint32_t layer, const char *name, const char *key, void *data, size_t size_bytes);
-hearth_status tuning_remember(const tuning *t, uint32_t layer, const char *name, const char *key, const void *data,
-                              size_t size_bytes, hearth_error *error);
-
 /* Adds a note for the caller, unless it is empty or there already. */
 void tuning_note(tuning_result *r, const char *text);
+
+/* Creates an engine of the model in that mode. */
+hearth_status tuning_open_engine(hearth_engine **out, const tuning *t, hearth_mode mode, hearth_error *error);
 
 /* Makes the candidates (tuning_train.c). Low-rank: estimates each rank, chooses a rank per layer, trains. Coarse:
  * calibrates margins. */

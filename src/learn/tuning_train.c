@@ -5,10 +5,10 @@
  * input, and only one predictor per layer is trained. */
 #include "tuning_internal.h"
 
-#include "measure.h"
-
 #include "../base/memory.h"
 #include "../engine/engine.h"
+#include "measure.h"
+#include "work.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,16 +49,26 @@ static candidate candidate_of(const trainer *r, const candidate *wanted, const f
     return c;
 }
 
-/* Reads a measurement from its record; false where there is none under this key. */
-static bool read_finding(const trainer *r, const char *name, const char *key, finding *out)
+/* Prints "LAYER.NAME", the file name of a record of this layer. */
+static void print_record_name(char out[64], const trainer *r, const char *name)
 {
-    return tuning_recall(r->t, r->number, name, key, out, sizeof *out);
+    snprintf(out, 64, "%u.%s", r->number, name);
 }
 
-static hearth_status write_finding(const trainer *r, const char *name, const char *key, const finding *found,
-                                   hearth_error *error)
+/* Reads a record; false where there is none under this key. */
+static bool read_record(const trainer *r, const char *name, const char *key, void *data, size_t size_bytes)
 {
-    return tuning_remember(r->t, r->number, name, key, found, sizeof *found, error);
+    char file[64];
+    print_record_name(file, r, name);
+    return record_get(r->t->options->folder, file, key, data, size_bytes);
+}
+
+static hearth_status write_record(const trainer *r, const char *name, const char *key, const void *data,
+                                  size_t size_bytes, hearth_error *error)
+{
+    char file[64];
+    print_record_name(file, r, name);
+    return record_put(r->t->options->folder, file, key, data, size_bytes, error);
 }
 
 /* ------------------------------------------------------------------ low-rank */
@@ -99,13 +109,13 @@ static hearth_status try_rank(trainer *r, candidate *out, uint32_t rank, bool no
     candidate wanted = low_rank(r, rank, normed);
     TRY(tuning_unit(r->t, error));
     snprintf(name, sizeof name, "start-%u-%s", rank, normed ? "normed" : "residual");
-    if (!read_finding(r, name, r->key, &found)) {
+    if (!read_record(r, name, r->key, &found, sizeof found)) {
         lowrank l = {0};
         lowrank_options o = train_options(r, rank, normed, 0);
         TRY(lowrank_train(&l, r->t->model, r->number, r->rows, &o, error));
         found = finding_of(&l);
         lowrank_free(&l);
-        TRY(write_finding(r, name, r->key, &found, error));
+        TRY(write_record(r, name, r->key, &found, sizeof found, error));
     }
     *out = candidate_of(r, &wanted, &found);
     return HEARTH_OK;
@@ -232,7 +242,7 @@ static hearth_status make_matrix(matrix *m, uint32_t rows, uint32_t columns, num
 static bool read_matrix(const trainer *r, const char *name, const char *key, matrix *m)
 {
     /* the cast is safe: the block was just allocated here */
-    return tuning_recall(r->t, r->number, name, key, (void *)(uintptr_t)m->data, m->rows * m->row_bytes);
+    return read_record(r, name, key, (void *)(uintptr_t)m->data, m->rows * m->row_bytes);
 }
 
 /* Reads the trained predictor from its records; *known is false where one is missing. */
@@ -243,7 +253,7 @@ static hearth_status read_trained(const trainer *r, const char *key, const candi
     lowrank *l = &r->layer->trained;
     finding found;
     *known = false;
-    if (!read_finding(r, "trained", key, &found))
+    if (!read_record(r, "trained", key, &found, sizeof found))
         return HEARTH_OK;
     TRY(make_matrix(&l->fc1, wanted->rank, h->embedding_length, r->format, error));
     TRY(make_matrix(&l->fc2, h->neuron_count, wanted->rank, r->format, error));
@@ -259,9 +269,9 @@ static hearth_status read_trained(const trainer *r, const char *key, const candi
 static hearth_status write_trained(const trainer *r, const char *key, const finding *found, hearth_error *error)
 {
     const matrix *fc1 = &r->layer->trained.fc1, *fc2 = &r->layer->trained.fc2;
-    TRY(tuning_remember(r->t, r->number, "fc1", key, fc1->data, fc1->rows * fc1->row_bytes, error));
-    TRY(tuning_remember(r->t, r->number, "fc2", key, fc2->data, fc2->rows * fc2->row_bytes, error));
-    return write_finding(r, "trained", key, found, error);
+    TRY(write_record(r, "fc1", key, fc1->data, fc1->rows * fc1->row_bytes, error));
+    TRY(write_record(r, "fc2", key, fc2->data, fc2->rows * fc2->row_bytes, error));
+    return write_record(r, "trained", key, found, sizeof *found, error);
 }
 
 /* Trains the chosen rank of a layer, or reads the predictor that an earlier run trained. */
@@ -295,12 +305,12 @@ static hearth_status calibrate(trainer *r, candidate *out, number_format format,
     finding found;
     candidate wanted = {.kind = PREDICTOR_COARSE, .normed = true, .format = format};
     snprintf(name, sizeof name, "coarse-%s", number_formats[format].name);
-    if (!read_finding(r, name, r->key, &found)) {
+    if (!read_record(r, name, r->key, &found, sizeof found)) {
         recall_result m;
         TRY(measure_coarse(&m, r->t->model, r->number, r->rows, format, r->t->options->recall, &r->t->runtime->kernels,
                            r->t->runtime->threads, error));
         found = (finding){(double)m.threshold, m.recall, m.density, m.fired};
-        TRY(write_finding(r, name, r->key, &found, error));
+        TRY(write_record(r, name, r->key, &found, sizeof found, error));
     }
     *out = candidate_of(r, &wanted, &found);
     return HEARTH_OK;
