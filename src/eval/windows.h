@@ -43,6 +43,7 @@ typedef struct rows_reader {
     hearth_row *rows; /* [block]                  */
 } rows_reader;
 
+/* Allocates the buffers. On failure *r is freed. */
 hearth_status rows_reader_init(rows_reader *r, hearth_session *session, size_t vocabulary_size, hearth_error *error);
 void rows_reader_free(rows_reader *r);
 

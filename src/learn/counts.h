@@ -29,6 +29,7 @@ typedef struct tallies {
     uint64_t *recent;
 } tallies;
 
+/* Allocates zeroed counters. On failure *t is empty. */
 hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hearth_error *error);
 void tallies_free(tallies *t);
 /* Sets all counters to 0; `above` stays. */

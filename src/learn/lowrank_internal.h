@@ -55,8 +55,9 @@ static inline weights weights_of(const lowrank_job *job, float *values)
     return (weights){values, values + job->rank * job->d};
 }
 
-/* Buffers of training. */
+/* Training of one state: its buffers and place in the schedule. */
 typedef struct fit fit;
+/* Allocates the buffers. job and state must outlive it. On failure *out is unchanged. */
 hearth_status fit_create(fit **out, const lowrank_job *job, lowrank_state *state, hearth_error *error);
 void fit_destroy(fit *f);
 /* Sets the learning rates from the size of the initial values. */

@@ -51,7 +51,9 @@ typedef struct states states;
 /* Opens the rows of a layer. HEARTH_IO: there are none. HEARTH_FORMAT: they belong to another model, or are damaged. */
 hearth_status states_open(states **out, const char *folder, const hearth_model *model, uint32_t layer,
                           hearth_error *error);
+/* NULL: does nothing. */
 void states_close(states *s);
+/* Returns the number of rows. */
 size_t states_count(const states *s);
 /* Returns the rows for training: all but the last tenth (at least one of two or more), which is held out. Neighbours in
  * a text are alike, so the cut is not random. */
@@ -62,9 +64,8 @@ uint64_t states_training_of(uint64_t rows);
 /* Returns the words of a row's bits. */
 size_t states_words(const states *s);
 
-/* Reads rows [row_count] by number, in any order: inputs [row_count][d], the residual
- * stream or, where normed, the normed input of the network; fired
- * [row_count][states_words], neuron n at bit n % 64 of word n / 64. Either may be NULL. */
+/* Reads rows [row_count] by number, in any order: inputs [row_count][d], the residual stream or, where normed, the
+ * normed input of the network; fired [row_count][states_words], sets of neurons. Either may be NULL. */
 void states_read(const states *s, const uint32_t *rows, size_t row_count, bool normed, float *inputs, uint64_t *fired);
 
 /* Removes all hidden states from a folder, whatever state they are in, as far as possible. */
