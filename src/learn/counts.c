@@ -1,4 +1,4 @@
-/* counts.c - counts, in loops that vectorise, computes the figures from the counters, and stores them.
+/* counts.c - counts what fires, in loops that vectorise, computes the figures, and stores the counters in a file.
  *
  * The file is a header, the block of counters as in memory, and a hash of both. */
 #include "counts.h"

@@ -1,8 +1,8 @@
 /* measure.c - counts scores by their rank in the order of all floats, and scores rows with the engine's kernels.
  *
- * The margin that a neuron which fired needs of a coarse copy is how far the product of its
- * copied row falls short, in standard deviations of the copy's error. At the
- * margin that is found, some neurons that do not fire are let through as well. */
+ * The margin that a neuron which fired needs of a coarse copy is how far the product of its copied row falls short, in
+ * standard deviations of the copy's error. At the margin that is found, some neurons that do not fire are let through
+ * as well. */
 #include "measure.h"
 
 #include "../base/memory.h"

@@ -46,15 +46,33 @@ static hearth_status open_candidates(hearth_model **out, const tuning *t, const 
     return status == HEARTH_OK ? tune_view(out, t->model, read, error) : status;
 }
 
-/* Creates an engine in mode predicted that shares the transposed copies of the exact one. */
-static hearth_status open_predicted(hearth_engine **out, const hearth_engine *exact, const hearth_model *candidates,
-                                    hearth_error *error)
+/* The model with candidates, and its engine in mode predicted. */
+typedef struct trial {
+    hearth_model *model;
+    hearth_engine *engine;
+} trial;
+
+/* Opens the chosen candidates; the engine shares the transposed copies of the exact one. */
+static hearth_status trial_open(trial *out, const tuning *t, const hearth_engine *exact, const size_t *chosen,
+                                hearth_error *error)
 {
     hearth_placement *placement;
-    TRY(hearth_placement_create(&placement, candidates, HEARTH_MODE_PREDICTED, error));
-    hearth_status status = engine_with_placement(out, exact, candidates, placement, error);
+    hearth_status status;
+    TRY(open_candidates(&out->model, t, chosen, error));
+    TRY_OR(failed, status, hearth_placement_create(&placement, out->model, HEARTH_MODE_PREDICTED, error));
+    status = engine_with_placement(&out->engine, exact, out->model, placement, error);
     hearth_placement_destroy(placement);
+    if (status == HEARTH_OK)
+        return HEARTH_OK;
+failed:
+    hearth_model_close(out->model);
     return status;
+}
+
+static void trial_close(trial *t)
+{
+    hearth_engine_destroy(t->engine);
+    hearth_model_close(t->model);
 }
 
 /* ------------------------------------------------------------------ the clock */
@@ -155,30 +173,19 @@ static bool line_up(size_t *chosen, const tuning_result *r, size_t number)
     return any;
 }
 
-/* Times both engines on the same tokens. seconds [2][layers]. */
-static hearth_status race_with(tuning *t, const hearth_engine *exact, const hearth_model *candidates, double *seconds,
-                               hearth_error *error)
+/* Times the chosen candidates on the same tokens as exact. seconds [2][layers]: exact, then with the candidates. */
+static hearth_status race_candidates(tuning *t, const hearth_engine *exact, const size_t *chosen, double *seconds,
+                                     hearth_error *error)
 {
-    hearth_engine *predicted;
-    TRY(open_predicted(&predicted, exact, candidates, error));
-    const hearth_engine *const engines[] = {exact, predicted};
+    trial with;
+    TRY(trial_open(&with, t, exact, chosen, error));
+    const hearth_engine *const engines[] = {exact, with.engine};
     /* tokens not used for training; where these are too few, the last of the text, which take as long */
     size_t least = t->texts->id_count < RACE_TOKENS + 1 ? t->texts->id_count : RACE_TOKENS + 1;
     size_t from = (size_t)t->unseen < t->texts->id_count - least ? (size_t)t->unseen : t->texts->id_count - least;
     hearth_status status =
         race_measure(seconds, engines, 2, t->texts->ids + from, t->texts->id_count - from, tuning_progress(t), error);
-    hearth_engine_destroy(predicted);
-    return status;
-}
-
-/* Times the chosen candidates. seconds [2][layers]: exact, then with the candidates. */
-static hearth_status race_candidates(tuning *t, const hearth_engine *exact, const size_t *chosen, double *seconds,
-                                     hearth_error *error)
-{
-    hearth_model *candidates;
-    TRY(open_candidates(&candidates, t, chosen, error));
-    hearth_status status = race_with(t, exact, candidates, seconds, error);
-    hearth_model_close(candidates);
+    trial_close(&with);
     return status;
 }
 
@@ -277,34 +284,24 @@ static void choose_low_rank(tuning_result *r)
 
 /* ------------------------------------------------------------------ the loss */
 
-static hearth_status measure_with(tuning *t, const hearth_engine *exact, const hearth_model *candidates,
-                                  hearth_error *error)
-{
-    hearth_engine *predicted;
-    TRY(open_predicted(&predicted, exact, candidates, error));
-    hearth_status status =
-        loss_measure(&t->out->loss, exact, predicted, t->texts, t->unseen, LOSS_TOKENS, tuning_progress(t), error);
-    hearth_engine_destroy(predicted);
-    return status;
-}
-
 /* Measures the loss of the chosen predictors; leaves it zero where no layer has one. */
 static hearth_status measure_loss(tuning *t, const hearth_engine *exact, hearth_error *error)
 {
     size_t layers = t->out->layer_count;
     size_t *chosen = mem_new_array(layers, sizeof *chosen);
     bool any = false;
-    hearth_model *candidates;
+    trial with;
     if (!chosen)
         return fail_memory(error, "tuning", layers * sizeof *chosen);
     for (size_t i = 0; i < layers; i++) {
         chosen[i] = t->out->layers[i].chosen;
         any |= chosen[i] != TUNING_NONE;
     }
-    hearth_status status = any ? open_candidates(&candidates, t, chosen, error) : HEARTH_OK;
+    hearth_status status = any ? trial_open(&with, t, exact, chosen, error) : HEARTH_OK;
     if (any && status == HEARTH_OK) {
-        status = measure_with(t, exact, candidates, error);
-        hearth_model_close(candidates);
+        status = loss_measure(&t->out->loss, exact, with.engine, t->texts, t->unseen, LOSS_TOKENS, tuning_progress(t),
+                              error);
+        trial_close(&with);
     }
     mem_free(chosen);
     return status;
