@@ -35,7 +35,7 @@ static sandbox_result python_within(const char *program, double seconds)
 static void says(const char *program, const char *expected)
 {
     sandbox_result r = python_within(program, SECONDS);
-    char said[SANDBOX_KEPT_BYTES + 1];
+    char said[SANDBOX_STORED_BYTES + 1];
     memcpy(said, r.output, r.output_size);
     said[r.output_size] = 0;
     assert_string_equal(said, expected);
@@ -286,8 +286,8 @@ static void output_is_drained_and_limited(void **state)
     assert_int_equal(r.end, SANDBOX_EXITED);
     assert_int_equal(r.code, 0);
     assert_int_equal(r.output_total, 1000001);
-    assert_int_equal(r.output_size, SANDBOX_KEPT_BYTES);
-    assert_int_equal(r.output[SANDBOX_KEPT_BYTES - 1], 'a');
+    assert_int_equal(r.output_size, SANDBOX_STORED_BYTES);
+    assert_int_equal(r.output[SANDBOX_STORED_BYTES - 1], 'a');
     /* A flood. */
     r = python_within("import os\nwhile True: os.write(2, b'x' * 65536)\n", SECONDS);
     assert_int_equal(r.end, SANDBOX_OUTPUT);

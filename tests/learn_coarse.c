@@ -1,5 +1,5 @@
 /* The coarse selector's margin against double precision and sorting. */
-#include "../src/learn/coarse.h"
+#include "../src/learn/measure.h"
 
 #include "learn_build.h"
 
@@ -83,8 +83,8 @@ static void margins_are_those_of_sorting(void **state)
         qsort(of_fired, fired, sizeof *of_fired, compare);
         for (int percent = 90; percent < 100; percent += 3) {
             float recall = (float)percent / 100;
-            coarse_margin m;
-            assert_int_equal(coarse_calibrate(&m, &l->model, 0, &l->rows, formats[k % 2], recall, NULL, NULL, NULL),
+            recall_result m;
+            assert_int_equal(measure_coarse(&m, &l->model, 0, &l->rows, formats[k % 2], recall, NULL, NULL, NULL),
                              HEARTH_OK);
             size_t wanted = (size_t)ceil((double)recall * (double)fired);
             double margin = of_fired[wanted - 1];
@@ -94,7 +94,7 @@ static void margins_are_those_of_sorting(void **state)
                 through += passes;
                 both += passes && learnt_fired(l, from + i / f, i % f);
             }
-            assert_true(fabs((double)m.margin - margin) <= 1e-3 * (1 + fabs(margin)));
+            assert_true(fabs((double)m.threshold - margin) <= 1e-3 * (1 + fabs(margin)));
             assert_true(m.recall >= (double)wanted / (double)fired - 1e-9);
             assert_true(fabs(m.density - (double)through / (double)(n * f)) < 3e-3);
             assert_true(fabs(m.fired - (double)both / (double)through) < 1e-2);
@@ -109,12 +109,12 @@ static void any_threads_give_the_same(void **state)
 {
     (void)state;
     learnt *l = learnt_new(&shapes[1]);
-    coarse_margin alone, many;
+    recall_result alone, many;
     pool *p;
     assert_int_equal(pool_create(&p, 3, NULL), HEARTH_OK);
-    assert_int_equal(coarse_calibrate(&alone, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, NULL), HEARTH_OK);
-    assert_int_equal(coarse_calibrate(&many, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, p, NULL), HEARTH_OK);
-    assert_true(alone.margin == many.margin && alone.recall == many.recall && alone.density == many.density);
+    assert_int_equal(measure_coarse(&alone, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, NULL), HEARTH_OK);
+    assert_int_equal(measure_coarse(&many, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, p, NULL), HEARTH_OK);
+    assert_true(alone.threshold == many.threshold && alone.recall == many.recall && alone.density == many.density);
     assert_true(alone.fired == many.fired);
     pool_destroy(p);
     learnt_free(l);
@@ -124,23 +124,23 @@ static void faults_and_misfits_are_told(void **state)
 {
     (void)state;
     learnt *l = learnt_new(&shapes[0]);
-    coarse_margin m;
+    recall_result m;
     hearth_error error;
     long live = mem_live(), n = 0;
     hearth_status status;
     do {
         mem_fail_at(n++);
-        status = coarse_calibrate(&m, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, &error);
+        status = measure_coarse(&m, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, &error);
         mem_fail_at(-1);
         assert_int_equal(mem_live(), live);
         assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
     } while (status != HEARTH_OK);
     assert_true(n > 8);
     /* 64 values are not a block of 256 */
-    assert_int_equal(coarse_calibrate(&m, &l->model, 0, &l->rows, FORMAT_Q4_K, 0.98f, NULL, NULL, &error),
+    assert_int_equal(measure_coarse(&m, &l->model, 0, &l->rows, FORMAT_Q4_K, 0.98f, NULL, NULL, &error),
                      HEARTH_UNSUPPORTED);
     l->model.hyper.activation = FFN_SILU;
-    assert_int_equal(coarse_calibrate(&m, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, &error),
+    assert_int_equal(measure_coarse(&m, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, &error),
                      HEARTH_UNSUPPORTED);
     assert_string_equal(error.text, "built: layer 0: coarse copy: activation silu is never zero");
     learnt_free(l);

@@ -46,7 +46,7 @@ static void files_are_cut_into_windows(void **state)
     for (size_t i = 0; i < 4; i++) {
         corpus c;
         uint32_t window = windows[i] ? windows[i] : 512;
-        assert_int_equal(corpus_read(&c, d.model, paths, 2, windows[i], NULL), HEARTH_OK);
+        assert_int_equal(corpus_read(&c, d.model, paths, 2, NULL, windows[i], NULL), HEARTH_OK);
         check_windows(&c, window);
         size_t first = (count + window - 2) / (window - 1); /* windows of the first file */
         assert_int_equal(c.starts[first], count + first);
@@ -75,17 +75,17 @@ static void separators_cut_texts(void **state)
                            write_text(folder, "c", "Yes.", 4)};
     corpus a, b;
     hearth_error error;
-    assert_int_equal(corpus_read_parts(&a, d.model, one, 1, "--", 6, NULL), HEARTH_OK);
-    assert_int_equal(corpus_read(&b, d.model, three, 3, 6, NULL), HEARTH_OK);
+    assert_int_equal(corpus_read(&a, d.model, one, 1, "--", 6, NULL), HEARTH_OK);
+    assert_int_equal(corpus_read(&b, d.model, three, 3, NULL, 6, NULL), HEARTH_OK);
     assert_string_equal(a.digest, b.digest);
     assert_int_equal(a.window_count, b.window_count);
     assert_memory_equal(a.starts, b.starts, (a.window_count + 1) * sizeof *a.starts);
     corpus_free(&a);
     corpus_free(&b);
     const char *empty[] = {write_text(folder, "d", "-- \n --", 7)};
-    assert_int_equal(corpus_read_parts(&a, d.model, empty, 1, "--", 6, &error), HEARTH_FORMAT);
+    assert_int_equal(corpus_read(&a, d.model, empty, 1, "--", 6, &error), HEARTH_FORMAT);
     assert_non_null(strstr(error.text, "d: text: has no token"));
-    assert_int_equal(corpus_read_parts(&a, d.model, one, 1, "", 6, &error), HEARTH_INVALID);
+    assert_int_equal(corpus_read(&a, d.model, one, 1, "", 6, &error), HEARTH_INVALID);
     scratch_remove(folder);
     dense_close(&d);
 }
@@ -110,15 +110,15 @@ static void what_is_no_text_is_refused(void **state)
         hearth_error error;
         corpus c;
         const char *paths[] = {good, write_text(folder, "bad", bad[i].data, bad[i].size)};
-        assert_int_equal(corpus_read(&c, d.model, paths, 2, 0, &error), HEARTH_FORMAT);
+        assert_int_equal(corpus_read(&c, d.model, paths, 2, NULL, 0, &error), HEARTH_FORMAT);
         assert_non_null(strstr(error.text, bad[i].text));
         assert_null(c.ids);
     }
     hearth_error error;
     corpus c;
-    assert_int_equal(corpus_read(&c, d.model, &(const char *){"/nonexistent/file"}, 1, 0, &error), HEARTH_IO);
-    assert_int_equal(corpus_read(&c, d.model, NULL, 0, 0, &error), HEARTH_INVALID);
-    assert_int_equal(corpus_read(&c, d.model, &good, 1, 1, &error), HEARTH_INVALID);
+    assert_int_equal(corpus_read(&c, d.model, &(const char *){"/nonexistent/file"}, 1, NULL, 0, &error), HEARTH_IO);
+    assert_int_equal(corpus_read(&c, d.model, NULL, 0, NULL, 0, &error), HEARTH_INVALID);
+    assert_int_equal(corpus_read(&c, d.model, &good, 1, NULL, 1, &error), HEARTH_INVALID);
     int32_t ids[] = {3, 511, 512, 4};
     assert_int_equal(corpus_of_ids(&c, d.model, ids, 4, 0, &error), HEARTH_FORMAT);
     assert_non_null(strstr(error.text, "id 512 (number 2 of the corpus): is not one of the vocabulary's 512"));
@@ -139,7 +139,7 @@ static void no_tokenizer(void **state)
     char *folder = scratch_folder();
     const char *path = write_text(folder, "good", "Yes.", 4);
     corpus c;
-    assert_int_equal(corpus_read(&c, d.model, &path, 1, 0, NULL), HEARTH_UNSUPPORTED);
+    assert_int_equal(corpus_read(&c, d.model, &path, 1, NULL, 0, NULL), HEARTH_UNSUPPORTED);
     scratch_remove(folder);
     dense_close(&d);
 }
@@ -205,7 +205,7 @@ static void allocations_may_fail(void **state)
             corpus c;
             mem_fail_at(n++);
             status = kind ? corpus_written(&c, d.engine, 5, 0, &(hearth_progress){0}, NULL)
-                          : corpus_read(&c, d.model, &path, 1, 4, NULL);
+                          : corpus_read(&c, d.model, &path, 1, NULL, 4, NULL);
             mem_fail_at(-1);
             assert_true(status == HEARTH_OK || status == HEARTH_NO_MEMORY);
             corpus_free(&c);

@@ -2,6 +2,7 @@
  * out whatever the threads and interruptions. */
 #include "../src/base/file.h"
 #include "../src/learn/lowrank_internal.h"
+#include "../src/learn/measure.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -101,7 +102,7 @@ static void measures_are_those_of_doubles(void **state)
     for (int normed = 0; normed < 2; normed++)
         for (int percent = 50; percent < 100; percent += 24) {
             float recall = (float)percent / 100;
-            assert_int_equal(lowrank_measure(&p, &l->model, 0, &l->rows, normed, recall, NAN, NULL, NULL, NULL),
+            assert_int_equal(measure_lowrank(&p, &l->model, 0, &l->rows, normed, recall, NAN, NULL, NULL, NULL),
                              HEARTH_OK);
             size_t through = 0, fired = 0, both = 0;
             for (size_t r = from; r < l->rows.count; r++) {
@@ -120,12 +121,12 @@ static void measures_are_those_of_doubles(void **state)
             assert_true(fabs(p.density - (double)through / all) < 1e-3);
             assert_true(fabs(p.fired - (double)both / (double)through) < 1e-3);
             lowrank again = p;
-            assert_int_equal(lowrank_measure(&again, &l->model, 0, &l->rows, normed, 0, p.threshold, NULL, NULL, NULL),
+            assert_int_equal(measure_lowrank(&again, &l->model, 0, &l->rows, normed, 0, p.threshold, NULL, NULL, NULL),
                              HEARTH_OK);
             assert_true(again.recall == p.recall && again.density == p.density);
         }
     p.fc2.columns = 11;
-    assert_int_equal(lowrank_measure(&p, &l->model, 0, &l->rows, true, 0.9f, NAN, NULL, NULL, NULL), HEARTH_INVALID);
+    assert_int_equal(measure_lowrank(&p, &l->model, 0, &l->rows, true, 0.9f, NAN, NULL, NULL, NULL), HEARTH_INVALID);
     free(w1);
     free(w2);
     free(fc1);
@@ -279,7 +280,7 @@ static void training_lets_no_more_through(void **state)
     assert_true(begun.density > l->density && begun.density < 0.75);
     /* what it was told is what it does */
     lowrank again = trained;
-    assert_int_equal(lowrank_measure(&again, &l->model, 0, &l->rows, true, 0, trained.threshold, NULL, NULL, NULL),
+    assert_int_equal(measure_lowrank(&again, &l->model, 0, &l->rows, true, 0, trained.threshold, NULL, NULL, NULL),
                      HEARTH_OK);
     assert_true(again.recall == trained.recall && again.density == trained.density);
     lowrank_free(&trained);

@@ -1,6 +1,6 @@
 /* learn_multiply.c - products of matrices for training, against sums in double precision: every way a product_factor may lie, odd
  * sizes and sizes beyond a block, at every level of this machine, on one thread and on several. */
-#include "../src/learn/multiply.h"
+#include "../src/learn/lowrank_internal.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* learn_profile - counts are those of the references' neurons and of everything that observers saw, at any number of
  * threads, in one go or in many; and what is read off them agrees with sums made another way. */
 #include "../src/base/memory.h"
-#include "../src/learn/counts_file.h"
+#include "../src/learn/counts.h"
 #include "../src/learn/profile.h"
 #include "../src/model/convert.h"
 
@@ -375,8 +375,8 @@ static void what_does_not_fit_is_not_mixed(void **state)
     corpus c = random_corpus(&d, 200, 50), other = random_corpus(&d, 200, 40);
     profile whole = take(&d, &c, NULL), p;
     char *folder = scratch_folder(), kept[96], old[96];
-    snprintf(kept, sizeof kept, "%s/" KEPT_NAME, folder);
-    snprintf(old, sizeof old, "%s/" KEPT_OLD_NAME, folder);
+    snprintf(kept, sizeof kept, "%s/" COUNTS_NAME, folder);
+    snprintf(old, sizeof old, "%s/" COUNTS_OLD_NAME, folder);
     profile_options o = {.folder = folder};
     static const long places[] = {0, 20, 100, 5000, -1};
     p = take(&d, &other, &o); /* the same ids, cut otherwise */

@@ -19,17 +19,17 @@
 static prune_curve curve_of(double natural, double weight)
 {
     prune_curve c = {.natural = natural};
-    for (int k = 0; k < PRUNE_STEPS; k++) {
-        double taken = (1 - natural) * k / PRUNE_STEPS;
+    for (int k = 0; k < PRUNE_GRADES; k++) {
+        double taken = (1 - natural) * k / PRUNE_GRADES;
         c.thresholds[k] = (float)k;
         c.errors[k] = weight * taken * taken;
     }
     return c;
 }
 
-static double share_at(const prune_curve *c, uint32_t step)
+static double share_at(const prune_curve *c, uint32_t grade)
 {
-    return c->natural + (1 - c->natural) * step / PRUNE_STEPS;
+    return c->natural + (1 - c->natural) * grade / PRUNE_GRADES;
 }
 
 static void levels_are_met_within_a_step(void **state)
@@ -37,18 +37,18 @@ static void levels_are_met_within_a_step(void **state)
     (void)state;
     const prune_curve curves[] = {curve_of(0.5, 1), curve_of(0.9, 3), curve_of(0, 0.1), curve_of(0.97, 20)};
     float levels[PRUNE_LEVELS];
-    uint32_t steps[4 * PRUNE_LEVELS];
-    assert_int_equal(prune_spread(levels, steps, curves, 4, NULL), HEARTH_OK);
+    uint32_t grades[4 * PRUNE_LEVELS];
+    assert_int_equal(prune_spread(levels, grades, curves, 4, NULL), HEARTH_OK);
     double natural = (0.5 + 0.9 + 0 + 0.97) / 4;
     for (size_t l = 0; l < PRUNE_LEVELS; l++) {
         double mean = 0;
         for (size_t i = 0; i < 4; i++)
-            mean += share_at(&curves[i], steps[i * PRUNE_LEVELS + l]) / 4;
+            mean += share_at(&curves[i], grades[i * PRUNE_LEVELS + l]) / 4;
         assert_true(fabs((double)levels[l] - (natural + (1 - natural) * (double)l / PRUNE_LEVELS)) < 1e-6);
-        assert_true(mean >= (double)levels[l] - 1e-6 && mean <= (double)levels[l] + 1.0 / PRUNE_STEPS);
+        assert_true(mean >= (double)levels[l] - 1e-6 && mean <= (double)levels[l] + 1.0 / PRUNE_GRADES);
         for (size_t i = 0; i < 4; i++)
-            assert_true(l == 0 ? steps[i * PRUNE_LEVELS] == 0
-                               : steps[i * PRUNE_LEVELS + l] >= steps[i * PRUNE_LEVELS + l - 1]);
+            assert_true(l == 0 ? grades[i * PRUNE_LEVELS] == 0
+                               : grades[i * PRUNE_LEVELS + l] >= grades[i * PRUNE_LEVELS + l - 1]);
     }
 }
 
@@ -59,11 +59,11 @@ static void equal_layers_give_equally(void **state)
     for (int i = 0; i < 3; i++)
         curves[i].errors[20] *= 0.99; /* a dent, as measured curves have them */
     float levels[PRUNE_LEVELS];
-    uint32_t steps[3 * PRUNE_LEVELS];
-    assert_int_equal(prune_spread(levels, steps, curves, 3, NULL), HEARTH_OK);
+    uint32_t grades[3 * PRUNE_LEVELS];
+    assert_int_equal(prune_spread(levels, grades, curves, 3, NULL), HEARTH_OK);
     for (size_t l = 0; l < PRUNE_LEVELS; l++)
         for (size_t i = 1; i < 3; i++)
-            assert_true(labs((long)steps[i * PRUNE_LEVELS + l] - (long)steps[l]) <= 1);
+            assert_true(labs((long)grades[i * PRUNE_LEVELS + l] - (long)grades[l]) <= 1);
 }
 
 static void what_does_not_matter_gives_first(void **state)
@@ -71,14 +71,14 @@ static void what_does_not_matter_gives_first(void **state)
     (void)state;
     const prune_curve curves[] = {curve_of(0.5, 1), curve_of(0.5, 0), curve_of(0.5, 1)};
     float levels[PRUNE_LEVELS];
-    uint32_t steps[3 * PRUNE_LEVELS];
-    assert_int_equal(prune_spread(levels, steps, curves, 3, NULL), HEARTH_OK);
+    uint32_t grades[3 * PRUNE_LEVELS];
+    assert_int_equal(prune_spread(levels, grades, curves, 3, NULL), HEARTH_OK);
     for (size_t l = 1; l < PRUNE_LEVELS; l++) {
         /* a third of all that can be given is its own: up to there nobody else gives anything */
-        uint32_t all = (uint32_t)ceil(3.0 * PRUNE_STEPS * (double)l / PRUNE_LEVELS - 1e-9);
-        uint32_t own = all < PRUNE_STEPS - 1 ? all : PRUNE_STEPS - 1;
-        assert_int_equal(steps[PRUNE_LEVELS + l], own);
-        assert_int_equal(steps[l] + steps[2 * PRUNE_LEVELS + l], all - own);
+        uint32_t all = (uint32_t)ceil(3.0 * PRUNE_GRADES * (double)l / PRUNE_LEVELS - 1e-9);
+        uint32_t own = all < PRUNE_GRADES - 1 ? all : PRUNE_GRADES - 1;
+        assert_int_equal(grades[PRUNE_LEVELS + l], own);
+        assert_int_equal(grades[l] + grades[2 * PRUNE_LEVELS + l], all - own);
     }
 }
 
@@ -87,10 +87,10 @@ static void silent_layers_are_let_be(void **state)
     (void)state;
     const prune_curve curves[] = {curve_of(1, 0), curve_of(0.5, 1)};
     float levels[PRUNE_LEVELS];
-    uint32_t steps[2 * PRUNE_LEVELS];
-    assert_int_equal(prune_spread(levels, steps, curves, 2, NULL), HEARTH_OK);
-    assert_int_equal(steps[PRUNE_LEVELS - 1], 0);
-    assert_true(steps[2 * PRUNE_LEVELS - 1] > 0);
+    uint32_t grades[2 * PRUNE_LEVELS];
+    assert_int_equal(prune_spread(levels, grades, curves, 2, NULL), HEARTH_OK);
+    assert_int_equal(grades[PRUNE_LEVELS - 1], 0);
+    assert_true(grades[2 * PRUNE_LEVELS - 1] > 0);
 }
 
 /* ------------------------------------------------------------------ models */
@@ -124,7 +124,7 @@ static void open_fixture(fixture *f, const char *path)
     corpus all;
     assert_int_equal(hearth_runtime_create(&f->runtime, NULL, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&f->model, path, &options, NULL), HEARTH_OK);
-    assert_int_equal(corpus_read(&all, f->model, texts, 1, 0, NULL), HEARTH_OK);
+    assert_int_equal(corpus_read(&all, f->model, texts, 1, NULL, 0, NULL), HEARTH_OK);
     assert_int_equal(corpus_of_ids(&f->texts, f->model, all.ids, TOKENS, 0, NULL), HEARTH_OK);
     corpus_free(&all);
     assert_int_equal(hearth_placement_create(&dense, f->model, HEARTH_MODE_DENSE, NULL), HEARTH_OK);

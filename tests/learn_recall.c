@@ -1,5 +1,5 @@
 /* Thresholds for a wanted recall against sorting all scores. */
-#include "../src/learn/recall.h"
+#include "../src/learn/measure.h"
 
 #include "learn_build.h"
 
@@ -61,12 +61,12 @@ static bool passes(float score, float threshold)
     return !(score < threshold);
 }
 
-/* What passes among rows first, first + step ...: [0] all, [1] fired; returns how many fire altogether. */
+/* What passes among rows first, first + stride ...: [0] all, [1] fired; returns how many fire altogether. */
 static size_t count_passing(const recall_task *task, const table *t, float threshold, size_t out[2])
 {
     size_t fired = 0;
     out[0] = out[1] = 0;
-    for (size_t r = task->first; r < task->end; r += task->step)
+    for (size_t r = task->first; r < task->end; r += task->stride)
         for (size_t i = 0; i < t->rows.f; i++) {
             bool fires = t->rows.fired[r * states_words(&t->rows) + i / 64] >> i % 64 & 1;
             bool through = passes(t->scores[r * t->rows.f + i], threshold);
@@ -82,7 +82,7 @@ static recall_task task_of(table *t, pool *threads)
     return (recall_task){.rows = &t->rows,
                          .first = 3,
                          .end = t->rows.count,
-                         .step = 2,
+                         .stride = 2,
                          .neuron_count = t->rows.f,
                          .threads = threads,
                          .score = look_up,
@@ -93,7 +93,7 @@ static recall_task task_of(table *t, pool *threads)
 static void check_result(const recall_task *task, const table *t, const recall_result *r)
 {
     size_t through[2], fired = count_passing(task, t, r->threshold, through);
-    size_t all = (task->end - task->first + task->step - 1) / task->step * t->rows.f;
+    size_t all = (task->end - task->first + task->stride - 1) / task->stride * t->rows.f;
     assert_true(r->recall == (double)through[1] / (double)fired);
     assert_true(r->density == (double)through[0] / (double)all);
     assert_true(r->fired == (double)through[1] / (double)through[0]);
@@ -106,7 +106,7 @@ static void check_best(const recall_task *task, const table *t, float recall, co
     assert_true((double)through[1] >= wanted);
     /* Any score above it keeps less than was wanted. */
     float above = INFINITY;
-    for (size_t row = task->first; row < task->end; row += task->step)
+    for (size_t row = task->first; row < task->end; row += task->stride)
         for (size_t i = 0; i < t->rows.f; i++) {
             float score = t->scores[row * t->rows.f + i];
             above = score > r->threshold && score < above ? score : above;

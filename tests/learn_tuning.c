@@ -4,9 +4,8 @@
 #include "../src/base/hash.h"
 #include "../src/base/memory.h"
 #include "../src/engine/engine.h"
-#include "../src/learn/race.h"
-#include "../src/learn/records.h"
 #include "../src/learn/tuning_internal.h"
+#include "../src/learn/work.h"
 
 #include <dirent.h>
 #include <float.h>
@@ -52,7 +51,7 @@ static void open_fixture(fixture *f, const char *path, unsigned threads)
     corpus all;
     assert_int_equal(hearth_runtime_create(&f->runtime, &runtime, NULL), HEARTH_OK);
     assert_int_equal(hearth_model_open(&f->model, path, &options, NULL), HEARTH_OK);
-    assert_int_equal(corpus_read(&all, f->model, texts, 1, 0, NULL), HEARTH_OK);
+    assert_int_equal(corpus_read(&all, f->model, texts, 1, NULL, 0, NULL), HEARTH_OK);
     assert_int_equal(corpus_of_ids(&f->texts, f->model, all.ids, TOKENS, 0, NULL), HEARTH_OK);
     corpus_free(&all);
 }

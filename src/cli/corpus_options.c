@@ -78,7 +78,7 @@ hearth_status corpus_options_read(corpus *out, const hearth_model *model, const 
     if (o->ids)
         TRY(read_ids(out, model, o, memory, error));
     else
-        TRY(corpus_read_parts(out, model, o->files.items, o->files.count, o->separator, o->window, error));
+        TRY(corpus_read(out, model, o->files.items, o->files.count, o->separator, o->window, error));
     size_t count = out->id_count;
     if (count >= PROFILE_LEAST_TOKENS)
         return HEARTH_OK;

@@ -2,7 +2,7 @@
 #include "eval_internal.h"
 
 #include "../base/file.h"
-#include "../eval/rows.h"
+#include "../eval/windows.h"
 #include "common.h"
 #include "trace.h"
 

@@ -112,7 +112,7 @@ static hearth_status count(packing *p, const loaded *l, progress *shown, hearth_
     profile counted;
     hearth_progress to = progress_to(shown);
     if (p->values->profile)
-        TRY(corpus_read(&texts, l->model, &p->values->profile, 1, 0, error));
+        TRY(corpus_read(&texts, l->model, &p->values->profile, 1, NULL, 0, error));
     else
         TRY(corpus_written(&texts, l->engine, 0, 0, &to, error));
     hearth_status status = profile_take(&counted, l->engine, &texts, &(profile_options){.progress = to}, error);

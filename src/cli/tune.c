@@ -3,7 +3,6 @@
  * learn/tuning.h defines what is learnt and in which order; this file has the options, the place of intermediate
  * results, and the reports. */
 #include "../base/file.h"
-#include "../learn/records.h"
 #include "../learn/tuning.h"
 #include "../learn/work.h"
 #include "corpus_options.h"

@@ -6,7 +6,7 @@
  * neuron counts as zero if the product plus `margin` such deviations is still below the value at which it fires.
  *
  * No input has an error above sqrt(d) deviations (Cauchy-Schwarz inequality), so a slightly larger margin loses
- * nothing. Margins in use are smaller, and what they lose is counted (learn/coarse.h). Two kinds of rounding are in no
+ * nothing. Margins in use are smaller, and what they lose is counted (learn/measure.h). Two kinds of rounding are in no
  * deviation: that of float32 sums, and that of x to 8 bits if only one of the two formats, the copy's and the matrix's,
  * reads 8-bit input (kernel.h). The second is small compared with e for a copy in Q4_0 and of similar size for one in
  * Q8_0; the count includes it. */

@@ -1,6 +1,6 @@
 /* bench.c - timed runs with the engines taking turns, each decoding between two bandwidth measurements.
  *
- * Three parts: what is read, one timed run, and rows from the results of the runs. */
+ * Three sections: what is read, one timed run, and rows from the results of the runs. */
 #include "bench.h"
 
 #include "../base/clock.h"
@@ -166,7 +166,7 @@ static hearth_status time_round(bencher *b, uint32_t repeat, uint32_t context, h
 
 /* ------------------------------------------------------------------ rows */
 
-/* Empties the tallies and points each to its part of the common blocks. */
+/* Empties the tallies and points each to its range of the common blocks. */
 static void clear_tallies(bencher *b)
 {
     uint32_t layers = b->info.layer_count;
@@ -246,7 +246,7 @@ static void see_span(void *user, const hearth_span *span)
         b->options->tracer.see(b->options->tracer.user, span);
 }
 
-/* Collects the samples of one row. Prompts are not traced: their steps divide the work differently. */
+/* Collects the samples of one row. Prompts are not traced: they divide the work differently. */
 static hearth_status trace_row(bencher *b, lane *l, bench_row *row, hearth_error *error)
 {
     overlap_clear(&b->overlap);

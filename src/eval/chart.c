@@ -393,8 +393,8 @@ static int heat_of(const axis *value, float cell)
 {
     if (isnan(cell))
         return -1;
-    int step = (int)(axis_place(value, (double)cell) * SVG_HEATS);
-    return step < SVG_HEATS ? step : SVG_HEATS - 1;
+    int shade = (int)(axis_place(value, (double)cell) * SVG_HEATS);
+    return shade < SVG_HEATS ? shade : SVG_HEATS - 1;
 }
 
 /* Merges neighbours of one colour in a row into one rectangle. */
@@ -440,9 +440,9 @@ static bool boxes_meet(const box *a, const box *b)
 /* Tests points of the line a few pixels apart. */
 static bool line_meets(const box *b, double x1, double y1, double x2, double y2)
 {
-    int steps = 1 + (int)(hypot(x2 - x1, y2 - y1) / 3);
-    for (int i = 0; i <= steps; i++) {
-        double share = (double)i / steps, x = x1 + share * (x2 - x1), y = y1 + share * (y2 - y1);
+    int points = 1 + (int)(hypot(x2 - x1, y2 - y1) / 3);
+    for (int i = 0; i <= points; i++) {
+        double share = (double)i / points, x = x1 + share * (x2 - x1), y = y1 + share * (y2 - y1);
         if (x > b->left - 1 && x < b->right + 1 && y > b->top - 1 && y < b->bottom + 1)
             return true;
     }
@@ -491,7 +491,7 @@ static void put_label(svg *s, const view *v, const chart_point *at, box *taken, 
         if (!is_free(v, &b, taken, *taken_count))
             continue;
         svg_put_text(s, "tag", spots[i].anchor, x + spots[i].x, base, SVG_NOTE_SIZE, width + 1, at->label);
-        b.left -= 3; /* keeps labels apart */
+        b.left -= 3; /* space between labels */
         b.right += 3;
         taken[(*taken_count)++] = b;
         return;

@@ -10,14 +10,16 @@
 /* Relative rounding error of products of round numbers. */
 #define TINY 1e-9
 
+/* Round numbers are these times powers of ten. */
+static const double round_digits[] = {1, 2, 5};
+
 /* Returns the next of 1, 2, 5, 10, 20 ... at or above a positive value. */
 static double round_up(double value)
 {
-    static const double steps[] = {1, 2, 5};
     double power = pow(10, floor(log10(value) + TINY));
     for (size_t i = 0; i < 3; i++)
-        if (steps[i] * power >= value * (1 - TINY))
-            return steps[i] * power;
+        if (round_digits[i] * power >= value * (1 - TINY))
+            return round_digits[i] * power;
     return 10 * power;
 }
 
@@ -49,27 +51,27 @@ static void add_mark(axis *a, double value)
         a->marks[a->mark_count++] = value;
 }
 
-/* Marks multiples of a round step; a range that the caller did not set is extended to two of them. */
+/* Marks multiples of a round spacing; a range that the caller did not set is extended to two of them. */
 static void mark_evenly(axis *a, int marks)
 {
     double unit = a->wish->percent ? 100 : 1;
-    double step = round_up((a->most - a->least) / marks * unit) / unit;
+    double spacing = round_up((a->most - a->least) / marks * unit) / unit;
     if (a->wish->whole)
-        step = fmax(ceil(step), 1);
+        spacing = fmax(ceil(spacing), 1);
     if (a->wish->least >= a->wish->most && !a->wish->log) {
-        a->least = floor(a->least / step + TINY) * step;
-        a->most = ceil(a->most / step - TINY) * step;
+        a->least = floor(a->least / spacing + TINY) * spacing;
+        a->most = ceil(a->most / spacing - TINY) * spacing;
     }
-    a->decimals = (int)fmax(0, ceil(-log10(step * unit) - TINY));
-    for (double n = ceil(a->least / step - TINY); n * step <= a->most + TINY * step && a->mark_count < AXIS_MARKS; n++)
-        add_mark(a, n * step == 0 ? 0 : n * step); /* no -0 */
+    a->decimals = (int)fmax(0, ceil(-log10(spacing * unit) - TINY));
+    for (double n = ceil(a->least / spacing - TINY);
+         n * spacing <= a->most + TINY * spacing && a->mark_count < AXIS_MARKS; n++)
+        add_mark(a, n * spacing == 0 ? 0 : n * spacing); /* no -0 */
 }
 
-/* Marks powers of ten; also 2 and 5 times these where they are few; even steps where the ends differ by less than a
+/* Marks powers of ten; also 2 and 5 times these where they are few; even spacing where the ends differ by less than a
  * factor of five. */
 static void mark_powers(axis *a, int marks)
 {
-    static const double steps[] = {1, 2, 5};
     if (a->wish->least >= a->wish->most) {
         a->least = round_down(a->least);
         a->most = round_up(a->most);
@@ -84,7 +86,7 @@ static void mark_powers(axis *a, int marks)
     int first = (int)floor(log10(a->least) + TINY);
     for (int power = first; pow(10, power) <= a->most * (1 + TINY); power += every)
         for (size_t i = 0; i < within; i++)
-            add_mark(a, steps[i] * pow(10, power));
+            add_mark(a, round_digits[i] * pow(10, power));
 }
 
 void axis_fit(axis *out, const chart_axis *wish, const axis_range *range, int marks)

@@ -24,7 +24,7 @@ static hearth_status write_rows(void *user, size_t first, size_t count, const fl
     return kl_writer_add(user, logits, count, error);
 }
 
-static hearth_status check_ids(const windows *w, const divergence_material *from, hearth_error *error)
+static hearth_status check_ids(const windows_reader *w, const divergence_material *from, hearth_error *error)
 {
     TRY(halves_check(w, from->id_count, from->name, error));
     for (size_t i = 0; i < from->id_count; i++)
@@ -40,7 +40,7 @@ static hearth_status cancelled(hearth_status status, const char *name, hearth_er
     return status == HEARTH_CANCELLED ? fail(error, status, "%s: divergence: cancelled", name) : status;
 }
 
-static hearth_status write_windows(const char *path, windows *w, const int32_t *ids, size_t count, uint32_t most,
+static hearth_status write_windows(const char *path, windows_reader *w, const int32_t *ids, size_t count, uint32_t most,
                                    hearth_error *error)
 {
     kl_writer *writer;
@@ -57,7 +57,7 @@ static hearth_status write_windows(const char *path, windows *w, const int32_t *
     return status;
 }
 
-static hearth_status open_for_writing(windows *w, const hearth_engine *engine, const divergence_options *o,
+static hearth_status open_for_writing(windows_reader *w, const hearth_engine *engine, const divergence_options *o,
                                       hearth_error *error)
 {
     hearth_model_info info;
@@ -68,7 +68,7 @@ static hearth_status open_for_writing(windows *w, const hearth_engine *engine, c
     return windows_open(w, engine, context, o->kv, &o->progress, "logits", error);
 }
 
-static hearth_status write_material(const char *path, windows *w, const divergence_material *from,
+static hearth_status write_material(const char *path, windows_reader *w, const divergence_material *from,
                                     const divergence_options *options, hearth_error *error)
 {
     int32_t *ids;
@@ -86,7 +86,7 @@ static hearth_status write_material(const char *path, windows *w, const divergen
 hearth_status divergence_write(const char *path, const hearth_engine *engine, const divergence_material *from,
                                const divergence_options *options, hearth_error *error)
 {
-    windows w;
+    windows_reader w;
     TRY(open_for_writing(&w, engine, options, error));
     hearth_status status = cancelled(write_material(path, &w, from, options, error), from->name, error);
     windows_close(&w);
@@ -128,7 +128,7 @@ hearth_status divergence_write_temporary(kl_file *out, const hearth_engine *engi
 
 /* Sums over positions, and every single divergence for the percentiles. */
 typedef struct measuring {
-    windows windows;
+    windows_reader windows;
     const kl_file *base;
     double *values; /* one per row of all windows that are measured */
     double *logs;   /* [vocabulary_size] log q of the current row */

@@ -1,7 +1,7 @@
 /* divergence.h - measures how far one model's output is from another's: KL(base || model), row by row.
  *
  * The base is a logits file (kl_file.h), written by hearth or by llama.cpp: write one with the engine that serves as
- * the reference, then measure any number of engines against it. Both steps follow llama.cpp's protocol (windows.h), so
+ * the reference, then measure any number of engines against it. Both follow llama.cpp's protocol (windows.h), so
  * the file holds everything that measuring needs, the text included.
  *
  * A row's divergence is sum p log(p / q) over the tokens that the file resolves; p are the file's probabilities, q the

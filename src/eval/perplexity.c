@@ -2,13 +2,12 @@
 #include "perplexity.h"
 
 #include "../base/memory.h"
-#include "documents.h"
 #include "windows.h"
 
 #include <string.h>
 
 typedef struct scorer {
-    windows windows;
+    windows_reader windows;
     const perplexity_options *options;
     perplexity_result *result;
 } scorer;
@@ -36,7 +35,7 @@ static hearth_status score_window(scorer *s, size_t count, hearth_error *error)
 /* Fills the window from ids: BOS first, at most the context in length. Returns how many ids were used. */
 static size_t fill_window(scorer *s, const int32_t *ids, size_t count, size_t *length)
 {
-    windows *w = &s->windows;
+    windows_reader *w = &s->windows;
     size_t bos = w->info.bos >= 0, room = w->context - bos;
     size_t taken = count < room ? count : room;
     w->ids[0] = w->info.bos;

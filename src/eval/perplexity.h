@@ -13,8 +13,8 @@
 typedef struct perplexity_options {
     uint32_t context; /* N; 0: the model's                                                   */
     hearth_kv kv;
-    /* NULL: one text. Else each part is a document of its own, without the ASCII blanks around it; only its first
-     * window is scored */
+    /* between documents, whose surrounding ASCII blanks are left out; only the first window of each is scored. NULL:
+     * one text */
     const char *separator;
     uint32_t document_limit; /* at most this many documents; 0: all */
     bool half_windows;

@@ -11,7 +11,7 @@
  * together with hearth, it could leave behind an init that is not yet bound to it and goes on; this happened at one in
  * six of the moments at which hearth was killed.) If the keeper is killed as well, the limit on processor time ends the
  * program. */
-#include "sandbox_launch.h"
+#include "sandbox_internal.h"
 
 #include "../base/clock.h"
 #include "../base/json.h"
@@ -92,9 +92,9 @@ static bool take_output(run *r)
     ssize_t size = read(r->launch.output, block, sizeof block);
     if (size > 0) {
         size_t room = sizeof result->output - result->output_size;
-        size_t kept = (size_t)size < room ? (size_t)size : room;
-        memcpy(result->output + result->output_size, block, kept);
-        result->output_size += kept;
+        size_t stored = (size_t)size < room ? (size_t)size : room;
+        memcpy(result->output + result->output_size, block, stored);
+        result->output_size += stored;
         result->output_total += (size_t)size;
     }
     return may_come_more(size);

@@ -2,7 +2,7 @@
  *
  * A program runs under bubblewrap (the command bwrap) in its own namespaces: no network, no other process, and of this
  * machine's files only the system folders that Python needs, read-only. It runs as the user nobody, with no environment
- * and no open descriptor but 0, 1 and 2, and under a filter of system calls (sandbox_filter.h) that refuses further
+ * and no open descriptor but 0, 1 and 2, and under a filter of system calls (sandbox_filter.c) that refuses further
  * processes and threads, sockets and whatever else an ordinary program does not need. Limits end a program that takes
  * too much time or memory or writes too much output. When sandbox_run returns, everything that it started is gone; if
  * hearth itself is killed, everything is gone half a second later.
@@ -55,14 +55,14 @@ typedef enum sandbox_end {
     SANDBOX_OUTPUT     /* killed: too much output */
 } sandbox_end;
 
-#define SANDBOX_KEPT_BYTES 2048
+#define SANDBOX_STORED_BYTES 2048
 
 typedef struct sandbox_result {
     sandbox_end end;
     int code;
-    double seconds;                   /* wall time, including building the sandbox */
-    size_t output_size, output_total; /* bytes stored in `output`, and bytes written in all */
-    char output[SANDBOX_KEPT_BYTES];  /* the first bytes of the output, not terminated; untrusted text */
+    double seconds;                    /* wall time, including building the sandbox */
+    size_t output_size, output_total;  /* bytes stored in `output`, and bytes written in all */
+    char output[SANDBOX_STORED_BYTES]; /* the first bytes of the output, not terminated; untrusted text */
 } sandbox_result;
 
 /* Runs one program to its end. HEARTH_UNSUPPORTED: the sandbox could not be built, or the command is not in it (without

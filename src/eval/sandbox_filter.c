@@ -1,9 +1,15 @@
-/* sandbox_filter.c - builds the filter of system calls as the kernel reads it: classic BPF over struct seccomp_data.
+/* sandbox_filter.c - the filter of system calls (seccomp) for a program in the sandbox, as the kernel reads it: classic
+ * BPF over struct seccomp_data.
+ *
+ * The filter allows every call that is not known to be harmful, up to the newest call it knows of. Namespaces, limits
+ * and an unprivileged user isolate the program; the filter removes what these leave open: further processes and threads
+ * (each would have its own limits), memory that no limit counts, locks that are visible outside, and the parts of the
+ * kernel in which most security holes were found.
  *
  * The meaning of a call's number depends on the processor and its mode, so the filter checks the architecture first: a
  * 64-bit x86 process can also make calls by the 32-bit numbers (int 0x80) and by those of x32, which would bypass any
  * list of 64-bit numbers. Both end the process. */
-#include "sandbox_filter.h"
+#include "sandbox_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

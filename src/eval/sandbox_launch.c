@@ -4,7 +4,7 @@
  * prepared before the fork. RLIMIT_NPROC is not used: it counts all processes of a user, so bwrap itself would fail for
  * a user who has many, and it does not apply to root; the filter refuses the first new process instead. There is no
  * /proc: Python does not need it, and without it sandboxes can be built in containers that forbid mounting it. */
-#include "sandbox_launch.h"
+#include "sandbox_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 
 #define NOBODY     65534
 #define FIRST_FREE 32  /* the parent's descriptors lie above those that the child arranges for bwrap */
-#define GRACE_MS   500 /* see keep() */
+#define GRACE_MS   500 /* see watch() */
 
 static void close_one(int *fd)
 {
@@ -137,7 +137,7 @@ static bool lift(int *fd)
     return lifted >= 0;
 }
 
-/* Gives one end to the child; the parent keeps the other, made non-blocking. */
+/* Gives one end to the child; the parent has the other, made non-blocking. */
 static hearth_status share_ends(launch *l, int *ours, const int ends[2], hearth_error *error)
 {
     int *theirs = &l->given[l->given_count++];
@@ -343,7 +343,7 @@ static int wait_for(pid_t pid)
  * bwrap builds its init, the init is in bwrap's process group and is killed with it; later the init is bound to the
  * life of bwrap. The grace time covers the moment between the two. (A program that waits to be started may begin during
  * it: closing the socket starts it, too.) */
-static _Noreturn void keep(pid_t bwrap)
+static _Noreturn void watch(pid_t bwrap)
 {
     enum { HEARTH, BWRAP, COUNT };
     syscall(SYS_close_range, 0, STATUS_FD, 0);
@@ -366,7 +366,7 @@ _Noreturn void launch_become_keeper(const launch *l)
 {
     pid_t keeper = getpid();
     reset_signals();
-    setsid(); /* keeps Ctrl-C for hearth, which ends the program in its own way */
+    setsid(); /* Ctrl-C then reaches hearth alone, which ends the program in its own way */
     line_up_descriptors(l);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         give_up("cannot take care of orphans");
@@ -376,5 +376,5 @@ _Noreturn void launch_become_keeper(const launch *l)
         give_up("cannot begin a process");
     if (bwrap == 0)
         become_bwrap(l, keeper);
-    keep(bwrap);
+    watch(bwrap);
 }

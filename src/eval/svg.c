@@ -149,12 +149,12 @@ void svg_put_note(svg *s, double y, const char *text)
     for (size_t line = 0; *text && line < SVG_NOTE_LINES; line++) {
         /* The last line takes all the rest, and svg_put_text cuts it. */
         size_t size = line + 1 < SVG_NOTE_LINES ? next_line(text) : strlen(text);
-        char part[512];
-        size_t kept = size < sizeof part ? size : sizeof part - 1;
-        memcpy(part, text, kept);
-        part[kept] = 0;
+        char taken[512];
+        size_t length = size < sizeof taken ? size : sizeof taken - 1;
+        memcpy(taken, text, length);
+        taken[length] = 0;
         svg_put_text(s, "note", SVG_START, SVG_MARGIN, y + (double)line * SVG_NOTE_PITCH, SVG_NOTE_SIZE, SVG_ROOM,
-                     part);
+                     taken);
         text += size;
         text += strspn(text, " ");
     }

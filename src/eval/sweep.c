@@ -15,9 +15,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#define PROMPT_TOKENS 16    /* read before decoding is timed         */
-#define SPEED_IDS     65536 /* 8 bytes of the text are tokenized for each of these, to be read in timed runs */
-#define STEP          1000  /* progress units per setting; most of them are one reading of the text */
+#define PROMPT_TOKENS    16    /* read before decoding is timed         */
+#define SPEED_IDS        65536 /* 8 bytes of the text are tokenized for each of these, to be read in timed runs */
+#define SETTING_PROGRESS 1000  /* progress units per setting; most of them are one reading of the text */
 
 typedef struct sweeper {
     const sweep_options *options;
@@ -33,7 +33,7 @@ typedef struct sweeper {
     hearth_engine **engines; /* [count] NULL where the setting is dense */
     size_t count;
     kl_file base;                      /* kl: the dense model's logits */
-    uint64_t done, done_inside, total; /* in units of 1 / STEP settings; done_inside: within the current one */
+    uint64_t done, done_inside, total; /* SETTING_PROGRESS per setting; done_inside: within the current one */
 } sweeper;
 
 /* ------------------------------------------------------------------ progress */
@@ -44,13 +44,13 @@ static bool report(sweeper *s)
     return !p->report || p->report(p->user, "sweep", s->done + s->done_inside, s->total);
 }
 
-/* Maps the progress of one measurement to its part of a setting's step. Never goes back: work in two parts (programs
+/* Maps the progress of one measurement to its share of a setting's. Never goes back: work in two turns (programs
  * are written, then checked) starts again at 0, which would spoil estimates of the time left. */
 static bool report_inside(void *user, const char *what, uint64_t done, uint64_t total)
 {
     (void)what;
     sweeper *s = user;
-    uint64_t inside = total > 0 && done <= total ? (uint64_t)(STEP * ((double)done / (double)total)) : 0;
+    uint64_t inside = total > 0 && done <= total ? (uint64_t)(SETTING_PROGRESS * ((double)done / (double)total)) : 0;
     if (inside > s->done_inside)
         s->done_inside = inside;
     return report(s);
@@ -63,9 +63,9 @@ static bool report_again(void *user, const char *what, uint64_t done, uint64_t t
     return report(user);
 }
 
-static bool steps_done(sweeper *s, uint64_t steps)
+static bool add_progress(sweeper *s, uint64_t done)
 {
-    s->done += steps;
+    s->done += done;
     s->done_inside = 0;
     return report(s);
 }
@@ -154,11 +154,11 @@ static hearth_status measure_programs(sweeper *s, const hearth_engine *engine, s
 static const struct task {
     const char *name;
     hearth_status (*prepare)(sweeper *, hearth_error *); /* runs once before any setting; NULL: nothing to do */
-    uint64_t prepare_steps;                              /* its share of the progress */
+    uint64_t prepare_progress;                           /* its share of the progress */
     hearth_status (*measure)(sweeper *, const hearth_engine *, sweep_row *, hearth_error *);
 } tasks[SWEEP_TASKS] = {
     {"ppl", NULL, 0, measure_perplexity},
-    {"kl", write_base, STEP, measure_divergence},
+    {"kl", write_base, SETTING_PROGRESS, measure_divergence},
     {"humaneval", collect_prompts, 0, measure_programs},
 };
 
@@ -343,17 +343,17 @@ static hearth_status measure_speed(sweeper *s, sweep_result *result, hearth_erro
 static hearth_status sweep_all(sweeper *s, sweep_result *result, hearth_error *error)
 {
     const struct task *task = &tasks[s->options->task];
-    s->total = STEP * (uint64_t)s->count + task->prepare_steps;
+    s->total = SETTING_PROGRESS * (uint64_t)s->count + task->prepare_progress;
     if (!report(s))
         return cancelled(s, error);
     TRY(open_engines(s, error));
     if (task->prepare)
         TRY(task->prepare(s, error));
-    if (!steps_done(s, task->prepare_steps))
+    if (!add_progress(s, task->prepare_progress))
         return cancelled(s, error);
     for (size_t i = 0; i < s->count; i++) {
         TRY(measure_setting(s, i, &result->rows[i], error));
-        if (!steps_done(s, STEP))
+        if (!add_progress(s, SETTING_PROGRESS))
             return cancelled(s, error);
     }
     return s->options->repeats > 0 ? measure_speed(s, result, error) : HEARTH_OK;

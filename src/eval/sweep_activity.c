@@ -2,7 +2,7 @@
 #include "sweep.h"
 
 #include "../base/memory.h"
-#include "documents.h"
+#include "windows.h"
 
 /* Rows of a feed. */
 #define BLOCK 512

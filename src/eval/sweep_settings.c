@@ -44,11 +44,11 @@ hearth_status sweep_place(hearth_placement **out, const hearth_model *model, con
                           hearth_error *error)
 {
     hearth_placement *p;
-    bool keeps = setting->kind == SWEEP_HOT_ONLY || setting->kind == SWEEP_COLD_ONLY;
+    bool by_heat = setting->kind == SWEEP_HOT_ONLY || setting->kind == SWEEP_COLD_ONLY;
     hearth_mode mode = kinds[setting->kind].mode;
     hearth_status status = HEARTH_OK;
     TRY(hearth_placement_create(&p, model, mode == HEARTH_MODE_AUTO ? placement_auto_mode(model) : mode, error));
-    if (keeps)
+    if (by_heat)
         status = hearth_placement_keep(p, model, setting->value, setting->kind == SWEEP_HOT_ONLY, error);
     else if (setting->kind == SWEEP_PRUNED)
         status = hearth_placement_prune(p, model, setting->value, error);
@@ -79,7 +79,7 @@ static hearth_status add(list *l, sweep_kind kind, double value, hearth_error *e
     return HEARTH_OK;
 }
 
-static hearth_status add_steps(list *l, sweep_kind kind, double from, double to, double step, hearth_error *error)
+static hearth_status add_range(list *l, sweep_kind kind, double from, double to, double step, hearth_error *error)
 {
     for (int i = 0; from + i * step <= to + SLACK; i++)
         TRY(add(l, kind, round((from + i * step) / SLACK) * SLACK, error));
@@ -93,7 +93,7 @@ static hearth_status add_plain(list *l, sweep_kind kind, const hearth_model *mod
     if (kinds[kind].value != TAKES_SHARE)
         return add(l, kind, NAN, error);
     if (kind != SWEEP_PRUNED)
-        return add_steps(l, kind, 0.2, 0.8, 0.2, error);
+        return add_range(l, kind, 0.2, 0.8, 0.2, error);
     if (!t || t->level_count == 0)
         return model_lacks_tune(
             model,
@@ -144,7 +144,7 @@ static hearth_status add_values(list *l, sweep_kind kind, const char *text, hear
         return fail(error, HEARTH_INVALID, "settings: %s: '%.40s' is not a share, from 0 to 1", name, text);
     if (fabs(v[0]) > 1e6 || fabs(v[1]) > 1e6)
         return fail(error, HEARTH_INVALID, "settings: %s: '%.40s' is too large", name, text);
-    return add_steps(l, kind, v[0], v[1], v[2], error);
+    return add_range(l, kind, v[0], v[1], v[2], error);
 }
 
 /* Adds the settings of "pruned=0.5", or of a name alone. */

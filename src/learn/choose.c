@@ -52,10 +52,10 @@ void choose_count_bytes(candidate *c, const hearth_model *model, const choose_la
 
 size_t choose_ranks(uint32_t ranks[CHOOSE_RANKS], uint32_t d)
 {
-    static const uint32_t parts[CHOOSE_RANKS] = {16, 8, 4, 2, 1};
+    static const uint32_t divisors[CHOOSE_RANKS] = {16, 8, 4, 2, 1};
     size_t count = 0;
     for (size_t i = 0; i < CHOOSE_RANKS; i++) {
-        uint64_t rank = ((uint64_t)d / parts[i] + RANK_MULTIPLE - 1) / RANK_MULTIPLE * RANK_MULTIPLE;
+        uint64_t rank = ((uint64_t)d / divisors[i] + RANK_MULTIPLE - 1) / RANK_MULTIPLE * RANK_MULTIPLE;
         rank = rank == 0 ? RANK_MULTIPLE : rank;
         if (rank <= PREDICTOR_RANK_LIMIT && (count == 0 || rank > ranks[count - 1]))
             ranks[count++] = (uint32_t)rank;
@@ -83,9 +83,9 @@ number_format choose_low_rank_format(const hearth_model *model)
 
 /* ------------------------------------------------------------------ the budget */
 
-/* Returns whether the step from `now` to `to` gains and fits.
+/* Returns whether a change from `now` to `to` gains and fits.
  * *slope: gain per cost, infinite where it costs nothing. */
-static bool is_step(const choose_option *now, const choose_option *to, double left, double *slope)
+static bool is_gain(const choose_option *now, const choose_option *to, double left, double *slope)
 {
     double cost = to->cost - now->cost, gain = to->gain - now->gain;
     if (!(gain > 0) || (cost > 0 && cost > left))
@@ -104,7 +104,7 @@ double choose_within(size_t *chosen, const choose_option *options, size_t layers
         size_t layer = layers, option = 0;
         for (size_t i = 0; i < layers; i++)
             for (size_t k = 0; k < count; k++)
-                if (is_step(&options[i * count + chosen[i]], &options[i * count + k], budget - spent, &slope) &&
+                if (is_gain(&options[i * count + chosen[i]], &options[i * count + k], budget - spent, &slope) &&
                     slope > best) {
                     best = slope;
                     layer = i;

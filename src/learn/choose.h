@@ -1,11 +1,11 @@
 /* choose.h - chooses a predictor for each layer from the candidates made for it: counts the bytes that a token reads
- * with each, and keeps all layers together within a budget.
+ * with each, and holds all layers together within a budget.
  *
  * Bytes per token follow docs/design.md. A predictor costs its own bytes, all read for every
  * token, and the rows that it lets through although they do not fire; it saves the rows of the
  * first matrix that are not read. With ReLU on both gate and up, up is also read where only the
  * gate fires; that is left out with and without a predictor, so the real gain is no less than the
- * counted one. Measured times of the same choice come from race.h; both end up as gains here. */
+ * counted one. Measured times of the same choice come from tuning_choice.c; both end up as gains here. */
 #ifndef LEARN_CHOOSE_H
 #define LEARN_CHOOSE_H
 
@@ -59,8 +59,8 @@ typedef struct choose_option {
 
 /* Chooses one option per layer so that gains are high and the sum of costs stays within the budget. On entry chosen
  * [layers] holds the least option that each layer must have (an index into its options); on return the chosen one.
- * Greedy: always takes the step with the greatest gain per cost that still fits. An option that gains no more than the
- * current one is not taken; ties go to the lower number. options [layers][count]. Returns the sum of the costs. */
+ * Greedy: always makes the change with the greatest gain per cost that still fits. An option that gains no more than
+ * the current one is not taken; ties go to the lower number. options [layers][count]. Returns the sum of the costs. */
 double choose_within(size_t *chosen, const choose_option *options, size_t layers, size_t count, double budget);
 
 #endif

@@ -5,7 +5,7 @@
 #include "../base/file.h"
 #include "../base/memory.h"
 #include "../base/text.h"
-#include "../eval/documents.h"
+#include "../eval/windows.h"
 
 #include <string.h>
 
@@ -158,8 +158,8 @@ static hearth_status add_file(builder *b, const hearth_model *model, const char 
     return status;
 }
 
-hearth_status corpus_read_parts(corpus *out, const hearth_model *model, const char *const *paths, size_t path_count,
-                                const char *separator, uint32_t window, hearth_error *error)
+hearth_status corpus_read(corpus *out, const hearth_model *model, const char *const *paths, size_t path_count,
+                          const char *separator, uint32_t window, hearth_error *error)
 {
     builder b;
     TRY(begin(&b, out, model, window, error));
@@ -171,12 +171,6 @@ hearth_status corpus_read_parts(corpus *out, const hearth_model *model, const ch
     for (size_t i = 0; i < path_count && status == HEARTH_OK; i++)
         status = add_file(&b, model, paths[i], separator);
     return finish(&b, status);
-}
-
-hearth_status corpus_read(corpus *out, const hearth_model *model, const char *const *paths, size_t path_count,
-                          uint32_t window, hearth_error *error)
-{
-    return corpus_read_parts(out, model, paths, path_count, NULL, window, error);
 }
 
 /* ------------------------------------------------------------------ ids */

@@ -22,15 +22,12 @@ typedef struct corpus {
     char digest[HASH_TEXT_SIZE]; /* hash of the ids and of where they are cut: identifies the corpus */
 } corpus;
 
-/* Reads files as a corpus. window: the most ids of a window, BOS included; 0: 512, or the model's context length where
- * that is less. HEARTH_FORMAT: an empty or binary file, or more tokens than can be counted. HEARTH_UNSUPPORTED: the
- * model has no tokenizer. On failure *out is empty. */
+/* Reads files as a corpus. separator: stands between the documents of a file, each a text of its own: no
+ * window spans two of them; NULL: each file is one text. window: the most ids of a window, BOS included; 0: 512, or the
+ * model's context length where that is less. HEARTH_FORMAT: an empty or binary file, or more tokens than can be
+ * counted. HEARTH_UNSUPPORTED: the model has no tokenizer. On failure *out is empty. */
 hearth_status corpus_read(corpus *out, const hearth_model *model, const char *const *paths, size_t path_count,
-                          uint32_t window, hearth_error *error);
-/* The same for files that hold several documents (eval/documents.h), each a text of its own: no window spans two of
- * them. separator NULL: each file is one text. */
-hearth_status corpus_read_parts(corpus *out, const hearth_model *model, const char *const *paths, size_t path_count,
-                                const char *separator, uint32_t window, hearth_error *error);
+                          const char *separator, uint32_t window, hearth_error *error);
 /* The same for given ids, which are checked against the vocabulary. No BOS is added. */
 hearth_status corpus_of_ids(corpus *out, const hearth_model *model, const int32_t *ids, size_t id_count,
                             uint32_t window, hearth_error *error);

@@ -2,7 +2,7 @@
 #include "loss.h"
 
 #include "../base/memory.h"
-#include "../eval/rows.h"
+#include "../eval/windows.h"
 
 #include <math.h>
 
@@ -80,7 +80,7 @@ static hearth_status read_window(comparison *c, const int32_t *ids, size_t count
     return HEARTH_OK;
 }
 
-/* Returns where the part of a window that starts at token `first` begins; the window's end where no part of it does. */
+/* Returns where reading a window begins that is read from token `first` on; its end where it lies before that token. */
 static uint64_t begin_of(const corpus *texts, size_t window, uint64_t first)
 {
     uint64_t begin = texts->starts[window], end = texts->starts[window + 1];

@@ -1,7 +1,13 @@
-/* lowrank.c - runs the training: closed form, epochs while they help, conversion to the stored format. */
+/* lowrank.c - runs the training: closed form, epochs while they help, conversion to the stored format.
+ *
+ * The state of a training is stored in a file, written whole after each epoch, so that a resumed training gives the
+ * same bytes as an uninterrupted one. The file belongs to one machine and one program, and only it reads it back. */
 #include "lowrank_internal.h"
 
+#include "../base/file.h"
 #include "../base/memory.h"
+#include "measure.h"
+#include "work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +17,13 @@
 #define PATIENCE 3
 /* Rows from which the scale of the inputs is computed. */
 #define SAMPLE 2048
+/* From this explained share of a constant on, the shifted closed form is sure to be the better one. */
+#define CONSTANT_SURE 0.9
 /* Rows of a matrix that one work item encodes. */
 #define ENCODED_ROWS 16
+
+/* Rows whose content identifies the set of rows. */
+#define WITNESSES 64
 
 /* ------------------------------------------------------------------ rows */
 
@@ -89,6 +100,164 @@ static hearth_status check_memory(const lowrank_job *job, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* ------------------------------------------------------------------ the state as a file */
+
+/* Identifies the training to which a state belongs; the state of another training is replaced. All members have 8 bytes
+ * or are arrays of them, so that there is no padding with undefined content. */
+typedef struct state_head {
+    char magic[8];
+    uint64_t d, f, rank, normed, recall_bits, epochs, seed, count, training;
+    hash128 rows; /* hash of some rows */
+    uint64_t epoch, best_epoch, fresh, done;
+    double beginning, best_density, rates[2];
+    hash128 check; /* hash of all other bytes of the file; must be last */
+} state_head;
+
+static const char state_magic[8] = "HLRSTAT2";
+
+/* Computes the hash of some rows. */
+static hearth_status digest_rows(const lowrank_job *job, hash128 *out, hearth_error *error)
+{
+    float *x = mem_new_array(job->d, sizeof *x);
+    uint64_t *fired = mem_new_array(job->words, sizeof *fired);
+    hash128 h = hash_begin();
+    for (size_t i = 0; x && fired && i < WITNESSES; i++) {
+        uint32_t row = (uint32_t)((uint64_t)i * job->count / WITNESSES);
+        states_read(job->rows, &row, 1, false, x, fired);
+        hash_bytes(&h, x, job->d * sizeof *x);
+        hash_bytes(&h, fired, job->words * sizeof *fired);
+    }
+    mem_free(x);
+    mem_free(fired);
+    *out = h;
+    return x && fired ? HEARTH_OK : fail_memory(error, job->thing, job->d * sizeof *x);
+}
+
+/* Makes the head of a file; `check` is left zero. */
+static hearth_status make_head(const lowrank_job *job, const lowrank_state *s, state_head *out, hearth_error *error)
+{
+    const lowrank_options *o = job->options;
+    uint32_t recall_bits;
+    memcpy(&recall_bits, &o->recall, sizeof recall_bits);
+    *out = (state_head){.d = job->d,
+                        .f = job->f,
+                        .rank = job->rank,
+                        .normed = o->normed,
+                        .recall_bits = recall_bits,
+                        .epochs = o->epochs,
+                        .seed = o->seed,
+                        .count = job->count,
+                        .training = job->training,
+                        .epoch = s->epoch,
+                        .best_epoch = s->best_epoch,
+                        .fresh = s->fresh,
+                        .done = s->done,
+                        .beginning = s->beginning,
+                        .best_density = s->best_density,
+                        .rates = {(double)s->rates[0], (double)s->rates[1]}};
+    memcpy(out->magic, state_magic, sizeof state_magic);
+    return digest_rows(job, &out->rows, error);
+}
+
+/* Writes the file name of the state. */
+static void print_state_name(char out[96], const lowrank_job *job)
+{
+    snprintf(out, 96, "lowrank-%u-%zu-%s.state", job->layer, job->rank, job->options->normed ? "normed" : "residual");
+}
+
+/* Returns the number of arrays in the file: once training is done, only the best values are stored. */
+static size_t stored_arrays(const state_head *h)
+{
+    return h->done ? 1 : 4;
+}
+
+/* Checks a file. Returns false where it is damaged. *found: it belongs to this training and is whole. */
+static bool check_file(const file_map *file, const state_head *wanted, state_head *head, bool *found)
+{
+    if (file->size_bytes < sizeof *head)
+        return false;
+    memcpy(head, file->data, sizeof *head);
+    size_t values = (size_t)(wanted->rank * (wanted->d + wanted->f)) * sizeof(float);
+    bool same = memcmp(head, wanted, offsetof(state_head, epoch)) == 0;
+    if (memcmp(head->magic, state_magic, sizeof state_magic) == 0 && !same)
+        return true;
+    hash128 check = hash_begin();
+    hash_bytes(&check, head, offsetof(state_head, check));
+    hash_bytes(&check, file->data + sizeof *head, file->size_bytes - sizeof *head);
+    *found = same && file->size_bytes == sizeof *head + stored_arrays(head) * values && check.a == head->check.a &&
+             check.b == head->check.b;
+    return *found;
+}
+
+/* Copies a checked file into the state. */
+static void take(const lowrank_job *job, lowrank_state *s, const state_head *head, const uint8_t *arrays)
+{
+    size_t bytes = job->weight_count * sizeof(float);
+    float *all[] = {s->best, s->values, s->first_moment, s->second_moment};
+    for (size_t i = 0; i < stored_arrays(head); i++)
+        memcpy(all[i], arrays + i * bytes, bytes);
+    s->epoch = (uint32_t)head->epoch;
+    s->best_epoch = (uint32_t)head->best_epoch;
+    s->fresh = (uint32_t)head->fresh;
+    s->done = head->done;
+    s->beginning = head->beginning;
+    s->best_density = head->best_density;
+    s->rates[0] = (float)head->rates[0];
+    s->rates[1] = (float)head->rates[1];
+}
+
+/* Reads the stored state. *found is false where there is none
+ * for these options and rows, or it is damaged (*damaged). */
+static hearth_status state_read(const lowrank_job *job, lowrank_state *state, bool *found, bool *damaged,
+                                hearth_error *error)
+{
+    *found = *damaged = false;
+    if (!job->options->folder)
+        return HEARTH_OK;
+    char name[96];
+    print_state_name(name, job);
+    char *path = file_join(job->options->folder, name);
+    if (!path)
+        return fail_memory(error, job->thing, 0);
+    file_map file = {0};
+    state_head wanted, head;
+    hearth_status status = HEARTH_OK;
+    if (!file_exists(path))
+        goto done;
+    TRY_OR(done, status, make_head(job, state, &wanted, error));
+    TRY_OR(done, status, file_map_open(&file, path, error));
+    *damaged = !check_file(&file, &wanted, &head, found);
+    if (*found)
+        take(job, state, &head, file.data + sizeof head);
+done:
+    file_map_close(&file);
+    mem_free(path);
+    return status;
+}
+
+/* Writes the state to the folder of the options, whole or not at all; does nothing without a folder. */
+static hearth_status state_write(const lowrank_job *job, const lowrank_state *state, hearth_error *error)
+{
+    if (!job->options->folder)
+        return HEARTH_OK;
+    char name[96];
+    state_head head;
+    TRY(make_head(job, state, &head, error));
+    print_state_name(name, job);
+    size_t bytes = job->weight_count * sizeof(float), count = stored_arrays(&head);
+    const work_piece pieces[] = {{&head, sizeof head},
+                                 {state->best, bytes},
+                                 {state->values, bytes},
+                                 {state->first_moment, bytes},
+                                 {state->second_moment, bytes}};
+    hash128 check = hash_begin();
+    hash_bytes(&check, &head, offsetof(state_head, check));
+    for (size_t i = 1; i <= count; i++)
+        hash_bytes(&check, pieces[i].data, bytes);
+    head.check = check;
+    return work_write(job->options->folder, name, pieces, 1 + count, error);
+}
+
 /* ------------------------------------------------------------------ training */
 
 static hearth_status make_state(const lowrank_job *job, lowrank_state *s, hearth_error *error)
@@ -112,7 +281,7 @@ static void free_state(lowrank_state *s)
 }
 
 /* Stores the values as the best if their density is lower. Returns false where it is not. */
-static bool keep_best(const lowrank_job *job, lowrank_state *s, double density)
+static bool save_best(const lowrank_job *job, lowrank_state *s, double density)
 {
     if (!(density < s->best_density))
         return false;
@@ -132,7 +301,7 @@ static hearth_status try_beginning(const lowrank_job *job, bool shifted, lowrank
     if (shifted && *explained < CONSTANT_LEAST)
         return HEARTH_OK;
     TRY(lowrank_validate(job, s->values, &density, error));
-    keep_best(job, s, density);
+    save_best(job, s, density);
     return HEARTH_OK;
 }
 
@@ -160,10 +329,10 @@ static hearth_status train(const lowrank_job *job, lowrank_state *s, hearth_erro
         TRY_OR(done, status, fit_epoch(f, error));
         s->epoch++;
         TRY_OR(done, status, lowrank_validate(job, s->values, &density, error));
-        if (!keep_best(job, s, density))
+        if (!save_best(job, s, density))
             fit_retreat(job, s);
         s->done = s->epoch >= job->options->epochs || s->epoch - s->best_epoch >= PATIENCE;
-        TRY_OR(done, status, lowrank_state_write(job, s, error));
+        TRY_OR(done, status, state_write(job, s, error));
     }
 done:
     fit_destroy(f);
@@ -212,7 +381,7 @@ static hearth_status finish(const lowrank_job *job, const lowrank_state *s, lowr
         w.fc1[i] /= job->scale;
     TRY(store(job, w.fc1, job->rank, job->d, &out->fc1, error));
     TRY(store(job, w.fc2, job->f, job->rank, &out->fc2, error));
-    TRY(lowrank_measure(out, job->model, job->layer, job->rows, job->options->normed, job->options->recall, NAN,
+    TRY(measure_lowrank(out, job->model, job->layer, job->rows, job->options->normed, job->options->recall, NAN,
                         job->options->kernels, job->threads, error));
     out->beginning = s->beginning;
     out->epochs = s->epoch;
@@ -228,7 +397,7 @@ static hearth_status begin_and_train(lowrank_job *job, lowrank_state *s, lowrank
     TRY(choose_scale(job, error));
     TRY(make_state(job, s, error));
     if (job->options->epochs)
-        TRY(lowrank_state_read(job, s, &found, &made->state_damaged, error));
+        TRY(state_read(job, s, &found, &made->state_damaged, error));
     if (!found)
         TRY(begin(job, s, error));
     if (job->options->epochs)

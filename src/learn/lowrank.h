@@ -4,7 +4,7 @@
  * distribution of the inputs, each direction with both signs, and every neuron's score in standard deviations of what
  * the cut leaves out. Often that is good already. AdamW then minimises the binary cross-entropy of which neurons fired.
  * The last tenth of the rows is held out; the epoch that lets the fewest neurons through there at the wanted recall is
- * kept.
+ * taken.
  *
  * The format has no biases. A bias of the network, or FATReLU's threshold, is replaced by the best linear estimate of a
  * constant from the input, which becomes part of the first matrix. */
@@ -54,12 +54,5 @@ void lowrank_free(lowrank *l);
  * memory_bytes are too few), HEARTH_UNSUPPORTED and HEARTH_INVALID as above. */
 hearth_status lowrank_check(const hearth_model *model, uint32_t layer, const states *rows,
                             const lowrank_options *options, hearth_error *error);
-
-/* Measures recall, density, share fired and threshold of any low-rank predictor (io->fc1, io->fc2) on the held-out
- * rows, in the engine's arithmetic: for a wanted recall or, where `threshold` is finite, at that threshold. The
- * predictor may come from a PowerInfer file if its rows lie in the order of neuron numbers. by NULL: the machine's best
- * kernels; threads NULL: the calling thread alone. */
-hearth_status lowrank_measure(lowrank *io, const hearth_model *model, uint32_t layer, const states *rows, bool normed,
-                              float recall, float threshold, const kernels *by, pool *threads, hearth_error *error);
 
 #endif

@@ -162,10 +162,10 @@ static void solve_constant(start *s)
         multiply_matrices(&s->job->kernels, 1, d, d, 1, as_is(direction, d), as_is(s->moment, d), 0, image, d);
         for (size_t i = 0; i < d; i++)
             image[i] += (float)ridge * direction[i];
-        double step = size / dot(direction, image, d), before = size;
+        double length = size / dot(direction, image, d), before = size;
         for (size_t i = 0; i < d; i++) {
-            v[i] += (float)step * direction[i];
-            residue[i] -= (float)step * image[i];
+            v[i] += (float)length * direction[i];
+            residue[i] -= (float)length * image[i];
         }
         size = dot(residue, residue, d);
         for (size_t i = 0; i < d; i++)
@@ -357,14 +357,14 @@ static size_t directions(const lowrank_job *job, bool shifted)
     return k < least ? k : least;
 }
 
-/* Returns the floats of all parts of a start; sets the pointers where `block` is given. */
+/* Returns the floats of all arrays of a start; sets the pointers where `block` is given. */
 static size_t lay_out(start *s, float *block)
 {
     size_t d = s->job->d, f = s->job->f, k = s->k, total = 0;
-    const struct part {
+    const struct array {
         float **at;
         size_t count;
-    } parts[] = {
+    } arrays[] = {
         {&s->w, f * d},
         {&s->moment, d * d},
         {&s->mean, d},
@@ -379,10 +379,10 @@ static size_t lay_out(start *s, float *block)
         {&s->sizes, k},
         {&s->deviations, f},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         if (block)
-            *parts[i].at = block + total;
-        total += parts[i].count;
+            *arrays[i].at = block + total;
+        total += arrays[i].count;
     }
     return total;
 }

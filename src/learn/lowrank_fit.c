@@ -1,7 +1,7 @@
 /* lowrank_fit.c - minimises weighted binary cross-entropy by AdamW (Kingma and Ba; Loshchilov and Hutter, arXiv
  * 1711.05101).
  *
- * A training batch takes two steps, each divided at fixed places, so that the result is the same with any number of
+ * A training batch takes two passes, each divided at fixed places, so that the result is the same with any number of
  * threads: first by groups of rows (scores, derivatives of the loss, and back to the hidden units), then by rows of the
  * matrices (gradient and update at once, so that no whole gradient is ever stored).
  *
@@ -12,12 +12,15 @@
 
 #include "../base/memory.h"
 #include "../base/random.h"
+#include "measure.h"
 
 #include <math.h>
 #include <string.h>
 
 #define BATCH 256
-/* Rows of a matrix that are one work item of the second step. */
+/* Rows that one work item of training reads and multiplies at a time. */
+#define FIT_ROWS 64
+/* Rows of a matrix that are one work item of the second pass. */
 #define STRIPE 64
 #define BETA1  0.9f
 #define BETA2  0.98f
@@ -35,6 +38,9 @@
 /* The schedule of the rate, as shares of all steps and of the full rate: see schedule(). */
 #define WARM_UP   0.05
 #define LAST_RATE 0.05
+/* Held-out rows that are scored after each epoch. With some thousands of neurons each, the error is well below one
+ * percent of the density. */
+#define VALIDATION_ROWS 4096
 
 struct fit {
     const lowrank_job *job;
@@ -125,15 +131,19 @@ static void pass_rows(void *context, size_t begin, size_t end, unsigned worker)
 
 /* ------------------------------------------------------------------ the update */
 
-/* Applies one AdamW step to n values from index `at`. The decay uses RATE, not the matrix's own rate. */
+/* Applies one AdamW step to n values from index `at`. In the paper's terms `rate` is eta alpha, the schedule is eta,
+ * and RATE * DECAY is lambda: the decay falls with the schedule and does not depend on the matrix's own rate (alpha),
+ * which has the unit of the values. A retreat lowers alpha alone. Lowering lambda with it too was tried: on
+ * stories-relu, six layers, recall 0.98 and 0.995, the share let through changed by 0.06 percentage points at most,
+ * either way. */
 static void update(const fit *f, size_t at, size_t n, float rate, const float *gradient)
 {
     float *w = f->state->values + at, *m = f->state->first_moment + at, *v = f->state->second_moment + at;
-    float keep = 1 - f->schedule * RATE * DECAY;
+    float shrink = 1 - f->schedule * RATE * DECAY;
     for (size_t i = 0; i < n; i++) {
         m[i] = BETA1 * m[i] + (1 - BETA1) * gradient[i];
         v[i] = BETA2 * v[i] + (1 - BETA2) * gradient[i] * gradient[i];
-        w[i] = keep * w[i] - rate * (m[i] * f->corrections[0]) / (sqrtf(v[i] * f->corrections[1]) + TINY);
+        w[i] = shrink * w[i] - rate * (m[i] * f->corrections[0]) / (sqrtf(v[i] * f->corrections[1]) + TINY);
     }
 }
 
@@ -160,7 +170,7 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
-/* Runs both steps for one batch. */
+/* Runs both passes for one batch. */
 static void pass(fit *f, const uint32_t *rows, size_t count)
 {
     const lowrank_job *job = f->job;
@@ -181,9 +191,9 @@ static void shuffle(const fit *f)
         f->order[i] = (uint32_t)i;
     for (size_t i = n; i > 1; i--) {
         size_t j = (size_t)(random_next(&state) % i);
-        uint32_t kept = f->order[i - 1];
+        uint32_t moved = f->order[i - 1];
         f->order[i - 1] = f->order[j];
-        f->order[j] = kept;
+        f->order[j] = moved;
     }
 }
 
@@ -295,4 +305,62 @@ void fit_destroy(fit *f)
     mem_free(f->gradients);
     mem_free(f->order);
     mem_free(f);
+}
+
+/* ------------------------------------------------------------------ validation */
+
+/* Context of score_as_floats. */
+typedef struct float_scores {
+    const lowrank_job *job;
+    weights w;
+    float *inputs, *hidden; /* [threads][RECALL_ROWS][d], [threads][RECALL_ROWS][rank] */
+} float_scores;
+
+/* A recall_score on float weights, for inputs divided by the scale. */
+static void score_as_floats(void *context, const uint32_t *rows, size_t count, unsigned worker, float *scores)
+{
+    const float_scores *s = context;
+    const lowrank_job *job = s->job;
+    float *inputs = s->inputs + (size_t)worker * RECALL_ROWS * job->d;
+    float *hidden = s->hidden + (size_t)worker * RECALL_ROWS * job->rank;
+    lowrank_read(job, rows, count, inputs, NULL);
+    multiply_matrices(&job->kernels, count, job->rank, job->d, 1, (product_factor){inputs, job->d, false},
+                      (product_factor){s->w.fc1, job->d, true}, 0, hidden, job->rank);
+    for (size_t i = 0; i < count * job->rank; i++)
+        hidden[i] = hidden[i] > 0 ? hidden[i] : 0;
+    multiply_matrices(&job->kernels, count, job->f, job->rank, 1, (product_factor){hidden, job->rank, false},
+                      (product_factor){s->w.fc2, job->rank, true}, 0, scores, job->f);
+}
+
+uint64_t lowrank_validate_bytes(const lowrank_job *job)
+{
+    uint64_t threads = pool_threads(job->threads);
+    return threads * RECALL_ROWS * (job->d + job->rank) * sizeof(float) + recall_bytes(job->f, job->words, threads);
+}
+
+hearth_status lowrank_validate(const lowrank_job *job, float *values, double *density, hearth_error *error)
+{
+    size_t threads = pool_threads(job->threads), held = job->count - job->training;
+    float_scores s = {.job = job, .w = weights_of(job, values)};
+    recall_task task = {.rows = job->rows,
+                        .first = job->training,
+                        .end = job->count,
+                        .stride = (held + VALIDATION_ROWS - 1) / VALIDATION_ROWS,
+                        .neuron_count = job->f,
+                        .threads = job->threads,
+                        .score = score_as_floats,
+                        .context = &s,
+                        .thing = job->thing};
+    recall_result result;
+    hearth_status status;
+    s.inputs = mem_new_array(threads * RECALL_ROWS * job->d, sizeof *s.inputs);
+    s.hidden = mem_new_array(threads * RECALL_ROWS * job->rank, sizeof *s.hidden);
+    if (!s.inputs || !s.hidden)
+        TRY_OR(done, status, fail_memory(error, job->thing, threads * RECALL_ROWS * job->d * sizeof(float)));
+    TRY_OR(done, status, recall_find(&task, job->options->recall, true, &result, error));
+    *density = result.density;
+done:
+    mem_free(s.inputs);
+    mem_free(s.hidden);
+    return status;
 }

@@ -1,16 +1,11 @@
 /* lowrank_internal.h - shared declarations of the low-rank training.
  *
- * Reading order: lowrank.c (the order of steps), lowrank_begin.c (the closed form), lowrank_fit.c (gradients and
- * AdamW), lowrank_state.c (the state on disk), lowrank_measure.c (recall in the engine's arithmetic). */
+ * Reading order: lowrank.c (the order of work, the state on disk), lowrank_begin.c (the closed form), lowrank_fit.c
+ * (gradients, AdamW, validation), lowrank_multiply.c (products). */
 #ifndef LEARN_LOWRANK_INTERNAL_H
 #define LEARN_LOWRANK_INTERNAL_H
 
 #include "lowrank.h"
-#include "multiply.h"
-#include "recall.h"
-
-/* Rows that one work item of training reads and multiplies at a time. */
-#define FIT_ROWS 64
 
 /* Both matrices as floats, one after the other: fc1 [rank][d], fc2 [f][rank]. */
 typedef struct weights {
@@ -41,8 +36,6 @@ void lowrank_read(const lowrank_job *job, const uint32_t *rows, size_t count, fl
  * CONSTANT_LEAST, the shifted form writes nothing. Unused units are not written: they must be zero before. */
 hearth_status lowrank_begin(const lowrank_job *job, bool shifted, weights out, double *explained, hearth_error *error);
 #define CONSTANT_LEAST 0.5
-/* From this share on the shifted form is the better one. */
-#define CONSTANT_SURE 0.9
 /* Returns the bytes of memory that lowrank_begin needs. */
 uint64_t lowrank_begin_bytes(const lowrank_job *job);
 
@@ -62,8 +55,9 @@ static inline weights weights_of(const lowrank_job *job, float *values)
     return (weights){values, values + job->rank * job->d};
 }
 
-/* Buffers of training. */
+/* Training of one state: its buffers and place in the schedule. */
 typedef struct fit fit;
+/* Allocates the buffers. job and state must outlive it. On failure *out is unchanged. */
 hearth_status fit_create(fit **out, const lowrank_job *job, lowrank_state *state, hearth_error *error);
 void fit_destroy(fit *f);
 /* Sets the learning rates from the size of the initial values. */
@@ -73,7 +67,7 @@ uint64_t fit_bytes(const lowrank_job *job);
 /* Trains one epoch: every training row once, in an order that follows from the epoch's number and the seed.
  * HEARTH_CANCELLED: the state is no longer usable. */
 hearth_status fit_epoch(fit *f, hearth_error *error);
-/* Goes back to the best values after an epoch that made it worse; later steps are smaller. */
+/* Goes back to the best values after an epoch that made it worse; later rates are lower. */
 void fit_retreat(const lowrank_job *job, lowrank_state *state);
 /* Computes the gradient of the mean weighted cross-entropy of
  * some rows (256 at most) into [weight_count]; for tests. */
@@ -86,11 +80,20 @@ hearth_status lowrank_validate(const lowrank_job *job, float *values, double *de
 /* Returns the bytes of memory that lowrank_validate needs. */
 uint64_t lowrank_validate_bytes(const lowrank_job *job);
 
-/* Reads the stored state. *found is false where there is none
- * for these options and rows, or it is damaged (*damaged). */
-hearth_status lowrank_state_read(const lowrank_job *job, lowrank_state *state, bool *found, bool *damaged,
-                                 hearth_error *error);
-/* Writes the state to the folder of the options, whole or not at all; does nothing without a folder. */
-hearth_status lowrank_state_write(const lowrank_job *job, const lowrank_state *state, hearth_error *error);
+/* ------------------------------------------------------------------ products of float32 matrices */
+
+/* A matrix of floats as a product reads it; `stride` floats from row to row. */
+typedef struct product_factor {
+    const float *values;
+    size_t stride;
+    bool transposed; /* stored rows are the columns of the factor */
+} product_factor;
+
+/* Computes c [m][n] = alpha * a [m][k] b [k][n] + beta * c, on the calling thread; beta 0: c is not read. */
+void multiply_matrices(const kernels *by, size_t m, size_t n, size_t k, float alpha, product_factor a, product_factor b,
+                       float beta, float *c, size_t c_stride);
+/* The same on all threads. */
+void multiply_matrices_wide(const kernels *by, pool *threads, size_t m, size_t n, size_t k, float alpha,
+                            product_factor a, product_factor b, float beta, float *c, size_t c_stride);
 
 #endif

@@ -1,11 +1,12 @@
-/* profile.c - reads a corpus window by window while an observer counts; stores the counters and resumes from them. */
+/* profile.c - reads a corpus window by window while an observer counts; stores the counters and resumes from them. Also
+ * tests the hot neurons alone, and prints a profile as JSON. */
 #include "profile.h"
 
 #include "../base/clock.h"
 #include "../base/file.h"
 #include "../base/memory.h"
-#include "counts_file.h"
-#include "tally.h"
+#include "counts.h"
+#include "loss.h"
 #include "work.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 /* Counters are saved this often: the most work that a crash may lose. */
-#define KEEP_SECONDS 5.0
+#define SAVE_SECONDS 5.0
 /* A window that ends within this time after a request to stop is still counted. */
 #define PATIENCE_SECONDS 0.5
 /* Magnitudes are counted one by one, which is slow: for about this many tokens of a longer corpus. */
@@ -24,6 +25,8 @@
  * is, where none is zero; and the share that counts as large. */
 #define PILOT_TOKENS 1024
 #define LARGE_SHARE  0.25
+
+const double profile_probe_shares[PROFILE_PROBES] = {0.2, 0.4, 0.6};
 
 /* State of one profile_take. */
 typedef struct taking {
@@ -40,7 +43,7 @@ typedef struct taking {
     counts_state state;
     uint64_t window_token; /* number of the current window's first token        */
     uint64_t measured_of;  /* magnitudes of one in this many tokens are counted */
-    double last_kept, began;
+    double last_saved, began;
     double stop_asked;    /* time of the request to stop; 0: none */
     bool piloting, blind; /* blind: an observation had no gates   */
 } taking;
@@ -120,7 +123,7 @@ static hearth_status read_window(taking *t, size_t window)
 }
 
 /* Saves hidden states, then counters: the counters never cover more tokens than the states. */
-static hearth_status keep(taking *t)
+static hearth_status save(taking *t)
 {
     double now = clock_seconds();
     t->state.seconds += now - t->began;
@@ -129,7 +132,7 @@ static hearth_status keep(taking *t)
         TRY(states_writer_flush(t->options->states, t->state.tokens, t->error));
     if (t->options->folder)
         TRY(counts_save(t->options->folder, &t->state, &t->counters, t->error));
-    t->last_kept = clock_seconds();
+    t->last_saved = clock_seconds();
     return HEARTH_OK;
 }
 
@@ -154,7 +157,7 @@ static hearth_status pilot(taking *t)
 /* Reads all windows that are left, and saves now and then. */
 static hearth_status count_all(taking *t)
 {
-    t->began = t->last_kept = clock_seconds();
+    t->began = t->last_saved = clock_seconds();
     if (t->state.tokens == 0 && !ffn_has_zeros(t->model->hyper.activation))
         TRY(pilot(t));
     while (t->state.windows < t->texts->window_count) {
@@ -162,8 +165,8 @@ static hearth_status count_all(taking *t)
         t->state.tokens = t->texts->starts[++t->state.windows];
         bool stop = t->stop_asked > 0 || !report(t, t->state.tokens);
         bool done = t->state.windows == t->texts->window_count;
-        if (stop || done || clock_seconds() - t->last_kept > KEEP_SECONDS)
-            TRY(keep(t));
+        if (stop || done || clock_seconds() - t->last_saved > SAVE_SECONDS)
+            TRY(save(t));
         if (stop && !done)
             return fail_cancelled(t);
     }
@@ -335,7 +338,7 @@ void profile_free(profile *p)
 
 void profile_forget(const char *folder)
 {
-    char *path = file_join(folder, KEPT_NAME);
+    char *path = file_join(folder, COUNTS_NAME);
     if (path)
         (void)unlink(path);
     mem_free(path);
@@ -374,14 +377,164 @@ void profile_rank(const int32_t *counts, size_t count, uint64_t *scratch, uint32
         order[i] = UINT32_MAX - (uint32_t)scratch[i];
 }
 
-double profile_hot_share(const int32_t *counts, size_t count, double part, uint64_t *scratch)
+double profile_hot_share(const int32_t *counts, size_t count, double share, uint64_t *scratch)
 {
     uint64_t all = 0, hot = 0;
     size_t n = 0;
     sort(counts, count, scratch);
     for (size_t i = 0; i < count; i++)
         all += scratch[i] >> 32;
-    while (all > 0 && n < count && (double)hot < part * (double)all)
+    while (all > 0 && n < count && (double)hot < share * (double)all)
         hot += scratch[n++] >> 32;
     return (double)n / (double)count;
+}
+
+/* ------------------------------------------------------------------ the hot neurons alone */
+
+/* Copies the order, counts and magnitudes of a layer into the record's own memory. */
+static hearth_status fill_layer(tune *t, uint32_t layer, const profile_layer *from, uint64_t *scratch)
+{
+    uint32_t f = t->neuron_count, *order = arena_new_array(&t->memory, f, sizeof *order);
+    int32_t *counts = arena_new_array(&t->memory, f, sizeof *counts);
+    float *magnitudes = arena_new_array(&t->memory, TUNE_QUANTILES, sizeof *magnitudes);
+    if (!order || !counts || !magnitudes)
+        return HEARTH_NO_MEMORY;
+    profile_rank(from->counts, f, scratch, order);
+    memcpy(counts, from->counts, f * sizeof *counts);
+    memcpy(magnitudes, from->magnitudes, sizeof from->magnitudes);
+    t->layers[layer].order = order;
+    t->layers[layer].counts = counts;
+    t->layers[layer].magnitudes = magnitudes;
+    return HEARTH_OK;
+}
+
+/* Fills the tune record with the profile. On failure the caller frees the record. */
+static hearth_status fill_record(tune *t, const profile *p, hearth_error *error)
+{
+    uint64_t *scratch = mem_new_array(p->neuron_count, sizeof *scratch);
+    t->layers = arena_new_array(&t->memory, p->layer_count, sizeof *t->layers);
+    hearth_status status = scratch && t->layers ? HEARTH_OK : HEARTH_NO_MEMORY;
+    for (uint32_t i = 0; status == HEARTH_OK && i < p->layer_count; i++)
+        status = fill_layer(t, i, &p->layers[i], scratch);
+    mem_free(scratch);
+    return status == HEARTH_OK ? status : fail_memory(error, "profile", p->neuron_count * sizeof *scratch);
+}
+
+hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error)
+{
+    tune *t = mem_new(sizeof *t);
+    if (!t)
+        return fail_memory(error, "profile", sizeof *t);
+    *t = (tune){.layer_count = p->layer_count, .neuron_count = p->neuron_count, .tokens = p->tokens, .report = ""};
+    hearth_status status = fill_record(t, p, error);
+    if (status == HEARTH_OK)
+        return tune_view(out, of, t, error);
+    tune_close(t);
+    return status;
+}
+
+/* Returns the first token of the last windows that together have at most `tokens` tokens; at least one window. */
+static uint64_t first_token(const corpus *c, uint64_t tokens)
+{
+    size_t w = c->window_count - 1;
+    while (w > 0 && c->id_count - c->starts[w - 1] <= tokens)
+        w--;
+    return c->starts[w];
+}
+
+/* Compares dense with an engine that computes only the hottest `share` of each layer. model: the engine's, with
+ * counts. */
+static hearth_status measure_hottest(loss *out, const hearth_engine *dense, const hearth_model *model,
+                                     hearth_runtime *runtime, const corpus *texts, double share, uint64_t tokens,
+                                     const hearth_progress *progress, hearth_error *error)
+{
+    hearth_placement *hot;
+    hearth_engine *engine = NULL;
+    TRY(hearth_placement_create(&hot, model, HEARTH_MODE_DENSE, error));
+    hearth_status status = hearth_placement_keep(hot, model, share, true, error);
+    hearth_engine_options options = {.placement = hot, .progress = *progress};
+    if (status == HEARTH_OK)
+        status = hearth_engine_create(&engine, runtime, model, &options, error);
+    hearth_placement_destroy(hot);
+    if (status == HEARTH_OK)
+        status = loss_measure(out, dense, engine, texts, first_token(texts, tokens), tokens, *progress, error);
+    hearth_engine_destroy(engine);
+    return status;
+}
+
+hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
+                            uint64_t tokens, hearth_progress progress, hearth_error *error)
+{
+    hearth_model *counted;
+    TRY(profile_view(&counted, p, hearth_engine_model(dense), error));
+    hearth_status status = HEARTH_OK;
+    for (size_t i = 0; status == HEARTH_OK && i < PROFILE_PROBES; i++) {
+        loss seen;
+        status =
+            measure_hottest(&seen, dense, counted, runtime, texts, profile_probe_shares[i], tokens, &progress, error);
+        if (status == HEARTH_OK) {
+            p->hot_only_agreement[i] = seen.same_top;
+            p->probed_tokens = seen.tokens;
+        }
+    }
+    hearth_model_close(counted);
+    return status;
+}
+
+/* ------------------------------------------------------------------ JSON */
+
+static json_t *unions_json(const profile_layer *l)
+{
+    json_t *a = json_array();
+    for (size_t k = 1; k <= PROFILE_UNION; k++)
+        json_array_append_new(a, json_real(l->union_density[k]));
+    return a;
+}
+
+static json_t *bins_json(const profile_layer *l)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < PROFILE_BINS; i++)
+        json_array_append_new(a, json_integer((json_int_t)l->by_density[i]));
+    return a;
+}
+
+static json_t *layer_json(const profile_layer *l)
+{
+    json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "density", l->density, "least_density",
+                          l->least_density, "median_density", l->median_density, "high_density", l->high_density,
+                          "gate_density", l->gate_density, "hot_share_80", l->hot_share[0], "hot_share_95",
+                          l->hot_share[1], "union_density", unions_json(l), "tokens_by_density", bins_json(l));
+    if (o && l->above > 0)
+        json_object_set_new(o, "counted_above", json_real((double)l->above));
+    return o;
+}
+
+/* Returns the agreement of the hot neurons alone; null where it was not measured. */
+static json_t *probes_json(const profile *p)
+{
+    if (p->probed_tokens == 0)
+        return json_null();
+    json_t *a = json_array();
+    for (size_t i = 0; i < PROFILE_PROBES; i++)
+        json_array_append_new(
+            a, json_pack("{s:f, s:f}", "share", profile_probe_shares[i], "agreement", p->hot_only_agreement[i]));
+    return json_pack("{s:I, s:o}", "tokens", (json_int_t)p->probed_tokens, "top1", a);
+}
+
+json_t *profile_json(const profile *p)
+{
+    json_t *layers = json_array(), *unions = json_array();
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        json_array_append_new(layers, layer_json(&p->layers[i]));
+    for (size_t k = 1; k <= PROFILE_UNION; k++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < p->layer_count; i++)
+            sum += p->layers[i].union_density[k];
+        json_array_append_new(unions, json_real(sum / p->layer_count));
+    }
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "tokens", (json_int_t)p->tokens,
+                     "measured_tokens", (json_int_t)p->measured_tokens, "seconds", p->seconds, "density", p->density,
+                     "hot_share_80", p->hot_share[0], "hot_share_95", p->hot_share[1], "union_density", unions,
+                     "hot_only", probes_json(p), "layers", layers);
 }

@@ -7,8 +7,8 @@
  * With ReLU and its variants, an activation counts if it is not zero. SiLU is never zero, so
  * there a neuron counts if its activation is among the largest quarter of its layer, by a bound
  * (`above`) taken from the first tokens of the corpus. The whole activation, gate times up,
- * ranks neurons better than the gate alone: on stories260K, keeping the hottest 60 percent keeps
- * the most likely token twice as often. The result hardly depends on the choice of a quarter. */
+ * ranks neurons better than the gate alone: on stories260K, computing only the hottest 60 percent gives
+ * dense's most likely token twice as often. The result hardly depends on the choice of a quarter. */
 #ifndef LEARN_PROFILE_H
 #define LEARN_PROFILE_H
 
@@ -24,7 +24,7 @@
 #define PROFILE_BINS 64
 /* Tokens below which a profile says nothing useful. */
 #define PROFILE_LEAST_TOKENS 32
-/* Hot-only probes: shares of each layer's neurons that are kept. */
+/* Hot-only probes: shares of each layer's neurons that are computed. */
 #define PROFILE_PROBES 3
 extern const double profile_probe_shares[PROFILE_PROBES]; /* 0.2, 0.4, 0.6 */
 
@@ -78,7 +78,7 @@ void profile_forget(const char *folder);
  * tune record, without predictors and thresholds (tune_view). */
 hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error);
 /* Measures hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (in mode dense) and
- * with engines that keep only the hottest neurons of its model by p's counts. */
+ * with engines that compute only the hottest neurons of its model by p's counts. */
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error);
 
@@ -90,7 +90,8 @@ json_t *profile_json(const profile *p);
 
 /* Sorts neurons [count] into order [count], hottest first, ties by number. scratch [count] */
 void profile_rank(const int32_t *counts, size_t count, uint64_t *scratch, uint32_t *order);
-/* Returns the least share of all neurons with at least `part` of all firings; 0 where nothing fires. scratch [count] */
-double profile_hot_share(const int32_t *counts, size_t count, double part, uint64_t *scratch);
+/* Returns the least share of all neurons with at least `share` of all firings; 0 where nothing fires. scratch
+ * [count] */
+double profile_hot_share(const int32_t *counts, size_t count, double share, uint64_t *scratch);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * For a few hundred tokens, the activations of a layer are computed once and sorted into
  * bands by magnitude. The change of the layer's output when the bands up to k are dropped is
- * a running sum, so all steps together take one pass through the network. Only the layer's
+ * a running sum, so all grades together take one pass through the network. Only the layer's
  * own output is considered; how later layers amplify the error is left out, as in TEAL. */
 #include "prune.h"
 
@@ -21,19 +21,20 @@
 
 /* ------------------------------------------------------------------ dealing */
 
-/* Returns the share of a layer's activations that one step prunes. */
-static double step_share(const prune_curve *c)
+/* Returns the share of a layer's activations that one grade prunes. */
+static double grade_share(const prune_curve *c)
 {
-    return (1 - c->natural) / PRUNE_STEPS;
+    return (1 - c->natural) / PRUNE_GRADES;
 }
 
-/* Returns the cost of the step after k, per share of neurons. It is never less than that of an earlier step: otherwise
+/* Returns the cost of raising a layer from grade k to the next, per share of neurons. It is never less than that of an
+ * earlier raise: otherwise
  * a dent in a noisy curve would prune one of two equal layers much and the other not at all. */
-static double step_cost(const prune_curve *c, uint32_t k)
+static double raise_cost(const prune_curve *c, uint32_t k)
 {
     double most = 0;
     for (uint32_t i = 0; i <= k; i++)
-        most = fmax(most, (c->errors[i + 1] - c->errors[i]) / step_share(c));
+        most = fmax(most, (c->errors[i + 1] - c->errors[i]) / grade_share(c));
     return most;
 }
 
@@ -42,7 +43,7 @@ static size_t choose_layer(const prune_curve *curves, const uint32_t *now, const
 {
     size_t best = layers;
     for (size_t i = 0; i < layers; i++) {
-        if (now[i * PRUNE_LEVELS] + 1 >= PRUNE_STEPS || step_share(&curves[i]) <= 0)
+        if (now[i * PRUNE_LEVELS] + 1 >= PRUNE_GRADES || grade_share(&curves[i]) <= 0)
             continue;
         if (best == layers || costs[i] < costs[best] ||
             (costs[i] == costs[best] && now[i * PRUNE_LEVELS] < now[best * PRUNE_LEVELS]))
@@ -51,48 +52,48 @@ static size_t choose_layer(const prune_curve *curves, const uint32_t *now, const
     return best;
 }
 
-/* Takes steps until the level's target is reached. `now` is the
- * level's column of steps, costs [layers] are those of the next steps. */
+/* Raises layers until the level's target is reached. `now` is the level's column of grades, costs [layers] are those of
+ * the next raises. */
 static void deal_level(double target, uint32_t *now, double *costs, const prune_curve *curves, size_t layers)
 {
     double total = 0;
     for (size_t i = 0; i < layers; i++)
-        total += curves[i].natural + step_share(&curves[i]) * now[i * PRUNE_LEVELS];
+        total += curves[i].natural + grade_share(&curves[i]) * now[i * PRUNE_LEVELS];
     while (total < target - 1e-9) {
         size_t chosen = choose_layer(curves, now, costs, layers);
         if (chosen == layers)
             return;
-        total += step_share(&curves[chosen]);
+        total += grade_share(&curves[chosen]);
         uint32_t k = ++now[chosen * PRUNE_LEVELS];
-        costs[chosen] = k + 1 < PRUNE_STEPS ? step_cost(&curves[chosen], k) : INFINITY;
+        costs[chosen] = k + 1 < PRUNE_GRADES ? raise_cost(&curves[chosen], k) : INFINITY;
     }
 }
 
-/* Computes all levels, each from the steps of the one before. */
-static void spread(float *levels, uint32_t *steps, double *costs, const prune_curve *curves, size_t layers)
+/* Computes all levels, each from the grades of the one before. */
+static void spread(float *levels, uint32_t *grades, double *costs, const prune_curve *curves, size_t layers)
 {
     double natural = 0;
     for (size_t i = 0; i < layers; i++) {
         natural += curves[i].natural / (double)layers;
-        costs[i] = step_share(&curves[i]) > 0 ? step_cost(&curves[i], 0) : INFINITY;
-        steps[i * PRUNE_LEVELS] = 0;
+        costs[i] = grade_share(&curves[i]) > 0 ? raise_cost(&curves[i], 0) : INFINITY;
+        grades[i * PRUNE_LEVELS] = 0;
     }
     for (size_t l = 0; l < PRUNE_LEVELS; l++) {
         double level = natural + (1 - natural) * (double)l / PRUNE_LEVELS;
         levels[l] = (float)level;
         for (size_t i = 0; l > 0 && i < layers; i++)
-            steps[i * PRUNE_LEVELS + l] = steps[i * PRUNE_LEVELS + l - 1];
-        deal_level(level * (double)layers, steps + l, costs, curves, layers);
+            grades[i * PRUNE_LEVELS + l] = grades[i * PRUNE_LEVELS + l - 1];
+        deal_level(level * (double)layers, grades + l, costs, curves, layers);
     }
 }
 
-hearth_status prune_spread(float *levels, uint32_t *steps, const prune_curve *curves, size_t layers,
+hearth_status prune_spread(float *levels, uint32_t *grades, const prune_curve *curves, size_t layers,
                            hearth_error *error)
 {
     double *costs = mem_new_array(layers, sizeof *costs);
     if (!costs)
         return fail_memory(error, "prune", layers * sizeof *costs);
-    spread(levels, steps, costs, curves, layers);
+    spread(levels, grades, costs, curves, layers);
     mem_free(costs);
     return HEARTH_OK;
 }
@@ -122,7 +123,7 @@ typedef struct survey {
     float *first;         /* [row_count][f] the activated first matrix        */
     float *h;             /* [row_count][f] the input of down                 */
     float *sorted;        /* [row_count * f] magnitudes that are not zero     */
-    double *errors;       /* [row_count][PRUNE_STEPS]                         */
+    double *errors;       /* [row_count][PRUNE_GRADES]                         */
     bands *workers;       /* [threads]                                        */
     float *worker_floats; /* [threads][f + d]                                 */
     uint32_t *worker_lists;
@@ -178,7 +179,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sets the share of zeros, and the threshold of each step: a quantile of the non-zero magnitudes. */
+/* Sets the share of zeros, and the threshold of each grade: a quantile of the non-zero magnitudes. */
 static void place_thresholds(const survey *s)
 {
     size_t all = s->row_count * s->f, n = 0;
@@ -187,16 +188,16 @@ static void place_thresholds(const survey *s)
             s->sorted[n++] = fabsf(s->first[i]);
     qsort(s->sorted, n, sizeof *s->sorted, ascending);
     s->curve->natural = 1 - (double)n / (double)all;
-    for (size_t k = 0; k < PRUNE_STEPS; k++) {
-        size_t taken = n * k / PRUNE_STEPS;
+    for (size_t k = 0; k < PRUNE_GRADES; k++) {
+        size_t taken = n * k / PRUNE_GRADES;
         s->curve->thresholds[k] = taken > 0 ? s->sorted[taken - 1] : 0;
     }
 }
 
-/* Returns the first step that prunes a magnitude; PRUNE_STEPS: none does. */
+/* Returns the first grade that prunes a magnitude; PRUNE_GRADES: none does. */
 static uint8_t band_of(const prune_curve *c, float magnitude)
 {
-    uint8_t low = 0, high = PRUNE_STEPS;
+    uint8_t low = 0, high = PRUNE_GRADES;
     while (low < high) {
         uint8_t middle = (uint8_t)((low + high) / 2);
         if (magnitude <= c->thresholds[middle])
@@ -211,10 +212,10 @@ static uint8_t band_of(const prune_curve *c, float magnitude)
 static void sort_into_bands(const survey *s, const bands *own, size_t t, size_t *ends)
 {
     const float *first = s->first + t * s->f, *h = s->h + t * s->f;
-    size_t counts[PRUNE_STEPS + 1] = {0}, at = 0;
+    size_t counts[PRUNE_GRADES + 1] = {0}, at = 0;
     for (size_t i = 0; i < s->f; i++)
         counts[own->band[i] = band_of(s->curve, fabsf(first[i]))]++;
-    for (size_t k = 0; k <= PRUNE_STEPS; k++) {
+    for (size_t k = 0; k <= PRUNE_GRADES; k++) {
         ends[k] = at;
         at += counts[k];
     }
@@ -233,21 +234,21 @@ static double square(const float *x, size_t n)
     return sum;
 }
 
-/* Computes, for each token (work item), the relative change of the layer's output at each step. Band 0 holds the zeros,
- * which change nothing. */
+/* Computes, for each token (work item), the relative change of the layer's output at each grade. Band 0 holds the
+ * zeros, which change nothing. */
 static void lose(void *context, size_t begin, size_t end, unsigned worker)
 {
     const survey *s = context;
     const bands *own = &s->workers[worker];
     for (size_t t = begin; t < end; t++) {
-        size_t ends[PRUNE_STEPS + 1];
+        size_t ends[PRUNE_GRADES + 1];
         double size = square(s->residual + t * s->d, s->d);
         sort_into_bands(s, own, t, ends);
         memset(own->lost, 0, s->d * sizeof *own->lost);
-        for (size_t k = 1; k < PRUNE_STEPS; k++) {
+        for (size_t k = 1; k < PRUNE_GRADES; k++) {
             s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[k - 1], ends[k], own->h,
                                                              own->lost);
-            s->errors[t * PRUNE_STEPS + k] = size > 0 ? square(own->lost, s->d) / size : 0;
+            s->errors[t * PRUNE_GRADES + k] = size > 0 ? square(own->lost, s->d) / size : 0;
         }
     }
 }
@@ -301,9 +302,9 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
     pool_run(s->runtime->threads, s->row_count, 1, activate_rows, s);
     place_thresholds(s);
     pool_run(s->runtime->threads, s->row_count, 1, lose, s);
-    for (size_t k = 0; k < PRUNE_STEPS; k++)
+    for (size_t k = 0; k < PRUNE_GRADES; k++)
         for (size_t t = 0; t < s->row_count; t++)
-            s->curve->errors[k] += s->errors[t * PRUNE_STEPS + k] / (double)s->row_count;
+            s->curve->errors[k] += s->errors[t * PRUNE_GRADES + k] / (double)s->row_count;
     return HEARTH_OK;
 }
 
@@ -321,7 +322,7 @@ static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const
     s->first = mem_new_array(n * f, sizeof *s->first);
     s->h = mem_new_array(n * f, sizeof *s->h);
     s->sorted = mem_new_array(n * f, sizeof *s->sorted);
-    s->errors = mem_new_array(n * PRUNE_STEPS, sizeof *s->errors);
+    s->errors = mem_new_array(n * PRUNE_GRADES, sizeof *s->errors);
     s->workers = mem_new_array(threads, sizeof *s->workers);
     s->worker_floats = mem_new_array(threads * (f + d), sizeof *s->worker_floats);
     s->worker_lists = mem_new_array(threads * f, sizeof *s->worker_lists);
@@ -364,14 +365,14 @@ static hearth_status survey_all(prune_curve *curves, const hearth_runtime *runti
 /* Computes levels and thresholds from the curves. */
 static hearth_status deal(prune_table *out, const prune_curve *curves, size_t layers, hearth_error *error)
 {
-    uint32_t *steps = mem_new_array(layers, PRUNE_LEVELS * sizeof *steps);
+    uint32_t *grades = mem_new_array(layers, PRUNE_LEVELS * sizeof *grades);
     out->thresholds = mem_new_array(layers, PRUNE_LEVELS * sizeof *out->thresholds);
-    hearth_status status = steps && out->thresholds
-                               ? prune_spread(out->levels, steps, curves, layers, error)
-                               : fail_memory(error, "prune", layers * PRUNE_LEVELS * sizeof *steps);
+    hearth_status status = grades && out->thresholds
+                               ? prune_spread(out->levels, grades, curves, layers, error)
+                               : fail_memory(error, "prune", layers * PRUNE_LEVELS * sizeof *grades);
     for (size_t i = 0; status == HEARTH_OK && i < layers * PRUNE_LEVELS; i++)
-        out->thresholds[i] = curves[i / PRUNE_LEVELS].thresholds[steps[i]];
-    mem_free(steps);
+        out->thresholds[i] = curves[i / PRUNE_LEVELS].thresholds[grades[i]];
+    mem_free(grades);
     return status;
 }
 

@@ -29,18 +29,18 @@ void prune_free(prune_table *t);
 
 /* ------------------------------------------------------------------ how a budget is dealt, for tests */
 
-/* A layer is pruned in steps: step k treats natural + (1 - natural) * k / PRUNE_STEPS of its activations as zero. */
-#define PRUNE_STEPS 64
+/* A layer is pruned in grades: grade k treats natural + (1 - natural) * k / PRUNE_GRADES of its activations as zero. */
+#define PRUNE_GRADES 64
 
 typedef struct prune_curve {
-    double natural;                /* share of activations that is zero anyway                                   */
-    float thresholds[PRUNE_STEPS]; /* of step k; the first is 0                                                  */
-    double errors[PRUNE_STEPS];    /* mean square change of the layer's output, over that of the residual stream */
+    double natural;                 /* share of activations that is zero anyway                                   */
+    float thresholds[PRUNE_GRADES]; /* of grade k; the first is 0                                                 */
+    double errors[PRUNE_GRADES];    /* mean square change of the layer's output, over that of the residual stream */
 } prune_curve;
 
-/* Sets levels [PRUNE_LEVELS] and steps [layers][PRUNE_LEVELS]: the step of each layer at every level. Squared errors of
- * different layers add up, so the next step is taken where it adds least per neuron. */
-hearth_status prune_spread(float *levels, uint32_t *steps, const prune_curve *curves, size_t layers,
+/* Sets levels [PRUNE_LEVELS] and grades [layers][PRUNE_LEVELS]: the grade of each layer at every level. Squared errors
+ * of different layers add up, so the layer is raised next where that adds least per neuron. */
+hearth_status prune_spread(float *levels, uint32_t *grades, const prune_curve *curves, size_t layers,
                            hearth_error *error);
 
 #endif

@@ -2,7 +2,7 @@
  *
  *   profile      which neurons fire, and hidden states for training (profile.h, states.h)
  *   thresholds   below which activations are treated as zero (prune.h)
- *   losses       of each level of thresholds (tuning_levels.c)
+ *   losses       of each level of thresholds
  *   candidates   predictors of every kind for every layer (tuning_train.c); only where activations have zeros
  *   choice       one per layer, and its loss (tuning_choice.c)
  *   file         MODEL.tune */
@@ -10,9 +10,9 @@
 
 #include "../base/memory.h"
 #include "../engine/engine.h"
-#include "records.h"
 #include "work.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,16 @@
 /* Increment when a stage changes what it computes: stored records are then discarded. */
 #define TUNING_VERSION 3
 
-/* Units of progress per part of a stage. */
-#define PART_STEPS 1000
+/* Tokens on which a level is measured; half of those for predictors, since there are nine levels. */
+#define LEVEL_TOKENS (LOSS_TOKENS / 2)
+
+/* Progress that is reported per unit of a stage. */
+#define UNIT_PROGRESS 1000
 
 /* ------------------------------------------------------------------ progress, records */
 
-/* Reports the progress of a function that a part calls, as progress of the stage. */
-static bool report_part(void *user, const char *what, uint64_t done, uint64_t total)
+/* Reports the progress of a function that a unit calls, as progress of the stage. */
+static bool report_unit(void *user, const char *what, uint64_t done, uint64_t total)
 {
     const tuning *t = user;
     const hearth_progress *to = &t->options->progress;
@@ -34,57 +37,36 @@ static bool report_part(void *user, const char *what, uint64_t done, uint64_t to
     if (!to->report)
         return true;
     double share = total > 0 ? (double)(done < total ? done : total) / (double)total : 0;
-    uint64_t begin = t->part > 0 ? (t->part - 1) * PART_STEPS : 0;
-    return to->report(to->user, t->stage, begin + (uint64_t)(share * PART_STEPS), t->parts * PART_STEPS);
+    uint64_t begin = t->unit > 0 ? (t->unit - 1) * UNIT_PROGRESS : 0;
+    return to->report(to->user, t->stage, begin + (uint64_t)(share * UNIT_PROGRESS), t->units * UNIT_PROGRESS);
 }
 
 hearth_progress tuning_progress(tuning *t)
 {
-    return (hearth_progress){report_part, t};
+    return (hearth_progress){report_unit, t};
 }
 
 /* Returns HEARTH_CANCELLED if the caller asks to stop. */
 static hearth_status check_on(tuning *t, hearth_error *error)
 {
-    if (report_part(t, "", 0, 0))
+    if (report_unit(t, "", 0, 0))
         return HEARTH_OK;
     return fail(error, HEARTH_CANCELLED, "%s: tuning was interrupted; the same command goes on where it stopped",
                 t->model->source->path);
 }
 
-hearth_status tuning_stage(tuning *t, const char *name, uint64_t parts, hearth_error *error)
+hearth_status tuning_stage(tuning *t, const char *name, uint64_t units, hearth_error *error)
 {
     t->stage = name;
-    t->part = 0;
-    t->parts = parts;
+    t->unit = 0;
+    t->units = units;
     return check_on(t, error);
 }
 
-hearth_status tuning_part(tuning *t, hearth_error *error)
+hearth_status tuning_unit(tuning *t, hearth_error *error)
 {
-    t->part += t->part < t->parts;
+    t->unit += t->unit < t->units;
     return check_on(t, error);
-}
-
-/* Writes "LAYER.NAME", the file name of a layer's record. */
-static void record_name(char out[64], uint32_t layer, const char *name)
-{
-    snprintf(out, 64, "%u.%s", layer, name);
-}
-
-bool tuning_recall(const tuning *t, uint32_t layer, const char *name, const char *key, void *data, size_t size_bytes)
-{
-    char file[64];
-    record_name(file, layer, name);
-    return record_get(t->options->folder, file, key, data, size_bytes);
-}
-
-hearth_status tuning_remember(const tuning *t, uint32_t layer, const char *name, const char *key, const void *data,
-                              size_t size_bytes, hearth_error *error)
-{
-    char file[64];
-    record_name(file, layer, name);
-    return record_put(t->options->folder, file, key, data, size_bytes, error);
 }
 
 void tuning_note(tuning_result *r, const char *text)
@@ -94,6 +76,16 @@ void tuning_note(tuning_result *r, const char *text)
         n++;
     if (n < TUNING_NOTES)
         snprintf(r->notes[n], sizeof r->notes[n], "%.*s", (int)sizeof r->notes[n] - 1, text);
+}
+
+hearth_status tuning_open_engine(hearth_engine **out, const tuning *t, hearth_mode mode, hearth_error *error)
+{
+    hearth_placement *placement;
+    TRY(hearth_placement_create(&placement, t->model, mode, error));
+    hearth_engine_options options = {.placement = placement};
+    hearth_status status = hearth_engine_create(out, t->runtime, t->model, &options, error);
+    hearth_placement_destroy(placement);
+    return status;
 }
 
 /* Writes the key on which everything in the folder depends. */
@@ -124,16 +116,11 @@ static hearth_status profile_with(tuning *t, const hearth_engine *engine, hearth
 /* Profiles the corpus on a dense engine. */
 static hearth_status take_profile(tuning *t, hearth_error *error)
 {
-    hearth_placement *dense;
-    hearth_engine *engine = NULL;
+    hearth_engine *engine;
     TRY(tuning_stage(t, "profiling", 1, error));
-    TRY(tuning_part(t, error));
-    TRY(hearth_placement_create(&dense, t->model, HEARTH_MODE_DENSE, error));
-    hearth_engine_options options = {.placement = dense};
-    hearth_status status = hearth_engine_create(&engine, t->runtime, t->model, &options, error);
-    hearth_placement_destroy(dense);
-    if (status == HEARTH_OK)
-        status = profile_with(t, engine, error);
+    TRY(tuning_unit(t, error));
+    TRY(tuning_open_engine(&engine, t, HEARTH_MODE_DENSE, error));
+    hearth_status status = profile_with(t, engine, error);
     hearth_engine_destroy(engine);
     return status;
 }
@@ -145,7 +132,7 @@ static hearth_status deal_thresholds(tuning *t, hearth_error *error)
     prune_table *p = &t->out->prune;
     size_t bytes = t->model->hyper.layer_count * PRUNE_LEVELS * sizeof *p->thresholds;
     TRY(tuning_stage(t, "dealing thresholds", 1, error));
-    TRY(tuning_part(t, error));
+    TRY(tuning_unit(t, error));
     p->thresholds = mem_new(bytes);
     if (!p->thresholds)
         return fail_memory(error, "thresholds", bytes);
@@ -156,6 +143,75 @@ static hearth_status deal_thresholds(tuning *t, hearth_error *error)
     TRY(prune_deal(p, t->runtime, t->model, t->options->folder, tuning_progress(t), error));
     TRY(record_put(t->options->folder, "levels", key, p->levels, sizeof p->levels, error));
     return record_put(t->options->folder, name, key, p->thresholds, bytes, error);
+}
+
+/* Creates an engine with the thresholds of a level. of: shares its copies; NULL: makes its own. */
+static hearth_status open_level(hearth_engine **out, const tuning *t, const hearth_engine *of, size_t level,
+                                hearth_error *error)
+{
+    hearth_placement *p;
+    TRY(hearth_placement_create(&p, t->model, HEARTH_MODE_PRUNED, error));
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        p->layers[i].threshold = t->out->prune.thresholds[(size_t)i * PRUNE_LEVELS + level];
+    hearth_engine_options options = {.placement = p};
+    hearth_status status = of ? engine_with_placement(out, of, t->model, p, error)
+                              : hearth_engine_create(out, t->runtime, t->model, &options, error);
+    hearth_placement_destroy(p);
+    return status;
+}
+
+/* What is stored of a level. */
+typedef struct level_record {
+    uint64_t tokens;
+    double loss;
+} level_record;
+
+/* Measures the loss of a level, or reads the stored one. all: the reference engine. */
+static hearth_status measure_level(tuning *t, const hearth_engine *all, size_t level, level_record *out,
+                                   hearth_error *error)
+{
+    static const char key[] = "losses";
+    char name[32];
+    hearth_engine *pruned;
+    loss cost;
+    snprintf(name, sizeof name, "loss-%zu", level);
+    if (record_get(t->options->folder, name, key, out, sizeof *out))
+        return HEARTH_OK;
+    TRY(open_level(&pruned, t, all, level, error));
+    hearth_status status =
+        loss_measure(&cost, all, pruned, t->texts, t->unseen, LEVEL_TOKENS, tuning_progress(t), error);
+    hearth_engine_destroy(pruned);
+    TRY(status);
+    *out = (level_record){cost.tokens, fmax(cost.divergence, 0)}; /* rounding may make it negative */
+    return record_put(t->options->folder, name, key, out, sizeof *out, error);
+}
+
+static hearth_status measure_each_level(tuning *t, const hearth_engine *all, hearth_error *error)
+{
+    prune_table *p = &t->out->prune;
+    for (size_t level = 1; level < PRUNE_LEVELS; level++) {
+        level_record r = {0};
+        TRY(tuning_unit(t, error));
+        TRY(measure_level(t, all, level, &r, error));
+        p->losses[level] = (float)r.loss;
+        p->loss_tokens = r.tokens;
+    }
+    return HEARTH_OK;
+}
+
+/* Measures the loss of each level of thresholds, on text not used for training, against an engine that leaves out zeros
+ * only. Both engines run in mode pruned, the reference with thresholds of 0. They share the transposed copies of down,
+ * and the thresholds are the only difference. */
+static hearth_status measure_levels(tuning *t, hearth_error *error)
+{
+    hearth_engine *all;
+    TRY(tuning_stage(t, "measuring levels", PRUNE_LEVELS - 1, error));
+    if (t->unseen >= t->texts->id_count) /* nothing is left to measure on */
+        return HEARTH_OK;
+    TRY(open_level(&all, t, NULL, 0, error)); /* the first level's thresholds are 0 */
+    hearth_status status = measure_each_level(t, all, error);
+    hearth_engine_destroy(all);
+    return status;
 }
 
 /* Allocates the layers and fills what is known before training: bytes, and the candidate without a predictor. */
@@ -281,7 +337,7 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hear
     TRY(prepare_layers(&t, error));
     TRY(deal_thresholds(&t, error));
     if (are_levels_rising(&out->prune))
-        TRY(tuning_measure_levels(&t, error));
+        TRY(measure_levels(&t, error));
     if (out->has_zeros) {
         TRY(tuning_make_candidates(&t, error));
         TRY(tuning_choose(&t, error));

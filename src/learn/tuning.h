@@ -1,7 +1,7 @@
 /* tuning.h - learns everything about a model in one go: profile, thresholds, predictors, the choice among them, and the
  * tune file.
  *
- * A tuning consists of stages (tuning.c). Each stores its results in a work folder (records.h), so that an interrupted
+ * A tuning consists of stages (tuning.c). Each stores its results in a work folder (work.h), so that an interrupted
  * tuning can be resumed. With TUNING_BYTES nothing depends on a clock: the file is the same byte for byte, however
  * often the tuning was interrupted, with any number of threads, on one CPU level. Exception: where memory_bytes are so
  * few that ranks are left out, the number of threads matters too, since each thread needs memory. */

@@ -6,25 +6,6 @@
 
 /* Tokens, not used for training, on which the loss is measured. */
 #define LOSS_TOKENS 4096
-/* A candidate must be better by this share: the noise between two medians of the same work on a shared machine. */
-#define TUNING_CLEARLY 0.03
-/* Tolerance below the wanted recall, since recalls are shares of counts. */
-#define TUNING_RECALL_SLACK 1e-4
-
-static inline bool tuning_meets_recall(const tuning_result *r, const candidate *c)
-{
-    return c->recall >= (double)r->recall - TUNING_RECALL_SLACK;
-}
-static inline bool tuning_is_clearly_less(double with, double without)
-{
-    return with < without * (1 - TUNING_CLEARLY);
-}
-/* Checked whatever the times say: a candidate that reads more
- * than exact can only win on a model that fits into the caches. */
-static inline bool tuning_reads_less(const tuning_layer *l, const candidate *c)
-{
-    return c->token_bytes < choose_exact_bytes(&l->shape);
-}
 
 typedef struct tuning {
     hearth_runtime *runtime;
@@ -33,33 +14,34 @@ typedef struct tuning {
     const tuning_options *options;
     tuning_result *out;
     const char *stage; /* name of the stage, for progress */
-    uint64_t part, parts;
+    uint64_t unit, units;
     uint64_t unseen; /* first token of the texts not used for training; their count where there is none */
 } tuning;
 
-/* Begin a stage with a number of parts, and its next part. A function called within a part reports to tuning_progress,
- * which reports it as a part of the stage. HEARTH_CANCELLED: the caller's progress function asked to stop. */
-hearth_status tuning_stage(tuning *t, const char *name, uint64_t parts, hearth_error *error);
-hearth_status tuning_part(tuning *t, hearth_error *error);
+/* Begin a stage with a number of units of work, and its next unit. A function called within a unit reports to
+ * tuning_progress, which reports it as progress of the stage. HEARTH_CANCELLED: the caller's progress function asked to
+ * stop. */
+hearth_status tuning_stage(tuning *t, const char *name, uint64_t units, hearth_error *error);
+hearth_status tuning_unit(tuning *t, hearth_error *error);
 hearth_progress tuning_progress(tuning *t);
-
-/* Read and write records of the work folder, by layer ("3.NAME"). */
-bool tuning_recall(const tuning *t, uint32_t layer, const char *name, const char *key, void *data, size_t size_bytes);
-hearth_status tuning_remember(const tuning *t, uint32_t layer, const char *name, const char *key, const void *data,
-                              size_t size_bytes, hearth_error *error);
 
 /* Adds a note for the caller, unless it is empty or there already. */
 void tuning_note(tuning_result *r, const char *text);
+
+/* Creates an engine of the model in that mode. */
+hearth_status tuning_open_engine(hearth_engine **out, const tuning *t, hearth_mode mode, hearth_error *error);
 
 /* Makes the candidates (tuning_train.c). Low-rank: estimates each rank, chooses a rank per layer, trains. Coarse:
  * calibrates margins. */
 hearth_status tuning_make_candidates(tuning *t, hearth_error *error);
 
-/* Measures the loss of each level of thresholds, on text not used for training (tuning_levels.c). */
-hearth_status tuning_measure_levels(tuning *t, hearth_error *error);
-
 /* Times the candidates where times decide, chooses, and measures the loss of the choice (tuning_choice.c). */
 hearth_status tuning_choose(tuning *t, hearth_error *error);
+/* Times the feed-forward network of each layer on several engines of one model. Decodes ids [count] one by one on all
+ * engines in turns, so that other load on the machine disturbs them alike; the first token only warms up. seconds
+ * [engines][layers]: medians; 0 where no token was timed. HEARTH_CANCELLED through progress. */
+hearth_status race_measure(double *seconds, const hearth_engine *const *engines, size_t engine_count,
+                           const int32_t *ids, size_t count, hearth_progress progress, hearth_error *error);
 /* Only chooses: among the candidates that meet the recall, read
  * less than exact and are clearly better, within the budget. */
 hearth_status tuning_pick(tuning_result *r, hearth_error *error);

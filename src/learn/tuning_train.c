@@ -5,11 +5,10 @@
  * input, and only one predictor per layer is trained. */
 #include "tuning_internal.h"
 
-#include "bits.h"
-#include "coarse.h"
-
 #include "../base/memory.h"
 #include "../engine/engine.h"
+#include "measure.h"
+#include "work.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,16 +49,26 @@ static candidate candidate_of(const trainer *r, const candidate *wanted, const f
     return c;
 }
 
-/* Reads a measurement from its record; false where there is none under this key. */
-static bool recall_finding(const trainer *r, const char *name, const char *key, finding *out)
+/* Prints "LAYER.NAME", the file name of a record of this layer. */
+static void print_record_name(char out[64], const trainer *r, const char *name)
 {
-    return tuning_recall(r->t, r->number, name, key, out, sizeof *out);
+    snprintf(out, 64, "%u.%s", r->number, name);
 }
 
-static hearth_status remember_finding(const trainer *r, const char *name, const char *key, const finding *found,
-                                      hearth_error *error)
+/* Reads a record; false where there is none under this key. */
+static bool read_record(const trainer *r, const char *name, const char *key, void *data, size_t size_bytes)
 {
-    return tuning_remember(r->t, r->number, name, key, found, sizeof *found, error);
+    char file[64];
+    print_record_name(file, r, name);
+    return record_get(r->t->options->folder, file, key, data, size_bytes);
+}
+
+static hearth_status write_record(const trainer *r, const char *name, const char *key, const void *data,
+                                  size_t size_bytes, hearth_error *error)
+{
+    char file[64];
+    print_record_name(file, r, name);
+    return record_put(r->t->options->folder, file, key, data, size_bytes, error);
 }
 
 /* ------------------------------------------------------------------ low-rank */
@@ -98,15 +107,15 @@ static hearth_status try_rank(trainer *r, candidate *out, uint32_t rank, bool no
     char name[48];
     finding found;
     candidate wanted = low_rank(r, rank, normed);
-    TRY(tuning_part(r->t, error));
+    TRY(tuning_unit(r->t, error));
     snprintf(name, sizeof name, "start-%u-%s", rank, normed ? "normed" : "residual");
-    if (!recall_finding(r, name, r->key, &found)) {
+    if (!read_record(r, name, r->key, &found, sizeof found)) {
         lowrank l = {0};
         lowrank_options o = train_options(r, rank, normed, 0);
         TRY(lowrank_train(&l, r->t->model, r->number, r->rows, &o, error));
         found = finding_of(&l);
         lowrank_free(&l);
-        TRY(remember_finding(r, name, r->key, &found, error));
+        TRY(write_record(r, name, r->key, &found, sizeof found, error));
     }
     *out = candidate_of(r, &wanted, &found);
     return HEARTH_OK;
@@ -138,20 +147,20 @@ static uint32_t epochs_of(const trainer *r)
 /* Leaves out ranks that cannot be trained: too large for the model or for the memory limit. */
 static hearth_status drop_ranks(const trainer *r, uint32_t *ranks, size_t *count, hearth_error *error)
 {
-    size_t kept = 0;
+    size_t possible = 0;
     for (size_t i = 0; i < *count; i++) {
         hearth_error why;
         lowrank_options o = train_options(r, ranks[i], false, epochs_of(r));
         hearth_status status = lowrank_check(r->t->model, r->number, r->rows, &o, &why);
         if (status == HEARTH_OK)
-            ranks[kept++] = ranks[i];
+            ranks[possible++] = ranks[i];
         else if (status != HEARTH_NO_MEMORY && status != HEARTH_UNSUPPORTED)
             return fail(error, status, "%s", why.text);
         else if (!r->layer->dropped[0])
             snprintf(r->layer->dropped, sizeof r->layer->dropped, "%.*s", (int)sizeof r->layer->dropped - 1, why.text);
     }
-    *count = kept;
-    if (kept == 0 && r->t->options->for_powerinfer)
+    *count = possible;
+    if (possible == 0 && r->t->options->for_powerinfer)
         return fail(error, HEARTH_UNSUPPORTED, "%s", r->layer->dropped);
     return HEARTH_OK;
 }
@@ -230,25 +239,25 @@ static hearth_status make_matrix(matrix *m, uint32_t rows, uint32_t columns, num
     return m->data ? HEARTH_OK : fail_memory(error, "predictor", rows * m->row_bytes);
 }
 
-static bool recall_matrix(const trainer *r, const char *name, const char *key, matrix *m)
+static bool read_matrix(const trainer *r, const char *name, const char *key, matrix *m)
 {
     /* the cast is safe: the block was just allocated here */
-    return tuning_recall(r->t, r->number, name, key, (void *)(uintptr_t)m->data, m->rows * m->row_bytes);
+    return read_record(r, name, key, (void *)(uintptr_t)m->data, m->rows * m->row_bytes);
 }
 
 /* Reads the trained predictor from its records; *known is false where one is missing. */
-static hearth_status recall_trained(const trainer *r, const char *key, const candidate *wanted, bool *known,
-                                    hearth_error *error)
+static hearth_status read_trained(const trainer *r, const char *key, const candidate *wanted, bool *known,
+                                  hearth_error *error)
 {
     const hyperparameters *h = &r->t->model->hyper;
     lowrank *l = &r->layer->trained;
     finding found;
     *known = false;
-    if (!recall_finding(r, "trained", key, &found))
+    if (!read_record(r, "trained", key, &found, sizeof found))
         return HEARTH_OK;
     TRY(make_matrix(&l->fc1, wanted->rank, h->embedding_length, r->format, error));
     TRY(make_matrix(&l->fc2, h->neuron_count, wanted->rank, r->format, error));
-    *known = recall_matrix(r, "fc1", key, &l->fc1) && recall_matrix(r, "fc2", key, &l->fc2);
+    *known = read_matrix(r, "fc1", key, &l->fc1) && read_matrix(r, "fc2", key, &l->fc2);
     if (*known)
         r->layer->candidates[TUNING_LOW_RANK] = candidate_of(r, wanted, &found);
     else
@@ -257,12 +266,12 @@ static hearth_status recall_trained(const trainer *r, const char *key, const can
 }
 
 /* Stores the trained predictor. The finding is written last: its record says that the others are complete. */
-static hearth_status remember_trained(const trainer *r, const char *key, const finding *found, hearth_error *error)
+static hearth_status write_trained(const trainer *r, const char *key, const finding *found, hearth_error *error)
 {
     const matrix *fc1 = &r->layer->trained.fc1, *fc2 = &r->layer->trained.fc2;
-    TRY(tuning_remember(r->t, r->number, "fc1", key, fc1->data, fc1->rows * fc1->row_bytes, error));
-    TRY(tuning_remember(r->t, r->number, "fc2", key, fc2->data, fc2->rows * fc2->row_bytes, error));
-    return remember_finding(r, "trained", key, found, error);
+    TRY(write_record(r, "fc1", key, fc1->data, fc1->rows * fc1->row_bytes, error));
+    TRY(write_record(r, "fc2", key, fc2->data, fc2->rows * fc2->row_bytes, error));
+    return write_record(r, "trained", key, found, sizeof *found, error);
 }
 
 /* Trains the chosen rank of a layer, or reads the predictor that an earlier run trained. */
@@ -275,7 +284,7 @@ static hearth_status train(trainer *r, hearth_error *error)
     candidate wanted = low_rank(r, start->rank, start->normed);
     snprintf(key, sizeof key, "%s rank %u %s epochs %u", r->key, wanted.rank, wanted.normed ? "normed" : "residual",
              epochs);
-    TRY(recall_trained(r, key, &wanted, &known, error));
+    TRY(read_trained(r, key, &wanted, &known, error));
     if (known)
         return HEARTH_OK;
     lowrank_options o = train_options(r, wanted.rank, wanted.normed, epochs);
@@ -283,8 +292,8 @@ static hearth_status train(trainer *r, hearth_error *error)
     finding found = finding_of(&r->layer->trained);
     r->layer->candidates[TUNING_LOW_RANK] = candidate_of(r, &wanted, &found);
     if (r->layer->trained.state_damaged)
-        tuning_note(r->t->out, "what training had kept of an earlier run was damaged, and was begun anew");
-    return remember_trained(r, key, &found, error);
+        tuning_note(r->t->out, "what training had stored of an earlier run was damaged, and was begun anew");
+    return write_trained(r, key, &found, error);
 }
 
 /* ------------------------------------------------------------------ coarse */
@@ -296,12 +305,12 @@ static hearth_status calibrate(trainer *r, candidate *out, number_format format,
     finding found;
     candidate wanted = {.kind = PREDICTOR_COARSE, .normed = true, .format = format};
     snprintf(name, sizeof name, "coarse-%s", number_formats[format].name);
-    if (!recall_finding(r, name, r->key, &found)) {
-        coarse_margin m;
-        TRY(coarse_calibrate(&m, r->t->model, r->number, r->rows, format, r->t->options->recall,
-                             &r->t->runtime->kernels, r->t->runtime->threads, error));
-        found = (finding){(double)m.margin, m.recall, m.density, m.fired};
-        TRY(remember_finding(r, name, r->key, &found, error));
+    if (!read_record(r, name, r->key, &found, sizeof found)) {
+        recall_result m;
+        TRY(measure_coarse(&m, r->t->model, r->number, r->rows, format, r->t->options->recall, &r->t->runtime->kernels,
+                           r->t->runtime->threads, error));
+        found = (finding){(double)m.threshold, m.recall, m.density, m.fired};
+        TRY(write_record(r, name, r->key, &found, sizeof found, error));
     }
     *out = candidate_of(r, &wanted, &found);
     return HEARTH_OK;
@@ -312,7 +321,7 @@ static hearth_status calibrate_all(trainer *r, hearth_error *error)
 {
     number_format formats[CHOOSE_COARSE];
     size_t count = choose_coarse_formats(formats, r->t->model, r->number);
-    TRY(tuning_part(r->t, error));
+    TRY(tuning_unit(r->t, error));
     for (size_t i = 0; i < count && !r->t->options->for_powerinfer; i++)
         TRY(calibrate(r, &r->layer->candidates[TUNING_COARSE + i], formats[i], error));
     return HEARTH_OK;
@@ -424,7 +433,7 @@ hearth_status tuning_make_candidates(tuning *t, hearth_error *error)
         trainer r;
         if (t->out->layers[i].aim == t->out->layers[i].start_count)
             continue;
-        TRY(tuning_part(t, error));
+        TRY(tuning_unit(t, error));
         TRY(open_trainer(&r, t, i, error));
         hearth_status status = train(&r, error);
         states_close(r.rows);

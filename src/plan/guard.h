@@ -1,7 +1,7 @@
 /* guard.h - decides layer by layer, by a short test on the model itself, where skipping zeros is faster than dense.
  *
  * A model that fits into the processor's cache, or most of whose neurons fire, is often faster when its matrices are
- * read whole. Two questions are kept apart, because a clock may answer only one of them:
+ * read whole. Two questions are separate, because a clock may answer only one of them:
  *
  *   Do transposed copies of the down matrices pay?  Sums over a copy round differently, so the decision changes
  *   the last digits of results. It therefore follows only from what never changes: whether the model fits into

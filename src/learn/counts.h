@@ -1,22 +1,17 @@
-/* tally.h - the counters of a profile: adds up what an observer sees, and computes the figures from the sums.
+/* counts.h - the counters of a profile: adds up what an observer sees, computes the figures from the sums, and stores
+ * the counters, so that a profile can be resumed.
  *
  * All counters are integers in one block, so that the block can be stored as it is and sums do not depend on the order
  * of additions. This module does not know where tokens come from. */
-#ifndef LEARN_TALLY_H
-#define LEARN_TALLY_H
+#ifndef LEARN_COUNTS_H
+#define LEARN_COUNTS_H
 
+#include "../base/hash.h"
 #include "profile.h"
-
-/* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
- * run from -40 to 23; values outside are counted in the first or the last bin. */
-#define TALLY_FRACTION_BITS 8
-#define TALLY_EXPONENTS     64
-#define TALLY_LEAST         (-40)
-#define TALLY_CLASSES       (TALLY_EXPONENTS << TALLY_FRACTION_BITS)
 
 /* Counters of one layer; the pointers go into the block. */
 typedef struct tally {
-    uint64_t *sizes;      /* [TALLY_CLASSES] histogram of magnitudes of non-zero first activations        */
+    uint64_t *sizes;      /* [bins] histogram of magnitudes of non-zero first activations        */
     uint64_t *union_sums; /* [PROFILE_UNION + 1] neurons fired by any of k tokens, summed over runs       */
     uint64_t *sampled;    /* [1] first activations examined, zeros included                               */
     float *above;         /* [1] see profile_layer                                                        */
@@ -34,6 +29,7 @@ typedef struct tallies {
     uint64_t *recent;
 } tallies;
 
+/* Allocates zeroed counters. On failure *t is empty. */
 hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hearth_error *error);
 void tallies_free(tallies *t);
 /* Sets all counters to 0; `above` stays. */
@@ -50,5 +46,25 @@ double tally_quantile(const tally *t, double q);
 /* Computes the figures of a layer. out->counts is the caller's array, [neurons]. runs [PROFILE_UNION + 1]: number of
  * runs of k consecutive tokens. scratch [neurons] */
 void tally_finish(const tally *t, uint32_t neurons, const uint64_t *runs, uint64_t *scratch, profile_layer *out);
+
+/* ------------------------------------------------------------------ the file */
+
+#define COUNTS_NAME     "profile"
+#define COUNTS_OLD_NAME "profile.old"
+
+typedef struct counts_state {
+    char key[HASH_TEXT_SIZE]; /* hash of model, corpus and settings                   */
+    uint64_t windows, tokens; /* counted so far                                       */
+    uint64_t measured;        /* of these tokens, those whose magnitudes were counted */
+    double seconds;           /* spent counting, earlier runs included                */
+} counts_state;
+
+/* Writes state and counters to the folder, in place of those that are there. */
+hearth_status counts_save(const char *folder, const counts_state *s, const tallies *t, hearth_error *error);
+/* Fills s and t if the file in the folder has the key s->key. Otherwise leaves both as
+ * they are and writes the reason to note ("" where there is no file). Counters of
+ * another run are renamed to COUNTS_OLD_NAME; damaged ones are ignored. HEARTH_NO_MEMORY. */
+hearth_status counts_load(const char *folder, counts_state *s, tallies *t, char *note, size_t note_size,
+                          hearth_error *error);
 
 #endif

@@ -2,7 +2,7 @@
  * folder of something else is emptied. */
 #include "../src/base/file.h"
 #include "../src/base/memory.h"
-#include "../src/learn/records.h"
+#include "../src/learn/work.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,10 +1,27 @@
-/* tally.c - counts, in loops that vectorise, and computes the figures from the counters. */
-#include "tally.h"
+/* counts.c - counts what fires, in loops that vectorise, computes the figures, and stores the counters in a file.
+ *
+ * The file is a header, the block of counters as in memory, and a hash of both. */
+#include "counts.h"
 
+#include "../base/file.h"
 #include "../base/memory.h"
-#include "bits.h"
+#include "work.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Increment when the layout of the counters changes: files of another version count as another run's. */
+#define COUNTS_VERSION 1
+static const char magic[16] = "hearth-profile\n";
+
+/* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
+ * run from -40 to 23; values outside are counted in the first or the last bin. */
+#define FRACTION_BITS 8
+#define EXPONENTS     64
+#define LEAST         (-40)
+#define BINS          (EXPONENTS << FRACTION_BITS)
 
 /* ------------------------------------------------------------------ memory */
 
@@ -15,7 +32,7 @@ static size_t lay_out(tally *t, uint32_t f, char *block)
         void **at;
         size_t bytes;
     } pieces[] = {
-        {(void **)&t->sizes, TALLY_CLASSES * sizeof *t->sizes},
+        {(void **)&t->sizes, BINS * sizeof *t->sizes},
         {(void **)&t->union_sums, (PROFILE_UNION + 1) * sizeof *t->union_sums},
         {(void **)&t->sampled, sizeof *t->sampled},
         {(void **)&t->above, sizeof *t->above},
@@ -76,11 +93,11 @@ void tallies_clear(tallies *t)
 /* Returns the bin of a value's magnitude. */
 static uint32_t bin_of(float value)
 {
-    const uint32_t base = (uint32_t)(127 + TALLY_LEAST) << TALLY_FRACTION_BITS;
+    const uint32_t base = (uint32_t)(127 + LEAST) << FRACTION_BITS;
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    uint32_t at = (bits & 0x7fffffff) >> (23 - TALLY_FRACTION_BITS);
-    return at < base ? 0 : at - base < TALLY_CLASSES ? at - base : TALLY_CLASSES - 1;
+    uint32_t at = (bits & 0x7fffffff) >> (23 - FRACTION_BITS);
+    return at < base ? 0 : at - base < BINS ? at - base : BINS - 1;
 }
 
 void tally_measure(tally *t, const float *values, size_t count)
@@ -146,15 +163,15 @@ void tally_see(tally *t, const hearth_observation *seen, bool measured)
 /* Returns the least value of a bin. */
 static double bin_begin(uint32_t at)
 {
-    double fraction = 1 + (double)(at % (1u << TALLY_FRACTION_BITS)) / (1u << TALLY_FRACTION_BITS);
-    return ldexp(fraction, (int)(at >> TALLY_FRACTION_BITS) + TALLY_LEAST);
+    double fraction = 1 + (double)(at % (1u << FRACTION_BITS)) / (1u << FRACTION_BITS);
+    return ldexp(fraction, (int)(at >> FRACTION_BITS) + LEAST);
 }
 
 /* Returns the number of magnitudes counted. */
 static uint64_t measured(const tally *t)
 {
     uint64_t all = 0;
-    for (uint32_t i = 0; i < TALLY_CLASSES; i++)
+    for (uint32_t i = 0; i < BINS; i++)
         all += t->sizes[i];
     return all;
 }
@@ -163,11 +180,11 @@ static uint64_t measured(const tally *t)
  * values lie, and updates both. */
 static double value_at(const tally *t, double rank, uint32_t *at, uint64_t *before)
 {
-    while (*at + 1 < TALLY_CLASSES && (double)(*before + t->sizes[*at]) <= rank)
+    while (*at + 1 < BINS && (double)(*before + t->sizes[*at]) <= rank)
         *before += t->sizes[(*at)++];
     double begin = bin_begin(*at), end = bin_begin(*at + 1);
-    double part = t->sizes[*at] ? (rank - (double)*before + 0.5) / (double)t->sizes[*at] : 0;
-    return begin + (end - begin) * (part < 1 ? part : 1);
+    double fraction = t->sizes[*at] ? (rank - (double)*before + 0.5) / (double)t->sizes[*at] : 0;
+    return begin + (end - begin) * (fraction < 1 ? fraction : 1);
 }
 
 double tally_quantile(const tally *t, double q)
@@ -227,4 +244,116 @@ void tally_finish(const tally *t, uint32_t neurons, const uint64_t *runs, uint64
     read_densities(t, neurons, runs, out);
     out->hot_share[0] = profile_hot_share(out->counts, neurons, 0.8, scratch);
     out->hot_share[1] = profile_hot_share(out->counts, neurons, 0.95, scratch);
+}
+
+/* ------------------------------------------------------------------ the file */
+
+/* Head of the file, hashed with its padding. */
+typedef struct counts_header {
+    char magic[16];
+    uint32_t version, layers, neurons, reserved;
+    uint64_t block_bytes;
+    counts_state state;
+} counts_header;
+
+static hash128 hash_of(const counts_header *header, const void *block)
+{
+    hash128 h = hash_begin();
+    hash_bytes(&h, header, sizeof *header);
+    hash_bytes(&h, block, (size_t)header->block_bytes);
+    return h;
+}
+
+static counts_header header_of(const counts_state *s, const tallies *t)
+{
+    counts_header h;
+    memset(&h, 0, sizeof h); /* zeroes the padding too, since it is hashed */
+    memcpy(h.magic, magic, sizeof magic);
+    h.version = COUNTS_VERSION;
+    h.layers = t->layer_count;
+    h.neurons = t->neuron_count;
+    h.block_bytes = t->block_bytes;
+    memcpy(h.state.key, s->key, sizeof s->key);
+    h.state.windows = s->windows;
+    h.state.tokens = s->tokens;
+    h.state.measured = s->measured;
+    h.state.seconds = s->seconds;
+    return h;
+}
+
+hearth_status counts_save(const char *folder, const counts_state *s, const tallies *t, hearth_error *error)
+{
+    counts_header h = header_of(s, t);
+    hash128 sum = hash_of(&h, t->block);
+    const work_piece pieces[] = {{&h, sizeof h}, {t->block, t->block_bytes}, {&sum, sizeof sum}};
+    return work_write(folder, COUNTS_NAME, pieces, sizeof pieces / sizeof *pieces, error);
+}
+
+/* Returns what is wrong with the mapped file; NULL: it belongs to this run. */
+static const char *examine(const file_map *map, const counts_state *s, const tallies *t)
+{
+    counts_header h;
+    hash128 sum;
+    if (map->size_bytes < sizeof h + sizeof sum)
+        return "damaged";
+    memcpy(&h, map->data, sizeof h);
+    if (memcmp(h.magic, magic, sizeof magic) != 0)
+        return "damaged";
+    if (h.version != COUNTS_VERSION)
+        return "another version's";
+    if (h.block_bytes != map->size_bytes - sizeof h - sizeof sum)
+        return "damaged";
+    hash128 seen = hash_of(&h, map->data + sizeof h);
+    memcpy(&sum, map->data + map->size_bytes - sizeof sum, sizeof sum);
+    if (memcmp(&seen, &sum, sizeof sum) != 0)
+        return "damaged";
+    if (memcmp(h.state.key, s->key, sizeof s->key) != 0 || h.layers != t->layer_count || h.neurons != t->neuron_count)
+        return "another model's, or of another corpus";
+    return h.block_bytes == t->block_bytes ? NULL : "damaged";
+}
+
+/* Copies state and counters from a file that examine() accepted. */
+static void take_over(const file_map *map, counts_state *s, tallies *t)
+{
+    counts_header h;
+    memcpy(&h, map->data, sizeof h);
+    *s = h.state;
+    memcpy(t->block, map->data + sizeof h, t->block_bytes);
+}
+
+/* Renames the counters of another run, which must not be lost. Returns the words for the note. */
+static const char *set_aside(const char *folder, const char *path)
+{
+    char *old = file_join(folder, COUNTS_OLD_NAME);
+    bool moved = old && rename(path, old) == 0;
+    mem_free(old);
+    return moved ? " and were set aside as " COUNTS_OLD_NAME : "";
+}
+
+/* Takes over the counters of a file. Returns why not; NULL: they were taken over. */
+static const char *try_file(const char *path, counts_state *s, tallies *t)
+{
+    file_map map;
+    if (file_map_open(&map, path, NULL) != HEARTH_OK)
+        return "unreadable";
+    const char *why = examine(&map, s, t);
+    if (!why)
+        take_over(&map, s, t);
+    file_map_close(&map);
+    return why;
+}
+
+hearth_status counts_load(const char *folder, counts_state *s, tallies *t, char *note, size_t note_size,
+                          hearth_error *error)
+{
+    char *path = file_join(folder, COUNTS_NAME);
+    *note = 0;
+    if (!path)
+        return fail_memory(error, folder, sizeof COUNTS_NAME);
+    const char *why = file_exists(path) ? try_file(path, s, t) : NULL;
+    if (why)
+        snprintf(note, note_size, "counts of an earlier run are %s%s; counting begins afresh", why,
+                 strncmp(why, "another", 7) == 0 ? set_aside(folder, path) : "");
+    mem_free(path);
+    return HEARTH_OK;
 }

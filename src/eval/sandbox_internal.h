@@ -1,13 +1,21 @@
-/* sandbox_launch.h - starts a program in the sandbox: descriptors, bwrap's arguments, and the keeper, the child process
- * that guards bwrap. Internal to sandbox.c and sandbox_launch.c; sandbox.c handles everything after the start. */
-#ifndef EVAL_SANDBOX_LAUNCH_H
-#define EVAL_SANDBOX_LAUNCH_H
+/* sandbox_internal.h - shared by the files of the sandbox: the filter of system calls (sandbox_filter.c), and starting
+ * a program (sandbox_launch.c): descriptors, bwrap's arguments, and the keeper, the child process that guards bwrap.
+ * sandbox.c handles everything after the start. */
+#ifndef EVAL_SANDBOX_INTERNAL_H
+#define EVAL_SANDBOX_INTERNAL_H
 
 #include "../base/memory.h"
 #include "sandbox.h"
-#include "sandbox_filter.h"
 
+#include <linux/filter.h>
 #include <sys/types.h>
+
+/* An upper bound for the number of instructions. */
+#define SANDBOX_FILTER_ROOM 400
+
+/* Writes the filter program for this processor and returns its number of instructions; 0: there is none for this
+ * processor. */
+size_t sandbox_filter_build(struct sock_filter out[SANDBOX_FILTER_ROOM]);
 
 typedef struct sandbox_way {
     const char *name;
