@@ -311,7 +311,7 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
     json_decref(r.device);
     json_decref(r.placement);
     if (status == HEARTH_OK && !v->compare && !v->json && !v->csv)
-        common_say_guarantee(l);
+        common_say_status(l, &v->engine.messages);
     return status;
 }
 
@@ -467,7 +467,8 @@ const command command_bench = {
         "  ...\n\n"
         "  $ hearth bench a.gguf --compare all --json >a.json; hearth bench b.gguf --compare all --json >b.json\n"
         "  $ hearth bench --from a.json b.json --plot both.svg",
-    .tables = {OPTION_TABLE("measuring", rows, 0), ENGINE_TABLES(offsetof(bench_values, engine))},
+    .tables = {OPTION_TABLE("measuring", rows, 0), ENGINE_TABLES(offsetof(bench_values, engine)),
+               MESSAGE_TABLE(offsetof(bench_values, engine))},
     .values_size = sizeof(bench_values),
     .defaults = defaults,
     .operands_most = MAX_SAVED,

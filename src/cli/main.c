@@ -152,6 +152,6 @@ int main(int argc, char **argv)
         error = lost;
     }
     if (status != HEARTH_OK && error.text[0])
-        fprintf(stderr, "hearth: %s\n", error.text);
+        output_error(error.text);
     return exit_status(status);
 }

@@ -230,7 +230,7 @@ static hearth_status count(profiling *r, hearth_error *error)
     hearth_status status = profile_take(&r->p, r->l.engine, &r->texts, &o, error);
     progress_clear(&r->shown);
     if (r->p.note[0])
-        fprintf(stderr, "%s\n", r->p.note);
+        output_note("note", "%s", r->p.note);
     if (r->p.resumed_tokens > 0)
         fprintf(stderr, "going on after the %llu tokens that were counted before\n",
                 (unsigned long long)r->p.resumed_tokens);

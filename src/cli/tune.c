@@ -170,10 +170,8 @@ static void print_loss(const tuning_result *r)
 
 static void print_notes(const tuning_result *r)
 {
-    for (size_t i = 0; i < TUNING_NOTES && r->notes[i][0]; i++) {
-        output_safe(stderr, span_of(r->notes[i]), sizeof r->notes[i]);
-        fputc('\n', stderr);
-    }
+    for (size_t i = 0; i < TUNING_NOTES && r->notes[i][0]; i++)
+        output_note("note", "%s", r->notes[i]);
 }
 
 /* Prints a command line that uses the tune file in the given mode. */
@@ -337,9 +335,8 @@ static hearth_status run_tuning(tune_run *r, arena *memory, hearth_error *error)
     hearth_status status = tuning_run(&r->result, r->runtime, r->model, &r->texts, r->path, &r->options, error);
     progress_clear(&r->shown);
     if (r->result.begun_anew)
-        fputs("what an earlier run had found was of another model file, text, --disk, --cpu or version of hearth, and "
-              "was begun anew\n",
-              stderr);
+        output_note("note", "what an earlier run had found was of another model file, text, --disk, --cpu or version "
+                            "of hearth, and was begun anew");
     print_notes(&r->result);
     if (status == HEARTH_CANCELLED)
         return fail(error, status,
