@@ -388,6 +388,6 @@ void common_say_status(const loaded *l, const message_options *o)
         return;
     terminal_begin(stderr, STYLE_STATUS);
     common_put_status(l, NULL);
-    fputc('\n', stderr);
     terminal_end(stderr);
+    fputc('\n', stderr);
 }

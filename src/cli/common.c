@@ -37,17 +37,16 @@ const option model_option_rows[MODEL_OPTION_COUNT] = {
 };
 
 const option engine_option_rows[ENGINE_OPTION_COUNT] = {
-    {OPTION_ROW('t', "threads", COUNT, engine_options, threads, "N", "threads; else one per physical core"), .least = 1,
-     .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, engine_options, cpu, "LEVEL", OPTION_CPU_HELP)},
+    THREADS_ROW(engine_options, threads),
+    CPU_ROW(engine_options, cpu),
+    {OPTION_ROW(0, "activations", CHOICE, engine_options, activations, "auto|f32",
+                "auto: 8 bits where block formats are read; f32: float32 everywhere, slow"),
+     .choices = activation_choices},
     {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
                 "positions that fit; else what the model was made for"),
      .alias = "ctx-size", .least = 1, .most = 1 << 30},
     {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32", "format of the key/value cache; f16"),
      .choices = kv_choices},
-    {OPTION_ROW(0, "activations", CHOICE, engine_options, activations, "auto|f32",
-                "auto: 8 bits where block formats are read; f32: float32 everywhere, slow"),
-     .choices = activation_choices},
     {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE",
                 "placement (JSON): for each layer what lies where and what is skipped")},
     {OPTION_ROW(

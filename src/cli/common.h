@@ -38,11 +38,15 @@ typedef struct engine_options {
     message_options messages;
 } engine_options;
 
+/* Longest text that is read at once. */
+#define COMMON_TEXT_BYTES ((size_t)1 << 30)
+
 /* Rows for OPTION_TABLE, for records of type model_options, engine_options and message_options. */
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
 #define ENGINE_OPTION_COUNT 15
+#define ENGINE_CPU_COUNT    3 /* the first rows, for commands that choose the length of texts themselves, too */
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
 #define MESSAGE_OPTION_COUNT 2

@@ -281,7 +281,7 @@ static hearth_status run_kl(void *values, operands *rest, hearth_error *error)
     divergence_material from = {.name = "--ids", .ids = v->ids.items, .id_count = v->ids.count};
     if (rest->count > 0) {
         from = (divergence_material){.name = rest->items[0]};
-        TRY(file_read(&text, &from.text.size, from.name, EVAL_TEXT_BYTES, error));
+        TRY(file_read(&text, &from.text.size, from.name, COMMON_TEXT_BYTES, error));
         from.text.data = text;
     }
     hearth_status status = v->write ? write_file(v, &from, error) : compare_modes(v, &from, error);

@@ -59,7 +59,7 @@ static hearth_status measure_text(ppl_values *v, const char *path, ppl_outcome *
     loaded l;
     char *text;
     size_t size;
-    TRY(file_read(&text, &size, path, EVAL_TEXT_BYTES, error));
+    TRY(file_read(&text, &size, path, COMMON_TEXT_BYTES, error));
     hearth_status status = common_load(&l, &v->engine, &p, error);
     if (status == HEARTH_OK) {
         perplexity_options options = {v->engine.context, (hearth_kv)v->engine.kv, v->separator,

@@ -20,7 +20,7 @@ void output_guard(void)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-/* errno of the first failed write to standard output; 0: none failed. stdio does not keep it. */
+/* errno of the first failed write to standard output; 0: none failed. stdio does not store it. */
 static int lost_errno;
 
 void output_flush(void)

@@ -134,8 +134,8 @@ void chat_report(const chat *s, const hearth_result *r)
     common_put_status(&s->loaded, s->session);
     if (s->seed.given)
         fprintf(stderr, "; seed %llu", (unsigned long long)s->seed.value);
-    fputc('\n', stderr);
     terminal_end(stderr);
+    fputc('\n', stderr);
 }
 
 /* ------------------------------------------------------------------ one prompt, one answer */

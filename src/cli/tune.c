@@ -48,14 +48,13 @@ static const option rows[] = {
 };
 
 static const option limits[] = {
-    {OPTION_ROW('t', "threads", COUNT, tune_values, threads, "N", "threads; else one per physical core"), .least = 1,
-     .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, tune_values, cpu, "LEVEL", OPTION_CPU_HELP)},
+    THREADS_ROW(tune_values, threads),
+    CPU_ROW(tune_values, cpu),
     {OPTION_ROW(0, "disk", TEXT, tune_values, disk, "SIZE",
                 "for hidden states, beside the tune file, until it is done (500M, 4G); 4G")},
     {OPTION_ROW(0, "memory", TEXT, tune_values, memory, "SIZE", "for training; 2G")},
     {OPTION_ROW(0, "keep-work", FLAG, tune_values, keep_work, NULL,
-                "keeps MODEL.tune.work: another --recall or --budget then begins with the hidden states")},
+                "leaves MODEL.tune.work where it is: another --recall or --budget then begins with the hidden states")},
 };
 
 static void set_defaults(void *values)
