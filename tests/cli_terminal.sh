@@ -95,7 +95,7 @@ say="'$HEARTH' run '$model' -p 'Once upon a time' -n 4 --temp 0"
 unset NO_COLOR
 export TERM=xterm
 has "colour of prompt and status" "$(at_terminal "$say")" "$escape\[1mOnce upon a time$escape\[0m, *$escape\[2m4 tokens, "
-has "an empty NO_COLOR" "$(NO_COLOR= at_terminal "$say")" "$escape\[1mOnce upon a time$escape\[0m, "
+has "an empty NO_COLOR" "$(NO_COLOR='' at_terminal "$say")" "$escape\[1mOnce upon a time$escape\[0m, "
 has "colour of an error" "$(at_terminal "'$HEARTH' frobnicate" || true)" "$escape\[31mhearth:$escape\[0m frobnicate: "
 has "colour of a warning" "$(at_terminal "'$HEARTH' run '$scratch/odd.gguf' -p x -n 1")" "$escape\[33mwarning:$escape\[0m "
 for setting in NO_COLOR=1 TERM=dumb TERM=; do
