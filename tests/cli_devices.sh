@@ -53,7 +53,7 @@ neurons=$(value "$scratch/inspect.json" model.neuron_count)
 ids=$(value "$DATA/golden/real/stories260K-relu/golden.json" prompts.2.ids)
 
 logits() { # logits OUT OPTIONS...
-    "$HEARTH" eval logits "$model" --out "$scratch/$1" --ids "$ids" --activations f32 --kv f32 "${@:2}" \
+    "$HEARTH" eval logits "$model" --out "$scratch/$1" --ids "$ids" --activations f32 --kv f32 "${@:2}" --verbose \
         >/dev/null 2>"$scratch/err" || fail "eval logits ${*:2}: $(cat "$scratch/err")"
 }
 
@@ -101,14 +101,15 @@ cmp -s "$scratch/got" "$scratch/expected" && pass || fail "a placement of host l
 # ------------------------------------------------------------------ what is said
 
 "$HEARTH" run "$model" -p "Once upon a time" -n 12 --temp 0 --device host -ngl 3 --gpu-neurons 100 \
-    >"$scratch/out" 2>"$scratch/err" || fail "run: $(cat "$scratch/err")"
+    --verbose >"$scratch/out" 2>"$scratch/err" || fail "run: $(cat "$scratch/err")"
 has "announcement" "$(cat "$scratch/err")" "device0: host, "
 has "announcement" "$(cat "$scratch/err")" "3 of 5 layers, 3 of them split (58 % of their neurons there);"
 has "where the head is" "$(cat "$scratch/err")" "; the head stays on the CPU; "
+has "status" "$(tail -n 1 "$scratch/err")" "; 3 of 5 layers (35 % of neurons) on host"
 case "$(cat "$scratch/err")" in *guard:*) fail "a guard beside a device" ;; *) pass ;; esac
 "$HEARTH" run "$model" -p "Once upon a time" -n 12 --temp 0 --no-guard >"$scratch/alone" 2>/dev/null
 is "greedy text" "$(cat "$scratch/out")" "$(cat "$scratch/alone")"
-"$HEARTH" run "$model" -p x -n 4 --temp 0 --device host,memory=64M >/dev/null 2>"$scratch/err"
+"$HEARTH" run "$model" -p x -n 4 --temp 0 --device host,memory=64M --verbose >/dev/null 2>"$scratch/err"
 has "where the head is" "$(cat "$scratch/err")" "5 of 5 layers, and the head; "
 "$HEARTH" run "$model" -p x -n 4 --temp 0 --json --device host,memory=64M >"$scratch/run.json"
 is "driver" "$(value "$scratch/run.json" device.driver)" host

@@ -63,7 +63,11 @@ compare() {
             gsub(/\([-+][0-9.]+ %\)/, "(difference)", line)
             sub(/: host, .* \(budget/, ": host, CPU (budget", line)
             sub(/^.*, N threads, LEVEL, reads/, "CPU, N threads, LEVEL, reads", line)
-            if (command !~ /--no-guard/) { sub(/^skipped: .*/, "skipped: by the guard", line); sub(/^guard: .*/, "guard: found", line) }
+            if (command !~ /--no-guard/) {
+                sub(/mode [a-z]+( \(guard: [^)]*\))?, guarantee [a-z]+; .* neurons skipped, .* read per token/, "status: by the guard", line)
+                sub(/, density [0-9.]+/, "", line)
+                sub(/^guard: .*/, "guard: found", line)
+            }
             return line
         }
         function split_number(word) { # into lead, number, unit

@@ -42,11 +42,12 @@ is "installed example" \
 is "installed program" "$("$scratch/usr/bin/hearth" --version)" "$("$HEARTH" --version)"
 # Without MODEL it finds the one that was installed with it; $HEARTH_MODEL comes before that.
 if [ -e "$SOURCE/models/stories-relu-q8_0.gguf" ]; then
-    said=$(env -u HEARTH_MODEL "$scratch/usr/bin/hearth" run -p "Once upon a time" --temp 0 --stop " named" 2>"$scratch/err")
+    said=$(env -u HEARTH_MODEL "$scratch/usr/bin/hearth" run -p "Once upon a time" --temp 0 --stop " named" -v \
+        2>"$scratch/err")
     is "installed model" "$said" "Once upon a time, there was a little girl"
     has "installed model's place" "$(cat "$scratch/err")" "share/hearth/stories-relu-q8_0.gguf"
 fi
-HEARTH_MODEL=$DATA/models/stories260K "$HEARTH" run -p x -n 1 >/dev/null 2>"$scratch/err"
+HEARTH_MODEL=$DATA/models/stories260K "$HEARTH" run -p x -n 1 -v >/dev/null 2>"$scratch/err"
 has "HEARTH_MODEL" "$(cat "$scratch/err")" "models/stories260K"
 # The header alone is enough for C++ too.
 if command -v c++ >/dev/null; then

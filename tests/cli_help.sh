@@ -50,7 +50,7 @@ refused 2 "did you mean eval ppl" "$HEARTH" eval pll
 refused 2 "did you mean help eval ppl" "$HEARTH" help eval pll
 refused 2 "eval: foo: is not one of ppl, " "$HEARTH" eval foo
 refused 2 "eval: foo: is not one of ppl, " "$HEARTH" help eval foo
-refused 2 "needs one of its parts" "$HEARTH" eval
+refused 2 "needs a subcommand" "$HEARTH" eval
 refused 2 "did you mean --prompt" "$HEARTH" run --promt x
 refused 2 "did you mean --top-k" "$HEARTH" run --topk 3
 refused 2 "unknown option" "$HEARTH" run --frobnicate

@@ -4,7 +4,7 @@
 pwri=$DATA/golden/pwri
 remembered() { find "$XDG_CACHE_HOME" -type f 2>/dev/null | wc -l; }
 logits() { # logits OUT MODEL OPTIONS...
-    "$HEARTH" eval logits "$2" --out "$scratch/$1" --ids "$ids" "${@:3}" 2>"$scratch/err" ||
+    "$HEARTH" eval logits "$2" --verbose --out "$scratch/$1" --ids "$ids" "${@:3}" 2>"$scratch/err" ||
         fail "eval logits ${*:2}: $(cat "$scratch/err")"
 }
 same() { # same WHAT A B
@@ -124,13 +124,14 @@ close "stock layout, exact" "$scratch/exact" "$scratch/dense" 1e-5
 demo=$scratch/demo.gguf
 "$HEARTH" convert "$DATA/models/stories-relu" -o "$scratch/float.gguf" 2>/dev/null
 "$HEARTH" quantize "$scratch/float.gguf" "$demo" q8_0 2>/dev/null
-"$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --no-guard >"$scratch/text" 2>"$scratch/err"
+"$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --no-guard --verbose >"$scratch/text" 2>"$scratch/err"
 has "memory of the copies" "$(cat "$scratch/err")" ", transposed "
 has "guarantee of a transposed block file" "$(cat "$scratch/err")" "guarantee requantised"
 has "what was rounded" "$(cat "$scratch/err")" "note: down was rounded again, to Q8_0"
-has "what was skipped" "$(cat "$scratch/err")" "skipped: 8"
-"$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --sparsity dense >"$scratch/text" 2>"$scratch/err"
-is "dense skips nothing" "$(grep -c 'skipped\|transposed\|note' "$scratch/err" || true)" 0
+has "what was skipped" "$(cat "$scratch/err")" "; 8? % of neurons skipped, "
+"$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --sparsity dense --verbose >"$scratch/text" 2>"$scratch/err"
+has "dense skips nothing" "$(cat "$scratch/err")" "; no neurons skipped, "
+is "dense copies nothing" "$(grep -c 'transposed\|note' "$scratch/err" || true)" 0
 
 # The same for programs.
 "$HEARTH" run "$demo" -p "Once upon a time" -n 12 --temp 0 --no-guard --json >"$scratch/run.json"

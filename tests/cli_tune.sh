@@ -110,7 +110,7 @@ else
 fi
 refused 1 "no level of its tune file costs 0 nats (KL) at most: " \
     "$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned --prune-loss 0 -p x -n 1
-"$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned --prune 0.5 -p "Once upon" -n 2 >/dev/null 2>"$scratch/err"
+"$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned --prune 0.5 -p "Once upon" -n 2 -v >/dev/null 2>"$scratch/err"
 has "level and loss" "$(cat "$scratch/err")" "pruned: 50.0 % of all activations count as zero; KL "
 
 # By the clock: whatever it chose is told with its time.

@@ -5,6 +5,7 @@
 #include "../base/text.h"
 #include "../engine/placement.h"
 #include "output.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,14 +26,23 @@ static const struct {
                                 "; `hearth eval kl MODEL TEXT --against dense` with the same options says by how much"},
 };
 
-static const char *const guard_reasons[GUARD_REASON_COUNT] = {[GUARD_MEASURED] = "measured",
-                                                              [GUARD_FITS_CACHE] = "fits cache",
-                                                              [GUARD_TOO_DENSE] = "too dense",
-                                                              [GUARD_NO_MEMORY] = "no memory"};
+/* Why the guard decided as it did: in JSON, and in the line of status where it made every layer dense. */
+static const struct {
+    const char *json, *status;
+} guard_reasons[GUARD_REASON_COUNT] = {[GUARD_MEASURED] = {"measured", "measured faster"},
+                                       [GUARD_FITS_CACHE] = {"fits cache", "fits cache"},
+                                       [GUARD_TOO_DENSE] = {"too dense", "too dense"},
+                                       [GUARD_NO_MEMORY] = {"no memory", "no memory"}};
 
 static bool is_dense(const loaded *l)
 {
     return hearth_engine_mode(l->engine) == HEARTH_MODE_DENSE;
+}
+
+/* Returns whether weights were rounded while loading, which the user did not ask for. */
+static bool was_rounded(const loaded *l)
+{
+    return hearth_engine_guarantee(l->engine) == HEARTH_GUARANTEE_REQUANTISED && hearth_engine_own_bytes(l->engine) > 0;
 }
 
 /* ------------------------------------------------------------------ the guarantee */
@@ -69,9 +79,16 @@ static const char *what_was_done(const loaded *l, hearth_guarantee guarantee)
         return "predictors decide what is computed";
     if (guarantee != HEARTH_GUARANTEE_REQUANTISED)
         return "the placement leaves neurons out";
-    return hearth_engine_own_bytes(l->engine) > 0
-               ? "down was rounded again, to Q8_0, to lie neuron by neuron (not with --sparsity dense)"
-               : "down was rounded again when the file was packed";
+    return was_rounded(l) ? "down was rounded again, to Q8_0, to lie neuron by neuron (not with --sparsity dense)"
+                          : "down was rounded again when the file was packed";
+}
+
+/* Says why the answers may differ from dense, and how to measure that. */
+static void say_difference(const loaded *l)
+{
+    hearth_guarantee guarantee = hearth_engine_guarantee(l->engine);
+    if (guarantees[guarantee].note)
+        output_note("note", "%s%s", what_was_done(l, guarantee), guarantees[guarantee].note);
 }
 
 /* Prints, for example, "pruned: 91.0 % of all activations count as zero; KL 0.0081 nats, measured while tuning" */
@@ -89,8 +106,7 @@ static void say_pruning(const loaded *l)
         fprintf(stderr, "KL between %.3g and %.3g nats, measured while tuning\n", p.least_loss, p.most_loss);
 }
 
-/* Prints, for example, "mode exact, guarantee bitwise: same answer as dense", and below it a note where the answer may
- * differ. */
+/* Prints, for example, "mode exact, guarantee bitwise: same answer as dense". */
 static void say_mode(const loaded *l)
 {
     hearth_guarantee guarantee = hearth_engine_guarantee(l->engine);
@@ -101,8 +117,22 @@ static void say_mode(const loaded *l)
                 guarantee == HEARTH_GUARANTEE_BITWISE ? "" : ", with down rounded once more");
     else
         fprintf(stderr, ": %s\n", guarantees[guarantee].claim);
-    if (guarantees[guarantee].note)
-        fprintf(stderr, "note: %s%s\n", what_was_done(l, guarantee), guarantees[guarantee].note);
+}
+
+void common_say_ignored(const hearth_model *model)
+{
+    if (model->tune_problem)
+        output_note("warning", "%s; it is ignored", model->tune_problem);
+}
+
+void common_say_warnings(const loaded *l)
+{
+    const guard_report *r = &l->guarded.report;
+    common_say_ignored(l->model);
+    if (l->is_guarded && r->reason == GUARD_NO_MEMORY)
+        output_note("warning", "mode dense, since memory for skipping is short: %s", r->shortage);
+    if (was_rounded(l))
+        say_difference(l);
 }
 
 /* ------------------------------------------------------------------ the device */
@@ -191,33 +221,50 @@ json_t *common_placement_json(const loaded *l)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* device_bytes: as for say_device. */
+/* Ends with a note where the answers may differ, unless common_say_warnings has said so. device_bytes: as for
+ * say_device. */
 static void say_all(const loaded *l, uint64_t device_bytes)
 {
+    terminal_begin(stderr, STYLE_STATUS);
     say_mode(l);
     say_pruning(l);
     if (l->is_guarded)
         say_guard(l);
     say_device(l, device_bytes);
+    terminal_end(stderr);
+    if (!was_rounded(l))
+        say_difference(l);
 }
 
-void common_say_guarantee(const loaded *l)
+static void say_memory(const hearth_memory *m)
 {
-    say_all(l, 0);
+    char weights[16], own[16], kv[16], scratch[16];
+    fprintf(stderr, "memory: weights %s%s%s, KV cache %s, scratch %s\n", output_size(weights, (double)m->weight_bytes),
+            m->own_bytes ? ", transposed " : "", m->own_bytes ? output_size(own, (double)m->own_bytes) : "",
+            output_size(kv, (double)m->kv_bytes), output_size(scratch, (double)m->scratch_bytes));
+}
+
+hearth_status common_say_memory(const loaded *l, const hearth_session_options *o, hearth_error *error)
+{
+    hearth_memory m;
+    TRY(hearth_session_memory(l->engine, o, &m, error));
+    say_memory(&m);
+    return HEARTH_OK;
 }
 
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error)
 {
     hearth_memory m;
-    TRY(hearth_session_memory(l->engine, o, &m, error));
-    char weights[16], own[16], kv[16], scratch[16];
     unsigned threads = hearth_runtime_threads(l->runtime);
+    TRY(hearth_session_memory(l->engine, o, &m, error));
+    terminal_begin(stderr, STYLE_STATUS);
+    fputs("model: ", stderr);
     output_safe(stderr, span_of(l->info.path), 200);
-    fprintf(stderr, ": %s, %s; memory: weights %s%s%s, KV %s, scratch %s; %u thread%s, %s; ", l->info.family,
-            l->info.activation, output_size(weights, (double)m.weight_bytes), m.own_bytes ? ", transposed " : "",
-            m.own_bytes ? output_size(own, (double)m.own_bytes) : "", output_size(kv, (double)m.kv_bytes),
-            output_size(scratch, (double)m.scratch_bytes), threads, threads == 1 ? "" : "s",
+    fprintf(stderr, " (%s, %s)\n", l->info.family, l->info.activation);
+    say_memory(&m);
+    fprintf(stderr, "computing: %u thread%s, %s\n", threads, threads == 1 ? "" : "s",
             hearth_runtime_cpu_level(l->runtime));
+    terminal_end(stderr);
     say_all(l, m.device_bytes);
     return HEARTH_OK;
 }
@@ -241,7 +288,7 @@ json_t *common_guard_json(const loaded *l)
     if (!l->is_guarded)
         return json_null();
     return json_pack("{s:I, s:I, s:s, s:f, s:f, s:f, s:b, s:b}", "layers", (json_int_t)r->layers, "sparse_layers",
-                     (json_int_t)r->sparse_layers, "reason", guard_reasons[r->reason], "dense_seconds",
+                     (json_int_t)r->sparse_layers, "reason", guard_reasons[r->reason].json, "dense_seconds",
                      r->dense_seconds, "exact_seconds", r->exact_seconds, "density", r->density, "remembered",
                      (int)r->remembered, "busy", (int)r->busy);
 }
@@ -266,19 +313,6 @@ skipped common_skipped(const loaded *l, const hearth_session *session)
                      (double)hearth_engine_token_bytes(l->engine)};
 }
 
-void common_say_skipped(const loaded *l, const hearth_session *session)
-{
-    skipped s = common_skipped(l, session);
-    if (!s.known || is_dense(l))
-        return;
-    char some[16], all[16], through[48] = "";
-    if (s.let_through < 1)
-        snprintf(through, sizeof through, ", let through %.2f", s.let_through);
-    fprintf(stderr, "skipped: %.0f %% of the neurons (density %.2f%s), %s of %s of weights read per token\n",
-            100 * (1 - s.density), s.density, through, output_size(some, s.bytes_per_token),
-            output_size(all, s.dense_bytes_per_token));
-}
-
 json_t *common_skipped_json(const loaded *l, const hearth_session *session)
 {
     skipped s = common_skipped(l, session);
@@ -286,4 +320,74 @@ json_t *common_skipped_json(const loaded *l, const hearth_session *session)
         return json_null();
     return json_pack("{s:f, s:f, s:f, s:f}", "density", s.density, "computed", s.let_through, "bytes_per_token",
                      s.bytes_per_token, "dense_bytes_per_token", s.dense_bytes_per_token);
+}
+
+/* ------------------------------------------------------------------ the line of status */
+
+/* Prints what the guard decided otherwise than the mode's name says: " (guard: dense in 2 of 6 layers)". */
+static void put_guard(const loaded *l)
+{
+    const guard_report *r = &l->guarded.report;
+    if (!l->is_guarded || r->sparse_layers == r->layers)
+        return;
+    if (r->sparse_layers == 0)
+        fprintf(stderr, " (guard: %s)", guard_reasons[r->reason].status);
+    else
+        fprintf(stderr, " (guard: dense in %u of %u layers)", r->layers - r->sparse_layers, r->layers);
+}
+
+/* Prints how much a lossy mode lost while tuning, or at least that it is lossy where its guarantee has another name. */
+static void put_loss(const loaded *l)
+{
+    hearth_pruning p = hearth_engine_pruning(l->engine);
+    if (p.known && p.loss_known)
+        fprintf(stderr, " (KL %.2g nats)", p.most_loss);
+    else if (hearth_engine_guarantee(l->engine) == HEARTH_GUARANTEE_MARGIN)
+        fputs(" (lossy)", stderr);
+}
+
+static void put_skipped(const loaded *l, const hearth_session *session)
+{
+    skipped s = common_skipped(l, session);
+    char some[16], all[16];
+    if (!s.known)
+        return;
+    if (is_dense(l))
+        fprintf(stderr, "; no neurons skipped, %s read per token", output_size(some, s.bytes_per_token));
+    else
+        fprintf(stderr, "; %.0f %% of neurons skipped, %s of %s read per token", 100 * (1 - s.density),
+                output_size(some, s.bytes_per_token), output_size(all, s.dense_bytes_per_token));
+}
+
+static void put_device(const loaded *l)
+{
+    hearth_device_info d;
+    if (!l->placement || !hearth_runtime_device(l->runtime, &d))
+        return;
+    layer_sums s = sum_layers(l->placement);
+    fprintf(stderr, "; %u of %u layers (%.0f %% of neurons) on %s", s.with_device, s.layers, 100 * s.device_share,
+            d.driver);
+}
+
+void common_put_status(const loaded *l, const hearth_session *session)
+{
+    fprintf(stderr, "mode %s", hearth_mode_name(hearth_engine_mode(l->engine)));
+    put_guard(l);
+    fprintf(stderr, ", guarantee %s", hearth_guarantee_name(hearth_engine_guarantee(l->engine)));
+    put_loss(l);
+    if (session)
+        put_skipped(l, session);
+    put_device(l);
+}
+
+void common_say_status(const loaded *l, const message_options *o)
+{
+    if (o->verbose)
+        say_all(l, 0);
+    if (o->verbose || o->quiet)
+        return;
+    terminal_begin(stderr, STYLE_STATUS);
+    common_put_status(l, NULL);
+    terminal_end(stderr);
+    fputc('\n', stderr);
 }

@@ -7,6 +7,7 @@
 #include "../kernel/topology.h"
 #include "bench_report.h"
 #include "options.h"
+#include "output.h"
 #include "trace.h"
 
 #include <stdio.h>
@@ -69,7 +70,7 @@ typedef struct contest {
     hearth_engine *engines[HEARTH_MODE_COUNT];
     size_t count;
     bool all;                  /* as many further modes as the model can run */
-    bool predicts, prunes;     /* mode predicted, or pruned, takes part */
+    bool predicts, prunes;     /* mode predicted, or pruned, is among them */
     optional_number threshold; /* for predictors, or for pruning if no engine predicts */
     optional_number prune, prune_loss;
 } contest;
@@ -113,7 +114,7 @@ static hearth_status parse_modes(contest *c, const char *list, hearth_error *err
     }
 }
 
-/* Creates an engine for a further mode. --threshold goes to the predictor where one takes part. */
+/* Creates an engine for a further mode. --threshold goes to the mode predicted where it is among them. */
 static hearth_status add_engine(contest *c, hearth_mode mode, const loaded *l, const bench_values *v, progress *p,
                                 hearth_error *error)
 {
@@ -311,7 +312,7 @@ static hearth_status show_result(const loaded *l, const bench_values *v, const b
     json_decref(r.device);
     json_decref(r.placement);
     if (status == HEARTH_OK && !v->compare && !v->json && !v->csv)
-        common_say_guarantee(l);
+        common_say_status(l, &v->engine.messages);
     return status;
 }
 
@@ -385,15 +386,6 @@ static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, 
     return status;
 }
 
-/* Checks that the picture can be written to its path; leaves no file there. */
-static hearth_status check_plot(const char *path, hearth_error *error)
-{
-    file_writer *writer;
-    TRY(file_writer_open(&writer, path, error));
-    file_writer_discard(writer);
-    return HEARTH_OK;
-}
-
 /* Rejects options that contradict each other. */
 static hearth_status check_values(const bench_values *v, hearth_error *error)
 {
@@ -405,11 +397,7 @@ static hearth_status check_values(const bench_values *v, hearth_error *error)
         return fail(error, HEARTH_INVALID, "bench: --sparsity: --compare names the modes already");
     if (v->compare && v->engine.place)
         return fail(error, HEARTH_INVALID, "bench: --place: --compare makes placements of its own");
-    if (v->plot && (!*v->plot || strcmp(v->plot, "-") == 0))
-        return fail(error, HEARTH_INVALID, "bench: --plot: needs the name of a file");
-    if (v->plot) /* reports a misspelt folder before the work */
-        TRY(check_plot(v->plot, error));
-    return HEARTH_OK;
+    return output_check_file("bench: --plot", v->plot, false, error);
 }
 
 static hearth_status run_bench(void *values, operands *rest, hearth_error *error)
@@ -450,7 +438,7 @@ const command command_bench = {
         "Times reading a prompt and decoding behind it. The machine's read bandwidth is measured immediately before "
         "and after each decoding: divided by the bytes that a token must read (weights of the neurons it needs, and "
         "the cache at that position) it gives the floor, as fast as any program could be; the share says how "
-        "close decoding came. Density is the part of a layer's neurons that were not zero; tokens that neither --ids "
+        "close decoding came. Density is the share of a layer's neurons that were not zero; tokens that neither --ids "
         "nor --prompts names are made up, and fire other neurons than a text does. Figures are medians of all runs; "
         "speed is the median of each run's ratio to the first mode's run beside it. "
         "Defaults that do not fit the model's context are shortened or left out. Where layers are split between the "
@@ -467,7 +455,8 @@ const command command_bench = {
         "  ...\n\n"
         "  $ hearth bench a.gguf --compare all --json >a.json; hearth bench b.gguf --compare all --json >b.json\n"
         "  $ hearth bench --from a.json b.json --plot both.svg",
-    .tables = {OPTION_TABLE("measuring", rows, 0), ENGINE_TABLES(offsetof(bench_values, engine))},
+    .tables = {OPTION_TABLE("measuring", rows, 0), ENGINE_TABLES(offsetof(bench_values, engine)),
+               MESSAGE_TABLE(offsetof(bench_values, engine))},
     .values_size = sizeof(bench_values),
     .defaults = defaults,
     .operands_most = MAX_SAVED,

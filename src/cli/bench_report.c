@@ -117,7 +117,7 @@ static void print_speeds(const bench_report *r)
                row->share_of_bandwidth);
     }
     if (r->device && !json_is_null(r->device))
-        puts("(part of it lies on the device: floor and share are as if main memory alone brought everything)");
+        puts("(some of it lies on the device: floor and share are as if main memory alone brought everything)");
     else if (cached)
         puts("(what a token reads fits into the processor's cache, so floor and share say little)");
 }

@@ -66,15 +66,23 @@ typedef struct option {
     void (*list)(char *out, size_t size);
 } option;
 
-/* Help of --cpu, for every command that computes. */
-#define OPTION_CPU_HELP                                                                                                \
-    "instruction set (`hearth devices` lists them); else what the environment's HEARTH_CPU says, else the best there " \
-    "is"
-
 /* The columns that every row has; set others by name. */
 #define OPTION_ROW(letter_, name_, kind_, record, field, value_, help_)                              \
     .letter = (letter_), .name = (name_), .kind = OPTION_##kind_, .target = offsetof(record, field), \
     .value = (value_), .help = (help_)
+
+/* The rows of --threads and --cpu, for every command that computes. */
+#define THREADS_ROW(record, field)                                                                   \
+    {                                                                                                \
+        .least = 1, .most = 1024,                                                                    \
+        OPTION_ROW('t', "threads", COUNT, record, field, "N", "threads; else one per physical core") \
+    }
+#define CPU_ROW(record, field)                                                                              \
+    {                                                                                                       \
+        OPTION_ROW(0, "cpu", TEXT, record, field, "LEVEL",                                                  \
+                   "instruction set (`hearth devices` lists them); else what the environment's HEARTH_CPU " \
+                   "says, else the best there is")                                                          \
+    }
 
 /* Options shown as one group, for a record that lies at `base` within the command's values. */
 typedef struct option_table {
@@ -88,7 +96,7 @@ typedef struct option_table {
     {                                                    \
         title, rows, sizeof(rows) / sizeof *(rows), base \
     }
-#define MAX_OPTION_TABLES 4
+#define MAX_OPTION_TABLES 5
 
 /* The arguments of the command line that are not options. */
 typedef struct operands {
@@ -110,7 +118,7 @@ typedef struct command {
     size_t operands_least, operands_most;
     /* values: filled from the command line. Returns HEARTH_INVALID for wrong use (exit 2). */
     hearth_status (*run)(void *values, operands *rest, hearth_error *error);
-    const struct command *const *parts; /* NULL-terminated: `hearth eval ppl`; such a command has no run() */
+    const struct command *const *subcommands; /* NULL-terminated: `hearth eval ppl`; such a command has no run() */
 } command;
 
 extern const command command_run;

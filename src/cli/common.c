@@ -5,7 +5,6 @@
 #include "../engine/placement.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
-#include "output.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -38,17 +37,16 @@ const option model_option_rows[MODEL_OPTION_COUNT] = {
 };
 
 const option engine_option_rows[ENGINE_OPTION_COUNT] = {
-    {OPTION_ROW('t', "threads", COUNT, engine_options, threads, "N", "threads; else one per physical core"), .least = 1,
-     .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, engine_options, cpu, "LEVEL", OPTION_CPU_HELP)},
-    {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
-                "positions kept; else what the model was made for"),
-     .alias = "ctx-size", .least = 1, .most = 1 << 30},
-    {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32", "format of the key/value cache; f16"),
-     .choices = kv_choices},
+    THREADS_ROW(engine_options, threads),
+    CPU_ROW(engine_options, cpu),
     {OPTION_ROW(0, "activations", CHOICE, engine_options, activations, "auto|f32",
                 "auto: 8 bits where block formats are read; f32: float32 everywhere, slow"),
      .choices = activation_choices},
+    {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
+                "positions that fit; else what the model was made for"),
+     .alias = "ctx-size", .least = 1, .most = 1 << 30},
+    {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32", "format of the key/value cache; f16"),
+     .choices = kv_choices},
     {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE",
                 "placement (JSON): for each layer what lies where and what is skipped")},
     {OPTION_ROW(
@@ -84,6 +82,13 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "gpu-neurons", GIVEN_COUNT, engine_options, gpu_neurons, "K",
                 "of these layers the first K neurons in the file's order (the hot ones of an ordered file), the others "
                 "on the CPU at the same time; all where only --gpu-layers says how much")},
+};
+
+const option message_option_rows[MESSAGE_OPTION_COUNT] = {
+    {OPTION_ROW('v', "verbose", FLAG, message_options, verbose, NULL,
+                "also what runs where, what the guarantee means, what the guard found and, with `run`, the memory")},
+    {OPTION_ROW('q', "quiet", FLAG, message_options, quiet, NULL,
+                "errors alone on standard error; with `run`, the answer alone on standard output")},
 };
 
 /* ------------------------------------------------------------------ which model */
@@ -209,9 +214,15 @@ static hearth_status load_engine(loaded *l, const engine_options *o, const heart
     return mode == HEARTH_MODE_EXACT && !o->no_guard ? open_guarded(l, o, p, error) : open_mode(l, o, mode, p, error);
 }
 
+hearth_status common_check_messages(const message_options *o, hearth_error *error)
+{
+    return o->verbose && o->quiet ? fail(error, HEARTH_INVALID, "--quiet: --verbose was given as well") : HEARTH_OK;
+}
+
 /* Rejects options that contradict each other. */
 static hearth_status check_options(const engine_options *o, hearth_error *error)
 {
+    TRY(common_check_messages(&o->messages, error));
     if (o->place && o->sparsity != HEARTH_MODE_AUTO)
         return fail(error, HEARTH_INVALID, "--sparsity %s: the file of --place says for each layer what is skipped",
                     mode_choices[o->sparsity]);
@@ -241,15 +252,6 @@ hearth_status common_open_model(hearth_model **out, const model_options *o, prog
     return hearth_model_open(out, o->model, &options, error);
 }
 
-void common_say_ignored(const hearth_model *model)
-{
-    if (!model->tune_problem)
-        return;
-    fputs("warning: ", stderr);
-    output_safe(stderr, span_of(model->tune_problem), 1024);
-    fputs("; it is ignored\n", stderr);
-}
-
 /* Starts the runtime; opens a device only where something will run on it. */
 static hearth_status start_runtime(loaded *l, const engine_options *o, bool needs_device, hearth_error *error)
 {
@@ -269,7 +271,7 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     *out = (loaded){0};
     TRY(check_options(o, error));
     progress_init(p);
-    p->terminal &= !o->quiet;
+    p->terminal &= !o->messages.quiet;
     hearth_placement *placement = NULL;
     hearth_status status;
     TRY_OR(failed, status, common_open_model(&out->model, &o->model, p, error));
@@ -279,8 +281,8 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     TRY_OR(failed, status, start_runtime(out, o, needs_device, error));
     TRY_OR(failed, status, load_engine(out, o, placement, p, error));
     progress_clear(p);
-    if (!o->quiet)
-        common_say_ignored(out->model);
+    if (!o->messages.quiet)
+        common_say_warnings(out);
     if (needs_device)
         out->placement = placement;
     else

@@ -13,6 +13,11 @@ typedef struct model_options {
     const char *tune; /* a file, or "none"; NULL: the one beside the model */
 } model_options;
 
+/* How much a command says on standard error besides errors: by default warnings and one line of status. */
+typedef struct message_options {
+    bool verbose, quiet;
+} message_options;
+
 typedef struct engine_options {
     model_options model;
     uint32_t threads;
@@ -30,17 +35,23 @@ typedef struct engine_options {
     const char *device;        /* in device_open's syntax; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* how much of the model the device gets, as for hearth_placement_use_device */
     optional_count gpu_neurons;
-    bool quiet; /* shows no progress; has no option of its own */
+    message_options messages;
 } engine_options;
 
-/* Rows for OPTION_TABLE, for records of type model_options and engine_options. */
+/* Longest text that is read at once. */
+#define COMMON_TEXT_BYTES ((size_t)1 << 30)
+
+/* Rows for OPTION_TABLE, for records of type model_options, engine_options and message_options. */
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
 #define ENGINE_OPTION_COUNT 15
+#define ENGINE_CPU_COUNT    3 /* the first rows, for commands that choose the length of texts themselves, too */
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
+#define MESSAGE_OPTION_COUNT 2
 extern const option engine_option_rows[ENGINE_OPTION_COUNT];
+extern const option message_option_rows[MESSAGE_OPTION_COUNT];
 
 /* The tables of a command whose values hold an engine_options at offset `base`. */
 #define ENGINE_TABLES(base)                                                                     \
@@ -48,6 +59,13 @@ extern const option engine_option_rows[ENGINE_OPTION_COUNT];
     {                                                                                           \
         "computing", engine_option_rows, ENGINE_OPTION_COUNT, (base)                            \
     }
+#define MESSAGE_TABLE(base)                                                                                \
+    {                                                                                                      \
+        "messages", message_option_rows, MESSAGE_OPTION_COUNT, (base) + offsetof(engine_options, messages) \
+    }
+
+/* HEARTH_INVALID: both --verbose and --quiet were given. common_load calls it. */
+hearth_status common_check_messages(const message_options *o, hearth_error *error);
 
 /* Finds the model's path: -m, or the first operand, which is removed from `rest`; else, if `demo` allows it,
  * $HEARTH_MODEL or the model that comes with hearth. More than `others` remaining operands are wrong use.
@@ -57,10 +75,6 @@ hearth_status common_take_model(const char *command_path, model_options *o, oper
 
 /* Opens the model with the tune file that the options select. p: NULL: no progress is shown. */
 hearth_status common_open_model(hearth_model **out, const model_options *o, progress *p, hearth_error *error);
-/* Says in one line on standard error why the tune file beside the model is ignored; prints nothing if it is not. For
- * commands that can go on without it; the errors of the others give the same reason. */
-void common_say_ignored(const hearth_model *model);
-
 /* Everything up to an engine; a zeroed record is closed. */
 typedef struct loaded {
     hearth_runtime *runtime;
@@ -72,6 +86,7 @@ typedef struct loaded {
     hearth_model_info info;
 } loaded;
 
+/* Opens all of it and, unless it is to be quiet, says what common_say_warnings says. */
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error);
 void common_unload(loaded *l);
 
@@ -96,12 +111,23 @@ hearth_status common_choose_device(const char **spec, char found[32], const engi
 
 /* ------------------------------------------------------------------ what is reported (announce.c) */
 
-/* Says on standard error what runs where and how much memory it takes, and the mode with all that common_say_guarantee
- * says after it. */
+/* All of these print on standard error. */
+
+/* Says in one line why the tune file beside the model is ignored; prints nothing if it is not. For commands that can go
+ * on without it; the errors of the others give the same reason. */
+void common_say_ignored(const hearth_model *model);
+/* Says, a line each, what a run does otherwise than its user may expect: an ignored tune file, mode dense for want of
+ * memory, weights rounded once more while loading. */
+void common_say_warnings(const loaded *l);
+/* Say how much memory a session takes; and everything that --verbose prints before a session opens. */
+hearth_status common_say_memory(const loaded *l, const hearth_session_options *o, hearth_error *error);
 hearth_status common_announce(const loaded *l, const hearth_session_options *o, hearth_error *error);
-/* Says on standard error in which mode the engine runs, with which guarantee and what that means; what the guard found;
- * what runs on the device. */
-void common_say_guarantee(const loaded *l);
+/* Prints without a line break, for example, "mode exact, guarantee bitwise; 87 % of neurons skipped, 919 kB of 1.64 MB
+ * read per token; 20 of 32 layers (45 % of neurons) on cuda". session NULL: nothing is known of what was skipped. */
+void common_put_status(const loaded *l, const hearth_session *session);
+/* Says, after a measurement, that in one line; verbose: with what the guarantee means, what the guard found and what
+ * ran on the device, a line each; quiet: nothing. */
+void common_say_status(const loaded *l, const message_options *o);
 /* Returns what mode pruned skips and the loss it causes; JSON null in other modes, or where thresholds were given.
  * NULL: no memory. */
 json_t *common_pruning_json(const loaded *l);
@@ -122,8 +148,6 @@ typedef struct skipped {
 } skipped;
 
 skipped common_skipped(const loaded *l, const hearth_session *session);
-/* Says it on standard error; prints nothing where every neuron was computed. */
-void common_say_skipped(const loaded *l, const hearth_session *session);
 /* Returns it as JSON; null where nothing was fed. NULL: no memory. */
 json_t *common_skipped_json(const loaded *l, const hearth_session *session);
 

@@ -19,7 +19,7 @@ const option corpus_option_rows[CORPUS_OPTION_COUNT] = {
                 "tokens read in one piece, BOS included; 512, or the model's context where that is less"),
      .least = 2, .most = 1 << 20},
     {OPTION_ROW(0, "out", TEXT, corpus_options, out, "FILE",
-                "the tune file, where what was learnt is kept; MODEL.tune, where every command finds it")},
+                "the tune file, which stores what was learnt; MODEL.tune, where every command finds it")},
 };
 
 /* Adds the operands to the files. The names may be needed as long as the program runs: the strings are argv's own. */

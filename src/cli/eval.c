@@ -1,7 +1,7 @@
 /* eval.c - `hearth eval`: the table of its subcommands, one for each measure of a model's output. */
 #include "eval_internal.h"
 
-static const command *const parts[] = {&eval_ppl, &eval_kl, &eval_humaneval, &eval_logits, &eval_sparsity, NULL};
+static const command *const subcommands[] = {&eval_ppl, &eval_kl, &eval_humaneval, &eval_logits, &eval_sparsity, NULL};
 
 const command command_eval = {
     .name = "eval",
@@ -16,5 +16,5 @@ const command command_eval = {
         "  $ hearth eval kl stories-relu-q8_0.gguf text.txt --against dense\n"
         "  $ hearth eval humaneval model.gguf --problems HumanEval.jsonl.gz\n"
         "  $ hearth eval logits model.gguf --ids 1,2,3 --out logits.f32",
-    .parts = parts,
+    .subcommands = subcommands,
 };

@@ -129,10 +129,10 @@ static void print_report(const outcome *o, bool each)
 
 void eval_say_sandbox(const char *sandbox, double timeout_seconds)
 {
-    fprintf(stderr,
-            "programs written by a model are run on this machine, one at a time, in a sandbox (%s: no network, no "
-            "files but the system's programs, at most %g s and 1 GiB)\n",
-            sandbox, timeout_seconds);
+    output_note("note",
+                "programs written by a model are run on this machine, one at a time, in a sandbox (%s: no network, no "
+                "files but the system's programs, at most %g s and 1 GiB)",
+                sandbox, timeout_seconds);
 }
 
 /* ------------------------------------------------------------------ the work */
@@ -172,7 +172,7 @@ static hearth_status take_completions(humaneval_values *v, const humaneval_probl
     o->result.complete_seconds = clock_seconds() - begin;
     progress_clear(p);
     if (status == HEARTH_OK && !v->json)
-        common_say_guarantee(&l);
+        common_say_status(&l, &v->engine.messages);
     common_unload(&l);
     return status;
 }
@@ -184,6 +184,7 @@ static hearth_status measure_answers(humaneval_values *v, const humaneval_proble
 {
     progress p;
     progress_init(&p);
+    p.terminal &= !v->engine.messages.quiet;
     humaneval_options options = {.sampling = &v->sampling,
                                  .max_tokens = v->max_tokens,
                                  .context = v->engine.context,
@@ -198,7 +199,7 @@ static hearth_status measure_answers(humaneval_values *v, const humaneval_proble
     hearth_status status = take_completions(v, problems, &options, &completions, o, &p, error);
     if (status == HEARTH_OK) {
         humaneval_result written = o->result;
-        if (!v->json) /* users should know that programs run, and how they are isolated */
+        if (!v->json && !v->engine.messages.quiet) /* users should know that programs run, and how they are isolated */
             eval_say_sandbox(sandbox, (double)v->timeout);
         status = humaneval_check(&o->result, problems, &completions, &options, error);
         o->result.tokens = written.tokens;
@@ -228,6 +229,7 @@ static hearth_status check_given(const humaneval_values *v, hearth_error *error)
 
 static hearth_status check_values(humaneval_values *v, operands *rest, hearth_error *error)
 {
+    TRY(common_check_messages(&v->engine.messages, error));
     if (v->completions && (v->engine.model.model || rest->count > 0))
         return fail(error, HEARTH_INVALID, "eval humaneval: --completions: are given, there is nothing for a MODEL");
     if (v->completions && v->save)
@@ -279,7 +281,7 @@ const command eval_humaneval = {
                "  pass@1 0.1280, standard error 0.0262: 21 of 164 completions of 164 problems passed\n"
                "  $ hearth eval humaneval --completions model.jsonl --problems HumanEval.jsonl.gz --each",
     .tables = {OPTION_TABLE("problems", humaneval_rows, 0), OPTION_TABLE("writing", writing_rows, 0),
-               ENGINE_TABLES(offsetof(humaneval_values, engine))},
+               ENGINE_TABLES(offsetof(humaneval_values, engine)), MESSAGE_TABLE(offsetof(humaneval_values, engine))},
     .values_size = sizeof(humaneval_values),
     .defaults = defaults,
     .operands_most = 1,

@@ -10,9 +10,6 @@ extern const command eval_humaneval;
 extern const command eval_logits;
 extern const command eval_sparsity;
 
-/* Longest text that is read at once. */
-#define EVAL_TEXT_BYTES ((size_t)1 << 30)
-
 /* Warns on standard error that programs written by a model are run here, and how they are isolated; `sandbox` comes
  * from humaneval_can_check. Defined in eval_humaneval.c. */
 void eval_say_sandbox(const char *sandbox, double timeout_seconds);

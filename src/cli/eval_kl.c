@@ -33,10 +33,9 @@ static const option kl_rows[] = {
                 "measures against this logits file, by hearth or by llama.cpp; its tokens are in it"),
      .alias = "kl-divergence-base"},
     {OPTION_ROW(0, "write", TEXT, kl_values, write, "FILE", "writes one of TEXT, for --base here or in llama.cpp")},
-    {OPTION_ROW(
-         0, "against", CHOICE, kl_values, against, "MODE",
-         "both at once: measures against what the same model says of TEXT in this mode, on the CPU; what is kept "
-         "of it meanwhile goes to $TMPDIR, a few bytes per word of the vocabulary and scored token"),
+    {OPTION_ROW(0, "against", CHOICE, kl_values, against, "MODE",
+                "both at once: measures against what the same model says of TEXT in this mode, on the CPU; its "
+                "logits are stored in $TMPDIR meanwhile, a few bytes per word of the vocabulary and scored token"),
      .choices = modes},
     {OPTION_ROW(0, "ids", LIST, kl_values, ids, "1,2,3", "tokens in place of TEXT; @FILE reads the list from a file"),
      .least = 0, .most = INT32_MAX},
@@ -147,7 +146,7 @@ static hearth_status measure_divergence(const kl_values *v, kl_file *base, heart
         o.mode = hearth_mode_name(hearth_engine_mode(l.engine));
         o.guarantee = hearth_guarantee_name(hearth_engine_guarantee(l.engine));
         if (status == HEARTH_OK && !v->json)
-            common_say_guarantee(&l);
+            common_say_status(&l, &v->engine.messages);
         common_unload(&l);
     }
     kl_file_close(base);
@@ -193,8 +192,9 @@ static hearth_status write_file(const kl_values *v, const divergence_material *f
     hearth_status status = divergence_write(v->write, l.engine, from, &options, error);
     progress_clear(&p);
     if (status == HEARTH_OK && !v->json) {
-        common_say_guarantee(&l);
-        say_written(v->write);
+        common_say_status(&l, &v->engine.messages);
+        if (!v->engine.messages.quiet)
+            say_written(v->write);
     }
     if (status == HEARTH_OK && v->json && (status = kl_file_open(&written, v->write, error)) == HEARTH_OK) {
         status = output_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:s}", "path",
@@ -223,7 +223,8 @@ static hearth_status write_mode(const kl_values *v, kl_file *out, const divergen
                             .kv = e->kv,
                             .activations = e->activations,
                             .sparsity = v->against,
-                            .no_guard = true};
+                            .no_guard = true,
+                            .messages = e->messages};
     TRY(common_load(&l, &plain, &p, error));
     divergence_options options = options_of(v, &p);
     hearth_status status = divergence_write_temporary(out, l.engine, from, &options, error);
@@ -280,7 +281,7 @@ static hearth_status run_kl(void *values, operands *rest, hearth_error *error)
     divergence_material from = {.name = "--ids", .ids = v->ids.items, .id_count = v->ids.count};
     if (rest->count > 0) {
         from = (divergence_material){.name = rest->items[0]};
-        TRY(file_read(&text, &from.text.size, from.name, EVAL_TEXT_BYTES, error));
+        TRY(file_read(&text, &from.text.size, from.name, COMMON_TEXT_BYTES, error));
         from.text.data = text;
     }
     hearth_status status = v->write ? write_file(v, &from, error) : compare_modes(v, &from, error);
@@ -301,7 +302,8 @@ const command eval_kl = {
     .example = "  $ hearth eval kl stories-relu-q8_0.gguf text.txt --against dense\n"
                "  $ hearth eval kl stories-relu text.txt --write dense.kld --sparsity dense\n"
                "  $ hearth eval kl stories-relu-q8_0.gguf --base dense.kld",
-    .tables = {OPTION_TABLE("divergence", kl_rows, 0), ENGINE_TABLES(offsetof(kl_values, engine))},
+    .tables = {OPTION_TABLE("divergence", kl_rows, 0), ENGINE_TABLES(offsetof(kl_values, engine)),
+               MESSAGE_TABLE(offsetof(kl_values, engine))},
     .values_size = sizeof(kl_values),
     .operands_most = 2,
     .run = run_kl,

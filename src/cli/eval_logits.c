@@ -79,7 +79,7 @@ static hearth_status read_logits(const logits_values *v, hearth_tracer tracer, h
     }
     progress_clear(&p);
     if (status == HEARTH_OK)
-        common_say_guarantee(&l);
+        common_say_status(&l, &v->engine.messages);
     common_unload(&l);
     return status;
 }
@@ -107,7 +107,8 @@ const command eval_logits = {
     .example = "  $ hearth eval logits model.gguf --ids 1,403,407,261,378 --out logits.f32 --kv f32\n"
                "  $ stat -c %s logits.f32\n"
                "  10240",
-    .tables = {OPTION_TABLE("logits", logits_rows, 0), ENGINE_TABLES(offsetof(logits_values, engine))},
+    .tables = {OPTION_TABLE("logits", logits_rows, 0), ENGINE_TABLES(offsetof(logits_values, engine)),
+               MESSAGE_TABLE(offsetof(logits_values, engine))},
     .values_size = sizeof(logits_values),
     .operands_most = 1,
     .run = run_logits,

@@ -59,7 +59,7 @@ static hearth_status measure_text(ppl_values *v, const char *path, ppl_outcome *
     loaded l;
     char *text;
     size_t size;
-    TRY(file_read(&text, &size, path, EVAL_TEXT_BYTES, error));
+    TRY(file_read(&text, &size, path, COMMON_TEXT_BYTES, error));
     hearth_status status = common_load(&l, &v->engine, &p, error);
     if (status == HEARTH_OK) {
         perplexity_options options = {v->engine.context, (hearth_kv)v->engine.kv, v->separator,
@@ -69,7 +69,7 @@ static hearth_status measure_text(ppl_values *v, const char *path, ppl_outcome *
         out->mode = hearth_mode_name(hearth_engine_mode(l.engine));
         out->guarantee = hearth_guarantee_name(hearth_engine_guarantee(l.engine));
         if (status == HEARTH_OK && !v->json)
-            common_say_guarantee(&l);
+            common_say_status(&l, &v->engine.messages);
         common_unload(&l);
     }
     mem_free(text);
@@ -106,7 +106,8 @@ const command eval_ppl = {
                "  21927 tokens in 60 windows, context 512\n"
                "  mean loss  1.342559 nats per token\n"
                "  perplexity 3.8288",
-    .tables = {OPTION_TABLE("scoring", ppl_rows, 0), ENGINE_TABLES(offsetof(ppl_values, engine))},
+    .tables = {OPTION_TABLE("scoring", ppl_rows, 0), ENGINE_TABLES(offsetof(ppl_values, engine)),
+               MESSAGE_TABLE(offsetof(ppl_values, engine))},
     .values_size = sizeof(ppl_values),
     .operands_most = 2,
     .run = run_ppl,

@@ -195,7 +195,7 @@ static hearth_status sweep(const sparsity_values *v, const char *path, hearth_er
     if (v->task == SWEEP_HUMANEVAL)
         TRY_OR(done, status, read_problems(v, &from, error));
     else
-        TRY_OR(done, status, file_read(&from.text, &from.size, path, EVAL_TEXT_BYTES, error));
+        TRY_OR(done, status, file_read(&from.text, &from.size, path, COMMON_TEXT_BYTES, error));
     TRY_OR(done, status, open_stage(&s, &v->engine, &p, error));
     status = sweep_staged(v, &s, &from, &p, error);
 done:

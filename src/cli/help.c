@@ -73,9 +73,9 @@ void help_command(const command *c)
 {
     printf("usage: hearth %s %s\n\n", c->path, c->usage);
     print_wrapped(c->about, 0, 0);
-    if (c->parts) {
+    if (c->subcommands) {
         putchar('\n');
-        print_commands(c->parts);
+        print_commands(c->subcommands);
     }
     for (const option_table *t = c->tables; t < c->tables + MAX_OPTION_TABLES && t->rows; t++) {
         printf("\n%s\n", t->title);

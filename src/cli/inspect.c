@@ -2,12 +2,10 @@
  *
  * Also works on files that hearth cannot run, and on hostile files: names and texts reach the terminal only through
  * output_safe. */
-#include "common.h"
 
 #include "../file/gguf.h"
 #include "../model/fingerprint.h"
-#include "inspect_plot.h"
-#include "inspect_tune.h"
+#include "inspect_internal.h"
 #include "output.h"
 
 #include <stdio.h>

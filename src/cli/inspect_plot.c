@@ -1,11 +1,10 @@
 /* inspect_plot.c - `hearth inspect --plot`: draws which neurons of a model fire, as curves and a heat map.
  *
  * All data comes from the tune file, where `hearth profile` stored its counts. */
-#include "inspect_plot.h"
+#include "inspect_internal.h"
 
 #include "../eval/chart.h"
 #include "../model/tune.h"
-#include "inspect_tune.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -189,9 +188,10 @@ static hearth_status add_magnitudes(picture *p, hearth_error *error)
     static const struct {
         const char *name;
         double share;
-    } parts[] = {{"99 % are below", 0.99}, {"90 %", 0.9}, {"75 %", 0.75}, {"50 %", 0.5}, {"25 %", 0.25}, {"10 %", 0.1}};
+    } curves[] = {{"99 % are below", 0.99}, {"90 %", 0.9}, {"75 %", 0.75}, {"50 %", 0.5},
+                  {"25 %", 0.25},           {"10 %", 0.1}};
     const tune *t = p->t;
-    size_t count = sizeof parts / sizeof *parts;
+    size_t count = sizeof curves / sizeof *curves;
     chart_series *series = arena_new_array(&p->memory, count, sizeof *series);
     chart_point *points = arena_new_array(&p->memory, count * t->layer_count, sizeof *points);
     if (!series || !points)
@@ -199,11 +199,11 @@ static hearth_status add_magnitudes(picture *p, hearth_error *error)
     double most = 0;
     for (size_t i = 0; i < count; i++, points += t->layer_count) {
         for (uint32_t layer = 0; layer < t->layer_count; layer++) {
-            size_t at = (size_t)lround(parts[i].share * (TUNE_QUANTILES - 1));
+            size_t at = (size_t)lround(curves[i].share * (TUNE_QUANTILES - 1));
             points[layer] = (chart_point){layer, (double)t->layers[layer].magnitudes[at], NULL};
             most = fmax(most, points[layer].y);
         }
-        series[i] = (chart_series){parts[i].name, t->layer_count <= 48 ? CHART_MARKED : CHART_LINE,
+        series[i] = (chart_series){curves[i].name, t->layer_count <= 48 ? CHART_MARKED : CHART_LINE,
                                    (unsigned)((i + 1) % count), points, t->layer_count};
     }
     p->panels[p->count++] =

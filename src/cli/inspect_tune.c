@@ -1,5 +1,5 @@
 /* inspect_tune.c - shows what a tune file says about its model: hot neurons, predictors, thresholds. */
-#include "inspect_tune.h"
+#include "inspect_internal.h"
 
 #include "../engine/placement.h"
 #include "../learn/profile.h"

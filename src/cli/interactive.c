@@ -73,16 +73,16 @@ static hearth_status forget_oldest(dialogue *d, size_t typed, hearth_error *erro
 {
     const chat *s = d->chat;
     size_t context = hearth_session_context(s->session), begin = d->count > 0 && d->ids[0] == s->loaded.info.bos;
-    size_t kept = typed > context / 2 ? typed : context / 2;
-    if (d->count < context || (begin + kept >= d->count && d->count == context))
+    size_t newest = typed > context / 2 ? typed : context / 2;
+    if (d->count < context || (begin + newest >= d->count && d->count == context))
         return HEARTH_OK;
-    if (begin + kept >= d->count || begin + kept > context)
+    if (begin + newest >= d->count || begin + newest > context)
         return fail(error, HEARTH_FULL, "run: text: the line has %zu tokens, the context only %zu; -c makes it larger",
                     typed, context);
-    size_t forgotten = d->count - begin - kept;
-    if (!s->quiet)
-        fprintf(stderr, "context full: goes on without the oldest %zu of %zu tokens\n", forgotten, d->count);
-    memmove(d->ids + begin, d->ids + begin + forgotten, kept * sizeof *d->ids);
+    size_t forgotten = d->count - begin - newest;
+    if (!s->messages.quiet)
+        output_note("note", "context full: goes on without the oldest %zu of %zu tokens", forgotten, d->count);
+    memmove(d->ids + begin, d->ids + begin + forgotten, newest * sizeof *d->ids);
     d->count -= forgotten;
     return hearth_session_truncate(s->session, 0, 0, error);
 }
@@ -107,7 +107,6 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
         known = (uint32_t)d->count - 1;
         TRY(hearth_session_truncate(s->session, 0, known, error));
     }
-    static const char full[] = "; the next line goes on without the oldest half, /reset starts a new text";
     hearth_result result;
     s->last = 0;
     hearth_status status = chat_answer(s, d->ids + known, d->count - known, &result, error);
@@ -117,8 +116,10 @@ static hearth_status continue_text(dialogue *d, const char *line, hearth_error *
     }
     if (s->last != '\n')
         chat_print(s, "\n", 1);
-    if (d->terminal)
-        chat_report(s, &result, result.stop == HEARTH_STOP_CONTEXT ? full : "");
+    if (!ferror(stdout))
+        chat_report(s, &result);
+    if (d->terminal && result.stop == HEARTH_STOP_CONTEXT && !s->messages.quiet)
+        output_note("note", "the next line goes on without the oldest half, /reset starts a new text");
     return append(d, s->ids, s->id_count, error);
 }
 
@@ -265,7 +266,7 @@ static hearth_status converse(dialogue *d, hearth_error *error)
         if (status != HEARTH_OK && !d->terminal)
             return fail(error, status, "%s", mistake.text);
         if (status != HEARTH_OK)
-            fprintf(stderr, "hearth: %s\n", mistake.text);
+            output_error(mistake.text);
     }
     return HEARTH_OK;
 }
@@ -275,7 +276,7 @@ hearth_status interactive_run(chat *s, hearth_error *error)
     dialogue d = {.chat = s, .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     if (d.terminal) {
         interrupt_only_flag();
-        if (!s->quiet)
+        if (!s->messages.quiet)
             say_help(&d, error);
         open_editor(&d);
     }

@@ -41,7 +41,7 @@ static hearth_status unknown_command(const char *where, const command *parent, c
 static hearth_status find_command(const char *where, const command *parent, const char *name, const command **out,
                                   hearth_error *error)
 {
-    const command *const *all = parent ? parent->parts : commands;
+    const command *const *all = parent ? parent->subcommands : commands;
     for (const command *const *c = all; *c; c++)
         if (strcmp((*c)->name, name) == 0) {
             *out = *c;
@@ -75,24 +75,24 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* Runs `hearth NAME ...` or, for a command with subcommands, `hearth NAME PART ...`. */
+/* Runs `hearth NAME ...` or, for a command with subcommands, `hearth NAME SUBCOMMAND ...`. */
 static hearth_status dispatch(char *const *arguments, size_t count, hearth_error *error)
 {
     const command *c;
     TRY(find_command("", NULL, arguments[0], &c, error));
-    if (!c->parts)
+    if (!c->subcommands)
         return run_command(c, arguments + 1, count - 1, error);
     if (count == 1)
-        return fail(error, HEARTH_INVALID, "%s: needs one of its parts; `hearth help %s` lists them", c->name, c->name);
+        return fail(error, HEARTH_INVALID, "%s: needs a subcommand; `hearth help %s` lists them", c->name, c->name);
     if (is_help(arguments[1])) {
         help_command(c);
         return HEARTH_OK;
     }
     char where[32];
     snprintf(where, sizeof where, "%s ", c->name);
-    const command *part;
-    TRY(find_command(where, c, arguments[1], &part, error));
-    return run_command(part, arguments + 2, count - 2, error);
+    const command *sub;
+    TRY(find_command(where, c, arguments[1], &sub, error));
+    return run_command(sub, arguments + 2, count - 2, error);
 }
 
 /* Handles `hearth help`, `hearth help eval`, `hearth help eval ppl`. */
@@ -104,7 +104,7 @@ static hearth_status show_help(char *const *arguments, size_t count, hearth_erro
     }
     const command *c;
     TRY(find_command("help ", NULL, arguments[0], &c, error));
-    if (count > 1 && c->parts) {
+    if (count > 1 && c->subcommands) {
         char where[32];
         snprintf(where, sizeof where, "help %s ", c->name);
         TRY(find_command(where, c, arguments[1], &c, error));
@@ -152,6 +152,6 @@ int main(int argc, char **argv)
         error = lost;
     }
     if (status != HEARTH_OK && error.text[0])
-        fprintf(stderr, "hearth: %s\n", error.text);
+        output_error(error.text);
     return exit_status(status);
 }

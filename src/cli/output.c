@@ -2,9 +2,11 @@
 #include "output.h"
 
 #include "../base/file.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +20,7 @@ void output_guard(void)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-/* errno of the first failed write to standard output; 0: none failed. stdio does not keep it. */
+/* errno of the first failed write to standard output; 0: none failed. stdio does not store it. */
 static int lost_errno;
 
 void output_flush(void)
@@ -91,6 +93,32 @@ void output_terminal(FILE *to, span text)
             fputs("\xef\xbf\xbd", to);
         at += length > 0 ? length : 1;
     }
+}
+
+static void begin_line(terminal_style style, const char *word)
+{
+    terminal_begin(stderr, style);
+    fprintf(stderr, "%s:", word);
+    terminal_end(stderr);
+    fputc(' ', stderr);
+}
+
+void output_error(const char *text)
+{
+    begin_line(STYLE_ERROR, "hearth");
+    fprintf(stderr, "%s\n", text);
+}
+
+void output_note(const char *word, const char *format, ...)
+{
+    char text[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    begin_line(STYLE_WARNING, word);
+    output_safe(stderr, span_of(text), sizeof text);
+    fputc('\n', stderr);
 }
 
 json_t *output_json_text(span text)

@@ -17,9 +17,13 @@ hearth_status output_close(hearth_error *error);
 /* Writes text that may come from a hostile file: valid printable UTF-8 as it is, everything else (control characters,
  * direction overrides, invalid bytes) as \xNN. At most `limit` bytes of it, then "...". */
 void output_safe(FILE *to, span text, size_t limit);
-/* Writes text for a terminal: control characters other than
- * and \t, and invalid bytes, become U+FFFD. */
+/* Writes text for a terminal: control characters other than line breaks and tabs, and invalid bytes, become
+ * U+FFFD. */
 void output_terminal(FILE *to, span text);
+/* Prints "hearth: TEXT" as one line on standard error. */
+void output_error(const char *text);
+/* Prints "WORD: TEXT" as one line on standard error, the text escaped as by output_safe. word: "note" or "warning". */
+void output_note(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Returns the text as a JSON string with invalid bytes replaced by U+FFFD. NULL: no memory. */
 json_t *output_json_text(span text);
 

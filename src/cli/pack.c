@@ -9,9 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Longest text that is profiled or scored. */
-#define MAX_TEXT_BYTES ((size_t)1 << 30)
-
 enum { ORDER_STORED, ORDER_HOTNESS };
 static const char *const orders[] = {[ORDER_STORED] = "stored", [ORDER_HOTNESS] = "hotness", NULL};
 
@@ -251,7 +248,7 @@ static hearth_status pack(packing *p, arena *memory, hearth_error *error)
     size_t size = 0;
     hearth_status status = HEARTH_OK;
     if (v->loss)
-        TRY(file_read(&text, &size, v->loss, MAX_TEXT_BYTES, error));
+        TRY(file_read(&text, &size, v->loss, COMMON_TEXT_BYTES, error));
     if (v->loss) /* before anything is written: a model that cannot be scored leaves no file */
         TRY_OR(done, status, measure_text(p, p->from, (span){text, size}, &p->before, error));
     if (v->order == ORDER_HOTNESS)

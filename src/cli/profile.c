@@ -11,13 +11,11 @@
 #define PROBE_TOKENS 1024
 
 typedef struct profile_values {
-    engine_options engine; /* model, threads, cpu, activations */
+    engine_options engine; /* its first options (ENGINE_CPU_COUNT) and the model */
     corpus_options corpus;
     optional_count probe;
     bool anew, no_save, json;
 } profile_values;
-
-static const char *const activation_names[] = {"auto", "f32", NULL};
 
 static const option rows[] = {
     {OPTION_ROW(0, "probe-tokens", GIVEN_COUNT, profile_values, probe, "N",
@@ -29,12 +27,6 @@ static const option rows[] = {
                 "write nothing: no tune file, and nothing to go on from")},
     {OPTION_ROW(0, "json", FLAG, profile_values, json, NULL,
                 "one object: tokens, density, hot_share_80, union_density, hot_only, layers")},
-    {OPTION_ROW('t', "threads", COUNT, profile_values, engine.threads, "N", "threads; else one per physical core"),
-     .least = 1, .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, profile_values, engine.cpu, "LEVEL", OPTION_CPU_HELP)},
-    {OPTION_ROW(0, "activations", CHOICE, profile_values, engine.activations, "auto|f32",
-                "auto: 8 bits where block formats are read; f32: float32 everywhere, slow"),
-     .choices = activation_names},
 };
 
 /* One run of the command; zeroed is empty. */
@@ -81,7 +73,7 @@ static json_t *describe(const profiling *r)
     return o;
 }
 
-/* Replaces the profile's part of the existing report. */
+/* Replaces what the existing report says of the profile. */
 static hearth_status write_report(profiling *r, hearth_error *error)
 {
     json_t *all = NULL;
@@ -230,7 +222,7 @@ static hearth_status count(profiling *r, hearth_error *error)
     hearth_status status = profile_take(&r->p, r->l.engine, &r->texts, &o, error);
     progress_clear(&r->shown);
     if (r->p.note[0])
-        fprintf(stderr, "%s\n", r->p.note);
+        output_note("note", "%s", r->p.note);
     if (r->p.resumed_tokens > 0)
         fprintf(stderr, "going on after the %llu tokens that were counted before\n",
                 (unsigned long long)r->p.resumed_tokens);
@@ -294,7 +286,7 @@ const command command_profile = {
     .about = "Reads texts with every neuron computed and counts how often each fires. Says how dense the "
              "layers are, how few neurons make most activations, how many a group of consecutive tokens needs, "
              "and whether the hot ones alone would do; writes the counts to MODEL.tune, where every command "
-             "finds them (what else stands there is kept; with --anew it is replaced). Interrupted, it goes on "
+             "finds them (what else stands there stays; with --anew it is replaced). Interrupted, it goes on "
              "where it stopped. Where the activation is never zero (silu) a neuron counts when its activation "
              "is among the largest quarter of its layer's.",
     .example = "  $ hearth profile stories-relu --corpus stories-held.txt --separator '<|endoftext|>'\n"
@@ -306,7 +298,8 @@ const command command_profile = {
     .tables = {OPTION_TABLE("profiling", rows, 0),
                {"texts", corpus_option_rows, CORPUS_OPTION_COUNT, offsetof(profile_values, corpus)},
                {"model", model_option_rows, MODEL_PLAIN_COUNT,
-                offsetof(profile_values, engine) + offsetof(engine_options, model)}},
+                offsetof(profile_values, engine) + offsetof(engine_options, model)},
+               {"computing", engine_option_rows, ENGINE_CPU_COUNT, offsetof(profile_values, engine)}},
     .values_size = sizeof(profile_values),
     .operands_most = CORPUS_FILES_MOST,
     .run = run_profile,

@@ -2,6 +2,7 @@
 #include "progress.h"
 
 #include "lost_file.h"
+#include "terminal.h"
 
 #include "../base/clock.h"
 #include "../base/wakeup.h"
@@ -9,11 +10,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Shorter work shows no progress; the line changes at most at this interval. */
 #define PATIENCE_SECONDS 1.0
 #define REFRESH_SECONDS  0.1
+
+/* The bar of the line, in columns; a shorter one says nothing. */
+#define BAR_FULL  "##############################"
+#define BAR_EMPTY ".............................."
+#define BAR_MOST  ((int)sizeof BAR_FULL - 1)
+#define BAR_LEAST 5
 
 /* A second signal this long after the first ends the program at once. One that follows sooner is taken as the same
  * request (`timeout` sends it to the process and to its group). */
@@ -86,18 +92,37 @@ void interrupt_reset(void)
 
 void progress_init(progress *p)
 {
-    *p = (progress){.terminal = isatty(STDERR_FILENO) == 1};
+    *p = (progress){.terminal = terminal_can_replace(stderr)};
 }
 
-static void print_left(double seconds)
+/* Writes, for example, " 45 %, 12 s left". */
+static void write_share(char *out, size_t size, double share, double seconds)
 {
     unsigned long s = (unsigned long)(seconds + 0.5);
     if (s < 60)
-        fprintf(stderr, ", %lu s left", s);
+        snprintf(out, size, "%3.0f %%, %lu s left", 100 * share, s);
     else if (s < 3600)
-        fprintf(stderr, ", %lu:%02lu min left", s / 60, s % 60);
+        snprintf(out, size, "%3.0f %%, %lu:%02lu min left", 100 * share, s / 60, s % 60);
     else
-        fprintf(stderr, ", %lu:%02lu h left", s / 3600, s / 60 % 60);
+        snprintf(out, size, "%3.0f %%, %lu:%02lu h left", 100 * share, s / 3600, s / 60 % 60);
+}
+
+/* Prints, for example, "reading [#########...........]  45 %, 12 s left": no bar where the terminal is narrow, and
+ * never wider than the terminal; its last column stays free, since some terminals break the line there. */
+static void print_bar(const char *what, double share, double seconds)
+{
+    char figures[64], line[256];
+    write_share(figures, sizeof figures, share, seconds);
+    int room = terminal_width(stderr) - 1;
+    int bar = room - (int)strlen(what) - (int)strlen(figures) - (int)strlen(" [] ");
+    bar = bar < BAR_MOST ? bar : BAR_MOST;
+    int full = (int)(share * bar);
+    if (bar >= BAR_LEAST)
+        snprintf(line, sizeof line, "%s [%.*s%.*s] %s", what, full, BAR_FULL, bar - full, BAR_EMPTY, figures);
+    else
+        snprintf(line, sizeof line, "%s %s", what, figures);
+    terminal_clear_line(stderr);
+    fprintf(stderr, "%.*s", room, line);
 }
 
 static bool report(void *user, const char *what, uint64_t done, uint64_t total)
@@ -112,8 +137,7 @@ static bool report(void *user, const char *what, uint64_t done, uint64_t total)
     bool due = now - p->start >= PATIENCE_SECONDS && now - p->printed >= REFRESH_SECONDS;
     if (p->terminal && due && total > 0 && done > 0 && done < total) {
         double share = (double)done / (double)total;
-        fprintf(stderr, "\r\033[K%s %.0f %%", what, 100 * share);
-        print_left((now - p->start) * (1 - share) / share);
+        print_bar(what, share, (now - p->start) * (1 - share) / share);
         p->printed = now;
         p->shown = true;
     }
@@ -128,6 +152,6 @@ hearth_progress progress_to(progress *p)
 void progress_clear(progress *p)
 {
     if (p->shown)
-        fputs("\r\033[K", stderr);
+        terminal_clear_line(stderr);
     p->shown = false;
 }

@@ -1,4 +1,4 @@
-/* progress.h - a progress line with percentage and time left, and the signals that end long work.
+/* progress.h - a progress line with a bar, percentage and time left, and the signals that end long work.
  *
  * The signal flag is the program's only global state, because a signal handler has no other way to communicate. */
 #ifndef CLI_PROGRESS_H
@@ -12,7 +12,7 @@ typedef struct progress {
     double printed;   /* when the line was last written                  */
     uint64_t done;
     bool shown;    /* the line is on the terminal */
-    bool terminal; /* standard error is a terminal */
+    bool terminal; /* standard error is a terminal that can replace a line; may be set to false */
 } progress;
 
 void progress_init(progress *p);

@@ -4,6 +4,7 @@
 #include "../base/file.h"
 #include "../model/model.h"
 #include "output.h"
+#include "terminal.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -28,8 +29,6 @@ static const option rows[] = {
         "(those of ids), decode_seconds (choosing and reading them), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
         "device and placement, where there is one; seed, where the temperature is not 0")},
-    {OPTION_ROW('q', "quiet", FLAG, run_values, quiet, NULL,
-                "the answer alone, without the prompt, on standard output and errors alone on standard error")},
     TRACE_ROW(run_values),
 };
 
@@ -45,6 +44,18 @@ void chat_print(chat *s, const char *text, size_t size)
         fwrite(text, 1, size, stdout);
     output_flush();
     s->last = text[size - 1];
+}
+
+/* Prints the prompt, in a style of its own. Only after it has been read: the progress of reading would overwrite it. */
+static void print_prompt(chat *s)
+{
+    if (s->prompt.size == 0)
+        return;
+    terminal_begin(stdout, STYLE_PROMPT);
+    chat_print(s, s->prompt.data, s->prompt.size);
+    terminal_end(stdout);
+    output_flush();
+    s->prompt = (span){0};
 }
 
 static bool remember_id(chat *s, int32_t id)
@@ -68,14 +79,15 @@ static bool on_text(void *user, int32_t token, const char *text, size_t size)
     chat *s = user;
     if (s->id_count == 0) /* the prompt has been read: counts only the answer */
         hearth_session_reset_counts(s->session);
-    bool kept = token < 0 || remember_id(s, token);
+    bool stored = token < 0 || remember_id(s, token);
     progress_clear(&s->progress);
+    print_prompt(s);
     if (s->silent)
-        kept = buffer_put(&s->text, text, size) && kept;
+        stored = buffer_put(&s->text, text, size) && stored;
     else
         chat_print(s, text, size);
-    s->no_memory |= !kept;
-    return kept && !ferror(stdout) && !interrupt_signal();
+    s->no_memory |= !stored;
+    return stored && !ferror(stdout) && !interrupt_signal();
 }
 
 hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error)
@@ -85,6 +97,7 @@ hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_resu
     hearth_status status =
         hearth_generate(s->session, 0, ids, count, s->sampler, &s->answer, on_text, s, result, error);
     progress_clear(&s->progress);
+    print_prompt(s);
     return status == HEARTH_OK && s->no_memory ? fail(error, HEARTH_NO_MEMORY, "answer: out of memory") : status;
 }
 
@@ -93,14 +106,36 @@ static double rate(size_t count, double seconds)
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
-void chat_report(const chat *s, const hearth_result *r, const char *more)
+/* Prints the line on the prompt that only --verbose has. */
+static void report_more(const chat *s, const hearth_result *r)
 {
-    if (s->quiet)
+    skipped sum = common_skipped(&s->loaded, s->session);
+    fprintf(stderr, "prompt: %zu tokens, %.1f tokens/s; answer: stopped by %s", r->prompt_tokens,
+            rate(r->prompt_tokens, r->prompt_seconds), hearth_stop_text(r->stop));
+    if (sum.known)
+        fprintf(stderr, ", density %.2f", sum.density);
+    if (sum.known && sum.let_through < 1)
+        fprintf(stderr, ", let through %.2f", sum.let_through);
+    fputc('\n', stderr);
+}
+
+void chat_report(const chat *s, const hearth_result *r)
+{
+    if (s->messages.quiet)
         return;
-    fprintf(stderr, "prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; stopped by %s%s\n",
-            r->prompt_tokens, rate(r->prompt_tokens, r->prompt_seconds), r->answer_tokens,
-            rate(r->answer_tokens, r->answer_seconds), hearth_stop_text(r->stop), more);
-    common_say_skipped(&s->loaded, s->session);
+    terminal_begin(stderr, STYLE_STATUS);
+    if (s->messages.verbose)
+        report_more(s, r);
+    fprintf(stderr, "%zu token%s, %.1f tokens/s", r->answer_tokens, r->answer_tokens == 1 ? "" : "s",
+            rate(r->answer_tokens, r->answer_seconds));
+    if (r->stop != HEARTH_STOP_END && r->stop != HEARTH_STOP_LENGTH)
+        fprintf(stderr, ", stopped by %s", hearth_stop_text(r->stop));
+    fputs("; ", stderr);
+    common_put_status(&s->loaded, s->session);
+    if (s->seed.given)
+        fprintf(stderr, "; seed %llu", (unsigned long long)s->seed.value);
+    terminal_end(stderr);
+    fputc('\n', stderr);
 }
 
 /* ------------------------------------------------------------------ one prompt, one answer */
@@ -113,8 +148,7 @@ static json_t *json_seed(uint64_t seed)
     return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_string(digits);
 }
 
-static hearth_status print_json(const chat *s, const hearth_sampling *sampling, const hearth_result *r,
-                                hearth_error *error)
+static hearth_status print_json(const chat *s, const hearth_result *r, hearth_error *error)
 {
     json_t *ids = json_array();
     for (size_t i = 0; i < s->id_count; i++)
@@ -132,7 +166,7 @@ static hearth_status print_json(const chat *s, const hearth_sampling *sampling, 
         hearth_guarantee_name(hearth_engine_guarantee(l->engine)), "sparsity", common_skipped_json(l, s->session),
         "guard", common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
     json_object_set_new(object, "pruning", common_pruning_json(l));
-    if (sampling->temperature > 0 && json_object_set_new(object, "seed", json_seed(sampling->seed)) != 0) {
+    if (s->seed.given && json_object_set_new(object, "seed", json_seed(s->seed.value)) != 0) {
         json_decref(object);
         return fail_memory(error, "JSON", 0);
     }
@@ -154,16 +188,17 @@ static hearth_status read_prompt(const run_values *v, char **text, size_t *size,
     return HEARTH_OK;
 }
 
-/* Announces the memory use before allocating it, so that the figures explain a failure. */
-static hearth_status open_session(chat *s, const hearth_sampling *sampling, const hearth_session_options *session,
-                                  bool announce, hearth_error *error)
+/* Says how much memory the session takes where there is not enough of it. */
+static hearth_status open_session(chat *s, const hearth_session_options *session, hearth_error *error)
 {
-    if (announce)
+    if (s->messages.verbose)
         TRY(common_announce(&s->loaded, session, error));
-    TRY(hearth_session_create(&s->session, s->loaded.engine, session, error));
-    if (announce && sampling->temperature > 0)
-        fprintf(stderr, "seed %llu\n", (unsigned long long)sampling->seed);
-    return HEARTH_OK;
+    hearth_status status = hearth_session_create(&s->session, s->loaded.engine, session, error);
+    if (status == HEARTH_NO_MEMORY && !s->messages.verbose && !s->messages.quiet && !s->silent)
+        common_say_memory(&s->loaded, session, NULL);
+    if (status == HEARTH_OK && s->messages.verbose && s->seed.given)
+        fprintf(stderr, "seed: %llu\n", (unsigned long long)s->seed.value);
+    return status;
 }
 
 /* Answers a single prompt: prints the prompt and the answer as it comes, or one JSON object at the end. */
@@ -186,18 +221,16 @@ static hearth_status answer_once(chat *s, const run_values *v, const hearth_sess
         goto done;
     }
     s->silent = v->json;
-    TRY_OR(done, status, open_session(s, &v->sampling.sampling, session, !v->json && !v->quiet, error));
-    if (!v->json && !v->quiet)
-        chat_print(s, text, size);
+    if (!v->json && !s->messages.quiet)
+        s->prompt = (span){text, size};
+    TRY_OR(done, status, open_session(s, session, error));
     TRY_OR(done, status, chat_answer(s, ids, count, &result, error));
-    if (v->json) {
-        status = print_json(s, &v->sampling.sampling, &result, error);
-    } else {
-        if (s->last != '\n')
-            chat_print(s, "\n", 1);
-        if (!ferror(stdout))
-            chat_report(s, &result, "");
-    }
+    if (v->json)
+        status = print_json(s, &result, error);
+    else if (s->last != '\n')
+        chat_print(s, "\n", 1);
+    if (!ferror(stdout) && (!v->json || s->messages.verbose))
+        chat_report(s, &result);
     if (status == HEARTH_OK && interrupt_signal())
         status = HEARTH_CANCELLED;
 done:
@@ -214,14 +247,15 @@ static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error
                                       .kv = (hearth_kv)v->engine.kv,
                                       .progress = progress_to(&s->progress),
                                       .tracer = trace_to(&s->trace)};
-    v->engine.quiet = s->quiet = v->quiet;
+    s->messages = v->engine.messages;
+    s->seed = (optional_seed){v->sampling.sampling.temperature > 0, v->sampling.sampling.seed};
     TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
     s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->predict, v->ignore_end};
     if (v->prompt || v->file)
         return answer_once(s, v, &session, error);
-    TRY(open_session(s, &v->sampling.sampling, &session, !v->quiet, error));
+    TRY(open_session(s, &session, error));
     return interactive_run(s, error);
 }
 
@@ -265,15 +299,13 @@ const command command_run = {
              "$HEARTH_MODEL or the small storyteller that comes with hearth.",
     .example =
         "  $ hearth run stories-relu-q8_0.gguf -p \"Once upon a time\" -n 20 --temp 0\n"
-        "  stories-relu-q8_0.gguf: llama, relu; memory: weights 1.64 MB, KV 786 kB, scratch 4.59 MB; 2 threads,\n"
-        "    avx512; mode exact, guarantee bitwise: same answer as dense\n"
-        "  guard: exact in 6 of 6 layers (measured: FFN 0.0833 ms dense, 0.0453 ms exact)\n"
         "  Once upon a time, there was a little girl named Lily. She loved to play with her toy\n"
-        "  prompt 5 tokens, 6231.2 tokens/s; answer 20 tokens, 5826.6 tokens/s; stopped by length\n"
-        "  skipped: 87 % of the neurons (density 0.13), 919 kB of 1.64 MB of weights read per token",
+        "  20 tokens, 5826.6 tokens/s; mode exact, guarantee bitwise; 87 % of neurons skipped, 919 kB of 1.64 MB read "
+        "per token",
     .tables = {OPTION_TABLE("text", rows, 0),
                {"sampling", sampling_option_rows, SAMPLING_OPTION_COUNT, offsetof(run_values, sampling)},
-               ENGINE_TABLES(offsetof(run_values, engine))},
+               ENGINE_TABLES(offsetof(run_values, engine)),
+               MESSAGE_TABLE(offsetof(run_values, engine))},
     .values_size = sizeof(run_values),
     .defaults = defaults,
     .operands_most = 1,

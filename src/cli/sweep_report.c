@@ -278,7 +278,7 @@ hearth_status sweep_report_plot(const sweep_report *r, const char *path, hearth_
         note, sizeof note,
         "%.100s; %.100s, %u thread%s. Beside predicted: the share of what fires that is let through (t=: the "
         "threshold); beside pruned: the share of activations that count as zero; beside hot-only and cold-only: the "
-        "share of each layer's neurons that is kept.",
+        "share of each layer's neurons that is computed.",
         base_name(r->text), r->machine, r->threads, r->threads == 1 ? "" : "s");
     hearth_status status = add_panels(p, r, error);
     if (status == HEARTH_OK) {

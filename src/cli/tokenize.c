@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define MAX_TEXT_BYTES ((size_t)1 << 30)
-
 typedef struct tokenize_values {
     model_options model;
     const char *file;
@@ -78,7 +76,7 @@ static hearth_status read_input(const tokenize_values *v, const operands *rest, 
                                 hearth_error *error)
 {
     if (v->file || rest->count == 0)
-        return file_read(text, size, v->file ? v->file : "-", MAX_TEXT_BYTES, error);
+        return file_read(text, size, v->file ? v->file : "-", COMMON_TEXT_BYTES, error);
     buffer joined = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < rest->count; i++)

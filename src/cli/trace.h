@@ -14,7 +14,7 @@ typedef struct trace {
     double start; /* time 0 of the file, on the clock of the spans */
     const char *sides[MAX_TRACE_SIDES];
     size_t side_count;
-    hearth_status status; /* of writing so far; keeps the first failure and its text */
+    hearth_status status; /* of writing so far: the first failure, and its text */
     hearth_error error;
 } trace;
 

@@ -47,14 +47,13 @@ static const option rows[] = {
 };
 
 static const option limits[] = {
-    {OPTION_ROW('t', "threads", COUNT, tune_values, threads, "N", "threads; else one per physical core"), .least = 1,
-     .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, tune_values, cpu, "LEVEL", OPTION_CPU_HELP)},
+    THREADS_ROW(tune_values, threads),
+    CPU_ROW(tune_values, cpu),
     {OPTION_ROW(0, "disk", TEXT, tune_values, disk, "SIZE",
                 "for hidden states, beside the tune file, until it is done (500M, 4G); 4G")},
     {OPTION_ROW(0, "memory", TEXT, tune_values, memory, "SIZE", "for training; 2G")},
     {OPTION_ROW(0, "keep-work", FLAG, tune_values, keep_work, NULL,
-                "keeps MODEL.tune.work: another --recall or --budget then begins with the hidden states")},
+                "leaves MODEL.tune.work where it is: another --recall or --budget then begins with the hidden states")},
 };
 
 static void set_defaults(void *values)
@@ -169,10 +168,8 @@ static void print_loss(const tuning_result *r)
 
 static void print_notes(const tuning_result *r)
 {
-    for (size_t i = 0; i < TUNING_NOTES && r->notes[i][0]; i++) {
-        output_safe(stderr, span_of(r->notes[i]), sizeof r->notes[i]);
-        fputc('\n', stderr);
-    }
+    for (size_t i = 0; i < TUNING_NOTES && r->notes[i][0]; i++)
+        output_note("note", "%s", r->notes[i]);
 }
 
 /* Prints a command line that uses the tune file in the given mode. */
@@ -336,9 +333,8 @@ static hearth_status run_tuning(tune_run *r, arena *memory, hearth_error *error)
     hearth_status status = tuning_run(&r->result, r->runtime, r->model, &r->texts, r->path, &r->options, error);
     progress_clear(&r->shown);
     if (r->result.begun_anew)
-        fputs("what an earlier run had found was of another model file, text, --disk, --cpu or version of hearth, and "
-              "was begun anew\n",
-              stderr);
+        output_note("note", "what an earlier run had found was of another model file, text, --disk, --cpu or version "
+                            "of hearth, and was begun anew");
     print_notes(&r->result);
     if (status == HEARTH_CANCELLED)
         return fail(error, status,

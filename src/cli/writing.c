@@ -17,9 +17,8 @@ const option writing_option_rows[WRITING_OPTION_COUNT] = {
     {OPTION_ROW(0, "tensor-type", TEXTS, writing_options, overrides, "NAME=TYPE",
                 "another format for tensors of this name or shell pattern; the last that fits wins; TYPE"),
      .list = writing_format_list},
-    {OPTION_ROW('t', "threads", COUNT, writing_options, threads, "N", "threads; else one per physical core"),
-     .least = 1, .most = 1024},
-    {OPTION_ROW(0, "cpu", TEXT, writing_options, cpu, "LEVEL", OPTION_CPU_HELP)},
+    THREADS_ROW(writing_options, threads),
+    CPU_ROW(writing_options, cpu),
     {OPTION_ROW(0, "ffn-activation", TEXT, writing_options, ffn_activation, "NAME",
                 "activation of the neurons, whatever the source says; the file will say so"),
      .list = ffn_activation_list},
@@ -72,7 +71,7 @@ typedef struct writing_report {
     writing_result sums;
 } writing_report;
 
-/* Returns whether the step needs no explanation: it was asked for, or changes nothing. */
+/* Returns whether the change of a tensor needs no explanation: it was asked for, or there is none. */
 static bool is_plain(const convert_step *s)
 {
     return strcmp(s->reason, "asked for") == 0 || strcmp(s->reason, "as stored") == 0;

@@ -35,7 +35,7 @@ typedef struct writing_result {
 } writing_result;
 
 /* Writes the model `to` from `from`, then prints a line per tensor and a summary on standard error. what: how to
- * convert; this function fills in the part that comes from writing_options. result may be NULL. */
+ * convert; this function fills in what comes from writing_options. result may be NULL. */
 hearth_status writing_run(const char *command_path, const char *from, const char *to, convert_options what,
                           const writing_options *o, writing_result *result, arena *memory, hearth_error *error);
 

@@ -1,9 +1,10 @@
-/* inspect_tune.h - the part of `hearth inspect` that shows what a tune file holds. */
-#ifndef CLI_INSPECT_TUNE_H
-#define CLI_INSPECT_TUNE_H
+/* inspect_internal.h - what the files of `hearth inspect` share: what a tune file holds, as text and as a picture. */
+#ifndef CLI_INSPECT_INTERNAL_H
+#define CLI_INSPECT_INTERNAL_H
 
 #include "../base/json.h"
 #include "../model/tune.h"
+#include "common.h"
 
 /* PowerInfer's measure of locality: the share of neurons that produces this share of all activations. */
 #define INSPECT_HOT_ACTIVATIONS 0.8
@@ -32,5 +33,9 @@ json_t *inspect_tune_json(const inspected_tune *t, const hearth_model *model);
 bool inspect_is_tune(const checkpoint *file);
 void inspect_tune_print_file(const checkpoint *file);
 json_t *inspect_tune_json_file(const checkpoint *file);
+
+/* Opens the model with its tune file and draws what the file says of its neurons. HEARTH_UNSUPPORTED: there is no such
+ * file, or it has no counts; the error says how to get them. */
+hearth_status inspect_plot(const model_options *o, const char *path, hearth_error *error);
 
 #endif
