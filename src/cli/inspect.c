@@ -3,6 +3,7 @@
  * Also works on files that hearth cannot run, and on hostile files: names and texts reach the terminal only through
  * output_safe. */
 
+#include "../file/checkpoint_json.h"
 #include "../file/gguf.h"
 #include "../model/fingerprint.h"
 #include "inspect_internal.h"
@@ -31,109 +32,43 @@ static const option rows[] = {
 
 /* ------------------------------------------------------------------ values of keys */
 
-/* One scalar, either a key's value or an item of an array. */
-typedef struct scalar {
-    value_type type;
-    uint64_t u;
-    int64_t i;
-    double f;
-    span string;
-} scalar;
-
-/* Reads an item of an array from its little-endian bytes. */
-static scalar read_item(const key_value *e, uint64_t index)
+static void print_scalar(const key_value *e)
 {
-    scalar s = {.type = e->item_type};
-    if (e->item_type == VALUE_STRING) {
-        s.string = e->as.strings[index];
-        return s;
-    }
-    size_t size = value_size(e->item_type);
-    const char *at = (const char *)e->as.items + index * size;
-    if (e->item_type == VALUE_F32) {
-        float f;
-        memcpy(&f, at, sizeof f);
-        s.f = (double)f;
-    } else if (e->item_type == VALUE_F64) {
-        memcpy(&s.f, at, sizeof s.f);
-    } else {
-        unsigned unused = 64 - 8 * (unsigned)size; /* bits above the item's; shifting left and back extends the sign */
-        memcpy(&s.u, at, size);
-        s.i = (int64_t)(s.u << unused) >> unused;
-    }
-    return s;
-}
-
-static scalar read_value(const key_value *e)
-{
-    scalar s = {.type = e->type};
-    if (e->type == VALUE_STRING)
-        s.string = e->as.string;
-    else if (e->type == VALUE_F32 || e->type == VALUE_F64)
-        s.f = e->as.f;
-    else if (e->type == VALUE_I8 || e->type == VALUE_I16 || e->type == VALUE_I32 || e->type == VALUE_I64)
-        s.i = e->as.i;
-    else
-        s.u = e->as.u;
-    return s;
-}
-
-static bool is_signed(value_type t)
-{
-    return t == VALUE_I8 || t == VALUE_I16 || t == VALUE_I32 || t == VALUE_I64;
-}
-
-static bool is_float(value_type t)
-{
-    return t == VALUE_F32 || t == VALUE_F64;
-}
-
-static void print_scalar(const scalar *s)
-{
-    if (s->type == VALUE_STRING) {
+    switch (value_kind_of(e->type)) {
+    case VALUE_IS_STRING:
         putchar('"');
-        output_safe(stdout, s->string, SHOWN_BYTES);
+        output_safe(stdout, e->as.string, SHOWN_BYTES);
         putchar('"');
-    } else if (s->type == VALUE_BOOL) {
-        fputs(s->u ? "true" : "false", stdout);
-    } else if (is_float(s->type)) {
-        printf("%.7g", s->f);
-    } else if (is_signed(s->type)) {
-        printf("%lld", (long long)s->i);
-    } else {
-        printf("%llu", (unsigned long long)s->u);
+        break;
+    case VALUE_IS_BOOL:
+        fputs(e->as.u ? "true" : "false", stdout);
+        break;
+    case VALUE_IS_FLOAT:
+        printf("%.7g", e->as.f);
+        break;
+    case VALUE_IS_SIGNED:
+        printf("%lld", (long long)e->as.i);
+        break;
+    case VALUE_IS_UNSIGNED:
+        printf("%llu", (unsigned long long)e->as.u);
+        break;
+    case VALUE_IS_ARRAY:
+        break;
     }
-}
-
-/* Returns the scalar as JSON; infinities become null, and integers above 2^63 - 1, which jansson lacks, become text. */
-static json_t *json_scalar(const scalar *s)
-{
-    if (s->type == VALUE_STRING)
-        return output_json_text(s->string);
-    if (s->type == VALUE_BOOL)
-        return json_boolean(s->u);
-    if (is_float(s->type)) {
-        json_t *real = json_real(s->f);
-        return real ? real : json_null();
-    }
-    if (is_signed(s->type))
-        return json_integer(s->i);
-    return s->u > INT64_MAX ? json_sprintf("%llu", (unsigned long long)s->u) : json_integer((json_int_t)s->u);
 }
 
 static void print_key(const key_value *e)
 {
     output_safe(stdout, span_of(e->key), SHOWN_BYTES);
     if (e->type != VALUE_ARRAY) {
-        scalar s = read_value(e);
         printf(" %s = ", value_type_name(e->type));
-        print_scalar(&s);
+        print_scalar(e);
     } else {
         printf(" %s[%llu] = [", value_type_name(e->item_type), (unsigned long long)e->count);
         for (uint64_t i = 0; i < e->count && i < SHOWN_ITEMS; i++) {
-            scalar s = read_item(e, i);
+            key_value item = key_value_item(e, i);
             fputs(i ? ", " : "", stdout);
-            print_scalar(&s);
+            print_scalar(&item);
         }
         fputs(e->count > SHOWN_ITEMS ? ", ...]" : "]", stdout);
     }
@@ -142,17 +77,11 @@ static void print_key(const key_value *e)
 
 static json_t *json_key(const key_value *e)
 {
-    if (e->type != VALUE_ARRAY) {
-        scalar s = read_value(e);
-        return json_pack("{s:s, s:o}", "type", value_type_name(e->type), "value", json_scalar(&s));
-    }
-    json_t *first = json_array();
-    for (uint64_t i = 0; i < e->count && i < SHOWN_ITEMS; i++) {
-        scalar s = read_item(e, i);
-        json_array_append_new(first, json_scalar(&s));
-    }
+    json_t *value = key_value_json(e, SHOWN_ITEMS);
+    if (e->type != VALUE_ARRAY)
+        return json_pack("{s:s, s:o}", "type", value_type_name(e->type), "value", value);
     return json_pack("{s:s, s:s, s:I, s:o}", "type", "array", "item_type", value_type_name(e->item_type), "count",
-                     (json_int_t)e->count, "first", first);
+                     (json_int_t)e->count, "first", value);
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -290,9 +219,8 @@ static json_t *json_predictors(const hearth_model *m)
     if (!m->predictors)
         return json_null();
     find_ranks(m, &least, &most);
-    scalar threshold = {.type = VALUE_F32, .f = (double)m->hyper.predictor_threshold};
     return json_pack("{s:i, s:i, s:o}", "rank_least", (int)least, "rank_most", (int)most, "threshold",
-                     json_scalar(&threshold));
+                     json_number((double)m->hyper.predictor_threshold));
 }
 
 static json_t *json_model(const hearth_model *model)

@@ -23,24 +23,27 @@ static json_t *unsigned_json(uint64_t value)
     return value > INT64_MAX ? json_sprintf("%llu", (unsigned long long)value) : json_integer((json_int_t)value);
 }
 
-/* Reads item `index` of an array of numbers from its little-endian bytes, as a value of its own. */
-static key_value number_at(const key_value *e, uint64_t index)
+key_value key_value_item(const key_value *array, uint64_t index)
 {
-    key_value item = {.type = e->item_type};
-    size_t size = value_size(e->item_type);
-    const char *at = (const char *)e->as.items + index * size;
-    value_kind kind = value_kind_of(e->item_type);
-    if (e->item_type == VALUE_F32) {
+    key_value item = {.key = array->key, .type = array->item_type};
+    value_kind kind = value_kind_of(array->item_type);
+    if (kind == VALUE_IS_STRING) {
+        item.as.string = array->as.strings[index];
+        return item;
+    }
+    /* Numbers are little-endian. */
+    size_t size = value_size(array->item_type);
+    const char *at = (const char *)array->as.items + index * size;
+    if (array->item_type == VALUE_F32) {
         float f;
         memcpy(&f, at, sizeof f);
         item.as.f = (double)f;
-    } else if (kind == VALUE_IS_SIGNED) {
-        unsigned unused = 64 - 8 * (unsigned)size; /* shifting left and back extends the sign */
-        memcpy(&item.as.u, at, size);
-        item.as.i = (int64_t)(item.as.u << unused) >> unused;
-    } else {
-        memcpy(&item.as, at, size);
+        return item;
     }
+    memcpy(&item.as, at, size);
+    unsigned unused = 64 - 8 * (unsigned)size; /* shifting left and back extends the sign */
+    if (kind == VALUE_IS_SIGNED)
+        item.as.i = (int64_t)(item.as.u << unused) >> unused;
     return item;
 }
 
@@ -48,11 +51,8 @@ static json_t *array_json(const key_value *e, uint64_t most)
 {
     json_t *array = json_array();
     for (uint64_t i = 0; array && i < e->count && i < most; i++) {
-        key_value number;
-        if (e->item_type != VALUE_STRING)
-            number = number_at(e, i);
-        json_t *item = e->item_type == VALUE_STRING ? text_json(e->as.strings[i]) : key_value_json(&number, 0);
-        if (json_array_append_new(array, item) != 0) {
+        key_value item = key_value_item(e, i);
+        if (json_array_append_new(array, key_value_json(&item, 0)) != 0) {
             json_decref(array);
             return NULL;
         }
