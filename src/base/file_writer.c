@@ -184,11 +184,8 @@ hearth_status file_writer_open(file_writer **out, const char *path, hearth_error
     writer->fd = -1;
     writer->buffer = mem_new(BUFFER_BYTES);
     writer->path = mem_copy_text(path, strlen(path));
-    hearth_status status = HEARTH_OK;
-    if (!writer->buffer || !writer->path)
-        status = fail_memory(error, path, BUFFER_BYTES);
-    if (status == HEARTH_OK)
-        status = open_by_kind(writer, error);
+    hearth_status status =
+        writer->buffer && writer->path ? open_by_kind(writer, error) : fail_memory(error, path, BUFFER_BYTES);
     if (status != HEARTH_OK) {
         file_writer_discard(writer);
         return status;
@@ -287,20 +284,21 @@ static hearth_status put_in_place(file_writer *writer, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Closes a file that is written directly. Some kinds of files report errors only here. */
+static hearth_status close_straight(file_writer *writer, hearth_error *error)
+{
+    int closed = close(writer->fd);
+    writer->fd = -1;
+    return closed == 0 ? HEARTH_OK : fail_errno(error, writer->path, "cannot write");
+}
+
 hearth_status file_writer_commit(file_writer *writer, hearth_error *error)
 {
-    hearth_status status = file_writer_put(writer, NULL, 0, error); /* fails if an earlier put failed */
-    if (status == HEARTH_OK)
-        status = flush(writer, error);
-    if (status == HEARTH_OK && !writer->straight)
-        status = put_in_place(writer, error);
-    if (status == HEARTH_OK && writer->straight) {
-        /* Some kinds of files report errors only at close(). */
-        int closed = close(writer->fd);
-        writer->fd = -1;
-        if (closed != 0)
-            status = fail_errno(error, writer->path, "cannot write");
-    }
+    hearth_status status;
+    TRY_OR(done, status, file_writer_put(writer, NULL, 0, error)); /* fails if an earlier put failed */
+    TRY_OR(done, status, flush(writer, error));
+    TRY_OR(done, status, writer->straight ? close_straight(writer, error) : put_in_place(writer, error));
+done:
     file_writer_discard(writer);
     return status;
 }

@@ -268,12 +268,9 @@ hearth_status pool_create(pool **out, unsigned threads, hearth_error *error)
     p->thread_count = threads;
     /* With more threads than cores a spinning thread could keep the thread it waits for from running. */
     p->spins = threads <= available_cores();
-    hearth_status status = HEARTH_OK;
     p->workers = mem_new_array(threads, sizeof *p->workers);
-    if (!p->workers)
-        status = fail_memory(error, "thread pool", threads * sizeof *p->workers);
-    if (status == HEARTH_OK)
-        status = start_workers(p, error);
+    hearth_status status =
+        p->workers ? start_workers(p, error) : fail_memory(error, "thread pool", threads * sizeof *p->workers);
     if (status != HEARTH_OK) {
         pool_destroy(p);
         return status;

@@ -268,18 +268,16 @@ static hearth_status host_open(device **out, const device_options *options, hear
     fill_in(h, threads, level);
     h->eager_seconds = most_eager_seconds;
     h->base.options = *options;
-    hearth_status status = pool_create(&h->pool, threads, error);
-    if (status == HEARTH_OK) {
-        h->started = thread_start(&h->thread, device_thread, h);
-        if (!h->started)
-            status = fail(error, HEARTH_NO_MEMORY, "host: the system gives no thread");
-    }
-    if (status != HEARTH_OK) {
-        host_close(&h->base);
-        return status;
-    }
+    hearth_status status;
+    TRY_OR(failed, status, pool_create(&h->pool, threads, error));
+    h->started = thread_start(&h->thread, device_thread, h);
+    if (!h->started)
+        TRY_OR(failed, status, fail(error, HEARTH_NO_MEMORY, "host: the system gives no thread"));
     *out = &h->base;
     return HEARTH_OK;
+failed:
+    host_close(&h->base);
+    return status;
 }
 
 /* ------------------------------------------------------------------ memory */

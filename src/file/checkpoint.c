@@ -260,38 +260,33 @@ const stored_tensor *checkpoint_find_tensor(const checkpoint *c, const char *nam
     return at == NAME_NONE ? NULL : &c->tensors[at];
 }
 
-/* Finds the entry of a key; *entry is NULL where the key is absent and optional (found is given). */
-static hearth_status look_up(const checkpoint *c, const char *key, const key_value **entry, bool *found,
-                             hearth_error *error)
+/* Finds the entry of a key and checks that its value is of one of some kinds (bits). *entry is NULL where the key is
+ * absent and optional (found is given). */
+static hearth_status look_up(const checkpoint *c, const char *key, unsigned kinds, const char *expected,
+                             const key_value **entry, bool *found, hearth_error *error)
 {
-    *entry = checkpoint_find(c, key);
+    const key_value *e = *entry = checkpoint_find(c, key);
     if (found)
-        *found = *entry != NULL;
-    else if (!*entry)
+        *found = e != NULL;
+    else if (!e)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is missing", c->path, QUOTED, key);
+    if (e && !(kinds & 1u << value_kind_of(e->type)))
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %s, expected %s", c->path, QUOTED, key,
+                    value_types[e->type].phrase, expected);
     return HEARTH_OK;
-}
-
-/* Reports a key whose value has another type than expected. */
-static hearth_status wrong_type(const checkpoint *c, const key_value *entry, const char *expected, hearth_error *error)
-{
-    return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %s, expected %s", c->path, QUOTED, entry->key,
-                value_types[entry->type].phrase, expected);
 }
 
 hearth_status checkpoint_get_u32(const checkpoint *c, const char *key, uint32_t *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
+    TRY(look_up(c, key, 1u << VALUE_IS_UNSIGNED | 1u << VALUE_IS_SIGNED, "an integer", &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    value_kind kind = value_kind_of(entry->type);
-    if (kind != VALUE_IS_UNSIGNED && kind != VALUE_IS_SIGNED)
-        return wrong_type(c, entry, "an integer", error);
-    if (kind == VALUE_IS_SIGNED && entry->as.i < 0)
+    bool is_signed = value_kind_of(entry->type) == VALUE_IS_SIGNED;
+    if (is_signed && entry->as.i < 0)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %lld, expected an integer of at least 0", c->path, QUOTED,
                     key, (long long)entry->as.i);
-    uint64_t value = kind == VALUE_IS_SIGNED ? (uint64_t)entry->as.i : entry->as.u;
+    uint64_t value = is_signed ? (uint64_t)entry->as.i : entry->as.u;
     if (value > UINT32_MAX)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %llu, expected an integer of 32 bits", c->path, QUOTED, key,
                     (unsigned long long)value);
@@ -302,11 +297,9 @@ hearth_status checkpoint_get_u32(const checkpoint *c, const char *key, uint32_t 
 hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
+    TRY(look_up(c, key, 1u << VALUE_IS_FLOAT, "a float", &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    if (value_kind_of(entry->type) != VALUE_IS_FLOAT)
-        return wrong_type(c, entry, "a float", error);
     /* A value beyond float32's range becomes infinity, which the file does not hold. */
     float value = (float)entry->as.f;
     if (isinf(value) && !isinf(entry->as.f))
@@ -319,24 +312,18 @@ hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *ou
 hearth_status checkpoint_get_bool(const checkpoint *c, const char *key, bool *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
-    if (!entry)
-        return HEARTH_OK;
-    if (entry->type != VALUE_BOOL)
-        return wrong_type(c, entry, "a bool", error);
-    *out = entry->as.u != 0;
+    TRY(look_up(c, key, 1u << VALUE_IS_BOOL, "a bool", &entry, found, error));
+    if (entry)
+        *out = entry->as.u != 0;
     return HEARTH_OK;
 }
 
 hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
-    if (!entry)
-        return HEARTH_OK;
-    if (entry->type != VALUE_STRING)
-        return wrong_type(c, entry, "a string", error);
-    *out = entry->as.string;
+    TRY(look_up(c, key, 1u << VALUE_IS_STRING, "a string", &entry, found, error));
+    if (entry)
+        *out = entry->as.string;
     return HEARTH_OK;
 }
 
@@ -344,11 +331,9 @@ hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_t
                                    bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
+    TRY(look_up(c, key, 1u << VALUE_IS_ARRAY, "an array", &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    if (entry->type != VALUE_ARRAY)
-        return wrong_type(c, entry, "an array", error);
     if (entry->item_type != item_type)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is an array of %s, expected one of %s", c->path, QUOTED, key,
                     value_type_name(entry->item_type), value_type_name(item_type));
