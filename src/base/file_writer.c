@@ -9,7 +9,6 @@
  * does not, and reading the umask means changing it for all threads. */
 #include "file.h"
 
-#include "file_fault.h"
 #include "memory.h"
 
 #include <errno.h>

@@ -6,6 +6,7 @@
 #include "device.h"
 
 #include "../base/memory.h"
+#include "../base/text.h"
 
 /* The options of a spec, as spec.c reads them. Zero or empty: not given. */
 typedef struct device_options {
@@ -101,6 +102,11 @@ struct driver {
 };
 
 extern const driver driver_host, driver_opencl, driver_cuda;
+
+/* Returns the name of the driver, a part of `spec` (spec.c; device_open in device.h says what a spec is). */
+span spec_name(const char *spec);
+/* Reads the index and options after the name. HEARTH_INVALID: the text names the bad key or value. */
+hearth_status spec_options(const char *spec, device_options *out, hearth_error *error);
 
 /* Counts one call that may fail and returns whether it has to, for tests (device_fail_at). */
 bool device_must_fail(void);

@@ -3,7 +3,6 @@
 #include "states_internal.h"
 
 #include "../base/file.h"
-#include "../base/file_fault.h"
 #include "../base/memory.h"
 #include "work.h"
 
