@@ -94,8 +94,7 @@ struct driver {
     hearth_status (*published)(device_program *p, unsigned slot, bool *out, hearth_error *error);
     /* Answers a slot. Answering twice, or a slot that is never awaited, is harmless. */
     void (*answer)(device_program *p, unsigned slot);
-    /* Tells whether the run is over. Does not block, but after a failure OpenCL waits for its queue here. If this
-     * fails, the run is over, too. */
+    /* Tells whether the run is over. Never blocks. If this fails, the run is over, too. */
     hearth_status (*done)(device_program *p, bool *out, hearth_error *error);
     /* Returns the time of a stamp in the last finished run, on the clock of clock_seconds. */
     double (*stamp_seconds)(const device_program *p, unsigned stamp);
