@@ -28,10 +28,10 @@ enum {
 
 struct file_writer {
     int fd;
-    bool straight;   /* not a plain file: written directly, no temporary name, no sync */
+    bool direct;     /* not a plain file: written directly, no temporary name, no sync */
     bool failed;     /* a write failed: more writes would leave a gap                  */
     char *path;      /* as the caller wrote it, for messages                           */
-    char *target;    /* the path with links resolved; NULL when straight               */
+    char *target;    /* the path with links resolved; NULL when direct                 */
     char *temporary; /* the hidden name in the target's folder; NULL while there is none */
     uint64_t position;
     size_t used;     /* bytes in the buffer */
@@ -159,12 +159,12 @@ static hearth_status open_by_kind(file_writer *writer, hearth_error *error)
     const char *path = writer->path;
     bool exists = stat(path, &about) == 0;
     if (is_standard_output(path)) {
-        writer->straight = true;
+        writer->direct = true;
         writer->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
     } else if (exists && S_ISDIR(about.st_mode)) {
         return fail(error, HEARTH_IO, "%s: cannot write: is a folder", path);
     } else if (exists && !S_ISREG(about.st_mode)) {
-        writer->straight = true;
+        writer->direct = true;
         writer->fd = open(path, O_WRONLY | O_CLOEXEC);
     } else if (path[name_offset(path)] == 0) {
         return fail(error, HEARTH_IO, "%s: cannot write: no file name", path);
@@ -284,7 +284,7 @@ static hearth_status put_in_place(file_writer *writer, hearth_error *error)
 }
 
 /* Closes a file that is written directly. Some kinds of files report errors only here. */
-static hearth_status close_straight(file_writer *writer, hearth_error *error)
+static hearth_status close_direct(file_writer *writer, hearth_error *error)
 {
     int closed = close(writer->fd);
     writer->fd = -1;
@@ -296,7 +296,7 @@ hearth_status file_writer_commit(file_writer *writer, hearth_error *error)
     hearth_status status;
     TRY_OR(done, status, file_writer_put(writer, NULL, 0, error)); /* fails if an earlier put failed */
     TRY_OR(done, status, flush(writer, error));
-    TRY_OR(done, status, writer->straight ? close_straight(writer, error) : put_in_place(writer, error));
+    TRY_OR(done, status, writer->direct ? close_direct(writer, error) : put_in_place(writer, error));
 done:
     file_writer_discard(writer);
     return status;

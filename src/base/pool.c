@@ -76,16 +76,16 @@ struct pool {
 
 typedef struct spinner {
     double end;
-    unsigned steps;
+    unsigned turns;
 } spinner;
 
-/* Spins one step; false when the time is up. The clock is read only at every 32nd step. */
+/* Spins once; false when the time is up. The clock is read only at every 32nd turn. */
 static bool spin(spinner *s, const pool *p)
 {
     if (!p->spins)
         return false;
     relax();
-    if (s->steps++ % 32 != 0)
+    if (s->turns++ % 32 != 0)
         return true;
     double now = clock_seconds();
     if (s->end == 0)

@@ -96,7 +96,7 @@ static void await(host_device *h, const host_program *p, unsigned slot)
     double waited = 0;
     waiter w = {0};
     while (atomic_load_explicit(&p->slots[slot].answered, memory_order_acquire) != p->run)
-        waited = wait_step(&w, h->eager_seconds);
+        waited = wait_once(&w, h->eager_seconds);
     h->eager_seconds = wait_learn(h->eager_seconds, waited, most_eager_seconds);
 }
 
@@ -104,7 +104,7 @@ static void await(host_device *h, const host_program *p, unsigned slot)
 static void linger(double speed, double work_seconds)
 {
     double rest = work_seconds * (1 / speed - 1);
-    for (waiter w = {0}; wait_step(&w, 0) < rest;)
+    for (waiter w = {0}; wait_once(&w, 0) < rest;)
         ;
 }
 
@@ -171,7 +171,7 @@ static uint32_t wait_for_ticket(host_device *h, uint32_t seen)
     uint32_t ticket;
     waiter w = {0};
     while ((ticket = atomic_load(&h->ticket)) == seen) {
-        if (wait_step(&w, 0) < idle_seconds)
+        if (wait_once(&w, 0) < idle_seconds)
             continue;
         atomic_store(&h->sleeps, true);
         if (atomic_load(&h->ticket) == seen)

@@ -14,9 +14,9 @@
 /* The longest time that the CPU spins for a device before it offers its core to other threads. */
 static const double most_eager_seconds = 100e-6;
 
-/* The most that one step of a wait counts. If a step took longer, this process was stopped (Ctrl-Z, a debugger), not
- * the device. */
-static const double most_step_seconds = 0.1;
+/* The most that one moment of a wait counts. If it took longer, this process was stopped (Ctrl-Z, a debugger), not the
+ * device. */
+static const double most_moment_seconds = 0.1;
 
 /* ------------------------------------------------------------------ recording */
 
@@ -155,11 +155,11 @@ typedef struct patience {
     double waited, counted; /* seconds */
 } patience;
 
-/* Waits one step and counts its time. */
+/* Waits a moment and counts its time. */
 static void wait_patiently(patience *t, double eager_seconds)
 {
-    double waited = wait_step(&t->w, eager_seconds), step = waited - t->waited;
-    t->counted += step < most_step_seconds ? step : most_step_seconds;
+    double waited = wait_once(&t->w, eager_seconds), moment = waited - t->waited;
+    t->counted += moment < most_moment_seconds ? moment : most_moment_seconds;
     t->waited = waited;
 }
 
