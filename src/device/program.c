@@ -39,18 +39,12 @@ static void record(device_program *p, device_command command)
     assert(!p->sealed);
     if (p->problem != HEARTH_OK)
         return;
-    if (p->command_count == p->capacity) {
-        size_t capacity = p->capacity > 0 ? 2 * p->capacity : 64, size_bytes;
-        device_command *commands = NULL;
-        if (size_multiply(capacity, sizeof *commands, &size_bytes))
-            commands = mem_resize(p->commands, size_bytes);
-        if (!commands) {
-            p->problem = HEARTH_NO_MEMORY;
-            return;
-        }
-        p->commands = commands;
-        p->capacity = capacity;
+    device_command *commands = mem_grow(p->commands, &p->capacity, p->command_count, 1, sizeof *commands);
+    if (!commands) {
+        p->problem = HEARTH_NO_MEMORY;
+        return;
     }
+    p->commands = commands;
     p->commands[p->command_count++] = command;
 }
 

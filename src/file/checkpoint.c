@@ -78,31 +78,13 @@ void checkpoint_close(checkpoint *c)
     mem_free(c);
 }
 
-/* Makes room for one more item in an array that doubles. Returns false where there is no memory; the array is then
- * unchanged. */
-static bool make_room(void **items, size_t *capacity, size_t count, size_t item_bytes)
-{
-    if (count < *capacity)
-        return true;
-    size_t wanted = *capacity ? *capacity * 2 : 32, size_bytes;
-    if (!size_multiply(wanted, item_bytes, &size_bytes))
-        return false;
-    void *grown = *items ? mem_resize(*items, size_bytes) : mem_new(size_bytes);
-    if (!grown)
-        return false;
-    *items = grown;
-    *capacity = wanted;
-    return true;
-}
-
 /* Appends a new entry, whose key must not exist yet. */
 static hearth_status append_entry(checkpoint *c, const key_value *entry, hearth_error *error)
 {
     size_t size = strlen(entry->key);
-    void *entries = c->entries;
-    bool room = make_room(&entries, &c->entry_capacity, c->entry_count, sizeof(*entry));
-    c->entries = entries;
-    char *key = room ? arena_copy_text(&c->memory, entry->key, size) : NULL;
+    key_value *entries = mem_grow(c->entries, &c->entry_capacity, c->entry_count, 1, sizeof(*entry));
+    c->entries = entries ? entries : c->entries;
+    char *key = entries ? arena_copy_text(&c->memory, entry->key, size) : NULL;
     if (!key || !names_add(&c->entry_names, (span){key, size}, c->entry_count))
         return fail_memory(error, c->path, sizeof(*entry));
     c->entries[c->entry_count] = *entry;
@@ -193,10 +175,9 @@ hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, 
     size_t size = strlen(tensor->name);
     if (checkpoint_find_tensor(c, tensor->name))
         return fail(error, HEARTH_FORMAT, "%s: tensor %.*s: appears twice", c->path, QUOTED, tensor->name);
-    void *tensors = c->tensors;
-    bool room = make_room(&tensors, &c->tensor_capacity, c->tensor_count, sizeof(*tensor));
-    c->tensors = tensors;
-    char *name = room ? arena_copy_text(&c->memory, tensor->name, size) : NULL;
+    stored_tensor *tensors = mem_grow(c->tensors, &c->tensor_capacity, c->tensor_count, 1, sizeof(*tensor));
+    c->tensors = tensors ? tensors : c->tensors;
+    char *name = tensors ? arena_copy_text(&c->memory, tensor->name, size) : NULL;
     if (!name || !names_add(&c->tensor_names, (span){name, size}, c->tensor_count))
         return fail_memory(error, c->path, sizeof(*tensor));
     c->tensors[c->tensor_count] = *tensor;
@@ -208,7 +189,7 @@ hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, 
 hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error)
 {
     size_t size_bytes = (c->map_count + 1) * sizeof(map);
-    file_map *maps = c->maps ? mem_resize(c->maps, size_bytes) : mem_new(size_bytes);
+    file_map *maps = mem_resize(c->maps, size_bytes);
     if (!maps) {
         file_map_close(&map);
         return fail_memory(error, c->path, size_bytes);
@@ -223,7 +204,7 @@ hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error
     size_t size_bytes = (c->map_count + from->map_count) * sizeof(*c->maps);
     if (from->map_count == 0)
         return HEARTH_OK;
-    file_map *maps = c->maps ? mem_resize(c->maps, size_bytes) : mem_new(size_bytes);
+    file_map *maps = mem_resize(c->maps, size_bytes);
     if (!maps)
         return fail_memory(error, c->path, size_bytes);
     c->maps = maps;

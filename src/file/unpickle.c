@@ -52,25 +52,14 @@ static hearth_status take(machine *m, void *out, size_t size_bytes)
     return HEARTH_OK;
 }
 
-/* Makes room for one more value in an array that doubles. */
-static hearth_status make_room(machine *m, pickle_value **values, size_t *capacity, size_t count)
-{
-    if (count < *capacity)
-        return HEARTH_OK;
-    size_t wanted = *capacity ? *capacity * 2 : 64, size_bytes = wanted * sizeof **values;
-    pickle_value *grown = *values ? mem_resize(*values, size_bytes) : mem_new(size_bytes);
-    if (!grown)
-        return out_of_memory(m, size_bytes);
-    *values = grown;
-    *capacity = wanted;
-    return HEARTH_OK;
-}
-
 static hearth_status push(machine *m, pickle_value value)
 {
     if (m->count == MOST_VALUES)
         return refuse(m, "has more than %d values at hand", MOST_VALUES);
-    TRY(make_room(m, &m->stack, &m->capacity, m->count));
+    pickle_value *stack = mem_grow(m->stack, &m->capacity, m->count, 1, sizeof *stack);
+    if (!stack)
+        return out_of_memory(m, 2 * m->count * sizeof *stack);
+    m->stack = stack;
     m->stack[m->count++] = value;
     return HEARTH_OK;
 }
@@ -207,7 +196,10 @@ static hearth_status do_put(machine *m)
     if (index > m->memo_count)
         return refuse(m, "keeps value %llu before value %zu", (unsigned long long)index, m->memo_count);
     if (index == m->memo_count) {
-        TRY(make_room(m, &m->memo, &m->memo_capacity, m->memo_count));
+        pickle_value *memo = mem_grow(m->memo, &m->memo_capacity, m->memo_count, 1, sizeof *memo);
+        if (!memo)
+            return out_of_memory(m, 2 * m->memo_count * sizeof *memo);
+        m->memo = memo;
         m->memo_count++;
     }
     m->memo[index] = m->stack[m->count - 1];

@@ -112,14 +112,10 @@ span tokenizer_piece(const tokenizer *t, int32_t id)
 
 bool encoding_add(encoding *e, int32_t id)
 {
-    if (e->count == e->capacity) {
-        size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64, size;
-        int32_t *ids = size_multiply(capacity, sizeof *ids, &size) ? mem_resize(e->ids, size) : NULL;
-        if (!ids)
-            return false;
-        e->ids = ids;
-        e->capacity = capacity;
-    }
+    int32_t *ids = mem_grow(e->ids, &e->capacity, e->count, 1, sizeof *ids);
+    if (!ids)
+        return false;
+    e->ids = ids;
     e->ids[e->count++] = id;
     return true;
 }
