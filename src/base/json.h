@@ -13,8 +13,8 @@ hearth_status json_parse(json_t **out, const char *text, size_t size, const char
 hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error);
 hearth_status json_parse_small(json_t **out, const char *path, hearth_error *error);
 
-/* What is stored between runs, so that it need not be measured again: an object {KIND: version, "key": key, members...} in
- * a small file. */
+/* What is stored between runs, so that it need not be measured again: an object {KIND: version, "key": key, members...}
+ * in a small file. */
 
 /* Returns what is stored at path (NULL: nothing). NULL: it is missing, damaged, or has another version or key. */
 json_t *json_recall(const char *path, const char *kind, int version, const char *key);
