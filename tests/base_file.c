@@ -370,7 +370,7 @@ static void a_full_device_says_so(void **state)
     assert_string_equal(error.text, "/dev/full: cannot write: No space left on device");
 }
 
-static void pipes_are_written_straight(void **state)
+static void pipes_are_written_directly(void **state)
 {
     (void)state;
     int ends[2];
@@ -529,7 +529,7 @@ int main(void)
         TEST(allocation_failures_leave_the_old_file),
         TEST(a_write_after_a_failed_one_is_refused),
         TEST(a_full_device_says_so),
-        TEST(pipes_are_written_straight),
+        TEST(pipes_are_written_directly),
         TEST(standard_output_goes_on_where_it_is),
         TEST(links_stay_links),
         TEST(targets_that_cannot_be_are_refused_at_once),

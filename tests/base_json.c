@@ -1,4 +1,5 @@
 /* JSON: what is refused and how it is named; members of every type. */
+#include "../src/base/file.h"
 #include "../src/base/json.h"
 #include "../src/base/memory.h"
 
@@ -144,12 +145,51 @@ static void files_are_parsed(void **state)
     assert_int_equal(mem_live(), before);
 }
 
+/* Recalls what is stored under a kind, version and key; -1: nothing. */
+static long recalled(const char *path, const char *kind, int version, const char *key)
+{
+    json_t *root = json_recall(path, kind, version, key);
+    long layers = root ? (long)json_integer_value(json_object_get(root, "layers")) : -1;
+    json_decref(root);
+    return layers;
+}
+
+static void what_is_stored_is_recalled(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hearth base json XXXXXX";
+    int fd = mkstemp(path);
+    long before = mem_live();
+    json_t *members = json_pack("{s:i}", "layers", 12);
+    assert_int_equal(recalled(path, "test", 1, "a"), -1);
+    json_remember(path, "test", 1, "a", NULL);
+    assert_int_equal(recalled(path, "test", 1, "a"), -1);
+    json_remember(path, "test", 1, "a", members);
+    assert_int_equal(recalled(path, "test", 1, "a"), 12);
+    assert_int_equal(recalled(path, "test", 2, "a"), -1);
+    assert_int_equal(recalled(path, "test", 1, "b"), -1);
+    assert_int_equal(recalled(path, "other", 1, "a"), -1);
+    file_fail_at(0);
+    json_remember(path, "test", 1, "b", members);
+    file_fail_at(-1);
+    assert_int_equal(recalled(path, "test", 1, "a"), 12);
+    json_remember(NULL, "test", 1, "a", members);
+    assert_int_equal(recalled(NULL, "test", 1, "a"), -1);
+    assert_int_equal(truncate(path, 9), 0);
+    assert_int_equal(recalled(path, "test", 1, "a"), -1);
+    json_decref(members);
+    close(fd);
+    unlink(path);
+    assert_int_equal(mem_live(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_text_is_refused), cmocka_unit_test(numbers_are_finite),
-        cmocka_unit_test(members_are_read),          cmocka_unit_test(absent_members_are_optional_or_named),
-        cmocka_unit_test(wrong_types_are_named),     cmocka_unit_test(files_are_parsed),
+        cmocka_unit_test(malformed_text_is_refused),  cmocka_unit_test(numbers_are_finite),
+        cmocka_unit_test(members_are_read),           cmocka_unit_test(absent_members_are_optional_or_named),
+        cmocka_unit_test(wrong_types_are_named),      cmocka_unit_test(files_are_parsed),
+        cmocka_unit_test(what_is_stored_is_recalled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

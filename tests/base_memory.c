@@ -41,6 +41,37 @@ static void blocks_are_aligned_zeroed_and_counted(void **state)
     assert_int_equal(mem_live(), before);
 }
 
+static void arrays_grow(void **state)
+{
+    (void)state;
+    long before = mem_live();
+    size_t capacity = 0, moves = 0;
+    uint32_t *items = NULL;
+    for (size_t count = 0; count < 5000; count++) {
+        uint32_t *grown = mem_grow(items, &capacity, count, 1, sizeof *items);
+        assert_non_null(grown);
+        assert_true(capacity > count);
+        moves += grown != items;
+        items = grown;
+        items[count] = (uint32_t)count;
+    }
+    assert_true(moves < 10);
+    for (uint32_t i = 0; i < 5000; i++)
+        assert_int_equal(items[i], i);
+    size_t full = capacity;
+    assert_null(mem_grow(items, &capacity, SIZE_MAX, 1, 1));
+    assert_null(mem_grow(items, &capacity, full, SIZE_MAX / 4, sizeof *items));
+    mem_fail_at(0);
+    assert_null(mem_grow(items, &capacity, full, 1, sizeof *items));
+    mem_fail_at(-1);
+    assert_int_equal(capacity, full);
+    items = mem_grow(items, &capacity, 5000, 3 * full, sizeof *items);
+    assert_non_null(items);
+    assert_int_equal(capacity, 5000 + 3 * full);
+    mem_free(items);
+    assert_int_equal(mem_live(), before);
+}
+
 static void resizing_keeps_content_and_alignment(void **state)
 {
     (void)state;
@@ -194,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_aligned_zeroed_and_counted),
         cmocka_unit_test(resizing_keeps_content_and_alignment),
+        cmocka_unit_test(arrays_grow),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(the_injector_fails_the_nth_and_all_later_ones),
         cmocka_unit_test(text_is_copied_and_terminated),

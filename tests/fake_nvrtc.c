@@ -49,7 +49,7 @@ int nvrtcCreateProgram(fake_program *program, const char *source, const char *na
 {
     (void)name, (void)texts, (void)names;
     *program = calloc(1, sizeof **program);
-    return headers == 0 && strstr(source, "product_q4_0") != NULL ? 0 : COMPILATION;
+    return headers == 0 && strstr(source, "product_8_##name") != NULL ? 0 : COMPILATION;
 }
 
 int nvrtcDestroyProgram(fake_program *program)

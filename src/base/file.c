@@ -1,7 +1,6 @@
 /* file.c - maps and reads whole files. Writing is in file_writer.c. */
 #include "file.h"
 
-#include "file_fault.h"
 #include "memory.h"
 #include "wakeup.h"
 

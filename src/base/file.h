@@ -51,5 +51,7 @@ void file_writer_discard(file_writer *writer);
 /* Fault injection for tests: the n-th read, map, write, sync, link or rename from now on (0: the next) fails with
  * errno ENOSPC (writes) or EIO. Only that one fails. -1: none. */
 void file_fail_at(long n);
+/* Returns true, with errno set to error_number, if the next operation has to fail. Called before each of them. */
+bool file_must_fail(int error_number);
 
 #endif

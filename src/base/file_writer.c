@@ -9,7 +9,6 @@
  * does not, and reading the umask means changing it for all threads. */
 #include "file.h"
 
-#include "file_fault.h"
 #include "memory.h"
 
 #include <errno.h>
@@ -29,10 +28,10 @@ enum {
 
 struct file_writer {
     int fd;
-    bool straight;   /* not a plain file: written directly, no temporary name, no sync */
+    bool direct;     /* not a plain file: written directly, no temporary name, no sync */
     bool failed;     /* a write failed: more writes would leave a gap                  */
     char *path;      /* as the caller wrote it, for messages                           */
-    char *target;    /* the path with links resolved; NULL when straight               */
+    char *target;    /* the path with links resolved; NULL when direct                 */
     char *temporary; /* the hidden name in the target's folder; NULL while there is none */
     uint64_t position;
     size_t used;     /* bytes in the buffer */
@@ -160,12 +159,12 @@ static hearth_status open_by_kind(file_writer *writer, hearth_error *error)
     const char *path = writer->path;
     bool exists = stat(path, &about) == 0;
     if (is_standard_output(path)) {
-        writer->straight = true;
+        writer->direct = true;
         writer->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
     } else if (exists && S_ISDIR(about.st_mode)) {
         return fail(error, HEARTH_IO, "%s: cannot write: is a folder", path);
     } else if (exists && !S_ISREG(about.st_mode)) {
-        writer->straight = true;
+        writer->direct = true;
         writer->fd = open(path, O_WRONLY | O_CLOEXEC);
     } else if (path[name_offset(path)] == 0) {
         return fail(error, HEARTH_IO, "%s: cannot write: no file name", path);
@@ -184,11 +183,8 @@ hearth_status file_writer_open(file_writer **out, const char *path, hearth_error
     writer->fd = -1;
     writer->buffer = mem_new(BUFFER_BYTES);
     writer->path = mem_copy_text(path, strlen(path));
-    hearth_status status = HEARTH_OK;
-    if (!writer->buffer || !writer->path)
-        status = fail_memory(error, path, BUFFER_BYTES);
-    if (status == HEARTH_OK)
-        status = open_by_kind(writer, error);
+    hearth_status status =
+        writer->buffer && writer->path ? open_by_kind(writer, error) : fail_memory(error, path, BUFFER_BYTES);
     if (status != HEARTH_OK) {
         file_writer_discard(writer);
         return status;
@@ -287,20 +283,21 @@ static hearth_status put_in_place(file_writer *writer, hearth_error *error)
     return HEARTH_OK;
 }
 
+/* Closes a file that is written directly. Some kinds of files report errors only here. */
+static hearth_status close_direct(file_writer *writer, hearth_error *error)
+{
+    int closed = close(writer->fd);
+    writer->fd = -1;
+    return closed == 0 ? HEARTH_OK : fail_errno(error, writer->path, "cannot write");
+}
+
 hearth_status file_writer_commit(file_writer *writer, hearth_error *error)
 {
-    hearth_status status = file_writer_put(writer, NULL, 0, error); /* fails if an earlier put failed */
-    if (status == HEARTH_OK)
-        status = flush(writer, error);
-    if (status == HEARTH_OK && !writer->straight)
-        status = put_in_place(writer, error);
-    if (status == HEARTH_OK && writer->straight) {
-        /* Some kinds of files report errors only at close(). */
-        int closed = close(writer->fd);
-        writer->fd = -1;
-        if (closed != 0)
-            status = fail_errno(error, writer->path, "cannot write");
-    }
+    hearth_status status;
+    TRY_OR(done, status, file_writer_put(writer, NULL, 0, error)); /* fails if an earlier put failed */
+    TRY_OR(done, status, flush(writer, error));
+    TRY_OR(done, status, writer->direct ? close_direct(writer, error) : put_in_place(writer, error));
+done:
     file_writer_discard(writer);
     return status;
 }

@@ -5,6 +5,8 @@
 #include "memory.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 hearth_status json_parse(json_t **out, const char *text, size_t size, const char *name, hearth_error *error)
 {
@@ -19,9 +21,8 @@ hearth_status json_parse(json_t **out, const char *text, size_t size, const char
     return HEARTH_OK;
 }
 
-hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error)
+static hearth_status parse_file(json_t **out, const char *path, size_t limit, hearth_error *error)
 {
-    const size_t limit = (size_t)64 << 20; /* the largest tokenizer.json known has 33 MiB */
     char *text;
     size_t size;
     TRY(file_read(&text, &size, path, limit, error));
@@ -29,6 +30,49 @@ hearth_status json_parse_file(json_t **out, const char *path, hearth_error *erro
     mem_free(text);
     return status;
 }
+
+hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error)
+{
+    return parse_file(out, path, (size_t)64 << 20, error); /* the largest tokenizer.json known has 33 MiB */
+}
+
+hearth_status json_parse_small(json_t **out, const char *path, hearth_error *error)
+{
+    return parse_file(out, path, (size_t)1 << 20, error);
+}
+
+/* ------------------------------------------------------------------ stored between runs */
+
+json_t *json_recall(const char *path, const char *kind, int version, const char *key)
+{
+    json_t *root = NULL;
+    if (!path || json_parse_small(&root, path, NULL) != HEARTH_OK)
+        return NULL;
+    const char *stored_key = json_string_value(json_object_get(root, "key"));
+    if (json_integer_value(json_object_get(root, kind)) == version && stored_key && strcmp(stored_key, key) == 0)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+void json_remember(const char *path, const char *kind, int version, const char *key, json_t *members)
+{
+    json_t *root = json_pack("{s:i, s:s}", kind, version, "key", key);
+    bool complete = json_object_update(root, members) == 0;
+    char *text = complete ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    file_writer *writer;
+    if (path && text && file_writer_open(&writer, path, NULL) == HEARTH_OK) {
+        if (file_writer_put(writer, text, strlen(text), NULL) == HEARTH_OK &&
+            file_writer_put(writer, "\n", 1, NULL) == HEARTH_OK)
+            file_writer_commit(writer, NULL);
+        else
+            file_writer_discard(writer);
+    }
+    free(text); /* allocated by jansson */
+    json_decref(root);
+}
+
+/* ------------------------------------------------------------------ members of an object */
 
 /* A kind of value that a member must have, and its name in error texts. */
 typedef struct kind {

@@ -9,8 +9,17 @@
 /* Parses size bytes. Duplicate keys, trailing text and nesting beyond jansson's limit are
  * errors. `name` is the beginning of the error text. */
 hearth_status json_parse(json_t **out, const char *text, size_t size, const char *name, hearth_error *error);
-/* Parses a whole file of at most 64 MiB. */
+/* Parses a whole file of at most 64 MiB; json_parse_small: of at most 1 MiB. */
 hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error);
+hearth_status json_parse_small(json_t **out, const char *path, hearth_error *error);
+
+/* What is stored between runs, so that it need not be measured again: an object {KIND: version, "key": key, members...}
+ * in a small file. */
+
+/* Returns what is stored at path (NULL: nothing). NULL: it is missing, damaged, or has another version or key. */
+json_t *json_recall(const char *path, const char *kind, int version, const char *key);
+/* Stores the members, on one line, completely or not at all. A failure is ignored, also path or members NULL. */
+void json_remember(const char *path, const char *kind, int version, const char *key, json_t *members);
 
 /* Returns a JSON real, or JSON's null if value is infinite or NaN, which JSON cannot express. NULL: no memory. */
 json_t *json_number(double value);

@@ -139,6 +139,21 @@ void *mem_resize(void *block, size_t size_bytes)
     return moved;
 }
 
+void *mem_grow(void *items, size_t *capacity, size_t count, size_t more, size_t item_bytes)
+{
+    size_t wanted, size_bytes, doubled = *capacity > 0 ? 2 * *capacity : 32;
+    if (!size_add(count, more, &wanted))
+        return NULL;
+    if (wanted <= *capacity)
+        return items;
+    if (wanted < doubled)
+        wanted = doubled;
+    void *grown = size_multiply(wanted, item_bytes, &size_bytes) ? mem_resize(items, size_bytes) : NULL;
+    if (grown)
+        *capacity = wanted;
+    return grown;
+}
+
 char *mem_copy_text(const char *text, size_t size_bytes)
 {
     size_t total;

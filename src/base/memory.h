@@ -16,6 +16,10 @@ void *mem_new_array(size_t count, size_t size_bytes);
 /* Grows or shrinks a block of mem_new and keeps its content; new bytes are not zeroed. block NULL: allocates.
  * Returns NULL if there is no memory; the old block is then still valid. */
 void *mem_resize(void *block, size_t size_bytes);
+/* Makes room for `more` (at least 1) further items behind the first `count` of an array, which is NULL with *capacity 0
+ * at first and at least doubles when it grows. Returns the array, which may have moved; NULL: no memory, or the size
+ * overflows; the array and *capacity are then as before. */
+void *mem_grow(void *items, size_t *capacity, size_t count, size_t more, size_t item_bytes);
 /* Returns a copy of size_bytes bytes with a terminating 0 (free it with mem_free); NULL: no memory. */
 char *mem_copy_text(const char *text, size_t size_bytes);
 void mem_free(void *block);

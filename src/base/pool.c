@@ -76,16 +76,16 @@ struct pool {
 
 typedef struct spinner {
     double end;
-    unsigned steps;
+    unsigned turns;
 } spinner;
 
-/* Spins one step; false when the time is up. The clock is read only at every 32nd step. */
+/* Spins once; false when the time is up. The clock is read only at every 32nd turn. */
 static bool spin(spinner *s, const pool *p)
 {
     if (!p->spins)
         return false;
     relax();
-    if (s->steps++ % 32 != 0)
+    if (s->turns++ % 32 != 0)
         return true;
     double now = clock_seconds();
     if (s->end == 0)
@@ -268,12 +268,9 @@ hearth_status pool_create(pool **out, unsigned threads, hearth_error *error)
     p->thread_count = threads;
     /* With more threads than cores a spinning thread could keep the thread it waits for from running. */
     p->spins = threads <= available_cores();
-    hearth_status status = HEARTH_OK;
     p->workers = mem_new_array(threads, sizeof *p->workers);
-    if (!p->workers)
-        status = fail_memory(error, "thread pool", threads * sizeof *p->workers);
-    if (status == HEARTH_OK)
-        status = start_workers(p, error);
+    hearth_status status =
+        p->workers ? start_workers(p, error) : fail_memory(error, "thread pool", threads * sizeof *p->workers);
     if (status != HEARTH_OK) {
         pool_destroy(p);
         return status;

@@ -111,21 +111,12 @@ char *text_size(char text[16], double size_bytes)
 /* Makes room for `more` bytes after the present ones. */
 static bool buffer_reserve(buffer *b, size_t more)
 {
-    size_t wanted;
-    if (!size_add(b->size, more, &wanted))
-        return false;
-    if (wanted <= b->capacity)
+    if (more <= b->capacity - b->size)
         return true;
-    size_t doubled = b->capacity <= SIZE_MAX / 2 ? 2 * b->capacity : SIZE_MAX;
-    size_t capacity = wanted > doubled ? wanted : doubled;
-    if (capacity < 64)
-        capacity = 64;
-    char *data = mem_resize(b->data, capacity);
-    if (!data)
-        return false;
-    b->data = data;
-    b->capacity = capacity;
-    return true;
+    char *data = mem_grow(b->data, &b->capacity, b->size, more, 1);
+    if (data)
+        b->data = data;
+    return data != NULL;
 }
 
 bool buffer_put(buffer *b, const void *data, size_t size)

@@ -37,17 +37,17 @@ static inline void relax(void)
 /* The state of a wait without a time limit; zeroed at the start. */
 typedef struct waiter {
     double begin, now;
-    unsigned steps;
+    unsigned turns;
 } waiter;
 
-/* Waits one step. In the first `eager_seconds` that is a pause instruction; later the thread yields its core, since
+/* Waits a moment. In the first `eager_seconds` that is a pause instruction; later the thread yields its core, since
  * the thread it waits for may need it. Returns the seconds waited so far; while spinning the clock is read only at
- * every 32nd step. */
-static inline double wait_step(waiter *w, double eager_seconds)
+ * every 32nd turn. */
+static inline double wait_once(waiter *w, double eager_seconds)
 {
-    if (w->steps++ % 32 == 0)
+    if (w->turns++ % 32 == 0)
         w->now = clock_seconds();
-    if (w->steps == 1)
+    if (w->turns == 1)
         w->begin = w->now;
     if (w->now - w->begin < eager_seconds) {
         relax();

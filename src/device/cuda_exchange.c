@@ -117,7 +117,7 @@ hearth_status cuda_clock_read(cuda_device *d, hearth_error *error)
         void *parameters[] = {&d->clock_address};
         CUDA_TRY(d, d->api.launch(d->own[CUDA_OWN_stamp], 1, 1, 1, 1, 1, 1, 0, d->stream, parameters, NULL),
                  "reading its clock");
-        for (waiter w = {0}; *d->clock_word == 0 && wait_step(&w, eager_seconds) < 0.1;)
+        for (waiter w = {0}; *d->clock_word == 0 && wait_once(&w, eager_seconds) < 0.1;)
             ;
         double seen = clock_seconds();
         CUDA_TRY(d, d->api.stream_wait(d->stream), "reading its clock");
@@ -145,7 +145,7 @@ static hearth_status spin(device_program *p, ask_function *ask, hearth_error *er
     bool published = false;
     for (waiter w = {0}; !published;) {
         TRY(ask(p, &published, error));
-        if (!published && wait_step(&w, eager_seconds) > 1)
+        if (!published && wait_once(&w, eager_seconds) > 1)
             return fail(error, HEARTH_DEVICE, "cuda:%u: the exchange does not come back", p->device->options.index);
     }
     return HEARTH_OK;

@@ -1,7 +1,6 @@
 /* device.c - devices and their memory: the table of drivers, budgets and memory in use, injected faults. Programs are
  * in program.c. Independent of how any driver works inside. */
 #include "probe.h"
-#include "spec.h"
 
 #include <assert.h>
 #include <stdatomic.h>

@@ -6,6 +6,7 @@
 #include "device.h"
 
 #include "../base/memory.h"
+#include "../base/text.h"
 
 /* The options of a spec, as spec.c reads them. Zero or empty: not given. */
 typedef struct device_options {
@@ -93,14 +94,18 @@ struct driver {
     hearth_status (*published)(device_program *p, unsigned slot, bool *out, hearth_error *error);
     /* Answers a slot. Answering twice, or a slot that is never awaited, is harmless. */
     void (*answer)(device_program *p, unsigned slot);
-    /* Tells whether the run is over. Does not block, but after a failure OpenCL waits for its queue here. If this
-     * fails, the run is over, too. */
+    /* Tells whether the run is over. Never blocks. If this fails, the run is over, too. */
     hearth_status (*done)(device_program *p, bool *out, hearth_error *error);
     /* Returns the time of a stamp in the last finished run, on the clock of clock_seconds. */
     double (*stamp_seconds)(const device_program *p, unsigned stamp);
 };
 
 extern const driver driver_host, driver_opencl, driver_cuda;
+
+/* Returns the name of the driver, a part of `spec` (spec.c; device_open in device.h says what a spec is). */
+span spec_name(const char *spec);
+/* Reads the index and options after the name. HEARTH_INVALID: the text names the bad key or value. */
+hearth_status spec_options(const char *spec, device_options *out, hearth_error *error);
 
 /* Counts one call that may fail and returns whether it has to, for tests (device_fail_at). */
 bool device_must_fail(void);

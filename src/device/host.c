@@ -96,7 +96,7 @@ static void await(host_device *h, const host_program *p, unsigned slot)
     double waited = 0;
     waiter w = {0};
     while (atomic_load_explicit(&p->slots[slot].answered, memory_order_acquire) != p->run)
-        waited = wait_step(&w, h->eager_seconds);
+        waited = wait_once(&w, h->eager_seconds);
     h->eager_seconds = wait_learn(h->eager_seconds, waited, most_eager_seconds);
 }
 
@@ -104,7 +104,7 @@ static void await(host_device *h, const host_program *p, unsigned slot)
 static void linger(double speed, double work_seconds)
 {
     double rest = work_seconds * (1 / speed - 1);
-    for (waiter w = {0}; wait_step(&w, 0) < rest;)
+    for (waiter w = {0}; wait_once(&w, 0) < rest;)
         ;
 }
 
@@ -171,7 +171,7 @@ static uint32_t wait_for_ticket(host_device *h, uint32_t seen)
     uint32_t ticket;
     waiter w = {0};
     while ((ticket = atomic_load(&h->ticket)) == seen) {
-        if (wait_step(&w, 0) < idle_seconds)
+        if (wait_once(&w, 0) < idle_seconds)
             continue;
         atomic_store(&h->sleeps, true);
         if (atomic_load(&h->ticket) == seen)
@@ -268,18 +268,16 @@ static hearth_status host_open(device **out, const device_options *options, hear
     fill_in(h, threads, level);
     h->eager_seconds = most_eager_seconds;
     h->base.options = *options;
-    hearth_status status = pool_create(&h->pool, threads, error);
-    if (status == HEARTH_OK) {
-        h->started = thread_start(&h->thread, device_thread, h);
-        if (!h->started)
-            status = fail(error, HEARTH_NO_MEMORY, "host: the system gives no thread");
-    }
-    if (status != HEARTH_OK) {
-        host_close(&h->base);
-        return status;
-    }
+    hearth_status status;
+    TRY_OR(failed, status, pool_create(&h->pool, threads, error));
+    h->started = thread_start(&h->thread, device_thread, h);
+    if (!h->started)
+        TRY_OR(failed, status, fail(error, HEARTH_NO_MEMORY, "host: the system gives no thread"));
     *out = &h->base;
     return HEARTH_OK;
+failed:
+    host_close(&h->base);
+    return status;
 }
 
 /* ------------------------------------------------------------------ memory */

@@ -74,16 +74,17 @@ static hearth_status time_program(const meter *m, recorder *what, size_t repeats
     TRY(device_program_create(&p, m->d, 0, 0, error));
     for (size_t i = 0; i < repeats; i++)
         what(m, p);
-    hearth_status status = device_program_seal(p, error);
-    for (unsigned i = 0; i < runs && status == HEARTH_OK; i++) {
+    hearth_status status;
+    TRY_OR(done, status, device_program_seal(p, error));
+    for (unsigned i = 0; i < runs; i++) {
         double begin = clock_seconds();
-        status = device_start(p, error);
-        if (status == HEARTH_OK)
-            status = device_finish(p, error);
+        TRY_OR(done, status, device_start(p, error));
+        TRY_OR(done, status, device_finish(p, error));
         double seconds = clock_seconds() - begin;
         if (i == 0 || seconds < *out)
             *out = seconds;
     }
+done:
     device_program_destroy(p);
     return status;
 }

@@ -22,7 +22,9 @@
 #ifdef HEARTH_HAVE_OPENCL
 
 #include "../base/clock.h"
+#include "../base/thread.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,6 +50,11 @@ typedef struct run {
     double *seconds;      /* [stamp_count] the stamps of the last run */
     double enqueued_last; /* when `last` was enqueued, on the clock of clock_seconds() */
     hearth_error failure; /* status HEARTH_OK: none */
+    bool over;            /* nothing of it is in the queue any more */
+    /* After a failure that left no marker to ask; see is_over. */
+    bool finishing; /* the thread was started */
+    pthread_t finisher;
+    atomic_bool finished; /* the thread has seen the queue empty */
 } run;
 
 static opencl_device *own(const device_program *p)
@@ -332,6 +339,7 @@ hearth_status opencl_start(device_program *p, hearth_error *error)
     run *r = p->own;
     r->failure = (hearth_error){.status = HEARTH_OK};
     r->next = 0;
+    r->over = false;
     for (unsigned i = 0; i < p->slot_count; i++)
         r->answered[i] = false;
     advance(p);
@@ -381,21 +389,41 @@ static void note_stamps(device_program *p)
         r->seconds[i] = profile_seconds(d, r->stamps[i], CL_PROFILING_COMMAND_END) + difference;
 }
 
+/* Waits for the whole queue. */
+static void *finish_queue(void *program)
+{
+    device_program *p = program;
+    run *r = p->own;
+    own(p)->cl.Finish(own(p)->queue);
+    atomic_store(&r->finished, true);
+    return NULL;
+}
+
 /* A run is over when its last marker is complete, also after a failure. Only then may its memory be freed. If the
- * marker is missing, or its state cannot be read, this waits for the whole queue. */
+ * marker is missing, or its state cannot be read, only clFinish tells. It has no time limit, so a thread calls it: if
+ * it does not return, program.c gives the device up, and the program is leaked with the thread. */
+static bool is_over(device_program *p)
+{
+    run *r = p->own;
+    bool complete = false;
+    if (r->over)
+        return true;
+    if (!r->finishing && r->last &&
+        poll(p, r->last, "program", &complete, has_failed(r) ? NULL : &r->failure) == HEARTH_OK)
+        return r->over = complete;
+    if (!r->finishing)
+        r->finishing = thread_start(&r->finisher, finish_queue, p);
+    if (!atomic_load(&r->finished))
+        return false;
+    pthread_join(r->finisher, NULL);
+    return r->over = true;
+}
+
 hearth_status opencl_done(device_program *p, bool *out, hearth_error *error)
 {
-    const opencl_device *d = own(p);
-    run *r = p->own;
+    const run *r = p->own;
     *out = false;
-    if (!is_enqueued(p))
-        return HEARTH_OK;
-    bool over = false;
-    if (!r->last || poll(p, r->last, "program", &over, has_failed(r) ? NULL : &r->failure) != HEARTH_OK) {
-        d->cl.Finish(d->queue);
-        over = true;
-    }
-    if (!over)
+    if (!is_enqueued(p) || !is_over(p))
         return HEARTH_OK;
     if (!has_failed(r))
         note_stamps(p);

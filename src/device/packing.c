@@ -14,8 +14,9 @@ enum { SUBS = 8, SUB_VALUES = 32, SUB_BYTES = SUB_VALUES / 2 };
 size_t device_packed_bytes(number_format format, size_t rows, size_t columns, size_t *scale_bytes)
 {
     const device_format *f = device_format_find(format);
-    assert(f && columns % f->block_values == 0);
-    size_t blocks = rows * (columns / f->block_values);
+    uint32_t block_values = number_formats[format].block_values;
+    assert(f && columns % block_values == 0);
+    size_t blocks = rows * (columns / block_values);
     *scale_bytes = blocks * f->scale_bytes;
     return blocks * f->value_bytes;
 }
@@ -46,7 +47,7 @@ static void pack_nibbles(const uint8_t values[SUB_VALUES], uint8_t out[SUB_BYTES
 }
 
 /* number/k_blocks.c describes the blocks in a file. */
-static void pack_q4_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
+static void pack_q4_K(const uint8_t *block, uint8_t *w, uint8_t *scales)
 {
     const uint8_t *packed = block + 4, *q = block + 16;
     memcpy(scales, block, 4); /* d and dmin */
@@ -63,7 +64,7 @@ static void pack_q4_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
     }
 }
 
-static void pack_q6_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
+static void pack_q6_K(const uint8_t *block, uint8_t *w, uint8_t *scales)
 {
     const uint8_t *low = block, *high = block + 128;
     memcpy(scales, block + 208, 2); /* d */
@@ -84,7 +85,10 @@ static void pack_q6_k(const uint8_t *block, uint8_t *w, uint8_t *scales)
 
 /* NULL: rows are copied unchanged. */
 static pack_block *const packers[FORMAT_COUNT] = {
-    [FORMAT_Q8_0] = pack_q8_0, [FORMAT_Q4_0] = pack_q4_0, [FORMAT_Q4_K] = pack_q4_k, [FORMAT_Q6_K] = pack_q6_k};
+#define X(ID, name, values, value_bytes, scale_bytes) [FORMAT_##ID] = pack_##name,
+    DEVICE_BLOCK_FORMATS(X)
+#undef X
+};
 
 /* ------------------------------------------------------------------ rows */
 
@@ -92,7 +96,8 @@ void device_pack(const matrix *m, const uint32_t *list, size_t first, size_t cou
 {
     const device_format *f = device_format_find(m->format);
     size_t row_scales, row_bytes = device_packed_bytes(m->format, 1, m->columns, &row_scales);
-    size_t blocks = m->columns / f->block_values, block_bytes = number_formats[m->format].block_bytes;
+    size_t blocks = m->columns / number_formats[m->format].block_values,
+           block_bytes = number_formats[m->format].block_bytes;
     pack_block *pack = packers[m->format];
     assert((pack != NULL) == (f->scale_bytes > 0));
     uint8_t *out = w, *out_scales = (uint8_t *)scales;

@@ -23,9 +23,7 @@
 
 /* Increased when drivers are asked in a different way, which makes stored results invalid. */
 #define PROBE_VERSION 1
-
-/* Larger files are not read. */
-#define MOST_BYTES ((size_t)1 << 16)
+#define KIND          "hearth.driver"
 
 extern char **environ;
 
@@ -142,19 +140,13 @@ static char *file_path(const driver *d, const char *folder)
 
 bool probe_recall(const driver *d, const char *folder, const char *key, char problem[PROBE_TEXT_SIZE])
 {
-    char *path = file_path(d, folder), *text = NULL;
-    size_t size;
-    json_t *root = NULL;
-    bool found = path && file_read(&text, &size, path, MOST_BYTES, NULL) == HEARTH_OK &&
-                 json_parse(&root, text, size, path, NULL) == HEARTH_OK;
-    const char *own = json_string_value(json_object_get(root, "key"));
+    char *path = file_path(d, folder);
+    json_t *root = json_recall(path, KIND, PROBE_VERSION, key);
     const char *told = json_string_value(json_object_get(root, "problem"));
-    found = found && json_integer_value(json_object_get(root, "hearth.driver")) == PROBE_VERSION && own &&
-            strcmp(own, key) == 0 && told;
-    if (found && *told)
+    if (told && *told)
         snprintf(problem, PROBE_TEXT_SIZE, "%.200s (`hearth devices` asks again)", told);
+    bool found = told != NULL;
     json_decref(root);
-    mem_free(text);
     mem_free(path);
     return found;
 }
@@ -162,18 +154,9 @@ bool probe_recall(const driver *d, const char *folder, const char *key, char pro
 void probe_remember(const driver *d, const char *folder, const char *key, const char *problem)
 {
     char *path = file_path(d, folder);
-    json_t *root = json_pack("{s:i, s:s, s:s}", "hearth.driver", PROBE_VERSION, "key", key, "problem", problem);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    file_writer *writer;
-    if (path && text && file_writer_open(&writer, path, NULL) == HEARTH_OK) {
-        if (file_writer_put(writer, text, strlen(text), NULL) == HEARTH_OK &&
-            file_writer_put(writer, "\n", 1, NULL) == HEARTH_OK)
-            file_writer_commit(writer, NULL);
-        else
-            file_writer_discard(writer);
-    }
-    json_decref(root);
-    free(text); /* allocated by jansson */
+    json_t *members = json_pack("{s:s}", "problem", problem);
+    json_remember(path, KIND, PROBE_VERSION, key, members);
+    json_decref(members);
     mem_free(path);
 }
 

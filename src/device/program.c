@@ -14,9 +14,9 @@
 /* The longest time that the CPU spins for a device before it offers its core to other threads. */
 static const double most_eager_seconds = 100e-6;
 
-/* The most that one step of a wait counts. If a step took longer, this process was stopped (Ctrl-Z, a debugger), not
- * the device. */
-static const double most_step_seconds = 0.1;
+/* The most that one moment of a wait counts. If it took longer, this process was stopped (Ctrl-Z, a debugger), not the
+ * device. */
+static const double most_moment_seconds = 0.1;
 
 /* ------------------------------------------------------------------ recording */
 
@@ -39,18 +39,12 @@ static void record(device_program *p, device_command command)
     assert(!p->sealed);
     if (p->problem != HEARTH_OK)
         return;
-    if (p->command_count == p->capacity) {
-        size_t capacity = p->capacity > 0 ? 2 * p->capacity : 64, size_bytes;
-        device_command *commands = NULL;
-        if (size_multiply(capacity, sizeof *commands, &size_bytes))
-            commands = mem_resize(p->commands, size_bytes);
-        if (!commands) {
-            p->problem = HEARTH_NO_MEMORY;
-            return;
-        }
-        p->commands = commands;
-        p->capacity = capacity;
+    device_command *commands = mem_grow(p->commands, &p->capacity, p->command_count, 1, sizeof *commands);
+    if (!commands) {
+        p->problem = HEARTH_NO_MEMORY;
+        return;
     }
+    p->commands = commands;
     p->commands[p->command_count++] = command;
 }
 
@@ -155,11 +149,11 @@ typedef struct patience {
     double waited, counted; /* seconds */
 } patience;
 
-/* Waits one step and counts its time. */
+/* Waits a moment and counts its time. */
 static void wait_patiently(patience *t, double eager_seconds)
 {
-    double waited = wait_step(&t->w, eager_seconds), step = waited - t->waited;
-    t->counted += step < most_step_seconds ? step : most_step_seconds;
+    double waited = wait_once(&t->w, eager_seconds), moment = waited - t->waited;
+    t->counted += moment < most_moment_seconds ? moment : most_moment_seconds;
     t->waited = waited;
 }
 

@@ -1,6 +1,6 @@
 /* spec.c - parses the spec of a device. Anything it does not understand is an error that names it. Of the drivers it
  * only knows the names, for keys that only one driver has. */
-#include "spec.h"
+#include "driver.h"
 
 #include <stdlib.h>
 #include <string.h>

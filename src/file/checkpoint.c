@@ -78,31 +78,13 @@ void checkpoint_close(checkpoint *c)
     mem_free(c);
 }
 
-/* Makes room for one more item in an array that doubles. Returns false where there is no memory; the array is then
- * unchanged. */
-static bool make_room(void **items, size_t *capacity, size_t count, size_t item_bytes)
-{
-    if (count < *capacity)
-        return true;
-    size_t wanted = *capacity ? *capacity * 2 : 32, size_bytes;
-    if (!size_multiply(wanted, item_bytes, &size_bytes))
-        return false;
-    void *grown = *items ? mem_resize(*items, size_bytes) : mem_new(size_bytes);
-    if (!grown)
-        return false;
-    *items = grown;
-    *capacity = wanted;
-    return true;
-}
-
 /* Appends a new entry, whose key must not exist yet. */
 static hearth_status append_entry(checkpoint *c, const key_value *entry, hearth_error *error)
 {
     size_t size = strlen(entry->key);
-    void *entries = c->entries;
-    bool room = make_room(&entries, &c->entry_capacity, c->entry_count, sizeof(*entry));
-    c->entries = entries;
-    char *key = room ? arena_copy_text(&c->memory, entry->key, size) : NULL;
+    key_value *entries = mem_grow(c->entries, &c->entry_capacity, c->entry_count, 1, sizeof(*entry));
+    c->entries = entries ? entries : c->entries;
+    char *key = entries ? arena_copy_text(&c->memory, entry->key, size) : NULL;
     if (!key || !names_add(&c->entry_names, (span){key, size}, c->entry_count))
         return fail_memory(error, c->path, sizeof(*entry));
     c->entries[c->entry_count] = *entry;
@@ -193,10 +175,9 @@ hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, 
     size_t size = strlen(tensor->name);
     if (checkpoint_find_tensor(c, tensor->name))
         return fail(error, HEARTH_FORMAT, "%s: tensor %.*s: appears twice", c->path, QUOTED, tensor->name);
-    void *tensors = c->tensors;
-    bool room = make_room(&tensors, &c->tensor_capacity, c->tensor_count, sizeof(*tensor));
-    c->tensors = tensors;
-    char *name = room ? arena_copy_text(&c->memory, tensor->name, size) : NULL;
+    stored_tensor *tensors = mem_grow(c->tensors, &c->tensor_capacity, c->tensor_count, 1, sizeof(*tensor));
+    c->tensors = tensors ? tensors : c->tensors;
+    char *name = tensors ? arena_copy_text(&c->memory, tensor->name, size) : NULL;
     if (!name || !names_add(&c->tensor_names, (span){name, size}, c->tensor_count))
         return fail_memory(error, c->path, sizeof(*tensor));
     c->tensors[c->tensor_count] = *tensor;
@@ -208,7 +189,7 @@ hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, 
 hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error)
 {
     size_t size_bytes = (c->map_count + 1) * sizeof(map);
-    file_map *maps = c->maps ? mem_resize(c->maps, size_bytes) : mem_new(size_bytes);
+    file_map *maps = mem_resize(c->maps, size_bytes);
     if (!maps) {
         file_map_close(&map);
         return fail_memory(error, c->path, size_bytes);
@@ -223,7 +204,7 @@ hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error
     size_t size_bytes = (c->map_count + from->map_count) * sizeof(*c->maps);
     if (from->map_count == 0)
         return HEARTH_OK;
-    file_map *maps = c->maps ? mem_resize(c->maps, size_bytes) : mem_new(size_bytes);
+    file_map *maps = mem_resize(c->maps, size_bytes);
     if (!maps)
         return fail_memory(error, c->path, size_bytes);
     c->maps = maps;
@@ -260,38 +241,33 @@ const stored_tensor *checkpoint_find_tensor(const checkpoint *c, const char *nam
     return at == NAME_NONE ? NULL : &c->tensors[at];
 }
 
-/* Finds the entry of a key; *entry is NULL where the key is absent and optional (found is given). */
-static hearth_status look_up(const checkpoint *c, const char *key, const key_value **entry, bool *found,
-                             hearth_error *error)
+/* Finds the entry of a key and checks that its value is of one of some kinds (bits). *entry is NULL where the key is
+ * absent and optional (found is given). */
+static hearth_status look_up(const checkpoint *c, const char *key, unsigned kinds, const char *expected,
+                             const key_value **entry, bool *found, hearth_error *error)
 {
-    *entry = checkpoint_find(c, key);
+    const key_value *e = *entry = checkpoint_find(c, key);
     if (found)
-        *found = *entry != NULL;
-    else if (!*entry)
+        *found = e != NULL;
+    else if (!e)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is missing", c->path, QUOTED, key);
+    if (e && !(kinds & 1u << value_kind_of(e->type)))
+        return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %s, expected %s", c->path, QUOTED, key,
+                    value_types[e->type].phrase, expected);
     return HEARTH_OK;
-}
-
-/* Reports a key whose value has another type than expected. */
-static hearth_status wrong_type(const checkpoint *c, const key_value *entry, const char *expected, hearth_error *error)
-{
-    return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %s, expected %s", c->path, QUOTED, entry->key,
-                value_types[entry->type].phrase, expected);
 }
 
 hearth_status checkpoint_get_u32(const checkpoint *c, const char *key, uint32_t *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
+    TRY(look_up(c, key, 1u << VALUE_IS_UNSIGNED | 1u << VALUE_IS_SIGNED, "an integer", &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    value_kind kind = value_kind_of(entry->type);
-    if (kind != VALUE_IS_UNSIGNED && kind != VALUE_IS_SIGNED)
-        return wrong_type(c, entry, "an integer", error);
-    if (kind == VALUE_IS_SIGNED && entry->as.i < 0)
+    bool is_signed = value_kind_of(entry->type) == VALUE_IS_SIGNED;
+    if (is_signed && entry->as.i < 0)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %lld, expected an integer of at least 0", c->path, QUOTED,
                     key, (long long)entry->as.i);
-    uint64_t value = kind == VALUE_IS_SIGNED ? (uint64_t)entry->as.i : entry->as.u;
+    uint64_t value = is_signed ? (uint64_t)entry->as.i : entry->as.u;
     if (value > UINT32_MAX)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is %llu, expected an integer of 32 bits", c->path, QUOTED, key,
                     (unsigned long long)value);
@@ -302,11 +278,9 @@ hearth_status checkpoint_get_u32(const checkpoint *c, const char *key, uint32_t 
 hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
+    TRY(look_up(c, key, 1u << VALUE_IS_FLOAT, "a float", &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    if (value_kind_of(entry->type) != VALUE_IS_FLOAT)
-        return wrong_type(c, entry, "a float", error);
     /* A value beyond float32's range becomes infinity, which the file does not hold. */
     float value = (float)entry->as.f;
     if (isinf(value) && !isinf(entry->as.f))
@@ -319,24 +293,18 @@ hearth_status checkpoint_get_f32(const checkpoint *c, const char *key, float *ou
 hearth_status checkpoint_get_bool(const checkpoint *c, const char *key, bool *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
-    if (!entry)
-        return HEARTH_OK;
-    if (entry->type != VALUE_BOOL)
-        return wrong_type(c, entry, "a bool", error);
-    *out = entry->as.u != 0;
+    TRY(look_up(c, key, 1u << VALUE_IS_BOOL, "a bool", &entry, found, error));
+    if (entry)
+        *out = entry->as.u != 0;
     return HEARTH_OK;
 }
 
 hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *out, bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
-    if (!entry)
-        return HEARTH_OK;
-    if (entry->type != VALUE_STRING)
-        return wrong_type(c, entry, "a string", error);
-    *out = entry->as.string;
+    TRY(look_up(c, key, 1u << VALUE_IS_STRING, "a string", &entry, found, error));
+    if (entry)
+        *out = entry->as.string;
     return HEARTH_OK;
 }
 
@@ -344,11 +312,9 @@ hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_t
                                    bool *found, hearth_error *error)
 {
     const key_value *entry;
-    TRY(look_up(c, key, &entry, found, error));
+    TRY(look_up(c, key, 1u << VALUE_IS_ARRAY, "an array", &entry, found, error));
     if (!entry)
         return HEARTH_OK;
-    if (entry->type != VALUE_ARRAY)
-        return wrong_type(c, entry, "an array", error);
     if (entry->item_type != item_type)
         return fail(error, HEARTH_FORMAT, "%s: key %.*s: is an array of %s, expected one of %s", c->path, QUOTED, key,
                     value_type_name(entry->item_type), value_type_name(item_type));

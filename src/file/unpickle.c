@@ -1,8 +1,9 @@
 /* unpickle.c - the stack machine that reads pickles and can do nothing but make data.
  *
  * The table of operations at the end lists all of them: most rows have only a name for the error text and no
- * function. The names that a program may ask for are another table, in unpickle_names.c. A row's function takes its
- * operands from the stack, checks the kind of each, and pushes one value.
+ * function. The names that a program may ask for are another table, in unpickle_names.c. The number that follows an
+ * operation's code is read before its function is called, which takes values from the stack, checks the kind of each,
+ * and pushes one value.
  *
  * Why a small pickle cannot use much memory: an operation makes at most one value of fixed size, or a tuple or a
  * chunk from values that it removes from the stack; values are copied only from the memo, one per operation. The memo
@@ -20,7 +21,8 @@ typedef struct machine {
     pickle_context context;
     const uint8_t *data;
     size_t size, at;
-    size_t began; /* offset of the current operation  */
+    size_t began;     /* offset of the current operation */
+    uint64_t operand; /* its number: from the pickle, or from its row */
     bool stopped;
     pickle_value *stack; /* [capacity] */
     size_t count, capacity;
@@ -50,25 +52,14 @@ static hearth_status take(machine *m, void *out, size_t size_bytes)
     return HEARTH_OK;
 }
 
-/* Makes room for one more value in an array that doubles. */
-static hearth_status make_room(machine *m, pickle_value **values, size_t *capacity, size_t count)
-{
-    if (count < *capacity)
-        return HEARTH_OK;
-    size_t wanted = *capacity ? *capacity * 2 : 64, size_bytes = wanted * sizeof **values;
-    pickle_value *grown = *values ? mem_resize(*values, size_bytes) : mem_new(size_bytes);
-    if (!grown)
-        return out_of_memory(m, size_bytes);
-    *values = grown;
-    *capacity = wanted;
-    return HEARTH_OK;
-}
-
 static hearth_status push(machine *m, pickle_value value)
 {
     if (m->count == MOST_VALUES)
         return refuse(m, "has more than %d values at hand", MOST_VALUES);
-    TRY(make_room(m, &m->stack, &m->capacity, m->count));
+    pickle_value *stack = mem_grow(m->stack, &m->capacity, m->count, 1, sizeof *stack);
+    if (!stack)
+        return out_of_memory(m, 2 * m->count * sizeof *stack);
+    m->stack = stack;
     m->stack[m->count++] = value;
     return HEARTH_OK;
 }
@@ -104,12 +95,11 @@ static hearth_status pop_mark(machine *m, size_t *begin)
 
 static hearth_status do_proto(machine *m)
 {
-    uint8_t protocol = 0;
     if (m->began != 0)
         return refuse(m, "says its protocol again at byte %zu", m->began);
-    TRY(take(m, &protocol, 1));
-    if (protocol < 2 || protocol > 4)
-        return pickle_refuse(&m->context, HEARTH_UNSUPPORTED, "protocol %u is not supported, only 2 to 4", protocol);
+    if (m->operand < 2 || m->operand > 4)
+        return pickle_refuse(&m->context, HEARTH_UNSUPPORTED, "protocol %u is not supported, only 2 to 4",
+                             (unsigned)m->operand);
     return HEARTH_OK;
 }
 
@@ -117,9 +107,7 @@ static hearth_status do_proto(machine *m)
  * checked. */
 static hearth_status do_frame(machine *m)
 {
-    uint64_t size_bytes = 0;
-    TRY(take(m, &size_bytes, sizeof size_bytes));
-    if (size_bytes > m->size - m->at)
+    if (m->operand > m->size - m->at)
         return refuse(m, "a frame at byte %zu goes beyond the end", m->began);
     return HEARTH_OK;
 }
@@ -143,14 +131,9 @@ static hearth_status do_none(machine *m)
     return push(m, (pickle_value){.kind = PICKLE_NONE});
 }
 
-static hearth_status do_true(machine *m)
+static hearth_status do_bool(machine *m)
 {
-    return push(m, (pickle_value){.kind = PICKLE_BOOL, .as.number = 1});
-}
-
-static hearth_status do_false(machine *m)
-{
-    return push(m, (pickle_value){.kind = PICKLE_BOOL, .as.number = 0});
+    return push(m, (pickle_value){.kind = PICKLE_BOOL, .as.number = (int64_t)m->operand});
 }
 
 static hearth_status push_number(machine *m, int64_t number)
@@ -158,46 +141,35 @@ static hearth_status push_number(machine *m, int64_t number)
     return push(m, (pickle_value){.kind = PICKLE_INT, .as.number = number});
 }
 
+static hearth_status do_unsigned(machine *m)
+{
+    return push_number(m, (int64_t)m->operand);
+}
+
 static hearth_status do_binint(machine *m)
 {
-    int32_t number = 0;
-    TRY(take(m, &number, sizeof number));
-    return push_number(m, number);
-}
-
-static hearth_status do_binint1(machine *m)
-{
-    uint8_t number = 0;
-    TRY(take(m, &number, sizeof number));
-    return push_number(m, number);
-}
-
-static hearth_status do_binint2(machine *m)
-{
-    uint16_t number = 0;
-    TRY(take(m, &number, sizeof number));
-    return push_number(m, number);
+    return push_number(m, (int32_t)(uint32_t)m->operand);
 }
 
 /* Reads a number in two's complement with its size in front. At most 8 bytes are read: no size in a file needs
  * more. */
 static hearth_status do_long1(machine *m)
 {
-    uint8_t size_bytes = 0;
+    unsigned size_bytes = (unsigned)m->operand;
     uint64_t bits = 0;
-    TRY(take(m, &size_bytes, 1));
     if (size_bytes > sizeof bits)
         return refuse(m, "a number of %u bytes at byte %zu, at most 8 are read", size_bytes, m->began);
     TRY(take(m, &bits, size_bytes));
     if (size_bytes == 0)
         return push_number(m, 0);
-    unsigned unused = 64 - 8 * (unsigned)size_bytes; /* shifting left and right again extends the sign */
+    unsigned unused = 64 - 8 * size_bytes; /* shifting left and right again extends the sign */
     return push_number(m, (int64_t)(bits << unused) >> unused);
 }
 
-/* Pushes a text of this many bytes, which stays in the pickle. */
-static hearth_status push_text(machine *m, size_t size_bytes)
+/* Pushes a text, which stays in the pickle; the operand is its size. */
+static hearth_status do_text(machine *m)
 {
+    size_t size_bytes = m->operand;
     if (size_bytes > m->size - m->at)
         return refuse(m, "a text at byte %zu is said to have %zu bytes, but only %zu are left", m->began, size_bytes,
                       m->size - m->at);
@@ -205,83 +177,46 @@ static hearth_status push_text(machine *m, size_t size_bytes)
     if (!utf8_is_valid(text.data, text.size) || memchr(text.data, 0, text.size))
         return refuse(m, "the text at byte %zu is not valid UTF-8", m->began);
     m->at += size_bytes;
-    span *kept = arena_new(m->context.memory, sizeof *kept);
-    if (!kept)
-        return out_of_memory(m, sizeof *kept);
-    *kept = text;
-    return push(m, (pickle_value){.kind = PICKLE_TEXT, .as.text = kept});
-}
-
-static hearth_status do_short_binunicode(machine *m)
-{
-    uint8_t size_bytes = 0;
-    TRY(take(m, &size_bytes, sizeof size_bytes));
-    return push_text(m, size_bytes);
-}
-
-static hearth_status do_binunicode(machine *m)
-{
-    uint32_t size_bytes = 0;
-    TRY(take(m, &size_bytes, sizeof size_bytes));
-    return push_text(m, size_bytes);
+    span *stored = arena_new(m->context.memory, sizeof *stored);
+    if (!stored)
+        return out_of_memory(m, sizeof *stored);
+    *stored = text;
+    return push(m, (pickle_value){.kind = PICKLE_TEXT, .as.text = stored});
 }
 
 /* -------------------------------------------------------------------- memo */
 
 /* Stores the value at the top in the memo. Picklers number the entries from 0 on: one may be overwritten, none may be
  * skipped. */
-static hearth_status put_memo(machine *m, uint64_t index)
+static hearth_status do_put(machine *m)
 {
+    uint64_t index = m->operand;
     if (at_hand(m) == 0)
         return refuse(m, "the operation at byte %zu keeps a value where there is none", m->began);
     if (index > m->memo_count)
         return refuse(m, "keeps value %llu before value %zu", (unsigned long long)index, m->memo_count);
     if (index == m->memo_count) {
-        TRY(make_room(m, &m->memo, &m->memo_capacity, m->memo_count));
+        pickle_value *memo = mem_grow(m->memo, &m->memo_capacity, m->memo_count, 1, sizeof *memo);
+        if (!memo)
+            return out_of_memory(m, 2 * m->memo_count * sizeof *memo);
+        m->memo = memo;
         m->memo_count++;
     }
     m->memo[index] = m->stack[m->count - 1];
     return HEARTH_OK;
 }
 
-static hearth_status get_memo(machine *m, uint64_t index)
-{
-    if (index >= m->memo_count)
-        return refuse(m, "asks for kept value %llu of %zu", (unsigned long long)index, m->memo_count);
-    return push(m, m->memo[index]);
-}
-
-static hearth_status do_binput(machine *m)
-{
-    uint8_t index = 0;
-    TRY(take(m, &index, sizeof index));
-    return put_memo(m, index);
-}
-
-static hearth_status do_long_binput(machine *m)
-{
-    uint32_t index = 0;
-    TRY(take(m, &index, sizeof index));
-    return put_memo(m, index);
-}
-
 static hearth_status do_memoize(machine *m)
 {
-    return put_memo(m, m->memo_count);
+    m->operand = m->memo_count;
+    return do_put(m);
 }
 
-static hearth_status do_binget(machine *m)
+static hearth_status do_get(machine *m)
 {
-    uint8_t index = 0;
-    TRY(take(m, &index, sizeof index));
-    return get_memo(m, index);
-}
-
-static hearth_status do_long_binget(machine *m)
-{
-    uint32_t index = 0;
-    TRY(take(m, &index, sizeof index));
-    return get_memo(m, index);
+    if (m->operand >= m->memo_count)
+        return refuse(m, "asks for kept value %llu of %zu", (unsigned long long)m->operand, m->memo_count);
+    return push(m, m->memo[m->operand]);
 }
 
 /* ---------------------------------------------------- tuples, dictionaries */
@@ -300,32 +235,13 @@ static hearth_status fold_tuple(machine *m, size_t begin)
     return push(m, (pickle_value){.kind = PICKLE_TUPLE, .as.tuple = tuple});
 }
 
-/* Replaces the last `count` values by one tuple of them. */
-static hearth_status fold_last(machine *m, size_t count)
+/* Replaces as many values as the operand says by one tuple of them. */
+static hearth_status do_last_tuple(machine *m)
 {
+    size_t count = m->operand;
     if (at_hand(m) < count)
         return refuse(m, "the operation at byte %zu takes %zu values where there are %zu", m->began, count, at_hand(m));
     return fold_tuple(m, m->count - count);
-}
-
-static hearth_status do_empty_tuple(machine *m)
-{
-    return fold_last(m, 0);
-}
-
-static hearth_status do_tuple1(machine *m)
-{
-    return fold_last(m, 1);
-}
-
-static hearth_status do_tuple2(machine *m)
-{
-    return fold_last(m, 2);
-}
-
-static hearth_status do_tuple3(machine *m)
-{
-    return fold_last(m, 3);
 }
 
 static hearth_status do_tuple(machine *m)
@@ -470,41 +386,44 @@ static hearth_status do_binpersid(machine *m)
 static const struct {
     const char *name;
     operation *run;
+    uint8_t operand_bytes; /* of the little-endian number that follows the code */
+    uint8_t operand;       /* where none follows                                */
 } operations[256] = {
-    [0x80] = {"PROTO", do_proto},               [0x95] = {"FRAME", do_frame},
-    ['('] = {"MARK", do_mark},                  ['.'] = {"STOP", do_stop},
-    ['N'] = {"NONE", do_none},                  [0x88] = {"NEWTRUE", do_true},
-    [0x89] = {"NEWFALSE", do_false},            ['J'] = {"BININT", do_binint},
-    ['K'] = {"BININT1", do_binint1},            ['M'] = {"BININT2", do_binint2},
-    [0x8a] = {"LONG1", do_long1},               ['X'] = {"BINUNICODE", do_binunicode},
-    [0x8c] = {"SHORT_BINUNICODE", do_short_binunicode},
-    ['q'] = {"BINPUT", do_binput},              ['r'] = {"LONG_BINPUT", do_long_binput},
-    [0x94] = {"MEMOIZE", do_memoize},           ['h'] = {"BINGET", do_binget},
-    ['j'] = {"LONG_BINGET", do_long_binget},    [')'] = {"EMPTY_TUPLE", do_empty_tuple},
-    [0x85] = {"TUPLE1", do_tuple1},             [0x86] = {"TUPLE2", do_tuple2},
-    [0x87] = {"TUPLE3", do_tuple3},             ['t'] = {"TUPLE", do_tuple},
-    ['}'] = {"EMPTY_DICT", do_empty_dict},      ['s'] = {"SETITEM", do_setitem},
-    ['u'] = {"SETITEMS", do_setitems},          ['c'] = {"GLOBAL", do_global},
-    [0x93] = {"STACK_GLOBAL", do_stack_global}, ['R'] = {"REDUCE", do_reduce},
-    ['b'] = {"BUILD", do_build},                ['Q'] = {"BINPERSID", do_binpersid},
-    ['0'] = {"POP", NULL},             ['1'] = {"POP_MARK", NULL},       ['2'] = {"DUP", NULL},
-    ['F'] = {"FLOAT", NULL},           ['G'] = {"BINFLOAT", NULL},       ['I'] = {"INT", NULL},
-    ['L'] = {"LONG", NULL},            [0x8b] = {"LONG4", NULL},         ['P'] = {"PERSID", NULL},
-    ['S'] = {"STRING", NULL},          ['T'] = {"BINSTRING", NULL},      ['U'] = {"SHORT_BINSTRING", NULL},
-    ['V'] = {"UNICODE", NULL},         [0x8d] = {"BINUNICODE8", NULL},   ['B'] = {"BINBYTES", NULL},
-    ['C'] = {"SHORT_BINBYTES", NULL},  [0x8e] = {"BINBYTES8", NULL},     [0x96] = {"BYTEARRAY8", NULL},
-    ['a'] = {"APPEND", NULL},          ['e'] = {"APPENDS", NULL},        [']'] = {"EMPTY_LIST", NULL},
-    ['l'] = {"LIST", NULL},            ['d'] = {"DICT", NULL},           [0x8f] = {"EMPTY_SET", NULL},
-    [0x90] = {"ADDITEMS", NULL},       [0x91] = {"FROZENSET", NULL},     ['g'] = {"GET", NULL},
-    ['p'] = {"PUT", NULL},             ['i'] = {"INST", NULL},           ['o'] = {"OBJ", NULL},
-    [0x81] = {"NEWOBJ", NULL},         [0x92] = {"NEWOBJ_EX", NULL},     [0x82] = {"EXT1", NULL},
-    [0x83] = {"EXT2", NULL},           [0x84] = {"EXT4", NULL},          [0x97] = {"NEXT_BUFFER", NULL},
-    [0x98] = {"READONLY_BUFFER", NULL},
+    [0x80] = {"PROTO", do_proto, 1, 0},           [0x95] = {"FRAME", do_frame, 8, 0},
+    ['('] = {"MARK", do_mark, 0, 0},              ['.'] = {"STOP", do_stop, 0, 0},
+    ['N'] = {"NONE", do_none, 0, 0},              ['J'] = {"BININT", do_binint, 4, 0},
+    [0x88] = {"NEWTRUE", do_bool, 0, true},       [0x89] = {"NEWFALSE", do_bool, 0, false},
+    ['K'] = {"BININT1", do_unsigned, 1, 0},       ['M'] = {"BININT2", do_unsigned, 2, 0},
+    [0x8a] = {"LONG1", do_long1, 1, 0},           [0x94] = {"MEMOIZE", do_memoize, 0, 0},
+    ['X'] = {"BINUNICODE", do_text, 4, 0},        [0x8c] = {"SHORT_BINUNICODE", do_text, 1, 0},
+    ['q'] = {"BINPUT", do_put, 1, 0},             ['r'] = {"LONG_BINPUT", do_put, 4, 0},
+    ['h'] = {"BINGET", do_get, 1, 0},             ['j'] = {"LONG_BINGET", do_get, 4, 0},
+    [')'] = {"EMPTY_TUPLE", do_last_tuple, 0, 0}, [0x85] = {"TUPLE1", do_last_tuple, 0, 1},
+    [0x86] = {"TUPLE2", do_last_tuple, 0, 2},     [0x87] = {"TUPLE3", do_last_tuple, 0, 3},
+    ['t'] = {"TUPLE", do_tuple, 0, 0},            ['}'] = {"EMPTY_DICT", do_empty_dict, 0, 0},
+    ['s'] = {"SETITEM", do_setitem, 0, 0},        ['u'] = {"SETITEMS", do_setitems, 0, 0},
+    ['c'] = {"GLOBAL", do_global, 0, 0},          [0x93] = {"STACK_GLOBAL", do_stack_global, 0, 0},
+    ['R'] = {"REDUCE", do_reduce, 0, 0},          ['Q'] = {"BINPERSID", do_binpersid, 0, 0},
+    ['b'] = {"BUILD", do_build, 0, 0},
+    /* Refused. */
+    ['0'] = {.name = "POP"},             ['1'] = {.name = "POP_MARK"},       ['2'] = {.name = "DUP"},
+    ['F'] = {.name = "FLOAT"},           ['G'] = {.name = "BINFLOAT"},       ['I'] = {.name = "INT"},
+    ['L'] = {.name = "LONG"},            [0x8b] = {.name = "LONG4"},         ['P'] = {.name = "PERSID"},
+    ['S'] = {.name = "STRING"},          ['T'] = {.name = "BINSTRING"},      ['U'] = {.name = "SHORT_BINSTRING"},
+    ['V'] = {.name = "UNICODE"},         [0x8d] = {.name = "BINUNICODE8"},   ['B'] = {.name = "BINBYTES"},
+    ['C'] = {.name = "SHORT_BINBYTES"},  [0x8e] = {.name = "BINBYTES8"},     [0x96] = {.name = "BYTEARRAY8"},
+    ['a'] = {.name = "APPEND"},          ['e'] = {.name = "APPENDS"},        [']'] = {.name = "EMPTY_LIST"},
+    ['l'] = {.name = "LIST"},            ['d'] = {.name = "DICT"},           [0x8f] = {.name = "EMPTY_SET"},
+    [0x90] = {.name = "ADDITEMS"},       [0x91] = {.name = "FROZENSET"},     ['g'] = {.name = "GET"},
+    ['p'] = {.name = "PUT"},             ['i'] = {.name = "INST"},           ['o'] = {.name = "OBJ"},
+    [0x81] = {.name = "NEWOBJ"},         [0x92] = {.name = "NEWOBJ_EX"},     [0x82] = {.name = "EXT1"},
+    [0x83] = {.name = "EXT2"},           [0x84] = {.name = "EXT4"},          [0x97] = {.name = "NEXT_BUFFER"},
+    [0x98] = {.name = "READONLY_BUFFER"},
 };
 // clang-format on
 
 /* Runs one operation. The first one must be PROTO. */
-static hearth_status step(machine *m)
+static hearth_status run_operation(machine *m)
 {
     uint8_t code = 0;
     m->began = m->at;
@@ -513,8 +432,11 @@ static hearth_status step(machine *m)
     TRY(take(m, &code, 1));
     if (m->began == 0 && operations[code].run != do_proto)
         return refuse(m, "does not begin with its protocol");
-    if (operations[code].run)
+    if (operations[code].run) {
+        m->operand = operations[code].operand;
+        TRY(take(m, &m->operand, operations[code].operand_bytes));
         return operations[code].run(m);
+    }
     if (operations[code].name)
         return refuse(m, "asks for %s at byte %zu: only data is read", operations[code].name, m->began);
     return refuse(m, "operation 0x%02x at byte %zu does not exist", code, m->began);
@@ -524,7 +446,7 @@ static hearth_status step(machine *m)
 static hearth_status execute(machine *m, pickle_value *out)
 {
     while (!m->stopped)
-        TRY(step(m));
+        TRY(run_operation(m));
     if (m->at != m->size)
         return refuse(m, "%zu bytes behind its end", m->size - m->at);
     if (m->count != 1 || m->mark_count != 0)

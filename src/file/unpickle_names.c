@@ -120,21 +120,21 @@ static hearth_status call_rebuild_parameter(const pickle_context *x, const pickl
 
 // clang-format off
 static const pickle_name names[] = {
-    /* module        name                  call                     storage  of                     */
-    {"collections",  "OrderedDict",        call_ordered_dict,       false, FORMAT_STORED_COUNT},
-    {"torch._utils", "_rebuild_tensor_v2", call_rebuild_tensor,     false, FORMAT_STORED_COUNT},
-    {"torch._utils", "_rebuild_parameter", call_rebuild_parameter,  false, FORMAT_STORED_COUNT},
-    {"torch",        "FloatStorage",       NULL,                    true,  FORMAT_F32},
-    {"torch",        "HalfStorage",        NULL,                    true,  FORMAT_F16},
-    {"torch",        "BFloat16Storage",    NULL,                    true,  FORMAT_BF16},
+    /* module        name                  call                     storage of           */
+    {"collections",  "OrderedDict",        call_ordered_dict,       FORMAT_STORED_COUNT},
+    {"torch._utils", "_rebuild_tensor_v2", call_rebuild_tensor,     FORMAT_STORED_COUNT},
+    {"torch._utils", "_rebuild_parameter", call_rebuild_parameter,  FORMAT_STORED_COUNT},
+    {"torch",        "FloatStorage",       NULL,                    FORMAT_F32},
+    {"torch",        "HalfStorage",        NULL,                    FORMAT_F16},
+    {"torch",        "BFloat16Storage",    NULL,                    FORMAT_BF16},
     /* Not read; listed so that the error can name the tensor. */
-    {"torch",        "DoubleStorage",      NULL,                    true,  FORMAT_STORED_COUNT},
-    {"torch",        "LongStorage",        NULL,                    true,  FORMAT_STORED_COUNT},
-    {"torch",        "IntStorage",         NULL,                    true,  FORMAT_STORED_COUNT},
-    {"torch",        "ShortStorage",       NULL,                    true,  FORMAT_STORED_COUNT},
-    {"torch",        "CharStorage",        NULL,                    true,  FORMAT_STORED_COUNT},
-    {"torch",        "ByteStorage",        NULL,                    true,  FORMAT_STORED_COUNT},
-    {"torch",        "BoolStorage",        NULL,                    true,  FORMAT_STORED_COUNT},
+    {"torch",        "DoubleStorage",      NULL,                    FORMAT_STORED_COUNT},
+    {"torch",        "LongStorage",        NULL,                    FORMAT_STORED_COUNT},
+    {"torch",        "IntStorage",         NULL,                    FORMAT_STORED_COUNT},
+    {"torch",        "ShortStorage",       NULL,                    FORMAT_STORED_COUNT},
+    {"torch",        "CharStorage",        NULL,                    FORMAT_STORED_COUNT},
+    {"torch",        "ByteStorage",        NULL,                    FORMAT_STORED_COUNT},
+    {"torch",        "BoolStorage",        NULL,                    FORMAT_STORED_COUNT},
 };
 // clang-format on
 
@@ -153,7 +153,7 @@ hearth_status pickle_find_storage(const pickle_context *x, const pickle_tuple *i
     TRY(check_arguments(x, "a persistent id", id, "tNttn"));
     const pickle_value *a = id->items;
     const pickle_name *type = a[1].as.name;
-    if (!span_equal(*a[0].as.text, span_of("storage")) || !type->storage)
+    if (!span_equal(*a[0].as.text, span_of("storage")) || type->call)
         return pickle_refuse(x, HEARTH_FORMAT, "a persistent id is not a storage");
     pickle_storage *storage = arena_new(x->memory, sizeof *storage);
     if (!storage)

@@ -19,9 +19,8 @@ hearth_status pickle_refuse(const pickle_context *x, hearth_status status, const
 /* A row of the table: a function that makes data from data, or a type of storage. */
 typedef struct pickle_name {
     const char *module, *name;
-    /* Makes a value from the arguments; NULL: the name is not a function. */
+    /* Makes a value from the arguments; NULL: the name is a type of storage ... */
     hearth_status (*call)(const pickle_context *x, const pickle_tuple *arguments, pickle_value *out);
-    bool storage;         /* the name is a type of storage ...                   */
     number_format format; /* ... of values in this format; FORMAT_STORED_COUNT: one that hearth does not read */
 } pickle_name;
 

@@ -6,7 +6,6 @@
 #include "states.h"
 
 #include "../base/file.h"
-#include "../base/file_fault.h"
 #include "../base/memory.h"
 #include "../base/text.h"
 #include "../model/fingerprint.h"

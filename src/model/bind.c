@@ -136,18 +136,21 @@ static hearth_status bind_model(binder *b, const char *activation)
     return find_tokenizer(b);
 }
 
-hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_model_options *options,
-                         hearth_error *error)
+/* Makes a model of the source. opens: it is to be computed with, and owns the source, which is closed on failure; else
+ * everything is only checked. */
+static hearth_status make_model(hearth_model **out, checkpoint *source, bool opens, const hearth_model_options *options,
+                                hearth_error *error)
 {
     hearth_model *m = mem_new(sizeof *m);
     if (!m) {
-        checkpoint_close(source);
+        if (opens)
+            checkpoint_close(source);
         return fail_memory(error, "model", sizeof *m);
     }
     m->source = source;
-    m->owns_source = true;
-    binder b = {.model = m, .source = source, .copies = true, .folder = file_is_folder(source->path), .error = error};
-    b.progress = options ? &options->progress : NULL;
+    m->owns_source = opens;
+    binder b = {.model = m, .source = source, .copies = opens, .folder = file_is_folder(source->path), .error = error};
+    b.progress = opens && options ? &options->progress : NULL;
     hearth_status status = bind_model(&b, options ? options->ffn_activation : NULL);
     if (status != HEARTH_OK) {
         hearth_model_close(m);
@@ -157,21 +160,16 @@ hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_mo
     return HEARTH_OK;
 }
 
+hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_model_options *options,
+                         hearth_error *error)
+{
+    return make_model(out, source, true, options, error);
+}
+
 hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_model_options *options,
                           hearth_error *error)
 {
-    hearth_model *m = mem_new(sizeof *m);
-    if (!m)
-        return fail_memory(error, "model", sizeof *m);
-    m->source = source;
-    binder b = {.model = m, .source = source, .folder = file_is_folder(source->path), .error = error};
-    hearth_status status = bind_model(&b, options ? options->ffn_activation : NULL);
-    if (status != HEARTH_OK) {
-        hearth_model_close(m);
-        return status;
-    }
-    *out = m;
-    return HEARTH_OK;
+    return make_model(out, source, false, options, error);
 }
 
 /* A .safetensors file gets an error that asks for its folder. */
@@ -236,7 +234,7 @@ hearth_status hearth_model_open_sized(hearth_model **out, const char *path, cons
                                       size_t options_size, hearth_error *error)
 {
     checkpoint *source;
-    hearth_model *model;
+    hearth_model *model = NULL;
     hearth_model_options options;
     TRY(sized_read(&options, sizeof options, given, options_size, "hearth_model_options", error));
     if (!path || !*path)

@@ -218,12 +218,13 @@ static hearth_status inspect_matrix(convert_sink *s, convert_item *item, const m
     inspection c = {.from = down, .to = item->step.to};
     c.values = mem_new_array(down->columns, pool_threads(s->threads) * sizeof *c.values);
     c.misfits = mem_new_array(down->rows, sizeof *c.misfits);
-    hearth_status status =
-        c.values && c.misfits ? HEARTH_OK : fail_memory(s->error, item->step.name, down->columns * sizeof *c.values);
-    if (status == HEARTH_OK)
-        pool_run(s->threads, down->rows, 1, inspect_rows, &c);
-    for (uint32_t row = 0; status == HEARTH_OK && row < down->rows; row++)
-        status = take_misfit(s, item, &c.misfits[row], row);
+    hearth_status status = HEARTH_OK;
+    if (!c.values || !c.misfits)
+        TRY_OR(done, status, fail_memory(s->error, item->step.name, down->columns * sizeof *c.values));
+    pool_run(s->threads, down->rows, 1, inspect_rows, &c);
+    for (uint32_t row = 0; row < down->rows; row++)
+        TRY_OR(done, status, take_misfit(s, item, &c.misfits[row], row));
+done:
     mem_free(c.values);
     mem_free(c.misfits);
     return status;

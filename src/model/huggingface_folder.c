@@ -1,6 +1,4 @@
-/* huggingface_folder.c - opens a folder: which files are read, and in which order.
- *
- * config.json is not mapped but read into memory, up to a limit: a larger file is not a config. */
+/* huggingface_folder.c - opens a folder: which files are read, and in which order. */
 #include "huggingface.h"
 
 #include "../file/safetensors.h"
@@ -10,8 +8,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const size_t config_limit = (size_t)1 << 20;
 
 /* Sets general.name to the name of the folder, also where it was given as ".". */
 static hearth_status set_name(checkpoint *c, const char *folder, hearth_error *error)
@@ -27,12 +23,7 @@ static hearth_status read_config(json_t **out, const char *path, const char *fol
 {
     if (!file_exists(path))
         return fail(error, HEARTH_FORMAT, "%s: config.json: is missing: not a model folder", folder);
-    char *text;
-    size_t size;
-    TRY(file_read(&text, &size, path, config_limit, error));
-    hearth_status status = json_parse(out, text, size, path, error);
-    mem_free(text);
-    return status;
+    return json_parse_small(out, path, error);
 }
 
 /* Returns true where the folder has an entry whose name matches the pattern. */

@@ -142,8 +142,8 @@ void rope_frequencies(const rope_settings *s, const float *factors, double *freq
         double stretched = plain / s->factor;
         /* 0 for fast pairs, 1 for slow ones; 0.001 avoids a division by 0 where the ramp is empty */
         double ramp = fmin(fmax((i - low) / fmax(high - low, 0.001), 0), 1);
-        double keep = s->scaling == ROPE_YARN ? (1 - ramp) * s->extrapolation : 0;
-        frequencies[i] = stretched * (1 - keep) + plain * keep;
+        double plain_share = s->scaling == ROPE_YARN ? (1 - ramp) * s->extrapolation : 0;
+        frequencies[i] = stretched * (1 - plain_share) + plain * plain_share;
     }
 }
 

@@ -16,14 +16,11 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Increment when the guard decides differently. */
 #define GUARD_VERSION 2
-
-/* Larger files are not read. */
-#define MAX_FILE_BYTES ((size_t)1 << 20)
+#define KIND          "hearth.guard"
 
 static const char *const layer_names[GUARD_LAYER_COUNT] = {
     [GUARD_STOCK] = "stock", [GUARD_DENSE] = "dense", [GUARD_SPARSE] = "sparse"};
@@ -121,12 +118,10 @@ static bool read_figure(const json_t *root, const char *name, double most, doubl
 
 /* Reads and checks the whole document. Members of *f are set
  * only if everything is valid, except the contents of `layers`. */
-static bool read_findings(guard_findings *f, const json_t *root, const char *key)
+static bool read_findings(guard_findings *f, const json_t *root)
 {
     guard_findings read = *f;
-    const char *own = json_string_value(json_object_get(root, "key"));
-    if (json_integer_value(json_object_get(root, "hearth.guard")) != GUARD_VERSION || !own || strcmp(own, key) != 0 ||
-        !json_is_false(json_object_get(root, "busy")) || !read_layers(&read, json_object_get(root, "layers")) ||
+    if (!json_is_false(json_object_get(root, "busy")) || !read_layers(&read, json_object_get(root, "layers")) ||
         !read_figure(root, "dense_seconds", 1e6, &read.dense_seconds) ||
         !read_figure(root, "exact_seconds", 1e6, &read.exact_seconds) ||
         !read_figure(root, "density", 1, &read.density))
@@ -137,45 +132,25 @@ static bool read_findings(guard_findings *f, const json_t *root, const char *key
 
 bool guard_recall(guard_findings *findings, const char *folder, const char *key)
 {
-    char *path = file_path(folder, key), *text = NULL;
-    size_t size;
-    json_t *root = NULL;
-    bool found = path && file_read(&text, &size, path, MAX_FILE_BYTES, NULL) == HEARTH_OK &&
-                 json_parse(&root, text, size, path, NULL) == HEARTH_OK && read_findings(findings, root, key);
+    char *path = file_path(folder, key);
+    json_t *root = json_recall(path, KIND, GUARD_VERSION, key);
+    bool found = root && read_findings(findings, root);
     json_decref(root);
-    mem_free(text);
     mem_free(path);
     return found;
 }
 
-/* Returns the findings as JSON text; free(). NULL: no memory. */
-static char *print_findings(const guard_findings *f, const char *key)
+void guard_remember(const guard_findings *f, const char *folder, const char *key)
 {
+    char *path = file_path(folder, key);
     json_t *layers = json_array();
+    bool complete = true;
     for (uint32_t i = 0; i < f->layer_count; i++)
-        if (json_array_append_new(layers, json_string(layer_names[f->layers[i]])) != 0) {
-            json_decref(layers);
-            return NULL;
-        }
-    json_t *root = json_pack("{s:i, s:s, s:o, s:f, s:f, s:f, s:b}", "hearth.guard", GUARD_VERSION, "key", key, "layers",
-                             layers, "dense_seconds", f->dense_seconds, "exact_seconds", f->exact_seconds, "density",
-                             f->density, "busy", (int)f->busy);
-    char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(root);
-    return text;
-}
-
-void guard_remember(const guard_findings *findings, const char *folder, const char *key)
-{
-    char *path = file_path(folder, key), *text = print_findings(findings, key);
-    file_writer *writer;
-    if (path && text && file_writer_open(&writer, path, NULL) == HEARTH_OK) {
-        if (file_writer_put(writer, text, strlen(text), NULL) == HEARTH_OK &&
-            file_writer_put(writer, "\n", 1, NULL) == HEARTH_OK)
-            file_writer_commit(writer, NULL);
-        else
-            file_writer_discard(writer);
-    }
-    free(text); /* allocated by jansson */
+        complete = complete && json_array_append_new(layers, json_string(layer_names[f->layers[i]])) == 0;
+    json_t *members = json_pack("{s:o, s:f, s:f, s:f, s:b}", "layers", layers, "dense_seconds", f->dense_seconds,
+                                "exact_seconds", f->exact_seconds, "density", f->density, "busy", (int)f->busy);
+    if (complete)
+        json_remember(path, KIND, GUARD_VERSION, key, members);
+    json_decref(members);
     mem_free(path);
 }

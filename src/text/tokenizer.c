@@ -50,16 +50,15 @@ hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_erro
     if (!t)
         return fail_memory(error, "tokenizer", sizeof *t);
     t->kind = kind;
-    hearth_status status = vocabulary_load(&t->vocabulary, &kind->defaults, c, error);
+    hearth_status status;
+    TRY_OR(failed, status, vocabulary_load(&t->vocabulary, &kind->defaults, c, error));
+    TRY_OR(failed, status, kind->create(&t->tables, &t->vocabulary, c, error));
     t->id_count = t->vocabulary.count;
-    if (status == HEARTH_OK)
-        status = kind->create(&t->tables, &t->vocabulary, c, error);
-    if (status != HEARTH_OK) {
-        tokenizer_destroy(t);
-        return status;
-    }
     *out = t;
     return HEARTH_OK;
+failed:
+    tokenizer_destroy(t);
+    return status;
 }
 
 void tokenizer_destroy(tokenizer *t)
@@ -128,14 +127,10 @@ unsigned tokenizer_attributes(const tokenizer *t, int32_t id)
 
 bool encoding_add(encoding *e, int32_t id)
 {
-    if (e->count == e->capacity) {
-        size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64, size;
-        int32_t *ids = size_multiply(capacity, sizeof *ids, &size) ? mem_resize(e->ids, size) : NULL;
-        if (!ids)
-            return false;
-        e->ids = ids;
-        e->capacity = capacity;
-    }
+    int32_t *ids = mem_grow(e->ids, &e->capacity, e->count, 1, sizeof *ids);
+    if (!ids)
+        return false;
+    e->ids = ids;
     e->ids[e->count++] = id;
     return true;
 }

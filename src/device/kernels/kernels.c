@@ -21,25 +21,16 @@ const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT] = {
 
 /* The row of a format that devices lack is zero. */
 static const device_format formats[FORMAT_COUNT] = {
-#define X(ID, id, values, value_bytes, scale_bytes) \
-    [FORMAT_##ID] = {values,                        \
-                     value_bytes,                   \
-                     scale_bytes,                   \
-                     DEVICE_embed_##id,             \
-                     DEVICE_product_##id,           \
-                     DEVICE_product_##id,           \
-                     DEVICE_accumulate_##id},
-    DEVICE_FLOAT_FORMATS(X)
+#define X(ID, name, values, value_bytes, scale_bytes) \
+    [FORMAT_##ID] = {value_bytes, scale_bytes, DEVICE_embed_##name, DEVICE_product_##name, DEVICE_accumulate_##name},
+    DEVICE_FORMATS(X)
 #undef X
-#define X(ID, id, values, value_bytes, scale_bytes) \
-    [FORMAT_##ID] = {values,                        \
-                     value_bytes,                   \
-                     scale_bytes,                   \
-                     DEVICE_embed_##id,             \
-                     DEVICE_product_##id,           \
-                     DEVICE_product_8_##id,         \
-                     DEVICE_accumulate_##id},
-        DEVICE_BLOCK_FORMATS(X)
+};
+
+/* Those for activations of 8 bits; only block formats have one. */
+static const device_kernel products_8[FORMAT_COUNT] = {
+#define X(ID, name, values, value_bytes, scale_bytes) [FORMAT_##ID] = DEVICE_product_8_##name,
+    DEVICE_BLOCK_FORMATS(X)
 #undef X
 };
 
@@ -54,7 +45,7 @@ DEVICE_FORMATS(X)
 
 const device_format *device_format_find(number_format format)
 {
-    return (unsigned)format < FORMAT_COUNT && formats[format].block_values > 0 ? &formats[format] : NULL;
+    return (unsigned)format < FORMAT_COUNT && formats[format].value_bytes > 0 ? &formats[format] : NULL;
 }
 
 const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE])
@@ -91,8 +82,8 @@ device_kernel device_product(number_format format)
 
 device_kernel device_product_8(number_format format)
 {
-    assert(number_is_block(format));
-    return row_of(format)->product_8;
+    assert(device_has_format(format) && number_is_block(format));
+    return products_8[format];
 }
 
 device_kernel device_accumulate(number_format format)

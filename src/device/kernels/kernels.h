@@ -170,10 +170,11 @@
  * items: total */
 #define P_READ(B, V, F) B(const uchar, data) B(uint, out) V(total)
 
-/* Formats of weights on devices. Float formats are multiplied with float32 activations; block formats also with
- * activations of 8 bits. A format without a row has no kernels. To add one: a row here, its decoding in formats.cl, its
+/* The number formats that have kernels: the one list of them, whose rows name formats of NUMBER_FORMATS; the kernels
+ * below, the formats of the kernels' source and the packing follow from it. Float formats are multiplied with float32
+ * activations; block formats also with activations of 8 bits. To add one: a row here, its decoding in formats.cl, its
  * packing in packing.c; kcheck then tests it, too.
- *    id    name   per block: values, bytes of w, bytes of scales */
+ *    id    name   per block: values, bytes of w, bytes of scales (kernels.c compares them with NUMBER_FORMATS) */
 #define DEVICE_FLOAT_FORMATS(X) \
     X(F32,  f32,    1,   4,  0) \
     X(F16,  f16,    1,   2,  0) \
@@ -185,21 +186,17 @@
     X(Q6_K, q6_K, 256, 192, 18)
 #define DEVICE_FORMATS(X) DEVICE_FLOAT_FORMATS(X) DEVICE_BLOCK_FORMATS(X)
 
-/* Every kernel: name, parameters. */
-#define DEVICE_KERNELS(X)                                                                                        \
-    X(embed_f32, P_EMBED) X(embed_f16, P_EMBED) X(embed_bf16, P_EMBED) X(embed_q8_0, P_EMBED) X(embed_q4_0, P_EMBED) \
-    X(embed_q4_K, P_EMBED) X(embed_q6_K, P_EMBED)                                                                \
-    X(product_f32, P_PRODUCT) X(product_f16, P_PRODUCT) X(product_bf16, P_PRODUCT) X(product_q8_0, P_PRODUCT)    \
-    X(product_q4_0, P_PRODUCT) X(product_q4_K, P_PRODUCT) X(product_q6_K, P_PRODUCT)                             \
-    X(product_8_q8_0, P_PRODUCT_8) X(product_8_q4_0, P_PRODUCT_8) X(product_8_q4_K, P_PRODUCT_8)                 \
-    X(product_8_q6_K, P_PRODUCT_8)                                                                               \
-    X(quantize, P_QUANTIZE) X(norm, P_NORM)                                                                      \
-    X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                                                  \
-    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN)                                \
-    X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                                                \
-    X(accumulate_f32, P_ACCUMULATE) X(accumulate_f16, P_ACCUMULATE) X(accumulate_bf16, P_ACCUMULATE)             \
-    X(accumulate_q8_0, P_ACCUMULATE) X(accumulate_q4_0, P_ACCUMULATE) X(accumulate_q4_K, P_ACCUMULATE)           \
-    X(accumulate_q6_K, P_ACCUMULATE)                                                                             \
+/* Every kernel: name, parameters. The macro that is passed must be called X. */
+#define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
+    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE)
+#define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) X(product_8_##name, P_PRODUCT_8)
+#define DEVICE_KERNELS(X)                                                        \
+    DEVICE_FORMATS(KERNELS_OF_FORMAT)                                            \
+    DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
+    X(quantize, P_QUANTIZE) X(norm, P_NORM)                                      \
+    X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
+    X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
+    X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                \
     X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
 
 // clang-format on
@@ -227,10 +224,10 @@ typedef struct device_kernel_row {
 } device_kernel_row;
 extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 
-/* The block sizes and kernels of a format of weights. */
+/* What device_pack makes of a block of a format, and the format's kernels. */
 typedef struct device_format {
-    uint32_t block_values, value_bytes, scale_bytes;     /* of a block: values, bytes in w and in scales */
-    device_kernel embed, product, product_8, accumulate; /* product_8: block formats */
+    uint32_t value_bytes, scale_bytes; /* of a block, in w and in scales */
+    device_kernel embed, product, accumulate;
 } device_format;
 
 /* Returns the row of a format; NULL: devices have no kernels for it. */

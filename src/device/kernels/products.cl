@@ -49,30 +49,35 @@ INLINE uint listed_row(GLOBAL const uint *list, uint first, uint r, uint rows)
     return list ? list[place] : place;
 }
 
-/* Multiplies the first `tokens` tokens of x, at most `most` (a constant), with the rows [first, first + PRODUCT_ROWS),
- * of which there are `rows`. y points to the result of the first token and row `first`. */
-INLINE void product_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL const ushort *scales,
-                         GLOBAL const uint *list, uint first, uint rows, GLOBAL const float *x, uint tokens,
-                         uint columns, GLOBAL float *y, uint stride, uint finish, LOCAL float *scratch)
-{
-    GLOBAL const uchar *row[PRODUCT_ROWS];
-    GLOBAL const ushort *scale[PRODUCT_ROWS];
-    for (uint r = 0; r < PRODUCT_ROWS; r++) {
-        uint at = listed_row(list, first, r, rows);
-        row[r] = row_of(format, w, at, columns);
-        scale[r] = scales_of(format, scales, at, columns);
-    }
-    wide sums[MANY_TOKENS][PRODUCT_ROWS];
-    for (uint t = 0; t < most; t++)
-        for (uint r = 0; r < PRODUCT_ROWS; r++)
-            sums[t][r] = wide_zero();
+/* ------------------------------------------------------------------ what is multiplied */
 
+/* The input of a product: x [T][columns] in float32, or rounded to 8 bits: q [T][columns] with scales and sums
+ * [T][columns / 32]. The other pointers are NULL. */
+typedef struct product_input {
+    bool rounded; /* a constant */
+    GLOBAL const float *x;
+    GLOBAL const schar *q;
+    GLOBAL const float *q_scales;
+    GLOBAL const int *q_sums;
+} product_input;
+
+/* The rows of an item. */
+typedef struct item_rows {
+    GLOBAL const uchar *w[PRODUCT_ROWS];
+    GLOBAL const ushort *scales[PRODUCT_ROWS];
+} item_rows;
+
+/* Adds to `sums` the products of the rows with `tokens` tokens from `token` on, at most `most` (a constant). */
+INLINE void add_floats(int format, uint most, const item_rows *row, product_input in, uint token, uint tokens,
+                       uint columns, wide sums[][PRODUCT_ROWS])
+{
+    GLOBAL const float *x = in.x + (size_t)token * columns;
     uint by_8 = COLUMNS_BY_8(columns);
     for (uint at = LANE * 8; at < by_8; at += LANES * 8) {
         float8 weights[PRODUCT_ROWS];
         UNROLL
         for (uint r = 0; r < PRODUCT_ROWS; r++)
-            weights[r] = weights_8(format, row[r], scale[r], at);
+            weights[r] = weights_8(format, row->w[r], row->scales[r], at);
         UNROLL
         for (uint t = 0; t < most; t++)
             if (t < tokens) {
@@ -84,121 +89,102 @@ INLINE void product_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL co
     }
     for (uint at = by_8 + LANE; at < columns; at += LANES)
         for (uint r = 0; r < PRODUCT_ROWS; r++) {
-            float weight = weight_1(format, row[r], at);
+            float weight = weight_1(format, row->w[r], at);
             UNROLL
             for (uint t = 0; t < most; t++)
                 if (t < tokens)
                     sums[t][r] = wide_add(sums[t][r], weight * x[(size_t)t * columns + at]);
         }
-
-    store_rows(sums, most, tokens, y, stride, rows - first, finish, scratch);
 }
 
-INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
-                    GLOBAL const uint *list, GLOBAL const uint *listed, GLOBAL const float *x, GLOBAL float *y,
-                    uint rows, uint columns, uint stride, uint finish, uint group, uint groups, LOCAL float *scratch)
+/* The same for input of 8 bits; a lane takes a block of 32 at a time. */
+INLINE void add_blocks(int format, uint most, const item_rows *row, product_input in, uint token, uint tokens,
+                       uint columns, wide sums[][PRODUCT_ROWS])
 {
-    uint tokens = step->count, one_by_one = list || tokens == 1 ? tokens : 0;
-    for (uint t = 0; t < one_by_one; t++) {
-        uint wanted = list ? listed[t] : rows;
-        for (uint first = group * PRODUCT_ROWS; first < wanted; first += groups * PRODUCT_ROWS)
-            product_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted,
-                         x + (size_t)t * columns, 1, columns, y + (size_t)t * stride + first, stride, finish, scratch);
-    }
-    uint end = one_by_one ? 0 : rows;
-    for (uint first = group * PRODUCT_ROWS; first < end; first += groups * PRODUCT_ROWS)
-        for (uint t = 0; t < tokens; t += MANY_TOKENS)
-            product_rows(format, MANY_TOKENS, w, scales, list, first, rows, x + (size_t)t * columns,
-                         least(tokens - t, MANY_TOKENS), columns, y + (size_t)t * stride + first, stride, finish,
-                         scratch);
-}
-
-#define X(id, name, values, value_bytes, scale_bytes)                                                          \
-    KERNEL(product_##name, P_PRODUCT)                                                                          \
-    {                                                                                                          \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                            \
-        product(W_##id, step, w, scales, list, listed, x, y, rows, columns, stride, finish, GROUP, GROUPS, scratch); \
-    }
-DEVICE_FORMATS(X)
-#undef X
-
-/* ------------------------------------------------------------------ with activations of 8 bits */
-
-/* The same as product_rows for activations of 8 bits; a lane takes a block of 32 at a time. */
-INLINE void product_8_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL const ushort *scales,
-                           GLOBAL const uint *list, uint first, uint rows, GLOBAL const schar *q,
-                           GLOBAL const float *q_scales, GLOBAL const int *q_sums, uint tokens, uint columns,
-                           GLOBAL float *y, uint stride, uint finish, LOCAL float *scratch)
-{
-    GLOBAL const uchar *row[PRODUCT_ROWS];
-    GLOBAL const ushort *scale[PRODUCT_ROWS];
-    for (uint r = 0; r < PRODUCT_ROWS; r++) {
-        uint at = listed_row(list, first, r, rows);
-        row[r] = row_of(format, w, at, columns);
-        scale[r] = scales_of(format, scales, at, columns);
-    }
-    wide sums[MANY_TOKENS][PRODUCT_ROWS];
-    for (uint t = 0; t < most; t++)
-        for (uint r = 0; r < PRODUCT_ROWS; r++)
-            sums[t][r] = wide_zero();
-
     uint blocks = columns / 32;
     for (uint b = LANE; b < blocks; b += LANES) {
         block32 weights[PRODUCT_ROWS];
         two_scales weight_scales[PRODUCT_ROWS];
         UNROLL
         for (uint r = 0; r < PRODUCT_ROWS; r++) {
-            weights[r] = weights_block(format, row[r], b);
-            weight_scales[r] = scales_32(format, scale[r], b);
+            weights[r] = weights_block(format, row->w[r], b);
+            weight_scales[r] = scales_32(format, row->scales[r], b);
         }
         UNROLL
         for (uint t = 0; t < most; t++)
             if (t < tokens) {
-                size_t at = (size_t)t * blocks + b;
-                block32 values = block32_load((GLOBAL const uchar *)q + 32 * at);
-                float value_scale = q_scales[at];
-                int q_sum = format == W_Q4_0 || format == W_Q4_K ? q_sums[at] : 0;
+                size_t at = (size_t)(token + t) * blocks + b;
+                block32 values = block32_load((GLOBAL const uchar *)in.q + 32 * at);
+                float value_scale = in.q_scales[at];
+                int q_sum = format == W_Q4_0 || format == W_Q4_K ? in.q_sums[at] : 0;
                 UNROLL
                 for (uint r = 0; r < PRODUCT_ROWS; r++)
                     sums[t][r] =
                         block_sum(format, sums[t][r], weights[r], weight_scales[r], values, value_scale, q_sum);
             }
     }
-
-    store_rows(sums, most, tokens, y, stride, rows - first, finish, scratch);
 }
 
-INLINE void product_8(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
-                      GLOBAL const uint *list, GLOBAL const uint *listed, GLOBAL const schar *q,
-                      GLOBAL const float *q_scales, GLOBAL const int *q_sums, GLOBAL float *y, uint rows, uint columns,
-                      uint stride, uint finish, uint group, uint groups, LOCAL float *scratch)
+/* Multiplies `tokens` tokens from `token` on, at most `most` (a constant), with the rows [first, first + PRODUCT_ROWS)
+ * of `rows` in all. */
+INLINE void product_rows(int format, uint most, GLOBAL const uchar *w, GLOBAL const ushort *scales,
+                         GLOBAL const uint *list, uint first, uint rows, product_input in, uint token, uint tokens,
+                         uint columns, GLOBAL float *y, uint stride, uint finish, LOCAL float *scratch)
+{
+    item_rows row;
+    for (uint r = 0; r < PRODUCT_ROWS; r++) {
+        uint at = listed_row(list, first, r, rows);
+        row.w[r] = row_of(format, w, at, columns);
+        row.scales[r] = scales_of(format, scales, at, columns);
+    }
+    wide sums[MANY_TOKENS][PRODUCT_ROWS];
+    for (uint t = 0; t < most; t++)
+        for (uint r = 0; r < PRODUCT_ROWS; r++)
+            sums[t][r] = wide_zero();
+    if (in.rounded)
+        add_blocks(format, most, &row, in, token, tokens, columns, sums);
+    else
+        add_floats(format, most, &row, in, token, tokens, columns, sums);
+    store_rows(sums, most, tokens, y + (size_t)token * stride + first, stride, rows - first, finish, scratch);
+}
+
+INLINE void product(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
+                    GLOBAL const uint *list, GLOBAL const uint *listed, product_input in, GLOBAL float *y, uint rows,
+                    uint columns, uint stride, uint finish, uint group, uint groups, LOCAL float *scratch)
 {
     uint tokens = step->count, one_by_one = list || tokens == 1 ? tokens : 0;
-    size_t blocks = columns / 32;
     for (uint t = 0; t < one_by_one; t++) {
         uint wanted = list ? listed[t] : rows;
         for (uint first = group * PRODUCT_ROWS; first < wanted; first += groups * PRODUCT_ROWS)
-            product_8_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted,
-                           q + t * blocks * 32, q_scales + t * blocks, q_sums + t * blocks, 1, columns,
-                           y + (size_t)t * stride + first, stride, finish, scratch);
+            product_rows(format, 1, w, scales, list ? list + (size_t)t * stride : list, first, wanted, in, t,
+                         1, columns, y, stride, finish, scratch);
     }
     uint end = one_by_one ? 0 : rows;
     for (uint first = group * PRODUCT_ROWS; first < end; first += groups * PRODUCT_ROWS)
         for (uint t = 0; t < tokens; t += MANY_TOKENS)
-            product_8_rows(format, MANY_TOKENS, w, scales, list, first, rows, q + t * blocks * 32,
-                           q_scales + t * blocks, q_sums + t * blocks, least(tokens - t, MANY_TOKENS), columns,
-                           y + (size_t)t * stride + first, stride, finish, scratch);
+            product_rows(format, MANY_TOKENS, w, scales, list, first, rows, in, t, least(tokens - t, MANY_TOKENS),
+                         columns, y, stride, finish, scratch);
 }
 
-#define X(id, name, values, value_bytes, scale_bytes)                                                            \
-    KERNEL(product_8_##name, P_PRODUCT_8)                                                                        \
+/* Defines a product kernel; the last arguments are the members of product_input. */
+#define PRODUCT_KERNEL(name, PARAMETERS, format, rounded, x, q, q_scales, q_sums)                                \
+    KERNEL(name, PARAMETERS)                                                                                     \
     {                                                                                                            \
         LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                              \
-        product_8(W_##id, step, w, scales, list, listed, q, q_scales, q_sums, y, rows, columns, stride, finish,  \
-                  GROUP, GROUPS, scratch);                                                                       \
+        product_input in = {rounded, x, q, q_scales, q_sums};                                                    \
+        product(format, step, w, scales, list, listed, in, y, rows, columns, stride, finish, GROUP, GROUPS,      \
+                scratch);                                                                                        \
     }
+#define X(id, name, values, value_bytes, scale_bytes) \
+    PRODUCT_KERNEL(product_##name, P_PRODUCT, W_##id, false, x, 0, 0, 0)
+DEVICE_FORMATS(X)
+#undef X
+#define X(id, name, values, value_bytes, scale_bytes) \
+    PRODUCT_KERNEL(product_8_##name, P_PRODUCT_8, W_##id, true, 0, q, q_scales, q_sums)
 DEVICE_BLOCK_FORMATS(X)
 #undef X
+
+/* ------------------------------------------------------------------ input of 8 bits */
 
 /* Rounds a block of 32 values to 8 bits, with the arithmetic of kernel/quantize.h, bit for bit. Compares magnitudes as
  * integers, which have the order of the numbers, with infinity and NaN above all. */
