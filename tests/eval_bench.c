@@ -123,9 +123,9 @@ static void survives_failing_allocations(void **state)
 
 /* ------------------------------------------------------------------ two sides */
 
-static void count_spans(void *user, const hearth_span *span)
+static void count_spans(void *user, const hearth_span *seen)
 {
-    (void)span;
+    (void)seen;
     ++*(size_t *)user;
 }
 

@@ -126,6 +126,20 @@ static hearth_status get_member(const json_t **out, const json_t *object, const 
     return HEARTH_OK;
 }
 
+json_t *json_text(span text)
+{
+    buffer clean = {0};
+    bool ok = true;
+    for (size_t at = 0; ok && at < text.size;) {
+        size_t length = utf8_length(text.data + at, text.size - at);
+        ok = length > 0 ? buffer_put(&clean, text.data + at, length) : buffer_put(&clean, "\xef\xbf\xbd", 3);
+        at += length > 0 ? length : 1;
+    }
+    json_t *value = ok ? json_stringn(clean.size ? clean.data : "", clean.size) : NULL;
+    buffer_free(&clean);
+    return value;
+}
+
 json_t *json_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -2,7 +2,7 @@
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
-#include "error.h"
+#include "text.h"
 
 #include <jansson.h>
 
@@ -21,6 +21,8 @@ json_t *json_recall(const char *path, const char *kind, int version, const char 
 /* Stores the members, on one line, completely or not at all. A failure is ignored, also path or members NULL. */
 void json_remember(const char *path, const char *kind, int version, const char *key, json_t *members);
 
+/* Returns a text as a JSON string with U+FFFD for every byte that is not part of a UTF-8 character. NULL: no memory. */
+json_t *json_text(span text);
 /* Returns a JSON real, or JSON's null if value is infinite or NaN, which JSON cannot express. NULL: no memory. */
 json_t *json_number(double value);
 

@@ -196,7 +196,7 @@ json_t *common_device_json(const loaded *l)
     hearth_device_info d;
     if (!l->placement || !hearth_runtime_device(l->runtime, &d))
         return json_null();
-    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I}", "driver", d.driver, "name", output_json_text(span_of(d.name)),
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I}", "driver", d.driver, "name", json_text(span_of(d.name)),
                      "memory_bytes", (json_int_t)d.memory_bytes, "budget_bytes", (json_int_t)d.budget_bytes,
                      "used_bytes", (json_int_t)d.used_bytes, "peak_bytes", (json_int_t)d.peak_bytes);
 }

@@ -58,10 +58,10 @@ hearth_status bench_report_json(const bench_report *r, hearth_error *error)
     for (size_t i = 0; i < r->count; i++)
         json_array_append_new(list, row_json(r, &r->rows[i]));
     json_t *object =
-        json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:O?, s:O?, s:O?, s:o}", "machine",
-                  output_json_text(span_of(r->machine)), "model", output_json_text(span_of(r->model)), "cpu_level",
-                  r->cpu_level, "threads", (int)r->threads, "guarantee", weakest_guarantee(r), "read_bandwidth",
-                  r->read_bandwidth, "guard", r->guard, "device", r->device, "placement", r->placement, "rows", list);
+        json_pack("{s:o, s:o, s:s, s:i, s:s, s:f, s:O?, s:O?, s:O?, s:o}", "machine", json_text(span_of(r->machine)),
+                  "model", json_text(span_of(r->model)), "cpu_level", r->cpu_level, "threads", (int)r->threads,
+                  "guarantee", weakest_guarantee(r), "read_bandwidth", r->read_bandwidth, "guard", r->guard, "device",
+                  r->device, "placement", r->placement, "rows", list);
     return output_json(object, JSON_INDENT(1), error);
 }
 

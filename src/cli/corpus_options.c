@@ -91,7 +91,7 @@ json_t *corpus_options_json(const corpus_options *o)
 {
     json_t *names = json_array();
     for (size_t i = 0; i < o->files.count; i++)
-        json_array_append_new(names, output_json_text(span_of(o->files.items[i])));
+        json_array_append_new(names, json_text(span_of(o->files.items[i])));
     if (o->ids)
         json_array_append_new(names, json_string("ids"));
     return names;

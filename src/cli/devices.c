@@ -133,11 +133,11 @@ static hearth_status look_around(machine *m, bool measures, arena *memory, heart
 static json_t *side_json(const side *s)
 {
     const device_figures *f = &s->figures;
-    json_t *o = json_pack("{s:s, s:o, s:b, s:b, s:I}", "spec", s->found.spec, "name",
-                          output_json_text(span_of(s->found.name)), "usable", (int)s->found.usable, "gpu",
-                          (int)s->found.is_gpu, "memory_bytes", (json_int_t)s->found.memory_bytes);
+    json_t *o = json_pack("{s:s, s:o, s:b, s:b, s:I}", "spec", s->found.spec, "name", json_text(span_of(s->found.name)),
+                          "usable", (int)s->found.usable, "gpu", (int)s->found.is_gpu, "memory_bytes",
+                          (json_int_t)s->found.memory_bytes);
     if (s->found.problem[0])
-        json_object_set_new(o, "problem", output_json_text(span_of(s->found.problem)));
+        json_object_set_new(o, "problem", json_text(span_of(s->found.problem)));
     if (s->opened)
         json_object_update_new(
             o, json_pack("{s:o, s:I, s:i, s:i, s:s, s:s}", "free_bytes",
@@ -173,13 +173,13 @@ static hearth_status print_json(const machine *m, hearth_error *error)
     json_t *sides = json_array();
     for (size_t i = 0; i < m->side_count; i++)
         json_array_append_new(sides, side_json(&m->sides[i]));
-    return output_json(
-        json_pack("{s:o, s:i, s:i, s:I, s:I, s:s, s:s, s:s, s:o, s:o, s:o}", "cpu", output_json_text(span_of(m->cpu)),
-                  "cores", (int)m->cores, "processors", (int)m->processors, "memory_bytes", (json_int_t)m->memory_bytes,
-                  "cache_bytes", (json_int_t)m->cache_bytes, "best_level", kernel_level_name(kernel_level_find(NULL)),
-                  "used_level", kernel_level_name(m->level), "features", cpu_feature_names(features, cpu_features()),
-                  "levels", levels_json(), "read_bandwidth", reads, "devices", sides),
-        JSON_INDENT(1), error);
+    return output_json(json_pack("{s:o, s:i, s:i, s:I, s:I, s:s, s:s, s:s, s:o, s:o, s:o}", "cpu",
+                                 json_text(span_of(m->cpu)), "cores", (int)m->cores, "processors", (int)m->processors,
+                                 "memory_bytes", (json_int_t)m->memory_bytes, "cache_bytes", (json_int_t)m->cache_bytes,
+                                 "best_level", kernel_level_name(kernel_level_find(NULL)), "used_level",
+                                 kernel_level_name(m->level), "features", cpu_feature_names(features, cpu_features()),
+                                 "levels", levels_json(), "read_bandwidth", reads, "devices", sides),
+                       JSON_INDENT(1), error);
 }
 
 static void print_side(const side *s)

@@ -70,8 +70,8 @@ typedef struct outcome {
 
 static json_t *verdict_json(const humaneval_verdict *v)
 {
-    return json_pack("{s:o, s:I, s:I, s:o}", "task_id", output_json_text(span_of(v->task_id)), "tried",
-                     (json_int_t)v->tried, "passed", (json_int_t)v->passed, "why", output_json_text(span_of(v->why)));
+    return json_pack("{s:o, s:I, s:I, s:o}", "task_id", json_text(span_of(v->task_id)), "tried", (json_int_t)v->tried,
+                     "passed", (json_int_t)v->passed, "why", json_text(span_of(v->why)));
 }
 
 static hearth_status print_json(const outcome *o, hearth_error *error)

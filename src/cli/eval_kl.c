@@ -197,11 +197,11 @@ static hearth_status write_file(const kl_values *v, const divergence_material *f
             say_written(v->write);
     }
     if (status == HEARTH_OK && v->json && (status = kl_file_open(&written, v->write, error)) == HEARTH_OK) {
-        status = output_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:s}", "path",
-                                       output_json_text(span_of(v->write)), "bytes", (json_int_t)written.map.size_bytes,
-                                       "windows", (json_int_t)written.window_count, "context",
-                                       (json_int_t)written.context, "vocabulary", (json_int_t)written.vocabulary_size,
-                                       "mode", hearth_mode_name(hearth_engine_mode(l.engine)), "guarantee",
+        status = output_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:s}", "path", json_text(span_of(v->write)),
+                                       "bytes", (json_int_t)written.map.size_bytes, "windows",
+                                       (json_int_t)written.window_count, "context", (json_int_t)written.context,
+                                       "vocabulary", (json_int_t)written.vocabulary_size, "mode",
+                                       hearth_mode_name(hearth_engine_mode(l.engine)), "guarantee",
                                        hearth_guarantee_name(hearth_engine_guarantee(l.engine))),
                              JSON_COMPACT, error);
         kl_file_close(&written);

@@ -153,7 +153,7 @@ static json_t *json_tensor(const checkpoint *c, size_t index)
     json_t *shape = json_array();
     for (uint32_t i = t->rank; i > 0; i--)
         json_array_append_new(shape, json_integer((json_int_t)t->shape[i - 1]));
-    return json_pack("{s:o, s:o, s:s, s:I}", "name", output_json_text(span_of(t->name)), "shape", shape, "format", type,
+    return json_pack("{s:o, s:o, s:s, s:I}", "name", json_text(span_of(t->name)), "shape", shape, "format", type,
                      "size_bytes", (json_int_t)t->size_bytes);
 }
 
@@ -229,7 +229,7 @@ static json_t *json_model(const hearth_model *model)
     hearth_model_describe(model, &m);
     json_t *object = json_pack(
         "{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:b, s:i, s:i}", "name",
-        output_json_text(span_of(m.name ? m.name : "")), "family", m.family, "activation", m.activation, "layer_count",
+        json_text(span_of(m.name ? m.name : "")), "family", m.family, "activation", m.activation, "layer_count",
         (int)m.layer_count, "embedding_length", (int)m.embedding_length, "neuron_count", (int)m.neuron_count,
         "head_count", (int)m.head_count, "kv_head_count", (int)m.kv_head_count, "head_length", (int)m.head_length,
         "vocabulary_size", (int)m.vocabulary_size, "context_length", (int)m.context_length, "parameter_count",
@@ -293,7 +293,7 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
     const checkpoint *c = in->file;
     bool all = !v->keys && !v->tensors;
     json_t *object = json_object();
-    json_object_set_new(object, "path", output_json_text(span_of(c->path)));
+    json_object_set_new(object, "path", json_text(span_of(c->path)));
     if (all) {
         type_sum sums[MOST_TYPES];
         json_t *formats = json_object();
@@ -309,7 +309,7 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
         else if (inspect_is_tune(c))
             json_object_set_new(object, "tune_file", inspect_tune_json_file(c));
         else
-            json_object_set_new(object, "why", output_json_text(span_of(in->why)));
+            json_object_set_new(object, "why", json_text(span_of(in->why)));
     }
     if (all || v->keys) {
         json_t *keys = json_object();

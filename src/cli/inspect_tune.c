@@ -340,9 +340,9 @@ json_t *inspect_tune_json(const inspected_tune *in, const hearth_model *model)
     const tune *t = in->tune;
     if (!t && !in->why.text[0])
         return json_null();
-    json_t *o = json_pack("{s:o}", "path", output_json_text(span_of(in->path)));
+    json_t *o = json_pack("{s:o}", "path", json_text(span_of(in->path)));
     if (!t) {
-        json_object_set_new(o, "why", output_json_text(span_of(in->why.text)));
+        json_object_set_new(o, "why", json_text(span_of(in->why.text)));
         return o;
     }
     uint32_t count;
@@ -392,5 +392,5 @@ void inspect_tune_print_file(const checkpoint *file)
 
 json_t *inspect_tune_json_file(const checkpoint *file)
 {
-    return json_pack("{s:o}", "fingerprint", output_json_text(find_text(file, TUNE_KEY_FINGERPRINT)));
+    return json_pack("{s:o}", "fingerprint", json_text(find_text(file, TUNE_KEY_FINGERPRINT)));
 }

@@ -33,16 +33,13 @@ typedef struct dialogue {
 
 static hearth_status append(dialogue *d, const int32_t *ids, size_t count, hearth_error *error)
 {
-    if (d->count + count > d->capacity) {
-        size_t capacity = 2 * (d->count + count);
-        int32_t *grown = d->ids ? mem_resize(d->ids, capacity * sizeof *grown) : mem_new_array(capacity, sizeof *grown);
-        if (!grown)
-            return fail_memory(error, "text", capacity * sizeof *grown);
-        d->ids = grown;
-        d->capacity = capacity;
-    }
-    if (count > 0)
-        memcpy(d->ids + d->count, ids, count * sizeof *ids);
+    if (count == 0)
+        return HEARTH_OK;
+    int32_t *grown = mem_grow(d->ids, &d->capacity, d->count, count, sizeof *grown);
+    if (!grown)
+        return fail_memory(error, "text", (d->count + count) * sizeof *grown);
+    d->ids = grown;
+    memcpy(d->ids + d->count, ids, count * sizeof *ids);
     d->count += count;
     return HEARTH_OK;
 }

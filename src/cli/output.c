@@ -121,20 +121,6 @@ void output_note(const char *word, const char *format, ...)
     fputc('\n', stderr);
 }
 
-json_t *output_json_text(span text)
-{
-    buffer clean = {0};
-    bool ok = true;
-    for (size_t at = 0; ok && at < text.size;) {
-        size_t length = utf8_length(text.data + at, text.size - at);
-        ok = length > 0 ? buffer_put(&clean, text.data + at, length) : buffer_put(&clean, "\xef\xbf\xbd", 3);
-        at += length > 0 ? length : 1;
-    }
-    json_t *value = ok ? json_stringn(clean.size ? clean.data : "", clean.size) : NULL;
-    buffer_free(&clean);
-    return value;
-}
-
 char *output_size(char text[16], double size_bytes)
 {
     return text_size(text, size_bytes);

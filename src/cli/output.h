@@ -24,8 +24,6 @@ void output_terminal(FILE *to, span text);
 void output_error(const char *text);
 /* Prints "WORD: TEXT" as one line on standard error, the text escaped as by output_safe. word: "note" or "warning". */
 void output_note(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Returns the text as a JSON string with invalid bytes replaced by U+FFFD. NULL: no memory. */
-json_t *output_json_text(span text);
 
 /* Formats a size in bytes with text_size. */
 char *output_size(char buffer[16], double size_bytes);

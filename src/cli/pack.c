@@ -219,12 +219,11 @@ static void print_report(const packing *p)
 static hearth_status print_json(const packing *p, hearth_error *error)
 {
     const writing_result *w = &p->written;
-    json_t *o =
-        json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:f}", "path", output_json_text(span_of(p->to)),
-                  "tensors", (json_int_t)w->tensors, "transposed", (json_int_t)w->transposed, "from_bytes",
-                  (json_int_t)w->from_bytes, "to_bytes", (json_int_t)w->to_bytes, "guarantee", guarantee_of(p),
-                  "down_type", number_formats[w->down_format].name, "relative_error", w->relative_error, "order",
-                  orders[p->values->order], "seconds", w->seconds);
+    json_t *o = json_pack("{s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:f}", "path", json_text(span_of(p->to)),
+                          "tensors", (json_int_t)w->tensors, "transposed", (json_int_t)w->transposed, "from_bytes",
+                          (json_int_t)w->from_bytes, "to_bytes", (json_int_t)w->to_bytes, "guarantee", guarantee_of(p),
+                          "down_type", number_formats[w->down_format].name, "relative_error", w->relative_error,
+                          "order", orders[p->values->order], "seconds", w->seconds);
     if (o && p->order.tokens > 0) {
         json_object_set_new(o, "profile_tokens", json_integer((json_int_t)p->order.tokens));
         json_object_set_new(o, "profile_of", json_string(p->order.known ? "tune file" : "this run"));

@@ -195,7 +195,7 @@ static hearth_status print_json(const profiling *r, hearth_error *error)
 {
     json_t *o = describe(r);
     if (o)
-        json_object_set_new(o, "tune", r->v->no_save ? json_null() : output_json_text(span_of(r->tune_path)));
+        json_object_set_new(o, "tune", r->v->no_save ? json_null() : json_text(span_of(r->tune_path)));
     return output_json(o, JSON_COMPACT, error);
 }
 

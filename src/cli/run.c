@@ -60,14 +60,10 @@ static void print_prompt(chat *s)
 
 static bool remember_id(chat *s, int32_t id)
 {
-    if (s->id_count == s->id_capacity) {
-        size_t capacity = s->id_capacity ? 2 * s->id_capacity : 256;
-        int32_t *grown = s->ids ? mem_resize(s->ids, capacity * sizeof *grown) : mem_new_array(capacity, sizeof *grown);
-        if (!grown)
-            return false;
-        s->ids = grown;
-        s->id_capacity = capacity;
-    }
+    int32_t *ids = mem_grow(s->ids, &s->id_capacity, s->id_count, 1, sizeof *ids);
+    if (!ids)
+        return false;
+    s->ids = ids;
     s->ids[s->id_count++] = id;
     return true;
 }
@@ -156,7 +152,7 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
             json_decref(ids);
             return fail_memory(error, "ids", s->id_count);
         }
-    json_t *text = output_json_text((span){s->text.data, s->text.size});
+    json_t *text = json_text((span){s->text.data, s->text.size});
     const loaded *l = &s->loaded;
     json_t *object = json_pack(
         "{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "text", text, "ids", ids, "prompt_tokens",

@@ -84,7 +84,7 @@ static json_t *row_json(const sweep_row *row)
         "kind", sweep_kind_name(row->setting.kind), "value", number(row->setting.value), "mode", row->mode, "guarantee",
         row->guarantee, "quality", number(row->quality), "quality_error", number(row->quality_error), "perplexity",
         number(row->perplexity), "same_top", number(row->same_top), "recall", number(row->recall), "tune",
-        row->tune ? output_json_text(span_of(row->tune)) : json_null(), "scored", (json_int_t)row->scored, "density",
+        row->tune ? json_text(span_of(row->tune)) : json_null(), "scored", (json_int_t)row->scored, "density",
         row->activity.density, "let_through", row->activity.let_through, "bytes_per_token", row->activity.weight_bytes,
         "activity_tokens", (json_int_t)row->activity.tokens, "tokens_per_second", number(row->tokens_per_second),
         "relative_speed", number(row->relative_speed));
@@ -99,9 +99,9 @@ hearth_status sweep_report_json(const sweep_report *r, hearth_error *error)
             return fail_memory(error, "JSON", 0);
         }
     json_t *object =
-        json_pack("{s:o, s:s, s:i, s:o, s:o, s:s, s:o}", "machine", output_json_text(span_of(r->machine)), "cpu_level",
-                  r->cpu_level, "threads", (int)r->threads, "model", output_json_text(span_of(r->model)), "text",
-                  output_json_text(span_of(r->text)), "task", sweep_task_name(r->task), "rows", list);
+        json_pack("{s:o, s:s, s:i, s:o, s:o, s:s, s:o}", "machine", json_text(span_of(r->machine)), "cpu_level",
+                  r->cpu_level, "threads", (int)r->threads, "model", json_text(span_of(r->model)), "text",
+                  json_text(span_of(r->text)), "task", sweep_task_name(r->task), "rows", list);
     return output_json(object, JSON_INDENT(1), error);
 }
 

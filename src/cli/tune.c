@@ -235,7 +235,7 @@ static hearth_status print_json(const summary *s, hearth_error *error)
 {
     json_t *o = tuning_report(s->r);
     if (o) {
-        json_object_set_new(o, "path", output_json_text(span_of(s->path)));
+        json_object_set_new(o, "path", json_text(span_of(s->path)));
         json_object_set_new(o, "bytes", json_integer((json_int_t)s->file_bytes));
         json_object_set_new(o, "density", json_real(mean_density(s->r)));
         json_object_set_new(o, "levels", json_array());

@@ -145,24 +145,6 @@ static hearth_status read_bytes(jsonl_reader *r, span bytes, const char *name, h
     return status;
 }
 
-/* Makes room for one more item of `size` bytes. */
-static hearth_status grow(void *items, size_t *capacity, size_t count, size_t size, hearth_error *error)
-{
-    void *old, *new;
-    if (count < *capacity)
-        return HEARTH_OK;
-    size_t wanted = *capacity ? 2 * *capacity : 64, bytes;
-    memcpy(&old, items, sizeof old);
-    if (!size_multiply(wanted, size, &bytes))
-        return fail_memory(error, "humaneval", SIZE_MAX);
-    new = old ? mem_resize(old, bytes) : mem_new(bytes);
-    if (!new)
-        return fail_memory(error, "humaneval", bytes);
-    memcpy(items, &new, sizeof new);
-    *capacity = wanted;
-    return HEARTH_OK;
-}
-
 /* Copies a member that is a string; a missing optional one leaves *out unchanged. */
 static hearth_status copy_member(const char **out, arena *memory, const json_t *line, const char *key, bool optional,
                                  const char *name, hearth_error *error)
@@ -213,7 +195,10 @@ static hearth_status take_problem(jsonl_reader *r, const json_t *line, const cha
         return fail(error, HEARTH_FORMAT, "%s: task_id: '%.80s' is there twice", name, one.task_id);
     if (p->count >= MAX_PROBLEMS)
         return fail(error, HEARTH_FORMAT, "%s: problems: are more than %d", name, MAX_PROBLEMS);
-    TRY(grow(&p->items, &p->capacity, p->count, sizeof *p->items, error));
+    void *grown = mem_grow(p->items, &p->capacity, p->count, 1, sizeof *p->items);
+    if (!grown)
+        return fail_memory(error, "humaneval", p->count * sizeof *p->items);
+    p->items = grown;
     p->items[p->count++] = one;
     return HEARTH_OK;
 }
@@ -249,7 +234,10 @@ hearth_status humaneval_add(humaneval_completions *c, size_t problem, span text,
     const char *copy = arena_copy_text(&c->memory, text.size > 0 ? text.data : "", text.size);
     if (!copy)
         return fail_memory(error, "completion", text.size);
-    TRY(grow(&c->items, &c->capacity, c->count, sizeof *c->items, error));
+    void *grown = mem_grow(c->items, &c->capacity, c->count, 1, sizeof *c->items);
+    if (!grown)
+        return fail_memory(error, "humaneval", c->count * sizeof *c->items);
+    c->items = grown;
     c->items[c->count++] = (humaneval_completion){problem, {copy, text.size}, false};
     return HEARTH_OK;
 }

@@ -3,21 +3,6 @@
 
 #include <string.h>
 
-/* Returns a text with U+FFFD for every byte that is not part of a UTF-8 character. */
-static json_t *text_json(span text)
-{
-    buffer clean = {0};
-    bool ok = true;
-    for (size_t at = 0; ok && at < text.size;) {
-        size_t length = utf8_length(text.data + at, text.size - at);
-        ok = length > 0 ? buffer_put(&clean, text.data + at, length) : buffer_put(&clean, "\xef\xbf\xbd", 3);
-        at += length > 0 ? length : 1;
-    }
-    json_t *value = ok ? json_stringn(clean.size ? clean.data : "", clean.size) : NULL;
-    buffer_free(&clean);
-    return value;
-}
-
 static json_t *unsigned_json(uint64_t value)
 {
     return value > INT64_MAX ? json_sprintf("%llu", (unsigned long long)value) : json_integer((json_int_t)value);
@@ -72,7 +57,7 @@ json_t *key_value_json(const key_value *e, uint64_t most)
     case VALUE_IS_BOOL:
         return json_boolean(e->as.u);
     case VALUE_IS_STRING:
-        return text_json(e->as.string);
+        return json_text(e->as.string);
     case VALUE_IS_ARRAY:
         return array_json(e, most);
     }

@@ -43,29 +43,17 @@ static hearth_status begin(builder *b, corpus *out, const hearth_model *model, u
     return HEARTH_OK;
 }
 
-/* Makes room for `more` further items; at least doubles it, so
- * that many small windows cost no more than a large one. */
-static hearth_status grow(void **items, size_t *room, size_t count, size_t more, size_t item_bytes, hearth_error *error)
-{
-    if (more <= *room - count)
-        return HEARTH_OK;
-    size_t wanted = count + more > 2 * *room ? count + more : 2 * *room, bytes;
-    void *larger = size_multiply(wanted, item_bytes, &bytes) ? mem_resize(*items, bytes) : NULL;
-    if (!larger)
-        return fail_memory(error, "corpus", wanted * item_bytes);
-    *items = larger;
-    *room = wanted;
-    return HEARTH_OK;
-}
-
 /* Makes room for ids and windows. HEARTH_FORMAT: more ids than can be counted. */
 static hearth_status make_room(builder *b, size_t ids, size_t windows)
 {
     corpus *c = b->c;
     if (ids > MAX_IDS - c->id_count)
         return fail(b->error, HEARTH_FORMAT, "corpus: has more than the %zu tokens that can be counted", MAX_IDS);
-    TRY(grow((void **)&c->ids, &b->id_room, c->id_count, ids, sizeof *c->ids, b->error));
-    return grow((void **)&c->starts, &b->start_room, c->window_count, windows + 1, sizeof *c->starts, b->error);
+    int32_t *all = mem_grow(c->ids, &b->id_room, c->id_count, ids + 1, sizeof *all);
+    c->ids = all ? all : c->ids;
+    size_t *starts = mem_grow(c->starts, &b->start_room, c->window_count, windows + 1, sizeof *starts);
+    c->starts = starts ? starts : c->starts;
+    return all && starts ? HEARTH_OK : fail_memory(b->error, "corpus", (c->id_count + ids + 1) * sizeof *all);
 }
 
 /* Appends ids as windows, each with a BOS in front where the model has one and `bos` is set. */
