@@ -14,22 +14,9 @@
 #define BLOCK_POSITIONS 64
 #define MOST_QUERIES    16 /* queries that are processed together */
 
-/* Loads the first n (at most 8) values of a key or value from index i; the other lanes are 0. */
-typedef __m256 load_cached(const void *data, size_t i, size_t n);
-
-ALWAYS_INLINE __m256 load_f32(const void *data, size_t i, size_t n)
-{
-    return load_first((const float *)(const void *)((const char *)data + 4 * i), n);
-}
-
-ALWAYS_INLINE __m256 load_f16(const void *data, size_t i, size_t n)
-{
-    return load_first_halves((const char *)data + 2 * i, n);
-}
-
 /* Adds dimensions [i, i + n), at most 8, to the scores of two queries with four keys. */
 ALWAYS_INLINE void add_scores(const float *const query[2], const void *const keys[TILE_POSITIONS], size_t i, size_t n,
-                              __m256 sum[2 * TILE_POSITIONS], load_cached *load)
+                              __m256 sum[2 * TILE_POSITIONS], load_values *load)
 {
     __m256 first = load_first(query[0] + i, n), second = load_first(query[1] + i, n);
     UNROLLED
@@ -42,7 +29,7 @@ ALWAYS_INLINE void add_scores(const float *const query[2], const void *const key
 
 /* Computes the scores of two queries with four keys from `key` on, `bytes` bytes each, of which `left` exist. */
 ALWAYS_INLINE void score_tile(const float *const query[2], const char *key, size_t bytes, size_t left, size_t length,
-                              float scale, float *const scores[2], size_t p, load_cached *load)
+                              float scale, float *const scores[2], size_t p, load_values *load)
 {
     __m256 sum[2 * TILE_POSITIONS];
     const void *keys[TILE_POSITIONS];
@@ -96,7 +83,7 @@ static float softmax(float *scores, size_t n)
 
 /* Adds positions [begin, end) to the outputs of four queries in dimensions [i, i + 16), of which `left` exist. */
 ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const void *value, size_t begin, size_t end,
-                              size_t length, size_t i, size_t left, float *const out[TILE_QUERIES], load_cached *load)
+                              size_t length, size_t i, size_t left, float *const out[TILE_QUERIES], load_values *load)
 {
     __m256 sum[TILE_QUERIES][TILE_REGISTERS];
     for (size_t g = 0; g < TILE_QUERIES; g++)
@@ -121,7 +108,7 @@ typedef struct attention {
     float scale, *scores, *out;
 } attention;
 
-ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, load_cached *load)
+ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, load_values *load)
 {
     for (size_t g = 0; g < a->queries; g += 2) {
         size_t next = g + 1 < a->queries ? g + 1 : g;
@@ -133,7 +120,7 @@ ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, loa
     }
 }
 
-ALWAYS_INLINE void value_block(const attention *a, size_t begin, size_t end, load_cached *load)
+ALWAYS_INLINE void value_block(const attention *a, size_t begin, size_t end, load_values *load)
 {
     for (size_t g = 0; g < a->queries; g += TILE_QUERIES) {
         const float *scores[TILE_QUERIES];
@@ -156,7 +143,7 @@ ALWAYS_INLINE size_t end_of_block(size_t begin, size_t count)
     return count - begin < BLOCK_POSITIONS ? count : begin + BLOCK_POSITIONS;
 }
 
-ALWAYS_INLINE void attend_together(const attention *a, load_cached *load)
+ALWAYS_INLINE void attend_together(const attention *a, load_values *load)
 {
     float total[MOST_QUERIES] = {0};
     for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
@@ -171,7 +158,7 @@ ALWAYS_INLINE void attend_together(const attention *a, load_cached *load)
             a->out[g * a->length + i] /= total[g];
 }
 
-ALWAYS_INLINE void attend(attention a, load_cached *load)
+ALWAYS_INLINE void attend(attention a, load_values *load)
 {
     for (size_t all = a.queries; all > 0; all -= a.queries) {
         a.queries = all < MOST_QUERIES ? all : MOST_QUERIES;

@@ -12,22 +12,9 @@
 #define TILE_QUERIES   4 /* queries in a tile of the second product, weights times values */
 #define TILE_REGISTERS 4 /* of 16 dimensions */
 
-/* Loads sixteen values of a key or value from index i, as float32; lanes that are not in `lanes` become 0. */
-typedef __m512 load_cached(const void *data, size_t i, __mmask16 lanes);
-
-ALWAYS_INLINE __m512 load_f32(const void *data, size_t i, __mmask16 lanes)
-{
-    return _mm512_maskz_loadu_ps(lanes, (const char *)data + 4 * i);
-}
-
-ALWAYS_INLINE __m512 load_f16(const void *data, size_t i, __mmask16 lanes)
-{
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, (const char *)data + 2 * i));
-}
-
 /* Computes the scores of two queries with positions [p, p + 8), of which `left` exist. */
 ALWAYS_INLINE void score_tile(const float *const query[2], const void *key, size_t p, size_t left, size_t length,
-                              float scale, float *const scores[2], load_cached *load)
+                              float scale, float *const scores[2], load_values *load)
 {
     __m512 sum[2 * TILE_POSITIONS];
     for (size_t k = 0; k < 2 * TILE_POSITIONS; k++)
@@ -69,7 +56,7 @@ static float softmax(float *scores, size_t n)
 /* Computes the outputs of four queries in dimensions [i, i + 64), of which `left` exist. */
 ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const float total[TILE_QUERIES],
                               const void *value, size_t count, size_t length, size_t i, size_t left,
-                              float *const out[TILE_QUERIES], load_cached *load)
+                              float *const out[TILE_QUERIES], load_values *load)
 {
     __mmask16 lanes[TILE_REGISTERS];
     __m512 sum[TILE_QUERIES][TILE_REGISTERS];
@@ -94,7 +81,7 @@ ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const flo
 }
 
 ALWAYS_INLINE void attend(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                          size_t length, float scale, float *scores, float *out, load_cached *load)
+                          size_t length, float scale, float *scores, float *out, load_values *load)
 {
     for (size_t g = 0; g < queries; g += 2) {
         size_t next = g + 1 < queries ? g + 1 : g;

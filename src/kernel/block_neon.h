@@ -20,7 +20,7 @@ ALWAYS_INLINE bytes32 load_q(const int8_t *q)
     return (bytes32){vld1q_s8(q), vld1q_s8(q + 16)};
 }
 
-ALWAYS_INLINE void clear(float32x4_t sum[GROUP])
+ALWAYS_INLINE void clear_fours(float32x4_t sum[GROUP])
 {
     for (size_t r = 0; r < GROUP; r++)
         sum[r] = vdupq_n_f32(0);
@@ -34,7 +34,7 @@ ALWAYS_INLINE group_sums sums_of_rows(const float32x4_t sum[GROUP])
 ALWAYS_INLINE group_sums dot_q8_0(const row_group *rows, const kernel_input *x)
 {
     float32x4_t sum[GROUP];
-    clear(sum);
+    clear_fours(sum);
     for (size_t b = 0; b < x->columns / 32; b++) {
         fetch_ahead(rows, b * sizeof(block_q8_0), sizeof(block_q8_0));
         bytes32 q = load_q(x->q + b * 32);
@@ -49,7 +49,7 @@ ALWAYS_INLINE group_sums dot_q8_0(const row_group *rows, const kernel_input *x)
 ALWAYS_INLINE group_sums dot_q4_0(const row_group *rows, const kernel_input *x)
 {
     float32x4_t sum[GROUP];
-    clear(sum);
+    clear_fours(sum);
     for (size_t b = 0; b < x->columns / 32; b++) {
         fetch_ahead(rows, b * sizeof(block_q4_0), sizeof(block_q4_0));
         bytes32 q = load_q(x->q + b * 32);
@@ -62,15 +62,15 @@ ALWAYS_INLINE group_sums dot_q4_0(const row_group *rows, const kernel_input *x)
 }
 
 /* Adds one block. scale: of the token's eight blocks of 32. offset: scale times the sum of each block. */
-ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, const int8_t *q, floats8 scale,
-                                   floats8 offset)
+ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, const int8_t *q, vector scale,
+                                   vector offset)
 {
     uint64_t scales, minima;
     sub_scales(block->scales, &scales, &minima);
-    floats8 minimum = scale_bytes(minima, half_of(block->dmin));
+    vector minimum = scale_bytes(minima, half_of(block->dmin));
     sum = vfmsq_f32(vfmsq_f32(sum, minimum.low, offset.low), minimum.high, offset.high);
     float d[8];
-    store8(d, multiply8(scale_bytes(scales, half_of(block->d)), scale));
+    vector_store(d, vector_multiply(scale_bytes(scales, half_of(block->d)), scale));
     for (size_t s = 0; s < 8; s++)
         sum = vfmaq_n_f32(sum, dot_32(bytes_q4_k(block, s), load_q(q + s * 32)), d[s]);
     return sum;
@@ -79,13 +79,13 @@ ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, con
 ALWAYS_INLINE group_sums dot_q4_k(const row_group *rows, const kernel_input *x)
 {
     float32x4_t sum[GROUP];
-    clear(sum);
+    clear_fours(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
         const int16_t *sums = x->sums + b * 16;
-        floats8 scale = load8(x->scales + b * 8);
-        floats8 totals = {vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums))), vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums + 8)))};
-        floats8 offset = multiply8(scale, totals);
+        vector scale = vector_load(x->scales + b * 8);
+        vector totals = {vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums))), vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums + 8)))};
+        vector offset = vector_multiply(scale, totals);
         for (size_t r = 0; r < GROUP; r++) {
             const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
             sum[r] = add_q4_k(sum[r], block, x->q + b * 256, scale, offset);
@@ -111,7 +111,7 @@ ALWAYS_INLINE float32x4_t add_q6_k(float32x4_t sum, const block_q6_k *block, con
 ALWAYS_INLINE group_sums dot_q6_k(const row_group *rows, const kernel_input *x)
 {
     float32x4_t sum[GROUP];
-    clear(sum);
+    clear_fours(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
         for (size_t r = 0; r < GROUP; r++) {

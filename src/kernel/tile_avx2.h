@@ -353,14 +353,6 @@ ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const tokens *x, size_t co
 
 #endif
 
-/* Adds the first `rows` of 8 sums to `out`, or writes them if `first`. */
-ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
-{
-    if (!first)
-        sum = _mm256_add_ps(load_first(out, rows), sum);
-    store_first(out, rows, sum);
-}
-
 /* Multiplies the panel's 16 rows with `count` tokens; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
                         float *y, size_t y_stride, tile_format format)

@@ -133,26 +133,26 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t k, size_t group, const token
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
                         float *y, size_t y_stride, tile_format format)
 {
-    floats8 sum[TILE_TOKENS];
+    vector sum[TILE_TOKENS];
     for (size_t t = 0; t < count; t++)
-        sum[t] = all8(0);
+        sum[t] = vector_of(0);
     for (size_t g = 0; g < columns / format.group; g++) {
         integers8 dot[TILE_TOKENS];
         dot_group(p, g * format.group, format.group, x, count, dot);
-        floats8 d = load8(p->scales[g]), minimum = load8(p->minima[g * format.group / 32]);
+        vector d = vector_load(p->scales[g]), minimum = vector_load(p->minima[g * format.group / 32]);
         for (size_t t = 0; t < count; t++) {
             const int16_t *sums = x->sums + t * (x->stride / 16) + g * (format.group / 16);
             float dx = x->scales[t * (x->stride / 32) + g * format.group / 32];
-            floats8 products = {vcvtq_f32_s32(dot[t].low), vcvtq_f32_s32(dot[t].high)};
-            sum[t] = fma8(sum[t], products, multiply8(d, all8(dx)));
+            vector products = {vcvtq_f32_s32(dot[t].low), vcvtq_f32_s32(dot[t].high)};
+            sum[t] = vector_fma(sum[t], products, vector_multiply(d, vector_of(dx)));
             if (format.has_minima)
-                sum[t] = fms8(sum[t], minimum, all8(dx * (float)(sums[0] + sums[1])));
+                sum[t] = fms8(sum[t], minimum, vector_of(dx * (float)(sums[0] + sums[1])));
         }
     }
     for (size_t t = 0; t < count; t++) {
         float *out = y + t * y_stride;
         if (!first)
-            sum[t] = add8(load_first(out, rows), sum[t]);
+            sum[t] = vector_add(load_first(out, rows), sum[t]);
         store_first(out, rows, sum[t]);
     }
 }

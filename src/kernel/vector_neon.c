@@ -31,44 +31,44 @@ static void quantize_neon(const float *x, size_t n, int8_t *q, float *scales, in
 /* Uses two pairs of registers, so that an addition need not wait for the one before it and errors stay small. */
 static float sum_of_squares(const float *x, size_t n)
 {
-    floats8 sum[2] = {all8(0), all8(0)};
+    vector sum[2] = {vector_of(0), vector_of(0)};
     size_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES)
         for (size_t k = 0; k < 2; k++) {
-            floats8 value = load8(x + i + k * LANES);
-            sum[k] = fma8(sum[k], value, value);
+            vector value = vector_load(x + i + k * LANES);
+            sum[k] = vector_fma(sum[k], value, value);
         }
     for (; i < n; i += LANES) {
-        floats8 value = load_first(x + i, n - i);
-        sum[0] = fma8(sum[0], value, value);
+        vector value = load_first(x + i, n - i);
+        sum[0] = vector_fma(sum[0], value, value);
     }
-    return sum_of(add8(sum[0], sum[1]));
+    return sum_of(vector_add(sum[0], sum[1]));
 }
 
 static void rms_norm_neon(const float *x, const float *weight, float epsilon, size_t n, float *out)
 {
-    floats8 scale = all8(1 / sqrtf(sum_of_squares(x, n) / (float)n + epsilon));
+    vector scale = vector_of(1 / sqrtf(sum_of_squares(x, n) / (float)n + epsilon));
     for (size_t i = 0; i < n; i += LANES) {
-        floats8 value = multiply8(load_first(x + i, n - i), scale);
-        store_first(out + i, n - i, multiply8(value, load_first(weight + i, n - i)));
+        vector value = vector_multiply(load_first(x + i, n - i), scale);
+        store_first(out + i, n - i, vector_multiply(value, load_first(weight + i, n - i)));
     }
 }
 
 static void add_neon(const float *x, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += LANES)
-        store_first(y + i, n - i, add8(load_first(y + i, n - i), load_first(x + i, n - i)));
+        store_first(y + i, n - i, vector_add(load_first(y + i, n - i), load_first(x + i, n - i)));
 }
 
 static void silu_neon(const float *gate, const float *up, float threshold, size_t n, float *h)
 {
     (void)threshold;
     for (size_t i = 0; i < n; i += LANES) {
-        floats8 g = load_first(gate + i, n - i);
-        floats8 below = add8(all8(1), exponent_neon((floats8){vnegq_f32(g.low), vnegq_f32(g.high)}));
-        floats8 value = {vdivq_f32(g.low, below.low), vdivq_f32(g.high, below.high)};
+        vector g = load_first(gate + i, n - i);
+        vector below = vector_add(vector_of(1), exponent_neon((vector){vnegq_f32(g.low), vnegq_f32(g.high)}));
+        vector value = {vdivq_f32(g.low, below.low), vdivq_f32(g.high, below.high)};
         if (up)
-            value = multiply8(value, load_first(up + i, n - i));
+            value = vector_multiply(value, load_first(up + i, n - i));
         store_first(h + i, n - i, value);
     }
 }
@@ -83,9 +83,9 @@ static void relu_neon(const float *gate, const float *up, float threshold, size_
 {
     const float32x4_t limit = vdupq_n_f32(threshold);
     for (size_t i = 0; i < n; i += LANES) {
-        floats8 g = load_first(gate + i, n - i), value = g;
+        vector g = load_first(gate + i, n - i), value = g;
         if (up)
-            value = multiply8(g, load_first(up + i, n - i));
+            value = vector_multiply(g, load_first(up + i, n - i));
         value.low = where(vcgtq_f32(g.low, limit), value.low);
         value.high = where(vcgtq_f32(g.high, limit), value.high);
         store_first(h + i, n - i, value);
@@ -116,7 +116,7 @@ static void to_half_neon(const float *x, size_t n, uint16_t *out)
 {
     for (size_t i = 0; i < n; i += LANES) {
         size_t left = n - i < LANES ? n - i : LANES;
-        floats8 values = load_first(x + i, left);
+        vector values = load_first(x + i, left);
         uint16_t halves[LANES];
         vst1q_u16(halves, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(values.low), values.high)));
         memcpy(out + i, halves, left * sizeof(*out));
