@@ -9,11 +9,12 @@
 
 typedef __m256 vector;
 typedef __m256 group_sums;
+#define LEVEL avx2
 
 #include "streams.h"
 
 /* Products of block formats with float32 activations (float_avx2.c), and with many tokens of 8 bits (tile_avx2.c). */
-kernel_product avx2_product_decoded, avx2_product_tiles;
+kernel_product avx2_product_decoded, avx2_product_tiles, avxvnni_product_tiles;
 
 /* ---- vectors, by the names that the headers with shared loops use ---- */
 
@@ -37,6 +38,16 @@ ALWAYS_INLINE vector vector_add(vector a, vector b)
     return _mm256_add_ps(a, b);
 }
 
+ALWAYS_INLINE vector vector_subtract(vector a, vector b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_max(vector a, vector b)
+{
+    return _mm256_max_ps(a, b);
+}
+
 ALWAYS_INLINE vector vector_multiply(vector a, vector b)
 {
     return _mm256_mul_ps(a, b);
@@ -51,6 +62,12 @@ ALWAYS_INLINE vector vector_divide(vector a, vector b)
 ALWAYS_INLINE vector vector_fma(vector sum, vector a, vector b)
 {
     return _mm256_fmadd_ps(a, b, sum);
+}
+
+/* sum - a * b, rounded once. */
+ALWAYS_INLINE vector vector_fms(vector sum, vector a, vector b)
+{
+    return _mm256_fnmadd_ps(a, b, sum);
 }
 
 /* Returns a mask of the first n of 8 lanes; all for n >= 8. */
@@ -92,6 +109,16 @@ static inline __m256 load_first_bfloats(const void *at, size_t n)
         memcpy(halves, at, n * sizeof(*halves));
     __m128i words = _mm_loadu_si128(n < LANES ? (const void *)halves : at);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
+}
+
+/* Stores the first n of 8 floats as float16. */
+static inline void store_first_halves(uint16_t *at, size_t n, __m256 v)
+{
+    __m128i words = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+    uint16_t halves[LANES];
+    _mm_storeu_si128((void *)(n >= LANES ? at : halves), words);
+    if (n < LANES)
+        memcpy(at, halves, n * sizeof(*halves));
 }
 
 /* Returns the scales of eight Q4_0 blocks, in order, as float16. Loading them one by one takes three times as many

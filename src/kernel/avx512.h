@@ -9,6 +9,7 @@
 
 typedef __m512 vector;
 typedef __m256 group_sums;
+#define LEVEL avx512
 
 #include "streams.h"
 
@@ -44,6 +45,16 @@ ALWAYS_INLINE vector vector_add(vector a, vector b)
     return _mm512_add_ps(a, b);
 }
 
+ALWAYS_INLINE vector vector_subtract(vector a, vector b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_max(vector a, vector b)
+{
+    return _mm512_max_ps(a, b);
+}
+
 ALWAYS_INLINE vector vector_multiply(vector a, vector b)
 {
     return _mm512_mul_ps(a, b);
@@ -58,6 +69,12 @@ ALWAYS_INLINE vector vector_divide(vector a, vector b)
 ALWAYS_INLINE vector vector_fma(vector sum, vector a, vector b)
 {
     return _mm512_fmadd_ps(a, b, sum);
+}
+
+/* sum - a * b, rounded once. */
+ALWAYS_INLINE vector vector_fms(vector sum, vector a, vector b)
+{
+    return _mm512_fnmadd_ps(a, b, sum);
 }
 
 /* True if the compiler knows that all lanes are meant: then no mask is needed. (If it does not know, a branch would
@@ -94,6 +111,16 @@ ALWAYS_INLINE vector load_first_halves(const void *at, size_t n)
 ALWAYS_INLINE vector load_first_bfloats(const void *at, size_t n)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_first_words(at, n)), 16));
+}
+
+/* Stores the first n of 16 floats as float16. */
+ALWAYS_INLINE void store_first_halves(uint16_t *at, size_t n, vector v)
+{
+    __m256i halves = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+    if (IS_WHOLE(n))
+        _mm256_storeu_si256((void *)at, halves);
+    else
+        _mm256_mask_storeu_epi16(at, first_lanes(n), halves);
 }
 
 ALWAYS_INLINE float sum_of(vector v)

@@ -31,35 +31,24 @@ ALWAYS_INLINE group_sums sums_of_rows(const float32x4_t sum[GROUP])
     return (group_sums){sum_of_4(sum), sum_of_4(sum + 4)};
 }
 
-ALWAYS_INLINE group_sums dot_q8_0(const row_group *rows, const kernel_input *x)
-{
-    float32x4_t sum[GROUP];
-    clear_fours(sum);
-    for (size_t b = 0; b < x->columns / 32; b++) {
-        fetch_ahead(rows, b * sizeof(block_q8_0), sizeof(block_q8_0));
-        bytes32 q = load_q(x->q + b * 32);
-        for (size_t r = 0; r < GROUP; r++) {
-            const block_q8_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
-            sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_q8_0(block), q), half_of(block->d) * x->scales[b]);
-        }
+/* Defines the product of a format whose blocks are 32 bytes with one scale. */
+#define DOT_32(name)                                                                                            \
+    ALWAYS_INLINE group_sums dot_##name(const row_group *rows, const kernel_input *x)                           \
+    {                                                                                                           \
+        float32x4_t sum[GROUP];                                                                                 \
+        clear_fours(sum);                                                                                       \
+        for (size_t b = 0; b < x->columns / 32; b++) {                                                          \
+            fetch_ahead(rows, b * sizeof(block_##name), sizeof(block_##name));                                  \
+            bytes32 q = load_q(x->q + b * 32);                                                                  \
+            for (size_t r = 0; r < GROUP; r++) {                                                                \
+                const block_##name *block = (const void *)(rows->now[r] + b * sizeof(block_##name));            \
+                sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_##name(block), q), half_of(block->d) * x->scales[b]); \
+            }                                                                                                   \
+        }                                                                                                       \
+        return sums_of_rows(sum);                                                                               \
     }
-    return sums_of_rows(sum);
-}
-
-ALWAYS_INLINE group_sums dot_q4_0(const row_group *rows, const kernel_input *x)
-{
-    float32x4_t sum[GROUP];
-    clear_fours(sum);
-    for (size_t b = 0; b < x->columns / 32; b++) {
-        fetch_ahead(rows, b * sizeof(block_q4_0), sizeof(block_q4_0));
-        bytes32 q = load_q(x->q + b * 32);
-        for (size_t r = 0; r < GROUP; r++) {
-            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
-            sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_q4_0(block), q), half_of(block->d) * x->scales[b]);
-        }
-    }
-    return sums_of_rows(sum);
-}
+DOT_32(q8_0)
+DOT_32(q4_0)
 
 /* Adds one block. scale: of the token's eight blocks of 32. offset: scale times the sum of each block. */
 ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, const int8_t *q, vector scale,
@@ -121,19 +110,5 @@ ALWAYS_INLINE group_sums dot_q6_k(const row_group *rows, const kernel_input *x)
     }
     return sums_of_rows(sum);
 }
-
-/* Defines the product of a format, which chooses by the kind and number of activations. `level` is only a part of the
- * function's name: the file's flags decide which instructions are used. */
-#define PRODUCT(name, level)                                                                              \
-    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
-                                         const kernel_input *x, float *y, size_t y_stride)                \
-    {                                                                                                     \
-        if (!x->q)                                                                                        \
-            neon_product_decoded(w, list, begin, end, x, y, y_stride);                                    \
-        else if (x->count != 1)                                                                           \
-            tiles_##name(w, list, begin, end, x, y, y_stride);                                            \
-        else                                                                                              \
-            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                       \
-    }
 
 #endif

@@ -2,7 +2,8 @@
  * level: the part that levels share. decode_LEVEL.h includes it at its end, after it has defined
  *   WEIGHT_STEP     columns that are decoded in registers at a time, WEIGHT_VECTORS registers
  *   WEIGHT_SPAN     columns whose scales are prepared together, if no block is longer
- *   scales_NAME, decode_NAME   of the block formats, as in weight_decoder */
+ *   scales_NAME, decode_NAME   of the block formats, as in weight_decoder; for the scales of Q4_K only
+ *   store_times_bytes   stores the eight bytes of a word, each multiplied with a float16 */
 #ifndef KERNEL_DECODE_H
 #define KERNEL_DECODE_H
 
@@ -30,6 +31,17 @@ typedef struct weight_decoder {
     X(level, Q6_K, q6_k, scales_q6_k)
 #define WEIGHT_DECODER(id, name, scales) \
     ((weight_decoder){FORMAT_VALUES_##id, FORMAT_BYTES_##id, scales, decode_##name})
+
+/* Prepares eight scales, then eight offsets. */
+ALWAYS_INLINE void scales_q4_k(const uint8_t *base, size_t columns, float *scales)
+{
+    (void)columns;
+    const block_q4_k *block = (const void *)base;
+    uint64_t steps, minima;
+    sub_scales(block->scales, &steps, &minima);
+    store_times_bytes(scales, steps, block->d);
+    store_times_bytes(scales + 8, minima, block->dmin);
+}
 
 #define DECODE_FLOATS(name)                                                                                        \
     ALWAYS_INLINE void decode_##name(const uint8_t *base, const float *scales, size_t column, size_t n, vector *w) \
@@ -87,6 +99,13 @@ ALWAYS_INLINE void decode_columns(const uint8_t *row, size_t all, size_t column,
             store_columns(w, n, values);
         }
     }
+}
+
+/* Converts 32 floats to float16. */
+ALWAYS_INLINE void store_halves(const float *values, uint16_t *halves)
+{
+    for (size_t i = 0; i < 32; i += LANES)
+        store_first_halves(halves + i, LANES, vector_load(values + i));
 }
 
 #endif

@@ -91,20 +91,10 @@ ALWAYS_INLINE void decode_q4_0(const uint8_t *base, const float *scales, size_t 
 
 /* ---- Q4_K: eight scales, then eight offsets ---- */
 
-ALWAYS_INLINE __m256 times_bytes(uint64_t bytes, uint16_t half)
+ALWAYS_INLINE void store_times_bytes(float *at, uint64_t bytes, uint16_t half)
 {
-    __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(_cvtsh_ss(half)));
-}
-
-ALWAYS_INLINE void scales_q4_k(const uint8_t *base, size_t columns, float *scales)
-{
-    (void)columns;
-    const block_q4_k *block = (const void *)base;
-    uint64_t steps, minima;
-    sub_scales(block->scales, &steps, &minima);
-    _mm256_storeu_ps(scales, times_bytes(steps, block->d));
-    _mm256_storeu_ps(scales + 8, times_bytes(minima, block->dmin));
+    __m256 numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+    _mm256_storeu_ps(at, _mm256_mul_ps(numbers, _mm256_set1_ps(_cvtsh_ss(half))));
 }
 
 ALWAYS_INLINE void decode_q4_k(const uint8_t *base, const float *scales, size_t column, size_t n, __m256 *w)

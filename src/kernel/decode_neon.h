@@ -29,39 +29,23 @@ ALWAYS_INLINE void scales_of_blocks(const uint8_t *base, size_t n, size_t bytes,
     }
 }
 
-ALWAYS_INLINE void scales_q8_0(const uint8_t *base, size_t columns, float *scales)
-{
-    scales_of_blocks(base, columns / 32, sizeof(block_q8_0), scales);
-}
+#define DECODE_32(name)                                                                                            \
+    ALWAYS_INLINE void scales_##name(const uint8_t *base, size_t columns, float *scales)                           \
+    {                                                                                                              \
+        scales_of_blocks(base, columns / 32, sizeof(block_##name), scales);                                        \
+    }                                                                                                              \
+    ALWAYS_INLINE void decode_##name(const uint8_t *base, const float *scales, size_t column, size_t n, vector *w) \
+    {                                                                                                              \
+        (void)n;                                                                                                   \
+        const block_##name *block = (const void *)(base + column / 32 * sizeof(block_##name));                     \
+        scale_32(bytes_##name(block), scales[column / 32], scales[column / 32], w);                                \
+    }
+DECODE_32(q8_0)
+DECODE_32(q4_0)
 
-ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t column, size_t n, vector *w)
+ALWAYS_INLINE void store_times_bytes(float *at, uint64_t bytes, uint16_t half)
 {
-    (void)n;
-    const block_q8_0 *block = (const void *)(base + column / 32 * sizeof(block_q8_0));
-    scale_32(bytes_q8_0(block), scales[column / 32], scales[column / 32], w);
-}
-
-ALWAYS_INLINE void scales_q4_0(const uint8_t *base, size_t columns, float *scales)
-{
-    scales_of_blocks(base, columns / 32, sizeof(block_q4_0), scales);
-}
-
-ALWAYS_INLINE void decode_q4_0(const uint8_t *base, const float *scales, size_t column, size_t n, vector *w)
-{
-    (void)n;
-    const block_q4_0 *block = (const void *)(base + column / 32 * sizeof(block_q4_0));
-    scale_32(bytes_q4_0(block), scales[column / 32], scales[column / 32], w);
-}
-
-/* Prepares eight scales, then eight offsets. */
-ALWAYS_INLINE void scales_q4_k(const uint8_t *base, size_t columns, float *scales)
-{
-    (void)columns;
-    const block_q4_k *block = (const void *)base;
-    uint64_t steps, minima;
-    sub_scales(block->scales, &steps, &minima);
-    vector_store(scales, scale_bytes(steps, half_of(block->d)));
-    vector_store(scales + 8, scale_bytes(minima, half_of(block->dmin)));
+    vector_store(at, scale_bytes(bytes, half_of(half)));
 }
 
 /* Returns q * step - offset, rounded once. */

@@ -15,11 +15,12 @@ typedef struct vector {
 } vector;
 
 typedef vector group_sums;
+#define LEVEL neon
 
 #include "streams.h"
 
-/* The product of block formats with float32 activations (float_neon.c). */
-kernel_product neon_product_decoded;
+/* Products of block formats with float32 activations (float_neon.c), and with many tokens of 8 bits (tile_neon.h). */
+kernel_product neon_product_decoded, neon_product_tiles, dotprod_product_tiles;
 
 ALWAYS_INLINE vector vector_of(float value)
 {
@@ -86,6 +87,14 @@ static inline vector load_first_bfloats(const void *at, size_t n)
                     vreinterpretq_f32_u32(vshll_high_n_u16(words, 16))};
 }
 
+/* Stores the first n of 8 floats as float16. */
+static inline void store_first_halves(uint16_t *at, size_t n, vector v)
+{
+    uint16_t halves[LANES];
+    vst1q_u16(halves, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(v.low), v.high)));
+    memcpy(at, halves, (n < LANES ? n : LANES) * sizeof(*at));
+}
+
 ALWAYS_INLINE float half_of(uint16_t bits)
 {
     __fp16 half;
@@ -96,6 +105,16 @@ ALWAYS_INLINE float half_of(uint16_t bits)
 ALWAYS_INLINE vector vector_add(vector a, vector b)
 {
     return (vector){vaddq_f32(a.low, b.low), vaddq_f32(a.high, b.high)};
+}
+
+ALWAYS_INLINE vector vector_subtract(vector a, vector b)
+{
+    return (vector){vsubq_f32(a.low, b.low), vsubq_f32(a.high, b.high)};
+}
+
+ALWAYS_INLINE vector vector_max(vector a, vector b)
+{
+    return (vector){vmaxq_f32(a.low, b.low), vmaxq_f32(a.high, b.high)};
 }
 
 ALWAYS_INLINE vector vector_multiply(vector a, vector b)
@@ -110,7 +129,7 @@ ALWAYS_INLINE vector vector_fma(vector sum, vector a, vector b)
 }
 
 /* sum - a * b, rounded once. */
-ALWAYS_INLINE vector fms8(vector sum, vector a, vector b)
+ALWAYS_INLINE vector vector_fms(vector sum, vector a, vector b)
 {
     return (vector){vfmsq_f32(sum.low, a.low, b.low), vfmsq_f32(sum.high, a.high, b.high)};
 }

@@ -75,4 +75,20 @@ ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t
             rows_in_streams(w, list, begin, end, x, y, dot_##name);                                       \
     }
 
+/* Defines the products of a level and their table. */
+#define BLOCK_PRODUCTS(level)                         \
+    BLOCK_PRODUCT(q8_0, level)                        \
+    BLOCK_PRODUCT(q4_0, level)                        \
+    BLOCK_PRODUCT(q4_k, level)                        \
+    BLOCK_PRODUCT(q6_k, level)                        \
+    const kernels level##_blocks = {                  \
+        .product =                                    \
+            {                                         \
+                [FORMAT_Q8_0] = product_q8_0_##level, \
+                [FORMAT_Q4_0] = product_q4_0_##level, \
+                [FORMAT_Q4_K] = product_q4_k_##level, \
+                [FORMAT_Q6_K] = product_q6_k_##level, \
+            },                                        \
+    };
+
 #endif

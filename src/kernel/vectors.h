@@ -4,6 +4,11 @@
 #ifndef KERNEL_VECTORS_H
 #define KERNEL_VECTORS_H
 
+/* The name of a kernel at this level: OF_LEVEL(add) is add_avx2. */
+#define JOIN_NAMES(name, level) name##_##level
+#define JOIN(name, level)       JOIN_NAMES(name, level)
+#define OF_LEVEL(name)          JOIN(name, LEVEL)
+
 /* Loads the first n (at most LANES) values from index i of a row as float32; the other lanes are 0. */
 typedef vector load_values(const void *row, size_t i, size_t n);
 
