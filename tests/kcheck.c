@@ -74,6 +74,22 @@ float random_rough(uint64_t *state)
     return kind == 0 ? value * 100 : kind == 1 ? 0 : kind == 2 ? value * 0x1p-127f : value;
 }
 
+const scale_places scales_at[FORMAT_COUNT] = {
+    [FORMAT_Q8_0] = {1, {0}},
+    [FORMAT_Q4_0] = {1, {0}},
+    [FORMAT_Q4_K] = {2, {0, 2}},
+    [FORMAT_Q6_K] = {1, {208}},
+};
+
+void random_encoded(uint8_t *block, number_format format, bool not_finite, uint64_t *state)
+{
+    float values[MOST_BLOCK_VALUES];
+    size_t n = number_formats[format].block_values;
+    for (size_t i = 0; i < n; i++)
+        values[i] = not_finite && random_below(state, 8) == 0 ? INFINITY : random_rough(state);
+    number_formats[format].encode(values, block, n);
+}
+
 /* ---- telling ---- */
 
 void check_begin(check *c, const char *op)

@@ -7,6 +7,9 @@
 /* Rounding error of one float32 operation, relative. */
 #define EPSILON 0x1p-24
 
+/* No format has more values in a block. */
+#define MOST_BLOCK_VALUES 256
+
 /* What is being checked right now; printed by the first failure of a kernel and by a trap behind a buffer. */
 typedef struct check {
     const char *level, *op;
@@ -44,6 +47,15 @@ float random_value(uint64_t *state);
 /* What vectors in models look like, and what they should not: mostly [-1, 1), some values 100 times larger, some
  * zero, some subnormal. */
 float random_rough(uint64_t *state);
+
+/* Where a block format's float16 scales lie in a block; everything else may be any byte. count 0: the format is not of
+ * that kind, or is not known here, and blocks are made by random_encoded(). */
+typedef struct scale_places {
+    size_t count, at[2];
+} scale_places;
+extern const scale_places scales_at[FORMAT_COUNT];
+/* Fills a block with random values, some of them infinite if `not_finite`. */
+void random_encoded(uint8_t *block, number_format format, bool not_finite, uint64_t *state);
 
 /* Each counts a comparison and returns whether it was good. Close: |got - want| <= bound, got is not NaN. */
 bool expect_close(check *c, size_t at, double want, double got, double bound);

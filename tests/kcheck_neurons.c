@@ -35,29 +35,19 @@ static uint16_t random_scale(content kind, uint64_t *rng)
     return half_from_float(random_value(rng) * (rare == 0 ? 0x1p-20f : rare == 1 ? 6e4f : 1));
 }
 
-/* Any bytes are a block but for its scales, which every format has where it says. */
 static void fill_weights(uint8_t *data, size_t bytes, number_format format, content kind, uint64_t *rng)
 {
-    static const struct halves {
-        size_t count, at[2];
-    } halves[FORMAT_COUNT] = {
-        [FORMAT_Q8_0] = {1, {0}},
-        [FORMAT_Q4_0] = {1, {0}},
-        [FORMAT_Q4_K] = {2, {0, 2}},
-        [FORMAT_Q6_K] = {1, {208}},
-    };
     const number_traits *traits = &number_formats[format];
     for (uint8_t *block = data; block < data + bytes; block += traits->block_bytes) {
-        if (!number_is_block(format)) {
-            float value = kind == NOT_FINITE && random_below(rng, 8) == 0 ? INFINITY : random_rough(rng);
-            traits->encode(&value, block, 1);
+        if (scales_at[format].count == 0) {
+            random_encoded(block, format, kind == NOT_FINITE, rng);
             continue;
         }
         for (size_t i = 0; i < traits->block_bytes; i++)
             block[i] = (uint8_t)random_bits(rng);
-        for (size_t i = 0; i < halves[format].count; i++) {
+        for (size_t i = 0; i < scales_at[format].count; i++) {
             uint16_t scale = random_scale(kind, rng);
-            memcpy(block + halves[format].at[i], &scale, sizeof(scale));
+            memcpy(block + scales_at[format].at[i], &scale, sizeof(scale));
         }
     }
 }

@@ -24,16 +24,6 @@ static double depth(size_t n)
     return 12 + (double)(n < 256 ? n : 256) + (double)n / 8;
 }
 
-/* Where a format's float16 scales lie in a block; everything else may be any byte. */
-static const struct halves {
-    size_t count, at[2];
-} halves[FORMAT_COUNT] = {
-    [FORMAT_Q8_0] = {1, {0}},
-    [FORMAT_Q4_0] = {1, {0}},
-    [FORMAT_Q4_K] = {2, {0, 2}},
-    [FORMAT_Q6_K] = {1, {208}},
-};
-
 typedef enum content { ROUGH, EXTREME, NOT_FINITE, CONTENT_COUNT } content;
 
 /* One set of shapes with its data. */
@@ -58,33 +48,23 @@ static void *new_array(size_t count, size_t size)
 
 /* ---- data ---- */
 
-static void put_float(void *at, number_format format, float value)
-{
-    uint16_t half = format == FORMAT_F16 ? half_from_float(value) : bfloat_from_float(value);
-    if (format == FORMAT_F32)
-        memcpy(at, &value, sizeof(value));
-    else
-        memcpy(at, &half, sizeof(half));
-}
-
 static void fill_block(uint8_t *block, const product_case *p, uint64_t *rng)
 {
     number_format format = p->w.format;
     const number_traits *traits = &number_formats[format];
-    if (!number_is_block(format)) {
-        float value = p->kind == NOT_FINITE && random_below(rng, 8) == 0 ? INFINITY : random_rough(rng);
-        put_float(block, format, value);
+    if (scales_at[format].count == 0) {
+        random_encoded(block, format, p->kind == NOT_FINITE, rng);
         return;
     }
     static const uint8_t extremes[] = {0x80, 0x7f, 0x81, 0xff, 0x00};
     uint8_t extreme = extremes[random_below(rng, sizeof(extremes))];
     for (size_t i = 0; i < traits->block_bytes; i++)
         block[i] = p->kind == EXTREME ? extreme : (uint8_t)random_bits(rng);
-    for (size_t i = 0; i < halves[format].count; i++) {
+    for (size_t i = 0; i < scales_at[format].count; i++) {
         uint16_t scale = half_from_float(random_value(rng) * (random_below(rng, 16) ? 1 : 0x1p-18f));
         if (p->kind == NOT_FINITE && random_below(rng, 4) == 0)
             scale = random_below(rng, 2) ? 0x7c00 : 0xfe01;
-        memcpy(block + halves[format].at[i], &scale, sizeof(scale));
+        memcpy(block + scales_at[format].at[i], &scale, sizeof(scale));
     }
 }
 

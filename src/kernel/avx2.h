@@ -5,18 +5,70 @@
 
 #include <immintrin.h>
 
+#define LANES 8 /* float32 values in a register */
+
+typedef __m256 vector;
 typedef __m256 group_sums;
+#define LEVEL avx2
 
 #include "streams.h"
 
-#define LANES 8 /* float32 values in a register */
-
-/* Fully unrolls the next loop. Loops over an array of registers need it: otherwise gcc keeps the array in memory and
- * stores it at every step (the float tile then runs at a third of its speed). */
-#define UNROLLED _Pragma("GCC unroll 16")
-
 /* Products of block formats with float32 activations (float_avx2.c), and with many tokens of 8 bits (tile_avx2.c). */
-kernel_product avx2_product_decoded, avx2_product_tiles;
+kernel_product avx2_product_decoded, avx2_product_tiles, avxvnni_product_tiles;
+
+/* ---- vectors, by the names that the headers with shared loops use ---- */
+
+ALWAYS_INLINE vector vector_of(float value)
+{
+    return _mm256_set1_ps(value);
+}
+
+ALWAYS_INLINE vector vector_load(const float *at)
+{
+    return _mm256_loadu_ps(at);
+}
+
+ALWAYS_INLINE void vector_store(float *at, vector v)
+{
+    _mm256_storeu_ps(at, v);
+}
+
+ALWAYS_INLINE vector vector_add(vector a, vector b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_subtract(vector a, vector b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_max(vector a, vector b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_multiply(vector a, vector b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_divide(vector a, vector b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+/* sum + a * b, rounded once. */
+ALWAYS_INLINE vector vector_fma(vector sum, vector a, vector b)
+{
+    return _mm256_fmadd_ps(a, b, sum);
+}
+
+/* sum - a * b, rounded once. */
+ALWAYS_INLINE vector vector_fms(vector sum, vector a, vector b)
+{
+    return _mm256_fnmadd_ps(a, b, sum);
+}
 
 /* Returns a mask of the first n of 8 lanes; all for n >= 8. */
 static inline __m256i first_lanes(size_t n)
@@ -47,6 +99,26 @@ static inline __m256 load_first_halves(const void *at, size_t n)
     uint16_t halves[LANES] = {0};
     memcpy(halves, at, n * sizeof(*halves));
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)halves));
+}
+
+/* The same for bfloat16, which is the upper half of a float32. */
+static inline __m256 load_first_bfloats(const void *at, size_t n)
+{
+    uint16_t halves[LANES] = {0};
+    if (n < LANES)
+        memcpy(halves, at, n * sizeof(*halves));
+    __m128i words = _mm_loadu_si128(n < LANES ? (const void *)halves : at);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
+}
+
+/* Stores the first n of 8 floats as float16. */
+static inline void store_first_halves(uint16_t *at, size_t n, __m256 v)
+{
+    __m128i words = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+    uint16_t halves[LANES];
+    _mm_storeu_si128((void *)(n >= LANES ? at : halves), words);
+    if (n < LANES)
+        memcpy(at, halves, n * sizeof(*halves));
 }
 
 /* Returns the scales of eight Q4_0 blocks, in order, as float16. Loading them one by one takes three times as many
@@ -95,12 +167,17 @@ ALWAYS_INLINE void transpose_8(__m256i v[8])
     }
 }
 
-/* ---- one token ---- */
-
-ALWAYS_INLINE void clear(__m256 sum[GROUP])
+/* Transposes 8 x 8 floats in place. */
+ALWAYS_INLINE void transpose_vectors(vector v[LANES])
 {
-    for (size_t r = 0; r < GROUP; r++)
-        sum[r] = _mm256_setzero_ps();
+    __m256i words[LANES];
+    for (size_t i = 0; i < LANES; i++)
+        words[i] = _mm256_castps_si256(v[i]);
+    transpose_8(words);
+    for (size_t i = 0; i < LANES; i++)
+        v[i] = _mm256_castsi256_ps(words[i]);
 }
+
+#include "vectors.h"
 
 #endif

@@ -5,11 +5,13 @@
 
 #include <immintrin.h>
 
+#define LANES 16 /* float32 values in a register */
+
+typedef __m512 vector;
 typedef __m256 group_sums;
+#define LEVEL avx512
 
 #include "streams.h"
-
-#define LANES 16 /* float32 values in a register */
 
 /* Products of block formats with float32 activations (float_avx512.c), and with many tokens of 8 bits
  * (tile_avx512.h). */
@@ -19,6 +21,111 @@ kernel_product avx512_product_decoded, avx512_product_tiles, avx512vnni_product_
 static inline __mmask16 first_lanes(size_t n)
 {
     return (__mmask16)(n >= LANES ? 0xffffu : (1u << n) - 1);
+}
+
+/* ---- vectors, by the names that the headers with shared loops use ---- */
+
+ALWAYS_INLINE vector vector_of(float value)
+{
+    return _mm512_set1_ps(value);
+}
+
+ALWAYS_INLINE vector vector_load(const float *at)
+{
+    return _mm512_loadu_ps(at);
+}
+
+ALWAYS_INLINE void vector_store(float *at, vector v)
+{
+    _mm512_storeu_ps(at, v);
+}
+
+ALWAYS_INLINE vector vector_add(vector a, vector b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_subtract(vector a, vector b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_max(vector a, vector b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_multiply(vector a, vector b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+ALWAYS_INLINE vector vector_divide(vector a, vector b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+/* sum + a * b, rounded once. */
+ALWAYS_INLINE vector vector_fma(vector sum, vector a, vector b)
+{
+    return _mm512_fmadd_ps(a, b, sum);
+}
+
+/* sum - a * b, rounded once. */
+ALWAYS_INLINE vector vector_fms(vector sum, vector a, vector b)
+{
+    return _mm512_fnmadd_ps(a, b, sum);
+}
+
+/* True if the compiler knows that all lanes are meant: then no mask is needed. (If it does not know, a branch would
+ * cost more than the mask.) */
+#define IS_WHOLE(n) (__builtin_constant_p((n) >= LANES) && (n) >= LANES)
+
+/* Loads the first n of 16 floats; the other lanes are 0. */
+ALWAYS_INLINE vector load_first(const float *at, size_t n)
+{
+    return IS_WHOLE(n) ? _mm512_loadu_ps(at) : _mm512_maskz_loadu_ps(first_lanes(n), at);
+}
+
+ALWAYS_INLINE void store_first(float *at, size_t n, vector v)
+{
+    if (IS_WHOLE(n))
+        _mm512_storeu_ps(at, v);
+    else
+        _mm512_mask_storeu_ps(at, first_lanes(n), v);
+}
+
+/* Loads the first n of 16 words of 16 bits; the others are 0. */
+ALWAYS_INLINE __m256i load_first_words(const void *at, size_t n)
+{
+    return IS_WHOLE(n) ? _mm256_loadu_si256(at) : _mm256_maskz_loadu_epi16(first_lanes(n), at);
+}
+
+/* Loads the first n of 16 float16 as float32; the other lanes are 0. */
+ALWAYS_INLINE vector load_first_halves(const void *at, size_t n)
+{
+    return _mm512_cvtph_ps(load_first_words(at, n));
+}
+
+/* The same for bfloat16, which is the upper half of a float32. */
+ALWAYS_INLINE vector load_first_bfloats(const void *at, size_t n)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_first_words(at, n)), 16));
+}
+
+/* Stores the first n of 16 floats as float16. */
+ALWAYS_INLINE void store_first_halves(uint16_t *at, size_t n, vector v)
+{
+    __m256i halves = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+    if (IS_WHOLE(n))
+        _mm256_storeu_si256((void *)at, halves);
+    else
+        _mm256_mask_storeu_epi16(at, first_lanes(n), halves);
+}
+
+ALWAYS_INLINE float sum_of(vector v)
+{
+    return _mm512_reduce_add_ps(v);
 }
 
 /* Returns a mask of the first n of 64 bytes; all for n >= 64. */
@@ -78,12 +185,17 @@ ALWAYS_INLINE void transpose_16(__m512i v[16])
     }
 }
 
-/* ---- one token ---- */
-
-ALWAYS_INLINE void clear(__m512 sum[GROUP])
+/* Transposes 16 x 16 floats in place. */
+ALWAYS_INLINE void transpose_vectors(vector v[LANES])
 {
-    for (size_t r = 0; r < GROUP; r++)
-        sum[r] = _mm512_setzero_ps();
+    __m512i words[LANES];
+    for (size_t i = 0; i < LANES; i++)
+        words[i] = _mm512_castps_si512(v[i]);
+    transpose_16(words);
+    for (size_t i = 0; i < LANES; i++)
+        v[i] = _mm512_castsi512_ps(words[i]);
 }
+
+#include "vectors.h"
 
 #endif

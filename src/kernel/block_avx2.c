@@ -245,19 +245,4 @@ ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
     return sum_of_8(sum);
 }
 
-/* ---- the table ---- */
-
-BLOCK_PRODUCT(q8_0, avx2)
-BLOCK_PRODUCT(q4_0, avx2)
-BLOCK_PRODUCT(q4_k, avx2)
-BLOCK_PRODUCT(q6_k, avx2)
-
-const kernels avx2_blocks = {
-    .product =
-        {
-            [FORMAT_Q8_0] = product_q8_0_avx2,
-            [FORMAT_Q4_0] = product_q4_0_avx2,
-            [FORMAT_Q4_K] = product_q4_k_avx2,
-            [FORMAT_Q6_K] = product_q6_k_avx2,
-        },
-};
+BLOCK_PRODUCTS(avx2)

@@ -329,22 +329,4 @@ ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
     return sum_of_8(sum);
 }
 
-/* ---- the table ---- */
-
-/* Defines the products of a level and their table. */
-#define BLOCK_PRODUCTS(level)                         \
-    BLOCK_PRODUCT(q8_0, level)                        \
-    BLOCK_PRODUCT(q4_0, level)                        \
-    BLOCK_PRODUCT(q4_k, level)                        \
-    BLOCK_PRODUCT(q6_k, level)                        \
-    const kernels level##_blocks = {                  \
-        .product =                                    \
-            {                                         \
-                [FORMAT_Q8_0] = product_q8_0_##level, \
-                [FORMAT_Q4_0] = product_q4_0_##level, \
-                [FORMAT_Q4_K] = product_q4_k_##level, \
-                [FORMAT_Q6_K] = product_q6_k_##level, \
-            },                                        \
-    };
-
 #endif

@@ -20,7 +20,7 @@ ALWAYS_INLINE bytes32 load_q(const int8_t *q)
     return (bytes32){vld1q_s8(q), vld1q_s8(q + 16)};
 }
 
-ALWAYS_INLINE void clear(float32x4_t sum[GROUP])
+ALWAYS_INLINE void clear_fours(float32x4_t sum[GROUP])
 {
     for (size_t r = 0; r < GROUP; r++)
         sum[r] = vdupq_n_f32(0);
@@ -31,46 +31,35 @@ ALWAYS_INLINE group_sums sums_of_rows(const float32x4_t sum[GROUP])
     return (group_sums){sum_of_4(sum), sum_of_4(sum + 4)};
 }
 
-ALWAYS_INLINE group_sums dot_q8_0(const row_group *rows, const kernel_input *x)
-{
-    float32x4_t sum[GROUP];
-    clear(sum);
-    for (size_t b = 0; b < x->columns / 32; b++) {
-        fetch_ahead(rows, b * sizeof(block_q8_0), sizeof(block_q8_0));
-        bytes32 q = load_q(x->q + b * 32);
-        for (size_t r = 0; r < GROUP; r++) {
-            const block_q8_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
-            sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_q8_0(block), q), half_of(block->d) * x->scales[b]);
-        }
+/* Defines the product of a format whose blocks are 32 bytes with one scale. */
+#define DOT_32(name)                                                                                            \
+    ALWAYS_INLINE group_sums dot_##name(const row_group *rows, const kernel_input *x)                           \
+    {                                                                                                           \
+        float32x4_t sum[GROUP];                                                                                 \
+        clear_fours(sum);                                                                                       \
+        for (size_t b = 0; b < x->columns / 32; b++) {                                                          \
+            fetch_ahead(rows, b * sizeof(block_##name), sizeof(block_##name));                                  \
+            bytes32 q = load_q(x->q + b * 32);                                                                  \
+            for (size_t r = 0; r < GROUP; r++) {                                                                \
+                const block_##name *block = (const void *)(rows->now[r] + b * sizeof(block_##name));            \
+                sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_##name(block), q), half_of(block->d) * x->scales[b]); \
+            }                                                                                                   \
+        }                                                                                                       \
+        return sums_of_rows(sum);                                                                               \
     }
-    return sums_of_rows(sum);
-}
-
-ALWAYS_INLINE group_sums dot_q4_0(const row_group *rows, const kernel_input *x)
-{
-    float32x4_t sum[GROUP];
-    clear(sum);
-    for (size_t b = 0; b < x->columns / 32; b++) {
-        fetch_ahead(rows, b * sizeof(block_q4_0), sizeof(block_q4_0));
-        bytes32 q = load_q(x->q + b * 32);
-        for (size_t r = 0; r < GROUP; r++) {
-            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
-            sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_q4_0(block), q), half_of(block->d) * x->scales[b]);
-        }
-    }
-    return sums_of_rows(sum);
-}
+DOT_32(q8_0)
+DOT_32(q4_0)
 
 /* Adds one block. scale: of the token's eight blocks of 32. offset: scale times the sum of each block. */
-ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, const int8_t *q, floats8 scale,
-                                   floats8 offset)
+ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, const int8_t *q, vector scale,
+                                   vector offset)
 {
     uint64_t scales, minima;
     sub_scales(block->scales, &scales, &minima);
-    floats8 minimum = scale_bytes(minima, half_of(block->dmin));
+    vector minimum = scale_bytes(minima, half_of(block->dmin));
     sum = vfmsq_f32(vfmsq_f32(sum, minimum.low, offset.low), minimum.high, offset.high);
     float d[8];
-    store8(d, multiply8(scale_bytes(scales, half_of(block->d)), scale));
+    vector_store(d, vector_multiply(scale_bytes(scales, half_of(block->d)), scale));
     for (size_t s = 0; s < 8; s++)
         sum = vfmaq_n_f32(sum, dot_32(bytes_q4_k(block, s), load_q(q + s * 32)), d[s]);
     return sum;
@@ -79,13 +68,13 @@ ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, con
 ALWAYS_INLINE group_sums dot_q4_k(const row_group *rows, const kernel_input *x)
 {
     float32x4_t sum[GROUP];
-    clear(sum);
+    clear_fours(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
         const int16_t *sums = x->sums + b * 16;
-        floats8 scale = load8(x->scales + b * 8);
-        floats8 totals = {vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums))), vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums + 8)))};
-        floats8 offset = multiply8(scale, totals);
+        vector scale = vector_load(x->scales + b * 8);
+        vector totals = {vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums))), vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums + 8)))};
+        vector offset = vector_multiply(scale, totals);
         for (size_t r = 0; r < GROUP; r++) {
             const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
             sum[r] = add_q4_k(sum[r], block, x->q + b * 256, scale, offset);
@@ -111,7 +100,7 @@ ALWAYS_INLINE float32x4_t add_q6_k(float32x4_t sum, const block_q6_k *block, con
 ALWAYS_INLINE group_sums dot_q6_k(const row_group *rows, const kernel_input *x)
 {
     float32x4_t sum[GROUP];
-    clear(sum);
+    clear_fours(sum);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
         for (size_t r = 0; r < GROUP; r++) {
@@ -121,19 +110,5 @@ ALWAYS_INLINE group_sums dot_q6_k(const row_group *rows, const kernel_input *x)
     }
     return sums_of_rows(sum);
 }
-
-/* Defines the product of a format, which chooses by the kind and number of activations. `level` is only a part of the
- * function's name: the file's flags decide which instructions are used. */
-#define PRODUCT(name, level)                                                                              \
-    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
-                                         const kernel_input *x, float *y, size_t y_stride)                \
-    {                                                                                                     \
-        if (!x->q)                                                                                        \
-            neon_product_decoded(w, list, begin, end, x, y, y_stride);                                    \
-        else if (x->count != 1)                                                                           \
-            tiles_##name(w, list, begin, end, x, y, y_stride);                                            \
-        else                                                                                              \
-            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                       \
-    }
 
 #endif

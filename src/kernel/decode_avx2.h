@@ -6,76 +6,31 @@
 
 #include "avx2.h"
 
-#define WEIGHT_CHUNK   256 /* columns whose scales are prepared together: a multiple of every block */
 #define WEIGHT_STEP    32  /* columns that are decoded in registers at a time */
+#define WEIGHT_SPAN    256 /* columns whose scales are prepared together: a multiple of every block */
 #define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
-#define WEIGHT_SCALES  16 /* numbers that scales() prepares */
-
-/* How a format is decoded. `chunk` is the address where its columns begin, at the start of a block. */
-typedef struct weight_decoder {
-    size_t block_values, block_bytes;
-    /* Prepares the scales of the blocks of `columns` columns, at most WEIGHT_CHUNK; NULL: the format has none. */
-    void (*scales)(const uint8_t *chunk, size_t columns, float scales[WEIGHT_SCALES]);
-    /* Decodes columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, then zeros. */
-    void (*decode)(const uint8_t *chunk, const float scales[WEIGHT_SCALES], size_t column, size_t n, __m256 *w);
-} weight_decoder;
-
-/* ---- floats ---- */
-
-ALWAYS_INLINE void decode_f32(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
-{
-    (void)scales;
-    const float *at = (const void *)(chunk + 4 * column);
-    for (size_t v = 0; v * LANES < n; v++)
-        w[v] = n == WEIGHT_STEP ? _mm256_loadu_ps(at + v * LANES) : load_first(at, n);
-}
-
-ALWAYS_INLINE void decode_f16(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
-{
-    (void)scales;
-    const uint8_t *at = chunk + 2 * column;
-    for (size_t v = 0; v * LANES < n; v++)
-        w[v] = n == WEIGHT_STEP ? _mm256_cvtph_ps(_mm_loadu_si128((const void *)(at + 2 * v * LANES)))
-                                : load_first_halves(at, n);
-}
-
-/* A bfloat16 is the upper half of a float32. */
-ALWAYS_INLINE void decode_bf16(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
-{
-    (void)scales;
-    const uint8_t *at = chunk + 2 * column;
-    uint16_t halves[LANES] = {0};
-    if (n < LANES) {
-        memcpy(halves, at, n * sizeof(*halves));
-        at = (const uint8_t *)halves;
-    }
-    for (size_t v = 0; v * LANES < n; v++) {
-        __m256i upper = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(at + 2 * v * LANES)));
-        w[v] = _mm256_castsi256_ps(_mm256_slli_epi32(upper, 16));
-    }
-}
 
 /* ---- blocks of 32 ---- */
 
-ALWAYS_INLINE int half_at(const uint8_t *chunk, size_t b, size_t n, size_t bytes)
+ALWAYS_INLINE int half_at(const uint8_t *base, size_t b, size_t n, size_t bytes)
 {
     uint16_t half;
-    memcpy(&half, chunk + (b < n ? b : n - 1) * bytes, sizeof(half));
+    memcpy(&half, base + (b < n ? b : n - 1) * bytes, sizeof(half));
     return half;
 }
 
-/* Converts the n (at most 8) float16 at chunk, chunk + bytes, ... to float32 and repeats the last one up to 8. (With an
+/* Converts the n (at most 8) float16 at base, base + bytes, ... to float32 and repeats the last one up to 8. (With an
  * array on the stack gcc assembles them byte by byte.) */
-ALWAYS_INLINE void scales_of_blocks(const uint8_t *chunk, size_t n, size_t bytes, float *scales)
+ALWAYS_INLINE void scales_of_blocks(const uint8_t *base, size_t n, size_t bytes, float *scales)
 {
-    __m128i halves = _mm_cvtsi32_si128(half_at(chunk, 0, n, bytes));
-    halves = _mm_insert_epi16(halves, half_at(chunk, 1, n, bytes), 1);
-    halves = _mm_insert_epi16(halves, half_at(chunk, 2, n, bytes), 2);
-    halves = _mm_insert_epi16(halves, half_at(chunk, 3, n, bytes), 3);
-    halves = _mm_insert_epi16(halves, half_at(chunk, 4, n, bytes), 4);
-    halves = _mm_insert_epi16(halves, half_at(chunk, 5, n, bytes), 5);
-    halves = _mm_insert_epi16(halves, half_at(chunk, 6, n, bytes), 6);
-    halves = _mm_insert_epi16(halves, half_at(chunk, 7, n, bytes), 7);
+    __m128i halves = _mm_cvtsi32_si128(half_at(base, 0, n, bytes));
+    halves = _mm_insert_epi16(halves, half_at(base, 1, n, bytes), 1);
+    halves = _mm_insert_epi16(halves, half_at(base, 2, n, bytes), 2);
+    halves = _mm_insert_epi16(halves, half_at(base, 3, n, bytes), 3);
+    halves = _mm_insert_epi16(halves, half_at(base, 4, n, bytes), 4);
+    halves = _mm_insert_epi16(halves, half_at(base, 5, n, bytes), 5);
+    halves = _mm_insert_epi16(halves, half_at(base, 6, n, bytes), 6);
+    halves = _mm_insert_epi16(halves, half_at(base, 7, n, bytes), 7);
     _mm256_storeu_ps(scales, _mm256_cvtph_ps(halves));
 }
 
@@ -85,37 +40,37 @@ ALWAYS_INLINE __m256 widen(__m128i bytes)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
 
-ALWAYS_INLINE void scales_q8_0(const uint8_t *chunk, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q8_0(const uint8_t *base, size_t columns, float *scales)
 {
-    scales_of_blocks(chunk, columns / 32, sizeof(block_q8_0), scales);
+    scales_of_blocks(base, columns / 32, sizeof(block_q8_0), scales);
 }
 
-ALWAYS_INLINE void decode_q8_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t column, size_t n, __m256 *w)
 {
     (void)n;
-    const block_q8_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q8_0));
+    const block_q8_0 *block = (const void *)(base + column / 32 * sizeof(block_q8_0));
     for (size_t v = 0; v < WEIGHT_VECTORS; v++)
         w[v] = _mm256_mul_ps(widen(_mm_loadl_epi64((const void *)(block->q + v * LANES))),
                              _mm256_set1_ps(scales[column / 32]));
 }
 
 /* Prepares the scales times 2^-28: see decode_q4_0(). */
-ALWAYS_INLINE void scales_q4_0(const uint8_t *chunk, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q4_0(const uint8_t *base, size_t columns, float *scales)
 {
-    if (columns == WEIGHT_CHUNK)
-        _mm256_storeu_ps(scales, _mm256_cvtph_ps(scales_of_8((const void *)chunk)));
+    if (columns == WEIGHT_SPAN)
+        _mm256_storeu_ps(scales, _mm256_cvtph_ps(scales_of_8((const void *)base)));
     else
-        scales_of_blocks(chunk, columns / 32, sizeof(block_q4_0), scales);
+        scales_of_blocks(base, columns / 32, sizeof(block_q4_0), scales);
     _mm256_storeu_ps(scales, _mm256_mul_ps(_mm256_loadu_ps(scales), _mm256_set1_ps(0x1p-28f)));
 }
 
 /* Computes (nibble - 8) * scale in few instructions. (nibble + 8) modulo 16 is nibble - 8 as a signed number of 4 bits;
  * in the top four bits of a word it is 2^28 times that. Scaling by a power of two changes no digits, so this is
  * exact. */
-ALWAYS_INLINE void decode_q4_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+ALWAYS_INLINE void decode_q4_0(const uint8_t *base, const float *scales, size_t column, size_t n, __m256 *w)
 {
     (void)n;
-    const block_q4_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q4_0));
+    const block_q4_0 *block = (const void *)(base + column / 32 * sizeof(block_q4_0));
     /* Shuffles that move the first and the second eight of sixteen bytes to the tops of words, with zeros (0x80)
      * below. */
     const __m256i index = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
@@ -136,26 +91,16 @@ ALWAYS_INLINE void decode_q4_0(const uint8_t *chunk, const float *scales, size_t
 
 /* ---- Q4_K: eight scales, then eight offsets ---- */
 
-ALWAYS_INLINE __m256 times_bytes(uint64_t bytes, uint16_t half)
+ALWAYS_INLINE void store_times_bytes(float *at, uint64_t bytes, uint16_t half)
 {
-    __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(_cvtsh_ss(half)));
+    __m256 numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+    _mm256_storeu_ps(at, _mm256_mul_ps(numbers, _mm256_set1_ps(_cvtsh_ss(half))));
 }
 
-ALWAYS_INLINE void scales_q4_k(const uint8_t *chunk, size_t columns, float *scales)
-{
-    (void)columns;
-    const block_q4_k *block = (const void *)chunk;
-    uint64_t steps, minima;
-    sub_scales(block->scales, &steps, &minima);
-    _mm256_storeu_ps(scales, times_bytes(steps, block->d));
-    _mm256_storeu_ps(scales + 8, times_bytes(minima, block->dmin));
-}
-
-ALWAYS_INLINE void decode_q4_k(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+ALWAYS_INLINE void decode_q4_k(const uint8_t *base, const float *scales, size_t column, size_t n, __m256 *w)
 {
     (void)n;
-    const block_q4_k *block = (const void *)chunk;
+    const block_q4_k *block = (const void *)base;
     size_t sub = column / 32;
     __m128i shift = _mm_cvtsi32_si128(sub % 2 ? 4 : 0);
     __m256 step = _mm256_set1_ps(scales[sub]), offset = _mm256_set1_ps(scales[8 + sub]);
@@ -169,10 +114,10 @@ ALWAYS_INLINE void decode_q4_k(const uint8_t *chunk, const float *scales, size_t
 
 /* ---- Q6_K: sixteen scales ---- */
 
-ALWAYS_INLINE void scales_q6_k(const uint8_t *chunk, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q6_k(const uint8_t *base, size_t columns, float *scales)
 {
     (void)columns;
-    const block_q6_k *block = (const void *)chunk;
+    const block_q6_k *block = (const void *)base;
     __m128i numbers = _mm_loadu_si128((const void *)block->scales);
     __m256 d = _mm256_set1_ps(_cvtsh_ss(block->d));
     _mm256_storeu_ps(scales, _mm256_mul_ps(widen(numbers), d));
@@ -181,10 +126,10 @@ ALWAYS_INLINE void scales_q6_k(const uint8_t *chunk, size_t columns, float *scal
 
 /* Half a block is four quarters of 32 weights. The lower four bits of a quarter are the low or high nibbles of the
  * first or last 32 of the 64 bytes `low`; its upper two bits are two bits of each of the 32 bytes `high`. */
-ALWAYS_INLINE void decode_q6_k(const uint8_t *chunk, const float *scales, size_t column, size_t n, __m256 *w)
+ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t column, size_t n, __m256 *w)
 {
     (void)n;
-    const block_q6_k *block = (const void *)chunk;
+    const block_q6_k *block = (const void *)base;
     size_t half = column / 128, quarter = column / 32 % 4;
     const uint8_t *low_at = block->low + half * 64 + quarter % 2 * 32, *high_at = block->high + half * 32;
     __m128i low_shift = _mm_cvtsi32_si128(quarter / 2 ? 4 : 0), high_shift = _mm_cvtsi32_si128((int)quarter * 2);
@@ -200,41 +145,6 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *chunk, const float *scales, size_t
     }
 }
 
-/* ---- every format ---- */
-
-/*    id    decoder  scales       values and bytes of a block */
-// clang-format off
-#define WEIGHT_DECODERS(X)                 \
-    X(F32,  f32,  NULL,          1,   4)   \
-    X(F16,  f16,  NULL,          1,   2)   \
-    X(BF16, bf16, NULL,          1,   2)   \
-    X(Q8_0, q8_0, scales_q8_0,  32,  34)   \
-    X(Q4_0, q4_0, scales_q4_0,  32,  18)   \
-    X(Q4_K, q4_k, scales_q4_k, 256, 144)   \
-    X(Q6_K, q6_k, scales_q6_k, 256, 210)
-// clang-format on
-
-/* Decodes columns [column, column + columns) of a chunk of `all` columns, at most WEIGHT_CHUNK, to floats. column is a
- * multiple of WEIGHT_STEP; columns is one too unless the chunk ends there. */
-ALWAYS_INLINE void decode_columns(const uint8_t *chunk, size_t all, size_t column, size_t columns, float *values,
-                                  weight_decoder format)
-{
-    float scales[WEIGHT_SCALES];
-    if (format.scales)
-        format.scales(chunk, all, scales);
-    size_t c = 0;
-    for (; c + WEIGHT_STEP <= columns; c += WEIGHT_STEP) {
-        __m256 w[WEIGHT_VECTORS] = {_mm256_setzero_ps()};
-        format.decode(chunk, scales, column + c, WEIGHT_STEP, w);
-        for (size_t v = 0; v < WEIGHT_VECTORS; v++)
-            _mm256_storeu_ps(values + c + v * LANES, w[v]);
-    }
-    for (; c < columns && format.block_values == 1; c += LANES) {
-        size_t n = columns - c < LANES ? columns - c : LANES;
-        __m256 w[1] = {_mm256_setzero_ps()};
-        format.decode(chunk, scales, column + c, n, w);
-        store_first(values + c, n, w[0]);
-    }
-}
+#include "decode.h"
 
 #endif

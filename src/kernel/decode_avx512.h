@@ -9,65 +9,17 @@
 
 #include "avx512.h"
 
-#define WEIGHT_STEP    128 /* columns that are decoded in registers at a time */
+#define WEIGHT_STEP    128         /* columns that are decoded in registers at a time */
+#define WEIGHT_SPAN    WEIGHT_STEP /* columns whose scales are prepared together, if no block is longer */
 #define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
-#define WEIGHT_SCALES  16 /* numbers that scales() prepares, at most */
-
-/* How a format is decoded. A span is the columns whose scales are prepared together. Scales are stored to memory, since
- * instructions broadcast a memory operand at no cost. */
-typedef struct weight_decoder {
-    size_t block_values, block_bytes;
-    size_t span;  /* columns: WEIGHT_STEP or a multiple of it, and whole blocks */
-    size_t least; /* columns that are decoded at a time where a row ends before its span does; whole blocks */
-    /* Prepares the scales of the span that begins at `base`, or of its first `least` columns; NULL: the format has
-     * none. */
-    void (*scales)(const uint8_t *base, size_t columns, float scales[WEIGHT_SCALES]);
-    /* Decodes columns [column, column + vectors * LANES) of the span. lanes: the lanes that exist if vectors is 1. */
-    void (*decode)(const uint8_t *base, const float scales[WEIGHT_SCALES], size_t column, size_t vectors,
-                   __mmask16 lanes, __m512 *w);
-} weight_decoder;
-
-/* ---- floats ---- */
-
-ALWAYS_INLINE void decode_f32(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
-                              __m512 *w)
-{
-    (void)scales;
-    for (size_t v = 0; v < vectors; v++)
-        w[v] = vectors > 1 ? _mm512_loadu_ps(base + 4 * (column + v * LANES))
-                           : _mm512_maskz_loadu_ps(lanes, base + 4 * column);
-}
-
-ALWAYS_INLINE __m256i halves_at(const uint8_t *base, size_t column, size_t vectors, __mmask16 lanes)
-{
-    const void *at = base + 2 * column;
-    return vectors > 1 ? _mm256_loadu_si256(at) : _mm256_maskz_loadu_epi16(lanes, at);
-}
-
-ALWAYS_INLINE void decode_f16(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
-                              __m512 *w)
-{
-    (void)scales;
-    for (size_t v = 0; v < vectors; v++)
-        w[v] = _mm512_cvtph_ps(halves_at(base, column + v * LANES, vectors, lanes));
-}
-
-ALWAYS_INLINE void decode_bf16(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
-                               __m512 *w)
-{
-    (void)scales;
-    for (size_t v = 0; v < vectors; v++) {
-        __m512i upper = _mm512_cvtepu16_epi32(halves_at(base, column + v * LANES, vectors, lanes));
-        w[v] = _mm512_castsi512_ps(_mm512_slli_epi32(upper, 16));
-    }
-}
 
 /* ---- Q8_0 ---- */
 
 ALWAYS_INLINE void scales_q8_0(const uint8_t *base, size_t columns, float *scales)
 {
     if (columns < WEIGHT_STEP) {
-        scales[0] = _cvtsh_ss(((const block_q8_0 *)(const void *)base)->d);
+        for (size_t b = 0; b < columns / 32; b++)
+            scales[b] = _cvtsh_ss(((const block_q8_0 *)(const void *)base)[b].d);
         return;
     }
     /* Two blocks have 68 bytes; their scales are words 0 and 17. */
@@ -77,12 +29,10 @@ ALWAYS_INLINE void scales_q8_0(const uint8_t *base, size_t columns, float *scale
     _mm_storeu_ps(scales, _mm_cvtph_ps(_mm512_castsi512_si128(picked)));
 }
 
-ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
-                               __m512 *w)
+ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t column, size_t n, __m512 *w)
 {
-    (void)lanes;
     const block_q8_0 *blocks = (const void *)base;
-    for (size_t v = 0; v < vectors; v++) {
+    for (size_t v = 0; v * LANES < n; v++) {
         size_t b = column / 32 + v / 2;
         __m512i q = _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(blocks[b].q + v % 2 * LANES)));
         w[v] = _mm512_mul_ps(_mm512_cvtepi32_ps(q), _mm512_set1_ps(scales[b]));
@@ -94,7 +44,8 @@ ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t 
 ALWAYS_INLINE void scales_q4_0(const uint8_t *base, size_t columns, float *scales)
 {
     if (columns < WEIGHT_STEP) {
-        scales[0] = _cvtsh_ss(((const block_q4_0 *)(const void *)base)->d);
+        for (size_t b = 0; b < columns / 32; b++)
+            scales[b] = _cvtsh_ss(((const block_q4_0 *)(const void *)base)[b].d);
         return;
     }
     /* The scales of four blocks are words 0, 9, 18 and 27. */
@@ -109,12 +60,10 @@ ALWAYS_INLINE __m512 nibble_values(void)
     return _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
 }
 
-ALWAYS_INLINE void decode_q4_0(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
-                               __m512 *w)
+ALWAYS_INLINE void decode_q4_0(const uint8_t *base, const float *scales, size_t column, size_t n, __m512 *w)
 {
-    (void)lanes;
     const block_q4_0 *blocks = (const void *)base;
-    for (size_t v = 0; v < vectors; v += 2) {
+    for (size_t v = 0; v * LANES < n; v += 2) {
         size_t b = column / 32 + v / 2;
         __m512 values = _mm512_mul_ps(nibble_values(), _mm512_set1_ps(scales[b]));
         __m512i nibbles = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)blocks[b].nibbles));
@@ -125,29 +74,17 @@ ALWAYS_INLINE void decode_q4_0(const uint8_t *base, const float *scales, size_t 
 
 /* ---- Q4_K: eight scales, then eight offsets ---- */
 
-ALWAYS_INLINE __m256 times_bytes(uint64_t bytes, uint16_t half)
+ALWAYS_INLINE void store_times_bytes(float *at, uint64_t bytes, uint16_t half)
 {
-    __m256i numbers = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(numbers), _mm256_set1_ps(_cvtsh_ss(half)));
+    __m256 numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+    _mm256_storeu_ps(at, _mm256_mul_ps(numbers, _mm256_set1_ps(_cvtsh_ss(half))));
 }
 
-ALWAYS_INLINE void scales_q4_k(const uint8_t *base, size_t columns, float *scales)
+ALWAYS_INLINE void decode_q4_k(const uint8_t *base, const float *scales, size_t column, size_t n, __m512 *w)
 {
-    (void)columns;
-    const block_q4_k *block = (const void *)base;
-    uint64_t steps, minima;
-    sub_scales(block->scales, &steps, &minima);
-    _mm256_storeu_ps(scales, times_bytes(steps, block->d));
-    _mm256_storeu_ps(scales + 8, times_bytes(minima, block->dmin));
-}
-
-ALWAYS_INLINE void decode_q4_k(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
-                               __m512 *w)
-{
-    (void)lanes;
     const block_q4_k *block = (const void *)base;
     const __m512 numbers = _mm512_add_ps(nibble_values(), _mm512_set1_ps(8));
-    for (size_t v = 0; v < vectors; v += 4) {
+    for (size_t v = 0; v * LANES < n; v += 4) {
         size_t sub = column / 32 + v / 2;
         __m512 low = _mm512_fmsub_ps(numbers, _mm512_set1_ps(scales[sub]), _mm512_set1_ps(scales[8 + sub]));
         __m512 high = _mm512_fmsub_ps(numbers, _mm512_set1_ps(scales[sub + 1]), _mm512_set1_ps(scales[9 + sub]));
@@ -190,10 +127,9 @@ ALWAYS_INLINE __m512 widen_part(__m512i bytes, size_t part)
 #endif
 }
 
-ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t column, size_t vectors, __mmask16 lanes,
-                               __m512 *w)
+ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t column, size_t n, __m512 *w)
 {
-    (void)lanes, (void)vectors;
+    (void)n;
     const block_q6_k *block = (const void *)base;
     const __m512i low_mask = _mm512_set1_epi8(0x0f), high_mask = _mm512_set1_epi8(0x30);
     /* The upper two bits of the weights lie at bits 0, 2, 4 and 6 of a byte and are moved to bit 4. */
@@ -213,53 +149,6 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t 
     }
 }
 
-/* ---- every format ---- */
-
-/*    id    decoder, scales          values and bytes of a block, span, least */
-// clang-format off
-#define WEIGHT_DECODERS(X)                                             \
-    X(F32,  f32,  NULL,          1,   4, WEIGHT_STEP,           1)     \
-    X(F16,  f16,  NULL,          1,   2, WEIGHT_STEP,           1)     \
-    X(BF16, bf16, NULL,          1,   2, WEIGHT_STEP,           1)     \
-    X(Q8_0, q8_0, scales_q8_0,  32,  34, WEIGHT_STEP,          32)     \
-    X(Q4_0, q4_0, scales_q4_0,  32,  18, WEIGHT_STEP,          32)     \
-    X(Q4_K, q4_k, scales_q4_k, 256, 144, 256,                 256)     \
-    WEIGHT_DECODER_Q6_K(X) /* the one that VBMI serves */
-#define WEIGHT_DECODER_Q6_K(X)                                         \
-    X(Q6_K, q6_k, scales_q6_k, 256, 210, 256,                 256)
-// clang-format on
-
-/* Decodes columns [column, column + columns) of a row to floats; `row` is the start of a block. column is a multiple of
- * WEIGHT_STEP; columns is one too unless the row ends there. */
-ALWAYS_INLINE void decode_columns(const uint8_t *row, size_t column, size_t columns, float *values,
-                                  weight_decoder format)
-{
-    float scales[WEIGHT_SCALES];
-    size_t c = column, end = column + columns;
-    for (; c + WEIGHT_STEP <= end; c += WEIGHT_STEP, values += WEIGHT_STEP) {
-        size_t start = c - c % format.span;
-        const uint8_t *base = row + start / format.block_values * format.block_bytes;
-        __m512 w[WEIGHT_VECTORS];
-        if (format.scales)
-            format.scales(base, format.span, scales);
-        format.decode(base, scales, c - start, WEIGHT_VECTORS, 0xffff, w);
-        for (size_t v = 0; v < WEIGHT_VECTORS; v++)
-            _mm512_storeu_ps(values + v * LANES, w[v]);
-    }
-    for (; c < end && format.least == 32; c += 32, values += 32) {
-        const uint8_t *base = row + c / format.block_values * format.block_bytes;
-        __m512 w[2];
-        format.scales(base, 32, scales);
-        format.decode(base, scales, 0, 2, 0xffff, w);
-        _mm512_storeu_ps(values, w[0]);
-        _mm512_storeu_ps(values + LANES, w[1]);
-    }
-    for (; c < end && format.least == 1; c += LANES, values += LANES) {
-        __mmask16 lanes = first_lanes(end - c);
-        __m512 w[1];
-        format.decode(row, scales, c, 1, lanes, w);
-        _mm512_mask_storeu_ps(values, lanes, w[0]);
-    }
-}
+#include "decode.h"
 
 #endif

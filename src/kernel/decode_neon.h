@@ -5,111 +5,61 @@
 
 #include "neon.h"
 
-#define WEIGHT_CHUNK  256 /* columns whose scales are prepared together: a multiple of every block */
-#define WEIGHT_STEP   32  /* columns that are decoded in registers at a time */
-#define WEIGHT_PAIRS  (WEIGHT_STEP / LANES)
-#define WEIGHT_SCALES 16 /* numbers that scales() prepares */
-
-/* How a format is decoded. `chunk` is the address where its columns begin, at the start of a block. */
-typedef struct weight_decoder {
-    size_t block_values, block_bytes;
-    /* Prepares the scales of the blocks of `columns` columns, at most WEIGHT_CHUNK; NULL: the format has none. */
-    void (*scales)(const uint8_t *chunk, size_t columns, float scales[WEIGHT_SCALES]);
-    /* Decodes columns [column, column + n) of the chunk: WEIGHT_STEP, or in float formats at most LANES, then zeros. */
-    void (*decode)(const uint8_t *chunk, const float scales[WEIGHT_SCALES], size_t column, size_t n, floats8 *w);
-} weight_decoder;
-
-/* ---- floats ---- */
-
-ALWAYS_INLINE void decode_f32(const uint8_t *chunk, const float *scales, size_t column, size_t n, floats8 *w)
-{
-    (void)scales;
-    const float *at = (const void *)(chunk + 4 * column);
-    for (size_t v = 0; v * LANES < n; v++)
-        w[v] = load_first(at + v * LANES, n - v * LANES);
-}
-
-ALWAYS_INLINE void decode_f16(const uint8_t *chunk, const float *scales, size_t column, size_t n, floats8 *w)
-{
-    (void)scales;
-    for (size_t v = 0; v * LANES < n; v++)
-        w[v] = load_first_halves(chunk + 2 * (column + v * LANES), n - v * LANES);
-}
-
-ALWAYS_INLINE void decode_bf16(const uint8_t *chunk, const float *scales, size_t column, size_t n, floats8 *w)
-{
-    (void)scales;
-    for (size_t v = 0; v * LANES < n; v++)
-        w[v] = load_first_bfloats(chunk + 2 * (column + v * LANES), n - v * LANES);
-}
+#define WEIGHT_STEP    32  /* columns that are decoded in registers at a time */
+#define WEIGHT_SPAN    256 /* columns whose scales are prepared together: a multiple of every block */
+#define WEIGHT_VECTORS (WEIGHT_STEP / LANES)
 
 /* ---- blocks: 32 bytes with one scale, or two for 16 each ---- */
 
 /* Multiplies the first 16 bytes by scale `low` and the last 16 by `high`. */
-ALWAYS_INLINE void scale_32(bytes32 q, float low, float high, floats8 w[WEIGHT_PAIRS])
+ALWAYS_INLINE void scale_32(bytes32 q, float low, float high, vector w[WEIGHT_VECTORS])
 {
-    w[0] = multiply8(widen8(vget_low_s8(q.low)), all8(low));
-    w[1] = multiply8(widen8(vget_high_s8(q.low)), all8(low));
-    w[2] = multiply8(widen8(vget_low_s8(q.high)), all8(high));
-    w[3] = multiply8(widen8(vget_high_s8(q.high)), all8(high));
+    w[0] = vector_multiply(widen8(vget_low_s8(q.low)), vector_of(low));
+    w[1] = vector_multiply(widen8(vget_high_s8(q.low)), vector_of(low));
+    w[2] = vector_multiply(widen8(vget_low_s8(q.high)), vector_of(high));
+    w[3] = vector_multiply(widen8(vget_high_s8(q.high)), vector_of(high));
 }
 
-ALWAYS_INLINE void scales_of_blocks(const uint8_t *chunk, size_t n, size_t bytes, float *scales)
+ALWAYS_INLINE void scales_of_blocks(const uint8_t *base, size_t n, size_t bytes, float *scales)
 {
     for (size_t b = 0; b < n; b++) {
         uint16_t half;
-        memcpy(&half, chunk + b * bytes, sizeof(half));
+        memcpy(&half, base + b * bytes, sizeof(half));
         scales[b] = half_of(half);
     }
 }
 
-ALWAYS_INLINE void scales_q8_0(const uint8_t *chunk, size_t columns, float *scales)
-{
-    scales_of_blocks(chunk, columns / 32, sizeof(block_q8_0), scales);
-}
+#define DECODE_32(name)                                                                                            \
+    ALWAYS_INLINE void scales_##name(const uint8_t *base, size_t columns, float *scales)                           \
+    {                                                                                                              \
+        scales_of_blocks(base, columns / 32, sizeof(block_##name), scales);                                        \
+    }                                                                                                              \
+    ALWAYS_INLINE void decode_##name(const uint8_t *base, const float *scales, size_t column, size_t n, vector *w) \
+    {                                                                                                              \
+        (void)n;                                                                                                   \
+        const block_##name *block = (const void *)(base + column / 32 * sizeof(block_##name));                     \
+        scale_32(bytes_##name(block), scales[column / 32], scales[column / 32], w);                                \
+    }
+DECODE_32(q8_0)
+DECODE_32(q4_0)
 
-ALWAYS_INLINE void decode_q8_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, floats8 *w)
+ALWAYS_INLINE void store_times_bytes(float *at, uint64_t bytes, uint16_t half)
 {
-    (void)n;
-    const block_q8_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q8_0));
-    scale_32(bytes_q8_0(block), scales[column / 32], scales[column / 32], w);
-}
-
-ALWAYS_INLINE void scales_q4_0(const uint8_t *chunk, size_t columns, float *scales)
-{
-    scales_of_blocks(chunk, columns / 32, sizeof(block_q4_0), scales);
-}
-
-ALWAYS_INLINE void decode_q4_0(const uint8_t *chunk, const float *scales, size_t column, size_t n, floats8 *w)
-{
-    (void)n;
-    const block_q4_0 *block = (const void *)(chunk + column / 32 * sizeof(block_q4_0));
-    scale_32(bytes_q4_0(block), scales[column / 32], scales[column / 32], w);
-}
-
-/* Prepares eight scales, then eight offsets. */
-ALWAYS_INLINE void scales_q4_k(const uint8_t *chunk, size_t columns, float *scales)
-{
-    (void)columns;
-    const block_q4_k *block = (const void *)chunk;
-    uint64_t steps, minima;
-    sub_scales(block->scales, &steps, &minima);
-    store8(scales, scale_bytes(steps, half_of(block->d)));
-    store8(scales + 8, scale_bytes(minima, half_of(block->dmin)));
+    vector_store(at, scale_bytes(bytes, half_of(half)));
 }
 
 /* Returns q * step - offset, rounded once. */
-ALWAYS_INLINE floats8 step_8(int8x8_t q, floats8 step, floats8 offset)
+ALWAYS_INLINE vector step_8(int8x8_t q, vector step, vector offset)
 {
-    return fma8((floats8){vnegq_f32(offset.low), vnegq_f32(offset.high)}, widen8(q), step);
+    return vector_fma((vector){vnegq_f32(offset.low), vnegq_f32(offset.high)}, widen8(q), step);
 }
 
-ALWAYS_INLINE void decode_q4_k(const uint8_t *chunk, const float *scales, size_t column, size_t n, floats8 *w)
+ALWAYS_INLINE void decode_q4_k(const uint8_t *base, const float *scales, size_t column, size_t n, vector *w)
 {
     (void)n;
     size_t sub = column / 32;
-    bytes32 q = bytes_q4_k((const void *)chunk, sub);
-    floats8 step = all8(scales[sub]), offset = all8(scales[8 + sub]);
+    bytes32 q = bytes_q4_k((const void *)base, sub);
+    vector step = vector_of(scales[sub]), offset = vector_of(scales[8 + sub]);
     w[0] = step_8(vget_low_s8(q.low), step, offset);
     w[1] = step_8(vget_high_s8(q.low), step, offset);
     w[2] = step_8(vget_low_s8(q.high), step, offset);
@@ -117,34 +67,22 @@ ALWAYS_INLINE void decode_q4_k(const uint8_t *chunk, const float *scales, size_t
 }
 
 /* Prepares sixteen scales. */
-ALWAYS_INLINE void scales_q6_k(const uint8_t *chunk, size_t columns, float *scales)
+ALWAYS_INLINE void scales_q6_k(const uint8_t *base, size_t columns, float *scales)
 {
     (void)columns;
-    const block_q6_k *block = (const void *)chunk;
+    const block_q6_k *block = (const void *)base;
     int8x16_t numbers = vld1q_s8(block->scales);
-    floats8 d = all8(half_of(block->d));
-    store8(scales, multiply8(widen8(vget_low_s8(numbers)), d));
-    store8(scales + 8, multiply8(widen8(vget_high_s8(numbers)), d));
+    vector d = vector_of(half_of(block->d));
+    vector_store(scales, vector_multiply(widen8(vget_low_s8(numbers)), d));
+    vector_store(scales + 8, vector_multiply(widen8(vget_high_s8(numbers)), d));
 }
 
-ALWAYS_INLINE void decode_q6_k(const uint8_t *chunk, const float *scales, size_t column, size_t n, floats8 *w)
+ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t column, size_t n, vector *w)
 {
     (void)n;
-    scale_32(bytes_q6_k((const void *)chunk, column / 32), scales[column / 16], scales[column / 16 + 1], w);
+    scale_32(bytes_q6_k((const void *)base, column / 32), scales[column / 16], scales[column / 16 + 1], w);
 }
 
-/* ---- every format ---- */
-
-/*    id    decoder  scales       values and bytes of a block */
-// clang-format off
-#define WEIGHT_DECODERS(X)                 \
-    X(F32,  f32,  NULL,          1,   4)   \
-    X(F16,  f16,  NULL,          1,   2)   \
-    X(BF16, bf16, NULL,          1,   2)   \
-    X(Q8_0, q8_0, scales_q8_0,  32,  34)   \
-    X(Q4_0, q4_0, scales_q4_0,  32,  18)   \
-    X(Q4_K, q4_k, scales_q4_k, 256, 144)   \
-    X(Q6_K, q6_k, scales_q6_k, 256, 210)
-// clang-format on
+#include "decode.h"
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <immintrin.h>
 
-static inline __m256 exponent_avx2(__m256 x)
+static inline __m256 exponent(__m256 x)
 {
     static const float coefficients[] = EXP_COEFFICIENTS;
     /* min and max return their second operand if one is NaN. */

@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-static inline __m512 exponent_avx512(__m512 x)
+static inline __m512 exponent(__m512 x)
 {
     static const float coefficients[] = EXP_COEFFICIENTS;
     /* Beyond these limits the result is 0 or infinite anyway, and r would not be small. NaN stays NaN: min and max

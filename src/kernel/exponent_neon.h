@@ -22,9 +22,9 @@ ALWAYS_INLINE float32x4_t exponent_4(float32x4_t x)
     return vmulq_n_f32(vmulq_f32(sum, vreinterpretq_f32_s32(exponent)), 2);
 }
 
-ALWAYS_INLINE floats8 exponent_neon(floats8 x)
+ALWAYS_INLINE vector exponent(vector x)
 {
-    return (floats8){exponent_4(x.low), exponent_4(x.high)};
+    return (vector){exponent_4(x.low), exponent_4(x.high)};
 }
 
 #endif

@@ -43,7 +43,8 @@ typedef struct kernel_input {
  * list: indices of rows of W, or NULL for consecutive rows. The same loop serves dense and sparse products: a list only
  * says where the next row is. x->columns == w->columns. If x->q is NULL or W has a float format, the product is
  * computed in float32 (block formats are decoded first). Otherwise the integers of a block are summed exactly
- * and only scales and block sums are float32. */
+ * and only scales and block sums are float32, if scalar_product.c has a function for the format; if not, decoded
+ * weights are multiplied with the integers of x in float32. */
 typedef void kernel_product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride);
 

@@ -39,6 +39,30 @@ static inline const void *next_token(const tile_tokens *x, size_t t, size_t colu
     return (const void *)(x->next + (t * x->next_stride + column) * sizeof(*x->values));
 }
 
+/* FORMAT_VALUES_ID and FORMAT_BYTES_ID: the size of a format's blocks as constants. */
+enum {
+#define X(id, name, gguf_type, file_type, values, bytes, ...) FORMAT_VALUES_##id = values, FORMAT_BYTES_##id = bytes,
+    NUMBER_FORMATS(X)
+#undef X
+};
+
+/* Defines the kernel_select of a level whose file has select_passing() and is_NAME(). */
+#define SELECT_KERNEL(name, level)                                                                            \
+    static size_t select_##name##_##level(const float *values, const uint32_t *ids, uint32_t first, size_t n, \
+                                          float threshold, uint32_t *selected_ids, float *selected)           \
+    {                                                                                                         \
+        return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_##name);           \
+    }
+#define SELECT_KERNELS(level)   \
+    SELECT_KERNEL(above, level) \
+    SELECT_KERNEL(from, level)  \
+    SELECT_KERNEL(beyond, level)
+#define SELECTED(level)                                                             \
+    {                                                                               \
+        [SELECT_ABOVE] = select_above_##level, [SELECT_FROM] = select_from_##level, \
+        [SELECT_BEYOND] = select_beyond_##level                                     \
+    }
+
 /* Blocks as GGUF stores them: little-endian, of any alignment (hence packed).
  * Weight j of a block:
  *   Q8_0  d * q[j]

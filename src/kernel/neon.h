@@ -10,58 +10,59 @@
 
 #define LANES 8 /* float32 values in a pair of registers */
 
-typedef struct floats8 {
+typedef struct vector {
     float32x4_t low, high;
-} floats8;
+} vector;
 
-typedef floats8 group_sums;
+typedef vector group_sums;
+#define LEVEL neon
 
 #include "streams.h"
 
-/* The product of block formats with float32 activations (float_neon.c). */
-kernel_product neon_product_decoded;
+/* Products of block formats with float32 activations (float_neon.c), and with many tokens of 8 bits (tile_neon.h). */
+kernel_product neon_product_decoded, neon_product_tiles, dotprod_product_tiles;
 
-ALWAYS_INLINE floats8 all8(float value)
+ALWAYS_INLINE vector vector_of(float value)
 {
-    return (floats8){vdupq_n_f32(value), vdupq_n_f32(value)};
+    return (vector){vdupq_n_f32(value), vdupq_n_f32(value)};
 }
 
-ALWAYS_INLINE floats8 load8(const float *at)
+ALWAYS_INLINE vector vector_load(const float *at)
 {
-    return (floats8){vld1q_f32(at), vld1q_f32(at + 4)};
+    return (vector){vld1q_f32(at), vld1q_f32(at + 4)};
 }
 
-ALWAYS_INLINE void store8(float *at, floats8 v)
+ALWAYS_INLINE void vector_store(float *at, vector v)
 {
     vst1q_f32(at, v.low);
     vst1q_f32(at + 4, v.high);
 }
 
 /* Loads the first n of 8 floats; the other lanes are 0. (NEON has no masked loads.) */
-static inline floats8 load_first(const float *at, size_t n)
+static inline vector load_first(const float *at, size_t n)
 {
     if (n >= LANES)
-        return load8(at);
+        return vector_load(at);
     float values[LANES] = {0};
     memcpy(values, at, n * sizeof(*values));
-    return load8(values);
+    return vector_load(values);
 }
 
-static inline void store_first(float *at, size_t n, floats8 v)
+static inline void store_first(float *at, size_t n, vector v)
 {
     if (n >= LANES) {
-        store8(at, v);
+        vector_store(at, v);
         return;
     }
     float values[LANES];
-    store8(values, v);
+    vector_store(values, v);
     memcpy(at, values, n * sizeof(*values));
 }
 
-ALWAYS_INLINE floats8 halves8(uint16x8_t halves)
+ALWAYS_INLINE vector halves8(uint16x8_t halves)
 {
     float16x8_t v = vreinterpretq_f16_u16(halves);
-    return (floats8){vcvt_f32_f16(vget_low_f16(v)), vcvt_high_f32_f16(v)};
+    return (vector){vcvt_f32_f16(vget_low_f16(v)), vcvt_high_f32_f16(v)};
 }
 
 /* Loads the first n of 8 words of 16 bits; the others are 0. */
@@ -73,17 +74,25 @@ static inline uint16x8_t load_first_words(const void *at, size_t n)
 }
 
 /* Loads the first n of 8 float16 as float32; the other lanes are 0. */
-static inline floats8 load_first_halves(const void *at, size_t n)
+static inline vector load_first_halves(const void *at, size_t n)
 {
     return halves8(load_first_words(at, n));
 }
 
 /* A bfloat16 is the upper half of a float32. */
-static inline floats8 load_first_bfloats(const void *at, size_t n)
+static inline vector load_first_bfloats(const void *at, size_t n)
 {
     uint16x8_t words = load_first_words(at, n);
-    return (floats8){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(words), 16)),
-                     vreinterpretq_f32_u32(vshll_high_n_u16(words, 16))};
+    return (vector){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(words), 16)),
+                    vreinterpretq_f32_u32(vshll_high_n_u16(words, 16))};
+}
+
+/* Stores the first n of 8 floats as float16. */
+static inline void store_first_halves(uint16_t *at, size_t n, vector v)
+{
+    uint16_t halves[LANES];
+    vst1q_u16(halves, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(v.low), v.high)));
+    memcpy(at, halves, (n < LANES ? n : LANES) * sizeof(*at));
 }
 
 ALWAYS_INLINE float half_of(uint16_t bits)
@@ -93,29 +102,44 @@ ALWAYS_INLINE float half_of(uint16_t bits)
     return (float)half;
 }
 
-ALWAYS_INLINE floats8 add8(floats8 a, floats8 b)
+ALWAYS_INLINE vector vector_add(vector a, vector b)
 {
-    return (floats8){vaddq_f32(a.low, b.low), vaddq_f32(a.high, b.high)};
+    return (vector){vaddq_f32(a.low, b.low), vaddq_f32(a.high, b.high)};
 }
 
-ALWAYS_INLINE floats8 multiply8(floats8 a, floats8 b)
+ALWAYS_INLINE vector vector_subtract(vector a, vector b)
 {
-    return (floats8){vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)};
+    return (vector){vsubq_f32(a.low, b.low), vsubq_f32(a.high, b.high)};
+}
+
+ALWAYS_INLINE vector vector_max(vector a, vector b)
+{
+    return (vector){vmaxq_f32(a.low, b.low), vmaxq_f32(a.high, b.high)};
+}
+
+ALWAYS_INLINE vector vector_multiply(vector a, vector b)
+{
+    return (vector){vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)};
 }
 
 /* sum + a * b, rounded once. */
-ALWAYS_INLINE floats8 fma8(floats8 sum, floats8 a, floats8 b)
+ALWAYS_INLINE vector vector_fma(vector sum, vector a, vector b)
 {
-    return (floats8){vfmaq_f32(sum.low, a.low, b.low), vfmaq_f32(sum.high, a.high, b.high)};
+    return (vector){vfmaq_f32(sum.low, a.low, b.low), vfmaq_f32(sum.high, a.high, b.high)};
 }
 
 /* sum - a * b, rounded once. */
-ALWAYS_INLINE floats8 fms8(floats8 sum, floats8 a, floats8 b)
+ALWAYS_INLINE vector vector_fms(vector sum, vector a, vector b)
 {
-    return (floats8){vfmsq_f32(sum.low, a.low, b.low), vfmsq_f32(sum.high, a.high, b.high)};
+    return (vector){vfmsq_f32(sum.low, a.low, b.low), vfmsq_f32(sum.high, a.high, b.high)};
 }
 
-ALWAYS_INLINE float sum_of(floats8 v)
+ALWAYS_INLINE vector vector_divide(vector a, vector b)
+{
+    return (vector){vdivq_f32(a.low, b.low), vdivq_f32(a.high, b.high)};
+}
+
+ALWAYS_INLINE float sum_of(vector v)
 {
     return vaddvq_f32(vaddq_f32(v.low, v.high));
 }
@@ -127,12 +151,12 @@ ALWAYS_INLINE float32x4_t sum_of_4(const float32x4_t v[4])
 }
 
 /* Returns the sum of each of eight pairs, in order. */
-ALWAYS_INLINE floats8 sum_of_8(const floats8 v[8])
+ALWAYS_INLINE vector sum_of_8(const vector v[8])
 {
     float32x4_t sum[8];
     for (size_t i = 0; i < 8; i++)
         sum[i] = vaddq_f32(v[i].low, v[i].high);
-    return (floats8){sum_of_4(sum), sum_of_4(sum + 4)};
+    return (vector){sum_of_4(sum), sum_of_4(sum + 4)};
 }
 
 /* Transposes 4 x 4 floats in place. */
@@ -144,6 +168,19 @@ ALWAYS_INLINE void transpose_4(float32x4_t v[4])
     v[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
     v[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c));
     v[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
+}
+
+/* Transposes 8 x 8 floats in place. */
+ALWAYS_INLINE void transpose_vectors(vector v[LANES])
+{
+    float32x4_t four[4][4]; /* the quarters: rows 0..3, columns 0..3 and 4..7; rows 4..7, likewise */
+    for (size_t q = 0; q < 4; q++) {
+        for (size_t i = 0; i < 4; i++)
+            four[q][i] = q % 2 ? v[q / 2 * 4 + i].high : v[q / 2 * 4 + i].low;
+        transpose_4(four[q]);
+    }
+    for (size_t i = 0; i < LANES; i++)
+        v[i] = (vector){four[i / 4][i % 4], four[2 + i / 4][i % 4]};
 }
 
 /* Adds the four products of bytes 4 i to 4 i + 3 to lane i of the sum, in integers. This takes one instruction (sdot)
@@ -161,19 +198,19 @@ ALWAYS_INLINE int32x4_t add_dots(int32x4_t sum, int8x16_t a, int8x16_t b)
 }
 
 /* Returns the eight 6-bit numbers that sub_scales() puts into a word, times `unit`. */
-ALWAYS_INLINE floats8 scale_bytes(uint64_t packed, float unit)
+ALWAYS_INLINE vector scale_bytes(uint64_t packed, float unit)
 {
     uint16x8_t numbers = vmovl_u8(vcreate_u8(packed));
     float32x4_t low = vcvtq_f32_u32(vmovl_u16(vget_low_u16(numbers)));
     float32x4_t high = vcvtq_f32_u32(vmovl_high_u16(numbers));
-    return (floats8){vmulq_n_f32(low, unit), vmulq_n_f32(high, unit)};
+    return (vector){vmulq_n_f32(low, unit), vmulq_n_f32(high, unit)};
 }
 
 /* Converts eight signed bytes to floats. */
-ALWAYS_INLINE floats8 widen8(int8x8_t bytes)
+ALWAYS_INLINE vector widen8(int8x8_t bytes)
 {
     int16x8_t words = vmovl_s8(bytes);
-    return (floats8){vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_high_s16(words))};
+    return (vector){vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_high_s16(words))};
 }
 
 /* 32 weights of a block as signed bytes, from a column that is a multiple of 32: the integers that the scales are
@@ -223,5 +260,7 @@ ALWAYS_INLINE bytes32 bytes_q6_k(const block_q6_k *block, size_t sub)
     int low_shift = quarter / 2 ? 4 : 0, high_shift = (int)quarter * 2;
     return (bytes32){six_bits(low, low_shift, high, high_shift), six_bits(low + 16, low_shift, high + 16, high_shift)};
 }
+
+#include "vectors.h"
 
 #endif

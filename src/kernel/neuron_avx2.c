@@ -1,150 +1,17 @@
-/* neuron_avx2.c - neuron-major networks: selects the neurons that fire, and adds up their rows. The plan is that of
- * neuron_avx512.h, with 32 columns in registers for one token, and tiles of 64 columns for many. */
+/* neuron_avx2.c - neuron-major networks: selects the neurons that fire, and adds up their rows (neuron.h), with 32
+ * columns in registers for one token, and tiles of 64 columns for many. */
 #include "decode_avx2.h"
 
-#define ROWS_AT_ONCE 8  /* rows at a time with one token */
-#define TILE_ROWS    64 /* rows at a time with many tokens */
 #define TILE_COLUMNS 64
+#define PAIRS        false
 
-/* Loads the sums of n columns: whole registers, or fewer than one. */
-ALWAYS_INLINE void load_sums(const float *y, size_t n, __m256 *sum)
+/* NaN is not zero. */
+ALWAYS_INLINE unsigned not_zero(__m256 v)
 {
-    for (size_t v = 0; v * LANES < n; v++)
-        sum[v] = n > LANES ? _mm256_loadu_ps(y + v * LANES) : load_first(y, n);
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NEQ_UQ));
 }
 
-ALWAYS_INLINE void store_sums(const __m256 *sum, size_t n, float *y)
-{
-    for (size_t v = 0; v * LANES < n; v++)
-        if (n > LANES)
-            _mm256_storeu_ps(y + v * LANES, sum[v]);
-        else
-            store_first(y, n, sum[v]);
-}
-
-/* ---- one token ---- */
-
-/* Rows that are added together, each from the chunk's first column on, and the rows prefetched meanwhile. */
-typedef struct adding {
-    size_t count;
-    const uint8_t *now[ROWS_AT_ONCE];
-    uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: the last prefetch may lie behind the row */
-    float h[ROWS_AT_ONCE];
-    float scales[ROWS_AT_ONCE][WEIGHT_SCALES];
-} adding;
-
-/* Adds the rows to y, the sums of n columns from `column` of the chunk. */
-ALWAYS_INLINE void add_columns(const adding *rows, size_t column, size_t n, float *y, weight_decoder format)
-{
-    __m256 sum[WEIGHT_VECTORS];
-    load_sums(y, n, sum);
-    size_t at = column / format.block_values * format.block_bytes;
-    for (size_t r = 0; r < rows->count; r++) {
-        size_t bytes = n * format.block_bytes / format.block_values;
-        for (size_t i = 0; i < bytes; i += 64)
-            _mm_prefetch((const char *)(rows->next[r] + at + i), _MM_HINT_T0);
-        __m256 w[WEIGHT_VECTORS], h = _mm256_set1_ps(rows->h[r]);
-        format.decode(rows->now[r], rows->scales[r], column, n, w);
-        for (size_t v = 0; v * LANES < n; v++)
-            sum[v] = _mm256_fmadd_ps(h, w[v], sum[v]);
-    }
-    store_sums(sum, n, y);
-}
-
-ALWAYS_INLINE void add_chunk(adding *rows, size_t columns, float *y, weight_decoder format)
-{
-    for (size_t r = 0; r < rows->count && format.scales; r++)
-        format.scales(rows->now[r], columns, rows->scales[r]);
-    size_t c = 0;
-    for (; c + WEIGHT_STEP <= columns; c += WEIGHT_STEP)
-        add_columns(rows, c, WEIGHT_STEP, y + c, format);
-    for (; c < columns && format.block_values == 1; c += LANES)
-        add_columns(rows, c, columns - c < LANES ? columns - c : LANES, y + c, format);
-    size_t bytes = WEIGHT_CHUNK / format.block_values * format.block_bytes;
-    for (size_t r = 0; r < rows->count; r++) {
-        rows->now[r] += bytes;
-        rows->next[r] += bytes;
-    }
-}
-
-ALWAYS_INLINE void accumulate(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h, float *y,
-                              weight_decoder format)
-{
-    for (size_t i = begin; i < end; i += ROWS_AT_ONCE) {
-        adding rows;
-        rows.count = end - i < ROWS_AT_ONCE ? end - i : ROWS_AT_ONCE;
-        for (size_t r = 0; r < rows.count; r++) {
-            rows.now[r] = listed_row(w, list, i + r);
-            rows.next[r] = (uintptr_t)listed_row(w, list, i + r + ROWS_AT_ONCE < end ? i + r + ROWS_AT_ONCE : end - 1);
-            rows.h[r] = h[i + r];
-        }
-        for (size_t c = 0; c < w->columns; c += WEIGHT_CHUNK)
-            add_chunk(&rows, w->columns - c < WEIGHT_CHUNK ? w->columns - c : WEIGHT_CHUNK, y + c, format);
-    }
-}
-
-/* ---- many tokens ---- */
-
-typedef struct tile {
-    float values[TILE_ROWS][TILE_COLUMNS];
-} tile;
-
-/* Returns which of `rows` coefficients are not zero: bit r stands for row r. */
-ALWAYS_INLINE uint64_t find_firing(const float *h, size_t rows)
-{
-    uint64_t fire = 0;
-    for (size_t r = 0; r < rows; r += LANES) {
-        __m256 values = load_first(h + r, rows - r);
-        __m256 differ = _mm256_cmp_ps(values, _mm256_setzero_ps(), _CMP_NEQ_UQ); /* NaN is not zero */
-        fire |= (uint64_t)(unsigned)_mm256_movemask_ps(differ) << r;
-    }
-    return fire;
-}
-
-/* Adds the firing rows for one token: n sums from `column` of the tile on. */
-ALWAYS_INLINE void add_firing(const tile *t, size_t column, size_t n, uint64_t fire, const float *h, float *y)
-{
-    __m256 sum[TILE_COLUMNS / LANES];
-    load_sums(y, n, sum);
-    for (; fire; fire &= fire - 1) {
-        size_t r = (size_t)__builtin_ctzll(fire);
-        __m256 coefficient = _mm256_set1_ps(h[r]);
-        for (size_t v = 0; v * LANES < n; v++) /* values after the last column are not stored */
-            sum[v] = _mm256_fmadd_ps(coefficient, _mm256_load_ps(t->values[r] + column + v * LANES), sum[v]);
-    }
-    store_sums(sum, n, y);
-}
-
-static void add_tile(const tile *t, size_t rows, size_t columns, const float *h, size_t h_stride, size_t tokens,
-                     float *y, size_t y_stride)
-{
-    for (size_t k = 0; k < tokens; k++) {
-        const float *coefficients = h + k * h_stride;
-        uint64_t fire = find_firing(coefficients, rows);
-        float *out = y + k * y_stride;
-        if (columns == TILE_COLUMNS)
-            add_firing(t, 0, TILE_COLUMNS, fire, coefficients, out);
-        else
-            for (size_t c = 0; c < columns; c += LANES)
-                add_firing(t, c, columns - c < LANES ? columns - c : LANES, fire, coefficients, out + c);
-    }
-}
-
-ALWAYS_INLINE void accumulate_many(const matrix *w, const uint32_t *list, size_t begin, size_t end, size_t column,
-                                   size_t columns, const float *h, size_t h_stride, size_t tokens, float *y,
-                                   size_t y_stride, weight_decoder format)
-{
-    _Alignas(32) tile t;
-    size_t at = column / format.block_values * format.block_bytes;
-    for (size_t i = begin; i < end; i += TILE_ROWS)
-        for (size_t c = 0; c < columns; c += TILE_COLUMNS) {
-            size_t rows = end - i < TILE_ROWS ? end - i : TILE_ROWS;
-            size_t n = columns - c < TILE_COLUMNS ? columns - c : TILE_COLUMNS;
-            for (size_t r = 0; r < rows; r++)
-                decode_columns(listed_row(w, list, i + r) + at, columns, c, n, t.values[r], format);
-            add_tile(&t, rows, n, h + i, h_stride, tokens, y + c, y_stride);
-        }
-}
+#include "neuron.h"
 
 /* ---- which neurons fire ---- */
 
@@ -208,50 +75,14 @@ ALWAYS_INLINE size_t select_passing(const float *values, const uint32_t *ids, ui
     return count;
 }
 
-static size_t select_above_avx2(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                uint32_t *selected_ids, float *selected)
-{
-    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_above);
-}
-
-static size_t select_from_avx2(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                               uint32_t *selected_ids, float *selected)
-{
-    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_from);
-}
-
-static size_t select_beyond_avx2(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                 uint32_t *selected_ids, float *selected)
-{
-    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_beyond);
-}
+SELECT_KERNELS(avx2)
 
 /* ---- the table ---- */
 
-#define X(id, name, scales, values, bytes)                                                                     \
-    static void accumulate_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end,      \
-                                         const float *h, float *y)                                             \
-    {                                                                                                          \
-        weight_decoder format = {values, bytes, scales, decode_##name};                                        \
-        accumulate(w, list, begin, end, h, y, format);                                                         \
-    }                                                                                                          \
-    static void accumulate_many_##name##_avx2(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
-                                              size_t column, size_t columns, const float *h, size_t h_stride,  \
-                                              size_t tokens, float *y, size_t y_stride)                        \
-    {                                                                                                          \
-        weight_decoder format = {values, bytes, scales, decode_##name};                                        \
-        accumulate_many(w, list, begin, end, column, columns, h, h_stride, tokens, y, y_stride, format);       \
-    }
-WEIGHT_DECODERS(X)
-#undef X
+WEIGHT_DECODERS(NEURON_KERNELS, avx2)
 
 const kernels avx2_neurons = {
-#define X(id, name, ...) [FORMAT_##id] = accumulate_##name##_avx2,
-    .accumulate = {WEIGHT_DECODERS(X)},
-#undef X
-#define X(id, name, ...) [FORMAT_##id] = accumulate_many_##name##_avx2,
-    .accumulate_many = {WEIGHT_DECODERS(X)},
-#undef X
-    .select =
-        {[SELECT_ABOVE] = select_above_avx2, [SELECT_FROM] = select_from_avx2, [SELECT_BEYOND] = select_beyond_avx2},
+    .accumulate = {WEIGHT_DECODERS(ACCUMULATE, avx2)},
+    .accumulate_many = {WEIGHT_DECODERS(ACCUMULATE_MANY, avx2)},
+    .select = SELECTED(avx2),
 };

@@ -43,38 +43,14 @@ ALWAYS_INLINE size_t select_passing(const float *values, const uint32_t *ids, ui
     return count;
 }
 
-static size_t select_above_avx512(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                  uint32_t *selected_ids, float *selected)
-{
-    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_above);
-}
-
-static size_t select_from_avx512(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                 uint32_t *selected_ids, float *selected)
-{
-    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_from);
-}
-
-static size_t select_beyond_avx512(const float *values, const uint32_t *ids, uint32_t first, size_t n, float threshold,
-                                   uint32_t *selected_ids, float *selected)
-{
-    return select_passing(values, ids, first, n, threshold, selected_ids, selected, is_beyond);
-}
+SELECT_KERNELS(avx512)
 
 /* ---- the table ---- */
 
-#define X(id, ...) NEURON_KERNELS(avx512, __VA_ARGS__)
-WEIGHT_DECODERS(X)
-#undef X
+WEIGHT_DECODERS(NEURON_KERNELS, avx512)
 
 const kernels avx512_neurons = {
-#define X(id, name, ...) [FORMAT_##id] = accumulate_##name##_avx512,
-    .accumulate = {WEIGHT_DECODERS(X)},
-#undef X
-#define X(id, name, ...) [FORMAT_##id] = accumulate_many_##name##_avx512,
-    .accumulate_many = {WEIGHT_DECODERS(X)},
-#undef X
-    .select = {[SELECT_ABOVE] = select_above_avx512,
-               [SELECT_FROM] = select_from_avx512,
-               [SELECT_BEYOND] = select_beyond_avx512},
+    .accumulate = {WEIGHT_DECODERS(ACCUMULATE, avx512)},
+    .accumulate_many = {WEIGHT_DECODERS(ACCUMULATE_MANY, avx512)},
+    .select = SELECTED(avx512),
 };

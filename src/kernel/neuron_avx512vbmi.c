@@ -3,9 +3,7 @@
 #define WITH_VBMI
 #include "neuron_avx512.h"
 
-#define X(id, ...) NEURON_KERNELS(avx512vbmi, __VA_ARGS__)
-WEIGHT_DECODER_Q6_K(X)
-#undef X
+NEURON_KERNELS(avx512vbmi, Q6_K, q6_k, scales_q6_k)
 
 const kernels avx512vbmi_neurons = {
     .accumulate = {[FORMAT_Q6_K] = accumulate_q6_k_avx512vbmi},

@@ -1,14 +1,87 @@
-/* panels.h - the loops of float32 products with many tokens, shared by all vector levels. float_LEVEL.c includes it
- * after it has defined:
- *   LANES, PANEL_ROWS (two times LANES), PANEL_COLUMNS, PANELS (filled before they are multiplied with the tokens),
- *   TILE_TOKENS, TILES(X) (X of every number of tokens up to that)
- *   load_weights, load_f32, panel
- *   dot_rows    multiplies eight rows with one token
- *   fill_rows   fills LANES rows of a panel from LANES rows of a matrix
- *   tile        multiplies a panel's rows with some tokens
- * so it cannot be included on its own; everything in it is static. */
+/* panels.h - products in float32, shared by all vector levels: with one token eight rows at a time, which share each
+ * load of the token (a row's sum never depends on the other rows); with many tokens panels of rows. float_LEVEL.c
+ * includes it after avx2.h, avx512.h or neon.h, and after it has defined
+ *   PANEL_ROWS (two times LANES), PANEL_COLUMNS, PANELS (filled before they are multiplied with the tokens),
+ *   TILE_TOKENS, TILES(X) (X of every number of tokens up to that), NEXT_TILE */
 #ifndef KERNEL_PANELS_H
 #define KERNEL_PANELS_H
+
+#define LINE 16 /* values of a token in 64 bytes */
+
+/* ---- one token ---- */
+
+ALWAYS_INLINE group_sums dot_rows(const row_group *rows, const kernel_input *x, size_t bytes, load_values *load)
+{
+    vector sum[GROUP];
+    clear(sum);
+    size_t i = 0, line = 64 / bytes;
+    for (; i + line <= x->columns; i += line) {
+        fetch_ahead(rows, i * bytes, 64);
+        for (size_t k = i; k < i + line; k += LANES) {
+            vector token = vector_load(x->values + k);
+            for (size_t r = 0; r < GROUP; r++)
+                sum[r] = vector_fma(sum[r], load(rows->now[r], k, LANES), token);
+        }
+    }
+    for (; i < x->columns; i += LANES) {
+        vector token = load_first(x->values + i, x->columns - i);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = vector_fma(sum[r], load(rows->now[r], i, x->columns - i), token);
+    }
+    return sum_of_8(sum);
+}
+
+/* ---- many tokens ---- */
+
+typedef struct panel {
+    float weights[PANEL_COLUMNS][PANEL_ROWS];
+} panel;
+
+/* Fills LANES rows of the panel with `columns` columns from `start` of as many rows of the matrix (NULL: zeros). */
+ALWAYS_INLINE void fill_rows(const uint8_t *const row[LANES], size_t start, size_t columns, load_values *load,
+                             float (*out)[PANEL_ROWS])
+{
+    for (size_t c = 0; c < columns; c += LANES) {
+        size_t n = columns - c < LANES ? columns - c : LANES;
+        vector v[LANES];
+        for (size_t r = 0; r < LANES; r++)
+            v[r] = row[r] ? load(row[r], start + c, n) : vector_of(0);
+        transpose_vectors(v);
+        for (size_t k = 0; k < LANES; k++) /* rows of `out` after the last column are never read */
+            vector_store(out[c + k], v[k]);
+    }
+}
+
+/* Multiplies PANEL_ROWS rows with `tokens` tokens over `columns` columns; adds the sums to y, or writes them if
+ * `first`. */
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const tile_tokens *x, size_t tokens, bool first, size_t rows,
+                        float *y, size_t y_stride)
+{
+    vector sum[TILE_TOKENS][2];
+    UNROLLED
+    for (size_t t = 0; t < tokens; t++)
+        sum[t][0] = sum[t][1] = vector_of(0);
+    for (size_t line = 0; line < columns; line += LINE) {
+        for (size_t t = 0; t < tokens && x->next; t++)
+            __builtin_prefetch(next_token(x, t, line), 0, NEXT_TILE);
+        size_t end = columns - line < LINE ? columns : line + LINE;
+        for (size_t k = line; k < end; k++) {
+            vector a = vector_load(p->weights[k]), b = vector_load(p->weights[k] + LANES);
+            UNROLLED
+            for (size_t t = 0; t < tokens; t++) {
+                vector value = vector_of(x->values[t * x->stride + k]);
+                sum[t][0] = vector_fma(sum[t][0], a, value);
+                sum[t][1] = vector_fma(sum[t][1], b, value);
+            }
+        }
+    }
+    UNROLLED
+    for (size_t t = 0; t < tokens; t++) {
+        add_sums(sum[t][0], first, rows, y + t * y_stride);
+        if (rows > LANES)
+            add_sums(sum[t][1], first, rows - LANES, y + t * y_stride + LANES);
+    }
+}
 
 typedef void tile_function(const panel *p, size_t columns, const tile_tokens *x, bool first, size_t rows, float *y,
                            size_t y_stride);
@@ -54,7 +127,7 @@ typedef void fill_function(const matrix *w, const uint32_t *list, size_t i, size
                            panel *p);
 
 ALWAYS_INLINE void fill_from_floats(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start,
-                                    size_t columns, panel *p, load_weights *load)
+                                    size_t columns, panel *p, load_values *load)
 {
     const uint8_t *row[PANEL_ROWS];
     for (size_t r = 0; r < PANEL_ROWS; r++)
@@ -115,5 +188,22 @@ ALWAYS_INLINE void many_tokens(const matrix *w, const uint32_t *list, size_t beg
         else                                                                                                  \
             many_tokens(w, list, begin, end, x, y, y_stride, fill_##name);                                    \
     }
+
+/* Defines the products of a level: of block formats with float32 activations, for which weights are decoded to float32,
+ * and of float formats. */
+#define FLOAT_PRODUCTS(level)                                                                     \
+    void level##_product_decoded(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                 const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                             \
+        many_tokens(w, list, begin, end, x, y, y_stride, fill_from_blocks);                       \
+    }                                                                                             \
+    FLOAT_PRODUCT(f32, 4, level)                                                                  \
+    FLOAT_PRODUCT(f16, 2, level)                                                                  \
+    FLOAT_PRODUCT(bf16, 2, level)                                                                 \
+    const kernels level##_floats = {                                                              \
+        .product = {[FORMAT_F32] = product_f32_##level,                                           \
+                    [FORMAT_F16] = product_f16_##level,                                           \
+                    [FORMAT_BF16] = product_bf16_##level},                                        \
+    };
 
 #endif

@@ -37,35 +37,46 @@ static void accumulate_many_scalar(const matrix *w, const uint32_t *list, size_t
     }
 }
 
-/* clang-format off */
-#define SELECT(name, passes)                                                                                       \
-    static size_t select_##name##_scalar(const float *values, const uint32_t *ids, uint32_t first, size_t n,       \
-                                         float threshold, uint32_t *selected_ids, float *selected)                         \
-    {                                                                                                              \
-        size_t count = 0;                                                                                          \
-        for (size_t i = 0; i < n; i++)                                                                             \
-            if (passes) {                                                                                          \
-                selected_ids[count] = ids ? ids[i] : first + (uint32_t)i;                                              \
-                if (selected)                                                                                          \
-                    selected[count] = values[i];                                                                       \
-                count++;                                                                                           \
-            }                                                                                                      \
-        return count;                                                                                              \
-    }
-SELECT(above, values[i] > threshold)
-SELECT(from, !(values[i] < threshold))
-SELECT(beyond, !(fabsf(values[i]) <= threshold))
-/* clang-format on */
+/* Returns whether a value passes a threshold. */
+typedef bool pass_function(float value, float threshold);
 
-// clang-format off
-#define EVERY_FORMAT(kernel) \
-    {[FORMAT_F32] = (kernel), [FORMAT_F16] = (kernel), [FORMAT_BF16] = (kernel), [FORMAT_Q8_0] = (kernel), \
-     [FORMAT_Q4_0] = (kernel), [FORMAT_Q4_K] = (kernel), [FORMAT_Q6_K] = (kernel)}
+static bool is_above(float value, float threshold)
+{
+    return value > threshold;
+}
 
+static bool is_from(float value, float threshold)
+{
+    return !(value < threshold);
+}
+
+static bool is_beyond(float value, float threshold)
+{
+    return !(fabsf(value) <= threshold);
+}
+
+static inline __attribute__((always_inline)) size_t select_passing(const float *values, const uint32_t *ids,
+                                                                   uint32_t first, size_t n, float threshold,
+                                                                   uint32_t *selected_ids, float *selected,
+                                                                   pass_function *passes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (passes(values[i], threshold)) {
+            selected_ids[count] = ids ? ids[i] : first + (uint32_t)i;
+            if (selected)
+                selected[count] = values[i];
+            count++;
+        }
+    return count;
+}
+
+SELECT_KERNELS(scalar)
+
+/* One function for all formats: it reads the format from the matrix. */
 const kernels scalar_neurons = {
-    .accumulate = EVERY_FORMAT(accumulate_scalar),
-    .accumulate_many = EVERY_FORMAT(accumulate_many_scalar),
-    .select = {[SELECT_ABOVE] = select_above_scalar, [SELECT_FROM] = select_from_scalar,
-               [SELECT_BEYOND] = select_beyond_scalar},
+#define X(id, ...) .accumulate[FORMAT_##id] = accumulate_scalar, .accumulate_many[FORMAT_##id] = accumulate_many_scalar,
+    NUMBER_FORMATS(X)
+#undef X
+        .select = SELECTED(scalar),
 };
-// clang-format on

@@ -1,7 +1,8 @@
 /* scalar_product.c - the definition of every product, in plain C.
  *
- * Two methods cover all formats: decode and multiply in float32, or sum the integers of a block exactly and
- * scale the sum. The code need not be fast; every other file is tested against it (tests/kcheck.c). */
+ * Two methods cover all formats: decode and multiply in float32, or, in block formats with a function here, sum the
+ * integers of a block exactly and scale the sum. A new format needs nothing here: it is decoded. The code need not be
+ * fast; every other file is tested against it (tests/kcheck.c). */
 #include "levels.h"
 
 #include "../number/half.h"
@@ -93,24 +94,42 @@ static block_product *const block_products[FORMAT_COUNT] = {
     [FORMAT_Q6_K] = block_q6_k_product,
 };
 
+/* Returns what a block adds in a format without such a function: its decoded weights are multiplied with the rounded
+ * activations in float32. */
+static float decoded_product(const number_traits *traits, const void *block, const int8_t *q, const float *scales)
+{
+    float weights[CHUNK], total = 0;
+    traits->decode(block, weights, traits->block_values);
+    for (size_t b = 0; b < traits->block_values; b += Q8_BLOCK) {
+        float sum = 0;
+        for (size_t i = b; i < b + Q8_BLOCK; i++)
+            sum += weights[i] * (float)q[i];
+        total += scales[b / Q8_BLOCK] * sum;
+    }
+    return total;
+}
+
 static void product_scalar(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                            float *y, size_t y_stride)
 {
     const number_traits *traits = &number_formats[w->format];
-    block_product *block = x->q ? block_products[w->format] : NULL;
+    block_product *product = block_products[w->format];
     size_t n = traits->block_values, blocks = x->columns / n;
     for (size_t i = begin; i < end; i++) {
         const uint8_t *row = listed_row(w, list, i);
-        if (!block) {
+        if (!x->q || n == 1) {
             row_float(traits, row, x, y + i, y_stride);
             continue;
         }
         for (size_t t = 0; t < x->count; t++) {
+            const uint8_t *block = row;
             size_t at = t * x->columns;
             float sum = 0;
-            for (size_t b = 0; b < blocks; b++, at += n)
-                sum +=
-                    block(row + b * traits->block_bytes, x->q + at, x->scales + at / Q8_BLOCK, x->sums + at / Q8_SUM);
+            for (size_t b = 0; b < blocks; b++, at += n, block += traits->block_bytes) {
+                const float *scales = x->scales + at / Q8_BLOCK;
+                sum += product ? product(block, x->q + at, scales, x->sums + at / Q8_SUM)
+                               : decoded_product(traits, block, x->q + at, scales);
+            }
             y[t * y_stride + i] = sum;
         }
     }

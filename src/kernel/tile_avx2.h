@@ -27,9 +27,10 @@
 #define PANEL_COLUMNS 512
 #define PANELS        2 /* filled before they are multiplied with the tokens, which are prepared once for all panels */
 #define TILE_TOKENS   4
-#define STEP          32 /* columns that are multiplied at a time: one block of activations */
+#define TILES(X)      X(1) X(2) X(3) X(4)
+#define STEP          32 /* columns of a group: one block of activations */
 
-/* [..][r] belongs to row r. A group is STEP columns. */
+/* [..][r] belongs to row r. */
 typedef struct panel {
     uint8_t weights[PANEL_COLUMNS / 4][PANEL_ROWS][4];
     float scales[PANEL_COLUMNS / STEP][PANEL_ROWS];
@@ -48,15 +49,17 @@ typedef struct tokens {
     float totals[TILE_TOKENS][PANEL_COLUMNS / STEP];
 } tokens;
 
+typedef __m256i integers;
+
 typedef struct tile_format {
+    size_t group; /* always STEP */
+    bool has_minima;
     /* Unpacks 32 weights of a row, from a column that is a multiple of 32, and writes those of their scale, minimum and
      * two steps that the format has. Entries of a row are PANEL_ROWS apart. */
     __m256i (*unpack)(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps);
     /* Fills begin or totals of token t from the sums and values of `columns` columns; NULL: not needed. */
     void (*prepare)(tokens *x, size_t t, const int16_t *sums, size_t columns);
-    /* Computes the exact sums of one group for `count` tokens, as 32-bit integers. */
     void (*dot)(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2]);
-    bool has_minima;
 } tile_format;
 
 /* ---- unpacking ---- */
@@ -136,7 +139,6 @@ ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scal
     return _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
 }
 
-/* Unpacks columns [start, start + columns) of 16 rows (NULL: zeros) into the panel. */
 ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
                         tile_format format)
 {
@@ -353,120 +355,31 @@ ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const tokens *x, size_t co
 
 #endif
 
-/* Adds the first `rows` of 8 sums to `out`, or writes them if `first`. */
-ALWAYS_INLINE void add_sums(__m256 sum, bool first, size_t rows, float *out)
+ALWAYS_INLINE vector to_floats(__m256i v)
 {
-    if (!first)
-        sum = _mm256_add_ps(load_first(out, rows), sum);
-    store_first(out, rows, sum);
+    return _mm256_cvtepi32_ps(v);
 }
 
-/* Multiplies the panel's 16 rows with `count` tokens; adds the sums to y, or writes them if `first`. */
-ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
-                        float *y, size_t y_stride, tile_format format)
+ALWAYS_INLINE void prepare(tokens *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
 {
-    __m256 sum[TILE_TOKENS][2];
-    UNROLLED
-    for (size_t t = 0; t < count; t++)
-        sum[t][0] = sum[t][1] = _mm256_setzero_ps();
-    for (size_t g = 0; g < columns / STEP; g++) {
-        __m256i dot[TILE_TOKENS][2];
-        for (size_t t = 0; t < count; t++) /* prefetch the next tile's tokens */
-            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * STEP, _MM_HINT_T0);
-        format.dot(p, g, x, count, dot);
-        UNROLLED
-        for (size_t t = 0; t < count; t++) {
-            __m256 dx = _mm256_broadcast_ss(x->scales + t * (x->stride / STEP) + g);
-            UNROLLED
-            for (size_t h = 0; h < 2; h++) {
-                __m256 scale = _mm256_mul_ps(_mm256_load_ps(p->scales[g] + h * LANES), dx);
-                sum[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t][h]), scale, sum[t][h]);
-                if (format.has_minima)
-                    sum[t][h] = _mm256_fnmadd_ps(_mm256_load_ps(p->minima[g] + h * LANES),
-                                                 _mm256_broadcast_ss(&x->totals[t][g]), sum[t][h]);
-            }
-        }
-    }
-    UNROLLED
-    for (size_t t = 0; t < count; t++) {
-        add_sums(sum[t][0], first, rows, y + t * y_stride);
-        if (rows > LANES)
-            add_sums(sum[t][1], first, rows - LANES, y + t * y_stride + LANES);
-    }
+    if (format.prepare)
+        format.prepare(x, t, sums, columns);
 }
 
-ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
-                           float *y, size_t y_stride, tile_format format)
+ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2],
+                             tile_format format)
 {
-    /* A constant count lets the compiler keep the sums in registers. */
-    switch (count) {
-    case 1:
-        tile(p, columns, x, 1, first, rows, y, y_stride, format);
-        break;
-    case 2:
-        tile(p, columns, x, 2, first, rows, y, y_stride, format);
-        break;
-    case 3:
-        tile(p, columns, x, 3, first, rows, y, y_stride, format);
-        break;
-    default:
-        tile(p, columns, x, 4, first, rows, y, y_stride, format);
-        break;
-    }
+    format.dot(p, g, x, count, dot);
 }
 
-/* ---- the loops, compiled once per format ---- */
+// clang-format off
+#define TILE_FORMATS(X, level)                                                      \
+    X(level, Q8_0, q8_0, STEP, false, unpack_q8_0, prepare_q8_0, dot_q8_0)          \
+    X(level, Q4_0, q4_0, STEP, false, unpack_q4_0, prepare_q4_0, dot_q4_0)          \
+    X(level, Q4_K, q4_k, STEP, true, unpack_q4_k, prepare_q4_k, dot_q4_k)           \
+    X(level, Q6_K, q6_k, STEP, false, unpack_q6_k, prepare_q6_k, dot_q6_k)
+// clang-format on
 
-/* Multiplies tokens [t, t + TILE_TOKENS) with every panel in columns [c, c + columns). */
-ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c, size_t columns, const kernel_input *x,
-                              size_t t, float *y, size_t y_stride, tile_format format)
-{
-    size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
-    tokens part = {.q = x->q + at, .scales = x->scales + at / STEP, .stride = x->columns};
-    for (size_t k = 0; k < count && format.prepare; k++)
-        format.prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns);
-    for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS)
-        tile_of(&panels[r / PANEL_ROWS], columns, &part, count, c == 0, rows - r, y + r, y_stride, format);
-}
-
-ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                           float *y, size_t y_stride, tile_format format)
-{
-    _Alignas(32) panel panels[PANELS];
-    for (size_t i = begin; i < end; i += PANELS * PANEL_ROWS)
-        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
-            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
-            for (size_t p = 0; p < PANELS && i + p * PANEL_ROWS < end; p++) {
-                const uint8_t *row[PANEL_ROWS];
-                for (size_t r = 0, at = i + p * PANEL_ROWS; r < PANEL_ROWS; r++, at++)
-                    row[r] = at < end ? listed_row(w, list, at) : NULL;
-                fill(row, c, n, &panels[p], format);
-            }
-            for (size_t t = 0; t < x->count; t += TILE_TOKENS)
-                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, format);
-        }
-}
-
-#define TILE_PRODUCT(name, level, prepare, has_minima)                                                                \
-    static __attribute__((noinline)) void tiles_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, \
-                                                                 size_t end, const kernel_input *x, float *y,         \
-                                                                 size_t y_stride)                                     \
-    {                                                                                                                 \
-        tile_format format = {unpack_##name, prepare, dot_##name, has_minima};                                        \
-        product(w, list, begin, end, x, y, y_stride, format);                                                         \
-    }
-
-/* Defines the products of a level and their table. */
-#define TILE_PRODUCTS(level)                                \
-    TILE_PRODUCT(q8_0, level, prepare_q8_0, false)          \
-    TILE_PRODUCT(q4_0, level, prepare_q4_0, false)          \
-    TILE_PRODUCT(q4_k, level, prepare_q4_k, true)           \
-    TILE_PRODUCT(q6_k, level, prepare_q6_k, false)          \
-    static kernel_product *const products[FORMAT_COUNT] = { \
-        [FORMAT_Q8_0] = tiles_q8_0_##level,                 \
-        [FORMAT_Q4_0] = tiles_q4_0_##level,                 \
-        [FORMAT_Q4_K] = tiles_q4_k_##level,                 \
-        [FORMAT_Q6_K] = tiles_q6_k_##level,                 \
-    };
+#include "tile.h"
 
 #endif

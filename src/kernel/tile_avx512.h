@@ -28,7 +28,9 @@
 
 #define PANEL_ROWS    32
 #define PANEL_COLUMNS 1024
+#define PANELS        1
 #define TILE_TOKENS   6
+#define TILES(X)      X(1) X(2) X(3) X(4) X(5) X(6)
 #define STEP          64 /* columns that are unpacked at a time */
 
 /* [..][r] belongs to row r. A tile reads 36 KiB of it if the format has one scale per 32 columns and no minima. */
@@ -44,16 +46,17 @@ typedef struct tokens {
     const float *scales; /* [TILE_TOKENS][stride / 32] */
     size_t stride;
     _Alignas(64) int32_t start[TILE_TOKENS][PANEL_COLUMNS / 16]; /* -offset times the sum of each group */
-    _Alignas(
-        64) float scaled_sums[TILE_TOKENS][PANEL_COLUMNS / 32]; /* scale times sum, which minima are multiplied with */
+    _Alignas(64) float totals[TILE_TOKENS][PANEL_COLUMNS / 32];  /* scale times sum of 32 columns */
 } tokens;
 
+typedef __m512i integers;
+
 typedef struct tile_format {
-    size_t group;   /* columns with one scale: 16 or 32 */
+    size_t group; /* columns with one scale: 16 or 32 */
+    bool has_minima;
     size_t run;     /* products of four columns that can be added in 16 bits */
     bool is_signed; /* weights are signed bytes */
     int offset;     /* what was added to a weight to make it unsigned */
-    bool has_minima;
     /* Unpacks 64 weights of a row, from a column that is a multiple of 64; the last step of a row may have only 32. */
     __m512i (*unpack)(const uint8_t *row, size_t column, size_t columns);
     /* Writes the scales (and minima) of those 64: entries [0, 64 / group) of a row, PANEL_ROWS apart. */
@@ -73,6 +76,16 @@ ALWAYS_INLINE __m512i split_nibbles(__m256i bytes)
     return low_nibbles(_mm512_inserti64x4(_mm512_castsi256_si512(bytes), _mm256_srli_epi16(bytes, 4), 1));
 }
 
+/* Writes the scales of n blocks of `bytes` bytes, which begin with them. */
+ALWAYS_INLINE void scales_of_blocks(const uint8_t *block, size_t n, size_t bytes, float *scales)
+{
+    for (size_t b = 0; b < n; b++) {
+        uint16_t half;
+        memcpy(&half, block + b * bytes, sizeof(half));
+        scales[b * PANEL_ROWS] = _cvtsh_ss(half);
+    }
+}
+
 ALWAYS_INLINE __m512i unpack_q8_0(const uint8_t *row, size_t column, size_t columns)
 {
     const block_q8_0 *block = (const void *)(row + column / 32 * sizeof(block_q8_0));
@@ -85,9 +98,7 @@ ALWAYS_INLINE __m512i unpack_q8_0(const uint8_t *row, size_t column, size_t colu
 ALWAYS_INLINE void scales_q8_0(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima)
 {
     (void)minima;
-    const block_q8_0 *block = (const void *)(row + column / 32 * sizeof(block_q8_0));
-    for (size_t b = 0; b < columns / 32; b++)
-        scales[b * PANEL_ROWS] = _cvtsh_ss(block[b].d);
+    scales_of_blocks(row + column / 32 * sizeof(block_q8_0), columns / 32, sizeof(block_q8_0), scales);
 }
 
 ALWAYS_INLINE __m512i unpack_q4_0(const uint8_t *row, size_t column, size_t columns)
@@ -104,9 +115,7 @@ ALWAYS_INLINE __m512i unpack_q4_0(const uint8_t *row, size_t column, size_t colu
 ALWAYS_INLINE void scales_q4_0(const uint8_t *row, size_t column, size_t columns, float *scales, float *minima)
 {
     (void)minima;
-    const block_q4_0 *block = (const void *)(row + column / 32 * sizeof(block_q4_0));
-    for (size_t b = 0; b < columns / 32; b++)
-        scales[b * PANEL_ROWS] = _cvtsh_ss(block[b].d);
+    scales_of_blocks(row + column / 32 * sizeof(block_q4_0), columns / 32, sizeof(block_q4_0), scales);
 }
 
 ALWAYS_INLINE __m512i unpack_q4_k(const uint8_t *row, size_t column, size_t columns)
@@ -180,12 +189,22 @@ ALWAYS_INLINE void fill_16_rows(const uint8_t *const row[LANES], size_t start, s
     }
 }
 
+ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
+                        tile_format format)
+{
+    fill_16_rows(row, start, columns, 0, p, format);
+    fill_16_rows(row + LANES, start, columns, LANES, p, format);
+}
+
 /* ---- multiplying ---- */
 
-/* Computes start[] and scaled_sums[] of one token from its sums of 16 values and its scales. */
-ALWAYS_INLINE void read_sums(const int16_t *sums, const float *scales, size_t columns, tile_format format,
-                             int32_t *start, float *scaled_sums)
+/* Computes start[] and totals[] of token t, where the format needs them. */
+ALWAYS_INLINE void prepare(tokens *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
 {
+    const float *scales = x->scales + t * (x->stride / 32);
+    int32_t *start = x->start[t];
+    if (!format.offset && !format.has_minima)
+        return;
     for (size_t g = 0; g < columns / 16; g += 32) { /* 32 sums: 512 columns */
         size_t left = columns / 16 - g;
         __mmask32 present = left >= 32 ? 0xffffffffu : (1u << left) - 1;
@@ -203,15 +222,15 @@ ALWAYS_INLINE void read_sums(const int16_t *sums, const float *scales, size_t co
         if (format.has_minima) {
             __m512 sum = _mm512_cvtepi32_ps(_mm512_madd_epi16(pair, _mm512_set1_epi16(1)));
             __m512 scale = _mm512_maskz_loadu_ps(first_lanes(left / 2), scales + g / 2);
-            _mm512_store_ps(scaled_sums + g / 2, _mm512_mul_ps(sum, scale));
+            _mm512_store_ps(x->totals[t] + g / 2, _mm512_mul_ps(sum, scale));
         }
     }
 }
 
 #ifdef WITH_VNNI
 
-/* Adds the products of one group (columns [k, k + group) of the panel) with `count` tokens to dot. */
-ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+/* Adds the products of columns [k, k + group) of the panel with `count` tokens to dot. */
+ALWAYS_INLINE void add_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
                              tile_format format)
 {
     for (size_t end = k + format.group; k < end; k += 4) {
@@ -238,7 +257,7 @@ ALWAYS_INLINE __m512i multiply_four(__m512i weights, __m512i values, tile_format
 
 /* The same without VNNI, for one half of the rows after the other: the 16-bit sums of all rows would not fit the
  * registers, and loading the values twice costs nothing. */
-ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+ALWAYS_INLINE void add_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
                              tile_format format)
 {
     for (size_t h = 0; h < 2; h++) {
@@ -264,127 +283,28 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t k, const tokens *x, size_t c
 
 #endif
 
-/* Multiplies the panel's 32 rows with `count` tokens; adds the sums to y, or writes them if `first`. */
-ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, __mmask32 rows,
-                        float *y, size_t y_stride, tile_format format)
+ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+                             tile_format format)
 {
-    __m512 sum[TILE_TOKENS][2];
     for (size_t t = 0; t < count; t++)
-        sum[t][0] = sum[t][1] = _mm512_setzero_ps();
-    for (size_t g = 0; g < columns / format.group; g++) {
-        __m512i dot[TILE_TOKENS][2];
-        for (size_t t = 0; t < count; t++) /* prefetch the next tile's tokens */
-            _mm_prefetch((const char *)x->q + (TILE_TOKENS + t) * x->stride + g * format.group, _MM_HINT_T0);
-        for (size_t t = 0; t < count; t++)
-            dot[t][0] = dot[t][1] = _mm512_set1_epi32(format.offset ? x->start[t][g] : 0);
-        dot_group(p, g * format.group, x, count, dot, format);
-        size_t block = g * format.group / 32;
-        for (size_t h = 0; h < 2; h++) {
-            __m512 d = _mm512_load_ps(&p->scales[g][h * LANES]);
-            for (size_t t = 0; t < count; t++) {
-                __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(x->scales[t * (x->stride / 32) + block]));
-                sum[t][h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t][h]), scale, sum[t][h]);
-            }
-        }
-        if (format.has_minima)
-            for (size_t h = 0; h < 2; h++) {
-                __m512 minimum = _mm512_load_ps(&p->minima[block][h * LANES]);
-                for (size_t t = 0; t < count; t++)
-                    sum[t][h] = _mm512_fnmadd_ps(minimum, _mm512_set1_ps(x->scaled_sums[t][block]), sum[t][h]);
-            }
-    }
-    for (size_t t = 0; t < count; t++)
-        for (size_t h = 0; h < 2; h++) {
-            __mmask16 lanes = (__mmask16)(rows >> h * LANES);
-            float *out = y + t * y_stride + h * LANES;
-            if (!first)
-                sum[t][h] = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, out), sum[t][h]);
-            _mm512_mask_storeu_ps(out, lanes, sum[t][h]);
-        }
+        dot[t][0] = dot[t][1] = _mm512_set1_epi32(format.offset ? x->start[t][g] : 0);
+    add_group(p, g * format.group, x, count, dot, format);
 }
 
-ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size_t count, bool first, __mmask32 rows,
-                           float *y, size_t y_stride, tile_format format)
+ALWAYS_INLINE vector to_floats(__m512i v)
 {
-    /* A constant count lets the compiler keep the sums in registers. */
-    switch (count) {
-    case 1:
-        tile(p, columns, x, 1, first, rows, y, y_stride, format);
-        break;
-    case 2:
-        tile(p, columns, x, 2, first, rows, y, y_stride, format);
-        break;
-    case 3:
-        tile(p, columns, x, 3, first, rows, y, y_stride, format);
-        break;
-    case 4:
-        tile(p, columns, x, 4, first, rows, y, y_stride, format);
-        break;
-    case 5:
-        tile(p, columns, x, 5, first, rows, y, y_stride, format);
-        break;
-    default:
-        tile(p, columns, x, 6, first, rows, y, y_stride, format);
-        break;
-    }
+    return _mm512_cvtepi32_ps(v);
 }
 
-/* ---- the loops, compiled once per format ---- */
+/* Q8_0 is signed where Q8_0_OFFSET is 0. */
+// clang-format off
+#define TILE_FORMATS(X, level)                                                                          \
+    X(level, Q8_0, q8_0, 32, false, 1, !Q8_0_OFFSET, Q8_0_OFFSET, unpack_q8_0, scales_q8_0)             \
+    X(level, Q4_0, q4_0, 32, false, 8, false, 8, unpack_q4_0, scales_q4_0)                              \
+    X(level, Q4_K, q4_k, 32, true, 8, false, 0, unpack_q4_k, scales_q4_k)                               \
+    X(level, Q6_K, q6_k, 16, false, 2, false, 32, unpack_q6_k, scales_q6_k)
+// clang-format on
 
-ALWAYS_INLINE void product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                           float *y, size_t y_stride, tile_format format)
-{
-    _Alignas(64) panel p;
-    tokens part;
-    part.stride = x->columns;
-    for (size_t i = begin; i < end; i += PANEL_ROWS) {
-        const uint8_t *row[PANEL_ROWS];
-        for (size_t r = 0; r < PANEL_ROWS; r++)
-            row[r] = i + r < end ? listed_row(w, list, i + r) : NULL;
-        __mmask32 rows = end - i >= PANEL_ROWS ? 0xffffffffu : (1u << (end - i)) - 1;
-        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
-            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
-            fill_16_rows(row, c, n, 0, &p, format);
-            fill_16_rows(row + LANES, c, n, LANES, &p, format);
-            for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
-                size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
-                part.q = x->q + at;
-                part.scales = x->scales + at / 32;
-                for (size_t k = 0; k < count && (format.offset || format.has_minima); k++)
-                    read_sums(x->sums + (at + k * x->columns) / 16, part.scales + k * x->columns / 32, n, format,
-                              part.start[k], part.scaled_sums[k]);
-                tile_of(&p, n, &part, count, c == 0, rows, y + t * y_stride + i, y_stride, format);
-            }
-        }
-    }
-}
-
-/* is_signed: where Q8_0_OFFSET is 0. */
-#define TILE_PRODUCT(name, level, group, run, is_signed, offset, has_minima)                                          \
-    static __attribute__((noinline)) void tiles_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, \
-                                                                 size_t end, const kernel_input *x, float *y,         \
-                                                                 size_t y_stride)                                     \
-    {                                                                                                                 \
-        tile_format format = {group, run, is_signed, offset, has_minima, unpack_##name, scales_##name};               \
-        product(w, list, begin, end, x, y, y_stride, format);                                                         \
-    }
-
-/* Defines the products of a level, and the function that chooses among them. */
-#define TILE_PRODUCTS(level)                                                                                           \
-    TILE_PRODUCT(q8_0, level, 32, 1, !Q8_0_OFFSET, Q8_0_OFFSET, false)                                                 \
-    TILE_PRODUCT(q4_0, level, 32, 8, false, 8, false)                                                                  \
-    TILE_PRODUCT(q4_k, level, 32, 8, false, 0, true)                                                                   \
-    TILE_PRODUCT(q6_k, level, 16, 2, false, 32, false)                                                                 \
-    static kernel_product *const products[FORMAT_COUNT] = {                                                            \
-        [FORMAT_Q8_0] = tiles_q8_0_##level,                                                                            \
-        [FORMAT_Q4_0] = tiles_q4_0_##level,                                                                            \
-        [FORMAT_Q4_K] = tiles_q4_k_##level,                                                                            \
-        [FORMAT_Q6_K] = tiles_q6_k_##level,                                                                            \
-    };                                                                                                                 \
-    void level##_product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x, \
-                               float *y, size_t y_stride)                                                              \
-    {                                                                                                                  \
-        products[w->format](w, list, begin, end, x, y, y_stride);                                                      \
-    }
+#include "tile.h"
 
 #endif

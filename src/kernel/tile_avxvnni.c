@@ -8,7 +8,7 @@ TILE_PRODUCTS(avxvnni)
 static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride)
 {
-    kernel_product *chosen = x->q && x->count != 1 ? products[w->format] : avx2_blocks.product[w->format];
+    kernel_product *chosen = x->q && x->count != 1 ? avxvnni_product_tiles : avx2_blocks.product[w->format];
     chosen(w, list, begin, end, x, y, y_stride);
 }
 

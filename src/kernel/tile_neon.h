@@ -9,7 +9,9 @@
 
 #define PANEL_ROWS    LANES
 #define PANEL_COLUMNS 1024
+#define PANELS        1
 #define TILE_TOKENS   4
+#define TILES(X)      X(1) X(2) X(3) X(4)
 #define STEP          32 /* columns that are unpacked at a time: one block of activations */
 
 /* [..][r] belongs to row r. */
@@ -23,8 +25,8 @@ typedef struct panel {
 typedef struct tokens {
     const int8_t *q;     /* [TILE_TOKENS][stride] */
     const float *scales; /* [TILE_TOKENS][stride / 32] */
-    const int16_t *sums; /* [TILE_TOKENS][stride / 16] */
     size_t stride;
+    float totals[TILE_TOKENS][PANEL_COLUMNS / 32]; /* Q4_K: scale times sum of 32 columns */
 } tokens;
 
 typedef struct tile_format {
@@ -84,7 +86,6 @@ ALWAYS_INLINE void scatter(panel *p, size_t column, size_t r, int8x16_t bytes)
         memcpy(p->weights[column / 4 + k][r], four[k], sizeof(four[k]));
 }
 
-/* Unpacks columns [start, start + columns) of up to 8 rows (NULL: zeros) into the panel. */
 ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
                         tile_format format)
 {
@@ -107,108 +108,47 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
 /* ---- multiplying ---- */
 
 /* Integers of eight rows. */
-typedef struct integers8 {
+typedef struct integers {
     int32x4_t low, high;
-} integers8;
+} integers;
 
-/* Computes exact sums of one group (columns [k, k + group) of the panel) for `count` tokens. */
-ALWAYS_INLINE void dot_group(const panel *p, size_t k, size_t group, const tokens *x, size_t count,
-                             integers8 dot[TILE_TOKENS])
+ALWAYS_INLINE vector to_floats(integers v)
+{
+    return (vector){vcvtq_f32_s32(v.low), vcvtq_f32_s32(v.high)};
+}
+
+ALWAYS_INLINE void prepare(tokens *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
+{
+    const float *scales = x->scales + t * (x->stride / 32);
+    for (size_t g = 0; g < columns / 32 && format.has_minima; g++)
+        x->totals[t][g] = scales[g] * (float)(sums[2 * g] + sums[2 * g + 1]);
+}
+
+ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t count, integers dot[TILE_TOKENS][1],
+                             tile_format format)
 {
     for (size_t t = 0; t < count; t++)
-        dot[t] = (integers8){vdupq_n_s32(0), vdupq_n_s32(0)};
-    for (size_t end = k + group; k < end; k += 4) {
+        dot[t][0] = (integers){vdupq_n_s32(0), vdupq_n_s32(0)};
+    for (size_t k = g * format.group, end = k + format.group; k < end; k += 4) {
         int8x16_t low = vld1q_s8(p->weights[k / 4][0]), high = vld1q_s8(p->weights[k / 4][4]);
         for (size_t t = 0; t < count; t++) {
             int32_t four;
             memcpy(&four, x->q + t * x->stride + k, sizeof(four));
             int8x16_t values = vreinterpretq_s8_s32(vdupq_n_s32(four));
-            dot[t].low = add_dots(dot[t].low, low, values);
-            dot[t].high = add_dots(dot[t].high, high, values);
+            dot[t][0].low = add_dots(dot[t][0].low, low, values);
+            dot[t][0].high = add_dots(dot[t][0].high, high, values);
         }
     }
 }
 
-/* Multiplies the panel's 8 rows with `count` tokens; adds the sums to y, or writes them if `first`. */
-ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
-                        float *y, size_t y_stride, tile_format format)
-{
-    floats8 sum[TILE_TOKENS];
-    for (size_t t = 0; t < count; t++)
-        sum[t] = all8(0);
-    for (size_t g = 0; g < columns / format.group; g++) {
-        integers8 dot[TILE_TOKENS];
-        dot_group(p, g * format.group, format.group, x, count, dot);
-        floats8 d = load8(p->scales[g]), minimum = load8(p->minima[g * format.group / 32]);
-        for (size_t t = 0; t < count; t++) {
-            const int16_t *sums = x->sums + t * (x->stride / 16) + g * (format.group / 16);
-            float dx = x->scales[t * (x->stride / 32) + g * format.group / 32];
-            floats8 products = {vcvtq_f32_s32(dot[t].low), vcvtq_f32_s32(dot[t].high)};
-            sum[t] = fma8(sum[t], products, multiply8(d, all8(dx)));
-            if (format.has_minima)
-                sum[t] = fms8(sum[t], minimum, all8(dx * (float)(sums[0] + sums[1])));
-        }
-    }
-    for (size_t t = 0; t < count; t++) {
-        float *out = y + t * y_stride;
-        if (!first)
-            sum[t] = add8(load_first(out, rows), sum[t]);
-        store_first(out, rows, sum[t]);
-    }
-}
+// clang-format off
+#define TILE_FORMATS(X, level)                        \
+    X(level, Q8_0, q8_0, 32, false, unpack_q8_0)      \
+    X(level, Q4_0, q4_0, 32, false, unpack_q4_0)      \
+    X(level, Q4_K, q4_k, 32, true, unpack_q4_k)       \
+    X(level, Q6_K, q6_k, 16, false, unpack_q6_k)
+// clang-format on
 
-ALWAYS_INLINE void tile_of(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
-                           float *y, size_t y_stride, tile_format format)
-{
-    /* A constant count lets the compiler keep the sums in registers. */
-    switch (count) {
-    case 1:
-        tile(p, columns, x, 1, first, rows, y, y_stride, format);
-        break;
-    case 2:
-        tile(p, columns, x, 2, first, rows, y, y_stride, format);
-        break;
-    case 3:
-        tile(p, columns, x, 3, first, rows, y, y_stride, format);
-        break;
-    default:
-        tile(p, columns, x, 4, first, rows, y, y_stride, format);
-        break;
-    }
-}
-
-/* ---- the loops, compiled once per format ---- */
-
-ALWAYS_INLINE void product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                                 float *y, size_t y_stride, tile_format format)
-{
-    _Alignas(64) panel p;
-    for (size_t i = begin; i < end; i += PANEL_ROWS) {
-        const uint8_t *row[PANEL_ROWS];
-        for (size_t r = 0; r < PANEL_ROWS; r++)
-            row[r] = i + r < end ? listed_row(w, list, i + r) : NULL;
-        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
-            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
-            fill(row, c, n, &p, format);
-            for (size_t t = 0; t < x->count; t += TILE_TOKENS) {
-                size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
-                tokens part = {x->q + at, x->scales + at / 32, x->sums + at / 16, x->columns};
-                tile_of(&p, n, &part, count, c == 0, end - i, y + t * y_stride + i, y_stride, format);
-            }
-        }
-    }
-}
-
-#define TILES(name, group, has_minima)                                                                               \
-    static __attribute__((noinline)) void tiles_##name(const matrix *w, const uint32_t *list, size_t begin,          \
-                                                       size_t end, const kernel_input *x, float *y, size_t y_stride) \
-    {                                                                                                                \
-        tile_format format = {group, has_minima, unpack_##name};                                                     \
-        product_tiles(w, list, begin, end, x, y, y_stride, format);                                                  \
-    }
-TILES(q8_0, 32, false)
-TILES(q4_0, 32, false)
-TILES(q4_k, 32, true)
-TILES(q6_k, 16, false)
+#include "tile.h"
 
 #endif

@@ -172,4 +172,20 @@ INLINE void transpose_blocks(const matrix *w, size_t row, size_t rows, size_t co
     }
 }
 
+/* Defines the transposition of a format at a level with decode.h. */
+#define TRANSPOSE_KERNEL(level, id, name, scales)                                                                   \
+    ALWAYS_INLINE void decode_##name##_row(const uint8_t *blocks, size_t columns, float *out)                       \
+    {                                                                                                               \
+        decode_columns(blocks, columns, 0, columns, out, WEIGHT_DECODER(id, name, scales));                         \
+    }                                                                                                               \
+    static void transpose_##name##_##level(const matrix *w, size_t row, size_t rows, size_t column, size_t columns, \
+                                           void *out, size_t out_row_bytes)                                         \
+    {                                                                                                               \
+        if (FORMAT_VALUES_##id > 1)                                                                                 \
+            transpose_blocks(w, row, rows, column, columns, out, out_row_bytes, decode_##name##_row, store_halves); \
+        else                                                                                                        \
+            transpose_floats(w, row, rows, column, columns, out, out_row_bytes, FORMAT_BYTES_##id);                 \
+    }
+#define TRANSPOSED(level, id, name, scales) [FORMAT_##id] = transpose_##name##_##level,
+
 #endif

@@ -47,62 +47,6 @@ static void quantize_avx2(const float *x, size_t n, int8_t *q, float *scales, in
     }
 }
 
-/* Uses four sums, so that an addition need not wait for the one before it and rounding errors stay small. */
-static float sum_of_squares(const float *x, size_t n)
-{
-    __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-    size_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        for (size_t k = 0; k < 4; k++) {
-            __m256 value = _mm256_loadu_ps(x + i + k * LANES);
-            sum[k] = _mm256_fmadd_ps(value, value, sum[k]);
-        }
-    for (; i < n; i += LANES) {
-        __m256 value = load_first(x + i, n - i);
-        sum[0] = _mm256_fmadd_ps(value, value, sum[0]);
-    }
-    return sum_of(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3])));
-}
-
-static void rms_norm_avx2(const float *x, const float *weight, float epsilon, size_t n, float *out)
-{
-    __m256 scale = _mm256_set1_ps(1 / sqrtf(sum_of_squares(x, n) / (float)n + epsilon));
-    for (size_t i = 0; i < n; i += LANES) {
-        __m256 value = _mm256_mul_ps(load_first(x + i, n - i), scale);
-        store_first(out + i, n - i, _mm256_mul_ps(value, load_first(weight + i, n - i)));
-    }
-}
-
-static void add_avx2(const float *x, size_t n, float *y)
-{
-    for (size_t i = 0; i < n; i += LANES)
-        store_first(y + i, n - i, _mm256_add_ps(load_first(y + i, n - i), load_first(x + i, n - i)));
-}
-
-static void silu_avx2(const float *gate, const float *up, float threshold, size_t n, float *h)
-{
-    (void)threshold;
-    const __m256 one = _mm256_set1_ps(1);
-    for (size_t i = 0; i < n; i += LANES) {
-        __m256 g = load_first(gate + i, n - i);
-        __m256 value = _mm256_div_ps(g, _mm256_add_ps(one, exponent_avx2(_mm256_sub_ps(_mm256_setzero_ps(), g))));
-        if (up)
-            value = _mm256_mul_ps(value, load_first(up + i, n - i));
-        store_first(h + i, n - i, value);
-    }
-}
-
-static void relu_avx2(const float *gate, const float *up, float threshold, size_t n, float *h)
-{
-    for (size_t i = 0; i < n; i += LANES) {
-        __m256 g = load_first(gate + i, n - i), value = g;
-        __m256 fires = _mm256_cmp_ps(g, _mm256_set1_ps(threshold), _CMP_GT_OQ);
-        if (up)
-            value = _mm256_mul_ps(g, load_first(up + i, n - i));
-        store_first(h + i, n - i, _mm256_and_ps(value, fires));
-    }
-}
-
 /* (a, b) becomes (a cos - b sin, b cos + a sin): the neighbours are swapped and multiplied by the sine, and one
  * instruction then subtracts in even lanes and adds in odd lanes. */
 static void rope_avx2(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
@@ -119,46 +63,14 @@ static void rope_avx2(float *x, size_t heads, size_t length, const float *cosine
         }
 }
 
-static void to_half_avx2(const float *x, size_t n, uint16_t *out)
+#define SQUARE_SUMS 4
+#define READ_BYTES  32
+
+ALWAYS_INLINE vector keep_above(vector g, vector limit, vector value)
 {
-    for (size_t i = 0; i < n; i += LANES) {
-        size_t left = n - i < LANES ? n - i : LANES;
-        uint16_t halves[LANES];
-        _mm_storeu_si128((void *)halves, _mm256_cvtps_ph(load_first(x + i, left), _MM_FROUND_TO_NEAREST_INT));
-        memcpy(out + i, halves, left * sizeof(*out));
-    }
+    return _mm256_and_ps(value, _mm256_cmp_ps(g, limit, _CMP_GT_OQ));
 }
 
-/* Reads eight streams with prefetch, as products do (streams.h). */
-static uint64_t read_avx2(const void *data, size_t n)
-{
-    const uint8_t *at = data;
-    size_t apart = n / 512 * 64, i = 0;
-    __m256i sum[8];
-    for (size_t k = 0; k < 8; k++)
-        sum[k] = _mm256_setzero_si256();
-    for (; i < apart; i += 64)
-        for (size_t k = 0; k < 8; k++) {
-            const uint8_t *from = at + k * apart + i;
-            _mm_prefetch((const char *)from + AHEAD, _MM_HINT_T0);
-            sum[k] = _mm256_add_epi64(sum[k], _mm256_loadu_si256((const void *)from));
-            sum[k] = _mm256_add_epi64(sum[k], _mm256_loadu_si256((const void *)(from + 32)));
-        }
-    for (i = 8 * apart; i < n; i += 32)
-        sum[0] = _mm256_add_epi64(sum[0], _mm256_loadu_si256((const void *)(at + i)));
-    for (size_t k = 1; k < 8; k++)
-        sum[0] = _mm256_add_epi64(sum[0], sum[k]);
-    uint64_t words[4];
-    _mm256_storeu_si256((void *)words, sum[0]);
-    return words[0] + words[1] + words[2] + words[3];
-}
+#include "vector_loops.h"
 
-const kernels avx2_vectors = {
-    .quantize = quantize_avx2,
-    .rms_norm = rms_norm_avx2,
-    .add = add_avx2,
-    .activate = {[ACTIVATION_SILU] = silu_avx2, [ACTIVATION_RELU] = relu_avx2},
-    .rope = rope_avx2,
-    .to_half = to_half_avx2,
-    .read = read_avx2,
-};
+VECTOR_KERNELS(avx2)

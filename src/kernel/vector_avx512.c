@@ -25,70 +25,6 @@ static void quantize_avx512(const float *x, size_t n, int8_t *q, float *scales, 
     }
 }
 
-/* Uses four sums, so that an addition need not wait for the one before it and rounding errors stay small. */
-static float sum_of_squares(const float *x, size_t n)
-{
-    __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-    size_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        for (size_t k = 0; k < 4; k++) {
-            __m512 value = _mm512_loadu_ps(x + i + k * LANES);
-            sum[k] = _mm512_fmadd_ps(value, value, sum[k]);
-        }
-    for (; i < n; i += LANES) {
-        __m512 value = _mm512_maskz_loadu_ps(first_lanes(n - i), x + i);
-        sum[0] = _mm512_fmadd_ps(value, value, sum[0]);
-    }
-    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3])));
-}
-
-static void rms_norm_avx512(const float *x, const float *weight, float epsilon, size_t n, float *out)
-{
-    __m512 scale = _mm512_set1_ps(1 / sqrtf(sum_of_squares(x, n) / (float)n + epsilon));
-    for (size_t i = 0; i < n; i += LANES) {
-        __mmask16 lanes = first_lanes(n - i);
-        __m512 value = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, x + i), scale);
-        _mm512_mask_storeu_ps(out + i, lanes, _mm512_mul_ps(value, _mm512_maskz_loadu_ps(lanes, weight + i)));
-    }
-}
-
-static void add_avx512(const float *x, size_t n, float *y)
-{
-    for (size_t i = 0; i < n; i += LANES) {
-        __mmask16 lanes = first_lanes(n - i);
-        __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y + i), _mm512_maskz_loadu_ps(lanes, x + i));
-        _mm512_mask_storeu_ps(y + i, lanes, sum);
-    }
-}
-
-static void silu_avx512(const float *gate, const float *up, float threshold, size_t n, float *h)
-{
-    (void)threshold;
-    const __m512 one = _mm512_set1_ps(1);
-    for (size_t i = 0; i < n; i += LANES) {
-        __mmask16 lanes = first_lanes(n - i);
-        __m512 g = _mm512_maskz_loadu_ps(lanes, gate + i);
-        __m512 minus_g = _mm512_sub_ps(_mm512_setzero_ps(), g);
-        __m512 value = _mm512_div_ps(g, _mm512_add_ps(one, exponent_avx512(minus_g)));
-        if (up)
-            value = _mm512_mul_ps(value, _mm512_maskz_loadu_ps(lanes, up + i));
-        _mm512_mask_storeu_ps(h + i, lanes, value);
-    }
-}
-
-static void relu_avx512(const float *gate, const float *up, float threshold, size_t n, float *h)
-{
-    for (size_t i = 0; i < n; i += LANES) {
-        __mmask16 lanes = first_lanes(n - i);
-        __m512 g = _mm512_maskz_loadu_ps(lanes, gate + i);
-        __mmask16 fires = _mm512_cmp_ps_mask(g, _mm512_set1_ps(threshold), _CMP_GT_OQ) & lanes;
-        __m512 value = _mm512_maskz_mov_ps(fires, g);
-        if (up)
-            value = _mm512_maskz_mul_ps(fires, g, _mm512_maskz_loadu_ps(fires, up + i));
-        _mm512_mask_storeu_ps(h + i, lanes, value);
-    }
-}
-
 /* (a, b) becomes (a cos - b sin, b cos + a sin): the neighbours are swapped and multiplied by the sine, and one
  * instruction then subtracts in even lanes and adds in odd lanes. */
 static void rope_avx512(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
@@ -107,45 +43,14 @@ static void rope_avx512(float *x, size_t heads, size_t length, const float *cosi
         }
 }
 
-static void to_half_avx512(const float *x, size_t n, uint16_t *out)
+#define SQUARE_SUMS 4
+#define READ_BYTES  64
+
+ALWAYS_INLINE vector keep_above(vector g, vector limit, vector value)
 {
-    for (size_t i = 0; i < n; i += LANES) {
-        __mmask16 lanes = first_lanes(n - i);
-        __m512 value = _mm512_maskz_loadu_ps(lanes, x + i);
-        _mm256_mask_storeu_epi16(out + i, lanes, _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
-    }
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(g, limit, _CMP_GT_OQ), value);
 }
 
-/* Reads eight streams with prefetch, as products do (streams.h). */
-static uint64_t read_avx512(const void *data, size_t n)
-{
-    const uint8_t *at = data;
-    size_t apart = n / 512 * 64, i = 0;
-    __m512i sum[8];
-    for (size_t k = 0; k < 8; k++)
-        sum[k] = _mm512_setzero_si512();
-    for (; i < apart; i += 64)
-        for (size_t k = 0; k < 8; k++) {
-            _mm_prefetch((const char *)at + k * apart + i + AHEAD, _MM_HINT_T0);
-            sum[k] = _mm512_add_epi64(sum[k], _mm512_loadu_si512(at + k * apart + i));
-        }
-    for (i = 8 * apart; i < n; i += 64)
-        sum[0] = _mm512_add_epi64(sum[0], _mm512_loadu_si512(at + i));
-    for (size_t k = 1; k < 8; k++)
-        sum[0] = _mm512_add_epi64(sum[0], sum[k]);
-    uint64_t words[8], total = 0;
-    _mm512_storeu_si512(words, sum[0]);
-    for (size_t k = 0; k < 8; k++)
-        total += words[k];
-    return total;
-}
+#include "vector_loops.h"
 
-const kernels avx512_vectors = {
-    .quantize = quantize_avx512,
-    .rms_norm = rms_norm_avx512,
-    .add = add_avx512,
-    .activate = {[ACTIVATION_SILU] = silu_avx512, [ACTIVATION_RELU] = relu_avx512},
-    .rope = rope_avx512,
-    .to_half = to_half_avx512,
-    .read = read_avx512,
-};
+VECTOR_KERNELS(avx512)

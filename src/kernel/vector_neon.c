@@ -28,70 +28,6 @@ static void quantize_neon(const float *x, size_t n, int8_t *q, float *scales, in
     }
 }
 
-/* Uses two pairs of registers, so that an addition need not wait for the one before it and errors stay small. */
-static float sum_of_squares(const float *x, size_t n)
-{
-    floats8 sum[2] = {all8(0), all8(0)};
-    size_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES)
-        for (size_t k = 0; k < 2; k++) {
-            floats8 value = load8(x + i + k * LANES);
-            sum[k] = fma8(sum[k], value, value);
-        }
-    for (; i < n; i += LANES) {
-        floats8 value = load_first(x + i, n - i);
-        sum[0] = fma8(sum[0], value, value);
-    }
-    return sum_of(add8(sum[0], sum[1]));
-}
-
-static void rms_norm_neon(const float *x, const float *weight, float epsilon, size_t n, float *out)
-{
-    floats8 scale = all8(1 / sqrtf(sum_of_squares(x, n) / (float)n + epsilon));
-    for (size_t i = 0; i < n; i += LANES) {
-        floats8 value = multiply8(load_first(x + i, n - i), scale);
-        store_first(out + i, n - i, multiply8(value, load_first(weight + i, n - i)));
-    }
-}
-
-static void add_neon(const float *x, size_t n, float *y)
-{
-    for (size_t i = 0; i < n; i += LANES)
-        store_first(y + i, n - i, add8(load_first(y + i, n - i), load_first(x + i, n - i)));
-}
-
-static void silu_neon(const float *gate, const float *up, float threshold, size_t n, float *h)
-{
-    (void)threshold;
-    for (size_t i = 0; i < n; i += LANES) {
-        floats8 g = load_first(gate + i, n - i);
-        floats8 below = add8(all8(1), exponent_neon((floats8){vnegq_f32(g.low), vnegq_f32(g.high)}));
-        floats8 value = {vdivq_f32(g.low, below.low), vdivq_f32(g.high, below.high)};
-        if (up)
-            value = multiply8(value, load_first(up + i, n - i));
-        store_first(h + i, n - i, value);
-    }
-}
-
-/* Returns `value` in the lanes where `fires` is set, 0 in the others. */
-ALWAYS_INLINE float32x4_t where(uint32x4_t fires, float32x4_t value)
-{
-    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(value), fires));
-}
-
-static void relu_neon(const float *gate, const float *up, float threshold, size_t n, float *h)
-{
-    const float32x4_t limit = vdupq_n_f32(threshold);
-    for (size_t i = 0; i < n; i += LANES) {
-        floats8 g = load_first(gate + i, n - i), value = g;
-        if (up)
-            value = multiply8(g, load_first(up + i, n - i));
-        value.low = where(vcgtq_f32(g.low, limit), value.low);
-        value.high = where(vcgtq_f32(g.high, limit), value.high);
-        store_first(h + i, n - i, value);
-    }
-}
-
 /* (a, b) becomes (a cos - b sin, b cos + a sin); the load separates a and b. */
 static void rope_neon(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
 {
@@ -112,45 +48,16 @@ static void rope_neon(float *x, size_t heads, size_t length, const float *cosine
     }
 }
 
-static void to_half_neon(const float *x, size_t n, uint16_t *out)
+#define SQUARE_SUMS 2 /* each of two registers */
+#define READ_BYTES  16
+
+ALWAYS_INLINE vector keep_above(vector g, vector limit, vector value)
 {
-    for (size_t i = 0; i < n; i += LANES) {
-        size_t left = n - i < LANES ? n - i : LANES;
-        floats8 values = load_first(x + i, left);
-        uint16_t halves[LANES];
-        vst1q_u16(halves, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(values.low), values.high)));
-        memcpy(out + i, halves, left * sizeof(*out));
-    }
+    uint32x4_t low = vandq_u32(vreinterpretq_u32_f32(value.low), vcgtq_f32(g.low, limit.low));
+    uint32x4_t high = vandq_u32(vreinterpretq_u32_f32(value.high), vcgtq_f32(g.high, limit.high));
+    return (vector){vreinterpretq_f32_u32(low), vreinterpretq_f32_u32(high)};
 }
 
-/* Reads eight streams with prefetch, as products do (streams.h). */
-static uint64_t read_neon(const void *data, size_t n)
-{
-    const uint8_t *at = data;
-    size_t apart = n / 512 * 64, i = 0;
-    uint64x2_t sum[GROUP];
-    for (size_t k = 0; k < GROUP; k++)
-        sum[k] = vdupq_n_u64(0);
-    for (; i < apart; i += 64)
-        for (size_t k = 0; k < GROUP; k++) {
-            const uint8_t *from = at + k * apart + i;
-            __builtin_prefetch(from + AHEAD);
-            for (size_t part = 0; part < 64; part += 16)
-                sum[k] = vaddq_u64(sum[k], vreinterpretq_u64_u8(vld1q_u8(from + part)));
-        }
-    for (i = GROUP * apart; i < n; i += 16)
-        sum[0] = vaddq_u64(sum[0], vreinterpretq_u64_u8(vld1q_u8(at + i)));
-    for (size_t k = 1; k < GROUP; k++)
-        sum[0] = vaddq_u64(sum[0], sum[k]);
-    return vaddvq_u64(sum[0]);
-}
+#include "vector_loops.h"
 
-const kernels neon_vectors = {
-    .quantize = quantize_neon,
-    .rms_norm = rms_norm_neon,
-    .add = add_neon,
-    .activate = {[ACTIVATION_SILU] = silu_neon, [ACTIVATION_RELU] = relu_neon},
-    .rope = rope_neon,
-    .to_half = to_half_neon,
-    .read = read_neon,
-};
+VECTOR_KERNELS(neon)

@@ -1,0 +1,179 @@
+/* attend.h - attention of several heads over one key/value head: the loops, shared by all vector levels.
+ * attend_LEVEL.c includes it after exponent_LEVEL.h and after it has defined
+ *   TILE_POSITIONS    keys that two queries are multiplied with at a time
+ *   TILE_REGISTERS    vectors of an output that are computed at a time
+ *   BLOCK_POSITIONS   positions that all queries are multiplied with before the next ones
+ *   store_scores      stores the sums of the vectors of a tile, times the scale
+ *   largest_lane      returns the largest value of a vector
+ *
+ * Scores: tiles of 2 queries x TILE_POSITIONS positions, so that a key is converted once for two queries and a query is
+ * loaded once for all keys; the horizontal sums are computed together. Values: tiles of TILE_QUERIES queries x
+ * TILE_REGISTERS vectors of output stay in registers during the loop over the positions of a block. An incomplete group
+ * of queries repeats its last one; the repeated results are the same. */
+#ifndef KERNEL_ATTEND_H
+#define KERNEL_ATTEND_H
+
+#define TILE_QUERIES 4  /* queries in a tile of the second product, weights times values */
+#define MOST_QUERIES 16 /* queries that are processed together */
+
+/* Adds dimensions [i, i + n), at most LANES, to the scores of two queries with the keys. */
+ALWAYS_INLINE void add_scores(const float *const query[2], const void *const keys[TILE_POSITIONS], size_t i, size_t n,
+                              vector sum[2 * TILE_POSITIONS], load_values *load)
+{
+    vector first = load_first(query[0] + i, n), second = load_first(query[1] + i, n);
+    UNROLLED
+    for (size_t k = 0; k < TILE_POSITIONS; k++) {
+        vector values = load(keys[k], i, n);
+        sum[k] = vector_fma(sum[k], first, values);
+        sum[k + TILE_POSITIONS] = vector_fma(sum[k + TILE_POSITIONS], second, values);
+    }
+}
+
+/* Computes the scores of two queries with the keys from `key` on, `bytes` bytes each, of which `left` exist. */
+ALWAYS_INLINE void score_tile(const float *const query[2], const char *key, size_t bytes, size_t left, size_t length,
+                              float scale, float *const scores[2], size_t p, load_values *load)
+{
+    vector sum[2 * TILE_POSITIONS];
+    const void *keys[TILE_POSITIONS];
+    UNROLLED
+    for (size_t k = 0; k < 2 * TILE_POSITIONS; k++)
+        sum[k] = vector_of(0);
+    for (size_t k = 0; k < TILE_POSITIONS; k++)
+        keys[k] = key + (k < left ? k : left - 1) * bytes;
+    size_t i = 0;
+    for (; i + LANES <= length; i += LANES)
+        add_scores(query, keys, i, LANES, sum, load);
+    if (i < length)
+        add_scores(query, keys, i, length - i, sum, load);
+    store_scores(sum, scale, left, scores[0] + p, scores[1] + p);
+}
+
+static float largest_of(const float *values, size_t n)
+{
+    vector most = vector_of(values[0]);
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        most = vector_max(most, vector_load(values + i));
+    float largest = largest_lane(most);
+    for (; i < n; i++)
+        largest = values[i] > largest ? values[i] : largest;
+    return largest;
+}
+
+/* Replaces scores by exp(score - largest); returns their sum, which they must be divided by. */
+static float softmax(float *scores, size_t n)
+{
+    vector largest = vector_of(largest_of(scores, n)), sum = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES) {
+        vector weights = exponent(vector_subtract(load_first(scores + i, n - i), largest));
+        store_first(scores + i, n - i, weights);
+        if (n - i < LANES)
+            weights = load_first(scores + i, n - i); /* zeros after the last one */
+        sum = vector_add(sum, weights);
+    }
+    return sum_of(sum);
+}
+
+/* Adds positions [begin, end) to the outputs of four queries from dimension i on: `registers` vectors of n values (n
+ * is at least LANES unless it is one vector). */
+ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const void *value, size_t begin, size_t end,
+                              size_t length, size_t i, size_t registers, size_t n, float *const out[TILE_QUERIES],
+                              load_values *load)
+{
+    vector sum[TILE_QUERIES][TILE_REGISTERS];
+    for (size_t g = 0; g < TILE_QUERIES; g++)
+        for (size_t k = 0; k < registers; k++)
+            sum[g][k] = load_first(out[g] + i + k * LANES, n);
+    for (size_t p = begin; p < end; p++)
+        for (size_t k = 0; k < registers; k++) {
+            vector values = load(value, p * length + i + k * LANES, n);
+            for (size_t g = 0; g < TILE_QUERIES; g++)
+                sum[g][k] = vector_fma(sum[g][k], vector_of(scores[g][p]), values);
+        }
+    for (size_t g = 0; g < TILE_QUERIES; g++)
+        for (size_t k = 0; k < registers; k++)
+            store_first(out[g] + i + k * LANES, n, sum[g][k]);
+}
+
+/* Some queries of one key/value head and all its positions. */
+typedef struct attention {
+    const float *query;
+    size_t queries, count, length, bytes; /* bytes of a key or value */
+    const void *key, *value;
+    float scale, *scores, *out;
+} attention;
+
+ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, load_values *load)
+{
+    for (size_t g = 0; g < a->queries; g += 2) {
+        size_t next = g + 1 < a->queries ? g + 1 : g;
+        const float *const query[] = {a->query + g * a->length, a->query + next * a->length};
+        float *const scores[] = {a->scores + g * a->count, a->scores + next * a->count};
+        for (size_t p = begin; p < end; p += TILE_POSITIONS)
+            score_tile(query, (const char *)a->key + p * a->bytes, a->bytes, end - p, a->length, a->scale, scores, p,
+                       load);
+    }
+}
+
+ALWAYS_INLINE void value_block(const attention *a, size_t begin, size_t end, load_values *load)
+{
+    for (size_t g = 0; g < a->queries; g += TILE_QUERIES) {
+        const float *scores[TILE_QUERIES];
+        float *out[TILE_QUERIES];
+        for (size_t k = 0; k < TILE_QUERIES; k++) {
+            size_t one = g + k < a->queries ? g + k : a->queries - 1;
+            scores[k] = a->scores + one * a->count;
+            out[k] = a->out + one * a->length;
+        }
+        size_t i = 0;
+        for (; i + TILE_REGISTERS * LANES <= a->length; i += TILE_REGISTERS * LANES)
+            value_tile(scores, a->value, begin, end, a->length, i, TILE_REGISTERS, LANES, out, load);
+        for (; i < a->length; i += LANES)
+            value_tile(scores, a->value, begin, end, a->length, i, 1, a->length - i, out, load);
+    }
+}
+
+ALWAYS_INLINE size_t end_of_block(size_t begin, size_t count)
+{
+    return count - begin < BLOCK_POSITIONS ? count : begin + BLOCK_POSITIONS;
+}
+
+ALWAYS_INLINE void attend_together(const attention *a, load_values *load)
+{
+    float total[MOST_QUERIES] = {0};
+    for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
+        score_block(a, p, end_of_block(p, a->count), load);
+    for (size_t g = 0; g < a->queries; g++)
+        total[g] = softmax(a->scores + g * a->count, a->count);
+    memset(a->out, 0, a->queries * a->length * sizeof(*a->out));
+    for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
+        value_block(a, p, end_of_block(p, a->count), load);
+    for (size_t g = 0; g < a->queries; g++)
+        for (size_t i = 0; i < a->length; i++)
+            a->out[g * a->length + i] /= total[g];
+}
+
+ALWAYS_INLINE void attend(attention a, load_values *load)
+{
+    for (size_t all = a.queries; all > 0; all -= a.queries) {
+        a.queries = all < MOST_QUERIES ? all : MOST_QUERIES;
+        attend_together(&a, load);
+        a.query += a.queries * a.length;
+        a.scores += a.queries * a.count;
+        a.out += a.queries * a.length;
+    }
+}
+
+#define ATTEND(format, type, level)                                                                               \
+    static void attend_##format##_##level(const float *query, size_t queries, const void *key, const void *value, \
+                                          size_t count, size_t length, float scale, float *scores, float *out)    \
+    {                                                                                                             \
+        attention a = {query, queries, count, length, length * sizeof(type), key, value, scale, scores, out};     \
+        attend(a, load_##format);                                                                                 \
+    }
+#define ATTENTION(level)         \
+    ATTEND(f32, float, level)    \
+    ATTEND(f16, uint16_t, level) \
+    const kernels level##_attention = {.attend_f32 = attend_f32_##level, .attend_f16 = attend_f16_##level};
+
+#endif

@@ -1,0 +1,119 @@
+/* tile.h - block formats times many tokens of 8 bits: the loops, shared by all vector levels. A panel of rows is
+ * unpacked once, rows in lanes, and multiplied with tile after tile of a few tokens. tile_LEVEL.h includes it at its
+ * end, after it has defined
+ *   PANEL_ROWS, PANEL_COLUMNS, PANELS (filled before they are multiplied with the tokens, which are prepared once for
+ *   all of them), TILE_TOKENS, TILES(X) (X of every number of tokens up to that)
+ *   panel         its scales and minima are [..][PANEL_ROWS], one row of them per group and per 32 columns
+ *   tokens        the tokens of a tile, from the panel's first column on:
+ *                   q [TILE_TOKENS][stride], scales [TILE_TOKENS][stride / 32], stride
+ *                   totals [TILE_TOKENS][..]: scale times sum of 32 columns, which minima are multiplied with
+ *   tile_format   how a format is unpacked and multiplied; `group` columns have one scale, has_minima
+ *   integers      32-bit sums of LANES rows; to_floats converts them
+ *   fill          unpacks columns [start, start + columns) of PANEL_ROWS rows (NULL: zeros) into a panel
+ *   prepare       computes what a tile needs of token t besides its values, from its sums (kernel_input)
+ *   dot_group     computes the exact sums of group g for `count` tokens
+ *   TILE_FORMATS(X, level)   calls X(level, ID, name, the members of its tile_format) for every format */
+#ifndef KERNEL_TILE_H
+#define KERNEL_TILE_H
+
+#define REGISTERS (PANEL_ROWS / LANES)
+
+/* Multiplies the panel's rows with `count` tokens; adds the sums to y, or writes them if `first`. */
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
+                        float *y, size_t y_stride, tile_format format)
+{
+    vector sum[TILE_TOKENS][REGISTERS];
+    UNROLLED
+    for (size_t i = 0; i < count * REGISTERS; i++)
+        sum[i / REGISTERS][i % REGISTERS] = vector_of(0);
+    for (size_t g = 0; g < columns / format.group; g++) {
+        integers dot[TILE_TOKENS][REGISTERS];
+        for (size_t t = 0; t < count; t++) /* prefetch the next tile's tokens */
+            __builtin_prefetch(x->q + (TILE_TOKENS + t) * x->stride + g * format.group);
+        dot_group(p, g, x, count, dot, format);
+        size_t block = g / (32 / format.group);
+        UNROLLED
+        for (size_t t = 0; t < count; t++) {
+            vector scale = vector_of(x->scales[t * (x->stride / 32) + block]);
+            UNROLLED
+            for (size_t r = 0; r < REGISTERS; r++) {
+                vector both = vector_multiply(vector_load(p->scales[g] + r * LANES), scale);
+                sum[t][r] = vector_fma(sum[t][r], to_floats(dot[t][r]), both);
+                if (format.has_minima)
+                    sum[t][r] = vector_fms(sum[t][r], vector_load(p->minima[block] + r * LANES),
+                                           vector_of(x->totals[t][block]));
+            }
+        }
+    }
+    UNROLLED
+    for (size_t t = 0; t < count; t++) {
+        UNROLLED
+        for (size_t r = 0; r < REGISTERS; r++)
+            if (rows > r * LANES)
+                add_sums(sum[t][r], first, rows - r * LANES, y + t * y_stride + r * LANES);
+    }
+}
+
+/* Multiplies tokens [t, t + TILE_TOKENS) with every panel in columns [c, c + columns). */
+ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c, size_t columns, const kernel_input *x,
+                              size_t t, float *y, size_t y_stride, tile_format format)
+{
+    size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
+    tokens part;
+    part.q = x->q + at;
+    part.scales = x->scales + at / 32;
+    part.stride = x->columns;
+    for (size_t k = 0; k < count; k++)
+        prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns, format);
+    for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS)
+        switch (count) { /* a constant count lets the compiler keep the sums in registers */
+#define X(n)                                                                                         \
+    case n:                                                                                          \
+        tile(&panels[r / PANEL_ROWS], columns, &part, n, c == 0, rows - r, y + r, y_stride, format); \
+        break;
+            TILES(X)
+#undef X
+        default:
+            break;
+        }
+}
+
+ALWAYS_INLINE void product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                                 float *y, size_t y_stride, tile_format format)
+{
+    _Alignas(64) panel panels[PANELS];
+    for (size_t i = begin; i < end; i += PANELS * PANEL_ROWS)
+        for (size_t c = 0; c < x->columns; c += PANEL_COLUMNS) {
+            size_t n = x->columns - c < PANEL_COLUMNS ? x->columns - c : PANEL_COLUMNS;
+            for (size_t p = 0; p < PANELS && i + p * PANEL_ROWS < end; p++) {
+                const uint8_t *row[PANEL_ROWS];
+                for (size_t r = 0, at = i + p * PANEL_ROWS; r < PANEL_ROWS; r++, at++)
+                    row[r] = at < end ? listed_row(w, list, at) : NULL;
+                fill(row, c, n, &panels[p], format);
+            }
+            for (size_t t = 0; t < x->count; t += TILE_TOKENS)
+                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, format);
+        }
+}
+
+#define TILE_PRODUCT(level, id, name, ...)                                                                            \
+    static __attribute__((noinline)) void tiles_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, \
+                                                                 size_t end, const kernel_input *x, float *y,         \
+                                                                 size_t y_stride)                                     \
+    {                                                                                                                 \
+        tile_format format = {__VA_ARGS__};                                                                           \
+        product_tiles(w, list, begin, end, x, y, y_stride, format);                                                   \
+    }
+#define TILED(level, id, name, ...) [FORMAT_##id] = tiles_##name##_##level,
+
+/* Defines the products of a level, and the function that chooses among them. */
+#define TILE_PRODUCTS(level)                                                                                           \
+    TILE_FORMATS(TILE_PRODUCT, level)                                                                                  \
+    void level##_product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x, \
+                               float *y, size_t y_stride)                                                              \
+    {                                                                                                                  \
+        static kernel_product *const products[FORMAT_COUNT] = {TILE_FORMATS(TILED, level)};                            \
+        products[w->format](w, list, begin, end, x, y, y_stride);                                                      \
+    }
+
+#endif

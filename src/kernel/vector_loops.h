@@ -1,0 +1,104 @@
+/* vector_loops.h - kernels on vectors, the ones whose loops all vector levels share. vector_LEVEL.c includes it after
+ * exponent_LEVEL.h and after it has defined
+ *   SQUARE_SUMS      how many vectors sum_of_squares() adds to, 2 or 4
+ *   READ_BYTES       size of a register
+ *   keep_above       returns `value` in the lanes in which g is above the limit, 0 in the others */
+#ifndef KERNEL_VECTOR_LOOPS_H
+#define KERNEL_VECTOR_LOOPS_H
+
+/* Uses several sums, so that an addition need not wait for the one before it and rounding errors stay small. */
+static float sum_of_squares(const float *x, size_t n)
+{
+    vector sum[4] = {vector_of(0), vector_of(0), vector_of(0), vector_of(0)};
+    size_t i = 0;
+    for (; i + SQUARE_SUMS * LANES <= n; i += SQUARE_SUMS * LANES)
+        for (size_t k = 0; k < SQUARE_SUMS; k++) {
+            vector value = vector_load(x + i + k * LANES);
+            sum[k] = vector_fma(sum[k], value, value);
+        }
+    for (; i < n; i += LANES) {
+        vector value = load_first(x + i, n - i);
+        sum[0] = vector_fma(sum[0], value, value);
+    }
+    return sum_of(vector_add(vector_add(sum[0], sum[1]), vector_add(sum[2], sum[3])));
+}
+
+static void OF_LEVEL(rms_norm)(const float *x, const float *weight, float epsilon, size_t n, float *out)
+{
+    vector scale = vector_of(1 / sqrtf(sum_of_squares(x, n) / (float)n + epsilon));
+    for (size_t i = 0; i < n; i += LANES) {
+        vector value = vector_multiply(load_first(x + i, n - i), scale);
+        store_first(out + i, n - i, vector_multiply(value, load_first(weight + i, n - i)));
+    }
+}
+
+static void OF_LEVEL(add)(const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i += LANES)
+        store_first(y + i, n - i, vector_add(load_first(y + i, n - i), load_first(x + i, n - i)));
+}
+
+static void OF_LEVEL(silu)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i += LANES) {
+        vector g = load_first(gate + i, n - i);
+        vector value = vector_divide(g, vector_add(vector_of(1), exponent(vector_subtract(vector_of(0), g))));
+        if (up)
+            value = vector_multiply(value, load_first(up + i, n - i));
+        store_first(h + i, n - i, value);
+    }
+}
+
+static void OF_LEVEL(relu)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        vector g = load_first(gate + i, n - i), value = g;
+        if (up)
+            value = vector_multiply(g, load_first(up + i, n - i));
+        store_first(h + i, n - i, keep_above(g, vector_of(threshold), value));
+    }
+}
+
+static void OF_LEVEL(to_half)(const float *x, size_t n, uint16_t *out)
+{
+    for (size_t i = 0; i < n; i += LANES)
+        store_first_halves(out + i, n - i, load_first(x + i, n - i));
+}
+
+typedef uint64_t read_words __attribute__((vector_size(READ_BYTES), aligned(1), may_alias));
+
+/* Reads eight streams with prefetch, as products do (streams.h). */
+static uint64_t OF_LEVEL(read)(const void *data, size_t n)
+{
+    const uint8_t *at = data;
+    size_t apart = n / 512 * 64, i = 0;
+    read_words sum[GROUP] = {{0}};
+    for (; i < apart; i += 64)
+        for (size_t k = 0; k < GROUP; k++) {
+            const uint8_t *from = at + k * apart + i;
+            __builtin_prefetch(from + AHEAD);
+            for (size_t part = 0; part < 64; part += READ_BYTES)
+                sum[k] += *(const read_words *)(const void *)(from + part);
+        }
+    for (i = GROUP * apart; i < n; i += READ_BYTES)
+        sum[0] += *(const read_words *)(const void *)(at + i);
+    uint64_t total = 0;
+    for (size_t k = 0; k < GROUP; k++)
+        for (size_t word = 0; word < READ_BYTES / sizeof(total); word++)
+            total += sum[k][word];
+    return total;
+}
+
+#define VECTOR_KERNELS(level)                                                             \
+    const kernels level##_vectors = {                                                     \
+        .quantize = quantize_##level,                                                     \
+        .rms_norm = rms_norm_##level,                                                     \
+        .add = add_##level,                                                               \
+        .activate = {[ACTIVATION_SILU] = silu_##level, [ACTIVATION_RELU] = relu_##level}, \
+        .rope = rope_##level,                                                             \
+        .to_half = to_half_##level,                                                       \
+        .read = read_##level,                                                             \
+    };
+
+#endif
