@@ -321,7 +321,7 @@ static void run_attend_f32(void *context)
     const vector_job *job = context;
     const float *query = job->bench->values, *key = query + HEADS * HEAD, *value = key + POSITIONS * HEAD;
     float *out = job->bench->y;
-    job->k->attend_f32(query, HEADS, key, value, POSITIONS, HEAD, 0.125f, out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F32](query, HEADS, key, value, POSITIONS, HEAD, 0.125f, out + HEADS * HEAD, out);
 }
 
 static void run_attend_f16(void *context)
@@ -329,7 +329,7 @@ static void run_attend_f16(void *context)
     const vector_job *job = context;
     const uint16_t *key = (const uint16_t *)(const void *)job->bench->memory, *value = key + POSITIONS * HEAD;
     float *out = job->bench->y;
-    job->k->attend_f16(job->bench->values, HEADS, key, value, POSITIONS, HEAD, 0.125f, out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, value, POSITIONS, HEAD, 0.125f, out + HEADS * HEAD, out);
 }
 
 static const struct vector_op {

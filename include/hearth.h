@@ -389,7 +389,7 @@ uint64_t hearth_engine_own_bytes(const hearth_engine *engine);
 
 typedef struct hearth_session hearth_session;
 
-typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32 } hearth_kv;
+typedef enum hearth_kv { HEARTH_KV_F16, HEARTH_KV_F32, HEARTH_KV_COUNT } hearth_kv;
 
 /* What one side did with a layer, and when. On a device: "attention"; "neurons", its own, which begins when the CPU may
  * begin with its neurons; "join", adding up the sums of both sides once that of the CPU has arrived. On the CPU:

@@ -168,8 +168,8 @@ static size_t holes(const kernels *k)
         missing += !k->select[s];
     for (size_t a = 0; a < ACTIVATION_COUNT; a++)
         missing += !k->activate[a];
-    return missing + !k->quantize + !k->rms_norm + !k->add + !k->rope + !k->attend_f32 + !k->attend_f16 + !k->to_half +
-           !k->read;
+    return missing + !k->quantize + !k->rms_norm + !k->add + !k->rope + !k->attend[FORMAT_F32] +
+           !k->attend[FORMAT_F16] + !k->to_half + !k->read;
 }
 
 static void check_levels(check *c)

@@ -239,9 +239,6 @@ static void check_read(check *c, const kernels *k, uint64_t *rng)
 
 /* ---- attention ---- */
 
-typedef void attend_function(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                             size_t length, float scale, float *scores, float *out);
-
 /* [count][length] float32 values; half: those that float16 holds exactly. */
 static buffer_guarded cached_new(size_t n, bool half, uint64_t *rng)
 {
@@ -295,7 +292,7 @@ static void check_query(check *c, const float *query, const float *key, const fl
     free(score);
 }
 
-static void check_attend(check *c, attend_function *attend, bool half, uint64_t *rng)
+static void check_attend(check *c, attend_kernel *attend, bool half, uint64_t *rng)
 {
     static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 200}, counts[] = {1, 2, 7, 8, 9, 16, 33, 100};
     for (size_t s = 0; s < 192; s++) {
@@ -335,7 +332,7 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(rope, "rope", check_rope(c, k, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))
     CHECK(read, "read", check_read(c, k, &rng))
-    CHECK(attend_f32, "attend_f32", check_attend(c, k->attend_f32, false, &rng))
-    CHECK(attend_f16, "attend_f16", check_attend(c, k->attend_f16, true, &rng))
+    CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], false, &rng))
+    CHECK(attend[FORMAT_F16], "attend_f16", check_attend(c, k->attend[FORMAT_F16], true, &rng))
 #undef CHECK
 }

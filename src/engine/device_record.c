@@ -107,7 +107,7 @@ static void attention(const recorder *r, uint32_t layer)
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
     const hyperparameters *h = &r->model->hyper;
-    bool half = r->s->cache.format == HEARTH_KV_F16;
+    const kv_format_row *kv = &kv_formats[r->s->cache.format];
     size_t keys = 2 * r->s->engine->layers[layer].cache_index * device_cache_half(r->s),
            values = keys + device_cache_half(r->s);
     size_t sine = STEP_ANGLES + STEP_ROWS * h->rope_pairs * sizeof(float);
@@ -124,16 +124,15 @@ static void attention(const recorder *r, uint32_t layer)
         if (inputs[i]->stack_rows > 0)
             product_stack(r, inputs[i], inputs[i]->stack_rows, &in, all_rows, (output){v->qkv, ats[i], stride},
                           FINISH_STORE);
-    LAUNCH(r, half ? DEVICE_place_f16 : DEVICE_place_f32, r->rows * (h->head_count + h->kv_head_count), BUFFER(v->qkv),
+    LAUNCH(r, kv->place, r->rows * (h->head_count + h->kv_head_count), BUFFER(v->qkv),
            BUFFER_FROM(v->qkv, key_at * sizeof(float)), BUFFER_FROM(v->qkv, value_at * sizeof(float)),
            BUFFER_FROM(v->step, STEP_ANGLES), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
            BUFFER_FROM(v->cache, values), UINT(h->head_count), UINT(h->kv_head_count), UINT(h->head_length),
            UINT(h->rope_pairs), UINT(r->s->context), UINT(stride), UINT(stride));
-    LAUNCH(r, half ? DEVICE_attend_f16 : DEVICE_attend_f32,
-           r->rows * ATTEND_ITEMS(h->head_count, h->kv_head_count, splits), BUFFER(v->qkv), BUFFER_FROM(v->cache, keys),
-           BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(h->head_count), UINT(h->kv_head_count),
-           UINT(h->head_length), UINT(r->s->context), UINT(h->sliding_window), UINT(splits), UINT(stride),
-           FLOAT(h->attention_scale));
+    LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(h->head_count, h->kv_head_count, splits), BUFFER(v->qkv),
+           BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(h->head_count),
+           UINT(h->kv_head_count), UINT(h->head_length), UINT(r->s->context), UINT(h->sliding_window), UINT(splits),
+           UINT(stride), FLOAT(h->attention_scale));
     LAUNCH(r, DEVICE_attend_join, r->rows * h->head_count, BUFFER(v->partial), BUFFER(v->mixed), UINT(h->head_count),
            UINT(h->head_length), UINT(splits));
     in = prepare(r, v->mixed, query, (const device_matrix *[]){&l->attention_output}, 1);

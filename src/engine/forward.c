@@ -89,7 +89,8 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     const kernels *k = &s->engine->runtime->kernels;
     uint32_t group = h->head_count / h->kv_head_count;
     float *scores = b->scores + (size_t)worker * group * s->context;
-    size_t position_bytes = h->head_length * kv_formats[s->cache.format].value_bytes;
+    attend_kernel *attend = k->attend[kv_formats[s->cache.format].stored];
+    size_t position_bytes = kv_bytes(s->cache.format, h->head_length);
     for (size_t item = begin; item < end; item++) {
         size_t row = item / h->kv_head_count;
         uint32_t head = (uint32_t)(item % h->kv_head_count), seen = b->position[row] + 1, first = 0;
@@ -98,9 +99,8 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
         size_t offset = (row * h->head_count + head * group) * h->head_length;
         const char *keys = kv_keys(&s->cache, job->cached, b->sequence[row], head);
         const char *values = kv_values(&s->cache, job->cached, b->sequence[row], head);
-        (s->cache.format == HEARTH_KV_F16 ? k->attend_f16 : k->attend_f32)(
-            b->query + offset, group, keys + first * position_bytes, values + first * position_bytes, seen - first,
-            h->head_length, h->attention_scale, scores, b->mixed + offset);
+        attend(b->query + offset, group, keys + first * position_bytes, values + first * position_bytes, seen - first,
+               h->head_length, h->attention_scale, scores, b->mixed + offset);
     }
 }
 

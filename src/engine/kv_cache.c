@@ -5,14 +5,31 @@
 
 #include <string.h>
 
-const kv_format_row kv_formats[] = {
-    [HEARTH_KV_F16] = {2},
-    [HEARTH_KV_F32] = {4},
+static void store_f16(const kernels *k, const float *values, size_t n, void *at)
+{
+    k->to_half(values, n, at);
+}
+
+static void store_f32(const kernels *k, const float *values, size_t n, void *at)
+{
+    (void)k;
+    memcpy(at, values, n * sizeof *values);
+}
+
+const kv_format_row kv_formats[HEARTH_KV_COUNT] = {
+    [HEARTH_KV_F16] = {FORMAT_F16, store_f16, DEVICE_place_f16, DEVICE_attend_f16},
+    [HEARTH_KV_F32] = {FORMAT_F32, store_f32, DEVICE_place_f32, DEVICE_attend_f32},
 };
+
+size_t kv_bytes(hearth_kv format, size_t n)
+{
+    const number_traits *t = &number_formats[kv_formats[format].stored];
+    return n / t->block_values * t->block_bytes;
+}
 
 uint64_t kv_position_bytes(hearth_kv format, uint32_t layers, uint32_t heads, uint32_t head_length)
 {
-    return (uint64_t)2 * layers * heads * head_length * kv_formats[format].value_bytes;
+    return (uint64_t)2 * layers * heads * kv_bytes(format, head_length);
 }
 
 bool kv_cache_bytes(hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads, uint32_t context,
@@ -51,7 +68,7 @@ void kv_cache_destroy(kv_cache *c)
 /* Returns the bytes of the keys (or values) of one head for so many positions. */
 static size_t head_bytes(const kv_cache *c, uint32_t positions)
 {
-    return (size_t)positions * c->head_length * kv_formats[c->format].value_bytes;
+    return positions * kv_bytes(c->format, c->head_length);
 }
 
 /* Returns where the keys (half 0) or values (half 1) of a head begin. */
@@ -74,11 +91,7 @@ void *kv_values(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t h
 /* Stores the key or value of one head at a position, in the format of the cache. */
 static void store_head(const kv_cache *c, const kernels *k, void *head, uint32_t position, const float *values)
 {
-    char *at = (char *)head + head_bytes(c, position);
-    if (c->format == HEARTH_KV_F16)
-        k->to_half(values, c->head_length, (uint16_t *)(void *)at);
-    else
-        memcpy(at, values, head_bytes(c, 1));
+    kv_formats[c->format].store(k, values, c->head_length, (char *)head + head_bytes(c, position));
 }
 
 void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,

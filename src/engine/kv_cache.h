@@ -5,14 +5,20 @@
 #ifndef ENGINE_KV_CACHE_H
 #define ENGINE_KV_CACHE_H
 
+#include "../device/kernels/kernels.h"
 #include "../kernel/kernel.h"
 
-/* One row per format of the cache. */
+/* A format of the cache. number_formats has its size, kernels.attend its kernel on the CPU. */
 typedef struct kv_format_row {
-    size_t value_bytes;
+    number_format stored;
+    void (*store)(const kernels *k, const float *values, size_t n, void *at); /* converts n values */
+    device_kernel place, attend;                                              /* of a device: stores; reads */
 } kv_format_row;
 
-extern const kv_format_row kv_formats[]; /* indexed by hearth_kv */
+extern const kv_format_row kv_formats[HEARTH_KV_COUNT];
+
+/* Returns the bytes of n values of a row, n a multiple of the format's block. */
+size_t kv_bytes(hearth_kv format, size_t n);
 
 typedef struct kv_cache {
     void *data;

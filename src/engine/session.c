@@ -143,7 +143,7 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine->model) : 0;
     s->progress = options->progress;
     s->tracer = options->tracer;
-    if (options->kv != HEARTH_KV_F16 && options->kv != HEARTH_KV_F32)
+    if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
     s->cache.format = options->kv;
     size_t cache_bytes; /* on both sides together */

@@ -7,6 +7,7 @@
 #include "../base/median.h"
 #include "../base/memory.h"
 #include "../base/random.h"
+#include "../engine/kv_cache.h"
 #include "bandwidth.h"
 
 /* The figures of one timed run; a row stores [repeats] of each. */
@@ -85,11 +86,11 @@ static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, h
 }
 
 /* Returns the mean bytes of the KV cache that a decoded token reads: its own position and all before it. */
-static double kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
+static double mean_kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
 {
-    double width = b->options->kv == HEARTH_KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    double position = 2.0 * b->info.layer_count * b->info.kv_head_count * b->info.head_length * width;
-    return position * (context + prompt_length + (b->options->decode_tokens + 1) / 2.0);
+    uint64_t position =
+        kv_position_bytes(b->options->kv, b->info.layer_count, b->info.kv_head_count, b->info.head_length);
+    return (double)position * (context + prompt_length + (b->options->decode_tokens + 1) / 2.0);
 }
 
 /* ------------------------------------------------------------------ one timed run */
@@ -126,7 +127,7 @@ static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, ui
     figures[DECODE] = b->options->decode_tokens / (clock_seconds() - start);
     figures[BANDWIDTH] = (before + bandwidth_measure(b->memory)) / 2;
     figures[FLOOR] =
-        figures[BANDWIDTH] / (hearth_session_token_bytes(l->session) + kv_bytes(b, context, prompt_length));
+        figures[BANDWIDTH] / (hearth_session_token_bytes(l->session) + mean_kv_bytes(b, context, prompt_length));
     figures[SHARE] = figures[DECODE] / figures[FLOOR];
     for (size_t i = 0; i < FIGURES; i++)
         t->figures[i * b->options->repeats + repeat] = figures[i];
@@ -197,7 +198,7 @@ static void make_layers(const bencher *b, const tally *t, bench_layer *layers, b
 static void make_row(const bencher *b, const lane *l, const tally *t, bench_layer *layers, bench_row *row)
 {
     uint32_t repeats = b->options->repeats;
-    double kv = kv_bytes(b, row->context, row->prompt_length);
+    double kv = mean_kv_bytes(b, row->context, row->prompt_length);
     row->mode = hearth_mode_name(hearth_engine_mode(l->engine));
     row->guarantee = hearth_guarantee_name(hearth_engine_guarantee(l->engine));
     row->prefill_tokens_per_second = median(t->figures + PREFILL * repeats, repeats);
@@ -236,14 +237,14 @@ static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows
 /* ------------------------------------------------------------------ overlap */
 
 /* Passes a span on while a traced run is decoding. */
-static void see_span(void *user, const hearth_span *span)
+static void see_span(void *user, const hearth_span *seen)
 {
     bencher *b = user;
     if (!b->watching)
         return;
-    overlap_see(&b->overlap, span);
+    overlap_see(&b->overlap, seen);
     if (b->options->tracer.see)
-        b->options->tracer.see(b->options->tracer.user, span);
+        b->options->tracer.see(b->options->tracer.user, seen);
 }
 
 /* Collects the samples of one row. Prompts are not traced: they divide the work differently. */

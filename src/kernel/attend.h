@@ -171,9 +171,10 @@ ALWAYS_INLINE void attend(attention a, load_values *load)
         attention a = {query, queries, count, length, length * sizeof(type), key, value, scale, scores, out};     \
         attend(a, load_##format);                                                                                 \
     }
-#define ATTENTION(level)         \
-    ATTEND(f32, float, level)    \
-    ATTEND(f16, uint16_t, level) \
-    const kernels level##_attention = {.attend_f32 = attend_f32_##level, .attend_f16 = attend_f16_##level};
+#define ATTENTION(level)                \
+    ATTEND(f32, float, level)           \
+    ATTEND(f16, uint16_t, level)        \
+    const kernels level##_attention = { \
+        .attend = {[FORMAT_F32] = attend_f32_##level, [FORMAT_F16] = attend_f16_##level}};
 
 #endif

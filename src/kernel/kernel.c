@@ -79,6 +79,7 @@ static void overlay(kernels *k, const kernels *part)
         TAKE(accumulate[f]);
         TAKE(accumulate_many[f]);
         TAKE(transpose[f]);
+        TAKE(attend[f]);
     }
     for (size_t s = 0; s < SELECT_COUNT; s++)
         TAKE(select[s]);
@@ -88,8 +89,6 @@ static void overlay(kernels *k, const kernels *part)
     TAKE(rms_norm);
     TAKE(add);
     TAKE(rope);
-    TAKE(attend_f32);
-    TAKE(attend_f16);
     TAKE(to_half);
     TAKE(read);
 #undef TAKE

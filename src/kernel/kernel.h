@@ -83,6 +83,9 @@ typedef void kernel_transpose(const matrix *w, size_t row, size_t rows, size_t c
 
 typedef enum kernel_activation { ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION_COUNT } kernel_activation;
 
+typedef void attend_kernel(const float *query, size_t queries, const void *key, const void *value, size_t count,
+                           size_t length, float scale, float *scores, float *out);
+
 typedef struct kernels {
     const char *level; /* "scalar", "avx2", ... */
 
@@ -112,12 +115,9 @@ typedef struct kernels {
 
     /* Computes attention of `queries` heads that share one key/value head, over `count` positions:
      * out[g] = sum_p softmax_p(scale * query[g] . key[p]) value[p]
-     * query, out [queries][length] float32; key, value [count][length] in float32 or float16;
-     * scores [queries][count] is scratch memory. count > 0. One function per KV format. */
-    void (*attend_f32)(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                       size_t length, float scale, float *scores, float *out);
-    void (*attend_f16)(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                       size_t length, float scale, float *scores, float *out);
+     * query, out [queries][length] float32; key, value [count][length] in the format, F32 or F16 (NULL for others);
+     * scores [queries][count] is scratch memory. count > 0. */
+    attend_kernel *attend[FORMAT_COUNT];
 
     /* Converts float32 to float16, rounding to nearest, ties to even. */
     void (*to_half)(const float *x, size_t n, uint16_t *out);

@@ -145,8 +145,7 @@ const kernels scalar_vectors = {
     .add = add_scalar,
     .activate = {[ACTIVATION_SILU] = silu_scalar, [ACTIVATION_RELU] = relu_scalar},
     .rope = rope_scalar,
-    .attend_f32 = attend_f32_scalar,
-    .attend_f16 = attend_f16_scalar,
+    .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar},
     .to_half = to_half_scalar,
     .read = read_scalar,
 };
