@@ -352,8 +352,8 @@ static void hot_and_cold_come_from_the_counts(void **state)
         stack_check(hearth_placement_keep(placement, &b->model, 0.4, cases[i].hottest, &error), &error);
         stack_check(hearth_placement_print(placement, &json, &error), &error);
         snprintf(want, sizeof want,
-                 "\"assignments\":[{\"side\":\"cpu\",\"neurons\":%s},{\"side\":\"nobody\",\"neurons\":%s}]", cases[i].cpu,
-                 cases[i].nobody);
+                 "\"assignments\":[{\"side\":\"cpu\",\"neurons\":%s},{\"side\":\"nobody\",\"neurons\":%s}]",
+                 cases[i].cpu, cases[i].nobody);
         if (!strstr(json, want))
             fail_msg("%s lacks %s", json, want);
         hearth_free(json);
