@@ -416,6 +416,8 @@ static bool is_over(device_program *p)
     if (!atomic_load(&r->finished))
         return false;
     pthread_join(r->finisher, NULL);
+    r->finishing = false;
+    atomic_store(&r->finished, false);
     return r->over = true;
 }
 
