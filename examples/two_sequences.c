@@ -53,6 +53,10 @@ static hearth_status choose(text *t, const float *logits, uint32_t count, hearth
         return status;
     show(t, bytes, size);
     t->ended = stop != HEARTH_STOP_NONE;
+    if (t->ended) {
+        hearth_answer_finish(t->answer, &bytes, &size); /* what was held back */
+        show(t, bytes, size);
+    }
     return HEARTH_OK;
 }
 
@@ -69,8 +73,14 @@ static hearth_status begin(hearth_session *session, const hearth_model *model, u
     hearth_status status = hearth_answer_create(&t->answer, model, &options, error);
     if (status == HEARTH_OK)
         status = hearth_tokenize(model, prompt, strlen(prompt), HEARTH_TEXT_SPECIAL, &ids, &count, error);
-    for (size_t i = 0; status == HEARTH_OK && i < count; i++)
-        status = hearth_session_feed(session, &(hearth_row){ids[i], sequence, i + 1 == count}, 1, error);
+    hearth_row *rows = status == HEARTH_OK ? calloc(count + 1, sizeof *rows) : NULL;
+    if (status == HEARTH_OK && !rows)
+        status = HEARTH_NO_MEMORY;
+    for (size_t i = 0; rows && i < count; i++)
+        rows[i] = (hearth_row){ids[i], sequence, i + 1 == count};
+    if (status == HEARTH_OK)
+        status = hearth_session_feed(session, rows, count, error);
+    free(rows);
     if (status == HEARTH_OK)
         status = hearth_session_logits(session, 0, 1, logits, error);
     if (status == HEARTH_OK)

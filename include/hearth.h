@@ -1,24 +1,28 @@
 /* hearth.h - the public interface: runs a large language model and skips the neurons that are zero.
  *
- * There are four kinds of object. Each uses the ones above it:
+ * There are four main kinds of object. Each uses the ones above it:
  *
  *   runtime   the thread pool and the devices
  *   model     an open file: weights, hyperparameters, vocabulary and tune data; read-only
  *   engine    a model under a placement on a runtime, with the weights it uploaded or transposed
  *   session   sequences with their key/value state; used by one thread at a time
  *
+ * Smaller ones: a placement says what an engine computes where; a sampler chooses tokens; an answer and a detokenizer
+ * (each of a model) turn tokens into text; a checkpoint is a saved sequence of a session. examples/generate.c is a whole
+ * program.
+ *
  * Threads may share a runtime, a model and an engine once it is created. A session, a sampler and an answer belong to
  * one thread at a time. Objects are destroyed in the reverse order of their creation. Engines of one runtime take turns
  * on its threads.
  *
  * Functions that can fail return a status and, where they have an error parameter, fill in the caller's error record.
- * Out-parameters are written only on HEARTH_OK. `error` may be NULL. `destroy` and `close` accept NULL; no other
+ * Out-parameters are written only on HEARTH_OK unless their description says otherwise. `error` may be NULL. `destroy` and `close` accept NULL; no other
  * pointer may be NULL unless its description says so. Numbers may have any value: one that is out of range gives
  * HEARTH_INVALID or has the effect described. The library never prints and never exits. All text is UTF-8; all sizes
  * are in bytes unless a name says otherwise.
  *
- * What precedes the section "experimental" is stable: a compiled program works with every later library of the same
- * major version. Enumerators keep their numbers. Some structs will get more members at their end. A function that takes
+ * What precedes the section "experimental" and is not called so is stable: a compiled program works with every later
+ * library of the same major version. Enumerators keep their numbers, except those that end in _COUNT. Some structs will get more members at their end. A function that takes
  * or fills such a struct has a form whose name ends in _sized, which is also given the size of the caller's struct; the
  * plain name is an inline function that passes sizeof. Members that the caller's struct lacks count as zero and are not
  * written. Members that the library does not know must be zero (else HEARTH_UNSUPPORTED), and are set to zero. Bindings
@@ -171,8 +175,10 @@ static inline bool hearth_device_list_get(const hearth_device_list *list, size_t
 typedef struct hearth_model hearth_model;
 
 typedef struct hearth_model_options {
-    const char *ffn_activation; /* replaces the activation of the file: "silu", "relu"; NULL: the file's */
-    const char *tune;           /* the tune file; NULL: PATH.tune if it exists; "": none                 */
+    /* Replaces the activation of the file: "silu", "relu", "fatrelu" (whose threshold the file must have); NULL: the
+     * file's. */
+    const char *ffn_activation;
+    const char *tune; /* the tune file; NULL: PATH.tune if it exists; "": none                 */
     hearth_progress progress;
     hearth_log log;
 } hearth_model_options;
@@ -222,9 +228,10 @@ static inline void hearth_model_describe(const hearth_model *model, hearth_model
     hearth_model_describe_sized(model, out, sizeof *out);
 }
 
-/* The keys of the model file, by the names of GGUF ("general.name", "llama.block_count"); a Hugging Face folder is
- * described by the same keys. Returns a key's name, valid while the model is open; NULL if there is no such index. */
+/* Returns how many keys describe the model: those of its GGUF file ("general.name", "llama.block_count"); for a Hugging
+ * Face folder the same keys are made. */
 size_t hearth_model_key_count(const hearth_model *model);
+/* Returns a key's name, valid while the model is open; NULL if there is no such index. */
 const char *hearth_model_key(const hearth_model *model, size_t index);
 /* Returns the value of a key as JSON: a number, text, true or false, or an array of these. *json is terminated and
  * freed with hearth_free. Bytes that are not UTF-8 become U+FFFD, numbers that are not finite null.
@@ -338,7 +345,10 @@ typedef struct hearth_engine_options {
     hearth_progress progress; /* bytes of down matrices transposed, bytes uploaded to the device */
 } hearth_engine_options;
 
-/* options may be NULL. If any layer skips neurons or leaves some out, and the file stores its down matrices in the
+/* options may be NULL. The library does not measure whether skipping pays: mode auto skips wherever there are zeros, also
+ * where that is slower, as with models that fit into the cache; the program's guard measures and chooses.
+ *
+ * If any layer skips neurons or leaves some out, and the file stores its down matrices in the
  * stock layout, the engine makes transposed copies of all of them. For each layer with a coarse predictor it makes a
  * copy of the gate matrix (up in plain networks) in few bits. These copies take most of the time and nearly all of the
  * memory.
@@ -411,9 +421,9 @@ typedef struct hearth_tracer {
 typedef struct hearth_session_options {
     uint32_t context;     /* positions of each sequence; 0: the context length of the model                       */
     uint32_t sequences;   /* 0: one                                                                               */
-    uint32_t batch;       /* rows computed at once; longer feeds are cut. 0: at most 512; with a device at most 8 */
+    uint32_t batch;       /* rows computed at once; longer feeds are cut. 0: at most 512. With a device never above 8 */
     uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: as many as sequences              */
-    hearth_kv kv;
+    hearth_kv kv;         /* format of keys and values; 0: F16                                                    */
     hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it
                                * must not call functions of engines and sessions of this runtime */
     hearth_tracer tracer;     /* costs a little time in every layer */
@@ -530,7 +540,7 @@ typedef struct hearth_sampling {
     uint32_t penalty_window;         /* number of latest tokens that count as seen; 0: none          */
     const hearth_logit_bias *biases; /* copied                                                       */
     size_t bias_count;
-    uint64_t seed;
+    uint64_t seed; /* the same seed gives the same choices; for different answers the caller draws one */
 } hearth_sampling;
 
 /* Returns temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalties (window 64), seed 0. */
@@ -569,7 +579,7 @@ int32_t hearth_sampler_pick(hearth_sampler *sampler, const float *logits);
 // clang-format off
 #define HEARTH_STOPS(X)                                     \
     X(HEARTH_STOP_NONE,      "none")        /* goes on */   \
-    X(HEARTH_STOP_END,       "end")         /* EOS, BOS */  \
+    X(HEARTH_STOP_END,       "end")         /* a token that hearth_token_ends_answer is true of */ \
     X(HEARTH_STOP_STRING,    "string")                      \
     X(HEARTH_STOP_LENGTH,    "length")      /* max_tokens */\
     X(HEARTH_STOP_CONTEXT,   "context")     /* no room */   \
@@ -589,7 +599,7 @@ typedef struct hearth_answer_options {
     const char *const *stops; /* strings that end the answer and are not part of it; copied */
     size_t stop_count;
     uint32_t max_tokens; /* 0: until the context is full */
-    bool ignore_end;     /* EOS and BOS do not end it    */
+    bool ignore_end;     /* tokens that end an answer do not end this one */
 } hearth_answer_options;
 
 /* The growing text of one sequence: detokenizes it, holds back what may become a stop string, and knows when to stop.
@@ -628,7 +638,8 @@ typedef struct hearth_result {
     double answer_seconds; /* choosing and reading the tokens of the answer, without the time in on_text */
 } hearth_result;
 
-/* Reads prompt [count] into a sequence, then samples until something stops it. The sampler accepts exactly what the
+/* Appends prompt [count] to what a sequence has read, then samples until something stops it. For a new text truncate the
+ * sequence to 0 first; the BOS that HEARTH_TEXT_SPECIAL adds belongs only there. The sampler accepts exactly what the
  * session reads: the prompt and the answer, without the token at which a stop string, a full context or cancelling
  * ended it. options, on_text and result may be NULL; a result that is given is always filled in. A full context after
  * the prompt and cancelling are stop reasons, not errors.

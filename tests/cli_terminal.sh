@@ -35,7 +35,7 @@ run --temp 0 --json
 lines "a run with --json" 0
 for command in "run -p x" "bench $model" "eval humaneval --problems x --completions x"; do
     # shellcheck disable=SC2086
-    refused 2 "--quiet: --verbose was given as well" "$HEARTH" $command -v -q
+    refused 2 "-q and -v exclude each other" "$HEARTH" $command -v -q
 done
 
 # What is lossy says so, a random answer names its seed, and an end that nobody asked for its reason.

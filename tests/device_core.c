@@ -63,7 +63,7 @@ static void specs_are_strict(void **state)
         hearth_status status;
         const char *says;
     } cases[] = {
-        {"", HEARTH_INVALID, "no such driver"},
+        {"", HEARTH_INVALID, "unknown driver"},
         {"hots", HEARTH_INVALID, "hots"},
         {"host2", HEARTH_INVALID, "host2"},
         {"host:", HEARTH_INVALID, "number of a device"},

@@ -45,7 +45,7 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
                 "positions that fit; else what the model was made for"),
      .alias = "ctx-size", .least = 1, .most = 1 << 30},
-    {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32", "format of the key/value cache; f16"),
+    {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32", "format of the key/value cache (default f16)"),
      .choices = kv_choices},
     {OPTION_ROW(0, "place", TEXT, engine_options, place, "FILE",
                 "placement (JSON): for each layer what lies where and what is skipped")},
@@ -64,8 +64,8 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
                 "the tune file; without it the most that --prune-loss allows"),
      .least = 0, .most = 1},
     {OPTION_ROW(0, "prune-loss", GIVEN, engine_options, prune_loss, "NATS",
-                "pruned: what the tune file's level may cost, as measured while tuning: mean KL divergence per token; "
-                "0.01"),
+                "pruned: what the tune file's level may cost, as measured while tuning: mean KL divergence per token "
+                "(default 0.01)"),
      .least = 0, .most = 100},
     {OPTION_ROW(0, "no-guard", FLAG, engine_options, no_guard, NULL,
                 "exact in every layer, also where computing every neuron is faster; without it a short measurement "
@@ -73,9 +73,9 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
     {OPTION_ROW(0, "measure-again", FLAG, engine_options, measure_again, NULL,
                 "the guard measures, whatever it found in an earlier run, and remembers that")},
     {OPTION_ROW(0, "device", TEXT, engine_options, device, "SPEC",
-                "compute on cuda, opencl or host, or the N-th of them (opencl:1; `hearth devices` lists them), "
-                "with a budget where ,memory=8G follows: everything, or what the next two or --place say; without it "
-                "they take the best GPU")},
+                "compute on cuda, opencl or host, or the N-th of them (opencl:1; `hearth devices` lists them), with a "
+                "budget where ,memory=8G follows. All layers go there unless --gpu-layers, --gpu-neurons or --place "
+                "say otherwise; these alone take the best GPU")},
     {OPTION_ROW(0, "gpu-layers", GIVEN_COUNT, engine_options, gpu_layers, "N",
                 "the last N layers on the device (also -ngl); all where only --gpu-neurons says how much"),
      .alias = "n-gpu-layers", .word = "ngl"},
@@ -216,7 +216,7 @@ static hearth_status load_engine(loaded *l, const engine_options *o, const heart
 
 hearth_status common_check_messages(const message_options *o, hearth_error *error)
 {
-    return o->verbose && o->quiet ? fail(error, HEARTH_INVALID, "--quiet: --verbose was given as well") : HEARTH_OK;
+    return o->verbose && o->quiet ? fail(error, HEARTH_INVALID, "-q and -v exclude each other") : HEARTH_OK;
 }
 
 /* Rejects options that contradict each other. */

@@ -38,15 +38,17 @@ static const option humaneval_rows[] = {
 };
 
 static const option writing_rows[] = {
-    {OPTION_ROW('n', "predict", COUNT, humaneval_values, max_tokens, "N", "tokens of a completion at most; 512"),
+    {OPTION_ROW('n', "predict", COUNT, humaneval_values, max_tokens, "N",
+                "tokens of a completion at most (default 512)"),
      .alias = "n-predict", .least = 1, .most = 1 << 30},
     {OPTION_ROW(0, "temp", NUMBER, humaneval_values, sampling.temperature, "N",
                 "temperature; 0, which is the default, always takes the likeliest token"),
      .alias = "temperature", .least = 0, .most = 100},
     {OPTION_ROW(0, "top-p", NUMBER, humaneval_values, sampling.top_p, "P",
-                "with a temperature: choose among the likeliest that make up P together; 0.95"),
+                "with a temperature: choose among the likeliest that make up P together (default 0.95)"),
      .least = 0, .most = 1},
-    {OPTION_ROW('s', "seed", SEED, humaneval_values, seed, "N", "with a temperature: same seed, same completions; 0")},
+    {OPTION_ROW('s', "seed", SEED, humaneval_values, seed, "N",
+                "with a temperature: same seed, same completions (default 0)")},
 };
 
 static void defaults(void *values)

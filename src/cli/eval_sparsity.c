@@ -34,7 +34,7 @@ static const char *const tasks[] = {[SWEEP_PPL] = "ppl", [SWEEP_KL] = "kl", [SWE
 static const option sparsity_rows[] = {
     {OPTION_ROW(0, "task", CHOICE, sparsity_values, task, "ppl|kl|humaneval",
                 "what quality is: perplexity of TEXT; kl, how far the model drifts from what it says dense; humaneval, "
-                "the share of programs that pass (TEXT is the file of problems); kl"),
+                "the share of programs that pass (TEXT is the file of problems) (default kl)"),
      .choices = tasks},
     {OPTION_ROW(0, "settings", TEXT, sparsity_values, settings, "LIST",
                 "dense, exact, predicted[=THRESHOLDS], pruned[=SHARES], hot-only[=SHARES], cold-only[=SHARES], with "
@@ -52,12 +52,13 @@ static const option sparsity_rows[] = {
     {OPTION_ROW(0, "limit", COUNT, sparsity_values, limit, "N", "only the first N problems (humaneval)"), .least = 1,
      .most = 1 << 30},
     {OPTION_ROW(0, "timeout", GIVEN, sparsity_values, timeout, "S",
-                "seconds after which a program has failed (humaneval); 10"),
+                "seconds after which a program has failed (humaneval) (default 10)"),
      .least = 0.1, .most = 3600},
     {OPTION_ROW('r', "repeat", COUNT, sparsity_values, repeats, "R",
-                "timed runs of each setting; the median counts; 7"),
+                "timed runs of each setting; the median counts (default 7)"),
      .least = 1, .most = 1000},
-    {OPTION_ROW('n', "predict", COUNT, sparsity_values, decode_tokens, "N", "tokens decoded in a timed run; 32"),
+    {OPTION_ROW('n', "predict", COUNT, sparsity_values, decode_tokens, "N",
+                "tokens decoded in a timed run (default 32)"),
      .alias = "n-predict", .least = 1, .most = 1 << 20},
     {OPTION_ROW(0, "no-speed", FLAG, sparsity_values, no_speed, NULL, "quality, density and bytes only")},
     {OPTION_ROW(0, "json", FLAG, sparsity_values, json, NULL, "one object with machine, task, rows")},

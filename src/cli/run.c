@@ -28,7 +28,7 @@ static const option rows[] = {
         "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
         "(those of ids), decode_seconds (choosing and reading them), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
-        "device and placement, where there is one; seed, where the temperature is not 0")},
+        "device, placement and pruning, where there is one; seed, where the temperature is not 0")},
     TRACE_ROW(run_values),
 };
 

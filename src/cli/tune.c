@@ -29,12 +29,13 @@ static const char *const choices[] = {[TUNING_TIME] = "time", [TUNING_BYTES] = "
 
 static const option rows[] = {
     {OPTION_ROW(0, "recall", NUMBER, tune_values, recall, "X",
-                "share of the neurons that fire which every predictor has to let through; 0.99"),
+                "share of the neurons that fire which every predictor has to let through (default 0.99)"),
      .least = 0.01, .most = 1},
     {OPTION_ROW(0, "budget", TEXT, tune_values, budget, "P%",
                 "what predictors may take, as a share of the model's weights; 7%")},
-    {OPTION_ROW(0, "choose", CHOICE, tune_values, choice, "time|bytes",
-                "each layer gets what takes it the least time, measured, or has it read the fewest bytes; time"),
+    {OPTION_ROW(
+         0, "choose", CHOICE, tune_values, choice, "time|bytes",
+         "each layer gets what takes it the least time, measured, or has it read the fewest bytes (default time)"),
      .choices = choices},
     {OPTION_ROW(0, "for-powerinfer", FLAG, tune_values, for_powerinfer, NULL,
                 "a low-rank predictor in every layer that reads the residual stream, as PowerInfer's do; whatever the "
@@ -50,8 +51,8 @@ static const option limits[] = {
     THREADS_ROW(tune_values, threads),
     CPU_ROW(tune_values, cpu),
     {OPTION_ROW(0, "disk", TEXT, tune_values, disk, "SIZE",
-                "for hidden states, beside the tune file, until it is done (500M, 4G); 4G")},
-    {OPTION_ROW(0, "memory", TEXT, tune_values, memory, "SIZE", "for training; 2G")},
+                "for hidden states, beside the tune file, until it is done (500M, 4G) (default 4G)")},
+    {OPTION_ROW(0, "memory", TEXT, tune_values, memory, "SIZE", "for training (default 2G)")},
     {OPTION_ROW(0, "keep-work", FLAG, tune_values, keep_work, NULL,
                 "leaves MODEL.tune.work where it is: another --recall or --budget then begins with the hidden states")},
 };

@@ -92,7 +92,7 @@ static hearth_status find_driver(const driver **out, const char *spec, hearth_er
         if (span_equal(name, span_of(drivers[i]->name)))
             return HEARTH_OK;
     }
-    return fail(error, HEARTH_INVALID, "device %s: '%.*s': no such driver: there are host, opencl and cuda", spec,
+    return fail(error, HEARTH_INVALID, "device %s: unknown driver '%.*s'; there are host, opencl and cuda", spec,
                 (int)name.size, name.data);
 }
 

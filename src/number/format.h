@@ -2,7 +2,9 @@
  *
  * A format stores blocks of `block_values` weights in `block_bytes` bytes; a row of a matrix is
  * a whole number of blocks. To add a format: add a line here, and encode and decode in a new file
- * or next to similar formats; kcheck and the golden test read the table. */
+ * or next to similar formats; its known answers in tests/number_golden.c and its bound in
+ * tests/number_format.c. The scalar kernels follow from the table. A block has a divisor of 256
+ * values, and where it has more than one a multiple of 32, since activations are rounded by 32. */
 #ifndef NUMBER_FORMAT_H
 #define NUMBER_FORMAT_H
 
