@@ -178,7 +178,7 @@ def llama_python(options):
         run([sys.executable, "-m", "venv", options.venv], options.timeout)
     probe = [python, "-c", "import llama_cpp"]
     if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
-        print("installing llama-cpp-python, which compiles llama.cpp: some minutes", file=sys.stderr)
+        print("installing llama-cpp-python, which compiles llama.cpp: a quarter of an hour on two cores", file=sys.stderr)
         run([python, "-m", "pip", "install", "--quiet", options.package], 7200)
     return python
 
