@@ -124,7 +124,9 @@ static void check_ids(const tokenizer *t)
     require(!tokenizer_adds_bos(t) || bos >= 0);
     require(eos < 0 || tokenizer_ends_answer(t, eos));
     require(!tokenizer_ends_answer(t, -1) && !tokenizer_ends_answer(t, size));
-    require(tokenizer_piece(t, size).size == 0);
+    require(tokenizer_piece(t, size).size == 0 && tokenizer_attributes(t, size) == 0);
+    for (int32_t id = 0; id < size; id++)
+        require(tokenizer_ends_answer(t, id) == ((tokenizer_attributes(t, id) & HEARTH_TOKEN_ENDS_ANSWER) != 0));
 }
 
 static void check(const tokenizer *t, span text, uint8_t switches, bool is_plain)

@@ -1,10 +1,8 @@
-/* kl_file.c - reads logits files, which are untrusted until parsed, and writes them row by row. */
+/* kl_file.c - reads logits files, which are untrusted until parsed. kl_writer.c writes them. */
 #include "kl_file.h"
 
 #include "../base/memory.h"
-#include "windows.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,37 +10,20 @@ static const char magic[8] = {'_', 'l', 'o', 'g', 'i', 't', 's', '_'};
 
 #define HEAD_BYTES (sizeof magic + 3 * sizeof(int32_t))
 
-/* The largest value of a row. */
-#define LARGEST_VALUE 65535
 /* Bound for the logarithm of a probability after rounding to float32 and to 16 bits. */
 #define LARGEST_LOG 1e-3
 /* How far a row's range may exceed KL_RANGE: its ends were rounded to float32, by up to 1e-3 for logits of some
  * thousands. */
 #define RANGE_ROUNDING 1e-2
 
-/* Returns the rows of a window of `context` tokens. */
-static size_t rows_of_window(uint64_t context)
-{
-    return (size_t)(context - 1 - context / 2);
-}
-
-/* Returns the uint16 values of a row, with its head and padding. */
-static size_t values_of_row(uint64_t vocabulary_size)
-{
-    return (size_t)((vocabulary_size + 1) / 2 * 2 + 4);
-}
-
-/* Computes the size of a file in bytes. false: it does not fit a size_t. */
-static bool file_bytes(uint32_t context, uint32_t vocabulary_size, uint32_t windows, size_t *out)
+bool kl_file_bytes(uint32_t context, uint32_t vocabulary_size, uint32_t windows, size_t *out)
 {
     size_t tokens, rows;
     return size_multiply(context, windows, &tokens) && size_multiply(tokens, sizeof(int32_t), &tokens) &&
-           size_multiply(rows_of_window(context), windows, &rows) &&
-           size_multiply(rows, values_of_row(vocabulary_size) * sizeof(uint16_t), &rows) &&
+           size_multiply(kl_rows_per_window(context), windows, &rows) &&
+           size_multiply(rows, kl_row_values(vocabulary_size) * sizeof(uint16_t), &rows) &&
            size_add(tokens, rows, out) && size_add(*out, HEAD_BYTES, out);
 }
-
-/* ------------------------------------------------------------------ reading */
 
 static int32_t int_at(const uint8_t *data)
 {
@@ -72,7 +53,7 @@ static hearth_status read_head(kl_file *f, const uint8_t *data, size_t size_byte
 static hearth_status check_size(const kl_file *f, size_t size_bytes, hearth_error *error)
 {
     size_t expected;
-    if (!file_bytes(f->context, f->vocabulary_size, f->window_count, &expected))
+    if (!kl_file_bytes(f->context, f->vocabulary_size, f->window_count, &expected))
         return fail(error, HEARTH_FORMAT, "%s: head: %u windows of %u tokens, a vocabulary of %u: overflows", f->path,
                     f->window_count, f->context, f->vocabulary_size);
     if (size_bytes == expected)
@@ -100,8 +81,8 @@ hearth_status kl_file_parse(kl_file *out, const uint8_t *data, size_t size_bytes
     kl_file f = {.path = path};
     TRY(read_head(&f, data, size_bytes, error));
     TRY(check_size(&f, size_bytes, error));
-    f.row_bytes = values_of_row(f.vocabulary_size) * sizeof(uint16_t);
-    f.rows_per_window = rows_of_window(f.context);
+    f.row_bytes = kl_row_values(f.vocabulary_size) * sizeof(uint16_t);
+    f.rows_per_window = kl_rows_per_window(f.context);
     f.tokens = data + HEAD_BYTES;
     f.rows = f.tokens + (size_t)f.window_count * f.context * sizeof(int32_t);
     TRY(check_ids(&f, error));
@@ -145,7 +126,7 @@ hearth_status kl_file_row(const kl_file *f, uint32_t window, size_t row, kl_row 
     memcpy(&r.scale, data, sizeof r.scale);
     memcpy(&r.min, data + sizeof r.scale, sizeof r.min);
     r.values = (const uint16_t *)(data + 2 * sizeof(float));
-    double range = (double)r.scale * LARGEST_VALUE;
+    double range = (double)r.scale * KL_LARGEST;
     /* A clipped row spans KL_RANGE up to rounding. */
     r.clipped = range > KL_RANGE - 1e-3;
     if (range > KL_RANGE + RANGE_ROUNDING)
@@ -159,114 +140,4 @@ hearth_status kl_file_row(const kl_file *f, uint32_t window, size_t row, kl_row 
     return fail(error, HEARTH_FORMAT,
                 "%s: row %zu of window %u: goes from %g in steps of %g: these are not probabilities", f->path, row,
                 window, (double)r.min, (double)r.scale);
-}
-
-/* ------------------------------------------------------------------ writing */
-
-struct kl_writer {
-    file_writer *file;
-    uint32_t vocabulary_size;
-    size_t row_values; /* including head and padding */
-    size_t rows_left;
-    uint16_t *row; /* [row_values]; the padding stays zero */
-};
-
-/* Finds the smallest logit. false: not all are finite. */
-static bool find_least(const float *logits, size_t n, float *least)
-{
-    *least = logits[0];
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(logits[i]))
-            return false;
-        if (logits[i] < *least)
-            *least = logits[i];
-    }
-    return true;
-}
-
-/* Encodes a row: its head, then n values. false: not all logits are finite. */
-static bool encode(uint16_t *row, const float *logits, size_t n)
-{
-    float least;
-    size_t top;
-    if (!find_least(logits, n, &least))
-        return false;
-    double log_sum = rows_log_sum(logits, n, &top);
-    double from = fmax(least, (double)logits[top] - KL_RANGE);
-    double range = logits[top] - from;
-    /* Rounds with the same float32 scale that readers multiply with. */
-    float head[2] = {(float)(range / LARGEST_VALUE), (float)(from - log_sum)};
-    memcpy(row, head, sizeof head);
-    for (size_t i = 0; i < n; i++) {
-        double q = logits[i] > from && head[0] > 0 ? nearbyint((logits[i] - from) / head[0]) : 0;
-        row[4 + i] = (uint16_t)fmin(q, LARGEST_VALUE);
-    }
-    return true;
-}
-
-static hearth_status write_head(kl_writer *w, uint32_t context, const int32_t *ids, uint32_t windows,
-                                hearth_error *error)
-{
-    const int32_t figures[3] = {(int32_t)context, (int32_t)w->vocabulary_size, (int32_t)windows};
-    TRY(file_writer_put(w->file, magic, sizeof magic, error));
-    TRY(file_writer_put(w->file, figures, sizeof figures, error));
-    return file_writer_put(w->file, ids, (size_t)windows * context * sizeof *ids, error);
-}
-
-hearth_status kl_writer_open(kl_writer **out, const char *path, uint32_t context, uint32_t vocabulary_size,
-                             const int32_t *ids, uint32_t windows, hearth_error *error)
-{
-    size_t total;
-    if (context < 4 || context > INT32_MAX || vocabulary_size < 1 || vocabulary_size > INT32_MAX || windows < 1 ||
-        windows > INT32_MAX || !file_bytes(context, vocabulary_size, windows, &total))
-        return fail(error, HEARTH_INVALID, "%s: size: %u windows of %u tokens, a vocabulary of %u: cannot be written",
-                    path, windows, context, vocabulary_size);
-    kl_writer *w = mem_new(sizeof *w);
-    if (!w)
-        return fail_memory(error, path, sizeof *w);
-    w->vocabulary_size = vocabulary_size;
-    w->row_values = values_of_row(vocabulary_size);
-    w->rows_left = windows * rows_of_window(context);
-    w->row = mem_new_array(w->row_values, sizeof *w->row);
-    hearth_status status = w->row ? HEARTH_OK : fail_memory(error, path, w->row_values * sizeof *w->row);
-    if (status == HEARTH_OK)
-        status = file_writer_open(&w->file, path, error);
-    if (status == HEARTH_OK)
-        status = write_head(w, context, ids, windows, error);
-    if (status != HEARTH_OK) {
-        kl_writer_discard(w);
-        return status;
-    }
-    *out = w;
-    return HEARTH_OK;
-}
-
-hearth_status kl_writer_add(kl_writer *w, const float *logits, size_t count, hearth_error *error)
-{
-    assert(count <= w->rows_left);
-    for (size_t i = 0; i < count; i++) {
-        if (!encode(w->row, logits + i * w->vocabulary_size, w->vocabulary_size))
-            return fail(error, HEARTH_INVALID, "logits: row: has values that are not finite");
-        TRY(file_writer_put(w->file, w->row, w->row_values * sizeof *w->row, error));
-        w->rows_left--;
-    }
-    return HEARTH_OK;
-}
-
-hearth_status kl_writer_commit(kl_writer *w, hearth_error *error)
-{
-    assert(w->rows_left == 0);
-    hearth_status status = file_writer_commit(w->file, error);
-    w->file = NULL;
-    kl_writer_discard(w);
-    return status;
-}
-
-void kl_writer_discard(kl_writer *w)
-{
-    if (!w)
-        return;
-    file_writer_discard(w->file);
-    mem_free(w->row);
-    mem_free(w);
 }

@@ -19,7 +19,18 @@
 #include <stddef.h>
 
 /* Nats between the largest logit and the smallest one that a row resolves. */
-#define KL_RANGE 16
+#define KL_RANGE   16
+#define KL_LARGEST 65535 /* the largest value of a row */
+
+/* Rows per window of `context` tokens; uint16 values per row, with its head and padding. */
+static inline size_t kl_rows_per_window(uint64_t context)
+{
+    return (size_t)(context - 1 - context / 2);
+}
+static inline size_t kl_row_values(uint64_t vocabulary_size)
+{
+    return (size_t)((vocabulary_size + 1) / 2 * 2 + 4);
+}
 
 /* A mapped file, or bytes owned by somebody else. Read-only; may be used by any number of threads. */
 typedef struct kl_file {
@@ -54,9 +65,12 @@ typedef struct kl_row {
 /* Reads row `row` of a window, below rows_per_window. HEARTH_FORMAT: its numbers are not log probabilities. */
 hearth_status kl_file_row(const kl_file *f, uint32_t window, size_t row, kl_row *out, hearth_error *error);
 
-/* ------------------------------------------------------------------ writing */
+/* ------------------------------------------------------------------ writing (kl_writer.c) */
 
 typedef struct kl_writer kl_writer;
+
+/* Computes the size of a file in bytes. false: it does not fit a size_t. */
+bool kl_file_bytes(uint32_t context, uint32_t vocabulary_size, uint32_t windows, size_t *out);
 
 /* Starts a file; ids [windows * context]. It appears at `path` when it is committed. HEARTH_INVALID: figures that such
  * a file cannot hold. */
