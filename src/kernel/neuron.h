@@ -137,10 +137,15 @@ ALWAYS_INLINE void add_all(const tile *t, size_t rows, const float *const h[2], 
     store_columns(second, TILE_COLUMNS, y[1]);
 }
 
+/* Returns the bits of all rows of a tile. */
+ALWAYS_INLINE uint64_t all_rows(size_t rows)
+{
+    return rows < 64 ? ((uint64_t)1 << rows) - 1 : ~(uint64_t)0;
+}
+
 static void add_tile(const tile *t, size_t rows, size_t columns, const float *h, size_t h_stride, size_t tokens,
                      float *y, size_t y_stride)
 {
-    const uint64_t all = rows < 64 ? ((uint64_t)1 << rows) - 1 : ~(uint64_t)0;
     uint64_t next = find_firing(h, rows);
     for (size_t k = 0; k < tokens; k++) {
         uint64_t fire = next;
@@ -154,7 +159,7 @@ static void add_tile(const tile *t, size_t rows, size_t columns, const float *h,
         if (columns < TILE_COLUMNS) {
             for (size_t c = 0; c < columns; c += LANES)
                 add_firing(t, c, columns - c < LANES ? columns - c : LANES, fire, coefficients, out + c);
-        } else if (PAIRS && fire == all && next == all && k + 1 < tokens) {
+        } else if (PAIRS && fire == all_rows(rows) && next == all_rows(rows) && k + 1 < tokens) {
             add_all(t, rows, (const float *[]){coefficients, coefficients + h_stride},
                     (float *[]){out, out + y_stride});
             k++;
