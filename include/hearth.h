@@ -199,8 +199,8 @@ typedef struct hearth_model_info {
     bool neuron_major;         /* stores down transposed: a row per neuron                              */
     bool predictors;           /* mode predicted can run: at least one layer has a predictor            */
     bool tuned;                /* a tune file is in use                                                 */
-    const char *tune_problem;  /* why the tune file beside the model was ignored; NULL: it was not      */
     float predictor_threshold; /* of the file: neurons with a lower score are skipped; 0: no predictors */
+    const char *tune_problem;  /* why the tune file beside the model was ignored; NULL: it was not      */
 } hearth_model_info;
 
 /* Opens a GGUF file or a Hugging Face folder, and its tune file with it. options may be NULL.
@@ -598,8 +598,8 @@ const char *hearth_stop_text(hearth_stop stop);
 typedef struct hearth_answer_options {
     const char *const *stops; /* strings that end the answer and are not part of it; copied */
     size_t stop_count;
-    uint32_t max_tokens; /* 0: until the context is full */
     bool ignore_end;     /* tokens that end an answer do not end this one */
+    uint32_t max_tokens; /* 0: until the context is full */
 } hearth_answer_options;
 
 /* The growing text of one sequence: detokenizes it, holds back what may become a stop string, and knows when to stop.

@@ -147,7 +147,7 @@ static void by_hand(void **unused)
             tokens++;
         while (stops < 4 && e->stops[stops])
             stops++;
-        hearth_answer_options options = {e->stops, stops, e->max_tokens, false};
+        hearth_answer_options options = {.stops = e->stops, .stop_count = stops, .max_tokens = e->max_tokens};
         buffer out = {0};
         transcript(&f, &options, e->tokens, tokens, &out);
         assert_string_equal(out.data, e->expected);
@@ -246,7 +246,7 @@ static void follow_story(const fixture *f, const story *s, const char *const *st
     size_t expected = naive_end(s->text, s->size, stops, stop_count, &found);
     hearth_answer *a;
     hearth_error error;
-    hearth_answer_options options = {stops, stop_count, 0, false};
+    hearth_answer_options options = {.stops = stops, .stop_count = stop_count};
     check(hearth_answer_create(&a, &f->model, &options, &error), &error);
     hearth_stop stop = HEARTH_STOP_NONE;
     size_t at = 0, size;
@@ -297,7 +297,7 @@ static void bad_options(void **unused)
     hearth_answer *a = NULL;
     hearth_error error;
     const char *empty[] = {"x", ""}, *broken[] = {"a\xc3"};
-    hearth_answer_options options = {empty, 2, 0, false};
+    hearth_answer_options options = {.stops = empty, .stop_count = 2};
     assert_int_equal(hearth_answer_create(&a, &f.model, &options, &error), HEARTH_INVALID);
     assert_string_equal(error.text, "answer: stop string 1 is empty");
     options = (hearth_answer_options){broken, 1, 0, false};

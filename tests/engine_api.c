@@ -19,6 +19,22 @@ static void expect(hearth_status want, hearth_status got, const hearth_error *er
 
 /* ------------------------------------------------------------------ structs of other sizes */
 
+/* A struct that may grow ends with its last member: a new one that took the place of padding would not change the size,
+ * so that nobody could tell whether a caller's struct has it. */
+#define ENDS_WITH(type, last) \
+    _Static_assert(offsetof(type, last) + sizeof(((type *)0)->last) == sizeof(type), "padding after the last member")
+ENDS_WITH(hearth_runtime_options, log);
+ENDS_WITH(hearth_device_info, peak_bytes);
+ENDS_WITH(hearth_device_entry, memory_bytes);
+ENDS_WITH(hearth_model_options, log);
+ENDS_WITH(hearth_model_info, tune_problem);
+ENDS_WITH(hearth_engine_options, progress);
+ENDS_WITH(hearth_session_options, tracer);
+ENDS_WITH(hearth_memory, device_bytes);
+ENDS_WITH(hearth_sampling, seed);
+ENDS_WITH(hearth_answer_options, max_tokens);
+ENDS_WITH(hearth_result, answer_seconds);
+
 /* A struct as a later version may have it: with one more member. */
 typedef struct newer_session_options {
     hearth_session_options known;

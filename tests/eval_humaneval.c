@@ -235,7 +235,7 @@ static void failing_allocations_leave_nothing(void **state)
 /* The answer to a model that says `text`, token by token. (This one's tokenizer folds blanks, and begins with one.) */
 static void cut(const hearth_model *model, const char *text, const char *expected)
 {
-    const hearth_answer_options options = {humaneval_stops, humaneval_stop_count, 0, false};
+    const hearth_answer_options options = {.stops = humaneval_stops, .stop_count = humaneval_stop_count};
     hearth_answer *answer;
     int32_t *ids;
     size_t count, size;

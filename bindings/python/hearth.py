@@ -54,7 +54,7 @@ class ModelInfo(ctypes.Structure):
                 ("vocabulary_size", c_uint32), ("context_length", c_uint32), ("parameter_count", c_uint64),
                 ("weight_bytes", c_uint64), ("has_tokenizer", c_bool), ("bos", c_int32), ("eos", c_int32),
                 ("powerinfer", c_bool), ("neuron_major", c_bool), ("predictors", c_bool), ("tuned", c_bool),
-                ("tune_problem", c_char_p), ("predictor_threshold", c_float)]
+                ("predictor_threshold", c_float), ("tune_problem", c_char_p)]
 
 
 class _EngineOptions(ctypes.Structure):
@@ -81,7 +81,7 @@ class _Sampling(ctypes.Structure):
 
 
 class _AnswerOptions(ctypes.Structure):
-    _fields_ = [("stops", POINTER(c_char_p)), ("stop_count", c_size_t), ("max_tokens", c_uint32), ("ignore_end", c_bool)]
+    _fields_ = [("stops", POINTER(c_char_p)), ("stop_count", c_size_t), ("ignore_end", c_bool), ("max_tokens", c_uint32)]
 
 
 #: Structs by their names in hearth.h, so that their sizes can be compared.

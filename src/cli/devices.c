@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define MAX_MEASURED 16
-#define MAX_DEVICES  32
 
 typedef struct devices_values {
     bool json;

@@ -248,7 +248,7 @@ static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error
     TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
-    s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->predict, v->ignore_end};
+    s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->ignore_end, v->predict};
     if (v->prompt || v->file)
         return answer_once(s, v, &session, error);
     TRY(open_session(s, &session, error));

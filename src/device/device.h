@@ -36,6 +36,9 @@ typedef struct device_found {
     char problem[256]; /* why it is not usable: "libcuda.so.1 is not there"; else empty */
 } device_found;
 
+/* More rows than device_list gives on any machine: a size for its callers. */
+#define MAX_DEVICES 64
+
 /* Lists the devices of every driver. Writes at most `capacity` rows and returns how many there are in all. A driver
  * without devices gives one row with the reason. A broken driver gives such a row too and never fails the call, not
  * even by a crash: each driver is first asked in a child process (probe.h). The result is stored in cache_folder, which

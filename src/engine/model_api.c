@@ -36,10 +36,9 @@ hearth_status hearth_model_value(const hearth_model *model, const char *key, cha
 
 const char *hearth_model_chat_template(const hearth_model *model, size_t *size)
 {
-    span text = {NULL, 0};
+    span text = {NULL, 0}; /* stays empty where the key is missing or no text */
     bool found;
-    if (checkpoint_get_string(model->source, "tokenizer.chat_template", &text, &found, NULL) != HEARTH_OK)
-        text = (span){NULL, 0};
+    (void)checkpoint_get_string(model->source, "tokenizer.chat_template", &text, &found, NULL);
     *size = text.size;
     return text.data;
 }

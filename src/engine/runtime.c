@@ -9,9 +9,6 @@
 /* More than any machine has; a larger number is a typing error. */
 #define MAX_THREADS 1024
 
-/* More than any machine has; further devices are not listed. */
-#define MAX_DEVICES 64
-
 /* Reports what the runtime consists of. */
 static void log_runtime(const hearth_runtime *r)
 {

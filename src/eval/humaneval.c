@@ -72,7 +72,8 @@ static bool take_text(void *user, int32_t token, const char *text, size_t size)
 
 static hearth_status generate(writing *w, const char *prompt, bool *no_room, hearth_error *error)
 {
-    const hearth_answer_options answer = {humaneval_stops, humaneval_stop_count, w->max_tokens, false};
+    const hearth_answer_options answer = {
+        .stops = humaneval_stops, .stop_count = humaneval_stop_count, .max_tokens = w->max_tokens};
     hearth_result result = {0};
     int32_t *ids;
     size_t count;

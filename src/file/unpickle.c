@@ -192,9 +192,9 @@ static hearth_status do_put(machine *m)
 {
     uint64_t index = m->operand;
     if (at_hand(m) == 0)
-        return refuse(m, "the operation at byte %zu keeps a value where there is none", m->began);
+        return refuse(m, "the operation at byte %zu stores a value where there is none", m->began);
     if (index > m->memo_count)
-        return refuse(m, "keeps value %llu before value %zu", (unsigned long long)index, m->memo_count);
+        return refuse(m, "stores value %llu before value %zu", (unsigned long long)index, m->memo_count);
     if (index == m->memo_count) {
         pickle_value *memo = mem_grow(m->memo, &m->memo_capacity, m->memo_count, 1, sizeof *memo);
         if (!memo)
@@ -215,7 +215,7 @@ static hearth_status do_memoize(machine *m)
 static hearth_status do_get(machine *m)
 {
     if (m->operand >= m->memo_count)
-        return refuse(m, "asks for kept value %llu of %zu", (unsigned long long)m->operand, m->memo_count);
+        return refuse(m, "asks for stored value %llu of %zu", (unsigned long long)m->operand, m->memo_count);
     return push(m, m->memo[m->operand]);
 }
 

@@ -10,6 +10,12 @@
 /* Values decoded at a time: a multiple of every format's block. */
 #define CHUNK 256
 
+/* Activations are rounded by Q8_BLOCK, so a block that is decoded begins where a scale of theirs does. */
+#define X(id, name, gguf_type, file_type, values, ...) \
+    _Static_assert(CHUNK % (values) == 0 && ((values) == 1 || (values) % Q8_BLOCK == 0), name ": length of a block");
+NUMBER_FORMATS(X)
+#undef X
+
 static float dot(const float *a, const float *b, size_t n)
 {
     float sum = 0;
