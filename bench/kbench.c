@@ -306,7 +306,7 @@ static void run_rope(void *context)
 {
     const vector_job *job = context;
     const float *angles = job->bench->values;
-    job->k->rope(job->bench->y, VECTOR / HEAD, HEAD, angles, angles + HEAD, HEAD / 2);
+    job->k->rope[ROPE_NEIGHBOURS](job->bench->y, VECTOR / HEAD, HEAD, angles, angles + HEAD, HEAD / 2);
 }
 
 static void run_to_half(void *context)
@@ -315,13 +315,15 @@ static void run_to_half(void *context)
     job->k->to_half(job->bench->values, VECTOR, (uint16_t *)(void *)job->bench->y);
 }
 
+static const attend_scoring plain_scoring = {.scale = 0.125f};
+
 /* Eight heads that share 512 positions of keys and values; the scores lie behind the output. */
 static void run_attend_f32(void *context)
 {
     const vector_job *job = context;
     const float *query = job->bench->values, *key = query + HEADS * HEAD, *value = key + POSITIONS * HEAD;
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F32](query, HEADS, key, value, POSITIONS, HEAD, 0.125f, out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F32](query, HEADS, key, value, POSITIONS, HEAD, &plain_scoring, out + HEADS * HEAD, out);
 }
 
 static void run_attend_f16(void *context)
@@ -329,7 +331,8 @@ static void run_attend_f16(void *context)
     const vector_job *job = context;
     const uint16_t *key = (const uint16_t *)(const void *)job->bench->memory, *value = key + POSITIONS * HEAD;
     float *out = job->bench->y;
-    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, value, POSITIONS, HEAD, 0.125f, out + HEADS * HEAD, out);
+    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, value, POSITIONS, HEAD, &plain_scoring,
+                               out + HEADS * HEAD, out);
 }
 
 static const struct vector_op {

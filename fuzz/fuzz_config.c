@@ -99,34 +99,60 @@ static void touch_matrix(const matrix *m)
     touch_bytes(m->data, m->rows * m->row_bytes);
 }
 
+static void touch_norm(const norm_weights *n, uint32_t count)
+{
+    touch_bytes(n->weight, n->weight ? count * sizeof(float) : 0);
+    touch_bytes(n->bias, n->bias ? count * sizeof(float) : 0);
+}
+
 static void touch_model(const hearth_model *m)
 {
     const hyperparameters *h = &m->hyper;
     touch_matrix(&m->embedding);
     touch_matrix(&m->head);
-    touch_bytes(m->output_norm, h->embedding_length * sizeof(float));
+    touch_matrix(&m->positions);
+    touch_norm(&m->output_norm, h->embedding_length);
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &m->layers[i];
         const matrix *all[] = {&l->q,      &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down,
                                &l->down_t, &l->fc1, &l->fc2};
         for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
             touch_matrix(all[k]);
-        touch_bytes(l->attention_norm, h->embedding_length * sizeof(float));
-        touch_bytes(l->ffn_norm, h->embedding_length * sizeof(float));
-        const float *const biases[] = {l->gate_bias, l->up_bias};
-        for (size_t k = 0; k < 2; k++)
-            touch_bytes(biases[k], biases[k] ? h->neuron_count * sizeof(float) : 0);
-        touch_bytes(l->down_bias, l->down_bias ? h->embedding_length * sizeof(float) : 0);
-        for (uint32_t k = 0; l->order && k < h->neuron_count; k++)
-            if (l->order[k] < 0 || (uint32_t)l->order[k] >= h->neuron_count)
+        uint32_t d = h->embedding_length, f = l->ffn.neuron_count;
+        uint32_t query = query_width(&l->attention), key = key_width(&l->attention);
+        const norm_weights *const norms[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm,
+                                             &l->ffn_post_norm};
+        for (size_t k = 0; k < sizeof(norms) / sizeof(*norms); k++)
+            touch_norm(norms[k], d);
+        touch_norm(&l->query_norm, l->attention.norm_whole ? query : l->attention.head_length);
+        touch_norm(&l->key_norm, l->attention.norm_whole ? key : l->attention.head_length);
+        touch_norm(&l->attention_inner_norm, query);
+        touch_norm(&l->ffn_inner_norm, f);
+        const struct {
+            const float *values;
+            uint32_t count;
+        } vectors[] = {{l->gate_bias, f},
+                       {l->up_bias, f},
+                       {l->down_bias, d},
+                       {l->q_bias, query},
+                       {l->k_bias, key},
+                       {l->v_bias, key},
+                       {l->attention_output_bias, d}};
+        for (size_t k = 0; k < sizeof(vectors) / sizeof(*vectors); k++)
+            touch_bytes(vectors[k].values, vectors[k].values ? vectors[k].count * sizeof(float) : 0);
+        for (uint32_t k = 0; l->order && k < f; k++)
+            if (l->order[k] < 0 || (uint32_t)l->order[k] >= f)
                 abort();
+        if (l->attention.head_count % l->attention.kv_head_count != 0)
+            abort();
         if (!l->down.data == !l->down_t.data || !l->fc1.data != !l->fc2.data || l->fc1.rows != l->fc2.columns)
             abort();
     }
-    for (uint32_t i = 0; i < h->rope_pairs; i++)
-        if (!isfinite(m->hyper.rope_frequencies[i]))
-            abort();
-    if (!isfinite(h->rope_magnitude) || !(h->norm_epsilon > 0) || h->head_count % h->kv_head_count != 0)
+    for (uint32_t r = 0; r < m->rotary_count; r++)
+        for (uint32_t i = 0; i < m->rotaries[r].pairs; i++)
+            if (!isfinite(m->rotaries[r].frequencies[i]) || !isfinite(m->rotaries[r].magnitude))
+                abort();
+    if (!(h->norm_epsilon > 0))
         abort();
 }
 

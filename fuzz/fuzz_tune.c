@@ -46,7 +46,8 @@ static hearth_status add_tensors(checkpoint *c, bool in_order)
                                .size_bytes = tensors[i].columns * tensors[i].rows * sizeof(*values)};
             TRY(checkpoint_add_tensor(c, &t, NULL));
         }
-    stored_tensor numbers = {NULL, FORMAT_I32, 1, {F, 1, 1, 1}, order, sizeof(order), 0};
+    stored_tensor numbers = {
+        .format = FORMAT_I32, .rank = 1, .shape = {F, 1, 1, 1}, .data = order, .size_bytes = sizeof(order)};
     for (int layer = 0; in_order && layer < LAYERS; layer++) {
         numbers.name = layer ? "blk.1.ffn_order" : "blk.0.ffn_order";
         TRY(checkpoint_add_tensor(c, &numbers, NULL));
@@ -141,7 +142,7 @@ static void touch_model(const hearth_model *m)
 {
     for (uint32_t i = 0; m->tune->has_predictors && i < LAYERS; i++) {
         const learned_predictor *said = &m->tune->layers[i].predictor, *has = &m->layers[i].predictor;
-        if (has->kind != said->kind || (has->kind != PREDICTOR_NONE && !ffn_has_zeros(m->hyper.activation)))
+        if (has->kind != said->kind || (has->kind != PREDICTOR_NONE && !ffn_skippable(&m->layers[i].ffn)))
             abort();
         touch_predictor(has);
         for (uint32_t row = 0; row < has->fc2.rows; row++) {

@@ -325,7 +325,7 @@ static void placements_change_whole(void **state)
 
     /* Which neurons are hot: the last ones. */
     enum { MOST_LAYERS = 8, MOST_NEURONS = 1024 };
-    uint32_t order[MOST_NEURONS], f = s->model->hyper.neuron_count;
+    uint32_t order[MOST_NEURONS], f = model_largest(s->model).neurons;
     tune_layer layers[MOST_LAYERS] = {{0}};
     tune learnt = {.layer_count = s->model->hyper.layer_count, .neuron_count = f, .layers = layers};
     assert_true(learnt.layer_count <= MOST_LAYERS && f <= MOST_NEURONS);

@@ -6,15 +6,14 @@
 
 /* Two layers of four neurons; only these two numbers of the model matter here. */
 static checkpoint source = {.path = "tiny"};
-static model_layer plain_layers[2];
-static struct hearth_model tiny = {
-    .source = &source, .layers = plain_layers, .hyper = {.layer_count = 2, .neuron_count = 4}};
+#define NEURONS(f) .attention = {.head_count = 1, .kv_head_count = 1, .head_length = 2}, .ffn = {.neuron_count = f}
+static model_layer plain_layers[] = {{NEURONS(4)}, {NEURONS(4)}};
+static struct hearth_model tiny = {.source = &source, .layers = plain_layers, .hyper = {.layer_count = 2}};
 
 /* Three layers of six neurons; those of the file's layer 1 lie in another order. */
 static const int32_t order[] = {4, 1, 5, 0, 2, 3};
-static model_layer ordered_layers[] = {{.order = NULL}, {.order = order}, {.order = NULL}};
-static struct hearth_model ordered = {
-    .source = &source, .layers = ordered_layers, .hyper = {.layer_count = 3, .neuron_count = 6}};
+static model_layer ordered_layers[] = {{NEURONS(6)}, {NEURONS(6), .order = order}, {NEURONS(6)}};
+static struct hearth_model ordered = {.source = &source, .layers = ordered_layers, .hyper = {.layer_count = 3}};
 
 #define LAYER(parts) "{\"form\":\"host\",\"selector\":\"all\",\"assignments\":[" parts "]}"
 #define ALL          LAYER("{\"side\":\"cpu\",\"neurons\":[[0,4]]}")

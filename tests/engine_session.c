@@ -387,19 +387,20 @@ static void slices_do_not_depend_on_threads(void **state)
 {
     (void)state;
     checkpoint source = {.path = "wide"};
+    rotary pairs = {.pairs = 64};
+    model_layer layer = {.attention = {.head_count = 32, .kv_head_count = 32, .head_length = 128, .rotary = &pairs},
+                         .ffn = {.neuron_count = 11008}};
+    const attention_shape *shapes[] = {&layer.attention};
     hearth_model wide = {.source = &source,
-                         .hyper = {.layer_count = 1,
-                                   .embedding_length = 4096,
-                                   .neuron_count = 11008,
-                                   .head_count = 32,
-                                   .kv_head_count = 32,
-                                   .head_length = 128,
-                                   .context_length = 1 << 22,
-                                   .rope_pairs = 64}};
+                         .family = &families[0],
+                         .layers = &layer,
+                         .rotaries = &pairs,
+                         .rotary_count = 1,
+                         .hyper = {.layer_count = 1, .embedding_length = 4096, .context_length = 1 << 22}};
     uint64_t bytes[9];
     for (unsigned threads = 1; threads <= 8; threads *= 8) {
         hearth_runtime_options options = {.threads = threads};
-        hearth_engine engine = {.model = &wide};
+        hearth_engine engine = {.model = &wide, .shapes = shapes};
         hearth_memory memory;
         assert_int_equal(hearth_runtime_create(&engine.runtime, &options, NULL), HEARTH_OK);
         assert_int_equal(hearth_session_memory(&engine, NULL, &memory, NULL), HEARTH_OK);

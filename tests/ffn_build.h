@@ -41,6 +41,7 @@ typedef struct built {
     float *gate_bias, *up_bias, *down_bias, *norm, *ones;
     int32_t *order; /* [f] the neuron that each row is                  */
     double frequency;
+    rotary rotary;
     float threshold;           /* no score is near it; of a coarse copy, the margin */
     double passes;             /* what scores have to reach                        */
     float cut;                 /* in mode pruned: no size of an activated first value is near it */
@@ -326,13 +327,22 @@ static inline void built_make_model(built *b)
     in.rows = out.columns = BUILT_HEAD;
     out.row_bytes = BUILT_HEAD * sizeof(float);
     b->source.path = "built";
-    b->layer = (model_layer){.attention_norm = b->ones,
-                             .q = in,
-                             .k = in,
-                             .v = in,
-                             .attention_output = out,
-                             .ffn_norm = b->norm,
-                             .up = b->up.stored};
+    b->rotary = (rotary){.pairs = 1, .magnitude = 1, .frequencies = &b->frequency};
+    b->layer = (model_layer){
+        .attention = {.head_count = 1, .kv_head_count = 1, .head_length = BUILT_HEAD, .scale = 1, .rotary = &b->rotary},
+        .ffn = {.neuron_count = o->f,
+                .gating = o->gating,
+                .activation = o->silu                       ? FFN_SILU
+                              : o->activation_threshold > 0 ? FFN_FATRELU
+                                                            : FFN_RELU,
+                .threshold = o->silu ? 0 : o->activation_threshold},
+        .attention_norm = {.weight = b->ones},
+        .q = in,
+        .k = in,
+        .v = in,
+        .attention_output = out,
+        .ffn_norm = {.weight = b->norm},
+        .up = b->up.stored};
     b->layer.predictor =
         o->coarse
             ? (learned_predictor){.kind = PREDICTOR_COARSE, .coarse_format = o->copy}
@@ -351,29 +361,22 @@ static inline void built_make_model(built *b)
                                      .family = &families[0],
                                      .name = "built",
                                      .embedding = b->embedding.stored,
-                                     .output_norm = b->ones,
+                                     .output_norm = {.weight = b->ones},
                                      .head = b->head.stored,
                                      .layers = &b->layer,
+                                     .rotaries = &b->rotary,
+                                     .rotary_count = 1,
                                      .neuron_major = !o->stock,
                                      .predictors = true};
     b->model.hyper = (hyperparameters){.layer_count = 1,
                                        .embedding_length = o->d,
-                                       .neuron_count = o->f,
-                                       .head_count = 1,
-                                       .kv_head_count = 1,
-                                       .head_length = BUILT_HEAD,
                                        .vocabulary_size = o->d,
                                        .context_length = 512,
-                                       .norm_epsilon = 1e-5f,
-                                       .gating = o->gating,
-                                       .activation = o->silu                       ? FFN_SILU
-                                                     : o->activation_threshold > 0 ? FFN_FATRELU
-                                                                                   : FFN_RELU,
-                                       .activation_threshold = o->silu ? 0 : o->activation_threshold,
                                        .rope_pairs = 1,
-                                       .attention_scale = 1,
-                                       .rope_magnitude = 1,
-                                       .rope_frequencies = &b->frequency};
+                                       .norm_epsilon = 1e-5f,
+                                       .embedding_scale = 1,
+                                       .residual_scale = 1,
+                                       .logit_scale = 1};
 }
 
 static inline built *built_new(const built_shape *shape)

@@ -168,7 +168,9 @@ static size_t holes(const kernels *k)
         missing += !k->select[s];
     for (size_t a = 0; a < ACTIVATION_COUNT; a++)
         missing += !k->activate[a];
-    return missing + !k->quantize + !k->rms_norm + !k->add + !k->rope + !k->attend[FORMAT_F32] +
+    for (size_t r = 0; r < ROPE_COUNT; r++)
+        missing += !k->rope[r];
+    return missing + !k->quantize + !k->rms_norm + !k->layer_norm + !k->add + !k->attend[FORMAT_F32] +
            !k->attend[FORMAT_F16] + !k->to_half + !k->read;
 }
 

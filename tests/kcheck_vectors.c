@@ -96,6 +96,44 @@ static void check_rms_norm(check *c, const kernels *k, uint64_t *rng)
     }
 }
 
+static void check_layer_norm(check *c, const kernels *k, uint64_t *rng)
+{
+    for (size_t s = 0; s < 2 * SIZES; s++) {
+        size_t n = sizes[s % SIZES];
+        bool has_bias = s / SIZES % 2;
+        snprintf(c->size, sizeof(c->size), "%zu values%s", n, has_bias ? ", bias" : "");
+        buffer_guarded x = rough_new(n, rng), weight = rough_new(n, rng), bias = rough_new(n, rng);
+        buffer_guarded out = guarded_new(n * sizeof(float)), place = copy_of(&x);
+        const float *from = x.data, *w = weight.data, *b = has_bias ? bias.data : NULL;
+        double sum = 0, size = 0, squares = 0;
+        for (size_t i = 0; i < n; i++)
+            sum += (double)from[i], size += fabs((double)from[i]);
+        double mean = sum / (double)n;
+        for (size_t i = 0; i < n; i++)
+            squares += ((double)from[i] - mean) * ((double)from[i] - mean);
+        double deviation = sqrt(squares / (double)n + (double)1e-5f);
+        k->layer_norm(from, w, b, 1e-5f, n, out.data);
+        /* The mean is off by at most n / 8 + 2 roundings of the mean size of the values (there are at least 4 sums), so
+         * a difference by that and its own rounding; the deviation by half of what its squares are off, relatively. */
+        double shift = (((double)n / 4 + 2) * size / (double)n) * EPSILON;
+        double relative = ((double)n / 8 + 8) * EPSILON + 2 * shift / deviation;
+        for (size_t i = 0; i < n; i++) {
+            double part = ((double)from[i] - mean) / deviation, added = b ? (double)b[i] : 0;
+            double want = part * (double)w[i] + added;
+            double error =
+                (fabs(part) * relative + (shift + fabs((double)from[i]) * EPSILON) / deviation) * fabs((double)w[i]) +
+                EPSILON * fabs(added);
+            expect_close(c, i, want, ((float *)out.data)[i], error + TINY * (1 + fabs((double)w[i])));
+        }
+        expect(c, "wrote before the output", guarded_intact(&out));
+        k->layer_norm(place.data, w, b, 1e-5f, n, place.data);
+        expect_same(c, "in place and apart", out.data, place.data, out.size);
+        buffer_guarded *all[] = {&x, &weight, &bias, &out, &place};
+        for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+            guarded_free(all[i]);
+    }
+}
+
 static void check_add(check *c, const kernels *k, uint64_t *rng)
 {
     for (size_t s = 0; s < SIZES; s++) {
@@ -111,7 +149,30 @@ static void check_add(check *c, const kernels *k, uint64_t *rng)
     }
 }
 
-static void check_silu(check *c, const kernels *k, uint64_t *rng)
+/* A smooth activation in double precision, and the relative size of what rounding its argument may cost. */
+typedef struct smooth {
+    kernel_activation kind;
+    double (*value)(double x);
+    double slip; /* in roundings of x itself */
+} smooth;
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static double gelu(double x)
+{
+    return x * erfc(-x / sqrt(2)) / 2;
+}
+
+/* (1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)), which loses no digits. */
+static double gelu_tanh(double x)
+{
+    return x / (1 + exp(-2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static void check_smooth(check *c, const kernels *k, const smooth *a, uint64_t *rng)
 {
     for (size_t s = 0; s < 4 * SIZES; s++) {
         size_t n = sizes[s % SIZES];
@@ -121,31 +182,39 @@ static void check_silu(check *c, const kernels *k, uint64_t *rng)
         float *g = gate.data;
         for (size_t i = 0; i < n && s >= 2 * SIZES; i++) /* beyond what exp can hold, and where it matters most */
             g[i] *= random_below(rng, 2) ? 120 : 10;
-        k->activate[ACTIVATION_SILU](g, has_up ? up.data : NULL, 0, n, h.data);
+        k->activate[a->kind](g, has_up ? up.data : NULL, 0, n, h.data);
         for (size_t i = 0; i < n; i++) {
-            double u = has_up ? ((float *)up.data)[i] : 1, want = g[i] / (1 + exp(-(double)g[i])) * u;
-            double bound = fabs(want) * (EXP_ERROR + 4 * EPSILON) + TINY * (1 + fabs(g[i] * u));
+            double u = has_up ? ((float *)up.data)[i] : 1, want = a->value(g[i]) * u;
+            double bound = fabs(want) * (EXP_ERROR + 4 * EPSILON) + fabs(g[i] * u) * a->slip * EPSILON +
+                           TINY * (1 + fabs(g[i] * u));
             expect_close(c, i, want, ((float *)h.data)[i], bound);
         }
         expect(c, "wrote before the output", guarded_intact(&h));
         if (has_up) {
             buffer_guarded over = copy_of(&up);
-            k->activate[ACTIVATION_SILU](g, over.data, 0, n, over.data);
+            k->activate[a->kind](g, over.data, 0, n, over.data);
             expect_same(c, "over up and apart", h.data, over.data, h.size);
             guarded_free(&over);
         }
-        k->activate[ACTIVATION_SILU](g, has_up ? up.data : NULL, 0, n, g);
+        k->activate[a->kind](g, has_up ? up.data : NULL, 0, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h);
     }
 }
 
-static void check_relu(check *c, const kernels *k, uint64_t *rng)
+/* GELU's factor lies between 0 and 1 and changes by at most 0.8 |x| per rounding of x or so; both forms may lose what
+ * adding to 1 rounds away. */
+static const smooth smooth_silu = {ACTIVATION_SILU, silu, 0}, smooth_gelu = {ACTIVATION_GELU, gelu, 4},
+                    smooth_gelu_tanh = {ACTIVATION_GELU_TANH, gelu_tanh, 8};
+
+/* ReLU with and without a threshold, or its square. */
+static void check_relu(check *c, const kernels *k, kernel_activation kind, uint64_t *rng)
 {
     for (size_t s = 0; s < 4 * SIZES; s++) {
         size_t n = sizes[s % SIZES];
         bool has_up = s / SIZES % 2;
-        float threshold = s < 2 * SIZES ? 0 : 0.25f;
+        bool squared = kind == ACTIVATION_RELU2;
+        float threshold = s < 2 * SIZES || squared ? 0 : 0.25f;
         snprintf(c->size, sizeof(c->size), "%zu values%s, threshold %g", n, has_up ? ", up" : "", (double)threshold);
         buffer_guarded gate = rough_new(n, rng), up = rough_new(n, rng), h = guarded_new(n * sizeof(float));
         buffer_guarded want = guarded_new(n * sizeof(float));
@@ -155,24 +224,25 @@ static void check_relu(check *c, const kernels *k, uint64_t *rng)
                 g[i] = threshold;
             if (!(g[i] > threshold) && random_below(rng, 4) == 0) /* what a neuron that is zero must not let through */
                 u[i] = random_below(rng, 2) ? NAN : INFINITY;
-            ((float *)want.data)[i] = g[i] > threshold ? (has_up ? g[i] * u[i] : g[i]) : 0;
+            float passed = squared ? g[i] * g[i] : g[i];
+            ((float *)want.data)[i] = g[i] > threshold ? (has_up ? passed * u[i] : passed) : 0;
         }
-        k->activate[ACTIVATION_RELU](g, has_up ? u : NULL, threshold, n, h.data);
+        k->activate[kind](g, has_up ? u : NULL, threshold, n, h.data);
         expect_same(c, "values", want.data, h.data, h.size);
         expect(c, "wrote before the output", guarded_intact(&h));
         if (has_up) {
             buffer_guarded over = copy_of(&up);
-            k->activate[ACTIVATION_RELU](g, over.data, threshold, n, over.data);
+            k->activate[kind](g, over.data, threshold, n, over.data);
             expect_same(c, "over up and apart", h.data, over.data, h.size);
             guarded_free(&over);
         }
-        k->activate[ACTIVATION_RELU](g, has_up ? u : NULL, threshold, n, g);
+        k->activate[kind](g, has_up ? u : NULL, threshold, n, g);
         expect_same(c, "in place and apart", h.data, g, h.size);
         guarded_free(&gate), guarded_free(&up), guarded_free(&h), guarded_free(&want);
     }
 }
 
-static void check_rope(check *c, const kernels *k, uint64_t *rng)
+static void check_rope(check *c, const kernels *k, rope_pairing pairing, uint64_t *rng)
 {
     static const size_t lengths[] = {2, 6, 8, 16, 18, 64, 80, 128};
     for (size_t s = 0; s < 3 * sizeof(lengths) / sizeof(*lengths); s++) {
@@ -181,17 +251,19 @@ static void check_rope(check *c, const kernels *k, uint64_t *rng)
         snprintf(c->size, sizeof(c->size), "%zu heads of %zu, %zu pairs", heads, length, pairs);
         buffer_guarded x = rough_new(heads * length, rng), before = copy_of(&x);
         buffer_guarded cosine = rough_new(pairs, rng), sine = rough_new(pairs, rng);
-        k->rope(x.data, heads, length, cosine.data, sine.data, pairs);
+        k->rope[pairing](x.data, heads, length, cosine.data, sine.data, pairs);
         for (size_t i = 0; i < heads * length; i++) {
             const float *from = before.data, *got = x.data;
-            size_t pair = i % length / 2;
-            if (pair >= pairs) {
+            size_t within = i % length, second = pairing == ROPE_HALVES ? within / pairs : within % 2;
+            size_t pair = pairing == ROPE_HALVES ? within % pairs : within / 2, other = i + (pairing ? pairs : 1);
+            if (within >= 2 * pairs) {
                 expect_same(c, "values past the pairs", from + i, got + i, sizeof(float));
                 continue;
             }
             double cos = ((float *)cosine.data)[pair], sin = ((float *)sine.data)[pair];
-            double a = from[i] * cos, b = from[i ^ 1] * sin; /* two products and a sum: three roundings */
-            expect_close(c, i, i % 2 ? a + b : a - b, got[i], 3 * EPSILON * (fabs(a) + fabs(b)) + TINY);
+            other -= second ? 2 * (other - i) : 0;
+            double a = from[i] * cos, b = from[other] * sin; /* two products and a sum: three roundings */
+            expect_close(c, i, second ? a + b : a - b, got[i], 3 * EPSILON * (fabs(a) + fabs(b)) + TINY);
         }
         expect(c, "wrote before the output", guarded_intact(&x));
         guarded_free(&x), guarded_free(&before), guarded_free(&cosine), guarded_free(&sine);
@@ -262,19 +334,23 @@ static buffer_guarded halves_of(const buffer_guarded *values)
  * exp(score - largest) then by a factor within exp(+-2 slip) and what exp itself errs, the sum of weights
  * likewise; the sum over `count` positions and its division by the total add their own. */
 static void check_query(check *c, const float *query, const float *key, const float *value, size_t count, size_t length,
-                        float scale, const float *got)
+                        const attend_scoring *how, const float *got)
 {
-    double *score = calloc(count, sizeof(double)), largest = -INFINITY, slip = 0, total = 0;
+    double scale = how->scale, cap = how->softcap, *score = calloc(count, sizeof(double)), slip = 0;
+    double largest = how->sinks ? *how->sinks : -INFINITY, total = 0;
     for (size_t p = 0; p < count; p++) {
         double magnitude = 0;
         for (size_t i = 0; i < length; i++) {
             score[p] += (double)query[i] * key[p * length + i];
             magnitude += fabs((double)query[i] * key[p * length + i]);
         }
-        score[p] *= scale;
+        score[p] = cap > 0 ? cap * tanh(score[p] * scale / cap) : score[p] * scale;
         largest = fmax(largest, score[p]);
         slip = fmax(slip, magnitude * scale * ((double)length + 2) * EPSILON);
     }
+    slip += cap * (EXP_ERROR + 8 * EPSILON); /* of tanh, which itself never makes an error larger */
+    if (how->sinks)
+        total = exp(*how->sinks - largest);
     for (size_t p = 0; p < count; p++)
         total += score[p] = exp(score[p] - largest);
     /* The difference score - largest is rounded too: once, relative to at most the 100 beyond which exp is nothing. */
@@ -297,17 +373,24 @@ static void check_attend(check *c, attend_kernel *attend, bool half, uint64_t *r
     static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 200}, counts[] = {1, 2, 7, 8, 9, 16, 33, 100};
     for (size_t s = 0; s < 192; s++) {
         size_t length = lengths[s % 8], count = counts[s / 8 % 8], queries = 1 + random_below(rng, 9);
-        float scale = 1 / sqrtf((float)length);
-        snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions, length %zu", queries, count, length);
+        float sinks[9];
+        for (size_t g = 0; g < 9; g++)
+            sinks[g] = 2 * random_rough(rng);
+        attend_scoring how = {.scale = 1 / sqrtf((float)length), .softcap = s % 3 == 1 ? 2 : 0};
+        how.sinks = s % 5 == 1 ? sinks : NULL;
+        snprintf(c->size, sizeof(c->size), "%zu queries, %zu positions, length %zu%s%s", queries, count, length,
+                 how.softcap > 0 ? ", soft cap" : "", how.sinks ? ", sinks" : "");
         buffer_guarded query = rough_new(queries * length, rng), scores = guarded_new(queries * count * sizeof(float));
         buffer_guarded key = cached_new(count * length, half, rng), value = cached_new(count * length, half, rng);
         buffer_guarded keys = half ? halves_of(&key) : copy_of(&key),
                        values = half ? halves_of(&value) : copy_of(&value);
         buffer_guarded out = guarded_new(queries * length * sizeof(float));
-        attend(query.data, queries, keys.data, values.data, count, length, scale, scores.data, out.data);
-        for (size_t g = 0; g < queries; g++)
-            check_query(c, (float *)query.data + g * length, key.data, value.data, count, length, scale,
+        attend(query.data, queries, keys.data, values.data, count, length, &how, scores.data, out.data);
+        for (size_t g = 0; g < queries; g++) {
+            attend_scoring one = {how.scale, how.softcap, how.sinks ? how.sinks + g : NULL};
+            check_query(c, (float *)query.data + g * length, key.data, value.data, count, length, &one,
                         (float *)out.data + g * length);
+        }
         expect(c, "wrote before the output", guarded_intact(&out) && guarded_intact(&scores));
         buffer_guarded *all[] = {&query, &scores, &key, &value, &keys, &values, &out};
         for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
@@ -327,9 +410,14 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(quantize, "quantize", check_quantize(c, k, &rng))
     CHECK(rms_norm, "rms_norm", check_rms_norm(c, k, &rng))
     CHECK(add, "add", check_add(c, k, &rng))
-    CHECK(activate[ACTIVATION_SILU], "silu", check_silu(c, k, &rng))
-    CHECK(activate[ACTIVATION_RELU], "relu", check_relu(c, k, &rng))
-    CHECK(rope, "rope", check_rope(c, k, &rng))
+    CHECK(layer_norm, "layer_norm", check_layer_norm(c, k, &rng))
+    CHECK(activate[ACTIVATION_SILU], "silu", check_smooth(c, k, &smooth_silu, &rng))
+    CHECK(activate[ACTIVATION_RELU], "relu", check_relu(c, k, ACTIVATION_RELU, &rng))
+    CHECK(activate[ACTIVATION_RELU2], "relu2", check_relu(c, k, ACTIVATION_RELU2, &rng))
+    CHECK(activate[ACTIVATION_GELU], "gelu", check_smooth(c, k, &smooth_gelu, &rng))
+    CHECK(activate[ACTIVATION_GELU_TANH], "gelu_tanh", check_smooth(c, k, &smooth_gelu_tanh, &rng))
+    CHECK(rope[ROPE_NEIGHBOURS], "rope", check_rope(c, k, ROPE_NEIGHBOURS, &rng))
+    CHECK(rope[ROPE_HALVES], "rope_halves", check_rope(c, k, ROPE_HALVES, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))
     CHECK(read, "read", check_read(c, k, &rng))
     CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], false, &rng))

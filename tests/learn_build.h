@@ -160,17 +160,16 @@ static inline learnt *learnt_new(const learnt_shape *shape)
     for (size_t c = 0; c < d; c++)
         l->norm[c] = 1 + 0.3f * learnt_random(&seed);
     learnt_make_first(l, &seed);
-    l->layer.ffn_norm = l->norm;
+    l->layer.ffn_norm.weight = l->norm;
+    l->layer.attention = (attention_shape){.head_count = 1, .kv_head_count = 1, .head_length = 2};
+    l->layer.ffn = (ffn_shape){.neuron_count = shape->f,
+                               .gating = shape->gating,
+                               .activation = shape->activation_threshold > 0 ? FFN_FATRELU : FFN_RELU,
+                               .threshold = shape->activation_threshold};
     l->layer.order = shape->ordered ? l->order : NULL;
     *(shape->gating == FFN_PLAIN ? &l->layer.up_bias : &l->layer.gate_bias) = shape->biases ? l->bias : NULL;
     l->model = (struct hearth_model){.source = &l->source, .name = "built", .layers = &l->layer};
-    l->model.hyper = (hyperparameters){.layer_count = 1,
-                                       .embedding_length = shape->d,
-                                       .neuron_count = shape->f,
-                                       .norm_epsilon = 0,
-                                       .gating = shape->gating,
-                                       .activation = shape->activation_threshold > 0 ? FFN_FATRELU : FFN_RELU,
-                                       .activation_threshold = shape->activation_threshold};
+    l->model.hyper = (hyperparameters){.layer_count = 1, .embedding_length = shape->d, .norm_epsilon = 0};
     l->rows = (struct states){.count = shape->rows, .d = d, .f = f};
     l->rows.residual = malloc(shape->rows * d * sizeof(float));
     l->rows.normed = malloc(shape->rows * d * sizeof(float));

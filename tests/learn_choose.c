@@ -10,12 +10,12 @@
 /* A gated network in float16: d 128, f 512. */
 static hearth_model small_model(model_layer *layer)
 {
-    *layer = (model_layer){.gate = {"", FORMAT_F16, 512, 128, 256},
+    *layer = (model_layer){.attention = {.head_count = 1, .kv_head_count = 1, .head_length = 2},
+                           .ffn = {.neuron_count = 512, .gating = FFN_GATED},
+                           .gate = {"", FORMAT_F16, 512, 128, 256},
                            .up = {"", FORMAT_F16, 512, 128, 256},
                            .down_t = {"", FORMAT_F16, 512, 128, 256}};
-    return (hearth_model){
-        .hyper = {.layer_count = 1, .embedding_length = 128, .neuron_count = 512, .gating = FFN_GATED},
-        .layers = layer};
+    return (hearth_model){.hyper = {.layer_count = 1, .embedding_length = 128}, .layers = layer};
 }
 
 static void bytes_are_those_of_the_design(void **state)
@@ -43,7 +43,7 @@ static void bytes_are_those_of_the_design(void **state)
 
     layer.up.data = layer.gate.data;
     layer.gate.data = NULL; /* a plain network */
-    model.hyper.gating = FFN_PLAIN;
+    layer.ffn.gating = FFN_PLAIN;
     l = choose_layer_of(&model, 0, p);
     assert_true(fabs(choose_exact_bytes(&l) - (d * f * b + p * d * f * b)) < 1e-6);
 }

@@ -139,7 +139,7 @@ static void faults_and_misfits_are_told(void **state)
     /* 64 values are not a block of 256 */
     assert_int_equal(measure_coarse(&m, &l->model, 0, &l->rows, FORMAT_Q4_K, 0.98f, NULL, NULL, &error),
                      HEARTH_UNSUPPORTED);
-    l->model.hyper.activation = FFN_SILU;
+    l->model.layers[0].ffn.activation = FFN_SILU;
     assert_int_equal(measure_coarse(&m, &l->model, 0, &l->rows, FORMAT_Q4_0, 0.98f, NULL, NULL, &error),
                      HEARTH_UNSUPPORTED);
     assert_string_equal(error.text, "built: layer 0: coarse copy: activation silu is never zero");

@@ -490,7 +490,7 @@ static void misfits_are_told(void **state)
     lowrank_options o = training_options();
     l->rows.count = 9; /* a tenth of which is none */
     assert_int_equal(lowrank_train(&made, &l->model, 0, &l->rows, &o, NULL), HEARTH_INVALID);
-    l->model.hyper.activation = FFN_SILU;
+    l->model.layers[0].ffn.activation = FFN_SILU;
     assert_int_equal(lowrank_train(&made, &l->model, 0, &l->rows, &o, NULL), HEARTH_UNSUPPORTED);
     learnt_free(l);
 }

@@ -236,7 +236,7 @@ static void check_all(const char *path, size_t tokens, uint32_t window)
     for (size_t i = 0; i < w.layers; i++) {
         check_counts(&w, &c, &p, i);
         check_magnitudes(&w, &p, i);
-        if (ffn_has_zeros(d.model->hyper.activation)) {
+        if (ffn_has_zeros(d.model->layers[0].ffn.activation)) {
             assert_true(p.layers[i].above == 0);
             continue;
         }

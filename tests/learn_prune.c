@@ -155,18 +155,18 @@ static double share_taken(const fixture *f, uint32_t layer, float threshold)
 {
     states *s;
     assert_int_equal(states_open(&s, f->folder, f->model, layer, NULL), HEARTH_OK);
-    const hyperparameters *h = &f->model->hyper;
+    const ffn_shape *shape = &f->model->layers[layer].ffn;
     const matrix *gate = &f->model->layers[layer].gate;
-    size_t d = h->embedding_length, taken = 0, all = 0;
+    size_t d = f->model->hyper.embedding_length, taken = 0, all = 0;
     float *x = mem_new_array(d, sizeof *x), *w = mem_new_array(d, sizeof *w);
     for (uint32_t row = (uint32_t)states_training_count(s); row < states_count(s); row += 11) {
         states_read(s, &row, 1, true, x, NULL);
-        for (size_t i = 0; i < h->neuron_count; i++) {
+        for (size_t i = 0; i < shape->neuron_count; i++) {
             double y = 0;
             number_formats[gate->format].decode(matrix_row(gate, i), w, d);
             for (size_t c = 0; c < d; c++)
                 y += (double)w[c] * x[c];
-            y = h->activation == FFN_SILU ? y / (1 + exp(-y)) : y > 0 ? y : 0;
+            y = shape->activation == FFN_SILU ? y / (1 + exp(-y)) : y > 0 ? y : 0;
             taken += fabs(y) <= threshold;
             all++;
         }

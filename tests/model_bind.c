@@ -19,20 +19,54 @@ static hearth_model *open_model(const char *path)
 
 /* ----------------------------------------------------------------- goldens */
 
-static void expect_same_hyper(const hyperparameters *a, const hyperparameters *b)
+/* What all layers have in common, and the rotaries: llama3's factors are rounded by whoever wrote them. */
+static void expect_same_hyper(const hearth_model *a, const hearth_model *b)
 {
-    hyperparameters x = *a, y = *b;
-    assert_int_equal(x.rope_pairs, y.rope_pairs);
-    for (uint32_t i = 0; i < x.rope_pairs; i++) /* llama3's factors are rounded by whoever wrote them */
-        assert_true(fabs(x.rope_frequencies[i] / y.rope_frequencies[i] - 1) < 2e-7);
-    x.rope_frequencies = y.rope_frequencies = NULL;
-    assert_memory_equal(&x, &y, sizeof x);
+    assert_memory_equal(&a->hyper, &b->hyper, sizeof a->hyper);
+    assert_int_equal(a->rotary_count, b->rotary_count);
+    for (uint32_t r = 0; r < a->rotary_count; r++) {
+        const rotary *x = &a->rotaries[r], *y = &b->rotaries[r];
+        assert_true(x->pairs == y->pairs && x->pairing == y->pairing);
+        assert_true(fabsf(x->magnitude / y->magnitude - 1) < 2e-7f);
+        for (uint32_t i = 0; i < x->pairs; i++)
+            assert_true(fabs(x->frequencies[i] / y->frequencies[i] - 1) < 2e-7);
+    }
 }
 
-static void expect_same_layer(const model_layer *a, const model_layer *b, size_t d)
+static void expect_same_floats(const float *a, const float *b, size_t n)
 {
-    assert_memory_equal(a->attention_norm, b->attention_norm, d * sizeof(float));
-    assert_memory_equal(a->ffn_norm, b->ffn_norm, d * sizeof(float));
+    assert_int_equal(!a, !b);
+    if (a)
+        assert_memory_equal(a, b, n * sizeof *a);
+}
+
+static void expect_same_norm(const norm_weights *a, const norm_weights *b, size_t n)
+{
+    expect_same_floats(a->weight, b->weight, n);
+    expect_same_floats(a->bias, b->bias, n);
+}
+
+static void expect_same_layer(const hearth_model *of, const hearth_model *other, uint32_t layer)
+{
+    const model_layer *a = &of->layers[layer], *b = &other->layers[layer];
+    size_t d = of->hyper.embedding_length, f = a->ffn.neuron_count;
+    attention_shape x = a->attention, y = b->attention;
+    size_t query = query_width(&x), key = key_width(&x);
+    assert_int_equal(x.rotary ? x.rotary - of->rotaries : -1, y.rotary ? y.rotary - other->rotaries : -1);
+    assert_true(fabsf(x.scale / y.scale - 1) < 2e-7f);
+    x.rotary = y.rotary = NULL;
+    x.scale = y.scale = 0;
+    assert_memory_equal(&x, &y, sizeof x);
+    assert_memory_equal(&a->ffn, &b->ffn, sizeof a->ffn);
+    assert_int_equal(a->wiring, b->wiring);
+    expect_same_norm(&a->attention_norm, &b->attention_norm, d);
+    expect_same_norm(&a->attention_post_norm, &b->attention_post_norm, d);
+    expect_same_norm(&a->attention_inner_norm, &b->attention_inner_norm, query);
+    expect_same_norm(&a->query_norm, &b->query_norm, x.norm_whole ? query : x.head_length);
+    expect_same_norm(&a->key_norm, &b->key_norm, x.norm_whole ? key : x.head_length);
+    expect_same_norm(&a->ffn_norm, &b->ffn_norm, d);
+    expect_same_norm(&a->ffn_post_norm, &b->ffn_post_norm, d);
+    expect_same_norm(&a->ffn_inner_norm, &b->ffn_inner_norm, f);
     expect_same_matrix(&a->q, &b->q);
     expect_same_matrix(&a->k, &b->k);
     expect_same_matrix(&a->v, &b->v);
@@ -40,6 +74,14 @@ static void expect_same_layer(const model_layer *a, const model_layer *b, size_t
     expect_same_matrix(&a->gate, &b->gate);
     expect_same_matrix(&a->up, &b->up);
     expect_same_matrix(&a->down, &b->down);
+    expect_same_floats(a->q_bias, b->q_bias, query);
+    expect_same_floats(a->k_bias, b->k_bias, key);
+    expect_same_floats(a->v_bias, b->v_bias, key);
+    expect_same_floats(a->attention_output_bias, b->attention_output_bias, d);
+    expect_same_floats(a->gate_bias, b->gate_bias, f);
+    expect_same_floats(a->up_bias, b->up_bias, f);
+    expect_same_floats(a->down_bias, b->down_bias, d);
+    expect_same_floats(a->sinks, b->sinks, x.head_count);
 }
 
 static uint32_t number(const json_t *config, const char *key)
@@ -53,24 +95,26 @@ static void expect_config(const hearth_model *m, const char *path)
     json_t *config;
     assert_int_equal(json_parse_file(&config, path, NULL), HEARTH_OK);
     const hyperparameters *h = &m->hyper;
+    const attention_shape *a = &m->layers[0].attention;
+    const ffn_shape *f = &m->layers[0].ffn;
     assert_int_equal(h->layer_count, number(config, "num_hidden_layers"));
     assert_int_equal(h->embedding_length, number(config, "hidden_size"));
-    assert_int_equal(h->neuron_count, number(config, "intermediate_size"));
-    assert_int_equal(h->head_count, number(config, "num_attention_heads"));
-    assert_int_equal(h->kv_head_count, number(config, "num_key_value_heads"));
-    assert_int_equal(h->head_length, number(config, "hidden_size") / number(config, "num_attention_heads"));
-    assert_int_equal(h->rope_pairs, h->head_length / 2);
+    assert_int_equal(f->neuron_count, number(config, "intermediate_size"));
+    assert_int_equal(a->head_count, number(config, "num_attention_heads"));
+    assert_int_equal(a->kv_head_count, number(config, "num_key_value_heads"));
+    assert_int_equal(a->head_length, number(config, "hidden_size") / number(config, "num_attention_heads"));
+    assert_int_equal(h->rope_pairs, a->head_length / 2);
     assert_int_equal(h->vocabulary_size, number(config, "vocab_size"));
     assert_int_equal(h->context_length, number(config, "max_position_embeddings"));
-    assert_int_equal(h->sliding_window, number(config, "sliding_window"));
+    assert_int_equal(a->window, number(config, "sliding_window"));
     assert_true(h->norm_epsilon == (float)json_number_value(json_object_get(config, "rms_norm_eps")));
-    assert_true(h->activation_threshold == (float)json_number_value(json_object_get(config, "hidden_act_param")));
-    assert_string_equal(ffn_activations[h->activation].name, json_string_value(json_object_get(config, "hidden_act")));
-    assert_true(fabs((double)h->attention_scale - 1 / sqrt(h->head_length)) < 1e-7);
+    assert_true(f->threshold == (float)json_number_value(json_object_get(config, "hidden_act_param")));
+    assert_string_equal(ffn_activations[f->activation].name, json_string_value(json_object_get(config, "hidden_act")));
+    assert_true(fabs((double)a->scale - 1 / sqrt(a->head_length)) < 1e-7);
     bool tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
     assert_int_equal(m->head.data == m->embedding.data, tied);
-    uint64_t d = h->embedding_length, kv = (uint64_t)h->kv_head_count * h->head_length;
-    uint64_t layer = 2 * d + 2 * d * d + 2 * kv * d + 3 * d * h->neuron_count;
+    uint64_t d = h->embedding_length, kv = (uint64_t)a->kv_head_count * a->head_length;
+    uint64_t layer = 2 * d + 2 * d * d + 2 * kv * d + 3 * d * f->neuron_count;
     assert_int_equal(m->parameter_count, layer * h->layer_count + d + (tied ? 1 : 2) * d * h->vocabulary_size);
     json_decref(config);
 }
@@ -95,11 +139,10 @@ static void test_goldens(void **state)
         if (file_exists(path)) {
             snprintf(path, sizeof path, GOLDEN "%s", cases[i]);
             hearth_model *folder = open_model(path);
-            size_t d = folder->hyper.embedding_length;
-            expect_same_hyper(&folder->hyper, &gguf->hyper);
+            expect_same_hyper(folder, gguf);
             for (uint32_t layer = 0; layer < folder->hyper.layer_count; layer++)
-                expect_same_layer(&folder->layers[layer], &gguf->layers[layer], d);
-            assert_memory_equal(folder->output_norm, gguf->output_norm, d * sizeof(float));
+                expect_same_layer(folder, gguf, layer);
+            expect_same_norm(&folder->output_norm, &gguf->output_norm, folder->hyper.embedding_length);
             expect_same_matrix(&folder->embedding, &gguf->embedding);
             expect_same_matrix(&folder->head, &gguf->head);
             assert_int_equal(folder->parameter_count, gguf->parameter_count);
@@ -153,18 +196,19 @@ static void test_vectors(void **state)
     hearth_model *m;
     checkpoint *c = tiny_stored(false, "output_norm.weight");
     tiny_keys(c);
-    stored_tensor norm = {"output_norm.weight", FORMAT_BF16, 1, {TINY_D, 1, 1, 1}, half, sizeof half, 0};
+    stored_tensor norm = {"output_norm.weight", FORMAT_BF16, 1, {TINY_D, 1, 1, 1}, half, sizeof half, 0, 0, 0};
     must(checkpoint_add_tensor(c, &norm, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
-    assert_memory_equal(m->output_norm, wanted, sizeof wanted);
+    assert_memory_equal(m->output_norm.weight, wanted, sizeof wanted);
     hearth_model_close(m);
 
     c = tiny_gguf("blk.1.ffn_norm.weight");
-    norm = (stored_tensor){"blk.1.ffn_norm.weight", FORMAT_F32, 1, {TINY_D, 1, 1, 1}, unaligned + 1, sizeof wanted, 0};
+    norm = (stored_tensor){
+        "blk.1.ffn_norm.weight", FORMAT_F32, 1, {TINY_D, 1, 1, 1}, unaligned + 1, sizeof wanted, 0, 0, 0};
     must(checkpoint_add_tensor(c, &norm, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
-    assert_memory_equal(m->layers[1].ffn_norm, wanted, sizeof wanted);
-    assert_int_equal((uintptr_t)m->layers[1].ffn_norm % sizeof(float), 0);
+    assert_memory_equal(m->layers[1].ffn_norm.weight, wanted, sizeof wanted);
+    assert_int_equal((uintptr_t)m->layers[1].ffn_norm.weight % sizeof(float), 0);
     hearth_model_close(m);
 }
 
@@ -175,30 +219,35 @@ static void test_factors(void **state)
     hearth_error error;
     hearth_model *m;
     checkpoint *c = tiny_gguf(NULL);
-    stored_tensor t = {"rope_freqs.weight", FORMAT_F32, 1, {2, 1, 1, 1}, bad, sizeof bad, 0};
+    stored_tensor t = {"rope_freqs.weight", FORMAT_F32, 1, {2, 1, 1, 1}, bad, sizeof bad, 0, 0, 0};
     must(checkpoint_add_tensor(c, &t, &error), &error);
     assert_int_equal(model_bind(&m, c, NULL, &error), HEARTH_FORMAT);
     expect_text(&error, "tensor rope_freqs.weight: value 1 is not a positive number");
 }
 
-/* Sizes by layer are read where all layers agree. */
+/* Sizes by layer: one for all, or an array over the layers. */
 static void test_arrays(void **state)
 {
     (void)state;
     static const uint32_t same[] = {TINY_F, TINY_F};
-    static const int32_t different[] = {TINY_HEADS, 2};
+    static const int32_t unlike[] = {TINY_HEADS, 3}, few[] = {TINY_HEADS};
     hearth_error error;
     hearth_model *m;
     checkpoint *c = tiny_gguf(NULL);
     must(checkpoint_set_numbers(c, "llama.feed_forward_length", VALUE_U32, same, 2, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
-    assert_int_equal(m->hyper.neuron_count, TINY_F);
+    assert_int_equal(m->layers[0].ffn.neuron_count, TINY_F);
     hearth_model_close(m);
 
     c = tiny_gguf(NULL);
-    must(checkpoint_set_numbers(c, "llama.attention.head_count", VALUE_I32, different, 2, &error), &error);
-    assert_int_equal(model_bind(&m, c, NULL, &error), HEARTH_UNSUPPORTED);
-    expect_text(&error, "key llama.attention.head_count: differs between layers");
+    must(checkpoint_set_numbers(c, "llama.attention.head_count", VALUE_I32, unlike, 2, &error), &error);
+    assert_int_equal(model_bind(&m, c, NULL, &error), HEARTH_FORMAT);
+    expect_text(&error, "key llama.attention.head_count_kv: does not divide attention.head_count");
+
+    c = tiny_gguf(NULL);
+    must(checkpoint_set_numbers(c, "llama.attention.head_count", VALUE_I32, few, 1, &error), &error);
+    assert_int_equal(model_bind(&m, c, NULL, &error), HEARTH_FORMAT);
+    expect_text(&error, "key llama.attention.head_count: has 1 items, the model has 2 layers");
 
     c = tiny_gguf(NULL);
     must(checkpoint_set_numbers(c, "llama.attention.head_count", VALUE_F32, same, 2, &error), &error);
@@ -213,11 +262,13 @@ static void test_activation(void **state)
     hearth_model *m;
     hearth_model_options options = {.ffn_activation = "relu"};
     must(model_bind(&m, tiny_gguf(NULL), &options, &error), &error);
-    assert_int_equal(m->hyper.activation, FFN_RELU);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_RELU);
     hearth_model_close(m);
-    options.ffn_activation = "swish";
+    options.ffn_activation = "softplus";
     assert_int_equal(model_bind(&m, tiny_gguf(NULL), &options, &error), HEARTH_INVALID);
-    expect_text(&error, "FFN activation swish: is not known (there are: silu, relu, fatrelu)");
+    expect_text(
+        &error,
+        "FFN activation softplus: is not known (there are: silu, relu, fatrelu, relu2, gelu, gelu_pytorch_tanh)");
 }
 
 static const struct {
@@ -241,7 +292,7 @@ static void add_biases(checkpoint *c, bool folder)
         for (size_t i = 0; i < 3; i++) {
             char name[128];
             snprintf(name, sizeof name, folder ? tiny_biases[i].folder_name : tiny_biases[i].name, layer);
-            stored_tensor t = {name, FORMAT_F32, 1, {tiny_biases[i].size, 1, 1, 1}, tiny_bias(layer, i), 0, 0};
+            stored_tensor t = {name, FORMAT_F32, 1, {tiny_biases[i].size, 1, 1, 1}, tiny_bias(layer, i), 0, 0, 0, 0};
             t.size_bytes = (size_t)tiny_biases[i].size * sizeof(float);
             must(checkpoint_add_tensor(c, &t, &error), &error);
         }
@@ -303,9 +354,9 @@ static void test_bamboo_folder(void **state)
     json_object_set_new(config, "sliding_window", json_integer(32));
     must(tiny_folder(&m, tiny_stored(true, NULL), config, &error), &error);
     assert_string_equal(m->family->name, "bamboo");
-    assert_int_equal(m->hyper.gating, FFN_GATED_BOTH);
-    assert_int_equal(m->hyper.activation, FFN_RELU);
-    assert_int_equal(m->hyper.sliding_window, 32);
+    assert_int_equal(m->layers[0].ffn.gating, FFN_GATED_BOTH);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_RELU);
+    assert_int_equal(m->layers[0].attention.window, 32);
     assert_null(checkpoint_find(m->source, "bamboo.hidden_activation"));
     hearth_model_close(m);
 }
@@ -322,7 +373,7 @@ static uint32_t mistral_window(json_t *value)
     if (value)
         json_object_set_new(config, "sliding_window", value);
     must(tiny_folder(&m, tiny_stored(true, NULL), config, &error), &error);
-    uint32_t window = m->hyper.sliding_window;
+    uint32_t window = m->layers[0].attention.window;
     hearth_model_close(m);
     return window;
 }

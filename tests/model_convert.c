@@ -388,9 +388,9 @@ static void test_activation(void **state)
     convert_options o = {.format = FORMAT_COUNT, .ffn_activation = "relu"};
     checkpoint_close(converted(GOLDEN "llama", o, &l));
     must(hearth_model_open(&m, out_path, NULL, &error), &error);
-    assert_int_equal(m->hyper.activation, FFN_RELU);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_RELU);
     hearth_model_close(m);
-    o.ffn_activation = "swish";
+    o.ffn_activation = "softplus";
     assert_int_equal(convert(GOLDEN "llama", o, &l, &error), HEARTH_INVALID);
 }
 

@@ -29,7 +29,7 @@ static void survives_everything(const char *path)
     char wanted[FINGERPRINT_SIZE];
     fingerprint_of(wanted, path);
     hearth_model *m = open_model(path);
-    uint32_t f = m->hyper.neuron_count, layers = m->hyper.layer_count;
+    uint32_t f = m->layers[0].ffn.neuron_count, layers = m->hyper.layer_count;
     hearth_model_close(m);
     uint32_t *backwards = malloc(f * sizeof *backwards);
     const uint32_t **order = malloc(layers * sizeof *order);

@@ -185,7 +185,7 @@ static void expect_order(const hearth_model *m, const hearth_model *original, co
     for (uint32_t l = 0; l < m->hyper.layer_count; l++) {
         const model_layer *a = &m->layers[l], *b = &original->layers[l];
         assert_non_null(a->order);
-        for (uint32_t r = 0; r < m->hyper.neuron_count; r++) {
+        for (uint32_t r = 0; r < m->layers[0].ffn.neuron_count; r++) {
             uint32_t n = s->layers[l][r];
             assert_int_equal(a->order[r], n);
             same_bytes(&a->gate, r, &b->gate, n);
@@ -217,13 +217,13 @@ static void test_order(void **state)
         hearth_model *original = packed(path, (convert_options){PACK}, &s);
         assert_null(original->layers[0].order);
         assert_false(original->powerinfer);
-        uint32_t layers = original->hyper.layer_count, f = original->hyper.neuron_count;
+        uint32_t layers = original->hyper.layer_count, f = original->layers[0].ffn.neuron_count;
         shuffle once = make_order(layers, f, 1), twice = make_order(layers, f, 2);
         convert_options o = {PACK, .order = (const uint32_t *const *)once.layers};
         must(convert(path, more_path, o, &s, &error), &error);
         hearth_model *m = open_model(more_path);
         expect_order(m, original, &once);
-        assert_int_equal(m->hyper.activation, FFN_RELU);
+        assert_int_equal(m->layers[0].ffn.activation, FFN_RELU);
         assert_int_equal(m->predictors, i > 0);
         hearth_model_close(m);
 

@@ -51,7 +51,7 @@ static void test_golden_predictors(void **state)
     checkpoint_close(wanted);
     hearth_model *m = open_model(out_path);
     assert_true(m->powerinfer && m->predictors && m->neuron_major);
-    assert_int_equal(m->hyper.activation, FFN_RELU);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_RELU);
     hearth_model_close(m);
 
     /* Through the plain GGUF it is the same; another type reaches down and predictors too. */

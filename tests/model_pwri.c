@@ -98,7 +98,7 @@ static void expect_golden(const char *folder, ffn_gating gating, const golden_ty
     assert_true(info.powerinfer && info.neuron_major && info.predictors);
     assert_false(m->requantised);
     assert_true((double)info.predictor_threshold == golden_threshold(folder, file));
-    assert_int_equal(m->hyper.gating, gating);
+    assert_int_equal(m->layers[0].ffn.gating, gating);
     assert_int_equal(info.layer_count, LAYERS);
     assert_int_equal(info.embedding_length, D);
     assert_int_equal(info.neuron_count, F);
@@ -148,20 +148,27 @@ static void test_transposed(void **state)
     hearth_model_close(plain);
 }
 
-/* PowerInfer's other families are refused by name until the table has them. */
+/* OPT's table of positions begins with two rows that no position uses, and there is no epsilon; falcon joins q, k and v. */
 static void test_other_families(void **state)
 {
     (void)state;
-    static const char *const names[] = {"falcon", "opt"};
-    for (size_t i = 0; i < 2; i++) {
-        char path[512], text[128];
-        hearth_error error;
-        hearth_model *m;
-        snprintf(path, sizeof path, PWRI "%s/f16.gguf", names[i]);
-        snprintf(text, sizeof text, "key general.architecture: %s is not supported (known: llama, bamboo)", names[i]);
-        assert_int_equal(hearth_model_open(&m, path, NULL, &error), HEARTH_UNSUPPORTED);
-        expect_text(&error, text);
+    hearth_model *opt = open_golden("opt/f16.gguf"), *falcon = open_golden("falcon/f16.gguf");
+    assert_int_equal(opt->hyper.position_offset, 2);
+    assert_int_equal(opt->hyper.context_length, 2048);
+    assert_int_equal(opt->positions.rows, 2050);
+    assert_true(opt->hyper.norm_epsilon == 0);
+    assert_true(falcon->hyper.norm_epsilon == 1e-5f);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        const model_layer *o = &opt->layers[i], *f = &falcon->layers[i];
+        assert_true(o->ffn.activation == FFN_RELU && f->ffn.activation == FFN_RELU);
+        assert_true(o->ffn.gating == FFN_PLAIN && f->ffn.gating == FFN_PLAIN);
+        assert_true(o->up_bias && o->down_bias && o->q_bias && o->attention_output_bias && !f->up_bias);
+        assert_true(f->wiring == WIRING_PARALLEL && f->attention_norm.weight == f->ffn_norm.weight);
+        assert_int_equal(f->q.rows + 2 * f->k.rows, f->qkv.rows);
+        assert_ptr_equal(f->v.data, (const char *)f->k.data + f->k.rows * f->k.row_bytes);
     }
+    hearth_model_close(opt);
+    hearth_model_close(falcon);
 }
 
 /* -------------------------------------------------------------- tiny models */
@@ -216,7 +223,7 @@ static checkpoint *tiny_pwri(unsigned extras, const change *changes)
     tiny_keys(c);
     for (size_t i = 0; i < TINY_TENSORS; i++) {
         const tiny_tensor *w = &tiny_tensors[i];
-        stored_tensor t = {NULL, FORMAT_F32, w->rank, {w->columns, w->rows, 1, 1}, tiny_values + 100 * i, 0, 0};
+        stored_tensor t = {NULL, FORMAT_F32, w->rank, {w->columns, w->rows, 1, 1}, tiny_values + 100 * i, 0, 0, 0, 0};
         bool layers = strchr(w->name, '%'), down = strcmp(w->name, "blk.%d.ffn_down.weight") == 0;
         for (int layer = 0; !(down && (extras & DOWN_T)) && layer < (layers ? TINY_LAYERS : 1); layer++)
             add(c, w->name, layer, &t, changes);
@@ -224,19 +231,20 @@ static checkpoint *tiny_pwri(unsigned extras, const change *changes)
     for (int layer = 0; layer < TINY_LAYERS; layer++) {
         for (size_t i = 0; i < sizeof extra_tensors / sizeof *extra_tensors; i++) {
             const tiny_tensor *w = &extra_tensors[i].tensor;
-            stored_tensor t = {NULL, FORMAT_F32, w->rank, {w->columns, w->rows, 1, 1}, tiny_values + 100 * i, 0, 0};
+            stored_tensor t = {NULL, FORMAT_F32, w->rank, {w->columns, w->rows, 1, 1}, tiny_values + 100 * i, 0,
+                               0,    0,          0};
             if (extras & extra_tensors[i].set)
                 add(c, w->name, layer, &t, changes);
         }
         for (int32_t n = 0; n < TINY_F; n++) /* 5 and 24 have no common divisor */
             tiny_order[layer][n] = (n * 5 + layer) % TINY_F;
-        stored_tensor order = {NULL, FORMAT_I32, 1, {TINY_F, 1, 1, 1}, tiny_order[layer], 0, 0};
+        stored_tensor order = {NULL, FORMAT_I32, 1, {TINY_F, 1, 1, 1}, tiny_order[layer], 0, 0, 0, 0};
         if (extras & ORDER)
             add(c, "blk.%d.ffn_order", layer, &order, changes);
     }
     for (const change *k = changes; k && k->name; k++) {
-        stored_tensor t = {NULL, k->format, k->rank, {k->columns, k->rows, 1, 1}, k->data ? k->data : tiny_values,
-                           0,    0};
+        stored_tensor t = {NULL, k->format, k->rank, {k->columns, k->rows, 1, 1}, k->data ? k->data : tiny_values, 0,
+                           0,    0,         0};
         if (k->format != FORMAT_STORED_COUNT)
             add(c, k->name, 0, &t, NULL);
     }
@@ -263,7 +271,7 @@ static void test_plain(void **state)
         assert_false(m->powerinfer);
         assert_int_equal(m->neuron_major, down_t);
         assert_int_equal(m->predictors, fc);
-        assert_int_equal(m->hyper.activation, FFN_SILU);
+        assert_int_equal(m->layers[0].ffn.activation, FFN_SILU);
         for (int layer = 0; layer < TINY_LAYERS; layer++) {
             const model_layer *l = &m->layers[layer];
             assert_int_equal(l->down_t.rows, down_t ? TINY_F : 0);
@@ -303,7 +311,7 @@ static void test_magic(void **state)
     hearth_error error;
     hearth_model *m = bind_tiny(DOWN_T | FC | MAGIC, NULL);
     assert_true(m->powerinfer);
-    assert_int_equal(m->hyper.activation, FFN_RELU);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_RELU);
     assert_true(m->hyper.predictor_threshold == 0);
     hearth_model_close(m);
 
@@ -313,7 +321,7 @@ static void test_magic(void **state)
     must(checkpoint_set_u32(c, "hearth.pack.version", 1, &error), &error);
     must(checkpoint_set_bool(c, "hearth.pack.requantised", true, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
-    assert_int_equal(m->hyper.activation, FFN_SILU);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_SILU);
     assert_true(m->hyper.predictor_threshold == -1e30f);
     assert_true(m->requantised);
     hearth_model_close(m);
@@ -322,7 +330,7 @@ static void test_magic(void **state)
     must(checkpoint_set_string(c, "llama.hidden_activation", span_of("relu"), &error), &error);
     hearth_model_options options = {.ffn_activation = "silu"};
     must(model_bind(&m, c, &options, &error), &error);
-    assert_int_equal(m->hyper.activation, FFN_SILU);
+    assert_int_equal(m->layers[0].ffn.activation, FFN_SILU);
     hearth_model_close(m);
 }
 
@@ -335,7 +343,7 @@ static void test_down_bias(void **state)
         hearth_error error;
         hearth_model *m;
         checkpoint *c = tiny_pwri(DOWN_T, NULL);
-        stored_tensor t = {NULL, FORMAT_F32, 1, {TINY_D, 1, 1, 1}, tiny_values + 7, 0, 0};
+        stored_tensor t = {NULL, FORMAT_F32, 1, {TINY_D, 1, 1, 1}, tiny_values + 7, 0, 0, 0, 0};
         for (int layer = 0; layer < TINY_LAYERS; layer++)
             add(c, names[i], layer, &t, NULL);
         must(model_bind(&m, c, NULL, &error), &error);

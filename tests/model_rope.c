@@ -243,7 +243,7 @@ static void test_folder(void **state)
         json_t *config = tiny_json();
         json_object_set_new(config, "rope_scaling", json_loads(rows[i].scaling, 0, NULL));
         must(tiny_folder(&m, tiny_stored(true, NULL), config, &error), &error);
-        assert_true(m->hyper.rope_magnitude == (float)rows[i].wanted);
+        assert_true(m->rotaries[0].magnitude == (float)rows[i].wanted);
         hearth_model_close(m);
     }
 }
@@ -260,7 +260,7 @@ static void test_parameters(void **state)
                         json_loads("{\"rope_type\": \"default\", \"rope_theta\": 250000}", 0, NULL));
     must(tiny_folder(&m, tiny_stored(true, NULL), config, &error), &error);
     assert_int_equal(m->hyper.rope_pairs, 2);
-    expect_close(m->hyper.rope_frequencies[1], 1 / 500.0L);
+    expect_close(m->rotaries[0].frequencies[1], 1 / 500.0L);
     hearth_model_close(m);
 }
 

@@ -274,7 +274,7 @@ static void test_open_failures(void **state)
     uint32_t backwards[128];
     const uint32_t *order[8];
     hearth_model *m = open_model(GOLDEN "llama-relu");
-    assert_int_equal(m->hyper.neuron_count, 128);
+    assert_int_equal(m->layers[0].ffn.neuron_count, 128);
     for (uint32_t i = 0; i < 128; i++)
         backwards[i] = 127 - i;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)

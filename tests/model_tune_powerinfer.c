@@ -20,7 +20,7 @@ static tune *make_learnt(const hearth_model *m, number_format format, const floa
         learned_predictor *p = &t->layers[i].predictor;
         *p = (learned_predictor){.kind = PREDICTOR_LOW_RANK, .threshold = thresholds[i % 2]};
         p->fc1 = made_matrix(&t->memory, format, RANK, m->hyper.embedding_length, &seed);
-        p->fc2 = made_matrix(&t->memory, format, m->hyper.neuron_count, RANK, &seed);
+        p->fc2 = made_matrix(&t->memory, format, m->layers[0].ffn.neuron_count, RANK, &seed);
     }
     return t;
 }

@@ -64,7 +64,7 @@ static inline void made_predictor(tune *t, const hearth_model *m, uint32_t layer
     if (l->predictor.kind != PREDICTOR_LOW_RANK)
         return;
     l->predictor.fc1 = made_matrix(&t->memory, format, rank, m->hyper.embedding_length, seed);
-    l->predictor.fc2 = made_matrix(&t->memory, format, m->hyper.neuron_count, rank, seed);
+    l->predictor.fc2 = made_matrix(&t->memory, format, model_largest(m).neurons, rank, seed);
 }
 
 static inline void made_layer(tune *t, uint32_t layer, unsigned parts, uint32_t *seed)
@@ -93,7 +93,7 @@ static inline tune *make_tune(const hearth_model *m, unsigned parts, number_form
     uint32_t seed = 12345;
     tune *t = mem_new(sizeof *t);
     t->layer_count = m->hyper.layer_count;
-    t->neuron_count = m->hyper.neuron_count;
+    t->neuron_count = model_largest(m).neurons;
     t->tokens = parts & MADE_COUNTS ? MADE_TOKENS : 0;
     t->report = parts & MADE_REPORT ? "{\"corpus\": [\"a.txt\"], \"recall\": 0.99}" : "";
     t->has_predictors = parts & MADE_PREDICTORS;

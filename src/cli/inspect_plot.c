@@ -266,7 +266,7 @@ static hearth_status draw(const hearth_model *model, const char *path, hearth_er
         return no_room(error);
     p->t = t;
     make_title(title, sizeof title, &info);
-    bool smooth = !ffn_has_zeros(model->hyper.activation);
+    bool smooth = !model_has_zeros(model);
     snprintf(note, sizeof note, "Counted by hearth profile: %llu tokens, %u layers of %u neurons, activation %s%s.",
              (unsigned long long)t->tokens, t->layer_count, t->neuron_count, info.activation,
              smooth ? ", which is never zero: " INSPECT_SMOOTH_FIRES : "");

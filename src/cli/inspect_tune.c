@@ -129,7 +129,7 @@ static void print_profile(const tune *t, const hearth_model *model)
     if (find_model_heat(t, &hot))
         printf(", %.1f %% of the model's", 100 * hot);
     putchar('\n');
-    ffn_activation activation = model->hyper.activation;
+    ffn_activation activation = model->layers[0].ffn.activation;
     if (!ffn_has_zeros(activation))
         printf("          %s is never zero: " INSPECT_SMOOTH_FIRES "\n", ffn_activations[activation].name);
 }

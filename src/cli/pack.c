@@ -73,7 +73,7 @@ static hearth_status load_dense(loaded *out, const packing *p, const char *path,
  * nothing. */
 static hearth_status check_zeros(const loaded *l, hearth_error *error)
 {
-    if (ffn_has_zeros(l->model->hyper.activation))
+    if (model_has_zeros(l->model))
         return HEARTH_OK;
     return fail(error, HEARTH_UNSUPPORTED, "%s: hotness: the activation of its neurons, %s, is never exactly zero",
                 l->info.path, l->info.activation);

@@ -151,7 +151,7 @@ static void print_layers(const profile *p)
 static void print_meaning(const profile *p, const hearth_model *model)
 {
     profile_layer mean = average(p);
-    bool gated = model->hyper.gating != FFN_PLAIN, zeros = ffn_has_zeros(model->hyper.activation);
+    bool gated = model->layers[0].ffn.gating != FFN_PLAIN, zeros = model_has_zeros(model);
     double bytes = gated ? (1 + 2 * p->density) / 3 : (1 + p->density) / 2;
     if (zeros)
         printf("density    %.1f %%: exact reads %.0f %% of the bytes of dense feed-forward networks\n",
@@ -159,7 +159,7 @@ static void print_meaning(const profile *p, const hearth_model *model)
     else
         printf("counted    activations among the largest quarter of their layer: %s is never zero, so exact skips "
                "nothing, and\n           `--sparsity pruned` would have to leave out small ones\n",
-               ffn_activations[model->hyper.activation].name);
+               ffn_activations[model->layers[0].ffn.activation].name);
     printf("locality   80 %% of activations come from %.0f %% of a layer's neurons, %.0f %% of the model's; published "
            "for OPT-30B:\n           26 and 17 %%, LLaMA2(ReGLU)-70B 43 and 26 %%, LLaMA2(SwiGLU)-70B 69 and 75 %%\n",
            100 * mean_hot_share(p), 100 * p->hot_share[0]);

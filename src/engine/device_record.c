@@ -106,12 +106,13 @@ static void attention(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
-    const hyperparameters *h = &r->model->hyper;
+    const attention_shape *a = &r->model->layers[layer].attention;
     const kv_format_row *kv = &kv_formats[r->s->cache.format];
-    size_t keys = 2 * r->s->engine->layers[layer].cache_index * device_cache_half(r->s),
-           values = keys + device_cache_half(r->s);
-    size_t sine = STEP_ANGLES + STEP_ROWS * h->rope_pairs * sizeof(float);
-    uint32_t query = h->head_count * h->head_length, key = h->kv_head_count * h->head_length;
+    cached_layer at = device_cache_layer(r->s, r->s->engine->layers[layer].cache_index);
+    size_t keys = at.begin, values = at.begin + at.half_bytes;
+    size_t cosine = STEP_ANGLES + STEP_ROWS * (size_t)a->rotary->first * sizeof(float);
+    size_t sine = cosine + STEP_ROWS * (size_t)model_largest(r->model).rotated * sizeof(float);
+    uint32_t query = query_width(a), key = key_width(a), d = r->model->hyper.embedding_length;
     /* Layout of a row of qkv: the query, then its key, then its value. */
     size_t key_at = stacked(query), value_at = key_at + stacked(key), stride = value_at + stacked(key);
     const size_t ats[] = {0, key_at, value_at};
@@ -119,22 +120,22 @@ static void attention(const recorder *r, uint32_t layer)
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
 
     norm(r, l->attention_norm);
-    input in = prepare(r, v->normed, h->embedding_length, inputs, 3);
+    input in = prepare(r, v->normed, d, inputs, 3);
     for (size_t i = 0; i < 3; i++)
         if (inputs[i]->stack_rows > 0)
             product_stack(r, inputs[i], inputs[i]->stack_rows, &in, all_rows, (output){v->qkv, ats[i], stride},
                           FINISH_STORE);
-    LAUNCH(r, kv->place, r->rows * (h->head_count + h->kv_head_count), BUFFER(v->qkv),
+    LAUNCH(r, kv->place, r->rows * (a->head_count + a->kv_head_count), BUFFER(v->qkv),
            BUFFER_FROM(v->qkv, key_at * sizeof(float)), BUFFER_FROM(v->qkv, value_at * sizeof(float)),
-           BUFFER_FROM(v->step, STEP_ANGLES), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
-           BUFFER_FROM(v->cache, values), UINT(h->head_count), UINT(h->kv_head_count), UINT(h->head_length),
-           UINT(h->rope_pairs), UINT(r->s->context), UINT(stride), UINT(stride));
-    LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(h->head_count, h->kv_head_count, splits), BUFFER(v->qkv),
-           BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(h->head_count),
-           UINT(h->kv_head_count), UINT(h->head_length), UINT(r->s->context), UINT(h->sliding_window), UINT(splits),
-           UINT(stride), FLOAT(h->attention_scale));
-    LAUNCH(r, DEVICE_attend_join, r->rows * h->head_count, BUFFER(v->partial), BUFFER(v->mixed), UINT(h->head_count),
-           UINT(h->head_length), UINT(splits));
+           BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
+           BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length),
+           UINT(a->rotary->pairs), UINT(r->s->context), UINT(stride), UINT(stride));
+    LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->qkv),
+           BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(a->head_count),
+           UINT(a->kv_head_count), UINT(a->head_length), UINT(r->s->context), UINT(a->window), UINT(splits),
+           UINT(stride), FLOAT(a->scale));
+    LAUNCH(r, DEVICE_attend_join, r->rows * a->head_count, BUFFER(v->partial), BUFFER(v->mixed), UINT(a->head_count),
+           UINT(a->head_length), UINT(splits));
     in = prepare(r, v->mixed, query, (const device_matrix *[]){&l->attention_output}, 1);
     product(r, &l->attention_output, &in, all_rows, v->x, FINISH_ADD);
 }
@@ -164,7 +165,15 @@ static void predict(const recorder *r, uint32_t layer)
     product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
 }
 
-static const unsigned kind_of[] = {[ACTIVATION_SILU] = KIND_SILU, [ACTIVATION_RELU] = KIND_RELU};
+/* KIND of an activation plus one; 0: devices do not have it. */
+static const unsigned kind_of[ACTIVATION_COUNT] = {
+    [ACTIVATION_SILU] = KIND_SILU + 1, [ACTIVATION_RELU] = KIND_RELU + 1};
+
+bool device_has_activation(kernel_activation a)
+{
+    return kind_of[a] > 0;
+}
+
 static const unsigned gating_of[] = {
     [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
 
@@ -175,7 +184,8 @@ static row_list activations(const recorder *r, uint32_t layer)
     const engine_layer *e = &r->s->engine->layers[layer];
     const device_vectors *v = r->v;
     const hyperparameters *h = &r->model->hyper;
-    bool gated = h->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_has_zeros(h->activation);
+    const ffn_shape *f = &r->model->layers[layer].ffn;
+    bool gated = f->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_skippable(f);
     const device_matrix *first = gated ? &l->gate : &l->up;
     const device_buffer *first_bias = gated ? l->gate_bias : l->up_bias;
     row_list rows = all_rows;
@@ -193,7 +203,7 @@ static row_list activations(const recorder *r, uint32_t layer)
     else
         product(r, first, &in, rows, v->first, FINISH_STORE);
     if (skips) {
-        rows = filter(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, h->activation_threshold);
+        rows = filter(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, f->threshold);
         first_bias = NULL; /* already added */
     }
     if (gated && !together)
@@ -203,9 +213,9 @@ static row_list activations(const recorder *r, uint32_t layer)
                                         : BUFFER(v->second);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(l->neuron_count, ACTIVATE_NEURONS), BUFFER(v->first), second,
            BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list), BUFFER(rows.listed),
-           UINT(l->neuron_count), UINT(kind_of[ffn_activations[h->activation].kernel]), UINT(gating_of[h->gating]),
-           FLOAT(h->activation_threshold));
-    if (skips && h->gating == FFN_GATED_BOTH)
+           UINT(l->neuron_count), UINT(kind_of[ffn_activations[f->activation].kernel] - 1), UINT(gating_of[f->gating]),
+           FLOAT(f->threshold));
+    if (skips && f->gating == FFN_GATED_BOTH)
         rows = filter(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     return rows;
 }

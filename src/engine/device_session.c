@@ -56,12 +56,24 @@ static widths widest_rows(const hearth_session *s)
     return w;
 }
 
-size_t device_cache_half(const hearth_session *s)
+/* Returns the shape of a layer; index: among those of the device. */
+static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
 {
-    const hyperparameters *h = &s->engine->model->hyper;
-    size_t bytes =
-        kv_position_bytes(s->cache.format, 1, h->kv_head_count, h->head_length) / 2 * s->context * s->sequences;
-    return items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
+    return s->engine->shapes[s->engine->host_layers + index];
+}
+
+cached_layer device_cache_layer(const hearth_session *s, uint32_t index)
+{
+    cached_layer at = {0};
+    for (uint32_t i = 0; i <= index; i++) {
+        at.begin += 2 * at.half_bytes;
+        at.half_bytes = 0;
+        if (i == s->engine->device_layers)
+            break;
+        size_t bytes = kv_position_bytes(s->cache.format, shape_of(s, i)) / 2 * s->context * s->sequences;
+        at.half_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
+    }
+    return at;
 }
 
 /* Lists every buffer that a session has on the device and every pinned buffer for the bus. */
@@ -69,13 +81,14 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
 {
     const hyperparameters *h = &s->engine->model->hyper;
     widths w = widest_rows(s);
-    size_t rows = STEP_ROWS, d = h->embedding_length, query = (size_t)h->head_count * h->head_length;
-    size_t key = (size_t)h->kv_head_count * h->head_length, splits = items_of(s->context, ATTEND_POSITIONS);
+    layer_sizes most = model_largest(s->engine->model);
+    size_t rows = STEP_ROWS, d = h->embedding_length, query = most.query, key = most.key;
+    size_t splits = items_of(s->context, ATTEND_POSITIONS);
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
-    v->cache = take(t, DEVICE_MEMORY, 2 * w.layers, device_cache_half(s), "key/value cache");
-    v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, vectors);
+    v->cache = take(t, DEVICE_MEMORY, device_cache_layer(s, w.layers).begin, 1, "key/value cache");
+    v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * most.rotated * word, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
@@ -83,7 +96,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->qkv =
         take(t, DEVICE_MEMORY, rows * (stacked((uint32_t)query) + 2 * (size_t)stacked((uint32_t)key)), word, vectors);
-    v->partial = take(t, DEVICE_MEMORY, rows * h->head_count * splits * (h->head_length + 2), word, vectors);
+    v->partial = take(t, DEVICE_MEMORY, rows * most.heads * splits * (most.head_length + 2), word, vectors);
     v->mixed = take(t, DEVICE_MEMORY, rows * query, word, vectors);
     v->hidden = take(t, DEVICE_MEMORY, rows * w.hidden, word, vectors);
     v->score = take(t, DEVICE_MEMORY, w.hidden ? rows * w.neurons : 0, word, vectors);
@@ -99,7 +112,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->totals = take(t, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
     v->logits = take(t, DEVICE_MEMORY, rows * vocabulary, word, vectors);
-    m->step = take(t, DEVICE_PINNED, STEP_ANGLES + 2 * rows * h->rope_pairs * word, 1, bus);
+    m->step = take(t, DEVICE_PINNED, STEP_ANGLES + 2 * rows * most.rotated * word, 1, bus);
     m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
@@ -214,8 +227,7 @@ static void put(device_buffer *to, const void *from, size_t bytes)
 static void describe_step(const hearth_session *s, const hearth_row *rows, size_t count)
 {
     const scratch *b = &s->scratch;
-    size_t angles = count * s->engine->model->hyper.rope_pairs * sizeof(float);
-    size_t all = STEP_ROWS * s->engine->model->hyper.rope_pairs * sizeof(float);
+    const hearth_model *m = s->engine->model;
     char *to = device_buffer_host(s->device->mirror.step);
     step_record step = {.count = (uint32_t)count};
     for (size_t i = 0; i < count; i++) {
@@ -224,8 +236,13 @@ static void describe_step(const hearth_session *s, const hearth_row *rows, size_
         step.token[i] = (uint32_t)rows[i].token;
     }
     memcpy(to, &step, sizeof step);
-    memcpy(to + STEP_ANGLES, b->cosine, angles);
-    memcpy(to + STEP_ANGLES + all, b->sine, angles);
+    size_t all = STEP_ROWS * (size_t)model_largest(m).rotated * sizeof(float);
+    for (uint32_t i = 0; i < m->rotary_count; i++) {
+        const rotary *r = &m->rotaries[i];
+        size_t from = s->batch * (size_t)r->first, at = STEP_ANGLES + STEP_ROWS * r->first * sizeof(float);
+        memcpy(to + at, b->cosine + from, count * r->pairs * sizeof(float));
+        memcpy(to + at + all, b->sine + from, count * r->pairs * sizeof(float));
+    }
 }
 
 hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
@@ -299,16 +316,16 @@ static uint32_t number_of(const hearth_session *s, uint32_t layer, uint32_t neur
 void device_step_show(hearth_session *s, uint32_t layer, size_t t)
 {
     const device_mirror *m = &s->device->mirror;
-    const hyperparameters *h = &s->engine->model->hyper;
     selector_kind selector = s->engine->layers[layer].selector;
-    bool skips = selectors[selector].skips && ffn_has_zeros(h->activation);
+    const ffn_shape *shape = &s->engine->model->layers[layer].ffn;
+    bool skips = selectors[selector].skips && ffn_skippable(shape);
     bool lists = skips || selector == SELECTOR_LOW_RANK;
     size_t n = s->engine->uploaded->layers[layer].neuron_count;
     if (n == 0)
         return;
     const float *values = (const float *)device_buffer_host(m->first) + t * n;
     /* The activations belong to the list that was filtered last. */
-    unsigned last = !skips ? TOTAL_COMPUTED : h->gating == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
+    unsigned last = !skips ? TOTAL_COMPUTED : shape->gating == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
     const uint32_t *listed = device_buffer_host(m->listed[last]), *list = device_buffer_host(m->lists[last]);
     size_t count = lists ? listed[t] : n;
     for (size_t i = 0; i < count; i++) {
@@ -335,7 +352,6 @@ static void add_counts(hearth_session *s, size_t count)
 {
     const device_session *ds = s->device;
     const uint32_t *totals = device_buffer_host(ds->mirror.totals);
-    bool both = s->engine->model->hyper.gating == FFN_GATED_BOTH;
     for (uint32_t i = 0; i < layers_of(s); i++) {
         uint64_t sums[TOTALS] = {0}, all = (uint64_t)count * s->engine->uploaded->layers[i].neuron_count;
         for (size_t k = 0; k < STEP_ROWS * TOTALS; k++) {
@@ -344,12 +360,13 @@ static void add_counts(hearth_session *s, size_t count)
             ds->totals_seen[at] = totals[at];
         }
         selector_kind selector = s->engine->layers[i].selector;
-        bool skips = selectors[selector].skips && ffn_has_zeros(s->engine->model->hyper.activation);
+        const ffn_shape *shape = &s->engine->model->layers[i].ffn;
+        bool skips = selectors[selector].skips && ffn_skippable(shape);
         uint64_t computed = selector == SELECTOR_LOW_RANK ? sums[TOTAL_COMPUTED] : all;
         uint64_t fired = skips ? sums[TOTAL_FIRED] : computed;
         s->counts[i].computed += computed;
         s->counts[i].fired += fired;
-        s->counts[i].active += skips && both ? sums[TOTAL_ACTIVE] : fired;
+        s->counts[i].active += skips && shape->gating == FFN_GATED_BOTH ? sums[TOTAL_ACTIVE] : fired;
         /* Layers with neurons on the CPU have counted their rows there. */
         s->counts[i].rows += s->engine->layers[i].form == FORM_DEVICE ? count : 0;
     }
@@ -406,24 +423,23 @@ typedef struct cached_head {
     size_t offset, size_bytes;
 } cached_head;
 
-/* Returns how many such pieces a sequence has: keys and values of every head. */
-static size_t head_count(const hearth_session *s)
+/* Finds the first `length` positions of a head; half: 0 for its keys, 1 for its values. */
+static cached_head find_head(const hearth_session *s, uint32_t index, uint32_t half, uint32_t sequence, uint32_t head,
+                             uint32_t length)
 {
-    return (size_t)2 * s->engine->device_layers * s->engine->model->hyper.kv_head_count;
-}
-
-/* Finds piece `index` in the order in which pieces are saved: layer, keys before values, head. */
-static cached_head find_head(const hearth_session *s, size_t index, uint32_t sequence, uint32_t length)
-{
-    const hyperparameters *h = &s->engine->model->hyper;
-    size_t position = kv_position_bytes(s->cache.format, 1, 1, h->head_length) / 2;
-    size_t half = index / h->kv_head_count, head = sequence * h->kv_head_count + index % h->kv_head_count;
-    return (cached_head){half * device_cache_half(s) + head * s->context * position, length * position};
+    const attention_shape *a = shape_of(s, index);
+    cached_layer layer = device_cache_layer(s, index);
+    size_t position = kv_position_bytes(s->cache.format, a) / 2 / a->kv_head_count;
+    size_t before = (size_t)sequence * a->kv_head_count + head;
+    return (cached_head){layer.begin + half * layer.half_bytes + before * s->context * position, length * position};
 }
 
 uint64_t device_kv_bytes(const hearth_session *s, uint32_t length)
 {
-    return head_count(s) * find_head(s, 0, 0, length).size_bytes;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < s->engine->device_layers; i++)
+        bytes += length * kv_position_bytes(s->cache.format, shape_of(s, i));
+    return bytes;
 }
 
 /* Moves one head between the cache and `other`: a block, or another place in the cache. */
@@ -455,10 +471,14 @@ static hearth_status move_heads(const hearth_session *s, uint32_t sequence, uint
 {
     hearth_status status = HEARTH_OK;
     device_lock(s->device->runtime);
-    for (size_t i = 0; status == HEARTH_OK && i < head_count(s); i++) {
-        cached_head at = find_head(s, i, sequence, length);
-        status = move(s->device->vectors.cache, at, block, find_head(s, i, other, length), error);
-        block = block ? block + at.size_bytes : NULL;
+    for (uint32_t i = 0; i < s->engine->device_layers; i++) {
+        uint32_t heads = shape_of(s, i)->kv_head_count;
+        for (uint32_t head = 0; status == HEARTH_OK && head < 2 * heads; head++) { /* all keys, then all values */
+            cached_head at = find_head(s, i, head / heads, sequence, head % heads, length);
+            cached_head to = find_head(s, i, head / heads, other, head % heads, length);
+            status = move(s->device->vectors.cache, at, block, to, error);
+            block = block ? block + at.size_bytes : NULL;
+        }
     }
     device_unlock(s->device->runtime);
     return status;

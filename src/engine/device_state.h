@@ -72,8 +72,14 @@ enum { STAMP_BEGIN, STAMP_NEURONS, STAMP_OWN_END, STAMP_JOIN, STAMP_END, STAMPS 
 /* Offset of cosine and sine in `step`. */
 #define STEP_ANGLES ((sizeof(step_record) + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT)
 
-/* Returns the bytes of the keys (or of the values) of one layer in the cache. */
-size_t device_cache_half(const hearth_session *s);
+/* Where the keys and values of a layer are in the cache. */
+typedef struct cached_layer {
+    size_t begin, half_bytes; /* of the keys; the values follow */
+} cached_layer;
+
+/* Returns the place of a layer; index: among those of the device. That of the index after the last one begins where the
+ * cache ends. */
+cached_layer device_cache_layer(const hearth_session *s, uint32_t index);
 
 /* Records and seals a program of the session. */
 hearth_status device_record(device_program **out, const hearth_session *s, const device_session *ds, program_kind kind,

@@ -171,8 +171,8 @@ static hearth_status upload_attention(loader *l, device_layer *to, uint32_t laye
 {
     const model_layer *from = &l->model->layers[layer];
     uint32_t d = l->model->hyper.embedding_length;
-    TRY(upload_floats(l, &to->attention_norm, from->attention_norm, NULL, d, "attention norm"));
-    TRY(upload_floats(l, &to->ffn_norm, from->ffn_norm, NULL, d, "ffn norm"));
+    TRY(upload_floats(l, &to->attention_norm, from->attention_norm.weight, NULL, d, "attention norm"));
+    TRY(upload_floats(l, &to->ffn_norm, from->ffn_norm.weight, NULL, d, "ffn norm"));
     const member inputs[] = {{&to->q, &from->q, from->q.rows, "attn_q"},
                              {&to->k, &from->k, from->k.rows, "attn_k"},
                              {&to->v, &from->v, from->v.rows, "attn_v"}};
@@ -185,10 +185,11 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
 {
     const model_layer *from = &l->model->layers[layer];
     const hyperparameters *h = &l->model->hyper;
-    to->rows = mem_new_array(h->neuron_count, sizeof *to->rows);
+    uint32_t f = from->ffn.neuron_count;
+    to->rows = mem_new_array(f, sizeof *to->rows);
     if (!to->rows)
-        return fail_memory(l->error, "neurons", h->neuron_count * sizeof *to->rows);
-    TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, h->neuron_count, to->rows, &to->neuron_count, l->error));
+        return fail_memory(l->error, "neurons", f * sizeof *to->rows);
+    TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, f, to->rows, &to->neuron_count, l->error));
     TRY(upload_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
     if (to->neuron_count == 0)
         return HEARTH_OK;
@@ -218,7 +219,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         const model_layer *from = &l->model->layers[i];
         if (!layer_uses_device(&p->layers[i]))
             continue;
-        uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = l->model->hyper.neuron_count;
+        uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
         bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
                  matrix_bytes(&from->attention_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
@@ -292,10 +293,60 @@ static void say_what_fits(const loader *l, const device *d, const hearth_placeme
 
 /* ------------------------------------------------------------------ life */
 
+/* Returns what of a model no device computes yet; NULL: everything is computed. */
+static const char *missing_for_model(const hearth_model *m)
+{
+    const hyperparameters *h = &m->hyper;
+    if (h->norm != NORM_RMS)
+        return "layer norms";
+    if (m->positions.data)
+        return "learned positions";
+    if (h->embedding_scale != 1 || h->residual_scale != 1)
+        return "factors on embeddings and blocks";
+    return NULL;
+}
+
+/* The same for a layer. */
+static const char *missing_for_layer(const model_layer *l)
+{
+    const attention_shape *a = &l->attention;
+    const struct {
+        bool has;
+        const char *what;
+    } list[] = {
+        {l->wiring != WIRING_SEQUENTIAL, "blocks side by side"},
+        {!l->attention_norm.weight || !l->ffn_norm.weight, "blocks without a norm before them"},
+        {l->attention_post_norm.weight || l->ffn_post_norm.weight, "norms behind blocks"},
+        {l->attention_inner_norm.weight || l->ffn_inner_norm.weight, "norms inside blocks"},
+        {l->query_norm.weight || l->key_norm.weight, "norms of queries and keys"},
+        {l->q_bias || l->k_bias || l->v_bias || l->attention_output_bias, "biases of attention"},
+        {l->sinks || a->softcap > 0, "sinks and soft caps"},
+        {!a->rotary || a->rotary->pairing != ROPE_NEIGHBOURS, "this rotation of queries and keys"},
+        {!device_has_activation(ffn_activations[l->ffn.activation].kernel), "this activation"},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].has)
+            return list[i].what;
+    return NULL;
+}
+
+/* Refuses a placement that gives a device what it cannot compute. */
+static hearth_status check_shapes(const hearth_model *m, const hearth_placement *p, hearth_error *error)
+{
+    const char *what = missing_for_model(m);
+    for (uint32_t i = 0; i < p->layer_count && !what; i++)
+        if (layer_uses_device(&p->layers[i]))
+            what = missing_for_layer(&m->layers[i]);
+    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: on a device: %s of %s models are not supported yet",
+                       m->source->path, what, m->family->name)
+                : HEARTH_OK;
+}
+
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const matrix *down_t,
                                     const hearth_progress *progress, hearth_error *error)
 {
+    TRY(check_shapes(model, placement, error));
     device_weights *w = mem_new(sizeof *w);
     device_layer *layers = mem_new_array(model->hyper.layer_count, sizeof *layers);
     if (!w || !layers) {

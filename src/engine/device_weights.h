@@ -56,6 +56,9 @@ typedef struct device_weights {
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const matrix *down_t,
                                     const hearth_progress *progress, hearth_error *error);
+/* Returns whether devices have this activation. */
+bool device_has_activation(kernel_activation a);
+
 void device_weights_destroy(device_weights *w);
 
 #endif

@@ -91,6 +91,28 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
 }
 
+/* Lists the shapes of the layers whose keys and values lie on the CPU, then of those on the device. */
+static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
+{
+    uint32_t layers = e->model->hyper.layer_count;
+    e->shapes = mem_new_array(layers, sizeof *e->shapes);
+    if (!e->shapes)
+        return fail_memory(error, "engine", layers * sizeof *e->shapes);
+    for (uint32_t i = 0; i < layers; i++) {
+        uint32_t before = layer_uses_device(&e->placement->layers[i]) ? e->host_layers : 0;
+        e->shapes[before + e->layers[i].cache_index] = &e->model->layers[i].attention;
+    }
+    return HEARTH_OK;
+}
+
+uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++)
+        bytes += kv_position_bytes(format, engine->shapes[i]);
+    return bytes;
+}
+
 /* Makes the coarse copies of layers that have such a predictor. */
 static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
 {
@@ -98,7 +120,7 @@ static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
         engine_layer *l = &e->layers[i];
         if (l->selector != SELECTOR_COARSE)
             continue;
-        TRY(coarse_create(&l->coarse, e->runtime->threads, model_first_matrix(e->model, i),
+        TRY(coarse_create(&l->coarse, e->runtime->threads, layer_first_matrix(&e->model->layers[i]),
                           e->model->layers[i].predictor.coarse_format, e->model->source->path, error));
         e->coarse_bytes += coarse_bytes(&l->coarse);
     }
@@ -110,7 +132,7 @@ static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
 /* Lists the rows of the CPU in a layer of which it computes only some neurons. */
 static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *error)
 {
-    uint32_t f = e->model->hyper.neuron_count;
+    uint32_t f = e->model->layers[layer].ffn.neuron_count;
     engine_layer *l = &e->layers[layer];
     l->rows = mem_new_array(f, sizeof *l->rows);
     if (!l->rows)
@@ -181,6 +203,7 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
                               : hearth_placement_create(&e->placement, model, HEARTH_MODE_AUTO, error));
     TRY_OR(failed, status, placement_check_model(e->placement, model, error));
     TRY_OR(failed, status, prepare_layers(e, of, &options->progress, error));
+    TRY_OR(failed, status, list_shapes(e, error));
     TRY_OR(failed, status, copy_coarsely(e, error));
     TRY_OR(failed, status, list_parts(e, error));
     TRY_OR(failed, status, use_device(e, &options->progress, error));
@@ -222,6 +245,7 @@ void hearth_engine_destroy(hearth_engine *engine)
         if (engine->layers[i].down_t.data)
             mem_release((void *)engine->layers[i].down_t.data, matrix_bytes(&engine->layers[i].down_t));
     mem_free(engine->layers);
+    mem_free(engine->shapes);
     hearth_placement_destroy(engine->placement);
     mem_free(engine);
 }
@@ -242,10 +266,13 @@ uint64_t hearth_engine_own_bytes(const hearth_engine *engine)
 static double shared_bytes(const hearth_model *model)
 {
     const hyperparameters *h = &model->hyper;
-    double norms = (double)(2 * h->layer_count + 1) * h->embedding_length * sizeof(float);
+    double norms = (double)h->embedding_length * sizeof(float);
     size_t bytes = matrix_bytes(&model->head) + model->embedding.row_bytes;
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &model->layers[i];
+        const norm_weights *each[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};
+        for (size_t n = 0; n < sizeof each / sizeof *each; n++)
+            norms += each[n]->weight ? (double)h->embedding_length * sizeof(float) : 0;
         bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output);
     }
     return norms + (double)bytes;
@@ -261,11 +288,11 @@ static size_t selecting_bytes(const engine_layer *e, const learned_predictor *p)
 double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
 {
     const hearth_model *m = e->model;
-    bool gated = m->hyper.gating != FFN_PLAIN;
     double bytes = shared_bytes(m);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const model_layer *l = &m->layers[i];
-        double f = m->hyper.neuron_count, computed = f, fired = f, active = f;
+        bool gated = l->ffn.gating != FFN_PLAIN;
+        double f = l->ffn.neuron_count, computed = f, fired = f, active = f;
         if (counts && counts[i].rows) {
             double rows = (double)counts[i].rows;
             computed = (double)counts[i].computed / rows;

@@ -59,12 +59,16 @@ struct hearth_engine {
     uint64_t coarse_bytes;               /* bytes of coarse copies, which are never shared                           */
     device_weights *uploaded;            /* NULL: nothing lies on a device                                           */
     uint32_t host_layers, device_layers; /* counted by where their attention runs                                    */
+    const attention_shape **shapes;      /* [layer_count] of the CPU's layers, then of the device's                  */
 };
 
 /* Creates an engine under another placement that shares the transposed copies of `of` and must be destroyed before it.
  * model: that of `of`, or one that shares its weights (tune_view). */
 hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_model *model,
                                     const hearth_placement *placement, hearth_error *error);
+
+/* Returns the bytes of keys and values that one position of one sequence takes, on both sides together. */
+uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format);
 
 /* Returns the mean weight bytes that a token reads, by the counts [layer_count]; those of all neurons if counts is NULL
  * or counts no rows. */
@@ -89,9 +93,10 @@ typedef struct ffn_part {
 enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 
 /* Buffers of one batch of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
- * the batch. d, f as in docs/design.md; Q = head_count * head_length, K = kv_head_count * head_length. */
+ * the batch. d as in docs/design.md; f, Q, K of the widest layer, as in model_layer. */
 typedef struct scratch {
     float *x;                    /* [B][d]  the residual stream                          */
+    float *beside;               /* [B][d]  what attention adds, in layers whose blocks are parallel */
     float *normed;               /* [B][d]  input of a block: the normed residual stream */
     float *added;                /* [B][d]  what a block adds to the residual stream     */
     float *query;                /* [B][Q]                                               */
@@ -112,7 +117,7 @@ typedef struct scratch {
     float *seen, *seen_gates;      /* [f]  for observers                                        */
     uint32_t *seen_neurons;        /* [f]                                                       */
     float *scores;                 /* [threads][heads of a group][context]  attention           */
-    float *cosine, *sine;          /* [B][rope_pairs]                                           */
+    float *cosine, *sine;          /* [rotaries][B][pairs], of a rotary from B * rotary.first on */
     uint32_t *sequence, *position; /* [B]                                                       */
     double (*moments)[MOMENTS];    /* [layers] of the last batch, if a tracer is set            */
 } scratch;

@@ -63,9 +63,9 @@ static void prune(const ffn_job *job, const float *gate, const float *up, size_t
 static void activate(const ffn_job *job, float *gate, float *up, size_t n, float *h)
 {
     kernel_activation kind = job->activation->kernel;
-    const hyperparameters *hyper = &job->s->engine->model->hyper;
-    if (hyper->gating == FFN_GATED_BOTH)
-        kernels_of(job)->activate[kind](up, NULL, hyper->activation_threshold, n, up);
+    const ffn_shape *shape = &job->l->ffn;
+    if (shape->gating == FFN_GATED_BOTH)
+        kernels_of(job)->activate[kind](up, NULL, shape->threshold, n, up);
     if (job->prunes)
         prune(job, gate, job->second ? up : NULL, n, h);
     else
@@ -148,7 +148,7 @@ static void gather_one(const ffn_job *job, ffn_part *v)
     }
     float *h = job->h + v->begin;
     activate(job, b->gate + v->begin, b->up + v->begin, v->count, h);
-    if (job->skips_zeros && job->s->engine->model->hyper.gating == FFN_GATED_BOTH)
+    if (job->skips_zeros && job->l->ffn.gating == FFN_GATED_BOTH)
         filter(job, v, SELECT_ABOVE, h, 0, h);
     v->active = v->count;
 }
@@ -185,17 +185,26 @@ static void find_slice(const ffn_job *job, const ffn_part *v, size_t slice, size
     *h = job->h + (v->list ? v->begin : 0);
 }
 
-/* Items are parts. Takes each through all steps for one token and leaves the sum of each slice in b->sums. */
-static void work_on_parts(void *context, size_t begin, size_t end, unsigned worker)
+/* Items are parts. Selects and gathers for one token. */
+static void choose_one(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    for (size_t i = begin; i < end; i++) {
+        select_one(job, &job->s->scratch.parts[i]);
+        gather_one(job, &job->s->scratch.parts[i]);
+    }
+}
+
+/* Items are parts. Leaves the sum of each slice for one token in b->sums. */
+static void accumulate_one(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const ffn_job *job = context;
     const scratch *b = &job->s->scratch;
     const matrix *down = &job->e->down_t;
     for (size_t i = begin; i < end; i++) {
-        ffn_part *v = &b->parts[i];
-        select_one(job, v);
-        gather_one(job, v);
+        const ffn_part *v = &b->parts[i];
         for (size_t slice = i * job->part_slices; slice < (i + 1) * job->part_slices && slice < job->slices; slice++) {
             float *sum = b->sums + slice * down->columns;
             const float *h;
@@ -205,6 +214,13 @@ static void work_on_parts(void *context, size_t begin, size_t end, unsigned work
             kernels_of(job)->accumulate[down->format](down, v->list, from, to, h, sum);
         }
     }
+}
+
+/* Items are parts. Takes each through all steps for one token. */
+static void work_on_parts(void *context, size_t begin, size_t end, unsigned worker)
+{
+    choose_one(context, begin, end, worker);
+    accumulate_one(context, begin, end, worker);
 }
 
 /* Items are columns. Adds the sums of the slices in order. */
@@ -351,6 +367,28 @@ static void choose_in_parts(void *context, size_t begin, size_t end, unsigned wo
     }
 }
 
+/* Items are tokens. Applies the norm of the activations. The squares are added in the order of the neurons, so that a
+ * skipped zero changes nothing. */
+static void norm_activations(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    const scratch *b = &job->s->scratch;
+    const float *weight = job->l->ffn_inner_norm.weight;
+    for (size_t t = begin; t < end; t++) {
+        float *h = job->h + t * job->neuron_count;
+        double squares = 0;
+        for (const ffn_part *v = b->parts; v < b->parts + b->part_count; v++)
+            for (size_t i = 0; i < v->count; i++)
+                squares += (double)h[v->begin + i] * (double)h[v->begin + i];
+        double mean = squares / (double)job->neuron_count;
+        float scale = (float)(1 / sqrt(mean + (double)job->s->engine->model->hyper.norm_epsilon));
+        for (const ffn_part *v = b->parts; v < b->parts + b->part_count; v++)
+            for (size_t i = 0; i < v->count; i++)
+                h[v->begin + i] *= scale * weight[neuron_at(v, i)];
+    }
+}
+
 /* Items are pairs (group of tokens, chunk of columns). Sums each slice separately and adds it to the result. */
 static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned worker)
 {
@@ -429,12 +467,20 @@ static void neuron_major(ffn_job *job, bool hidden_known)
     job->normed = products_input(s, s->scratch.normed, job->count, d, reads, 3, &s->scratch.rounded);
     for (size_t t = 0; job->e->selector == SELECTOR_COARSE && t < job->count; t++)
         s->scratch.size[t] = coarse_magnitude(s->scratch.normed + t * d, d);
-    if (job->count == 1) {
+    bool normed = job->l->ffn_inner_norm.weight != NULL, single = job->count == 1;
+    if (single && !normed) {
         pool_run(threads, s->scratch.part_count, 1, work_on_parts, job);
+    } else {
+        pool_run(threads, s->scratch.part_count, 1, single ? choose_one : choose_in_parts, job);
+        if (normed)
+            pool_run(threads, job->count, 1, norm_activations, job);
+    }
+    if (single && normed)
+        pool_run(threads, s->scratch.part_count, 1, accumulate_one, job);
+    if (single) {
         pool_run(threads, d, REDUCE_COLUMNS, add_slices, job);
     } else {
         size_t groups = (job->count + FFN_GROUP - 1) / FFN_GROUP;
-        pool_run(threads, s->scratch.part_count, 1, choose_in_parts, job);
         pool_run(threads, groups * ((d + ACCUMULATE_COLUMNS - 1) / ACCUMULATE_COLUMNS), 1, accumulate_chunks, job);
     }
 }
@@ -463,6 +509,8 @@ static void stock(ffn_job *job)
     const scratch *b = &s->scratch;
     multiply(s, b->normed, job->count, (product[]){{job->first, b->gate}, {job->second, b->up}}, job->second ? 2 : 1);
     pool_run(s->engine->runtime->threads, job->count, 1, activate_rows, job);
+    if (job->l->ffn_inner_norm.weight)
+        pool_run(s->engine->runtime->threads, job->count, 1, norm_activations, job);
     multiply(s, job->h, job->count, &(product){&job->l->down, b->added}, 1);
     for (size_t i = 0; i < b->part_count; i++)
         b->parts[i].computed = b->parts[i].fired = b->parts[i].active = job->count * b->parts[i].count;
@@ -483,22 +531,22 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
 {
     const hearth_model *m = s->engine->model;
     const model_layer *l = &m->layers[layer];
-    bool gated = m->hyper.gating != FFN_PLAIN;
+    bool gated = l->ffn.gating != FFN_PLAIN;
     ffn_job job = {
         .s = s,
         .l = l,
         .e = &s->engine->layers[layer],
-        .activation = &ffn_activations[m->hyper.activation],
-        .first = model_first_matrix(m, layer),
+        .activation = &ffn_activations[l->ffn.activation],
+        .first = layer_first_matrix(l),
         .second = gated ? &l->up : NULL,
-        .first_bias = model_first_bias(m, layer),
+        .first_bias = layer_first_bias(l),
         .second_bias = gated ? l->up_bias : NULL,
-        .activation_threshold = m->hyper.activation_threshold,
+        .activation_threshold = l->ffn.threshold,
         .h = s->observer.gates && s->engine->layers[layer].selector == SELECTOR_ALL ? s->scratch.up : s->scratch.gate,
         .count = count,
-        .neuron_count = m->hyper.neuron_count,
+        .neuron_count = l->ffn.neuron_count,
     };
-    bool zeros = ffn_has_zeros(m->hyper.activation), magnitude = job.e->selector == SELECTOR_MAGNITUDE;
+    bool zeros = ffn_skippable(&l->ffn), magnitude = job.e->selector == SELECTOR_MAGNITUDE;
     job.prunes = magnitude && !zeros;
     if (magnitude && zeros && job.e->threshold > job.activation_threshold)
         job.activation_threshold = job.e->threshold; /* values above zero are their own size */
@@ -529,9 +577,7 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
         kernels_of(&job)->add(job.l->down_bias, d, s->scratch.added + t * d);
     double worked = clock_seconds();       /* the time of observers is not counted                                */
     feed_forward_observe(s, layer, count); /* before x changes: observers see the residual as the network read it */
-    double observed = clock_seconds();
-    kernels_of(&job)->add(s->scratch.added, count * d, s->scratch.x);
-    s->ffn_seconds[layer] += worked - begin + clock_seconds() - observed;
+    s->ffn_seconds[layer] += worked - begin;
 }
 
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)

@@ -25,8 +25,8 @@ static inline size_t ffn_slice_width(size_t f)
 /* With many tokens, the sums of this many are computed together (scratch.chunk_sums). */
 #define FFN_GROUP 256
 
-/* Adds the feed-forward network of a layer to the residual stream of the first `count` rows of the batch, and shows it
- * to an observer. */
+/* Computes the feed-forward network of a layer for the first `count` rows of the batch: from scratch.normed to
+ * scratch.added; and shows it to an observer. Its predictors may also read scratch.x. */
 void feed_forward(hearth_session *s, uint32_t layer, size_t count);
 
 /* Writes to scratch.added the sum of the CPU's neurons of a layer that is shared with the device, without the bias.

@@ -23,9 +23,23 @@
 
 /* ------------------------------------------------------------- rows of a batch */
 
+/* Applies a norm of the model to n values; out may be x. */
+static void norm_row(const hearth_engine *e, const norm_weights *w, const float *x, size_t n, float *out)
+{
+    const hyperparameters *h = &e->model->hyper;
+    const kernels *k = &e->runtime->kernels;
+    if (h->norm == NORM_LAYER)
+        k->layer_norm(x, w->weight, w->bias, h->norm_epsilon, n, out);
+    else
+        k->rms_norm(x, w->weight, h->norm_epsilon, n, out);
+}
+
 typedef struct norm_job {
-    const hearth_session *s;
-    const float *weight;
+    const hearth_engine *engine;
+    const norm_weights *weights;
+    size_t width;
+    const float *from;
+    float *to;
 } norm_job;
 
 /* Items are rows. */
@@ -33,49 +47,85 @@ static void norm_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const norm_job *job = context;
-    const hearth_engine *e = job->s->engine;
-    size_t d = e->model->hyper.embedding_length;
     for (size_t i = begin; i < end; i++)
-        e->runtime->kernels.rms_norm(job->s->scratch.x + i * d, job->weight, e->model->hyper.norm_epsilon, d,
-                                     job->s->scratch.normed + i * d);
+        norm_row(job->engine, job->weights, job->from + i * job->width, job->width, job->to + i * job->width);
 }
 
-/* Applies the RMS norm to every row: scratch.x to scratch.normed. */
-static void norm(const hearth_session *s, const float *weight, size_t count)
+/* Applies a norm to every row of `width` values; without weights it only copies. to may be from. */
+static void norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from,
+                 float *to)
 {
-    norm_job job = {s, weight};
-    pool_run(s->engine->runtime->threads, count, 1, norm_rows, &job);
+    norm_job job = {s->engine, w, width, from, to};
+    if (w->weight)
+        pool_run(s->engine->runtime->threads, count, 1, norm_rows, &job);
+    else if (from != to)
+        memcpy(to, from, count * width * sizeof *to);
 }
 
-/* Adds scratch.added, the result of a block, to the residual stream. */
-static void add_to_residual(const hearth_session *s, size_t count)
+/* Adds a bias to every row of `width` values; NULL: there is none. */
+static void add_bias(const hearth_session *s, const float *bias, size_t width, size_t count, float *rows)
 {
-    size_t d = s->engine->model->hyper.embedding_length;
-    s->engine->runtime->kernels.add(s->scratch.added, count * d, s->scratch.x);
+    for (size_t i = 0; bias && i < count; i++)
+        s->engine->runtime->kernels.add(bias, width, rows + i * width);
+}
+
+/* Multiplies n values by a factor. */
+static void scale(float factor, size_t n, float *values)
+{
+    for (size_t i = 0; factor != 1 && i < n; i++)
+        values[i] *= factor;
+}
+
+/* Adds the result of a block to the residual stream, after its post norm. */
+static void add_to_residual(const hearth_session *s, const norm_weights *post, size_t count, float *result)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    size_t d = h->embedding_length;
+    if (post->weight)
+        norm(s, post, d, count, result, result);
+    scale(h->residual_scale, count * d, result);
+    s->engine->runtime->kernels.add(result, count * d, s->scratch.x);
 }
 
 /* -------------------------------------------------------------------- attention */
 
 typedef struct attention_job {
     hearth_session *s;
+    const model_layer *l;
     uint32_t cached; /* index of the layer in the cache */
 } attention_job;
 
-/* Items are rows. Rotates query and key to the position of the row; stores key and value. */
+/* Norms queries or keys of one row, each head alone or all together, and rotates them. */
+static void place_heads(const attention_job *job, const norm_weights *w, uint32_t heads, size_t row, float *x)
+{
+    const hearth_engine *e = job->s->engine;
+    const scratch *b = &job->s->scratch;
+    const attention_shape *a = &job->l->attention;
+    size_t length = a->head_length;
+    if (w->weight && a->norm_whole)
+        norm_row(e, w, x, heads * length, x);
+    for (size_t i = 0; w->weight && !a->norm_whole && i < heads; i++)
+        norm_row(e, w, x + i * length, length, x + i * length);
+    if (!a->rotary)
+        return;
+    size_t angles = job->s->batch * a->rotary->first + row * a->rotary->pairs;
+    e->runtime->kernels.rope[a->rotary->pairing](x, heads, length, b->cosine + angles, b->sine + angles,
+                                                 a->rotary->pairs);
+}
+
+/* Items are rows. Makes query and key those of the row's position; stores key and value. */
 static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const attention_job *job = context;
     const scratch *b = &job->s->scratch;
-    const hyperparameters *h = &job->s->engine->model->hyper;
-    const kernels *k = &job->s->engine->runtime->kernels;
-    size_t kv_width = (size_t)h->kv_head_count * h->head_length;
+    const attention_shape *a = &job->l->attention;
     for (size_t i = begin; i < end; i++) {
-        const float *cosine = b->cosine + i * h->rope_pairs, *sine = b->sine + i * h->rope_pairs;
-        float *query = b->query + i * h->head_count * h->head_length, *key = b->key + i * kv_width;
-        k->rope(query, h->head_count, h->head_length, cosine, sine, h->rope_pairs);
-        k->rope(key, h->kv_head_count, h->head_length, cosine, sine, h->rope_pairs);
-        kv_store(&job->s->cache, k, job->cached, b->sequence[i], b->position[i], key, b->value + i * kv_width);
+        float *query = b->query + i * query_width(a), *key = b->key + i * key_width(a);
+        place_heads(job, &job->l->query_norm, a->head_count, i, query);
+        place_heads(job, &job->l->key_norm, a->kv_head_count, i, key);
+        kv_store(&job->s->cache, &job->s->engine->runtime->kernels, job->cached, b->sequence[i], b->position[i], key,
+                 b->value + i * key_width(a));
     }
 }
 
@@ -85,62 +135,83 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     const attention_job *job = context;
     const hearth_session *s = job->s;
     const scratch *b = &s->scratch;
-    const hyperparameters *h = &s->engine->model->hyper;
-    const kernels *k = &s->engine->runtime->kernels;
-    uint32_t group = h->head_count / h->kv_head_count;
+    const attention_shape *a = &job->l->attention;
+    uint32_t group = a->head_count / a->kv_head_count;
     float *scores = b->scores + (size_t)worker * group * s->context;
-    attend_kernel *attend = k->attend[kv_formats[s->cache.format].stored];
-    size_t position_bytes = kv_bytes(s->cache.format, h->head_length);
+    attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
+    size_t position_bytes = s->cache.layers[job->cached].row_bytes;
     for (size_t item = begin; item < end; item++) {
-        size_t row = item / h->kv_head_count;
-        uint32_t head = (uint32_t)(item % h->kv_head_count), seen = b->position[row] + 1, first = 0;
-        if (h->sliding_window && seen > h->sliding_window)
-            first = seen - h->sliding_window;
-        size_t offset = (row * h->head_count + head * group) * h->head_length;
+        size_t row = item / a->kv_head_count;
+        uint32_t head = (uint32_t)(item % a->kv_head_count), seen = b->position[row] + 1, first = 0;
+        if (a->window && seen > a->window)
+            first = seen - a->window;
+        attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + head * group : NULL};
+        size_t offset = (row * a->head_count + head * group) * a->head_length;
         const char *keys = kv_keys(&s->cache, job->cached, b->sequence[row], head);
         const char *values = kv_values(&s->cache, job->cached, b->sequence[row], head);
         attend(b->query + offset, group, keys + first * position_bytes, values + first * position_bytes, seen - first,
-               h->head_length, h->attention_scale, scores, b->mixed + offset);
+               a->head_length, &scoring, scores, b->mixed + offset);
     }
 }
 
-static void attention(hearth_session *s, uint32_t layer, size_t count)
+/* Computes the attention of scratch.normed. */
+static void attention(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
     const model_layer *l = &s->engine->model->layers[layer];
+    const attention_shape *a = &l->attention;
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
-    attention_job job = {s, s->engine->layers[layer].cache_index};
+    attention_job job = {s, l, s->engine->layers[layer].cache_index};
 
-    norm(s, l->attention_norm, count);
     multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
+    add_bias(s, l->q_bias, query_width(a), count, b->query);
+    add_bias(s, l->k_bias, key_width(a), count, b->key);
+    add_bias(s, l->v_bias, key_width(a), count, b->value);
     pool_run(threads, count, 1, place_rows, &job);
-    pool_run(threads, count * s->engine->model->hyper.kv_head_count, 1, attend_heads, &job);
-    multiply(s, b->mixed, count, &(product){&l->attention_output, b->added}, 1);
-    add_to_residual(s, count);
+    pool_run(threads, count * a->kv_head_count, 1, attend_heads, &job);
+    norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
+    multiply(s, b->mixed, count, &(product){&l->attention_output, out}, 1);
+    add_bias(s, l->attention_output_bias, s->engine->model->hyper.embedding_length, count, out);
 }
 
 /* ------------------------------------------------------------------------- batch */
 
-/* Computes cosine and sine for the position of every row, once for all layers. */
-static void prepare_rope(const hearth_session *s, size_t count)
+/* Computes cosine and sine of a rotary for the position of every row. */
+static void prepare_rotary(const hearth_session *s, const rotary *r, size_t count)
 {
-    const hyperparameters *h = &s->engine->model->hyper;
     const scratch *b = &s->scratch;
+    const double *frequencies = r->frequencies;
+    if (r->long_frequencies && s->context > r->long_from)
+        frequencies = r->long_frequencies;
+    float *cosine = b->cosine + s->batch * r->first, *sine = b->sine + s->batch * r->first;
     for (size_t i = 0; i < count; i++)
-        for (uint32_t p = 0; p < h->rope_pairs; p++) {
-            double angle = b->position[i] * h->rope_frequencies[p];
-            b->cosine[i * h->rope_pairs + p] = (float)cos(angle) * h->rope_magnitude;
-            b->sine[i * h->rope_pairs + p] = (float)sin(angle) * h->rope_magnitude;
+        for (uint32_t p = 0; p < r->pairs; p++) {
+            double angle = b->position[i] * frequencies[p];
+            *cosine++ = (float)cos(angle) * r->magnitude;
+            *sine++ = (float)sin(angle) * r->magnitude;
         }
 }
 
-/* Decodes the embedding of every row into scratch.x. */
+static void decode_row(const matrix *m, size_t row, float *to)
+{
+    number_formats[m->format].decode(matrix_row(m, row), to, m->columns);
+}
+
+/* Makes the embedding of every row in scratch.x; where positions are learned, theirs is added. */
 static void embed(const hearth_session *s, const hearth_row *rows, size_t count)
 {
-    const matrix *e = &s->engine->model->embedding;
-    for (size_t i = 0; i < count; i++)
-        number_formats[e->format].decode(matrix_row(e, (size_t)rows[i].token), s->scratch.x + i * e->columns,
-                                         e->columns);
+    const hearth_model *m = s->engine->model;
+    const scratch *b = &s->scratch;
+    size_t d = m->hyper.embedding_length;
+    for (size_t i = 0; i < count; i++) {
+        float *x = b->x + i * d;
+        decode_row(&m->embedding, (size_t)rows[i].token, x);
+        scale(m->hyper.embedding_scale, d, x);
+        if (!m->positions.data)
+            continue;
+        decode_row(&m->positions, m->hyper.position_offset + b->position[i], b->added + i * d);
+        s->engine->runtime->kernels.add(b->added + i * d, d, x);
+    }
 }
 
 /* How far the feed has come that a batch belongs to. */
@@ -174,11 +245,22 @@ static void note(const hearth_session *s, uint32_t layer, unsigned moment)
 
 static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length;
+    bool parallel = l->wiring == WIRING_PARALLEL;
     note(s, layer, MOMENT_BEGIN);
-    attention(s, layer, count);
+    norm(s, &l->attention_norm, d, count, b->x, b->normed);
+    attention(s, layer, count, parallel ? b->beside : b->added);
+    if (!parallel)
+        add_to_residual(s, &l->attention_post_norm, count, b->added);
     note(s, layer, MOMENT_NEURONS);
-    norm(s, s->engine->model->layers[layer].ffn_norm, count);
+    if (!parallel || l->ffn_norm.weight != l->attention_norm.weight)
+        norm(s, &l->ffn_norm, d, count, b->x, b->normed);
     feed_forward(s, layer, count);
+    if (parallel)
+        add_to_residual(s, &l->attention_post_norm, count, b->beside);
+    add_to_residual(s, &l->ffn_post_norm, count, b->added);
     note(s, layer, MOMENT_END);
     return finite_check_stream(s, count, layer, layer, error);
 }
@@ -255,7 +337,8 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
 {
     const hearth_engine *e = s->engine;
     const feed_progress at = {count, done, total};
-    prepare_rope(s, count);
+    for (uint32_t i = 0; i < e->model->rotary_count; i++)
+        prepare_rotary(s, &e->model->rotaries[i], count);
     if (!e->uploaded || !e->uploaded->embedding.w)
         embed(s, rows, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
@@ -268,19 +351,27 @@ void forward_output(const hearth_session *s, size_t row, float *out)
 {
     const hearth_engine *e = s->engine;
     size_t d = e->model->hyper.embedding_length;
-    e->runtime->kernels.rms_norm(s->scratch.x + row * d, e->model->output_norm, e->model->hyper.norm_epsilon, d, out);
+    norm_row(e, &e->model->output_norm, s->scratch.x + row * d, d, out);
+}
+
+/* Multiplies logits by the model's factor and limits them by its soft cap. */
+static void finish_logits(const hyperparameters *h, size_t n, float *logits)
+{
+    scale(h->logit_scale, n, logits);
+    for (size_t i = 0; h->logit_softcap > 0 && i < n; i++)
+        logits[i] = h->logit_softcap * tanhf(logits[i] / h->logit_softcap);
 }
 
 hearth_status forward_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error)
 {
     const hyperparameters *h = &s->engine->model->hyper;
-    if (!s->engine->uploaded || !s->engine->uploaded->head.w) {
+    bool on_device = s->engine->uploaded && s->engine->uploaded->head.w;
+    if (!on_device)
         multiply(s, hidden, count, &(product){&s->engine->model->head, logits}, 1);
-        return HEARTH_OK;
-    }
-    for (size_t at = 0, n; at < count; at += n) {
+    for (size_t at = 0, n; on_device && at < count; at += n) {
         n = count - at < STEP_ROWS ? count - at : STEP_ROWS;
         TRY(device_head(s, hidden + at * h->embedding_length, n, logits + at * h->vocabulary_size, error));
     }
+    finish_logits(h, count * h->vocabulary_size, logits);
     return HEARTH_OK;
 }

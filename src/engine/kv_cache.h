@@ -7,6 +7,7 @@
 
 #include "../device/kernels/kernels.h"
 #include "../kernel/kernel.h"
+#include "../model/layer.h"
 
 /* A format of the cache. number_formats has its size, kernels.attend its kernel on the CPU. */
 typedef struct kv_format_row {
@@ -17,28 +18,30 @@ typedef struct kv_format_row {
 
 extern const kv_format_row kv_formats[HEARTH_KV_COUNT];
 
-/* Returns the bytes of n values of a row, n a multiple of the format's block. */
-size_t kv_bytes(hearth_kv format, size_t n);
+/* The keys and values of one layer. */
+typedef struct kv_layer {
+    uint32_t heads, head_length;
+    size_t row_bytes; /* one position of one head                */
+    size_t begin;     /* of its keys in the cache; values follow */
+} kv_layer;
 
 typedef struct kv_cache {
     void *data;
     size_t size_bytes;
     hearth_kv format;
-    uint32_t layers, sequences, heads, context, head_length;
+    uint32_t sequences, context;
+    uint32_t layer_count;
+    kv_layer *layers; /* [layer_count] */
 } kv_cache;
 
-/* Returns the bytes that one position of one sequence takes, in all layers. */
-uint64_t kv_position_bytes(hearth_kv format, uint32_t layers, uint32_t heads, uint32_t head_length);
+/* Returns the bytes that one position of one sequence takes in a layer, keys and values together. */
+size_t kv_position_bytes(hearth_kv format, const attention_shape *a);
 
-/* Computes the bytes of the whole cache; returns false if they overflow. */
-bool kv_cache_bytes(hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads, uint32_t context,
-                    uint32_t head_length, size_t *out);
-
-/* Reserves the memory of a cache and fills in *out.
+/* Reserves the memory of a cache for `count` layers with these shapes and fills in *out.
  * HEARTH_INVALID: its size overflows.
  * HEARTH_NO_MEMORY: the text says how much was wanted. */
-hearth_status kv_cache_create(kv_cache *out, hearth_kv format, uint32_t layers, uint32_t sequences, uint32_t heads,
-                              uint32_t context, uint32_t head_length, hearth_error *error);
+hearth_status kv_cache_create(kv_cache *out, hearth_kv format, const attention_shape *const *shapes, uint32_t count,
+                              uint32_t sequences, uint32_t context, hearth_error *error);
 void kv_cache_destroy(kv_cache *c);
 
 /* Return the keys or values [context][head_length] of one head. */
@@ -49,10 +52,13 @@ void *kv_values(const kv_cache *c, uint32_t layer, uint32_t sequence, uint32_t h
 void kv_store(const kv_cache *c, const kernels *k, uint32_t layer, uint32_t sequence, uint32_t position,
               const float *key, const float *value);
 
+/* Returns the bytes of the block that kv_save writes. */
+size_t kv_saved_bytes(const kv_cache *c, uint32_t length);
+
 /* Copies the first `length` positions of a sequence, of all layers and heads, to another one of the same cache. */
 void kv_copy(const kv_cache *c, uint32_t from, uint32_t to, uint32_t length);
 
-/* Copy the same positions to and from a compact block of length * kv_position_bytes. */
+/* Copy the same positions to and from a compact block of kv_saved_bytes. */
 void kv_save(const kv_cache *c, uint32_t sequence, uint32_t length, void *block);
 void kv_restore(const kv_cache *c, uint32_t sequence, uint32_t length, const void *block);
 

@@ -38,7 +38,7 @@ const char *hearth_mode_name(hearth_mode mode)
 
 hearth_mode placement_auto_mode(const hearth_model *model)
 {
-    return ffn_has_zeros(model->hyper.activation) ? HEARTH_MODE_EXACT : HEARTH_MODE_DENSE;
+    return model_has_zeros(model) ? HEARTH_MODE_EXACT : HEARTH_MODE_DENSE;
 }
 
 /* Returns the selector of a layer in a mode (not auto). In mode predicted a layer without a predictor skips its zeros. */
@@ -54,10 +54,10 @@ static selector_kind selector_of(hearth_mode mode, const hearth_model *model, ui
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
                                        hearth_error *error)
 {
-    if (selector == SELECTOR_SIGN && !ffn_has_zeros(model->hyper.activation))
+    if (selector == SELECTOR_SIGN && !ffn_skippable(&model->layers[layer].ffn))
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: mode exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
-                    model->source->path, ffn_activations[model->hyper.activation].name);
+                    model->source->path, ffn_activations[model->layers[layer].ffn.activation].name);
     predictor_kind needed = selectors[selector].predictor;
     if (needed != PREDICTOR_NONE && model->tune_problem)
         return fail(error, HEARTH_UNSUPPORTED,
@@ -127,7 +127,7 @@ hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int3
 
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error)
 {
-    if (p->layer_count == model->hyper.layer_count && p->neuron_count == model->hyper.neuron_count)
+    if (p->layer_count == model->hyper.layer_count && p->neuron_count == model_largest(model).neurons)
         return HEARTH_OK;
     return fail(error, HEARTH_INVALID, "placement: is of another model");
 }
@@ -185,7 +185,7 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
     for (uint32_t i = 0; i < model->hyper.layer_count; i++)
         TRY(placement_check_selector(selector_of(mode, model, i), model, i, error));
     hearth_placement *p;
-    TRY(placement_new(&p, 1, model->hyper.layer_count, model->hyper.neuron_count, error));
+    TRY(placement_new(&p, 1, model->hyper.layer_count, model_largest(model).neurons, error));
     p->sides[PLACEMENT_CPU] = placement_sides[PLACEMENT_CPU];
     for (uint32_t i = 0; i < p->layer_count; i++) {
         layer_placement *layer = &p->layers[i];

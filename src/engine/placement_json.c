@@ -258,7 +258,7 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
         status = BAD(&r, HEARTH_FORMAT, "layers: needs %u, one for each of the model, got %zu", h->layer_count,
                      json_array_size(layers));
     else
-        status = placement_new(&r.p, (uint32_t)side_count, h->layer_count, h->neuron_count, error);
+        status = placement_new(&r.p, (uint32_t)side_count, h->layer_count, model_largest(model).neurons, error);
     if (status == HEARTH_OK)
         status = read_placement(&r, root, layers);
     json_decref(root);

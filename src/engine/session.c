@@ -42,11 +42,12 @@ static void *take(layout *l, size_t count, size_t item_bytes)
 }
 
 /* Returns the columns of the widest matrix; predictors are counted apart, in widest_hidden. */
-static uint32_t widest_input(const hyperparameters *h)
+static uint32_t widest_input(const hearth_model *m)
 {
-    uint32_t widest = h->embedding_length, mixed = h->head_count * h->head_length;
-    widest = widest > mixed ? widest : mixed;
-    return widest > h->neuron_count ? widest : h->neuron_count;
+    layer_sizes most = model_largest(m);
+    uint32_t widest = m->hyper.embedding_length;
+    widest = widest > most.query ? widest : most.query;
+    return widest > most.neurons ? widest : most.neurons;
 }
 
 /* Takes the buffers of rows rounded to 8 bits; one extra entry per row covers an incomplete block. */
@@ -73,14 +74,14 @@ static uint32_t widest_hidden(const hearth_model *m)
 static size_t lay_out(hearth_session *s, size_t threads, void *block)
 {
     const hyperparameters *h = &s->engine->model->hyper;
-    size_t rows = s->batch, d = h->embedding_length, f = h->neuron_count;
-    size_t query = (size_t)h->head_count * h->head_length, key = (size_t)h->kv_head_count * h->head_length;
-    size_t group = h->head_count / h->kv_head_count;
+    layer_sizes most = model_largest(s->engine->model);
+    size_t rows = s->batch, d = h->embedding_length, f = most.neurons, query = most.query, key = most.key;
     scratch *b = &s->scratch;
     layout l = {block, 0};
     b->x = take(&l, rows * d, sizeof *b->x);
     b->normed = take(&l, rows * d, sizeof *b->normed);
     b->added = take(&l, rows * d, sizeof *b->added);
+    b->beside = take(&l, s->engine->model->family->wiring == WIRING_PARALLEL ? rows * d : 0, sizeof *b->beside);
     b->query = take(&l, rows * query, sizeof *b->query);
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);
@@ -102,9 +103,9 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->seen = take(&l, f, sizeof *b->seen);
     b->seen_gates = take(&l, f, sizeof *b->seen_gates);
     b->seen_neurons = take(&l, f, sizeof *b->seen_neurons);
-    b->scores = take(&l, threads * group * s->context, sizeof *b->scores);
-    b->cosine = take(&l, rows * h->rope_pairs, sizeof *b->cosine);
-    b->sine = take(&l, rows * h->rope_pairs, sizeof *b->sine);
+    b->scores = take(&l, threads * most.group * s->context, sizeof *b->scores);
+    b->cosine = take(&l, rows * most.rotated, sizeof *b->cosine);
+    b->sine = take(&l, rows * most.rotated, sizeof *b->sine);
     b->sequence = take(&l, rows, sizeof *b->sequence);
     b->position = take(&l, rows, sizeof *b->position);
     b->moments = take(&l, h->layer_count, sizeof *b->moments);
@@ -139,16 +140,16 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->context = options->context ? options->context : h->context_length;
     s->sequences = options->sequences ? options->sequences : 1;
     s->output_rows = options->output_rows ? options->output_rows : s->sequences;
-    s->widest = widest_input(h);
+    s->widest = widest_input(engine->model);
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine->model) : 0;
     s->progress = options->progress;
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
     s->cache.format = options->kv;
-    size_t cache_bytes; /* on both sides together */
-    if (!kv_cache_bytes(options->kv, h->layer_count, s->sequences, h->kv_head_count, s->context, h->head_length,
-                        &cache_bytes))
+    size_t positions, cache_bytes; /* on both sides together */
+    if (!size_multiply(s->sequences, s->context, &positions) ||
+        !size_multiply(positions, engine_position_bytes(engine, options->kv), &cache_bytes))
         return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
                     s->sequences, s->context);
     if (s->context > h->context_length)
@@ -174,11 +175,10 @@ typedef struct session_bytes {
 /* Counts what the session takes, with the sizes it has now. */
 static session_bytes count_bytes(hearth_session *s)
 {
-    const hyperparameters *h = &s->engine->model->hyper;
+    const hearth_engine *e = s->engine;
     session_bytes b = {.scratch = lay_out(s, session_threads(s), NULL)};
-    if (!kv_cache_bytes(s->cache.format, s->engine->host_layers, s->sequences, h->kv_head_count, s->context,
-                        h->head_length, &b.cache))
-        b.cache = SIZE_MAX;
+    for (uint32_t i = 0; i < e->host_layers; i++) /* resolve() has checked that nothing overflows */
+        b.cache += (size_t)s->sequences * s->context * kv_position_bytes(s->cache.format, e->shapes[i]);
     if (s->engine->uploaded) {
         b.scratch += device_session_bytes(s, DEVICE_PINNED);
         b.device = device_session_bytes(s, DEVICE_MEMORY);
@@ -291,7 +291,6 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
     if (!s)
         return fail_memory(error, "session", sizeof *s);
     hearth_status status;
-    const hyperparameters *h = &engine->model->hyper;
     TRY_OR(failed, status, resolve(s, engine, &own, error));
     TRY_OR(failed, status, check_room(s, own.batch, error));
     size_t bytes = lay_out(s, session_threads(s), NULL);
@@ -302,8 +301,8 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
     }
     lay_out(s, session_threads(s), s->block);
     TRY_OR(failed, status,
-           kv_cache_create(&s->cache, s->cache.format, engine->host_layers, s->sequences, h->kv_head_count, s->context,
-                           h->head_length, error));
+           kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_layers, s->sequences, s->context,
+                           error));
     if (engine->uploaded)
         TRY_OR(failed, status, device_session_create(&s->device, s, error));
     log_session(s, bytes);
@@ -497,10 +496,8 @@ hearth_status hearth_session_save(const hearth_session *session, uint32_t sequen
                                   hearth_error *error)
 {
     TRY(check_sequence(session, sequence, error));
-    const hyperparameters *h = &session->engine->model->hyper;
     uint32_t length = session->lengths[sequence];
-    size_t host_bytes = length * kv_position_bytes(session->cache.format, session->engine->host_layers,
-                                                   h->kv_head_count, h->head_length);
+    size_t host_bytes = kv_saved_bytes(&session->cache, length);
     size_t bytes = host_bytes + (session->device ? device_kv_bytes(session, length) : 0);
     hearth_checkpoint *c = mem_new(sizeof *c);
     void *state = mem_new(bytes);
@@ -531,9 +528,7 @@ hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence,
     if (saved->length > session->context)
         return fail(error, HEARTH_FULL, "session: checkpoint: has %u tokens, the context only %u", saved->length,
                     session->context);
-    const hyperparameters *h = &session->engine->model->hyper;
-    size_t host_bytes = saved->length * kv_position_bytes(session->cache.format, session->engine->host_layers,
-                                                          h->kv_head_count, h->head_length);
+    size_t host_bytes = kv_saved_bytes(&session->cache, saved->length);
     session->lengths[sequence] = 0; /* as in a fork */
     if (session->device)
         TRY(device_kv_restore(session, sequence, saved->length, (const char *)saved->state + host_bytes, error));

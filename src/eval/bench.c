@@ -7,7 +7,7 @@
 #include "../base/median.h"
 #include "../base/memory.h"
 #include "../base/random.h"
-#include "../engine/kv_cache.h"
+#include "../engine/engine.h"
 #include "bandwidth.h"
 
 /* The figures of one timed run; a row stores [repeats] of each. */
@@ -88,8 +88,7 @@ static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, h
 /* Returns the mean bytes of the KV cache that a decoded token reads: its own position and all before it. */
 static double mean_kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
 {
-    uint64_t position =
-        kv_position_bytes(b->options->kv, b->info.layer_count, b->info.kv_head_count, b->info.head_length);
+    uint64_t position = engine_position_bytes(b->lanes[0].engine, b->options->kv);
     return (double)position * (context + prompt_length + (b->options->decode_tokens + 1) / 2.0);
 }
 

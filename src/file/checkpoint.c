@@ -322,8 +322,23 @@ hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_t
     return HEARTH_OK;
 }
 
+/* Returns the stored row of a row of fused queries, keys and values. */
+static uint64_t fused_row(const stored_tensor *t, uint64_t row)
+{
+    uint64_t together = t->fused_queries + 2, length = t->shape[1] / (t->fused_groups * together);
+    uint64_t head = row / length, queries = (uint64_t)t->fused_groups * t->fused_queries;
+    uint64_t group = head / t->fused_queries, member = head % t->fused_queries;
+    if (head >= queries) {
+        group = (head - queries) % t->fused_groups;
+        member = t->fused_queries + (head - queries) / t->fused_groups;
+    }
+    return (group * together + member) * length + row % length;
+}
+
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row)
 {
+    if (t->fused_groups > 0)
+        return fused_row(t, row);
     if (t->rotary_heads == 0)
         return row;
     uint64_t rows = t->shape[1] * t->shape[2] * t->shape[3];

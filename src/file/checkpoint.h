@@ -65,6 +65,9 @@ typedef struct stored_tensor {
      * while their logical order is by rotary pairs: with this many heads of H = rows / heads rows each, the logical
      * row h * H + 2 * i + s is stored as row h * H + s * H / 2 + i. */
     uint32_t rotary_heads;
+    /* 0: as above. Else the rows of queries, keys and values are stored together: this many times the rows of
+     * `fused_queries` queries, of their key and of its value. Their logical order is all queries, all keys, all values. */
+    uint32_t fused_groups, fused_queries;
 } stored_tensor;
 
 typedef struct checkpoint {
@@ -136,7 +139,12 @@ hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *
 hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_type item_type, const key_value **out,
                                    bool *found, hearth_error *error);
 
-/* Returns the number of the stored row that holds logical row `row` (see rotary_heads). */
+/* Returns whether the rows are stored in another order than their logical one. */
+static inline bool stored_tensor_reordered(const stored_tensor *t)
+{
+    return t->rotary_heads > 0 || t->fused_groups > 0;
+}
+/* Returns the number of the stored row that holds logical row `row` (see stored_tensor). */
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row);
 
 #endif

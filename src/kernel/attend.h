@@ -13,6 +13,8 @@
 #ifndef KERNEL_ATTEND_H
 #define KERNEL_ATTEND_H
 
+#include <math.h>
+
 #define TILE_QUERIES 4  /* queries in a tile of the second product, weights times values */
 #define MOST_QUERIES 16 /* queries that are processed together */
 
@@ -60,10 +62,23 @@ static float largest_of(const float *values, size_t n)
     return largest;
 }
 
-/* Replaces scores by exp(score - largest); returns their sum, which they must be divided by. */
-static float softmax(float *scores, size_t n)
+/* Replaces each score s by cap * tanh(s / cap); tanh(y) is 1 - 2 / (1 + exp(2 y)). */
+static void cap_scores(float *scores, size_t n, float cap)
 {
-    vector largest = vector_of(largest_of(scores, n)), sum = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES) {
+        vector power = exponent(vector_multiply(load_first(scores + i, n - i), vector_of(2 / cap)));
+        vector part = vector_divide(vector_of(2 * cap), vector_add(vector_of(1), power));
+        store_first(scores + i, n - i, vector_subtract(vector_of(cap), part));
+    }
+}
+
+/* Replaces scores by exp(score - largest); returns their sum, which they must be divided by. sink: as one more score,
+ * or NULL. */
+static float softmax(float *scores, size_t n, const float *sink)
+{
+    float most = largest_of(scores, n);
+    most = sink && *sink > most ? *sink : most;
+    vector largest = vector_of(most), sum = vector_of(0);
     for (size_t i = 0; i < n; i += LANES) {
         vector weights = exponent(vector_subtract(load_first(scores + i, n - i), largest));
         store_first(scores + i, n - i, weights);
@@ -71,7 +86,7 @@ static float softmax(float *scores, size_t n)
             weights = load_first(scores + i, n - i); /* zeros after the last one */
         sum = vector_add(sum, weights);
     }
-    return sum_of(sum);
+    return sum_of(sum) + (sink ? expf(*sink - most) : 0);
 }
 
 /* Adds positions [begin, end) to the outputs of four queries from dimension i on: `registers` vectors of n values (n
@@ -100,7 +115,8 @@ typedef struct attention {
     const float *query;
     size_t queries, count, length, bytes; /* bytes of a key or value */
     const void *key, *value;
-    float scale, *scores, *out;
+    attend_scoring scoring;
+    float *scores, *out;
 } attention;
 
 ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, load_values *load)
@@ -110,8 +126,8 @@ ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, loa
         const float *const query[] = {a->query + g * a->length, a->query + next * a->length};
         float *const scores[] = {a->scores + g * a->count, a->scores + next * a->count};
         for (size_t p = begin; p < end; p += TILE_POSITIONS)
-            score_tile(query, (const char *)a->key + p * a->bytes, a->bytes, end - p, a->length, a->scale, scores, p,
-                       load);
+            score_tile(query, (const char *)a->key + p * a->bytes, a->bytes, end - p, a->length, a->scoring.scale,
+                       scores, p, load);
     }
 }
 
@@ -143,8 +159,10 @@ ALWAYS_INLINE void attend_together(const attention *a, load_values *load)
     float total[MOST_QUERIES] = {0};
     for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
         score_block(a, p, end_of_block(p, a->count), load);
+    if (a->scoring.softcap > 0)
+        cap_scores(a->scores, a->queries * a->count, a->scoring.softcap);
     for (size_t g = 0; g < a->queries; g++)
-        total[g] = softmax(a->scores + g * a->count, a->count);
+        total[g] = softmax(a->scores + g * a->count, a->count, a->scoring.sinks ? a->scoring.sinks + g : NULL);
     memset(a->out, 0, a->queries * a->length * sizeof(*a->out));
     for (size_t p = 0; p < a->count; p += BLOCK_POSITIONS)
         value_block(a, p, end_of_block(p, a->count), load);
@@ -161,15 +179,17 @@ ALWAYS_INLINE void attend(attention a, load_values *load)
         a.query += a.queries * a.length;
         a.scores += a.queries * a.count;
         a.out += a.queries * a.length;
+        a.scoring.sinks = a.scoring.sinks ? a.scoring.sinks + a.queries : NULL;
     }
 }
 
-#define ATTEND(format, type, level)                                                                               \
-    static void attend_##format##_##level(const float *query, size_t queries, const void *key, const void *value, \
-                                          size_t count, size_t length, float scale, float *scores, float *out)    \
-    {                                                                                                             \
-        attention a = {query, queries, count, length, length * sizeof(type), key, value, scale, scores, out};     \
-        attend(a, load_##format);                                                                                 \
+#define ATTEND(format, type, level)                                                                                  \
+    static void attend_##format##_##level(const float *query, size_t queries, const void *key, const void *value,    \
+                                          size_t count, size_t length, const attend_scoring *scoring, float *scores, \
+                                          float *out)                                                                \
+    {                                                                                                                \
+        attention a = {query, queries, count, length, length * sizeof(type), key, value, *scoring, scores, out};     \
+        attend(a, load_##format);                                                                                    \
     }
 #define ATTENTION(level)                \
     ATTEND(f32, float, level)           \

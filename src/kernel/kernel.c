@@ -85,10 +85,12 @@ static void overlay(kernels *k, const kernels *part)
         TAKE(select[s]);
     for (size_t a = 0; a < ACTIVATION_COUNT; a++)
         TAKE(activate[a]);
+    for (size_t r = 0; r < ROPE_COUNT; r++)
+        TAKE(rope[r]);
     TAKE(quantize);
     TAKE(rms_norm);
+    TAKE(layer_norm);
     TAKE(add);
-    TAKE(rope);
     TAKE(to_half);
     TAKE(read);
 #undef TAKE

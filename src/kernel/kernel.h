@@ -81,10 +81,27 @@ typedef enum kernel_selection { SELECT_ABOVE, SELECT_FROM, SELECT_BEYOND, SELECT
 typedef void kernel_transpose(const matrix *w, size_t row, size_t rows, size_t column, size_t columns, void *out,
                               size_t out_row_bytes);
 
-typedef enum kernel_activation { ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION_COUNT } kernel_activation;
+typedef enum kernel_activation {
+    ACTIVATION_SILU,
+    ACTIVATION_RELU,
+    ACTIVATION_RELU2,
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_COUNT
+} kernel_activation;
+
+/* Which values of a head are rotated as a pair. */
+typedef enum rope_pairing { ROPE_NEIGHBOURS, ROPE_HALVES, ROPE_COUNT } rope_pairing;
+
+/* What attention does with the products q . k of a head: s = scale * q . k, then softcap * tanh(s / softcap) unless
+ * softcap is 0. sinks [queries]: the score of one more position per head whose value is zero; NULL: none. */
+typedef struct attend_scoring {
+    float scale, softcap;
+    const float *sinks;
+} attend_scoring;
 
 typedef void attend_kernel(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                           size_t length, float scale, float *scores, float *out);
+                           size_t length, const attend_scoring *scoring, float *scores, float *out);
 
 typedef struct kernels {
     const char *level; /* "scalar", "avx2", ... */
@@ -101,20 +118,27 @@ typedef struct kernels {
     /* out[i] = x[i] * weight[i] / sqrt(mean(x^2) + epsilon). out may be x. */
     void (*rms_norm)(const float *x, const float *weight, float epsilon, size_t n, float *out);
 
+    /* out[i] = (x[i] - mean) * weight[i] / sqrt(mean((x - mean)^2) + epsilon) + bias[i]; bias NULL: without. out may be
+     * x. */
+    void (*layer_norm)(const float *x, const float *weight, const float *bias, float epsilon, size_t n, float *out);
+
     /* y[i] += x[i] */
     void (*add)(const float *x, size_t n, float *y);
 
     /* h[i] = act(gate[i]) * up[i]; up NULL: act(gate[i]). h may be gate or up. act: silu is x / (1 + exp(-x));
-     * relu is x > threshold ? x : 0 (threshold 0 is ReLU, above 0 it is FATReLU; silu ignores the threshold).
-     * If relu gives zero the result is exactly 0 for any up, even one that is not finite. */
+     * relu is x > threshold ? x : 0 (threshold 0 is ReLU, above 0 it is FATReLU; the others ignore the threshold);
+     * relu2 is x > 0 ? x * x : 0; gelu is x * (1 + erf(x / sqrt(2))) / 2; gelu_tanh its approximation x * (1 +
+     * tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2. If relu or relu2 gives zero the result is exactly 0 for any up, even
+     * one that is not finite. */
     void (*activate[ACTIVATION_COUNT])(const float *gate, const float *up, float threshold, size_t n, float *h);
 
     /* Rotates the first 2 * pairs values of each head of x [heads][length] in place. The angles are given by their
-     * cosine and sine [pairs]. Neighbours (2i, 2i + 1) form a pair. */
-    void (*rope)(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs);
+     * cosine and sine [pairs]. Neighbours (2i, 2i + 1) form a pair, or halves (i, i + pairs). */
+    void (*rope[ROPE_COUNT])(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
+                             size_t pairs);
 
     /* Computes attention of `queries` heads that share one key/value head, over `count` positions:
-     * out[g] = sum_p softmax_p(scale * query[g] . key[p]) value[p]
+     * out[g] = sum_p softmax_p(score(query[g] . key[p])) value[p]
      * query, out [queries][length] float32; key, value [count][length] in the format, F32 or F16 (NULL for others);
      * scores [queries][count] is scratch memory. count > 0. */
     attend_kernel *attend[FORMAT_COUNT];

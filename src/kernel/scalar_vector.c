@@ -34,6 +34,20 @@ static void rms_norm_scalar(const float *x, const float *weight, float epsilon, 
         out[i] = x[i] * scale * weight[i];
 }
 
+static void layer_norm_scalar(const float *x, const float *weight, const float *bias, float epsilon, size_t n,
+                              float *out)
+{
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    double mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++)
+        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    float scale = (float)(1 / sqrt(squares / (double)n + (double)epsilon)), middle = (float)mean;
+    for (size_t i = 0; i < n; i++)
+        out[i] = (x[i] - middle) * scale * weight[i] + (bias ? bias[i] : 0);
+}
+
 static void add_scalar(const float *x, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)
@@ -55,22 +69,64 @@ static void relu_scalar(const float *gate, const float *up, float threshold, siz
         h[i] = gate[i] > threshold ? (up ? gate[i] * up[i] : gate[i]) : 0;
 }
 
-static void rope_scalar(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs)
+static void relu2_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i++)
+        h[i] = gate[i] > 0 ? (up ? gate[i] * gate[i] * up[i] : gate[i] * gate[i]) : 0;
+}
+
+static void gelu_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i++) {
+        float a = 0.5f * gate[i] * (1 + erff(gate[i] * 0.70710678f));
+        h[i] = up ? a * up[i] : a;
+    }
+}
+
+static void gelu_tanh_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i], a = 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+        h[i] = up ? a * up[i] : a;
+    }
+}
+
+/* Rotates pairs of values that are `apart` values apart; the next pair begins `step` values later. */
+static void rotate(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs,
+                   size_t step, size_t apart)
 {
     for (size_t h = 0; h < heads; h++, x += length)
         for (size_t i = 0; i < pairs; i++) {
-            float a = x[2 * i], b = x[2 * i + 1];
-            x[2 * i] = a * cosine[i] - b * sine[i];
-            x[2 * i + 1] = a * sine[i] + b * cosine[i];
+            float *first = x + i * step, *second = first + apart, a = *first, b = *second;
+            *first = a * cosine[i] - b * sine[i];
+            *second = a * sine[i] + b * cosine[i];
         }
 }
 
-/* Turns scores into weights that add up to 1. The largest is subtracted first, so that exp never overflows. */
-static void softmax(float *scores, size_t n)
+static void rope_neighbours_scalar(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
+                                   size_t pairs)
 {
-    float max = scores[0], sum = 0;
-    for (size_t i = 1; i < n; i++)
+    rotate(x, heads, length, cosine, sine, pairs, 2, 1);
+}
+
+static void rope_halves_scalar(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
+                               size_t pairs)
+{
+    rotate(x, heads, length, cosine, sine, pairs, 1, pairs);
+}
+
+/* Turns scores into weights that add up to 1, or, with a sink, to less. The largest is subtracted first, so that exp
+ * never overflows. */
+static void softmax(float *scores, size_t n, const float *sink)
+{
+    float max = sink ? *sink : scores[0], sum = 0;
+    for (size_t i = 0; i < n; i++)
         max = scores[i] > max ? scores[i] : max;
+    if (sink)
+        sum = expf(*sink - max);
     for (size_t i = 0; i < n; i++)
         sum += scores[i] = expf(scores[i] - max);
     for (size_t i = 0; i < n; i++)
@@ -91,17 +147,22 @@ static float value_f16(const void *data, size_t i)
     return half_to_float(h);
 }
 
+static float capped(float score, float cap)
+{
+    return cap > 0 ? cap * tanhf(score / cap) : score;
+}
+
 static void attend(const float *query, size_t queries, const void *key, const void *value, size_t count, size_t length,
-                   float scale, float *scores, float *out, float (*at)(const void *data, size_t i))
+                   const attend_scoring *scoring, float *scores, float *out, float (*at)(const void *data, size_t i))
 {
     for (size_t g = 0; g < queries; g++, query += length, scores += count, out += length) {
         for (size_t p = 0; p < count; p++) {
             float sum = 0;
             for (size_t i = 0; i < length; i++)
                 sum += query[i] * at(key, p * length + i);
-            scores[p] = sum * scale;
+            scores[p] = capped(sum * scoring->scale, scoring->softcap);
         }
-        softmax(scores, count);
+        softmax(scores, count, scoring->sinks ? scoring->sinks + g : NULL);
         for (size_t i = 0; i < length; i++)
             out[i] = 0;
         for (size_t p = 0; p < count; p++)
@@ -111,15 +172,15 @@ static void attend(const float *query, size_t queries, const void *key, const vo
 }
 
 static void attend_f32_scalar(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                              size_t length, float scale, float *scores, float *out)
+                              size_t length, const attend_scoring *scoring, float *scores, float *out)
 {
-    attend(query, queries, key, value, count, length, scale, scores, out, value_f32);
+    attend(query, queries, key, value, count, length, scoring, scores, out, value_f32);
 }
 
 static void attend_f16_scalar(const float *query, size_t queries, const void *key, const void *value, size_t count,
-                              size_t length, float scale, float *scores, float *out)
+                              size_t length, const attend_scoring *scoring, float *scores, float *out)
 {
-    attend(query, queries, key, value, count, length, scale, scores, out, value_f16);
+    attend(query, queries, key, value, count, length, scoring, scores, out, value_f16);
 }
 
 static void to_half_scalar(const float *x, size_t n, uint16_t *out)
@@ -142,9 +203,14 @@ static uint64_t read_scalar(const void *data, size_t n)
 const kernels scalar_vectors = {
     .quantize = quantize_scalar,
     .rms_norm = rms_norm_scalar,
+    .layer_norm = layer_norm_scalar,
     .add = add_scalar,
-    .activate = {[ACTIVATION_SILU] = silu_scalar, [ACTIVATION_RELU] = relu_scalar},
-    .rope = rope_scalar,
+    .activate = {[ACTIVATION_SILU] = silu_scalar,
+                 [ACTIVATION_RELU] = relu_scalar,
+                 [ACTIVATION_RELU2] = relu2_scalar,
+                 [ACTIVATION_GELU] = gelu_scalar,
+                 [ACTIVATION_GELU_TANH] = gelu_tanh_scalar},
+    .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar},
     .to_half = to_half_scalar,
     .read = read_scalar,

@@ -32,6 +32,29 @@ static void OF_LEVEL(rms_norm)(const float *x, const float *weight, float epsilo
     }
 }
 
+static float sum_of_values(const float *x, size_t n)
+{
+    vector sum = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES)
+        sum = vector_add(sum, load_first(x + i, n - i));
+    return sum_of(sum);
+}
+
+/* Two passes: the squares of the differences, not the difference of squares, which would lose digits. */
+static void OF_LEVEL(layer_norm)(const float *x, const float *weight, const float *bias, float epsilon, size_t n,
+                                 float *out)
+{
+    vector mean = vector_of(sum_of_values(x, n) / (float)n);
+    for (size_t i = 0; i < n; i += LANES)
+        store_first(out + i, n - i, vector_subtract(load_first(x + i, n - i), mean));
+    vector scale = vector_of(1 / sqrtf(sum_of_squares(out, n) / (float)n + epsilon));
+    for (size_t i = 0; i < n; i += LANES) {
+        vector value = vector_multiply(load_first(out + i, n - i), scale);
+        value = vector_multiply(value, load_first(weight + i, n - i));
+        store_first(out + i, n - i, bias ? vector_add(value, load_first(bias + i, n - i)) : value);
+    }
+}
+
 static void OF_LEVEL(add)(const float *x, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += LANES)
@@ -58,6 +81,45 @@ static void OF_LEVEL(relu)(const float *gate, const float *up, float threshold, 
             value = vector_multiply(g, load_first(up + i, n - i));
         store_first(h + i, n - i, keep_above(g, vector_of(threshold), value));
     }
+}
+
+static void OF_LEVEL(relu2)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i += LANES) {
+        vector g = load_first(gate + i, n - i), value = vector_multiply(g, g);
+        if (up)
+            value = vector_multiply(value, load_first(up + i, n - i));
+        store_first(h + i, n - i, keep_above(g, vector_of(0), value));
+    }
+}
+
+/* (1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). */
+static void OF_LEVEL(gelu_tanh)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    (void)threshold;
+    for (size_t i = 0; i < n; i += LANES) {
+        vector g = load_first(gate + i, n - i), square = vector_multiply(g, g);
+        vector inner = vector_fma(vector_of(1), square, vector_of(0.044715f));
+        vector power = vector_multiply(vector_multiply(g, inner), vector_of(-2 * 0.79788456f));
+        vector value = vector_divide(g, vector_add(vector_of(1), exponent(power)));
+        if (up)
+            value = vector_multiply(value, load_first(up + i, n - i));
+        store_first(h + i, n - i, value);
+    }
+}
+
+static void OF_LEVEL(rope_halves)(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
+                                  size_t pairs)
+{
+    for (size_t head = 0; head < heads; head++, x += length)
+        for (size_t i = 0; i < pairs; i += LANES) {
+            size_t left = pairs - i;
+            vector c = load_first(cosine + i, left), s = load_first(sine + i, left);
+            vector first = load_first(x + i, left), second = load_first(x + pairs + i, left);
+            store_first(x + i, left, vector_subtract(vector_multiply(first, c), vector_multiply(second, s)));
+            store_first(x + pairs + i, left, vector_fma(vector_multiply(first, s), second, c));
+        }
 }
 
 static void OF_LEVEL(to_half)(const float *x, size_t n, uint16_t *out)
@@ -90,15 +152,19 @@ static uint64_t OF_LEVEL(read)(const void *data, size_t n)
     return total;
 }
 
-#define VECTOR_KERNELS(level)                                                             \
-    const kernels level##_vectors = {                                                     \
-        .quantize = quantize_##level,                                                     \
-        .rms_norm = rms_norm_##level,                                                     \
-        .add = add_##level,                                                               \
-        .activate = {[ACTIVATION_SILU] = silu_##level, [ACTIVATION_RELU] = relu_##level}, \
-        .rope = rope_##level,                                                             \
-        .to_half = to_half_##level,                                                       \
-        .read = read_##level,                                                             \
+#define VECTOR_KERNELS(level)                                                            \
+    const kernels level##_vectors = {                                                    \
+        .quantize = quantize_##level,                                                    \
+        .rms_norm = rms_norm_##level,                                                    \
+        .add = add_##level,                                                              \
+        .layer_norm = layer_norm_##level,                                                \
+        .activate = {[ACTIVATION_SILU] = silu_##level,                                   \
+                     [ACTIVATION_RELU] = relu_##level,                                   \
+                     [ACTIVATION_RELU2] = relu2_##level,                                 \
+                     [ACTIVATION_GELU_TANH] = gelu_tanh_##level},                        \
+        .rope = {[ROPE_NEIGHBOURS] = rope_##level, [ROPE_HALVES] = rope_halves_##level}, \
+        .to_half = to_half_##level,                                                      \
+        .read = read_##level,                                                            \
     };
 
 #endif

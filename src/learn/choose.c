@@ -16,11 +16,13 @@
 choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double fires)
 {
     const model_layer *l = &model->layers[layer];
-    choose_layer out = {.first = (double)matrix_bytes(model_first_matrix(model, layer)), .fires = fires};
+    choose_layer out = {.first = (double)matrix_bytes(layer_first_matrix(&model->layers[layer])),
+                        .fires = fires,
+                        .neurons = l->ffn.neuron_count};
     matrix copy = l->down_t;
     if (!copy.data && neuron_major_shape(&copy, &l->down, "", "", NULL) != HEARTH_OK)
         copy = l->down; /* no engine can skip its rows, so the bytes do not matter */
-    out.listed = (double)(matrix_bytes(&copy) + (model->hyper.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0));
+    out.listed = (double)(matrix_bytes(&copy) + (l->ffn.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0));
     return out;
 }
 
@@ -37,7 +39,7 @@ static double format_bytes(number_format f)
 
 void choose_count_bytes(candidate *c, const hearth_model *model, const choose_layer *l)
 {
-    double d = model->hyper.embedding_length, f = model->hyper.neuron_count;
+    double d = model->hyper.embedding_length, f = l->neurons;
     if (c->kind == PREDICTOR_NONE) {
         c->own_bytes = 0;
         c->token_bytes = choose_exact_bytes(l);
@@ -66,7 +68,7 @@ size_t choose_ranks(uint32_t ranks[CHOOSE_RANKS], uint32_t d)
 size_t choose_coarse_formats(number_format formats[CHOOSE_COARSE], const hearth_model *model, uint32_t layer)
 {
     static const number_format all[CHOOSE_COARSE] = {FORMAT_Q8_0, FORMAT_Q4_0};
-    const matrix *first = model_first_matrix(model, layer);
+    const matrix *first = layer_first_matrix(&model->layers[layer]);
     size_t count = 0, bytes;
     for (size_t i = 0; i < CHOOSE_COARSE; i++)
         if (number_row_bytes(all[i], first->columns, &bytes) &&

@@ -16,6 +16,7 @@ typedef struct choose_layer {
     double first;  /* the matrix that determines which neurons fire                */
     double listed; /* the matrices read only where a neuron fired, down_t included */
     double fires;  /* share of the neurons that fire                               */
+    double neurons;
 } choose_layer;
 
 /* Returns the bytes of a layer. fires: share of neurons that fire, from the profile. */

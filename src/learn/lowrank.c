@@ -62,11 +62,11 @@ static hearth_status check_options(const lowrank_job *job, hearth_error *error)
 {
     const lowrank_options *o = job->options;
     const hyperparameters *h = &job->model->hyper;
-    size_t bytes, least = h->embedding_length < h->neuron_count ? h->embedding_length : h->neuron_count;
+    size_t bytes, f = job->f, least = h->embedding_length < f ? h->embedding_length : f;
     size_t most = 2 * least < PREDICTOR_RANK_LIMIT ? 2 * least : PREDICTOR_RANK_LIMIT;
-    if (!ffn_has_zeros(h->activation))
+    if (!ffn_skippable(&job->model->layers[job->layer].ffn))
         return fail(error, HEARTH_UNSUPPORTED, "%s: activation %s is never zero, there is nothing to predict",
-                    job->thing, ffn_activations[h->activation].name);
+                    job->thing, ffn_activations[job->model->layers[job->layer].ffn.activation].name);
     if (o->rank < 2 || o->rank % 2 || o->rank > most)
         return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: it has to be even, and from 2 to %zu", job->thing, o->rank,
                     most);
@@ -414,7 +414,7 @@ static lowrank_job job_of(const hearth_model *model, uint32_t layer, const state
                        .options = options,
                        .threads = threads,
                        .d = model->hyper.embedding_length,
-                       .f = model->hyper.neuron_count,
+                       .f = model->layers[layer].ffn.neuron_count,
                        .rank = options->rank,
                        .words = states_words(rows),
                        .training = states_training_count(rows),

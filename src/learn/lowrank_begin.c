@@ -120,19 +120,30 @@ static void measure_inputs(const start *s)
     }
 }
 
+static void subtract_mean(float *values, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)values[i];
+    for (size_t i = 0; i < n; i++)
+        values[i] -= (float)(sum / (double)n);
+}
+
 /* Decodes the first matrix, rows by neuron number, scaled so that
  * its product with such an input has the sign of the network's. */
 static void decode_first(const start *s)
 {
     const lowrank_job *job = s->job;
-    const float *norm = job->model->layers[job->layer].ffn_norm;
+    const float *norm = job->model->layers[job->layer].ffn_norm.weight;
     const int32_t *order = job->model->layers[job->layer].order;
-    const matrix *first = model_first_matrix(job->model, job->layer);
+    const matrix *first = layer_first_matrix(&job->model->layers[job->layer]);
     for (size_t i = 0; i < job->f; i++) {
         float *row = s->w + (order ? (size_t)order[i] : i) * job->d;
         number_formats[first->format].decode(matrix_row(first, i), row, job->d);
         for (size_t c = 0; c < job->d; c++)
-            row[c] *= job->options->normed ? job->scale : norm[c];
+            row[c] *= job->options->normed ? job->scale : norm ? norm[c] : 1;
+        if (!job->options->normed && job->model->hyper.norm == NORM_LAYER)
+            subtract_mean(row, job->d); /* so that the mean of the input does not matter, which the norm takes away */
     }
 }
 
@@ -179,8 +190,8 @@ static void solve_constant(start *s)
 static void fold_constants(const start *s)
 {
     const lowrank_job *job = s->job;
-    const float *bias = model_first_bias(job->model, job->layer),
-                activation_threshold = job->model->hyper.activation_threshold;
+    const float *bias = layer_first_bias(&job->model->layers[job->layer]),
+                activation_threshold = job->model->layers[job->layer].ffn.threshold;
     const int32_t *order = job->model->layers[job->layer].order;
     if (!bias && activation_threshold == 0)
         return;

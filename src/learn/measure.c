@@ -345,11 +345,12 @@ static void score_lowrank(void *context, const uint32_t *rows, size_t count, uns
     scoring_multiply(&s->with, place, fc2, place->inner, count, scores);
 }
 
-static hearth_status check_shapes(const lowrank *l, const hearth_model *model, const char *thing, hearth_error *error)
+static hearth_status check_shapes(const lowrank *l, const hearth_model *model, uint32_t layer, const char *thing,
+                                  hearth_error *error)
 {
-    const hyperparameters *h = &model->hyper;
-    if (l->fc1.columns != h->embedding_length || l->fc2.columns != l->fc1.rows || l->fc2.rows != h->neuron_count ||
-        l->fc1.rows == 0 || l->fc1.rows > PREDICTOR_RANK_LIMIT)
+    uint32_t d = model->hyper.embedding_length, f = model->layers[layer].ffn.neuron_count;
+    if (l->fc1.columns != d || l->fc2.columns != l->fc1.rows || l->fc2.rows != f || l->fc1.rows == 0 ||
+        l->fc1.rows > PREDICTOR_RANK_LIMIT)
         return fail(error, HEARTH_INVALID, "%s: predictor: its matrices are %u x %u and %u x %u", thing, l->fc1.rows,
                     l->fc1.columns, l->fc2.rows, l->fc2.columns);
     return HEARTH_OK;
@@ -362,9 +363,9 @@ hearth_status measure_lowrank(lowrank *io, const hearth_model *model, uint32_t l
     lowrank_scores s = {.predictor = io, .rows = rows, .normed = normed};
     recall_result result;
     snprintf(thing, sizeof thing, "%s: layer %u: predictor", model->source->path, layer);
-    TRY(check_shapes(io, model, model->source->path, error));
+    TRY(check_shapes(io, model, layer, model->source->path, error));
     TRY(scoring_open(&s.with, by, threads, io->fc1.columns, io->fc1.rows, thing, error));
-    recall_task task = held_out(rows, model->hyper.neuron_count, &s.with, score_lowrank, &s, thing);
+    recall_task task = held_out(rows, model->layers[layer].ffn.neuron_count, &s.with, score_lowrank, &s, thing);
     hearth_status status = isfinite(threshold) ? recall_at(&task, threshold, &result, error)
                                                : recall_find(&task, recall, false, &result, error);
     scoring_close(&s.with);
@@ -406,7 +407,7 @@ static void score_coarsely(void *context, const uint32_t *rows, size_t count, un
     const coarse_scores *s = context;
     const scoring_place *place = &s->with.places[worker];
     size_t d = s->first->columns, f = s->first->rows;
-    float activation_threshold = s->model->hyper.activation_threshold;
+    float activation_threshold = s->layer->ffn.threshold;
     states_read(s->rows, rows, count, true, place->inputs, NULL);
     scoring_multiply(&s->with, place, &s->copy.rows, place->inputs, count, place->inner);
     for (size_t t = 0; t < count; t++) {
@@ -435,14 +436,14 @@ static hearth_status calibrate(coarse_scores *s, number_format format, float rec
 hearth_status measure_coarse(recall_result *out, const hearth_model *model, uint32_t layer, const states *rows,
                              number_format format, float recall, const kernels *by, pool *threads, hearth_error *error)
 {
-    if (!ffn_has_zeros(model->hyper.activation))
+    if (!ffn_skippable(&model->layers[layer].ffn))
         return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: coarse copy: activation %s is never zero",
-                    model->source->path, layer, ffn_activations[model->hyper.activation].name);
+                    model->source->path, layer, ffn_activations[model->layers[layer].ffn.activation].name);
     coarse_scores s = {.model = model,
                        .layer = &model->layers[layer],
                        .rows = rows,
-                       .first = model_first_matrix(model, layer),
-                       .bias = model_first_bias(model, layer)};
+                       .first = layer_first_matrix(&model->layers[layer]),
+                       .bias = layer_first_bias(&model->layers[layer])};
     TRY(scoring_open(&s.with, by, threads, s.first->columns, s.first->rows, model->source->path, error));
     hearth_status status = calibrate(&s, format, recall, out, error);
     coarse_free(&s.copy);

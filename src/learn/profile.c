@@ -158,7 +158,7 @@ static hearth_status pilot(taking *t)
 static hearth_status count_all(taking *t)
 {
     t->began = t->last_saved = clock_seconds();
-    if (t->state.tokens == 0 && !ffn_has_zeros(t->model->hyper.activation))
+    if (t->state.tokens == 0 && !model_has_zeros(t->model))
         TRY(pilot(t));
     while (t->state.windows < t->texts->window_count) {
         TRY(read_window(t, (size_t)t->state.windows));
@@ -312,7 +312,7 @@ hearth_status profile_take(profile *out, const hearth_engine *engine, const corp
 {
     const hearth_model *model = hearth_engine_model(engine);
     *out = (profile){.layer_count = model->hyper.layer_count,
-                     .neuron_count = model->hyper.neuron_count,
+                     .neuron_count = model_largest(model).neurons,
                      .hot_only_agreement = {NAN, NAN, NAN}};
     taking t = {.out = out,
                 .model = model,

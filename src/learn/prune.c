@@ -161,15 +161,15 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
 {
     (void)worker;
     const survey *s = context;
-    const hyperparameters *hyper = &s->model->hyper;
-    kernel_activation kind = ffn_activations[hyper->activation].kernel;
+    const ffn_shape *shape = &s->layer->ffn;
+    kernel_activation kind = ffn_activations[shape->activation].kernel;
     for (size_t t = begin; t < end; t++) {
         float *first = s->first + t * s->f, *h = s->h + t * s->f;
-        s->runtime->kernels.activate[kind](first, NULL, hyper->activation_threshold, s->f, first);
-        if (hyper->gating == FFN_GATED_BOTH)
-            s->runtime->kernels.activate[kind](h, NULL, hyper->activation_threshold, s->f, h);
+        s->runtime->kernels.activate[kind](first, NULL, shape->threshold, s->f, first);
+        if (shape->gating == FFN_GATED_BOTH)
+            s->runtime->kernels.activate[kind](h, NULL, shape->threshold, s->f, h);
         for (size_t i = 0; i < s->f; i++)
-            h[i] = hyper->gating == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
+            h[i] = shape->gating == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
     }
 }
 
@@ -296,8 +296,8 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
         return fail(error, HEARTH_FORMAT, "%s: layer %u: has no hidden states to learn from", folder, layer);
     const model_layer *l = s->layer = &s->model->layers[layer];
     TRY(take_down(s, error));
-    multiply(s, model_first_matrix(s->model, layer), model_first_bias(s->model, layer), s->first);
-    if (s->model->hyper.gating != FFN_PLAIN)
+    multiply(s, layer_first_matrix(l), layer_first_bias(l), s->first);
+    if (l->ffn.gating != FFN_PLAIN)
         multiply(s, &l->up, l->up_bias, s->h);
     pool_run(s->runtime->threads, s->row_count, 1, activate_rows, s);
     place_thresholds(s);
@@ -313,7 +313,7 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
 static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const hearth_model *model,
                                  hearth_error *error)
 {
-    size_t d = model->hyper.embedding_length, f = model->hyper.neuron_count, n = ROWS_MOST;
+    size_t d = model->hyper.embedding_length, f = model_largest(model).neurons, n = ROWS_MOST;
     size_t threads = pool_threads(runtime->threads);
     *s = (survey){.runtime = runtime, .model = model, .d = d, .f = f};
     s->rows = mem_new_array(n, sizeof *s->rows);

@@ -45,7 +45,8 @@ typedef struct manifest {
 
 static row_shape row_shape_of(const hearth_model *m)
 {
-    row_shape s = {m->hyper.embedding_length, m->hyper.neuron_count, bits_words(m->hyper.neuron_count), 0};
+    uint32_t f = model_largest(m).neurons;
+    row_shape s = {m->hyper.embedding_length, f, bits_words(f), 0};
     size_t raw = s.words * sizeof(uint64_t) + sizeof(float) + (size_t)s.d * sizeof(uint16_t);
     s.bytes = (raw + 7) / 8 * 8;
     return s;
@@ -68,21 +69,19 @@ static void row_encode(const row_shape *s, const hearth_observation *seen, uint8
         stream[i] = *size > 0 ? half_from_float(seen->residual[i] / *size) : 0;
 }
 
-/* Decodes the residual stream or, where norm [d] (the weights of the norm) is given, the normed input. input [d] */
-static void row_decode(const row_shape *s, const uint8_t *row, const float *norm, float epsilon, float *input)
+/* Decodes the residual stream, divided by its size (the root mean square), which is returned. input [d] */
+static float row_decode(const row_shape *s, const uint8_t *row, float *input)
 {
     float size;
     uint16_t stream;
     const uint8_t *at = row + s->words * sizeof(uint64_t);
     memcpy(&size, at, sizeof size);
     at += sizeof size;
-    float scale = norm ? (float)(size / sqrt((double)size * size + epsilon)) : size;
     for (uint32_t i = 0; i < s->d; i++) {
         memcpy(&stream, at + i * sizeof stream, sizeof stream);
-        input[i] = half_to_float(stream) * scale;
+        input[i] = half_to_float(stream);
     }
-    for (uint32_t i = 0; norm && i < s->d; i++)
-        input[i] *= norm[i];
+    return size;
 }
 
 /* ------------------------------------------------------------------ manifest */
@@ -217,8 +216,9 @@ struct states {
     row_shape shape;
     file_map map;
     size_t count;
+    norm_kind kind; /* of the norm before the feed-forward network */
     float epsilon;
-    const float *norm; /* [d] weights of the norm; owned by the model */
+    norm_weights norm; /* owned by the model */
 };
 
 /* Checks the manifest against the model and maps the layer's file. */
@@ -251,6 +251,7 @@ hearth_status states_open(states **out, const char *folder, const hearth_model *
     if (!s)
         return fail_memory(error, "hidden states", sizeof *s);
     s->shape = row_shape_of(model);
+    s->kind = model->hyper.norm;
     s->epsilon = model->hyper.norm_epsilon;
     hearth_status status = map_layer(s, folder, model, layer, error);
     if (status != HEARTH_OK) {
@@ -291,6 +292,36 @@ size_t states_words(const states *s)
     return s->shape.words;
 }
 
+/* Subtracts the mean of n values and returns what divides them then. */
+static double centre(float *values, uint32_t n, double epsilon)
+{
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)values[i];
+    for (uint32_t i = 0; i < n; i++) {
+        values[i] -= (float)(sum / n);
+        squares += (double)values[i] * (double)values[i];
+    }
+    return sqrt(squares / n + epsilon);
+}
+
+/* Decodes the residual stream or, if `normed`, the input of the feed-forward network. */
+static void decode_input(const states *s, const uint8_t *row, bool normed, float *input)
+{
+    const norm_weights *w = &s->norm;
+    uint32_t d = s->shape.d;
+    double size = (double)row_decode(&s->shape, row, input);
+    bool norms = normed && w->weight;
+    double divisor = norms ? sqrt(size * size + (double)s->epsilon) : 1;
+    if (norms && s->kind == NORM_LAYER && size > 0) /* the values were divided by `size`, and so is epsilon */
+        divisor = size * centre(input, d, (double)s->epsilon / (size * size));
+    float scale = (float)(size / divisor);
+    for (uint32_t i = 0; i < d; i++)
+        input[i] *= scale;
+    for (uint32_t i = 0; norms && i < d; i++)
+        input[i] = input[i] * w->weight[i] + (w->bias ? w->bias[i] : 0);
+}
+
 void states_read(const states *s, const uint32_t *rows, size_t row_count, bool normed, float *inputs, uint64_t *fired)
 {
     for (size_t i = 0; i < row_count; i++) {
@@ -298,7 +329,7 @@ void states_read(const states *s, const uint32_t *rows, size_t row_count, bool n
         if (fired)
             memcpy(fired + i * s->shape.words, row, s->shape.words * sizeof *fired);
         if (inputs)
-            row_decode(&s->shape, row, normed ? s->norm : NULL, s->epsilon, inputs + i * s->shape.d);
+            decode_input(s, row, normed, inputs + i * s->shape.d);
     }
 }
 
@@ -485,7 +516,7 @@ hearth_status states_writer_open(states_writer **out, const char *folder, const 
     const hyperparameters *h = &model->hyper;
     w->shape = row_shape_of(model);
     w->m = (manifest){
-        .corpus_tokens = texts->id_count, .layers = h->layer_count, .d = h->embedding_length, .f = h->neuron_count};
+        .corpus_tokens = texts->id_count, .layers = h->layer_count, .d = h->embedding_length, .f = w->shape.f};
     model_fingerprint(w->m.fingerprint, model);
     memcpy(w->m.digest, texts->digest, sizeof w->m.digest);
     hearth_status status = prepare(w, folder, disk_bytes, error);

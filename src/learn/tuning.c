@@ -262,7 +262,7 @@ void tuning_fill(tune *record, tune_layer *layers, const tuning *t, const size_t
 {
     const tuning_result *r = t->out;
     *record = (tune){.layer_count = r->layer_count,
-                     .neuron_count = t->model->hyper.neuron_count,
+                     .neuron_count = model_largest(t->model).neurons,
                      .report = "",
                      .has_predictors = r->has_zeros,
                      .layers = layers};
@@ -326,7 +326,7 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hear
                          const char *path, const tuning_options *options, hearth_error *error)
 {
     char key[256];
-    *out = (tuning_result){.has_zeros = ffn_has_zeros(model->hyper.activation),
+    *out = (tuning_result){.has_zeros = model_has_zeros(model),
                            .budget_bytes = options->budget * (double)model->weight_bytes,
                            .recall = options->recall,
                            .choice = options->choice};

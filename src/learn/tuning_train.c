@@ -256,7 +256,7 @@ static hearth_status read_trained(const trainer *r, const char *key, const candi
     if (!read_record(r, "trained", key, &found, sizeof found))
         return HEARTH_OK;
     TRY(make_matrix(&l->fc1, wanted->rank, h->embedding_length, r->format, error));
-    TRY(make_matrix(&l->fc2, h->neuron_count, wanted->rank, r->format, error));
+    TRY(make_matrix(&l->fc2, r->t->model->layers[r->number].ffn.neuron_count, wanted->rank, r->format, error));
     *known = read_matrix(r, "fc1", key, &l->fc1) && read_matrix(r, "fc2", key, &l->fc2);
     if (*known)
         r->layer->candidates[TUNING_LOW_RANK] = candidate_of(r, wanted, &found);
@@ -370,7 +370,7 @@ static hearth_status count_held_out(const trainer *r, uint64_t *all, hearth_erro
     }
     mem_free(bits);
     if (rows > 0)
-        r->layer->shape.fires = (double)fired / ((double)rows * r->t->model->hyper.neuron_count);
+        r->layer->shape.fires = (double)fired / ((double)rows * r->t->model->layers[r->number].ffn.neuron_count);
     candidate *none = &r->layer->candidates[TUNING_NONE];
     none->fired = r->layer->shape.fires;
     choose_count_bytes(none, r->t->model, &r->layer->shape);

@@ -17,25 +17,74 @@
 /* The version of packed files that this hearth reads. */
 static const uint32_t pack_version = 1;
 
-/* Computes the rotary frequencies; needs the hyperparameters and rope_freqs.weight. */
-static hearth_status find_frequencies(binder *b)
+/* Checks divisors of frequencies; NULL: there are none. */
+static hearth_status check_factors(const binder *b, const float *factors, uint32_t pairs, const char *name)
+{
+    for (uint32_t i = 0; factors && i < pairs; i++)
+        if (!isfinite(factors[i]) || !(factors[i] > 0))
+            return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: value %u is not a positive number", b->source->path,
+                        name, i);
+    return HEARTH_OK;
+}
+
+/* Computes frequencies in the model's memory. */
+static hearth_status make_frequencies(const binder *b, const rope_settings *rope, const float *factors,
+                                      const double **out)
+{
+    double *frequencies = arena_new_array(&b->model->memory, rope->pairs, sizeof *frequencies);
+    if (!frequencies)
+        return fail_memory(b->error, "rope frequencies", rope->pairs * sizeof *frequencies);
+    rope_frequencies(rope, factors, frequencies);
+    *out = frequencies;
+    return HEARTH_OK;
+}
+
+/* Adds a rotary to the model, which has room for it. */
+static hearth_status add_rotary(const binder *b, const rope_settings *rope, const float *factors,
+                                const float *long_factors)
 {
     hearth_model *m = b->model;
-    rope_settings rope;
-    TRY(rope_read(&rope, m->family, b->source, &m->hyper, b->error));
-    for (uint32_t i = 0; m->rope_factors && i < rope.pairs; i++)
-        if (!isfinite(m->rope_factors[i]) || !(m->rope_factors[i] > 0))
-            return fail(b->error, HEARTH_FORMAT, "%s: tensor rope_freqs.weight: value %u is not a positive number",
-                        b->source->path, i);
-    m->hyper.rope_magnitude = (float)rope.magnitude;
-    if (!isfinite(m->hyper.rope_magnitude))
+    rotary *to = &m->rotaries[m->rotary_count];
+    *to = (rotary){.pairing = m->family->pairing,
+                   .pairs = rope->pairs,
+                   .first = m->rotary_count * rope->pairs,
+                   .magnitude = (float)rope->magnitude,
+                   .long_from = (uint32_t)rope->original_context};
+    if (!isfinite(to->magnitude))
         return fail(b->error, HEARTH_FORMAT, "%s: rotary scaling: its factor on cosine and sine is too large",
                     b->source->path);
-    double *frequencies = arena_new_array(&m->memory, rope.pairs, sizeof *frequencies);
-    if (!frequencies)
-        return fail_memory(b->error, "rope frequencies", rope.pairs * sizeof *frequencies);
-    rope_frequencies(&rope, m->rope_factors, frequencies);
-    m->hyper.rope_frequencies = frequencies;
+    TRY(make_frequencies(b, rope, factors, &to->frequencies));
+    if (long_factors)
+        TRY(make_frequencies(b, rope, long_factors, &to->long_frequencies));
+    m->rotary_count++;
+    return HEARTH_OK;
+}
+
+/* Computes the rotaries and gives one to every layer that rotates: layers with a window may have another base, which
+ * then is not scaled. Needs the shapes of the layers and the tensors of factors. */
+static hearth_status find_rotaries(binder *b)
+{
+    hearth_model *m = b->model;
+    rope_settings rope, windowed;
+    if (m->family->unrotated)
+        return HEARTH_OK;
+    TRY(rope_read(&rope, m->family, b->source, &m->hyper, b->error));
+    TRY(rope_read_window(&windowed, m->family, b->source, &m->hyper, b->error));
+    TRY(check_factors(b, m->rope_factors, rope.pairs, "rope_freqs.weight"));
+    TRY(check_factors(b, m->rope_factors_long, rope.pairs, "rope_factors_long.weight"));
+    if (m->rope_factors_long && !m->rope_factors)
+        return fail(b->error, HEARTH_FORMAT, "%s: tensor rope_factors_short.weight: is missing", b->source->path);
+    m->rotaries = arena_new_array(&m->memory, 2, sizeof *m->rotaries);
+    if (!m->rotaries)
+        return fail_memory(b->error, "rotaries", 2 * sizeof *m->rotaries);
+    TRY(add_rotary(b, &rope, m->rope_factors, m->rope_factors_long));
+    if (windowed.base > 0)
+        TRY(add_rotary(b, &windowed, NULL, NULL));
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        attention_shape *a = &m->layers[i].attention;
+        if (!in_pattern(m->family->without_rotary, i))
+            a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
+    }
     return HEARTH_OK;
 }
 
@@ -124,15 +173,11 @@ static hearth_status bind_model(binder *b, const char *activation)
     TRY(find_family(b));
     TRY(find_name(b));
     TRY(find_pack(b));
-    TRY(hyper_read(&m->hyper, m->family, b->source, activation, b->error));
-    size_t layers = m->hyper.layer_count;
-    m->layers = arena_new_array(&m->memory, layers, sizeof *m->layers);
-    if (!m->layers)
-        return fail_memory(b->error, "layers", layers * sizeof *m->layers);
+    TRY(hyper_read(m, activation, b->error));
     TRY(bind_tensors(b));
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         m->layers[i].predictor = model_stored_predictor(m, i);
-    TRY(find_frequencies(b));
+    TRY(find_rotaries(b));
     return find_tokenizer(b);
 }
 
@@ -222,8 +267,8 @@ static void log_model(const hearth_model *m, const hearth_log *log)
     char size[16];
     const char *path = m->source->path;
     log_line(log, HEARTH_LOG_INFO, "%s: %s, %s, %u layers, %s of weights%s", path, m->family->name,
-             ffn_activations[m->hyper.activation].name, m->hyper.layer_count, text_size(size, (double)m->weight_bytes),
-             m->tune ? ", with its tune file" : "");
+             ffn_activations[m->layers[0].ffn.activation].name, m->hyper.layer_count,
+             text_size(size, (double)m->weight_bytes), m->tune ? ", with its tune file" : "");
     if (m->tune_problem)
         log_line(log, HEARTH_LOG_WARNING, "%s: its tune file is ignored: %s", path, m->tune_problem);
     if (!m->tokenizer)
@@ -275,17 +320,18 @@ void hearth_model_close(hearth_model *model)
 void hearth_model_describe_sized(const hearth_model *model, hearth_model_info *out, size_t out_size)
 {
     const hyperparameters *h = &model->hyper;
+    const attention_shape *a = &model->layers[0].attention;
     hearth_model_info own = {
         .path = model->source->path,
         .name = model->name,
         .family = model->family->name,
-        .activation = ffn_activations[h->activation].name,
+        .activation = ffn_activations[model->layers[0].ffn.activation].name,
         .layer_count = h->layer_count,
         .embedding_length = h->embedding_length,
-        .neuron_count = h->neuron_count,
-        .head_count = h->head_count,
-        .kv_head_count = h->kv_head_count,
-        .head_length = h->head_length,
+        .neuron_count = model_largest(model).neurons,
+        .head_count = a->head_count,
+        .kv_head_count = a->kv_head_count,
+        .head_length = a->head_length,
         .vocabulary_size = h->vocabulary_size,
         .context_length = h->context_length,
         .parameter_count = model->parameter_count,
@@ -301,6 +347,35 @@ void hearth_model_describe_sized(const hearth_model *model, hearth_model_info *o
         .predictor_threshold = h->predictor_threshold,
     };
     sized_write(out, out_size, &own, sizeof own);
+}
+
+static uint32_t most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+layer_sizes model_largest(const hearth_model *model)
+{
+    layer_sizes s = {0};
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
+        const attention_shape *a = &model->layers[i].attention;
+        s.neurons = most(s.neurons, model->layers[i].ffn.neuron_count);
+        s.query = most(s.query, query_width(a));
+        s.key = most(s.key, key_width(a));
+        s.heads = most(s.heads, a->head_count);
+        s.group = most(s.group, a->head_count / a->kv_head_count);
+        s.head_length = most(s.head_length, a->head_length);
+        s.rotated = most(s.rotated, a->rotary ? a->rotary->first + a->rotary->pairs : 0);
+    }
+    return s;
+}
+
+bool model_has_zeros(const hearth_model *model)
+{
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        if (ffn_skippable(&model->layers[i].ffn))
+            return true;
+    return false;
 }
 
 hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error)

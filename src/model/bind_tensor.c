@@ -44,11 +44,11 @@ static void print_shape(char *out, size_t size, const uint64_t *shape, uint32_t 
 
 /* Returns the expected size of a dimension. Hyperparameters give all but the rank of a predictor, which comes from
  * the first of its tensors. */
-static uint64_t expected_size(const binder *b, dimension d)
+static uint64_t expected_size(const binder *b, uint32_t layer, dimension d)
 {
     if (d == DIMENSION_RANK)
         return b->rank ? b->rank : ANY_SIZE;
-    return hyper_dimension(&b->model->hyper, d);
+    return hyper_dimension(&b->model->hyper, &b->model->layers[layer], d);
 }
 
 static bool fits(uint64_t size, uint64_t expected)
@@ -59,7 +59,7 @@ static bool fits(uint64_t size, uint64_t expected)
 /* Checks the shape of a tensor, and sets b->rank where its rank was not known yet. */
 static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
 {
-    uint64_t expected[2] = {expected_size(b, rule->columns), expected_size(b, rule->rows)};
+    uint64_t expected[2] = {expected_size(b, layer, rule->columns), expected_size(b, layer, rule->rows)};
     uint32_t dimensions = rule->rows == DIMENSION_NONE ? 1 : 2;
     char is[128], wanted[64], reason[256];
     if (t->rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1])) {
@@ -151,7 +151,7 @@ static hearth_status bind_order(binder *b, const int32_t **out, const tensor_rul
     return good ? HEARTH_OK : fail_tensor(b, rule, layer, "does not hold the number of every neuron once");
 }
 
-/* Copies the rows of a matrix into their logical order (stored_tensor.rotary_heads) and reports progress. */
+/* Copies the rows of a matrix into their logical order (stored_tensor) and reports progress. */
 static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
 {
     char *rows = arena_new_array(&b->model->memory, m->rows, m->row_bytes);
@@ -175,7 +175,7 @@ static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule
     matrix m = {.data = t->data, .format = t->format, .rows = (uint32_t)t->shape[1], .columns = (uint32_t)t->shape[0]};
     if (!number_row_bytes(t->format, t->shape[0], &m.row_bytes))
         return fail_tensor(b, rule, layer, "has rows that are not a whole number of blocks");
-    if (t->rotary_heads > 0 && b->copies)
+    if (stored_tensor_reordered(t) && b->copies)
         TRY(put_in_order(b, &m, t));
     *out = m;
     return HEARTH_OK;
@@ -227,7 +227,7 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
 /* Finds and checks one tensor and sets its field. owner: the model or the layer that has the field. */
 static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule, uint32_t layer)
 {
-    if (rule->flags & TENSOR_IGNORED)
+    if (rule->flags & (TENSOR_IGNORED | TENSOR_ALIAS))
         return HEARTH_OK;
     const stored_tensor *t;
     TRY(take_tensor(b, &t, rule, layer));
@@ -267,6 +267,40 @@ static hearth_status check_extras(const binder *b)
     return HEARTH_OK;
 }
 
+/* Returns `rows` rows of a matrix from row `first` on; none of none. */
+static matrix take_rows(const matrix *m, uint32_t first, uint32_t rows)
+{
+    matrix part = *m;
+    if (m->data) {
+        part.data = (const char *)m->data + first * m->row_bytes;
+        part.rows = rows;
+    }
+    return part;
+}
+
+/* Sets the matrices and vectors that a file has joined in one. */
+static void divide_joined(model_layer *l)
+{
+    uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = l->ffn.neuron_count;
+    if (l->qkv.data) {
+        l->q = take_rows(&l->qkv, 0, query);
+        l->k = take_rows(&l->qkv, query, key);
+        l->v = take_rows(&l->qkv, query + key, key);
+    }
+    if (l->qkv_bias) {
+        l->q_bias = l->qkv_bias;
+        l->k_bias = l->qkv_bias + query;
+        l->v_bias = l->qkv_bias + query + key;
+    }
+    if (l->gate_up.data) {
+        l->gate = take_rows(&l->gate_up, 0, f);
+        l->up = take_rows(&l->gate_up, f, f);
+    }
+    /* Blocks side by side share the norm of the one that has it. */
+    if (l->wiring == WIRING_PARALLEL && !l->attention_norm.weight)
+        l->attention_norm = l->ffn_norm;
+}
+
 hearth_status bind_tensors(binder *b)
 {
     hearth_model *m = b->model;
@@ -275,7 +309,7 @@ hearth_status bind_tensors(binder *b)
     m->neuron_major = m->powerinfer || first_layer_has(b, TENSOR_NEURON_MAJOR);
     m->predictors = m->powerinfer || first_layer_has(b, TENSOR_PREDICTOR);
     for (size_t i = 0; i < b->source->tensor_count; i++)
-        if (b->source->tensors[i].rotary_heads > 0)
+        if (stored_tensor_reordered(&b->source->tensors[i]))
             b->bytes_total += b->source->tensors[i].size_bytes;
     for (size_t i = 0; i < f->tensor_count; i++)
         TRY(bind_tensor(b, m, &f->tensors[i], 0));
@@ -283,6 +317,7 @@ hearth_status bind_tensors(binder *b)
         b->rank = 0;
         for (size_t i = 0; i < f->layer_tensor_count; i++)
             TRY(bind_tensor(b, &m->layers[layer], &f->layer_tensors[i], layer));
+        divide_joined(&m->layers[layer]);
     }
     if (!m->head.data)
         m->head = m->embedding;

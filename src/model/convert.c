@@ -24,10 +24,15 @@ static const uint32_t pack_version = 1;
 /* Sets keys for what the magic of a PowerInfer file implied: the new file does not have that magic. */
 static hearth_status set_implied_keys(const convert_plan *p, checkpoint *source, hearth_error *error)
 {
-    const hyperparameters *h = &p->model->hyper;
     char key[KEY_SIZE];
     hyper_key(key, p->model->family, "hidden_activation");
-    TRY(checkpoint_set_string(source, key, span_of(ffn_activations[h->activation].name), error));
+    const hyperparameters *h = &p->model->hyper;
+    TRY(checkpoint_set_string(source, key, span_of(ffn_activations[p->model->layers[0].ffn.activation].name), error));
+    if (h->position_offset > 0) {
+        TRY(checkpoint_set_u32(source, "hearth.pack.position_offset", h->position_offset, error));
+        hyper_key(key, p->model->family, "attention.layer_norm_epsilon");
+        TRY(checkpoint_set_f32(source, key, h->norm_epsilon, error));
+    }
     return checkpoint_set_f32(source, "powerinfer.sparse_threshold", h->predictor_threshold, error);
 }
 
@@ -65,7 +70,7 @@ static void note_powerinfer(const convert_plan *p)
         return;
     if (p->added->note[0])
         o->note(o->user, p->added->note);
-    if (p->model->hyper.activation != FFN_RELU)
+    if (p->model->layers[0].ffn.activation != FFN_RELU)
         o->note(o->user, "PowerInfer itself computes every model as ReLU, whatever the file says of its activation");
     for (size_t i = 0; i < p->count; i++) {
         number_format to = p->items[i].step.to;
@@ -81,7 +86,7 @@ static void note_powerinfer(const convert_plan *p)
 static hearth_status check_predictable(const hearth_model *m, hearth_error *error)
 {
     const char *reason = NULL;
-    if (!ffn_has_zeros(m->hyper.activation))
+    if (!model_has_zeros(m))
         reason = "a PowerInfer file is of a model whose neurons are often zero (ReLU), which this one's are not";
     else if (m->predictors)
         reason = "the model has some already";

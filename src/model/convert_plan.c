@@ -81,8 +81,7 @@ static hearth_status choose_format(convert_plan *p, convert_step *step, const te
         return HEARTH_OK;
     if (rule->rows == DIMENSION_NONE) { /* llama.cpp loads vectors only in float32 */
         step->to = FORMAT_F32;
-        bool is_bias = (rule->flags & (TENSOR_MLP_BIAS | TENSOR_NEURON_MAJOR)) != 0;
-        step->reason = rule->flags & TENSOR_CONSTANT ? "constant" : is_bias ? "bias" : "norm";
+        step->reason = rule->flags & TENSOR_CONSTANT ? "constant" : rule->flags & TENSOR_NORM ? "norm" : "bias";
         return HEARTH_OK;
     }
     number_format wanted = wanted_format(p, rule, step, &step->reason);
@@ -113,20 +112,22 @@ static const tensor_rule *neuron_major_rule(const family *f, const tensor_rule *
     return rule;
 }
 
-/* Returns true for tensors with one row, or one value, per neuron. */
+/* Returns true for tensors with one row, or one value, per neuron, or two. */
 static bool is_per_neuron(const tensor_rule *rule)
 {
-    return (rule->rows == DIMENSION_NONE ? rule->columns : rule->rows) == DIMENSION_NEURONS;
+    dimension n = rule->rows == DIMENSION_NONE ? rule->columns : rule->rows;
+    return n == DIMENSION_NEURONS || n == DIMENSION_GATE_UP;
 }
 
-/* Finds which stored row each written row of a layer comes from. The order is in original neuron numbers, while the
- * source's rows may already have another order. HEARTH_INVALID: the order is not a permutation. */
+/* Finds which stored row each written row of a layer comes from: [2 f], since a joined gate and up have two per neuron.
+ * The order is in original neuron numbers, while the source's rows may already have another order. HEARTH_INVALID: the
+ * order is not a permutation. */
 static hearth_status find_rows(convert_plan *p, uint32_t layer, const uint32_t **out, hearth_error *error)
 {
     const uint32_t *order = p->options->order[layer];
     const int32_t *stored = p->model->layers[layer].order;
-    uint32_t f = p->model->hyper.neuron_count;
-    uint32_t *rows = arena_new_array(&p->memory, f, sizeof *rows);
+    uint32_t f = p->model->layers[layer].ffn.neuron_count;
+    uint32_t *rows = arena_new_array(&p->memory, (size_t)2 * f, sizeof *rows);
     uint32_t *place = mem_new_array(f, sizeof *place); /* row of each neuron in the source; UINT32_MAX: already used */
     if (!rows || !place) {
         mem_free(place);
@@ -141,6 +142,7 @@ static hearth_status find_rows(convert_plan *p, uint32_t layer, const uint32_t *
                           order[r], order[r] < f ? "comes twice" : "does not exist");
         } else {
             rows[r] = place[order[r]];
+            rows[f + r] = f + rows[r];
             place[order[r]] = UINT32_MAX;
         }
     mem_free(place);
@@ -179,7 +181,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->to.shape[0] = step->columns;
     item->to.shape[1] = step->rows;
     item->to.size_bytes = size_bytes;
-    item->to.rotary_heads = 0;
+    item->to.rotary_heads = item->to.fused_groups = 0;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
     step->requantised = step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;
     p->requantised |= step->requantised;
@@ -193,7 +195,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
 static const stored_tensor *find_stored(const convert_plan *p, const tensor_rule *rule, uint32_t layer)
 {
     char name[TENSOR_NAME_SIZE];
-    if (rule->flags & TENSOR_IGNORED)
+    if (rule->flags & (TENSOR_IGNORED | TENSOR_ALIAS))
         return NULL;
     if (p->added && (rule->flags & TENSOR_PREDICTOR))
         return predictors_find(p->added, rule, layer);
@@ -220,11 +222,12 @@ static hearth_status plan_added(convert_plan *p, convert_item *item, const tenso
 static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule, uint32_t layer, const uint32_t *rows,
                                        hearth_error *error)
 {
-    stored_tensor numbers = {.format = FORMAT_I32, .rank = 1, .shape = {p->model->hyper.neuron_count, 1, 1, 1}};
+    uint32_t f = p->model->layers[layer].ffn.neuron_count;
+    stored_tensor numbers = {.format = FORMAT_I32, .rank = 1, .shape = {f, 1, 1, 1}};
     bool is_order = rows && (rule->flags & TENSOR_INTEGERS) != 0;
     if (is_order) { /* uint32_t as I32: the numbers are far below 2^31       */
         numbers.data = p->options->order[layer];
-        numbers.size_bytes = p->model->hyper.neuron_count * sizeof **p->options->order;
+        numbers.size_bytes = f * sizeof **p->options->order;
     }
     const stored_tensor *t = is_order ? &numbers : find_stored(p, rule, layer);
     if (!t)

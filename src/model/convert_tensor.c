@@ -86,7 +86,7 @@ typedef struct row_sums {
 /* One chunk of rows that is converted. A vector whose values change their order is treated as rows of one value. */
 typedef struct row_chunk {
     const stored_tensor *from;
-    const uint32_t *order; /* stored row of each written row; NULL: as stored, except rotary_heads  */
+    const uint32_t *order; /* stored row of each written row; NULL: as stored, as stored_tensor says */
     number_format to;
     float scale;
     uint64_t first; /* row of the tensor that is row 0 of the chunk */
@@ -280,7 +280,7 @@ hearth_status convert_tensor(convert_sink *s, convert_item *item)
     const convert_step *step = &item->step;
     if (step->transposed)
         return write_transposed(s, item);
-    if (step->from == step->to && item->from.rotary_heads == 0 && !item->rows && item->scale == 1)
+    if (step->from == step->to && !stored_tensor_reordered(&item->from) && !item->rows && item->scale == 1)
         return copy_tensor(s, &item->from);
     return write_rows(s, item);
 }

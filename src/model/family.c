@@ -10,92 +10,315 @@
 
 // clang-format off
 const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
-    /*              name       kernel           threshold */
-    [FFN_SILU]    = {"silu",    ACTIVATION_SILU, false},
-    [FFN_RELU]    = {"relu",    ACTIVATION_RELU, false},
-    [FFN_FATRELU] = {"fatrelu", ACTIVATION_RELU, true},
+    /*                name                 other names                 kernel                 threshold */
+    [FFN_SILU]      = {"silu",              {"swish"},                  ACTIVATION_SILU,       false},
+    [FFN_RELU]      = {"relu",              {NULL},                     ACTIVATION_RELU,       false},
+    [FFN_FATRELU]   = {"fatrelu",           {NULL},                     ACTIVATION_RELU,       true},
+    [FFN_RELU2]     = {"relu2",             {NULL},                     ACTIVATION_RELU2,      false},
+    [FFN_GELU]      = {"gelu",              {NULL},                     ACTIVATION_GELU,       false},
+    [FFN_GELU_TANH] = {"gelu_pytorch_tanh", {"gelu_new", "gelu_fast"},  ACTIVATION_GELU_TANH,  false},
 };
+
+/* ------------------------------------------------------------------ tensors */
 
 #define MODEL(field) offsetof(struct hearth_model, field)
 #define LAYER(field) offsetof(model_layer, field)
 #define NO_FIELD 0
 
+#define D   DIMENSION_EMBEDDING
+#define F   DIMENSION_NEURONS
+#define Q   DIMENSION_QUERY
+#define K   DIMENSION_KEY
+#define QKV DIMENSION_QKV
+
+#define VECTOR(name, folder, field, n, flags)             {name, folder, field, DIMENSION_NONE, n, DIMENSION_NONE, flags}
+#define MATRIX(name, folder, field, rows, columns, flags) {name, folder, field, rows, columns, DIMENSION_NONE, flags}
+/* Rows of neighbouring pairs, which a folder stores as halves. */
+#define ROTARY(name, folder, field, rows, heads)          {name, folder, field, rows, D, heads, 0}
+/* A norm with weight and bias. */
+#define NORM_PAIR(owner, name, folder, field, n, flags)                                                      \
+    VECTOR(name ".weight", folder ".weight", owner(field.weight), n, TENSOR_NORM | (flags)),                 \
+    VECTOR(name ".bias",   folder ".bias",   owner(field.bias),   n, (flags) & ~(unsigned)TENSOR_LESS_ONE)
+#define NORM_ALONE(owner, name, folder, field, n, flags)                                                  \
+    VECTOR(name ".weight", folder ".weight", owner(field.weight), n, TENSOR_NORM | (flags))
+
+#define BLK    "blk.%u."
+#define LAYERS "model.layers.%u."
+
+/* The vocabulary: embedding and head. */
+#define TOKENS(embedding_name, head_name)                                                                              \
+    MATRIX("token_embd.weight", embedding_name, MODEL(embedding), DIMENSION_VOCABULARY, D, TENSOR_EMBEDDING),     \
+    MATRIX("output.weight",     head_name, MODEL(head),      DIMENSION_VOCABULARY, D, TENSOR_HEAD | TENSOR_OPTIONAL)
+/* llama3's scaling: the divisor of each rotary frequency. */
+#define ROPE_FACTORS                                                                                         \
+    VECTOR("rope_freqs.weight", NULL, MODEL(rope_factors), DIMENSION_ROPE_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL)
+
+/* Attention by four matrices; pairs are neighbours in GGUF and halves in folders. */
+#define ATTENTION_NEIGHBOURS                                                                                 \
+    ROTARY(BLK "attn_q.weight",      LAYERS "self_attn.q_proj.weight", LAYER(q), Q, DIMENSION_HEADS),        \
+    ROTARY(BLK "attn_k.weight",      LAYERS "self_attn.k_proj.weight", LAYER(k), K, DIMENSION_KV_HEADS),     \
+    MATRIX(BLK "attn_v.weight",      LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, 0),                   \
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, 0)
+/* The same, in the same order in both. */
+#define ATTENTION_AT(prefix, output)                                                                         \
+    MATRIX(BLK "attn_q.weight",      prefix "self_attn.q_proj.weight", LAYER(q), Q, D, 0),                   \
+    MATRIX(BLK "attn_k.weight",      prefix "self_attn.k_proj.weight", LAYER(k), K, D, 0),                   \
+    MATRIX(BLK "attn_v.weight",      prefix "self_attn.v_proj.weight", LAYER(v), K, D, 0),                   \
+    MATRIX(BLK "attn_output.weight", prefix "self_attn." output ".weight", LAYER(attention_output), D, Q, 0)
+#define ATTENTION_HALVES ATTENTION_AT(LAYERS, "o_proj")
+#define QKV_BIASES(prefix)                                                                                   \
+    VECTOR(BLK "attn_q.bias",        prefix "self_attn.q_proj.bias", LAYER(q_bias), Q, 0),                   \
+    VECTOR(BLK "attn_k.bias",        prefix "self_attn.k_proj.bias", LAYER(k_bias), K, 0),                   \
+    VECTOR(BLK "attn_v.bias",        prefix "self_attn.v_proj.bias", LAYER(v_bias), K, 0)
+#define OUTPUT_BIAS(folder)                                                                                  \
+    VECTOR(BLK "attn_output.bias",   folder, LAYER(attention_output_bias), D, 0)
+#define QK_NORMS(q, k, flags)                                                                                \
+    NORM_ALONE(LAYER, BLK "attn_q_norm", LAYERS "self_attn.q_norm", query_norm, q, flags),                \
+    NORM_ALONE(LAYER, BLK "attn_k_norm", LAYERS "self_attn.k_norm", key_norm,   k, flags)
+/* Unscaled rotary frequencies, which early converters and transformers stored. */
+#define OLD_FREQUENCIES                                                                                      \
+    VECTOR(BLK "attn_rot_embd.weight", LAYERS "self_attn.rotary_emb.inv_freq", NO_FIELD, DIMENSION_ROPE_PAIRS, \
+           TENSOR_IGNORED | TENSOR_OPTIONAL)
+
+/* Down in both layouts, the order of neurons, and PowerInfer's predictors. PowerInfer's name for the bias of down has
+ * the _t too, but it is the same vector. */
+#define DOWN(folder, flags)                                                                                  \
+    MATRIX(BLK "ffn_down.weight",   folder, LAYER(down),      D, F, TENSOR_STOCK | (flags)),                 \
+    MATRIX(BLK "ffn_down_t.weight", NULL,   LAYER(down_t),    F, D, TENSOR_NEURON_MAJOR),                    \
+    VECTOR(BLK "ffn_order",         NULL,   LAYER(order),        F, TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |  \
+                                                                    TENSOR_OPTIONAL),                        \
+    MATRIX(BLK "fc1.weight",        NULL,   LAYER(fc1), DIMENSION_RANK, D, TENSOR_PREDICTOR),                \
+    MATRIX(BLK "fc2.weight",        NULL,   LAYER(fc2), F, DIMENSION_RANK, TENSOR_PREDICTOR)
+#define DOWN_BIAS(folder, flags)                                                                             \
+    VECTOR(BLK "ffn_down.bias",     folder, LAYER(down_bias), D, flags),                                     \
+    VECTOR(BLK "ffn_down_t.bias",   NULL,   LAYER(down_bias), D, TENSOR_NEURON_MAJOR | TENSOR_OPTIONAL)
+#define GATED_FFN                                                                                            \
+    MATRIX(BLK "ffn_gate.weight",   LAYERS "mlp.gate_proj.weight", LAYER(gate), F, D, 0),                    \
+    MATRIX(BLK "ffn_up.weight",     LAYERS "mlp.up_proj.weight",   LAYER(up),   F, D, 0),                    \
+    DOWN(LAYERS "mlp.down_proj.weight", 0)
+#define GATED_BIASES                                                                                         \
+    VECTOR(BLK "ffn_gate.bias",     LAYERS "mlp.gate_proj.bias", LAYER(gate_bias), F, TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
+    VECTOR(BLK "ffn_up.bias",       LAYERS "mlp.up_proj.bias",   LAYER(up_bias),   F, TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
+    DOWN_BIAS(LAYERS "mlp.down_proj.bias", TENSOR_MLP_BIAS | TENSOR_OPTIONAL)
+#define PLAIN_FFN(up_name, down_name, flags)                                                                           \
+    MATRIX(BLK "ffn_up.weight",     up_name ".weight", LAYER(up), F, D, flags),                                   \
+    DOWN(down_name ".weight", flags)
+#define PLAIN_BIASES(up_name, down_name)                                                                               \
+    VECTOR(BLK "ffn_up.bias",       up_name ".bias", LAYER(up_bias), F, 0),                                       \
+    DOWN_BIAS(down_name ".bias", TENSOR_STOCK)
+
+/* Norms before both blocks: weights alone, and with biases. */
+#define PRE_NORMS(flags)                                                                                     \
+    NORM_ALONE(LAYER, BLK "attn_norm", LAYERS "input_layernorm",          attention_norm, D, flags),      \
+    NORM_ALONE(LAYER, BLK "ffn_norm",  LAYERS "post_attention_layernorm", ffn_norm,       D, flags)
+#define PRE_NORM_PAIRS(attention, ffn, flags)                                                                \
+    NORM_PAIR(LAYER, BLK "attn_norm", attention, attention_norm, D, flags),                                  \
+    NORM_PAIR(LAYER, BLK "ffn_norm",  ffn,       ffn_norm,       D, flags)
+/* Norms before and behind both blocks. */
+#define FOUR_NORMS(flags)                                                                                    \
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",            attention_norm,      D, flags), \
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm",   attention_post_norm, D, flags), \
+    NORM_ALONE(LAYER, BLK "ffn_norm",            LAYERS "pre_feedforward_layernorm",  ffn_norm,            D, flags), \
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_feedforward_layernorm", ffn_post_norm,       D, flags)
+
 static const tensor_rule llama_tensors[] = {
-    {"token_embd.weight",  "model.embed_tokens.weight", MODEL(embedding),
-        DIMENSION_VOCABULARY, DIMENSION_EMBEDDING, DIMENSION_NONE, TENSOR_EMBEDDING},
-    {"output_norm.weight", "model.norm.weight",         MODEL(output_norm),
-        DIMENSION_NONE, DIMENSION_EMBEDDING, DIMENSION_NONE, 0},
-    {"output.weight",      "lm_head.weight",            MODEL(head),
-        DIMENSION_VOCABULARY, DIMENSION_EMBEDDING, DIMENSION_NONE, TENSOR_HEAD | TENSOR_OPTIONAL},
-    /* llama3's scaling: the divisor of each rotary frequency */
-    {"rope_freqs.weight",  NULL,                        MODEL(rope_factors),
-        DIMENSION_NONE, DIMENSION_ROPE_PAIRS, DIMENSION_NONE, TENSOR_CONSTANT | TENSOR_OPTIONAL},
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule layernorm_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_PAIR(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule phi3_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    /* longrope: divisors for texts up to the original context, and beyond */
+    VECTOR("rope_factors_short.weight", NULL, MODEL(rope_factors),      DIMENSION_ROPE_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL),
+    VECTOR("rope_factors_long.weight",  NULL, MODEL(rope_factors_long), DIMENSION_ROPE_PAIRS, TENSOR_CONSTANT | TENSOR_OPTIONAL),
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule gemma_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, TENSOR_LESS_ONE),
+};
+static const tensor_rule nemotron_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS,
+    NORM_PAIR(MODEL, "output_norm", "model.norm", output_norm, D, TENSOR_LESS_ONE),
+};
+static const tensor_rule falcon_tensors[] = {
+    TOKENS("transformer.word_embeddings.weight", "lm_head.weight"),
+    NORM_PAIR(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
+};
+static const tensor_rule gpt2_tensors[] = {
+    TOKENS("transformer.wte.weight", "lm_head.weight"),
+    MATRIX("position_embd.weight", "transformer.wpe.weight", MODEL(positions), DIMENSION_POSITIONS, D, 0),
+    NORM_PAIR(MODEL, "output_norm", "transformer.ln_f", output_norm, D, 0),
+};
+static const tensor_rule opt_tensors[] = {
+    TOKENS("model.decoder.embed_tokens.weight", "lm_head.weight"),
+    MATRIX("position_embd.weight", "model.decoder.embed_positions.weight", MODEL(positions), DIMENSION_POSITIONS, D, 0),
+    NORM_PAIR(MODEL, "output_norm", "model.decoder.final_layer_norm", output_norm, D, 0),
 };
 
-#define FOLDER_LAYER "model.layers.%u."
-
-static const tensor_rule llama_layer_tensors[] = {
-    {"blk.%u.attn_norm.weight",   FOLDER_LAYER "input_layernorm.weight",          LAYER(attention_norm),
-        DIMENSION_NONE,      DIMENSION_EMBEDDING, DIMENSION_NONE,     0},
-    {"blk.%u.attn_q.weight",      FOLDER_LAYER "self_attn.q_proj.weight",         LAYER(q),
-        DIMENSION_QUERY,     DIMENSION_EMBEDDING, DIMENSION_HEADS,    0},
-    {"blk.%u.attn_k.weight",      FOLDER_LAYER "self_attn.k_proj.weight",         LAYER(k),
-        DIMENSION_KEY,       DIMENSION_EMBEDDING, DIMENSION_KV_HEADS, 0},
-    {"blk.%u.attn_v.weight",      FOLDER_LAYER "self_attn.v_proj.weight",         LAYER(v),
-        DIMENSION_KEY,       DIMENSION_EMBEDDING, DIMENSION_NONE,     0},
-    {"blk.%u.attn_output.weight", FOLDER_LAYER "self_attn.o_proj.weight",         LAYER(attention_output),
-        DIMENSION_EMBEDDING, DIMENSION_QUERY,     DIMENSION_NONE,     0},
-    {"blk.%u.ffn_norm.weight",    FOLDER_LAYER "post_attention_layernorm.weight", LAYER(ffn_norm),
-        DIMENSION_NONE,      DIMENSION_EMBEDDING, DIMENSION_NONE,     0},
-    {"blk.%u.ffn_gate.weight",    FOLDER_LAYER "mlp.gate_proj.weight",            LAYER(gate),
-        DIMENSION_NEURONS,   DIMENSION_EMBEDDING, DIMENSION_NONE,     0},
-    {"blk.%u.ffn_up.weight",      FOLDER_LAYER "mlp.up_proj.weight",              LAYER(up),
-        DIMENSION_NEURONS,   DIMENSION_EMBEDDING, DIMENSION_NONE,     0},
-    {"blk.%u.ffn_down.weight",    FOLDER_LAYER "mlp.down_proj.weight",            LAYER(down),
-        DIMENSION_EMBEDDING, DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_STOCK},
-    {"blk.%u.ffn_down_t.weight",  NULL,                                           LAYER(down_t),
-        DIMENSION_NEURONS,   DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_NEURON_MAJOR},
-    {"blk.%u.ffn_order",          NULL,                                           LAYER(order),
-        DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |
-                                                                      TENSOR_OPTIONAL},
-    /* biases of the FFN; PowerInfer's name for the bias of down has the _t too, but it is the same vector */
-    {"blk.%u.ffn_gate.bias",      FOLDER_LAYER "mlp.gate_proj.bias",              LAYER(gate_bias),
-        DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
-    {"blk.%u.ffn_up.bias",        FOLDER_LAYER "mlp.up_proj.bias",                LAYER(up_bias),
-        DIMENSION_NONE,      DIMENSION_NEURONS,   DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
-    {"blk.%u.ffn_down.bias",      FOLDER_LAYER "mlp.down_proj.bias",              LAYER(down_bias),
-        DIMENSION_NONE,      DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_MLP_BIAS | TENSOR_OPTIONAL},
-    {"blk.%u.ffn_down_t.bias",    NULL,                                           LAYER(down_bias),
-        DIMENSION_NONE,      DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_NEURON_MAJOR | TENSOR_OPTIONAL},
-    {"blk.%u.fc1.weight",         NULL,                                           LAYER(fc1),
-        DIMENSION_RANK,      DIMENSION_EMBEDDING, DIMENSION_NONE,     TENSOR_PREDICTOR},
-    {"blk.%u.fc2.weight",         NULL,                                           LAYER(fc2),
-        DIMENSION_NEURONS,   DIMENSION_RANK,      DIMENSION_NONE,     TENSOR_PREDICTOR},
-    /* unscaled rotary frequencies, which early converters and transformers stored */
-    {"blk.%u.attn_rot_embd.weight", FOLDER_LAYER "self_attn.rotary_emb.inv_freq", NO_FIELD,
-        DIMENSION_NONE,      DIMENSION_ROPE_PAIRS, DIMENSION_NONE,    TENSOR_IGNORED | TENSOR_OPTIONAL},
+static const tensor_rule llama_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS, GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
 };
+static const tensor_rule arcee_layer[] = {
+    PRE_NORMS(0), ATTENTION_NEIGHBOURS, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+};
+static const tensor_rule bitnet_layer[] = {
+    PRE_NORMS(0), ATTENTION_HALVES, GATED_FFN,
+    NORM_ALONE(LAYER, BLK "attn_sub_norm", LAYERS "self_attn.attn_sub_norm", attention_inner_norm, Q, 0),
+    NORM_ALONE(LAYER, BLK "ffn_sub_norm",  LAYERS "mlp.ffn_sub_norm",        ffn_inner_norm,       F, 0),
+};
+static const tensor_rule qwen2_layer[] = {PRE_NORMS(0), ATTENTION_HALVES, QKV_BIASES(LAYERS), GATED_FFN};
+static const tensor_rule qwen3_layer[] = {
+    PRE_NORMS(0), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), GATED_FFN,
+};
+static const tensor_rule olmo2_layer[] = {
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm",   attention_post_norm, D, 0),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm",       LAYERS "post_feedforward_layernorm", ffn_post_norm,       D, 0),
+    ATTENTION_HALVES, QK_NORMS(Q, K, 0), GATED_FFN,
+};
+static const tensor_rule gemma2_layer[] = {FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_HALVES, GATED_FFN};
+static const tensor_rule gemma3_layer[] = {
+    FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE), GATED_FFN,
+};
+static const tensor_rule phi3_layer[] = {
+    PRE_NORMS(0),
+    MATRIX(BLK "attn_qkv.weight",    LAYERS "self_attn.qkv_proj.weight", LAYER(qkv), QKV, D, 0),
+    MATRIX(BLK "attn_output.weight", LAYERS "self_attn.o_proj.weight",   LAYER(attention_output), D, Q, 0),
+    MATRIX(BLK "ffn_up.weight",      LAYERS "mlp.gate_up_proj.weight",   LAYER(gate_up), DIMENSION_GATE_UP, D, 0),
+    DOWN(LAYERS "mlp.down_proj.weight", 0),
+};
+static const tensor_rule jais2_layer[] = {
+    PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", 0),
+    ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0), PLAIN_BIASES(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj"),
+};
+static const tensor_rule nemotron_layer[] = {
+    PRE_NORM_PAIRS(LAYERS "input_layernorm", LAYERS "post_attention_layernorm", TENSOR_LESS_ONE),
+    ATTENTION_HALVES, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
+};
+
+#define H "transformer.h.%u."
+static const tensor_rule falcon_layer[] = {
+    /* One norm for both blocks, or two: then the first name is that of the feed-forward network. */
+    NORM_PAIR(LAYER, BLK "attn_norm",   H "input_layernorm", ffn_norm,       D, 0),
+    NORM_PAIR(LAYER, BLK "attn_norm",   H "ln_mlp",          ffn_norm,       D, TENSOR_ALIAS),
+    NORM_PAIR(LAYER, BLK "attn_norm_2", H "ln_attn",         attention_norm, D, TENSOR_OPTIONAL),
+    MATRIX(BLK "attn_qkv.weight",    H "self_attention.query_key_value.weight", LAYER(qkv), QKV, D, TENSOR_FUSED),
+    MATRIX(BLK "attn_output.weight", H "self_attention.dense.weight", LAYER(attention_output), D, Q, 0),
+    PLAIN_FFN(H "mlp.dense_h_to_4h", H "mlp.dense_4h_to_h", 0),
+};
+static const tensor_rule gpt2_layer[] = {
+    PRE_NORM_PAIRS(H "ln_1", H "ln_2", 0),
+    MATRIX(BLK "attn_qkv.weight",    H "attn.c_attn.weight", LAYER(qkv), QKV, D, TENSOR_TRANSPOSED),
+    VECTOR(BLK "attn_qkv.bias",      H "attn.c_attn.bias",   LAYER(qkv_bias), QKV, 0),
+    MATRIX(BLK "attn_output.weight", H "attn.c_proj.weight", LAYER(attention_output), D, Q, TENSOR_TRANSPOSED),
+    OUTPUT_BIAS(H "attn.c_proj.bias"),
+    PLAIN_FFN(H "mlp.c_fc", H "mlp.c_proj", TENSOR_TRANSPOSED), PLAIN_BIASES(H "mlp.c_fc", H "mlp.c_proj"),
+    /* The causal mask, which early versions of transformers stored. */
+    VECTOR(BLK "attn_mask", H "attn.bias", NO_FIELD, D, TENSOR_IGNORED | TENSOR_OPTIONAL),
+};
+#define DECODER "model.decoder.layers.%u."
+static const tensor_rule opt_layer[] = {
+    PRE_NORM_PAIRS(DECODER "self_attn_layer_norm", DECODER "final_layer_norm", 0),
+    ATTENTION_AT(DECODER, "out_proj"), QKV_BIASES(DECODER), OUTPUT_BIAS(DECODER "self_attn.out_proj.bias"),
+    PLAIN_FFN(DECODER "fc1", DECODER "fc2", 0), PLAIN_BIASES(DECODER "fc1", DECODER "fc2"),
+};
+
+/* ------------------------------------------------------------------ families */
 
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
-#define LLAMA_TENSORS llama_tensors, COUNT(llama_tensors), llama_layer_tensors, COUNT(llama_layer_tensors)
+#define TENSORS(model, layer) .tensors = model, .tensor_count = COUNT(model), .layer_tensors = layer, \
+                              .layer_tensor_count = COUNT(layer)
+#define NO_ATTENTION_BIAS {"attention_bias", false, false}
 
 const family families[] = {
-    /* name     model_type architecture          window       gating          activation tensors */
-    {"llama",   "llama",   "LlamaForCausalLM",   false, 0,    FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
+    {.name = "llama", .model_type = "llama", .architecture = "LlamaForCausalLM",
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
     /* GGUF has no architecture for mistral: it is a llama with llama.attention.sliding_window */
-    {"llama",   "mistral", "MistralForCausalLM", true,  4096, FFN_GATED,      FFN_SILU,  LLAMA_TENSORS},
+    {.name = "llama", .model_type = "mistral", .architecture = "MistralForCausalLM",
+     .folder_window = true, .default_window = 4096,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
     /* TurboSparse: mistral with a ReLU on gate and on up */
-    {"bamboo",  "bamboo",  "BambooForCausalLM",  true,  0,    FFN_GATED_BOTH, FFN_RELU,  LLAMA_TENSORS},
+    {.name = "bamboo", .model_type = "bamboo", .architecture = "BambooForCausalLM",
+     .folder_window = true, .gating = FFN_GATED_BOTH,
+     .activation = FFN_RELU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* MiniCPM-S: with factors on embeddings, blocks and logits */
+    {.name = "minicpm", .model_type = "minicpm", .architecture = "MiniCPMForCausalLM", .scaled = true,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    {.name = "smollm3", .model_type = "smollm3", .architecture = "SmolLM3ForCausalLM",
+     .without_rotary = {.period = 4},
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"use_sliding_window", false, false}},
+     TENSORS(llama_tensors, llama_layer)},
+    {.name = "arcee", .model_type = "arcee", .architecture = "ArceeForCausalLM",
+     .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
+     TENSORS(llama_tensors, arcee_layer)},
+    {.name = "bitnet-b1.58", .model_type = "bitnet", .architecture = "BitNetForCausalLM",
+     .pairing = ROPE_HALVES,
+     .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, bitnet_layer)},
+    {.name = "qwen2", .model_type = "qwen2", .architecture = "Qwen2ForCausalLM",
+     .pairing = ROPE_HALVES,
+     .activation = FFN_SILU, .required = {{"use_sliding_window", false, false}}, TENSORS(llama_tensors, qwen2_layer)},
+    {.name = "qwen3", .model_type = "qwen3", .architecture = "Qwen3ForCausalLM",
+     .pairing = ROPE_HALVES,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
+     TENSORS(llama_tensors, qwen3_layer)},
+    {.name = "olmo2", .model_type = "olmo2", .architecture = "Olmo2ForCausalLM",
+     .pairing = ROPE_HALVES, .norm_whole = true,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, olmo2_layer)},
+    {.name = "phi3", .model_type = "phi3", .architecture = "Phi3ForCausalLM",
+     .pairing = ROPE_HALVES, .folder_window = true,
+     .activation = FFN_SILU, TENSORS(phi3_tensors, phi3_layer)},
+    {.name = "gemma2", .model_type = "gemma2", .architecture = "Gemma2ForCausalLM",
+     .pairing = ROPE_HALVES, .folder_window = true, .default_window = 4096, .without_window = {.period = 2},
+     .embedding_by_width = true, .scale_by_width = 46, .folder_tied = true,
+     .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma_tensors, gemma2_layer)},
+    {.name = "gemma3", .model_type = "gemma3_text", .architecture = "Gemma3ForCausalLM",
+     .pairing = ROPE_HALVES, .folder_window = true, .default_window = 4096, .without_window = {.period = 6},
+     .window_base = 10000,
+     .embedding_by_width = true, .scale_by_width = 62, .folder_tied = true,
+     .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma_tensors, gemma3_layer)},
+    {.name = "jais2", .model_type = "jais2", .architecture = "Jais2ForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
+     .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {{"attention_bias", true, true}, {"mlp_bias", true, true}},
+     TENSORS(layernorm_tensors, jais2_layer)},
+    {.name = "nemotron", .model_type = "nemotron", .architecture = "NemotronForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
+     .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
+     TENSORS(nemotron_tensors, nemotron_layer)},
+    {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
+     .wiring = WIRING_PARALLEL, .ffn_widths = 4, .default_context = 2048, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,
+     .required = {{"alibi", false, false}, {"bias", false, false}, {"parallel_attn", true, true}},
+     TENSORS(falcon_tensors, falcon_layer)},
+    {.name = "gpt2", .model_type = "gpt2", .architecture = "GPT2LMHeadModel",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .unrotated = true, .ffn_widths = 4,
+     .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU_TANH,
+     .required = {{"scale_attn_weights", true, true}, {"scale_attn_by_inverse_layer_idx", false, false}},
+     TENSORS(gpt2_tensors, gpt2_layer)},
+    {.name = "opt", .model_type = "opt", .architecture = "OPTForCausalLM",
+     .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .unrotated = true, .dropped_positions = 2,
+     .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_RELU,
+     .required = {{"do_layer_norm_before", true, true}, {"enable_bias", true, true},
+                  {"layer_norm_elementwise_affine", true, true}, {"_remove_final_layer_norm", false, false}},
+     TENSORS(opt_tensors, opt_layer)},
 };
 const size_t family_count = COUNT(families);
 // clang-format on
 
 ffn_activation ffn_activation_by_name(const char *name, size_t size)
 {
-    size_t i = 0;
-    while (i < FFN_ACTIVATION_COUNT && !span_equal(span_of(ffn_activations[i].name), (span){name, size}))
-        i++;
-    return (ffn_activation)i;
+    const span wanted = {name, size};
+    for (size_t i = 0; i < FFN_ACTIVATION_COUNT; i++) {
+        const ffn_activation_row *row = &ffn_activations[i];
+        const char *const names[] = {row->name, row->other_names[0], row->other_names[1]};
+        for (size_t n = 0; n < COUNT(names); n++)
+            if (names[n] && span_equal(span_of(names[n]), wanted))
+                return (ffn_activation)i;
+    }
+    return FFN_ACTIVATION_COUNT;
 }
 
 void append_name(char *out, size_t size, const char *name)

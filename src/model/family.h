@@ -14,12 +14,13 @@
 /* An FFN activation, by the name that files use. */
 typedef struct ffn_activation_row {
     const char *name;               /* llama.hidden_activation, config.json's hidden_act   */
+    const char *other_names[2];     /* which config.json uses too                          */
     kernel_activation kernel;
     bool has_threshold;             /* reads hidden_activation_param / hidden_act_param    */
 } ffn_activation_row;
 
 typedef enum ffn_activation {
-    FFN_SILU, FFN_RELU, FFN_FATRELU,
+    FFN_SILU, FFN_RELU, FFN_FATRELU, FFN_RELU2, FFN_GELU, FFN_GELU_TANH,
     FFN_ACTIVATION_COUNT
 } ffn_activation;
 
@@ -30,7 +31,7 @@ extern const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT];
 /* Returns true where the activation is often exactly zero, so that neurons can be skipped without loss. */
 static inline bool ffn_has_zeros(ffn_activation a)
 {
-    return ffn_activations[a].kernel == ACTIVATION_RELU;
+    return ffn_activations[a].kernel == ACTIVATION_RELU || ffn_activations[a].kernel == ACTIVATION_RELU2;
 }
 /* Returns the activation of that name; FFN_ACTIVATION_COUNT where there is none. */
 ffn_activation ffn_activation_by_name(const char *name, size_t size);
@@ -45,6 +46,28 @@ typedef enum ffn_gating {
     FFN_GATING_COUNT
 } ffn_gating;
 
+/* What a norm subtracts and divides by: RMS divides by the root mean square; LAYER first subtracts the mean. */
+typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
+
+/* Layers that are exceptions: the first or the last of every `period` layers; period 0: none is. */
+typedef struct layer_pattern {
+    uint32_t period;
+    bool first;
+} layer_pattern;
+
+/* Returns whether a layer is one of the pattern's. */
+static inline bool in_pattern(layer_pattern p, uint32_t layer)
+{
+    return p.period > 0 && layer % p.period == (p.first ? 0 : p.period - 1);
+}
+
+/* How the blocks of a layer read and change the residual stream x. A block is norm, network, post norm. */
+typedef enum layer_wiring {
+    WIRING_SEQUENTIAL,              /* x += attention(x), then x += feed-forward(x)                   */
+    WIRING_PARALLEL                 /* x += attention(x) + feed-forward(x); without a norm of its own the feed-forward
+                                       network reads the normed input of attention */
+} layer_wiring;
+
 /* Symbolic sizes of shapes; hyper_dimension() returns their values. */
 typedef enum dimension {
     DIMENSION_NONE,                 /* as rows: the tensor is a vector; as rotary: no rotation        */
@@ -52,6 +75,10 @@ typedef enum dimension {
     DIMENSION_NEURONS,              /* f                                                              */
     DIMENSION_QUERY,                /* head_count * head_length                                       */
     DIMENSION_KEY,                  /* kv_head_count * head_length                                    */
+    DIMENSION_QKV,                  /* a query and its key and value                                  */
+    DIMENSION_HEAD,                 /* head_length                                                    */
+    DIMENSION_GATE_UP,              /* 2 f                                                            */
+    DIMENSION_POSITIONS,            /* context_length                                                 */
     DIMENSION_VOCABULARY,
     DIMENSION_ROPE_PAIRS,
     DIMENSION_HEADS,
@@ -70,7 +97,12 @@ enum tensor_rule_flags {
     TENSOR_NEURON_MAJOR = 64,       /* ... only where it has a row per neuron (transposed): exactly one of the two */
     TENSOR_PREDICTOR = 128,         /* all in every layer or none; a PowerInfer file must have them   */
     TENSOR_INTEGERS = 256,          /* I32: a permutation, not weights                                */
-    TENSOR_MLP_BIAS = 512           /* a folder has it where config.json's mlp_bias is true           */
+    TENSOR_MLP_BIAS = 512,          /* a folder has it where config.json's mlp_bias is true           */
+    TENSOR_NORM = 1024,             /* the weights of a norm                                          */
+    TENSOR_LESS_ONE = 2048,         /* a folder has the values minus one                              */
+    TENSOR_TRANSPOSED = 4096,       /* a folder has a row per input                                   */
+    TENSOR_ALIAS = 8192,            /* another folder name of the tensor that another rule describes  */
+    TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
 };
 
 typedef struct tensor_rule {
@@ -84,14 +116,44 @@ typedef struct tensor_rule {
     unsigned flags;
 } tensor_rule;
 
+/* A setting of config.json that must have one value, because others are not supported. */
+typedef struct required_setting {
+    const char *key;
+    bool expected, missing;         /* the value it must have; the one it has where it is missing */
+} required_setting;
+#define MOST_REQUIRED 6
+
 typedef struct family {
     const char *name;               /* general.architecture in GGUF, and the prefix of its keys  */
     const char *model_type;         /* config.json's model_type                                  */
     const char *architecture;       /* config.json's architectures[0]                            */
-    bool folder_window;             /* config.json's sliding_window is used (llama ignores it)   */
-    uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none */
+
+    norm_kind norm;
+    const char *epsilon;            /* config.json's name of the norms' epsilon; NULL: rms_norm_eps          */
+    float default_epsilon;          /* where config.json lacks it; 0: it must be there                       */
+
+    rope_pairing pairing;
+    bool unrotated;                 /* positions are not rotated (they are learned and added)                */
+    layer_pattern without_rotary;   /* layers that do not rotate                                             */
+    float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */
+    uint32_t dropped_positions;     /* first rows of a folder's table of positions that no position uses     */
+
+    bool folder_window;             /* config.json's sliding_window is used (llama ignores it)               */
+    uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none       */
+    layer_pattern without_window;   /* layers that see all positions                                         */
+    bool norm_whole;                /* norms of query and key take all heads together                        */
+
+    layer_wiring wiring;
     ffn_gating gating;
-    ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it */
+    ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it            */
+    bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
+    bool scaled;                    /* embeddings, blocks and logits have factors of their own               */
+    uint32_t scale_by_width;        /* models of so many layers divide scores by sqrt(d / head_count); 0: none */
+    uint32_t ffn_widths;            /* f in widths of the embedding where config.json lacks it; 0: it must be there */
+    uint32_t default_context;       /* where config.json lacks it; 0: it must be there                       */
+    bool folder_tied;               /* the head is the embedding where config.json does not say              */
+    required_setting required[MOST_REQUIRED];   /* up to the first without a key                             */
+
     const tensor_rule *tensors;     /* [tensor_count] of the whole model                         */
     size_t tensor_count;
     const tensor_rule *layer_tensors;   /* [layer_tensor_count] of every layer                   */

@@ -13,28 +13,60 @@ static void add_floats(hash128 *h, const float *values, uint64_t count)
 }
 
 /* Adds the frequencies, rounded to float32: they come from pow(), whose last bit differs between C libraries. */
-static void add_frequencies(hash128 *h, const hyperparameters *y)
+static void add_frequencies(hash128 *h, const rotary *r)
 {
-    hash_number(h, y->rope_pairs);
-    for (uint32_t i = 0; i < y->rope_pairs; i++) {
-        float frequency = (float)y->rope_frequencies[i];
+    hash_number(h, r ? r->pairs : 0);
+    for (uint32_t i = 0; r && i < r->pairs; i++) {
+        float frequency = (float)r->frequencies[i];
         hash_bytes(h, &frequency, sizeof frequency);
     }
 }
 
-/* Adds the hyperparameters. Rows of tables are added by name, because their numbers may change when a table grows. */
-static void add_hyper(hash128 *h, const hearth_model *m)
+/* Adds what a layer computes. Rows of tables are added by name, because their numbers may change when a table
+ * grows. */
+static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l)
 {
-    const hyperparameters *y = &m->hyper;
-    const uint64_t sizes[] = {y->layer_count,   y->embedding_length, y->neuron_count,    y->head_count,
-                              y->kv_head_count, y->head_length,      y->vocabulary_size, y->sliding_window};
-    const float constants[] = {y->norm_epsilon, y->activation_threshold, y->attention_scale, y->rope_magnitude};
-    hash_text(h, m->family->name);
-    hash_text(h, ffn_activations[y->activation].name);
+    const attention_shape *a = &l->attention;
+    const ffn_shape *f = &l->ffn;
+    const uint64_t sizes[] = {y->layer_count,   y->embedding_length, f->neuron_count,    a->head_count,
+                              a->kv_head_count, a->head_length,      y->vocabulary_size, a->window};
+    const float constants[] = {y->norm_epsilon, f->threshold, a->scale, a->rotary ? a->rotary->magnitude : 0};
+    hash_text(h, ffn_activations[f->activation].name);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         hash_number(h, sizes[i]);
     add_floats(h, constants, sizeof constants / sizeof *constants);
-    add_frequencies(h, y);
+    add_frequencies(h, a->rotary);
+}
+
+/* Returns whether two layers have one shape, as far as add_shape() knows it. */
+static bool same_shape(const model_layer *a, const model_layer *b)
+{
+    const attention_shape *x = &a->attention, *y = &b->attention;
+    return x->head_count == y->head_count && x->kv_head_count == y->kv_head_count && x->head_length == y->head_length &&
+           x->window == y->window && x->scale == y->scale && x->rotary == y->rotary &&
+           a->ffn.neuron_count == b->ffn.neuron_count && a->ffn.activation == b->ffn.activation &&
+           a->ffn.threshold == b->ffn.threshold;
+}
+
+/* Adds the family, the shape of the first layer, those of layers that differ from the one before, and the factors that
+ * a model has: what a llama lacks is not added, so that tune files of older versions stay valid. */
+static void add_hyper(hash128 *h, const hearth_model *m)
+{
+    const hyperparameters *y = &m->hyper;
+    const float factors[] = {y->embedding_scale, y->residual_scale, y->logit_scale, y->logit_softcap,
+                             m->layers[0].attention.softcap};
+    hash_text(h, m->family->name);
+    add_shape(h, y, &m->layers[0]);
+    for (uint32_t i = 1; i < y->layer_count; i++)
+        if (!same_shape(&m->layers[i], &m->layers[i - 1])) {
+            hash_number(h, i);
+            add_shape(h, y, &m->layers[i]);
+        }
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        if (factors[i] != (i < 3 ? 1 : 0)) {
+            hash_number(h, i);
+            add_floats(h, &factors[i], 1);
+        }
 }
 
 /* Adds every piece of the vocabulary; a file without one counts as 0 pieces. */
@@ -52,23 +84,15 @@ static void add_vocabulary(hash128 *h, const checkpoint *source)
     }
 }
 
-/* Returns true for the rule of a norm: a vector that is not a bias, not an order of neurons, and does not follow from
- * hyperparameters. */
-static bool is_norm(const tensor_rule *rule)
-{
-    const unsigned others =
-        TENSOR_CONSTANT | TENSOR_IGNORED | TENSOR_INTEGERS | TENSOR_MLP_BIAS | TENSOR_NEURON_MAJOR | TENSOR_PREDICTOR;
-    return rule->rows == DIMENSION_NONE && !(rule->flags & others);
-}
-
-/* Adds the norms of the rules. owner: the model or the layer that has the rules' fields. */
-static void add_norms(hash128 *h, const hyperparameters *y, const tensor_rule *rules, size_t count, const void *owner)
+/* Adds the norms of the rules. owner: the model or the layer l, which has the rules' fields. */
+static void add_norms(hash128 *h, const hyperparameters *y, const model_layer *l, const tensor_rule *rules,
+                      size_t count, const void *owner)
 {
     for (size_t i = 0; i < count; i++) {
-        if (!is_norm(&rules[i]))
+        if (!(rules[i].flags & TENSOR_NORM) || (rules[i].flags & TENSOR_ALIAS))
             continue;
         const float *const *norm = (const float *const *)((const char *)owner + rules[i].field);
-        add_floats(h, *norm, *norm ? hyper_dimension(y, rules[i].columns) : 0);
+        add_floats(h, *norm, *norm ? hyper_dimension(y, l, rules[i].columns) : 0);
     }
 }
 
@@ -79,8 +103,8 @@ void model_fingerprint(char out[FINGERPRINT_SIZE], const hearth_model *model)
     hash_number(&h, FINGERPRINT_VERSION);
     add_hyper(&h, model);
     add_vocabulary(&h, model->source);
-    add_norms(&h, &model->hyper, f->tensors, f->tensor_count, model);
+    add_norms(&h, &model->hyper, &model->layers[0], f->tensors, f->tensor_count, model);
     for (uint32_t i = 0; i < model->hyper.layer_count; i++)
-        add_norms(&h, &model->hyper, f->layer_tensors, f->layer_tensor_count, &model->layers[i]);
+        add_norms(&h, &model->hyper, &model->layers[i], f->layer_tensors, f->layer_tensor_count, &model->layers[i]);
     hash_print(out, &h);
 }

@@ -22,6 +22,7 @@ typedef struct folder_reader {
     hearth_error *error;
     const family *family;
     hyperparameters hyper; /* the sizes                             */
+    model_layer layer;     /* of every layer                        */
     double rope_base;
 } folder_reader;
 
@@ -101,27 +102,136 @@ static hearth_status get_positive(const folder_reader *r, const json_t *object, 
     return HEARTH_OK;
 }
 
+/* Returns the name that this config has for a size: the rarest of several; the commonest where it has none. */
+static const char *config_key(const folder_reader *r, const size_setting *s)
+{
+    const char *key = s->config_keys[0];
+    for (size_t i = 0; i < CONFIG_NAMES && s->config_keys[i]; i++) {
+        const json_t *value = json_object_get(r->config, s->config_keys[i]);
+        if (value && !json_is_null(value))
+            key = s->config_keys[i];
+    }
+    return key;
+}
+
+/* Sets a size that the config may leave out where the family has a default. */
+static hearth_status default_size(folder_reader *r, const size_setting *s, uint32_t *field, bool *found)
+{
+    const family *f = r->family;
+    if (field == &r->layer.ffn.neuron_count)
+        *field = f->ffn_widths * r->hyper.embedding_length;
+    if (field == &r->hyper.context_length)
+        *field = f->default_context;
+    *found = *field > 0;
+    return *found || !s->in_folder ? HEARTH_OK
+                                   : fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, s->config_keys[0]);
+}
+
+/* Reads a size and sets its GGUF key. */
+static hearth_status read_size(folder_reader *r, const size_setting *s)
+{
+    uint32_t *field = size_field(s, &r->hyper, &r->layer);
+    const char *key = config_key(r, s);
+    bool found = true;
+    TRY(json_get_uint(r->config, key, field, &found, r->name, r->error));
+    if (!found)
+        TRY(default_size(r, s, field, &found));
+    if (!found)
+        return HEARTH_OK;
+    TRY(hyper_check_size(s, *field, r->name, "", key, r->error));
+    return set_size(r, s->key, *field);
+}
+
+/* Falcon's configs say in other words how many heads of keys there are: one where multi_query is true, unless the
+ * architecture is the newer one. */
+static hearth_status read_multi_query(folder_reader *r)
+{
+    bool found, multi_query = false, newer = false;
+    TRY(json_get_bool(r->config, "multi_query", &multi_query, &found, r->name, r->error));
+    if (!found)
+        return HEARTH_OK;
+    TRY(json_get_bool(r->config, "new_decoder_architecture", &newer, &found, r->name, r->error));
+    if (newer)
+        return HEARTH_OK;
+    r->layer.attention.kv_head_count = multi_query ? 1 : r->layer.attention.head_count;
+    return set_size(r, "attention.head_count_kv", r->layer.attention.kv_head_count);
+}
+
+/* Reads which share of a head is rotated. */
+static hearth_status read_rotated_share(folder_reader *r)
+{
+    double share = 1, length = r->layer.attention.head_length;
+    bool found;
+    if (r->family->unrotated)
+        return HEARTH_OK;
+    TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
+    if (!(share > 0 && share <= 1))
+        return fail(r->error, HEARTH_FORMAT, "%s: partial_rotary_factor: is %g, expected a share of 1", r->name, share);
+    r->hyper.rope_pairs = (uint32_t)(share * length) / 2;
+    return set_size(r, "rope.dimension_count", (uint32_t)(share * length));
+}
+
 /* Reads all sizes, sets their GGUF keys, and derives those that the config may leave out. */
 static hearth_status read_sizes(folder_reader *r)
 {
-    for (size_t i = 0; i < size_setting_count; i++) {
-        const size_setting *s = &size_settings[i];
-        uint32_t *field = (uint32_t *)((char *)&r->hyper + s->field);
-        bool found = true;
-        TRY(json_get_uint(r->config, s->config_key, field, s->in_folder ? NULL : &found, r->name, r->error));
-        if (!found)
-            continue;
-        TRY(hyper_check_size(s, *field, r->name, "", s->config_key, r->error));
-        TRY(set_size(r, s->key, *field));
-    }
-    assert(r->hyper.head_count > 0); /* guaranteed by its row of size_settings */
-    if (r->hyper.head_length > 0)
-        TRY(set_size(r, "attention.value_length", r->hyper.head_length));
+    attention_shape *a = &r->layer.attention;
+    for (size_t i = 0; i < size_setting_count; i++)
+        TRY(read_size(r, &size_settings[i]));
+    assert(a->head_count > 0); /* guaranteed by its row of size_settings */
+    if (a->head_length > 0)
+        TRY(set_size(r, "attention.value_length", a->head_length));
     else
-        r->hyper.head_length = r->hyper.embedding_length / r->hyper.head_count;
-    if (r->hyper.kv_head_count == 0)
-        r->hyper.kv_head_count = r->hyper.head_count;
-    return set_size(r, "rope.dimension_count", r->hyper.head_length);
+        a->head_length = r->hyper.embedding_length / a->head_count;
+    TRY(read_multi_query(r));
+    if (a->kv_head_count == 0)
+        a->kv_head_count = a->head_count;
+    return read_rotated_share(r);
+}
+
+/* Checks a list of layers in the config against what the family has: `expected` where the layer is not one of the
+ * pattern's. */
+static hearth_status check_layer_list(const folder_reader *r, const char *key, layer_pattern pattern)
+{
+    const json_t *list = json_object_get(r->config, key);
+    if (!list || json_is_null(list))
+        return HEARTH_OK;
+    if (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one item per layer", r->name, key);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++)
+        if ((json_integer_value(json_array_get(list, i)) == 0) != in_pattern(pattern, i))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layer %u differs from the pattern of a %s", r->name, key,
+                        i, r->family->model_type);
+    return HEARTH_OK;
+}
+
+/* Reads which layers have the window; a key is set only where the family's pattern does not say it. */
+static hearth_status read_window_layers(folder_reader *r)
+{
+    const json_t *list = json_object_get(r->config, "layer_types");
+    uint32_t layers = r->hyper.layer_count;
+    bool as_pattern = true;
+    if (!list || json_is_null(list))
+        return HEARTH_OK;
+    if (!json_is_array(list) || json_array_size(list) != layers)
+        return fail(r->error, HEARTH_FORMAT, "%s: layer_types: is not an array of one name per layer", r->name);
+    uint8_t *windowed = mem_new(layers);
+    if (!windowed)
+        return fail_memory(r->error, "layer_types", layers);
+    hearth_status status = HEARTH_OK;
+    for (uint32_t i = 0; i < layers && status == HEARTH_OK; i++) {
+        const char *type = json_string_value(json_array_get(list, i));
+        windowed[i] = type && strcmp(type, "sliding_attention") == 0;
+        if (!type || (!windowed[i] && strcmp(type, "full_attention") != 0))
+            status = fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
+                          type ? type : "(no text)");
+        as_pattern &= windowed[i] == !in_pattern(r->family->without_window, i);
+    }
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, "attention.sliding_window_pattern");
+    if (status == HEARTH_OK && !as_pattern)
+        status = checkpoint_set_numbers(r->out, key, VALUE_BOOL, windowed, layers, r->error);
+    mem_free(windowed);
+    return status;
 }
 
 /* Reads the sliding window. null means no window, as in transformers; the default applies only where the key is
@@ -133,7 +243,49 @@ static hearth_status read_window(folder_reader *r)
     if (!r->family->folder_window)
         return HEARTH_OK;
     TRY(json_get_uint(r->config, "sliding_window", &window, &found, r->name, r->error));
-    return window > 0 ? set_size(r, "attention.sliding_window", window) : HEARTH_OK;
+    if (window == 0)
+        return HEARTH_OK;
+    TRY(set_size(r, "attention.sliding_window", window));
+    return read_window_layers(r);
+}
+
+/* Reads what divides or multiplies scores and logits, under the names of several families. */
+static hearth_status read_scales(folder_reader *r)
+{
+    static const struct {
+        const char *config_key, *key;
+    } caps[] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
+                {"final_logit_softcapping", "final_logit_softcapping"}};
+    double value, layers = r->hyper.layer_count;
+    bool found;
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        TRY(get_positive(r, r->config, r->name, caps[i].config_key, &value, &found));
+        if (found)
+            TRY(set_number(r, caps[i].key, value));
+    }
+    TRY(get_positive(r, r->config, r->name, "query_pre_attn_scalar", &value, &found));
+    if (found)
+        TRY(set_number(r, "attention.scale", 1 / sqrt(value)));
+    if (!r->family->scaled)
+        return HEARTH_OK;
+    TRY(get_positive(r, r->config, r->name, "scale_emb", &value, NULL));
+    TRY(set_number(r, "embedding_scale", value));
+    TRY(get_positive(r, r->config, r->name, "scale_depth", &value, NULL));
+    TRY(set_number(r, "residual_scale", value / sqrt(layers)));
+    TRY(get_positive(r, r->config, r->name, "dim_model_base", &value, NULL));
+    return set_number(r, "logit_scale", r->hyper.embedding_length / value);
+}
+
+/* Reads the epsilon of the norms. */
+static hearth_status read_epsilon(folder_reader *r)
+{
+    const family *f = r->family;
+    double epsilon = (double)f->default_epsilon;
+    bool found;
+    TRY(get_positive(r, r->config, r->name, f->epsilon ? f->epsilon : "rms_norm_eps", &epsilon,
+                     f->default_epsilon > 0 ? &found : NULL));
+    return set_number(r, f->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+                      epsilon);
 }
 
 /* Reads the activation; a key is set only where it differs from the family's default. */
@@ -141,7 +293,9 @@ static hearth_status read_activation(folder_reader *r)
 {
     const char *activation = ffn_activations[r->family->activation].name;
     bool found;
-    TRY(json_get_string(r->config, "hidden_act", &activation, &found, r->name, r->error));
+    static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        TRY(json_get_string(r->config, keys[i], &activation, &found, r->name, r->error));
     ffn_activation row = ffn_activation_by_name(activation, strlen(activation));
     char known[128];
     ffn_activation_list(known, sizeof known);
@@ -149,7 +303,7 @@ static hearth_status read_activation(folder_reader *r)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: hidden_act: %.64s is not supported (known: %s)", r->name,
                     activation, known);
     if (row != r->family->activation)
-        TRY(set_string(r, "hidden_activation", activation));
+        TRY(set_string(r, "hidden_activation", ffn_activations[row].name));
     if (!ffn_activations[row].has_threshold)
         return HEARTH_OK;
     double threshold = 0;
@@ -160,19 +314,18 @@ static hearth_status read_activation(folder_reader *r)
 /* Refuses settings that are not supported and that would change the result if they were ignored. */
 static hearth_status refuse_unknown(const folder_reader *r)
 {
-    bool found, bias = false;
-    TRY(json_get_bool(r->config, "attention_bias", &bias, &found, r->name, r->error));
-    if (bias)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: attention_bias: true is not supported", r->name);
+    for (size_t i = 0; i < MOST_REQUIRED && r->family->required[i].key; i++) {
+        const required_setting *s = &r->family->required[i];
+        bool found, value = s->missing;
+        TRY(json_get_bool(r->config, s->key, &value, &found, r->name, r->error));
+        if (value != s->expected)
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %s is not supported", r->name, s->key,
+                        value ? "true" : "false");
+    }
     const json_t *quantization = json_object_get(r->config, "quantization_config");
     if (quantization && !json_is_null(quantization))
         return fail(r->error, HEARTH_UNSUPPORTED,
                     "%s: quantization_config: quantised folders are not read: use the original or a GGUF", r->name);
-    double rotary = 1;
-    TRY(json_get_number(r->config, "partial_rotary_factor", &rotary, &found, r->name, r->error));
-    if (rotary != 1)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: partial_rotary_factor: is %g, only 1 is supported", r->name,
-                    rotary);
     return HEARTH_OK;
 }
 
@@ -240,7 +393,7 @@ static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const c
     TRY(get_positive(r, scaling, where, "original_max_position_embeddings", &s.original_context, NULL));
     if (!(s.low < s.high))
         return fail(r->error, HEARTH_FORMAT, "%s: low_freq_factor: is not below high_freq_factor", where);
-    uint32_t pairs = r->hyper.head_length / 2;
+    uint32_t pairs = r->hyper.rope_pairs;
     float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
     if (!factors)
         return fail_memory(r->error, "rope_freqs.weight", pairs * sizeof *factors);
@@ -254,15 +407,55 @@ static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const c
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
+/* Adds one tensor of longrope's divisors. */
+static hearth_status add_long_factors(folder_reader *r, const json_t *scaling, const char *where, const char *key,
+                                      const char *name)
+{
+    const json_t *list = json_object_get(scaling, key);
+    uint32_t pairs = r->hyper.rope_pairs;
+    if (!json_is_array(list) || json_array_size(list) != pairs)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of %u numbers", where, key, pairs);
+    float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
+    if (!factors)
+        return fail_memory(r->error, name, pairs * sizeof *factors);
+    for (uint32_t i = 0; i < pairs; i++)
+        factors[i] = (float)json_number_value(json_array_get(list, i));
+    stored_tensor t = {.name = name,
+                       .format = FORMAT_F32,
+                       .rank = 1,
+                       .shape = {pairs, 1, 1, 1},
+                       .data = factors,
+                       .size_bytes = pairs * sizeof *factors};
+    return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
+/* longrope: one divisor per pair, other ones for texts beyond the original context, and a factor on cosine and sine
+ * that follows from how much the context was stretched. */
+static hearth_status add_longrope(folder_reader *r, const json_t *scaling, const char *where)
+{
+    uint32_t original = r->hyper.context_length;
+    double magnitude = 1;
+    bool found;
+    TRY(json_get_uint(r->config, "original_max_position_embeddings", &original, &found, r->name, r->error));
+    TRY(json_get_uint(scaling, "original_max_position_embeddings", &original, &found, where, r->error));
+    if (original < 2 || original > r->hyper.context_length)
+        return fail(r->error, HEARTH_FORMAT, "%s: original_max_position_embeddings: is %u, expected 2 to %u", where,
+                    original, r->hyper.context_length);
+    magnitude = sqrt(1 + log((double)r->hyper.context_length / original) / log(original));
+    TRY(get_positive(r, scaling, where, "attention_factor", &magnitude, &found));
+    TRY(set_size(r, "rope.scaling.original_context_length", original));
+    TRY(set_number(r, "rope.scaling.attn_factor", magnitude));
+    TRY(add_long_factors(r, scaling, where, "short_factor", "rope_factors_short.weight"));
+    return add_long_factors(r, scaling, where, "long_factor", "rope_factors_long.weight");
+}
+
 /* The supported values of rope_type. */
 static const struct {
     const char *name;
     hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
 } rope_types[] = {
-    {"default", add_default},
-    {"linear", add_linear},
-    {"yarn", add_yarn},
-    {"llama3", add_llama3},
+    {"default", add_default}, {"linear", add_linear},     {"yarn", add_yarn},
+    {"llama3", add_llama3},   {"longrope", add_longrope}, {"su", add_longrope}, /* the older name */
 };
 static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
 
@@ -308,7 +501,15 @@ static hearth_status read_rope(folder_reader *r)
     char where[1024];
     snprintf(where, sizeof where, "%s: %s", r->name, key);
     bool found;
+    if (r->family->unrotated)
+        return HEARTH_OK;
     r->rope_base = 10000;
+    if (r->family->window_base > 0) {
+        double base = (double)r->family->window_base;
+        TRY(get_positive(r, r->config, r->name, "rope_local_base_freq", &base, &found));
+        TRY(set_number(r, "rope.freq_base_swa", base));
+    }
+    TRY(check_layer_list(r, "no_rope_layers", r->family->without_rotary));
     if (scaling)
         TRY(get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
     TRY(get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
@@ -317,6 +518,72 @@ static hearth_status read_rope(folder_reader *r)
 }
 
 /* ----------------------------------------------------------------- tensors */
+
+/* Replaces a vector by its values plus one. */
+static hearth_status add_one(folder_reader *r, stored_tensor *t)
+{
+    if (t->rank != 1 || number_is_block(t->format))
+        return HEARTH_OK; /* binding refuses it */
+    size_t count = (size_t)t->shape[0];
+    float *values = arena_new_array(&r->out->memory, count, sizeof *values);
+    if (!values)
+        return fail_memory(r->error, t->name, count * sizeof *values);
+    number_formats[t->format].decode(t->data, values, count);
+    for (size_t i = 0; i < count; i++)
+        values[i] += 1;
+    t->data = values;
+    t->format = FORMAT_F32;
+    t->size_bytes = count * sizeof *values;
+    return HEARTH_OK;
+}
+
+/* Replaces a matrix of floats that has a row per input by one that has a row per output. */
+static hearth_status transpose(folder_reader *r, stored_tensor *t)
+{
+    if (t->rank != 2 || number_is_block(t->format))
+        return HEARTH_OK; /* binding refuses it */
+    size_t columns = (size_t)t->shape[1], rows = (size_t)t->shape[0], bytes = number_formats[t->format].block_bytes;
+    char *values = arena_new_array(&r->out->memory, rows * columns, bytes);
+    if (!values)
+        return fail_memory(r->error, t->name, t->size_bytes);
+    for (size_t row = 0; row < rows; row++)
+        for (size_t column = 0; column < columns; column++)
+            memcpy(values + (row * columns + column) * bytes, (const char *)t->data + (column * rows + row) * bytes,
+                   bytes);
+    t->data = values;
+    t->shape[0] = columns;
+    t->shape[1] = rows;
+    return HEARTH_OK;
+}
+
+/* Leaves out the first rows of a table of positions. */
+static void drop_rows(stored_tensor *t, uint32_t count)
+{
+    if (t->rank != 2 || t->shape[1] <= count)
+        return; /* binding refuses it */
+    size_t row_bytes = t->size_bytes / (size_t)t->shape[1];
+    t->data = (const char *)t->data + count * row_bytes;
+    t->shape[1] -= count;
+    t->size_bytes -= count * row_bytes;
+}
+
+/* Marks or changes what a folder stores in another way than GGUF. */
+static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const attention_shape *a = &r->layer.attention;
+    uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
+    if (rule->rotary != DIMENSION_NONE)
+        t->rotary_heads = (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->rotary);
+    if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {
+        t->fused_groups = a->kv_head_count;
+        t->fused_queries = a->head_count / a->kv_head_count;
+    }
+    if (rule->columns == DIMENSION_EMBEDDING && rule->rows == DIMENSION_POSITIONS)
+        drop_rows(t, r->family->dropped_positions);
+    if (rule->flags & TENSOR_LESS_ONE)
+        TRY(add_one(r, t));
+    return rule->flags & TENSOR_TRANSPOSED ? transpose(r, t) : HEARTH_OK;
+}
 
 /* Adds one tensor under GGUF's name. A tensor without a rule keeps its name, so that binding can refuse it by
  * name. */
@@ -333,8 +600,7 @@ static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, b
     if (rule) {
         tensor_rule_name(name, rule, layer, false);
         t.name = name;
-        if (rule->rotary != DIMENSION_NONE)
-            t.rotary_heads = (uint32_t)hyper_dimension(&r->hyper, rule->rotary);
+        TRY(adapt(r, rule, &t));
     }
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
@@ -393,12 +659,11 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));
     TRY(read_window(&r));
-    double epsilon = 0;
-    TRY(get_positive(&r, config, name, "rms_norm_eps", &epsilon, NULL));
-    TRY(set_number(&r, "attention.layer_norm_rms_epsilon", epsilon));
+    TRY(read_epsilon(&r));
+    TRY(read_scales(&r));
     TRY(read_activation(&r));
     TRY(read_rope(&r));
-    bool tied = false, found;
+    bool tied = r.family->folder_tied, found;
     TRY(json_get_bool(config, "tie_word_embeddings", &tied, &found, name, error));
     for (size_t i = 0; i < folder->tensor_count; i++)
         TRY(add_tensor(&r, &folder->tensors[i], tied));

@@ -12,22 +12,30 @@
  * bits. */
 static const uint64_t width_limit = (uint64_t)1 << 24;
 
-#define FIELD(name) offsetof(hyperparameters, name)
+#define MODEL(name) false, offsetof(hyperparameters, name)
+#define LAYER(name) true, offsetof(model_layer, name)
 
 // clang-format off
 const size_setting size_settings[] = {
-    /* key in GGUF               in config.json              field                     limit     file   folder */
-    {"block_count",             "num_hidden_layers",       FIELD(layer_count),       1u << 12, true,  true},
-    {"context_length",          "max_position_embeddings", FIELD(context_length),    1u << 30, true,  true},
-    {"embedding_length",        "hidden_size",             FIELD(embedding_length),  1u << 20, true,  true},
-    {"feed_forward_length",     "intermediate_size",       FIELD(neuron_count),      1u << 24, true,  true},
-    {"attention.head_count",    "num_attention_heads",     FIELD(head_count),        1u << 16, true,  true},
-    {"attention.head_count_kv", "num_key_value_heads",     FIELD(kv_head_count),     1u << 16, false, false},
-    {"attention.key_length",    "head_dim",                FIELD(head_length),       1u << 16, false, false},
-    {"vocab_size",              "vocab_size",              FIELD(vocabulary_size),   1u << 28, false, true},
+    /* key in GGUF               in config.json                                 field                           limit     file   folder */
+    {"block_count",             {"num_hidden_layers", "n_layer"},               MODEL(layer_count),             1u << 12, true,  true},
+    {"context_length",          {"max_position_embeddings", "n_positions"},     MODEL(context_length),          1u << 30, true,  true},
+    {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
+    {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},
+    {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"},
+                                                                                LAYER(ffn.neuron_count),        1u << 24, true,  true},
+    {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
+    {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv"},
+                                                                                LAYER(attention.kv_head_count), 1u << 16, false, false},
+    {"attention.key_length",    {"head_dim"},                                   LAYER(attention.head_length),   1u << 16, false, false},
 };
 // clang-format on
 const size_t size_setting_count = sizeof size_settings / sizeof *size_settings;
+
+uint32_t *size_field(const size_setting *s, hyperparameters *h, model_layer *l)
+{
+    return (uint32_t *)(s->of_layer ? (char *)l + s->field : (char *)h + s->field);
+}
 
 void hyper_key(char out[KEY_SIZE], const family *f, const char *name)
 {
@@ -46,28 +54,29 @@ hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char
 typedef struct hyper_reader {
     const family *family;
     const checkpoint *source;
+    hearth_model *model;
+    hyperparameters *hyper; /* the model's */
     hearth_error *error;
 } hyper_reader;
 
-/* Accepts an array that has the same value for every layer as that value; other arrays are not supported. */
-static hearth_status same_in_all_layers(const hyper_reader *r, const char *key, const key_value *e, uint32_t *out)
+/* Returns an integer of an array over the layers, checked to be one. */
+static hearth_status read_item(const hyper_reader *r, const char *key, const key_value *e, uint32_t layer,
+                               uint32_t *out)
 {
-    const uint32_t *values = e->as.items;
-    bool readable = (e->item_type == VALUE_U32 || e->item_type == VALUE_I32) && e->count > 0;
-    for (uint64_t i = 0; readable && i < e->count; i++)
-        if (values[i] != values[0])
-            return fail(r->error, HEARTH_UNSUPPORTED, "%s: key %s: differs between layers, which is not supported",
-                        r->source->path, key);
-    if (!readable)
+    if ((e->item_type != VALUE_U32 && e->item_type != VALUE_I32) || e->count == 0)
         return fail(r->error, HEARTH_FORMAT, "%s: key %s: is an array of %s, expected an integer", r->source->path, key,
                     value_type_name(e->item_type));
-    *out = values[0];
+    if (e->count != r->hyper->layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: key %s: has %llu items, the model has %u layers", r->source->path,
+                    key, (unsigned long long)e->count, r->hyper->layer_count);
+    *out = ((const uint32_t *)e->as.items)[layer];
     return HEARTH_OK;
 }
 
-/* Reads an integer under the family's key; *out is unchanged where the key is absent. found NULL: the key is
- * required. */
-static hearth_status read_size(const hyper_reader *r, const char *name, uint32_t *out, bool *found)
+/* Reads an integer under the family's key, of one layer where the file has an array over the layers; *out is unchanged
+ * where the key is absent. found NULL: the key is required. */
+static hearth_status read_layer_size(const hyper_reader *r, const char *name, uint32_t layer, uint32_t *out,
+                                     bool *found)
 {
     char key[KEY_SIZE];
     hyper_key(key, r->family, name);
@@ -76,7 +85,15 @@ static hearth_status read_size(const hyper_reader *r, const char *name, uint32_t
         return checkpoint_get_u32(r->source, key, out, found, r->error);
     if (found)
         *found = true;
-    return same_in_all_layers(r, key, e, out);
+    return read_item(r, key, e, layer, out);
+}
+
+/* Reads an integer that is the same for all layers. */
+static hearth_status read_size(const hyper_reader *r, const char *name, uint32_t *out, bool *found)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, name);
+    return checkpoint_get_u32(r->source, key, out, found, r->error);
 }
 
 /* Reads a positive finite number under the family's key; *out is unchanged where the key is absent. found NULL: the
@@ -103,50 +120,63 @@ static hearth_status fail_key(const hyper_reader *r, hearth_status status, const
     return fail(r->error, status, "%s: key %s: %s", r->source->path, key, reason);
 }
 
-/* Reads all sizes of size_settings; absent optional ones stay 0. */
-static hearth_status read_sizes(const hyper_reader *r, hyperparameters *h)
+/* Reads one row of size_settings, for one layer where it is a layer's; an absent optional size stays 0. */
+static hearth_status read_setting(const hyper_reader *r, const size_setting *s, uint32_t layer)
 {
-    for (size_t i = 0; i < size_setting_count; i++) {
-        const size_setting *s = &size_settings[i];
-        uint32_t *field = (uint32_t *)((char *)h + s->field);
-        bool found = true;
-        TRY(read_size(r, s->key, field, s->in_file ? NULL : &found));
-        char key[KEY_SIZE];
-        hyper_key(key, r->family, s->key);
-        if (found)
-            TRY(hyper_check_size(s, *field, r->source->path, "key ", key, r->error));
-    }
+    uint32_t *field = size_field(s, r->hyper, s->of_layer ? &r->model->layers[layer] : NULL);
+    bool found = true, *optional = s->in_file ? NULL : &found;
+    TRY(s->of_layer ? read_layer_size(r, s->key, layer, field, optional) : read_size(r, s->key, field, optional));
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, s->key);
+    return found ? hyper_check_size(s, *field, r->source->path, "key ", key, r->error) : HEARTH_OK;
+}
+
+/* Reads the sizes of the model, makes its layers, and reads theirs. */
+static hearth_status read_sizes(const hyper_reader *r)
+{
+    for (size_t i = 0; i < size_setting_count; i++)
+        if (!size_settings[i].of_layer)
+            TRY(read_setting(r, &size_settings[i], 0));
+    size_t layers = r->hyper->layer_count;
+    r->model->layers = arena_new_array(&r->model->memory, layers, sizeof *r->model->layers);
+    if (!r->model->layers)
+        return fail_memory(r->error, "layers", layers * sizeof *r->model->layers);
+    for (size_t i = 0; i < size_setting_count; i++)
+        for (uint32_t layer = 0; size_settings[i].of_layer && layer < layers; layer++)
+            TRY(read_setting(r, &size_settings[i], layer));
     return HEARTH_OK;
 }
 
 /* Derives the head sizes that the file left out, and checks that all fit together. */
-static hearth_status derive_heads(const hyper_reader *r, hyperparameters *h)
+static hearth_status derive_heads(const hyper_reader *r, uint32_t layer)
 {
-    if (h->kv_head_count == 0)
-        h->kv_head_count = h->head_count;
-    if (h->head_count % h->kv_head_count != 0)
+    attention_shape *a = &r->model->layers[layer].attention;
+    if (a->kv_head_count == 0)
+        a->kv_head_count = a->head_count;
+    if (a->head_count % a->kv_head_count != 0)
         return fail_key(r, HEARTH_FORMAT, "attention.head_count_kv", "does not divide attention.head_count");
-    if (h->head_length == 0) {
-        if (h->embedding_length % h->head_count != 0)
+    if (a->head_length == 0) {
+        if (r->hyper->embedding_length % a->head_count != 0)
             return fail_key(r, HEARTH_FORMAT, "attention.head_count", "does not divide embedding_length");
-        h->head_length = h->embedding_length / h->head_count;
+        a->head_length = r->hyper->embedding_length / a->head_count;
     }
-    if (h->head_length % 2 != 0)
+    if (a->head_length % 2 != 0 && !r->family->unrotated)
         return fail_key(r, HEARTH_FORMAT, "attention.key_length", "is odd: values are rotated in pairs");
-    if ((uint64_t)h->head_count * h->head_length > width_limit)
+    if ((uint64_t)a->head_count * a->head_length > width_limit)
         return fail_key(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
-    uint32_t value_length = h->head_length;
+    uint32_t value_length = a->head_length;
     bool found;
-    TRY(read_size(r, "attention.value_length", &value_length, &found));
-    if (value_length != h->head_length)
+    TRY(read_layer_size(r, "attention.value_length", layer, &value_length, &found));
+    if (value_length != a->head_length)
         return fail_key(r, HEARTH_UNSUPPORTED, "attention.value_length",
                         "differs from attention.key_length, which is not supported");
     return HEARTH_OK;
 }
 
 /* Derives the size of the vocabulary from the rows of the embedding where the file has no vocab_size. */
-static hearth_status derive_vocabulary(const hyper_reader *r, hyperparameters *h)
+static hearth_status derive_vocabulary(const hyper_reader *r)
 {
+    hyperparameters *h = r->hyper;
     for (size_t i = 0; h->vocabulary_size == 0 && i < r->family->tensor_count; i++) {
         const tensor_rule *rule = &r->family->tensors[i];
         if (!(rule->flags & TENSOR_EMBEDDING))
@@ -163,25 +193,106 @@ static hearth_status derive_vocabulary(const hyper_reader *r, hyperparameters *h
     return HEARTH_OK;
 }
 
-/* Reads the sliding window, the scale on q . k, and the number of rotated pairs. */
-static hearth_status read_attention(const hyper_reader *r, hyperparameters *h)
+/* Finds out whether a layer has the window: by the file's pattern, an array of booleans or a period whose last layer
+ * has none, else by the family's. */
+static hearth_status has_window(const hyper_reader *r, uint32_t layer, bool *out)
 {
+    static const char name[] = "attention.sliding_window_pattern";
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, name);
+    const key_value *e = checkpoint_find(r->source, key);
+    layer_pattern without = r->family->without_window;
+    if (e && e->type == VALUE_ARRAY) {
+        if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count)
+            return fail_key(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
+        *out = ((const uint8_t *)e->as.items)[layer] != 0;
+        return HEARTH_OK;
+    }
     bool found;
-    TRY(read_size(r, "attention.sliding_window", &h->sliding_window, &found));
-    h->attention_scale = (float)(1 / sqrt((double)h->head_length));
-    TRY(read_positive(r, "attention.scale", &h->attention_scale, &found));
-    uint32_t pairs2 = h->head_length;
-    TRY(read_size(r, "rope.dimension_count", &pairs2, &found));
-    if (pairs2 == 0 || pairs2 % 2 != 0 || pairs2 > h->head_length)
-        return fail_key(r, HEARTH_FORMAT, "rope.dimension_count",
-                        "is not an even number from 2 to the length of a head");
-    h->rope_pairs = pairs2 / 2;
+    TRY(checkpoint_get_u32(r->source, key, &without.period, &found, r->error));
+    *out = !in_pattern(without, layer);
     return HEARTH_OK;
+}
+
+/* Reads what attention does with scores: the window, the scale on q . k, and the soft cap. */
+static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
+{
+    const hyperparameters *h = r->hyper;
+    attention_shape *a = &r->model->layers[layer].attention;
+    bool found, windowed = true;
+    TRY(read_layer_size(r, "attention.sliding_window", layer, &a->window, &found));
+    TRY(has_window(r, layer, &windowed));
+    a->window = windowed ? a->window : 0;
+    bool by_width = r->family->scale_by_width == h->layer_count;
+    a->scale = (float)(1 / sqrt(by_width ? (double)h->embedding_length / a->head_count : (double)a->head_length));
+    TRY(read_positive(r, "attention.scale", &a->scale, &found));
+    a->norm_whole = r->family->norm_whole;
+    return read_positive(r, "attn_logit_softcapping", &a->softcap, &found);
+}
+
+/* Reads which row of the table of positions is that of position 0. PowerInfer's files hold the whole table, and
+ * context_length is the number of its rows. */
+static hearth_status read_positions(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    bool found;
+    h->position_offset = r->source->powerinfer ? r->family->dropped_positions : 0;
+    TRY(checkpoint_get_u32(r->source, "hearth.pack.position_offset", &h->position_offset, &found, r->error));
+    if (h->position_offset >= h->context_length)
+        return fail_key(r, HEARTH_FORMAT, "context_length", "leaves no position after those that are not used");
+    h->context_length -= h->position_offset;
+    return HEARTH_OK;
+}
+
+/* Reads the epsilon of the norms. PowerInfer's files of OPT have none: it computes with 0. */
+static hearth_status read_epsilon(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    bool found, rms = r->family->norm == NORM_RMS;
+    const char *name = rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, name);
+    TRY(checkpoint_get_f32(r->source, key, &h->norm_epsilon, r->source->powerinfer && !rms ? &found : NULL, r->error));
+    if (!isfinite(h->norm_epsilon) || h->norm_epsilon < 0 || (rms && h->norm_epsilon == 0))
+        return fail(r->error, HEARTH_FORMAT, "%s: key %s: is %g, expected a positive number", r->source->path, key,
+                    (double)h->norm_epsilon);
+    return HEARTH_OK;
+}
+
+/* Reads how many pairs of a head are rotated. All layers that rotate have heads of one length. */
+static hearth_status read_rotation(const hyper_reader *r)
+{
+    uint32_t length = r->model->layers[0].attention.head_length, pairs2 = length;
+    bool found;
+    if (r->family->unrotated)
+        return HEARTH_OK;
+    TRY(read_size(r, "rope.dimension_count", &pairs2, &found));
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++)
+        if (pairs2 == 0 || pairs2 % 2 != 0 || pairs2 > r->model->layers[i].attention.head_length)
+            return fail_key(r, HEARTH_FORMAT, "rope.dimension_count",
+                            "is not an even number from 2 to the length of a head");
+    r->hyper->rope_pairs = pairs2 / 2;
+    return HEARTH_OK;
+}
+
+/* Reads the factors on embeddings, blocks and logits. A key of logit_scale divides. */
+static hearth_status read_scales(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    bool found, *optional = r->family->scaled ? NULL : &found;
+    float divisor = 1;
+    h->embedding_scale = r->family->embedding_by_width ? sqrtf((float)h->embedding_length) : 1;
+    h->residual_scale = 1;
+    TRY(read_positive(r, "embedding_scale", &h->embedding_scale, optional));
+    TRY(read_positive(r, "residual_scale", &h->residual_scale, optional));
+    TRY(read_positive(r, "logit_scale", &divisor, optional));
+    h->logit_scale = 1 / divisor;
+    return read_positive(r, "final_logit_softcapping", &h->logit_softcap, &found);
 }
 
 /* Reads the FFN activation. llama.cpp derives it from the architecture; files of ReLU models name it; PowerInfer's
  * files are all ReLU. */
-static hearth_status read_activation(const hyper_reader *r, hyperparameters *h, const char *override)
+static hearth_status read_activation(const hyper_reader *r, ffn_shape *f, const char *override)
 {
     char key[KEY_SIZE], known[128];
     hyper_key(key, r->family, "hidden_activation");
@@ -190,29 +301,29 @@ static hearth_status read_activation(const hyper_reader *r, hyperparameters *h, 
     TRY(checkpoint_get_string(r->source, key, &name, &found, r->error));
     if (override)
         name = span_of(override);
-    h->activation = ffn_activation_by_name(name.data, name.size);
+    f->activation = ffn_activation_by_name(name.data, name.size);
     ffn_activation_list(known, sizeof known);
-    if (h->activation == FFN_ACTIVATION_COUNT && override)
+    if (f->activation == FFN_ACTIVATION_COUNT && override)
         return fail(r->error, HEARTH_INVALID, "FFN activation %s: is not known (there are: %s)", override, known);
-    if (h->activation == FFN_ACTIVATION_COUNT)
+    if (f->activation == FFN_ACTIVATION_COUNT)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: key %s: %.*s is not supported (known: %s)", r->source->path, key,
                     name.size < 100 ? (int)name.size : 100, name.data, known);
-    if (!ffn_activations[h->activation].has_threshold)
+    if (!ffn_activations[f->activation].has_threshold)
         return HEARTH_OK;
     hyper_key(key, r->family, "hidden_activation_param");
-    TRY(checkpoint_get_f32(r->source, key, &h->activation_threshold, NULL, r->error));
-    if (!isfinite(h->activation_threshold) || h->activation_threshold < 0)
+    TRY(checkpoint_get_f32(r->source, key, &f->threshold, NULL, r->error));
+    if (!isfinite(f->threshold) || f->threshold < 0)
         return fail_key(r, HEARTH_FORMAT, "hidden_activation_param", "is not a threshold of 0 or more");
     return HEARTH_OK;
 }
 
 /* Reads the score at which a predictor lets a neuron through. It is PowerInfer's key, without the family's prefix. */
-static hearth_status read_predictor(const hyper_reader *r, hyperparameters *h)
+static hearth_status read_predictor(const hyper_reader *r)
 {
     static const char key[] = "powerinfer.sparse_threshold";
     bool found;
-    TRY(checkpoint_get_f32(r->source, key, &h->predictor_threshold, &found, r->error));
-    if (!isfinite(h->predictor_threshold))
+    TRY(checkpoint_get_f32(r->source, key, &r->hyper->predictor_threshold, &found, r->error));
+    if (!isfinite(r->hyper->predictor_threshold))
         return fail(r->error, HEARTH_FORMAT, "%s: key %s: is not a finite number", r->source->path, key);
     return HEARTH_OK;
 }
@@ -238,35 +349,48 @@ static hearth_status refuse_unknown(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint *c, const char *activation,
-                         hearth_error *error)
+hearth_status hyper_read(hearth_model *model, const char *activation, hearth_error *error)
 {
-    const hyper_reader r = {f, c, error};
-    hyperparameters h = {.rope_magnitude = 1, .gating = f->gating};
+    const family *f = model->family;
+    const hyper_reader r = {f, model->source, model, &model->hyper, error};
+    ffn_shape ffn = {.gating = f->gating};
     TRY(refuse_unknown(&r));
-    TRY(read_sizes(&r, &h));
-    TRY(derive_heads(&r, &h));
-    TRY(derive_vocabulary(&r, &h));
-    TRY(read_attention(&r, &h));
-    TRY(read_positive(&r, "attention.layer_norm_rms_epsilon", &h.norm_epsilon, NULL));
-    TRY(read_activation(&r, &h, activation));
-    TRY(read_predictor(&r, &h));
-    *out = h;
-    return HEARTH_OK;
+    TRY(read_sizes(&r));
+    TRY(derive_vocabulary(&r));
+    TRY(read_activation(&r, &ffn, activation));
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
+        model_layer *l = &model->layers[i];
+        TRY(derive_heads(&r, i));
+        TRY(read_attention(&r, i));
+        ffn.neuron_count = l->ffn.neuron_count;
+        l->ffn = ffn;
+        l->wiring = f->wiring;
+    }
+    TRY(read_rotation(&r));
+    TRY(read_scales(&r));
+    model->hyper.norm = f->norm;
+    TRY(read_positions(&r));
+    TRY(read_epsilon(&r));
+    return read_predictor(&r);
 }
 
-uint64_t hyper_dimension(const hyperparameters *h, dimension d)
+uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimension d)
 {
+    const attention_shape *a = &l->attention;
     const uint64_t values[DIMENSION_COUNT] = {
         [DIMENSION_NONE] = 1,
         [DIMENSION_EMBEDDING] = h->embedding_length,
-        [DIMENSION_NEURONS] = h->neuron_count,
-        [DIMENSION_QUERY] = (uint64_t)h->head_count * h->head_length,
-        [DIMENSION_KEY] = (uint64_t)h->kv_head_count * h->head_length,
+        [DIMENSION_NEURONS] = l->ffn.neuron_count,
+        [DIMENSION_GATE_UP] = (uint64_t)2 * l->ffn.neuron_count,
+        [DIMENSION_QUERY] = query_width(a),
+        [DIMENSION_KEY] = key_width(a),
+        [DIMENSION_QKV] = (uint64_t)query_width(a) + 2 * (uint64_t)key_width(a),
+        [DIMENSION_HEAD] = a->head_length,
         [DIMENSION_VOCABULARY] = h->vocabulary_size,
+        [DIMENSION_POSITIONS] = (uint64_t)h->position_offset + h->context_length,
         [DIMENSION_ROPE_PAIRS] = h->rope_pairs,
-        [DIMENSION_HEADS] = h->head_count,
-        [DIMENSION_KV_HEADS] = h->kv_head_count,
+        [DIMENSION_HEADS] = a->head_count,
+        [DIMENSION_KV_HEADS] = a->kv_head_count,
     };
     return values[d];
 }

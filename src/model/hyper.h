@@ -1,4 +1,4 @@
-/* hyper.h - reads hyperparameters from keys.
+/* hyper.h - reads hyperparameters and the shapes of layers from keys.
  *
  * One table says for every size what GGUF and config.json call it and how large it may be. This module reads sizes
  * from a checkpoint's keys; huggingface.c writes those keys from a config.json. */
@@ -12,10 +12,14 @@
 /* Makes a key with the family's prefix: "llama.block_count" from "block_count". */
 void hyper_key(char out[KEY_SIZE], const family *f, const char *name);
 
+/* Most names that the config.json's of different families have for one size. */
+#define CONFIG_NAMES 4
+
 typedef struct size_setting {
-    const char *key;         /* in GGUF, without the family's prefix                   */
-    const char *config_key;  /* in config.json                                         */
-    size_t field;            /* offset of a uint32_t in hyperparameters                */
+    const char *key;                       /* in GGUF, without the family's prefix                   */
+    const char *config_keys[CONFIG_NAMES]; /* in config.json, the commonest first                   */
+    bool of_layer;                         /* may differ between layers                              */
+    size_t field;            /* offset of a uint32_t in model_layer, if of_layer, else in hyperparameters */
     uint32_t limit;          /* largest value; the smallest is 1                       */
     bool in_file, in_folder; /* the key is required; else the size is derived from others */
 } size_setting;
@@ -23,17 +27,20 @@ typedef struct size_setting {
 extern const size_setting size_settings[];
 extern const size_t size_setting_count;
 
+/* Returns the field of a size. */
+uint32_t *size_field(const size_setting *s, hyperparameters *h, model_layer *l);
+
 /* Checks a size against its limits. HEARTH_FORMAT: "WHERE: KEY: is 0, expected 1 to 4096". `what` is "key " for GGUF,
  * "" for a config. */
 hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char *where, const char *what,
                                const char *key, hearth_error *error);
 
-/* Reads and checks everything but the rope frequencies. activation: overrides the file's; NULL: the file's is
+/* Reads and checks the model's hyperparameters, makes its layers and fills in their shapes, all but the rotaries, which
+ * need tensors. model: source, family and memory are set. activation: overrides the file's; NULL: the file's is
  * used. */
-hearth_status hyper_read(hyperparameters *out, const family *f, const checkpoint *c, const char *activation,
-                         hearth_error *error);
+hearth_status hyper_read(hearth_model *model, const char *activation, hearth_error *error);
 
-/* Returns the value of a dimension; 1 for DIMENSION_NONE, 0 for DIMENSION_RANK, which no key gives. */
-uint64_t hyper_dimension(const hyperparameters *h, dimension d);
+/* Returns the value of a dimension for a layer; 1 for DIMENSION_NONE, 0 for DIMENSION_RANK, which no key gives. */
+uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimension d);
 
 #endif

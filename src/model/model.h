@@ -8,77 +8,26 @@
 
 #include "../file/checkpoint.h"
 #include "../text/tokenizer.h"
-#include "family.h"
+#include "layer.h"
 
 // clang-format off
 
-/* Sizes and constants of one model. Letters as in docs/design.md: d embedding_length, f neuron_count. */
+/* What all layers of a model have in common. Letters as in docs/design.md: d embedding_length. */
 typedef struct hyperparameters {
     uint32_t layer_count;
     uint32_t embedding_length;          /* d                                              */
-    uint32_t neuron_count;              /* f                                              */
-    uint32_t head_count;
-    uint32_t kv_head_count;             /* divides head_count                             */
-    uint32_t head_length;
     uint32_t vocabulary_size;
     uint32_t context_length;
-    uint32_t sliding_window;            /* positions seen, itself included; 0: all        */
+    uint32_t position_offset;           /* row of the table of learned positions that position 0 uses */
+    uint32_t rope_pairs;                /* rotated pairs of a head; 0: positions are not rotated */
+    norm_kind norm;
     float norm_epsilon;
-    ffn_gating gating;
-    ffn_activation activation;
-    float activation_threshold;         /* FATReLU; 0 for ReLU                            */
-    uint32_t rope_pairs;                /* rotated pairs of a head                        */
-    float attention_scale;              /* on q . k: 1 / sqrt(head_length) where no key says else */
-    float rope_magnitude;               /* yarn's factor on cosine and sine; 1            */
+    float embedding_scale;              /* of embeddings; 1                               */
+    float residual_scale;               /* of what blocks add to the residual stream; 1   */
+    float logit_scale;                  /* of logits; 1                                   */
+    float logit_softcap;                /* logits l become softcap * tanh(l / softcap); 0: they stay as they are */
     float predictor_threshold;          /* powerinfer.sparse_threshold; 0 where absent    */
-    const double *rope_frequencies;     /* [rope_pairs] radians per position, scaling included; double, so that angles
-                                           at large positions stay accurate */
 } hyperparameters;
-
-/* Largest rank of a predictor. The largest known ones have 4096; the engine stores rank float32 values per row. */
-#define PREDICTOR_RANK_LIMIT 65536
-
-/* The kinds of predictors: how the neurons of a layer that may fire are found before they are computed. */
-typedef enum predictor_kind {
-    PREDICTOR_NONE,
-    PREDICTOR_LOW_RANK,                 /* score = fc2 . relu(fc1 . input); a neuron is computed where its score is at
-                                           least the threshold */
-    PREDICTOR_COARSE,                   /* a low-bit copy of the first matrix, made with the engine; a neuron is
-                                           computed where the copy's product with the input, plus `threshold` standard
-                                           deviations of its rounding error, reaches the value at which the neuron
-                                           fires */
-    PREDICTOR_KINDS
-} predictor_kind;
-
-/* A predictor. Those of a PowerInfer file read the residual stream and share the file's threshold. */
-typedef struct learned_predictor {
-    predictor_kind kind;
-    bool reads_normed;                  /* low-rank: true: the input is the normed input of the FFN; false: the
-                                           residual stream before the norm. Coarse ones always read the normed input */
-    number_format coarse_format;
-    float threshold;
-    matrix fc1;                         /* [rank][d]  low-rank                            */
-    matrix fc2;                         /* [f][rank]  a row per row of gate               */
-} learned_predictor;
-
-/* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix. */
-typedef struct model_layer {
-    const float *attention_norm;        /* [d]                                            */
-    matrix q;                           /* [head_count * head_length][d], rotary pairs are neighbours */
-    matrix k;                           /* [kv_head_count * head_length][d]               */
-    matrix v;                           /* [kv_head_count * head_length][d]               */
-    matrix attention_output;            /* [d][head_count * head_length]                  */
-    const float *ffn_norm;              /* [d]                                            */
-    matrix gate;                        /* [f][d] a row per neuron; none in plain networks */
-    matrix up;                          /* [f][d]                                         */
-    const float *gate_bias, *up_bias;   /* [f], or NULL                                   */
-    matrix down;                        /* [d][f]  stock layout, or ...                   */
-    matrix down_t;                      /* [f][d] ... neuron-major, a row per neuron: exactly one of the two  */
-    const float *down_bias;             /* [d], or NULL                                   */
-    matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
-    learned_predictor predictor;        /* the one in use: the tune file's, else the model file's */
-    const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: the row's number */
-} model_layer;
 
 struct hearth_model {
     checkpoint *source;
@@ -91,9 +40,15 @@ struct hearth_model {
     tokenizer *tokenizer;               /* NULL: no vocabulary, or of an unknown kind     */
     const char *tokenizer_problem;      /* why it is NULL, for errors                     */
     matrix embedding;                   /* [vocabulary_size][d]                           */
-    const float *output_norm;           /* [d]                                            */
+    matrix positions;                   /* [position_offset + context_length][d]  added to embeddings; no data:
+                                           none */
+    norm_weights output_norm;           /* [d]                                            */
     matrix head;                        /* [vocabulary_size][d]; the embedding where tied */
     const float *rope_factors;          /* [rope_pairs] divide the frequencies; NULL: none */
+    const float *rope_factors_long;     /* [rope_pairs] in their place where a session has room for more than
+                                           rotary.long_from positions */
+    rotary *rotaries;                   /* [rotary_count] the layers refer to them        */
+    uint32_t rotary_count;
     model_layer *layers;                /* [layer_count]                                  */
     uint64_t parameter_count, weight_bytes;
     bool powerinfer;                    /* a PowerInfer file (PWRI)                       */
@@ -105,16 +60,18 @@ struct hearth_model {
     arena memory;
 };
 
-/* Returns the matrix that decides which neurons of a layer fire: gate, or up in plain networks. */
-static inline const matrix *model_first_matrix(const hearth_model *m, uint32_t layer)
-{
-    return m->hyper.gating == FFN_PLAIN ? &m->layers[layer].up : &m->layers[layer].gate;
-}
-/* Returns the bias [f] of that matrix, or NULL. */
-static inline const float *model_first_bias(const hearth_model *m, uint32_t layer)
-{
-    return m->hyper.gating == FFN_PLAIN ? m->layers[layer].up_bias : m->layers[layer].gate_bias;
-}
+/* Sizes of the widest layers, for buffers that all layers share. */
+typedef struct layer_sizes {
+    uint32_t neurons;                   /* f                                              */
+    uint32_t query, key;                /* Q, K as in model_layer                         */
+    uint32_t heads, group;              /* heads of queries; those that share keys        */
+    uint32_t head_length;
+    uint32_t rotated;                   /* pairs of all rotaries together                 */
+} layer_sizes;
+layer_sizes model_largest(const hearth_model *model);
+
+/* Returns whether some layer has activations that are often exactly zero. */
+bool model_has_zeros(const hearth_model *model);
 
 /* Opens a GGUF file or a Hugging Face folder as a checkpoint with GGUF's names and keys. */
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error);

@@ -34,8 +34,8 @@ static hearth_status fail_tensor(const checkpoint *file, const char *name, const
 }
 
 /* Checks the shape of one tensor. *rank: of the layer; 0 until the first of its tensors sets it. */
-static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rule, const hyperparameters *h,
-                                  uint64_t *rank, hearth_error *error)
+static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rule, const hearth_model *model,
+                                  uint32_t layer, uint64_t *rank, hearth_error *error)
 {
     const char *name = name_in_file(rule);
     const stored_tensor *t = checkpoint_find_tensor(file, name);
@@ -47,8 +47,8 @@ static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rul
     bool rank_is_rows = rule->rows == DIMENSION_RANK;
     uint64_t seen = t->shape[rank_is_rows ? 1 : 0];
     *rank = *rank ? *rank : seen;
-    uint64_t columns = rank_is_rows ? hyper_dimension(h, rule->columns) : *rank;
-    uint64_t rows = rank_is_rows ? *rank : hyper_dimension(h, rule->rows);
+    uint64_t columns = rank_is_rows ? hyper_dimension(&model->hyper, &model->layers[layer], rule->columns) : *rank;
+    uint64_t rows = rank_is_rows ? *rank : hyper_dimension(&model->hyper, &model->layers[layer], rule->rows);
     if (*rank < 1 || *rank > PREDICTOR_RANK_LIMIT) {
         snprintf(reason, sizeof reason, "has rank %llu, expected 1 to %llu", (unsigned long long)*rank,
                  (unsigned long long)PREDICTOR_RANK_LIMIT);
@@ -62,13 +62,14 @@ static hearth_status check_tensor(const checkpoint *file, const tensor_rule *rul
 }
 
 /* Checks that a layer's file has exactly the tensors of the rules, and that their ranks agree. */
-static hearth_status check_layer(const checkpoint *file, const family *f, const hyperparameters *h, hearth_error *error)
+static hearth_status check_layer(const checkpoint *file, const hearth_model *model, uint32_t layer, hearth_error *error)
 {
+    const family *f = model->family;
     uint64_t rank = 0;
     size_t count = 0;
     for (size_t i = 0; i < f->layer_tensor_count; i++)
         if (f->layer_tensors[i].flags & TENSOR_PREDICTOR) {
-            TRY(check_tensor(file, &f->layer_tensors[i], h, &rank, error));
+            TRY(check_tensor(file, &f->layer_tensors[i], model, layer, &rank, error));
             count++;
         }
     for (size_t i = 0; file->tensor_count > count && i < file->tensor_count; i++) {
@@ -83,7 +84,7 @@ static hearth_status check_layer(const checkpoint *file, const family *f, const 
 }
 
 /* Opens and checks the file of one layer. */
-static hearth_status open_layer(predictors *p, const char *folder, uint32_t layer, const hyperparameters *h,
+static hearth_status open_layer(predictors *p, const char *folder, uint32_t layer, const hearth_model *model,
                                 hearth_error *error)
 {
     char name[FILE_NAME_SIZE];
@@ -97,7 +98,7 @@ static hearth_status open_layer(predictors *p, const char *folder, uint32_t laye
     if (status == HEARTH_OK)
         status = torch_open(&p->layers[layer], path, error);
     mem_free(path);
-    return status == HEARTH_OK ? check_layer(p->layers[layer], p->family, h, error) : status;
+    return status == HEARTH_OK ? check_layer(p->layers[layer], model, layer, error) : status;
 }
 
 /* Returns true where name is the file name of one of the model's layers. */
@@ -172,15 +173,16 @@ static bool family_has_predictors(const family *f)
 }
 
 /* Opens a folder with one archive per layer. */
-static hearth_status open_folder(predictors *p, const char *folder, const hyperparameters *h, hearth_error *error)
+static hearth_status open_folder(predictors *p, const char *folder, const hearth_model *model, hearth_error *error)
 {
+    const hyperparameters *h = &model->hyper;
     p->layers = mem_new_array(h->layer_count, sizeof *p->layers);
     if (!p->layers)
         return fail_memory(error, folder, h->layer_count * sizeof *p->layers);
     TRY(read_config(p, folder, error));
     TRY(check_extras(folder, h->layer_count, error));
     for (uint32_t layer = 0; layer < h->layer_count; layer++)
-        TRY(open_layer(p, folder, layer, h, error));
+        TRY(open_layer(p, folder, layer, model, error));
     return HEARTH_OK;
 }
 
@@ -357,7 +359,7 @@ hearth_status predictors_open(predictors *out, const char *path, const hearth_mo
     if (!family_has_predictors(model->family))
         return fail(error, HEARTH_UNSUPPORTED, "%s: predictors: there are none for %s models", path,
                     model->family->name);
-    return folder ? open_folder(out, path, &model->hyper, error) : open_learnt(out, path, model, error);
+    return folder ? open_folder(out, path, model, error) : open_learnt(out, path, model, error);
 }
 
 void predictors_close(predictors *p)

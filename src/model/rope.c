@@ -124,6 +124,14 @@ hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c
     return HEARTH_OK;
 }
 
+hearth_status rope_read_window(rope_settings *out, const family *f, const checkpoint *c, const hyperparameters *h,
+                               hearth_error *error)
+{
+    bool found;
+    *out = (rope_settings){.base = (double)f->window_base, .factor = 1, .pairs = h->rope_pairs, .magnitude = 1};
+    return read_number(&out->base, &found, f, c, "rope.freq_base_swa", 1, error);
+}
+
 /* Returns the (fractional) index of the pair that makes this many turns over the original context. */
 static double pair_of_turns(const rope_settings *s, double turns)
 {

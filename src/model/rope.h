@@ -27,6 +27,10 @@ typedef struct rope_settings {
 hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c, const hyperparameters *h,
                         hearth_error *error);
 
+/* Reads the settings of layers with a window: base 0 where they are those of all layers. */
+hearth_status rope_read_window(rope_settings *out, const family *f, const checkpoint *c, const hyperparameters *h,
+                               hearth_error *error);
+
 /* Computes frequencies [pairs]. They are divided by factors [pairs] before any other scaling; NULL: no factors. */
 void rope_frequencies(const rope_settings *s, const float *factors, double *frequencies);
 

@@ -93,14 +93,14 @@ static hearth_status check_low_rank(const checker *c, uint32_t layer)
 {
     const learned_predictor *p = &c->t->layers[layer].predictor;
     const hyperparameters *h = &c->model->hyper;
-    uint32_t rank = p->fc1.rows;
+    uint32_t rank = p->fc1.rows, f = c->model->layers[layer].ffn.neuron_count;
     if (rank < 1 || rank > PREDICTOR_RANK_LIMIT)
         return fail(c->error, c->refusal, "%s: tensor blk.%u.fc1.weight: has a rank of %u, expected 1 to %d", c->path,
                     layer, rank, PREDICTOR_RANK_LIMIT);
     if (p->fc1.columns != h->embedding_length)
         return bad_matrix(c, TUNE_FC1, layer, &p->fc1, h->embedding_length, rank);
-    if (p->fc2.columns != rank || p->fc2.rows != h->neuron_count)
-        return bad_matrix(c, TUNE_FC2, layer, &p->fc2, rank, h->neuron_count);
+    if (p->fc2.columns != rank || p->fc2.rows != f)
+        return bad_matrix(c, TUNE_FC2, layer, &p->fc2, rank, f);
     return HEARTH_OK;
 }
 
@@ -129,7 +129,7 @@ static hearth_status check_predictor(const checker *c, uint32_t layer)
         return bad_key(c, TUNE_KEY_RECALLS, layer, (double)l->recall, "a share of 0 to 1");
     if (!(l->density >= 0 && l->density <= 1))
         return bad_key(c, TUNE_KEY_DENSITIES, layer, (double)l->density, "a share of 0 to 1");
-    ffn_activation activation = c->model->hyper.activation;
+    ffn_activation activation = c->model->layers[layer].ffn.activation;
     if (l->predictor.kind != PREDICTOR_NONE && !ffn_has_zeros(activation))
         return fail(c->error, c->refusal,
                     "%s: key " TUNE_KEY_PREDICTORS ": layer %u has one, but the activation %s is never exactly zero",

@@ -74,10 +74,10 @@ static hearth_status check_model(const tune_reader *r)
     TRY(checkpoint_get_u32(r->c, TUNE_KEY_LAYERS, &r->t->layer_count, NULL, r->error));
     TRY(checkpoint_get_u32(r->c, TUNE_KEY_NEURONS, &r->t->neuron_count, NULL, r->error));
     const hyperparameters *h = &r->model->hyper;
-    if (r->t->layer_count != h->layer_count || r->t->neuron_count != h->neuron_count)
+    if (r->t->layer_count != h->layer_count || r->t->neuron_count != model_largest(r->model).neurons)
         return fail(r->error, HEARTH_FORMAT,
                     "%s: key " TUNE_KEY_LAYERS ": is of a model of %u layers of %u neurons, this one has %u of %u",
-                    r->c->path, r->t->layer_count, r->t->neuron_count, h->layer_count, h->neuron_count);
+                    r->c->path, r->t->layer_count, r->t->neuron_count, h->layer_count, model_largest(r->model).neurons);
     r->t->layers = arena_new_array(&r->t->memory, h->layer_count, sizeof *r->t->layers);
     return r->t->layers ? HEARTH_OK : fail_memory(r->error, r->c->path, h->layer_count * sizeof *r->t->layers);
 }

@@ -135,13 +135,21 @@ static bool add_tensor(writer *w, enum tune_tensor tensor, uint32_t layer, const
 static bool add_vector(writer *w, enum tune_tensor tensor, uint32_t layer, number_format format, const void *data,
                        size_t count)
 {
-    stored_tensor t = {NULL, format, 1, {count, 1, 1, 1}, data, count * number_formats[format].block_bytes, 0};
+    stored_tensor t = {.format = format,
+                       .rank = 1,
+                       .shape = {count, 1, 1, 1},
+                       .data = data,
+                       .size_bytes = count * number_formats[format].block_bytes};
     return add_tensor(w, tensor, layer, &t);
 }
 
 static bool add_matrix(writer *w, enum tune_tensor tensor, uint32_t layer, const matrix *m)
 {
-    stored_tensor t = {NULL, m->format, 2, {m->columns, m->rows, 1, 1}, m->data, matrix_bytes(m), 0};
+    stored_tensor t = {.format = m->format,
+                       .rank = 2,
+                       .shape = {m->columns, m->rows, 1, 1},
+                       .data = m->data,
+                       .size_bytes = matrix_bytes(m)};
     return add_tensor(w, tensor, layer, &t);
 }
 
@@ -168,9 +176,9 @@ static hearth_status check_shape(const tune *t, const hearth_model *model, const
 {
     const hyperparameters *h = &model->hyper;
     size_t report = t->report ? strlen(t->report) : 0;
-    if (t->layer_count != h->layer_count || t->neuron_count != h->neuron_count)
+    if (t->layer_count != h->layer_count || t->neuron_count != model_largest(model).neurons)
         return fail(error, HEARTH_INVALID, "%s: is of a model of %u layers of %u neurons, this one has %u of %u", path,
-                    t->layer_count, t->neuron_count, h->layer_count, h->neuron_count);
+                    t->layer_count, t->neuron_count, h->layer_count, model_largest(model).neurons);
     if (t->level_count > TUNE_LEVEL_LIMIT)
         return fail(error, HEARTH_INVALID, "%s: key " TUNE_KEY_LEVELS ": has %u values, expected at most %d", path,
                     t->level_count, TUNE_LEVEL_LIMIT);

@@ -217,7 +217,7 @@ static hearth_status conclude(guard_findings *f, const hearth_model *model, cons
     double *density = mem_new_array(p->layers, sizeof *density);
     hearth_status status = bytes && density ? HEARTH_OK : fail_memory(error, "guard", p->layers * sizeof *bytes);
     for (uint32_t i = 0; status == HEARTH_OK && i < p->layers; i++) {
-        density[i] = (double)p->active[i] / ((double)model->hyper.neuron_count * (p->tokens + 1));
+        density[i] = (double)p->active[i] / ((double)model->layers[i].ffn.neuron_count * (p->tokens + 1));
         bytes[i] = layer_bytes(&model->layers[i]);
         f->density += density[i] / p->layers;
         f->dense_seconds += probe_median(p, i);
@@ -308,7 +308,7 @@ static hearth_status race_once(timing_probe *r, guard_findings *f, const hearth_
     TRY_OR(done, status, probe_open(&probes[1], dense, error));
     TRY_OR(done, status, decode(r, probes, 2, RACE_LEAST, RACE_TOKENS, RACE_SECONDS, error));
     if (f->density == 0)
-        f->density = last_density(&probes[0], r->model->hyper.neuron_count);
+        f->density = last_density(&probes[0], model_largest(r->model).neurons);
     status = judge(f, &probes[0], &probes[1], error);
     f->busy = !probe_is_steady(&probes[0], scatter) || !probe_is_steady(&probes[1], scatter);
 done:

@@ -41,23 +41,28 @@ static void add_model(hash128 *h, const hearth_model *model)
     const hyperparameters *y = &model->hyper;
     hash_text(h, model->name ? model->name : "");
     hash_text(h, model->family->name);
-    const uint64_t numbers[] = {y->layer_count,      y->embedding_length,     y->neuron_count,
-                                y->head_count,       y->kv_head_count,        y->head_length,
-                                y->context_length,   (uint64_t)y->activation, (uint64_t)y->gating,
-                                model->weight_bytes, model->parameter_count,  model->powerinfer};
+    const uint64_t numbers[] = {y->layer_count,      y->embedding_length,    y->context_length,
+                                model->weight_bytes, model->parameter_count, model->powerinfer};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(h, numbers[i]);
-    hash_bytes(h, &y->activation_threshold, sizeof y->activation_threshold);
     add_matrix(h, &model->embedding);
     add_matrix(h, &model->head);
     for (uint32_t i = 0; i < y->layer_count; i++) {
         const model_layer *l = &model->layers[i];
+        const attention_shape *a = &l->attention;
+        const uint64_t shape[] = {l->ffn.neuron_count, a->head_count,           a->kv_head_count, a->head_length,
+                                  l->ffn.activation,   (uint64_t)l->ffn.gating, a->window};
+        for (size_t k = 0; k < sizeof shape / sizeof *shape; k++)
+            hash_number(h, shape[k]);
+        hash_bytes(h, &l->ffn.threshold, sizeof l->ffn.threshold);
         const matrix *all[] = {&l->q,      &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down,
                                &l->down_t, &l->fc1, &l->fc2};
         for (size_t m = 0; m < sizeof all / sizeof *all; m++)
             add_matrix(h, all[m]);
-        hash_bytes(h, l->attention_norm, y->embedding_length * sizeof(float));
-        hash_bytes(h, l->ffn_norm, y->embedding_length * sizeof(float));
+        const norm_weights *norms[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};
+        for (size_t n = 0; n < sizeof norms / sizeof *norms; n++)
+            if (norms[n]->weight)
+                hash_bytes(h, norms[n]->weight, y->embedding_length * sizeof(float));
     }
 }
 

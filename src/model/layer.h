@@ -1,0 +1,148 @@
+/* layer.h - a layer as data: its shape, which says what is computed, and its weights.
+ *
+ * The CPU, devices, placements, profiles and evaluations read the shape of the layer that they work on. What all layers
+ * have in common is in hyperparameters (model.h). A family (family.h) is a way to fill in these fields. */
+#ifndef MODEL_LAYER_H
+#define MODEL_LAYER_H
+
+#include "family.h"
+
+// clang-format off
+
+/* ------------------------------------------------------------------ attention */
+
+/* Rotary positions: how far each pair of values of a head is rotated. */
+typedef struct rotary {
+    rope_pairing pairing;
+    uint32_t pairs;                     /* rotated pairs of a head; its other values stay as they are          */
+    uint32_t first;                     /* pairs of the model's rotaries before this one: where its angles lie */
+    float magnitude;                    /* yarn's factor on cosine and sine; 1                                 */
+    const double *frequencies;          /* [pairs] radians per position, scaling included; double, so that angles at
+                                           large positions stay accurate */
+    const double *long_frequencies;     /* [pairs] in sessions of more than long_from positions; NULL: the same ones */
+    uint32_t long_from;
+} rotary;
+
+/* What attention computes: out = softmax(scale * q . k) v, by heads. */
+typedef struct attention_shape {
+    uint32_t head_count;
+    uint32_t kv_head_count;             /* divides head_count; heads of keys and values, shared by groups of queries */
+    uint32_t head_length;               /* values of a query, key or value                        */
+    uint32_t window;                    /* positions seen, itself included; 0: all                */
+    float scale;                        /* on q . k                                               */
+    float softcap;                      /* scores s become softcap * tanh(s / softcap); 0: they stay as they are */
+    bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
+    const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
+} attention_shape;
+
+/* ------------------------------------------------------------------ feed-forward network */
+
+/* What a feed-forward network computes: down . h + bias, where h is the activation of each neuron. */
+typedef struct ffn_shape {
+    uint32_t neuron_count;              /* f                                                      */
+    ffn_gating gating;
+    ffn_activation activation;
+    float threshold;                    /* FATReLU; 0 for ReLU                                    */
+} ffn_shape;
+
+/* Returns true where the activations of neurons are often exactly zero, so that they can be skipped without loss. */
+static inline bool ffn_skippable(const ffn_shape *f)
+{
+    return ffn_has_zeros(f->activation);
+}
+
+/* ------------------------------------------------------------------ predictors */
+
+/* Largest rank of a predictor. The largest known ones have 4096; the engine stores rank float32 values per row. */
+#define PREDICTOR_RANK_LIMIT 65536
+
+/* The kinds of predictors: how the neurons of a layer that may fire are found before they are computed. */
+typedef enum predictor_kind {
+    PREDICTOR_NONE,
+    PREDICTOR_LOW_RANK,                 /* score = fc2 . relu(fc1 . input); a neuron is computed where its score is at
+                                           least the threshold */
+    PREDICTOR_COARSE,                   /* a low-bit copy of the first matrix, made with the engine; a neuron is
+                                           computed where the copy's product with the input, plus `threshold` standard
+                                           deviations of its rounding error, reaches the value at which the neuron
+                                           fires */
+    PREDICTOR_KINDS
+} predictor_kind;
+
+/* A predictor. Those of a PowerInfer file read the residual stream and share the file's threshold. */
+typedef struct learned_predictor {
+    predictor_kind kind;
+    bool reads_normed;                  /* low-rank: true: the input is the normed input of the FFN; false: the
+                                           residual stream before the norm. Coarse ones always read the normed input */
+    number_format coarse_format;
+    float threshold;
+    matrix fc1;                         /* [rank][d]  low-rank                            */
+    matrix fc2;                         /* [f][rank]  a row per row of gate               */
+} learned_predictor;
+
+/* ------------------------------------------------------------------ layer */
+
+/* A norm: out = (x - mean) / deviation * weight + bias, or without mean and bias (hyperparameters.norm). */
+typedef struct norm_weights {
+    const float *weight;                /* NULL: there is no norm at this place           */
+    const float *bias;                  /* NULL: none                                     */
+} norm_weights;
+
+/* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix.
+ * Q = head_count * head_length, K = kv_head_count * head_length. */
+typedef struct model_layer {
+    attention_shape attention;
+    ffn_shape ffn;
+    layer_wiring wiring;
+
+    norm_weights attention_norm;        /* [d]                                            */
+    matrix q;                           /* [Q][d]                                         */
+    matrix k;                           /* [K][d]                                         */
+    matrix v;                           /* [K][d]                                         */
+    matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
+    const float *q_bias, *k_bias, *v_bias;  /* [Q], [K], [K], or NULL                     */
+    const float *qkv_bias;              /* [Q + K + K], or NULL: all three                */
+    norm_weights query_norm, key_norm;  /* [head_length], or [Q] and [K] (attention.norm_whole); before the rotation */
+    const float *sinks;                 /* [head_count] a score per head whose weight no value gets; NULL: none */
+    norm_weights attention_inner_norm;  /* [Q]  before the output matrix                  */
+    matrix attention_output;            /* [d][Q]                                         */
+    const float *attention_output_bias; /* [d], or NULL                                   */
+    norm_weights attention_post_norm;   /* [d]  of what attention adds                    */
+
+    norm_weights ffn_norm;              /* [d]                                            */
+    matrix gate;                        /* [f][d] a row per neuron; none in plain networks */
+    matrix up;                          /* [f][d]                                         */
+    matrix gate_up;                     /* [2 f][d]  both, as some files have them: gate and up are its rows */
+    const float *gate_bias, *up_bias;   /* [f], or NULL                                   */
+    norm_weights ffn_inner_norm;        /* [f]  of the activations, before down           */
+    matrix down;                        /* [d][f]  stock layout, or ...                   */
+    matrix down_t;                      /* [f][d] ... neuron-major, a row per neuron: exactly one of the two  */
+    const float *down_bias;             /* [d], or NULL                                   */
+    norm_weights ffn_post_norm;         /* [d]  of what the network adds                  */
+    matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
+    learned_predictor predictor;        /* the one in use: the tune file's, else the model file's */
+    const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: the row's number */
+} model_layer;
+
+/* Returns the matrix that decides which neurons fire: gate, or up in plain networks. */
+static inline const matrix *layer_first_matrix(const model_layer *l)
+{
+    return l->ffn.gating == FFN_PLAIN ? &l->up : &l->gate;
+}
+/* Returns the bias [f] of that matrix, or NULL. */
+static inline const float *layer_first_bias(const model_layer *l)
+{
+    return l->ffn.gating == FFN_PLAIN ? l->up_bias : l->gate_bias;
+}
+/* Returns the length of all heads of queries, or of keys (or values), of one position together. */
+static inline uint32_t query_width(const attention_shape *a)
+{
+    return a->head_count * a->head_length;
+}
+static inline uint32_t key_width(const attention_shape *a)
+{
+    return a->kv_head_count * a->head_length;
+}
+
+// clang-format on
+
+#endif

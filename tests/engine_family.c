@@ -1,0 +1,74 @@
+/* engine_family.c - every family against its golden logits (tests/data), from the folder and from the GGUF, at every
+ * level that this CPU has, as one feed, token by token and in pieces, with one thread and with three. */
+#include "../src/kernel/kernel.h"
+#include "../src/model/model.h"
+
+#include "golden.h"
+
+static const char *const cases[] = {"bamboo", "minicpm-s", "smollm3",   "arcee",         "bitnet", "qwen2",
+                                    "qwen3",  "olmo2",     "phi3",      "phi3-longrope", "gemma2", "gemma3",
+                                    "jais2",  "nemotron",  "falcon-7b", "falcon-40b",    "gpt2",   "opt"};
+#define CASES (sizeof cases / sizeof *cases)
+
+/* README.md of the goldens: float32 throughout. */
+static const double bound = 1e-5;
+
+static const hearth_session_options all_rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
+
+/* Reads the text in feeds of these sizes, the last of which repeats, and returns the distance from the golden. */
+static double read_in(stack *s, const golden *g, const size_t *sizes, size_t size_count, float *logits)
+{
+    assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
+    for (size_t at = 0, i = 0, n; at < g->total; at += n, i++) {
+        n = sizes[i < size_count ? i : size_count - 1];
+        n = n < g->total - at ? n : g->total - at;
+        stack_feed(s, 0, g->ids + at, n, logits + at * g->vocabulary);
+    }
+    return relative_l2(logits, g->logits, g->total * g->vocabulary);
+}
+
+static void check_file(const char *name, const char *path, const golden *g, const char *level, unsigned threads)
+{
+    static const size_t whole[] = {40}, single[] = {1}, pieces[] = {3, 1, 7, 2, 11, 5};
+    stack s;
+    float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
+    stack_open_at(&s, level, path, threads, HEARTH_ACTIVATIONS_AUTO, all_rows);
+    assert_int_equal(s.info.vocabulary_size, g->vocabulary);
+    double distances[] = {read_in(&s, g, whole, 1, logits), read_in(&s, g, single, 1, logits),
+                          read_in(&s, g, pieces, 6, logits)};
+    print_message("%-14s %-12s %-7s %u threads: %.2e %.2e %.2e\n", name, strrchr(path, '/') + 1, level, threads,
+                  distances[0], distances[1], distances[2]);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(distances[i] <= bound);
+    for (size_t i = g->prompt - 1; i + 1 < g->total; i++)
+        assert_int_equal(argmax(logits + i * g->vocabulary, g->vocabulary), g->ids[i + 1]);
+    stack_close(&s);
+    free(logits);
+}
+
+static void all_families(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CASES; i++) {
+        golden g;
+        char path[600];
+        golden_load(&g, cases[i]);
+        golden_path(path, sizeof path, cases[i], "model.gguf");
+        for (size_t level = 0; level < kernel_level_count(); level++) {
+            if (!kernel_level_present(level))
+                continue;
+            for (unsigned threads = 1; threads <= 3; threads += 2) {
+                check_file(cases[i], g.folder, &g, kernel_level_name(level), threads);
+                if (file_exists(path))
+                    check_file(cases[i], path, &g, kernel_level_name(level), threads);
+            }
+        }
+        golden_free(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_families)};
+    return run_group(tests, NULL, NULL);
+}
