@@ -43,7 +43,7 @@ if [ -e "$DATA/golden/tokenizers/llama-spm.gguf" ]; then
     done
     has "note on a missing tokenizer" "$("$HEARTH" convert "$DATA/golden/llama" -o "$scratch/mute.gguf" 2>&1)" "note:"
     # Families that hearth does not run yet are refused by name.
-    refused 1 gpt2 "$HEARTH" run "$DATA/golden/gpt2/model.gguf" -p x
+    refused 1 gemma3n "$HEARTH" run "$DATA/golden/gemma3n/model.gguf" -p x
 fi
 
 # The wrong one of the two kinds of MODEL: the error names the right one.

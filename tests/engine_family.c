@@ -5,9 +5,13 @@
 
 #include "golden.h"
 
-static const char *const cases[] = {"bamboo", "minicpm-s", "smollm3",   "arcee",         "bitnet", "qwen2",
-                                    "qwen3",  "olmo2",     "phi3",      "phi3-longrope", "gemma2", "gemma3",
-                                    "jais2",  "nemotron",  "falcon-7b", "falcon-40b",    "gpt2",   "opt"};
+static const char *const cases[] = {
+    "bamboo",       "minicpm-s", "smollm3",   "arcee",         "bitnet",
+    "qwen2",        "qwen3",     "olmo2",     "phi3",          "phi3-longrope",
+    "gemma2",       "gemma3",    "mixtral",   "mixtral-drelu", "mixtral-drelu-predictor",
+    "smallthinker", "qwen3-moe", "glm4-moe",  "gpt-oss",       "gpt-oss-fractional",
+    "jais2",        "nemotron",  "falcon-7b", "falcon-40b",    "gpt2",
+    "opt"};
 #define CASES (sizeof cases / sizeof *cases)
 
 /* README.md of the goldens: float32 throughout. */

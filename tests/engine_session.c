@@ -389,7 +389,7 @@ static void slices_do_not_depend_on_threads(void **state)
     checkpoint source = {.path = "wide"};
     rotary pairs = {.pairs = 64};
     model_layer layer = {.attention = {.head_count = 32, .kv_head_count = 32, .head_length = 128, .rotary = &pairs},
-                         .ffn = {.neuron_count = 11008}};
+                         .ffn = {.neuron_count = 11008, .expert_neurons = 11008}};
     const attention_shape *shapes[] = {&layer.attention};
     hearth_model wide = {.source = &source,
                          .family = &families[0],

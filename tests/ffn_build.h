@@ -331,6 +331,7 @@ static inline void built_make_model(built *b)
     b->layer = (model_layer){
         .attention = {.head_count = 1, .kv_head_count = 1, .head_length = BUILT_HEAD, .scale = 1, .rotary = &b->rotary},
         .ffn = {.neuron_count = o->f,
+                .expert_neurons = o->f,
                 .gating = o->gating,
                 .activation = o->silu                       ? FFN_SILU
                               : o->activation_threshold > 0 ? FFN_FATRELU

@@ -207,6 +207,34 @@ static void check_smooth(check *c, const kernels *k, const smooth *a, uint64_t *
 static const smooth smooth_silu = {ACTIVATION_SILU, silu, 0}, smooth_gelu = {ACTIVATION_GELU, gelu, 4},
                     smooth_gelu_tanh = {ACTIVATION_GELU_TANH, gelu_tanh, 8};
 
+/* gpt-oss: both values are limited, then gate / (1 + exp(-1.702 gate)) * (up + 1). */
+static void check_swiglu_clamped(check *c, const kernels *k, uint64_t *rng)
+{
+    const double limit = 7;
+    for (size_t s = 0; s < 4 * SIZES; s++) {
+        size_t n = sizes[s % SIZES];
+        bool has_up = s / SIZES % 2;
+        snprintf(c->size, sizeof(c->size), "%zu values%s", n, has_up ? ", up" : "");
+        buffer_guarded gate = rough_new(n, rng), up = rough_new(n, rng), h = guarded_new(n * sizeof(float));
+        float *g = gate.data, *u = up.data;
+        for (size_t i = 0; i < n && s >= 2 * SIZES; i++) /* beyond the limits, and where they matter most */
+            g[i] *= 10, u[i] *= 10;
+        k->activate[ACTIVATION_SWIGLU_CLAMPED](g, has_up ? u : NULL, (float)limit, n, h.data);
+        for (size_t i = 0; i < n; i++) {
+            double a = fmin(g[i], limit), b = has_up ? fmin(fmax(u[i], -limit), limit) + 1 : 1;
+            double want = a / (1 + exp(-1.702 * a)) * b;
+            /* the power's rounding changes the factor by at most |1.702 a| / 4 of it, and up + 1 is rounded to a number
+             * of the size of up */
+            double bound = fabs(want) * (EXP_ERROR + 6 * EPSILON) + fabs(a) * (fabs(b) + 8) * 2 * EPSILON + TINY;
+            expect_close(c, i, want, ((float *)h.data)[i], bound);
+        }
+        expect(c, "wrote before the output", guarded_intact(&h));
+        k->activate[ACTIVATION_SWIGLU_CLAMPED](g, has_up ? u : NULL, (float)limit, n, g);
+        expect_same(c, "in place and apart", h.data, g, h.size);
+        guarded_free(&gate), guarded_free(&up), guarded_free(&h);
+    }
+}
+
 /* ReLU with and without a threshold, or its square. */
 static void check_relu(check *c, const kernels *k, kernel_activation kind, uint64_t *rng)
 {
@@ -416,6 +444,7 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(activate[ACTIVATION_RELU2], "relu2", check_relu(c, k, ACTIVATION_RELU2, &rng))
     CHECK(activate[ACTIVATION_GELU], "gelu", check_smooth(c, k, &smooth_gelu, &rng))
     CHECK(activate[ACTIVATION_GELU_TANH], "gelu_tanh", check_smooth(c, k, &smooth_gelu_tanh, &rng))
+    CHECK(activate[ACTIVATION_SWIGLU_CLAMPED], "swiglu_clamped", check_swiglu_clamped(c, k, &rng))
     CHECK(rope[ROPE_NEIGHBOURS], "rope", check_rope(c, k, ROPE_NEIGHBOURS, &rng))
     CHECK(rope[ROPE_HALVES], "rope_halves", check_rope(c, k, ROPE_HALVES, &rng))
     CHECK(to_half, "to_half", check_to_half(c, k, &rng))

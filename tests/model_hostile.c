@@ -80,8 +80,7 @@ typedef struct bad_config {
 } bad_config;
 
 static const bad_config bad_configs[] = {
-    {"model_type", "\"gpt9\"", HEARTH_UNSUPPORTED,
-     "model_type: gpt9 is not supported (known: llama, mistral, bamboo, "},
+    {"model_type", "\"gpt9\"", HEARTH_UNSUPPORTED, "model_type: gpt9 is not supported (known: llama, mistral, "},
     {"model_type", "7", HEARTH_FORMAT, "model_type: is not a string"},
     {"architectures", "[\"LlamaForSequenceClassification\"]", HEARTH_UNSUPPORTED,
      "architectures: LlamaForSequenceClassification is not supported (known for llama: LlamaForCausalLM)"},
@@ -129,8 +128,6 @@ static const bad_config bad_configs[] = {
      "rope_scaling: rope_type: dynamic is not supported (known: default, linear, yarn, llama3, longrope, su)"},
     {"rope_scaling", "{\"type\": \"linear\"}", HEARTH_FORMAT, "rope_scaling: factor: is missing"},
     {"rope_scaling", "{\"type\": \"linear\", \"factor\": 0}", HEARTH_FORMAT, "rope_scaling: factor: is 0"},
-    {"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": false}", HEARTH_UNSUPPORTED,
-     "rope_scaling: truncate: false"},
     {"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 0}", HEARTH_FORMAT,
      "original_context_length: is 0"},
     {"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 2, \"beta_fast\": 1, \"beta_slow\": 2}", HEARTH_FORMAT,
@@ -194,7 +191,7 @@ typedef struct bad_key {
 
 static const bad_key bad_keys[] = {
     {"general.architecture", 's', HEARTH_UNSUPPORTED, 0, "qwen9",
-     "tiny: key general.architecture: qwen9 is not supported (known: llama, bamboo, "},
+     "tiny: key general.architecture: qwen9 is not supported (known: llama, "},
     {"general.architecture", 'u', HEARTH_FORMAT, 1, NULL, "key general.architecture: is an integer, expected a string"},
     {"general.name", 'u', HEARTH_FORMAT, 1, NULL, "key general.name: is an integer"},
     {"llama.block_count", 'u', HEARTH_FORMAT, 0, NULL, "tiny: key llama.block_count: is 0, expected 1 to 4096"},
@@ -214,7 +211,7 @@ static const bad_key bad_keys[] = {
      "rope.scaling.type: longrope is not supported (known: none, linear, yarn)"},
     {"llama.rope.scaling.factor", 'f', HEARTH_FORMAT, -2, NULL, "rope.scaling.factor: is -2"},
     {"llama.vocab_size", 'u', HEARTH_FORMAT, 11, NULL, "token_embd.weight: is 16 x 12, expected 16 x 11"},
-    {"llama.expert_count", 'u', HEARTH_UNSUPPORTED, 8, NULL, "expert_count: mixtures of experts"},
+    {"llama.expert_count", 'u', HEARTH_FORMAT, 8, NULL, "key llama.expert_used_count: is missing"},
     {"llama.hidden_activation", 's', HEARTH_UNSUPPORTED, 0, "mish",
      "hidden_activation: mish is not supported (known: silu, relu, fatrelu, "},
     {"llama.hidden_activation", 's', HEARTH_FORMAT, 0, "fatrelu", "key llama.hidden_activation_param: is missing"},

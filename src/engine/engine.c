@@ -27,38 +27,86 @@ static hearth_status check_copies(const hearth_engine *e, uint64_t bytes, hearth
         e->model->source->path, text_size(wanted, (double)bytes), text_size(unused, (double)left));
 }
 
-/* Transposes the down matrices of a file in the stock layout; releases the pages that they were read from. */
+/* A down matrix of a layer and the copy that is made of it. */
+typedef struct transposed_matrix {
+    const matrix *down;
+    matrix *down_t;
+    uint32_t experts; /* matrices that lie one after another in down */
+} transposed_matrix;
+
+/* Lists the down matrices of a layer: its own, and that of the expert that every token uses, which may have no data. */
+static void list_down(hearth_engine *e, uint32_t layer, transposed_matrix out[2])
+{
+    const model_layer *l = &e->model->layers[layer];
+    out[0] = (transposed_matrix){&l->down, &e->layers[layer].down_t, ffn_experts(&l->ffn)};
+    out[1] = (transposed_matrix){&l->shared.down, &e->layers[layer].shared_down_t, 1};
+}
+
+/* Makes one copy; releases the pages that its matrix was read from. */
+static hearth_status transpose(hearth_engine *e, const transposed_matrix *t, uint32_t layer, uint64_t total,
+                               hearth_error *error)
+{
+    const hearth_model *m = e->model;
+    char *rows = mem_reserve(matrix_bytes(t->down_t), MEM_WHOLE);
+    if (!rows)
+        return fail(error, HEARTH_NO_MEMORY,
+                    "%s: transposing layer %u of %u: out of memory (%zu bytes of %llu in all wanted); `hearth pack` "
+                    "does it once and for all, --sparsity dense needs none",
+                    m->source->path, layer, m->hyper.layer_count, matrix_bytes(t->down_t), (unsigned long long)total);
+    neuron_major_transpose(&e->runtime->kernels, e->runtime->threads, t->down, t->experts, t->down_t, rows);
+    t->down_t->data = rows;
+    checkpoint_drop_range(m->source, t->down->data, matrix_bytes(t->down));
+    e->requantised |= number_is_block(t->down->format);
+    return HEARTH_OK;
+}
+
+/* Transposes the down matrices of a file in the stock layout. */
 static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
 {
     const hearth_model *m = e->model;
     uint64_t done = 0, total = 0;
+    transposed_matrix each[2];
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
-        TRY(neuron_major_shape(&e->layers[i].down_t, &m->layers[i].down, m->source->path, "ffn_down", error));
-        total += matrix_bytes(&e->layers[i].down_t);
+        list_down(e, i, each);
+        for (size_t k = 0; k < 2; k++)
+            if (each[k].down->data) {
+                TRY(neuron_major_shape(each[k].down_t, each[k].down, each[k].experts, m->source->path, "ffn_down",
+                                       error));
+                total += matrix_bytes(each[k].down_t);
+            }
     }
     TRY(check_copies(e, total, error));
     e->owns_copies = e->transposed = true;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
-        const matrix *down = &m->layers[i].down;
-        matrix *to = &e->layers[i].down_t;
         if (progress->report && !progress->report(progress->user, "bytes transposed", done, total))
             return fail(error, HEARTH_CANCELLED, "%s: transposing: cancelled", m->source->path);
-        char *rows = mem_reserve(matrix_bytes(to), MEM_WHOLE);
-        if (!rows)
-            return fail(
-                error, HEARTH_NO_MEMORY,
-                "%s: transposing layer %u of %u: out of memory (%zu bytes of %llu in all wanted); `hearth pack` "
-                "does it once and for all, --sparsity dense needs none",
-                m->source->path, i, m->hyper.layer_count, matrix_bytes(to), (unsigned long long)total);
-        neuron_major_transpose(&e->runtime->kernels, e->runtime->threads, down, to, rows);
-        to->data = rows;
-        checkpoint_drop_range(m->source, down->data, matrix_bytes(down));
-        e->requantised |= number_is_block(down->format);
-        done += matrix_bytes(to);
+        list_down(e, i, each);
+        for (size_t k = 0; k < 2; k++)
+            if (each[k].down->data) {
+                TRY(transpose(e, &each[k], i, total, error));
+                done += matrix_bytes(each[k].down_t);
+            }
     }
     e->own_bytes = total;
     if (progress->report)
         progress->report(progress->user, "bytes transposed", total, total);
+    return HEARTH_OK;
+}
+
+/* Checks that a layer with experts lies on the CPU as a whole, and that its neurons are not predicted: the rest is not
+ * supported yet. */
+static hearth_status check_experts(const hearth_model *m, uint32_t layer, const layer_placement *p, hearth_error *error)
+{
+    if (m->layers[layer].ffn.router.expert_count == 0)
+        return HEARTH_OK;
+    if (p->form != FORM_HOST || layer_neurons(p, PLACEMENT_NOBODY) > 0)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: layer %u: experts run on the CPU, all of them; devices are not "
+                    "supported yet",
+                    m->source->path, layer);
+    if (selectors[p->selector].predictor != PREDICTOR_NONE)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: predictors of experts are not supported yet",
+                    m->source->path, layer);
     return HEARTH_OK;
 }
 
@@ -76,13 +124,15 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
         const layer_placement *p = &e->placement->layers[i];
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
         TRY(placement_check_selector(p->selector, m, i, error));
+        TRY(check_experts(m, i, p, error));
         e->layers[i] = (engine_layer){.form = p->form,
                                       .selector = p->selector,
                                       .threshold = p->threshold,
                                       .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
+                                      .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
                                       .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
         skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some; /* all of these use rows of down_t */
-        e->uses_predictors |= selectors[p->selector].predictor != PREDICTOR_NONE;
+        e->uses_predictors |= selectors[p->selector].predictor != PREDICTOR_NONE || m->layers[i].mask_in.data;
         e->leaves_out |= some;
     }
     e->transposed = of && of->transposed;
@@ -242,8 +292,11 @@ void hearth_engine_destroy(hearth_engine *engine)
         coarse_free(&engine->layers[i].coarse);
     }
     for (uint32_t i = 0; engine->layers && engine->owns_copies && i < engine->model->hyper.layer_count; i++)
-        if (engine->layers[i].down_t.data)
-            mem_release((void *)engine->layers[i].down_t.data, matrix_bytes(&engine->layers[i].down_t));
+        for (size_t k = 0; k < 2; k++) {
+            const matrix *copy = k == 0 ? &engine->layers[i].down_t : &engine->layers[i].shared_down_t;
+            if (copy->data)
+                mem_release((void *)copy->data, matrix_bytes(copy));
+        }
     mem_free(engine->layers);
     mem_free(engine->shapes);
     hearth_placement_destroy(engine->placement);

@@ -36,10 +36,11 @@ void device_unlock(hearth_runtime *r);
 typedef struct engine_layer {
     layer_form form;
     selector_kind selector;
-    float threshold;    /* of the selector, where it has one                                              */
-    matrix down_t;      /* of the file or a copy of the engine; no data if `down` is multiplied as stored */
-    coarse_copy coarse; /* of SELECTOR_COARSE                                                             */
-    uint32_t *rows;     /* [row_count] neurons of the CPU as ascending rows of the matrices; NULL: all    */
+    float threshold;      /* of the selector, where it has one                                              */
+    matrix down_t;        /* of the file or a copy of the engine; no data if `down` is multiplied as stored */
+    matrix shared_down_t; /* as down_t, of the expert that every token uses */
+    coarse_copy coarse;   /* of SELECTOR_COARSE                                                             */
+    uint32_t *rows;       /* [row_count] neurons of the CPU as ascending rows of the matrices; NULL: all    */
     uint32_t row_count;
     uint32_t cache_index; /* its index among the layers whose keys and values lie on the same side */
 } engine_layer;
@@ -95,20 +96,24 @@ enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 /* Buffers of one batch of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
  * the batch. d as in docs/design.md; f, Q, K of the widest layer, as in model_layer. */
 typedef struct scratch {
-    float *x;                    /* [B][d]  the residual stream                          */
-    float *beside;               /* [B][d]  what attention adds, in layers whose blocks are parallel */
-    float *normed;               /* [B][d]  input of a block: the normed residual stream */
-    float *added;                /* [B][d]  what a block adds to the residual stream     */
-    float *query;                /* [B][Q]                                               */
-    float *key, *value;          /* [B][K]                                               */
-    float *mixed;                /* [B][Q]  result of attention before its output matrix */
-    float *gate, *up;            /* [B][f]  gate becomes the activations of the neurons  */
-    float *hidden;               /* [B][largest rank]  hidden units of predictors        */
-    float *score;                /* [B][f]  scores of predictors                         */
-    float *size;                 /* [B]  root mean square of the input of a coarse copy  */
-    rounded_rows rounded;        /* [widest]  input of the current product               */
-    rounded_rows rounded_hidden; /* [largest rank]                                       */
-    ffn_part *parts;             /* [FFN_SLICES] of the current layer                    */
+    float *x;                      /* [B][d]  the residual stream                          */
+    float *beside;                 /* [B][d]  what attention adds, in layers whose blocks are parallel */
+    float *normed;                 /* [B][d]  input of a block: the normed residual stream */
+    float *added;                  /* [B][d]  what a block adds to the residual stream     */
+    float *query;                  /* [B][Q]                                               */
+    float *key, *value;            /* [B][K]                                               */
+    float *mixed;                  /* [B][Q]  result of attention before its output matrix */
+    float *gate, *up;              /* [B][f]  gate becomes the activations of the neurons  */
+    float *hidden;                 /* [B][largest rank]  hidden units of predictors        */
+    float *score;                  /* [B][f]  scores of predictors                         */
+    float *router, *shares;        /* [B][experts]  the router's scores; shares of the chosen experts, 0 of others */
+    float *expert_in, *expert_out; /* [B][d]  of the rows that chose an expert           */
+    uint32_t *expert_rows;         /* [neurons of used experts]  rows of one token's experts */
+    uint32_t *members;             /* [B]  rows of the batch that chose an expert          */
+    float *size;                   /* [B]  root mean square of the input of a coarse copy  */
+    rounded_rows rounded;          /* [widest]  input of the current product               */
+    rounded_rows rounded_hidden;   /* [largest rank]                                       */
+    ffn_part *parts;               /* [FFN_SLICES] of the current layer                    */
     size_t part_count;
     uint32_t *list;                /* [f]  list of each part, at its `begin`                    */
     uint8_t *wanted;               /* [f]  1: the neuron is wanted, else 0                      */

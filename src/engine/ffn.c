@@ -22,6 +22,8 @@
 #define UNION_TOKENS 16
 /* A union with at least this share of the neurons is not worth a list. */
 #define UNION_SHARE 0.75
+/* Rows per work item when down matrices of experts are multiplied: a multiple of the products' streams. */
+#define EXPERT_DOWN_ROWS 64
 /* Columns per work item when the sums of slices are added. */
 #define REDUCE_COLUMNS 512
 
@@ -67,9 +69,24 @@ static void activate(const ffn_job *job, float *gate, float *up, size_t n, float
     if (shape->gating == FFN_GATED_BOTH)
         kernels_of(job)->activate[kind](up, NULL, shape->threshold, n, up);
     if (job->prunes)
-        prune(job, gate, job->second ? up : NULL, n, h);
+        prune(job, gate, job->second.data ? up : NULL, n, h);
     else
-        kernels_of(job)->activate[kind](gate, job->second ? up : NULL, job->activation_threshold, n, h);
+        kernels_of(job)->activate[kind](gate, job->second.data ? up : NULL, job->activation_threshold, n, h);
+}
+
+/* Multiplies activations of a part by the shares of their experts; rows ascend, and so do their experts. */
+static void apply_shares(const ffn_job *job, const ffn_part *v, float *h)
+{
+    uint32_t each = job->l->ffn.expert_neurons, end = 0;
+    float share = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        uint32_t row = neuron_at(v, i);
+        if (row >= end) {
+            share = job->shares[row / each];
+            end = (row / each + 1) * each;
+        }
+        h[i] *= share;
+    }
 }
 
 /* Computes the scores of a coarse copy: upper bounds of the first values that are very likely to hold. y is laid out as
@@ -94,7 +111,7 @@ static const float *predict_part(const ffn_job *job, const ffn_part *v)
     if (job->e->selector == SELECTOR_COARSE)
         score_coarsely(job, v, y);
     else
-        multiply_part(job, v, &job->l->predictor.fc2, &job->hidden, y);
+        multiply_part(job, v, &job->fc2, &job->hidden, y);
     if (!v->list)
         return b->score;
     for (size_t t = 0; t < job->count; t++)
@@ -129,7 +146,7 @@ static void select_one(const ffn_job *job, ffn_part *v)
     if (job->predicts)
         filter(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->passes, NULL);
     v->computed = v->count;
-    multiply_part(job, v, job->first, &job->normed, b->gate);
+    multiply_part(job, v, &job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (job->prunes)
         ffn_activate_first(job, first, v->count, first);
@@ -142,14 +159,16 @@ static void select_one(const ffn_job *job, ffn_part *v)
 static void gather_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    if (job->second) {
-        multiply_part(job, v, job->second, &job->normed, b->up);
+    if (job->second.data) {
+        multiply_part(job, v, &job->second, &job->normed, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     float *h = job->h + v->begin;
     activate(job, b->gate + v->begin, b->up + v->begin, v->count, h);
     if (job->skips_zeros && job->l->ffn.gating == FFN_GATED_BOTH)
         filter(job, v, SELECT_ABOVE, h, 0, h);
+    if (job->shares)
+        apply_shares(job, v, h);
     v->active = v->count;
 }
 
@@ -171,8 +190,7 @@ static size_t count_below(const uint32_t *list, size_t n, size_t end)
  * above all rows. */
 static size_t number_at(const ffn_job *job, size_t place)
 {
-    const engine_layer *e = job->e;
-    return !e->rows ? place : place < e->row_count ? e->rows[place] : job->neuron_count;
+    return !job->rows ? place : place < job->row_count ? job->rows[place] : job->neuron_count;
 }
 
 /* Finds the neurons of a part that belong to a slice, as a range for the kernels: [*from, *to) of the list, or of all
@@ -202,7 +220,7 @@ static void accumulate_one(void *context, size_t begin, size_t end, unsigned wor
     (void)worker;
     const ffn_job *job = context;
     const scratch *b = &job->s->scratch;
-    const matrix *down = &job->e->down_t;
+    const matrix *down = &job->down_t;
     for (size_t i = begin; i < end; i++) {
         const ffn_part *v = &b->parts[i];
         for (size_t slice = i * job->part_slices; slice < (i + 1) * job->part_slices && slice < job->slices; slice++) {
@@ -229,10 +247,10 @@ static void add_slices(void *context, size_t begin, size_t end, unsigned worker)
     (void)worker;
     const ffn_job *job = context;
     const scratch *b = &job->s->scratch;
-    size_t d = job->e->down_t.columns;
-    memcpy(b->added + begin, b->sums + begin, (end - begin) * sizeof *b->sums);
+    size_t d = job->down_t.columns;
+    memcpy(job->output + begin, b->sums + begin, (end - begin) * sizeof *b->sums);
     for (size_t i = 1; i < job->slices; i++)
-        kernels_of(job)->add(b->sums + i * d + begin, end - begin, b->added + begin);
+        kernels_of(job)->add(b->sums + i * d + begin, end - begin, job->output + begin);
 }
 
 /* ------------------------------------------------------------------ many tokens */
@@ -320,7 +338,7 @@ static void select_many(const ffn_job *job, ffn_part *v)
         v->computed = mark(job, v, SELECT_FROM, predict_part(job, v), job->passes);
         join_lists(job, v, NULL);
     }
-    multiply_part(job, v, job->first, &job->normed, b->gate);
+    multiply_part(job, v, &job->first, &job->normed, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (job->predicts)
         zero_unpredicted(job, v);
@@ -339,8 +357,8 @@ static void select_many(const ffn_job *job, ffn_part *v)
 static void gather_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
-    if (job->second) {
-        multiply_part(job, v, job->second, &job->normed, b->up);
+    if (job->second.data) {
+        multiply_part(job, v, &job->second, &job->normed, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     size_t active = 0;
@@ -394,7 +412,7 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
 {
     const ffn_job *job = context;
     const scratch *b = &job->s->scratch;
-    const matrix *down = &job->e->down_t;
+    const matrix *down = &job->down_t;
     size_t d = down->columns, f = job->neuron_count, chunks = (d + ACCUMULATE_COLUMNS - 1) / ACCUMULATE_COLUMNS;
     float *sum = b->chunk_sums + (size_t)worker * FFN_GROUP * ACCUMULATE_COLUMNS;
     kernel_accumulate_many *accumulate = kernels_of(job)->accumulate_many[down->format];
@@ -402,7 +420,7 @@ static void accumulate_chunks(void *context, size_t begin, size_t end, unsigned 
         size_t token = item / chunks * FFN_GROUP, column = item % chunks * ACCUMULATE_COLUMNS;
         size_t tokens = job->count - token < FFN_GROUP ? job->count - token : FFN_GROUP;
         size_t columns = d - column < ACCUMULATE_COLUMNS ? d - column : ACCUMULATE_COLUMNS;
-        float *y = b->added + token * d + column;
+        float *y = job->output + token * d + column;
         for (size_t i = 0; i < job->slices; i++) {
             const ffn_part *v = &b->parts[i / job->part_slices];
             const float *h;
@@ -427,7 +445,7 @@ static void cut(ffn_job *job)
 {
     scratch *b = &job->s->scratch;
     size_t parts = FFN_PARTS_PER_THREAD * (size_t)pool_threads(job->s->engine->runtime->threads);
-    size_t f = job->e->rows ? job->e->row_count : job->neuron_count;
+    size_t f = job->rows ? job->row_count : job->neuron_count;
     job->width = ffn_slice_width(f);
     job->slices = (f + job->width - 1) / job->width;
     job->part_slices = job->slices > parts ? job->slices / parts : 1;
@@ -437,7 +455,7 @@ static void cut(ffn_job *job)
         ffn_part *v = &b->parts[b->part_count++];
         *v = (ffn_part){.begin = (uint32_t)begin,
                         .count = f - begin < part ? f - begin : part,
-                        .list = job->e->rows ? job->e->rows + begin : NULL};
+                        .list = job->rows ? job->rows + begin : NULL};
     }
 }
 
@@ -445,11 +463,10 @@ static void cut(ffn_job *job)
 static void predict(ffn_job *job, bool hidden_known)
 {
     hearth_session *s = job->s;
-    const matrix *fc1 = &job->l->predictor.fc1, *fc2 = &job->l->predictor.fc2;
+    const matrix *fc1 = &job->fc1, *fc2 = &job->fc2;
     float *hidden = s->scratch.hidden;
     if (!hidden_known) {
-        multiply(s, job->l->predictor.reads_normed ? s->scratch.normed : s->scratch.x, job->count,
-                 &(product){fc1, hidden}, 1);
+        multiply(s, job->reads_normed ? job->input : s->scratch.x, job->count, &(product){fc1, hidden}, 1);
         kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, 0, job->count * fc1->rows, hidden);
     }
     job->hidden = products_input(s, hidden, job->count, fc1->rows, &fc2, 1, &s->scratch.rounded_hidden);
@@ -460,13 +477,13 @@ static void neuron_major(ffn_job *job, bool hidden_known)
 {
     hearth_session *s = job->s;
     pool *threads = s->engine->runtime->threads;
-    size_t d = job->e->down_t.columns;
-    if (job->e->selector == SELECTOR_LOW_RANK)
+    size_t d = job->down_t.columns;
+    if (job->fc1.data)
         predict(job, hidden_known);
-    const matrix *reads[] = {&job->l->gate, &job->l->up, &job->e->coarse.rows};
-    job->normed = products_input(s, s->scratch.normed, job->count, d, reads, 3, &s->scratch.rounded);
+    const matrix *reads[] = {&job->first, &job->second, &job->e->coarse.rows};
+    job->normed = products_input(s, job->input, job->count, d, reads, 3, &s->scratch.rounded);
     for (size_t t = 0; job->e->selector == SELECTOR_COARSE && t < job->count; t++)
-        s->scratch.size[t] = coarse_magnitude(s->scratch.normed + t * d, d);
+        s->scratch.size[t] = coarse_magnitude(job->input + t * d, d);
     bool normed = job->l->ffn_inner_norm.weight != NULL, single = job->count == 1;
     if (single && !normed) {
         pool_run(threads, s->scratch.part_count, 1, work_on_parts, job);
@@ -502,23 +519,82 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
     }
 }
 
+/* Zeroes the activations of neurons that the model's own mask leaves out. */
+static void apply_mask(const ffn_job *job, size_t t)
+{
+    const float *score = job->s->scratch.score + t * job->neuron_count;
+    float *h = job->h + t * job->neuron_count;
+    for (size_t i = 0; i < job->neuron_count; i++)
+        h[i] = score[i] < job->passes ? 0 : h[i];
+}
+
 /* Runs a layer in the stock layout of files: down is multiplied whole, so nothing can be skipped. */
 static void stock(ffn_job *job)
 {
     hearth_session *s = job->s;
     const scratch *b = &s->scratch;
-    multiply(s, b->normed, job->count, (product[]){{job->first, b->gate}, {job->second, b->up}}, job->second ? 2 : 1);
+    multiply(s, job->input, job->count, (product[]){{&job->first, b->gate}, {&job->second, b->up}},
+             job->second.data ? 2 : 1);
     pool_run(s->engine->runtime->threads, job->count, 1, activate_rows, job);
+    if (job->fc1.data) {
+        predict(job, false);
+        multiply(s, s->scratch.hidden, job->count, &(product){&job->fc2, b->score}, 1);
+        for (size_t t = 0; t < job->count; t++)
+            apply_mask(job, t);
+    }
     if (job->l->ffn_inner_norm.weight)
         pool_run(s->engine->runtime->threads, job->count, 1, norm_activations, job);
-    multiply(s, job->h, job->count, &(product){&job->l->down, b->added}, 1);
+    multiply(s, job->h, job->count, &(product){&job->down, job->output}, 1);
     for (size_t i = 0; i < b->part_count; i++)
         b->parts[i].computed = b->parts[i].fired = b->parts[i].active = job->count * b->parts[i].count;
 }
 
+/* A row of the activations of one expert after the other, and the experts' down matrices. */
+typedef struct expert_down {
+    const ffn_job *job;
+    kernel_input h; /* a row per expert that is used */
+} expert_down;
+
+/* Items are rows of the down matrices. Adds up what the experts give. */
+static void multiply_down(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const expert_down *work = context;
+    const ffn_job *job = work->job;
+    size_t f = job->down.columns, d = job->s->engine->model->hyper.embedding_length;
+    float *one = job->s->scratch.sums;
+    for (size_t i = 0; i < work->h.count; i++) {
+        kernel_input h = {.count = 1, .columns = f, .values = work->h.values + i * f};
+        if (work->h.q) {
+            h.q = work->h.q + i * f;
+            h.scales = work->h.scales + i * f / Q8_BLOCK;
+            h.sums = work->h.sums + i * f / Q8_SUM;
+        }
+        matrix down = job->down;
+        down.data = matrix_row(&job->down, job->rows[i * f] / f * d);
+        down.rows = (uint32_t)d;
+        float *y = i == 0 ? job->output : one;
+        kernels_of(job)->product[down.format](&down, NULL, begin, end, &h, y, d);
+        if (i > 0)
+            kernels_of(job)->add(one + begin, end - begin, job->output + begin);
+    }
+}
+
+/* Runs whole experts for one token in the stock layout: rows lists them one after another. */
+static void stock_experts(ffn_job *job)
+{
+    hearth_session *s = job->s;
+    pool *threads = s->engine->runtime->threads;
+    const matrix *reads[] = {&job->first, &job->second}, *down = &job->down;
+    size_t f = job->l->ffn.expert_neurons;
+    job->normed = products_input(s, job->input, 1, job->first.columns, reads, 2, &s->scratch.rounded);
+    pool_run(threads, s->scratch.part_count, 1, choose_one, job);
+    expert_down work = {job, products_input(s, job->h, job->row_count / f, f, &down, 1, &s->scratch.rounded)};
+    pool_run(threads, s->engine->model->hyper.embedding_length, EXPERT_DOWN_ROWS, multiply_down, &work);
+}
+
 static void add_counts(const ffn_job *job, hearth_counts *to)
 {
-    to->rows += job->count;
     for (size_t i = 0; i < job->s->scratch.part_count; i++) {
         const ffn_part *v = &job->s->scratch.parts[i];
         to->computed += v->computed;
@@ -529,39 +605,51 @@ static void add_counts(const ffn_job *job, hearth_counts *to)
 
 ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
 {
-    const hearth_model *m = s->engine->model;
-    const model_layer *l = &m->layers[layer];
+    const model_layer *l = &s->engine->model->layers[layer];
+    const engine_layer *e = &s->engine->layers[layer];
     bool gated = l->ffn.gating != FFN_PLAIN;
     ffn_job job = {
         .s = s,
         .l = l,
-        .e = &s->engine->layers[layer],
+        .e = e,
         .activation = &ffn_activations[l->ffn.activation],
-        .first = layer_first_matrix(l),
-        .second = gated ? &l->up : NULL,
+        .first = *layer_first_matrix(l),
+        .second = gated ? l->up : (matrix){.data = NULL},
         .first_bias = layer_first_bias(l),
         .second_bias = gated ? l->up_bias : NULL,
+        .down = l->down,
+        .down_t = e->down_t,
+        .input = s->scratch.normed,
+        .output = s->scratch.added,
+        .rows = e->rows,
+        .row_count = e->row_count,
         .activation_threshold = l->ffn.threshold,
-        .h = s->observer.gates && s->engine->layers[layer].selector == SELECTOR_ALL ? s->scratch.up : s->scratch.gate,
+        .h = s->observer.gates && e->selector == SELECTOR_ALL ? s->scratch.up : s->scratch.gate,
         .count = count,
-        .neuron_count = l->ffn.neuron_count,
+        .neuron_count = ffn_routed(&l->ffn),
     };
-    bool zeros = ffn_skippable(&l->ffn), magnitude = job.e->selector == SELECTOR_MAGNITUDE;
+    bool zeros = ffn_skippable(&l->ffn), magnitude = e->selector == SELECTOR_MAGNITUDE;
+    if (e->selector == SELECTOR_LOW_RANK) {
+        job.fc1 = l->predictor.fc1;
+        job.fc2 = l->predictor.fc2;
+        job.reads_normed = l->predictor.reads_normed;
+    }
     job.prunes = magnitude && !zeros;
-    if (magnitude && zeros && job.e->threshold > job.activation_threshold)
-        job.activation_threshold = job.e->threshold; /* values above zero are their own size */
-    job.predicts = selectors[job.e->selector].predictor != PREDICTOR_NONE;
-    job.passes = job.e->selector == SELECTOR_COARSE ? job.activation_threshold : job.e->threshold;
-    job.skips_zeros = job.prunes || (selectors[job.e->selector].skips && zeros);
+    if (magnitude && zeros && e->threshold > job.activation_threshold)
+        job.activation_threshold = e->threshold; /* values above zero are their own size */
+    job.predicts = selectors[e->selector].predictor != PREDICTOR_NONE;
+    job.passes = e->selector == SELECTOR_COARSE ? job.activation_threshold : e->threshold;
+    job.skips_zeros = job.prunes || (selectors[e->selector].skips && zeros);
     return job;
 }
 
-/* Writes to scratch.added the sum of the neurons of the CPU. */
-static void work(ffn_job *job, uint32_t layer, bool hidden_known)
+void ffn_compute(ffn_job *job, uint32_t layer, bool hidden_known)
 {
     cut(job);
-    if (job->e->down_t.data)
+    if (job->down_t.data)
         neuron_major(job, hidden_known);
+    else if (job->shares)
+        stock_experts(job);
     else
         stock(job);
     add_counts(job, &job->s->counts[layer]);
@@ -570,9 +658,15 @@ static void work(ffn_job *job, uint32_t layer, bool hidden_known)
 void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 {
     double begin = clock_seconds();
+    s->counts[layer].rows += count;
+    if (s->engine->model->layers[layer].ffn.router.expert_count > 0) {
+        ffn_experts_compute(s, layer, count);
+        s->ffn_seconds[layer] += clock_seconds() - begin;
+        return;
+    }
     ffn_job job = ffn_describe(s, layer, count);
     size_t d = s->engine->model->hyper.embedding_length;
-    work(&job, layer, false);
+    ffn_compute(&job, layer, false);
     for (size_t t = 0; job.l->down_bias && t < count; t++)
         kernels_of(&job)->add(job.l->down_bias, d, s->scratch.added + t * d);
     double worked = clock_seconds();       /* the time of observers is not counted                                */
@@ -583,7 +677,8 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)
 {
     double begin = clock_seconds();
+    s->counts[layer].rows += count;
     ffn_job job = ffn_describe(s, layer, count);
-    work(&job, layer, hidden_known);
+    ffn_compute(&job, layer, hidden_known);
     s->ffn_seconds[layer] += clock_seconds() - begin;
 }

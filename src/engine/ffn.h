@@ -29,6 +29,10 @@ static inline size_t ffn_slice_width(size_t f)
  * scratch.added; and shows it to an observer. Its predictors may also read scratch.x. */
 void feed_forward(hearth_session *s, uint32_t layer, size_t count);
 
+/* Chooses the experts of every row in a layer that has some: scratch.shares. input: scratch.normed, or what entered the
+ * layer (router_shape.early). */
+void feed_forward_route(const hearth_session *s, uint32_t layer, size_t count, const float *input);
+
 /* Writes to scratch.added the sum of the CPU's neurons of a layer that is shared with the device, without the bias.
  * Their input is scratch.normed; that of their predictor scratch.x or, if hidden_known, its hidden units in
  * scratch.hidden. */

@@ -1,4 +1,5 @@
-/* ffn_job.h - the feed-forward network of one layer with its input rows; shared by ffn.c and ffn_observe.c. */
+/* ffn_job.h - a feed-forward network with its input rows: that of a layer, some of its experts, or one of them. Shared by
+ * ffn.c, ffn_experts.c and ffn_observe.c. */
 #ifndef ENGINE_FFN_JOB_H
 #define ENGINE_FFN_JOB_H
 
@@ -9,16 +10,25 @@ typedef struct ffn_job {
     const model_layer *l;
     const engine_layer *e;
     const ffn_activation_row *activation;
-    const matrix *first, *second; /* gate and up; in plain networks up and NULL */
+    matrix first, second; /* gate and up; in plain networks up and one without data */
     const float *first_bias, *second_bias;
+    matrix down, down_t;  /* either has data, or both */
+    const float *input;   /* [count][d] */
+    float *output;        /* [count][d] */
+    const uint32_t *rows; /* [row_count] the neurons to compute, as ascending rows of the matrices; NULL: all */
+    size_t row_count;
+    uint32_t first_neuron; /* number of the neuron in row 0 */
+    const float *shares;   /* by expert: activations of its neurons are multiplied by its share; NULL: not */
     /* A first value for which the activation is zero; with ReLU and similar ones it is zero for all smaller values. */
     float activation_threshold;
-    bool predicts;    /* scores decide for which neurons first values are computed ...                            */
-    float passes;     /* ... those with at least this score                                                       */
-    bool prunes;      /* activates first values at once and zeroes those whose size is at most e->threshold       */
-    bool skips_zeros; /* leaves out neurons that are zero                                                         */
-    float *h;         /* where activations go: over the first values, or over the second if the first are to stay */
-    size_t count, neuron_count;
+    matrix fc1, fc2;   /* of a low-rank predictor, or the model's own mask; no data: none */
+    bool reads_normed; /* they read `input`; false: scratch.x */
+    bool predicts;     /* scores decide for which neurons first values are computed ...                            */
+    float passes;      /* ... those with at least this score                                                       */
+    bool prunes;       /* activates first values at once and zeroes those whose size is at most e->threshold       */
+    bool skips_zeros;  /* leaves out neurons that are zero                                                         */
+    float *h;          /* where activations go: over the first values, or over the second if the first are to stay */
+    size_t count, neuron_count;        /* neuron_count: rows of the matrices */
     size_t width, slices, part_slices; /* neurons per slice, slices, slices per part */
     kernel_input normed, hidden;       /* inputs of the network and of fc2           */
 } ffn_job;
@@ -34,8 +44,19 @@ static inline uint32_t neuron_at(const ffn_part *v, size_t i)
     return v->list ? v->list[i] : v->begin + (uint32_t)i;
 }
 
-/* Describes the work of a layer for the first `count` rows of the batch. */
+/* Describes the work of a layer without experts for the first `count` rows of the batch. */
 ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count);
+/* Computes output, without the bias of down, and adds to the counts of the layer all but the rows. hidden_known: the
+ * hidden units of its predictor are in scratch.hidden. */
+void ffn_compute(ffn_job *job, uint32_t layer, bool hidden_known);
+
+/* Computes a layer with experts, as feed_forward does. In ffn_experts.c. */
+void ffn_experts_compute(hearth_session *s, uint32_t layer, size_t count);
+
+/* Marks in scratch.wanted and .seen what the CPU's neurons of a job did with row t. */
+void ffn_show(const ffn_job *job, size_t t);
+/* Shows an observer row t of the batch, whose neurons are marked. */
+void ffn_tell(hearth_session *s, uint32_t layer, size_t t);
 /* Applies the activation to n first values (gate, or up in plain networks) of one token. */
 void ffn_activate_first(const ffn_job *job, const float *first, size_t n, float *to);
 

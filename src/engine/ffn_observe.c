@@ -5,32 +5,33 @@
 
 #include <string.h>
 
-/* Marks in wanted and seen, by original number, what the CPU's neurons did with row t. */
-static void show_own(const ffn_job *job, size_t t)
+void ffn_show(const ffn_job *job, size_t t)
 {
     const scratch *b = &job->s->scratch;
     const int32_t *order = job->l->order;
-    size_t f = job->neuron_count, rows = job->e->rows ? job->e->row_count : f;
+    uint32_t first = job->first_neuron;
+    size_t f = job->neuron_count, rows = job->rows ? job->row_count : f;
     for (size_t i = 0; i < b->part_count; i++)
         for (size_t k = 0; k < b->parts[i].count; k++) {
-            uint32_t row = neuron_at(&b->parts[i], k), number = order ? (uint32_t)order[row] : row;
+            uint32_t row = neuron_at(&b->parts[i], k), number = first + (order ? (uint32_t)order[row] : row);
             b->seen[number] = job->h[t * f + b->parts[i].begin + k];
             b->wanted[number] = b->seen[number] != 0;
         }
     for (size_t i = 0; job->predicts && i < rows; i++) {
-        uint32_t row = job->e->rows ? job->e->rows[i] : (uint32_t)i, number = order ? (uint32_t)order[row] : row;
+        uint32_t row = job->rows ? job->rows[i] : (uint32_t)i, number = first + (order ? (uint32_t)order[row] : row);
         b->wanted[number] = !(b->score[t * f + row] < job->passes);
     }
 }
 
-/* Compacts seen and seen_neurons to the wanted neurons (with SELECTOR_ALL all stay); returns how many there are. */
-static size_t gather_seen(const ffn_job *job)
+/* Compacts seen and seen_neurons to the wanted neurons of a layer (with SELECTOR_ALL all stay); returns how many there
+ * are. */
+static size_t gather_seen(const hearth_session *s, uint32_t layer)
 {
-    const scratch *b = &job->s->scratch;
-    size_t n = 0;
-    if (job->e->selector == SELECTOR_ALL)
-        return job->neuron_count;
-    for (size_t i = 0; i < job->neuron_count; i++)
+    const scratch *b = &s->scratch;
+    size_t n = 0, f = s->engine->model->layers[layer].ffn.neuron_count;
+    if (s->engine->layers[layer].selector == SELECTOR_ALL)
+        return f;
+    for (size_t i = 0; i < f; i++)
         if (b->wanted[i]) {
             b->seen_neurons[n] = (uint32_t)i;
             b->seen[n++] = b->seen[i];
@@ -45,7 +46,7 @@ static const float *gather_gates(const ffn_job *job, size_t t)
     const scratch *b = &job->s->scratch;
     const int32_t *order = job->l->order;
     size_t f = job->neuron_count;
-    if (job->h == b->gate || job->e->form != FORM_HOST || job->e->rows)
+    if (job->h == b->gate || job->e->form != FORM_HOST || job->rows)
         return NULL;
     const float *first = b->gate + t * f;
     for (size_t i = 0; order && i < f; i++)
@@ -55,17 +56,42 @@ static const float *gather_gates(const ffn_job *job, size_t t)
     return b->seen_gates;
 }
 
+/* Calls the observer of the session. */
+static void tell(hearth_session *s, uint32_t layer, size_t t, const float *activations, size_t n, const float *gates)
+{
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length;
+    hearth_observation seen = {
+        .layer = layer,
+        .sequence = b->sequence[t],
+        .position = b->position[t],
+        .residual = b->x + t * d,
+        .ffn_input = b->normed + t * d,
+        .neurons = s->engine->layers[layer].selector == SELECTOR_ALL ? NULL : b->seen_neurons,
+        .activations = activations,
+        .gates = gates,
+        .neuron_count = n,
+    };
+    s->observer.see(s->observer.user, &seen);
+}
+
+void ffn_tell(hearth_session *s, uint32_t layer, size_t t)
+{
+    size_t n = gather_seen(s, layer);
+    tell(s, layer, t, s->scratch.seen, n, NULL);
+}
+
 /* Returns the activations of row t by original number. If the CPU computed every neuron in that order, they are
  * returned in place. */
 static const float *show_row(hearth_session *s, const ffn_job *job, uint32_t layer, size_t t)
 {
     const scratch *b = &s->scratch;
-    if (job->e->selector == SELECTOR_ALL && job->e->form == FORM_HOST && !job->e->rows && !job->l->order)
+    if (job->e->selector == SELECTOR_ALL && job->e->form == FORM_HOST && !job->rows && !job->l->order)
         return job->h + t * job->neuron_count;
     memset(b->seen, 0, job->neuron_count * sizeof *b->seen);
     memset(b->wanted, 0, job->neuron_count * sizeof *b->wanted);
     if (job->e->form != FORM_DEVICE)
-        show_own(job, t);
+        ffn_show(job, t);
     if (job->e->form != FORM_HOST)
         device_step_show(s, layer, t);
     return b->seen;
@@ -73,23 +99,10 @@ static const float *show_row(hearth_session *s, const ffn_job *job, uint32_t lay
 
 void feed_forward_observe(hearth_session *s, uint32_t layer, size_t count)
 {
-    const scratch *b = &s->scratch;
     const ffn_job job = ffn_describe(s, layer, count);
-    size_t d = s->engine->model->hyper.embedding_length;
     for (size_t t = 0; s->observer.see && t < count; t++) {
         const float *activations = show_row(s, &job, layer, t);
-        size_t n = gather_seen(&job);
-        hearth_observation seen = {
-            .layer = layer,
-            .sequence = b->sequence[t],
-            .position = b->position[t],
-            .residual = b->x + t * d,
-            .ffn_input = b->normed + t * d,
-            .neurons = job.e->selector == SELECTOR_ALL ? NULL : b->seen_neurons,
-            .activations = activations,
-            .gates = gather_gates(&job, t),
-            .neuron_count = n,
-        };
-        s->observer.see(s->observer.user, &seen);
+        size_t n = gather_seen(s, layer);
+        tell(s, layer, t, activations, n, gather_gates(&job, t));
     }
 }

@@ -25,15 +25,11 @@ static bool is_finite(const float *values, size_t n)
 /* Values decoded at a time; a multiple of the block of every format. */
 #define STRETCH 4096
 
-/* Returns whether all values of a tensor are finite; true for formats that cannot be decoded. */
-static bool tensor_is_finite(const stored_tensor *t)
+/* Returns whether all values of `size_bytes` bytes are finite. */
+static bool piece_is_finite(const number_traits *format, const char *at, size_t size_bytes)
 {
     float values[STRETCH];
-    const number_traits *format = &number_formats[t->format];
-    if (!format->decode)
-        return true;
-    size_t left = t->size_bytes / format->block_bytes * format->block_values;
-    const char *at = t->data;
+    size_t left = size_bytes / format->block_bytes * format->block_values;
     for (size_t n; left > 0; left -= n, at += n / format->block_values * format->block_bytes) {
         n = left < STRETCH ? left : STRETCH;
         format->decode(at, values, n);
@@ -41,6 +37,17 @@ static bool tensor_is_finite(const stored_tensor *t)
             return false;
     }
     return true;
+}
+
+/* Returns whether all values of a tensor are finite; true for formats that cannot be decoded. */
+static bool tensor_is_finite(const stored_tensor *t)
+{
+    const number_traits *format = &number_formats[t->format];
+    size_t pieces = t->parts ? (size_t)t->shape[2] : 1, each = t->size_bytes / pieces;
+    bool finite = true;
+    for (size_t i = 0; finite && format->decode && i < pieces; i++)
+        finite = piece_is_finite(format, t->parts ? t->parts[i] : t->data, each);
+    return finite;
 }
 
 /* Returns the first tensor whose name begins like this and that is not finite; NULL: there is none. */

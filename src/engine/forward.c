@@ -250,6 +250,8 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     size_t d = s->engine->model->hyper.embedding_length;
     bool parallel = l->wiring == WIRING_PARALLEL;
     note(s, layer, MOMENT_BEGIN);
+    if (l->ffn.router.early)
+        feed_forward_route(s, layer, count, b->x);
     norm(s, &l->attention_norm, d, count, b->x, b->normed);
     attention(s, layer, count, parallel ? b->beside : b->added);
     if (!parallel)
@@ -257,6 +259,8 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     note(s, layer, MOMENT_NEURONS);
     if (!parallel || l->ffn_norm.weight != l->attention_norm.weight)
         norm(s, &l->ffn_norm, d, count, b->x, b->normed);
+    if (!l->ffn.router.early)
+        feed_forward_route(s, layer, count, b->normed);
     feed_forward(s, layer, count);
     if (parallel)
         add_to_residual(s, &l->attention_post_norm, count, b->beside);

@@ -47,7 +47,7 @@ static uint32_t widest_input(const hearth_model *m)
     layer_sizes most = model_largest(m);
     uint32_t widest = m->hyper.embedding_length;
     widest = widest > most.query ? widest : most.query;
-    return widest > most.neurons ? widest : most.neurons;
+    return widest > most.network ? widest : most.network;
 }
 
 /* Takes the buffers of rows rounded to 8 bits; one extra entry per row covers an incomplete block. */
@@ -64,8 +64,11 @@ static rounded_rows take_rounded(layout *l, size_t rows, size_t columns)
 static uint32_t widest_hidden(const hearth_model *m)
 {
     uint32_t widest = 0;
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
-        widest = widest > m->layers[i].predictor.fc1.rows ? widest : m->layers[i].predictor.fc1.rows;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        const model_layer *l = &m->layers[i];
+        uint32_t rank = l->mask_in.data ? l->mask_out.columns : l->predictor.fc1.rows;
+        widest = widest > rank ? widest : rank;
+    }
     return widest;
 }
 
@@ -76,6 +79,9 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     const hyperparameters *h = &s->engine->model->hyper;
     layer_sizes most = model_largest(s->engine->model);
     size_t rows = s->batch, d = h->embedding_length, f = most.neurons, query = most.query, key = most.key;
+    /* rows of one network each, or one row of all experts that it uses */
+    size_t activations = rows * most.network > most.listed ? rows * most.network : most.listed;
+    size_t rounded = rows * s->widest > most.listed ? rows : (most.listed + s->widest - 1) / s->widest;
     scratch *b = &s->scratch;
     layout l = {block, 0};
     b->x = take(&l, rows * d, sizeof *b->x);
@@ -86,9 +92,17 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);
     b->mixed = take(&l, rows * query, sizeof *b->mixed);
-    b->gate = take(&l, rows * f, sizeof *b->gate);
-    b->up = take(&l, rows * f, sizeof *b->up);
-    b->rounded = take_rounded(&l, rows, s->widest);
+    b->gate = take(&l, activations, sizeof *b->gate);
+    b->up = take(&l, activations, sizeof *b->up);
+    b->rounded = take_rounded(&l, rounded, s->widest);
+    if (most.experts > 0) {
+        b->router = take(&l, rows * most.experts, sizeof *b->router);
+        b->shares = take(&l, rows * most.experts, sizeof *b->shares);
+        b->expert_in = take(&l, rows * d, sizeof *b->expert_in);
+        b->expert_out = take(&l, rows * d, sizeof *b->expert_out);
+        b->expert_rows = take(&l, most.listed, sizeof *b->expert_rows);
+        b->members = take(&l, rows, sizeof *b->members);
+    }
     if (s->engine->uses_predictors) {
         b->rounded_hidden = take_rounded(&l, rows, s->widest_hidden);
         b->hidden = take(&l, rows * s->widest_hidden, sizeof *b->hidden);

@@ -216,7 +216,10 @@ hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error
 
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor)
 {
-    checkpoint_drop_range(c, tensor->data, tensor->size_bytes);
+    if (!tensor->parts)
+        checkpoint_drop_range(c, tensor->data, tensor->size_bytes);
+    for (uint64_t i = 0; tensor->parts && i < tensor->shape[2]; i++)
+        checkpoint_drop_range(c, tensor->parts[i], tensor->size_bytes / (size_t)tensor->shape[2]);
 }
 
 void checkpoint_drop_range(const checkpoint *c, const void *data, size_t size_bytes)
@@ -341,8 +344,7 @@ uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row)
         return fused_row(t, row);
     if (t->rotary_heads == 0)
         return row;
-    uint64_t rows = t->shape[1] * t->shape[2] * t->shape[3];
-    uint64_t length = rows / t->rotary_heads;
+    uint64_t length = stored_tensor_rows(t) / t->rotary_heads;
     uint64_t head = row / length, within = row % length;
     return head * length + within % 2 * (length / 2) + within / 2;
 }

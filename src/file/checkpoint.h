@@ -68,6 +68,9 @@ typedef struct stored_tensor {
     /* 0: as above. Else the rows of queries, keys and values are stored together: this many times the rows of
      * `fused_queries` queries, of their key and of its value. Their logical order is all queries, all keys, all values. */
     uint32_t fused_groups, fused_queries;
+    /* NULL: all rows lie at `data`, one after another. Else `data` is NULL, and each of the shape[2] matrices of shape[1]
+     * rows lies at its own place. */
+    const void **parts;
 } stored_tensor;
 
 typedef struct checkpoint {
@@ -142,7 +145,18 @@ hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_t
 /* Returns whether the rows are stored in another order than their logical one. */
 static inline bool stored_tensor_reordered(const stored_tensor *t)
 {
-    return t->rotary_heads > 0 || t->fused_groups > 0;
+    return t->rotary_heads > 0 || t->fused_groups > 0 || t->parts;
+}
+/* Returns all rows of a matrix, or of stacked matrices. */
+static inline uint64_t stored_tensor_rows(const stored_tensor *t)
+{
+    return t->shape[1] * t->shape[2] * t->shape[3];
+}
+/* Returns where a stored row begins. row_bytes: of a row. */
+static inline const void *stored_tensor_at(const stored_tensor *t, uint64_t row, size_t row_bytes)
+{
+    const char *from = t->parts ? t->parts[row / t->shape[1]] : t->data;
+    return from + (size_t)(t->parts ? row % t->shape[1] : row) * row_bytes;
 }
 /* Returns the number of the stored row that holds logical row `row` (see stored_tensor). */
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row);

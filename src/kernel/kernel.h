@@ -87,6 +87,7 @@ typedef enum kernel_activation {
     ACTIVATION_RELU2,
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
+    ACTIVATION_SWIGLU_CLAMPED,
     ACTIVATION_COUNT
 } kernel_activation;
 
@@ -128,7 +129,8 @@ typedef struct kernels {
     /* h[i] = act(gate[i]) * up[i]; up NULL: act(gate[i]). h may be gate or up. act: silu is x / (1 + exp(-x));
      * relu is x > threshold ? x : 0 (threshold 0 is ReLU, above 0 it is FATReLU; the others ignore the threshold);
      * relu2 is x > 0 ? x * x : 0; gelu is x * (1 + erf(x / sqrt(2))) / 2; gelu_tanh its approximation x * (1 +
-     * tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2. If relu or relu2 gives zero the result is exactly 0 for any up, even
+     * tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2. swiglu_clamped (gpt-oss) limits both values by the threshold, gate
+     * from above and up on both sides: gate / (1 + exp(-1.702 gate)) * (up + 1); up NULL: 0. If relu or relu2 gives zero the result is exactly 0 for any up, even
      * one that is not finite. */
     void (*activate[ACTIVATION_COUNT])(const float *gate, const float *up, float threshold, size_t n, float *h);
 

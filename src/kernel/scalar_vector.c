@@ -94,6 +94,14 @@ static void gelu_tanh_scalar(const float *gate, const float *up, float threshold
     }
 }
 
+static void swiglu_clamped_scalar(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = fminf(gate[i], threshold), u = up ? fminf(fmaxf(up[i], -threshold), threshold) : 0;
+        h[i] = g / (1 + expf(-1.702f * g)) * (u + 1);
+    }
+}
+
 /* Rotates pairs of values that are `apart` values apart; the next pair begins `step` values later. */
 static void rotate(float *x, size_t heads, size_t length, const float *cosine, const float *sine, size_t pairs,
                    size_t step, size_t apart)
@@ -209,7 +217,8 @@ const kernels scalar_vectors = {
                  [ACTIVATION_RELU] = relu_scalar,
                  [ACTIVATION_RELU2] = relu2_scalar,
                  [ACTIVATION_GELU] = gelu_scalar,
-                 [ACTIVATION_GELU_TANH] = gelu_tanh_scalar},
+                 [ACTIVATION_GELU_TANH] = gelu_tanh_scalar,
+                 [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar},
     .to_half = to_half_scalar,

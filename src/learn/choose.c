@@ -20,7 +20,7 @@ choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double f
                         .fires = fires,
                         .neurons = l->ffn.neuron_count};
     matrix copy = l->down_t;
-    if (!copy.data && neuron_major_shape(&copy, &l->down, "", "", NULL) != HEARTH_OK)
+    if (!copy.data && neuron_major_shape(&copy, &l->down, ffn_experts(&l->ffn), "", "", NULL) != HEARTH_OK)
         copy = l->down; /* no engine can skip its rows, so the bytes do not matter */
     out.listed = (double)(matrix_bytes(&copy) + (l->ffn.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0));
     return out;

@@ -359,7 +359,12 @@ layer_sizes model_largest(const hearth_model *model)
     layer_sizes s = {0};
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
         const attention_shape *a = &model->layers[i].attention;
-        s.neurons = most(s.neurons, model->layers[i].ffn.neuron_count);
+        const ffn_shape *f = &model->layers[i].ffn;
+        uint32_t used = f->router.expert_count > 0 ? f->router.used : 1;
+        s.neurons = most(s.neurons, f->neuron_count);
+        s.network = most(s.network, most(f->expert_neurons, f->shared_neurons));
+        s.listed = most(s.listed, most(used * f->expert_neurons, f->shared_neurons));
+        s.experts = most(s.experts, f->router.expert_count);
         s.query = most(s.query, query_width(a));
         s.key = most(s.key, key_width(a));
         s.heads = most(s.heads, a->head_count);

@@ -59,10 +59,13 @@ static bool fits(uint64_t size, uint64_t expected)
 /* Checks the shape of a tensor, and sets b->rank where its rank was not known yet. */
 static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
 {
-    uint64_t expected[2] = {expected_size(b, layer, rule->columns), expected_size(b, layer, rule->rows)};
+    uint64_t expected[3] = {expected_size(b, layer, rule->columns), expected_size(b, layer, rule->rows), 1};
     uint32_t dimensions = rule->rows == DIMENSION_NONE ? 1 : 2;
-    char is[128], wanted[64], reason[256];
-    if (t->rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1])) {
+    char is[128], wanted[96], reason[256];
+    if (rule->flags & TENSOR_EXPERTS)
+        expected[dimensions++] = b->model->layers[layer].ffn.router.expert_count;
+    if (t->rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1]) ||
+        !fits(t->shape[2], expected[2])) {
         print_shape(is, sizeof is, t->shape, t->rank);
         print_shape(wanted, sizeof wanted, expected, dimensions);
         snprintf(reason, sizeof reason, "is %s, expected %s", is, wanted);
@@ -111,7 +114,7 @@ static hearth_status bind_vector(binder *b, const float **out, const tensor_rule
         *out = t->data;
         return HEARTH_OK;
     }
-    size_t count = (size_t)t->shape[0];
+    size_t count = (size_t)(t->shape[0] * t->shape[1]);
     float *values = arena_new_array(&b->model->memory, count, sizeof *values);
     if (!values)
         return fail_memory(b->error, t->name, count * sizeof *values);
@@ -158,7 +161,7 @@ static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
     if (!rows)
         return fail_memory(b->error, t->name, t->size_bytes);
     for (size_t i = 0; i < m->rows; i++)
-        memcpy(rows + i * m->row_bytes, (const char *)t->data + stored_tensor_row(t, i) * m->row_bytes, m->row_bytes);
+        memcpy(rows + i * m->row_bytes, stored_tensor_at(t, stored_tensor_row(t, i), m->row_bytes), m->row_bytes);
     m->data = rows;
     checkpoint_drop(b->source, t);
     b->bytes_done += t->size_bytes;
@@ -172,7 +175,12 @@ static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
 static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule, uint32_t layer,
                                  const stored_tensor *t)
 {
-    matrix m = {.data = t->data, .format = t->format, .rows = (uint32_t)t->shape[1], .columns = (uint32_t)t->shape[0]};
+    matrix m = {.data = t->parts ? t->parts[0] : t->data, /* those of other experts lie elsewhere until put in order */
+                .format = t->format,
+                .rows = (uint32_t)stored_tensor_rows(t),
+                .columns = (uint32_t)t->shape[0]};
+    if (stored_tensor_rows(t) > UINT32_MAX)
+        return fail_tensor(b, rule, layer, "has too many rows");
     if (!number_row_bytes(t->format, t->shape[0], &m.row_bytes))
         return fail_tensor(b, rule, layer, "has rows that are not a whole number of blocks");
     if (stored_tensor_reordered(t) && b->copies)
@@ -195,10 +203,23 @@ static bool first_layer_has(const binder *b, unsigned flag)
     return false;
 }
 
-/* Returns why the model must not have a tensor of this rule; NULL: it may have it. */
-static const char *unwanted(const binder *b, const tensor_rule *rule)
+/* Returns whether a layer is of the kind that may have tensors of this rule: with experts or without. */
+static bool is_for_layer(const binder *b, const tensor_rule *rule, uint32_t layer)
+{
+    bool has_experts = b->model->layers[layer].ffn.router.expert_count > 0;
+    return !(rule->flags & (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS));
+}
+
+/* Returns why a layer must not have a tensor of this rule; NULL: it may have it. */
+static const char *unwanted(const binder *b, const tensor_rule *rule, uint32_t layer)
 {
     const hearth_model *m = b->model;
+    if (!is_for_layer(b, rule, layer))
+        return rule->flags & TENSOR_OF_DENSE ? "is of a layer without experts, and this one has some"
+                                             : "is of a layer with experts, and this one has none";
+    if (rule->columns == DIMENSION_SHARED_NEURONS || rule->rows == DIMENSION_SHARED_NEURONS)
+        if (m->layers[layer].ffn.shared_neurons == 0)
+            return "is of a shared expert, and there is none";
     if ((rule->flags & TENSOR_STOCK) && m->neuron_major)
         return "is of the stock layout, the model is neuron-major";
     if ((rule->flags & TENSOR_NEURON_MAJOR) && !m->neuron_major)
@@ -213,13 +234,13 @@ static const char *unwanted(const binder *b, const tensor_rule *rule)
 static hearth_status take_tensor(const binder *b, const stored_tensor **out, const tensor_rule *rule, uint32_t layer)
 {
     const stored_tensor *t = find_tensor(b, rule, layer);
-    const char *reason = unwanted(b, rule);
+    const char *reason = unwanted(b, rule, layer);
     *out = t;
     if (reason)
         return t ? fail_tensor(b, rule, layer, reason) : HEARTH_OK;
     if (!(rule->flags & TENSOR_OPTIONAL))
         return t ? HEARTH_OK : fail_tensor(b, rule, layer, "is missing");
-    if (layer > 0 && !t != !find_tensor(b, rule, 0))
+    if (layer > 0 && is_for_layer(b, rule, 0) && !t != !find_tensor(b, rule, 0))
         return fail_tensor(b, rule, layer, t ? "is there, and layer 0 has none" : "is missing, and layer 0 has one");
     return HEARTH_OK;
 }
@@ -244,7 +265,7 @@ static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule
         TRY(bind_vector(b, field, rule, layer, t));
     /* Predictors are not counted: they are not parameters of the trained model. */
     if (!(rule->flags & (TENSOR_CONSTANT | TENSOR_INTEGERS | TENSOR_PREDICTOR)))
-        b->model->parameter_count += t->shape[0] * t->shape[1];
+        b->model->parameter_count += t->shape[0] * stored_tensor_rows(t);
     b->model->weight_bytes += t->size_bytes;
     return HEARTH_OK;
 }
@@ -255,8 +276,8 @@ static hearth_status check_extras(const binder *b)
     const family *f = b->model->family;
     for (size_t i = 0; i < b->source->tensor_count; i++) {
         const char *name = b->source->tensors[i].name;
-        uint32_t layer, layers = b->model->hyper.layer_count;
-        const tensor_rule *rule = family_find_rule(f, name, false, &layer);
+        uint32_t layer, expert, layers = b->model->hyper.layer_count;
+        const tensor_rule *rule = family_find_rule(f, name, false, &layer, &expert);
         if (!rule)
             return fail(b->error, HEARTH_FORMAT, "%s: tensor %.128s: is not part of a %s model", b->source->path, name,
                         f->name);
@@ -281,7 +302,7 @@ static matrix take_rows(const matrix *m, uint32_t first, uint32_t rows)
 /* Sets the matrices and vectors that a file has joined in one. */
 static void divide_joined(model_layer *l)
 {
-    uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = l->ffn.neuron_count;
+    uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = ffn_routed(&l->ffn);
     if (l->qkv.data) {
         l->q = take_rows(&l->qkv, 0, query);
         l->k = take_rows(&l->qkv, query, key);
@@ -318,6 +339,11 @@ hearth_status bind_tensors(binder *b)
         for (size_t i = 0; i < f->layer_tensor_count; i++)
             TRY(bind_tensor(b, &m->layers[layer], &f->layer_tensors[i], layer));
         divide_joined(&m->layers[layer]);
+        if (!m->layers[layer].mask_in.data != !m->layers[layer].mask_out.data)
+            return fail(b->error, HEARTH_FORMAT,
+                        "%s: layer %u: has one of the two matrices that decide which neurons take "
+                        "part",
+                        b->source->path, layer);
     }
     if (!m->head.data)
         m->head = m->embedding;

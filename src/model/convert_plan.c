@@ -98,15 +98,15 @@ static hearth_status choose_format(convert_plan *p, convert_step *step, const te
 
 /* ------------------------------------------------------------- neuron-major */
 
-/* Returns the rule of the same tensor in a neuron-major file: for down that of down_t, for a vector the neuron-major
- * rule with the same field; else the rule itself. */
+/* Returns the rule of the same tensor in a neuron-major file: for down that of down_t, which follows it, for a vector the
+ * neuron-major rule with the same field; else the rule itself. */
 static const tensor_rule *neuron_major_rule(const family *f, const tensor_rule *rule)
 {
     for (size_t i = 0; i < f->layer_tensor_count; i++) {
         const tensor_rule *t = &f->layer_tensors[i];
         if (!(t->flags & TENSOR_NEURON_MAJOR) || (t->rows == DIMENSION_NONE) != (rule->rows == DIMENSION_NONE))
             continue;
-        if (t->rows == DIMENSION_NONE ? t->field == rule->field : (rule->flags & TENSOR_STOCK) != 0)
+        if (t->rows == DIMENSION_NONE ? t->field == rule->field : (rule->flags & TENSOR_STOCK) && t == rule + 1)
             return t;
     }
     return rule;
@@ -160,14 +160,16 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     tensor_rule_name(name, to, layer, false);
     convert_item *item = &p->items[p->count];
     convert_step *step = &item->step;
-    *item = (convert_item){.from = *t, .to = *t, .owner = p->source, .scale = 1};
+    *item = (convert_item){.from = *t, .to = *t, .owner = p->source, .experts = 1, .scale = 1};
+    if ((from->flags & TENSOR_EXPERTS) && from->rows != DIMENSION_NONE)
+        item->experts = (uint32_t)t->shape[2];
     step->name = arena_copy_text(&p->memory, name, strlen(name));
     if (!step->name)
         return fail_memory(error, "conversion", strlen(name));
     step->transposed = from != to && from->rows != DIMENSION_NONE;
     step->from = t->format;
     step->columns = t->shape[step->transposed ? 1 : 0];
-    step->rows = t->shape[step->transposed ? 0 : 1];
+    step->rows = t->shape[step->transposed ? 0 : 1] * item->experts;
     step->from_bytes = t->size_bytes;
     TRY(choose_format(p, step, to, error));
     size_t row_bytes, size_bytes;
@@ -179,9 +181,10 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->to.name = step->name;
     item->to.format = step->to;
     item->to.shape[0] = step->columns;
-    item->to.shape[1] = step->rows;
+    item->to.shape[1] = step->rows / item->experts;
     item->to.size_bytes = size_bytes;
     item->to.rotary_heads = item->to.fused_groups = 0;
+    item->to.parts = NULL;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
     step->requantised = step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;
     p->requantised |= step->requantised;

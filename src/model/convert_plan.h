@@ -12,6 +12,7 @@ typedef struct convert_item {
     convert_step step;       /* its texts lie in the plan's memory or are constants                            */
     stored_tensor from, to;  /* to: as in the head of the new file                                             */
     const checkpoint *owner; /* owns the data of `from`; NULL: the caller's order of neurons                   */
+    uint32_t experts;        /* matrices that lie one after another in the tensor; 1: it is one       */
     float scale;             /* values are multiplied by it; 1: they stay as they are                          */
     const uint32_t *rows;    /* [f] the stored row (of a vector: value) of each written one; NULL: in stored order */
 } convert_item;

@@ -119,7 +119,7 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
     float *values = r->values + 2 * worker * r->columns, *rounded = values + r->columns;
     for (size_t i = begin; i < end; i++) {
         uint64_t stored = source_row(r, r->first + i);
-        const char *in = (const char *)r->from->data + stored * r->from_row_bytes;
+        const char *in = stored_tensor_at(r->from, stored, r->from_row_bytes);
         char *out = r->out + i * r->to_row_bytes;
         if (r->from->format == r->to && r->scale == 1) {
             memcpy(out, in, r->to_row_bytes);
@@ -235,12 +235,12 @@ static hearth_status transpose(convert_sink *s, convert_item *item, const matrix
 {
     double *relative_error = &item->step.relative_error;
     if (shape->format == neuron_major_format(down->format)) /* as the engine does for a model in stock layout  */
-        neuron_major_transpose(&s->kernels, s->threads, down, shape, rows);
+        neuron_major_transpose(&s->kernels, s->threads, down, item->experts, shape, rows);
     else
-        TRY(neuron_major_encode(s->threads, down, shape, rows, s->error));
+        TRY(neuron_major_encode(s->threads, down, item->experts, shape, rows, s->error));
     if (shape->format == down->format && !number_is_block(shape->format))
         return HEARTH_OK;
-    return neuron_major_distance(relative_error, s->threads, down, shape, s->error);
+    return neuron_major_distance(relative_error, s->threads, down, item->experts, shape, s->error);
 }
 
 /* Writes finished rows in the order of the new file. */
@@ -254,12 +254,12 @@ static hearth_status put_rows(convert_sink *s, const convert_item *item, const m
 }
 
 /* Transposes down in memory and writes it as down_t. */
-static hearth_status write_transposed(convert_sink *s, convert_item *item)
+static hearth_status write_transposed_matrix(convert_sink *s, convert_item *item, const void *data)
 {
     const convert_step *step = &item->step;
     const stored_tensor *t = &item->from;
-    matrix down = {t->data, t->format, (uint32_t)t->shape[1], (uint32_t)t->shape[0],
-                   t->size_bytes / (size_t)t->shape[1]};
+    uint32_t d = (uint32_t)stored_tensor_rows(t);
+    matrix down = {data, t->format, d, (uint32_t)t->shape[0], t->size_bytes / d};
     matrix shape = {NULL, step->to, (uint32_t)step->rows, (uint32_t)step->columns,
                     (size_t)(step->to_bytes / step->rows)};
     if (step->to != t->format || number_is_block(t->format)) /* else no value changes             */
@@ -273,6 +273,23 @@ static hearth_status write_transposed(convert_sink *s, convert_item *item)
         status = put_rows(s, item, &shape);
     mem_release(rows, (size_t)step->to_bytes);
     return status == HEARTH_OK ? report(s, t->size_bytes) : status;
+}
+
+/* As write_transposed_matrix; copies matrices that lie at different places behind one another first. */
+static hearth_status write_transposed(convert_sink *s, convert_item *item)
+{
+    const stored_tensor *t = &item->from;
+    size_t each = t->size_bytes / item->experts;
+    if (!t->parts)
+        return write_transposed_matrix(s, item, t->data);
+    char *copy = mem_reserve(t->size_bytes, MEM_WHOLE);
+    if (!copy)
+        return fail_memory(s->error, item->step.name, t->size_bytes);
+    for (uint32_t i = 0; i < item->experts; i++)
+        memcpy(copy + i * each, t->parts[i], each);
+    hearth_status status = write_transposed_matrix(s, item, copy);
+    mem_release(copy, t->size_bytes);
+    return status;
 }
 
 hearth_status convert_tensor(convert_sink *s, convert_item *item)

@@ -10,13 +10,15 @@
 
 // clang-format off
 const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
-    /*                name                 other names                 kernel                 threshold */
-    [FFN_SILU]      = {"silu",              {"swish"},                  ACTIVATION_SILU,       false},
-    [FFN_RELU]      = {"relu",              {NULL},                     ACTIVATION_RELU,       false},
-    [FFN_FATRELU]   = {"fatrelu",           {NULL},                     ACTIVATION_RELU,       true},
-    [FFN_RELU2]     = {"relu2",             {NULL},                     ACTIVATION_RELU2,      false},
-    [FFN_GELU]      = {"gelu",              {NULL},                     ACTIVATION_GELU,       false},
-    [FFN_GELU_TANH] = {"gelu_pytorch_tanh", {"gelu_new", "gelu_fast"},  ACTIVATION_GELU_TANH,  false},
+    /*                     name                 other names                 kernel                     both   threshold */
+    [FFN_SILU]           = {"silu",              {"swish"},                  ACTIVATION_SILU,           false, false},
+    [FFN_RELU]           = {"relu",              {NULL},                     ACTIVATION_RELU,           false, false},
+    [FFN_FATRELU]        = {"fatrelu",           {NULL},                     ACTIVATION_RELU,           false, true},
+    [FFN_DRELU]          = {"drelu",             {NULL},                     ACTIVATION_RELU,           true,  false},
+    [FFN_RELU2]          = {"relu2",             {NULL},                     ACTIVATION_RELU2,          false, false},
+    [FFN_GELU]           = {"gelu",              {NULL},                     ACTIVATION_GELU,           false, false},
+    [FFN_GELU_TANH]      = {"gelu_pytorch_tanh", {"gelu_new", "gelu_fast"},  ACTIVATION_GELU_TANH,      false, false},
+    [FFN_SWIGLU_CLAMPED] = {"swiglu_clamped",    {NULL},                     ACTIVATION_SWIGLU_CLAMPED, false, true},
 };
 
 /* ------------------------------------------------------------------ tensors */
@@ -83,18 +85,18 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
 /* Down in both layouts, the order of neurons, and PowerInfer's predictors. PowerInfer's name for the bias of down has
  * the _t too, but it is the same vector. */
 #define DOWN(folder, flags)                                                                                  \
-    MATRIX(BLK "ffn_down.weight",   folder, LAYER(down),      D, F, TENSOR_STOCK | (flags)),                 \
-    MATRIX(BLK "ffn_down_t.weight", NULL,   LAYER(down_t),    F, D, TENSOR_NEURON_MAJOR),                    \
+    MATRIX(BLK "ffn_down.weight",   folder, LAYER(down),      D, F, TENSOR_STOCK | TENSOR_OF_DENSE | (flags)), \
+    MATRIX(BLK "ffn_down_t.weight", NULL,   LAYER(down_t),    F, D, TENSOR_NEURON_MAJOR | TENSOR_OF_DENSE),  \
     VECTOR(BLK "ffn_order",         NULL,   LAYER(order),        F, TENSOR_NEURON_MAJOR | TENSOR_INTEGERS |  \
-                                                                    TENSOR_OPTIONAL),                        \
-    MATRIX(BLK "fc1.weight",        NULL,   LAYER(fc1), DIMENSION_RANK, D, TENSOR_PREDICTOR),                \
-    MATRIX(BLK "fc2.weight",        NULL,   LAYER(fc2), F, DIMENSION_RANK, TENSOR_PREDICTOR)
+                                                                    TENSOR_OPTIONAL | TENSOR_OF_DENSE),      \
+    MATRIX(BLK "fc1.weight",        NULL,   LAYER(fc1), DIMENSION_RANK, D, TENSOR_PREDICTOR | TENSOR_OF_DENSE), \
+    MATRIX(BLK "fc2.weight",        NULL,   LAYER(fc2), F, DIMENSION_RANK, TENSOR_PREDICTOR | TENSOR_OF_DENSE)
 #define DOWN_BIAS(folder, flags)                                                                             \
     VECTOR(BLK "ffn_down.bias",     folder, LAYER(down_bias), D, flags),                                     \
     VECTOR(BLK "ffn_down_t.bias",   NULL,   LAYER(down_bias), D, TENSOR_NEURON_MAJOR | TENSOR_OPTIONAL)
 #define GATED_FFN                                                                                            \
-    MATRIX(BLK "ffn_gate.weight",   LAYERS "mlp.gate_proj.weight", LAYER(gate), F, D, 0),                    \
-    MATRIX(BLK "ffn_up.weight",     LAYERS "mlp.up_proj.weight",   LAYER(up),   F, D, 0),                    \
+    MATRIX(BLK "ffn_gate.weight",   LAYERS "mlp.gate_proj.weight", LAYER(gate), F, D, TENSOR_OF_DENSE),      \
+    MATRIX(BLK "ffn_up.weight",     LAYERS "mlp.up_proj.weight",   LAYER(up),   F, D, TENSOR_OF_DENSE),      \
     DOWN(LAYERS "mlp.down_proj.weight", 0)
 #define GATED_BIASES                                                                                         \
     VECTOR(BLK "ffn_gate.bias",     LAYERS "mlp.gate_proj.bias", LAYER(gate_bias), F, TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
@@ -106,6 +108,26 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
 #define PLAIN_BIASES(up_name, down_name)                                                                               \
     VECTOR(BLK "ffn_up.bias",       up_name ".bias", LAYER(up_bias), F, 0),                                       \
     DOWN_BIAS(down_name ".bias", TENSOR_STOCK)
+
+/* A router and its experts. N: neurons of one expert. */
+#define N DIMENSION_EXPERT_NEURONS
+#define OF_EXPERTS (TENSOR_OF_EXPERTS | TENSOR_EXPERTS)
+#define ROUTER(folder)                                                                                       \
+    MATRIX(BLK "ffn_gate_inp.weight",    folder,    LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS)
+#define EXPERTS(gate_name, up_name, down_name, flags)                                                        \
+    MATRIX(BLK "ffn_gate_exps.weight",   gate_name, LAYER(gate),   N, D, OF_EXPERTS | (flags)),              \
+    MATRIX(BLK "ffn_up_exps.weight",     up_name,   LAYER(up),     N, D, OF_EXPERTS | (flags)),              \
+    MATRIX(BLK "ffn_down_exps.weight",   down_name, LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK | (flags)), \
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,      LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR)
+#define EXPERT LAYERS "mlp.experts.%u."
+#define MLP_EXPERTS EXPERTS(EXPERT "gate_proj.weight", EXPERT "up_proj.weight", EXPERT "down_proj.weight", 0)
+/* The expert that every token uses. S: its neurons. */
+#define S DIMENSION_SHARED_NEURONS
+#define SHARED_EXPERT(folder)                                                                                \
+    MATRIX(BLK "ffn_gate_shexp.weight",   folder "gate_proj.weight", LAYER(shared.gate),   S, D, TENSOR_OF_EXPERTS), \
+    MATRIX(BLK "ffn_up_shexp.weight",     folder "up_proj.weight",   LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS), \
+    MATRIX(BLK "ffn_down_shexp.weight",   folder "down_proj.weight", LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK), \
+    MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                      LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR)
 
 /* Norms before both blocks: weights alone, and with biases. */
 #define PRE_NORMS(flags)                                                                                     \
@@ -159,8 +181,51 @@ static const tensor_rule opt_tensors[] = {
     NORM_PAIR(MODEL, "output_norm", "model.decoder.final_layer_norm", output_norm, D, 0),
 };
 
+#define MIXTRAL LAYERS "block_sparse_moe."
 static const tensor_rule llama_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS, GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
+    ROUTER(MIXTRAL "gate.weight"),
+    EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0),
+    /* TurboSparse: the decision which neurons take part */
+    MATRIX(BLK "ffn_mask_in_exps.weight",  MIXTRAL "experts.%u.predictor.fc1.weight", LAYER(mask_in), DIMENSION_RANK, D,
+           OF_EXPERTS | TENSOR_OPTIONAL),
+    MATRIX(BLK "ffn_mask_out_exps.weight", MIXTRAL "experts.%u.predictor.fc2.weight", LAYER(mask_out), N, DIMENSION_RANK,
+           OF_EXPERTS | TENSOR_OPTIONAL),
+};
+static const tensor_rule smallthinker_layer[] = {
+    PRE_NORMS(0), ATTENTION_HALVES, ROUTER(MIXTRAL "primary_router.weight"),
+    EXPERTS(MIXTRAL "experts.%u.gate.weight", MIXTRAL "experts.%u.up.weight", MIXTRAL "experts.%u.down.weight", 0),
+};
+static const tensor_rule qwen3_moe_layer[] = {
+    PRE_NORMS(0), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
+};
+/* The norm of the feed-forward network has another name in GGUF. */
+#define POST_ATTENTION_NORMS                                                                                 \
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm, D, 0),   \
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", ffn_norm,       D, 0)
+static const tensor_rule glm4_moe_layer[] = {
+    POST_ATTENTION_NORMS, ATTENTION_HALVES, GATED_FFN,
+    VECTOR(BLK "attn_q.bias",        LAYERS "self_attn.q_proj.bias", LAYER(q_bias), Q, TENSOR_OPTIONAL),
+    VECTOR(BLK "attn_k.bias",        LAYERS "self_attn.k_proj.bias", LAYER(k_bias), K, TENSOR_OPTIONAL),
+    VECTOR(BLK "attn_v.bias",        LAYERS "self_attn.v_proj.bias", LAYER(v_bias), K, TENSOR_OPTIONAL),
+    QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_OPTIONAL), ROUTER(LAYERS "mlp.gate.weight"),
+    VECTOR(BLK "exp_probs_b.bias",   LAYERS "mlp.gate.e_score_correction_bias", LAYER(router_correction), DIMENSION_EXPERTS,
+           TENSOR_OF_EXPERTS),
+    MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
+};
+static const tensor_rule gpt_oss_layer[] = {
+    POST_ATTENTION_NORMS, ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    VECTOR(BLK "attn_sinks.weight",  LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0),
+    ROUTER(LAYERS "mlp.router.weight"),
+    VECTOR(BLK "ffn_gate_inp.bias",  LAYERS "mlp.router.bias", LAYER(router_bias), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    /* A folder has stacked matrices with a row per input, in which gate and up take turns. */
+    MATRIX(BLK "ffn_gate_exps.weight",   LAYERS "mlp.experts.gate_up_proj", LAYER(gate), N, D, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_EVEN),
+    MATRIX(BLK "ffn_up_exps.weight",     LAYERS "mlp.experts.gate_up_proj", LAYER(up),   N, D, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_ODD),
+    MATRIX(BLK "ffn_down_exps.weight",   LAYERS "mlp.experts.down_proj",    LAYER(down), D, N, OF_EXPERTS | TENSOR_TRANSPOSED | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                              LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    VECTOR(BLK "ffn_gate_exps.bias",     LAYERS "mlp.experts.gate_up_proj_bias", LAYER(gate_bias), N, OF_EXPERTS | TENSOR_EVEN),
+    VECTOR(BLK "ffn_up_exps.bias",       LAYERS "mlp.experts.gate_up_proj_bias", LAYER(up_bias),   N, OF_EXPERTS | TENSOR_ODD),
+    VECTOR(BLK "ffn_down_exps.bias",     LAYERS "mlp.experts.down_proj_bias",    LAYER(down_bias), D, OF_EXPERTS),
 };
 static const tensor_rule arcee_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
@@ -241,6 +306,29 @@ const family families[] = {
     {.name = "llama", .model_type = "mistral", .architecture = "MistralForCausalLM",
      .folder_window = true, .default_window = 4096,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* Nor has it one for mixtral: a llama with llama.expert_count */
+    {.name = "llama", .model_type = "mixtral", .architecture = "MixtralForCausalLM",
+     .folder_window = true,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    /* TurboSparse-Mixtral: with a ReLU on gate and on up */
+    {.name = "llama", .model_type = "turbosparsemixtral", .architecture = "TurboSparseMixtralForCausalLM",
+     .folder_window = true, .fixed_activation = true,
+     .activation = FFN_DRELU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, llama_layer)},
+    {.name = "smallthinker", .model_type = "smallthinker", .architecture = "SmallThinkerForCausalLM",
+     .pairing = ROPE_HALVES, .without_rotary = {.period = 4, .first = true}, .folder_window = true, .default_window = 4096,
+     .without_window = {.period = 4, .first = true}, .router_early = true, .scoring = ROUTER_SIGMOID,
+     .activation = FFN_RELU, TENSORS(llama_tensors, smallthinker_layer)},
+    {.name = "qwen3moe", .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM",
+     .pairing = ROPE_HALVES, .expert_width = "moe_intermediate_size",
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
+     TENSORS(llama_tensors, qwen3_moe_layer)},
+    {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM",
+     .pairing = ROPE_HALVES, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
+     .activation = FFN_SILU, TENSORS(llama_tensors, glm4_moe_layer)},
+    {.name = "gpt-oss", .model_type = "gpt_oss", .architecture = "GptOssForCausalLM",
+     .pairing = ROPE_HALVES, .folder_window = true, .default_window = 128, .without_window = {.period = 2},
+     .fixed_activation = true, .default_threshold = 7, .activation = FFN_SWIGLU_CLAMPED,
+     .required = {{"attention_bias", true, true}}, TENSORS(llama_tensors, gpt_oss_layer)},
     /* TurboSparse: mistral with a ReLU on gate and on up */
     {.name = "bamboo", .model_type = "bamboo", .architecture = "BambooForCausalLM",
      .folder_window = true, .gating = FFN_GATED_BOTH,
@@ -358,39 +446,60 @@ void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint3
     snprintf(out, TENSOR_NAME_SIZE, pattern, layer);
 }
 
-/* Returns true where name is the pattern with a plain decimal number (no leading zeros) in place of %u; *layer is
- * that number, or 0 where the pattern has no %u. */
-static bool matches(const char *pattern, const char *name, uint32_t *layer)
+/* Reads a plain decimal number without leading zeros; returns what follows it, NULL where there is none. */
+static const char *read_number(const char *digits, uint32_t *out)
 {
-    const char *hole = strstr(pattern, "%u");
-    *layer = 0;
-    if (!hole)
-        return strcmp(pattern, name) == 0;
-    size_t before = (size_t)(hole - pattern);
-    if (strncmp(pattern, name, before) != 0)
-        return false;
-    const char *digits = name + before;
     size_t count = strspn(digits, "0123456789");
     if (count == 0 || count > 9 || (digits[0] == '0' && count > 1))
-        return false;
+        return NULL;
+    *out = 0;
     for (size_t i = 0; i < count; i++)
-        *layer = *layer * 10 + (uint32_t)(digits[i] - '0');
-    return strcmp(hole + 2, digits + count) == 0;
+        *out = *out * 10 + (uint32_t)(digits[i] - '0');
+    return digits + count;
+}
+
+/* Returns true where name is the pattern with a number in place of each %u: the layer, then the expert; 0 where the
+ * pattern has no %u for them. */
+static bool matches(const char *pattern, const char *name, uint32_t *layer, uint32_t *expert)
+{
+    uint32_t *const numbers[] = {layer, expert};
+    *layer = *expert = 0;
+    for (size_t i = 0;; i++) {
+        const char *hole = strstr(pattern, "%u");
+        if (!hole || i == COUNT(numbers))
+            return strcmp(pattern, name) == 0;
+        size_t before = (size_t)(hole - pattern);
+        if (strncmp(pattern, name, before) != 0)
+            return false;
+        name = read_number(name + before, numbers[i]);
+        if (!name)
+            return false;
+        pattern = hole + 2;
+    }
 }
 
 static const tensor_rule *find_in(const tensor_rule *rules, size_t count, const char *name, bool folder,
-                                  uint32_t *layer)
+                                  uint32_t *layer, uint32_t *expert)
 {
     for (size_t i = 0; i < count; i++) {
         const char *pattern = folder ? rules[i].folder_name : rules[i].name;
-        if (pattern && matches(pattern, name, layer))
+        if (pattern && matches(pattern, name, layer, expert))
             return &rules[i];
     }
     return NULL;
 }
 
-const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer)
+const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer, uint32_t *expert)
 {
-    const tensor_rule *rule = find_in(f->layer_tensors, f->layer_tensor_count, name, folder, layer);
-    return rule ? rule : find_in(f->tensors, f->tensor_count, name, folder, layer);
+    const tensor_rule *rule = find_in(f->layer_tensors, f->layer_tensor_count, name, folder, layer, expert);
+    return rule ? rule : find_in(f->tensors, f->tensor_count, name, folder, layer, expert);
+}
+
+const tensor_rule *family_next_rule(const family *f, const tensor_rule *rule)
+{
+    for (const tensor_rule *r = rule + 1; r < f->layer_tensors + f->layer_tensor_count; r++)
+        if (rule >= f->layer_tensors && rule->folder_name && r->folder_name &&
+            strcmp(rule->folder_name, r->folder_name) == 0)
+            return r;
+    return NULL;
 }

@@ -16,11 +16,12 @@ typedef struct ffn_activation_row {
     const char *name;               /* llama.hidden_activation, config.json's hidden_act   */
     const char *other_names[2];     /* which config.json uses too                          */
     kernel_activation kernel;
+    bool of_both;                   /* gate and up: implies FFN_GATED_BOTH                 */
     bool has_threshold;             /* reads hidden_activation_param / hidden_act_param    */
 } ffn_activation_row;
 
 typedef enum ffn_activation {
-    FFN_SILU, FFN_RELU, FFN_FATRELU, FFN_RELU2, FFN_GELU, FFN_GELU_TANH,
+    FFN_SILU, FFN_RELU, FFN_FATRELU, FFN_DRELU, FFN_RELU2, FFN_GELU, FFN_GELU_TANH, FFN_SWIGLU_CLAMPED,
     FFN_ACTIVATION_COUNT
 } ffn_activation;
 
@@ -48,6 +49,9 @@ typedef enum ffn_gating {
 
 /* What a norm subtracts and divides by: RMS divides by the root mean square; LAYER first subtracts the mean. */
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
+
+/* How the router's products become scores: their shares of all experts' exponentials, or the logistic function. */
+typedef enum router_scoring { ROUTER_SOFTMAX, ROUTER_SIGMOID } router_scoring;
 
 /* Layers that are exceptions: the first or the last of every `period` layers; period 0: none is. */
 typedef struct layer_pattern {
@@ -78,7 +82,10 @@ typedef enum dimension {
     DIMENSION_QKV,                  /* a query and its key and value                                  */
     DIMENSION_HEAD,                 /* head_length                                                    */
     DIMENSION_GATE_UP,              /* 2 f                                                            */
-    DIMENSION_POSITIONS,            /* context_length                                                 */
+    DIMENSION_POSITIONS,            /* position_offset + context_length                               */
+    DIMENSION_EXPERTS,              /* expert_count                                                   */
+    DIMENSION_EXPERT_NEURONS,       /* neurons of one expert                                          */
+    DIMENSION_SHARED_NEURONS,       /* neurons of the expert that every token uses                    */
     DIMENSION_VOCABULARY,
     DIMENSION_ROPE_PAIRS,
     DIMENSION_HEADS,
@@ -102,6 +109,11 @@ enum tensor_rule_flags {
     TENSOR_LESS_ONE = 2048,         /* a folder has the values minus one                              */
     TENSOR_TRANSPOSED = 4096,       /* a folder has a row per input                                   */
     TENSOR_ALIAS = 8192,            /* another folder name of the tensor that another rule describes  */
+    TENSOR_EXPERTS = 32768,         /* one matrix (or vector) per expert, stacked; a folder has one tensor per expert */
+    TENSOR_OF_EXPERTS = 65536,      /* only in layers that have experts                               */
+    TENSOR_OF_DENSE = 131072,       /* only in layers that have none                                  */
+    TENSOR_EVEN = 262144,           /* every second value of a folder's rows, from the first on              */
+    TENSOR_ODD = 524288,            /* ... from the second on                                                */
     TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
 };
 
@@ -146,6 +158,11 @@ typedef struct family {
     layer_wiring wiring;
     ffn_gating gating;
     ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it            */
+    router_scoring scoring;         /* where no key says it                                                  */
+    bool router_early;
+    bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
+    float default_threshold;        /* of an activation with a limit, where no key says it                   */
+    const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
     bool scaled;                    /* embeddings, blocks and logits have factors of their own               */
     uint32_t scale_by_width;        /* models of so many layers divide scores by sqrt(d / head_count); 0: none */
@@ -172,8 +189,11 @@ void family_list(char *out, size_t size, bool model_types);
 #define TENSOR_NAME_SIZE 96
 /* Writes the name of a rule's tensor for a layer, as in GGUF or as in a folder. */
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder);
-/* Returns the rule for a tensor of this name, and the layer in the name (0 where it has none); NULL: no rule. */
-const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer);
+/* Returns the rule for a tensor of this name, and the layer and the expert in the name (0 where it has none); NULL: no
+ * rule. */
+const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer, uint32_t *expert);
+/* Returns the next rule of a layer's tensors with the same name in a folder; NULL: there is none. */
+const tensor_rule *family_next_rule(const family *f, const tensor_rule *rule);
 
 // clang-format on
 

@@ -243,6 +243,8 @@ static hearth_status read_window(folder_reader *r)
     if (!r->family->folder_window)
         return HEARTH_OK;
     TRY(json_get_uint(r->config, "sliding_window", &window, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, "sliding_window_size", &window, &found, r->name, r->error));
+    TRY(check_layer_list(r, "sliding_window_layout", r->family->without_window));
     if (window == 0)
         return HEARTH_OK;
     TRY(set_size(r, "attention.sliding_window", window));
@@ -276,6 +278,63 @@ static hearth_status read_scales(folder_reader *r)
     return set_number(r, "logit_scale", r->hyper.embedding_length / value);
 }
 
+/* Finds a size under one of several names; *out is unchanged where the config has none of them. */
+static hearth_status find_size(const folder_reader *r, const char *const *names, size_t count, uint32_t *out)
+{
+    bool found;
+    for (size_t i = 0; i < count; i++)
+        TRY(json_get_uint(r->config, names[i], out, &found, r->name, r->error));
+    return HEARTH_OK;
+}
+
+/* Reads the experts and how they are chosen, under the names of several families. */
+static hearth_status read_experts(folder_reader *r)
+{
+    static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts",
+                                         "moe_num_primary_experts"};
+    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts"};
+    static const struct {
+        const char *config_key, *key;
+    } sizes[] = {{"n_group", "expert_group_count"},
+                 {"topk_group", "expert_group_used_count"},
+                 {"n_shared_experts", "expert_shared_count"},
+                 {"first_k_dense_replace", "leading_dense_block_count"}};
+    uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
+    bool found, shares = true, softmax = r->family->scoring == ROUTER_SOFTMAX;
+    double scale = 1;
+    TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
+    if (count == 0)
+        return HEARTH_OK;
+    TRY(find_size(r, useds, sizeof useds / sizeof *useds, &used));
+    r->layer.ffn.router.expert_count = count;
+    TRY(set_size(r, "expert_count", count));
+    TRY(set_size(r, "expert_used_count", used));
+    if (r->family->expert_width) {
+        TRY(json_get_uint(r->config, r->family->expert_width, &width, NULL, r->name, r->error));
+        TRY(set_size(r, "expert_feed_forward_length", width));
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        TRY(json_get_uint(r->config, sizes[i].config_key, &size, &found, r->name, r->error));
+        if (found)
+            TRY(set_size(r, sizes[i].key, size));
+    }
+    TRY(json_get_uint(r->config, "decoder_sparse_step", &period, &found, r->name, r->error));
+    if (period != 1 || json_array_size(json_object_get(r->config, "mlp_only_layers")) > 0)
+        return fail(r->error, HEARTH_UNSUPPORTED,
+                    "%s: decoder_sparse_step, mlp_only_layers: layers without experts among "
+                    "others are not supported",
+                    r->name);
+    TRY(get_positive(r, r->config, r->name, "routed_scaling_factor", &scale, &found));
+    if (found)
+        TRY(set_number(r, "expert_weights_scale", scale));
+    TRY(json_get_bool(r->config, "moe_primary_router_apply_softmax", &softmax, &found, r->name, r->error));
+    TRY(set_size(r, "expert_gating_func", softmax ? 1 : 2));
+    TRY(json_get_bool(r->config, "norm_topk_prob", &shares, &found, r->name, r->error));
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, "expert_weights_norm");
+    return shares ? HEARTH_OK : checkpoint_set_bool(r->out, key, false, r->error);
+}
+
 /* Reads the epsilon of the norms. */
 static hearth_status read_epsilon(folder_reader *r)
 {
@@ -288,11 +347,26 @@ static hearth_status read_epsilon(folder_reader *r)
                       epsilon);
 }
 
+/* Reads the limit of an activation that the family has in any case. */
+static hearth_status read_limit(folder_reader *r)
+{
+    double limit = (double)r->family->default_threshold;
+    bool found;
+    TRY(get_positive(r, r->config, r->name, "swiglu_limit", &limit, &found));
+    return limit == (double)r->family->default_threshold ? HEARTH_OK : set_number(r, "hidden_activation_param", limit);
+}
+
 /* Reads the activation; a key is set only where it differs from the family's default. */
 static hearth_status read_activation(folder_reader *r)
 {
     const char *activation = ffn_activations[r->family->activation].name;
     bool found;
+    /* GGUF's name of the family may be that of another one too, which has its own activation. */
+    ffn_activation usual = family_by_name(span_of(r->family->name))->activation;
+    if (r->family->fixed_activation && r->family->activation != usual)
+        return set_string(r, "hidden_activation", ffn_activations[r->family->activation].name);
+    if (r->family->fixed_activation)
+        return read_limit(r);
     static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         TRY(json_get_string(r->config, keys[i], &activation, &found, r->name, r->error));
@@ -302,7 +376,7 @@ static hearth_status read_activation(folder_reader *r)
     if (row == FFN_ACTIVATION_COUNT)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: hidden_act: %.64s is not supported (known: %s)", r->name,
                     activation, known);
-    if (row != r->family->activation)
+    if (row != usual)
         TRY(set_string(r, "hidden_activation", ffn_activations[row].name));
     if (!ffn_activations[row].has_threshold)
         return HEARTH_OK;
@@ -369,9 +443,12 @@ static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const cha
     TRY(get_positive(r, scaling, where, "factor", &factor, NULL));
     TRY(json_get_uint(scaling, "original_max_position_embeddings", &original, &found, where, r->error));
     TRY(json_get_bool(scaling, "truncate", &truncate, &found, where, r->error));
-    if (!truncate)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: truncate: false is not supported", where);
     TRY(set_string(r, "rope.scaling.type", "yarn"));
+    if (!truncate) {
+        char key[KEY_SIZE];
+        hyper_key(key, r->family, ROPE_FRACTIONAL_KEY);
+        TRY(checkpoint_set_bool(r->out, key, true, r->error));
+    }
     TRY(set_number(r, "rope.scaling.factor", factor));
     TRY(set_size(r, "rope.scaling.original_context_length", original));
     TRY(get_positive(r, scaling, where, "beta_fast", &beta_fast, &found));
@@ -510,6 +587,7 @@ static hearth_status read_rope(folder_reader *r)
         TRY(set_number(r, "rope.freq_base_swa", base));
     }
     TRY(check_layer_list(r, "no_rope_layers", r->family->without_rotary));
+    TRY(check_layer_list(r, "rope_layout", r->family->without_rotary));
     if (scaling)
         TRY(get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
     TRY(get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
@@ -537,22 +615,29 @@ static hearth_status add_one(folder_reader *r, stored_tensor *t)
     return HEARTH_OK;
 }
 
-/* Replaces a matrix of floats that has a row per input by one that has a row per output. */
-static hearth_status transpose(folder_reader *r, stored_tensor *t)
+/* Replaces floats that were not stored as GGUF stores them by a copy: with a row per output where they have a row per
+ * input, of each of stacked matrices, and with every second value of a row where two tensors take turns in it. */
+static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
-    if (t->rank != 2 || number_is_block(t->format))
+    bool transposed = rule->flags & TENSOR_TRANSPOSED;
+    size_t step = rule->flags & (TENSOR_EVEN | TENSOR_ODD) ? 2 : 1, first = rule->flags & TENSOR_ODD ? 1 : 0;
+    if (t->rank < 2 || t->rank > 3 || number_is_block(t->format) || t->shape[0] % step != 0)
         return HEARTH_OK; /* binding refuses it */
-    size_t columns = (size_t)t->shape[1], rows = (size_t)t->shape[0], bytes = number_formats[t->format].block_bytes;
-    char *values = arena_new_array(&r->out->memory, rows * columns, bytes);
+    size_t width = (size_t)t->shape[0], height = (size_t)t->shape[1], count = (size_t)t->shape[2];
+    size_t bytes = number_formats[t->format].block_bytes, taken = width / step;
+    char *values = arena_new_array(&r->out->memory, count * height * taken, bytes), *to = values;
     if (!values)
         return fail_memory(r->error, t->name, t->size_bytes);
-    for (size_t row = 0; row < rows; row++)
-        for (size_t column = 0; column < columns; column++)
-            memcpy(values + (row * columns + column) * bytes, (const char *)t->data + (column * rows + row) * bytes,
-                   bytes);
+    size_t rows = transposed ? taken : height, columns = transposed ? height : taken;
+    for (size_t i = 0; i < count * rows * columns; i++, to += bytes) {
+        size_t matrix_at = i / (rows * columns), row = i / columns % rows, column = i % columns;
+        size_t y = transposed ? column : row, x = first + (transposed ? row : column) * step;
+        memcpy(to, (const char *)t->data + ((matrix_at * height + y) * width + x) * bytes, bytes);
+    }
     t->data = values;
     t->shape[0] = columns;
     t->shape[1] = rows;
+    t->size_bytes = count * rows * columns * bytes;
     return HEARTH_OK;
 }
 
@@ -582,27 +667,82 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_ten
         drop_rows(t, r->family->dropped_positions);
     if (rule->flags & TENSOR_LESS_ONE)
         TRY(add_one(r, t));
-    return rule->flags & TENSOR_TRANSPOSED ? transpose(r, t) : HEARTH_OK;
+    return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
 }
 
-/* Adds one tensor under GGUF's name. A tensor without a rule keeps its name, so that binding can refuse it by
- * name. */
-static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
+/* Adds the tensor of one expert to the stacked tensor of all. */
+static hearth_status add_expert(folder_reader *r, const char *name, const stored_tensor *one, uint32_t expert)
+{
+    uint32_t count = r->layer.ffn.router.expert_count;
+    if (expert >= count)
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: is of expert %u, the model has %u", r->out->path,
+                    one->name, expert, count);
+    const stored_tensor *found = checkpoint_find_tensor(r->out, name);
+    if (!found) {
+        stored_tensor all = *one;
+        all.name = name;
+        all.rank = 3;
+        all.shape[2] = count;
+        all.data = NULL;
+        all.parts = arena_new_array(&r->out->memory, count, sizeof *all.parts);
+        if (!all.parts || !size_multiply(one->size_bytes, count, &all.size_bytes))
+            return fail_memory(r->error, name, count * sizeof *all.parts);
+        TRY(checkpoint_add_tensor(r->out, &all, r->error));
+        found = checkpoint_find_tensor(r->out, name);
+    }
+    if (one->rank != 2 || found->shape[0] != one->shape[0] || found->shape[1] != one->shape[1] ||
+        found->format != one->format)
+        return fail(r->error, HEARTH_FORMAT,
+                    "%s: tensor %.128s: differs in shape or format from those of other experts", r->out->path,
+                    one->name);
+    if (found->parts[expert])
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: appears twice", r->out->path, one->name);
+    found->parts[expert] = one->data;
+    return HEARTH_OK;
+}
+
+/* Checks that every stacked tensor has those of all experts. */
+static hearth_status check_experts(const folder_reader *r)
+{
+    for (size_t i = 0; i < r->out->tensor_count; i++) {
+        const stored_tensor *t = &r->out->tensors[i];
+        for (uint64_t expert = 0; t->parts && expert < t->shape[2]; expert++)
+            if (!t->parts[expert])
+                return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: that of expert %llu is missing", r->out->path,
+                            t->name, (unsigned long long)expert);
+    }
+    return HEARTH_OK;
+}
+
+/* Adds one tensor as its rule says. */
+static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, const tensor_rule *rule, uint32_t layer,
+                               uint32_t expert)
 {
     stored_tensor t = *stored;
-    uint32_t layer;
-    const tensor_rule *rule = family_find_rule(r->family, t.name, true, &layer);
+    char name[TENSOR_NAME_SIZE];
+    tensor_rule_name(name, rule, layer, false);
+    if (strstr(rule->folder_name, "experts.%u"))
+        return add_expert(r, name, &t, expert);
+    t.name = name;
+    TRY(adapt(r, rule, &t));
+    return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
+/* Adds one tensor under GGUF's name, or several that it has in one. A tensor without a rule keeps its name, so that
+ * binding can refuse it by name. */
+static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
+{
+    uint32_t layer, expert;
+    const tensor_rule *rule = family_find_rule(r->family, stored->name, true, &layer, &expert);
     if (rule && (rule->flags & TENSOR_IGNORED))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;
-    char name[TENSOR_NAME_SIZE];
-    if (rule) {
-        tensor_rule_name(name, rule, layer, false);
-        t.name = name;
-        TRY(adapt(r, rule, &t));
-    }
-    return checkpoint_add_tensor(r->out, &t, r->error);
+    if (!rule)
+        return checkpoint_add_tensor(r->out, stored, r->error);
+    for (; rule; rule = family_next_rule(r->family, rule))
+        TRY(add_ruled(r, stored, rule, layer, expert));
+    return HEARTH_OK;
 }
 
 /* Checks that a folder whose embedding is not tied has a head. A GGUF without a head is tied; so without this check a
@@ -659,6 +799,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));
     TRY(read_window(&r));
+    TRY(read_experts(&r));
     TRY(read_epsilon(&r));
     TRY(read_scales(&r));
     TRY(read_activation(&r));
@@ -667,6 +808,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(json_get_bool(config, "tie_word_embeddings", &tied, &found, name, error));
     for (size_t i = 0; i < folder->tensor_count; i++)
         TRY(add_tensor(&r, &folder->tensors[i], tied));
+    TRY(check_experts(&r));
     if (!tied)
         TRY(require_head(&r));
     TRY(check_biases(&r));

@@ -12,6 +12,9 @@
  * bits. */
 static const uint64_t width_limit = (uint64_t)1 << 24;
 
+/* Most neurons of a layer. */
+#define NEURON_LIMIT (1u << 24)
+
 #define MODEL(name) false, offsetof(hyperparameters, name)
 #define LAYER(name) true, offsetof(model_layer, name)
 
@@ -22,8 +25,8 @@ const size_setting size_settings[] = {
     {"context_length",          {"max_position_embeddings", "n_positions"},     MODEL(context_length),          1u << 30, true,  true},
     {"embedding_length",        {"hidden_size", "n_embd"},                      MODEL(embedding_length),        1u << 20, true,  true},
     {"vocab_size",              {"vocab_size"},                                 MODEL(vocabulary_size),         1u << 28, false, true},
-    {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"},
-                                                                                LAYER(ffn.neuron_count),        1u << 24, true,  true},
+    {"feed_forward_length",     {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "moe_ffn_hidden_size"},
+                                                                                LAYER(ffn.neuron_count),        NEURON_LIMIT, true,  true},
     {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
     {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv"},
                                                                                 LAYER(attention.kv_head_count), 1u << 16, false, false},
@@ -294,7 +297,7 @@ static hearth_status read_scales(const hyper_reader *r)
  * files are all ReLU. */
 static hearth_status read_activation(const hyper_reader *r, ffn_shape *f, const char *override)
 {
-    char key[KEY_SIZE], known[128];
+    char key[KEY_SIZE], known[160];
     hyper_key(key, r->family, "hidden_activation");
     span name = span_of(ffn_activations[r->source->powerinfer ? FFN_RELU : r->family->activation].name);
     bool found;
@@ -308,10 +311,13 @@ static hearth_status read_activation(const hyper_reader *r, ffn_shape *f, const 
     if (f->activation == FFN_ACTIVATION_COUNT)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: key %s: %.*s is not supported (known: %s)", r->source->path, key,
                     name.size < 100 ? (int)name.size : 100, name.data, known);
+    if (ffn_activations[f->activation].of_both)
+        f->gating = FFN_GATED_BOTH;
     if (!ffn_activations[f->activation].has_threshold)
         return HEARTH_OK;
     hyper_key(key, r->family, "hidden_activation_param");
-    TRY(checkpoint_get_f32(r->source, key, &f->threshold, NULL, r->error));
+    f->threshold = r->family->default_threshold;
+    TRY(checkpoint_get_f32(r->source, key, &f->threshold, f->threshold > 0 ? &found : NULL, r->error));
     if (!isfinite(f->threshold) || f->threshold < 0)
         return fail_key(r, HEARTH_FORMAT, "hidden_activation_param", "is not a threshold of 0 or more");
     return HEARTH_OK;
@@ -328,14 +334,72 @@ static hearth_status read_predictor(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* The values of expert_gating_func that are supported. */
+enum { GATING_FUNC_SOFTMAX = 1, GATING_FUNC_SIGMOID = 2, GATING_FUNC_SOFTMAX_OF_CHOSEN = 3 };
+
+/* Reads how experts are chosen. */
+static hearth_status read_router(const hyper_reader *r, router_shape *out)
+{
+    uint32_t function = 0;
+    bool found;
+    char key[KEY_SIZE];
+    *out = (router_shape){.scoring = r->family->scoring, .shares = true, .early = r->family->router_early, .scale = 1};
+    TRY(read_size(r, "expert_count", &out->expert_count, &found));
+    if (out->expert_count == 0)
+        return HEARTH_OK;
+    TRY(read_size(r, "expert_used_count", &out->used, NULL));
+    TRY(read_size(r, "expert_group_count", &out->group_count, &found));
+    TRY(read_size(r, "expert_group_used_count", &out->group_used, &found));
+    TRY(read_positive(r, "expert_weights_scale", &out->scale, &found));
+    hyper_key(key, r->family, "expert_weights_norm");
+    TRY(checkpoint_get_bool(r->source, key, &out->shares, &found, r->error));
+    TRY(read_size(r, "expert_gating_func", &function, &found));
+    if (function > GATING_FUNC_SOFTMAX_OF_CHOSEN)
+        return fail_key(r, HEARTH_UNSUPPORTED, "expert_gating_func", "is not supported");
+    if (function > 0)
+        out->scoring = function == GATING_FUNC_SIGMOID ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
+    if (out->expert_count > EXPERT_LIMIT)
+        return fail_key(r, HEARTH_FORMAT, "expert_count", "is too large");
+    if (out->used == 0 || out->used > out->expert_count)
+        return fail_key(r, HEARTH_FORMAT, "expert_used_count", "is not a number from 1 to expert_count");
+    if (out->group_count > 1 &&
+        (out->expert_count % out->group_count != 0 || out->group_used == 0 || out->group_used > out->group_count ||
+         out->used > out->expert_count / out->group_count * out->group_used))
+        return fail_key(r, HEARTH_FORMAT, "expert_group_count",
+                        "does not fit expert_count and the numbers that are used");
+    return HEARTH_OK;
+}
+
+/* Gives the layers their experts: those behind the leading ones without. */
+static hearth_status read_experts(const hyper_reader *r)
+{
+    router_shape router;
+    uint32_t dense = 0, shared = 0, shared_neurons = 0;
+    bool found;
+    TRY(read_router(r, &router));
+    if (router.expert_count == 0)
+        return HEARTH_OK;
+    TRY(read_size(r, "leading_dense_block_count", &dense, &found));
+    TRY(read_size(r, "expert_shared_count", &shared, &found));
+    TRY(read_size(r, "expert_shared_feed_forward_length", &shared_neurons, &found));
+    for (uint32_t i = dense; i < r->hyper->layer_count; i++) {
+        ffn_shape *f = &r->model->layers[i].ffn;
+        TRY(read_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
+        f->router = router;
+        f->shared_neurons = shared_neurons ? shared_neurons : shared * f->expert_neurons;
+        uint64_t all = (uint64_t)router.expert_count * f->expert_neurons + f->shared_neurons;
+        if (f->expert_neurons == 0 || all > NEURON_LIMIT)
+            return fail_key(r, HEARTH_FORMAT, "expert_feed_forward_length", "times expert_count is not from 1 to 2^24");
+        f->neuron_count = (uint32_t)all;
+    }
+    return HEARTH_OK;
+}
+
 /* Refuses GGUF settings that would change the result and that no supported family has. */
 static hearth_status refuse_unknown(const hyper_reader *r)
 {
-    uint32_t experts = 0, parts = 1;
+    uint32_t parts = 1;
     bool found, causal = true;
-    TRY(read_size(r, "expert_count", &experts, &found));
-    if (experts > 0)
-        return fail_key(r, HEARTH_UNSUPPORTED, "expert_count", "mixtures of experts are not supported yet");
     char key[KEY_SIZE];
     hyper_key(key, r->family, "attention.causal");
     TRY(checkpoint_get_bool(r->source, key, &causal, &found, r->error));
@@ -362,10 +426,11 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
         model_layer *l = &model->layers[i];
         TRY(derive_heads(&r, i));
         TRY(read_attention(&r, i));
-        ffn.neuron_count = l->ffn.neuron_count;
+        ffn.neuron_count = ffn.expert_neurons = l->ffn.neuron_count;
         l->ffn = ffn;
         l->wiring = f->wiring;
     }
+    TRY(read_experts(&r));
     TRY(read_rotation(&r));
     TRY(read_scales(&r));
     model->hyper.norm = f->norm;
@@ -380,8 +445,11 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
     const uint64_t values[DIMENSION_COUNT] = {
         [DIMENSION_NONE] = 1,
         [DIMENSION_EMBEDDING] = h->embedding_length,
-        [DIMENSION_NEURONS] = l->ffn.neuron_count,
-        [DIMENSION_GATE_UP] = (uint64_t)2 * l->ffn.neuron_count,
+        [DIMENSION_NEURONS] = ffn_routed(&l->ffn),
+        [DIMENSION_GATE_UP] = (uint64_t)2 * ffn_routed(&l->ffn),
+        [DIMENSION_EXPERTS] = l->ffn.router.expert_count,
+        [DIMENSION_EXPERT_NEURONS] = l->ffn.expert_neurons,
+        [DIMENSION_SHARED_NEURONS] = l->ffn.shared_neurons,
         [DIMENSION_QUERY] = query_width(a),
         [DIMENSION_KEY] = key_width(a),
         [DIMENSION_QKV] = (uint64_t)query_width(a) + 2 * (uint64_t)key_width(a),

@@ -37,13 +37,45 @@ typedef struct attention_shape {
 
 /* ------------------------------------------------------------------ feed-forward network */
 
-/* What a feed-forward network computes: down . h + bias, where h is the activation of each neuron. */
+/* Most experts of a layer. */
+#define EXPERT_LIMIT 1024
+
+/* How a layer chooses among its experts, and what it multiplies their results with: their scores, or the scores'
+ * shares of the sum over the chosen ones, times a factor. */
+typedef struct router_shape {
+    uint32_t expert_count;              /* 0: the layer has one network, which is always used     */
+    uint32_t used;                      /* experts that a token uses                              */
+    uint32_t group_count, group_used;   /* neighbouring experts form groups; only so many groups with the best two
+                                           experts stay; 0 or 1: no groups                        */
+    router_scoring scoring;
+    bool shares;                        /* divided by the sum of the chosen ones                  */
+    bool early;                         /* it reads what enters the layer; false: what its experts read */
+    float scale;
+} router_shape;
+
+/* What a feed-forward network computes: down . h + bias, where h is the activation of each neuron. Experts are ranges of
+ * neurons: expert e has neurons [e * expert_neurons, (e + 1) * expert_neurons). */
 typedef struct ffn_shape {
-    uint32_t neuron_count;              /* f                                                      */
+    uint32_t neuron_count;              /* f, those of all experts and of the shared one          */
+    uint32_t expert_neurons;            /* of one expert; without experts: f                      */
+    uint32_t shared_neurons;            /* of the expert that every token uses; they come last    */
+    router_shape router;
     ffn_gating gating;
     ffn_activation activation;
     float threshold;                    /* FATReLU; 0 for ReLU                                    */
 } ffn_shape;
+
+/* Returns how many matrices lie one after another in each of the layer's: one per expert; 1 without experts. */
+static inline uint32_t ffn_experts(const ffn_shape *f)
+{
+    return f->router.expert_count > 0 ? f->router.expert_count : 1;
+}
+
+/* Returns the neurons of the layer's own matrices: all but those of the shared expert. */
+static inline uint32_t ffn_routed(const ffn_shape *f)
+{
+    return f->neuron_count - f->shared_neurons;
+}
 
 /* Returns true where the activations of neurons are often exactly zero, so that they can be skipped without loss. */
 static inline bool ffn_skippable(const ffn_shape *f)
@@ -87,6 +119,13 @@ typedef struct norm_weights {
     const float *bias;                  /* NULL: none                                     */
 } norm_weights;
 
+/* A network without biases and router, beside the layer's own. s: its neurons. */
+typedef struct ffn_network {
+    matrix gate, up;                    /* [s][d]                                         */
+    matrix down;                        /* [d][s], or ...                                 */
+    matrix down_t;                      /* [s][d]                                         */
+} ffn_network;
+
 /* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix.
  * Q = head_count * head_length, K = kv_head_count * head_length. */
 typedef struct model_layer {
@@ -109,14 +148,23 @@ typedef struct model_layer {
     norm_weights attention_post_norm;   /* [d]  of what attention adds                    */
 
     norm_weights ffn_norm;              /* [d]                                            */
+    matrix router;                      /* [expert_count][d]                              */
+    const float *router_bias;           /* [expert_count] of its scores, or NULL          */
+    const float *router_correction;     /* [expert_count] added to scores for choosing alone, or NULL */
+    /* Of a layer with experts the matrices of all experts, one expert's rows after the other's. */
     matrix gate;                        /* [f][d] a row per neuron; none in plain networks */
     matrix up;                          /* [f][d]                                         */
     matrix gate_up;                     /* [2 f][d]  both, as some files have them: gate and up are its rows */
     const float *gate_bias, *up_bias;   /* [f], or NULL                                   */
     norm_weights ffn_inner_norm;        /* [f]  of the activations, before down           */
-    matrix down;                        /* [d][f]  stock layout, or ...                   */
+    matrix down;                        /* [d][f]  stock layout (of experts [expert_count * d][expert_neurons]), or ... */
     matrix down_t;                      /* [f][d] ... neuron-major, a row per neuron: exactly one of the two  */
-    const float *down_bias;             /* [d], or NULL                                   */
+    const float *down_bias;             /* [d], of experts [expert_count][d], or NULL     */
+    /* Of some experts (TurboSparse-Mixtral): a neuron takes part only where mask_out . relu(mask_in . input) > 0. This is a
+     * part of the model, in every mode. */
+    matrix mask_in;                     /* [expert_count * rank][d]                       */
+    matrix mask_out;                    /* [f][rank]                                      */
+    ffn_network shared;                 /* of the expert that every token uses            */
     norm_weights ffn_post_norm;         /* [d]  of what the network adds                  */
     matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
     learned_predictor predictor;        /* the one in use: the tune file's, else the model file's */

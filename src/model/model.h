@@ -63,6 +63,9 @@ struct hearth_model {
 /* Sizes of the widest layers, for buffers that all layers share. */
 typedef struct layer_sizes {
     uint32_t neurons;                   /* f                                              */
+    uint32_t network;                   /* of one expert, or of a layer without experts   */
+    uint32_t listed;                    /* of all experts that a token uses together; of a layer without experts */
+    uint32_t experts;
     uint32_t query, key;                /* Q, K as in model_layer                         */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;

@@ -15,28 +15,36 @@ number_format neuron_major_format(number_format down)
     return number_is_block(down) ? FORMAT_Q8_0 : down;
 }
 
-hearth_status neuron_major_shape(matrix *out, const matrix *down, const char *path, const char *name,
+hearth_status neuron_major_shape(matrix *out, const matrix *down, uint32_t experts, const char *path, const char *name,
                                  hearth_error *error)
 {
-    matrix m = {.format = neuron_major_format(down->format), .rows = down->columns, .columns = down->rows};
+    matrix m = {
+        .format = neuron_major_format(down->format), .rows = down->columns * experts, .columns = down->rows / experts};
     if (!number_row_bytes(m.format, m.columns, &m.row_bytes))
         return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: tensor %s: has %u rows; to transpose %s they must be a multiple of %u", path, name, down->rows,
+                    "%s: tensor %s: has %u rows; to transpose %s they must be a multiple of %u", path, name, m.columns,
                     number_formats[down->format].name, number_formats[m.format].block_values);
     *out = m;
     return HEARTH_OK;
 }
 
-static size_t stripe_count(const matrix *down)
+/* Some columns of one expert's matrix. */
+typedef struct stripe {
+    size_t row, column, columns; /* its first row in down; its first column, and how many: the last may be narrower */
+    size_t to;                   /* the row of down_t that its first column becomes */
+} stripe;
+
+static size_t stripes_of_expert(const matrix *down)
 {
     return (down->columns + STRIPE_COLUMNS - (size_t)1) / STRIPE_COLUMNS;
 }
 
-/* Returns the columns of a stripe; the last stripe may be narrower. */
-static size_t stripe_columns(const matrix *down, size_t stripe)
+/* Finds stripe `index` of all. d: rows of an expert's matrix. */
+static stripe find_stripe(const matrix *down, size_t d, size_t index)
 {
-    size_t left = down->columns - stripe * STRIPE_COLUMNS;
-    return left < STRIPE_COLUMNS ? left : STRIPE_COLUMNS;
+    size_t each = stripes_of_expert(down), expert = index / each, column = index % each * STRIPE_COLUMNS;
+    size_t left = down->columns - column;
+    return (stripe){expert * d, column, left < STRIPE_COLUMNS ? left : STRIPE_COLUMNS, expert * down->columns + column};
 }
 
 /* -------------------------------------------------- fast: kernels of each format */
@@ -52,17 +60,20 @@ static void transpose_stripes(void *context, size_t begin, size_t end, unsigned 
 {
     const transposition *t = context;
     (void)worker;
-    for (size_t stripe = begin; stripe < end; stripe++) {
-        size_t column = stripe * STRIPE_COLUMNS;
-        t->kernel(t->down, 0, t->down->rows, column, stripe_columns(t->down, stripe),
-                  t->rows + column * t->shape->row_bytes, t->shape->row_bytes);
+    for (size_t i = begin; i < end; i++) {
+        stripe s = find_stripe(t->down, t->shape->columns, i);
+        matrix one = *t->down; /* of the expert */
+        one.data = matrix_row(t->down, s.row);
+        one.rows = t->shape->columns;
+        t->kernel(&one, 0, one.rows, s.column, s.columns, t->rows + s.to * t->shape->row_bytes, t->shape->row_bytes);
     }
 }
 
-void neuron_major_transpose(const kernels *k, pool *threads, const matrix *down, const matrix *shape, void *rows)
+void neuron_major_transpose(const kernels *k, pool *threads, const matrix *down, uint32_t experts, const matrix *shape,
+                            void *rows)
 {
     transposition t = {k->transpose[down->format], down, shape, rows};
-    pool_run(threads, stripe_count(down), 1, transpose_stripes, &t);
+    pool_run(threads, experts * stripes_of_expert(down), 1, transpose_stripes, &t);
 }
 
 /* ------------------------------------------------------ any format: by way of float32 */
@@ -74,20 +85,21 @@ typedef struct stripe_sums {
 /* Arguments of pass_stripes, which encodes stripes or measures the error of encoded ones. */
 typedef struct passage {
     const matrix *down, *shape;
-    char *rows;        /* down_t: written where sums is NULL, else read */
-    float *values;     /* [threads][STRIPE_COLUMNS + 1][d]: a stripe transposed, and a row of the result */
+    char *rows;    /* down_t: written where sums is NULL, else read */
+    float *values; /* [threads][STRIPE_COLUMNS + 1][d]: a stripe transposed, and a row of the result */
+    size_t stripes;
     stripe_sums *sums; /* [stripes]; added up in order, so that the result does not depend on the threads */
 } passage;
 
 /* Decodes the columns of a stripe and transposes them into values [columns][d]. */
-static void gather_stripe(const matrix *down, size_t column, size_t columns, float *values)
+static void gather_stripe(const matrix *down, size_t d, const stripe *s, float *values)
 {
     const number_traits *format = &number_formats[down->format];
-    size_t offset = column / format->block_values * format->block_bytes, d = down->rows;
+    size_t offset = s->column / format->block_values * format->block_bytes;
     float piece[STRIPE_COLUMNS];
     for (size_t row = 0; row < d; row++) {
-        format->decode((const char *)matrix_row(down, row) + offset, piece, columns);
-        for (size_t c = 0; c < columns; c++)
+        format->decode((const char *)matrix_row(down, s->row + row) + offset, piece, s->columns);
+        for (size_t c = 0; c < s->columns; c++)
             values[c * d + row] = piece[c];
     }
 }
@@ -106,19 +118,19 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
 {
     const passage *p = context;
     const number_traits *format = &number_formats[p->shape->format];
-    size_t d = p->down->rows;
+    size_t d = p->shape->columns;
     float *values = p->values + worker * (STRIPE_COLUMNS + 1) * d, *rounded = values + STRIPE_COLUMNS * d;
-    for (size_t stripe = begin; stripe < end; stripe++) {
-        size_t column = stripe * STRIPE_COLUMNS, columns = stripe_columns(p->down, stripe);
-        gather_stripe(p->down, column, columns, values);
-        for (size_t c = 0; c < columns; c++) {
-            char *row = p->rows + (column + c) * p->shape->row_bytes;
+    for (size_t i = begin; i < end; i++) {
+        stripe s = find_stripe(p->down, d, i);
+        gather_stripe(p->down, d, &s, values);
+        for (size_t c = 0; c < s.columns; c++) {
+            char *row = p->rows + (s.to + c) * p->shape->row_bytes;
             if (!p->sums) {
                 format->encode(values + c * d, row, d);
                 continue;
             }
             format->decode(row, rounded, d);
-            add_distance(&p->sums[stripe], values + c * d, rounded, d);
+            add_distance(&p->sums[i], values + c * d, rounded, d);
         }
     }
 }
@@ -127,26 +139,26 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
 static hearth_status pass(passage *p, pool *threads, hearth_error *error)
 {
     size_t floats = (size_t)pool_threads(threads) * (STRIPE_COLUMNS + 1);
-    p->values = mem_new_array(floats, p->down->rows * sizeof *p->values);
+    p->values = mem_new_array(floats, p->shape->columns * sizeof *p->values);
     if (!p->values)
-        return fail_memory(error, "transposing", floats * p->down->rows * sizeof *p->values);
-    pool_run(threads, stripe_count(p->down), 1, pass_stripes, p);
+        return fail_memory(error, "transposing", floats * p->shape->columns * sizeof *p->values);
+    pool_run(threads, p->stripes, 1, pass_stripes, p);
     mem_free(p->values);
     return HEARTH_OK;
 }
 
-hearth_status neuron_major_encode(pool *threads, const matrix *down, const matrix *shape, void *rows,
+hearth_status neuron_major_encode(pool *threads, const matrix *down, uint32_t experts, const matrix *shape, void *rows,
                                   hearth_error *error)
 {
-    passage p = {.down = down, .shape = shape, .rows = rows};
+    passage p = {.down = down, .shape = shape, .rows = rows, .stripes = experts * stripes_of_expert(down)};
     return pass(&p, threads, error);
 }
 
-hearth_status neuron_major_distance(double *out, pool *threads, const matrix *down, const matrix *down_t,
-                                    hearth_error *error)
+hearth_status neuron_major_distance(double *out, pool *threads, const matrix *down, uint32_t experts,
+                                    const matrix *down_t, hearth_error *error)
 {
-    size_t stripes = stripe_count(down);
-    passage p = {.down = down, .shape = down_t, .rows = (char *)down_t->data};
+    size_t stripes = experts * stripes_of_expert(down);
+    passage p = {.down = down, .shape = down_t, .rows = (char *)down_t->data, .stripes = stripes};
     p.sums = mem_new_array(stripes, sizeof *p.sums);
     if (!p.sums)
         return fail_memory(error, "transposing", stripes * sizeof *p.sums);

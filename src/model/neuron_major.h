@@ -12,21 +12,25 @@
 /* Returns the format of down_t for a format of down: the same for floats, else Q8_0. */
 number_format neuron_major_format(number_format down);
 
+/* In all of them `experts` is the number of matrices [d][f] whose rows lie one after another in `down`, and whose
+ * transposes lie one after another in down_t; 1: down is one matrix. */
+
 /* Sets rows, columns, row_bytes and format of *out to those of down_t; data is NULL. HEARTH_UNSUPPORTED: down has a
  * block format and d is not a multiple of 32. path and name: of down, for the error text. */
-hearth_status neuron_major_shape(matrix *out, const matrix *down, const char *path, const char *name,
+hearth_status neuron_major_shape(matrix *out, const matrix *down, uint32_t experts, const char *path, const char *name,
                                  hearth_error *error);
 
 /* Transposes down into rows [f][row_bytes] on all threads. shape: from neuron_major_shape. */
-void neuron_major_transpose(const kernels *k, pool *threads, const matrix *down, const matrix *shape, void *rows);
+void neuron_major_transpose(const kernels *k, pool *threads, const matrix *down, uint32_t experts, const matrix *shape,
+                            void *rows);
 
 /* Transposes down into rows of any format, for files, where time matters less: decodes, transposes in float32, and
  * encodes as shape says. Needs the memory of one stripe per thread in addition to `rows`. */
-hearth_status neuron_major_encode(pool *threads, const matrix *down, const matrix *shape, void *rows,
+hearth_status neuron_major_encode(pool *threads, const matrix *down, uint32_t experts, const matrix *shape, void *rows,
                                   hearth_error *error);
 
 /* Computes the relative rounding error: |down_t - down| / |down| over all values; 0 where all of down is zero. */
-hearth_status neuron_major_distance(double *out, pool *threads, const matrix *down, const matrix *down_t,
-                                    hearth_error *error);
+hearth_status neuron_major_distance(double *out, pool *threads, const matrix *down, uint32_t experts,
+                                    const matrix *down_t, hearth_error *error);
 
 #endif

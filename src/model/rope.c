@@ -82,6 +82,8 @@ static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoi
     hyper_key(key, f, "rope.scaling.yarn_beta_slow");
     if (s->beta_slow > s->beta_fast)
         return fail(error, HEARTH_FORMAT, "%s: key %s: is above yarn_beta_fast", c->path, key);
+    hyper_key(key, f, ROPE_FRACTIONAL_KEY);
+    TRY(checkpoint_get_bool(c, key, &s->fractional, &found, error));
     /* a negative value means not set, as in llama.cpp */
     double extrapolation = -1;
     TRY(read_number(&extrapolation, &found, f, c, "rope.scaling.yarn_ext_factor", -2, error));
@@ -142,8 +144,9 @@ void rope_frequencies(const rope_settings *s, const float *factors, double *freq
 {
     double low = 0, high = 0;
     if (s->scaling == ROPE_YARN) {
-        low = fmax(floor(pair_of_turns(s, s->beta_fast)), 0);
-        high = fmin(ceil(pair_of_turns(s, s->beta_slow)), 2.0 * s->pairs - 1);
+        double first = pair_of_turns(s, s->beta_fast), last = pair_of_turns(s, s->beta_slow);
+        low = fmax(s->fractional ? first : floor(first), 0);
+        high = fmin(s->fractional ? last : ceil(last), 2.0 * s->pairs - 1);
     }
     for (uint32_t i = 0; i < s->pairs; i++) {
         double plain = pow(s->base, -(double)i / s->pairs) / (factors ? (double)factors[i] : 1);

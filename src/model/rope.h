@@ -18,10 +18,14 @@ typedef struct rope_settings {
     uint32_t pairs;
     double original_context; /* yarn: context length before scaling                            */
     double beta_fast;        /* yarn: pairs with more turns over that context stay as they are    */
+    bool fractional;         /* yarn: the ends of the ramp are not rounded to whole pairs      */
     double beta_slow;        /* yarn: pairs with fewer turns are divided by the factor         */
     double extrapolation;    /* yarn: 1; 0 divides all pairs, as linear                        */
     double magnitude;        /* factor on cosine and sine                                      */
 } rope_settings;
+
+/* A key of hearth's own, without the family's prefix, for what config.json calls "truncate": false. */
+#define ROPE_FRACTIONAL_KEY "rope.scaling.yarn_fractional"
 
 /* Reads the keys FAMILY.rope.*; of h only rope_pairs and context_length are read. */
 hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c, const hyperparameters *h,

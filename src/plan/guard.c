@@ -73,7 +73,7 @@ static guard_bytes layer_bytes(const model_layer *l)
     const matrix *first = l->gate.data ? &l->gate : &l->up, *second = l->gate.data ? &l->up : NULL;
     matrix copy;
     double listed = INFINITY; /* no copy of down can be made */
-    if (neuron_major_shape(&copy, &l->down, "", "", NULL) == HEARTH_OK)
+    if (neuron_major_shape(&copy, &l->down, ffn_experts(&l->ffn), "", "", NULL) == HEARTH_OK)
         listed = (double)(matrix_bytes(&copy) + (second ? matrix_bytes(second) : 0));
     size_t dense = matrix_bytes(&l->gate) + matrix_bytes(&l->up) + matrix_bytes(&l->down);
     return (guard_bytes){(double)dense, (double)matrix_bytes(first), listed};

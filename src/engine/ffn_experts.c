@@ -1,0 +1,318 @@
+/* ffn_experts.c - layers with experts: the router chooses, the chosen experts compute, their results are added up.
+ *
+ * One token: the chosen experts are a list of rows of the layer's matrices, and one job takes them through select, gather
+ * and accumulate (ffn.c); the share of an expert is multiplied into the activations of its neurons. Many tokens: tokens
+ * are grouped by expert, so that an expert's weights are read once and those of experts that nobody chose are not read;
+ * each expert is a job of its own. The expert that every token uses is a job as well, over all tokens. */
+#include "ffn_job.h"
+#include "products.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ the router */
+
+/* Turns the router's products of one token into scores. */
+static void score(const router_shape *r, float *values)
+{
+    float largest = values[0], sum = 0;
+    for (uint32_t e = 0; r->scoring == ROUTER_SIGMOID && e < r->expert_count; e++)
+        values[e] = 1 / (1 + expf(-values[e]));
+    if (r->scoring == ROUTER_SIGMOID)
+        return;
+    for (uint32_t e = 1; e < r->expert_count; e++)
+        largest = fmaxf(largest, values[e]);
+    for (uint32_t e = 0; e < r->expert_count; e++)
+        sum += values[e] = expf(values[e] - largest);
+    for (uint32_t e = 0; e < r->expert_count; e++)
+        values[e] /= sum;
+}
+
+/* Marks the largest of n values that is not marked yet; the first of equal ones. Returns its index. NaN is never larger,
+ * so a broken model chooses the first experts, and the check of the residual stream reports it. */
+static uint32_t take_largest(const float *values, uint32_t n, uint8_t *taken)
+{
+    uint32_t best = n;
+    for (uint32_t i = 0; i < n; i++)
+        if (!taken[i] && (best == n || values[i] > values[best]))
+            best = i;
+    taken[best] = 1;
+    return best;
+}
+
+/* Returns the sum of the two largest of n values. */
+static float best_two(const float *values, uint32_t n)
+{
+    float first = -INFINITY, second = -INFINITY;
+    for (uint32_t i = 0; i < n; i++) {
+        second = fmaxf(second, fminf(first, values[i]));
+        first = fmaxf(first, values[i]);
+    }
+    return n > 1 ? first + second : first;
+}
+
+/* Marks the experts of all groups but the best ones as taken. */
+static void leave_out_groups(const router_shape *r, const float *ranks, uint8_t *taken)
+{
+    uint32_t each = r->expert_count / r->group_count;
+    float sums[EXPERT_LIMIT];
+    uint8_t stays[EXPERT_LIMIT] = {0};
+    for (uint32_t g = 0; g < r->group_count; g++)
+        sums[g] = best_two(ranks + g * each, each);
+    for (uint32_t i = 0; i < r->group_used; i++)
+        take_largest(sums, r->group_count, stays);
+    for (uint32_t e = 0; e < r->expert_count; e++)
+        taken[e] = !stays[e / each];
+}
+
+/* Chooses the experts of one token: writes their shares to shares [expert_count], 0 for the others. values: the router's
+ * products, which become scores. */
+static void choose(const model_layer *l, float *values, float *shares)
+{
+    const router_shape *r = &l->ffn.router;
+    float ranks[EXPERT_LIMIT], sum = 0;
+    uint8_t taken[EXPERT_LIMIT] = {0};
+    score(r, values);
+    for (uint32_t e = 0; e < r->expert_count; e++)
+        ranks[e] = values[e] + (l->router_correction ? l->router_correction[e] : 0);
+    if (r->group_count > 1)
+        leave_out_groups(r, ranks, taken);
+    memset(shares, 0, r->expert_count * sizeof *shares);
+    for (uint32_t i = 0; i < r->used; i++) {
+        uint32_t e = take_largest(ranks, r->expert_count, taken);
+        shares[e] = values[e];
+        sum += values[e];
+    }
+    float factor = r->scale / (r->shares && sum > 0 ? sum : 1);
+    for (uint32_t e = 0; e < r->expert_count; e++)
+        shares[e] *= factor;
+}
+
+typedef struct routing {
+    const hearth_session *s;
+    const model_layer *l;
+} routing;
+
+/* Items are rows of the batch. */
+static void choose_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const routing *job = context;
+    const scratch *b = &job->s->scratch;
+    size_t experts = job->l->ffn.router.expert_count;
+    for (size_t t = begin; t < end; t++) {
+        float *values = b->router + t * experts;
+        if (job->l->router_bias)
+            job->s->engine->runtime->kernels.add(job->l->router_bias, experts, values);
+        choose(job->l, values, b->shares + t * experts);
+    }
+}
+
+void feed_forward_route(const hearth_session *s, uint32_t layer, size_t count, const float *input)
+{
+    routing job = {s, &s->engine->model->layers[layer]};
+    if (job.l->ffn.router.expert_count == 0)
+        return;
+    multiply(s, input, count, &(product){&job.l->router, s->scratch.router}, 1);
+    pool_run(s->engine->runtime->threads, count, 1, choose_rows, &job);
+}
+
+/* ------------------------------------------------------------------ jobs */
+
+/* Returns `rows` rows of a matrix from row `first` on; none of none. */
+static matrix take_rows(const matrix *m, size_t first, uint32_t rows)
+{
+    matrix part = *m;
+    if (m->data) {
+        part.data = matrix_row(m, first);
+        part.rows = rows;
+    }
+    return part;
+}
+
+/* Describes one expert's work for `count` rows at s->scratch.expert_in. */
+static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t expert, size_t count)
+{
+    ffn_job job = ffn_describe(s, layer, count);
+    uint32_t f = job.l->ffn.expert_neurons, d = s->engine->model->hyper.embedding_length, row = expert * f;
+    job.first = take_rows(&job.first, row, f);
+    job.second = take_rows(&job.second, row, f);
+    job.down = take_rows(&job.down, (size_t)expert * d, d);
+    job.down_t = take_rows(&job.down_t, row, f);
+    job.first_bias = job.first_bias ? job.first_bias + row : NULL;
+    job.second_bias = job.second_bias ? job.second_bias + row : NULL;
+    if (job.l->mask_in.data) {
+        uint32_t rank = job.l->mask_out.columns;
+        job.fc1 = take_rows(&job.l->mask_in, (size_t)expert * rank, rank);
+        job.fc2 = take_rows(&job.l->mask_out, row, f);
+        job.reads_normed = job.predicts = true;
+        job.passes = FLT_TRUE_MIN; /* the score must be above 0 */
+    }
+    job.input = s->scratch.expert_in;
+    job.output = s->scratch.expert_out;
+    job.neuron_count = f;
+    job.first_neuron = row;
+    return job;
+}
+
+/* Describes the work of the expert that every token uses, for `count` rows. */
+static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t count)
+{
+    ffn_job job = ffn_describe(s, layer, count);
+    const ffn_network *n = &job.l->shared;
+    job.first = n->gate;
+    job.second = n->up;
+    job.down = n->down;
+    job.down_t = job.e->shared_down_t;
+    job.first_bias = job.second_bias = NULL;
+    job.output = s->scratch.expert_out;
+    job.neuron_count = job.l->ffn.shared_neurons;
+    job.first_neuron = ffn_routed(&job.l->ffn);
+    return job;
+}
+
+/* Adds the biases of the experts' down matrices to the result of row t, by their shares. */
+static void add_down_biases(const hearth_session *s, const model_layer *l, size_t t, float *to)
+{
+    size_t d = s->engine->model->hyper.embedding_length, experts = l->ffn.router.expert_count;
+    const float *shares = s->scratch.shares + t * experts;
+    for (size_t e = 0; l->down_bias && e < experts; e++)
+        for (size_t i = 0; shares[e] != 0 && i < d; i++)
+            to[i] += shares[e] * l->down_bias[e * d + i];
+}
+
+/* ------------------------------------------------------------------ one token */
+
+/* Computes row t with the experts that it chose, as one list of rows. */
+static void compute_listed(hearth_session *s, uint32_t layer, size_t t)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length;
+    uint32_t experts = l->ffn.router.expert_count, f = l->ffn.expert_neurons, rows = 0;
+    const float *shares = b->shares + (size_t)t * experts;
+    for (uint32_t e = 0; e < experts; e++)
+        for (uint32_t i = 0; shares[e] != 0 && i < f; i++)
+            b->expert_rows[rows++] = e * f + i;
+    ffn_job job = ffn_describe(s, layer, 1);
+    job.input = b->normed + t * d;
+    job.output = b->added + t * d;
+    job.rows = b->expert_rows;
+    job.row_count = rows;
+    job.shares = shares;
+    ffn_compute(&job, layer, false);
+    if (s->observer.see)
+        ffn_show(&job, 0);
+    add_down_biases(s, l, t, job.output);
+}
+
+/* ------------------------------------------------------------------ many tokens */
+
+/* Some rows of the batch, those that chose one expert. */
+typedef struct group {
+    const hearth_session *s;
+    const float *shares; /* of the expert; a row's is `stride` values after the row's before it */
+    size_t stride;
+} group;
+
+/* Items are places in the group. Copies the rows' inputs next to each other. */
+static void collect_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const group *g = context;
+    const scratch *b = &g->s->scratch;
+    size_t d = g->s->engine->model->hyper.embedding_length;
+    for (size_t i = begin; i < end; i++)
+        memcpy(b->expert_in + i * d, b->normed + b->members[i] * d, d * sizeof *b->expert_in);
+}
+
+/* Items are places in the group. Adds an expert's results to those of the rows, by their shares. */
+static void scatter_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const group *g = context;
+    const scratch *b = &g->s->scratch;
+    size_t d = g->s->engine->model->hyper.embedding_length;
+    for (size_t i = begin; i < end; i++) {
+        float share = g->shares[b->members[i] * g->stride], *to = b->added + b->members[i] * d;
+        const float *from = b->expert_out + i * d;
+        for (size_t c = 0; c < d; c++)
+            to[c] += share * from[c];
+    }
+}
+
+/* Computes one expert for those of rows [first, first + count) that chose it. */
+static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, size_t first, size_t count)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length, members = 0;
+    group g = {s, b->shares + expert, l->ffn.router.expert_count};
+    for (size_t t = first; t < first + count; t++)
+        if (g.shares[t * g.stride] != 0)
+            b->members[members++] = (uint32_t)t;
+    if (members == 0)
+        return;
+    pool *threads = s->engine->runtime->threads;
+    pool_run(threads, members, 1, collect_rows, &g);
+    ffn_job job = describe_expert(s, layer, expert, members);
+    ffn_compute(&job, layer, false);
+    if (s->observer.see) /* then there is one row, in which `shares` are not multiplied in yet */
+        ffn_show(&job, 0);
+    for (size_t i = 0; l->down_bias && i < members; i++)
+        s->engine->runtime->kernels.add(l->down_bias + expert * d, d, job.output + i * d);
+    pool_run(threads, members, 1, scatter_rows, &g);
+}
+
+/* ------------------------------------------------------------------ the layer */
+
+/* Adds the expert that every token uses, for `count` rows from row `first` on. */
+static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t count)
+{
+    size_t d = s->engine->model->hyper.embedding_length;
+    if (s->engine->model->layers[layer].ffn.shared_neurons == 0)
+        return;
+    ffn_job job = describe_shared(s, layer, count);
+    job.input = s->scratch.normed + first * d;
+    ffn_compute(&job, layer, false);
+    if (s->observer.see)
+        ffn_show(&job, 0);
+    s->engine->runtime->kernels.add(job.output, count * d, s->scratch.added + first * d);
+}
+
+/* Computes rows [first, first + count). */
+static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t count)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    size_t d = s->engine->model->hyper.embedding_length;
+    if (count == 1 && !l->mask_in.data) {
+        compute_listed(s, layer, first);
+    } else {
+        memset(s->scratch.added + first * d, 0, count * d * sizeof *s->scratch.added);
+        for (uint32_t e = 0; e < l->ffn.router.expert_count; e++)
+            compute_expert(s, layer, e, first, count);
+    }
+    add_shared(s, layer, first, count);
+}
+
+/* An observer sees one row at a time, of which all neurons are marked. */
+static void compute_observed(hearth_session *s, uint32_t layer, size_t count)
+{
+    const scratch *b = &s->scratch;
+    size_t f = s->engine->model->layers[layer].ffn.neuron_count;
+    for (size_t t = 0; t < count; t++) {
+        memset(b->seen, 0, f * sizeof *b->seen);
+        memset(b->wanted, 0, f * sizeof *b->wanted);
+        compute_rows(s, layer, t, 1);
+        ffn_tell(s, layer, t);
+    }
+}
+
+void ffn_experts_compute(hearth_session *s, uint32_t layer, size_t count)
+{
+    if (s->observer.see)
+        compute_observed(s, layer, count);
+    else
+        compute_rows(s, layer, 0, count);
+}
