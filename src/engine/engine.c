@@ -326,7 +326,8 @@ static double shared_bytes(const hearth_model *model)
         const norm_weights *each[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};
         for (size_t n = 0; n < sizeof each / sizeof *each; n++)
             norms += each[n]->weight ? (double)h->embedding_length * sizeof(float) : 0;
-        bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output);
+        bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output) +
+                 matrix_bytes(&l->router);
     }
     return norms + (double)bytes;
 }
@@ -345,7 +346,11 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const model_layer *l = &m->layers[i];
         bool gated = l->ffn.gating != FFN_PLAIN;
-        double f = l->ffn.neuron_count, computed = f, fired = f, active = f;
+        const router_shape *r = &l->ffn.router;
+        double f = l->ffn.neuron_count, used = f;
+        if (r->expert_count > 0)
+            used = (double)r->used * l->ffn.expert_neurons + l->ffn.shared_neurons;
+        double computed = used, fired = used, active = used;
         if (counts && counts[i].rows) {
             double rows = (double)counts[i].rows;
             computed = (double)counts[i].computed / rows;
@@ -354,7 +359,7 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
         }
         const matrix *down_t = &e->layers[i].down_t;
         /* Without down_t the whole of down is read, a share of it for each neuron. */
-        double down_row = down_t->data ? (double)down_t->row_bytes : (double)matrix_bytes(&l->down) / f;
+        double down_row = down_t->data ? (double)down_t->row_bytes : (double)matrix_bytes(&l->down) / ffn_routed(&l->ffn);
         bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
         bytes += gated ? fired * (double)l->up.row_bytes : 0;
         bytes += (double)selecting_bytes(&e->layers[i], &l->predictor);

@@ -1,0 +1,41 @@
+/* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
+ * huggingface_rope.c (rotation), huggingface_tensor.c (tensors). */
+#ifndef MODEL_FOLDER_READER_H
+#define MODEL_FOLDER_READER_H
+
+#include "../base/json.h"
+#include "hyper.h"
+
+typedef struct folder_reader {
+    checkpoint *out;
+    const checkpoint *folder;
+    const json_t *config;
+    const char *name; /* what errors about the config begin with */
+    hearth_error *error;
+    const family *family;
+    hyperparameters hyper; /* the sizes                             */
+    model_layer layer;     /* of every layer                        */
+    double rope_base;
+} folder_reader;
+
+/* Set a key of GGUF; name: without the family's prefix. */
+hearth_status folder_set_size(folder_reader *r, const char *name, uint32_t value);
+hearth_status folder_set_number(folder_reader *r, const char *name, double value);
+hearth_status folder_set_string(folder_reader *r, const char *name, const char *value);
+
+/* Reads a number above 0 that fits into float32; *out is unchanged where the key is absent. where: what errors begin
+ * with. found NULL: the key is required. */
+hearth_status folder_get_positive(const folder_reader *r, const json_t *object, const char *where, const char *key,
+                                  double *out, bool *found);
+
+/* Checks a list in the config, with a 0 for each layer that is an exception, against the family's pattern; it may be
+ * absent. HEARTH_UNSUPPORTED: a layer differs. */
+hearth_status folder_check_layers(const folder_reader *r, const char *key, layer_pattern pattern);
+
+/* Reads the rotation of queries and keys: its base and its scaling. */
+hearth_status folder_read_rope(folder_reader *r);
+
+/* Adds the folder's tensors under GGUF's names and with GGUF's shapes. tied: the embedding is the head. */
+hearth_status folder_add_tensors(folder_reader *r, bool tied);
+
+#endif

@@ -1,0 +1,197 @@
+/* huggingface_rope.c - the rotation of queries and keys as config.json describes it, as keys and tensors of GGUF. */
+#include "folder_reader.h"
+#include "rope.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* No scaling: nothing to add. */
+static hearth_status add_default(folder_reader *r, const json_t *scaling, const char *where)
+{
+    (void)r, (void)scaling, (void)where;
+    return HEARTH_OK;
+}
+
+static hearth_status add_linear(folder_reader *r, const json_t *scaling, const char *where)
+{
+    double factor = 1;
+    TRY(folder_get_positive(r, scaling, where, "factor", &factor, NULL));
+    TRY(folder_set_string(r, "rope.scaling.type", "linear"));
+    return folder_set_number(r, "rope.scaling.factor", factor);
+}
+
+/* Sets yarn's factor on cosine and sine where the config changes it, as transformers computes it. */
+static hearth_status add_yarn_magnitude(folder_reader *r, const json_t *scaling, const char *where, double factor)
+{
+    double attention = 0, mscale = 0, mscale_all = 0;
+    bool found, has_scale, has_all;
+    TRY(folder_get_positive(r, scaling, where, "attention_factor", &attention, &found));
+    TRY(folder_get_positive(r, scaling, where, "mscale", &mscale, &has_scale));
+    TRY(folder_get_positive(r, scaling, where, "mscale_all_dim", &mscale_all, &has_all));
+    if (!found && has_scale && has_all)
+        attention = rope_yarn_magnitude(factor, mscale) / rope_yarn_magnitude(factor, mscale_all);
+    return attention > 0 ? folder_set_number(r, "rope.scaling.yarn_attn_factor", attention) : HEARTH_OK;
+}
+
+/* Sets the keys of yarn. beta_fast and beta_slow get no key where the config leaves them out: GGUF's defaults
+ * apply. */
+static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const char *where)
+{
+    double factor = 1, beta_fast = 0, beta_slow = 0;
+    uint32_t original = r->hyper.context_length;
+    bool found, truncate = true;
+    TRY(folder_get_positive(r, scaling, where, "factor", &factor, NULL));
+    TRY(json_get_uint(scaling, "original_max_position_embeddings", &original, &found, where, r->error));
+    TRY(json_get_bool(scaling, "truncate", &truncate, &found, where, r->error));
+    TRY(folder_set_string(r, "rope.scaling.type", "yarn"));
+    if (!truncate) {
+        char key[KEY_SIZE];
+        hyper_key(key, r->family, ROPE_FRACTIONAL_KEY);
+        TRY(checkpoint_set_bool(r->out, key, true, r->error));
+    }
+    TRY(folder_set_number(r, "rope.scaling.factor", factor));
+    TRY(folder_set_size(r, "rope.scaling.original_context_length", original));
+    TRY(folder_get_positive(r, scaling, where, "beta_fast", &beta_fast, &found));
+    if (found)
+        TRY(folder_set_number(r, "rope.scaling.yarn_beta_fast", beta_fast));
+    TRY(folder_get_positive(r, scaling, where, "beta_slow", &beta_slow, &found));
+    if (found)
+        TRY(folder_set_number(r, "rope.scaling.yarn_beta_slow", beta_slow));
+    return add_yarn_magnitude(r, scaling, where, factor);
+}
+
+/* Adds rope_freqs.weight: GGUF has no keys for llama3's scaling, its converter stores the factors as a tensor. */
+static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const char *where)
+{
+    rope_llama3 s = {0};
+    TRY(folder_get_positive(r, scaling, where, "factor", &s.factor, NULL));
+    TRY(folder_get_positive(r, scaling, where, "low_freq_factor", &s.low, NULL));
+    TRY(folder_get_positive(r, scaling, where, "high_freq_factor", &s.high, NULL));
+    TRY(folder_get_positive(r, scaling, where, "original_max_position_embeddings", &s.original_context, NULL));
+    if (!(s.low < s.high))
+        return fail(r->error, HEARTH_FORMAT, "%s: low_freq_factor: is not below high_freq_factor", where);
+    uint32_t pairs = r->hyper.rope_pairs;
+    float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
+    if (!factors)
+        return fail_memory(r->error, "rope_freqs.weight", pairs * sizeof *factors);
+    rope_llama3_factors(&s, r->rope_base, pairs, factors);
+    stored_tensor t = {.name = "rope_freqs.weight",
+                       .format = FORMAT_F32,
+                       .rank = 1,
+                       .shape = {pairs, 1, 1, 1},
+                       .data = factors,
+                       .size_bytes = pairs * sizeof *factors};
+    return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
+/* Adds one tensor of longrope's divisors. */
+static hearth_status add_long_factors(folder_reader *r, const json_t *scaling, const char *where, const char *key,
+                                      const char *name)
+{
+    const json_t *list = json_object_get(scaling, key);
+    uint32_t pairs = r->hyper.rope_pairs;
+    if (!json_is_array(list) || json_array_size(list) != pairs)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of %u numbers", where, key, pairs);
+    float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
+    if (!factors)
+        return fail_memory(r->error, name, pairs * sizeof *factors);
+    for (uint32_t i = 0; i < pairs; i++)
+        factors[i] = (float)json_number_value(json_array_get(list, i));
+    stored_tensor t = {.name = name,
+                       .format = FORMAT_F32,
+                       .rank = 1,
+                       .shape = {pairs, 1, 1, 1},
+                       .data = factors,
+                       .size_bytes = pairs * sizeof *factors};
+    return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
+/* longrope: one divisor per pair, other ones for texts beyond the original context, and a factor on cosine and sine
+ * that follows from how much the context was stretched. */
+static hearth_status add_longrope(folder_reader *r, const json_t *scaling, const char *where)
+{
+    uint32_t original = r->hyper.context_length;
+    double magnitude = 1;
+    bool found;
+    TRY(json_get_uint(r->config, "original_max_position_embeddings", &original, &found, r->name, r->error));
+    TRY(json_get_uint(scaling, "original_max_position_embeddings", &original, &found, where, r->error));
+    if (original < 2 || original > r->hyper.context_length)
+        return fail(r->error, HEARTH_FORMAT, "%s: original_max_position_embeddings: is %u, expected 2 to %u", where,
+                    original, r->hyper.context_length);
+    magnitude = sqrt(1 + log((double)r->hyper.context_length / original) / log(original));
+    TRY(folder_get_positive(r, scaling, where, "attention_factor", &magnitude, &found));
+    TRY(folder_set_size(r, "rope.scaling.original_context_length", original));
+    TRY(folder_set_number(r, "rope.scaling.attn_factor", magnitude));
+    TRY(add_long_factors(r, scaling, where, "short_factor", "rope_factors_short.weight"));
+    return add_long_factors(r, scaling, where, "long_factor", "rope_factors_long.weight");
+}
+
+/* The supported values of rope_type. */
+static const struct {
+    const char *name;
+    hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
+} rope_types[] = {
+    {"default", add_default}, {"linear", add_linear},     {"yarn", add_yarn},
+    {"llama3", add_llama3},   {"longrope", add_longrope}, {"su", add_longrope}, /* the older name */
+};
+static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
+
+/* Finds rope_scaling, or rope_parameters as newer configs call it (it also contains rope_theta). NULL: neither. */
+static const json_t *find_scaling(const json_t *config, const char **key)
+{
+    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < 2; i++) {
+        *key = keys[i];
+        const json_t *value = json_object_get(config, keys[i]);
+        if (value && !json_is_null(value))
+            return value;
+    }
+    return NULL;
+}
+
+/* Reads rope_type and adds the keys or the tensor of that scaling. where: what errors begin with. */
+static hearth_status read_scaling(folder_reader *r, const json_t *scaling, const char *where)
+{
+    const char *type = NULL;
+    bool found;
+    TRY(json_get_string(scaling, "rope_type", &type, &found, where, r->error));
+    if (!found)
+        TRY(json_get_string(scaling, "type", &type, &found, where, r->error)); /* the older name */
+    if (!found && json_object_get(scaling, "factor"))
+        return fail(r->error, HEARTH_FORMAT, "%s: rope_type: is missing", where);
+    if (!found && json_object_get(scaling, "full_attention"))
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: full_attention: rotation by layer is not supported", where);
+    char known[128] = "";
+    for (size_t i = 0; i < rope_type_count; i++) {
+        append_name(known, sizeof known, rope_types[i].name);
+        if (strcmp(found ? type : "default", rope_types[i].name) == 0)
+            return rope_types[i].add(r, scaling, where);
+    }
+    return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_type: %.64s is not supported (known: %s)", where, type, known);
+}
+
+/* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
+hearth_status folder_read_rope(folder_reader *r)
+{
+    const char *key;
+    const json_t *scaling = find_scaling(r->config, &key);
+    char where[1024];
+    snprintf(where, sizeof where, "%s: %s", r->name, key);
+    bool found;
+    if (r->family->unrotated)
+        return HEARTH_OK;
+    r->rope_base = 10000;
+    if (r->family->window_base > 0) {
+        double base = (double)r->family->window_base;
+        TRY(folder_get_positive(r, r->config, r->name, "rope_local_base_freq", &base, &found));
+        TRY(folder_set_number(r, "rope.freq_base_swa", base));
+    }
+    TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
+    TRY(folder_check_layers(r, "rope_layout", r->family->without_rotary));
+    if (scaling)
+        TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
+    TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
+    TRY(folder_set_number(r, "rope.freq_base", r->rope_base));
+    return scaling ? read_scaling(r, scaling, where) : HEARTH_OK;
+}

@@ -1,0 +1,211 @@
+/* huggingface_tensor.c - the tensors of a folder under GGUF's names: most stay where they are; what a folder stores in
+ * another way is marked (stored_tensor) or copied. */
+#include "folder_reader.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Replaces a vector by its values plus one. */
+static hearth_status add_one(folder_reader *r, stored_tensor *t)
+{
+    if (t->rank != 1 || number_is_block(t->format))
+        return HEARTH_OK; /* binding refuses it */
+    size_t count = (size_t)t->shape[0];
+    float *values = arena_new_array(&r->out->memory, count, sizeof *values);
+    if (!values)
+        return fail_memory(r->error, t->name, count * sizeof *values);
+    number_formats[t->format].decode(t->data, values, count);
+    for (size_t i = 0; i < count; i++)
+        values[i] += 1;
+    t->data = values;
+    t->format = FORMAT_F32;
+    t->size_bytes = count * sizeof *values;
+    return HEARTH_OK;
+}
+
+/* Replaces floats that were not stored as GGUF stores them by a copy: with a row per output where they have a row per
+ * input, of each of stacked matrices, and with every second value of a row where two tensors take turns in it. */
+static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    bool transposed = rule->flags & TENSOR_TRANSPOSED;
+    size_t step = rule->flags & (TENSOR_EVEN | TENSOR_ODD) ? 2 : 1, first = rule->flags & TENSOR_ODD ? 1 : 0;
+    if (t->rank < 2 || t->rank > 3 || number_is_block(t->format) || t->shape[0] % step != 0)
+        return HEARTH_OK; /* binding refuses it */
+    size_t width = (size_t)t->shape[0], height = (size_t)t->shape[1], count = (size_t)t->shape[2];
+    size_t bytes = number_formats[t->format].block_bytes, taken = width / step;
+    char *values = arena_new_array(&r->out->memory, count * height * taken, bytes), *to = values;
+    if (!values)
+        return fail_memory(r->error, t->name, t->size_bytes);
+    size_t rows = transposed ? taken : height, columns = transposed ? height : taken;
+    for (size_t i = 0; i < count * rows * columns; i++, to += bytes) {
+        size_t matrix_at = i / (rows * columns), row = i / columns % rows, column = i % columns;
+        size_t y = transposed ? column : row, x = first + (transposed ? row : column) * step;
+        memcpy(to, (const char *)t->data + ((matrix_at * height + y) * width + x) * bytes, bytes);
+    }
+    t->data = values;
+    t->shape[0] = columns;
+    t->shape[1] = rows;
+    t->size_bytes = count * rows * columns * bytes;
+    return HEARTH_OK;
+}
+
+/* Leaves out the first rows of a table of positions. */
+static void drop_rows(stored_tensor *t, uint32_t count)
+{
+    if (t->rank != 2 || t->shape[1] <= count)
+        return; /* binding refuses it */
+    size_t row_bytes = t->size_bytes / (size_t)t->shape[1];
+    t->data = (const char *)t->data + count * row_bytes;
+    t->shape[1] -= count;
+    t->size_bytes -= count * row_bytes;
+}
+
+/* Marks or changes what a folder stores in another way than GGUF. */
+static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const attention_shape *a = &r->layer.attention;
+    uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
+    if (rule->rotary != DIMENSION_NONE)
+        t->rotary_heads = (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->rotary);
+    if ((rule->flags & TENSOR_FUSED) && a->kv_head_count > 1 && t->rank == 2 && t->shape[1] == qkv) {
+        t->fused_groups = a->kv_head_count;
+        t->fused_queries = a->head_count / a->kv_head_count;
+    }
+    if (rule->columns == DIMENSION_EMBEDDING && rule->rows == DIMENSION_POSITIONS)
+        drop_rows(t, r->family->dropped_positions);
+    if (rule->flags & TENSOR_LESS_ONE)
+        TRY(add_one(r, t));
+    return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
+}
+
+/* Adds the tensor of one expert to the stacked tensor of all. */
+static hearth_status add_expert(folder_reader *r, const char *name, const stored_tensor *one, uint32_t expert)
+{
+    uint32_t count = r->layer.ffn.router.expert_count;
+    if (expert >= count)
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: is of expert %u, the model has %u", r->out->path,
+                    one->name, expert, count);
+    const stored_tensor *found = checkpoint_find_tensor(r->out, name);
+    if (!found) {
+        stored_tensor all = *one;
+        all.name = name;
+        all.rank = 3;
+        all.shape[2] = count;
+        all.data = NULL;
+        all.parts = arena_new_array(&r->out->memory, count, sizeof *all.parts);
+        if (!all.parts || !size_multiply(one->size_bytes, count, &all.size_bytes))
+            return fail_memory(r->error, name, count * sizeof *all.parts);
+        TRY(checkpoint_add_tensor(r->out, &all, r->error));
+        found = checkpoint_find_tensor(r->out, name);
+    }
+    if (one->rank != 2 || found->shape[0] != one->shape[0] || found->shape[1] != one->shape[1] ||
+        found->format != one->format)
+        return fail(r->error, HEARTH_FORMAT,
+                    "%s: tensor %.128s: differs in shape or format from those of other experts", r->out->path,
+                    one->name);
+    if (found->parts[expert])
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: appears twice", r->out->path, one->name);
+    found->parts[expert] = one->data;
+    return HEARTH_OK;
+}
+
+/* Checks that every stacked tensor has those of all experts. */
+static hearth_status check_experts(const folder_reader *r)
+{
+    for (size_t i = 0; i < r->out->tensor_count; i++) {
+        const stored_tensor *t = &r->out->tensors[i];
+        for (uint64_t expert = 0; t->parts && expert < t->shape[2]; expert++)
+            if (!t->parts[expert])
+                return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: that of expert %llu is missing", r->out->path,
+                            t->name, (unsigned long long)expert);
+    }
+    return HEARTH_OK;
+}
+
+/* Adds one tensor as its rule says. */
+static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, const tensor_rule *rule, uint32_t layer,
+                               uint32_t expert)
+{
+    stored_tensor t = *stored;
+    char name[TENSOR_NAME_SIZE];
+    tensor_rule_name(name, rule, layer, false);
+    if (strstr(rule->folder_name, "experts.%u"))
+        return add_expert(r, name, &t, expert);
+    t.name = name;
+    TRY(adapt(r, rule, &t));
+    return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
+/* Adds one tensor under GGUF's name, or several that it has in one. A tensor without a rule keeps its name, so that
+ * binding can refuse it by name. */
+static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
+{
+    uint32_t layer, expert;
+    const tensor_rule *rule = family_find_rule(r->family, stored->name, true, &layer, &expert);
+    if (rule && (rule->flags & TENSOR_IGNORED))
+        return HEARTH_OK;
+    if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
+        return HEARTH_OK;
+    if (!rule)
+        return checkpoint_add_tensor(r->out, stored, r->error);
+    for (; rule; rule = family_next_rule(r->family, rule))
+        TRY(add_ruled(r, stored, rule, layer, expert));
+    return HEARTH_OK;
+}
+
+/* Checks that a folder whose embedding is not tied has a head. A GGUF without a head is tied; so without this check a
+ * lost shard would silently make another model. */
+static hearth_status require_head(const folder_reader *r)
+{
+    for (size_t i = 0; i < r->family->tensor_count; i++) {
+        const tensor_rule *rule = &r->family->tensors[i];
+        if ((rule->flags & TENSOR_HEAD) && !checkpoint_find_tensor(r->out, rule->name))
+            return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: is missing, and tie_word_embeddings is not true",
+                        r->out->path, rule->folder_name);
+    }
+    return HEARTH_OK;
+}
+
+/* Checks that layer 0 has FFN biases exactly where config.json's mlp_bias says so, as transformers ignores biases
+ * without it. Binding checks that all layers are like the first. */
+static hearth_status check_biases(const folder_reader *r)
+{
+    bool announced = false, found;
+    TRY(json_get_bool(r->config, "mlp_bias", &announced, &found, r->name, r->error));
+    for (size_t i = 0; i < r->family->layer_tensor_count; i++) {
+        const tensor_rule *rule = &r->family->layer_tensors[i];
+        char name[TENSOR_NAME_SIZE], folder_name[TENSOR_NAME_SIZE];
+        tensor_rule_name(name, rule, 0, false);
+        tensor_rule_name(folder_name, rule, 0, true);
+        bool there = checkpoint_find_tensor(r->out, name) != NULL;
+        if ((rule->flags & TENSOR_MLP_BIAS) && there != announced)
+            return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: %s", r->out->path, folder_name,
+                        announced ? "is missing, and mlp_bias is true" : "is there, and mlp_bias is not true");
+    }
+    return HEARTH_OK;
+}
+
+/* Sets general.file_type to the format that most bytes of the matrices have. */
+static hearth_status set_file_type(folder_reader *r)
+{
+    uint64_t bytes[FORMAT_STORED_COUNT] = {0};
+    size_t most = 0;
+    for (size_t i = 0; i < r->out->tensor_count; i++)
+        if (r->out->tensors[i].rank > 1)
+            bytes[r->out->tensors[i].format] += r->out->tensors[i].size_bytes;
+    for (size_t f = 0; f < FORMAT_COUNT; f++)
+        if (bytes[f] > bytes[most])
+            most = f;
+    return checkpoint_set_u32(r->out, "general.file_type", number_formats[most].file_type, r->error);
+}
+
+hearth_status folder_add_tensors(folder_reader *r, bool tied)
+{
+    for (size_t i = 0; i < r->folder->tensor_count; i++)
+        TRY(add_tensor(r, &r->folder->tensors[i], tied));
+    TRY(check_experts(r));
+    if (!tied)
+        TRY(require_head(r));
+    TRY(check_biases(r));
+    return set_file_type(r);
+}
