@@ -501,7 +501,8 @@ uint32_t hearth_session_context(const hearth_session *session);
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence);
 
 /* Keeps the first `length` positions of a sequence and forgets the rest.
- * HEARTH_INVALID: there is no such sequence, or it is shorter. */
+ * HEARTH_INVALID: there is no such sequence, or it is shorter.
+ * HEARTH_UNSUPPORTED: the model has layers whose state cannot be cut back; restore a checkpoint, or cut to 0. */
 hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error);
 /* Makes sequence `to` a copy of sequence `from`.
  * HEARTH_DEVICE: the device failed, and `to` is empty; the same holds for hearth_session_restore. */

@@ -434,9 +434,9 @@ static cached_head find_head(const hearth_session *s, uint32_t index, uint32_t h
     return (cached_head){layer.begin + half * layer.half_bytes + before * s->context * position, length * position};
 }
 
-uint64_t device_kv_bytes(const hearth_session *s, uint32_t length)
+size_t device_kv_bytes(const hearth_session *s, uint32_t length)
 {
-    uint64_t bytes = 0;
+    size_t bytes = 0;
     for (uint32_t i = 0; i < s->engine->device_layers; i++)
         bytes += length * kv_position_bytes(s->cache.format, shape_of(s, i));
     return bytes;

@@ -60,7 +60,7 @@ hearth_status device_head(struct hearth_session *s, const float *hidden, size_t 
 
 /* Copy, save and restore keys and values of the device's layers, the first `length` positions of a sequence, as
  * kv_copy, kv_save and kv_restore do for those of the CPU. device_kv_bytes: size of the block of a save. */
-uint64_t device_kv_bytes(const struct hearth_session *s, uint32_t length);
+size_t device_kv_bytes(const struct hearth_session *s, uint32_t length);
 hearth_status device_kv_copy(struct hearth_session *s, uint32_t from, uint32_t to, uint32_t length,
                              hearth_error *error);
 hearth_status device_kv_save(const struct hearth_session *s, uint32_t sequence, uint32_t length, void *block,

@@ -1,0 +1,174 @@
+/* state.c - the kinds of state, and the functions of a session that treat sequences as a whole: truncate, fork, save,
+ * restore. */
+#include "state.h"
+
+#include "device_session.h"
+
+#include "../base/memory.h"
+
+/* ------------------------------------------------------------------ keys and values of the CPU */
+
+static bool host_present(const hearth_session *s)
+{
+    return s->cache.layer_count > 0;
+}
+
+static size_t host_bytes(const hearth_session *s, uint32_t length)
+{
+    return kv_saved_bytes(&s->cache, length);
+}
+
+static hearth_status host_copy(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
+{
+    (void)error;
+    kv_copy(&s->cache, from, to, length);
+    return HEARTH_OK;
+}
+
+static hearth_status host_save(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
+                               hearth_error *error)
+{
+    (void)error;
+    kv_save(&s->cache, sequence, length, block);
+    return HEARTH_OK;
+}
+
+static hearth_status host_restore(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
+                                  hearth_error *error)
+{
+    (void)error;
+    kv_restore(&s->cache, sequence, length, block);
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ the kinds */
+
+static bool device_present(const hearth_session *s)
+{
+    return s->device != NULL;
+}
+
+const state_kind state_kinds[] = {
+    {"keys and values", host_present, true, host_bytes, host_copy, host_save, host_restore},
+    {"keys and values on the device", device_present, true, device_kv_bytes, device_kv_copy, device_kv_save,
+     device_kv_restore},
+};
+const size_t state_kind_count = sizeof state_kinds / sizeof *state_kinds;
+
+/* ------------------------------------------------------------------ sequences */
+
+static hearth_status check_sequence(const hearth_session *s, uint32_t sequence, hearth_error *error)
+{
+    if (sequence >= s->sequences)
+        return fail(error, HEARTH_INVALID, "session: sequence %u: there are only %u", sequence, s->sequences);
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error)
+{
+    TRY(check_sequence(session, sequence, error));
+    uint32_t before = session->lengths[sequence];
+    if (length > before)
+        return fail(error, HEARTH_INVALID, "session: sequence %u: cannot be cut to %u, it has %u tokens", sequence,
+                    length, before);
+    for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
+        if (length > 0 && length < before && k->present(session) && !k->rewinds)
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "session: sequence %u: its %s cannot be cut back to %u tokens; restore a checkpoint, or cut it "
+                        "to 0",
+                        sequence, k->name, length);
+    session->lengths[sequence] = length;
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_fork(hearth_session *session, uint32_t from, uint32_t to, hearth_error *error)
+{
+    TRY(check_sequence(session, from, error));
+    TRY(check_sequence(session, to, error));
+    uint32_t length = session->lengths[from];
+    if (from == to)
+        return HEARTH_OK;
+    session->lengths[to] = 0; /* so it is empty if a copy fails halfway */
+    for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
+        if (k->present(session))
+            TRY(k->copy(session, from, to, length, error));
+    session->lengths[to] = length;
+    return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ checkpoints */
+
+struct hearth_checkpoint {
+    const hearth_engine *engine;
+    hearth_kv format;
+    uint32_t length;
+    char *state; /* kind after kind */
+};
+
+static size_t saved_bytes(const hearth_session *s, uint32_t length)
+{
+    size_t bytes = 0;
+    for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
+        bytes += k->present(s) ? k->saved_bytes(s, length) : 0;
+    return bytes;
+}
+
+/* Saves all kinds to a block of saved_bytes. */
+static hearth_status save_all(const hearth_session *s, uint32_t sequence, uint32_t length, char *block,
+                              hearth_error *error)
+{
+    for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
+        if (k->present(s)) {
+            TRY(k->save(s, sequence, length, block, error));
+            block += k->saved_bytes(s, length);
+        }
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_save(const hearth_session *session, uint32_t sequence, hearth_checkpoint **out,
+                                  hearth_error *error)
+{
+    TRY(check_sequence(session, sequence, error));
+    uint32_t length = session->lengths[sequence];
+    size_t bytes = saved_bytes(session, length);
+    hearth_checkpoint *c = mem_new(sizeof *c);
+    if (!c)
+        return fail_memory(error, "session: checkpoint", sizeof *c);
+    *c = (hearth_checkpoint){session->engine, session->cache.format, length, mem_new(bytes)};
+    hearth_status status = c->state ? save_all(session, sequence, length, c->state, error)
+                                    : fail_memory(error, "session: checkpoint", bytes);
+    if (status != HEARTH_OK) {
+        hearth_checkpoint_destroy(c);
+        return status;
+    }
+    *out = c;
+    return HEARTH_OK;
+}
+
+hearth_status hearth_session_restore(hearth_session *session, uint32_t sequence, const hearth_checkpoint *saved,
+                                     hearth_error *error)
+{
+    TRY(check_sequence(session, sequence, error));
+    if (saved->engine != session->engine || saved->format != session->cache.format)
+        return fail(error, HEARTH_INVALID, "session: checkpoint: is of another engine or KV format");
+    if (saved->length > session->context)
+        return fail(error, HEARTH_FULL, "session: checkpoint: has %u tokens, the context only %u", saved->length,
+                    session->context);
+    const char *block = saved->state;
+    session->lengths[sequence] = 0; /* as in a fork */
+    for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
+        if (k->present(session)) {
+            TRY(k->restore(session, sequence, saved->length, block, error));
+            block += k->saved_bytes(session, saved->length);
+        }
+    session->lengths[sequence] = saved->length;
+    return HEARTH_OK;
+}
+
+void hearth_checkpoint_destroy(hearth_checkpoint *saved)
+{
+    if (!saved)
+        return;
+    mem_free(saved->state);
+    mem_free(saved);
+}

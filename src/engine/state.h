@@ -1,0 +1,27 @@
+/* state.h - what a session stores of the tokens that a sequence has read, by kind of mixer and by side.
+ *
+ * Everything that is done with a sequence as a whole (cutting it, copying it, saving it and bringing it back) goes through
+ * the rows of state_kinds. Keys and values can be cut to any length. A recurrent state, which is all that remains of the
+ * tokens before it, cannot: such a row says so, the session refuses the cut, and a checkpoint is restored instead. */
+#ifndef ENGINE_STATE_H
+#define ENGINE_STATE_H
+
+#include "engine.h"
+
+typedef struct state_kind {
+    const char *name;                         /* for errors */
+    bool (*present)(const hearth_session *s); /* the session has state of this kind */
+    bool rewinds;                             /* it can be cut to fewer tokens */
+    size_t (*saved_bytes)(const hearth_session *s, uint32_t length);
+    /* Copy the state of a sequence after `length` tokens: to another sequence, to a block of saved_bytes, from one. */
+    hearth_status (*copy)(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error);
+    hearth_status (*save)(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
+                          hearth_error *error);
+    hearth_status (*restore)(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
+                             hearth_error *error);
+} state_kind;
+
+extern const state_kind state_kinds[];
+extern const size_t state_kind_count;
+
+#endif
