@@ -1,14 +1,16 @@
-/* fuzz_config.c - any bytes as the config.json of a folder that holds the tensors of a tiny llama, or as the
+/* fuzz_config.c - any bytes as the config.json of a folder that holds the tensors of a tiny model, or as the
  * keys of a GGUF that does.
  *
  * Covers: src/model/bind_tensor.c
  * Covers: src/model/huggingface.c
+ * Covers: src/model/huggingface_rope.c
+ * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/hyper.c
  * Covers: src/model/rope.c
  *
  * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key, but
- * for "PWRI" (whether that is its magic), "tensors" (which sets of the table below there are) and "order"
- * (blk.N.ffn_order). A config that is accepted must fit these tensors, so what a hostile one can ask for is bounded;
+ * for "PWRI" (whether that is its magic), "tensors" (which there are, as is_there() reads it; also in a config) and
+ * "order" (blk.N.ffn_order). The tensors are those of the family's rules. A config that is accepted must fit these tensors, so what a hostile one can ask for is bounded;
  * every weight of the model that comes out is read once. */
 #include "touch.h"
 
@@ -21,53 +23,80 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* d 8, f 12, 2 heads of 4, 1 key/value head, 6 tokens, 2 layers. */
-static const struct {
-    char set; /* a: always, s: stock layout, n: neuron-major, p: predictors of rank 4, b: biases */
-    const char *folder, *gguf;
-    uint32_t rank;
-    uint64_t columns, rows;
-} tensors[] = {
-    {'a', "model.embed_tokens.weight", "token_embd.weight", 2, 8, 6},
-    {'a', "model.norm.weight", "output_norm.weight", 1, 8, 1},
-    {'a', "lm_head.weight", "output.weight", 2, 8, 6},
-    {'a', "model.layers.%d.input_layernorm.weight", "blk.%d.attn_norm.weight", 1, 8, 1},
-    {'a', "model.layers.%d.self_attn.q_proj.weight", "blk.%d.attn_q.weight", 2, 8, 8},
-    {'a', "model.layers.%d.self_attn.k_proj.weight", "blk.%d.attn_k.weight", 2, 8, 4},
-    {'a', "model.layers.%d.self_attn.v_proj.weight", "blk.%d.attn_v.weight", 2, 8, 4},
-    {'a', "model.layers.%d.self_attn.o_proj.weight", "blk.%d.attn_output.weight", 2, 8, 8},
-    {'a', "model.layers.%d.post_attention_layernorm.weight", "blk.%d.ffn_norm.weight", 1, 8, 1},
-    {'a', "model.layers.%d.mlp.gate_proj.weight", "blk.%d.ffn_gate.weight", 2, 8, 12},
-    {'a', "model.layers.%d.mlp.up_proj.weight", "blk.%d.ffn_up.weight", 2, 8, 12},
-    {'s', "model.layers.%d.mlp.down_proj.weight", "blk.%d.ffn_down.weight", 2, 12, 8},
-    {'a', "model.layers.%d.self_attn.rotary_emb.inv_freq", "blk.%d.attn_rot_embd.weight", 1, 2, 1},
-    {'n', "", "blk.%d.ffn_down_t.weight", 2, 8, 12},
-    {'p', "", "blk.%d.fc1.weight", 2, 8, 4},
-    {'p', "", "blk.%d.fc2.weight", 2, 4, 12},
-    {'b', "model.layers.%d.mlp.gate_proj.bias", "blk.%d.ffn_gate.bias", 1, 12, 1},
-    {'b', "model.layers.%d.mlp.up_proj.bias", "blk.%d.ffn_up.bias", 1, 12, 1},
-    {'b', "model.layers.%d.mlp.down_proj.bias", "blk.%d.ffn_down.bias", 1, 8, 1},
-};
+/* The tiny model, whatever the config says: 2 layers, d 8, f 12, 2 heads of 4, 1 key/value head, 6 tokens, 16 positions,
+ * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. */
+enum { LAYERS = 2, EXPERTS = 4 };
+static const uint64_t sizes[DIMENSION_COUNT] = {
+    [DIMENSION_NONE] = 1,           [DIMENSION_EMBEDDING] = 8,     [DIMENSION_NEURONS] = 12,
+    [DIMENSION_GATE_UP] = 24,       [DIMENSION_QUERY] = 8,         [DIMENSION_KEY] = 4,
+    [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,          [DIMENSION_VOCABULARY] = 6,
+    [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,         [DIMENSION_KV_HEADS] = 1,
+    [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,          [DIMENSION_EXPERTS] = EXPERTS,
+    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3};
 
-static const uint16_t values[8 * 12];
+static const uint16_t values[EXPERTS * 24 * 8];
 
-/* sets: the letters of those that there are. */
-static hearth_status add_tensors(checkpoint *c, bool folder, const char *sets)
+/* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
+ * feed-forward network, o other optional ones, e experts, d no experts in layer 0. */
+static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 {
-    for (size_t i = 0; i < sizeof(tensors) / sizeof(*tensors); i++)
-        for (int layer = 0; layer < (strchr(tensors[i].gguf, '%') ? 2 : 1); layer++) {
-            char name[96];
-            if (!strchr(sets, tensors[i].set))
-                continue;
-            snprintf(name, sizeof(name), folder ? tensors[i].folder : tensors[i].gguf, layer);
-            stored_tensor t = {.name = name,
-                               .format = FORMAT_BF16,
-                               .rank = tensors[i].rank,
-                               .shape = {tensors[i].columns, tensors[i].rows, 1, 1},
-                               .data = values,
-                               .size_bytes = tensors[i].columns * tensors[i].rows * sizeof(*values)};
+    const struct {
+        unsigned flag;
+        char letter;
+    } needs[] = {{TENSOR_STOCK, 's'}, {TENSOR_NEURON_MAJOR, 'n'}, {TENSOR_PREDICTOR, 'p'}, {TENSOR_MLP_BIAS, 'b'}};
+    bool has_experts = strchr(sets, 'e') && !(layer == 0 && strchr(sets, 'd'));
+    if (r->flags & (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS))
+        return false;
+    if (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT))
+        return false;
+    for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++)
+        if ((r->flags & needs[i].flag) && !strchr(sets, needs[i].letter))
+            return false;
+    bool named = r->flags & (TENSOR_HEAD | TENSOR_MLP_BIAS);
+    return !(r->flags & TENSOR_OPTIONAL) || named || strchr(sets, 'o');
+}
+
+/* Adds the tensor of a rule as it is stored in a folder or in a GGUF. */
+static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, uint32_t layer)
+{
+    bool single = folder && r->folder_name && strstr(r->folder_name, "experts.%u"); /* a tensor per expert */
+    bool stacked = (r->flags & TENSOR_EXPERTS) && !single;
+    uint64_t columns = sizes[r->columns], rows = sizes[r->rows];
+    if (folder && (!r->folder_name || (r->flags & TENSOR_ODD)))
+        return HEARTH_OK; /* one tensor holds both that take turns */
+    if (folder && r->rows == DIMENSION_POSITIONS)
+        rows += f->dropped_positions;
+    if (folder && (r->flags & TENSOR_TRANSPOSED)) {
+        columns = sizes[r->rows];
+        rows = sizes[r->columns];
+    }
+    if (folder && (r->flags & TENSOR_EVEN))
+        columns *= 2;
+    stored_tensor t = {
+        .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
+    if (stacked)
+        t.shape[t.rank++] = EXPERTS;
+    t.data = values;
+    t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * sizeof(*values);
+    for (uint32_t expert = 0; expert < (single ? EXPERTS : 1); expert++) {
+        char name[TENSOR_NAME_SIZE];
+        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, layer, expert);
+        t.name = name;
+        if (!checkpoint_find_tensor(c, name)) /* two rules may have one name */
             TRY(checkpoint_add_tensor(c, &t, NULL));
-        }
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status add_tensors(checkpoint *c, const family *f, bool folder, const char *sets)
+{
+    for (size_t i = 0; i < f->tensor_count; i++)
+        if (is_there(&f->tensors[i], sets, 0))
+            TRY(add_tensor(c, f, &f->tensors[i], folder, 0));
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        for (size_t i = 0; i < f->layer_tensor_count; i++)
+            if (is_there(&f->layer_tensors[i], sets, layer))
+                TRY(add_tensor(c, f, &f->layer_tensors[i], folder, layer));
     return HEARTH_OK;
 }
 
@@ -114,11 +143,26 @@ static void touch_model(const hearth_model *m)
     touch_norm(&m->output_norm, h->embedding_length);
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &m->layers[i];
-        const matrix *all[] = {&l->q,      &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down,
-                               &l->down_t, &l->fc1, &l->fc2};
+        const matrix *all[] = {&l->q,
+                               &l->k,
+                               &l->v,
+                               &l->attention_output,
+                               &l->gate,
+                               &l->up,
+                               &l->down,
+                               &l->down_t,
+                               &l->fc1,
+                               &l->fc2,
+                               &l->router,
+                               &l->mask_in,
+                               &l->mask_out,
+                               &l->shared.gate,
+                               &l->shared.up,
+                               &l->shared.down,
+                               &l->shared.down_t};
         for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
             touch_matrix(all[k]);
-        uint32_t d = h->embedding_length, f = l->ffn.neuron_count;
+        uint32_t d = h->embedding_length, f = ffn_routed(&l->ffn), experts = l->ffn.router.expert_count;
         uint32_t query = query_width(&l->attention), key = key_width(&l->attention);
         const norm_weights *const norms[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm,
                                              &l->ffn_post_norm};
@@ -133,7 +177,10 @@ static void touch_model(const hearth_model *m)
             uint32_t count;
         } vectors[] = {{l->gate_bias, f},
                        {l->up_bias, f},
-                       {l->down_bias, d},
+                       {l->down_bias, d * ffn_experts(&l->ffn)},
+                       {l->router_bias, experts},
+                       {l->router_correction, experts},
+                       {l->sinks, l->attention.head_count},
                        {l->q_bias, query},
                        {l->k_bias, key},
                        {l->v_bias, key},
@@ -145,6 +192,8 @@ static void touch_model(const hearth_model *m)
                 abort();
         if (l->attention.head_count % l->attention.kv_head_count != 0)
             abort();
+        if (experts > 0 && (l->ffn.router.used == 0 || l->ffn.router.used > experts))
+            abort();
         if (!l->down.data == !l->down_t.data || !l->fc1.data != !l->fc2.data || l->fc1.rows != l->fc2.columns)
             abort();
     }
@@ -152,7 +201,7 @@ static void touch_model(const hearth_model *m)
         for (uint32_t i = 0; i < m->rotaries[r].pairs; i++)
             if (!isfinite(m->rotaries[r].frequencies[i]) || !isfinite(m->rotaries[r].magnitude))
                 abort();
-    if (!(h->norm_epsilon > 0))
+    if (!(h->norm_epsilon >= 0))
         abort();
 }
 
@@ -171,6 +220,12 @@ static hearth_status set_key(checkpoint *c, const char *key, const json_t *value
         return checkpoint_set_bool(c, key, json_is_true(value), NULL);
     if (json_is_string(value))
         return checkpoint_set_string(c, key, span_of(json_string_value(value)), NULL);
+    if (json_is_boolean(json_array_get(value, 0))) {
+        uint8_t flags[4];
+        for (size_t i = 0; i < count; i++)
+            flags[i] = json_is_true(json_array_get(value, i));
+        return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, count, NULL);
+    }
     value_type type = json_is_real(json_array_get(value, 0)) ? VALUE_F32 : VALUE_U32;
     return checkpoint_set_numbers(c, key, type, items, count, NULL);
 }
@@ -181,7 +236,9 @@ static hearth_status set_keys(checkpoint *c, json_t *keys)
     json_t *value;
     c->powerinfer = json_is_true(json_object_get(keys, "PWRI"));
     const char *sets = json_string_value(json_object_get(keys, "tensors"));
-    TRY(add_tensors(c, false, sets ? sets : "as"));
+    const char *architecture = json_string_value(json_object_get(keys, "general.architecture"));
+    const family *f = architecture ? family_by_name(span_of(architecture)) : NULL;
+    TRY(add_tensors(c, f ? f : &families[0], false, sets ? sets : "s"));
     TRY(add_order(c, json_object_get(keys, "order")));
     static const char *const members[] = {"PWRI", "tensors", "order"};
     for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++)
@@ -191,6 +248,20 @@ static hearth_status set_keys(checkpoint *c, json_t *keys)
         TRY(set_key(c, key, value));
     }
     return HEARTH_OK;
+}
+
+/* Adds the tensors of the family that the config names; of a llama where it names none. */
+static hearth_status add_folder(checkpoint *c, const json_t *config)
+{
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    const char *sets = json_string_value(json_object_get(config, "tensors"));
+    const family *f = &families[0];
+    for (size_t i = 0; type && i < family_count; i++)
+        if (strcmp(families[i].model_type, type) == 0)
+            f = &families[i];
+    if (!sets)
+        sets = json_is_true(json_object_get(config, "mlp_bias")) ? "sb" : "s";
+    return add_tensors(c, f, true, sets);
 }
 
 static hearth_status open_model(hearth_model **out, const uint8_t *data, size_t size, hearth_error *error)
@@ -203,8 +274,7 @@ static hearth_status open_model(hearth_model **out, const uint8_t *data, size_t 
     TRY_OR(done, status, checkpoint_create(&c, "fuzz", error));
     if (json_object_get(config, "general.architecture"))
         status = set_keys(c, config);
-    else if ((status = add_tensors(stored, true, json_is_true(json_object_get(config, "mlp_bias")) ? "asb" : "as")) ==
-             HEARTH_OK)
+    else if ((status = add_folder(stored, config)) == HEARTH_OK)
         status = huggingface_understand(c, stored, config, "config.json", error);
     if (status != HEARTH_OK)
         goto done;

@@ -42,7 +42,10 @@ static inline void touch_checkpoint(const checkpoint *c)
         if (!number_row_bytes(t->format, t->shape[0], &row_bytes) ||
             row_bytes * t->shape[1] * t->shape[2] * t->shape[3] != t->size_bytes)
             abort();
-        touch_bytes(t->data, t->size_bytes);
+        for (uint64_t k = 0; t->parts && k < t->shape[2]; k++)
+            touch_bytes(t->parts[k], t->size_bytes / (size_t)t->shape[2]);
+        if (!t->parts)
+            touch_bytes(t->data, t->size_bytes);
         if (checkpoint_find_tensor(c, t->name) != t)
             abort();
     }
