@@ -187,7 +187,7 @@ typedef struct hearth_model_info {
     const char *path, *name, *family, *activation; /* owned by the model */
     uint32_t layer_count;
     uint32_t embedding_length; /* d */
-    uint32_t neuron_count;     /* f: neurons of the feed-forward network of one layer */
+    uint32_t neuron_count;     /* f: neurons of the feed-forward network of a layer; where layers differ, the most */
     uint32_t head_count, kv_head_count, head_length;
     uint32_t vocabulary_size;
     uint32_t context_length; /* positions the model was trained for */

@@ -64,6 +64,7 @@ has "layout for people" "$text" "layout    PowerInfer's, neuron-major"
 has "predictors for people" "$text" "predictor rank 64, threshold 0.25"
 has "stock layout" "$("$HEARTH" inspect "$pwri/llama/plain-f16.gguf")" "layout    stock"
 is "no predictors" "$("$HEARTH" inspect "$pwri/llama/plain-f16.gguf" --json | "$TOOLS/json_value" - model.predictors)" null
-has "a family that hearth does not run" "$("$HEARTH" inspect "$DATA/golden/gemma3n/model.gguf")" "gemma3n is not supported"
+sed 's/falcon/falcox/g' "$pwri/falcon/f16.gguf" >"$scratch/falcox.gguf"
+has "a family that hearth does not run" "$("$HEARTH" inspect "$scratch/falcox.gguf")" "falcox is not supported"
 
 finish

@@ -327,7 +327,7 @@ static void placements_change_whole(void **state)
     enum { MOST_LAYERS = 8, MOST_NEURONS = 1024 };
     uint32_t order[MOST_NEURONS], f = model_largest(s->model).neurons;
     tune_layer layers[MOST_LAYERS] = {{0}};
-    tune learnt = {.layer_count = s->model->hyper.layer_count, .neuron_count = f, .layers = layers};
+    tune learnt = {.layer_count = s->model->hyper.layer_count, .layers = layers};
     assert_true(learnt.layer_count <= MOST_LAYERS && f <= MOST_NEURONS);
     for (uint32_t n = 0; n < f; n++)
         order[n] = f - 1 - n;

@@ -338,7 +338,7 @@ static void hot_and_cold_come_from_the_counts(void **state)
     built *b = built_new(&shape);
     uint32_t order[] = {3, 1, 4, 0, 2};
     tune_layer layer = {.order = order};
-    tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer};
+    tune learnt = {.layer_count = 1, .layers = &layer};
     hearth_error error;
     hearth_placement *placement = place(b, HEARTH_MODE_EXACT);
     assert_int_equal(hearth_placement_keep(placement, &b->model, 0.4, true, &error), HEARTH_UNSUPPORTED);
@@ -384,7 +384,7 @@ static void pruning_follows_the_levels(void **state)
         const char *threshold;
     } cases[] = {{0, "0.125"}, {0.25, "0.125"}, {0.375, "0.3125"}, {0.5, "0.5"}, {0.625, "0.75"}, {1, "1.0"}};
     tune_layer layer = {.prune = thresholds};
-    tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer, .level_count = 3, .levels = levels};
+    tune learnt = {.layer_count = 1, .layers = &layer, .level_count = 3, .levels = levels};
     hearth_error error;
     hearth_placement *placement = place(b, HEARTH_MODE_PRUNED);
     assert_int_equal(hearth_placement_prune(placement, &b->model, 0.5, &error), HEARTH_UNSUPPORTED);
@@ -432,7 +432,7 @@ static void pruning_is_chosen_by_its_loss(void **state)
         {steep, 0.01, -1, "costs 0.01 nats (KL) at most: 25.0 % of the activations cost 0.25"},
         {NULL, 0.01, -1, "does not say what its levels cost"}};
     tune_layer layer = {.prune = thresholds};
-    tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer, .level_count = 4, .levels = levels};
+    tune learnt = {.layer_count = 1, .layers = &layer, .level_count = 4, .levels = levels};
     hearth_error error;
     hearth_placement *placement = place(b, HEARTH_MODE_PRUNED);
     assert_int_equal(hearth_placement_prune_within(placement, &b->model, 0.01, &error), HEARTH_UNSUPPORTED);
@@ -512,7 +512,7 @@ static void allocation_failures(void **state)
     built *b = built_new(&shape);
     uint32_t order[] = {3, 1, 4, 0, 2};
     tune_layer layer = {.order = order};
-    tune learnt = {.layer_count = 1, .neuron_count = 5, .layers = &layer};
+    tune learnt = {.layer_count = 1, .layers = &layer};
     hearth_runtime *runtime;
     assert_int_equal(hearth_runtime_create(&runtime, &(hearth_runtime_options){.threads = 2}, NULL), HEARTH_OK);
     b->model.tune = &learnt;

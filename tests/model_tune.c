@@ -96,12 +96,12 @@ static void test_packed(void **state)
         const learned_predictor *by_number = &t->layers[i].predictor, *by_row = &packed->layers[i].predictor;
         assert_int_equal(by_row->kind, by_number->kind);
         assert_true(by_row->threshold == by_number->threshold);
-        for (uint32_t r = 0; r < t->neuron_count; r++)
+        for (uint32_t r = 0; r < t->layers[i].neuron_count; r++)
             assert_int_equal(packed->layers[i].order[r], t->layers[i].order[r]);
         if (by_row->kind != PREDICTOR_LOW_RANK)
             continue;
         expect_bytes(&by_row->fc1, &by_number->fc1);
-        for (uint32_t r = 0; r < t->neuron_count; r++)
+        for (uint32_t r = 0; r < t->layers[i].neuron_count; r++)
             assert_memory_equal(matrix_row(&by_row->fc2, r), matrix_row(&by_number->fc2, t->layers[i].order[r]),
                                 by_row->fc2.row_bytes);
     }

@@ -58,8 +58,8 @@ static const damage damages[] = {
      .expected = "is the tune file of another model (fingerprint abc, this model has "},
     {KEY("fingerprint"), .kind = SET_TEXT, .text = "abc", .expected = "is the tune file of another model (fingerprint abc, this model has "},
     {KEY("layers"), .kind = DROP_KEY, .expected = "key hearth.tune.layers: is missing"},
-    {KEY("layers"), .kind = SET_U32, .number = 3, .expected = "is of a model of 3 layers of 24 neurons, this one has 2 of 24"},
-    {KEY("neurons"), .kind = SET_U32, .number = 25, .expected = "is of a model of 2 layers of 25 neurons"},
+    {KEY("layers"), .kind = SET_U32, .number = 3, .expected = "hearth.tune.layers: is 3, the model has 2"},
+    {KEY("neurons"), .kind = SET_U32, .number = 25, .expected = "hearth.tune.neurons: is 25, layer 0 of the model has 24"},
     {KEY("colour"), .kind = SET_U32, .expected = "key hearth.tune.colour: is not part of a tune file"},
     {.name = "general.name", .kind = SET_TEXT, .text = "x", .expected = NULL}, /* others' keys are no concern of ours */
     /* profile */
@@ -338,7 +338,7 @@ static void drop_layer(tune *t)
 
 static void add_neuron(tune *t)
 {
-    t->neuron_count++;
+    t->layers[1].neuron_count++;
 }
 
 static void keep(tune *t)
@@ -359,8 +359,8 @@ static const struct {
     {drop_row, "relu", "x.tune: tensor blk.0.fc2.weight: is 4 x 23, expected 4 x 24"},
     {drop_matrix, "relu", "x.tune: layer 0 has a low-rank predictor without its matrices"},
     {drop_format, "relu", "x.tune: key hearth.tune.coarse_types: layer 1 is coarse and has no format"},
-    {drop_layer, "relu", "x.tune: is of a model of 1 layers of 24 neurons, this one has 2 of 24"},
-    {add_neuron, "relu", "x.tune: is of a model of 2 layers of 25 neurons, this one has 2 of 24"},
+    {drop_layer, "relu", "x.tune: is of a model of 1 layers, this one has 2"},
+    {add_neuron, "relu", "x.tune: layer 1 has 25 neurons, the model's has 24"},
     {keep, "silu",
      "x.tune: key hearth.tune.predictors: layer 0 has one, but the activation silu is never exactly zero"},
 };

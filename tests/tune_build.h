@@ -64,16 +64,17 @@ static inline void made_predictor(tune *t, const hearth_model *m, uint32_t layer
     if (l->predictor.kind != PREDICTOR_LOW_RANK)
         return;
     l->predictor.fc1 = made_matrix(&t->memory, format, rank, m->hyper.embedding_length, seed);
-    l->predictor.fc2 = made_matrix(&t->memory, format, model_largest(m).neurons, rank, seed);
+    l->predictor.fc2 = made_matrix(&t->memory, format, l->neuron_count, rank, seed);
 }
 
 static inline void made_layer(tune *t, uint32_t layer, unsigned parts, uint32_t *seed)
 {
-    int32_t *counts = arena_new_array(&t->memory, t->neuron_count, sizeof *counts);
+    uint32_t f = t->layers[layer].neuron_count;
+    int32_t *counts = arena_new_array(&t->memory, f, sizeof *counts);
     float *magnitudes = arena_new_array(&t->memory, TUNE_QUANTILES, sizeof *magnitudes);
     float *prune = arena_new_array(&t->memory, MADE_LEVELS, sizeof *prune);
     assert_true(counts && magnitudes && prune);
-    for (uint32_t i = 0; i < t->neuron_count; i++) /* many alike, so that ties are met */
+    for (uint32_t i = 0; i < f; i++) /* many alike, so that ties are met */
         counts[i] = (int32_t)(made_random(seed) % 8 * (MADE_TOKENS / 7));
     for (size_t i = 0; i < TUNE_QUANTILES; i++) {
         size_t pair = i / 2; /* of equal ones */
@@ -92,16 +93,15 @@ static inline tune *make_tune(const hearth_model *m, unsigned parts, number_form
     static const float levels[MADE_LEVELS] = {0.25f, 0.5f, 0.9f}, losses[MADE_LEVELS] = {0, 0.0078125f, 0.25f};
     uint32_t seed = 12345;
     tune *t = mem_new(sizeof *t);
-    t->layer_count = m->hyper.layer_count;
-    t->neuron_count = model_largest(m).neurons;
     t->tokens = parts & MADE_COUNTS ? MADE_TOKENS : 0;
     t->report = parts & MADE_REPORT ? "{\"corpus\": [\"a.txt\"], \"recall\": 0.99}" : "";
     t->has_predictors = parts & MADE_PREDICTORS;
     t->level_count = parts & MADE_PRUNE ? MADE_LEVELS : 0;
     t->levels = parts & MADE_PRUNE ? levels : NULL;
     t->losses = parts & MADE_PRUNE ? losses : NULL;
-    t->layers = arena_new_array(&t->memory, t->layer_count, sizeof *t->layers);
-    assert_non_null(t->layers);
+    tune_layer *layers = arena_new_array(&t->memory, m->hyper.layer_count, sizeof *layers);
+    assert_non_null(layers);
+    tune_set_layers(t, layers, m);
     for (uint32_t i = 0; i < t->layer_count; i++) {
         made_layer(t, i, parts, &seed);
         if (parts & MADE_PREDICTORS)
@@ -144,7 +144,6 @@ static inline void expect_same_predictor(const learned_predictor *a, const learn
 static inline void expect_same_tune(const tune *a, const tune *b)
 {
     assert_int_equal(a->layer_count, b->layer_count);
-    assert_int_equal(a->neuron_count, b->neuron_count);
     assert_int_equal(a->tokens, b->tokens);
     assert_string_equal(a->report, b->report);
     assert_int_equal(a->has_predictors, b->has_predictors);
@@ -153,9 +152,10 @@ static inline void expect_same_tune(const tune *a, const tune *b)
     expect_floats(a->losses, b->losses, a->level_count);
     for (uint32_t i = 0; i < a->layer_count; i++) {
         const tune_layer *x = &a->layers[i], *y = &b->layers[i];
+        assert_int_equal(x->neuron_count, y->neuron_count);
         assert_int_equal(x->counts == NULL, y->counts == NULL);
         if (x->counts)
-            assert_memory_equal(x->counts, y->counts, a->neuron_count * sizeof *x->counts);
+            assert_memory_equal(x->counts, y->counts, x->neuron_count * sizeof *x->counts);
         expect_floats(x->magnitudes, y->magnitudes, TUNE_QUANTILES);
         expect_floats(x->prune, y->prune, a->level_count);
         expect_same_predictor(&x->predictor, &y->predictor);

@@ -35,9 +35,9 @@ static inline void expect_order(const tune *t)
     for (uint32_t layer = 0; layer < t->layer_count; layer++) {
         const tune_layer *l = &t->layers[layer];
         assert_int_equal(l->order == NULL, l->counts == NULL);
-        for (uint32_t i = 1; l->order && i < t->neuron_count; i++) {
+        for (uint32_t i = 1; l->order && i < l->neuron_count; i++) {
             uint32_t a = l->order[i - 1], b = l->order[i];
-            assert_true(a < t->neuron_count && b < t->neuron_count);
+            assert_true(a < l->neuron_count && b < l->neuron_count);
             bool in_order = a < b;
             assert_true(l->counts[a] > l->counts[b] || (l->counts[a] == l->counts[b] && in_order));
         }

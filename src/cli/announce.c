@@ -148,17 +148,19 @@ typedef struct layer_sums {
 static layer_sums sum_layers(const hearth_placement *p)
 {
     layer_sums s = {.layers = p->layer_count};
-    uint64_t split = 0, on_device = 0;
+    uint64_t split = 0, on_device = 0, split_neurons = 0, all = 0;
     for (uint32_t i = 0; i < p->layer_count; i++) {
         uint32_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE);
         s.forms[p->layers[i].form]++;
         s.with_device += layer_uses_device(&p->layers[i]);
-        split += p->layers[i].form == FORM_SPLIT ? neurons : 0;
+        bool is_split = p->layers[i].form == FORM_SPLIT;
+        split += is_split ? neurons : 0;
+        split_neurons += is_split ? p->layers[i].neuron_count : 0;
         on_device += neurons;
+        all += p->layers[i].neuron_count;
     }
-    double f = p->neuron_count;
-    s.split_share = s.forms[FORM_SPLIT] > 0 ? (double)split / (f * s.forms[FORM_SPLIT]) : 0;
-    s.device_share = (double)on_device / (f * p->layer_count);
+    s.split_share = split_neurons > 0 ? (double)split / (double)split_neurons : 0;
+    s.device_share = (double)on_device / (double)all;
     return s;
 }
 
@@ -297,16 +299,15 @@ json_t *common_guard_json(const loaded *l)
 
 skipped common_skipped(const loaded *l, const hearth_session *session)
 {
-    double rows = 0, computed = 0, active = 0;
+    double neurons = 0, computed = 0, active = 0;
     for (uint32_t i = 0; i < l->info.layer_count; i++) {
         hearth_counts c = {0};
         if (hearth_session_counts(session, i, &c, NULL) == HEARTH_OK) {
-            rows += (double)c.rows;
+            neurons += (double)c.rows * l->model->layers[i].ffn.neuron_count;
             computed += (double)c.computed;
             active += (double)c.active;
         }
     }
-    double neurons = rows * (double)l->info.neuron_count;
     if (neurons == 0)
         return (skipped){0};
     return (skipped){true, computed / neurons, active / neurons, hearth_session_token_bytes(session),

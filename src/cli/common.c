@@ -252,6 +252,18 @@ hearth_status common_open_model(hearth_model **out, const model_options *o, prog
     return hearth_model_open(out, o->model, &options, error);
 }
 
+const char *common_neurons(char out[NEURONS_TEXT], const hearth_model *model)
+{
+    uint32_t most = model_largest(model).neurons, least = most;
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        least = model->layers[i].ffn.neuron_count < least ? model->layers[i].ffn.neuron_count : least;
+    if (least < most)
+        snprintf(out, NEURONS_TEXT, "%u to %u", least, most);
+    else
+        snprintf(out, NEURONS_TEXT, "%u", most);
+    return out;
+}
+
 /* Starts the runtime; opens a device only where something will run on it. */
 static hearth_status start_runtime(loaded *l, const engine_options *o, bool needs_device, hearth_error *error)
 {

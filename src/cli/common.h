@@ -75,6 +75,9 @@ hearth_status common_take_model(const char *command_path, model_options *o, oper
 
 /* Opens the model with the tune file that the options select. p: NULL: no progress is shown. */
 hearth_status common_open_model(hearth_model **out, const model_options *o, progress *p, hearth_error *error);
+/* Writes the number of neurons of a layer: "176", or "176 to 352" where layers differ. Returns out. */
+#define NEURONS_TEXT 32
+const char *common_neurons(char out[NEURONS_TEXT], const hearth_model *model);
 /* Everything up to an engine; a zeroed record is closed. */
 typedef struct loaded {
     hearth_runtime *runtime;

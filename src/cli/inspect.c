@@ -195,14 +195,15 @@ static void print_neurons(const hearth_model *m)
 
 static void print_model(const hearth_model *model)
 {
-    char size[16];
+    char size[16], neurons[NEURONS_TEXT];
     hearth_model_info m;
     hearth_model_describe(model, &m);
     fputs("name      ", stdout);
     output_safe(stdout, span_of(m.name ? m.name : ""), SHOWN_BYTES);
     printf("\nfamily    %s, %s, %.4g million parameters, %s\n", m.family, m.activation,
            (double)m.parameter_count * 1e-6, output_size(size, (double)m.weight_bytes));
-    printf("layers    %u, width %u, %u neurons each\n", m.layer_count, m.embedding_length, m.neuron_count);
+    printf("layers    %u, width %u, %s neurons each\n", m.layer_count, m.embedding_length,
+           common_neurons(neurons, model));
     print_neurons(model);
     printf("attention %u heads of %u, %u of keys and values, context %u\n", m.head_count, m.head_length,
            m.kv_head_count, m.context_length);
@@ -235,6 +236,10 @@ static json_t *json_model(const hearth_model *model)
         "vocabulary_size", (int)m.vocabulary_size, "context_length", (int)m.context_length, "parameter_count",
         (json_int_t)m.parameter_count, "weight_bytes", (json_int_t)m.weight_bytes, "has_tokenizer",
         (int)m.has_tokenizer, "bos", (int)m.bos, "eos", (int)m.eos);
+    json_t *neurons = json_array();
+    for (uint32_t i = 0; i < m.layer_count; i++)
+        json_array_append_new(neurons, json_integer(model->layers[i].ffn.neuron_count));
+    json_object_set_new(object, "layer_neurons", neurons);
     json_object_set_new(object, "powerinfer", json_boolean(m.powerinfer));
     json_object_set_new(object, "neuron_major", json_boolean(m.neuron_major));
     json_object_set_new(object, "ordered", json_boolean(model->layers[0].order));

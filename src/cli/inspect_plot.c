@@ -64,14 +64,16 @@ static double add_up(const int32_t *counts, size_t n, chart_point curve[CURVE_PO
 static void gather(const tune *t, int32_t *counts)
 {
     for (uint32_t layer = 0; layer < t->layer_count; layer++)
-        for (uint32_t i = 0; i < t->neuron_count; i++)
+        for (uint32_t i = 0; i < t->layers[layer].neuron_count; i++)
             *counts++ = t->layers[layer].counts[t->layers[layer].order[i]];
 }
 
 static hearth_status add_power_law(picture *p, hearth_error *error)
 {
     const tune *t = p->t;
-    size_t all = (size_t)t->layer_count * t->neuron_count;
+    size_t all = 0, at = 0;
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        all += t->layers[i].neuron_count;
     chart_series *series = arena_new_array(&p->memory, t->layer_count + 2, sizeof *series);
     chart_point *points = arena_new_array(&p->memory, t->layer_count + 2, (CURVE_POINTS + 1) * sizeof *points);
     char *title = arena_new(&p->memory, 64);
@@ -82,8 +84,8 @@ static hearth_status add_power_law(picture *p, hearth_error *error)
     }
     double least = 1, most = 0;
     gather(t, counts);
-    for (uint32_t i = 0; i < t->layer_count; i++, points += CURVE_POINTS + 1) {
-        double hot = add_up(counts + (size_t)i * t->neuron_count, t->neuron_count, points);
+    for (uint32_t i = 0; i < t->layer_count; at += t->layers[i++].neuron_count, points += CURVE_POINTS + 1) {
+        double hot = add_up(counts + at, t->layers[i].neuron_count, points);
         series[2 + i] = (chart_series){"one layer", CHART_HAIR, 0, points, CURVE_POINTS + 1};
         least = fmin(least, hot);
         most = fmax(most, hot);
@@ -124,10 +126,11 @@ static hearth_status add_density(picture *p, hearth_error *error)
         return no_room(error);
     double mean = 0;
     for (uint32_t layer = 0; layer < t->layer_count; layer++) {
+        const tune_layer *l = &t->layers[layer];
         double sum = 0;
-        for (uint32_t i = 0; i < t->neuron_count; i++)
-            sum += t->layers[layer].counts[i];
-        bars[layer] = (chart_point){layer, sum / ((double)t->tokens * t->neuron_count), NULL};
+        for (uint32_t i = 0; i < l->neuron_count; i++)
+            sum += l->counts[i];
+        bars[layer] = (chart_point){layer, sum / ((double)t->tokens * l->neuron_count), NULL};
         mean += bars[layer].y / t->layer_count;
     }
     *series = (chart_series){NULL, CHART_BARS, 1, bars, t->layer_count};
@@ -147,7 +150,7 @@ static void fill_row(const tune *t, uint32_t layer, float *cells, size_t columns
 {
     const tune_layer *l = &t->layers[layer];
     for (size_t column = 0; column < columns; column++) {
-        size_t from = column * t->neuron_count / columns, to = (column + 1) * t->neuron_count / columns;
+        size_t from = column * l->neuron_count / columns, to = (column + 1) * l->neuron_count / columns;
         double sum = 0;
         for (size_t i = from; i < to; i++)
             sum += l->counts[l->order[i]];
@@ -159,7 +162,9 @@ static hearth_status add_heat(picture *p, hearth_error *error)
 {
     const tune *t = p->t;
     uint32_t every = (t->layer_count + HEAT_ROWS - 1) / HEAT_ROWS, rows = (t->layer_count + every - 1) / every;
-    size_t columns = t->neuron_count < HEAT_COLUMNS ? t->neuron_count : HEAT_COLUMNS;
+    size_t columns = HEAT_COLUMNS; /* no more than the narrowest layer has neurons */
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        columns = t->layers[i].neuron_count < columns ? t->layers[i].neuron_count : columns;
     float *cells = arena_new_array(&p->memory, rows, columns * sizeof *cells);
     if (!cells)
         return no_room(error);
@@ -222,7 +227,7 @@ static hearth_status add_magnitudes(picture *p, hearth_error *error)
 static bool counts_differ(const tune *t)
 {
     for (uint32_t layer = 0; layer < t->layer_count; layer++)
-        for (uint32_t i = 0; i < t->neuron_count; i++)
+        for (uint32_t i = 0; i < t->layers[layer].neuron_count; i++)
             if (t->layers[layer].counts[i] != t->layers[0].counts[0])
                 return true;
     return false;
@@ -252,7 +257,7 @@ static void make_title(char *out, size_t size, const hearth_model_info *info)
 static hearth_status draw(const hearth_model *model, const char *path, hearth_error *error)
 {
     hearth_model_info info;
-    char title[256], note[256];
+    char title[256], note[256], neurons[NEURONS_TEXT];
     hearth_model_describe(model, &info);
     const tune *t = model->tune;
     if (!t || !t->layers[0].counts || t->tokens == 0)
@@ -267,8 +272,8 @@ static hearth_status draw(const hearth_model *model, const char *path, hearth_er
     p->t = t;
     make_title(title, sizeof title, &info);
     bool smooth = !model_has_zeros(model);
-    snprintf(note, sizeof note, "Counted by hearth profile: %llu tokens, %u layers of %u neurons, activation %s%s.",
-             (unsigned long long)t->tokens, t->layer_count, t->neuron_count, info.activation,
+    snprintf(note, sizeof note, "Counted by hearth profile: %llu tokens, %u layers of %s neurons, activation %s%s.",
+             (unsigned long long)t->tokens, t->layer_count, common_neurons(neurons, model), info.activation,
              smooth ? ", which is never zero: " INSPECT_SMOOTH_FIRES : "");
     hearth_status status = collect(p, smooth, error);
     if (status == HEARTH_OK && p->count == 0)

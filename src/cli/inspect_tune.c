@@ -56,7 +56,7 @@ typedef struct heat {
 static heat find_heat(const tune *t, const tune_layer *l)
 {
     uint64_t all = 0, so_far = 0;
-    uint32_t hot = 0, f = t->neuron_count;
+    uint32_t hot = 0, f = l->neuron_count;
     for (uint32_t i = 0; i < f; i++)
         all += (uint64_t)l->counts[i];
     while (hot < f && (double)so_far < INSPECT_HOT_ACTIVATIONS * (double)all)
@@ -87,7 +87,7 @@ static uint64_t all_predictor_bytes(const tune *t, const hearth_model *model, ui
     uint64_t bytes = 0;
     *count = 0;
     for (uint32_t i = 0; i < t->layer_count; i++) {
-        bytes += predictor_bytes(&t->layers[i].predictor, t->neuron_count, model->hyper.embedding_length);
+        bytes += predictor_bytes(&t->layers[i].predictor, t->layers[i].neuron_count, model->hyper.embedding_length);
         *count += t->layers[i].predictor.kind != PREDICTOR_NONE;
     }
     return bytes;
@@ -97,12 +97,14 @@ static uint64_t all_predictor_bytes(const tune *t, const hearth_model *model, ui
  * no memory. */
 static bool find_model_heat(const tune *t, double *out)
 {
-    size_t f = t->neuron_count, count = t->layer_count * f;
+    size_t count = 0, at = 0;
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        count += t->layers[i].neuron_count;
     int32_t *counts = mem_new_array(count, sizeof *counts);
     uint64_t *scratch = mem_new_array(count, sizeof *scratch);
     if (counts && scratch) {
-        for (uint32_t i = 0; i < t->layer_count; i++)
-            memcpy(counts + i * f, t->layers[i].counts, f * sizeof *counts);
+        for (uint32_t i = 0; i < t->layer_count; at += t->layers[i++].neuron_count)
+            memcpy(counts + at, t->layers[i].counts, t->layers[i].neuron_count * sizeof *counts);
         *out = profile_hot_share(counts, count, INSPECT_HOT_ACTIVATIONS, scratch);
     }
     bool ok = counts && scratch;
@@ -184,7 +186,7 @@ static void print_layer(const tune *t, const hearth_model *model, uint32_t i)
         if (p->kind != PREDICTOR_NONE)
             printf(" %-8s  %9.4g  %6.4f  %8.1f %%  %8s", input_name(p), (double)p->threshold, (double)l->recall,
                    100 * (double)l->density,
-                   output_size(size, (double)predictor_bytes(p, t->neuron_count, model->hyper.embedding_length)));
+                   output_size(size, (double)predictor_bytes(p, l->neuron_count, model->hyper.embedding_length)));
     }
     putchar('\n');
 }
@@ -293,7 +295,7 @@ static json_t *json_prune(const tune *t, const tune_layer *l)
     return thresholds;
 }
 
-static json_t *json_predictor(const tune *t, const hearth_model *model, const tune_layer *l)
+static json_t *json_predictor(const hearth_model *model, const tune_layer *l)
 {
     const learned_predictor *p = &l->predictor;
     json_t *o = json_pack("{s:s}", "kind", predictor_kind_name(p->kind));
@@ -306,7 +308,7 @@ static json_t *json_predictor(const tune *t, const hearth_model *model, const tu
     json_object_set_new(o, "threshold", json_real((double)p->threshold));
     json_object_set_new(o, "recall", json_real((double)l->recall));
     json_object_set_new(o, "density", json_real((double)l->density));
-    uint64_t bytes = predictor_bytes(p, t->neuron_count, model->hyper.embedding_length);
+    uint64_t bytes = predictor_bytes(p, l->neuron_count, model->hyper.embedding_length);
     json_object_set_new(o, "size_bytes", json_integer((json_int_t)bytes));
     return o;
 }
@@ -321,7 +323,7 @@ static json_t *json_layer(const tune *t, const hearth_model *model, uint32_t i)
         json_object_set_new(o, "hot_share", json_real(h.hot_share));
     }
     if (t->has_predictors)
-        json_object_set_new(o, "predictor", json_predictor(t, model, l));
+        json_object_set_new(o, "predictor", json_predictor(model, l));
     if (l->prune)
         json_object_set_new(o, "prune", json_prune(t, l));
     return o;

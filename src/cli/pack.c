@@ -83,15 +83,16 @@ static hearth_status check_zeros(const loaded *l, hearth_error *error)
 static hearth_status copy_order(hot_order *to, const hearth_model *model, hearth_error *error)
 {
     const tune *t = model->tune;
-    size_t layers = t->layer_count, f = t->neuron_count, half = f / 2;
-    to->rows = mem_new_array(layers, sizeof *to->rows + f * sizeof **to->rows);
+    size_t layers = t->layer_count, most = model_largest(model).neurons;
+    to->rows = mem_new_array(layers, sizeof *to->rows + most * sizeof **to->rows);
     if (!to->rows)
-        return fail_memory(error, "order", layers * f * sizeof **to->rows);
+        return fail_memory(error, "order", layers * most * sizeof **to->rows);
     to->tokens = t->tokens;
     for (size_t i = 0; i < layers; i++) {
         const tune_layer *l = &t->layers[i];
+        size_t f = l->neuron_count, half = f / 2;
         double all = 0, hot = 0;
-        to->rows[i] = (uint32_t *)(to->rows + layers) + i * f;
+        to->rows[i] = (uint32_t *)(to->rows + layers) + i * most;
         memcpy(to->rows[i], l->order, f * sizeof *l->order);
         for (size_t n = 0; n < f; n++) {
             all += l->counts[l->order[n]];

@@ -55,9 +55,12 @@ static hearth_status open_record(profiling *r, hearth_error *error)
     r->record = mem_new(sizeof *r->record);
     if (!r->record)
         return fail_memory(error, "tune file", sizeof *r->record);
-    *r->record = (tune){.layer_count = r->l.info.layer_count, .neuron_count = r->l.info.neuron_count, .report = ""};
-    r->record->layers = arena_new_array(&r->record->memory, r->l.info.layer_count, sizeof *r->record->layers);
-    return r->record->layers ? HEARTH_OK : fail_memory(error, "tune file", 0);
+    r->record->report = "";
+    tune_layer *layers = arena_new_array(&r->record->memory, r->l.info.layer_count, sizeof *layers);
+    if (!layers)
+        return fail_memory(error, "tune file", 0);
+    tune_set_layers(r->record, layers, r->l.model);
+    return HEARTH_OK;
 }
 
 /* Returns the profile and what it was taken of. */

@@ -101,6 +101,7 @@ static hearth_status read_share(const char *name, const char *text, double *out,
 typedef struct summary {
     const tune_values *v;
     const char *path; /* of the tune file */
+    const hearth_model *model;
     const hearth_model_info *info;
     const tuning_result *r;
     uint64_t file_bytes;
@@ -212,9 +213,9 @@ static void print_pruning(const tuning_result *r)
 static void print_summary(const summary *s)
 {
     const tuning_result *r = s->r;
-    char size[16];
-    printf("%u layers of %u neurons, %llu tokens read: %.1f %% fire\n", r->layer_count, s->info->neuron_count,
-           (unsigned long long)r->counted.tokens, 100 * mean_density(r));
+    char size[16], neurons[NEURONS_TEXT];
+    printf("%u layers of %s neurons, %llu tokens read: %.1f %% fire\n", r->layer_count,
+           common_neurons(neurons, s->model), (unsigned long long)r->counted.tokens, 100 * mean_density(r));
     if (r->has_zeros) {
         print_layers(r);
         print_loss(r);
@@ -305,7 +306,7 @@ static hearth_status finish(tune_run *r, hearth_error *error)
         bytes = map.size_bytes;
         file_map_close(&map);
     }
-    summary s = {r->v, r->path, &r->info, &r->result, bytes};
+    summary s = {r->v, r->path, r->model, &r->info, &r->result, bytes};
     if (r->v->json)
         return print_json(&s, error);
     print_summary(&s);

@@ -127,9 +127,10 @@ hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int3
 
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error)
 {
-    if (p->layer_count == model->hyper.layer_count && p->neuron_count == model_largest(model).neurons)
-        return HEARTH_OK;
-    return fail(error, HEARTH_INVALID, "placement: is of another model");
+    bool same = p->layer_count == model->hyper.layer_count;
+    for (uint32_t i = 0; same && i < p->layer_count; i++)
+        same = p->layers[i].neuron_count == model->layers[i].ffn.neuron_count;
+    return same ? HEARTH_OK : fail(error, HEARTH_INVALID, "placement: is of another model");
 }
 
 hearth_status placement_no_memory(hearth_error *error)
@@ -137,15 +138,15 @@ hearth_status placement_no_memory(hearth_error *error)
     return fail(error, HEARTH_NO_MEMORY, "placement: out of memory");
 }
 
-hearth_status placement_new(hearth_placement **out, uint32_t side_count, uint32_t layer_count, uint32_t neuron_count,
-                            hearth_error *error)
+/* Creates a placement whose sides and layers are not yet filled in. */
+static hearth_status new_placement(hearth_placement **out, uint32_t side_count, uint32_t layer_count,
+                                   hearth_error *error)
 {
     hearth_placement *p = mem_new(sizeof *p);
     if (!p)
         return placement_no_memory(error);
     p->side_count = side_count;
     p->layer_count = layer_count;
-    p->neuron_count = neuron_count;
     p->sides = arena_new_array(&p->memory, side_count, sizeof *p->sides);
     p->layers = arena_new_array(&p->memory, layer_count, sizeof *p->layers);
     if (!p->sides || !p->layers) {
@@ -153,6 +154,15 @@ hearth_status placement_new(hearth_placement **out, uint32_t side_count, uint32_
         return placement_no_memory(error);
     }
     *out = p;
+    return HEARTH_OK;
+}
+
+hearth_status placement_of_model(hearth_placement **out, uint32_t side_count, const hearth_model *model,
+                                 hearth_error *error)
+{
+    TRY(new_placement(out, side_count, model->hyper.layer_count, error));
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        (*out)->layers[i].neuron_count = model->layers[i].ffn.neuron_count;
     return HEARTH_OK;
 }
 
@@ -185,7 +195,7 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
     for (uint32_t i = 0; i < model->hyper.layer_count; i++)
         TRY(placement_check_selector(selector_of(mode, model, i), model, i, error));
     hearth_placement *p;
-    TRY(placement_new(&p, 1, model->hyper.layer_count, model_largest(model).neurons, error));
+    TRY(placement_of_model(&p, 1, model, error));
     p->sides[PLACEMENT_CPU] = placement_sides[PLACEMENT_CPU];
     for (uint32_t i = 0; i < p->layer_count; i++) {
         layer_placement *layer = &p->layers[i];
@@ -195,7 +205,7 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
             hearth_placement_destroy(p);
             return placement_no_memory(error);
         }
-        layer->assignments->ranges[0] = (neuron_range){0, p->neuron_count};
+        layer->assignments->ranges[0] = (neuron_range){0, layer->neuron_count};
     }
     *out = p;
     return HEARTH_OK;
@@ -226,38 +236,41 @@ static hearth_status finish_change(hearth_placement *p, hearth_placement *change
     return complete ? HEARTH_OK : placement_no_memory(error);
 }
 
-/* Gives an assignment the neurons for which chosen [neuron_count] is `wanted`, as ranges; returns false if memory is out. */
-static bool fill_assignment(hearth_placement *p, neuron_assignment *a, uint32_t side, const bool *chosen, bool wanted)
+/* Gives an assignment those of f neurons for which `chosen` is `wanted`, as ranges; returns false if memory is out. */
+static bool fill_assignment(hearth_placement *p, neuron_assignment *a, uint32_t side, const bool *chosen, uint32_t f,
+                            bool wanted)
 {
     uint32_t count = 0;
-    for (uint32_t n = 0; n < p->neuron_count; n++)
+    for (uint32_t n = 0; n < f; n++)
         count += chosen[n] == wanted && (n == 0 || chosen[n - 1] != wanted);
     a->side = side;
     if (!placement_add_ranges(p, a, count))
         return false;
     neuron_range *range = a->ranges;
-    for (uint32_t n = 0; n < p->neuron_count; n++)
+    for (uint32_t n = 0; n < f; n++)
         if (chosen[n] == wanted) {
             uint32_t begin = n;
-            while (n < p->neuron_count && chosen[n] == wanted)
+            while (n < f && chosen[n] == wanted)
                 n++;
             *range++ = (neuron_range){begin, n};
         }
     return true;
 }
 
-/* Leaves the first (hottest) or last of the neurons of a layer to the CPU, the others to nobody. order: the neurons,
- * the hottest first; chosen [neuron_count] is scratch. Returns false if memory is out. */
-static bool restrict_layer(hearth_placement *p, layer_placement *layer, const uint32_t *order, uint32_t count,
+/* Leaves a share of the neurons of a layer, the hottest or the coldest, to the CPU, the others to nobody. order: the
+ * neurons, the hottest first; chosen [neuron_count] is scratch. Returns false if memory is out. */
+static bool restrict_layer(hearth_placement *p, layer_placement *layer, const uint32_t *order, double share,
                            bool hottest, bool *chosen)
 {
-    uint32_t f = p->neuron_count;
+    /* At least one neuron stays: a layer without any is not supported. */
+    uint32_t f = layer->neuron_count, count = (uint32_t)((double)f * share + 0.5);
+    count = count > 0 ? count : 1;
     memset(chosen, 0, f * sizeof *chosen);
     for (uint32_t n = 0; n < count; n++)
         chosen[order[hottest ? n : f - 1 - n]] = true;
     return placement_add_assignments(p, layer, count < f ? 2 : 1) &&
-           fill_assignment(p, &layer->assignments[0], PLACEMENT_CPU, chosen, true) &&
-           (count == f || fill_assignment(p, &layer->assignments[1], PLACEMENT_NOBODY, chosen, false));
+           fill_assignment(p, &layer->assignments[0], PLACEMENT_CPU, chosen, f, true) &&
+           (count == f || fill_assignment(p, &layer->assignments[1], PLACEMENT_NOBODY, chosen, f, false));
 }
 
 hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
@@ -272,35 +285,33 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
         return model_lacks_tune(model, "it is not known which neurons are hot; `hearth profile` finds out", error);
     if (!(share > 0 && share <= 1))
         return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
-    /* At least one neuron stays: a layer without any is not supported. */
-    uint32_t f = p->neuron_count, count = (uint32_t)((double)f * share + 0.5);
-    count = count > 0 ? count : 1;
     hearth_placement *changed;
     TRY(placement_copy(&changed, p, error));
-    bool *chosen = mem_new_array(f, sizeof *chosen), ok = chosen != NULL;
+    bool *chosen = mem_new_array(model_largest(model).neurons, sizeof *chosen), ok = chosen != NULL;
     for (uint32_t i = 0; ok && i < p->layer_count; i++)
-        ok = restrict_layer(changed, &changed->layers[i], t->layers[i].order, count, hottest, chosen);
+        ok = restrict_layer(changed, &changed->layers[i], t->layers[i].order, share, hottest, chosen);
     mem_free(chosen);
     return finish_change(p, changed, ok, error);
 }
 
 /* ------------------------------------------------------------------ using a device */
 
-/* Gives the first `neurons` rows of a layer to the device. order: the original number of each row of the file, or NULL:
+/* Gives the first `most` rows of a layer to the device. order: the original number of each row of the file, or NULL:
  * the same. on_device [neuron_count] is scratch. Returns false if memory is out. */
-static bool split_layer(hearth_placement *p, layer_placement *layer, const int32_t *order, uint32_t neurons,
+static bool split_layer(hearth_placement *p, layer_placement *layer, const int32_t *order, uint32_t most,
                         bool *on_device)
 {
-    layer->form = neurons == 0 ? FORM_FFN_HOST : neurons == p->neuron_count ? FORM_DEVICE : FORM_SPLIT;
+    uint32_t f = layer->neuron_count, neurons = most < f ? most : f;
+    layer->form = neurons == 0 ? FORM_FFN_HOST : neurons == f ? FORM_DEVICE : FORM_SPLIT;
     if (!placement_add_assignments(p, layer, layer->form == FORM_SPLIT ? 2 : 1))
         return false;
-    memset(on_device, 0, p->neuron_count * sizeof *on_device);
+    memset(on_device, 0, f * sizeof *on_device);
     for (uint32_t row = 0; row < neurons; row++)
         on_device[order ? (uint32_t)order[row] : row] = true;
     neuron_assignment *a = layer->assignments;
-    if (neurons < p->neuron_count && !fill_assignment(p, a++, PLACEMENT_CPU, on_device, false))
+    if (neurons < f && !fill_assignment(p, a++, PLACEMENT_CPU, on_device, f, false))
         return false;
-    return neurons == 0 || fill_assignment(p, a, PLACEMENT_DEVICE, on_device, true);
+    return neurons == 0 || fill_assignment(p, a, PLACEMENT_DEVICE, on_device, f, true);
 }
 
 /* Adds the device to the sides; returns false if memory is out. */
@@ -321,7 +332,6 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
     hearth_placement *p = placement;
     TRY(placement_check_model(p, model, error));
     layers = layers < p->layer_count ? layers : p->layer_count;
-    neurons = neurons < p->neuron_count ? neurons : p->neuron_count;
     if (layers == 0)
         return HEARTH_OK;
     for (uint32_t i = p->layer_count - layers; i < p->layer_count; i++) {
@@ -334,13 +344,14 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
     }
     hearth_placement *changed;
     TRY(placement_copy(&changed, p, error));
-    bool *on_device = mem_new_array(p->neuron_count, sizeof *on_device);
+    uint32_t widest = model_largest(model).neurons;
+    bool *on_device = mem_new_array(widest, sizeof *on_device);
     bool ok = on_device && add_device(changed);
     for (uint32_t i = p->layer_count - layers; ok && i < p->layer_count; i++)
         ok = split_layer(changed, &changed->layers[i], model->layers[i].order, neurons, on_device);
     mem_free(on_device);
     changed->kv = PLACEMENT_DEVICE;
-    if (layers == p->layer_count && neurons == p->neuron_count && device_has_format(model->head.format))
+    if (layers == p->layer_count && neurons >= widest && device_has_format(model->head.format))
         changed->head = PLACEMENT_DEVICE;
     return finish_change(p, changed, ok, error);
 }
@@ -366,7 +377,7 @@ static bool copy_layer(hearth_placement *to, layer_placement *layer, const layer
 hearth_status placement_copy(hearth_placement **out, const hearth_placement *from, hearth_error *error)
 {
     hearth_placement *p;
-    TRY(placement_new(&p, from->side_count, from->layer_count, from->neuron_count, error));
+    TRY(new_placement(&p, from->side_count, from->layer_count, error));
     p->kv = from->kv;
     p->embedding = from->embedding;
     p->head = from->head;

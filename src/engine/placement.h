@@ -49,6 +49,7 @@ typedef struct layer_placement {
     layer_form form;
     selector_kind selector;
     float threshold; /* of the selector, if it has one */
+    uint32_t neuron_count;
     uint32_t assignment_count;
     neuron_assignment
         *assignments; /* [assignment_count]; together they cover every neuron once, those of PLACEMENT_NOBODY too */
@@ -67,7 +68,7 @@ struct hearth_placement {
     /* Sides. kv: that of the cache of all layers that are not of form host (theirs is always on the CPU); it is the
      * device exactly if there are such layers. embedding: the device only if layer 0 is not of form host. */
     uint32_t kv, embedding, head;
-    uint32_t layer_count, neuron_count;
+    uint32_t layer_count;
     layer_placement *layers; /* [layer_count] */
     hearth_pruning pruning;
     arena memory;
@@ -96,7 +97,7 @@ hearth_mode placement_auto_mode(const hearth_model *model);
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
                                        hearth_error *error);
 
-/* HEARTH_INVALID: the layer and neuron counts are not those of the model. */
+/* HEARTH_INVALID: the layers, or the neurons of one, are not as many as the model's. */
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error);
 
 /* Makes a copy that shares nothing with `from`. */

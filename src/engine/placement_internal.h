@@ -10,9 +10,10 @@ extern const char *const placement_sides[PLACEMENT_SIDES];
 #define PLACEMENT_NOBODY_NAME "nobody"
 
 hearth_status placement_no_memory(hearth_error *error);
-/* Creates a placement whose sides and layers are not yet filled in. */
-hearth_status placement_new(hearth_placement **out, uint32_t side_count, uint32_t layer_count, uint32_t neuron_count,
-                            hearth_error *error);
+/* Creates a placement of the model's layers, which have their neuron counts; the sides and the rest of the layers are
+ * not yet filled in. */
+hearth_status placement_of_model(hearth_placement **out, uint32_t side_count, const hearth_model *model,
+                                 hearth_error *error);
 /* Gives a layer assignment_count assignments without ranges; returns false if memory is out. */
 bool placement_add_assignments(hearth_placement *p, layer_placement *layer, uint32_t assignment_count);
 /* Gives an assignment room for range_count ranges; returns false if memory is out. */

@@ -121,16 +121,16 @@ static hearth_status read_selector(placement_reader *r, const json_t *object, la
     return HEARTH_OK;
 }
 
-/* Reads a range [begin, end) of neurons; empty ranges are errors. */
-static hearth_status read_range(placement_reader *r, const json_t *pair, neuron_range *range)
+/* Reads a range [begin, end) of f neurons; empty ranges are errors. */
+static hearth_status read_range(placement_reader *r, const json_t *pair, uint32_t f, neuron_range *range)
 {
     const json_t *begin = json_array_get(pair, 0), *end = json_array_get(pair, 1);
     if (json_array_size(pair) != 2 || !json_is_integer(begin) || !json_is_integer(end))
         return BAD(r, HEARTH_FORMAT, "neurons must be pairs [begin, end]");
     json_int_t from = json_integer_value(begin), to = json_integer_value(end);
-    if (from < 0 || from >= to || to > r->p->neuron_count)
+    if (from < 0 || from >= to || to > f)
         return BAD(r, HEARTH_FORMAT, "neurons [%lld, %lld] are not a range within %u", (long long)from, (long long)to,
-                   r->p->neuron_count);
+                   f);
     *range = (neuron_range){(uint32_t)from, (uint32_t)to};
     return HEARTH_OK;
 }
@@ -141,8 +141,9 @@ static int by_begin(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Reads an assignment. covered [neuron_count]: 1 for each neuron that was already listed. */
-static hearth_status read_assignment(placement_reader *r, const json_t *object, neuron_assignment *a, uint8_t *covered)
+/* Reads an assignment of f neurons. covered [f]: 1 for each neuron that was already listed. */
+static hearth_status read_assignment(placement_reader *r, const json_t *object, uint32_t f, neuron_assignment *a,
+                                     uint8_t *covered)
 {
     const char *side = json_string_value(json_object_get(object, "side"));
     if (side && !strcmp(side, PLACEMENT_NOBODY_NAME))
@@ -150,12 +151,12 @@ static hearth_status read_assignment(placement_reader *r, const json_t *object, 
     else
         TRY(read_side(r, object, "side", &a->side));
     const json_t *ranges = json_object_get(object, "neurons");
-    if (!json_is_array(ranges) || json_array_size(ranges) > r->p->neuron_count)
+    if (!json_is_array(ranges) || json_array_size(ranges) > f)
         return BAD(r, HEARTH_FORMAT, "neurons is missing, or is not a list of pairs");
     if (!placement_add_ranges(r->p, a, (uint32_t)json_array_size(ranges)))
         return placement_no_memory(r->error);
     for (uint32_t i = 0; i < a->range_count; i++) {
-        TRY(read_range(r, json_array_get(ranges, i), &a->ranges[i]));
+        TRY(read_range(r, json_array_get(ranges, i), f, &a->ranges[i]));
         for (uint32_t n = a->ranges[i].begin; n < a->ranges[i].end; n++)
             if (covered[n]++)
                 return BAD(r, HEARTH_FORMAT, "neuron %u is listed twice", n);
@@ -168,7 +169,7 @@ static hearth_status read_assignment(placement_reader *r, const json_t *object, 
 /* Checks that the assignments of a layer, which cover every neuron once, lie on the sides that its form requires. */
 static hearth_status check_form(placement_reader *r, const layer_placement *layer)
 {
-    uint32_t f = r->p->neuron_count, on_device = layer_neurons(layer, PLACEMENT_DEVICE);
+    uint32_t f = layer->neuron_count, on_device = layer_neurons(layer, PLACEMENT_DEVICE);
     const char *form = placement_forms[layer->form], *device = placement_sides[PLACEMENT_DEVICE];
     if (layer->form != FORM_HOST && layer_neurons(layer, PLACEMENT_NOBODY) > 0)
         return BAD(r, HEARTH_UNSUPPORTED, "form %s: neurons of %s: only layers of form host can leave some out", form,
@@ -211,14 +212,15 @@ static hearth_status read_layer(placement_reader *r, const json_t *object, layer
     TRY(read_form(r, object, &layer->form));
     TRY(read_selector(r, object, layer));
     const json_t *assignments = json_object_get(object, "assignments");
-    if (!json_is_array(assignments) || json_array_size(assignments) > r->p->neuron_count)
+    uint32_t f = layer->neuron_count;
+    if (!json_is_array(assignments) || json_array_size(assignments) > f)
         return BAD(r, HEARTH_FORMAT, "assignments is missing, or is not a list");
     if (!placement_add_assignments(r->p, layer, (uint32_t)json_array_size(assignments)))
         return placement_no_memory(r->error);
-    memset(covered, 0, r->p->neuron_count);
+    memset(covered, 0, f);
     for (uint32_t i = 0; i < layer->assignment_count; i++)
-        TRY(read_assignment(r, json_array_get(assignments, i), &layer->assignments[i], covered));
-    const uint8_t *missing = memchr(covered, 0, r->p->neuron_count);
+        TRY(read_assignment(r, json_array_get(assignments, i), f, &layer->assignments[i], covered));
+    const uint8_t *missing = memchr(covered, 0, f);
     if (missing)
         return BAD(r, HEARTH_FORMAT, "neuron %zu is listed nowhere", (size_t)(missing - covered));
     return check_form(r, layer);
@@ -230,7 +232,7 @@ static hearth_status read_placement(placement_reader *r, const json_t *root, con
     TRY(read_side(r, root, "kv", &r->p->kv));
     TRY(read_side(r, root, "embedding", &r->p->embedding));
     TRY(read_side(r, root, "head", &r->p->head));
-    uint8_t *covered = mem_new(r->p->neuron_count);
+    uint8_t *covered = mem_new(model_largest(r->model).neurons);
     if (!covered)
         return placement_no_memory(r->error);
     hearth_status status = HEARTH_OK;
@@ -258,7 +260,7 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
         status = BAD(&r, HEARTH_FORMAT, "layers: needs %u, one for each of the model, got %zu", h->layer_count,
                      json_array_size(layers));
     else
-        status = placement_new(&r.p, (uint32_t)side_count, h->layer_count, model_largest(model).neurons, error);
+        status = placement_of_model(&r.p, (uint32_t)side_count, model, error);
     if (status == HEARTH_OK)
         status = read_placement(&r, root, layers);
     json_decref(root);

@@ -180,11 +180,12 @@ static void clear_tallies(bencher *b)
 static void make_layers(const bencher *b, const tally *t, bench_layer *layers, bench_row *row)
 {
     uint32_t count = b->info.layer_count;
+    const model_layer *of = hearth_engine_model(b->lanes[0].engine)->layers;
     row->density = row->let_through = 0;
     row->layers = layers;
     for (uint32_t i = 0; i < count; i++) {
         const hearth_counts *c = &t->counts[i];
-        double neurons = (double)c->rows * b->info.neuron_count;
+        double neurons = (double)c->rows * of[i].ffn.neuron_count;
         layers[i] =
             (bench_layer){(double)c->computed / neurons, (double)c->fired / neurons, (double)c->active / neurons};
         row->density += layers[i].active;

@@ -2,6 +2,7 @@
 #include "sweep.h"
 
 #include "../base/memory.h"
+#include "../model/model.h"
 #include "windows.h"
 
 /* Rows of a feed. */
@@ -80,7 +81,7 @@ static hearth_status add_up(const counter *c, sweep_activity *out, double *layer
     for (uint32_t i = 0; i < c->info.layer_count; i++) {
         hearth_counts counts;
         TRY(hearth_session_counts(c->session, i, &counts, error));
-        double neurons = (double)counts.rows * c->info.neuron_count;
+        double neurons = (double)counts.rows * c->model->layers[i].ffn.neuron_count;
         out->density += (double)counts.active / neurons;
         out->let_through += (double)counts.computed / neurons;
         if (layers)

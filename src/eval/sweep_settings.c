@@ -189,9 +189,8 @@ static bool has_hot_neurons(const tune *t)
 {
     if (!t || !t->layers[0].counts)
         return false;
-    for (uint32_t layer = 0; layer < t->layer_count; layer++)
-        if (t->layers[layer].counts[t->layers[layer].order[0]] !=
-            t->layers[layer].counts[t->layers[layer].order[t->neuron_count - 1]])
+    for (const tune_layer *l = t->layers; l < t->layers + t->layer_count; l++)
+        if (l->counts[l->order[0]] != l->counts[l->order[l->neuron_count - 1]])
             return true;
     return false;
 }

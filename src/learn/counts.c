@@ -236,8 +236,9 @@ static void read_densities(const tally *t, uint32_t f, const uint64_t *runs, pro
     out->high_density = density_at(t, f, tokens, 0.9);
 }
 
-void tally_finish(const tally *t, uint32_t neurons, const uint64_t *runs, uint64_t *scratch, profile_layer *out)
+void tally_finish(const tally *t, const uint64_t *runs, uint64_t *scratch, profile_layer *out)
 {
+    uint32_t neurons = out->neuron_count;
     memcpy(out->counts, t->counts, neurons * sizeof *out->counts);
     out->above = *t->above;
     read_magnitudes(t, out);

@@ -21,7 +21,7 @@ typedef struct tally {
 } tally;
 
 typedef struct tallies {
-    uint32_t layer_count, neuron_count;
+    uint32_t layer_count, neuron_count; /* neurons of the widest layer: all have counters for so many */
     size_t words;
     tally *layers; /* [layer_count]          */
     void *block;   /* [layer_count] counters */
@@ -29,7 +29,7 @@ typedef struct tallies {
     uint64_t *recent;
 } tallies;
 
-/* Allocates zeroed counters. On failure *t is empty. */
+/* Allocates zeroed counters for layers of at most `neurons` neurons. On failure *t is empty. */
 hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hearth_error *error);
 void tallies_free(tallies *t);
 /* Sets all counters to 0; `above` stays. */
@@ -43,9 +43,9 @@ void tally_measure(tally *t, const float *values, size_t count);
 
 /* Returns quantile q (0 .. 1) of the magnitudes; 0 where there are none. */
 double tally_quantile(const tally *t, double q);
-/* Computes the figures of a layer. out->counts is the caller's array, [neurons]. runs [PROFILE_UNION + 1]: number of
- * runs of k consecutive tokens. scratch [neurons] */
-void tally_finish(const tally *t, uint32_t neurons, const uint64_t *runs, uint64_t *scratch, profile_layer *out);
+/* Computes the figures of a layer, whose neuron_count and array of counts the caller has set. runs [PROFILE_UNION + 1]:
+ * number of runs of k consecutive tokens. scratch [neuron_count] */
+void tally_finish(const tally *t, const uint64_t *runs, uint64_t *scratch, profile_layer *out);
 
 /* ------------------------------------------------------------------ the file */
 

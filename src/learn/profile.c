@@ -62,7 +62,7 @@ static void see(void *user, const hearth_observation *seen)
 {
     taking *t = user;
     uint64_t token = t->window_token + seen->position;
-    if (!seen->gates || seen->neuron_count != t->counters.neuron_count) {
+    if (!seen->gates || seen->neuron_count != t->out->layers[seen->layer].neuron_count) {
         t->blind = true;
         return;
     }
@@ -224,14 +224,13 @@ static void count_runs(const corpus *c, uint64_t runs[PROFILE_UNION + 1])
     }
 }
 
-/* Computes the hot share over all layers together. all, scratch [layers * f] */
-static void find_hot_share(profile *p, int32_t *all, uint64_t *scratch)
+/* Returns the number of neurons of all layers. */
+static size_t count_neurons(const profile *p)
 {
-    size_t count = (size_t)p->layer_count * p->neuron_count;
+    size_t count = 0;
     for (uint32_t i = 0; i < p->layer_count; i++)
-        memcpy(all + (size_t)i * p->neuron_count, p->layers[i].counts, p->neuron_count * sizeof *all);
-    p->hot_share[0] = profile_hot_share(all, count, 0.8, scratch);
-    p->hot_share[1] = profile_hot_share(all, count, 0.95, scratch);
+        count += p->layers[i].neuron_count;
+    return count;
 }
 
 /* Computes the figures of the profile from the counters. */
@@ -239,21 +238,21 @@ static hearth_status finish(taking *t)
 {
     profile *p = t->out;
     uint64_t runs[PROFILE_UNION + 1];
-    size_t count = (size_t)p->layer_count * p->neuron_count;
+    size_t count = count_neurons(p);
     uint64_t *scratch = mem_new_array(count, sizeof *scratch);
-    int32_t *all = mem_new_array(count, sizeof *all);
-    hearth_status status = scratch && all ? HEARTH_OK : fail_memory(t->error, "profile", count * sizeof *scratch);
+    hearth_status status = scratch ? HEARTH_OK : fail_memory(t->error, "profile", count * sizeof *scratch);
     count_runs(t->texts, runs);
     for (uint32_t i = 0; status == HEARTH_OK && i < p->layer_count; i++) {
-        tally_finish(&t->counters.layers[i], p->neuron_count, runs, scratch, &p->layers[i]);
+        tally_finish(&t->counters.layers[i], runs, scratch, &p->layers[i]);
         p->density += p->layers[i].density / p->layer_count;
     }
-    if (status == HEARTH_OK)
-        find_hot_share(p, all, scratch);
+    if (status == HEARTH_OK) { /* the counts of all layers are one block */
+        p->hot_share[0] = profile_hot_share(p->layers[0].counts, count, 0.8, scratch);
+        p->hot_share[1] = profile_hot_share(p->layers[0].counts, count, 0.95, scratch);
+    }
     p->tokens = t->state.tokens;
     p->measured_tokens = t->state.measured;
     p->seconds = t->state.seconds;
-    mem_free(all);
     mem_free(scratch);
     return status;
 }
@@ -261,23 +260,23 @@ static hearth_status finish(taking *t)
 static hearth_status allocate(taking *t)
 {
     profile *p = t->out;
-    size_t counts = (size_t)p->layer_count * p->neuron_count;
     for (size_t w = 0; w < t->texts->window_count; w++) {
         size_t length = t->texts->starts[w + 1] - t->texts->starts[w];
         t->longest = length > t->longest ? length : t->longest;
     }
     p->layers = mem_new_array(p->layer_count, sizeof *p->layers);
-    int32_t *all = mem_new_array(counts, sizeof *all); /* one block, owned by the first layer */
-    if (!p->layers) {
-        mem_free(all);
+    if (!p->layers)
         return fail_memory(t->error, "profile", p->layer_count * sizeof *p->layers);
-    }
     for (uint32_t i = 0; i < p->layer_count; i++)
-        p->layers[i].counts = all ? all + (size_t)i * p->neuron_count : NULL;
+        p->layers[i].neuron_count = t->model->layers[i].ffn.neuron_count;
+    size_t counts = count_neurons(p);
+    int32_t *all = mem_new_array(counts, sizeof *all); /* one block, owned by the first layer */
+    for (uint32_t i = 0, at = 0; all && i < p->layer_count; at += p->layers[i++].neuron_count)
+        p->layers[i].counts = all + at;
     t->rows = mem_new_array(t->longest, sizeof *t->rows);
     if (!all || !t->rows)
         return fail_memory(t->error, "profile", counts * sizeof *all);
-    return tallies_create(&t->counters, p->layer_count, p->neuron_count, t->error);
+    return tallies_create(&t->counters, p->layer_count, model_largest(t->model).neurons, t->error);
 }
 
 static hearth_status check(const taking *t)
@@ -311,9 +310,7 @@ hearth_status profile_take(profile *out, const hearth_engine *engine, const corp
                            const profile_options *options, hearth_error *error)
 {
     const hearth_model *model = hearth_engine_model(engine);
-    *out = (profile){.layer_count = model->hyper.layer_count,
-                     .neuron_count = model_largest(model).neurons,
-                     .hot_only_agreement = {NAN, NAN, NAN}};
+    *out = (profile){.layer_count = model->hyper.layer_count, .hot_only_agreement = {NAN, NAN, NAN}};
     taking t = {.out = out,
                 .model = model,
                 .engine = engine,
@@ -394,7 +391,7 @@ double profile_hot_share(const int32_t *counts, size_t count, double share, uint
 /* Copies the order, counts and magnitudes of a layer into the record's own memory. */
 static hearth_status fill_layer(tune *t, uint32_t layer, const profile_layer *from, uint64_t *scratch)
 {
-    uint32_t f = t->neuron_count, *order = arena_new_array(&t->memory, f, sizeof *order);
+    uint32_t f = from->neuron_count, *order = arena_new_array(&t->memory, f, sizeof *order);
     int32_t *counts = arena_new_array(&t->memory, f, sizeof *counts);
     float *magnitudes = arena_new_array(&t->memory, TUNE_QUANTILES, sizeof *magnitudes);
     if (!order || !counts || !magnitudes)
@@ -409,15 +406,18 @@ static hearth_status fill_layer(tune *t, uint32_t layer, const profile_layer *fr
 }
 
 /* Fills the tune record with the profile. On failure the caller frees the record. */
-static hearth_status fill_record(tune *t, const profile *p, hearth_error *error)
+static hearth_status fill_record(tune *t, const profile *p, const hearth_model *model, hearth_error *error)
 {
-    uint64_t *scratch = mem_new_array(p->neuron_count, sizeof *scratch);
-    t->layers = arena_new_array(&t->memory, p->layer_count, sizeof *t->layers);
-    hearth_status status = scratch && t->layers ? HEARTH_OK : HEARTH_NO_MEMORY;
+    size_t most = model_largest(model).neurons;
+    uint64_t *scratch = mem_new_array(most, sizeof *scratch);
+    tune_layer *layers = arena_new_array(&t->memory, p->layer_count, sizeof *layers);
+    hearth_status status = scratch && layers ? HEARTH_OK : HEARTH_NO_MEMORY;
+    if (layers)
+        tune_set_layers(t, layers, model);
     for (uint32_t i = 0; status == HEARTH_OK && i < p->layer_count; i++)
         status = fill_layer(t, i, &p->layers[i], scratch);
     mem_free(scratch);
-    return status == HEARTH_OK ? status : fail_memory(error, "profile", p->neuron_count * sizeof *scratch);
+    return status == HEARTH_OK ? status : fail_memory(error, "profile", most * sizeof *scratch);
 }
 
 hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error)
@@ -425,8 +425,8 @@ hearth_status profile_view(hearth_model **out, const profile *p, const hearth_mo
     tune *t = mem_new(sizeof *t);
     if (!t)
         return fail_memory(error, "profile", sizeof *t);
-    *t = (tune){.layer_count = p->layer_count, .neuron_count = p->neuron_count, .tokens = p->tokens, .report = ""};
-    hearth_status status = fill_record(t, p, error);
+    *t = (tune){.tokens = p->tokens, .report = ""};
+    hearth_status status = fill_record(t, p, of, error);
     if (status == HEARTH_OK)
         return tune_view(out, of, t, error);
     tune_close(t);

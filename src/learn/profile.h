@@ -29,6 +29,7 @@
 extern const double profile_probe_shares[PROFILE_PROBES]; /* 0.2, 0.4, 0.6 */
 
 typedef struct profile_layer {
+    uint32_t neuron_count;             /* f                                                  */
     int32_t *counts;                   /* [neuron_count] tokens for which the neuron counted */
     float magnitudes[TUNE_QUANTILES];  /* quantiles, to 0.4 percent, of the non-zero |activation of the first matrix|,
                                          which mode pruned compares with its threshold */
@@ -43,7 +44,7 @@ typedef struct profile_layer {
 } profile_layer;
 
 typedef struct profile {
-    uint32_t layer_count, neuron_count;
+    uint32_t layer_count;
     uint64_t tokens;
     uint64_t measured_tokens; /* tokens whose magnitudes were counted: all, or a share drawn from a fixed seed */
     double seconds;           /* spent counting, earlier runs included                                         */

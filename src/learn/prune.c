@@ -295,6 +295,7 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
     if (s->row_count == 0)
         return fail(error, HEARTH_FORMAT, "%s: layer %u: has no hidden states to learn from", folder, layer);
     const model_layer *l = s->layer = &s->model->layers[layer];
+    s->f = l->ffn.neuron_count;
     TRY(take_down(s, error));
     multiply(s, layer_first_matrix(l), layer_first_bias(l), s->first);
     if (l->ffn.gating != FFN_PLAIN)
@@ -315,7 +316,7 @@ static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const
 {
     size_t d = model->hyper.embedding_length, f = model_largest(model).neurons, n = ROWS_MOST;
     size_t threads = pool_threads(runtime->threads);
-    *s = (survey){.runtime = runtime, .model = model, .d = d, .f = f};
+    *s = (survey){.runtime = runtime, .model = model, .d = d};
     s->rows = mem_new_array(n, sizeof *s->rows);
     s->residual = mem_new_array(n * d, sizeof *s->residual);
     s->normed = mem_new_array(n * d, sizeof *s->normed);

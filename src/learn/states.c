@@ -30,7 +30,7 @@
 /* Layout of a row: bits [words] (uint64), root mean square
  * (float), the stream divided by it [d] (float16), padded to 8. */
 typedef struct row_shape {
-    uint32_t d, f;
+    uint32_t d, f; /* f: of the widest layer */
     size_t words, bytes;
 } row_shape;
 
@@ -59,6 +59,8 @@ static void row_encode(const row_shape *s, const hearth_observation *seen, uint8
     float *size = (float *)(void *)(bits + s->words);
     uint16_t *stream = (uint16_t *)(void *)(size + 1);
     bits_pack(seen->activations, seen->neuron_count, 0, bits);
+    for (size_t w = bits_words(seen->neuron_count); w < s->words; w++)
+        bits[w] = 0;
     double squares = 0;
     for (uint32_t i = 0; i < s->d; i++)
         squares += (double)seen->residual[i] * seen->residual[i];

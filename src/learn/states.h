@@ -4,7 +4,8 @@
  * A work folder holds one file per layer, with rows of one size, written in the order of the corpus
  * during profiling and mapped for reading. A row holds the root mean square of the residual stream
  * before the FFN's norm (float32), the stream divided by it (float16 [d], so that no magnitude
- * overflows), and a bit per neuron, by its original number, set where its activation is not zero.
+ * overflows), and a bit per neuron, by its original number, set where its activation is not zero; the bits that the
+ * widest layer has more are 0.
  * The input of the network is the norm of that stream, so it is computed when it is read. */
 #ifndef LEARN_STATES_H
 #define LEARN_STATES_H

@@ -261,11 +261,8 @@ static void fill_predictor(tune_layer *to, const tuning_layer *from, size_t chos
 void tuning_fill(tune *record, tune_layer *layers, const tuning *t, const size_t *chosen)
 {
     const tuning_result *r = t->out;
-    *record = (tune){.layer_count = r->layer_count,
-                     .neuron_count = model_largest(t->model).neurons,
-                     .report = "",
-                     .has_predictors = r->has_zeros,
-                     .layers = layers};
+    *record = (tune){.report = "", .has_predictors = r->has_zeros};
+    tune_set_layers(record, layers, t->model);
     profile_to_tune(&r->counted, record);
     if (are_levels_rising(&r->prune)) {
         record->level_count = PRUNE_LEVELS;

@@ -45,6 +45,14 @@ uint64_t predictor_bytes(const learned_predictor *p, uint32_t neuron_count, uint
     return (uint64_t)neuron_count * row_bytes;
 }
 
+void tune_set_layers(tune *t, tune_layer *layers, const hearth_model *model)
+{
+    t->layer_count = model->hyper.layer_count;
+    t->layers = layers;
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        layers[i].neuron_count = model->layers[i].ffn.neuron_count;
+}
+
 void tune_close(tune *t)
 {
     if (!t)

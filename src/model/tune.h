@@ -6,7 +6,7 @@
  *   general.architecture                "hearth-tune"
  *   hearth.tune.version                 1; others are refused
  *   hearth.tune.fingerprint             of the model (fingerprint.h); a file of another model is refused
- *   hearth.tune.layers, .neurons        L and f
+ *   hearth.tune.layers, .neurons        L and f; where layers differ in f, .neurons is an array U32 [L]
  *   hearth.tune.tokens                  number of tokens read while counting
  *   hearth.tune.report                  JSON: how the file was made and what was measured; never used by the engine
  *   hearth.tune.levels                  F32 [K] shares of activations that are pruned, ascending; see blk.N.prune
@@ -50,6 +50,7 @@ uint64_t predictor_bytes(const learned_predictor *p, uint32_t neuron_count, uint
 /* What was learnt about one layer. Everything, also the rows of fc2, goes by original neuron numbers, whatever order
  * the model's file has. */
 typedef struct tune_layer {
+    uint32_t neuron_count;   /* f                                                                          */
     const int32_t *counts;   /* [f] how often each neuron fired; NULL: not counted                         */
     const uint32_t *order;   /* [f] neurons by descending count, ties by number; derived when reading; NULL without
                                 counts */
@@ -63,7 +64,7 @@ typedef struct tune_layer {
  * memory. */
 typedef struct tune {
     checkpoint *source; /* what the pointers point into                                                    */
-    uint32_t layer_count, neuron_count;
+    uint32_t layer_count;
     uint64_t tokens;
     const char *report; /* JSON, terminated; "" where there is none                                        */
     uint32_t level_count;
@@ -80,6 +81,8 @@ hearth_status tune_open(tune **out, const char *path, const hearth_model *model,
 /* As tune_open, but from memory, which must outlive *out. Used by the fuzzer. */
 hearth_status tune_parse(tune **out, const uint8_t *data, size_t size_bytes, const char *path,
                          const hearth_model *model, hearth_error *error);
+/* Gives a record the layers of a model: layers [layer_count], zeroed, which get their neuron counts. */
+void tune_set_layers(tune *t, tune_layer *layers, const hearth_model *model);
 /* Frees a record that was opened, and its source; t may be NULL. */
 void tune_close(tune *t);
 

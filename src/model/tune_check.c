@@ -37,10 +37,10 @@ static hearth_status bad_key(const checker *c, const char *key, size_t at, doubl
 /* Checks the counts: a neuron fires at most once per token. */
 static hearth_status check_counts(const checker *c, uint32_t layer)
 {
-    const int32_t *counts = c->t->layers[layer].counts;
-    for (uint32_t i = 0; counts && i < c->t->neuron_count; i++)
-        if (counts[i] < 0 || (uint64_t)counts[i] > c->t->tokens)
-            return bad_value(c, TUNE_COUNTS, layer, i, (double)counts[i], "0 to the number of tokens");
+    const tune_layer *l = &c->t->layers[layer];
+    for (uint32_t i = 0; l->counts && i < l->neuron_count; i++)
+        if (l->counts[i] < 0 || (uint64_t)l->counts[i] > c->t->tokens)
+            return bad_value(c, TUNE_COUNTS, layer, i, (double)l->counts[i], "0 to the number of tokens");
     return HEARTH_OK;
 }
 

@@ -71,15 +71,34 @@ static hearth_status check_model(const tune_reader *r)
         return fail(r->error, HEARTH_FORMAT,
                     "%s: is the tune file of another model (fingerprint %.*s, this model has %s)", r->c->path,
                     wanted.size < QUOTED ? (int)wanted.size : QUOTED, wanted.data, has);
-    TRY(checkpoint_get_u32(r->c, TUNE_KEY_LAYERS, &r->t->layer_count, NULL, r->error));
-    TRY(checkpoint_get_u32(r->c, TUNE_KEY_NEURONS, &r->t->neuron_count, NULL, r->error));
-    const hyperparameters *h = &r->model->hyper;
-    if (r->t->layer_count != h->layer_count || r->t->neuron_count != model_largest(r->model).neurons)
-        return fail(r->error, HEARTH_FORMAT,
-                    "%s: key " TUNE_KEY_LAYERS ": is of a model of %u layers of %u neurons, this one has %u of %u",
-                    r->c->path, r->t->layer_count, r->t->neuron_count, h->layer_count, model_largest(r->model).neurons);
-    r->t->layers = arena_new_array(&r->t->memory, h->layer_count, sizeof *r->t->layers);
-    return r->t->layers ? HEARTH_OK : fail_memory(r->error, r->c->path, h->layer_count * sizeof *r->t->layers);
+    return HEARTH_OK;
+}
+
+/* Checks the numbers of layers and of their neurons against the model's, and makes the layers. */
+static hearth_status read_layers(tune_reader *r)
+{
+    uint32_t layers = r->model->hyper.layer_count, count, neurons = 0;
+    const key_value *e = checkpoint_find(r->c, TUNE_KEY_NEURONS);
+    bool array = e && e->type == VALUE_ARRAY;
+    TRY(checkpoint_get_u32(r->c, TUNE_KEY_LAYERS, &count, NULL, r->error));
+    if (count != layers)
+        return fail(r->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_LAYERS ": is %u, the model has %u", r->c->path, count,
+                    layers);
+    if (!array)
+        TRY(checkpoint_get_u32(r->c, TUNE_KEY_NEURONS, &neurons, NULL, r->error));
+    else if (e->item_type != VALUE_U32 || e->count != layers)
+        return bad_key(r, TUNE_KEY_NEURONS, "is not an array of one number per layer");
+    tune_layer *made = arena_new_array(&r->t->memory, layers, sizeof *made);
+    if (!made)
+        return fail_memory(r->error, r->c->path, layers * sizeof *made);
+    tune_set_layers(r->t, made, r->model);
+    for (uint32_t i = 0; i < layers; i++) {
+        neurons = array ? ((const uint32_t *)e->as.items)[i] : neurons;
+        if (neurons != made[i].neuron_count)
+            return fail(r->error, HEARTH_FORMAT, "%s: key " TUNE_KEY_NEURONS ": is %u, layer %u of the model has %u",
+                        r->c->path, neurons, i, made[i].neuron_count);
+    }
+    return HEARTH_OK;
 }
 
 /* Returns true for the keys of tune.h and for keys with another prefix, which are ignored. */
@@ -201,7 +220,7 @@ static hearth_status read_vectors(tune_reader *r, uint32_t layer)
 {
     tune_layer *l = &r->t->layers[layer];
     const void *counts, *magnitudes, *prune = NULL;
-    TRY(take_vector(r, &counts, TUNE_COUNTS, layer, FORMAT_I32, r->t->neuron_count));
+    TRY(take_vector(r, &counts, TUNE_COUNTS, layer, FORMAT_I32, l->neuron_count));
     TRY(take_vector(r, &magnitudes, TUNE_MAGNITUDES, layer, FORMAT_F32, TUNE_QUANTILES));
     if (r->t->level_count > 0)
         TRY(take_vector(r, &prune, TUNE_PRUNE, layer, FORMAT_F32, r->t->level_count));
@@ -383,18 +402,19 @@ static void sort_by_counts(uint32_t *order, uint32_t *scratch, const int32_t *co
 /* Derives the order of neurons by count for every layer. */
 static hearth_status find_orders(tune_reader *r)
 {
-    uint32_t f = r->t->neuron_count;
+    size_t most = model_largest(r->model).neurons;
     if (!r->t->layers[0].counts)
         return HEARTH_OK;
-    uint32_t *scratch = mem_new_array(f, 2 * sizeof *scratch), *order = scratch;
+    uint32_t *scratch = mem_new_array(most, 2 * sizeof *scratch), *order = scratch;
     for (uint32_t i = 0; order && i < r->t->layer_count; i++) {
-        order = arena_new_array(&r->t->memory, f, sizeof *order);
+        tune_layer *l = &r->t->layers[i];
+        order = arena_new_array(&r->t->memory, l->neuron_count, sizeof *order);
         if (order)
-            sort_by_counts(order, scratch, r->t->layers[i].counts, f);
-        r->t->layers[i].order = order;
+            sort_by_counts(order, scratch, l->counts, l->neuron_count);
+        l->order = order;
     }
     mem_free(scratch);
-    return order ? HEARTH_OK : fail_memory(r->error, r->c->path, f * sizeof *order);
+    return order ? HEARTH_OK : fail_memory(r->error, r->c->path, most * sizeof *order);
 }
 
 /* Reads everything in an order in which each step can rely on the checks before it. */
@@ -403,6 +423,7 @@ static hearth_status read_all(tune_reader *r)
     const key_value *arrays[TUNE_ARRAYS] = {NULL};
     TRY(check_kind(r));
     TRY(check_model(r));
+    TRY(read_layers(r));
     TRY(check_keys(r));
     TRY(read_tokens(r));
     TRY(read_report(r));

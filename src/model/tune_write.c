@@ -97,6 +97,23 @@ static bool add_arrays(writer *w)
     return true;
 }
 
+/* Adds the number of neurons: an array where layers differ. Returns false where there is no memory. */
+static bool add_neurons(writer *w)
+{
+    const tune *t = w->t;
+    uint32_t *counts = arena_new_array(&w->memory, t->layer_count, sizeof *counts);
+    bool differ = false;
+    for (uint32_t i = 0; counts && i < t->layer_count; i++) {
+        counts[i] = t->layers[i].neuron_count;
+        differ |= counts[i] != counts[0];
+    }
+    if (differ)
+        add_items(w, TUNE_KEY_NEURONS, VALUE_U32, counts, t->layer_count);
+    else if (counts)
+        add_number(w, TUNE_KEY_NEURONS, VALUE_U32, counts[0]);
+    return counts != NULL;
+}
+
 /* Adds all keys; those of absent sections are left out. Returns false where there is no memory. */
 static bool add_keys(writer *w, const char *fingerprint)
 {
@@ -105,7 +122,8 @@ static bool add_keys(writer *w, const char *fingerprint)
     add_number(w, TUNE_KEY_VERSION, VALUE_U32, TUNE_VERSION);
     add_text(w, TUNE_KEY_FINGERPRINT, fingerprint);
     add_number(w, TUNE_KEY_LAYERS, VALUE_U32, t->layer_count);
-    add_number(w, TUNE_KEY_NEURONS, VALUE_U32, t->neuron_count);
+    if (!add_neurons(w))
+        return false;
     if (t->layers[0].counts)
         add_number(w, TUNE_KEY_TOKENS, VALUE_U64, t->tokens);
     if (t->level_count > 0)
@@ -157,7 +175,7 @@ static bool add_layer(writer *w, uint32_t i)
 {
     const tune_layer *l = &w->t->layers[i];
     bool low_rank = w->t->has_predictors && l->predictor.kind == PREDICTOR_LOW_RANK;
-    return add_vector(w, TUNE_COUNTS, i, FORMAT_I32, l->counts, w->t->neuron_count) &&
+    return add_vector(w, TUNE_COUNTS, i, FORMAT_I32, l->counts, l->neuron_count) &&
            add_vector(w, TUNE_MAGNITUDES, i, FORMAT_F32, l->magnitudes, TUNE_QUANTILES) &&
            add_vector(w, TUNE_PRUNE, i, FORMAT_F32, l->prune, w->t->level_count) &&
            (!low_rank ||
@@ -176,9 +194,13 @@ static hearth_status check_shape(const tune *t, const hearth_model *model, const
 {
     const hyperparameters *h = &model->hyper;
     size_t report = t->report ? strlen(t->report) : 0;
-    if (t->layer_count != h->layer_count || t->neuron_count != model_largest(model).neurons)
-        return fail(error, HEARTH_INVALID, "%s: is of a model of %u layers of %u neurons, this one has %u of %u", path,
-                    t->layer_count, t->neuron_count, h->layer_count, model_largest(model).neurons);
+    if (t->layer_count != h->layer_count)
+        return fail(error, HEARTH_INVALID, "%s: is of a model of %u layers, this one has %u", path, t->layer_count,
+                    h->layer_count);
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        if (t->layers[i].neuron_count != model->layers[i].ffn.neuron_count)
+            return fail(error, HEARTH_INVALID, "%s: layer %u has %u neurons, the model's has %u", path, i,
+                        t->layers[i].neuron_count, model->layers[i].ffn.neuron_count);
     if (t->level_count > TUNE_LEVEL_LIMIT)
         return fail(error, HEARTH_INVALID, "%s: key " TUNE_KEY_LEVELS ": has %u values, expected at most %d", path,
                     t->level_count, TUNE_LEVEL_LIMIT);

@@ -287,15 +287,16 @@ static hearth_status judge(guard_findings *f, const probe *exact, const probe *d
 }
 
 /* Returns the share of neurons that fired, for the last token fed. */
-static double last_density(const probe *p, uint32_t neuron_count)
+static double last_density(const probe *p, const hearth_model *model)
 {
-    uint64_t active = 0;
+    uint64_t active = 0, neurons = 0;
     for (uint32_t i = 0; i < p->layers; i++) {
+        neurons += model->layers[i].ffn.neuron_count;
         hearth_counts counts = {0};
         if (hearth_session_counts(p->session, i, &counts, NULL) == HEARTH_OK)
             active += counts.active;
     }
-    return (double)active / ((double)neuron_count * p->layers);
+    return (double)active / (double)neurons;
 }
 
 /* Races both engines layer by layer; sets f->busy where the times cannot be relied on. */
@@ -308,7 +309,7 @@ static hearth_status race_once(timing_probe *r, guard_findings *f, const hearth_
     TRY_OR(done, status, probe_open(&probes[1], dense, error));
     TRY_OR(done, status, decode(r, probes, 2, RACE_LEAST, RACE_TOKENS, RACE_SECONDS, error));
     if (f->density == 0)
-        f->density = last_density(&probes[0], model_largest(r->model).neurons);
+        f->density = last_density(&probes[0], r->model);
     status = judge(f, &probes[0], &probes[1], error);
     f->busy = !probe_is_steady(&probes[0], scatter) || !probe_is_steady(&probes[1], scatter);
 done:
