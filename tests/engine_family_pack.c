@@ -1,0 +1,240 @@
+/* engine_family_pack.c - what conversion may not change, for every family: a folder written as GGUF gives the same
+ * logits; where neurons are often zero, so do neuron-major files, in which exact is dense byte for byte and the neurons
+ * that fire are those of the goldens (tests/data). */
+#include "../src/model/convert.h"
+#include "../src/model/model.h"
+#include "modes.h"
+
+#include "own_folder.h"
+
+static const char *const names[] = {"bamboo", "minicpm-s", "smollm3",   "arcee",         "bitnet", "qwen2",
+                                    "qwen3",  "olmo2",     "phi3",      "phi3-longrope", "gemma2", "gemma3",
+                                    "jais2",  "nemotron",  "falcon-7b", "falcon-40b",    "gpt2",   "opt"};
+#define NAMES (sizeof names / sizeof *names)
+
+/* Those with zeros. activation: what the files do not say; their goldens then are of another activation. */
+static const struct {
+    const char *name, *activation;
+} zeros[] = {{"arcee", NULL},     {"bitnet", NULL}, {"jais2", NULL},       {"nemotron", NULL},    {"opt", NULL},
+             {"minicpm-s", NULL}, {"bamboo", NULL}, {"falcon-7b", "relu"}, {"falcon-40b", "relu"}};
+#define ZEROS (sizeof zeros / sizeof *zeros)
+
+/* README.md of the goldens: float32 throughout. */
+static const double bound = 1e-5;
+
+static pool *threads;
+
+static void write_to(const char *from, const char *to, convert_options o)
+{
+    hearth_error error;
+    stack_check(convert_write(from, to, &o, threads, &error), &error);
+}
+
+/* Opens a model whose activation the test may name, and reads the golden's text with it, plain. Freed with free. */
+static float *read_as(const char *path, const char *activation, const golden *g)
+{
+    stack s = {0};
+    hearth_error error;
+    hearth_model_options options = {.ffn_activation = activation};
+    float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
+    stack_check(hearth_runtime_create(&s.runtime, &(hearth_runtime_options){.threads = 2}, &error), &error);
+    stack_check(hearth_model_open(&s.model, path, &options, &error), &error);
+    hearth_model_describe(s.model, &s.info);
+    stack_open_engine(&s, &(setup){.mode = HEARTH_MODE_DENSE, .plain = true});
+    stack_read(&s, g->ids, g->total, false, logits);
+    stack_close(&s);
+    return logits;
+}
+
+static double distance(const float *a, const float *b, const golden *g)
+{
+    return relative_l2(a, b, g->total * g->vocabulary);
+}
+
+/* ------------------------------------------------------------------ GGUF and back */
+
+/* As stored, the same values give the same bytes; as float32 the kernels of another format may add in another order. */
+static void gguf_and_back(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NAMES; i++) {
+        golden g;
+        golden_load(&g, names[i]);
+        size_t size = g.total * g.vocabulary * sizeof(float);
+        float *folder = read_as(g.folder, NULL, &g);
+        write_to(g.folder, own_path, (convert_options){.format = FORMAT_COUNT, .down_format = FORMAT_COUNT});
+        float *stored = read_as(own_path, NULL, &g);
+        if (memcmp(folder, stored, size) != 0)
+            fail_msg("%s: the GGUF that is written of the folder is %.2e from it", names[i],
+                     distance(stored, folder, &g));
+        write_to(g.folder, own_path, (convert_options){.format = FORMAT_F32, .down_format = FORMAT_COUNT});
+        float *wide = read_as(own_path, NULL, &g);
+        print_message("%-14s %.2e from the golden, as float32 %.2e\n", names[i], distance(stored, g.logits, &g),
+                      distance(wide, g.logits, &g));
+        assert_true(distance(stored, g.logits, &g) <= bound && distance(wide, g.logits, &g) <= bound);
+        free(wide);
+        free(stored);
+        free(folder);
+        golden_free(&g);
+    }
+}
+
+/* ------------------------------------------------------------------ neuron-major */
+
+/* An order of neurons without a fixed point in most places, for all layers. */
+typedef struct orders {
+    const uint32_t **rows;
+    uint32_t *numbers;
+} orders;
+
+static orders make_orders(const hearth_model *m)
+{
+    uint32_t layers = m->hyper.layer_count, f = m->layers[0].ffn.neuron_count, step = 7;
+    orders o = {malloc(layers * sizeof *o.rows), malloc((size_t)layers * f * sizeof *o.numbers)};
+    while (f % step == 0)
+        step += 4; /* 11, 15, 19: one of them has no factor in common with f */
+    for (uint32_t i = 0; i < layers; i++) {
+        for (uint32_t n = 0; n < f; n++)
+            o.numbers[(size_t)i * f + n] = (uint32_t)(((uint64_t)n * step + i + 3) % f);
+        o.rows[i] = o.numbers + (size_t)i * f;
+    }
+    return o;
+}
+
+typedef struct watch {
+    const uint8_t *want; /* [layers][rows][f] from active.u8 */
+    uint32_t rows, neurons;
+    uint64_t differing;
+} watch;
+
+static void watch_layer(void *user, const hearth_observation *o)
+{
+    watch *w = user;
+    const uint8_t *want = w->want + ((size_t)o->layer * w->rows + o->position) * w->neurons;
+    uint8_t *fires = calloc(w->neurons, 1);
+    assert_non_null(o->neurons); /* exact is what such a model runs on */
+    for (size_t i = 0; i < o->neuron_count; i++)
+        fires[o->neurons[i]] = o->activations[i] != 0;
+    for (uint32_t i = 0; i < w->neurons; i++)
+        w->differing += fires[i] != (want[i] != 0);
+    free(fires);
+}
+
+/* The neurons that an observer sees firing are those of active.u8. */
+static void check_neurons(const char *name, const char *path, const golden *g)
+{
+    const char *level;
+    char active[600];
+    for (size_t l = 0; (level = level_at(l)) != NULL; l++) {
+        stack s;
+        stack_open_mode(&s, path, &(setup){.mode = HEARTH_MODE_AUTO, .level = level, .plain = true});
+        size_t n = (size_t)s.info.layer_count * g->total * s.info.neuron_count;
+        uint8_t *want = malloc(n);
+        FILE *f = fopen(golden_path(active, sizeof active, name, "active.u8"), "rb");
+        assert_non_null(f);
+        assert_int_equal(fread(want, 1, n, f), n);
+        fclose(f);
+        watch w = {.want = want, .rows = (uint32_t)g->total, .neurons = s.info.neuron_count};
+        hearth_session_observe(s.session, &(hearth_observer){.see = watch_layer, .user = &w});
+        stack_feed(&s, 0, g->ids, g->total, NULL);
+        if (w.differing * 10000 > 3 * n)
+            fail_msg("%s: %s: %llu of %zu neurons differ", name, level, (unsigned long long)w.differing, n);
+        stack_close(&s);
+        free(want);
+    }
+}
+
+/* Packs and checks a family with zeros; format: of the matrices, FORMAT_COUNT: as stored. */
+static void check_packed(size_t row, const char *source, const golden *g, const uint32_t *const *order,
+                         number_format format)
+{
+    const char *name = zeros[row].name, *activation = zeros[row].activation;
+    write_to(source, own_path,
+             (convert_options){.format = format,
+                               .down_format = FORMAT_COUNT,
+                               .neuron_major = true,
+                               .ffn_activation = activation,
+                               .order = order});
+    expect_exact_is_dense(own_path, g->ids, g->total, g->vocabulary);
+    if (format != FORMAT_COUNT)
+        return;
+    float *packed = read_as(own_path, NULL, g), *want = activation ? read_as(source, activation, g) : NULL;
+    double off = distance(packed, activation ? want : g->logits, g);
+    print_message("%-10s %-12s%s: %.2e\n", name, strrchr(source, '/') + 1, order ? ", in order" : "", off);
+    assert_true(off <= bound);
+    if (!activation)
+        check_neurons(name, own_path, g);
+    free(packed);
+    free(want);
+}
+
+static orders orders_of(const golden *g)
+{
+    hearth_model *m;
+    hearth_error error;
+    stack_check(hearth_model_open(&m, g->folder, NULL, &error), &error);
+    orders o = make_orders(m);
+    hearth_model_close(m);
+    return o;
+}
+
+static void exact_is_dense_where_there_are_zeros(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ZEROS; i++) {
+        golden g;
+        char path[600];
+        golden_load(&g, zeros[i].name);
+        golden_path(path, sizeof path, zeros[i].name, "model.gguf");
+        const char *sources[] = {g.folder, path};
+        orders o = orders_of(&g);
+        for (size_t from = 0; from < 2; from++)
+            for (int ordered = 0; ordered < 2 && file_exists(sources[from]); ordered++)
+                check_packed(i, sources[from], &g, ordered ? o.rows : NULL, FORMAT_COUNT);
+        check_packed(i, g.folder, &g, o.rows, FORMAT_Q8_0);
+        free(o.rows);
+        free(o.numbers);
+        golden_free(&g);
+    }
+}
+
+/* Also where nothing is skipped, and where gate and up are one matrix. */
+static void every_family_in_another_order(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NAMES; i++) {
+        golden g;
+        golden_load(&g, names[i]);
+        orders o = orders_of(&g);
+        write_to(g.folder, own_path,
+                 (convert_options){
+                     .format = FORMAT_COUNT, .down_format = FORMAT_COUNT, .neuron_major = true, .order = o.rows});
+        float *packed = read_as(own_path, NULL, &g);
+        if (!(distance(packed, g.logits, &g) <= bound))
+            fail_msg("%s: packed in another order it is %.2e from the golden", names[i],
+                     distance(packed, g.logits, &g));
+        free(packed);
+        free(o.rows);
+        free(o.numbers);
+        golden_free(&g);
+    }
+}
+
+static int set_up(void **state)
+{
+    return own_folder_make(state) || pool_create(&threads, 3, NULL) != HEARTH_OK;
+}
+
+static int tear_down(void **state)
+{
+    pool_destroy(threads);
+    return own_folder_remove(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gguf_and_back),
+                                       cmocka_unit_test(exact_is_dense_where_there_are_zeros),
+                                       cmocka_unit_test(every_family_in_another_order)};
+    return run_group(tests, set_up, tear_down);
+}
