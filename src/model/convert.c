@@ -42,6 +42,25 @@ static hearth_status set_pack_keys(const convert_plan *p, checkpoint *source, he
     return source->powerinfer ? set_implied_keys(p, source, error) : HEARTH_OK;
 }
 
+/* Sets keys for what a reader of the magic of a PowerInfer file would otherwise take for granted: ReLU, and a table of
+ * positions that begins with rows that are not used. */
+static hearth_status set_powerinfer_keys(const convert_plan *p, checkpoint *source, hearth_error *error)
+{
+    char key[KEY_SIZE];
+    ffn_activation activation = p->model->layers[0].ffn.activation;
+    uint32_t more = convert_extra_positions(p), offset = p->model->hyper.position_offset;
+    if (p->added->has_threshold)
+        TRY(checkpoint_set_f32(source, "powerinfer.sparse_threshold", p->added->threshold, error));
+    if (more > 0) {
+        hyper_key(key, p->model->family, "context_length");
+        TRY(checkpoint_set_u32(source, key, p->model->hyper.context_length + offset + more, error));
+    }
+    hyper_key(key, p->model->family, "hidden_activation");
+    return activation == FFN_RELU
+               ? HEARTH_OK
+               : checkpoint_set_string(source, key, span_of(ffn_activations[activation].name), error);
+}
+
 /* Sets the keys that follow from the options; all other keys are copied from the source. */
 static hearth_status set_keys(const convert_plan *p, checkpoint *source, hearth_error *error)
 {
@@ -53,8 +72,8 @@ static hearth_status set_keys(const convert_plan *p, checkpoint *source, hearth_
         TRY(set_pack_keys(p, source, error));
     if (p->requantised)
         TRY(checkpoint_set_bool(source, "hearth.pack.requantised", true, error));
-    if (p->added && p->added->has_threshold)
-        TRY(checkpoint_set_f32(source, "powerinfer.sparse_threshold", p->added->threshold, error));
+    if (p->added)
+        TRY(set_powerinfer_keys(p, source, error));
     char key[KEY_SIZE];
     hyper_key(key, p->model->family, "hidden_activation");
     return o->ffn_activation ? checkpoint_set_string(source, key, span_of(o->ffn_activation), error) : HEARTH_OK;
@@ -70,6 +89,8 @@ static void note_powerinfer(const convert_plan *p)
         return;
     if (p->added->note[0])
         o->note(o->user, p->added->note);
+    if (p->model->family->dropped_positions > 0 && p->model->hyper.norm_epsilon > 0)
+        o->note(o->user, "PowerInfer itself computes the norms of this family with an epsilon of 0");
     if (p->model->layers[0].ffn.activation != FFN_RELU)
         o->note(o->user, "PowerInfer itself computes every model as ReLU, whatever the file says of its activation");
     for (size_t i = 0; i < p->count; i++) {

@@ -152,6 +152,12 @@ static hearth_status find_rows(convert_plan *p, uint32_t layer, const uint32_t *
 
 /* -------------------------------------------------------------------- plan */
 
+uint32_t convert_extra_positions(const convert_plan *p)
+{
+    uint32_t wanted = p->added ? p->model->family->dropped_positions : 0, there = p->model->hyper.position_offset;
+    return wanted > there ? wanted - there : 0;
+}
+
 /* Adds a tensor to the plan. from, to: its rules as stored and as written; t: the stored tensor. */
 static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const tensor_rule *to, uint32_t layer,
                                  const stored_tensor *t, hearth_error *error)
@@ -181,8 +187,9 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->to.name = step->name;
     item->to.format = step->to;
     item->to.shape[0] = step->columns;
-    item->to.shape[1] = step->rows / item->experts;
-    item->to.size_bytes = size_bytes;
+    item->zero_rows = to->rows == DIMENSION_POSITIONS ? convert_extra_positions(p) : 0;
+    item->to.shape[1] = step->rows / item->experts + item->zero_rows;
+    item->to.size_bytes = size_bytes + (size_t)item->zero_rows * row_bytes;
     item->to.rotary_heads = item->to.fused_groups = 0;
     item->to.parts = NULL;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);

@@ -13,6 +13,7 @@ typedef struct convert_item {
     stored_tensor from, to;  /* to: as in the head of the new file                                             */
     const checkpoint *owner; /* owns the data of `from`; NULL: the caller's order of neurons                   */
     uint32_t experts;        /* matrices that lie one after another in the tensor; 1: it is one       */
+    uint64_t zero_rows;      /* rows of zeros that are written before the others: see convert_extra_positions  */
     float scale;             /* values are multiplied by it; 1: they stay as they are                          */
     const uint32_t *rows;    /* [f] the stored row (of a vector: value) of each written one; NULL: in stored order */
 } convert_item;
@@ -29,6 +30,9 @@ typedef struct convert_plan {
     bool requantised;     /* blocks of down were rounded once more */
     arena memory;
 } convert_plan;
+
+/* Returns how many more rows the table of positions gets: PowerInfer's files begin with some that no position uses. */
+uint32_t convert_extra_positions(const convert_plan *p);
 
 /* Fills in the plan. The caller sets source, model, added and options, and the rest to zero, and clears the plan's
  * memory afterwards, also on failure. */

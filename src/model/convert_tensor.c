@@ -292,9 +292,23 @@ static hearth_status write_transposed(convert_sink *s, convert_item *item)
     return status;
 }
 
+/* Writes the rows of zeros before a tensor's own: bytes of 0 are zeros in every format. */
+static hearth_status put_zeros(convert_sink *s, const convert_item *item)
+{
+    size_t bytes = (size_t)(item->zero_rows * (item->step.to_bytes / item->step.rows));
+    void *zeros = mem_new(bytes);
+    if (!zeros)
+        return fail_memory(s->error, item->step.name, bytes);
+    hearth_status status = gguf_writer_put(s->writer, zeros, bytes, s->error);
+    mem_free(zeros);
+    return status;
+}
+
 hearth_status convert_tensor(convert_sink *s, convert_item *item)
 {
     const convert_step *step = &item->step;
+    if (item->zero_rows > 0)
+        TRY(put_zeros(s, item));
     if (step->transposed)
         return write_transposed(s, item);
     if (step->from == step->to && !stored_tensor_reordered(&item->from) && !item->rows && item->scale == 1)
