@@ -54,6 +54,7 @@ typedef struct learnt_shape {
     ffn_gating gating;
     float activation_threshold; /* FATReLU's threshold                           */
     bool biases, ordered;
+    bool centred; /* the norm subtracts the mean, which is not small, and has a bias of its own */
 } learnt_shape;
 
 typedef struct learnt {
@@ -63,7 +64,7 @@ typedef struct learnt {
     model_layer layer;
     struct states rows;
     double *first; /* [f][d] by row as decoded                      */
-    float *bias, *norm;
+    float *bias, *norm, *norm_bias;
     int32_t *order;
     char *data;
     double density; /* share of all neurons that fire, held-out rows */
@@ -119,13 +120,16 @@ static inline void learnt_make_row(learnt *l, size_t row, uint64_t *seed)
 {
     size_t d = l->shape.d;
     float *x = l->rows.residual + row * d, *y = l->rows.normed + row * d, size = expf(1.5f * learnt_random(seed));
-    double squares = 0;
+    double squares = 0, mean = 0;
+    for (size_t c = 0; c < d; c++)
+        x[c] = (c ? learnt_normal(seed) / (1 + 3 * (float)c / (float)d) : 1.2f) + (l->shape.centred ? 0.5f : 0);
+    for (size_t c = 0; l->shape.centred && c < d; c++)
+        mean += (double)x[c] / (double)d;
+    for (size_t c = 0; c < d; c++)
+        squares += ((double)x[c] - mean) * ((double)x[c] - mean);
     for (size_t c = 0; c < d; c++) {
-        x[c] = c ? learnt_normal(seed) / (1 + 3 * (float)c / (float)d) : 1.2f;
-        squares += (double)x[c] * (double)x[c];
-    }
-    for (size_t c = 0; c < d; c++) {
-        y[c] = (float)((double)x[c] * (double)l->norm[c] / sqrt(squares / (double)d));
+        y[c] = (float)(((double)x[c] - mean) * (double)l->norm[c] / sqrt(squares / (double)d)) +
+               (l->shape.centred ? l->norm_bias[c] : 0);
         x[c] *= size;
     }
     for (size_t i = 0; i < l->shape.f; i++) {
@@ -153,14 +157,17 @@ static inline learnt *learnt_new(const learnt_shape *shape)
     l->bias = malloc(f * sizeof *l->bias);
     l->order = malloc(f * sizeof *l->order);
     l->norm = malloc(d * sizeof *l->norm);
+    l->norm_bias = malloc(d * sizeof *l->norm_bias);
     for (size_t i = 0; i < f; i++) { /* 5 divides no f in use, so that this is every number once */
         l->bias[i] = 0.2f * learnt_random(&seed);
         l->order[i] = (int32_t)((5 * i + 2) % f);
     }
     for (size_t c = 0; c < d; c++)
         l->norm[c] = 1 + 0.3f * learnt_random(&seed);
+    for (size_t c = 0; c < d; c++)
+        l->norm_bias[c] = shape->centred ? 0.3f * learnt_random(&seed) : 0;
     learnt_make_first(l, &seed);
-    l->layer.ffn_norm.weight = l->norm;
+    l->layer.ffn_norm = (norm_weights){l->norm, shape->centred ? l->norm_bias : NULL};
     l->layer.attention = (attention_shape){.head_count = 1, .kv_head_count = 1, .head_length = 2};
     l->layer.ffn = (ffn_shape){.neuron_count = shape->f,
                                .gating = shape->gating,
@@ -170,6 +177,7 @@ static inline learnt *learnt_new(const learnt_shape *shape)
     *(shape->gating == FFN_PLAIN ? &l->layer.up_bias : &l->layer.gate_bias) = shape->biases ? l->bias : NULL;
     l->model = (struct hearth_model){.source = &l->source, .name = "built", .layers = &l->layer};
     l->model.hyper = (hyperparameters){.layer_count = 1, .embedding_length = shape->d, .norm_epsilon = 0};
+    l->model.hyper.norm = shape->centred ? NORM_LAYER : NORM_RMS;
     l->rows = (struct states){.count = shape->rows, .d = d, .f = f};
     l->rows.residual = malloc(shape->rows * d * sizeof(float));
     l->rows.normed = malloc(shape->rows * d * sizeof(float));
@@ -185,7 +193,8 @@ static inline learnt *learnt_new(const learnt_shape *shape)
 
 static inline void learnt_free(learnt *l)
 {
-    void *all[] = {l->first, l->bias, l->norm, l->order, l->data, l->rows.residual, l->rows.normed, l->rows.fired, l};
+    void *all[] = {l->first, l->bias,          l->norm,        l->norm_bias,  l->order,
+                   l->data,  l->rows.residual, l->rows.normed, l->rows.fired, l};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }

@@ -60,6 +60,7 @@ typedef struct start {
     float *chunk;      /* [SAMPLE_CHUNK][d]                                                                       */
     float *products;   /* [BASIS_BLOCK][k]                                                                        */
     float *constant;   /* [d] v                                                                                   */
+    float *offsets;    /* [f] what a score has beside w . x, less the value at which the neuron fires              */
     float *along;      /* [f] component of W along the constant, where shifted                                    */
     float *sizes;      /* [k] standard deviations of the directions                                               */
     float *deviations; /* [f] standard deviations of what the cut leaves out                                      */
@@ -129,26 +130,6 @@ static void subtract_mean(float *values, size_t n)
         values[i] -= (float)(sum / (double)n);
 }
 
-/* Decodes the first matrix, rows by neuron number, scaled so that
- * its product with such an input has the sign of the network's. */
-static void decode_first(const start *s)
-{
-    const lowrank_job *job = s->job;
-    const float *norm = job->model->layers[job->layer].ffn_norm.weight;
-    const int32_t *order = job->model->layers[job->layer].order;
-    const matrix *first = layer_first_matrix(&job->model->layers[job->layer]);
-    for (size_t i = 0; i < job->f; i++) {
-        float *row = s->w + (order ? (size_t)order[i] : i) * job->d;
-        number_formats[first->format].decode(matrix_row(first, i), row, job->d);
-        for (size_t c = 0; c < job->d; c++)
-            row[c] *= job->options->normed ? job->scale : norm ? norm[c] : 1;
-        if (!job->options->normed && job->model->hyper.norm == NORM_LAYER)
-            subtract_mean(row, job->d); /* so that the mean of the input does not matter, which the norm takes away */
-    }
-}
-
-/* ------------------------------------------------------------------ constants */
-
 static double dot(const float *a, const float *b, size_t n)
 {
     double sum = 0;
@@ -156,6 +137,31 @@ static double dot(const float *a, const float *b, size_t n)
         sum += (double)a[i] * (double)b[i];
     return sum;
 }
+
+/* Decodes the first matrix, rows by neuron number, scaled so that its product with such an input has the sign of the
+ * network's, once the offset is added: the bias, and for the residual stream what the bias of the norm gives. */
+static void decode_first(const start *s)
+{
+    const lowrank_job *job = s->job;
+    const model_layer *l = &job->model->layers[job->layer];
+    const norm_weights *norm = &l->ffn_norm;
+    const float *bias = layer_first_bias(l);
+    const matrix *first = layer_first_matrix(l);
+    for (size_t i = 0; i < job->f; i++) {
+        size_t neuron = l->order ? (size_t)l->order[i] : i;
+        float *row = s->w + neuron * job->d;
+        number_formats[first->format].decode(matrix_row(first, i), row, job->d);
+        s->offsets[neuron] = (bias ? bias[i] : 0) - l->ffn.threshold;
+        if (!job->options->normed && norm->bias)
+            s->offsets[neuron] += (float)dot(row, norm->bias, job->d);
+        for (size_t c = 0; c < job->d; c++)
+            row[c] *= job->options->normed ? job->scale : norm->weight ? norm->weight[c] : 1;
+        if (!job->options->normed && job->model->hyper.norm == NORM_LAYER)
+            subtract_mean(row, job->d); /* so that the mean of the input does not matter, which the norm takes away */
+    }
+}
+
+/* ------------------------------------------------------------------ constants */
 
 /* Solves (C + ridge) v = mean by conjugate gradients: v . x is the best linear estimate of 1. */
 static void solve_constant(start *s)
@@ -185,21 +191,13 @@ static void solve_constant(start *s)
     s->explained = dot(v, s->mean, d);
 }
 
-/* A neuron fires where w . x + bias exceeds the activation's threshold. Adds the difference to w, by way of the
- * estimate of a constant. */
+/* A neuron fires where w . x plus its offset exceeds 0. Adds the offset to w, by way of the estimate of a constant. */
 static void fold_constants(const start *s)
 {
-    const lowrank_job *job = s->job;
-    const float *bias = layer_first_bias(&job->model->layers[job->layer]),
-                activation_threshold = job->model->layers[job->layer].ffn.threshold;
-    const int32_t *order = job->model->layers[job->layer].order;
-    if (!bias && activation_threshold == 0)
-        return;
-    for (size_t i = 0; i < job->f; i++) {
-        float *row = s->w + (order ? (size_t)order[i] : i) * job->d,
-              constant = (bias ? bias[i] : 0) - activation_threshold;
-        for (size_t c = 0; c < job->d; c++)
-            row[c] += constant * s->constant[c];
+    for (size_t i = 0; i < s->job->f; i++) {
+        float *row = s->w + i * s->job->d;
+        for (size_t c = 0; s->offsets[i] != 0 && c < s->job->d; c++)
+            row[c] += s->offsets[i] * s->constant[c];
     }
 }
 
@@ -386,6 +384,7 @@ static size_t lay_out(start *s, float *block)
         {&s->chunk, SAMPLE_CHUNK * d},
         {&s->products, BASIS_BLOCK * k},
         {&s->constant, d},
+        {&s->offsets, f},
         {&s->along, f},
         {&s->sizes, k},
         {&s->deviations, f},
