@@ -241,6 +241,37 @@ static void a_layer_without_effect_gives_all(void **state)
     close_fixture(&f);
 }
 
+/* Where a norm comes between, of the activations or behind the network, the size of a matrix does not matter: up of the
+ * one model, down of the other, sixteen times as large. */
+static void norms_undo_sizes(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {HEARTH_DATA "/golden/bitnet/model.gguf",
+                                        HEARTH_DATA "/golden/gemma2/model.gguf"};
+    for (size_t i = 0; i < 2; i++) {
+        fixture f;
+        prune_table before, after;
+        open_fixture(&f, paths[i]);
+        model_layer *l = &f.model->layers[1];
+        assert_non_null(i ? l->ffn_post_norm.weight : l->ffn_inner_norm.weight);
+        assert_int_equal(prune_deal(&before, f.runtime, f.model, f.folder, (hearth_progress){0}, NULL), HEARTH_OK);
+        matrix *m = i ? &l->down : &l->up;
+        assert_int_equal(m->format, FORMAT_F32);
+        size_t count = (size_t)m->rows * m->columns;
+        float *larger = mem_new_array(count, sizeof *larger);
+        for (size_t k = 0; k < count; k++)
+            larger[k] = 16 * ((const float *)m->data)[k];
+        m->data = larger;
+        assert_int_equal(prune_deal(&after, f.runtime, f.model, f.folder, (hearth_progress){0}, NULL), HEARTH_OK);
+        for (size_t k = 0; k < f.model->hyper.layer_count * PRUNE_LEVELS; k++)
+            assert_true(before.thresholds[k] == after.thresholds[k]);
+        prune_free(&before);
+        prune_free(&after);
+        close_fixture(&f);
+        mem_free(larger);
+    }
+}
+
 /* A matrix of the same values in another format. data: free */
 static matrix converted(const matrix *from, number_format format)
 {
@@ -331,6 +362,7 @@ int main(void)
         cmocka_unit_test(thresholds_take_what_they_say_of_relu),
         cmocka_unit_test(thresholds_take_what_they_say_of_silu),
         cmocka_unit_test(a_layer_without_effect_gives_all),
+        cmocka_unit_test(norms_undo_sizes),
         cmocka_unit_test(formats_may_differ_by_layer),
         cmocka_unit_test(every_allocation_may_fail),
     };

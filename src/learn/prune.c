@@ -156,6 +156,20 @@ static void multiply(const survey *s, const matrix *w, const float *bias, float 
     pool_run(s->runtime->threads, s->f, RUN_ROWS, multiply_rows, &p);
 }
 
+static double square(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
+}
+
+/* Returns what a norm divides n values of this sum of squares by. */
+static double divisor(const survey *s, double squares, size_t n)
+{
+    return sqrt(squares / (double)n + (double)s->model->hyper.norm_epsilon);
+}
+
 /* Items are tokens. */
 static void activate_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
@@ -170,6 +184,10 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
             s->runtime->kernels.activate[kind](h, NULL, shape->threshold, s->f, h);
         for (size_t i = 0; i < s->f; i++)
             h[i] = shape->gating == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
+        const float *inner = s->layer->ffn_inner_norm.weight;
+        float scale = inner ? (float)(1 / divisor(s, square(h, s->f), s->f)) : 1;
+        for (size_t i = 0; inner && i < s->f; i++)
+            h[i] *= scale * inner[i];
     }
 }
 
@@ -226,16 +244,18 @@ static void sort_into_bands(const survey *s, const bands *own, size_t t, size_t 
     }
 }
 
-static double square(const float *x, size_t n)
+/* Returns the sum of the squares of what a change of the network's output is after the weights of the norm behind it. */
+static double post_square(const survey *s, const float *lost)
 {
+    const float *weight = s->layer->ffn_post_norm.weight;
     double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)x[i] * x[i];
-    return sum;
+    for (size_t i = 0; weight && i < s->d; i++)
+        sum += (double)lost[i] * weight[i] * ((double)lost[i] * weight[i]);
+    return weight ? sum : square(lost, s->d);
 }
 
 /* Computes, for each token (work item), the relative change of the layer's output at each grade. Band 0 holds the
- * zeros, which change nothing. */
+ * zeros, which change nothing. A norm behind the network divides by what all neurons give. */
 static void lose(void *context, size_t begin, size_t end, unsigned worker)
 {
     const survey *s = context;
@@ -248,8 +268,15 @@ static void lose(void *context, size_t begin, size_t end, unsigned worker)
         for (size_t k = 1; k < PRUNE_GRADES; k++) {
             s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[k - 1], ends[k], own->h,
                                                              own->lost);
-            s->errors[t * PRUNE_GRADES + k] = size > 0 ? square(own->lost, s->d) / size : 0;
+            s->errors[t * PRUNE_GRADES + k] = size > 0 ? post_square(s, own->lost) / size : 0;
         }
+        if (!s->layer->ffn_post_norm.weight)
+            continue;
+        s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[PRUNE_GRADES - 1],
+                                                         ends[PRUNE_GRADES], own->h, own->lost);
+        double whole = divisor(s, square(own->lost, s->d), s->d);
+        for (size_t k = 1; k < PRUNE_GRADES; k++)
+            s->errors[t * PRUNE_GRADES + k] /= whole * whole;
     }
 }
 
