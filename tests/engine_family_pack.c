@@ -220,6 +220,79 @@ static void every_family_in_another_order(void **state)
     }
 }
 
+/* ------------------------------------------------------------------ small activations */
+
+/* What the first layer does: of mode dense the activations of the first matrix, of mode pruned what is not zero. */
+typedef struct first_layer {
+    float *gates;  /* [rows][f] */
+    uint8_t *left; /* [rows][f] */
+    size_t f;
+} first_layer;
+
+static void watch_first(void *user, const hearth_observation *o)
+{
+    first_layer *w = user;
+    if (o->layer > 0)
+        return;
+    for (size_t i = 0; o->gates && i < w->f; i++)
+        w->gates[o->position * w->f + i] = o->gates[i];
+    for (size_t i = 0; o->neurons && i < o->neuron_count; i++)
+        w->left[o->position * w->f + o->neurons[i]] = o->activations[i] != 0;
+}
+
+/* In mode pruned those neurons count whose activation by the first matrix is larger than the threshold. */
+static void check_pruned(const char *path, const char *activation, const golden *g, const char *level, bool one_by_one)
+{
+    stack s = {0};
+    hearth_error error;
+    hearth_model_options options = {.ffn_activation = activation};
+    hearth_runtime_options runtime = {.threads = 2, .cpu_level = level};
+    float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
+    stack_check(hearth_runtime_create(&s.runtime, &runtime, &error), &error);
+    stack_check(hearth_model_open(&s.model, path, &options, &error), &error);
+    hearth_model_describe(s.model, &s.info);
+    size_t f = s.info.neuron_count, n = g->total * f, left = 0;
+    first_layer w = {calloc(n, sizeof *w.gates), calloc(n, 1), f};
+    stack_open_engine(&s, &(setup){.mode = HEARTH_MODE_DENSE, .plain = true});
+    hearth_session_observe(s.session, &(hearth_observer){.see = watch_first, .user = &w, .gates = true});
+    stack_read(&s, g->ids, g->total, one_by_one, logits);
+    hearth_session_destroy(s.session);
+    hearth_engine_destroy(s.engine);
+    double mean = 0;
+    for (size_t i = 0; i < n; i++)
+        mean += fabs(w.gates[i]) / (double)n;
+    stack_open_engine(&s, &(setup){.mode = HEARTH_MODE_PRUNED, .plain = true, .pruned_at = (float)mean});
+    hearth_session_observe(s.session, &(hearth_observer){.see = watch_first, .user = &w});
+    stack_read(&s, g->ids, g->total, one_by_one, logits);
+    for (size_t i = 0; i < n; i++) {
+        if ((fabs(w.gates[i]) > (double)(float)mean) != w.left[i])
+            fail_msg("%s: %s: an activation of %g %s at a threshold of %g", path, level, (double)w.gates[i],
+                     w.left[i] ? "counts" : "is left out", mean);
+        left += w.left[i];
+    }
+    assert_true(left > 0 && left < n / 2);
+    stack_close(&s);
+    free(w.gates);
+    free(w.left);
+    free(logits);
+}
+
+static void pruned_leaves_out_what_is_small(void **state)
+{
+    (void)state;
+    const char *level;
+    for (size_t i = 0; i < ZEROS; i++) {
+        golden g;
+        if (strcmp(zeros[i].name, "bamboo") == 0)
+            continue; /* where gate counts, up may still be zero */
+        golden_load(&g, zeros[i].name);
+        for (size_t l = 0; (level = level_at(l)) != NULL; l++)
+            for (int one_by_one = 0; one_by_one < 2; one_by_one++)
+                check_pruned(g.folder, zeros[i].activation, &g, level, one_by_one);
+        golden_free(&g);
+    }
+}
+
 static int set_up(void **state)
 {
     return own_folder_make(state) || pool_create(&threads, 3, NULL) != HEARTH_OK;
@@ -233,8 +306,8 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gguf_and_back),
-                                       cmocka_unit_test(exact_is_dense_where_there_are_zeros),
-                                       cmocka_unit_test(every_family_in_another_order)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gguf_and_back), cmocka_unit_test(exact_is_dense_where_there_are_zeros),
+        cmocka_unit_test(every_family_in_another_order), cmocka_unit_test(pruned_leaves_out_what_is_small)};
     return run_group(tests, set_up, tear_down);
 }

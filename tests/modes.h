@@ -14,6 +14,7 @@ typedef struct setup {
     bool plain;        /* float32 activations and cache, as the references have */
     bool permissive;   /* predictors let everything through                    */
     bool mute;         /* predictors let nothing through                       */
+    float pruned_at;   /* threshold of mode pruned                             */
 } setup;
 
 /* Names of the levels that this CPU has, from scalar up; NULL behind the last. */
@@ -33,6 +34,8 @@ static inline void stack_open_engine(stack *s, const setup *o)
     stack_check(hearth_placement_create(&placement, s->model, o->mode, &error), &error);
     if (o->permissive || o->mute)
         hearth_placement_set_threshold(placement, o->mute ? 1e30f : -1e30f);
+    if (o->mode == HEARTH_MODE_PRUNED)
+        hearth_placement_set_threshold(placement, o->pruned_at);
     hearth_engine_options engine = {.placement = placement,
                                     .activations = o->plain ? HEARTH_ACTIVATIONS_F32 : HEARTH_ACTIVATIONS_AUTO};
     hearth_session_options session = {.context = 64, .output_rows = 64, .kv = o->plain ? HEARTH_KV_F32 : HEARTH_KV_F16};

@@ -206,14 +206,15 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
         .neuron_count = ffn_routed(&l->ffn),
     };
     bool zeros = ffn_skippable(&l->ffn), magnitude = e->selector == SELECTOR_MAGNITUDE;
+    bool own_size = job.activation->kernel == ACTIVATION_RELU; /* values above zero stay as they are */
     if (e->selector == SELECTOR_LOW_RANK) {
         job.fc1 = l->predictor.fc1;
         job.fc2 = l->predictor.fc2;
         job.reads_normed = l->predictor.reads_normed;
     }
-    job.prunes = magnitude && !zeros;
-    if (magnitude && zeros && e->threshold > job.activation_threshold)
-        job.activation_threshold = e->threshold; /* values above zero are their own size */
+    job.prunes = magnitude && !own_size;
+    if (magnitude && own_size && e->threshold > job.activation_threshold)
+        job.activation_threshold = e->threshold;
     job.predicts = selectors[e->selector].predictor != PREDICTOR_NONE;
     job.passes = e->selector == SELECTOR_COARSE ? job.activation_threshold : e->threshold;
     job.skips_zeros = job.prunes || (selectors[e->selector].skips && zeros);
