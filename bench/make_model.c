@@ -1,4 +1,4 @@
-/* make_model.c - writes a llama of a named shape with ReLU networks whose sparsity is planted: make-model --help.
+/* make_model.c - writes a model of a named shape with ReLU networks whose sparsity is planted: make-model --help.
  *
  * The options and the shapes. What is planted and how: model_rows.h, with the mathematics in plant.h; model_file.h has
  * the file. */
@@ -12,26 +12,55 @@
 #include <string.h>
 #include <unistd.h>
 
+#define LLAMA(shape_name, d, f, l, h, kv, v, r)                                                                     \
+    {                                                                                                               \
+        .name = shape_name, .family = &family_llama, .width = d, .neurons = f, .layers = l, .heads = h,             \
+        .kv_heads = kv, .head_length = d / h, .vocabulary = v, .rank = r, .experts = 1, .used = 1, .density = 0.12, \
+        .rope_base = 10000                                                                                          \
+    }
 // clang-format off
 static const model_shape shapes[] = {
-    /* name   width neurons layers heads kv vocabulary rank */
-    {"tiny",    256,  1024,  4,  8,  4,  2048,  128},
-    {"small",   512,  2048,  8,  8,  8,  8192,  256},
-    {"125m",    768,  3072, 12, 12, 12, 32000,  256},
-    {"1b",     2048,  5632, 22, 32,  4, 32000,  512},
-    {"7b",     4096, 11008, 32, 32, 32, 32000, 1024},
-    {"13b",    5120, 13824, 40, 40, 40, 32000, 1024},
-    {"33b",    6656, 17920, 60, 52, 52, 32000, 1024},
-    {"70b",    8192, 28672, 80, 64,  8, 32000, 1024},
+    /*    name   width neurons layers heads kv vocabulary rank */
+    LLAMA("tiny",    256,  1024,  4,  8,  4,  2048,  128),
+    LLAMA("small",   512,  2048,  8,  8,  8,  8192,  256),
+    LLAMA("125m",    768,  3072, 12, 12, 12, 32000,  256),
+    LLAMA("1b",     2048,  5632, 22, 32,  4, 32000,  512),
+    LLAMA("7b",     4096, 11008, 32, 32, 32, 32000, 1024),
+    LLAMA("13b",    5120, 13824, 40, 40, 40, 32000, 1024),
+    LLAMA("33b",    6656, 17920, 60, 52, 52, 32000, 1024),
+    LLAMA("70b",    8192, 28672, 80, 64,  8, 32000, 1024),
+    /* Published models, and small ones of their families. Densities: OPT's are published as 0.02 to 0.04, that of a
+     * Falcon with ReLU as 0.05 or so, SmallThinker's within the chosen experts as below 0.4. */
+    {"opt-tiny", &family_opt, .width = 256, .neurons = 1024, .layers = 4, .heads = 8, .kv_heads = 8, .head_length = 32,
+     .vocabulary = 2048, .rank = 128, .experts = 1, .used = 1, .density = 0.12},
+    {"opt-6.7b", &family_opt, .width = 4096, .neurons = 16384, .layers = 32, .heads = 32, .kv_heads = 32,
+     .head_length = 128, .vocabulary = 50272, .rank = 1024, .experts = 1, .used = 1, .density = 0.03},
+    {"falcon-tiny", &family_falcon, .width = 256, .neurons = 1024, .layers = 4, .heads = 8, .kv_heads = 1,
+     .head_length = 32, .vocabulary = 2048, .rank = 128, .experts = 1, .used = 1, .density = 0.12, .rope_base = 10000},
+    {"falcon-7b", &family_falcon, .width = 4544, .neurons = 18176, .layers = 32, .heads = 71, .kv_heads = 1,
+     .head_length = 64, .vocabulary = 65024, .rank = 1024, .experts = 1, .used = 1, .density = 0.05, .rope_base = 10000},
+    {"smallthinker-tiny", &family_smallthinker, .width = 256, .neurons = 128, .layers = 4, .heads = 8, .kv_heads = 2,
+     .head_length = 64, .vocabulary = 2048, .rank = 128, .experts = 8, .used = 2, .density = 0.3, .rope_base = 10000,
+     .window = 4096, .gating = 2},
+    {"smallthinker-21b", &family_smallthinker, .width = 2560, .neurons = 768, .layers = 52, .heads = 28, .kv_heads = 4,
+     .head_length = 128, .vocabulary = 151936, .rank = 1024, .experts = 64, .used = 6, .density = 0.3,
+     .rope_base = 1500000, .window = 4096, .gating = 2},
+    {"qwen3-tiny-moe", &family_qwen3moe, .width = 256, .neurons = 128, .layers = 4, .heads = 8, .kv_heads = 2,
+     .head_length = 64, .vocabulary = 2048, .rank = 128, .experts = 8, .used = 2, .density = 0.5, .rope_base = 1000000},
+    {"qwen3-30b-a3b", &family_qwen3moe, .width = 2048, .neurons = 768, .layers = 48, .heads = 32, .kv_heads = 4,
+     .head_length = 128, .vocabulary = 151936, .rank = 1024, .experts = 128, .used = 8, .density = 0.5,
+     .rope_base = 1000000},
 };
 // clang-format on
 #define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])
 
+/* What is 0 is as the shape, or the machine, has it. */
 typedef struct settings {
     double density, hot, share, recall, over, together, shared; /* see plant.h and model_rows.h */
-    double domains, seed, layers, rank, context, threads; /* whole numbers; 0: as the shape, or the machine, has it */
-    number_format format, head;                           /* head FORMAT_COUNT: chosen by format */
+    double domains, seed, layers, rank, context, threads;       /* whole numbers */
+    number_format format, head;                                 /* head FORMAT_COUNT: chosen by format */
     bool powerinfer;
+    const char *activation; /* NULL: as the family has it */
     const model_shape *shape;
     const char *path;
 } settings;
@@ -63,11 +92,13 @@ static const struct {
 // clang-format on
 #define NUMBER_COUNT (sizeof numbers / sizeof numbers[0])
 
+static const uint32_t default_context = 2048;
+
 static const char help[] =
     "make-model [OPTION...] SHAPE FORMAT OUT\n"
-    "Writes a llama of a named shape whose feed-forward networks are as sparse as wanted: random weights, ReLU, and a\n"
+    "Writes a model of a named shape whose feed-forward networks are as sparse as wanted: random weights, ReLU, and a\n"
     "known probability for each neuron to fire. For speed and for tests; it has nothing to say. The same options make\n"
-    "the same bytes on every machine, with any number of threads.\n"
+    "the same bytes on every machine, with any number of threads. Mixtures of experts have no predictors.\n"
     "\n"
     "    make-model 1b q4_0 1b-q4_0.gguf                      # stock layout, what every program reads\n"
     "    make-model 1b q4_0 --powerinfer 1b-pi-q4_0.gguf      # the same weights, a row per neuron, with predictors\n"
@@ -78,7 +109,8 @@ static const char help[] =
     "head gets Q6_K where FORMAT is smaller, as `hearth quantize` does it.\n"
     "  --powerinfer     PowerInfer's kind of file: down transposed, a predictor in each layer\n"
     "  --head FORMAT    of the output matrix\n"
-    "  --density P      mean share of the neurons that fire (0.12)\n"
+    "  --activation A   relu, or silu or gelu, with which nothing is sparse (what sparse models of the shape have)\n"
+    "  --density P      mean share of the neurons that fire (as the shape's published models, 0.12 for a llama)\n"
     "  --hot H --share S   the hottest H of the neurons make S of all activations (0.26, 0.8); --share 0: all are "
     "equal\n"
     "  --together C     correlation of neurons in a cluster, which are neighbours in hotness (0.5)\n"
@@ -102,22 +134,17 @@ static _Noreturn void stop(int status, const char *text)
 
 /* ------------------------------------------------------------------ options */
 
-static double parameters_of(const model_shape *s)
-{
-    uint32_t key_width = s->width / s->heads * s->kv_heads;
-    double keys = key_width, d = s->width;
-    return 2 * d * s->vocabulary + s->layers * (2 * d * d + 2 * keys * d + 3 * d * s->neurons);
-}
-
 static void print_help(void)
 {
     fputs(help, stdout);
-    printf("  %-6s %6s %8s %7s %6s %9s %11s %5s %11s\n", "", "width", "neurons", "layers", "heads", "kv heads",
-           "vocabulary", "rank", "parameters");
+    printf("  %-17s %6s %8s %7s %7s %6s %9s %11s %5s %11s\n", "", "width", "neurons", "experts", "layers", "heads",
+           "kv heads", "vocabulary", "rank", "parameters");
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
         const model_shape *s = &shapes[i];
-        printf("  %-6s %6u %8u %7u %6u %9u %11u %5u %9.2f G\n", s->name, s->width, s->neurons, s->layers, s->heads,
-               s->kv_heads, s->vocabulary, s->rank, parameters_of(s) / 1e9);
+        model_design m = {.shape = *s};
+        m.shape.positions = default_context;
+        printf("  %-17s %6u %8u %7u %7u %6u %9u %11u %5u %9.2f G\n", s->name, s->width, s->neurons, s->experts,
+               s->layers, s->heads, s->kv_heads, s->vocabulary, s->rank, model_file_parameters(&m) / 1e9);
     }
     exit(0);
 }
@@ -132,12 +159,23 @@ static number_format read_format(const char *name)
     return format;
 }
 
+static const char *read_activation(const char *name)
+{
+    static const char *const known[] = {"relu", "silu", "gelu"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i], name) == 0)
+            return known[i];
+    char text[256];
+    snprintf(text, sizeof text, "--activation: %.64s is unknown; there are relu, silu and gelu", name);
+    stop(2, text);
+}
+
 static const model_shape *read_shape(const char *name)
 {
     for (size_t i = 0; i < SHAPE_COUNT; i++)
         if (strcmp(shapes[i].name, name) == 0)
             return &shapes[i];
-    char text[256] = "";
+    char text[512] = "";
     snprintf(text, sizeof text, "SHAPE: %.64s is unknown; there are", name);
     for (size_t i = 0; i < SHAPE_COUNT; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s %s", i ? "," : "", shapes[i].name);
@@ -157,15 +195,28 @@ static double read_number(size_t i, const char *given)
     stop(2, text);
 }
 
+/* PowerInfer's kind of file is one of ReLU models. Other networks have no neurons that are hot. */
+static void check_sparse(settings *s)
+{
+    bool sparse = strcmp(s->activation, "relu") == 0;
+    if (s->powerinfer && !(sparse && s->shape->family->powerinfer))
+        stop(2, "--powerinfer: is for networks with relu, and not for mixtures of experts");
+    if (!sparse) {
+        s->share = 0;
+        s->together = 0;
+    }
+}
+
 static settings read_settings(int argc, char **argv)
 {
-    enum { HELP = 1, POWERINFER, HEAD };
-    struct option options[NUMBER_COUNT + 4] = {
-        {"help", 0, NULL, HELP}, {"powerinfer", 0, NULL, POWERINFER}, {"head", 1, NULL, HEAD}};
+    enum { HELP = 1, POWERINFER, HEAD, ACTIVATION };
+    struct option options[NUMBER_COUNT + 5] = {{"help", 0, NULL, HELP},
+                                               {"powerinfer", 0, NULL, POWERINFER},
+                                               {"head", 1, NULL, HEAD},
+                                               {"activation", 1, NULL, ACTIVATION}};
     for (size_t i = 0; i < NUMBER_COUNT; i++)
-        options[3 + i] = (struct option){numbers[i].name, 1, NULL, 256 + (int)i};
-    settings s = {.density = 0.12,
-                  .hot = 0.26,
+        options[4 + i] = (struct option){numbers[i].name, 1, NULL, 256 + (int)i};
+    settings s = {.hot = 0.26,
                   .share = 0.8,
                   .recall = 0.95,
                   .over = 1.3,
@@ -173,7 +224,7 @@ static settings read_settings(int argc, char **argv)
                   .shared = 0.3,
                   .domains = 1,
                   .seed = 1,
-                  .context = 2048,
+                  .context = default_context,
                   .head = FORMAT_COUNT};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == HELP)
@@ -182,6 +233,8 @@ static settings read_settings(int argc, char **argv)
             s.powerinfer = true;
         else if (c == HEAD)
             s.head = read_format(optarg);
+        else if (c == ACTIVATION)
+            s.activation = read_activation(optarg);
         else if (c >= 256)
             *(double *)(void *)((char *)&s + numbers[c - 256].field) = read_number((size_t)c - 256, optarg);
         else
@@ -192,6 +245,9 @@ static settings read_settings(int argc, char **argv)
     s.shape = read_shape(argv[optind]);
     s.format = read_format(argv[optind + 1]);
     s.path = argv[optind + 2];
+    s.activation = s.activation ? s.activation : s.shape->family->activation;
+    s.density = s.density > 0 ? s.density : s.shape->density;
+    check_sparse(&s);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (s.threads == 0)
         s.threads = processors > 0 ? (double)processors : 1;
@@ -206,6 +262,8 @@ static model_shape shape_of(const settings *s)
     model_shape shape = *s->shape;
     shape.layers = s->layers > 0 ? (uint32_t)s->layers : shape.layers;
     shape.rank = s->rank > 0 ? (uint32_t)s->rank : shape.rank;
+    /* PowerInfer's files keep the two rows before OPT's first position. */
+    shape.positions = shape.family->rotates ? 0 : (uint32_t)s->context + (s->powerinfer ? 2 : 0);
     char text[64];
     snprintf(text, sizeof text, "--rank: %u is not a multiple of 32", shape.rank);
     if (shape.rank % 32 != 0)
@@ -219,7 +277,7 @@ static hearth_status make(const settings *s, model_design *m, uint64_t *size_byt
                                   .powerinfer = s->powerinfer,
                                   .head = s->head,
                                   .context = (uint32_t)s->context,
-                                  .shape_name = s->shape->name};
+                                  .activation = s->activation};
     plant_wish wish = {.neurons = m->shape.neurons,
                        .density = s->density,
                        .hot = s->hot,

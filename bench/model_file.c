@@ -16,37 +16,6 @@
 
 /* -------------------------------------------------------------------- tensors */
 
-#define NORM MATRIX_COUNT /* a vector of ones */
-
-typedef enum presence { ALWAYS, IN_STOCK, IN_POWERINFER } presence;
-
-typedef struct tensor_row {
-    const char *name; /* %u: the layer */
-    model_matrix which;
-    presence where;
-} tensor_row;
-
-// clang-format off
-static const tensor_row of_model[] = {
-    {"token_embd.weight",         MATRIX_EMBEDDING,        ALWAYS},
-    {"output_norm.weight",        NORM,                    ALWAYS},
-    {"output.weight",             MATRIX_HEAD,             ALWAYS},
-};
-static const tensor_row of_layer[] = {
-    {"blk.%u.attn_norm.weight",   NORM,                    ALWAYS},
-    {"blk.%u.attn_q.weight",      MATRIX_QUERY,            ALWAYS},
-    {"blk.%u.attn_k.weight",      MATRIX_KEY,              ALWAYS},
-    {"blk.%u.attn_v.weight",      MATRIX_VALUE,            ALWAYS},
-    {"blk.%u.attn_output.weight", MATRIX_ATTENTION_OUTPUT, ALWAYS},
-    {"blk.%u.ffn_norm.weight",    NORM,                    ALWAYS},
-    {"blk.%u.fc1.weight",         MATRIX_FC1,              IN_POWERINFER},
-    {"blk.%u.ffn_gate.weight",    MATRIX_GATE,             ALWAYS},
-    {"blk.%u.fc2.weight",         MATRIX_FC2,              IN_POWERINFER},
-    {"blk.%u.ffn_up.weight",      MATRIX_UP,               ALWAYS},
-    {"blk.%u.ffn_down.weight",    MATRIX_DOWN,             IN_STOCK},
-    {"blk.%u.ffn_down_t.weight",  MATRIX_DOWN_T,           IN_POWERINFER},
-};
-// clang-format on
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
 /* One tensor of the file. */
@@ -72,16 +41,17 @@ typedef struct work {
     double start;
 } work;
 
+/* Vectors are float32, and so is the router, as other programs have it. */
 static number_format format_of(const work *w, model_matrix which)
 {
-    if (which == NORM)
+    if (model_matrix_rows(w->m, which) == 1 || which == MATRIX_ROUTER)
         return FORMAT_F32;
     number_format format = w->m->format;
+    bool is_head = which == MATRIX_HEAD || (which == MATRIX_EMBEDDING && w->m->shape.family->tied);
     const number_traits *given = &number_formats[format], *least = &number_formats[FORMAT_Q6_K];
-    if (which == MATRIX_HEAD && w->options->head != FORMAT_COUNT)
+    if (is_head && w->options->head != FORMAT_COUNT)
         format = w->options->head;
-    else if (which == MATRIX_HEAD &&
-             given->block_bytes * least->block_values < least->block_bytes * given->block_values)
+    else if (is_head && given->block_bytes * least->block_values < least->block_bytes * given->block_values)
         format = FORMAT_Q6_K;
     return model_format(format, model_matrix_columns(w->m, which));
 }
@@ -93,39 +63,59 @@ static hearth_status add_tensor(work *w, const tensor_row *row, uint32_t layer, 
     stored_tensor t = {.name = arena_copy_text(&w->memory, name, strlen(name)), .shape = {0, 1, 1, 1}};
     if (!t.name)
         return fail_memory(error, name, sizeof name);
+    uint32_t rows = model_matrix_rows(w->m, row->which);
+    bool stacked = model_matrix_of_experts(w->m, row->which);
     t.format = format_of(w, row->which);
-    t.rank = row->which == NORM ? 1 : 2;
-    t.shape[0] = row->which == NORM ? w->m->shape.width : model_matrix_columns(w->m, row->which);
-    t.shape[1] = row->which == NORM ? 1 : model_matrix_rows(w->m, row->which);
+    t.rank = rows == 1 ? 1 : stacked ? 3 : 2;
+    t.shape[0] = model_matrix_columns(w->m, row->which);
+    t.shape[2] = stacked ? w->m->shape.experts : 1;
+    t.shape[1] = rows / t.shape[2];
     size_t row_bytes;
     if (!number_row_bytes(t.format, t.shape[0], &row_bytes))
         return fail(error, HEARTH_INVALID, "%s: rows of %llu values in %s", name, (unsigned long long)t.shape[0],
                     number_formats[t.format].name);
-    t.size_bytes = row_bytes * t.shape[1];
+    t.size_bytes = row_bytes * rows;
     w->size_bytes += t.size_bytes;
-    w->plans[w->count] = (planned){row->which, layer, row == of_layer};
+    w->plans[w->count] = (planned){row->which, layer, row == w->m->shape.family->of_layer};
     w->tensors[w->count++] = t;
     return HEARTH_OK;
 }
 
-static bool is_present(const work *w, const tensor_row *row)
+static bool is_present(bool powerinfer, const tensor_row *row)
 {
-    return row->where == ALWAYS || (row->where == IN_POWERINFER) == w->options->powerinfer;
+    return row->where == ALWAYS || (row->where == IN_POWERINFER) == powerinfer;
+}
+
+double model_file_parameters(const model_design *m)
+{
+    const model_family *f = m->shape.family;
+    double sum = 0;
+    for (size_t i = 0; i < f->of_model_count + f->of_layer_count; i++) {
+        bool of_layer = i >= f->of_model_count;
+        const tensor_row *row = of_layer ? &f->of_layer[i - f->of_model_count] : &f->of_model[i];
+        if (is_present(false, row))
+            sum += (double)model_matrix_rows(m, row->which) * model_matrix_columns(m, row->which) *
+                   (of_layer ? m->shape.layers : 1);
+    }
+    return sum;
 }
 
 static hearth_status plan_tensors(work *w, hearth_error *error)
 {
-    size_t most = COUNT(of_model) + w->m->shape.layers * COUNT(of_layer);
+    const model_family *f = w->m->shape.family;
+    bool powerinfer = w->options->powerinfer;
+    size_t most = f->of_model_count + w->m->shape.layers * f->of_layer_count;
     w->tensors = arena_new_array(&w->memory, most, sizeof *w->tensors);
     w->plans = arena_new_array(&w->memory, most, sizeof *w->plans);
     if (!w->tensors || !w->plans)
         return fail_memory(error, "tensors", most * (sizeof *w->tensors + sizeof *w->plans));
-    for (size_t i = 0; i < COUNT(of_model); i++)
-        TRY(add_tensor(w, &of_model[i], 0, error));
+    for (size_t i = 0; i < f->of_model_count; i++)
+        if (is_present(powerinfer, &f->of_model[i]))
+            TRY(add_tensor(w, &f->of_model[i], 0, error));
     for (uint32_t layer = 0; layer < w->m->shape.layers; layer++)
-        for (size_t i = 0; i < COUNT(of_layer); i++)
-            if (is_present(w, &of_layer[i]))
-                TRY(add_tensor(w, &of_layer[i], layer, error));
+        for (size_t i = 0; i < f->of_layer_count; i++)
+            if (is_present(powerinfer, &f->of_layer[i]))
+                TRY(add_tensor(w, &f->of_layer[i], layer, error));
     return HEARTH_OK;
 }
 
@@ -164,32 +154,61 @@ static hearth_status set_vocabulary(work *w, checkpoint *keys, hearth_error *err
     return checkpoint_set_u32(keys, "tokenizer.ggml.unknown_token_id", 0, error);
 }
 
+/* A key of the family: "opt.block_count". */
+static const char *family_key(const work *w, char out[NAME_SIZE], const char *name)
+{
+    snprintf(out, NAME_SIZE, "%s.%s", w->m->shape.family->architecture, name);
+    return out;
+}
+
+/* Keys of the sizes. PowerInfer's files of families with learned positions say how many rows the table has. */
+static hearth_status set_sizes(const work *w, checkpoint *keys, hearth_error *error)
+{
+    const model_shape *s = &w->m->shape;
+    const model_family *f = s->family;
+    bool mixed = s->experts > 1, wide = s->head_length * s->heads != s->width;
+    const struct {
+        const char *name;
+        uint32_t value;
+        bool present;
+    } sizes[] = {
+        {"context_length", f->rotates ? w->options->context : s->positions, true},
+        {"embedding_length", s->width, true},
+        {"block_count", s->layers, true},
+        {"feed_forward_length", s->neurons, true},
+        {"attention.head_count", s->heads, true},
+        {"attention.head_count_kv", s->kv_heads, true},
+        {"rope.dimension_count", s->head_length, f->rotates},
+        {"attention.key_length", s->head_length, wide},
+        {"attention.value_length", s->head_length, wide},
+        {"expert_count", s->experts, mixed},
+        {"expert_used_count", s->used, mixed},
+        {"expert_feed_forward_length", s->neurons, mixed},
+        {"attention.sliding_window", s->window, s->window > 0},
+        {"expert_gating_func", s->gating, s->gating > 0},
+    };
+    char key[NAME_SIZE];
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        if (sizes[i].present)
+            TRY(checkpoint_set_u32(keys, family_key(w, key, sizes[i].name), sizes[i].value, error));
+    TRY(checkpoint_set_u32(keys, "general.file_type", number_formats[w->m->format].file_type, error));
+    return checkpoint_set_u32(keys, "general.quantization_version", 2, error);
+}
+
 static hearth_status set_keys(work *w, checkpoint *keys, hearth_error *error)
 {
     const model_shape *s = &w->m->shape;
-    const struct {
-        const char *key;
-        uint32_t value;
-    } sizes[] = {
-        {"llama.context_length", w->options->context},
-        {"llama.embedding_length", s->width},
-        {"llama.block_count", s->layers},
-        {"llama.feed_forward_length", s->neurons},
-        {"llama.attention.head_count", s->heads},
-        {"llama.attention.head_count_kv", s->kv_heads},
-        {"llama.rope.dimension_count", s->width / s->heads},
-        {"general.file_type", number_formats[w->m->format].file_type},
-        {"general.quantization_version", 2},
-    };
-    char name[NAME_SIZE];
-    snprintf(name, sizeof name, "planted %s, seed %llu", w->options->shape_name, (unsigned long long)w->m->seed);
-    TRY(checkpoint_set_string(keys, "general.architecture", span_of("llama"), error));
+    const model_family *f = s->family;
+    char name[NAME_SIZE], key[NAME_SIZE];
+    snprintf(name, sizeof name, "planted %s, seed %llu", s->name, (unsigned long long)w->m->seed);
+    TRY(checkpoint_set_string(keys, "general.architecture", span_of(f->architecture), error));
     TRY(checkpoint_set_string(keys, "general.name", span_of(name), error));
-    for (size_t i = 0; i < COUNT(sizes); i++)
-        TRY(checkpoint_set_u32(keys, sizes[i].key, sizes[i].value, error));
-    TRY(checkpoint_set_f32(keys, "llama.attention.layer_norm_rms_epsilon", 1e-5f, error));
-    TRY(checkpoint_set_f32(keys, "llama.rope.freq_base", 10000.0f, error));
-    TRY(checkpoint_set_string(keys, "llama.hidden_activation", span_of("relu"), error));
+    TRY(set_sizes(w, keys, error));
+    const char *epsilon = f->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    TRY(checkpoint_set_f32(keys, family_key(w, key, epsilon), 1e-5f, error));
+    if (f->rotates)
+        TRY(checkpoint_set_f32(keys, family_key(w, key, "rope.freq_base"), s->rope_base, error));
+    TRY(checkpoint_set_string(keys, family_key(w, key, "hidden_activation"), span_of(w->options->activation), error));
     return set_vocabulary(w, keys, error);
 }
 
@@ -227,12 +246,11 @@ static void make_bands(void *context, size_t begin, size_t end, unsigned worker)
 {
     const piece_job *job = context;
     const planned *p = &job->w->plans[job->tensor];
-    bool of_a_layer = p->which != MATRIX_EMBEDDING && p->which != MATRIX_HEAD;
     for (size_t band = begin; band < end; band++) {
         uint32_t first = (uint32_t)band * MODEL_BAND, left = job->rows - first;
-        model_band(job->w->m, of_a_layer ? &job->w->layer : NULL, p->which, job->w->tensors[job->tensor].format,
-                   job->first + first, left < MODEL_BAND ? left : MODEL_BAND,
-                   job->w->scratch + worker * job->scratch_bytes, job->w->piece + first * job->row_bytes);
+        model_band(job->w->m, &job->w->layer, p->which, job->w->tensors[job->tensor].format, job->first + first,
+                   left < MODEL_BAND ? left : MODEL_BAND, job->w->scratch + worker * job->scratch_bytes,
+                   job->w->piece + first * job->row_bytes);
     }
 }
 
@@ -245,9 +263,11 @@ static size_t piece_rows(size_t row_bytes)
 static hearth_status write_matrix(work *w, size_t tensor, hearth_error *error)
 {
     const stored_tensor *t = &w->tensors[tensor];
-    piece_job job = {
-        .w = w, .tensor = tensor, .row_bytes = t->size_bytes / t->shape[1], .scratch_bytes = model_band_scratch(w->m)};
-    uint32_t total = (uint32_t)t->shape[1], most = (uint32_t)piece_rows(job.row_bytes);
+    piece_job job = {.w = w,
+                     .tensor = tensor,
+                     .row_bytes = t->size_bytes / (t->shape[1] * t->shape[2]),
+                     .scratch_bytes = model_band_scratch(w->m)};
+    uint32_t total = (uint32_t)(t->shape[1] * t->shape[2]), most = (uint32_t)piece_rows(job.row_bytes);
     for (; job.first < total; job.first += job.rows) {
         job.rows = total - job.first < most ? total - job.first : most;
         pool_run(w->threads, (job.rows + MODEL_BAND - 1) / MODEL_BAND, 1, make_bands, &job);
@@ -258,20 +278,11 @@ static hearth_status write_matrix(work *w, size_t tensor, hearth_error *error)
     return HEARTH_OK;
 }
 
-static hearth_status write_norm(work *w, const stored_tensor *t, hearth_error *error)
-{
-    static const float one = 1;
-    for (uint64_t i = 0; i < t->shape[0]; i++)
-        TRY(gguf_writer_put(w->file, &one, sizeof one, error));
-    w->done_bytes += t->size_bytes;
-    return HEARTH_OK;
-}
-
 static hearth_status write_tensors(work *w, hearth_error *error)
 {
     size_t piece_bytes = PIECE_BYTES;
     for (size_t i = 0; i < w->count; i++) {
-        size_t band = MODEL_BAND * (w->tensors[i].size_bytes / w->tensors[i].shape[1]);
+        size_t band = MODEL_BAND * (w->tensors[i].size_bytes / model_matrix_rows(w->m, w->plans[i].which));
         piece_bytes = band > piece_bytes ? band : piece_bytes;
     }
     size_t scratch_bytes = pool_threads(w->threads) * model_band_scratch(w->m);
@@ -282,7 +293,7 @@ static hearth_status write_tensors(work *w, hearth_error *error)
     for (size_t i = 0; i < w->count; i++) {
         if (w->plans[i].begins_layer)
             TRY(model_layer_plan_make(&w->layer, w->m, w->plans[i].layer, error));
-        TRY(w->plans[i].which == NORM ? write_norm(w, &w->tensors[i], error) : write_matrix(w, i, error));
+        TRY(write_matrix(w, i, error));
     }
     return HEARTH_OK;
 }

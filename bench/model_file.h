@@ -9,11 +9,14 @@
 
 typedef struct model_file_options {
     const char *path;
-    const char *shape_name;
+    const char *activation;
     bool powerinfer;    /* PowerInfer's kind of file: down_t, fc1 and fc2 in each layer; else stock GGUF */
     number_format head; /* of the output matrix; FORMAT_COUNT: Q6_K where the design's format is smaller */
     uint32_t context;   /* that the keys announce */
 } model_file_options;
+
+/* Returns the number of weights of the stock file. */
+double model_file_parameters(const model_design *m);
 
 /* Writes the file, with a line of progress on standard error where that is a terminal. Memory: the plan of a layer and
  * pieces of some megabytes. On failure no file is left. *size_bytes: of the tensors. */

@@ -1,269 +1,12 @@
-/* model_rows.c - see model_rows.h. Sums that decide bytes are taken in four lanes in double precision, in the order that
- * is written here. */
-#include "model_rows.h"
-
-#include "../src/base/memory.h"
+/* model_rows.c - see model_rows.h. */
+#include "model_internal.h"
 
 #include <math.h> /* sqrt: exact by IEEE 754 */
 #include <string.h>
 
-/* Variance that all layers together add to the stream, whose tokens begin with 1. The networks' part is known in
- * advance, so thresholds take it into account. Attention's is not: over n unrelated tokens it averages to e / n of
- * what is given here (the weights are the exponentials of normal scores); so it is kept small. */
-#define FFN_GROWTH       0.25
-#define ATTENTION_GROWTH 0.05
-#define LOGIT_SPREAD     2.5 /* standard deviation of the logits */
-#define LOGIT_DOMAIN     3.0 /* what is added to those of the token's own domain, where there are several */
-#define NORM_EPSILON     1e-5
-#define HIDDEN_CONSTANT  8.0 /* of the predictor's units for the domains, large so that what multiplies it is small */
-#define OFFSET           6.0 /* of the other units, in standard deviations: relu cuts off what lies below -6 */
-#define OTHERS           4   /* directions that a neuron has besides its cluster's */
-#define SAMPLE           65536
-
-/* Streams of random numbers that belong to no matrix. */
-enum { STREAM_RANKS = MATRIX_COUNT, STREAM_MOVES, STREAM_OTHERS, STREAM_SAMPLE };
-
-static uint64_t key_of(const model_design *m, unsigned stream, uint32_t layer)
-{
-    return counter_key(m->seed, stream, layer);
-}
-
-static uint32_t free_of(const model_design *m)
-{
-    return m->shape.width - m->reserved;
-}
-
-static uint32_t directions_of(const model_design *m)
-{
-    return m->shape.rank - m->reserved;
-}
-
-/* Sum of a[i] * b[i]; n is a multiple of 4. */
-static double dot(const float *a, const float *b, size_t n)
-{
-    double lane[4] = {0};
-    for (size_t i = 0; i < n; i += 4)
-        for (size_t k = 0; k < 4; k++)
-            lane[k] += (double)a[i + k] * (double)b[i + k];
-    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
-}
-
-static void encode(number_format format, const float *values, uint32_t n, void *out)
-{
-    number_formats[format].encode(values, out, n);
-}
-
-static void decode(number_format format, const void *blocks, uint32_t n, float *out)
-{
-    number_formats[format].decode(blocks, out, n);
-}
-
-/* ------------------------------------------------------------------- design */
-
-number_format model_format(number_format wanted, uint32_t columns)
-{
-    const number_format order[] = {wanted, FORMAT_Q8_0, FORMAT_F16};
-    size_t i = 0;
-    while (i < 2 && columns % number_formats[order[i]].block_values != 0)
-        i++;
-    return order[i];
-}
-
-/* What rounding makes of normal numbers x of variance 1: *gain is the mean of y^2; *noise the variance of y / b - x,
- * where b is the slope of y over x. */
-static hearth_status measure_rounding(const model_design *m, double *gain, double *noise, hearth_error *error)
-{
-    number_format format = model_format(m->format, m->shape.width);
-    float *x = mem_new_array(3 * (size_t)SAMPLE, sizeof *x);
-    if (!x)
-        return fail_memory(error, "rounding", 3 * (size_t)SAMPLE * sizeof *x);
-    float *y = x + SAMPLE, *blocks = y + SAMPLE;
-    counter_normals(&m->normals, key_of(m, STREAM_SAMPLE, 0), 0, SAMPLE, 1, x);
-    encode(format, x, SAMPLE, blocks);
-    decode(format, blocks, SAMPLE, y);
-    double xx = dot(x, x, SAMPLE), xy = dot(x, y, SAMPLE), yy = dot(y, y, SAMPLE);
-    *gain = yy / SAMPLE;
-    *noise = (yy * xx / (xy * xy) - 1) * xx / SAMPLE;
-    mem_free(x);
-    return HEARTH_OK;
-}
-
-hearth_status model_design_finish(model_design *m, hearth_error *error)
-{
-    m->reserved = 32 * m->domains;
-    if (2 * m->reserved > m->shape.width || 2 * m->reserved > m->shape.rank)
-        return fail(error, HEARTH_INVALID, "%u domains need a model and a predictor of width %u, not %u and %u",
-                    m->domains, 2 * m->reserved, m->shape.width, m->shape.rank);
-    if (m->together > m->curve.rho * m->curve.rho)
-        return fail(error, HEARTH_INVALID,
-                    "together %g: neurons of a cluster cannot be more alike than the predictor knows them, %.3f",
-                    m->together, m->curve.rho * m->curve.rho);
-    m->constant = 0.5 * sqrt(m->shape.width);
-    normal_table_fill(&m->normals);
-    return measure_rounding(m, &m->embedding_square, &m->rounding_noise, error);
-}
-
-/* Standard deviation of the free coordinates behind so many layers, and the root mean square of all. */
-static void stream_at(const model_design *m, uint32_t layers, double *stream, double *norm)
-{
-    double square = m->embedding_square + FFN_GROWTH * layers / m->shape.layers;
-    *stream = sqrt(square);
-    *norm = sqrt((m->constant * m->constant + free_of(m) * square) / m->shape.width + NORM_EPSILON);
-}
-
-/* -------------------------------------------------------------------- layers */
-
-static void swap_values(uint32_t *a, uint32_t *b)
-{
-    uint32_t kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-/* Ranks of the first domain at random; in the others, those of the neurons that move change places. */
-static void deal_ranks(uint32_t *ranks, const model_design *m, uint32_t layer)
-{
-    uint32_t f = m->shape.neurons;
-    for (uint32_t i = 0; i < f; i++)
-        ranks[i] = i;
-    for (uint32_t i = f; i-- > 1;)
-        swap_values(&ranks[i], &ranks[counter_below(key_of(m, STREAM_RANKS, layer), i, i + 1)]);
-    /* Neurons are in no order of hotness, so the first of them are as good a choice as any. */
-    uint32_t moving = f - (uint32_t)(m->shared * f);
-    for (uint32_t n = 1; n < m->domains; n++) {
-        uint32_t *mine = ranks + (size_t)n * f;
-        uint64_t key = counter_key(key_of(m, STREAM_MOVES, layer), n, 0);
-        memcpy(mine, ranks, f * sizeof *mine);
-        for (uint32_t i = moving; i-- > 1;)
-            swap_values(&mine[i], &mine[counter_below(key, i, i + 1)]);
-    }
-}
-
-static void fill_fc1_row(const model_design *m, const model_layer_plan *p, uint32_t row, float *out)
-{
-    uint32_t d = m->shape.width;
-    memset(out, 0, d * sizeof *out);
-    if (row < m->reserved && row % 32 == 0)
-        out[row] = (float)(HIDDEN_CONSTANT / m->constant);
-    if (row < m->reserved)
-        return;
-    for (uint32_t n = 0; n < m->reserved; n += 32)
-        out[n] = (float)(OFFSET / m->constant);
-    counter_normals(&m->normals, key_of(m, MATRIX_FC1, p->layer), (uint64_t)(row - m->reserved) * d, free_of(m),
-                    (float)(1 / (p->stream * sqrt(free_of(m)))), out + m->reserved);
-}
-
-static void make_directions(model_layer_plan *p, const model_design *m, float *row, void *blocks)
-{
-    uint32_t d = m->shape.width;
-    number_format format = model_format(m->format, d);
-    for (uint32_t k = 0; k < directions_of(m); k++) {
-        float *direction = p->directions + (size_t)k * d;
-        fill_fc1_row(m, p, m->reserved + k, row);
-        encode(format, row, d, blocks);
-        decode(format, blocks, d, direction);
-    }
-}
-
-hearth_status model_layer_plan_make(model_layer_plan *p, const model_design *m, uint32_t layer, hearth_error *error)
-{
-    size_t d = m->shape.width, f = m->shape.neurons, k = directions_of(m);
-    if (!p->ranks) {
-        p->ranks = mem_new_array(m->domains * f, sizeof *p->ranks);
-        p->directions = mem_new_array((k + 2) * d, sizeof *p->directions);
-        if (!p->ranks || !p->directions)
-            return fail_memory(error, "layer", m->domains * f * sizeof *p->ranks + (k + 2) * d * sizeof(float));
-    }
-    p->layer = layer;
-    stream_at(m, layer, &p->stream, &p->norm);
-    deal_ranks(p->ranks, m, layer);
-    float *scratch = p->directions + k * d;
-    make_directions(p, m, scratch, scratch + d);
-    return HEARTH_OK;
-}
-
-void model_layer_plan_free(model_layer_plan *p)
-{
-    mem_free(p->ranks);
-    mem_free(p->directions);
-    *p = (model_layer_plan){0};
-}
-
-/* ------------------------------------------------------- the predictor's part */
-
-/* A neuron as the predictor sees it. */
-typedef struct insight {
-    uint32_t neuron;
-    uint32_t direction[1 + OTHERS]; /* the cluster's first */
-    double ahead[1 + OTHERS];       /* weight of each, as wanted */
-} insight;
-
-static insight insight_of(const model_design *m, const model_layer_plan *p, uint32_t neuron)
-{
-    uint32_t count = directions_of(m);
-    uint64_t key = counter_key(key_of(m, STREAM_OTHERS, p->layer), neuron, 0), at = 0;
-    double alike = m->together / (m->curve.rho * m->curve.rho);
-    insight in = {.neuron = neuron};
-    in.direction[0] = (uint32_t)((uint64_t)p->ranks[neuron] * count / m->shape.neurons);
-    in.ahead[0] = sqrt(alike);
-    for (uint32_t i = 1; i <= OTHERS; i++) {
-        bool taken = true;
-        while (taken) {
-            in.direction[i] = counter_below(key, at++, count);
-            taken = false;
-            for (uint32_t j = 0; j < i; j++)
-                taken |= in.direction[j] == in.direction[i];
-        }
-        in.ahead[i] = sqrt((1 - alike) / OTHERS) * (random_at(key, at++) & 1 ? 1 : -1);
-    }
-    return in;
-}
-
-/* The sum of the neuron's directions, with the weights of its row of fc2 as the file gives them: sum [d], of which the
- * reserved coordinates are the constants' part. Returns the length of its free part. */
-static double sum_directions(const model_design *m, const model_layer_plan *p, const insight *in, const float *weights,
-                             float *sum)
-{
-    uint32_t d = m->shape.width;
-    memset(sum, 0, d * sizeof *sum);
-    for (uint32_t i = 0; i <= OTHERS; i++) {
-        const float *direction = p->directions + (size_t)in->direction[i] * d;
-        float weight = weights[m->reserved + in->direction[i]];
-        for (uint32_t c = 0; c < d; c++)
-            sum[c] += weight * direction[c];
-    }
-    return sqrt(dot(sum + m->reserved, sum + m->reserved, free_of(m)));
-}
-
-/* The constants of the neuron's row of fc2: the score is sum . stream - tau * (its standard deviation). */
-static void set_score_constants(const model_design *m, const model_layer_plan *p, uint32_t neuron, const float *sum,
-                                double length, float *row)
-{
-    for (uint32_t n = 0; n < m->domains; n++) {
-        double tau = m->curve.tau[p->ranks[(size_t)n * m->shape.neurons + neuron]];
-        double offset = (double)sum[32 * n] * m->constant;
-        row[32 * n] = (float)(-(offset + tau * length * p->stream) / HIDDEN_CONSTANT);
-    }
-}
-
-/* Row of fc2 as wanted [rank], and what it decodes to. In the K formats the constants lie in one block with weights,
- * which are rounded with regard to them: so a first guess of them is rounded too. sum: scratch [d]. */
-static void fill_fc2_row(const model_design *m, const model_layer_plan *p, const insight *in, float *row,
-                         float *decoded, float *sum, void *blocks)
-{
-    uint32_t rank = m->shape.rank;
-    number_format format = model_format(m->format, rank);
-    memset(row, 0, rank * sizeof *row);
-    for (uint32_t i = 0; i <= OTHERS; i++)
-        row[m->reserved + in->direction[i]] = (float)in->ahead[i];
-    memcpy(decoded, row, rank * sizeof *row);
-    for (int guess = 0; guess < 2; guess++) {
-        double length = sum_directions(m, p, in, decoded, sum);
-        set_score_constants(m, p, in->neuron, sum, length, row);
-        encode(format, row, rank, blocks);
-        decode(format, blocks, rank, decoded);
-    }
-}
+#define LOGIT_SPREAD   2.5 /* standard deviation of the logits */
+#define LOGIT_DOMAIN   3.0 /* what is added to those of the token's own domain, where there are several */
+#define BIAS_DEVIATION 0.5
 
 /* --------------------------------------------------------------------- rows */
 
@@ -278,8 +21,10 @@ typedef struct workplace {
 
 static size_t largest_columns(const model_design *m)
 {
-    size_t most = m->shape.width > m->shape.neurons ? m->shape.width : m->shape.neurons;
-    return most > m->shape.rank ? most : m->shape.rank;
+    size_t most = 0;
+    for (unsigned i = 0; i < MATRIX_COUNT; i++)
+        most = model_matrix_columns(m, i) > most ? model_matrix_columns(m, i) : most;
+    return most;
 }
 
 size_t model_band_scratch(const model_design *m)
@@ -314,10 +59,25 @@ static void fill_gate_directions(const model_design *m, const model_layer_plan *
         noise[c] = of_noise * noise[c] + of_sum * direction[c];
 }
 
+/* Biases of the first matrix, four neurons at a time: first is a multiple of 4. */
+static void make_biases(const model_design *m, uint32_t layer, uint32_t first, uint32_t count, float *out)
+{
+    counter_normals(&m->normals, key_of(m, VECTOR_FIRST_BIAS, layer), first, count, BIAS_DEVIATION, out);
+}
+
+static double bias_of(const model_design *m, uint32_t layer, uint32_t neuron)
+{
+    float biases[4] = {0};
+    if (m->shape.family->biases)
+        make_biases(m, layer, neuron / 4 * 4, 4, biases);
+    return (double)biases[neuron % 4];
+}
+
 static void set_thresholds(const model_design *m, const model_layer_plan *p, uint32_t neuron, double length, float *row)
 {
+    double bias = bias_of(m, p->layer, neuron);
     for (uint32_t n = 0; n < m->domains; n++) {
-        double t = m->curve.t[p->ranks[(size_t)n * m->shape.neurons + neuron]];
+        double t = m->curve.t[rank_of(m, p, n, neuron)] + bias;
         row[32 * n] = (float)(-t * length * p->stream / m->constant);
     }
 }
@@ -327,9 +87,9 @@ static void fill_gate_row(const model_design *m, const model_layer_plan *p, uint
 {
     uint32_t d = m->shape.width;
     number_format format = model_format(m->format, d);
-    insight in = insight_of(m, p, neuron);
-    fill_fc2_row(m, p, &in, w->wanted, w->decoded, w->sum, w->blocks);
-    double length = sum_directions(m, p, &in, w->decoded, w->sum);
+    insight in = model_insight(m, p, neuron);
+    model_fc2_row(m, p, &in, w->wanted, w->decoded, w->sum, w->blocks);
+    double length = model_sum_directions(m, p, &in, w->decoded, w->sum);
     memset(row, 0, d * sizeof *row);
     fill_gate_directions(m, p, neuron, length, w->sum, row);
     /* The thresholds belong to the row as it is read: with its true length, which rounding changes. */
@@ -343,8 +103,8 @@ static void fill_gate_row(const model_design *m, const model_layer_plan *p, uint
 /* Rows first .. first + count - 1 of a matrix, to be made in w.band. */
 typedef struct band_job {
     const model_design *m;
-    const model_layer_plan *p; /* NULL: of embedding and head */
-    uint64_t key;              /* of the matrix */
+    const model_layer_plan *p;
+    uint64_t key; /* of the matrix */
     uint32_t first, count, columns;
     workplace w;
 } band_job;
@@ -382,6 +142,34 @@ static void fill_reader(const band_job *job)
     fill_free(job, job->p->norm / (job->p->stream * sqrt(free_of(job->m))));
 }
 
+/* Rows are counted from the last one, as PowerInfer's files have some before the first position. */
+static void fill_positions(const band_job *job)
+{
+    const model_design *m = job->m;
+    for (uint32_t i = 0; i < job->count; i++) {
+        float *row = row_of(job, i);
+        memset(row, 0, m->reserved * sizeof *row);
+        counter_normals(&m->normals, job->key, (uint64_t)(m->shape.positions - 1 - job->first - i) * m->shape.width,
+                        free_of(m), (float)sqrt(POSITION_SQUARE), row + m->reserved);
+    }
+}
+
+static void fill_ones(const band_job *job)
+{
+    for (uint32_t i = 0; i < job->columns; i++)
+        job->w.band[i] = 1;
+}
+
+static void fill_zeros(const band_job *job)
+{
+    memset(job->w.band, 0, job->columns * sizeof *job->w.band);
+}
+
+static void fill_first_bias(const band_job *job)
+{
+    make_biases(job->m, job->p->layer, 0, job->columns, job->w.band);
+}
+
 static void fill_embedding(const band_job *job)
 {
     fill_free(job, 1);
@@ -393,28 +181,40 @@ static void fill_head(const band_job *job)
 {
     const model_design *m = job->m;
     double stream, norm;
-    stream_at(m, m->shape.layers, &stream, &norm);
+    model_stream_at(m, m->shape.layers, &stream, &norm);
     fill_free(job, LOGIT_SPREAD * norm / (stream * sqrt(free_of(m))));
     for (uint32_t i = 0; i < job->count && m->domains > 1; i++)
         row_of(job, i)[32 * domain_of_token(m, job->first + i)] = (float)(LOGIT_DOMAIN * norm / m->constant);
+}
+
+/* Where the embedding is the head, the last norm gives logits their spread. */
+static void fill_output_norm(const band_job *job)
+{
+    const model_design *m = job->m;
+    double stream, norm;
+    model_stream_at(m, m->shape.layers, &stream, &norm);
+    float value = m->shape.family->tied ? (float)(LOGIT_SPREAD * norm / (stream * sqrt(free_of(m)))) : 1;
+    for (uint32_t i = 0; i < job->columns; i++)
+        job->w.band[i] = value;
 }
 
 /* A row per coordinate that is written. Bands are reserved or free as a whole. */
 static void fill_attention_output(const band_job *job)
 {
     const model_design *m = job->m;
-    uint32_t d = m->shape.width;
-    float deviation = (float)sqrt(ATTENTION_GROWTH / m->shape.layers / d);
-    memset(job->w.band, 0, (size_t)job->count * d * sizeof(float));
+    uint32_t n = job->columns;
+    float deviation = (float)sqrt(ATTENTION_GROWTH / m->shape.layers / n);
+    memset(job->w.band, 0, (size_t)job->count * n * sizeof(float));
     if (job->first < m->reserved)
         return;
     for (uint32_t i = 0; i < job->count; i++)
-        counter_normals(&m->normals, job->key, (uint64_t)(job->first + i) * d, d, deviation, row_of(job, i));
+        counter_normals(&m->normals, job->key, (uint64_t)(job->first + i) * n, n, deviation, row_of(job, i));
 }
 
+/* Each of the experts that a token is sent to adds its part of the output: the mean of them, about. */
 static double down_deviation(const model_design *m)
 {
-    return sqrt(FFN_GROWTH / m->shape.layers / m->curve.square);
+    return sqrt(FFN_GROWTH * m->shape.used / m->shape.layers / m->curve.square);
 }
 
 static void fill_down_t(const band_job *job)
@@ -427,11 +227,11 @@ static void fill_down(const band_job *job)
 {
     const model_design *m = job->m;
     uint64_t key = key_of(m, MATRIX_DOWN_T, job->p->layer);
-    uint32_t d = m->shape.width, f = m->shape.neurons;
+    uint32_t d = m->shape.width, f = m->shape.neurons, expert = job->first / d, at = job->first % d;
     float column[MODEL_BAND], deviation = (float)down_deviation(m);
     memset(job->w.band, 0, (size_t)job->count * f * sizeof(float));
-    for (uint32_t n = 0; n < f && job->first >= m->reserved; n++) {
-        counter_normals(&m->normals, key, (uint64_t)n * d + job->first, job->count, deviation, column);
+    for (uint32_t n = 0; n < f && at >= m->reserved; n++) {
+        counter_normals(&m->normals, key, ((uint64_t)expert * f + n) * d + at, job->count, deviation, column);
         for (uint32_t i = 0; i < job->count; i++)
             row_of(job, i)[n] = column[i];
     }
@@ -446,30 +246,54 @@ static void fill_gate(const band_job *job)
 static void fill_fc1(const band_job *job)
 {
     for (uint32_t i = 0; i < job->count; i++)
-        fill_fc1_row(job->m, job->p, job->first + i, row_of(job, i));
+        model_fc1_row(job->m, job->p, job->first + i, row_of(job, i));
 }
 
 static void fill_fc2(const band_job *job)
 {
     for (uint32_t i = 0; i < job->count; i++) {
-        insight in = insight_of(job->m, job->p, job->first + i);
-        fill_fc2_row(job->m, job->p, &in, row_of(job, i), job->w.decoded, job->w.sum, job->w.blocks);
+        insight in = model_insight(job->m, job->p, job->first + i);
+        model_fc2_row(job->m, job->p, &in, row_of(job, i), job->w.decoded, job->w.sum, job->w.blocks);
     }
 }
 
 /* ----------------------------------------------------------------- matrices */
 
-typedef enum extent { WIDTH, NEURONS, VOCABULARY, KEYS, RANK, EXTENT_COUNT } extent;
+typedef enum extent {
+    ONE,
+    WIDTH,
+    NETWORK, /* neurons of one network */
+    NEURONS, /* of all experts         */
+    OUTPUTS, /* of all experts         */
+    VOCABULARY,
+    QUERIES,
+    KEYS,
+    QKV,
+    HEAD,
+    RANK,
+    EXPERTS,
+    POSITIONS,
+    EXTENT_COUNT
+} extent;
 
 static uint32_t extent_of(const model_design *m, extent which)
 {
     const model_shape *s = &m->shape;
+    uint32_t queries = s->heads * s->head_length, keys = s->kv_heads * s->head_length;
     const uint32_t extents[EXTENT_COUNT] = {
+        [ONE] = 1,
         [WIDTH] = s->width,
-        [NEURONS] = s->neurons,
+        [NETWORK] = s->neurons,
+        [NEURONS] = neurons_of(m),
+        [OUTPUTS] = s->experts * s->width,
         [VOCABULARY] = s->vocabulary,
-        [KEYS] = s->width / s->heads * s->kv_heads,
+        [QUERIES] = queries,
+        [KEYS] = keys,
+        [QKV] = queries + 2 * keys,
+        [HEAD] = s->head_length,
         [RANK] = s->rank,
+        [EXPERTS] = s->experts,
+        [POSITIONS] = s->positions,
     };
     return extents[which];
 }
@@ -481,16 +305,25 @@ static const struct {
 } matrices[MATRIX_COUNT] = {
     [MATRIX_EMBEDDING]        = {VOCABULARY, WIDTH,   fill_embedding},
     [MATRIX_HEAD]             = {VOCABULARY, WIDTH,   fill_head},
-    [MATRIX_QUERY]            = {WIDTH,      WIDTH,   fill_reader},
+    [MATRIX_QUERY]            = {QUERIES,    WIDTH,   fill_reader},
     [MATRIX_KEY]              = {KEYS,       WIDTH,   fill_reader},
     [MATRIX_VALUE]            = {KEYS,       WIDTH,   fill_reader},
-    [MATRIX_ATTENTION_OUTPUT] = {WIDTH,      WIDTH,   fill_attention_output},
+    [MATRIX_ATTENTION_OUTPUT] = {WIDTH,      QUERIES, fill_attention_output},
     [MATRIX_GATE]             = {NEURONS,    WIDTH,   fill_gate},
     [MATRIX_UP]               = {NEURONS,    WIDTH,   fill_reader},
-    [MATRIX_DOWN]             = {WIDTH,      NEURONS, fill_down},
+    [MATRIX_DOWN]             = {OUTPUTS,    NETWORK, fill_down},
     [MATRIX_DOWN_T]           = {NEURONS,    WIDTH,   fill_down_t},
     [MATRIX_FC1]              = {RANK,       WIDTH,   fill_fc1},
     [MATRIX_FC2]              = {NEURONS,    RANK,    fill_fc2},
+    [MATRIX_QKV]              = {QKV,        WIDTH,   fill_reader},
+    [MATRIX_POSITIONS]        = {POSITIONS,  WIDTH,   fill_positions},
+    [MATRIX_ROUTER]           = {EXPERTS,    WIDTH,   fill_reader},
+    [VECTOR_NORM]             = {ONE,        WIDTH,   fill_ones},
+    [VECTOR_OUTPUT_NORM]      = {ONE,        WIDTH,   fill_output_norm},
+    [VECTOR_HEAD_NORM]        = {ONE,        HEAD,    fill_ones},
+    [VECTOR_FIRST_BIAS]       = {ONE,        NEURONS, fill_first_bias},
+    [VECTOR_ZEROS]            = {ONE,        WIDTH,   fill_zeros},
+    [VECTOR_KEY_ZEROS]        = {ONE,        KEYS,    fill_zeros},
 };
 // clang-format on
 
@@ -504,12 +337,18 @@ uint32_t model_matrix_columns(const model_design *m, model_matrix which)
     return extent_of(m, matrices[which].columns);
 }
 
+bool model_matrix_of_experts(const model_design *m, model_matrix which)
+{
+    extent rows = matrices[which].rows;
+    return m->shape.experts > 1 && (rows == NEURONS || rows == OUTPUTS);
+}
+
 void model_band(const model_design *m, const model_layer_plan *plan, model_matrix which, number_format format,
                 uint32_t first, uint32_t count, void *scratch, void *out)
 {
     band_job job = {.m = m,
                     .p = plan,
-                    .key = key_of(m, which, plan ? plan->layer : 0),
+                    .key = key_of(m, which, plan->layer),
                     .first = first,
                     .count = count,
                     .columns = model_matrix_columns(m, which),

@@ -10,9 +10,18 @@
  * four other directions of the layer, and noise of its own; with weights that make all but the noise correlate by
  * rho with Z. Neurons of one cluster are neighbours in hotness and lie scattered in the file.
  *
+ * Networks without a gate: activations are never negative, so each layer adds one vector to all tokens alike, besides
+ * what differs. It moves the thresholds of later layers, up or down by chance: the mean density stays what it is, and
+ * some neurons are hotter or colder than planned. So does the mean that layer norms subtract.
+ *
  * The predictor. Row k of fc1 is direction k, and an offset, so that relu cuts nothing off: hidden unit k is
  * the stream's component there. Row i of fc2 holds the four or five weights of neuron i, and what makes the score
  * S - tau (all thresholds are 0). Directions are as many as the predictor is wide, less the constants.
+ *
+ * Biases. That of a neuron is a random number, and its threshold in the constants' coordinates makes up for it.
+ *
+ * Experts. Their neurons are numbered one expert after the other; each expert has an order of hotness of its own. The
+ * router's rows are random, so all experts are chosen alike.
  *
  * Domains are ranges of token ids. Each has its own order of hotness, which a share of the neurons keep in all of them.
  *
@@ -20,6 +29,7 @@
 #ifndef BENCH_MODEL_ROWS_H
 #define BENCH_MODEL_ROWS_H
 
+#include "model_family.h"
 #include "plant.h"
 
 #include "../src/number/format.h"
@@ -28,10 +38,17 @@
 
 typedef struct model_shape {
     const char *name;
+    const model_family *family;
     uint32_t width;   /* d */
-    uint32_t neurons; /* f */
-    uint32_t layers, heads, kv_heads, vocabulary;
-    uint32_t rank; /* of the predictor, constants included */
+    uint32_t neurons; /* f, of an expert where there are experts */
+    uint32_t layers, heads, kv_heads, head_length, vocabulary;
+    uint32_t rank;          /* of the predictor, constants included */
+    uint32_t experts, used; /* networks of a layer, and those that a token is sent to; 1, 1: no mixture */
+    double density;         /* of the published models */
+    float rope_base;
+    uint32_t window;    /* of attention; 0: none */
+    uint32_t gating;    /* GGUF's expert_gating_func; 0: as the family has it */
+    uint32_t positions; /* rows of the table of learned positions */
 } model_shape;
 
 /* Fixed before anything is made; then read-only. */
@@ -59,7 +76,7 @@ typedef struct model_layer_plan {
     uint32_t layer;
     double stream;     /* standard deviation of the free coordinates where the network reads */
     double norm;       /* root mean square of the whole stream there */
-    uint32_t *ranks;   /* [domains][f] place in the order of hotness, 0 the hottest */
+    uint32_t *ranks;   /* [domains][experts * f] place in the order of hotness of its expert, 0 the hottest */
     float *directions; /* [rank - reserved][d] rows of fc1 as the file will give them */
 } model_layer_plan;
 
@@ -67,31 +84,18 @@ typedef struct model_layer_plan {
 hearth_status model_layer_plan_make(model_layer_plan *p, const model_design *m, uint32_t layer, hearth_error *error);
 void model_layer_plan_free(model_layer_plan *p);
 
-typedef enum model_matrix {
-    MATRIX_EMBEDDING,
-    MATRIX_HEAD,
-    MATRIX_QUERY,
-    MATRIX_KEY,
-    MATRIX_VALUE,
-    MATRIX_ATTENTION_OUTPUT,
-    MATRIX_GATE,
-    MATRIX_UP,
-    MATRIX_DOWN,
-    MATRIX_DOWN_T,
-    MATRIX_FC1,
-    MATRIX_FC2,
-    MATRIX_COUNT
-} model_matrix;
-
+/* A vector has one row. */
 uint32_t model_matrix_rows(const model_design *m, model_matrix which);
 uint32_t model_matrix_columns(const model_design *m, model_matrix which);
+/* Returns whether a tensor has its rows once for each expert. */
+bool model_matrix_of_experts(const model_design *m, model_matrix which);
 /* FORMAT, or what its blocks allow: Q8_0, then F16, where a row is not a whole number of blocks. */
 number_format model_format(number_format wanted, uint32_t columns);
 
 /* Bytes of scratch memory that model_band needs. */
 size_t model_band_scratch(const model_design *m);
 /* Writes rows first .. first + count - 1 (first a multiple of MODEL_BAND, count at most that) in `format`. plan: of the
- * layer; NULL for embedding and head. */
+ * layer; zeroed for what belongs to no layer. */
 void model_band(const model_design *m, const model_layer_plan *plan, model_matrix which, number_format format,
                 uint32_t first, uint32_t count, void *scratch, void *out);
 
