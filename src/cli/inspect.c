@@ -3,6 +3,7 @@
  * Also works on files that hearth cannot run, and on hostile files: names and texts reach the terminal only through
  * output_safe. */
 
+#include "../base/memory.h"
 #include "../file/checkpoint_json.h"
 #include "../file/gguf.h"
 #include "../model/fingerprint.h"
@@ -25,7 +26,8 @@ typedef struct inspect_values {
 static const option rows[] = {
     {OPTION_ROW(0, "keys", FLAG, inspect_values, keys, NULL, "only the keys")},
     {OPTION_ROW(0, "tensors", FLAG, inspect_values, tensors, NULL, "only the tensors")},
-    {OPTION_ROW(0, "json", FLAG, inspect_values, json, NULL, "one object: path, model, tune, formats, keys, tensors")},
+    {OPTION_ROW(0, "json", FLAG, inspect_values, json, NULL,
+                "one object: path, model, layers, tune, formats, keys, tensors")},
     {OPTION_ROW(0, "plot", TEXT, inspect_values, plot, "OUT.svg",
                 "instead, a picture of what the tune file counted: which neurons fire, how often, in which layer")},
 };
@@ -165,6 +167,7 @@ typedef struct inspection {
     const hearth_model *model;
     const char *why;
     inspected_tune tune;
+    layer_words *layers; /* [layer_count]; NULL without a model */
 } inspection;
 
 /* Finds the smallest and the largest rank of the layers' predictors. */
@@ -195,18 +198,15 @@ static void print_neurons(const hearth_model *m)
 
 static void print_model(const hearth_model *model)
 {
-    char size[16], neurons[NEURONS_TEXT];
+    char size[16];
     hearth_model_info m;
     hearth_model_describe(model, &m);
     fputs("name      ", stdout);
     output_safe(stdout, span_of(m.name ? m.name : ""), SHOWN_BYTES);
     printf("\nfamily    %s, %s, %.4g million parameters, %s\n", m.family, m.activation,
            (double)m.parameter_count * 1e-6, output_size(size, (double)m.weight_bytes));
-    printf("layers    %u, width %u, %s neurons each\n", m.layer_count, m.embedding_length,
-           common_neurons(neurons, model));
+    printf("layers    %u, width %u, context %u\n", m.layer_count, m.embedding_length, m.context_length);
     print_neurons(model);
-    printf("attention %u heads of %u, %u of keys and values, context %u\n", m.head_count, m.head_length,
-           m.kv_head_count, m.context_length);
     printf("tokens    %u, %s\n", m.vocabulary_size, m.has_tokenizer ? "with a tokenizer" : "without a tokenizer");
     char fingerprint[FINGERPRINT_SIZE];
     model_fingerprint(fingerprint, model);
@@ -273,6 +273,7 @@ static void print_inspection(const inspection *in, const inspect_values *v)
         putchar('\n');
         if (in->model) {
             print_model(in->model);
+            inspect_layers_print(in->layers, in->model->hyper.layer_count);
         } else if (inspect_is_tune(c)) {
             inspect_tune_print_file(c);
         } else {
@@ -309,9 +310,10 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
                                           (json_int_t)sums[i].size_bytes));
         json_object_set_new(object, "formats", formats);
         json_object_set_new(object, "model", in->model ? json_model(in->model) : json_null());
-        if (in->model)
+        if (in->model) {
+            json_object_set_new(object, "layers", inspect_layers_json(in->layers, in->model));
             json_object_set_new(object, "tune", inspect_tune_json(&in->tune, in->model));
-        else if (inspect_is_tune(c))
+        } else if (inspect_is_tune(c))
             json_object_set_new(object, "tune_file", inspect_tune_json_file(c));
         else
             json_object_set_new(object, "why", json_text(span_of(in->why)));
@@ -333,8 +335,10 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
 
 static hearth_status inspect_file(inspection *in, const inspect_values *v, hearth_error *error)
 {
-    if (in->model)
+    if (in->model) {
+        TRY(inspect_layers_open(&in->layers, in->model, error));
         TRY(inspect_tune_open(&in->tune, v->model.model, v->model.tune, in->model, error));
+    }
     if (v->json)
         return json_inspection(in, v, error);
     print_inspection(in, v);
@@ -366,6 +370,7 @@ static hearth_status run_inspect(void *values, operands *rest, hearth_error *err
         in.model = model;
     hearth_status status = inspect_file(&in, v, error);
     inspect_tune_close(&in.tune);
+    mem_free(in.layers);
     hearth_model_close(model);
     checkpoint_close(c);
     return status;
@@ -378,14 +383,14 @@ const command command_inspect = {
     .usage = "MODEL [--keys | --tensors] [--tune FILE] [--json] [--plot OUT.svg]",
     .about =
         "Shows the keys (long lists shortened), the tensors with their shapes and formats, and, where hearth can run "
-        "the model, its hyperparameters and what its tune file holds: hot neurons, predictors, thresholds. Any "
-        "valid GGUF will do, also one that hearth cannot run (it says why), whose family or number formats it does not "
-        "know, or that is only a vocabulary.",
+        "the model, its hyperparameters, what each layer computes, and what its tune file holds: hot neurons, "
+        "predictors, thresholds. Any valid GGUF will do, also one that hearth cannot run (it says why), whose family "
+        "or number formats it does not know, or that is only a vocabulary.",
     .example = "  $ hearth inspect stories-relu-q8_0.gguf\n"
                "  file      stories-relu-q8_0.gguf\n"
                "  name      stories-relu\n"
                "  family    llama, relu, 1.542 million parameters, 1.64 MB\n"
-               "  layers    6, width 128, 512 neurons each\n"
+               "  layers    6, width 128, context 512\n"
                "  ...\n"
                "  llama.block_count u32 = 6",
     .tables = {OPTION_TABLE("options", rows, 0),

@@ -1,8 +1,10 @@
-/* inspect_internal.h - what the files of `hearth inspect` share: what a tune file holds, as text and as a picture. */
+/* inspect_internal.h - what the files of `hearth inspect` share: what the layers compute; what a tune file holds, as text
+ * and as a picture. */
 #ifndef CLI_INSPECT_INTERNAL_H
 #define CLI_INSPECT_INTERNAL_H
 
 #include "../base/json.h"
+#include "../model/layer_describe.h"
 #include "../model/tune.h"
 #include "common.h"
 
@@ -33,6 +35,12 @@ json_t *inspect_tune_json(const inspected_tune *t, const hearth_model *model);
 bool inspect_is_tune(const checkpoint *file);
 void inspect_tune_print_file(const checkpoint *file);
 json_t *inspect_tune_json_file(const checkpoint *file);
+
+/* Describes all layers of a model: *out [layer_count], freed with mem_free. The others show them: in groups of layers
+ * that are alike; as an array of one object per layer (NULL: no memory). */
+hearth_status inspect_layers_open(layer_words **out, const hearth_model *model, hearth_error *error);
+void inspect_layers_print(const layer_words *words, uint32_t count);
+json_t *inspect_layers_json(const layer_words *words, const hearth_model *model);
 
 /* Opens the model with its tune file and draws what the file says of its neurons. HEARTH_UNSUPPORTED: there is no such
  * file, or it has no counts; the error says how to get them. */

@@ -1,0 +1,145 @@
+/* layer_describe.c - see layer_describe.h. */
+#include "layer_describe.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PI 3.14159265358979323846
+
+/* Appends to a phrase. Every phrase fits: its numbers have at most ten digits. */
+static void say(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(char *out, size_t size, const char *format, ...)
+{
+    size_t used = strlen(out);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(out + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+/* Returns a number above 0 rounded to three digits, so that it can be shown without an exponent. */
+static double three_digits(double value)
+{
+    double unit = 1;
+    while (value >= 1000 * unit)
+        unit *= 10;
+    return round(value / unit) * unit;
+}
+
+/* The wavelength of the slowest pair tells rotaries of different bases and scalings apart. */
+static void describe_rotary(char *out, size_t size, const attention_shape *a)
+{
+    static const char *const pairings[] = {[ROPE_NEIGHBOURS] = "neighbours", [ROPE_HALVES] = "halves"};
+    const rotary *r = a->rotary;
+    if (!r) {
+        say(out, size, "; not rotated");
+        return;
+    }
+    say(out, size, "; %u of %u pairs (%s) rotated, wavelengths up to %.0f", r->pairs, a->head_length / 2,
+        pairings[r->pairing], three_digits(2 * PI / r->frequencies[r->pairs - 1]));
+    if (r->long_frequencies)
+        say(out, size, ", more slowly in contexts above %u", r->long_from);
+}
+
+static void describe_attention(char *out, size_t size, const model_layer *l)
+{
+    const attention_shape *a = &l->attention;
+    say(out, size, "%u heads of %u, %u of keys and values", a->head_count, a->head_length, a->kv_head_count);
+    describe_rotary(out, size, a);
+    if (a->window > 0)
+        say(out, size, "; sees %u positions", a->window);
+    if (a->softcap > 0)
+        say(out, size, "; scores capped at %g", (double)a->softcap);
+    if (l->sinks)
+        say(out, size, "; sinks");
+    if (l->q_bias || l->qkv_bias)
+        say(out, size, "; biases");
+}
+
+/* "before attention and network", for one of two places. */
+static void describe_places(char *out, size_t size, const char *place, const norm_weights *attention,
+                            const norm_weights *network, bool *said)
+{
+    if (!attention->weight && !network->weight)
+        return;
+    const char *which = !network->weight ? "attention" : attention->weight ? "attention and network" : "network";
+    say(out, size, "%s %s %s", *said ? "," : "", place, which);
+    *said = true;
+}
+
+static void describe_norms(char *out, size_t size, const hyperparameters *h, const model_layer *l)
+{
+    bool said = false;
+    bool one = l->wiring == WIRING_PARALLEL && l->attention_norm.weight == l->ffn_norm.weight;
+    const norm_weights *first = l->attention_norm.weight ? &l->attention_norm : &l->ffn_norm;
+    say(out, size, "%s%s", h->norm == NORM_RMS ? "RMS" : "layer norm", first->bias ? " with biases" : "");
+    if (one)
+        say(out, size, " before both, the same one");
+    else
+        describe_places(out, size, "before", &l->attention_norm, &l->ffn_norm, &said);
+    describe_places(out, size, "after", &l->attention_post_norm, &l->ffn_post_norm, &said);
+    describe_places(out, size, "inside", &l->attention_inner_norm, &l->ffn_inner_norm, &said);
+    if (l->query_norm.weight)
+        say(out, size, "; of queries and keys, %s", l->attention.norm_whole ? "all heads together" : "each head");
+}
+
+static void describe_experts(char *out, size_t size, const model_layer *l)
+{
+    static const char *const scorings[] = {[ROUTER_SOFTMAX] = "softmax", [ROUTER_SIGMOID] = "sigmoid"};
+    const ffn_shape *f = &l->ffn;
+    const router_shape *r = &f->router;
+    if (r->expert_count == 0)
+        return;
+    say(out, size, "%u of %u, by %s", r->used, r->expert_count, scorings[r->scoring]);
+    if (l->router_correction)
+        say(out, size, " with a correction");
+    if (r->group_count > 1)
+        say(out, size, ", from %u of %u groups", r->group_used, r->group_count);
+    if (r->shares)
+        say(out, size, ", shares of their sum");
+    if (r->scale != 1)
+        say(out, size, ", times %g", (double)r->scale);
+    if (r->early)
+        say(out, size, "; chosen by what enters the layer");
+    if (f->shared_neurons > 0)
+        say(out, size, "; one shared of %u neurons", f->shared_neurons);
+}
+
+static void describe_network(char *out, size_t size, const model_layer *l)
+{
+    const ffn_shape *f = &l->ffn;
+    const char *activation = ffn_activations[f->activation].name;
+    if (f->activation == FFN_SWIGLU_CLAMPED)
+        say(out, size, "%s(gate, up), limit %g", activation, (double)f->threshold);
+    else if (f->gating == FFN_GATED_BOTH)
+        say(out, size, "relu(gate) * relu(up)");
+    else
+        say(out, size, "%s%s", activation, f->gating == FFN_GATED ? "(gate) * up" : "(up), no gate");
+    if (f->threshold > 0 && ffn_has_zeros(f->activation))
+        say(out, size, ", zero up to %g", (double)f->threshold);
+    if (l->mask_in.data)
+        say(out, size, ", where the model's own predictor lets through");
+    say(out, size, "; %u neurons", f->expert_neurons);
+    if (layer_first_bias(l) || l->down_bias)
+        say(out, size, "; biases");
+}
+
+void layer_describe(layer_words *out, const hearth_model *model, uint32_t layer)
+{
+    static const char *const wirings[] = {
+        [WIRING_SEQUENTIAL] = "attention, then network", [WIRING_PARALLEL] = "attention and network side by side"};
+    const model_layer *l = &model->layers[layer];
+    memset(out, 0, sizeof *out);
+    describe_attention(out->attention, sizeof out->attention, l);
+    describe_norms(out->norms, sizeof out->norms, &model->hyper, l);
+    say(out->wiring, sizeof out->wiring, "%s", wirings[l->wiring]);
+    describe_experts(out->experts, sizeof out->experts, l);
+    describe_network(out->network, sizeof out->network, l);
+}
+
+bool layer_words_equal(const layer_words *a, const layer_words *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
