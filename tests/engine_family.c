@@ -3,16 +3,8 @@
 #include "../src/kernel/kernel.h"
 #include "../src/model/model.h"
 
+#include "family_cases.h"
 #include "golden.h"
-
-static const char *const cases[] = {
-    "bamboo",       "minicpm-s", "smollm3",   "arcee",         "bitnet",
-    "qwen2",        "qwen3",     "olmo2",     "phi3",          "phi3-longrope",
-    "gemma2",       "gemma3",    "mixtral",   "mixtral-drelu", "mixtral-drelu-predictor",
-    "smallthinker", "qwen3-moe", "glm4-moe",  "gpt-oss",       "gpt-oss-fractional",
-    "jais2",        "nemotron",  "falcon-7b", "falcon-40b",    "gpt2",
-    "opt"};
-#define CASES (sizeof cases / sizeof *cases)
 
 /* README.md of the goldens: float32 throughout. */
 static const double bound = 1e-5;
@@ -53,18 +45,18 @@ static void check_file(const char *name, const char *path, const golden *g, cons
 static void all_families(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < CASES; i++) {
+    for (size_t i = 0; i < FAMILY_CASES; i++) {
         golden g;
         char path[600];
-        golden_load(&g, cases[i]);
-        golden_path(path, sizeof path, cases[i], "model.gguf");
+        golden_load(&g, family_cases[i]);
+        golden_path(path, sizeof path, family_cases[i], "model.gguf");
         for (size_t level = 0; level < kernel_level_count(); level++) {
             if (!kernel_level_present(level))
                 continue;
             for (unsigned threads = 1; threads <= 3; threads += 2) {
-                check_file(cases[i], g.folder, &g, kernel_level_name(level), threads);
+                check_file(family_cases[i], g.folder, &g, kernel_level_name(level), threads);
                 if (file_exists(path))
-                    check_file(cases[i], path, &g, kernel_level_name(level), threads);
+                    check_file(family_cases[i], path, &g, kernel_level_name(level), threads);
             }
         }
         golden_free(&g);
