@@ -256,9 +256,9 @@ typedef struct adder {
 
 static void launch_reduce(adder *a)
 {
-    const device_argument arguments[] = {BUFFER(a->step), NO_BUFFER,     NO_BUFFER, BUFFER(a->answer),
-                                         BUFFER(a->x),    UINT(COLUMNS), UINT(0)};
-    device_launch(a->program, DEVICE_reduce, STEP_ROWS * items_of(COLUMNS, REDUCE_COLUMNS_ITEM), arguments, 7);
+    const device_argument arguments[] = {BUFFER(a->step), NO_BUFFER, NO_BUFFER,        BUFFER(a->answer), BUFFER(a->x),
+                                         UINT(COLUMNS),   UINT(0),   UINT(FINISH_ADD), FLOAT(1)};
+    device_launch(a->program, DEVICE_reduce, STEP_ROWS * items_of(COLUMNS, REDUCE_COLUMNS_ITEM), arguments, 9);
 }
 
 static void open_adder(adder *a, const char *spec, unsigned slots)

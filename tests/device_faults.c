@@ -24,15 +24,15 @@ typedef struct rig {
 static void record(rig *r)
 {
     device_program *p = r->program;
-    const device_argument arguments[] = {BUFFER(r->step), NO_BUFFER,     NO_BUFFER, BUFFER(r->answer),
-                                         BUFFER(r->x),    UINT(COLUMNS), UINT(0)};
+    const device_argument arguments[] = {BUFFER(r->step), NO_BUFFER, NO_BUFFER,        BUFFER(r->answer), BUFFER(r->x),
+                                         UINT(COLUMNS),   UINT(0),   UINT(FINISH_ADD), FLOAT(1)};
     device_stamp(p, 0);
     for (unsigned i = 0; i < SLOTS; i++) {
         device_copy(p, r->received, i * ROW, r->x, 0, ROW);
         device_publish(p, i);
         device_await(p, i);
         device_copy(p, r->answer, 0, r->sent, i * ROW, ROW);
-        device_launch(p, DEVICE_reduce, STEP_ROWS, arguments, 7);
+        device_launch(p, DEVICE_reduce, STEP_ROWS, arguments, 9);
     }
 }
 

@@ -75,16 +75,22 @@ static hearth_status set_up(rig *r, const char *spec, hearth_error *error)
     step_record step = {.count = 1};
     TRY(device_write(r->step, STEP_AT, &step, sizeof step, error));
     TRY(device_program_create(&r->program, r->d, SLOTS, SLOTS + 1, error));
-    const device_argument arguments[] = {
-        BUFFER_FROM(r->step, STEP_AT), NO_BUFFER,     NO_BUFFER, BUFFER_FROM(r->answer, ANSWER_AT),
-        BUFFER_FROM(r->x, X_AT),       UINT(COLUMNS), UINT(0)};
+    const device_argument arguments[] = {BUFFER_FROM(r->step, STEP_AT),
+                                         NO_BUFFER,
+                                         NO_BUFFER,
+                                         BUFFER_FROM(r->answer, ANSWER_AT),
+                                         BUFFER_FROM(r->x, X_AT),
+                                         UINT(COLUMNS),
+                                         UINT(0),
+                                         UINT(FINISH_ADD),
+                                         FLOAT(1)};
     for (unsigned i = 0; i < SLOTS; i++) {
         device_stamp(r->program, i);
         device_copy(r->program, r->received, i * ROW, r->x, X_AT, ROW);
         device_publish(r->program, i);
         device_await(r->program, i);
         device_copy(r->program, r->answer, ANSWER_AT, r->sent, i * ROW, ROW);
-        device_launch(r->program, DEVICE_reduce, STEP_ROWS, arguments, 7);
+        device_launch(r->program, DEVICE_reduce, STEP_ROWS, arguments, 9);
     }
     device_stamp(r->program, SLOTS);
     return device_program_seal(r->program, error);
@@ -393,10 +399,10 @@ static int child(const char *what)
     if (status == HEARTH_OK)
         status = device_program_create(&p, d, 2, 1, &error);
     if (status == HEARTH_OK) {
-        const device_argument arguments[] = {BUFFER(step), NO_BUFFER, NO_BUFFER, NO_BUFFER,
-                                             BUFFER(x),    UINT(16),  UINT(0)};
+        const device_argument arguments[] = {BUFFER(step), NO_BUFFER, NO_BUFFER,        NO_BUFFER, BUFFER(x),
+                                             UINT(16),     UINT(0),   UINT(FINISH_ADD), FLOAT(1)};
         device_stamp(p, 0);
-        device_launch(p, DEVICE_reduce, STEP_ROWS, arguments, 7);
+        device_launch(p, DEVICE_reduce, STEP_ROWS, arguments, 9);
         device_copy(p, out, 0, x, 0, 64);
         device_publish(p, 0);
         for (unsigned slot = 0; slot < 2; slot++) {

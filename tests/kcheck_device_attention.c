@@ -73,20 +73,29 @@ static float cached(const void *cache, size_t i, bool half)
 
 /* ------------------------------------------------------------------ place */
 
+/* Angles of a head; halves: values i and i + pairs form a pair, otherwise neighbours. */
+typedef struct turn {
+    const float *cosine, *sine;
+    size_t pairs;
+    bool halves;
+} turn;
+
 /* One head against its rotation in double precision: two products and a sum, three roundings. What is stored as a half
  * is off by half a unit of its eleven bits more, or by half of the least subnormal number. */
-static void check_turned(check *c, const float *before, const float *cosine, const float *sine, size_t pairs,
-                         size_t length, const void *got, bool half)
+static void check_turned(check *c, const float *before, const turn *by, size_t length, const void *got, bool half)
 {
     for (size_t i = 0; i < length; i++) {
         float value = cached(got, i, half);
-        if (i >= 2 * pairs) {
+        if (i >= 2 * by->pairs) {
             float want = half ? half_to_float(half_from_float(before[i])) : before[i];
             expect_same(c, "values past the pairs", &want, &value, sizeof(want));
             continue;
         }
-        double a = (double)before[i] * cosine[i / 2], b = (double)before[i ^ 1] * sine[i / 2];
-        double want = i % 2 ? a + b : a - b, bound = 3 * EPSILON * (fabs(a) + fabs(b)) + TINY;
+        size_t pair = by->halves ? i % by->pairs : i / 2;
+        bool second = by->halves ? i >= by->pairs : i % 2;
+        size_t apart = by->halves ? by->pairs : 1, other = second ? i - apart : i + apart;
+        double a = (double)before[i] * by->cosine[pair], b = (double)before[other] * by->sine[pair];
+        double want = second ? a + b : a - b, bound = 3 * EPSILON * (fabs(a) + fabs(b)) + TINY;
         expect_close(c, i, want, value, half ? bound + 0x1.004p-11 * fabs(want) + 0x1p-24 : bound);
     }
 }
@@ -97,22 +106,22 @@ typedef struct placed {
 } placed;
 
 /* Every head of every row, and that nothing else changed: what is expected elsewhere is what was there. */
-static void compare_placed(check *c, const shape *p, size_t pairs, bool half, placed *x)
+static void compare_placed(check *c, const shape *p, size_t pairs, bool halves, bool half, placed *x)
 {
     size_t value_bytes = half ? sizeof(uint16_t) : sizeof(float);
     for (size_t t = 0; t < p->count; t++) {
-        const float *cosine = x->cosine + t * pairs, *sine = x->sine + t * pairs;
+        turn by = {x->cosine + t * pairs, x->sine + t * pairs, pairs, halves};
         for (size_t h = 0; h < p->heads; h++) {
             float *at = x->query + t * p->stride_q + h * p->length;
             float *got = (float *)x->got_query + t * p->stride_q + h * p->length;
-            check_turned(c, at, cosine, sine, pairs, p->length, got, false);
+            check_turned(c, at, &by, p->length, got, false);
             memcpy(at, got, p->length * sizeof(float));
         }
         for (size_t h = 0; h < p->kv_heads; h++) {
             const float *from = x->key + t * p->stride_k + h * p->length;
             size_t at = cache_index(p, p->sequence[t], h, p->position[t]) * value_bytes,
                    bytes = p->length * value_bytes;
-            check_turned(c, from, cosine, sine, pairs, p->length, (char *)x->got_keys + at, half);
+            check_turned(c, from, &by, p->length, (char *)x->got_keys + at, half);
             memcpy((char *)x->keys + at, (char *)x->got_keys + at, bytes);
             void *value = cache_from(x->value + t * p->stride_k + h * p->length, p->length, half);
             memcpy((char *)x->values + at, value, bytes);
@@ -129,6 +138,7 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
     for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
         shape p = random_shape(c, s, 40, rng);
         size_t pairs = random_below(rng, 2) ? p.length / 2 : random_below(rng, p.length / 2 + 1);
+        bool halves = random_below(rng, 2);
         placed x = {.query = rough_array(p.count * p.stride_q, rng),
                     .key = rough_array(p.count * p.stride_k, rng),
                     .value = rough_array(p.count * p.stride_k, rng),
@@ -148,10 +158,11 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
         DEVICE_DO(c, d, kernel, STEP_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), pairs ? room_of(&rooms[4]) : NO_BUFFER,
                   pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), UINT(p.heads),
-                  UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(p.context), UINT(p.stride_q), UINT(p.stride_k));
+                  UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(p.context), UINT(p.stride_q),
+                  UINT(p.stride_k));
         x.got_query = content_of(c, &rooms[1]);
         x.got_keys = content_of(c, &rooms[6]), x.got_values = content_of(c, &rooms[7]);
-        compare_placed(c, &p, pairs, half, &x);
+        compare_placed(c, &p, pairs, halves, half, &x);
         free_rooms(rooms, COUNT_OF(rooms));
         void *all[] = {x.query,  x.key,  x.value,     x.cosine,   x.sine,      x.keys,
                        x.values, before, x.got_query, x.got_keys, x.got_values};
@@ -162,8 +173,12 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
 
 /* ------------------------------------------------------------------ attend and join */
 
+/* tanh of a device: 1 - 2 / (exp(2 x) + 1), from x = 0.4 on. There the quotient is 0.62, off by 8 EPSILON of exp times
+ * 0.69, its share of the sum, and by two operations; that is 4.7 EPSILON of a result of 0.38, and one rounding more. */
+#define TANH_ERROR (16 * EPSILON)
+
 typedef struct attended {
-    float *query, scale;
+    float *query, scale, softcap, *sinks;
     void *keys, *values;
     size_t window, splits;
 } attended;
@@ -171,7 +186,8 @@ typedef struct attended {
 /* One query head of a row against double precision, over the positions that it sees. A score of `length` terms, scaled,
  * is off by at most `slip`; a weight exp(score - greatest) then by a factor within exp(+-2 slip) and by what two exps
  * err, since splits are weighted once more, each with a difference that is rounded relative to at most the 100 beyond
- * which exp is nothing. The sum of weights likewise; sums over all positions, and a division, add their own. */
+ * which exp is nothing. The sum of weights, a sink's among them, likewise; sums over all positions, and a division, add
+ * their own. A cap makes no error of a score larger, and adds that of tanh and of three operations. */
 static void check_head(check *c, const shape *p, const attended *a, size_t t, size_t head, bool half, const float *got)
 {
     size_t end = p->position[t] + (size_t)1, begin = a->window && end > a->window ? end - a->window : 0;
@@ -186,8 +202,17 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
             score[i] += term * a->scale;
             magnitude += fabs(term) * a->scale;
         }
+        double error = magnitude * ((double)p->length + 2) * EPSILON;
+        if (a->softcap > 0) {
+            score[i] = a->softcap * tanh(score[i] / a->softcap);
+            error += fabs(score[i]) * (TANH_ERROR + 3 * EPSILON);
+        }
+        slip = fmax(slip, error);
         greatest = fmax(greatest, score[i]);
-        slip = fmax(slip, magnitude * ((double)p->length + 2) * EPSILON);
+    }
+    if (a->sinks) {
+        greatest = fmax(greatest, a->sinks[head]);
+        total = exp(a->sinks[head] - greatest);
     }
     for (size_t i = 0; i < count; i++)
         total += score[i] = exp(score[i] - greatest);
@@ -226,7 +251,11 @@ static attended attended_new(const shape *p, size_t s, bool half, uint64_t *rng)
     attended a = {.query = rough_array(p->count * p->stride_q, rng),
                   .scale = 1 / sqrtf((float)p->length),
                   .window = windows[s / 5 % COUNT_OF(windows)],
-                  .splits = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS};
+                  .splits = (p->context + ATTEND_POSITIONS - 1) / ATTEND_POSITIONS,
+                  .softcap = random_below(rng, 2)   ? 0
+                             : random_below(rng, 2) ? 50
+                                                    : 0.5f,
+                  .sinks = random_below(rng, 2) ? NULL : rough_array(p->heads, rng)};
     float *values = rough_array(p->cached, rng);
     a.keys = cache_from(values, p->cached, half);
     for (size_t i = 0; i < p->cached; i++)
@@ -248,15 +277,17 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
                         room_new(d, a.keys, cache_bytes),
                         room_new(d, a.values, cache_bytes),
                         float_room(d, NULL, parts),
-                        float_room(d, NULL, out)};
+                        float_room(d, NULL, out),
+                        float_room(d, a.sinks, a.sinks ? p.heads : 0)};
         float *partial[2], *mixed[2];
         for (size_t run = 0; run < 2; run++) {
             DEVICE_DO(c, d, kernel, STEP_ROWS * ATTEND_ITEMS(p.heads, p.kv_heads, a.splits), room_of(&rooms[0]),
                       room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads),
                       UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(a.window), UINT(a.splits),
-                      UINT(p.stride_q), FLOAT(a.scale));
+                      UINT(p.stride_q), FLOAT(a.scale), FLOAT(a.softcap));
             DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
-                      room_of(&rooms[5]), UINT(p.heads), UINT(p.length), UINT(a.splits));
+                      a.sinks ? room_of(&rooms[6]) : NO_BUFFER, room_of(&rooms[5]), UINT(p.heads), UINT(p.length),
+                      UINT(a.splits));
             partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
         }
         check_splits(c, &p, &a, partial[0]);
@@ -266,7 +297,7 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
         expect_same(c, "two runs", partial[0], partial[1], parts * sizeof(float));
         expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {a.query, a.keys, a.values, partial[0], partial[1], mixed[0], mixed[1]};
+        void *all[] = {a.query, a.sinks, a.keys, a.values, partial[0], partial[1], mixed[0], mixed[1]};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
     }
@@ -292,18 +323,20 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
                     room_new(d, a.keys, p.cached * 2),
                     room_new(d, a.values, p.cached * 2),
                     float_room(d, NULL, parts),
-                    float_room(d, NULL, out)};
+                    float_room(d, NULL, out),
+                    float_room(d, a.sinks, a.sinks ? p.heads : 0)};
     DEVICE_DO(c, d, DEVICE_attend_f16, STEP_ROWS * ATTEND_ITEMS(p.heads, p.kv_heads, a.splits), room_of(&rooms[0]),
               room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads),
               UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(0), UINT(a.splits), UINT(p.stride_q),
-              FLOAT(a.scale));
-    DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]), room_of(&rooms[5]),
-              UINT(p.heads), UINT(p.length), UINT(a.splits));
+              FLOAT(a.scale), FLOAT(a.softcap));
+    DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
+              a.sinks ? room_of(&rooms[6]) : NO_BUFFER, room_of(&rooms[5]), UINT(p.heads), UINT(p.length),
+              UINT(a.splits));
     float *mixed = content_of(c, &rooms[5]);
     for (size_t i = 0; i < p.count * p.heads; i++)
         check_head(c, &p, &a, i / p.heads, i % p.heads, true, mixed + i * p.length);
     free_rooms(rooms, COUNT_OF(rooms));
-    free(a.query), free(a.keys), free(a.values), free(mixed);
+    free(a.query), free(a.sinks), free(a.keys), free(a.values), free(mixed);
 }
 
 void check_device_attention(check *c, device *d, uint64_t *rng)

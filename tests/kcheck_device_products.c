@@ -179,24 +179,38 @@ static bool same_float(float a, float b)
 static void check_embed_case(check *c, device *d, number_format format, uint32_t columns, uint32_t tokens,
                              uint64_t *rng)
 {
-    uint32_t rows = 1 + (uint32_t)random_below(rng, 9), token[STEP_ROWS];
-    bool hostile = random_below(rng, 2);
-    snprintf(c->size, sizeof(c->size), "%s, %u rows, %u columns, %u tokens", number_formats[format].name, rows, columns,
-             tokens);
+    uint32_t rows = 1 + (uint32_t)random_below(rng, 9), first = (uint32_t)random_below(rng, rows), wanted[STEP_ROWS];
+    bool hostile = random_below(rng, 2), by_position = random_below(rng, 2), adds = random_below(rng, 2);
+    float factor = random_below(rng, 2) ? 1 : random_value(rng);
+    snprintf(c->size, sizeof(c->size), "%s, %u rows, %u columns, %u tokens%s%s", number_formats[format].name, rows,
+             columns, tokens, by_position ? ", positions" : "", adds ? ", added" : "");
     placed p = placed_new(d, format, rows, columns, hostile, rng);
     for (size_t t = 0; t < STEP_ROWS; t++)
-        token[t] = (uint32_t)random_below(rng, rows);
+        wanted[t] = (uint32_t)random_below(rng, by_position ? rows - first : rows);
     size_t n = (size_t)tokens * columns;
-    room step = step_new(d, tokens, NULL, NULL, token), x = room_new(d, NULL, n * sizeof(float));
+    float *before = array_new(n, sizeof(float)), *got = array_new(n, sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        before[i] = random_rough(rng);
+    room step = step_new(d, tokens, NULL, by_position ? wanted : NULL, by_position ? NULL : wanted);
+    room x = room_new(d, before, n * sizeof(float));
     DEVICE_DO(c, d, device_embed(format), STEP_ROWS, room_of(&step), room_of(&p.w), scales_argument(&p), room_of(&x),
-              UINT(columns));
-    float *got = array_new(n, sizeof(float));
+              UINT(columns), UINT(by_position), UINT(first), UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT(factor));
     room_read(c, &x, got);
     size_t wrong = 0;
-    for (size_t i = 0; i < n; i++)
-        wrong += !same_float(p.decoded[token[i / columns] * (size_t)columns + i % columns], got[i]);
+    for (size_t i = 0; i < n; i++) {
+        size_t row = wanted[i / columns] + (by_position ? first : 0);
+        float value = p.decoded[row * columns + i % columns], want = factor * value;
+        if (!adds)
+            wrong += !same_float(want, got[i]) && !(fabsf(want) < 0x1p-126f && got[i] == 0);
+        else if (isfinite(value)) /* a product and a sum; the rounding of a small product is lost in the sum */
+            expect_close(c, i, (double)factor * value + before[i], got[i],
+                         2 * EPSILON * (fabs((double)want) + fabs((double)before[i])) + 0x1p-125);
+        else
+            wrong += isfinite(got[i]) ? 1 : 0;
+    }
     expect(c, "a decoded value has other bits", wrong == 0);
     free(got);
+    free(before);
     room_free(&x);
     room_free(&step);
     placed_free(&p);
@@ -400,9 +414,11 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
 static void check_reduce_case(check *c, device *d, uint32_t tokens, uint32_t columns, uint32_t parts, unsigned with,
                               uint64_t *rng)
 {
-    bool bias = with & 1, answer = with & 2;
-    snprintf(c->size, sizeof(c->size), "%u tokens, %u columns, %u parts%s%s", tokens, columns, parts,
-             bias ? ", bias" : "", answer ? ", answer" : "");
+    bool bias = with & 1, answer = with & 2, adds = random_below(rng, 2), in_place = parts == 1 && random_below(rng, 2);
+    double factor = random_below(rng, 2) ? 1 : random_value(rng);
+    snprintf(c->size, sizeof(c->size), "%u tokens, %u columns, %u parts%s%s%s%s, factor %g", tokens, columns, parts,
+             bias ? ", bias" : "", answer ? ", answer" : "", adds ? ", added" : "", in_place ? ", in place" : "",
+             factor);
     size_t n = (size_t)tokens * columns, counts[4] = {n * parts, columns, n, n};
     float *values[4]; /* sums, bias, answer, x */
     room rooms[4];
@@ -415,18 +431,21 @@ static void check_reduce_case(check *c, device *d, uint32_t tokens, uint32_t col
     room step = step_new(d, tokens, NULL, NULL, NULL);
     DEVICE_DO(c, d, DEVICE_reduce, STEP_ROWS * items_of(columns, REDUCE_COLUMNS_ITEM), room_of(&step),
               parts > 0 ? room_of(&rooms[0]) : NO_BUFFER, bias ? room_of(&rooms[1]) : NO_BUFFER,
-              answer ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[3]), UINT(columns), UINT(parts));
+              answer ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[in_place ? 0 : 3]), UINT(columns), UINT(parts),
+              UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT((float)factor));
     float *got = array_new(n, sizeof(float));
-    room_read(c, &rooms[3], got);
+    room_read(c, &rooms[in_place ? 0 : 3], got);
     for (size_t i = 0; i < n; i++) {
         size_t t = i / columns, k = i % columns;
-        double want = values[3][i], sum = fabs(want), add[2] = {bias ? values[1][k] : 0, answer ? values[2][i] : 0};
+        double want = adds ? values[in_place ? 0 : 3][i] : 0, sum = fabs(want);
+        double add[2] = {bias ? values[1][k] : 0, answer ? values[2][i] : 0};
         for (size_t p = 0; p < parts; p++) {
-            want += values[0][(t * parts + p) * columns + k];
-            sum += fabs(values[0][(t * parts + p) * columns + k]);
+            want += factor * values[0][(t * parts + p) * columns + k];
+            sum += fabs(factor * values[0][(t * parts + p) * columns + k]);
         }
-        want += add[0] + add[1];
-        expect_close(c, i, want, got[i], (parts + 3) * EPSILON * (sum + fabs(add[0]) + fabs(add[1])));
+        want += factor * (add[0] + add[1]);
+        sum += fabs(factor) * (fabs(add[0]) + fabs(add[1]));
+        expect_close(c, i, want, got[i], (parts + 6) * EPSILON * sum + 0x1p-125); /* three products more */
     }
     free(got);
     for (size_t i = 0; i < 4; i++) {

@@ -1,4 +1,4 @@
-/* kcheck_device_vectors.c - the kernels of devices that are not products: norm, greatest logit, compaction, activation
+/* kcheck_device_vectors.c - the kernels of devices that are not products: norms, greatest logit, compaction, activation
  * (attention is in kcheck_device_attention.c).
  *
  * What has one right answer (lists, places, relu) must have its bits; the rest is held against double precision, each
@@ -12,7 +12,7 @@
 
 static const size_t sizes[] = {1, 3, 7, 8, 16, 31, 64, 65, 100, 257, 1000, 1024, 2049, 5000};
 
-/* ------------------------------------------------------------------ norm, greatest logit */
+/* ------------------------------------------------------------------ norms */
 
 static void check_norm(check *c, device *d, uint64_t *rng)
 {
@@ -41,6 +41,114 @@ static void check_norm(check *c, device *d, uint64_t *rng)
         free(x), free(weight), free(got);
     }
 }
+
+/* What norm_ranges works on. */
+typedef struct norming {
+    size_t ranges, length, stride;
+    bool centred, adds;
+    float factor, *x, *weight, *bias, *before; /* before: what is in `out` */
+} norming;
+
+/* One range in double precision. A mean of n values is off by at most (n + 1) EPSILON of their mean size; each value
+ * minus the mean, and so their root mean square, by that much (`shift`) and a rounding. The sum of squares adds n / 2
+ * EPSILON of the root, and eight operations follow. */
+static void check_range(check *c, const norming *w, size_t at, const float *got)
+{
+    const float *x = w->x + at, epsilon = 1e-5f;
+    double n = (double)w->length, mean = 0, size = 0, squares = 0;
+    for (size_t i = 0; i < w->length; i++) {
+        mean += w->centred ? x[i] / n : 0;
+        size += w->centred ? fabs((double)x[i]) / n : 0;
+    }
+    for (size_t i = 0; i < w->length; i++)
+        squares += (x[i] - mean) * (x[i] - mean);
+    double root = sqrt(squares / n + (double)epsilon), shift = (n + 1) * EPSILON * size;
+    double least_root = fmax(root - shift, sqrt((double)epsilon)) * (1 - (n + 8) * EPSILON);
+    for (size_t i = 0; i < w->length; i++) {
+        double normed = (x[i] - mean) / root, weight = w->weight[i], bias = w->bias ? (double)w->bias[i] : 0;
+        double error = (shift + fabs(normed) * shift) / least_root + fabs(normed) * (n / 2 + 9) * EPSILON;
+        double value = w->factor * (normed * weight + bias), before = w->adds ? (double)w->before[at + i] : 0;
+        error = fabs((double)w->factor) * (error * fabs(weight) + 3 * EPSILON * (fabs(normed * weight) + fabs(bias)));
+        expect_close(c, i, before + value, got[at + i], error + EPSILON * fabs(before) + TINY * (1 + fabs(weight)));
+    }
+}
+
+static void check_norm_ranges(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 4 * COUNT_OF(sizes); s++) {
+        uint32_t count = random_count(rng);
+        norming w = {.ranges = s % 4 ? 1 : 1 + random_below(rng, 5),
+                     .length = sizes[s / 4],
+                     .centred = random_below(rng, 2),
+                     .adds = random_below(rng, 2),
+                     .factor = random_below(rng, 2) ? 1 : random_value(rng)};
+        bool in_place = !w.adds && random_below(rng, 2);
+        w.stride = w.ranges * w.length + random_below(rng, 9);
+        snprintf(c->size, sizeof(c->size), "%zu of %zu values, %u rows, %s%s%s, factor %g", w.ranges, w.length, count,
+                 w.centred ? "centred" : "not centred", w.adds ? ", added" : "", in_place ? ", in place" : "",
+                 (double)w.factor);
+        size_t n = count * w.stride;
+        w.x = rough_array(n, rng), w.weight = rough_array(w.length, rng);
+        w.bias = random_below(rng, 2) ? rough_array(w.length, rng) : NULL;
+        w.before = in_place ? copy_of(w.x, n * sizeof(float)) : rough_array(n, rng);
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, w.x, n), float_room(d, w.weight, w.length),
+                        float_room(d, w.bias, w.bias ? w.length : 0), float_room(d, w.before, n)};
+        DEVICE_DO(c, d, DEVICE_norm_ranges, STEP_ROWS * w.ranges, room_of(&rooms[0]), room_of(&rooms[in_place ? 4 : 1]),
+                  room_of(&rooms[2]), w.bias ? room_of(&rooms[3]) : NO_BUFFER, room_of(&rooms[4]), UINT(w.ranges),
+                  UINT(w.length), UINT(w.stride), UINT(w.centred), UINT(w.adds ? FINISH_ADD : FINISH_STORE),
+                  FLOAT(1e-5f), FLOAT(w.factor));
+        float *got = content_of(c, &rooms[4]);
+        for (size_t t = 0; t < count; t++) {
+            size_t used = w.ranges * w.length;
+            for (size_t i = 0; i < used; i += w.length)
+                check_range(c, &w, t * w.stride + i, got);
+            expect_same(c, "values between rows", w.before + t * w.stride + used, got + t * w.stride + used,
+                        (w.stride - used) * sizeof(float));
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(w.x), free(w.weight), free(w.bias), free(w.before), free(got);
+    }
+}
+
+/* Bounded as by check_norm. */
+static void check_norm_neurons(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 2 * COUNT_OF(sizes); s++) {
+        size_t n = sizes[s / 2];
+        uint32_t count = random_count(rng), listed[STEP_ROWS];
+        bool has_list = s % 2;
+        snprintf(c->size, sizeof(c->size), "%zu neurons, %u rows%s", n, count, has_list ? ", list" : "");
+        float *h = rough_array(count * n, rng), *weight = rough_array(3 * n, rng);
+        uint32_t *list = array_new(STEP_ROWS * n, sizeof(uint32_t));
+        for (size_t t = 0; t < STEP_ROWS; t++) {
+            listed[t] = (uint32_t)(has_list ? random_below(rng, n + 1) : n);
+            for (size_t i = 0; i < n; i++)
+                list[t * n + i] = (uint32_t)(has_list ? 3 * i + random_below(rng, 3) : i);
+        }
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, h, count * n), float_room(d, weight, 3 * n),
+                        word_room(d, list, STEP_ROWS * n), word_room(d, listed, STEP_ROWS)};
+        DEVICE_DO(c, d, DEVICE_norm_neurons, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  has_list ? room_of(&rooms[3]) : NO_BUFFER, has_list ? room_of(&rooms[4]) : NO_BUFFER, UINT(n),
+                  FLOAT(1e-5f));
+        float *got = content_of(c, &rooms[1]);
+        for (size_t t = 0; t < count; t++) {
+            double squares = 0;
+            for (size_t i = 0; i < listed[t]; i++)
+                squares += (double)h[t * n + i] * h[t * n + i];
+            for (size_t i = 0; i < listed[t]; i++) {
+                double by = weight[list[t * n + i]] / sqrt(squares / (double)n + 1e-5f), want = h[t * n + i] * by;
+                expect_close(c, i, want, got[t * n + i],
+                             fabs(want) * ((double)n / 2 + 7) * EPSILON + TINY * (1 + fabs(h[t * n + i]) + fabs(by)));
+            }
+            expect_same(c, "values behind the list", h + t * n + listed[t], got + t * n + listed[t],
+                        (n - listed[t]) * sizeof(float));
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(h), free(weight), free(list), free(got);
+    }
+}
+
+/* ------------------------------------------------------------------ greatest logit */
 
 /* Few different values, so that the greatest is often there twice. */
 static float random_logit(size_t kind, uint64_t *rng)
@@ -221,6 +329,8 @@ static void check_compact(check *c, device *d, uint64_t *rng)
 
 /* ------------------------------------------------------------------ activate */
 
+enum { KINDS = KIND_GELU_TANH + 1 };
+
 typedef struct activation {
     uint32_t count, kind, gating, *list, *listed;
     size_t n;
@@ -229,8 +339,8 @@ typedef struct activation {
 
 static activation activation_new(size_t s, uint64_t *rng)
 {
-    activation w = {.count = random_count(rng), .kind = s % 2 ? KIND_RELU : KIND_SILU, .gating = (uint32_t)(s / 2 % 3)};
-    w.n = sizes[s / 6 % COUNT_OF(sizes)];
+    activation w = {.count = random_count(rng), .kind = (uint32_t)(s % KINDS), .gating = (uint32_t)(s / KINDS % 3)};
+    w.n = sizes[s / KINDS / 3 % COUNT_OF(sizes)];
     w.activation_threshold = random_below(rng, 2) ? 0 : 0.25f;
     w.first = rough_array(w.count * w.n, rng), w.second = rough_array(w.count * w.n, rng);
     for (size_t i = 0; i < w.count * w.n && random_below(rng, 2) == 0; i++) /* beyond what exp can hold */
@@ -250,42 +360,71 @@ static activation activation_new(size_t s, uint64_t *rng)
     return w;
 }
 
+static bool has_zeros(const activation *w)
+{
+    return w->kind == KIND_RELU || w->kind == KIND_RELU2;
+}
+
 static void activation_free(activation *w)
 {
     free(w->first), free(w->second), free(w->first_bias), free(w->second_bias), free(w->list), free(w->listed);
 }
 
-/* One place: relu as the CPU's kernel has it, bit for bit, silu in double precision, with the bound of exp, of which a
- * product takes two, and of the four operations around each. */
+/* A value in double precision, and how far a device may be off. */
+typedef struct bounded {
+    double value, error;
+} bounded;
+
+/* The activations without zeros. silu: the error of exp and four operations. gelu_tanh, as x / (1 + exp(-2 u)): also
+ * that of 2 u, six operations, which exp makes 2 u times as large. gelu: that of the approximation of 1 - erf, and of its
+ * rounding, which is greatest where x is zero: 11 EPSILON of the polynomial (its intermediate sums and its coefficients
+ * are about 1), 10 of its argument, whose error the slope there, 3.4, multiplies, 10 of exp and two products, 4 of what
+ * leads to them, and 5 around it. */
+static bounded activated(uint32_t kind, double x)
+{
+    double twice = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x), value = x / (1 + exp(-x));
+    if (kind == KIND_SILU)
+        return (bounded){value, fabs(value) * (EXP_ERROR + 4 * EPSILON)};
+    if (kind == KIND_GELU)
+        return (bounded){x / 2 * erfc(-x / sqrt(2)), fabs(x) / 2 * (1.5e-7 + 40 * EPSILON)};
+    value = x / (1 + exp(-twice));
+    return (bounded){value, fabs(value) * (EXP_ERROR + (4 + 6 * fabs(twice)) * EPSILON)};
+}
+
+/* One place: relu and relu2 as the CPU's kernel has them, bit for bit, the others in double precision. */
 static void check_activated(check *c, const kernels *k, const activation *w, size_t t, size_t i, float got)
 {
     size_t at = t * w->n + i, neuron = w->list ? w->list[at] : i;
     float a = w->first[at] + (w->first_bias ? w->first_bias[neuron] : 0);
     float b = w->second[at] + (w->second_bias ? w->second_bias[neuron] : 0);
-    if (w->kind == KIND_RELU) {
+    if (has_zeros(w)) {
+        kernel_activation kind = w->kind == KIND_RELU ? ACTIVATION_RELU : ACTIVATION_RELU2;
         float want;
         if (w->gating == GATING_BOTH)
-            k->activate[ACTIVATION_RELU](&b, NULL, w->activation_threshold, 1, &b);
-        k->activate[ACTIVATION_RELU](&a, w->gating == GATING_PLAIN ? NULL : &b, w->activation_threshold, 1, &want);
+            k->activate[kind](&b, NULL, w->activation_threshold, 1, &b);
+        k->activate[kind](&a, w->gating == GATING_PLAIN ? NULL : &b, w->activation_threshold, 1, &want);
         expect_same(c, "values", &want, &got, sizeof(want));
         return;
     }
-    double second = w->gating == GATING_PLAIN ? 1 : w->gating == GATING_GATED ? b : b / (1 + exp(-(double)b));
-    double want = a / (1 + exp(-(double)a)) * second;
-    double tiny = TINY * (1 + fabs((double)a)) * (1 + fabs((double)b));
-    expect_close(c, at, want, got, fabs(want) * 2 * (EXP_ERROR + 4 * EPSILON) + tiny);
+    bounded first = activated(w->kind, a), second = {1, 0};
+    if (w->gating != GATING_PLAIN)
+        second = w->gating == GATING_BOTH ? activated(w->kind, b) : (bounded){b, 0};
+    double want = first.value * second.value, tiny = TINY * (1 + fabs((double)a)) * (1 + fabs((double)b));
+    expect_close(c, at, want, got,
+                 first.error * fabs(second.value) + (fabs(first.value) + first.error) * second.error +
+                     fabs(want) * EPSILON + tiny);
 }
 
 static void check_activate(check *c, device *d, uint64_t *rng)
 {
     kernels k;
     kernels_for(0, &k);
-    for (size_t s = 0; s < 12 * COUNT_OF(sizes); s++) {
+    for (size_t s = 0; s < 6 * (size_t)KINDS * COUNT_OF(sizes); s++) {
         activation w = activation_new(s, rng);
         snprintf(c->size, sizeof(c->size), "%u rows of %zu, kind %u, gating %u%s%s%s", w.count, w.n, w.kind, w.gating,
                  w.list ? ", list" : "", w.first_bias ? ", bias" : "", w.second_bias ? ", second bias" : "");
         for (size_t i = 0; i < w.count * w.n; i++) /* what a neuron that is zero must not let through */
-            if (w.kind == KIND_RELU && !w.first_bias && !(w.first[i] > w.activation_threshold) &&
+            if (has_zeros(&w) && !w.first_bias && !(w.first[i] > (w.kind == KIND_RELU ? w.activation_threshold : 0)) &&
                 random_below(rng, 4) == 0)
                 w.second[i] = random_below(rng, 2) ? NAN : INFINITY;
         size_t numbers = w.list ? 3 * w.n : w.n;
@@ -318,6 +457,10 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     uint64_t rng = seed * 41;
     check_begin(c, "norm");
     check_norm(c, d, &rng);
+    check_begin(c, "norm_ranges");
+    check_norm_ranges(c, d, &rng);
+    check_begin(c, "norm_neurons");
+    check_norm_neurons(c, d, &rng);
     check_begin(c, "argmax");
     check_argmax(c, d, &rng);
     check_device_attention(c, d, &rng);

@@ -91,17 +91,98 @@ static void product(const recorder *r, const device_matrix *m, const input *in, 
 
 static const row_list all_rows = {NULL, NULL};
 
-/* Applies the RMS norm: x to normed. */
-static void norm(const recorder *r, const device_buffer *weight)
+/* ------------------------------------------------------------------ norms and blocks */
+
+/* Ranges of the rows of a buffer: `count` neighbouring ones of `length` values in every row, from value `at` on; rows
+ * are `stride` values apart. */
+typedef struct ranges {
+    const device_buffer *of;
+    size_t at;
+    uint32_t count, length, stride;
+} ranges;
+
+/* Norms each range, and stores factor times the result at the same place of `to`, or adds it there. */
+static void norm_ranges(const recorder *r, const device_norm *w, ranges x, const device_buffer *to, unsigned finish,
+                        float factor)
 {
     const hyperparameters *h = &r->model->hyper;
-    LAUNCH(r, DEVICE_norm, r->rows, BUFFER(r->v->x), BUFFER(weight), BUFFER(r->v->normed), UINT(h->embedding_length),
-           FLOAT(h->norm_epsilon));
+    LAUNCH(r, DEVICE_norm_ranges, r->rows * x.count, BUFFER_FROM(x.of, x.at * sizeof(float)), BUFFER(w->weight),
+           BUFFER(w->bias), BUFFER_FROM(to, x.at * sizeof(float)), UINT(x.count), UINT(x.length), UINT(x.stride),
+           UINT(h->norm == NORM_LAYER), UINT(finish), FLOAT(h->norm_epsilon), FLOAT(factor));
+}
+
+/* Norms whole rows of `width` values. */
+static void norm(const recorder *r, const device_norm *w, const device_buffer *from, uint32_t width,
+                 const device_buffer *to)
+{
+    const hyperparameters *h = &r->model->hyper;
+    if (h->norm == NORM_RMS)
+        LAUNCH(r, DEVICE_norm, r->rows, BUFFER(from), BUFFER(w->weight), BUFFER(to), UINT(width),
+               FLOAT(h->norm_epsilon));
+    else
+        norm_ranges(r, w, (ranges){from, 0, 1, width, width}, to, FINISH_STORE, 1);
+}
+
+/* Norms the residual stream for a block. Returns the block's input: without a norm, the residual stream itself. */
+static const device_buffer *norm_input(const recorder *r, const device_norm *w)
+{
+    if (!w->weight)
+        return r->v->x;
+    norm(r, w, r->v->x, r->model->hyper.embedding_length, r->v->normed);
+    return r->v->normed;
+}
+
+/* What a block computed: the sum of all `parts` of sums [rows of the step][parts][d], the bias, and the answer of the
+ * CPU; NULL (and parts 0): there is none. */
+typedef struct block_result {
+    const device_buffer *sums;
+    uint32_t parts;
+    const device_buffer *bias, *answer;
+} block_result;
+
+/* Adds the result of a block, or stores it in `to`. */
+static void reduce(const recorder *r, const block_result *b, const device_buffer *to, unsigned finish, float factor)
+{
+    uint32_t d = r->model->hyper.embedding_length;
+    LAUNCH(r, DEVICE_reduce, r->rows * items_of(d, REDUCE_COLUMNS_ITEM), BUFFER(b->sums), BUFFER(b->bias),
+           BUFFER(b->answer), BUFFER(to), UINT(d), UINT(b->parts), UINT(finish), FLOAT(factor));
+}
+
+/* Adds the result of a block to the residual stream, after its post norm. */
+static void add_to_residual(const recorder *r, const device_norm *post, block_result b)
+{
+    const hyperparameters *h = &r->model->hyper;
+    uint32_t d = h->embedding_length;
+    if (!post->weight) {
+        reduce(r, &b, r->v->x, FINISH_ADD, h->residual_scale);
+        return;
+    }
+    if (b.sums != r->v->added || b.bias || b.answer)
+        reduce(r, &b, r->v->added, FINISH_STORE, 1);
+    norm_ranges(r, post, (ranges){r->v->added, 0, 1, d, d}, r->v->x, FINISH_ADD, h->residual_scale);
+}
+
+/* Multiplies the values with the output matrix of a block. The result is added to the residual stream at once, or it is
+ * in `added`; returns at_once. */
+static bool multiply_output(const recorder *r, const device_matrix *m, const device_buffer *values, bool at_once)
+{
+    input in = prepare(r, values, m->columns, &m, 1);
+    product(r, m, &in, all_rows, at_once ? r->v->x : r->v->added, at_once ? FINISH_ADD : FINISH_STORE);
+    return at_once;
 }
 
 /* ------------------------------------------------------------------ attention */
 
-/* Records the attention of a layer, which ends by adding its result to the residual stream. */
+/* Norms queries (or keys), which begin at value `at` of the rows of qkv: each head alone, or all together. */
+static void norm_heads(const recorder *r, const device_norm *w, const attention_shape *a, uint32_t heads, size_t at,
+                       size_t stride)
+{
+    uint32_t count = a->norm_whole ? 1 : heads, length = a->norm_whole ? heads * a->head_length : a->head_length;
+    if (w->weight)
+        norm_ranges(r, w, (ranges){r->v->qkv, at, count, length, (uint32_t)stride}, r->v->qkv, FINISH_STORE, 1);
+}
+
+/* Records the attention of a layer up to its output matrix. */
 static void attention(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
@@ -110,7 +191,8 @@ static void attention(const recorder *r, uint32_t layer)
     const kv_format_row *kv = &kv_formats[r->s->cache.format];
     cached_layer at = device_cache_layer(r->s, r->s->engine->layers[layer].cache_index);
     size_t keys = at.begin, values = at.begin + at.half_bytes;
-    size_t cosine = STEP_ANGLES + STEP_ROWS * (size_t)a->rotary->first * sizeof(float);
+    size_t first_angle = a->rotary ? a->rotary->first : 0;
+    size_t cosine = STEP_ANGLES + STEP_ROWS * first_angle * sizeof(float);
     size_t sine = cosine + STEP_ROWS * (size_t)model_largest(r->model).rotated * sizeof(float);
     uint32_t query = query_width(a), key = key_width(a), d = r->model->hyper.embedding_length;
     /* Layout of a row of qkv: the query, then its key, then its value. */
@@ -119,25 +201,40 @@ static void attention(const recorder *r, uint32_t layer)
     const device_matrix *const inputs[] = {&l->q, &l->k, &l->v};
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
 
-    norm(r, l->attention_norm);
-    input in = prepare(r, v->normed, d, inputs, 3);
+    input in = prepare(r, norm_input(r, &l->attention_norm), d, inputs, 3);
     for (size_t i = 0; i < 3; i++)
         if (inputs[i]->stack_rows > 0)
             product_stack(r, inputs[i], inputs[i]->stack_rows, &in, all_rows, (output){v->qkv, ats[i], stride},
                           FINISH_STORE);
+    if (l->qkv_bias)
+        LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
+               NO_BUFFER, BUFFER(v->qkv), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
+    norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
+    norm_heads(r, &l->key_norm, a, a->kv_head_count, key_at, stride);
     LAUNCH(r, kv->place, r->rows * (a->head_count + a->kv_head_count), BUFFER(v->qkv),
            BUFFER_FROM(v->qkv, key_at * sizeof(float)), BUFFER_FROM(v->qkv, value_at * sizeof(float)),
            BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
            BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length),
-           UINT(a->rotary->pairs), UINT(r->s->context), UINT(stride), UINT(stride));
+           UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES),
+           UINT(r->s->context), UINT(stride), UINT(stride));
     LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->qkv),
            BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(a->head_count),
            UINT(a->kv_head_count), UINT(a->head_length), UINT(r->s->context), UINT(a->window), UINT(splits),
-           UINT(stride), FLOAT(a->scale));
-    LAUNCH(r, DEVICE_attend_join, r->rows * a->head_count, BUFFER(v->partial), BUFFER(v->mixed), UINT(a->head_count),
-           UINT(a->head_length), UINT(splits));
-    in = prepare(r, v->mixed, query, (const device_matrix *[]){&l->attention_output}, 1);
-    product(r, &l->attention_output, &in, all_rows, v->x, FINISH_ADD);
+           UINT(stride), FLOAT(a->scale), FLOAT(a->softcap));
+    LAUNCH(r, DEVICE_attend_join, r->rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), BUFFER(v->mixed),
+           UINT(a->head_count), UINT(a->head_length), UINT(splits));
+    if (l->attention_inner_norm.weight)
+        norm(r, &l->attention_inner_norm, v->mixed, query, v->mixed);
+}
+
+/* Multiplies the result of attention with its output matrix and adds it to the residual stream. */
+static void attention_output(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_norm *post = &l->attention_post_norm;
+    bool at_once = !post->weight && !l->attention_output_bias && r->model->hyper.residual_scale == 1;
+    if (!multiply_output(r, &l->attention_output, r->v->mixed, at_once))
+        add_to_residual(r, post, (block_result){r->v->added, 1, l->attention_output_bias, NULL});
 }
 
 /* ------------------------------------------------------------------ neurons */
@@ -156,29 +253,26 @@ static row_list filter(const recorder *r, uint32_t layer, row_list from, const d
     return to;
 }
 
-/* Computes hidden = relu(fc1 . input). */
-static void predict(const recorder *r, uint32_t layer)
+/* Computes hidden = relu(fc1 . input); normed: the input of the network. */
+static void predict(const recorder *r, uint32_t layer, const device_buffer *normed)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
-    bool normed = r->model->layers[layer].predictor.reads_normed;
-    input in = prepare(r, normed ? r->v->normed : r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
+    bool reads_normed = r->model->layers[layer].predictor.reads_normed;
+    input in = prepare(r, reads_normed ? normed : r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
     product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
 }
 
-/* KIND of an activation plus one; 0: devices do not have it. */
-static const unsigned kind_of[ACTIVATION_COUNT] = {
-    [ACTIVATION_SILU] = KIND_SILU + 1, [ACTIVATION_RELU] = KIND_RELU + 1};
-
-bool device_has_activation(kernel_activation a)
-{
-    return kind_of[a] > 0;
-}
+static const unsigned kind_of[ACTIVATION_COUNT] = {[ACTIVATION_SILU] = KIND_SILU,
+                                                   [ACTIVATION_RELU] = KIND_RELU,
+                                                   [ACTIVATION_RELU2] = KIND_RELU2,
+                                                   [ACTIVATION_GELU] = KIND_GELU,
+                                                   [ACTIVATION_GELU_TANH] = KIND_GELU_TANH};
 
 static const unsigned gating_of[] = {
     [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
 
 /* Selects and gathers: writes the activations of the neurons of the device to `first`; returns their list. */
-static row_list activations(const recorder *r, uint32_t layer)
+static row_list activations(const recorder *r, uint32_t layer, const device_buffer *normed)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const engine_layer *e = &r->s->engine->layers[layer];
@@ -194,7 +288,7 @@ static row_list activations(const recorder *r, uint32_t layer)
         product(r, &l->fc2, &hidden, all_rows, v->score, FINISH_STORE);
         rows = filter(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
     }
-    input in = prepare(r, v->normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
+    input in = prepare(r, normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
     /* For one token that needs gate and up whole, one launch computes both; the results of up follow those of gate. */
     bool together = r->rows == 1 && gated && !skips && !rows.list && l->up.stack_rows == 0;
     size_t second_at = together ? stacked(l->neuron_count) : 0;
@@ -213,38 +307,41 @@ static row_list activations(const recorder *r, uint32_t layer)
                                         : BUFFER(v->second);
     LAUNCH(r, DEVICE_activate, r->rows * items_of(l->neuron_count, ACTIVATE_NEURONS), BUFFER(v->first), second,
            BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list), BUFFER(rows.listed),
-           UINT(l->neuron_count), UINT(kind_of[ffn_activations[f->activation].kernel] - 1), UINT(gating_of[f->gating]),
+           UINT(l->neuron_count), UINT(kind_of[ffn_activations[f->activation].kernel]), UINT(gating_of[f->gating]),
            FLOAT(f->threshold));
     if (skips && f->gating == FFN_GATED_BOTH)
         rows = filter(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
+    if (l->ffn_inner_norm.weight)
+        LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), BUFFER(rows.list),
+               BUFFER(rows.listed), UINT(l->neuron_count), FLOAT(h->norm_epsilon));
     return rows;
 }
 
-/* Accumulates the neurons of the device; returns true if the result is in `sums`, false if it was already added to the
- * residual stream. */
-static bool accumulate(const recorder *r, const device_layer *l, row_list rows)
+/* Accumulates the neurons of the device. Sets `sums` of the result, unless it was added to the residual stream. */
+static void accumulate(const recorder *r, const device_layer *l, row_list rows, block_result *result)
 {
     const device_vectors *v = r->v;
     uint32_t d = r->model->hyper.embedding_length;
     if (!l->down_t.w) {
-        input h = prepare(r, v->first, l->down.columns, (const device_matrix *[]){&l->down}, 1);
-        product(r, &l->down, &h, all_rows, v->x, FINISH_ADD);
-        return false;
+        bool at_once = !l->ffn_post_norm.weight && r->model->hyper.residual_scale == 1;
+        if (!multiply_output(r, &l->down, v->first, at_once))
+            result->sums = v->added, result->parts = 1;
+        return;
     }
     LAUNCH(r, device_accumulate(l->down_t.format), r->rows * DEVICE_PARTS * items_of(d, ACCUMULATE_COLUMNS_ITEM),
            BUFFER(l->down_t.w), BUFFER(l->down_t.scales), BUFFER(rows.list), BUFFER(rows.listed), BUFFER(v->first),
            BUFFER(v->sums), UINT(l->neuron_count), UINT(d), UINT(DEVICE_PARTS));
-    return true;
+    result->sums = v->sums, result->parts = DEVICE_PARTS;
 }
 
 /* Publishes the input of the CPU's neurons. What observers need is copied here too, since these buffers must not be
  * written again while the CPU reads them. */
-static void publish_input(const recorder *r, uint32_t layer)
+static void publish_input(const recorder *r, uint32_t layer, const device_buffer *normed)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     uint32_t d = r->model->hyper.embedding_length;
     bool predicts = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
-    copy_rows(r, r->mirror->normed, r->v->normed, d);
+    copy_rows(r, r->mirror->normed, normed, d);
     if (predicts && l->neuron_count)
         copy_rows(r, r->mirror->hidden, r->v->hidden, l->fc1.rows);
     if (r->observed || (predicts && !l->neuron_count))
@@ -253,12 +350,12 @@ static void publish_input(const recorder *r, uint32_t layer)
 }
 
 /* Copies to the host what observers see of a layer and waits until they are done. */
-static void stop_for_observer(const recorder *r, uint32_t layer)
+static void stop_for_observer(const recorder *r, uint32_t layer, const device_buffer *normed)
 {
     uint32_t n = r->s->engine->uploaded->layers[layer].neuron_count, d = r->model->hyper.embedding_length;
     if (r->s->engine->layers[layer].form == FORM_DEVICE) { /* else publish_input has copied them */
         copy_rows(r, r->mirror->x, r->v->x, d);
-        copy_rows(r, r->mirror->normed, r->v->normed, d);
+        copy_rows(r, r->mirror->normed, normed, d);
     }
     copy_rows(r, r->mirror->first, r->v->first, n);
     for (unsigned i = 0; i < TOTALS; i++) {
@@ -269,41 +366,66 @@ static void stop_for_observer(const recorder *r, uint32_t layer)
     device_await(r->program, SLOT_OBSERVED(layer));
 }
 
-/* Records the feed-forward network of a layer, with the exchange if the CPU has neurons of it. */
-static void feed_forward_on_device(const recorder *r, uint32_t layer)
+/* Norms the input of the feed-forward network and returns it. In a layer whose blocks are parallel, networks without a
+ * norm of their own read the input of attention. */
+static const device_buffer *ffn_input(const recorder *r, uint32_t layer)
+{
+    const model_layer *m = &r->model->layers[layer];
+    bool shared = m->wiring == WIRING_PARALLEL && m->ffn_norm.weight && m->ffn_norm.weight == m->attention_norm.weight;
+    return shared ? r->v->normed : norm_input(r, &r->s->engine->uploaded->layers[layer].ffn_norm);
+}
+
+/* Records a layer, with the exchange if the CPU has neurons of it. Parallel blocks read the same residual stream, so
+ * the result of attention is not added before the neurons have been computed. */
+static void layer_on_device(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const engine_layer *e = &r->s->engine->layers[layer];
-    const device_vectors *v = r->v;
-    uint32_t d = r->model->hyper.embedding_length;
-    bool both = e->form != FORM_DEVICE, sums = false;
+    bool both = e->form != FORM_DEVICE, parallel = r->model->layers[layer].wiring == WIRING_PARALLEL;
+    block_result result = {NULL, 0, l->down_bias, both ? r->v->answer : NULL};
 
-    norm(r, l->ffn_norm);
+    stamp(r, layer, STAMP_BEGIN);
+    attention(r, layer);
+    if (!parallel)
+        attention_output(r, layer);
+    const device_buffer *normed = ffn_input(r, layer);
     if (e->selector == SELECTOR_LOW_RANK && l->neuron_count)
-        predict(r, layer);
+        predict(r, layer, normed);
     if (both)
-        publish_input(r, layer);
+        publish_input(r, layer, normed);
     stamp(r, layer, STAMP_NEURONS);
-    row_list rows = l->neuron_count ? activations(r, layer) : all_rows;
+    row_list rows = l->neuron_count ? activations(r, layer, normed) : all_rows;
     if (r->observed)
-        stop_for_observer(r, layer);
+        stop_for_observer(r, layer, normed);
+    if (parallel)
+        attention_output(r, layer);
     if (l->neuron_count)
-        sums = accumulate(r, l, rows);
+        accumulate(r, l, rows, &result);
     stamp(r, layer, STAMP_OWN_END);
-    if (both) {
+    if (both)
         device_await(r->program, SLOT_NEURONS(layer));
-        stamp(r, layer, STAMP_JOIN);
-        copy_rows(r, v->answer, r->mirror->answer, d);
-    } else {
-        stamp(r, layer, STAMP_JOIN);
-    }
-    if (sums || both || l->down_bias)
-        LAUNCH(r, DEVICE_reduce, r->rows * items_of(d, REDUCE_COLUMNS_ITEM), BUFFER(sums ? v->sums : NULL),
-               BUFFER(l->down_bias), BUFFER(both ? v->answer : NULL), BUFFER(v->x), UINT(d),
-               UINT(sums ? DEVICE_PARTS : 0));
+    stamp(r, layer, STAMP_JOIN);
+    if (both)
+        copy_rows(r, r->v->answer, r->mirror->answer, r->model->hyper.embedding_length);
+    if (result.sums || result.bias || result.answer)
+        add_to_residual(r, &l->ffn_post_norm, result);
+    stamp(r, layer, STAMP_END);
 }
 
 /* ------------------------------------------------------------------ programs */
+
+/* Makes the embedding of every row; where positions are learned, theirs is added. */
+static void embed(const recorder *r)
+{
+    const device_weights *w = r->s->engine->uploaded;
+    const hyperparameters *h = &r->model->hyper;
+    LAUNCH(r, device_embed(w->embedding.format), r->rows, BUFFER(w->embedding.w), BUFFER(w->embedding.scales),
+           BUFFER(r->v->x), UINT(h->embedding_length), UINT(0), UINT(0), UINT(FINISH_STORE), FLOAT(h->embedding_scale));
+    if (w->positions.w)
+        LAUNCH(r, device_embed(w->positions.format), r->rows, BUFFER(w->positions.w), BUFFER(w->positions.scales),
+               BUFFER(r->v->x), UINT(h->embedding_length), UINT(1), UINT(h->position_offset), UINT(FINISH_ADD),
+               FLOAT(1));
+}
 
 /* Records a step through all layers. */
 static void record_layers(const recorder *r)
@@ -311,14 +433,11 @@ static void record_layers(const recorder *r)
     const hearth_engine *e = r->s->engine;
     uint32_t layers = r->model->hyper.layer_count, d = r->model->hyper.embedding_length;
     const device_matrix *embedding = &e->uploaded->embedding;
-    bool on_host = true; /* true: the residual stream is on the CPU */
 
     device_copy(r->program, r->v->step, 0, r->mirror->step, 0, device_buffer_bytes(r->v->step));
-    if (embedding->w) {
-        LAUNCH(r, device_embed(embedding->format), r->rows, BUFFER(embedding->w), BUFFER(embedding->scales),
-               BUFFER(r->v->x), UINT(d));
-        on_host = false;
-    }
+    if (embedding->w)
+        embed(r);
+    bool on_host = !embedding->w; /* true: the residual stream is on the CPU */
     for (uint32_t i = 0; i < layers; i++) {
         if (e->layers[i].form == FORM_HOST) {
             if (!on_host) {
@@ -334,10 +453,7 @@ static void record_layers(const recorder *r)
             copy_rows(r, r->v->x, r->mirror->x, d);
         }
         on_host = false;
-        stamp(r, i, STAMP_BEGIN);
-        attention(r, i);
-        feed_forward_on_device(r, i);
-        stamp(r, i, STAMP_END);
+        layer_on_device(r, i);
     }
     if (!on_host)
         copy_rows(r, r->mirror->x, r->v->x, d);

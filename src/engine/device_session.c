@@ -56,6 +56,22 @@ static widths widest_rows(const hearth_session *s)
     return w;
 }
 
+/* Returns whether a block of a layer has a result that is not added to the residual stream as it is. */
+static bool finishes_blocks(const hearth_model *m, const model_layer *l)
+{
+    return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
+           l->attention_output_bias;
+}
+
+/* Returns the rows of the buffer for such results. */
+static size_t added_rows(const hearth_model *m)
+{
+    size_t rows = 0;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        rows = finishes_blocks(m, &m->layers[i]) ? STEP_ROWS : rows;
+    return rows;
+}
+
 /* Returns the shape of a layer; index: among those of the device. */
 static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
 {
@@ -91,6 +107,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * most.rotated * word, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
+    v->added = take(t, DEVICE_MEMORY, added_rows(s->engine->model) * d, word, vectors);
     v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
     v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);

@@ -8,9 +8,10 @@
 /* Buffers in the memory of the device. R = STEP_ROWS; n: the most neurons of a layer; d, Q, K as in scratch; P =
  * rope_pairs. */
 typedef struct device_vectors {
-    device_buffer *step;                     /* step_record, then cosine and sine [R][P]                  */
-    device_buffer *x;                        /* [R][d]  the residual stream                               */
-    device_buffer *normed;                   /* [R][d]                                                    */
+    device_buffer *step;   /* step_record, then cosine and sine [R][P]                  */
+    device_buffer *x;      /* [R][d]  the residual stream                               */
+    device_buffer *normed; /* [R][d]                                                    */
+    device_buffer *added;  /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
     device_buffer *qkv;                      /* [R][query, key, value: Q, K, K rounded up to STACK_ROWS]  */
     device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q]               */

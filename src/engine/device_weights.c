@@ -166,13 +166,62 @@ static hearth_status upload_rows(loader *l, device_matrix *out, const matrix *m,
     return m->data ? upload(l, out, m, to->rows, to->neuron_count, name) : HEARTH_OK;
 }
 
-/* Uploads the attention and both norms of a layer. */
+/* Uploads the weights of a norm of n values, or of those in the list. */
+static hearth_status upload_norm(loader *l, device_norm *to, const norm_weights *from, const uint32_t *list, uint32_t n,
+                                 const char *what)
+{
+    TRY(upload_floats(l, &to->weight, from->weight, list, n, what));
+    return upload_floats(l, &to->bias, from->bias, list, n, what);
+}
+
+/* Uploads the biases of query, key and value as one vector, as their products lie in the stack. */
+static hearth_status upload_qkv_bias(loader *l, device_layer *to, const model_layer *from)
+{
+    const struct {
+        const float *bias;
+        uint32_t rows;
+    } each[] = {{from->q_bias, from->q.rows}, {from->k_bias, from->k.rows}, {from->v_bias, from->v.rows}};
+    uint32_t all = 0, at = 0;
+    if (!from->q_bias && !from->k_bias && !from->v_bias)
+        return HEARTH_OK;
+    for (size_t i = 0; i < 3; i++)
+        all += stacked(each[i].rows);
+    float *biases = mem_new_array(all, sizeof *biases);
+    if (!biases)
+        return fail_memory(l->error, "biases", all * sizeof *biases);
+    for (size_t i = 0; i < 3; at += stacked(each[i].rows), i++)
+        if (each[i].bias)
+            memcpy(biases + at, each[i].bias, each[i].rows * sizeof *biases);
+    hearth_status status = upload_floats(l, &to->qkv_bias, biases, NULL, all, "biases");
+    mem_free(biases);
+    return status;
+}
+
+/* Uploads what a layer has beside its neurons: attention and norms. */
 static hearth_status upload_attention(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
-    uint32_t d = l->model->hyper.embedding_length;
-    TRY(upload_floats(l, &to->attention_norm, from->attention_norm.weight, NULL, d, "attention norm"));
-    TRY(upload_floats(l, &to->ffn_norm, from->ffn_norm.weight, NULL, d, "ffn norm"));
+    const attention_shape *a = &from->attention;
+    uint32_t d = l->model->hyper.embedding_length, query = query_width(a), key = key_width(a);
+    const struct {
+        device_norm *to;
+        const norm_weights *from;
+        uint32_t n;
+        const char *what;
+    } norms[] = {
+        {&to->attention_norm, &from->attention_norm, d, "attention norm"},
+        {&to->query_norm, &from->query_norm, a->norm_whole ? query : a->head_length, "query norm"},
+        {&to->key_norm, &from->key_norm, a->norm_whole ? key : a->head_length, "key norm"},
+        {&to->attention_inner_norm, &from->attention_inner_norm, query, "attention inner norm"},
+        {&to->attention_post_norm, &from->attention_post_norm, d, "attention post norm"},
+        {&to->ffn_norm, &from->ffn_norm, d, "ffn norm"},
+        {&to->ffn_post_norm, &from->ffn_post_norm, d, "ffn post norm"},
+    };
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        TRY(upload_norm(l, norms[i].to, norms[i].from, NULL, norms[i].n, norms[i].what));
+    TRY(upload_qkv_bias(l, to, from));
+    TRY(upload_floats(l, &to->attention_output_bias, from->attention_output_bias, NULL, d, "attention bias"));
+    TRY(upload_floats(l, &to->sinks, from->sinks, NULL, a->head_count, "sinks"));
     const member inputs[] = {{&to->q, &from->q, from->q.rows, "attn_q"},
                              {&to->k, &from->k, from->k.rows, "attn_k"},
                              {&to->v, &from->v, from->v.rows, "attn_v"}};
@@ -200,6 +249,7 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
     TRY(upload_stacks(l, inputs + absent, 2 - absent, to->rows, layer));
     TRY(upload_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
     TRY(upload_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
+    TRY(upload_norm(l, &to->ffn_inner_norm, &from->ffn_inner_norm, to->rows, to->neuron_count, "ffn inner norm"));
     if (p->selector == SELECTOR_LOW_RANK) {
         TRY(upload_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
         TRY(upload_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
@@ -229,7 +279,8 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
                  neurons / f;
     }
     bytes += p->head == PLACEMENT_DEVICE ? matrix_bytes(&l->model->head) : 0;
-    return bytes + (p->embedding == PLACEMENT_DEVICE ? matrix_bytes(&l->model->embedding) : 0);
+    bool embeds = p->embedding == PLACEMENT_DEVICE;
+    return bytes + (embeds ? matrix_bytes(&l->model->embedding) + matrix_bytes(&l->model->positions) : 0);
 }
 
 static hearth_status upload_all(loader *l, const hearth_placement *p)
@@ -243,6 +294,8 @@ static hearth_status upload_all(loader *l, const hearth_placement *p)
     const hearth_model *m = l->model;
     if (p->embedding == PLACEMENT_DEVICE)
         TRY(upload(l, &l->to->embedding, &m->embedding, NULL, m->embedding.rows, "token_embd"));
+    if (p->embedding == PLACEMENT_DEVICE && m->positions.data)
+        TRY(upload(l, &l->to->positions, &m->positions, NULL, m->positions.rows, "position_embd"));
     if (p->head == PLACEMENT_DEVICE)
         TRY(upload(l, &l->to->head, &m->head, NULL, m->head.rows, "output"));
     l->done = l->total;
@@ -293,60 +346,22 @@ static void say_what_fits(const loader *l, const device *d, const hearth_placeme
 
 /* ------------------------------------------------------------------ life */
 
-/* Returns what of a model no device computes yet; NULL: everything is computed. */
-static const char *missing_for_model(const hearth_model *m)
+/* Refuses a placement that no device can follow: one that splits a layer with a norm of its activations. */
+static hearth_status check_splits(const hearth_model *m, const hearth_placement *p, hearth_error *error)
 {
-    const hyperparameters *h = &m->hyper;
-    if (h->norm != NORM_RMS)
-        return "layer norms";
-    if (m->positions.data)
-        return "learned positions";
-    if (h->embedding_scale != 1 || h->residual_scale != 1)
-        return "factors on embeddings and blocks";
-    return NULL;
-}
-
-/* The same for a layer. */
-static const char *missing_for_layer(const model_layer *l)
-{
-    const attention_shape *a = &l->attention;
-    const struct {
-        bool has;
-        const char *what;
-    } list[] = {
-        {l->wiring != WIRING_SEQUENTIAL, "blocks side by side"},
-        {!l->attention_norm.weight || !l->ffn_norm.weight, "blocks without a norm before them"},
-        {l->attention_post_norm.weight || l->ffn_post_norm.weight, "norms behind blocks"},
-        {l->attention_inner_norm.weight || l->ffn_inner_norm.weight, "norms inside blocks"},
-        {l->query_norm.weight || l->key_norm.weight, "norms of queries and keys"},
-        {l->q_bias || l->k_bias || l->v_bias || l->attention_output_bias, "biases of attention"},
-        {l->sinks || a->softcap > 0, "sinks and soft caps"},
-        {!a->rotary || a->rotary->pairing != ROPE_NEIGHBOURS, "this rotation of queries and keys"},
-        {!device_has_activation(ffn_activations[l->ffn.activation].kernel), "this activation"},
-    };
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i].has)
-            return list[i].what;
-    return NULL;
-}
-
-/* Refuses a placement that gives a device what it cannot compute. */
-static hearth_status check_shapes(const hearth_model *m, const hearth_placement *p, hearth_error *error)
-{
-    const char *what = missing_for_model(m);
-    for (uint32_t i = 0; i < p->layer_count && !what; i++)
-        if (layer_uses_device(&p->layers[i]))
-            what = missing_for_layer(&m->layers[i]);
-    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: on a device: %s of %s models are not supported yet",
-                       m->source->path, what, m->family->name)
-                : HEARTH_OK;
+    for (uint32_t i = 0; i < p->layer_count; i++)
+        if (p->layers[i].form == FORM_SPLIT && m->layers[i].ffn_inner_norm.weight)
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "%s: layer %u: its neurons cannot be split, because a norm takes their activations together",
+                        m->source->path, i);
+    return HEARTH_OK;
 }
 
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const matrix *down_t,
                                     const hearth_progress *progress, hearth_error *error)
 {
-    TRY(check_shapes(model, placement, error));
+    TRY(check_splits(model, placement, error));
     device_weights *w = mem_new(sizeof *w);
     device_layer *layers = mem_new_array(model->hyper.layer_count, sizeof *layers);
     if (!w || !layers) {
@@ -385,14 +400,23 @@ void device_weights_destroy(device_weights *w)
         device_layer *l = &w->layers[i];
         device_matrix *matrices[] = {&l->q,    &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down_t,
                                      &l->down, &l->fc1, &l->fc2};
-        device_buffer *floats[] = {l->attention_norm, l->ffn_norm, l->gate_bias, l->up_bias, l->down_bias};
+        const device_norm norms[] = {
+            l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
+            l->query_norm,     l->key_norm, l->ffn_inner_norm};
+        device_buffer *floats[] = {l->qkv_bias, l->attention_output_bias, l->sinks, l->gate_bias, l->up_bias,
+                                   l->down_bias};
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
+        for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
+            device_buffer_destroy(norms[k].weight);
+            device_buffer_destroy(norms[k].bias);
+        }
         for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
             device_buffer_destroy(floats[k]);
         mem_free(l->rows);
     }
     drop(&w->embedding);
+    drop(&w->positions);
     drop(&w->head);
     mem_free(w->layers);
     mem_free(w);

@@ -27,17 +27,27 @@ static inline uint32_t stacked(uint32_t rows)
     return (rows + STACK_ROWS - 1) / STACK_ROWS * STACK_ROWS;
 }
 
-/* A layer of which at least the attention is on the device. */
+/* The weights of a norm, as norm_weights; NULL: none. */
+typedef struct device_norm {
+    device_buffer *weight, *bias;
+} device_norm;
+
+/* A layer of which at least the attention is on the device. Vectors are float32; names as in model_layer. */
 typedef struct device_layer {
-    device_buffer *attention_norm, *ffn_norm; /* [d] float32 */
+    device_norm attention_norm, ffn_norm, attention_post_norm, ffn_post_norm; /* [d]                */
+    device_norm query_norm, key_norm, attention_inner_norm;                   /* as in model_layer  */
     device_matrix q, k, v, attention_output;
-    uint32_t neuron_count; /* n: neurons of the device; the matrices below have n rows */
-    uint32_t *rows;        /* [n] rows of the model's matrices, ascending              */
+    device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
+    device_buffer *attention_output_bias; /* [d], or NULL                                                         */
+    device_buffer *sinks;                 /* [head_count], or NULL                                                */
+    uint32_t neuron_count;                /* n: neurons of the device; the matrices below have n rows */
+    uint32_t *rows;                       /* [n] rows of the model's matrices, ascending              */
     device_matrix gate, up;
     device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
     device_matrix down;                 /* ... [d][f]                                         */
     device_matrix fc1, fc2;             /* fc1 is always whole, fc2 has n rows                */
     device_buffer *gate_bias, *up_bias; /* [n], or NULL                                       */
+    device_norm ffn_inner_norm;         /* [n]                                                */
     device_buffer *down_bias;           /* [d], or NULL                                       */
 } device_layer;
 
@@ -46,19 +56,18 @@ typedef struct device_weights {
     uint32_t layer_count;          /* of the model                               */
     device_layer *layers;          /* [layer_count] zeroed for layers of the CPU */
     device_matrix embedding, head; /* if the placement puts them there           */
+    device_matrix positions;       /* with the embedding                         */
     uint64_t bytes;                /* taken in the memory of the device          */
 } device_weights;
 
 /* Uploads everything that the placement puts on the device. down_t [layer_count]: those of the engine (its own or the
  * file's); for one without data the model's `down` is uploaded as it is.
- * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named).
+ * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named); or a split layer has a norm of
+ * its activations, which takes the neurons of both sides together.
  * HEARTH_NO_MEMORY: the budget does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const matrix *down_t,
                                     const hearth_progress *progress, hearth_error *error);
-/* Returns whether devices have this activation. */
-bool device_has_activation(kernel_activation a);
-
 void device_weights_destroy(device_weights *w);
 
 #endif

@@ -111,14 +111,14 @@ KERNEL(reduce, P_REDUCE)
         uint right = least(left + REDUCE_COLUMNS_ITEM, columns);
         for (uint c = left + LANE; c < right; c += LANES) {
             size_t at = (size_t)t * columns + c;
-            float value = x[at], sum = 0.0f;
+            float value = finish == FINISH_ADD ? x[at] : 0.0f, sum = 0.0f;
             for (uint p = 0; p < parts; p++)
                 sum += sums[((size_t)t * parts + p) * columns + c];
-            value += sum;
+            value = FMA(factor, sum, value);
             if (bias)
-                value += bias[c];
+                value = FMA(factor, bias[c], value);
             if (answer)
-                value += answer[at];
+                value = FMA(factor, answer[at], value);
             x[at] = value;
         }
     }

@@ -54,23 +54,26 @@ INLINE size_t cache_at(uint sequence, uint kv_heads, uint head, uint context, ui
 }
 
 /* Rotates a query in place by the angles of its position. */
-INLINE void place_query(GLOBAL float *query, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs)
+INLINE void place_query(GLOBAL float *query, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
+                        uint halves)
 {
     for (uint i = LANE; i < pairs; i += LANES) {
-        float a = query[2 * i], b = query[2 * i + 1];
-        query[2 * i] = a * cosine[i] - b * sine[i];
-        query[2 * i + 1] = a * sine[i] + b * cosine[i];
+        uint first = halves ? i : 2 * i, second = halves ? i + pairs : 2 * i + 1;
+        float a = query[first], b = query[second];
+        query[first] = a * cosine[i] - b * sine[i];
+        query[second] = a * sine[i] + b * cosine[i];
     }
 }
 
 /* Rotates a key and stores it in the cache. */
 INLINE void place_key(GLOBAL const float *key, GLOBAL const float *cosine, GLOBAL const float *sine, uint pairs,
-                      uint length, GLOBAL uchar *keys, size_t at, uint format)
+                      uint halves, uint length, GLOBAL uchar *keys, size_t at, uint format)
 {
     for (uint i = LANE; i < pairs; i += LANES) {
-        float a = key[2 * i], b = key[2 * i + 1];
-        cache_store(keys, at + 2 * i, a * cosine[i] - b * sine[i], format);
-        cache_store(keys, at + 2 * i + 1, a * sine[i] + b * cosine[i], format);
+        uint first = halves ? i : 2 * i, second = halves ? i + pairs : 2 * i + 1;
+        float a = key[first], b = key[second];
+        cache_store(keys, at + first, a * cosine[i] - b * sine[i], format);
+        cache_store(keys, at + second, a * sine[i] + b * cosine[i], format);
     }
     for (uint i = 2 * pairs + LANE; i < length; i += LANES)
         cache_store(keys, at + i, key[i], format);
@@ -79,7 +82,7 @@ INLINE void place_key(GLOBAL const float *key, GLOBAL const float *cosine, GLOBA
 /* An item is a head of a row: first the query heads, then the key/value heads. */
 INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *query, GLOBAL const float *key,
                   GLOBAL const float *value, GLOBAL const float *cosine, GLOBAL const float *sine, GLOBAL uchar *keys,
-                  GLOBAL uchar *values, uint heads, uint kv_heads, uint length, uint pairs, uint context,
+                  GLOBAL uchar *values, uint heads, uint kv_heads, uint length, uint pairs, uint halves, uint context,
                   uint stride_q, uint stride_k, uint group, uint groups)
 {
     uint all_heads = heads + kv_heads;
@@ -91,12 +94,12 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
             sines += (size_t)t * pairs;
         }
         if (head < heads) {
-            place_query(query + (size_t)t * stride_q + (size_t)head * length, cosines, sines, pairs);
+            place_query(query + (size_t)t * stride_q + (size_t)head * length, cosines, sines, pairs, halves);
             continue;
         }
         size_t from = (size_t)t * stride_k + (size_t)(head - heads) * length;
         size_t at = cache_at(step->sequence[t], kv_heads, head - heads, context, step->position[t], length);
-        place_key(key + from, cosines, sines, pairs, length, keys, at, format);
+        place_key(key + from, cosines, sines, pairs, halves, length, keys, at, format);
         for (uint i = LANE; i < length; i += LANES)
             cache_store(values, at + i, value[from + i], format);
     }
@@ -105,8 +108,8 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
 #define X(name, FORMAT)                                                                                            \
     KERNEL(name, P_PLACE)                                                                                          \
     {                                                                                                              \
-        place(FORMAT, step, query, key, value, cosine, sine, keys, values, heads, kv_heads, length, pairs, context, \
-              stride_q, stride_k, GROUP, GROUPS);                                                                  \
+        place(FORMAT, step, query, key, value, cosine, sine, keys, values, heads, kv_heads, length, pairs, halves, \
+              context, stride_q, stride_k, GROUP, GROUPS);                                                         \
     }
 X(place_f32, CACHE_F32)
 X(place_f16, CACHE_F16)
@@ -230,17 +233,20 @@ INLINE uint attend_values(LOCAL const float *weights, uint n, GLOBAL const uchar
     return teams;
 }
 
-/* Converts the scores of one query, each the sum of `team` parts times scale, to weights exp(score - greatest). Returns
- * the sum of the weights. */
-INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, LOCAL float *weights, uint count,
-                            LOCAL float *shared, float *greatest)
+/* Converts the scores of one query, each the sum of `team` parts times scale, then capped unless softcap is 0, to
+ * weights exp(score - greatest). Returns the sum of the weights. */
+INLINE float attend_weights(LOCAL const float *parts, uint team, float scale, float softcap, LOCAL float *weights,
+                            uint count, LOCAL float *shared, float *greatest)
 {
     float top = LEAST_SCORE, sum = 0;
     for (uint p = LANE; p < count; p += LANES) {
         float score = 0;
         for (uint member = 0; member < team; member++)
             score += parts[p * team + member];
-        weights[p] = score *= scale;
+        score *= scale;
+        if (softcap > 0.0f)
+            score = softcap * tanh_of(DIVIDE(score, softcap));
+        weights[p] = score;
         top = score > top ? score : top;
     }
     *greatest = top = group_max(top, shared);
@@ -275,8 +281,8 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
 
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
                    GLOBAL const uchar *values, GLOBAL float *partial, uint heads, uint kv_heads, uint length,
-                   uint context, uint window, uint splits, uint stride_q, float scale, uint group, uint groups,
-                   LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared)
+                   uint context, uint window, uint splits, uint stride_q, float scale, float softcap, uint group,
+                   uint groups, LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared)
 {
     bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 &&
                  length <= ATTEND_SCRATCH / ATTEND_QUERIES;
@@ -299,7 +305,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         BARRIER();
         NO_UNROLL
         for (uint q = 0; q < o.n; q++) {
-            float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, scale,
+            float greatest, sum = attend_weights(scratch + q * ATTEND_POSITIONS * team, team, scale, softcap,
                                                  weights + q * ATTEND_POSITIONS, count, shared, &greatest);
             if (LANE == 0) {
                 out[q * stride + length] = greatest;
@@ -327,7 +333,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES * ATTEND_POSITIONS);                                                           \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                               \
         attend(FORMAT, step, query, keys, values, partial, heads, kv_heads, length, context, window, splits,       \
-               stride_q, scale, GROUP, GROUPS, scratch, weights, shared);                                          \
+               stride_q, scale, softcap, GROUP, GROUPS, scratch, weights, shared);                                 \
     }
 X(attend_f32, CACHE_F32)
 X(attend_f16, CACHE_F16)
@@ -349,7 +355,7 @@ KERNEL(attend_join, P_ATTEND_JOIN)
         uint used = least(splits, step->position[item / heads] / ATTEND_POSITIONS + 1), width = length + 2;
         GLOBAL const float *from = partial + (size_t)item * splits * width;
         GLOBAL float *out = mixed + (size_t)item * length;
-        float top = LEAST_SCORE, total = 0;
+        float sink = sinks ? sinks[item % heads] : LEAST_SCORE, top = sink, total = 0;
         for (uint s = LANE; s < used; s += LANES) {
             float greatest = from[(size_t)s * width + length];
             top = greatest > top ? greatest : top;
@@ -372,6 +378,8 @@ KERNEL(attend_join, P_ATTEND_JOIN)
             }
             BARRIER(); /* before the next splits overwrite the weights */
         }
+        if (sinks)
+            total += EXP(sink - top);
         for (uint i = LANE; i < length; i += LANES)
             out[i] = DIVIDE(out[i], total);
     }

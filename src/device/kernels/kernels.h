@@ -42,19 +42,22 @@
     WORD(position[STEP_ROWS])  /* of each row within its sequence */          \
     WORD(token[STEP_ROWS])
 
-/* `finish` of product: how a sum is stored. */
-#define FINISH_STORE 0 /* y = sum                     */
-#define FINISH_ADD   1 /* y = y + sum                 */
-#define FINISH_RELU  2 /* y = max(sum, 0); NaN gives 0 */
+/* `finish` of product, of embed, norm_ranges and reduce (not RELU there): how a result is stored. */
+#define FINISH_STORE 0 /* y = result                     */
+#define FINISH_ADD   1 /* y = y + result                 */
+#define FINISH_RELU  2 /* y = max(result, 0); NaN gives 0 */
 
 /* `rule` of compact, as kernel_selection. */
 #define RULE_ABOVE 0 /* value > threshold */
 #define RULE_FROM  1 /* not (value < threshold); NaN passes */
 
-/* `kind` of activate, as kernel_activation: silu, or relu with a threshold (FATReLU): x above `activation_threshold`,
- * else 0. */
-#define KIND_SILU 0
-#define KIND_RELU 1
+/* `kind` of activate, as kernel_activation; relu has a threshold (FATReLU): x above `activation_threshold`, else 0. The
+ * others ignore it. */
+#define KIND_SILU      0
+#define KIND_RELU      1
+#define KIND_RELU2     2
+#define KIND_GELU      3
+#define KIND_GELU_TANH 4
 /* `gating` of activate. */
 #define GATING_PLAIN 0 /* h = act(first)                 */
 #define GATING_GATED 1 /* h = act(first) * second        */
@@ -79,8 +82,10 @@
 /* Parameters after the step: B(type, name) a buffer, V(name) an unsigned value, F(name) a float. "items" is the number
  * of items for device_launch. */
 
-/* x[t] = row token[t] of w; x [T][columns].   items: STEP_ROWS */
-#define P_EMBED(B, V, F) B(const uchar, w) B(const ushort, scales) B(float, x) V(columns)
+/* x[t] = factor * row token[t] of w, finished; x [T][columns]. by_position 1: row first + position[t] instead.
+ * items: STEP_ROWS */
+#define P_EMBED(B, V, F) \
+    B(const uchar, w) B(const ushort, scales) B(float, x) V(columns) V(by_position) V(first) V(finish) F(factor)
 
 /* y[t][i] = W[list ? list[t][i] : i] . x[t], finished; i in [0, list ? listed[t] : rows).
  * x [T][columns] float32; y and list have the stride `stride`. Block formats are decoded to float32.
@@ -104,17 +109,33 @@
 /* out[t][i] = x[t][i] * weight[i] / sqrt(mean(x[t]^2) + epsilon).   items: STEP_ROWS */
 #define P_NORM(B, V, F) B(const float, x) B(const float, weight) B(float, out) V(columns) F(epsilon)
 
+/* Norms `ranges` neighbouring ranges of `length` values of every row, each by itself. x and out have the stride
+ * `stride`; out may be x. With y = x of a range, less its mean if centred is 1, the result is
+ * factor * (y[i] * weight[i] / sqrt(mean(y^2) + epsilon) + bias[i]), finished. bias NULL: none.
+ * items: STEP_ROWS * ranges */
+#define P_NORM_RANGES(B, V, F)                                                                             \
+    B(const float, x) B(const float, weight) B(const float, bias) B(float, out) V(ranges) V(length) V(stride) \
+        V(centred) V(finish) F(epsilon) F(factor)
+
+/* Norms the activations h [T][n] of neurons, the first (listed ? listed[t] : n) of a row, in place; those of other
+ * neurons are zero: h[t][i] * weight[list ? list[t][i] : i] / sqrt(sum(h[t]^2) / n + epsilon).   items: STEP_ROWS */
+#define P_NORM_NEURONS(B, V, F) \
+    B(float, h) B(const float, weight) B(const uint, list) B(const uint, listed) V(n) F(epsilon)
+
 /* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
- * every key head while copying it to the cache, by cosine and sine [T][pairs]; values 2i and 2i + 1 form a pair. Stores
- * key and value at the row's sequence and position. query [T][stride_q], key and value [T][stride_k]; keys, values:
- * [sequence][kv_heads][context][length] of one layer, in the format of the kernel's name.
+ * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
+ * 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
+ * value [T][stride_k]; keys, values: [sequence][kv_heads][context][length] of one layer, in the format of the kernel's
+ * name.
  * items: STEP_ROWS * (heads + kv_heads) */
-#define P_PLACE(B, V, F)                                                                                     \
-    B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)    \
-        B(uchar, keys) B(uchar, values) V(heads) V(kv_heads) V(length) V(pairs) V(context) V(stride_q) V(stride_k)
+#define P_PLACE(B, V, F)                                                                                       \
+    B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)      \
+        B(uchar, keys) B(uchar, values) V(heads) V(kv_heads) V(length) V(pairs) V(halves) V(context) V(stride_q) \
+        V(stride_k)
 
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
- * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS of the cache. score = scale * query . key.
+ * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS of the cache. score = scale * query . key, and
+ * then softcap * tanh(score / softcap) unless softcap is 0.
  * partial [STEP_ROWS][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
  * split, and the sum of exp(score - m). If the row sees no position of a split, m is -3.4e38 (in place of -infinity),
  * the sum of weights 0, and the values are not written. Query head h uses the key/value head h / (heads / kv_heads),
@@ -124,11 +145,13 @@
     ((kv_heads) * (((heads) / (kv_heads) + ATTEND_QUERIES - 1) / ATTEND_QUERIES) * (splits))
 #define P_ATTEND(B, V, F)                                                                                   \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
-        V(length) V(context) V(window) V(splits) V(stride_q) F(scale)
+        V(length) V(context) V(window) V(splits) V(stride_q) F(scale) F(softcap)
 
-/* Combines the splits of attend into mixed [T][heads * length]. Splits after a row's position are not read.
+/* Combines the splits of attend into mixed [T][heads * length]. Splits after a row's position are not read. sinks
+ * [heads]: the score of one more position whose value is zero; NULL: there is none.
  * items: STEP_ROWS * heads */
-#define P_ATTEND_JOIN(B, V, F) B(const float, partial) B(float, mixed) V(heads) V(length) V(splits)
+#define P_ATTEND_JOIN(B, V, F) \
+    B(const float, partial) B(const float, sinks) B(float, mixed) V(heads) V(length) V(splits)
 
 /* Ordered compaction: selects the values of each token that pass the rule. values [T][n], of which the first
  * (ids ? id_count[t] : n) are used. ids [STEP_ROWS][n]: the id of each value; NULL: its place. bias[id] is added first
@@ -140,8 +163,8 @@
         B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
 
 /* Replaces first[t][i] by the activation of the i-th neuron (of the list, or of all; n is the stride): see GATING_ and
- * KIND_. Biases are indexed by neuron; NULL: none. A neuron that relu makes zero gives 0, even if `second` is not
- * finite.
+ * KIND_. Biases are indexed by neuron; NULL: none. A neuron that relu or relu2 makes zero gives 0, even if `second` is
+ * not finite.
  * items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
 #define P_ACTIVATE(B, V, F)                                                                                 \
     B(float, first) B(const float, second) B(const float, first_bias) B(const float, second_bias)           \
@@ -156,11 +179,12 @@
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, h)    \
         B(float, sums) V(rows) V(columns) V(parts)
 
-/* Adds to x[t][c] the sums of all parts in order, then bias[c], then answer[t][c]. A bias or answer that is NULL is
- * left out, and the sums if parts is 0.
+/* Adds to x[t][c], or to zero with FINISH_STORE, factor times the sum of all parts of sums [T][parts][columns], then
+ * factor * bias[c], then factor * answer[t][c]. A bias or answer that is NULL is left out, and the sums if parts is 0.
+ * x may be sums if parts is 1.
  * items: STEP_ROWS * ceil(columns / REDUCE_COLUMNS_ITEM) */
-#define P_REDUCE(B, V, F) \
-    B(const float, sums) B(const float, bias) B(const float, answer) B(float, x) V(columns) V(parts)
+#define P_REDUCE(B, V, F)                                                                                     \
+    B(const float, sums) B(const float, bias) B(const float, answer) B(float, x) V(columns) V(parts) V(finish) F(factor)
 
 /* best[t] = the index of the greatest of logits [T][n], the first among equals; NaN counts as least.
  * items: STEP_ROWS */
@@ -193,7 +217,8 @@
 #define DEVICE_KERNELS(X)                                                        \
     DEVICE_FORMATS(KERNELS_OF_FORMAT)                                            \
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
-    X(quantize, P_QUANTIZE) X(norm, P_NORM)                                      \
+    X(quantize, P_QUANTIZE) X(norm, P_NORM) X(norm_ranges, P_NORM_RANGES)        \
+    X(norm_neurons, P_NORM_NEURONS)                                              \
     X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
     X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
     X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                \

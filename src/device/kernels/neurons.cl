@@ -91,6 +91,14 @@ INLINE float activated(float value, uint kind, float activation_threshold)
 {
     if (kind == KIND_SILU)
         return DIVIDE(value, 1.0f + EXP(-value));
+    if (kind == KIND_RELU2)
+        return value > 0.0f ? value * value : 0.0f;
+    if (kind == KIND_GELU) {
+        float beyond = erfc_of(magnitude_of(value) * 0.70710678f);
+        return 0.5f * value * (value < 0.0f ? beyond : 2.0f - beyond);
+    }
+    if (kind == KIND_GELU_TANH) /* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)) */
+        return DIVIDE(value, 1.0f + EXP(-1.5957691f * FMA(0.044715f * value * value, value, value)));
     return value > activation_threshold ? value : 0.0f;
 }
 
@@ -108,7 +116,8 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
             if (gating == GATING_BOTH)
                 other = activated(other, kind, activation_threshold);
-            bool is_zero = kind == KIND_RELU && !(value > activation_threshold);
+            bool is_zero = (kind == KIND_RELU && !(value > activation_threshold)) ||
+                           (kind == KIND_RELU2 && !(value > 0.0f));
             result = is_zero ? 0.0f : result * other; /* 0 * other is NaN if other is not finite */
         }
         first[i] = result;

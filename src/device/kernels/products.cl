@@ -225,26 +225,30 @@ KERNEL(quantize, P_QUANTIZE)
 
 /* ------------------------------------------------------------------ rows without a product */
 
-/* Decodes the row of each token to float32. */
+/* Decodes the row of each token, or of its position, to float32. */
 INLINE void embed(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
-                  GLOBAL float *x, uint columns, uint group, uint groups)
+                  GLOBAL float *x, uint columns, uint by_position, uint first, uint finish, float factor, uint group,
+                  uint groups)
 {
     for (uint t = group; t < step->count; t += groups) {
-        uint token = step->token[t], by_8 = COLUMNS_BY_8(columns);
-        GLOBAL const uchar *row = row_of(format, w, token, columns);
-        GLOBAL const ushort *scale = scales_of(format, scales, token, columns);
+        uint wanted = by_position ? first + step->position[t] : step->token[t], by_8 = COLUMNS_BY_8(columns);
+        GLOBAL const uchar *row = row_of(format, w, wanted, columns);
+        GLOBAL const ushort *scale = scales_of(format, scales, wanted, columns);
         GLOBAL float *out = x + (size_t)t * columns;
-        for (uint at = LANE * 8; at < by_8; at += LANES * 8)
-            float8_store(out + at, weights_8(format, row, scale, at));
+        for (uint at = LANE * 8; at < by_8; at += LANES * 8) {
+            float8 weights = weights_8(format, row, scale, at), factors = float8_all(factor);
+            float8_store(out + at, finish == FINISH_ADD ? float8_fma(factors, weights, float8_load(out + at))
+                                                        : float8_times(factors, weights));
+        }
         for (uint at = by_8 + LANE; at < columns; at += LANES)
-            out[at] = weight_1(format, row, at);
+            out[at] = finished(factor * weight_1(format, row, at), finish == FINISH_ADD ? out[at] : 0.0f, finish);
     }
 }
 
-#define X(id, name, values, value_bytes, scale_bytes)                    \
-    KERNEL(embed_##name, P_EMBED)                                        \
-    {                                                                    \
-        embed(W_##id, step, w, scales, x, columns, GROUP, GROUPS);       \
+#define X(id, name, values, value_bytes, scale_bytes)                                                          \
+    KERNEL(embed_##name, P_EMBED)                                                                              \
+    {                                                                                                          \
+        embed(W_##id, step, w, scales, x, columns, by_position, first, finish, factor, GROUP, GROUPS);         \
     }
 DEVICE_FORMATS(X)
 #undef X

@@ -1,10 +1,16 @@
-/* vectors.cl - kernels over one whole row of a step: the norm before a block, and the greatest logit at the end.
+/* vectors.cl - kernels over one whole row of a step: norms, and the greatest logit at the end.
  *
  * A group takes a row. Neighbouring lanes read neighbouring values, and the group combines their results at the end in
  * a fixed order, so that a row gives the same bits on every run. */
 
 /* The scratch that group_sum and group_max need for one value. */
 #define SCRATCH_FOR_ONE ((GROUP_SCRATCH + SUMS_AT_ONCE - 1) / SUMS_AT_ONCE)
+
+/* Returns the factor of a norm: 1 / sqrt(squares / n + epsilon). */
+INLINE float norm_scale(float squares, uint n, float epsilon)
+{
+    return DIVIDE(1.0f, SQRT(DIVIDE(squares, (float)n) + epsilon));
+}
 
 /* out = x * weight / sqrt(mean(x^2) + epsilon), row by row. May work in place: nothing is written before all lanes
  * have read the row. */
@@ -21,10 +27,45 @@ KERNEL(norm, P_NORM)
         }
         for (uint i = by_8 + LANE; i < columns; i += LANES)
             squares = wide_add(squares, row[i] * row[i]);
-        float sum = group_sum(wide_total(squares), shared);
-        float scale = DIVIDE(1.0f, SQRT(DIVIDE(sum, (float)columns) + epsilon));
+        float scale = norm_scale(group_sum(wide_total(squares), shared), columns, epsilon);
         for (uint i = LANE; i < columns; i += LANES)
             out[(size_t)t * columns + i] = row[i] * scale * weight[i];
+    }
+}
+
+/* An item is a range of a row. In place, too, nothing is written before all lanes have read the range. */
+KERNEL(norm_ranges, P_NORM_RANGES)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    for (uint item = GROUP; item < step->count * ranges; item += GROUPS) {
+        size_t at = (size_t)(item / ranges) * stride + (size_t)(item % ranges) * length;
+        GLOBAL const float *from = x + at;
+        float sum = 0.0f, squares = 0.0f;
+        for (uint i = LANE; i < length; i += LANES)
+            sum += centred ? from[i] : 0.0f;
+        float mean = DIVIDE(group_sum(sum, shared), (float)length);
+        for (uint i = LANE; i < length; i += LANES)
+            squares = FMA(from[i] - mean, from[i] - mean, squares);
+        float scale = norm_scale(group_sum(squares, shared), length, epsilon);
+        for (uint i = LANE; i < length; i += LANES) {
+            float result = factor * FMA((from[i] - mean) * scale, weight[i], bias ? bias[i] : 0.0f);
+            out[at + i] = finished(result, finish == FINISH_ADD ? out[at + i] : 0.0f, finish);
+        }
+    }
+}
+
+KERNEL(norm_neurons, P_NORM_NEURONS)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        GLOBAL float *row = h + (size_t)t * n;
+        uint count = listed ? listed[t] : n;
+        float squares = 0.0f;
+        for (uint i = LANE; i < count; i += LANES)
+            squares = FMA(row[i], row[i], squares);
+        float scale = norm_scale(group_sum(squares, shared), n, epsilon);
+        for (uint i = LANE; i < count; i += LANES)
+            row[i] *= scale * weight[list ? list[(size_t)t * n + i] : i];
     }
 }
 

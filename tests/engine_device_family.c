@@ -1,0 +1,118 @@
+/* engine_device_family.c - every family on every device against its golden logits: with whole layers there, and with
+ * layers that both sides share, as one feed and token by token. */
+#include "../src/model/model.h"
+
+#include "placements.h"
+
+static const char *const cases[] = {"llama", "bamboo", "minicpm-s", "smollm3",       "arcee",     "bitnet", "qwen2",
+                                    "qwen3", "olmo2",  "phi3",      "phi3-longrope", "gemma2",    "gemma3", "jais2",
+                                    "gpt2",  "opt",    "nemotron",  "falcon-7b",     "falcon-40b"};
+#define CASES (sizeof cases / sizeof *cases)
+
+/* README.md of the goldens: float32 throughout. */
+static const double bound = 1e-5;
+
+static const hearth_session_options all_rows = {.context = 64, .output_rows = 64, .kv = HEARTH_KV_F32};
+
+/* Reads the text in feeds of `piece` tokens and returns the distance from the golden. */
+static double read_in(stack *s, const golden *g, size_t piece)
+{
+    float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
+    assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
+    for (size_t at = 0; at < g->total; at += piece)
+        stack_feed(s, 0, g->ids + at, piece, logits + at * g->vocabulary);
+    double distance = relative_l2(logits, g->logits, g->total * g->vocabulary);
+    free(logits);
+    return distance;
+}
+
+/* The JSON of a placement of half of the neurons of the last half of the layers; freed with hearth_free. */
+static char *half_placement(const stack *s, hearth_mode mode)
+{
+    hearth_placement *p;
+    hearth_error error;
+    char *json;
+    stack_check(hearth_placement_create(&p, s->model, mode, &error), &error);
+    stack_check(
+        hearth_placement_use_device(p, s->model, (s->info.layer_count + 1) / 2, s->info.neuron_count / 2, &error),
+        &error);
+    stack_check(hearth_placement_print(p, &json, &error), &error);
+    hearth_placement_destroy(p);
+    return json;
+}
+
+static void check_placement(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode,
+                            const char *what, const char *json)
+{
+    open_placed(s, json, mode, false, all_rows);
+    double whole = read_in(s, g, 40), single = read_in(s, g, 1);
+    print_message("%-13s %-9s %-6s %-6s %.2e %.2e\n", name, spec, hearth_mode_name(mode), what, whole, single);
+    if (!(whole <= bound && single <= bound))
+        fail_msg("%s on %s: expected at most %.0e under %s", name, spec, bound, json);
+    close_placed(s);
+}
+
+/* Splits of a layer whose activations have a norm are refused; the layer is named. */
+static void check_refused(stack *s, hearth_mode mode, const char *json)
+{
+    hearth_error error;
+    assert_int_equal(try_engine(s, json, mode, false, &error), HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "layer 1: its neurons cannot be split"));
+}
+
+static void check_mode(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode)
+{
+    placed_shape shape = shape_of(s, mode);
+    placed_form whole[MOST_LAYERS], shared[MOST_LAYERS];
+    uint32_t seed = 1;
+    bool splits = !s->model->layers[0].ffn_inner_norm.weight;
+    for (uint32_t i = 0; i < shape.layers; i++) {
+        whole[i] = PLACED_DEVICE;
+        shared[i] = i % 2 ? PLACED_FFN_HOST : splits ? PLACED_SPLIT : PLACED_DEVICE;
+    }
+    char *all = print_placed(&shape, whole, true, true, &seed),
+         *some = print_placed(&shape, shared, false, true, &seed);
+    check_placement(s, g, name, spec, mode, "whole", all);
+    check_placement(s, g, name, spec, mode, "shared", some);
+    char *half = half_placement(s, mode);
+    if (splits)
+        check_placement(s, g, name, spec, mode, "half", half);
+    else
+        check_refused(s, mode, half);
+    hearth_free(half);
+    free(all);
+    free(some);
+}
+
+static void check_family(hearth_runtime *runtime, const char *spec, const char *name)
+{
+    golden g;
+    stack s;
+    char path[600];
+    golden_load(&g, name);
+    golden_path(path, sizeof path, name, "model.gguf");
+    open_placed_model(&s, runtime, file_exists(path) ? path : g.folder);
+    for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_EXACT; mode++)
+        if (mode == HEARTH_MODE_DENSE || model_has_zeros(s.model))
+            check_mode(&s, &g, name, spec, (hearth_mode)mode);
+    hearth_model_close(s.model);
+    golden_free(&g);
+}
+
+static void every_family_on_every_device(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++) {
+        hearth_runtime *runtime = open_runtime(specs->text[i], 1);
+        for (size_t c = 0; c < CASES; c++)
+            check_family(runtime, specs->text[i], cases[c]);
+        hearth_runtime_destroy(runtime);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_on_every_device)};
+    return run_group(tests, NULL, NULL);
+}
