@@ -95,6 +95,26 @@ skipping bitnet
 whole gemma3
 whole gpt2
 
+# Experts: what is not supported is said by name.
+experts() {
+    local name=$1 model=$scratch/$1.gguf
+    everyone "$name" "exact pruned"
+    refused 1 "has no predictors" "$HEARTH" eval ppl "$model" "$text" --sparsity predicted
+    refused 1 "neurons of experts stay where they are" \
+        "$HEARTH" pack "$DATA/golden/$name/model.gguf" "$scratch/hot.gguf" --order hotness --profile "$text"
+    refused 1 "predictors of experts are not supported yet" \
+        "$HEARTH" tune "$model" --corpus "$text" --for-powerinfer --out "$scratch/pi.tune"
+    refused 1 "neurons of experts cannot be left out by hotness yet" \
+        "$HEARTH" eval sparsity "$model" "$text" --no-speed --settings hot-only=0.5
+    rm "$model" "$model.tune"
+}
+experts smallthinker
+"$HEARTH" tune "$DATA/golden/gpt-oss/model.gguf" --corpus "$text" --out "$scratch/oss.tune" >"$said" 2>"$scratch/err" ||
+    fail "tune gpt-oss: $(cat "$scratch/err")"
+has "pruning of gpt-oss" "$(cat "$said")" "there are no thresholds for this activation"
+refused 1 "mode pruned: is not made for the activation swiglu_clamped" \
+    "$HEARTH" eval ppl "$DATA/golden/gpt-oss/model.gguf" "$text" --sparsity pruned --threshold 0.1
+
 # ------------------------------------------------------------------ PowerInfer's kind of file, of its other families
 for family in opt falcon-40b; do
     source=$DATA/golden/$family/model.gguf

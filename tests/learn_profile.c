@@ -80,6 +80,11 @@ static void counts_are_the_references(void **state)
     check_golden("llama-relu-gqa", "model.gguf");
     check_golden("llama-fatrelu", "model.gguf");
     check_golden("bamboo", "");
+    check_golden("opt", "model.gguf");
+    check_golden("nemotron", "");
+    check_golden("bitnet", "model.gguf");
+    check_golden("smallthinker", "model.gguf"); /* experts: those of others count as zero */
+    check_golden("mixtral-drelu", "");
 }
 
 enum { TOKENS = 16, NEURONS = 1056, LAYERS = 2 };

@@ -190,6 +190,10 @@ static void print_command(const summary *s, hearth_mode mode)
 static void print_pruning(const tuning_result *r)
 {
     const prune_table *p = &r->prune;
+    if (!p->thresholds) {
+        puts("pruned: there are no thresholds for this activation");
+        return;
+    }
     printf("pruned: thresholds for %.1f to %.1f %% of all activations counting as zero\n", 100 * (double)p->levels[0],
            100 * (double)p->levels[PRUNE_LEVELS - 1]);
     if (p->loss_tokens == 0) {

@@ -304,6 +304,7 @@ static void compute_observed(hearth_session *s, uint32_t layer, size_t count)
     for (size_t t = 0; t < count; t++) {
         memset(b->seen, 0, f * sizeof *b->seen);
         memset(b->wanted, 0, f * sizeof *b->wanted);
+        memset(b->seen_gates, 0, f * sizeof *b->seen_gates);
         compute_rows(s, layer, t, 1);
         ffn_tell(s, layer, t);
     }

@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+/* Returns whether the first values of a layer with experts stay where they are, for the observer that asked for them. */
+static bool keeps_gates(const ffn_job *job)
+{
+    return job->l->ffn.router.expert_count > 0 && job->h != job->s->scratch.gate;
+}
+
 void ffn_show(const ffn_job *job, size_t t)
 {
     const scratch *b = &job->s->scratch;
@@ -16,6 +22,8 @@ void ffn_show(const ffn_job *job, size_t t)
             uint32_t row = neuron_at(&b->parts[i], k), number = first + (order ? (uint32_t)order[row] : row);
             b->seen[number] = job->h[t * f + b->parts[i].begin + k];
             b->wanted[number] = b->seen[number] != 0;
+            if (keeps_gates(job))
+                ffn_activate_first(job, &b->gate[t * f + b->parts[i].begin + k], 1, &b->seen_gates[number]);
         }
     for (size_t i = 0; job->predicts && i < rows; i++) {
         uint32_t row = job->rows ? job->rows[i] : (uint32_t)i, number = first + (order ? (uint32_t)order[row] : row);
@@ -78,7 +86,8 @@ static void tell(hearth_session *s, uint32_t layer, size_t t, const float *activ
 void ffn_tell(hearth_session *s, uint32_t layer, size_t t)
 {
     size_t n = gather_seen(s, layer);
-    tell(s, layer, t, s->scratch.seen, n, NULL);
+    bool gates = s->observer.gates && s->engine->layers[layer].selector == SELECTOR_ALL;
+    tell(s, layer, t, s->scratch.seen, n, gates ? s->scratch.seen_gates : NULL);
 }
 
 /* Returns the activations of row t by original number. If the CPU computed every neuron in that order, they are

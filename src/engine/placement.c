@@ -58,6 +58,10 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: mode exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
                     model->source->path, ffn_activations[model->layers[layer].ffn.activation].name);
+    if (selector == SELECTOR_MAGNITUDE &&
+        ffn_activations[model->layers[layer].ffn.activation].kernel == ACTIVATION_SWIGLU_CLAMPED)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: mode pruned: is not made for the activation %s; use dense",
+                    model->source->path, ffn_activations[model->layers[layer].ffn.activation].name);
     predictor_kind needed = selectors[selector].predictor;
     if (needed != PREDICTOR_NONE && model->tune_problem)
         return fail(error, HEARTH_UNSUPPORTED,
@@ -281,6 +285,9 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
     TRY(placement_check_model(p, model, error));
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
+    if (model_largest(model).experts > 0)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: neurons of experts cannot be left out by hotness yet",
+                    model->source->path);
     if (!t || !t->layers[0].order)
         return model_lacks_tune(model, "it is not known which neurons are hot; `hearth profile` finds out", error);
     if (!(share > 0 && share <= 1))

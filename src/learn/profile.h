@@ -79,7 +79,7 @@ void profile_forget(const char *folder);
  * tune record, without predictors and thresholds (tune_view). */
 hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error);
 /* Measures hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (in mode dense) and
- * with engines that compute only the hottest neurons of its model by p's counts. */
+ * with engines that compute only the hottest neurons of its model by p's counts. Models with experts are left out. */
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error);
 

@@ -3,7 +3,10 @@
  * For a few hundred tokens, the activations of a layer are computed once and sorted into
  * bands by magnitude. The change of the layer's output when the bands up to k are dropped is
  * a running sum, so all grades together take one pass through the network. Only the layer's
- * own output is considered; how later layers amplify the error is left out, as in TEAL. */
+ * own output is considered; how later layers amplify the error is left out, as in TEAL.
+ *
+ * Of a layer with experts the neurons of those that a token chose are considered, as if all had the same share; they are
+ * known by what fired. The expert that every token uses is left out. */
 #include "prune.h"
 
 #include "../base/memory.h"
@@ -117,9 +120,11 @@ typedef struct survey {
     void *transposed; /* [transposed_bytes], enough for the largest layer so far */
     size_t transposed_bytes;
     size_t row_count, d, f;
-    uint32_t *rows;       /* [row_count] numbers of the rows of hidden states */
-    float *residual;      /* [row_count][d]                                   */
-    float *normed;        /* [row_count][d]                                   */
+    uint32_t *rows;  /* [row_count] numbers of the rows of hidden states */
+    float *residual; /* [row_count][d]                                   */
+    float *normed;   /* [row_count][d]                                   */
+    uint64_t *fired; /* [row_count][words]                               */
+    size_t words;
     float *first;         /* [row_count][f] the activated first matrix        */
     float *h;             /* [row_count][f] the input of down                 */
     float *sorted;        /* [row_count * f] magnitudes that are not zero     */
@@ -170,6 +175,15 @@ static double divisor(const survey *s, double squares, size_t n)
     return sqrt(squares / (double)n + (double)s->model->hyper.norm_epsilon);
 }
 
+/* Makes the activations of a token zero where the neuron did not fire: its expert was not chosen. */
+static void leave_fired(const survey *s, size_t t)
+{
+    float *first = s->first + t * s->f, *h = s->h + t * s->f;
+    for (size_t i = 0; i < s->f; i++)
+        if (!(s->fired[t * s->words + i / 64] >> i % 64 & 1))
+            first[i] = h[i] = 0;
+}
+
 /* Items are tokens. */
 static void activate_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
@@ -184,6 +198,8 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
             s->runtime->kernels.activate[kind](h, NULL, shape->threshold, s->f, h);
         for (size_t i = 0; i < s->f; i++)
             h[i] = shape->gating == FFN_PLAIN ? first[i] : first[i] == 0 ? 0 : first[i] * h[i];
+        if (shape->router.expert_count > 0)
+            leave_fired(s, t);
         const float *inner = s->layer->ffn_inner_norm.weight;
         float scale = inner ? (float)(1 / divisor(s, square(h, s->f), s->f)) : 1;
         for (size_t i = 0; inner && i < s->f; i++)
@@ -316,13 +332,14 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
     states *from;
     TRY(states_open(&from, folder, s->model, layer, error));
     pick_rows(s, states_training_count(from));
-    states_read(from, s->rows, s->row_count, false, s->residual, NULL);
+    s->words = states_words(from);
+    states_read(from, s->rows, s->row_count, false, s->residual, s->fired);
     states_read(from, s->rows, s->row_count, true, s->normed, NULL);
     states_close(from);
     if (s->row_count == 0)
         return fail(error, HEARTH_FORMAT, "%s: layer %u: has no hidden states to learn from", folder, layer);
     const model_layer *l = s->layer = &s->model->layers[layer];
-    s->f = l->ffn.neuron_count;
+    s->f = ffn_routed(&l->ffn);
     TRY(take_down(s, error));
     multiply(s, layer_first_matrix(l), layer_first_bias(l), s->first);
     if (l->ffn.gating != FFN_PLAIN)
@@ -347,6 +364,7 @@ static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const
     s->rows = mem_new_array(n, sizeof *s->rows);
     s->residual = mem_new_array(n * d, sizeof *s->residual);
     s->normed = mem_new_array(n * d, sizeof *s->normed);
+    s->fired = mem_new_array(n * bits_words(f), sizeof *s->fired);
     s->first = mem_new_array(n * f, sizeof *s->first);
     s->h = mem_new_array(n * f, sizeof *s->h);
     s->sorted = mem_new_array(n * f, sizeof *s->sorted);
@@ -355,8 +373,8 @@ static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const
     s->worker_floats = mem_new_array(threads * (f + d), sizeof *s->worker_floats);
     s->worker_lists = mem_new_array(threads * f, sizeof *s->worker_lists);
     s->worker_bands = mem_new_array(threads, f);
-    if (!s->rows || !s->residual || !s->normed || !s->first || !s->h || !s->sorted || !s->errors || !s->workers ||
-        !s->worker_floats || !s->worker_lists || !s->worker_bands)
+    if (!s->rows || !s->residual || !s->normed || !s->fired || !s->first || !s->h || !s->sorted || !s->errors ||
+        !s->workers || !s->worker_floats || !s->worker_lists || !s->worker_bands)
         return fail_memory(error, "prune", n * (2 * d + 3 * f) * sizeof(float));
     for (size_t i = 0; i < threads; i++)
         s->workers[i] = (bands){s->worker_lists + i * f, s->worker_floats + i * (f + d), s->worker_bands + i * f,
@@ -366,9 +384,9 @@ static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const
 
 static void survey_close(survey *s)
 {
-    void *const blocks[] = {s->rows,         s->residual,  s->normed,  s->first,         s->h,
-                            s->sorted,       s->errors,    s->workers, s->worker_floats, s->worker_lists,
-                            s->worker_bands, s->transposed};
+    void *const blocks[] = {s->rows,      s->residual, s->normed,  s->fired,         s->first,        s->h,
+                            s->sorted,    s->errors,   s->workers, s->worker_floats, s->worker_lists, s->worker_bands,
+                            s->transposed};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         mem_free(blocks[i]);
 }

@@ -332,7 +332,8 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hear
     TRY(records_begin(options->folder, key, &out->begun_anew, error));
     TRY(take_profile(&t, error));
     TRY(prepare_layers(&t, error));
-    TRY(deal_thresholds(&t, error));
+    if (placement_check_selector(SELECTOR_MAGNITUDE, model, 0, NULL) == HEARTH_OK)
+        TRY(deal_thresholds(&t, error));
     if (are_levels_rising(&out->prune))
         TRY(measure_levels(&t, error));
     if (out->has_zeros) {

@@ -378,14 +378,12 @@ static hearth_status count_held_out(const trainer *r, uint64_t *all, hearth_erro
     return HEARTH_OK;
 }
 
-/* Leaves a layer without a predictor where no neuron fires in the held-out rows: no threshold can be placed there, and
- * any choice would make the whole layer zero. */
-static hearth_status leave_silent(const trainer *r, hearth_error *error)
+/* Leaves a layer without a predictor, for this reason. */
+static hearth_status leave_out(const trainer *r, const char *why, hearth_error *error)
 {
-    snprintf(r->layer->dropped, sizeof r->layer->dropped,
-             "layer %u: none of its neurons fired in the text that was held out", r->number);
+    snprintf(r->layer->dropped, sizeof r->layer->dropped, "layer %u: %s", r->number, why);
     if (r->t->options->for_powerinfer)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: %s: take more text", r->t->model->source->path, r->layer->dropped);
+        return fail(error, HEARTH_UNSUPPORTED, "%s: %s", r->t->model->source->path, r->layer->dropped);
     return HEARTH_OK;
 }
 
@@ -396,8 +394,10 @@ static hearth_status explore_layer(trainer *r, const uint32_t *ranks, size_t cou
     uint64_t fired = 0;
     tuning *t = r->t;
     TRY(count_held_out(r, &fired, error));
-    if (fired == 0)
-        return leave_silent(r, error);
+    if (t->model->layers[r->number].ffn.router.expert_count > 0)
+        return leave_out(r, "predictors of experts are not supported yet", error);
+    if (fired == 0) /* no threshold can be placed, and any choice would make the whole layer zero */
+        return leave_out(r, "none of its neurons fired in the text that was held out; take more text", error);
     TRY(calibrate_all(r, error));
     if (t->out->no_low_rank[0])
         return HEARTH_OK;

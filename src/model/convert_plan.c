@@ -288,6 +288,8 @@ hearth_status convert_plan_make(convert_plan *p, hearth_error *error)
     uint32_t layers = p->model->hyper.layer_count;
     if (p->options->order && !p->options->neuron_major)
         return fail(error, HEARTH_INVALID, "%s: order: needs a neuron-major file", p->source->path);
+    if (p->options->order && model_largest(p->model).experts > 0)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: order: neurons of experts stay where they are", p->source->path);
     p->neuron_major = p->options->neuron_major || p->added || p->model->neuron_major;
     size_t most = f->tensor_count + layers * f->layer_tensor_count;
     p->items = arena_new_array(&p->memory, most, sizeof *p->items);
