@@ -7,16 +7,20 @@
 
 #include "own_folder.h"
 
-static const char *const names[] = {"bamboo", "minicpm-s", "smollm3",   "arcee",         "bitnet", "qwen2",
-                                    "qwen3",  "olmo2",     "phi3",      "phi3-longrope", "gemma2", "gemma3",
-                                    "jais2",  "nemotron",  "falcon-7b", "falcon-40b",    "gpt2",   "opt"};
+static const char *const names[] = {
+    "bamboo",     "minicpm-s", "smollm3",      "arcee",         "bitnet",
+    "qwen2",      "qwen3",     "olmo2",        "phi3",          "phi3-longrope",
+    "gemma2",     "gemma3",    "jais2",        "nemotron",      "falcon-7b",
+    "falcon-40b", "gpt2",      "opt",          "mixtral",       "qwen3-moe",
+    "glm4-moe",   "gpt-oss",   "smallthinker", "mixtral-drelu", "mixtral-drelu-predictor"};
 #define NAMES (sizeof names / sizeof *names)
 
 /* Those with zeros. activation: what the files do not say; their goldens then are of another activation. */
 static const struct {
     const char *name, *activation;
-} zeros[] = {{"arcee", NULL},     {"bitnet", NULL}, {"jais2", NULL},       {"nemotron", NULL},    {"opt", NULL},
-             {"minicpm-s", NULL}, {"bamboo", NULL}, {"falcon-7b", "relu"}, {"falcon-40b", "relu"}};
+} zeros[] = {{"arcee", NULL},        {"bitnet", NULL},       {"jais2", NULL},        {"nemotron", NULL},
+             {"opt", NULL},          {"minicpm-s", NULL},    {"bamboo", NULL},       {"falcon-7b", "relu"},
+             {"falcon-40b", "relu"}, {"smallthinker", NULL}, {"mixtral-drelu", NULL}};
 #define ZEROS (sizeof zeros / sizeof *zeros)
 
 /* README.md of the goldens: float32 throughout. */
@@ -168,12 +172,15 @@ static void check_packed(size_t row, const char *source, const golden *g, const 
     free(want);
 }
 
+/* None for models with experts, whose neurons stay where they are. */
 static orders orders_of(const golden *g)
 {
     hearth_model *m;
     hearth_error error;
     stack_check(hearth_model_open(&m, g->folder, NULL, &error), &error);
-    orders o = make_orders(m);
+    orders o = {NULL, NULL};
+    if (model_largest(m).experts == 0)
+        o = make_orders(m);
     hearth_model_close(m);
     return o;
 }
@@ -189,7 +196,7 @@ static void exact_is_dense_where_there_are_zeros(void **state)
         const char *sources[] = {g.folder, path};
         orders o = orders_of(&g);
         for (size_t from = 0; from < 2; from++)
-            for (int ordered = 0; ordered < 2 && file_exists(sources[from]); ordered++)
+            for (int ordered = 0; ordered < (o.rows ? 2 : 1) && file_exists(sources[from]); ordered++)
                 check_packed(i, sources[from], &g, ordered ? o.rows : NULL, FORMAT_COUNT);
         check_packed(i, g.folder, &g, o.rows, FORMAT_Q8_0);
         free(o.rows);
@@ -283,7 +290,7 @@ static void pruned_leaves_out_what_is_small(void **state)
     const char *level;
     for (size_t i = 0; i < ZEROS; i++) {
         golden g;
-        if (strcmp(zeros[i].name, "bamboo") == 0)
+        if (strstr(zeros[i].name, "drelu") || strcmp(zeros[i].name, "bamboo") == 0)
             continue; /* where gate counts, up may still be zero */
         golden_load(&g, zeros[i].name);
         for (size_t l = 0; (level = level_at(l)) != NULL; l++)
