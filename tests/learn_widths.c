@@ -26,12 +26,10 @@ typedef struct file_tensors {
     arena memory;
 } file_tensors;
 
-static void add_tensor(file_tensors *f, const char *pattern, uint32_t layer, uint64_t columns, uint64_t rows)
+static void add_tensor(file_tensors *f, const char *name, uint64_t columns, uint64_t rows)
 {
-    char name[TENSOR_NAME_SIZE];
     size_t n = columns * (rows ? rows : 1);
     float *values = arena_new_array(&f->memory, n, sizeof *values);
-    snprintf(name, sizeof name, pattern, layer);
     for (size_t i = 0; i < n; i++) {
         float value = (float)made_random(&f->seed) * 0x1p-24f - 0.5f;
         values[i] = rows ? value : 1 + value;
@@ -42,6 +40,13 @@ static void add_tensor(file_tensors *f, const char *pattern, uint32_t layer, uin
                                              .shape = {columns, rows ? rows : 1, 1, 1},
                                              .data = values,
                                              .size_bytes = n * sizeof *values};
+}
+
+static void add_of_layer(file_tensors *f, uint32_t layer, const char *name, uint64_t columns, uint64_t rows)
+{
+    char whole[TENSOR_NAME_SIZE];
+    snprintf(whole, sizeof whole, "blk.%u.%s.weight", layer, name);
+    add_tensor(f, whole, columns, rows);
 }
 
 /* Writes a llama with ReLU; stated [LAYERS]: its feed_forward_length. */
@@ -62,19 +67,19 @@ static void write_model(const char *path, const uint32_t *stated)
                               {.key = "llama.attention.head_count", .type = VALUE_U32, .as.u = HEADS},
                               {.key = "llama.attention.layer_norm_rms_epsilon", .type = VALUE_F32, .as.f = 1e-5},
                               {.key = "llama.hidden_activation", .type = VALUE_STRING, .as.string = span_of("relu")}};
-    add_tensor(&f, "token_embd.weight", 0, D, VOCABULARY);
-    add_tensor(&f, "output.weight", 0, D, VOCABULARY);
-    add_tensor(&f, "output_norm.weight", 0, D, 0);
+    add_tensor(&f, "token_embd.weight", D, VOCABULARY);
+    add_tensor(&f, "output.weight", D, VOCABULARY);
+    add_tensor(&f, "output_norm.weight", D, 0);
     for (uint32_t i = 0; i < LAYERS; i++) {
-        add_tensor(&f, "blk.%u.attn_norm.weight", i, D, 0);
-        add_tensor(&f, "blk.%u.attn_q.weight", i, D, D);
-        add_tensor(&f, "blk.%u.attn_k.weight", i, D, D);
-        add_tensor(&f, "blk.%u.attn_v.weight", i, D, D);
-        add_tensor(&f, "blk.%u.attn_output.weight", i, D, D);
-        add_tensor(&f, "blk.%u.ffn_norm.weight", i, D, 0);
-        add_tensor(&f, "blk.%u.ffn_gate.weight", i, D, widths[i]);
-        add_tensor(&f, "blk.%u.ffn_up.weight", i, D, widths[i]);
-        add_tensor(&f, "blk.%u.ffn_down.weight", i, widths[i], D);
+        add_of_layer(&f, i, "attn_norm", D, 0);
+        add_of_layer(&f, i, "attn_q", D, D);
+        add_of_layer(&f, i, "attn_k", D, D);
+        add_of_layer(&f, i, "attn_v", D, D);
+        add_of_layer(&f, i, "attn_output", D, D);
+        add_of_layer(&f, i, "ffn_norm", D, 0);
+        add_of_layer(&f, i, "ffn_gate", D, widths[i]);
+        add_of_layer(&f, i, "ffn_up", D, widths[i]);
+        add_of_layer(&f, i, "ffn_down", widths[i], D);
     }
     must(gguf_writer_open(&file, path, false, keys, sizeof keys / sizeof *keys, f.tensors, f.count, &error), &error);
     for (size_t i = 0; i < f.count; i++)
