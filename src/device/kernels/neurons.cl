@@ -124,6 +124,22 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
     }
 }
 
+/* The same with a constant for the kinds that most models have, so that compilers vectorise their loops. */
+INLINE void activate_kind(bool biased, GLOBAL float *first, GLOBAL const float *second, GLOBAL const float *first_bias,
+                          GLOBAL const float *second_bias, GLOBAL const uint *list, uint begin, uint end, uint kind,
+                          uint gating, float activation_threshold)
+{
+    if (kind == KIND_SILU)
+        activate_places(biased, first, second, first_bias, second_bias, list, begin, end, KIND_SILU, gating,
+                        activation_threshold);
+    else if (kind == KIND_RELU)
+        activate_places(biased, first, second, first_bias, second_bias, list, begin, end, KIND_RELU, gating,
+                        activation_threshold);
+    else
+        activate_places(biased, first, second, first_bias, second_bias, list, begin, end, kind, gating,
+                        activation_threshold);
+}
+
 /* An item is ACTIVATE_NEURONS neighbouring places of one token. */
 KERNEL(activate, P_ACTIVATE)
 {
@@ -134,9 +150,10 @@ KERNEL(activate, P_ACTIVATE)
         size_t row = (size_t)t * n;
         GLOBAL const float *other = second ? second + row : second;
         if (first_bias || second_bias)
-            activate_places(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end,
-                            kind, gating, activation_threshold);
+            activate_kind(true, first + row, other, first_bias, second_bias, list ? list + row : list, begin, end,
+                          kind, gating, activation_threshold);
         else
-            activate_places(false, first + row, other, first_bias, second_bias, list, begin, end, kind, gating, activation_threshold);
+            activate_kind(false, first + row, other, first_bias, second_bias, list, begin, end, kind, gating,
+                          activation_threshold);
     }
 }
