@@ -296,6 +296,12 @@ static void run_silu(void *context)
     job->k->activate[ACTIVATION_SILU](job->bench->values, job->bench->values + VECTOR, 0, VECTOR, job->bench->y);
 }
 
+static void run_gelu(void *context)
+{
+    const vector_job *job = context;
+    job->k->activate[ACTIVATION_GELU](job->bench->values, NULL, 0, VECTOR, job->bench->y);
+}
+
 static void run_relu(void *context)
 {
     const vector_job *job = context;
@@ -344,6 +350,7 @@ static const struct vector_op {
     {"rms_norm", run_rms_norm, VECTOR * 8},
     {"add", run_add, VECTOR * 8},
     {"silu", run_silu, VECTOR * 8},
+    {"gelu", run_gelu, VECTOR * 4},
     {"relu", run_relu, VECTOR * 8},
     {"rope", run_rope, VECTOR * 4},
     {"to_half", run_to_half, VECTOR * 4},

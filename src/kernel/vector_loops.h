@@ -109,6 +109,46 @@ static void OF_LEVEL(gelu_tanh)(const float *gate, const float *up, float thresh
     }
 }
 
+/* x Phi(x), with Phi(x) = 1 - q(x) for x > 0 and q(-x) for x < 0, q(x) = erfc(x / sqrt 2) / 2. erfc(z) is
+ * exp(-z^2) times a polynomial in 1 / (1 + 0.3275911 z), with an error of at most 1.5e-7 (Abramowitz and Stegun,
+ * Handbook of Mathematical Functions, 7.1.26). tests/kcheck_vectors.c derives what rounding adds. */
+static void OF_LEVEL(gelu)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    static const float coefficients[] = {1.061405429f / 2, -1.453152027f / 2, 1.421413741f / 2, -0.284496736f / 2,
+                                         0.254829592f / 2};
+    (void)threshold;
+    for (size_t i = 0; i < n; i += LANES) {
+        vector g = load_first(gate + i, n - i), size = vector_max(vector_subtract(vector_of(0), g), g);
+        vector t = vector_divide(vector_of(1), vector_fma(vector_of(1), size, vector_of(0.3275911f * 0.70710678f)));
+        vector sum = vector_of(coefficients[0]);
+        for (size_t k = 1; k < 5; k++)
+            sum = vector_fma(vector_of(coefficients[k]), sum, t);
+        vector power = vector_multiply(vector_multiply(g, g), vector_of(-0.5f));
+        vector lost = vector_multiply(vector_multiply(size, vector_multiply(sum, t)), exponent(power));
+        vector value = vector_subtract(vector_max(vector_of(0), g), lost); /* NaN stays: it is the second operand */
+        if (up)
+            value = vector_multiply(value, load_first(up + i, n - i));
+        store_first(h + i, n - i, value);
+    }
+}
+
+static void OF_LEVEL(swiglu_clamped)(const float *gate, const float *up, float threshold, size_t n, float *h)
+{
+    vector least = vector_of(-threshold), zero = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES) {
+        vector minus =
+            vector_max(least, vector_subtract(zero, load_first(gate + i, n - i))); /* -min(gate, threshold) */
+        vector below = vector_add(vector_of(1), exponent(vector_multiply(minus, vector_of(1.702f))));
+        vector value = vector_divide(vector_subtract(zero, minus), below);
+        if (up) {
+            vector limited = vector_max(least, load_first(up + i, n - i));
+            limited = vector_subtract(zero, vector_max(least, vector_subtract(zero, limited)));
+            value = vector_multiply(value, vector_add(limited, vector_of(1)));
+        }
+        store_first(h + i, n - i, value);
+    }
+}
+
 static void OF_LEVEL(rope_halves)(float *x, size_t heads, size_t length, const float *cosine, const float *sine,
                                   size_t pairs)
 {
@@ -161,7 +201,9 @@ static uint64_t OF_LEVEL(read)(const void *data, size_t n)
         .activate = {[ACTIVATION_SILU] = silu_##level,                                   \
                      [ACTIVATION_RELU] = relu_##level,                                   \
                      [ACTIVATION_RELU2] = relu2_##level,                                 \
-                     [ACTIVATION_GELU_TANH] = gelu_tanh_##level},                        \
+                     [ACTIVATION_GELU] = gelu_##level,                                   \
+                     [ACTIVATION_GELU_TANH] = gelu_tanh_##level,                         \
+                     [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_##level},              \
         .rope = {[ROPE_NEIGHBOURS] = rope_##level, [ROPE_HALVES] = rope_halves_##level}, \
         .to_half = to_half_##level,                                                      \
         .read = read_##level,                                                            \
