@@ -59,7 +59,7 @@ typedef struct settings {
     double density, hot, share, recall, over, together, shared; /* see plant.h and model_rows.h */
     double domains, seed, layers, rank, context, threads;       /* whole numbers */
     number_format format, head;                                 /* head FORMAT_COUNT: chosen by format */
-    bool powerinfer;
+    tensor_presence layout;
     const char *activation; /* NULL: as the family has it */
     const model_shape *shape;
     const char *path;
@@ -108,6 +108,7 @@ static const char help[] =
     "the\n"
     "head gets Q6_K where FORMAT is smaller, as `hearth quantize` does it.\n"
     "  --powerinfer     PowerInfer's kind of file: down transposed, a predictor in each layer\n"
+    "  --neuron-major   down transposed, without predictors: what `hearth pack` writes, but for a second rounding\n"
     "  --head FORMAT    of the output matrix\n"
     "  --activation A   relu, or silu or gelu, with which nothing is sparse (what sparse models of the shape have)\n"
     "  --density P      mean share of the neurons that fire (as the shape's published models, 0.12 for a llama)\n"
@@ -199,7 +200,7 @@ static double read_number(size_t i, const char *given)
 static void check_sparse(settings *s)
 {
     bool sparse = strcmp(s->activation, "relu") == 0;
-    if (s->powerinfer && !(sparse && s->shape->family->powerinfer))
+    if (s->layout == IN_POWERINFER && !(sparse && s->shape->family->powerinfer))
         stop(2, "--powerinfer: is for networks with relu, and not for mixtures of experts");
     if (!sparse) {
         s->share = 0;
@@ -209,14 +210,16 @@ static void check_sparse(settings *s)
 
 static settings read_settings(int argc, char **argv)
 {
-    enum { HELP = 1, POWERINFER, HEAD, ACTIVATION };
-    struct option options[NUMBER_COUNT + 5] = {{"help", 0, NULL, HELP},
+    enum { HELP = 1, POWERINFER, NEURON_MAJOR, HEAD, ACTIVATION };
+    struct option options[NUMBER_COUNT + 6] = {{"help", 0, NULL, HELP},
                                                {"powerinfer", 0, NULL, POWERINFER},
+                                               {"neuron-major", 0, NULL, NEURON_MAJOR},
                                                {"head", 1, NULL, HEAD},
                                                {"activation", 1, NULL, ACTIVATION}};
     for (size_t i = 0; i < NUMBER_COUNT; i++)
-        options[4 + i] = (struct option){numbers[i].name, 1, NULL, 256 + (int)i};
-    settings s = {.hot = 0.26,
+        options[5 + i] = (struct option){numbers[i].name, 1, NULL, 256 + (int)i};
+    settings s = {.layout = IN_STOCK,
+                  .hot = 0.26,
                   .share = 0.8,
                   .recall = 0.95,
                   .over = 1.3,
@@ -230,7 +233,9 @@ static settings read_settings(int argc, char **argv)
         if (c == HELP)
             print_help();
         else if (c == POWERINFER)
-            s.powerinfer = true;
+            s.layout = IN_POWERINFER;
+        else if (c == NEURON_MAJOR)
+            s.layout = IN_NEURON_MAJOR;
         else if (c == HEAD)
             s.head = read_format(optarg);
         else if (c == ACTIVATION)
@@ -263,7 +268,7 @@ static model_shape shape_of(const settings *s)
     shape.layers = s->layers > 0 ? (uint32_t)s->layers : shape.layers;
     shape.rank = s->rank > 0 ? (uint32_t)s->rank : shape.rank;
     /* PowerInfer's files keep the two rows before OPT's first position. */
-    shape.positions = shape.family->rotates ? 0 : (uint32_t)s->context + (s->powerinfer ? 2 : 0);
+    shape.positions = shape.family->rotates ? 0 : (uint32_t)s->context + (s->layout == IN_POWERINFER ? 2 : 0);
     char text[64];
     snprintf(text, sizeof text, "--rank: %u is not a multiple of 32", shape.rank);
     if (shape.rank % 32 != 0)
@@ -274,7 +279,7 @@ static model_shape shape_of(const settings *s)
 static hearth_status make(const settings *s, model_design *m, uint64_t *size_bytes, hearth_error *error)
 {
     model_file_options options = {.path = s->path,
-                                  .powerinfer = s->powerinfer,
+                                  .layout = s->layout,
                                   .head = s->head,
                                   .context = (uint32_t)s->context,
                                   .activation = s->activation};

@@ -34,7 +34,8 @@ static const tensor_row falcon_model[] = {
     {BLK "ffn_gate_inp.weight", MATRIX_ROUTER,           ALWAYS},   \
     {BLK "ffn_gate_exps.weight", MATRIX_GATE,            ALWAYS},   \
     {BLK "ffn_up_exps.weight",  MATRIX_UP,               ALWAYS},   \
-    {BLK "ffn_down_exps.weight", MATRIX_DOWN,            ALWAYS}
+    {BLK "ffn_down_exps.weight", MATRIX_DOWN,            IN_STOCK}, \
+    {BLK "ffn_down_t_exps.weight", MATRIX_DOWN_T,        IN_NEURON_MAJOR}
 
 static const tensor_row llama_layer[] = {
     ATTENTION,
@@ -43,7 +44,7 @@ static const tensor_row llama_layer[] = {
     {BLK "fc2.weight",          MATRIX_FC2,              IN_POWERINFER},
     {BLK "ffn_up.weight",       MATRIX_UP,               ALWAYS},
     {BLK "ffn_down.weight",     MATRIX_DOWN,             IN_STOCK},
-    {BLK "ffn_down_t.weight",   MATRIX_DOWN_T,           IN_POWERINFER},
+    {BLK "ffn_down_t.weight",   MATRIX_DOWN_T,           IN_NEURON_MAJOR},
 };
 static const tensor_row opt_layer[] = {
     {BLK "attn_norm.weight",    VECTOR_NORM,             ALWAYS},
@@ -64,8 +65,8 @@ static const tensor_row opt_layer[] = {
     {BLK "fc2.weight",          MATRIX_FC2,              IN_POWERINFER},
     {BLK "ffn_down.weight",     MATRIX_DOWN,             IN_STOCK},
     {BLK "ffn_down.bias",       VECTOR_ZEROS,            IN_STOCK},
-    {BLK "ffn_down_t.weight",   MATRIX_DOWN_T,           IN_POWERINFER},
-    {BLK "ffn_down_t.bias",     VECTOR_ZEROS,            IN_POWERINFER},
+    {BLK "ffn_down_t.weight",   MATRIX_DOWN_T,           IN_NEURON_MAJOR},
+    {BLK "ffn_down_t.bias",     VECTOR_ZEROS,            IN_NEURON_MAJOR},
 };
 static const tensor_row falcon_layer[] = {
     {BLK "attn_norm.weight",    VECTOR_NORM,             ALWAYS},
@@ -76,7 +77,7 @@ static const tensor_row falcon_layer[] = {
     {BLK "ffn_up.weight",       MATRIX_GATE,             ALWAYS},
     {BLK "fc2.weight",          MATRIX_FC2,              IN_POWERINFER},
     {BLK "ffn_down.weight",     MATRIX_DOWN,             IN_STOCK},
-    {BLK "ffn_down_t.weight",   MATRIX_DOWN_T,           IN_POWERINFER},
+    {BLK "ffn_down_t.weight",   MATRIX_DOWN_T,           IN_NEURON_MAJOR},
 };
 static const tensor_row smallthinker_layer[] = {ATTENTION, EXPERTS};
 static const tensor_row qwen3moe_layer[] = {

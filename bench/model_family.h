@@ -39,7 +39,9 @@ typedef enum model_matrix {
     MATRIX_COUNT
 } model_matrix;
 
-typedef enum tensor_presence { ALWAYS, IN_STOCK, IN_POWERINFER } tensor_presence;
+/* What a file has besides: down with a row per output; or with a row per neuron (IN_NEURON_MAJOR), and then in
+ * PowerInfer's kind of file predictors too. */
+typedef enum tensor_presence { ALWAYS, IN_STOCK, IN_NEURON_MAJOR, IN_POWERINFER } tensor_presence;
 
 typedef struct tensor_row {
     const char *name; /* %u: the layer */

@@ -81,9 +81,9 @@ static hearth_status add_tensor(work *w, const tensor_row *row, uint32_t layer, 
     return HEARTH_OK;
 }
 
-static bool is_present(bool powerinfer, const tensor_row *row)
+static bool is_present(tensor_presence layout, const tensor_row *row)
 {
-    return row->where == ALWAYS || (row->where == IN_POWERINFER) == powerinfer;
+    return row->where == ALWAYS || row->where == layout || (row->where == IN_NEURON_MAJOR && layout == IN_POWERINFER);
 }
 
 double model_file_parameters(const model_design *m)
@@ -93,7 +93,7 @@ double model_file_parameters(const model_design *m)
     for (size_t i = 0; i < f->of_model_count + f->of_layer_count; i++) {
         bool of_layer = i >= f->of_model_count;
         const tensor_row *row = of_layer ? &f->of_layer[i - f->of_model_count] : &f->of_model[i];
-        if (is_present(false, row))
+        if (is_present(IN_STOCK, row))
             sum += (double)model_matrix_rows(m, row->which) * model_matrix_columns(m, row->which) *
                    (of_layer ? m->shape.layers : 1);
     }
@@ -103,18 +103,17 @@ double model_file_parameters(const model_design *m)
 static hearth_status plan_tensors(work *w, hearth_error *error)
 {
     const model_family *f = w->m->shape.family;
-    bool powerinfer = w->options->powerinfer;
     size_t most = f->of_model_count + w->m->shape.layers * f->of_layer_count;
     w->tensors = arena_new_array(&w->memory, most, sizeof *w->tensors);
     w->plans = arena_new_array(&w->memory, most, sizeof *w->plans);
     if (!w->tensors || !w->plans)
         return fail_memory(error, "tensors", most * (sizeof *w->tensors + sizeof *w->plans));
     for (size_t i = 0; i < f->of_model_count; i++)
-        if (is_present(powerinfer, &f->of_model[i]))
+        if (is_present(w->options->layout, &f->of_model[i]))
             TRY(add_tensor(w, &f->of_model[i], 0, error));
     for (uint32_t layer = 0; layer < w->m->shape.layers; layer++)
         for (size_t i = 0; i < f->of_layer_count; i++)
-            if (is_present(powerinfer, &f->of_layer[i]))
+            if (is_present(w->options->layout, &f->of_layer[i]))
                 TRY(add_tensor(w, &f->of_layer[i], layer, error));
     return HEARTH_OK;
 }
@@ -209,6 +208,8 @@ static hearth_status set_keys(work *w, checkpoint *keys, hearth_error *error)
     if (f->rotates)
         TRY(checkpoint_set_f32(keys, family_key(w, key, "rope.freq_base"), s->rope_base, error));
     TRY(checkpoint_set_string(keys, family_key(w, key, "hidden_activation"), span_of(w->options->activation), error));
+    if (w->options->layout == IN_NEURON_MAJOR)
+        TRY(checkpoint_set_u32(keys, "hearth.pack.version", 1, error));
     return set_vocabulary(w, keys, error);
 }
 
@@ -218,8 +219,8 @@ static hearth_status open_file(work *w, hearth_error *error)
     TRY(checkpoint_create(&keys, w->options->path, error));
     hearth_status status = set_keys(w, keys, error);
     if (status == HEARTH_OK)
-        status = gguf_writer_open(&w->file, w->options->path, w->options->powerinfer, keys->entries, keys->entry_count,
-                                  w->tensors, w->count, error);
+        status = gguf_writer_open(&w->file, w->options->path, w->options->layout == IN_POWERINFER, keys->entries,
+                                  keys->entry_count, w->tensors, w->count, error);
     checkpoint_close(keys);
     return status;
 }

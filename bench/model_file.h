@@ -10,9 +10,10 @@
 typedef struct model_file_options {
     const char *path;
     const char *activation;
-    bool powerinfer;    /* PowerInfer's kind of file: down_t, fc1 and fc2 in each layer; else stock GGUF */
-    number_format head; /* of the output matrix; FORMAT_COUNT: Q6_K where the design's format is smaller */
-    uint32_t context;   /* that the keys announce */
+    tensor_presence layout; /* IN_STOCK: GGUF as every program reads it; IN_NEURON_MAJOR: as `hearth pack` writes it;
+                               IN_POWERINFER: PowerInfer's kind of file, with fc1 and fc2 in each layer */
+    number_format head;     /* of the output matrix; FORMAT_COUNT: Q6_K where the design's format is smaller */
+    uint32_t context;       /* that the keys announce */
 } model_file_options;
 
 /* Returns the number of weights of the stock file. */

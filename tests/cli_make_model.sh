@@ -166,6 +166,16 @@ for shape in tiny opt-tiny falcon-tiny; do
     logits packed
     close "$shape: stock against PowerInfer's kind" "$scratch/stock.logits" "$scratch/packed.logits" 1e-5
 done
+for shape in opt-tiny smallthinker-tiny; do
+    made stock $shape f32
+    made packed $shape f32 --neuron-major
+    logits stock
+    logits packed
+    close "$shape: stock against neuron-major" "$scratch/stock.logits" "$scratch/packed.logits" 1e-5
+done
+# Experts: two of eight, in which 0.3 of the neurons fire. Both may have the same clusters, so chance is that of one.
+made experts smallthinker-tiny q4_0 --neuron-major
+near "experts: density" "$(figure experts exact density)" 0.075 "$(awk -v x="$(bound 0.3)" 'BEGIN { print x / 4 }')"
 # Stacked matrices of experts: the shapes of the published layout, rows first.
 made experts smallthinker-tiny q4_0
 "$HEARTH" inspect "$scratch/experts.gguf" --tensors >"$said"
