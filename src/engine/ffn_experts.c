@@ -56,7 +56,7 @@ static float best_two(const float *values, uint32_t n)
 static void leave_out_groups(const router_shape *r, const float *ranks, uint8_t *taken)
 {
     uint32_t each = r->expert_count / r->group_count;
-    float sums[EXPERT_LIMIT];
+    float sums[EXPERT_LIMIT] = {0};
     uint8_t stays[EXPERT_LIMIT] = {0};
     for (uint32_t g = 0; g < r->group_count; g++)
         sums[g] = best_two(ranks + g * each, each);
@@ -71,7 +71,7 @@ static void leave_out_groups(const router_shape *r, const float *ranks, uint8_t 
 static void choose(const model_layer *l, float *values, float *shares)
 {
     const router_shape *r = &l->ffn.router;
-    float ranks[EXPERT_LIMIT], sum = 0;
+    float ranks[EXPERT_LIMIT] = {0}, sum = 0;
     uint8_t taken[EXPERT_LIMIT] = {0};
     score(r, values);
     for (uint32_t e = 0; e < r->expert_count; e++)

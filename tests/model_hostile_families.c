@@ -1,0 +1,99 @@
+/* model_hostile_families.c - one key of a golden GGUF of each family is wrong: every one is refused, by name. */
+#include "../src/file/gguf.h"
+#include "../src/model/model.h"
+
+#include "golden.h"
+
+/* type: u a uint32, f a float, b an array of two booleans. */
+static const struct {
+    const char *model, *key;
+    char type;
+    double value;
+    hearth_status status;
+    const char *text;
+} rows[] = {
+    {"qwen3-moe", "qwen3moe.expert_used_count", 'u', 0, HEARTH_FORMAT, "is not a number from 1 to expert_count"},
+    {"qwen3-moe", "qwen3moe.expert_used_count", 'u', 7, HEARTH_FORMAT, "is not a number from 1 to expert_count"},
+    {"qwen3-moe", "qwen3moe.expert_count", 'u', 4096, HEARTH_FORMAT, "key qwen3moe.expert_count: is too large"},
+    {"qwen3-moe", "qwen3moe.expert_count", 'u', 5, HEARTH_FORMAT, "ffn_gate_inp.weight: is 64 x 6, expected 64 x 5"},
+    {"qwen3-moe", "qwen3moe.expert_count", 'u', 0, HEARTH_FORMAT,
+     "ffn_gate_inp.weight: is of a layer with experts, and this one has none"},
+    {"qwen3-moe", "qwen3moe.expert_feed_forward_length", 'u', 0, HEARTH_FORMAT,
+     "key qwen3moe.expert_feed_forward_length"},
+    {"qwen3-moe", "qwen3moe.expert_feed_forward_length", 'u', 33, HEARTH_FORMAT,
+     "ffn_gate_exps.weight: is 64 x 32 x 6, expected 64 x 33 x 6"},
+    {"qwen3-moe", "qwen3moe.expert_feed_forward_length", 'u', 1u << 23, HEARTH_FORMAT, "is not from 1 to 2^24"},
+    {"qwen3-moe", "qwen3moe.expert_gating_func", 'u', 9, HEARTH_UNSUPPORTED, "key qwen3moe.expert_gating_func"},
+    {"qwen3-moe", "qwen3moe.expert_weights_scale", 'f', -1, HEARTH_FORMAT, "expert_weights_scale: is -1"},
+    {"glm4-moe", "glm4moe.expert_group_count", 'u', 4, HEARTH_FORMAT, "key glm4moe.expert_group_count: does not fit"},
+    {"glm4-moe", "glm4moe.expert_group_used_count", 'u', 0, HEARTH_FORMAT,
+     "key glm4moe.expert_group_count: does not fit"},
+    {"glm4-moe", "glm4moe.expert_group_used_count", 'u', 1, HEARTH_FORMAT,
+     "key glm4moe.expert_group_count: does not fit"},
+    {"glm4-moe", "glm4moe.leading_dense_block_count", 'u', 0, HEARTH_FORMAT,
+     "blk.0.ffn_gate.weight: is of a layer without experts, and this one has some"},
+    {"glm4-moe", "glm4moe.leading_dense_block_count", 'u', 2, HEARTH_FORMAT, "blk.1.ffn_gate.weight: is missing"},
+    {"glm4-moe", "glm4moe.expert_shared_count", 'u', 0, HEARTH_FORMAT, "is of a shared expert, and there is none"},
+    {"glm4-moe", "glm4moe.rope.dimension_count", 'u', 22, HEARTH_FORMAT, "rope.dimension_count: is not an even number"},
+    {"gemma3", "gemma3.attention.sliding_window_pattern", 'b', 1, HEARTH_FORMAT,
+     "is not an array of one boolean per layer"},
+    {"gemma3", "gemma3.rope.freq_base_swa", 'f', 0.5, HEARTH_FORMAT, "rope.freq_base_swa: is 0.5"},
+    {"gemma3", "gemma3.attention.key_length", 'u', 15, HEARTH_FORMAT, "attention.key_length: is odd"},
+    {"gemma2", "gemma2.attn_logit_softcapping", 'f', -5, HEARTH_FORMAT, "attn_logit_softcapping: is -5"},
+    {"gemma2", "gemma2.final_logit_softcapping", 'f', 0, HEARTH_FORMAT, "final_logit_softcapping: is 0"},
+    {"minicpm-s", "minicpm.residual_scale", 'f', 0, HEARTH_FORMAT, "residual_scale: is 0"},
+    {"minicpm-s", "minicpm.embedding_scale", 'f', INFINITY, HEARTH_FORMAT, "embedding_scale: is inf"},
+    {"minicpm-s", "minicpm.hidden_activation_param", 'f', -1, HEARTH_FORMAT,
+     "hidden_activation_param: is not a threshold"},
+    {"opt", "opt.context_length", 'u', 65, HEARTH_FORMAT, "position_embd.weight: is 64 x 64, expected 64 x 65"},
+    {"opt", "hearth.pack.position_offset", 'u', 64, HEARTH_FORMAT, "opt.context_length: leaves no position"},
+    {"opt", "opt.attention.layer_norm_epsilon", 'f', -1, HEARTH_FORMAT, "layer_norm_epsilon: is -1"},
+    {"falcon-7b", "falcon.attention.layer_norm_epsilon", 'f', NAN, HEARTH_FORMAT, "layer_norm_epsilon: is"},
+    {"falcon-40b", "falcon.attention.head_count_kv", 'u', 4, HEARTH_FORMAT,
+     "attn_qkv.weight: is 64 x 128, expected 64 x 192"},
+    {"falcon-40b", "falcon.attention.head_count_kv", 'u', 3, HEARTH_FORMAT, "does not divide attention.head_count"},
+    {"phi3", "phi3.feed_forward_length", 'u', 105, HEARTH_FORMAT, "ffn_up.weight: is 72 x 208, expected 72 x 210"},
+    {"phi3-longrope", "phi3.rope.scaling.attn_factor", 'f', 0, HEARTH_FORMAT, "attn_factor: is 0"},
+    {"phi3-longrope", "phi3.rope.dimension_count", 'u', 20, HEARTH_FORMAT, "is 9, expected 10"},
+    {"gpt2", "gpt2.attention.head_count", 'u', 5, HEARTH_FORMAT, "head_count: does not divide embedding_length"},
+    {"gpt-oss", "gpt-oss.hidden_activation_param", 'f', -7, HEARTH_FORMAT,
+     "hidden_activation_param: is not a threshold"},
+    {"smallthinker", "smallthinker.expert_count", 'u', 3, HEARTH_FORMAT, "expected 64 x 3"},
+    {"nemotron", "nemotron.rope.dimension_count", 'u', 18, HEARTH_FORMAT,
+     "rope.dimension_count: is not an even number"},
+};
+
+static hearth_status set_key(checkpoint *c, const char *key, char type, double value, hearth_error *error)
+{
+    const uint8_t flags[] = {1, 0};
+    if (type == 'u')
+        return checkpoint_set_u32(c, key, (uint32_t)value, error);
+    if (type == 'f')
+        return checkpoint_set_f32(c, key, (float)value, error);
+    return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, 2, error);
+}
+
+static void bad_keys(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[600];
+        hearth_error error = {0};
+        checkpoint *c;
+        hearth_model *m;
+        golden_path(path, sizeof path, rows[i].model, "model.gguf");
+        stack_check(gguf_open(&c, path, &error), &error);
+        stack_check(set_key(c, rows[i].key, rows[i].type, rows[i].value, &error), &error);
+        hearth_status status = model_check(&m, c, NULL, &error);
+        if (status != rows[i].status || !strstr(error.text, rows[i].text))
+            fail_msg("%s, %s %g: status %d, %s (wanted %d, %s)", rows[i].model, rows[i].key, rows[i].value, (int)status,
+                     error.text, (int)rows[i].status, rows[i].text);
+        checkpoint_close(c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys)};
+    return run_group(tests, NULL, NULL);
+}
