@@ -1,5 +1,6 @@
 /* learn_widths.c - a model whose layers differ in their number of neurons: placements, tune files, profiles, hidden
  * states and a whole tuning take that of the layer in question, and skipping changes nothing. */
+#include "../src/base/file.h"
 #include "../src/engine/placement.h"
 #include "../src/learn/tuning.h"
 #include "../src/learn/work.h"
@@ -220,6 +221,15 @@ static void tune_files(void **state)
     must(tune_open(&read, tune_path_of_it, m, &error), &error);
     expect_same_tune(t, read);
     tune_close(read);
+    char *bytes;
+    size_t size;
+    must(file_read(&bytes, &size, tune_path_of_it, 1 << 20, &error), &error);
+    char *stated = memmem(bytes, size, widths, sizeof widths);
+    assert_non_null(stated);
+    stated[sizeof *widths]++;
+    assert_int_equal(tune_parse(&read, (const uint8_t *)bytes, size, "x.tune", m, &error), HEARTH_FORMAT);
+    expect_text(&error, "x.tune: key hearth.tune.neurons: is 41, layer 1 of the model has 40");
+    mem_free(bytes);
     t->layers[1].neuron_count = widths[0];
     assert_int_equal(tune_write(tune_path_of_it, t, m, &error), HEARTH_INVALID);
     expect_text(&error, "layer 1 has 100 neurons, the model's has 40");

@@ -20,6 +20,7 @@ static void test_round_trip(void **state)
         must(tune_open(&t, tune_file, m, &error), &error);
         expect_same_tune(made, t);
         expect_order(t);
+        assert_int_equal(checkpoint_find(t->source, "hearth.tune.neurons")->type, VALUE_U32); /* as in all versions */
         tune_close(made);
         tune_close(t);
         assert_int_equal(mem_live(), live);
