@@ -129,28 +129,44 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* Items are pairs (row, key/value head). Computes attention for the group of query heads that share the head. */
+/* Query heads of a group that one item computes. Where many share a key (Falcon-7B: all 71), the threads share them; fewer
+ * per item would make the kernel convert keys more often. */
+#define ITEM_QUERIES 8
+
+static uint32_t group_of(const attention_shape *a)
+{
+    return a->head_count / a->kv_head_count;
+}
+
+/* Returns how many items a group of queries makes. */
+static uint32_t group_items(const attention_shape *a)
+{
+    return (group_of(a) + ITEM_QUERIES - 1) / ITEM_QUERIES;
+}
+
+/* Items are (row, key/value head, ITEM_QUERIES of the query heads that share it). */
 static void attend_heads(void *context, size_t begin, size_t end, unsigned worker)
 {
     const attention_job *job = context;
     const hearth_session *s = job->s;
     const scratch *b = &s->scratch;
     const attention_shape *a = &job->l->attention;
-    uint32_t group = a->head_count / a->kv_head_count;
+    uint32_t group = group_of(a), parts = group_items(a);
     float *scores = b->scores + (size_t)worker * group * s->context;
     attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
     size_t position_bytes = s->cache.layers[job->cached].row_bytes;
     for (size_t item = begin; item < end; item++) {
-        size_t row = item / a->kv_head_count;
-        uint32_t head = (uint32_t)(item % a->kv_head_count), seen = b->position[row] + 1, first = 0;
+        size_t row = item / parts / a->kv_head_count;
+        uint32_t head = (uint32_t)(item / parts % a->kv_head_count), seen = b->position[row] + 1, first = 0;
+        uint32_t in_group = (uint32_t)(item % parts) * ITEM_QUERIES, left = group - in_group;
         if (a->window && seen > a->window)
             first = seen - a->window;
-        attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + head * group : NULL};
-        size_t offset = (row * a->head_count + head * group) * a->head_length;
+        size_t query = head * group + in_group, offset = (row * a->head_count + query) * a->head_length;
+        attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
         const char *keys = kv_keys(&s->cache, job->cached, b->sequence[row], head);
         const char *values = kv_values(&s->cache, job->cached, b->sequence[row], head);
-        attend(b->query + offset, group, keys + first * position_bytes, values + first * position_bytes, seen - first,
-               a->head_length, &scoring, scores, b->mixed + offset);
+        attend(b->query + offset, left < ITEM_QUERIES ? left : ITEM_QUERIES, keys + first * position_bytes,
+               values + first * position_bytes, seen - first, a->head_length, &scoring, scores, b->mixed + offset);
     }
 }
 
@@ -168,7 +184,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     add_bias(s, l->k_bias, key_width(a), count, b->key);
     add_bias(s, l->v_bias, key_width(a), count, b->value);
     pool_run(threads, count, 1, place_rows, &job);
-    pool_run(threads, count * a->kv_head_count, 1, attend_heads, &job);
+    pool_run(threads, count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
     norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
     multiply(s, b->mixed, count, &(product){&l->attention_output, out}, 1);
     add_bias(s, l->attention_output_bias, s->engine->model->hyper.embedding_length, count, out);
