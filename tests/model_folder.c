@@ -1,6 +1,8 @@
 /* model_folder - what is special about Hugging Face folders: the order of rows, tied heads, vocabularies. */
 #include "model_build.h"
 
+#include "../src/file/gguf.h"
+#include "../src/file/safetensors.h"
 #include "file_build.h"
 
 #define GOLDEN HEARTH_DATA "/golden/"
@@ -197,11 +199,111 @@ static void test_bad_tokenizers(void **state)
     }
 }
 
+/* The golden folder of a family as config and tensors; tensors get a prefix in front of their names. */
+static void load_golden(const char *name, const char *prefix, json_t **config, checkpoint **files, checkpoint **stored)
+{
+    hearth_error error;
+    char path[512];
+    snprintf(path, sizeof path, GOLDEN "%s/config.json", name);
+    must(json_parse_file(config, path, &error), &error);
+    snprintf(path, sizeof path, GOLDEN "%s", name);
+    must(checkpoint_create(files, path, &error), &error);
+    must(safetensors_add_folder(*files, path, &error), &error);
+    must(checkpoint_create(stored, path, &error), &error);
+    for (size_t i = 0; i < (*files)->tensor_count; i++) {
+        char longer[256];
+        stored_tensor t = (*files)->tensors[i];
+        snprintf(longer, sizeof longer, "%s%s", prefix, t.name + (strcmp(prefix, "model.language_model.") ? 0 : 6));
+        t.name = longer;
+        must(checkpoint_add_tensor(*stored, &t, &error), &error);
+    }
+}
+
+static void add_small(checkpoint *c, const char *name)
+{
+    hearth_error error;
+    stored_tensor t = {
+        .name = name, .format = FORMAT_F32, .rank = 1, .shape = {4, 1, 1, 1}, .data = tiny_values, .size_bytes = 16};
+    must(checkpoint_add_tensor(c, &t, &error), &error);
+}
+
+static hearth_status understand(hearth_model **out, const checkpoint *stored, const json_t *config, hearth_error *error)
+{
+    checkpoint *c;
+    TRY(checkpoint_create(&c, "golden", error));
+    hearth_status status = huggingface_understand(c, stored, config, "config.json", error);
+    if (status == HEARTH_OK)
+        return model_bind(out, c, NULL, error);
+    checkpoint_close(c);
+    return status;
+}
+
+/* The text's part of a model of text and pictures is the model; what belongs to pictures is left out. */
+static void test_nested(void **state)
+{
+    (void)state;
+    static const char *const prefixes[] = {"language_model.", "model.language_model."};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *text, *config = json_object();
+        checkpoint *files, *stored;
+        hearth_model *m;
+        hearth_error error;
+        load_golden("gemma3", prefixes[i], &text, &files, &stored);
+        add_small(stored, "vision_tower.embeddings.weight");
+        add_small(stored, "model.multi_modal_projector.weight");
+        json_object_set_new(config, "architectures", json_pack("[s]", "Gemma3ForConditionalGeneration"));
+        json_object_set_new(config, "model_type", json_string("gemma3"));
+        json_object_set_new(config, "text_config", text);
+        must(understand(&m, stored, config, &error), &error);
+        assert_int_equal(m->hyper.layer_count, 6);
+        assert_int_equal(m->layers[5].attention.window, 0);
+        hearth_model_close(m);
+        add_small(stored, "model.layers.0.unheard_of.weight");
+        assert_int_equal(understand(&m, stored, config, &error), HEARTH_FORMAT);
+        expect_text(&error, "tensor model.layers.0.unheard_of.weight: is not part of a gemma3 model");
+        checkpoint_close(stored);
+        checkpoint_close(files);
+        json_decref(config);
+    }
+}
+
+/* A layer behind the last one that guesses tokens ahead is left out, where the config announces it. */
+static void test_draft(void **state)
+{
+    (void)state;
+    json_t *config;
+    checkpoint *files, *stored;
+    hearth_model *m;
+    hearth_error error;
+    load_golden("glm4-moe", "", &config, &files, &stored);
+    add_small(stored, "model.layers.3.eh_proj.weight");
+    add_small(stored, "model.layers.3.input_layernorm.weight");
+    assert_int_equal(understand(&m, stored, config, &error), HEARTH_FORMAT);
+    json_object_set_new(config, "num_nextn_predict_layers", json_integer(1));
+    must(understand(&m, stored, config, &error), &error);
+    assert_int_equal(m->hyper.layer_count, 3);
+    hearth_model_close(m);
+    checkpoint_close(stored);
+    checkpoint_close(files);
+    json_decref(config);
+
+    checkpoint *c;
+    must(gguf_open(&c, GOLDEN "glm4-moe/model.gguf", &error), &error);
+    must(checkpoint_set_u32(c, "glm4moe.block_count", 4, &error), &error);
+    must(checkpoint_set_u32(c, "glm4moe.nextn_predict_layers", 1, &error), &error);
+    add_small(c, "blk.3.nextn.eh_proj.weight");
+    must(model_bind(&m, c, NULL, &error), &error);
+    assert_int_equal(m->hyper.layer_count, 3);
+    assert_int_equal(m->hyper.draft_layers, 1);
+    hearth_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_tied),           cmocka_unit_test(test_folder_names),
-        cmocka_unit_test(test_added_tokens), cmocka_unit_test(test_bad_tokenizers),
+        cmocka_unit_test(test_order),          cmocka_unit_test(test_tied),         cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_draft),          cmocka_unit_test(test_folder_names), cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_bad_tokenizers),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static hearth_status find_family(binder *b)
     b->model->family = family_by_name(name);
     if (b->model->family)
         return HEARTH_OK;
-    char known[256];
+    char known[512];
     family_list(known, sizeof known, false);
     return fail(b->error, HEARTH_UNSUPPORTED, "%s: key general.architecture: %.*s is not supported (known: %s)",
                 b->source->path, name.size < 100 ? (int)name.size : 100, name.data, known);

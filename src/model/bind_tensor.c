@@ -6,6 +6,7 @@
 #include "bind.h"
 #include "hyper.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -270,6 +271,15 @@ static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule
     return HEARTH_OK;
 }
 
+/* Returns whether a tensor is of a block behind the layers that guesses tokens ahead. */
+static bool is_of_draft(const binder *b, const char *name)
+{
+    const hyperparameters *h = &b->model->hyper;
+    uint32_t block;
+    return sscanf(name, "blk.%" SCNu32 ".", &block) == 1 && block >= h->layer_count &&
+           block - h->layer_count < h->draft_layers;
+}
+
 /* Refuses tensors without a rule: they would change what the model computes, so they must not be ignored. */
 static hearth_status check_extras(const binder *b)
 {
@@ -277,6 +287,8 @@ static hearth_status check_extras(const binder *b)
     for (size_t i = 0; i < b->source->tensor_count; i++) {
         const char *name = b->source->tensors[i].name;
         uint32_t layer, expert, layers = b->model->hyper.layer_count;
+        if (is_of_draft(b, name))
+            continue;
         const tensor_rule *rule = family_find_rule(f, name, false, &layer, &expert);
         if (!rule)
             return fail(b->error, HEARTH_FORMAT, "%s: tensor %.128s: is not part of a %s model", b->source->path, name,

@@ -9,10 +9,12 @@
 typedef struct folder_reader {
     checkpoint *out;
     const checkpoint *folder;
-    const json_t *config;
-    const char *name; /* what errors about the config begin with */
+    const json_t *config; /* of the text model                     */
+    bool nested;          /* it is a part of a larger one: text_config */
+    const char *name;     /* what errors about the config begin with */
     hearth_error *error;
     const family *family;
+    uint32_t draft_layers; /* layers behind the last one that guess tokens ahead; they are left out */
     hyperparameters hyper; /* the sizes                             */
     model_layer layer;     /* of every layer                        */
     double rope_base;

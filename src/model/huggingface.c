@@ -25,7 +25,7 @@ static const family *by_model_type(const char *model_type, const char *architect
 }
 
 /* Finds the family by model_type. architectures must agree with it: a classifier has the model_type of its base
- * model. */
+ * model. Of a nested config it names the whole model and says nothing about the text's. */
 static hearth_status find_family(folder_reader *r)
 {
     const char *model_type = NULL, *architecture = NULL;
@@ -39,13 +39,13 @@ static hearth_status find_family(folder_reader *r)
     }
     if (!model_type && !architecture)
         return fail(r->error, HEARTH_FORMAT, "%s: model_type: is missing", r->name);
-    char known[256];
+    char known[512];
     family_list(known, sizeof known, true);
     r->family = by_model_type(model_type, architecture);
     if (!r->family)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name,
                     model_type ? "model_type" : "architectures", model_type ? model_type : architecture, known);
-    if (architecture && strcmp(architecture, r->family->architecture) != 0)
+    if (architecture && !r->nested && strcmp(architecture, r->family->architecture) != 0)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: architectures: %.64s is not supported (known for %s: %s)",
                     r->name, architecture, r->family->model_type, r->family->architecture);
     return checkpoint_set_string(r->out, "general.architecture", span_of(r->family->name), r->error);
@@ -166,6 +166,8 @@ static hearth_status read_sizes(folder_reader *r)
         TRY(folder_set_size(r, "attention.value_length", a->head_length));
     else
         a->head_length = r->hyper.embedding_length / a->head_count;
+    bool found;
+    TRY(json_get_uint(r->config, "num_nextn_predict_layers", &r->draft_layers, &found, r->name, r->error));
     TRY(read_multi_query(r));
     if (a->kv_head_count == 0)
         a->kv_head_count = a->head_count;
@@ -390,6 +392,11 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
                                      hearth_error *error)
 {
     folder_reader r = {.out = c, .folder = folder, .config = config, .name = name, .error = error};
+    const json_t *text = json_object_get(config, "text_config");
+    if (json_is_object(text)) { /* a model of text and pictures, of which only the text's is read */
+        r.config = text;
+        r.nested = true;
+    }
     TRY(find_family(&r));
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));

@@ -2,6 +2,7 @@
  * another way is marked (stored_tensor) or copied. */
 #include "folder_reader.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -136,13 +137,58 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 
+/* Prefixes that the names of some published folders have besides, or lack. */
+static const struct {
+    const char *has, *lacks;
+} prefixes[] = {
+    {"", ""},
+    {"language_model.", ""},             /* the text's part of a model of text and pictures */
+    {"model.language_model.", "model."}, /* ... since transformers 5 */
+    {"", "transformer."},                /* a GPT-2 that was stored without its head */
+};
+
+/* Finds the rule for a tensor, also where its name differs by such a prefix. */
+static const tensor_rule *find_rule(const folder_reader *r, const char *name, uint32_t *layer, uint32_t *expert)
+{
+    const tensor_rule *rule = NULL;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !rule; i++) {
+        char usual[2 * TENSOR_NAME_SIZE];
+        size_t has = strlen(prefixes[i].has);
+        if (strncmp(name, prefixes[i].has, has) == 0 && strlen(name) < sizeof usual - TENSOR_NAME_SIZE) {
+            snprintf(usual, sizeof usual, "%s%s", prefixes[i].lacks, name + has);
+            rule = family_find_rule(r->family, usual, true, layer, expert);
+        }
+    }
+    return rule;
+}
+
+/* Returns whether a tensor takes no part in the text model: one for pictures or sound, or of a draft head, which guesses
+ * tokens ahead and lies behind the last layer. */
+static bool is_beside(const folder_reader *r, const char *name, const tensor_rule *rule, uint32_t layer)
+{
+    static const char *const others[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.",
+                                         "visual.",       "embed_vision.",          "embed_audio."};
+    uint32_t layers = r->hyper.layer_count, number;
+    if (strncmp(name, "mtp.", 4) == 0)
+        return true;
+    if (!rule && sscanf(name, "model.layers.%" SCNu32 ".", &number) == 1)
+        return number >= layers && number - layers < r->draft_layers;
+    if (rule && strchr(rule->folder_name, '%'))
+        return layer >= layers && layer - layers < r->draft_layers;
+    const char *from = strncmp(name, "model.", 6) == 0 ? name + 6 : name;
+    for (size_t i = 0; r->nested && i < sizeof others / sizeof *others; i++)
+        if (strncmp(from, others[i], strlen(others[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Adds one tensor under GGUF's name, or several that it has in one. A tensor without a rule keeps its name, so that
  * binding can refuse it by name. */
 static hearth_status add_tensor(folder_reader *r, const stored_tensor *stored, bool tied)
 {
-    uint32_t layer, expert;
-    const tensor_rule *rule = family_find_rule(r->family, stored->name, true, &layer, &expert);
-    if (rule && (rule->flags & TENSOR_IGNORED))
+    uint32_t layer = 0, expert = 0;
+    const tensor_rule *rule = find_rule(r, stored->name, &layer, &expert);
+    if ((rule && (rule->flags & TENSOR_IGNORED)) || is_beside(r, stored->name, rule, layer))
         return HEARTH_OK;
     if (rule && (rule->flags & TENSOR_HEAD) && tied) /* transformers then uses the embedding even where a head exists */
         return HEARTH_OK;

@@ -69,9 +69,10 @@ static hearth_status read_item(const hyper_reader *r, const char *key, const key
     if ((e->item_type != VALUE_U32 && e->item_type != VALUE_I32) || e->count == 0)
         return fail(r->error, HEARTH_FORMAT, "%s: key %s: is an array of %s, expected an integer", r->source->path, key,
                     value_type_name(e->item_type));
-    if (e->count != r->hyper->layer_count)
+    uint32_t layers = r->hyper->layer_count + r->hyper->draft_layers;
+    if (e->count != layers)
         return fail(r->error, HEARTH_FORMAT, "%s: key %s: has %llu items, the model has %u layers", r->source->path,
-                    key, (unsigned long long)e->count, r->hyper->layer_count);
+                    key, (unsigned long long)e->count, layers);
     *out = ((const uint32_t *)e->as.items)[layer];
     return HEARTH_OK;
 }
@@ -140,6 +141,11 @@ static hearth_status read_sizes(const hyper_reader *r)
     for (size_t i = 0; i < size_setting_count; i++)
         if (!size_settings[i].of_layer)
             TRY(read_setting(r, &size_settings[i], 0));
+    bool found;
+    TRY(read_size(r, "nextn_predict_layers", &r->hyper->draft_layers, &found));
+    if (r->hyper->draft_layers >= r->hyper->layer_count)
+        return fail_key(r, HEARTH_FORMAT, "nextn_predict_layers", "is not below block_count");
+    r->hyper->layer_count -= r->hyper->draft_layers;
     size_t layers = r->hyper->layer_count;
     r->model->layers = arena_new_array(&r->model->memory, layers, sizeof *r->model->layers);
     if (!r->model->layers)
@@ -206,7 +212,7 @@ static hearth_status has_window(const hyper_reader *r, uint32_t layer, bool *out
     const key_value *e = checkpoint_find(r->source, key);
     layer_pattern without = r->family->without_window;
     if (e && e->type == VALUE_ARRAY) {
-        if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count)
+        if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count + r->hyper->draft_layers)
             return fail_key(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
         *out = ((const uint8_t *)e->as.items)[layer] != 0;
         return HEARTH_OK;

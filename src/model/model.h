@@ -15,6 +15,7 @@
 /* What all layers of a model have in common. Letters as in docs/design.md: d embedding_length. */
 typedef struct hyperparameters {
     uint32_t layer_count;
+    uint32_t draft_layers;              /* blocks of the file behind them that guess tokens ahead; they are not used */
     uint32_t embedding_length;          /* d                                              */
     uint32_t vocabulary_size;
     uint32_t context_length;
