@@ -135,6 +135,13 @@ typedef struct required_setting {
 } required_setting;
 #define MOST_REQUIRED 6
 
+/* The size that a family's models have where config.json does not say it: transformers' default. */
+typedef struct default_size {
+    const char *key;                /* the commonest of its names                                            */
+    uint32_t value;
+} default_size;
+#define MOST_DEFAULTS 6
+
 typedef struct family {
     const char *name;               /* general.architecture in GGUF, and the prefix of its keys  */
     const char *model_type;         /* config.json's model_type                                  */
@@ -167,7 +174,7 @@ typedef struct family {
     bool scaled;                    /* embeddings, blocks and logits have factors of their own               */
     uint32_t scale_by_width;        /* models of so many layers divide scores by sqrt(d / head_count); 0: none */
     uint32_t ffn_widths;            /* f in widths of the embedding where config.json lacks it; 0: it must be there */
-    uint32_t default_context;       /* where config.json lacks it; 0: it must be there                       */
+    default_size sizes[MOST_DEFAULTS];  /* where config.json lacks them; up to the first without a key       */
     bool folder_tied;               /* the head is the embedding where config.json does not say              */
     required_setting required[MOST_REQUIRED];   /* up to the first without a key                             */
 

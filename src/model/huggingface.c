@@ -99,13 +99,14 @@ static const char *config_key(const folder_reader *r, const size_setting *s)
 }
 
 /* Sets a size that the config may leave out where the family has a default. */
-static hearth_status default_size(folder_reader *r, const size_setting *s, uint32_t *field, bool *found)
+static hearth_status take_default(folder_reader *r, const size_setting *s, uint32_t *field, bool *found)
 {
     const family *f = r->family;
     if (field == &r->layer.ffn.neuron_count)
         *field = f->ffn_widths * r->hyper.embedding_length;
-    if (field == &r->hyper.context_length)
-        *field = f->default_context;
+    for (size_t i = 0; i < MOST_DEFAULTS && f->sizes[i].key; i++)
+        if (strcmp(f->sizes[i].key, s->config_keys[0]) == 0)
+            *field = f->sizes[i].value;
     *found = *field > 0;
     return *found || !s->in_folder ? HEARTH_OK
                                    : fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, s->config_keys[0]);
@@ -119,7 +120,7 @@ static hearth_status read_size(folder_reader *r, const size_setting *s)
     bool found = true;
     TRY(json_get_uint(r->config, key, field, &found, r->name, r->error));
     if (!found)
-        TRY(default_size(r, s, field, &found));
+        TRY(take_default(r, s, field, &found));
     if (!found)
         return HEARTH_OK;
     TRY(hyper_check_size(s, *field, r->name, "", key, r->error));
