@@ -319,7 +319,7 @@ const family families[] = {
      .without_window = {.period = 4, .first = true}, .router_early = true, .scoring = ROUTER_SIGMOID,
      .activation = FFN_RELU, TENSORS(llama_tensors, smallthinker_layer)},
     {.name = "qwen3moe", .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM",
-     .pairing = ROPE_HALVES, .expert_width = "moe_intermediate_size",
+     .pairing = ROPE_HALVES, .expert_width = "moe_intermediate_size", .unshared = true,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
      TENSORS(llama_tensors, qwen3_moe_layer)},
     {.name = "glm4moe", .model_type = "glm4_moe", .architecture = "Glm4MoeForCausalLM",

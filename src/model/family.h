@@ -167,6 +167,7 @@ typedef struct family {
     ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it            */
     router_scoring scoring;         /* where no key says it                                                  */
     bool router_early;
+    bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */

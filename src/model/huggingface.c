@@ -285,7 +285,7 @@ static hearth_status read_experts(folder_reader *r)
                  {"n_shared_experts", "expert_shared_count"},
                  {"first_k_dense_replace", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
-    bool found, shares = true, softmax = r->family->scoring == ROUTER_SOFTMAX;
+    bool found, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
     double scale = 1;
     TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
     if (count == 0)
