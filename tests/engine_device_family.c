@@ -47,7 +47,8 @@ static void check_placement(stack *s, const golden *g, const char *name, const c
     close_placed(s);
 }
 
-/* Refused: splits of layers whose activations have a norm, and experts on a device. The layer is named. */
+/* Refused: splits of layers whose activations have a norm, and experts on a device. The layer is
+ * named. */
 static void check_refused(stack *s, hearth_mode mode, const char *json, const char *text)
 {
     hearth_error error;
@@ -64,11 +65,13 @@ static bool has_experts(const hearth_model *m)
     return has;
 }
 
-static void check_experts(stack *s, hearth_mode mode)
+static void check_experts(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode)
 {
-    char *all = partial_placement(s, mode, UINT32_MAX, UINT32_MAX);
+    char *all = partial_placement(s, mode, UINT32_MAX, UINT32_MAX), *none = partial_placement(s, mode, UINT32_MAX, 0);
     check_refused(s, mode, all, "experts run on the CPU");
+    check_placement(s, g, name, spec, mode, "experts", none);
     hearth_free(all);
+    hearth_free(none);
 }
 
 static void check_layers(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode)
@@ -105,7 +108,7 @@ static void check_family(hearth_runtime *runtime, const char *spec, const char *
     open_placed_model(&s, runtime, file_exists(path) ? path : g.folder);
     for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_DENSE + model_has_zeros(s.model); mode++)
         if (has_experts(s.model))
-            check_experts(&s, (hearth_mode)mode);
+            check_experts(&s, &g, name, spec, (hearth_mode)mode);
         else
             check_layers(&s, &g, name, spec, (hearth_mode)mode);
     hearth_model_close(s.model);

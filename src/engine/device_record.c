@@ -385,6 +385,8 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     block_result result = {NULL, 0, l->down_bias, both ? r->v->answer : NULL};
 
     stamp(r, layer, STAMP_BEGIN);
+    if (r->model->layers[layer].ffn.router.early)
+        copy_rows(r, r->mirror->entered, r->v->x, r->model->hyper.embedding_length);
     attention(r, layer);
     if (!parallel)
         attention_output(r, layer);

@@ -72,6 +72,15 @@ static size_t added_rows(const hearth_model *m)
     return rows;
 }
 
+/* Returns the rows of the buffer for what enters layers whose router reads it. */
+static size_t entered_rows(const hearth_model *m)
+{
+    size_t rows = 0;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        rows = m->layers[i].ffn.router.early ? STEP_ROWS : rows;
+    return rows;
+}
+
 /* Returns the shape of a layer; index: among those of the device. */
 static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
 {
@@ -132,6 +141,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     m->step = take(t, DEVICE_PINNED, STEP_ANGLES + 2 * rows * most.rotated * word, 1, bus);
     m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->entered = take(t, DEVICE_PINNED, entered_rows(s->engine->model) * d, word, bus);
     m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
     m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->first = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
@@ -298,9 +308,14 @@ hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count,
     *hidden = predicts && l->neuron_count;
     if (*hidden)
         fetch(s->scratch.hidden, m->hidden, count * l->fc1.rows * sizeof(float));
-    else if (predicts)
+    else if (predicts || device_step_is_observed(s)) /* experts tell observers at once */
         fetch(s->scratch.x, m->x, row_bytes(s, count));
     return HEARTH_OK;
+}
+
+const float *device_step_entered(const hearth_session *s)
+{
+    return device_buffer_host(s->device->mirror.entered);
 }
 
 void device_step_answer(hearth_session *s, uint32_t layer, size_t count)

@@ -33,9 +33,11 @@ hearth_status device_step_take(struct hearth_session *s, uint32_t layer, size_t 
 /* Sends it back, before a layer of the device that follows one of the CPU. */
 void device_step_give(struct hearth_session *s, uint32_t layer, size_t count);
 /* Waits for the input of the CPU's neurons of a layer: scratch.normed and, if they have low-rank predictors, scratch.x
- * or, if the device has computed it, scratch.hidden (then *hidden is true). */
+ * or, if the device has computed it, scratch.hidden (then *hidden is true). With experts and an observer, scratch.x. */
 hearth_status device_step_input(struct hearth_session *s, uint32_t layer, size_t count, bool *hidden,
                                 hearth_error *error);
+/* Returns, after that, what entered a layer whose router reads it (router_shape.early): a row of d values per row. */
+const float *device_step_entered(const struct hearth_session *s);
 /* Sends the sum of these neurons, scratch.added, to the device. */
 void device_step_answer(struct hearth_session *s, uint32_t layer, size_t count);
 /* Returns whether the step stops after each layer, because there was an observer when it began. */

@@ -239,7 +239,8 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
     if (!to->rows)
         return fail_memory(l->error, "neurons", f * sizeof *to->rows);
     TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, f, to->rows, &to->neuron_count, l->error));
-    TRY(upload_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
+    if (from->ffn.router.expert_count == 0) /* experts have biases of their own, which the CPU adds */
+        TRY(upload_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
     if (to->neuron_count == 0)
         return HEARTH_OK;
     const member inputs[] = {{&to->gate, &from->gate, to->neuron_count, "ffn_gate"},

@@ -93,17 +93,17 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
     return HEARTH_OK;
 }
 
-/* Checks that a layer with experts lies on the CPU as a whole, and that its neurons are not predicted: the rest is not
+/* Checks that all neurons of a layer with experts lie on the CPU, and that they are not predicted: the rest is not
  * supported yet. */
 static hearth_status check_experts(const hearth_model *m, uint32_t layer, const layer_placement *p, hearth_error *error)
 {
     if (m->layers[layer].ffn.router.expert_count == 0)
         return HEARTH_OK;
-    if (p->form != FORM_HOST || layer_neurons(p, PLACEMENT_NOBODY) > 0)
-        return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: layer %u: experts run on the CPU, all of them; devices are not "
-                    "supported yet",
-                    m->source->path, layer);
+    if ((p->form != FORM_HOST && p->form != FORM_FFN_HOST) || layer_neurons(p, PLACEMENT_NOBODY) > 0)
+        return fail(
+            error, HEARTH_UNSUPPORTED,
+            "%s: layer %u: experts run on the CPU, all of them; only attention may lie on a device (no neurons)",
+            m->source->path, layer);
     if (selectors[p->selector].predictor != PREDICTOR_NONE)
         return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: predictors of experts are not supported yet",
                     m->source->path, layer);
@@ -359,7 +359,8 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
         }
         const matrix *down_t = &e->layers[i].down_t;
         /* Without down_t the whole of down is read, a share of it for each neuron. */
-        double down_row = down_t->data ? (double)down_t->row_bytes : (double)matrix_bytes(&l->down) / ffn_routed(&l->ffn);
+        double down_row =
+            down_t->data ? (double)down_t->row_bytes : (double)matrix_bytes(&l->down) / ffn_routed(&l->ffn);
         bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
         bytes += gated ? fired * (double)l->up.row_bytes : 0;
         bytes += (double)selecting_bytes(&e->layers[i], &l->predictor);

@@ -254,6 +254,10 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)
 {
+    if (s->engine->model->layers[layer].ffn.router.expert_count > 0) { /* the CPU has all of them */
+        feed_forward(s, layer, count);
+        return;
+    }
     double begin = clock_seconds();
     s->counts[layer].rows += count;
     ffn_job job = ffn_describe(s, layer, count);

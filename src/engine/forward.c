@@ -288,11 +288,13 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
 /* Computes the CPU's share of a layer whose attention runs on the device, and serves an observer. */
 static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
+    const router_shape *router = &s->engine->model->layers[layer].ffn.router;
     bool hidden_known;
     note(s, layer, MOMENT_BEGIN);
     if (s->engine->layers[layer].form != FORM_DEVICE) {
         TRY(device_step_input(s, layer, count, &hidden_known, error));
         note(s, layer, MOMENT_NEURONS);
+        feed_forward_route(s, layer, count, router->early ? device_step_entered(s) : s->scratch.normed);
         feed_forward_share(s, layer, count, hidden_known);
         device_step_answer(s, layer, count);
         note(s, layer, MOMENT_END);
@@ -300,7 +302,8 @@ static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count
     if (!device_step_is_observed(s))
         return HEARTH_OK;
     TRY(device_step_observe(s, layer, count, error));
-    feed_forward_observe(s, layer, count);
+    if (router->expert_count == 0)
+        feed_forward_observe(s, layer, count);
     device_step_observed(s, layer);
     return HEARTH_OK;
 }
