@@ -35,7 +35,7 @@ static const model_shape shapes[] = {
      .vocabulary = 2048, .rank = 128, .experts = 1, .used = 1, .density = 0.12},
     {"opt-6.7b", &family_opt, .width = 4096, .neurons = 16384, .layers = 32, .heads = 32, .kv_heads = 32,
      .head_length = 128, .vocabulary = 50272, .rank = 1024, .experts = 1, .used = 1, .density = 0.03},
-    {"falcon-tiny", &family_falcon, .width = 256, .neurons = 1024, .layers = 4, .heads = 8, .kv_heads = 1,
+    {"falcon-tiny", &family_falcon, .width = 288, .neurons = 1152, .layers = 4, .heads = 9, .kv_heads = 1,
      .head_length = 32, .vocabulary = 2048, .rank = 128, .experts = 1, .used = 1, .density = 0.12, .rope_base = 10000},
     {"falcon-7b", &family_falcon, .width = 4544, .neurons = 18176, .layers = 32, .heads = 71, .kv_heads = 1,
      .head_length = 64, .vocabulary = 65024, .rank = 1024, .experts = 1, .used = 1, .density = 0.05, .rope_base = 10000},

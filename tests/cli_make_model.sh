@@ -148,15 +148,15 @@ same() { # same WHAT SUM ARGUMENTS...
 same "PowerInfer's kind" 6754af9b237fa877ef75144895996e9b tiny q4_0 --powerinfer --layers 2
 same "stock, K-quants, domains" a6d3522735ced1e81cf1ace2cc766e62 tiny q4_K --layers 1 --domains 2 --density 0.2
 same "OPT, PowerInfer's kind" ce74fa5433ff80f620b44731ca4686e6 opt-tiny q4_0 --powerinfer --layers 2
-same "Falcon, stock, GELU" b9f82193c4b541da2d4bd2b44dbd8e4f falcon-tiny q4_0 --activation gelu --layers 2
+same "Falcon, stock, GELU" 924d1eeab5697f14459cf987fccf34a2 falcon-tiny q4_0 --activation gelu --layers 2
 same "a mixture of experts with ReLU" c0436828eb02402df2134d30f8788ff8 smallthinker-tiny q4_0 --layers 2
 same "a mixture of experts with SiLU" 89b7f75bbf99077365a0b19f596ad295 qwen3-tiny-moe q8_0 --layers 2
 made other tiny q4_0 --powerinfer --layers 2 --seed 2
 [ "$(sha256sum <"$scratch/other.gguf" | cut -c1-32)" != 6754af9b237fa877ef75144895996e9b ] && pass || fail "another seed, the same bytes"
 
 # The stock layout has the same weights.
-logits() { # logits NAME
-    "$HEARTH" eval logits "$scratch/$1.gguf" --ids 1,7,500,1999,300 --out "$scratch/$1.logits" --sparsity dense \
+logits() { # logits NAME OPTION...
+    "$HEARTH" eval logits "$scratch/$1.gguf" "${@:2}" --ids 1,7,500,1999,300 --out "$scratch/$1.logits" --sparsity dense \
         --activations f32 --kv f32 2>"$scratch/err" || fail "eval logits: $(cat "$scratch/err")"
 }
 for shape in tiny opt-tiny falcon-tiny; do
@@ -176,6 +176,12 @@ done
 # Experts: two of eight, in which 0.3 of the neurons fire. Both may have the same clusters, so chance is that of one.
 made experts smallthinker-tiny q4_0 --neuron-major
 near "experts: density" "$(figure experts exact density)" 0.075 "$(awk -v x="$(bound 0.3)" 'BEGIN { print x / 4 }')"
+# The device has attention of its own: nine query heads share a key, more than the CPU gives a thread at once.
+made device falcon-tiny f32 --neuron-major
+logits device
+cp "$scratch/device.logits" "$scratch/cpu.logits"
+logits device --device host
+close "falcon-tiny: the device against the CPU" "$scratch/device.logits" "$scratch/cpu.logits" 1e-5
 # Stacked matrices of experts: the shapes of the published layout, rows first.
 made experts smallthinker-tiny q4_0
 "$HEARTH" inspect "$scratch/experts.gguf" --tensors >"$said"
