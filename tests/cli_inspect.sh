@@ -152,4 +152,89 @@ has "clamped" "$text" "swiglu_clamped(gate, up), limit 7; 32 neurons; biases"
 described mixtral-drelu-predictor
 has "masks" "$text" "relu(gate) * relu(up), where the model's own predictor lets through"
 
+# What layers compute, in words and as numbers: from what golden/README.md and the config.json beside it say.
+described() { # described CASE: inspects the folder
+    text=$("$HEARTH" inspect "$DATA/golden/$1")
+    "$HEARTH" inspect "$DATA/golden/$1" --json >"$scratch/case.json"
+    is "layers of $1" "$("$TOOLS/json_value" "$scratch/case.json" layers.0.words.wiring)" \
+        "$(awk '/^  wiring/ { $1 = ""; print substr($0, 2); exit }' <<<"$text")"
+}
+layer_is() { # layer_is LAYER KEY VALUE
+    is "$2 of layer $1" "$(value "$scratch/case.json" "layers.$1.$2")" "$3"
+}
+described llama
+has "llama" "$text" "layers 0 to 2
+  attention 4 heads of 16, 4 of keys and values; 8 of 8 pairs (neighbours) rotated, wavelengths up to 19900
+  norms     RMS before attention and network
+  wiring    attention, then network
+  network   silu(gate) * up; 96 neurons"
+layer_is 2 gating gated
+layer_is 2 window 0
+
+# Layers that are alike stand together. The window; wavelengths tell the two bases, 10000^(7/8) 2 pi and 1e6^(7/8) 2 pi.
+described gemma3
+has "windows" "$text" "layers 0 to 4
+  attention 2 heads of 16, 1 of keys and values; 8 of 8 pairs (halves) rotated, wavelengths up to 19900; sees 16 positions"
+has "no window" "$text" "layer 5
+  attention 2 heads of 16, 1 of keys and values; 8 of 8 pairs (halves) rotated, wavelengths up to 1120000
+"
+has "norms" "$text" "RMS before attention and network, after attention and network; of queries and keys, each head"
+layer_is 4 window 16
+layer_is 5 window 0
+described gemma2
+has "every other layer" "$text" "layers 1, 3
+  attention"
+has "soft cap" "$text" "scores capped at"
+described smollm3
+has "layers that rotate" "$text" "layers 0 to 2, 4
+  attention 6 heads of 12"
+has "a layer that does not" "$text" "layer 3
+  attention 6 heads of 12, 2 of keys and values; not rotated
+"
+layer_is 2 rotated_pairs 6
+layer_is 3 rotated_pairs 0
+
+described falcon-7b
+has "one norm" "$text" "norms     layer norm with biases before both, the same one
+  wiring    attention and network side by side
+  network   gelu(up), no gate; 256 neurons"
+layer_is 1 wiring parallel
+layer_is 1 kv_head_count 1
+described falcon-40b
+has "two norms" "$text" "norms     layer norm with biases before attention and network
+  wiring    attention and network side by side"
+described opt
+has "opt" "$text" "attention 4 heads of 16, 4 of keys and values; not rotated; biases
+  norms     layer norm with biases before attention and network
+  wiring    attention, then network
+  network   relu(up), no gate; 128 neurons; biases"
+layer_is 0 gating plain
+layer_is 0 activation relu
+described bamboo
+has "two activations" "$text" "relu(gate) * relu(up); 128 neurons"
+described olmo2
+has "norms behind" "$text" "RMS after attention and network; of queries and keys, all heads together"
+described bitnet
+has "norms inside" "$text" "RMS before attention and network, inside attention and network"
+described llama-fatrelu
+has "threshold" "$text" "fatrelu(gate) * up, zero up to 0.25"
+
+described smallthinker
+has "an early router" "$text" "  experts   2 of 4, by sigmoid, shares of their sum; chosen by what enters the layer
+  network   relu(gate) * up; 32 neurons"
+layer_is 0 rotated_pairs 0
+layer_is 1 expert_count 4
+layer_is 1 experts_used 2
+layer_is 1 expert_neurons 32
+described glm4-moe
+has "a dense layer" "$text" "layer 0
+"
+has "groups, correction, a shared expert" "$text" "by sigmoid with a correction, from 2 of 3 groups, shares of their sum, times"
+has "shared" "$text" "; one shared of"
+described gpt-oss
+has "sinks" "$text" "; sinks; biases"
+has "clamped" "$text" "swiglu_clamped(gate, up), limit 7; 32 neurons; biases"
+described mixtral-drelu-predictor
+has "masks" "$text" "relu(gate) * relu(up), where the model's own predictor lets through"
+
 finish
