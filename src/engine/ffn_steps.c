@@ -22,28 +22,11 @@
 
 /* ------------------------------------------------------------------ steps of a part */
 
-/* Multiplies a part that is a list of whole experts: the rows of each follow one another, and ranges of rows are read
- * faster than lists. */
-static void multiply_experts(const ffn_job *job, const ffn_part *v, const matrix *w, const kernel_input *x, float *y)
-{
-    uint32_t each = job->l->ffn.expert_neurons;
-    for (size_t i = 0, n; i < v->count; i += n) {
-        size_t row = v->list[i], left = each - row % each;
-        n = left < v->count - i ? left : v->count - i;
-        matrix rows = *w;
-        rows.data = matrix_row(w, row);
-        rows.rows = (uint32_t)n;
-        kernels_of(job)->product[w->format](&rows, NULL, 0, n, x, y + v->begin + i, job->neuron_count);
-    }
-}
-
 /* Multiplies the neurons of a part with every token; y [count][f], at the offset of the part in every row. */
 static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w, const kernel_input *x, float *y)
 {
     kernel_product *multiply_rows = kernels_of(job)->product[w->format];
-    if (job->shares && v->list == job->rows + v->begin)
-        multiply_experts(job, v, w, x, y);
-    else if (v->list)
+    if (v->list)
         multiply_rows(w, v->list, 0, v->count, x, y + v->begin, job->neuron_count);
     else
         multiply_rows(w, NULL, v->begin, v->begin + v->count, x, y, job->neuron_count);
