@@ -30,7 +30,7 @@ typedef struct device_vectors {
 /* Their counterparts in pinned main memory, for what crosses the bus. */
 typedef struct device_mirror {
     device_buffer *step, *x, *normed, *hidden, *answer, *totals, *logits;
-    device_buffer *entered; /* what entered a layer, for its router; else empty */
+    device_buffer *entered;                                /* what entered a layer, for its router; else empty */
     device_buffer *first, *lists[TOTALS], *listed[TOTALS]; /* for observers */
 } device_mirror;
 

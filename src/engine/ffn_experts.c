@@ -62,8 +62,8 @@ static void leave_out_groups(const router_shape *r, const float *ranks, uint8_t 
         sums[g] = best_two(ranks + g * each, each);
     for (uint32_t i = 0; i < r->group_used; i++)
         take_largest(sums, r->group_count, stays);
-    for (uint32_t e = 0; e < r->expert_count; e++)
-        taken[e] = !stays[e / each];
+    for (uint32_t g = 0; g < r->group_count; g++)
+        memset(taken + g * each, !stays[g], each);
 }
 
 /* Chooses the experts of one token: writes their shares to shares [expert_count], 0 for the others. values: the router's

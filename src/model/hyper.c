@@ -288,7 +288,7 @@ static hearth_status read_rotation(const hyper_reader *r)
 static hearth_status read_scales(const hyper_reader *r)
 {
     hyperparameters *h = r->hyper;
-    bool found, *optional = r->family->scaled ? NULL : &found;
+    bool found = false, *optional = r->family->scaled ? NULL : &found;
     float divisor = 1;
     h->embedding_scale = r->family->embedding_by_width ? sqrtf((float)h->embedding_length) : 1;
     h->residual_scale = 1;
