@@ -63,8 +63,55 @@ static void all_families(void **state)
     }
 }
 
+/* Reads the text in a session of `context` positions. Freed with free. */
+static float *read_within(stack *s, const golden *g, uint32_t context)
+{
+    hearth_error error;
+    hearth_session_options options = all_rows;
+    options.context = context;
+    hearth_session_destroy(s->session);
+    stack_check(hearth_session_create(&s->session, s->engine, &options, &error), &error);
+    float *logits = malloc(g->total * g->vocabulary * sizeof *logits);
+    stack_feed(s, 0, g->ids, g->total, logits);
+    return logits;
+}
+
+/* In sessions of more positions than the model was first trained for, longrope's other divisors hold: the folder's
+ * config.json has them, and 256 positions. */
+static void long_contexts(void **state)
+{
+    (void)state;
+    static const double divisors[] = {1.0, 1.2, 1.6, 2.2, 3.0, 4.0, 5.5, 7.0, 9.0};
+    golden g;
+    golden_load(&g, "phi3-longrope");
+    size_t size = g.total * g.vocabulary * sizeof(float);
+    char path[600];
+    golden_path(path, sizeof path, "phi3-longrope", "model.gguf");
+    const char *const paths[] = {g.folder, path};
+    for (size_t p = 0; p < 2; p++) {
+        stack s;
+        stack_open_at(&s, NULL, paths[p], 2, HEARTH_ACTIVATIONS_AUTO, all_rows);
+        rotary *r = &s.model->rotaries[0];
+        assert_int_equal(r->pairs, 9);
+        assert_int_equal(r->long_from, 256);
+        for (uint32_t i = 0; i < 9; i++)
+            assert_true(fabs(r->long_frequencies[i] * divisors[i] * pow(10000, i / 9.0) - 1) < 1e-6);
+        float *short_text = read_within(&s, &g, 256), *long_text = read_within(&s, &g, 257);
+        assert_true(relative_l2(short_text, g.logits, g.total * g.vocabulary) <= bound);
+        assert_true(relative_l2(long_text, g.logits, g.total * g.vocabulary) > bound);
+        r->frequencies = r->long_frequencies;
+        float *expected = read_within(&s, &g, 64);
+        assert_memory_equal(long_text, expected, size);
+        free(expected);
+        free(long_text);
+        free(short_text);
+        stack_close(&s);
+    }
+    golden_free(&g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_families)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_families), cmocka_unit_test(long_contexts)};
     return run_group(tests, NULL, NULL);
 }

@@ -5,15 +5,8 @@
 #include "../src/model/model.h"
 #include "modes.h"
 
+#include "family_cases.h"
 #include "own_folder.h"
-
-static const char *const names[] = {
-    "bamboo",     "minicpm-s", "smollm3",      "arcee",         "bitnet",
-    "qwen2",      "qwen3",     "olmo2",        "phi3",          "phi3-longrope",
-    "gemma2",     "gemma3",    "jais2",        "nemotron",      "falcon-7b",
-    "falcon-40b", "gpt2",      "opt",          "mixtral",       "qwen3-moe",
-    "glm4-moe",   "gpt-oss",   "smallthinker", "mixtral-drelu", "mixtral-drelu-predictor"};
-#define NAMES (sizeof names / sizeof *names)
 
 /* Those with zeros. activation: what the files do not say; their goldens then are of another activation. */
 static const struct {
@@ -61,19 +54,19 @@ static double distance(const float *a, const float *b, const golden *g)
 static void gguf_and_back(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < NAMES; i++) {
+    for (size_t i = 0; i < FAMILY_CASES; i++) {
         golden g;
-        golden_load(&g, names[i]);
+        golden_load(&g, family_cases[i]);
         size_t size = g.total * g.vocabulary * sizeof(float);
         float *folder = read_as(g.folder, NULL, &g);
         write_to(g.folder, own_path, (convert_options){.format = FORMAT_COUNT, .down_format = FORMAT_COUNT});
         float *stored = read_as(own_path, NULL, &g);
         if (memcmp(folder, stored, size) != 0)
-            fail_msg("%s: the GGUF that is written of the folder is %.2e from it", names[i],
+            fail_msg("%s: the GGUF that is written of the folder is %.2e from it", family_cases[i],
                      distance(stored, folder, &g));
         write_to(g.folder, own_path, (convert_options){.format = FORMAT_F32, .down_format = FORMAT_COUNT});
         float *wide = read_as(own_path, NULL, &g);
-        print_message("%-14s %.2e from the golden, as float32 %.2e\n", names[i], distance(stored, g.logits, &g),
+        print_message("%-14s %.2e from the golden, as float32 %.2e\n", family_cases[i], distance(stored, g.logits, &g),
                       distance(wide, g.logits, &g));
         assert_true(distance(stored, g.logits, &g) <= bound && distance(wide, g.logits, &g) <= bound);
         free(wide);
@@ -209,16 +202,16 @@ static void exact_is_dense_where_there_are_zeros(void **state)
 static void every_family_in_another_order(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < NAMES; i++) {
+    for (size_t i = 0; i < FAMILY_CASES; i++) {
         golden g;
-        golden_load(&g, names[i]);
+        golden_load(&g, family_cases[i]);
         orders o = orders_of(&g);
         write_to(g.folder, own_path,
                  (convert_options){
                      .format = FORMAT_COUNT, .down_format = FORMAT_COUNT, .neuron_major = true, .order = o.rows});
         float *packed = read_as(own_path, NULL, &g);
         if (!(distance(packed, g.logits, &g) <= bound))
-            fail_msg("%s: packed in another order it is %.2e from the golden", names[i],
+            fail_msg("%s: packed in another order it is %.2e from the golden", family_cases[i],
                      distance(packed, g.logits, &g));
         free(packed);
         free(o.rows);

@@ -332,11 +332,17 @@ static double shared_bytes(const hearth_model *model)
     return norms + (double)bytes;
 }
 
-/* Returns the bytes that a layer reads to select its neurons. */
-static size_t selecting_bytes(const engine_layer *e, const learned_predictor *p)
+/* Returns the bytes that a layer reads to select its neurons: of the chosen experts alone, where they select. */
+static double selecting_bytes(const engine_layer *e, const model_layer *l)
 {
-    return coarse_bytes(&e->coarse) +
-           (e->selector == SELECTOR_LOW_RANK ? matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2) : 0);
+    const learned_predictor *p = &l->predictor;
+    double bytes = (double)coarse_bytes(&e->coarse);
+    if (e->selector == SELECTOR_LOW_RANK)
+        bytes += (double)(matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2));
+    if (l->mask_in.data)
+        bytes += (double)(matrix_bytes(&l->mask_in) + matrix_bytes(&l->mask_out)) * l->ffn.router.used /
+                 l->ffn.router.expert_count;
+    return bytes;
 }
 
 double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
@@ -363,7 +369,7 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
             down_t->data ? (double)down_t->row_bytes : (double)matrix_bytes(&l->down) / ffn_routed(&l->ffn);
         bytes += computed * (double)(gated ? l->gate : l->up).row_bytes + active * down_row;
         bytes += gated ? fired * (double)l->up.row_bytes : 0;
-        bytes += (double)selecting_bytes(&e->layers[i], &l->predictor);
+        bytes += selecting_bytes(&e->layers[i], l);
     }
     return bytes;
 }

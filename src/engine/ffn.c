@@ -235,13 +235,12 @@ void ffn_compute(ffn_job *job, uint32_t layer, bool hidden_known)
 
 void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 {
-    double begin = clock_seconds();
     s->counts[layer].rows += count;
     if (s->engine->model->layers[layer].ffn.router.expert_count > 0) {
         ffn_experts_compute(s, layer, count);
-        s->ffn_seconds[layer] += clock_seconds() - begin;
         return;
     }
+    double begin = clock_seconds();
     ffn_job job = ffn_describe(s, layer, count);
     size_t d = s->engine->model->hyper.embedding_length;
     ffn_compute(&job, layer, false);

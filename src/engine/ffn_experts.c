@@ -1,9 +1,10 @@
 /* ffn_experts.c - layers with experts: the router chooses, the chosen experts compute, their results are added up.
  *
  * One token: the chosen experts are a list of rows of the layer's matrices, and one job takes them through select, gather
- * and accumulate (ffn.c); the share of an expert is multiplied into the activations of its neurons. Many tokens: tokens
+ * and accumulate (ffn_steps.c); the share of an expert is multiplied into the activations of its neurons. Many tokens: tokens
  * are grouped by expert, so that an expert's weights are read once and those of experts that nobody chose are not read;
  * each expert is a job of its own. The expert that every token uses is a job as well, over all tokens. */
+#include "../base/clock.h"
 #include "ffn_job.h"
 #include "products.h"
 
@@ -120,32 +121,21 @@ void feed_forward_route(const hearth_session *s, uint32_t layer, size_t count, c
 
 /* ------------------------------------------------------------------ jobs */
 
-/* Returns `rows` rows of a matrix from row `first` on; none of none. */
-static matrix take_rows(const matrix *m, size_t first, uint32_t rows)
-{
-    matrix part = *m;
-    if (m->data) {
-        part.data = matrix_row(m, first);
-        part.rows = rows;
-    }
-    return part;
-}
-
 /* Describes one expert's work for `count` rows at s->scratch.expert_in. */
 static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t expert, size_t count)
 {
     ffn_job job = ffn_describe(s, layer, count);
     uint32_t f = job.l->ffn.expert_neurons, d = s->engine->model->hyper.embedding_length, row = expert * f;
-    job.first = take_rows(&job.first, row, f);
-    job.second = take_rows(&job.second, row, f);
-    job.down = take_rows(&job.down, (size_t)expert * d, d);
-    job.down_t = take_rows(&job.down_t, row, f);
+    job.first = matrix_rows(&job.first, row, f);
+    job.second = matrix_rows(&job.second, row, f);
+    job.down = matrix_rows(&job.down, (size_t)expert * d, d);
+    job.down_t = matrix_rows(&job.down_t, row, f);
     job.first_bias = job.first_bias ? job.first_bias + row : NULL;
     job.second_bias = job.second_bias ? job.second_bias + row : NULL;
     if (job.l->mask_in.data) {
         uint32_t rank = job.l->mask_out.columns;
-        job.fc1 = take_rows(&job.l->mask_in, (size_t)expert * rank, rank);
-        job.fc2 = take_rows(&job.l->mask_out, row, f);
+        job.fc1 = matrix_rows(&job.l->mask_in, (size_t)expert * rank, rank);
+        job.fc2 = matrix_rows(&job.l->mask_out, row, f);
         job.reads_normed = job.predicts = true;
         job.passes = FLT_TRUE_MIN; /* the score must be above 0 */
     }
@@ -296,24 +286,30 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
     add_shared(s, layer, first, count);
 }
 
-/* An observer sees one row at a time, of which all neurons are marked. */
-static void compute_observed(hearth_session *s, uint32_t layer, size_t count)
+/* An observer sees one row at a time, of which all neurons are marked. Returns the seconds that it took by itself. */
+static double compute_observed(hearth_session *s, uint32_t layer, size_t count)
 {
     const scratch *b = &s->scratch;
     size_t f = s->engine->model->layers[layer].ffn.neuron_count;
+    double watched = 0;
     for (size_t t = 0; t < count; t++) {
         memset(b->seen, 0, f * sizeof *b->seen);
         memset(b->wanted, 0, f * sizeof *b->wanted);
         memset(b->seen_gates, 0, f * sizeof *b->seen_gates);
         compute_rows(s, layer, t, 1);
+        double worked = clock_seconds();
         ffn_tell(s, layer, t);
+        watched += clock_seconds() - worked;
     }
+    return watched;
 }
 
 void ffn_experts_compute(hearth_session *s, uint32_t layer, size_t count)
 {
+    double begin = clock_seconds(), watched = 0;
     if (s->observer.see)
-        compute_observed(s, layer, count);
+        watched = compute_observed(s, layer, count);
     else
         compute_rows(s, layer, 0, count);
+    s->ffn_seconds[layer] += clock_seconds() - begin - watched;
 }

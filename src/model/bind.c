@@ -70,10 +70,11 @@ static hearth_status find_rotaries(binder *b)
         return HEARTH_OK;
     TRY(rope_read(&rope, m->family, b->source, &m->hyper, b->error));
     TRY(rope_read_window(&windowed, m->family, b->source, &m->hyper, b->error));
-    TRY(check_factors(b, m->rope_factors, rope.pairs, "rope_freqs.weight"));
+    const char *name = m->rope_factors_long ? "rope_factors_short.weight" : "rope_freqs.weight";
+    TRY(check_factors(b, m->rope_factors, rope.pairs, name));
     TRY(check_factors(b, m->rope_factors_long, rope.pairs, "rope_factors_long.weight"));
     if (m->rope_factors_long && !m->rope_factors)
-        return fail(b->error, HEARTH_FORMAT, "%s: tensor rope_factors_short.weight: is missing", b->source->path);
+        return fail(b->error, HEARTH_FORMAT, "%s: tensor %s: is missing", b->source->path, name);
     m->rotaries = arena_new_array(&m->memory, 2, sizeof *m->rotaries);
     if (!m->rotaries)
         return fail_memory(b->error, "rotaries", 2 * sizeof *m->rotaries);

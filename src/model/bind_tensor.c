@@ -300,25 +300,14 @@ static hearth_status check_extras(const binder *b)
     return HEARTH_OK;
 }
 
-/* Returns `rows` rows of a matrix from row `first` on; none of none. */
-static matrix take_rows(const matrix *m, uint32_t first, uint32_t rows)
-{
-    matrix part = *m;
-    if (m->data) {
-        part.data = (const char *)m->data + first * m->row_bytes;
-        part.rows = rows;
-    }
-    return part;
-}
-
 /* Sets the matrices and vectors that a file has joined in one. */
 static void divide_joined(model_layer *l)
 {
     uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = ffn_routed(&l->ffn);
     if (l->qkv.data) {
-        l->q = take_rows(&l->qkv, 0, query);
-        l->k = take_rows(&l->qkv, query, key);
-        l->v = take_rows(&l->qkv, query + key, key);
+        l->q = matrix_rows(&l->qkv, 0, query);
+        l->k = matrix_rows(&l->qkv, query, key);
+        l->v = matrix_rows(&l->qkv, query + key, key);
     }
     if (l->qkv_bias) {
         l->q_bias = l->qkv_bias;
@@ -326,8 +315,8 @@ static void divide_joined(model_layer *l)
         l->v_bias = l->qkv_bias + query + key;
     }
     if (l->gate_up.data) {
-        l->gate = take_rows(&l->gate_up, 0, f);
-        l->up = take_rows(&l->gate_up, f, f);
+        l->gate = matrix_rows(&l->gate_up, 0, f);
+        l->up = matrix_rows(&l->gate_up, f, f);
     }
     /* Blocks side by side share the norm of the one that has it. */
     if (l->wiring == WIRING_PARALLEL && !l->attention_norm.weight)

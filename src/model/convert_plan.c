@@ -54,6 +54,11 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     *reason = override ? "override" : "asked for";
     if (override)
         return override->format;
+    if (rule->rows == DIMENSION_EXPERTS ||
+        rule->rows == DIMENSION_POSITIONS) { /* small, and llama.cpp keeps them too */
+        *reason = rule->rows == DIMENSION_EXPERTS ? "router" : "positions";
+        return step->from;
+    }
     if (is_down && o->neuron_major && o->down_format != FORMAT_COUNT)
         return o->down_format;
     if (o->format != FORMAT_COUNT && o->head_apart && is_head(p, rule) &&

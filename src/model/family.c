@@ -505,3 +505,11 @@ const tensor_rule *family_next_rule(const family *f, const tensor_rule *rule)
             return r;
     return NULL;
 }
+
+bool family_has_network(const family *f, bool experts)
+{
+    for (const tensor_rule *r = f->layer_tensors; r < f->layer_tensors + f->layer_tensor_count; r++)
+        if (r->field == LAYER(down) && !(r->flags & (experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS)))
+            return true;
+    return false;
+}

@@ -12,14 +12,35 @@ static void add_floats(hash128 *h, const float *values, uint64_t count)
     hash_bytes(h, values, (size_t)count * sizeof *values);
 }
 
-/* Adds the frequencies, rounded to float32: they come from pow(), whose last bit differs between C libraries. */
-static void add_frequencies(hash128 *h, const rotary *r)
+/* Adds frequencies, rounded to float32: they come from pow(), whose last bit differs between C libraries. */
+static void add_frequencies(hash128 *h, const double *frequencies, uint32_t pairs)
 {
-    hash_number(h, r ? r->pairs : 0);
-    for (uint32_t i = 0; r && i < r->pairs; i++) {
-        float frequency = (float)r->frequencies[i];
+    hash_number(h, pairs);
+    for (uint32_t i = 0; i < pairs; i++) {
+        float frequency = (float)frequencies[i];
         hash_bytes(h, &frequency, sizeof frequency);
     }
+}
+
+/* Adds how a layer rotates; nothing of long contexts where they are like all others. */
+static void add_rotary(hash128 *h, const rotary *r)
+{
+    add_frequencies(h, r ? r->frequencies : NULL, r ? r->pairs : 0);
+    if (!r || !r->long_frequencies)
+        return;
+    hash_number(h, r->long_from);
+    add_frequencies(h, r->long_frequencies, r->pairs);
+}
+
+/* Adds how a layer chooses among its experts. */
+static void add_router(hash128 *h, const ffn_shape *f)
+{
+    const router_shape *r = &f->router;
+    const uint64_t numbers[] = {r->expert_count,      r->used,   r->group_count, r->group_used, f->expert_neurons,
+                                (uint64_t)r->scoring, r->shares, r->early};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash_number(h, numbers[i]);
+    add_floats(h, &r->scale, 1);
 }
 
 /* Adds what a layer computes. Rows of tables are added by name, because their numbers may change when a table
@@ -35,7 +56,9 @@ static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         hash_number(h, sizes[i]);
     add_floats(h, constants, sizeof constants / sizeof *constants);
-    add_frequencies(h, a->rotary);
+    add_rotary(h, a->rotary);
+    if (f->router.expert_count > 0)
+        add_router(h, f);
 }
 
 /* Returns whether two layers have one shape, as far as add_shape() knows it. */
@@ -45,7 +68,8 @@ static bool same_shape(const model_layer *a, const model_layer *b)
     return x->head_count == y->head_count && x->kv_head_count == y->kv_head_count && x->head_length == y->head_length &&
            x->window == y->window && x->scale == y->scale && x->rotary == y->rotary &&
            a->ffn.neuron_count == b->ffn.neuron_count && a->ffn.activation == b->ffn.activation &&
-           a->ffn.threshold == b->ffn.threshold;
+           a->ffn.threshold == b->ffn.threshold && a->ffn.router.expert_count == b->ffn.router.expert_count &&
+           a->ffn.expert_neurons == b->ffn.expert_neurons;
 }
 
 /* Adds the family, the shape of the first layer, those of layers that differ from the one before, and the factors that

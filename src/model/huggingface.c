@@ -354,13 +354,16 @@ static hearth_status read_activation(folder_reader *r)
     if (r->family->fixed_activation)
         return read_limit(r);
     static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    const char *key = keys[0];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         TRY(json_get_string(r->config, keys[i], &activation, &found, r->name, r->error));
+        key = found ? keys[i] : key;
+    }
     ffn_activation row = ffn_activation_by_name(activation, strlen(activation));
     char known[128];
     ffn_activation_list(known, sizeof known);
     if (row == FFN_ACTIVATION_COUNT)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: hidden_act: %.64s is not supported (known: %s)", r->name,
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name, key,
                     activation, known);
     if (row != usual)
         TRY(folder_set_string(r, "hidden_activation", ffn_activations[row].name));

@@ -61,6 +61,23 @@ static hearth_status add_yarn(folder_reader *r, const json_t *scaling, const cha
     return add_yarn_magnitude(r, scaling, where, factor);
 }
 
+/* Adds a tensor of one divisor per pair, which the caller fills in. */
+static hearth_status add_factors(folder_reader *r, const char *name, float **out)
+{
+    uint32_t pairs = r->hyper.rope_pairs;
+    float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
+    if (!factors)
+        return fail_memory(r->error, name, pairs * sizeof *factors);
+    *out = factors;
+    stored_tensor t = {.name = name,
+                       .format = FORMAT_F32,
+                       .rank = 1,
+                       .shape = {pairs, 1, 1, 1},
+                       .data = factors,
+                       .size_bytes = pairs * sizeof *factors};
+    return checkpoint_add_tensor(r->out, &t, r->error);
+}
+
 /* Adds rope_freqs.weight: GGUF has no keys for llama3's scaling, its converter stores the factors as a tensor. */
 static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const char *where)
 {
@@ -71,18 +88,10 @@ static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const c
     TRY(folder_get_positive(r, scaling, where, "original_max_position_embeddings", &s.original_context, NULL));
     if (!(s.low < s.high))
         return fail(r->error, HEARTH_FORMAT, "%s: low_freq_factor: is not below high_freq_factor", where);
-    uint32_t pairs = r->hyper.rope_pairs;
-    float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
-    if (!factors)
-        return fail_memory(r->error, "rope_freqs.weight", pairs * sizeof *factors);
-    rope_llama3_factors(&s, r->rope_base, pairs, factors);
-    stored_tensor t = {.name = "rope_freqs.weight",
-                       .format = FORMAT_F32,
-                       .rank = 1,
-                       .shape = {pairs, 1, 1, 1},
-                       .data = factors,
-                       .size_bytes = pairs * sizeof *factors};
-    return checkpoint_add_tensor(r->out, &t, r->error);
+    float *factors = NULL;
+    TRY(add_factors(r, "rope_freqs.weight", &factors));
+    rope_llama3_factors(&s, r->rope_base, r->hyper.rope_pairs, factors);
+    return HEARTH_OK;
 }
 
 /* Adds one tensor of longrope's divisors. */
@@ -93,18 +102,11 @@ static hearth_status add_long_factors(folder_reader *r, const json_t *scaling, c
     uint32_t pairs = r->hyper.rope_pairs;
     if (!json_is_array(list) || json_array_size(list) != pairs)
         return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of %u numbers", where, key, pairs);
-    float *factors = arena_new_array(&r->out->memory, pairs, sizeof *factors);
-    if (!factors)
-        return fail_memory(r->error, name, pairs * sizeof *factors);
+    float *factors = NULL;
+    TRY(add_factors(r, name, &factors));
     for (uint32_t i = 0; i < pairs; i++)
         factors[i] = (float)json_number_value(json_array_get(list, i));
-    stored_tensor t = {.name = name,
-                       .format = FORMAT_F32,
-                       .rank = 1,
-                       .shape = {pairs, 1, 1, 1},
-                       .data = factors,
-                       .size_bytes = pairs * sizeof *factors};
-    return checkpoint_add_tensor(r->out, &t, r->error);
+    return HEARTH_OK;
 }
 
 /* longrope: one divisor per pair, other ones for texts beyond the original context, and a factor on cosine and sine

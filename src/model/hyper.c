@@ -392,12 +392,34 @@ static hearth_status read_experts(const hyper_reader *r)
         ffn_shape *f = &r->model->layers[i].ffn;
         TRY(read_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
         f->router = router;
-        f->shared_neurons = shared_neurons ? shared_neurons : shared * f->expert_neurons;
-        uint64_t all = (uint64_t)router.expert_count * f->expert_neurons + f->shared_neurons;
-        if (f->expert_neurons == 0 || all > NEURON_LIMIT)
+        uint64_t routed = (uint64_t)router.expert_count * f->expert_neurons;
+        uint64_t unrouted = shared_neurons ? shared_neurons : (uint64_t)shared * f->expert_neurons;
+        if (routed == 0 || routed > NEURON_LIMIT)
             return fail_key(r, HEARTH_FORMAT, "expert_feed_forward_length", "times expert_count is not from 1 to 2^24");
-        f->neuron_count = (uint32_t)all;
+        if (unrouted > NEURON_LIMIT - routed)
+            return fail_key(r, HEARTH_FORMAT,
+                            shared_neurons ? "expert_shared_feed_forward_length" : "expert_shared_count",
+                            "makes more than 2^24 neurons");
+        f->shared_neurons = (uint32_t)unrouted;
+        f->neuron_count = (uint32_t)(routed + unrouted);
     }
+    return HEARTH_OK;
+}
+
+/* Refuses layers of a kind that the family does not have: with experts, or without. */
+static hearth_status check_networks(const hyper_reader *r)
+{
+    bool some = false, all = true;
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
+        bool experts = r->model->layers[i].ffn.router.expert_count > 0;
+        some |= experts;
+        all &= experts;
+    }
+    if (some && !family_has_network(r->family, true))
+        return fail_key(r, HEARTH_UNSUPPORTED, "expert_count", "no layer of this architecture has experts");
+    if (!all && !family_has_network(r->family, false))
+        return fail_key(r, HEARTH_UNSUPPORTED, some ? "leading_dense_block_count" : "expert_count",
+                        "every layer of this architecture has experts");
     return HEARTH_OK;
 }
 
@@ -437,6 +459,7 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
         l->wiring = f->wiring;
     }
     TRY(read_experts(&r));
+    TRY(check_networks(&r));
     TRY(read_rotation(&r));
     TRY(read_scales(&r));
     model->hyper.norm = f->norm;

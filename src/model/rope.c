@@ -65,8 +65,8 @@ static hearth_status read_scaling(rope_scaling *out, const family *f, const chec
                 name.size < 100 ? (int)name.size : 100, name.data, known);
 }
 
-/* Reads yarn's settings and computes its factor on cosine and sine. */
-static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoint *c, hearth_error *error)
+/* Reads the length of text that the model was trained on before its context was extended. */
+static hearth_status read_original_context(rope_settings *s, const family *f, const checkpoint *c, hearth_error *error)
 {
     char key[KEY_SIZE];
     hyper_key(key, f, "rope.scaling.original_context_length");
@@ -77,6 +77,14 @@ static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoi
         return fail(error, HEARTH_FORMAT, "%s: key %s: is 0", c->path, key);
     if (found)
         s->original_context = original;
+    return HEARTH_OK;
+}
+
+/* Reads yarn's settings and computes its factor on cosine and sine. */
+static hearth_status read_yarn(rope_settings *s, const family *f, const checkpoint *c, hearth_error *error)
+{
+    char key[KEY_SIZE];
+    bool found;
     TRY(read_number(&s->beta_fast, &found, f, c, "rope.scaling.yarn_beta_fast", 0, error));
     TRY(read_number(&s->beta_slow, &found, f, c, "rope.scaling.yarn_beta_slow", 0, error));
     hyper_key(key, f, "rope.scaling.yarn_beta_slow");
@@ -115,6 +123,7 @@ hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c
     bool found;
     TRY(read_number(&s.base, &found, f, c, "rope.freq_base", 1, error));
     TRY(read_scaling(&s.scaling, f, c, error));
+    TRY(read_original_context(&s, f, c, error));
     if (s.scaling != ROPE_PLAIN) {
         TRY(read_number(&s.factor, &found, f, c, "rope.scale_linear", 0, error)); /* the older name */
         TRY(read_number(&s.factor, &found, f, c, "rope.scaling.factor", 0, error));

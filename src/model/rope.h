@@ -16,7 +16,7 @@ typedef struct rope_settings {
     double base;
     double factor; /* 1: no scaling                                                  */
     uint32_t pairs;
-    double original_context; /* yarn: context length before scaling                            */
+    double original_context; /* context length before it was extended (yarn, longrope)         */
     double beta_fast;        /* yarn: pairs with more turns over that context stay as they are    */
     bool fractional;         /* yarn: the ends of the ramp are not rounded to whole pairs      */
     double beta_slow;        /* yarn: pairs with fewer turns are divided by the factor         */

@@ -88,6 +88,17 @@ static inline const void *matrix_row(const matrix *m, size_t row)
     return (const char *)m->data + row * m->row_bytes;
 }
 
+/* Returns `rows` rows of a matrix from row `first` on; a zeroed matrix of a zeroed one. */
+static inline matrix matrix_rows(const matrix *m, size_t first, uint32_t rows)
+{
+    matrix part = *m;
+    if (m->data) {
+        part.data = matrix_row(m, first);
+        part.rows = rows;
+    }
+    return part;
+}
+
 /* Returns the bytes of its rows; 0 for a zeroed matrix. */
 static inline size_t matrix_bytes(const matrix *m)
 {

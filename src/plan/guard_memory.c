@@ -19,7 +19,7 @@
 #include <string.h>
 
 /* Increment when the guard decides differently. */
-#define GUARD_VERSION 2
+#define GUARD_VERSION 3
 #define KIND          "hearth.guard"
 
 static const char *const layer_names[GUARD_LAYER_COUNT] = {
@@ -51,12 +51,13 @@ static void add_model(hash128 *h, const hearth_model *model)
         const model_layer *l = &model->layers[i];
         const attention_shape *a = &l->attention;
         const uint64_t shape[] = {l->ffn.neuron_count, a->head_count,           a->kv_head_count, a->head_length,
-                                  l->ffn.activation,   (uint64_t)l->ffn.gating, a->window};
+                                  l->ffn.activation,   (uint64_t)l->ffn.gating, a->window,        l->ffn.router.used};
         for (size_t k = 0; k < sizeof shape / sizeof *shape; k++)
             hash_number(h, shape[k]);
         hash_bytes(h, &l->ffn.threshold, sizeof l->ffn.threshold);
-        const matrix *all[] = {&l->q,      &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down,
-                               &l->down_t, &l->fc1, &l->fc2};
+        const matrix *all[] = {&l->q,    &l->k,   &l->v,     &l->attention_output,
+                               &l->gate, &l->up,  &l->down,  &l->down_t,
+                               &l->fc1,  &l->fc2, &l->router};
         for (size_t m = 0; m < sizeof all / sizeof *all; m++)
             add_matrix(h, all[m]);
         const norm_weights *norms[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};
