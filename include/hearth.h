@@ -728,7 +728,7 @@ typedef struct hearth_observation {
     const float *residual;    /* [embedding_length] before the norm of the feed-forward network */
     const float *ffn_input;   /* [embedding_length] the input of the neurons                    */
     const uint32_t *neurons;  /* [neuron_count]; NULL: all, in order                            */
-    const float *activations; /* [neuron_count] activation of each                              */
+    const float *activations; /* [neuron_count] activation of each, of experts times their share */
     const float *gates; /* [neuron_count] activation of the first matrix alone, not times up; NULL unless asked for */
     size_t neuron_count;
 } hearth_observation;

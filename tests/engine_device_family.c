@@ -41,14 +41,13 @@ static void check_placement(stack *s, const golden *g, const char *name, const c
 {
     open_placed(s, json, mode, false, all_rows);
     double whole = read_in(s, g, 40), single = read_in(s, g, 1);
-    print_message("%-13s %-9s %-6s %-6s %.2e %.2e\n", name, spec, hearth_mode_name(mode), what, whole, single);
+    print_message("%-13s %-9s %-6s %-7s %.2e %.2e\n", name, spec, hearth_mode_name(mode), what, whole, single);
     if (!(whole <= bound && single <= bound))
         fail_msg("%s on %s: expected at most %.0e under %s", name, spec, bound, json);
     close_placed(s);
 }
 
-/* Refused: splits of layers whose activations have a norm, and experts on a device. The layer is
- * named. */
+/* Refused by name: splits of layers whose activations have a norm, and experts that choose their own neurons. */
 static void check_refused(stack *s, hearth_mode mode, const char *json, const char *text)
 {
     hearth_error error;
@@ -57,44 +56,40 @@ static void check_refused(stack *s, hearth_mode mode, const char *json, const ch
         fail_msg("%s: status %d, '%s', expected '%s'", s->info.path, (int)status, error.text, text);
 }
 
-static bool has_experts(const hearth_model *m)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
-        has |= m->layers[i].ffn.router.expert_count > 0;
-    return has;
-}
-
-static void check_experts(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode)
-{
-    char *all = partial_placement(s, mode, UINT32_MAX, UINT32_MAX), *none = partial_placement(s, mode, UINT32_MAX, 0);
-    check_refused(s, mode, all, "experts run on the CPU");
-    check_placement(s, g, name, spec, mode, "experts", none);
-    hearth_free(all);
-    hearth_free(none);
-}
-
+/* Layers with neurons there: whole, shared at random (so that experts are cut, too) and in halves (so that experts are
+ * whole), and layers with none. */
 static void check_layers(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode)
 {
     placed_shape shape = shape_of(s, mode);
-    placed_form whole[MOST_LAYERS], shared[MOST_LAYERS];
+    placed_form whole[MOST_LAYERS], shared[MOST_LAYERS], crossed[MOST_LAYERS];
     uint32_t seed = 1;
-    bool splits = !s->model->layers[0].ffn_inner_norm.weight;
+    bool splits = !s->model->layers[0].ffn_inner_norm.weight, masks = s->model->layers[0].mask_in.data;
     for (uint32_t i = 0; i < shape.layers; i++) {
         whole[i] = PLACED_DEVICE;
         shared[i] = i % 2 ? PLACED_FFN_HOST : splits ? PLACED_SPLIT : PLACED_DEVICE;
+        crossed[i] = i % 2 == 0 ? PLACED_HOST : splits ? PLACED_SPLIT : PLACED_DEVICE;
     }
     char *all = print_placed(&shape, whole, true, true, &seed);
     char *some = print_placed(&shape, shared, false, true, &seed);
+    char *other = print_placed(&shape, crossed, false, false, &seed);
     char *half = partial_placement(s, mode, (shape.layers + 1) / 2, shape.neurons / 2);
-    check_placement(s, g, name, spec, mode, "whole", all);
-    check_placement(s, g, name, spec, mode, "shared", some);
-    if (splits)
+    char *none = partial_placement(s, mode, UINT32_MAX, 0);
+    check_placement(s, g, name, spec, mode, "none", none);
+    if (masks) {
+        check_refused(s, mode, all, "layer 0: its experts choose their neurons by themselves");
+    } else {
+        check_placement(s, g, name, spec, mode, "whole", all);
+        check_placement(s, g, name, spec, mode, "shared", some);
+        check_placement(s, g, name, spec, mode, "crossed", other);
+    }
+    if (splits && !masks)
         check_placement(s, g, name, spec, mode, "half", half);
-    else
+    else if (!splits)
         check_refused(s, mode, half, "layer 1: its neurons cannot be split");
     hearth_free(half);
+    hearth_free(none);
     free(all);
+    free(other);
     free(some);
 }
 
@@ -107,10 +102,7 @@ static void check_family(hearth_runtime *runtime, const char *spec, const char *
     golden_path(path, sizeof path, name, "model.gguf");
     open_placed_model(&s, runtime, file_exists(path) ? path : g.folder);
     for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_DENSE + model_has_zeros(s.model); mode++)
-        if (has_experts(s.model))
-            check_experts(&s, &g, name, spec, (hearth_mode)mode);
-        else
-            check_layers(&s, &g, name, spec, (hearth_mode)mode);
+        check_layers(&s, &g, name, spec, (hearth_mode)mode);
     hearth_model_close(s.model);
     golden_free(&g);
 }

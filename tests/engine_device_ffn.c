@@ -12,7 +12,7 @@
 
 static placed_shape shape_of_built(const built *b, hearth_mode mode)
 {
-    return (placed_shape){1, b->shape.f, mode, b->threshold};
+    return (placed_shape){1, b->shape.f, &b->model, mode, b->threshold};
 }
 
 static void open_built(stack *s, hearth_runtime *runtime, built *b, placed_form form, hearth_mode mode, bool plain,
@@ -283,23 +283,16 @@ static const struct observed_model {
     {GOLDEN "/pwri/bamboo/f16.gguf", NULL, HEARTH_MODE_PREDICTED},
     /* what a predictor lets through is computed whatever its activation is */
     {GOLDEN "/pwri/llama/f32.gguf", "silu", HEARTH_MODE_PREDICTED},
-    /* layer norms and biases; norms behind blocks; blocks side by side; experts, whose router reads what enters */
+    /* layer norms and biases; norms behind blocks; blocks side by side */
     {GOLDEN "/opt/model.gguf", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/gemma2/model.gguf", NULL, HEARTH_MODE_DENSE},
     {GOLDEN "/falcon-40b/model.gguf", NULL, HEARTH_MODE_DENSE},
+    /* experts: whose router reads what enters; with two ReLUs; beside a layer without and with a shared one; with biases */
     {GOLDEN "/smallthinker/model.gguf", NULL, HEARTH_MODE_EXACT},
+    {GOLDEN "/mixtral-drelu/model.gguf", NULL, HEARTH_MODE_EXACT},
+    {GOLDEN "/glm4-moe/model.gguf", NULL, HEARTH_MODE_DENSE},
+    {GOLDEN "/gpt-oss/model.gguf", NULL, HEARTH_MODE_DENSE},
 };
-
-/* All forms in turn; where layers have experts, those without neurons on the device. */
-static char *observed_placement(const hearth_model *m, const placed_shape *o, placed_form first)
-{
-    bool experts = m->layers[0].ffn.router.expert_count > 0;
-    placed_form forms[MOST_LAYERS];
-    uint32_t seed = 3 + (uint32_t)first;
-    for (uint32_t i = 0; i < o->layers; i++)
-        forms[i] = (first + i) % 2 ? PLACED_HOST : PLACED_FFN_HOST;
-    return experts ? print_placed(o, forms, false, true, &seed) : mixed_placement(o, first, seed);
-}
 
 static void check_observers(hearth_runtime *alone, hearth_runtime *runtime, const struct observed_model *m)
 {
@@ -316,7 +309,7 @@ static void check_observers(hearth_runtime *alone, hearth_runtime *runtime, cons
         s.runtime = runtime;
         for (placed_form first = PLACED_HOST; first < PLACED_FORMS; first++) {
             placed_shape shape = shape_of(&s, (hearth_mode)mode);
-            char *json = observed_placement(s.model, &shape, first);
+            char *json = mixed_placement(&shape, first, 3 + (uint32_t)first);
             record got = take_record(&s, json, (hearth_mode)mode);
             expect_same_record(&got, &want, json);
             expect_same_counts(&got, &want, json);

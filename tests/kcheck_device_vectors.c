@@ -1,5 +1,5 @@
 /* kcheck_device_vectors.c - the kernels of devices that are not products: norms, greatest logit, compaction, activation
- * (attention is in kcheck_device_attention.c).
+ * (attention is in kcheck_device_attention.c, experts are in kcheck_device_experts.c).
  *
  * What has one right answer (lists, places, relu) must have its bits; the rest is held against double precision, each
  * bound said where it is. */
@@ -329,7 +329,7 @@ static void check_compact(check *c, device *d, uint64_t *rng)
 
 /* ------------------------------------------------------------------ activate */
 
-enum { KINDS = KIND_GELU_TANH + 1 };
+enum { KINDS = KIND_SWIGLU_CLAMPED + 1 };
 
 typedef struct activation {
     uint32_t count, kind, gating, *list, *listed;
@@ -342,6 +342,8 @@ static activation activation_new(size_t s, uint64_t *rng)
     activation w = {.count = random_count(rng), .kind = (uint32_t)(s % KINDS), .gating = (uint32_t)(s / KINDS % 3)};
     w.n = sizes[s / KINDS / 3 % COUNT_OF(sizes)];
     w.activation_threshold = random_below(rng, 2) ? 0 : 0.25f;
+    if (w.kind == KIND_SWIGLU_CLAMPED)
+        w.gating = GATING_GATED, w.activation_threshold = random_below(rng, 2) ? 0.5f : 7;
     w.first = rough_array(w.count * w.n, rng), w.second = rough_array(w.count * w.n, rng);
     for (size_t i = 0; i < w.count * w.n && random_below(rng, 2) == 0; i++) /* beyond what exp can hold */
         w.first[i] *= random_below(rng, 2) ? 120 : 10;
@@ -391,6 +393,13 @@ static bounded activated(uint32_t kind, double x)
     return (bounded){value, fabs(value) * (EXP_ERROR + (4 + 6 * fabs(twice)) * EPSILON)};
 }
 
+/* Clamped SwiGLU: exp's argument is rounded once, which exp makes its size times as large; six operations. */
+static bounded swiglu_clamped(double gate, double up, double limit)
+{
+    double g = fmin(gate, limit), value = g / (1 + exp(-1.702 * g)) * (fmin(fmax(up, -limit), limit) + 1);
+    return (bounded){value, fabs(value) * (EXP_ERROR + (6 + 2 * fabs(1.702 * g)) * EPSILON)};
+}
+
 /* One place: relu and relu2 as the CPU's kernel has them, bit for bit, the others in double precision. */
 static void check_activated(check *c, const kernels *k, const activation *w, size_t t, size_t i, float got)
 {
@@ -404,6 +413,12 @@ static void check_activated(check *c, const kernels *k, const activation *w, siz
             k->activate[kind](&b, NULL, w->activation_threshold, 1, &b);
         k->activate[kind](&a, w->gating == GATING_PLAIN ? NULL : &b, w->activation_threshold, 1, &want);
         expect_same(c, "values", &want, &got, sizeof(want));
+        return;
+    }
+    if (w->kind == KIND_SWIGLU_CLAMPED) {
+        bounded clamped = swiglu_clamped(a, b, w->activation_threshold);
+        double small = TINY * (1 + fabs((double)a)) * (2 + (double)w->activation_threshold);
+        expect_close(c, at, clamped.value, got, clamped.error + small);
         return;
     }
     bounded first = activated(w->kind, a), second = {1, 0};
@@ -468,4 +483,5 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_compact(c, d, &rng);
     check_begin(c, "activate");
     check_activate(c, d, &rng);
+    check_device_experts(c, d, &rng);
 }

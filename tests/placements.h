@@ -4,6 +4,7 @@
 #define TESTS_PLACEMENTS_H
 
 #include "../src/device/device.h"
+#include "../src/model/model.h"
 
 #include "golden.h"
 #include "host_only.h"
@@ -69,7 +70,8 @@ enum { PLACEMENTS = 20 };
 
 /* What a placement is made for. */
 typedef struct placed_shape {
-    uint32_t layers, neurons;
+    uint32_t layers, neurons; /* neurons: the most of a layer */
+    const hearth_model *model;
     hearth_mode mode; /* dense, exact or predicted */
     float threshold;
 } placed_shape;
@@ -116,23 +118,24 @@ static inline void print_ranges(FILE *out, const char *side, const uint32_t *cut
 
 typedef enum placed_form { PLACED_HOST, PLACED_FFN_HOST, PLACED_SPLIT, PLACED_DEVICE, PLACED_FORMS } placed_form;
 
-static inline void print_placed_layer(FILE *out, const placed_shape *o, placed_form form, uint32_t *seed)
+static inline void print_placed_layer(FILE *out, const placed_shape *o, uint32_t layer, placed_form form,
+                                      uint32_t *seed)
 {
     static const char *const forms[] = {"host", "ffn-host", "split", "device"};
     static const char *const of_mode[] = {
         [HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign", [HEARTH_MODE_PREDICTED] = "low-rank"};
-    uint32_t cuts[MOST_CUTS] = {0};
-    size_t n = form == PLACED_SPLIT ? draw_cuts(seed, o->neurons, cuts) : 0, there_first = draw(seed, 2);
+    uint32_t cuts[MOST_CUTS] = {0}, f = o->model->layers[layer].ffn.neuron_count;
+    size_t n = form == PLACED_SPLIT ? draw_cuts(seed, f, cuts) : 0, there_first = draw(seed, 2);
     fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], of_mode[o->mode]);
     if (o->mode == HEARTH_MODE_PREDICTED)
         fprintf(out, "\"threshold\":%.9g,", (double)o->threshold);
     fprintf(out, "\"assignments\":[");
     if (form == PLACED_SPLIT) {
-        print_ranges(out, "cpu", cuts, n, o->neurons, there_first);
+        print_ranges(out, "cpu", cuts, n, f, there_first);
         fprintf(out, ",");
-        print_ranges(out, "device0", cuts, n, o->neurons, 1 - there_first);
+        print_ranges(out, "device0", cuts, n, f, 1 - there_first);
     } else {
-        print_ranges(out, form == PLACED_DEVICE ? "device0" : "cpu", NULL, 0, o->neurons, 0);
+        print_ranges(out, form == PLACED_DEVICE ? "device0" : "cpu", NULL, 0, f, 0);
     }
     fprintf(out, "]}");
 }
@@ -153,7 +156,7 @@ static inline char *print_placed(const placed_shape *o, const placed_form *forms
             sides[kv], sides[embedding], sides[head]);
     for (uint32_t i = 0; i < o->layers; i++) {
         fprintf(out, "%s", i > 0 ? "," : "");
-        print_placed_layer(out, o, forms[i], seed);
+        print_placed_layer(out, o, i, forms[i], seed);
     }
     fprintf(out, "]}");
     assert_int_equal(fclose(out), 0);
@@ -223,7 +226,7 @@ static inline void open_placed_model(stack *s, hearth_runtime *runtime, const ch
 
 static inline placed_shape shape_of(const stack *s, hearth_mode mode)
 {
-    return (placed_shape){s->info.layer_count, s->info.neuron_count, mode, s->info.predictor_threshold};
+    return (placed_shape){s->info.layer_count, s->info.neuron_count, s->model, mode, s->info.predictor_threshold};
 }
 
 /* ------------------------------------------------------------------ engines */

@@ -4,6 +4,8 @@
  * and exchanges between the sides (docs/hybrid.md). Sparse layers work on lists that never leave the device. */
 #include "device_state.h"
 
+_Static_assert(EXPERT_LIMIT == MOST_EXPERTS, "what a layer can have, a device can choose from");
+
 typedef struct recorder {
     device_program *program;
     const hearth_session *s;
@@ -249,7 +251,38 @@ static row_list filter(const recorder *r, uint32_t layer, row_list from, const d
     size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
     LAUNCH(r, DEVICE_compact, r->rows, BUFFER(values), BUFFER(bias), BUFFER(from.list), BUFFER(from.listed),
            BUFFER(to.list), BUFFER(to.listed), BUFFER(selected), BUFFER_FROM(v->totals, totals),
-           UINT(r->s->engine->uploaded->layers[layer].neuron_count), UINT(rule), UINT(column), FLOAT(threshold));
+           UINT(r->s->engine->uploaded->layers[layer].width), UINT(rule), UINT(column), FLOAT(threshold));
+    return to;
+}
+
+/* Chooses the experts of each token. from: what the router reads. */
+static void route(const recorder *r, uint32_t layer, const device_buffer *from)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const router_shape *router = &r->model->layers[layer].ffn.router;
+    const device_vectors *v = r->v;
+    uint32_t experts = router->expert_count;
+    input in = prepare(r, from, l->router.columns, (const device_matrix *[]){&l->router}, 1);
+    product(r, &l->router, &in, all_rows, v->router, FINISH_STORE);
+    LAUNCH(r, DEVICE_route, r->rows, BUFFER(v->router), BUFFER(l->router_bias), BUFFER(l->router_correction),
+           BUFFER(v->shares), UINT(experts), UINT(router->used), UINT(router->group_count), UINT(router->group_used),
+           UINT(router->scoring == ROUTER_SIGMOID), UINT(router->shares), FLOAT(router->scale),
+           FLOAT(r->model->layers[layer].ffn.shared_neurons > 0));
+    LAUNCH(r, DEVICE_compact, r->rows, BUFFER(v->shares), NO_BUFFER, NO_BUFFER, NO_BUFFER, BUFFER(v->chosen),
+           BUFFER(v->chosen_count), BUFFER(v->chosen_shares), NO_BUFFER, UINT(experts + 1), UINT(RULE_ABOVE), UINT(0),
+           FLOAT(0));
+}
+
+/* Lists the neurons of the chosen experts. */
+static row_list expand(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    row_list to = {v->lists[TOTAL_COMPUTED], v->listed[TOTAL_COMPUTED]};
+    size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
+    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(l->expert_begins),
+           BUFFER(to.list), BUFFER(to.listed), BUFFER_FROM(v->totals, totals), UINT(l->router.rows + 1), UINT(l->width),
+           UINT(TOTAL_COMPUTED));
     return to;
 }
 
@@ -262,11 +295,10 @@ static void predict(const recorder *r, uint32_t layer, const device_buffer *norm
     product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
 }
 
-static const unsigned kind_of[ACTIVATION_COUNT] = {[ACTIVATION_SILU] = KIND_SILU,
-                                                   [ACTIVATION_RELU] = KIND_RELU,
-                                                   [ACTIVATION_RELU2] = KIND_RELU2,
-                                                   [ACTIVATION_GELU] = KIND_GELU,
-                                                   [ACTIVATION_GELU_TANH] = KIND_GELU_TANH};
+static const unsigned kind_of[ACTIVATION_COUNT] = {
+    [ACTIVATION_SILU] = KIND_SILU,           [ACTIVATION_RELU] = KIND_RELU,
+    [ACTIVATION_RELU2] = KIND_RELU2,         [ACTIVATION_GELU] = KIND_GELU,
+    [ACTIVATION_GELU_TANH] = KIND_GELU_TANH, [ACTIVATION_SWIGLU_CLAMPED] = KIND_SWIGLU_CLAMPED};
 
 static const unsigned gating_of[] = {
     [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
@@ -282,7 +314,7 @@ static row_list activations(const recorder *r, uint32_t layer, const device_buff
     bool gated = f->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_skippable(f);
     const device_matrix *first = gated ? &l->gate : &l->up;
     const device_buffer *first_bias = gated ? l->gate_bias : l->up_bias;
-    row_list rows = all_rows;
+    row_list rows = l->router.w ? expand(r, layer) : all_rows;
     if (e->selector == SELECTOR_LOW_RANK) {
         input hidden = prepare(r, v->hidden, l->fc2.columns, (const device_matrix *[]){&l->fc2}, 1);
         product(r, &l->fc2, &hidden, all_rows, v->score, FINISH_STORE);
@@ -290,31 +322,49 @@ static row_list activations(const recorder *r, uint32_t layer, const device_buff
     }
     input in = prepare(r, normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
     /* For one token that needs gate and up whole, one launch computes both; the results of up follow those of gate. */
+    output own = {v->first, 0, l->width}, others = {v->second, 0, l->width};
     bool together = r->rows == 1 && gated && !skips && !rows.list && l->up.stack_rows == 0;
     size_t second_at = together ? stacked(l->neuron_count) : 0;
     if (together)
         product_stack(r, first, first->stack_rows, &in, rows, (output){v->first, 0, first->stack_rows}, FINISH_STORE);
     else
-        product(r, first, &in, rows, v->first, FINISH_STORE);
+        product_stack(r, first, l->width, &in, rows, own, FINISH_STORE);
     if (skips) {
         rows = filter(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, f->threshold);
         first_bias = NULL; /* already added */
     }
     if (gated && !together)
-        product(r, &l->up, &in, rows, v->second, FINISH_STORE);
+        product_stack(r, &l->up, l->width, &in, rows, others, FINISH_STORE);
     device_argument second = !gated     ? NO_BUFFER
                              : together ? BUFFER_FROM(v->first, second_at * sizeof(float))
                                         : BUFFER(v->second);
-    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->neuron_count, ACTIVATE_NEURONS), BUFFER(v->first), second,
+    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), BUFFER(v->first), second,
            BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list), BUFFER(rows.listed),
-           UINT(l->neuron_count), UINT(kind_of[ffn_activations[f->activation].kernel]), UINT(gating_of[f->gating]),
+           UINT(l->width), UINT(kind_of[ffn_activations[f->activation].kernel]), UINT(gating_of[f->gating]),
            FLOAT(f->threshold));
     if (skips && f->gating == FFN_GATED_BOTH)
         rows = filter(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     if (l->ffn_inner_norm.weight)
         LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), BUFFER(rows.list),
                BUFFER(rows.listed), UINT(l->neuron_count), FLOAT(h->norm_epsilon));
+    if (l->router.w)
+        LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), BUFFER(v->first), BUFFER(rows.list),
+               BUFFER(rows.listed), BUFFER(v->shares), BUFFER(l->expert_begins), UINT(l->router.rows + 1),
+               UINT(l->width));
     return rows;
+}
+
+/* Adds the biases of the chosen experts, of both sides, to a result. */
+static void add_expert_biases(const recorder *r, const device_layer *l, block_result *result)
+{
+    const device_vectors *v = r->v;
+    uint32_t d = r->model->hyper.embedding_length;
+    LAUNCH(r, DEVICE_accumulate_f32, r->rows * items_of(d, ACCUMULATE_COLUMNS_ITEM), BUFFER(l->down_bias), NO_BUFFER,
+           BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(v->chosen_shares), BUFFER(v->added),
+           UINT(l->router.rows + 1), UINT(d), UINT(1));
+    block_result both = {result->sums, result->parts, NULL, v->added};
+    reduce(r, &both, v->added, FINISH_STORE, 1);
+    result->sums = v->added, result->parts = 1;
 }
 
 /* Accumulates the neurons of the device. Sets `sums` of the result, unless it was added to the residual stream. */
@@ -330,8 +380,10 @@ static void accumulate(const recorder *r, const device_layer *l, row_list rows, 
     }
     LAUNCH(r, device_accumulate(l->down_t.format), r->rows * DEVICE_PARTS * items_of(d, ACCUMULATE_COLUMNS_ITEM),
            BUFFER(l->down_t.w), BUFFER(l->down_t.scales), BUFFER(rows.list), BUFFER(rows.listed), BUFFER(v->first),
-           BUFFER(v->sums), UINT(l->neuron_count), UINT(d), UINT(DEVICE_PARTS));
+           BUFFER(v->sums), UINT(l->width), UINT(d), UINT(DEVICE_PARTS));
     result->sums = v->sums, result->parts = DEVICE_PARTS;
+    if (l->router.w && l->down_bias)
+        add_expert_biases(r, l, result);
 }
 
 /* Publishes the input of the CPU's neurons. What observers need is copied here too, since these buffers must not be
@@ -346,13 +398,15 @@ static void publish_input(const recorder *r, uint32_t layer, const device_buffer
         copy_rows(r, r->mirror->hidden, r->v->hidden, l->fc1.rows);
     if (r->observed || (predicts && !l->neuron_count))
         copy_rows(r, r->mirror->x, r->v->x, d);
+    if (l->router.w)
+        copy_rows(r, r->mirror->shares, r->v->shares, l->router.rows + 1);
     device_publish(r->program, SLOT_NEURONS(layer));
 }
 
 /* Copies to the host what observers see of a layer and waits until they are done. */
 static void stop_for_observer(const recorder *r, uint32_t layer, const device_buffer *normed)
 {
-    uint32_t n = r->s->engine->uploaded->layers[layer].neuron_count, d = r->model->hyper.embedding_length;
+    uint32_t n = r->s->engine->uploaded->layers[layer].width, d = r->model->hyper.embedding_length;
     if (r->s->engine->layers[layer].form == FORM_DEVICE) { /* else publish_input has copied them */
         copy_rows(r, r->mirror->x, r->v->x, d);
         copy_rows(r, r->mirror->normed, normed, d);
@@ -382,15 +436,20 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const engine_layer *e = &r->s->engine->layers[layer];
     bool both = e->form != FORM_DEVICE, parallel = r->model->layers[layer].wiring == WIRING_PARALLEL;
-    block_result result = {NULL, 0, l->down_bias, both ? r->v->answer : NULL};
+    bool routes = l->router.w != NULL, early = r->model->layers[layer].ffn.router.early;
+    block_result result = {NULL, 0, routes ? NULL : l->down_bias, both ? r->v->answer : NULL};
 
     stamp(r, layer, STAMP_BEGIN);
-    if (r->model->layers[layer].ffn.router.early)
+    if (early && routes)
+        route(r, layer, r->v->x);
+    else if (early)
         copy_rows(r, r->mirror->entered, r->v->x, r->model->hyper.embedding_length);
     attention(r, layer);
     if (!parallel)
         attention_output(r, layer);
     const device_buffer *normed = ffn_input(r, layer);
+    if (routes && !early)
+        route(r, layer, normed);
     if (e->selector == SELECTOR_LOW_RANK && l->neuron_count)
         predict(r, layer, normed);
     if (both)

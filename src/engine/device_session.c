@@ -39,7 +39,7 @@ static uint32_t layers_of(const hearth_session *s)
     return s->engine->model->hyper.layer_count;
 }
 
-/* Number of layers on the device, and the most neurons and hidden units of one of them. */
+/* Number of layers on the device, and the most neurons (that a token uses) and hidden units of one of them. */
 typedef struct widths {
     uint32_t layers, neurons, hidden;
 } widths;
@@ -50,7 +50,7 @@ static widths widest_rows(const hearth_session *s)
     for (uint32_t i = 0; i < layers_of(s); i++) {
         const device_layer *l = &s->engine->uploaded->layers[i];
         w.layers += s->engine->layers[i].form != FORM_HOST;
-        w.neurons = w.neurons > l->neuron_count ? w.neurons : l->neuron_count;
+        w.neurons = w.neurons > l->width ? w.neurons : l->width;
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
     }
     return w;
@@ -60,7 +60,7 @@ static widths widest_rows(const hearth_session *s)
 static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 {
     return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
-           l->attention_output_bias;
+           l->attention_output_bias || (l->down_bias && l->ffn.router.expert_count > 0);
 }
 
 /* Returns the rows of the buffer for such results. */
@@ -111,6 +111,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     size_t splits = items_of(s->context, ATTEND_POSITIONS);
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
+    size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
     v->cache = take(t, DEVICE_MEMORY, device_cache_layer(s, w.layers).begin, 1, "key/value cache");
     v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * most.rotated * word, 1, vectors);
@@ -134,6 +135,12 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
         m->lists[i] = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
         m->listed[i] = take(t, DEVICE_PINNED, rows, word, bus);
     }
+    v->router = take(t, DEVICE_MEMORY, rows * most.experts, word, vectors);
+    v->shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
+    v->chosen = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
+    v->chosen_shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
+    v->chosen_count = take(t, DEVICE_MEMORY, rows, word, vectors);
+    m->shares = take(t, DEVICE_PINNED, rows * shares, word, bus);
     v->sums = take(t, DEVICE_MEMORY, rows * DEVICE_PARTS * d, word, vectors);
     v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->totals = take(t, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
@@ -298,6 +305,15 @@ void device_step_give(hearth_session *s, uint32_t layer, size_t count)
     device_answer(s->device->running, SLOT_STREAM(layer));
 }
 
+/* Fetches the shares of experts; those of the shared one are left out. */
+static void fetch_shares(const hearth_session *s, uint32_t layer, size_t count)
+{
+    size_t experts = s->engine->model->layers[layer].ffn.router.expert_count;
+    const float *from = device_buffer_host(s->device->mirror.shares);
+    for (size_t t = 0; t < count; t++)
+        memcpy(s->scratch.shares + t * experts, from + t * (experts + 1), experts * sizeof *from);
+}
+
 hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count, bool *hidden, hearth_error *error)
 {
     const device_layer *l = &s->engine->uploaded->layers[layer];
@@ -310,6 +326,8 @@ hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count,
         fetch(s->scratch.hidden, m->hidden, count * l->fc1.rows * sizeof(float));
     else if (predicts || device_step_is_observed(s)) /* experts tell observers at once */
         fetch(s->scratch.x, m->x, row_bytes(s, count));
+    if (l->router.w)
+        fetch_shares(s, layer, count);
     return HEARTH_OK;
 }
 
@@ -351,15 +369,15 @@ void device_step_show(hearth_session *s, uint32_t layer, size_t t)
     selector_kind selector = s->engine->layers[layer].selector;
     const ffn_shape *shape = &s->engine->model->layers[layer].ffn;
     bool skips = selectors[selector].skips && ffn_skippable(shape);
-    bool lists = skips || selector == SELECTOR_LOW_RANK;
-    size_t n = s->engine->uploaded->layers[layer].neuron_count;
+    bool lists = skips || selector == SELECTOR_LOW_RANK || shape->router.expert_count > 0;
+    size_t n = s->engine->uploaded->layers[layer].width;
     if (n == 0)
         return;
     const float *values = (const float *)device_buffer_host(m->first) + t * n;
     /* The activations belong to the list that was filtered last. */
     unsigned last = !skips ? TOTAL_COMPUTED : shape->gating == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
     const uint32_t *listed = device_buffer_host(m->listed[last]), *list = device_buffer_host(m->lists[last]);
-    size_t count = lists ? listed[t] : n;
+    size_t count = lists ? listed[t] : n; /* without a list n is the number of all neurons */
     for (size_t i = 0; i < count; i++) {
         uint32_t number = number_of(s, layer, lists ? list[t * n + i] : (uint32_t)i);
         s->scratch.seen[number] = values[i];
@@ -394,7 +412,8 @@ static void add_counts(hearth_session *s, size_t count)
         selector_kind selector = s->engine->layers[i].selector;
         const ffn_shape *shape = &s->engine->model->layers[i].ffn;
         bool skips = selectors[selector].skips && ffn_skippable(shape);
-        uint64_t computed = selector == SELECTOR_LOW_RANK ? sums[TOTAL_COMPUTED] : all;
+        bool lists = selector == SELECTOR_LOW_RANK || shape->router.expert_count > 0;
+        uint64_t computed = lists ? sums[TOTAL_COMPUTED] : all;
         uint64_t fired = skips ? sums[TOTAL_FIRED] : computed;
         s->counts[i].computed += computed;
         s->counts[i].fired += fired;

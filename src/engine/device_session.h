@@ -33,7 +33,8 @@ hearth_status device_step_take(struct hearth_session *s, uint32_t layer, size_t 
 /* Sends it back, before a layer of the device that follows one of the CPU. */
 void device_step_give(struct hearth_session *s, uint32_t layer, size_t count);
 /* Waits for the input of the CPU's neurons of a layer: scratch.normed and, if they have low-rank predictors, scratch.x
- * or, if the device has computed it, scratch.hidden (then *hidden is true). With experts and an observer, scratch.x. */
+ * or, if the device has computed it, scratch.hidden (then *hidden is true). Where both sides have neurons of experts also
+ * scratch.shares, since the device chose them. With experts and an observer, scratch.x. */
 hearth_status device_step_input(struct hearth_session *s, uint32_t layer, size_t count, bool *hidden,
                                 hearth_error *error);
 /* Returns, after that, what entered a layer whose router reads it (router_shape.early): a row of d values per row. */

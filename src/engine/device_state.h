@@ -5,8 +5,8 @@
 #include "device_session.h"
 #include "engine.h"
 
-/* Buffers in the memory of the device. R = STEP_ROWS; n: the most neurons of a layer; d, Q, K as in scratch; P =
- * rope_pairs. */
+/* Buffers in the memory of the device. R = STEP_ROWS; n: the most neurons of a layer that a token can use
+ * (device_layer.width); E: the most experts; d, Q, K as in scratch; P = rope_pairs. */
 typedef struct device_vectors {
     device_buffer *step;   /* step_record, then cosine and sine [R][P]                  */
     device_buffer *x;      /* [R][d]  the residual stream                               */
@@ -20,6 +20,9 @@ typedef struct device_vectors {
                                               * one token, each rounded up to STACK_ROWS */
     device_buffer *lists[TOTALS];            /* [R][n]  let through, fired, active                  */
     device_buffer *listed[TOTALS];           /* [R]                                                 */
+    device_buffer *router, *shares;          /* [R][E], [R][E + 1]  the last share is that of the shared expert     */
+    device_buffer *chosen, *chosen_shares;   /* [R][E + 1]  experts with a share, ascending, and their shares       */
+    device_buffer *chosen_count;             /* [R]                                                 */
     device_buffer *sums;                     /* [R][DEVICE_PARTS][d]                                */
     device_buffer *answer;                   /* [R][d]  sum of the neurons of the CPU               */
     device_buffer *totals;                   /* [layers][R][TOTALS], only ever added to (they wrap) */
@@ -30,7 +33,8 @@ typedef struct device_vectors {
 /* Their counterparts in pinned main memory, for what crosses the bus. */
 typedef struct device_mirror {
     device_buffer *step, *x, *normed, *hidden, *answer, *totals, *logits;
-    device_buffer *entered;                                /* what entered a layer, for its router; else empty */
+    device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
+    device_buffer *shares;  /* what the device's router chose, where both sides have neurons of experts */
     device_buffer *first, *lists[TOTALS], *listed[TOTALS]; /* for observers */
 } device_mirror;
 

@@ -15,7 +15,7 @@
 typedef struct loader {
     device_weights *to;
     const hearth_model *model;
-    const matrix *down_t; /* [layer_count] */
+    const neuron_rows *rows; /* [layer_count] */
     const hearth_progress *progress;
     uint64_t done, total; /* bytes uploaded */
     hearth_error *error;
@@ -99,7 +99,23 @@ typedef struct member {
     const matrix *m;
     uint32_t rows;
     const char *what;
+    const matrix *tail; /* the last rows are of this matrix, of the same format; NULL: none */
+    uint32_t tail_rows;
 } member;
+
+/* Uploads the rows of a member, for which there is room. list: those of m, then those of its tail. */
+static hearth_status fill_member(loader *l, const member *b, const uint32_t *list, const char *what)
+{
+    uint32_t own = b->rows - b->tail_rows;
+    TRY(fill(l, b->out, b->m, list, own, what));
+    if (b->tail_rows == 0)
+        return HEARTH_OK;
+    device_matrix rest = *b->out;
+    size_t scale_bytes;
+    rest.w_at += device_packed_bytes(rest.format, own, rest.columns, &scale_bytes);
+    rest.scales_at += scale_bytes;
+    return fill(l, &rest, b->tail, list + own, b->tail_rows, what);
+}
 
 /* Uploads matrices that have the same input; neighbours of one format share a stack. */
 static hearth_status upload_stacks(loader *l, const member *members, size_t count, const uint32_t *list, uint32_t layer)
@@ -121,7 +137,7 @@ static hearth_status upload_stacks(loader *l, const member *members, size_t coun
             *b->out = (device_matrix){first->w, first->scales, 0, 0, first->format, b->rows, b->m->columns, 0};
             b->out->w_at = device_packed_bytes(first->format, at, first->columns, &b->out->scales_at);
         }
-        TRY(fill(l, b->out, b->m, list, b->rows, name));
+        TRY(fill_member(l, b, list, name));
         at += stacked(b->rows);
     }
     return HEARTH_OK;
@@ -222,42 +238,138 @@ static hearth_status upload_attention(loader *l, device_layer *to, uint32_t laye
     TRY(upload_qkv_bias(l, to, from));
     TRY(upload_floats(l, &to->attention_output_bias, from->attention_output_bias, NULL, d, "attention bias"));
     TRY(upload_floats(l, &to->sinks, from->sinks, NULL, a->head_count, "sinks"));
-    const member inputs[] = {{&to->q, &from->q, from->q.rows, "attn_q"},
-                             {&to->k, &from->k, from->k.rows, "attn_k"},
-                             {&to->v, &from->v, from->v.rows, "attn_v"}};
+    const member inputs[] = {{&to->q, &from->q, from->q.rows, "attn_q", NULL, 0},
+                             {&to->k, &from->k, from->k.rows, "attn_k", NULL, 0},
+                             {&to->v, &from->v, from->v.rows, "attn_v", NULL, 0}};
     TRY(upload_stacks(l, inputs, 3, NULL, layer));
     return upload_whole(l, &to->attention_output, &from->attention_output, layer, "attn_output");
+}
+
+/* Uploads one vector of down's biases, or of experts one each: then zeros follow, for the shared one. */
+static hearth_status upload_down_bias(loader *l, device_layer *to, const model_layer *from)
+{
+    uint32_t d = l->model->hyper.embedding_length, experts = from->ffn.router.expert_count;
+    if (!from->down_bias || experts == 0)
+        return upload_floats(l, &to->down_bias, from->down_bias, NULL, d, "down bias");
+    size_t all = (size_t)(experts + 1) * d;
+    float *biases = mem_new_array(all, sizeof *biases);
+    if (!biases)
+        return fail_memory(l->error, "biases", all * sizeof *biases);
+    memcpy(biases, from->down_bias, (size_t)experts * d * sizeof *biases);
+    hearth_status status = upload_floats(l, &to->down_bias, biases, NULL, (uint32_t)all, "down bias");
+    mem_free(biases);
+    return status;
+}
+
+/* Returns the most neurons that a token uses: the `used` largest experts cannot have more. begins as in device_layer. */
+static uint32_t most_used(const router_shape *r, const uint32_t *begins)
+{
+    uint32_t experts = r->expert_count, largest = 0;
+    for (uint32_t e = 0; e < experts; e++)
+        largest = begins[e + 1] - begins[e] > largest ? begins[e + 1] - begins[e] : largest;
+    uint64_t used = (uint64_t)largest * r->used;
+    uint32_t routed = begins[experts], shared = begins[experts + 1] - routed;
+    return (used < routed ? (uint32_t)used : routed) + shared;
+}
+
+/* Uploads the router, and which neurons of the device belong to which expert. */
+static hearth_status upload_router(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
+{
+    uint32_t experts = from->ffn.router.expert_count, count = experts + 2;
+    TRY(upload_whole(l, &to->router, &from->router, layer, "ffn_gate_inp"));
+    TRY(upload_floats(l, &to->router_bias, from->router_bias, NULL, experts, "router bias"));
+    TRY(upload_floats(l, &to->router_correction, from->router_correction, NULL, experts, "router correction"));
+    uint32_t *begins = mem_new_array(count, sizeof *begins);
+    if (!begins)
+        return fail_memory(l->error, "experts", count * sizeof *begins);
+    layer_expert_rows(&from->ffn, to->rows, to->neuron_count, begins);
+    to->width = most_used(&from->ffn.router, begins);
+    l->to->bytes += count * sizeof *begins;
+    hearth_status status = HEARTH_OK;
+    if (!l->counts)
+        status = device_buffer_create(&to->expert_begins, l->to->device, DEVICE_MEMORY, count * sizeof *begins,
+                                      "experts", l->error);
+    if (status == HEARTH_OK && !l->counts)
+        status = device_write(to->expert_begins, 0, begins, count * sizeof *begins, l->error);
+    mem_free(begins);
+    return status;
+}
+
+/* Refuses what no device can do with the experts of a layer. */
+static hearth_status check_experts(const loader *l, const model_layer *from, const matrix *down_t,
+                                   const matrix *shared_down_t, uint32_t layer)
+{
+    const matrix *const pairs[][2] = {
+        {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {down_t, shared_down_t}};
+    if (from->mask_in.data)
+        return fail(l->error, HEARTH_UNSUPPORTED,
+                    "%s: layer %u: its experts choose their neurons by themselves, which devices cannot do yet; only "
+                    "its attention may lie there (no neurons)",
+                    l->model->source->path, layer);
+    for (size_t i = 0; from->ffn.shared_neurons > 0 && i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i][0]->data && pairs[i][0]->format != pairs[i][1]->format)
+            return fail(l->error, HEARTH_UNSUPPORTED,
+                        "%s: layer %u: its shared expert is %s and the others are %s, which devices cannot do yet; "
+                        "`hearth convert` makes them the same",
+                        l->model->source->path, layer, number_formats[pairs[i][1]->format].name,
+                        number_formats[pairs[i][0]->format].name);
+    return HEARTH_OK;
+}
+
+/* Uploads the rows of the device's neurons, of a layer's own matrices and of its shared expert's: `list` has them by
+ * their numbers there. */
+static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
+                                        const uint32_t *list, uint32_t shared)
+{
+    const model_layer *from = &l->model->layers[layer];
+    const neuron_rows *rows = &l->rows[layer];
+    uint32_t n = to->neuron_count;
+    const member inputs[] = {{&to->gate, &from->gate, n, "ffn_gate", &from->shared.gate, shared},
+                             {&to->up, &from->up, n, "ffn_up", &from->shared.up, shared}};
+    const member down_t = {&to->down_t, &rows->down_t, n, "ffn_down_t", &rows->shared_down_t, shared};
+    /* Plain networks have no gate. */
+    size_t absent = from->gate.data ? 0 : 1;
+    TRY(upload_stacks(l, inputs + absent, 2 - absent, list, layer));
+    TRY(upload_floats(l, &to->gate_bias, from->gate_bias, list, n, "gate bias"));
+    TRY(upload_floats(l, &to->up_bias, from->up_bias, list, n, "up bias"));
+    TRY(upload_norm(l, &to->ffn_inner_norm, &from->ffn_inner_norm, list, n, "ffn inner norm"));
+    if (p->selector == SELECTOR_LOW_RANK) {
+        TRY(upload_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
+        TRY(upload_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
+    }
+    return rows->down_t.data ? upload_stacks(l, &down_t, 1, list, layer)
+                             : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
 }
 
 /* Lists and uploads the neurons of the device in a layer; with none of them only the bias of down. */
 static hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
-    const hyperparameters *h = &l->model->hyper;
-    uint32_t f = from->ffn.neuron_count;
+    uint32_t f = from->ffn.neuron_count, routed = ffn_routed(&from->ffn), shared = 0;
+    bool experts = from->ffn.router.expert_count > 0;
     to->rows = mem_new_array(f, sizeof *to->rows);
     if (!to->rows)
         return fail_memory(l->error, "neurons", f * sizeof *to->rows);
     TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, f, to->rows, &to->neuron_count, l->error));
-    if (from->ffn.router.expert_count == 0) /* experts have biases of their own, which the CPU adds */
-        TRY(upload_floats(l, &to->down_bias, from->down_bias, NULL, h->embedding_length, "down bias"));
+    to->width = to->neuron_count;
+    if (!experts || to->neuron_count > 0) /* with all experts there, the CPU adds their biases */
+        TRY(upload_down_bias(l, to, from));
     if (to->neuron_count == 0)
         return HEARTH_OK;
-    const member inputs[] = {{&to->gate, &from->gate, to->neuron_count, "ffn_gate"},
-                             {&to->up, &from->up, to->neuron_count, "ffn_up"}};
-    /* Plain networks have no gate. */
-    size_t absent = from->gate.data ? 0 : 1;
-    TRY(upload_stacks(l, inputs + absent, 2 - absent, to->rows, layer));
-    TRY(upload_floats(l, &to->gate_bias, from->gate_bias, to->rows, to->neuron_count, "gate bias"));
-    TRY(upload_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
-    TRY(upload_norm(l, &to->ffn_inner_norm, &from->ffn_inner_norm, to->rows, to->neuron_count, "ffn inner norm"));
-    if (p->selector == SELECTOR_LOW_RANK) {
-        TRY(upload_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
-        TRY(upload_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
+    if (experts) {
+        TRY(check_experts(l, from, &l->rows[layer].down_t, &l->rows[layer].shared_down_t, layer));
+        TRY(upload_router(l, to, from, layer));
     }
-    if (l->down_t[layer].data)
-        return upload_rows(l, &to->down_t, &l->down_t[layer], to, layer, "ffn_down_t");
-    return upload_whole(l, &to->down, &from->down, layer, "ffn_down");
+    uint32_t *list = mem_new_array(to->neuron_count, sizeof *list);
+    if (!list)
+        return fail_memory(l->error, "neurons", to->neuron_count * sizeof *list);
+    for (uint32_t i = 0; i < to->neuron_count; i++) {
+        shared += to->rows[i] >= routed;
+        list[i] = to->rows[i] - (to->rows[i] >= routed ? routed : 0);
+    }
+    hearth_status status = upload_neuron_rows(l, to, p, layer, list, shared);
+    mem_free(list);
+    return status;
 }
 
 /* ------------------------------------------------------------------ all of them */
@@ -275,9 +387,11 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
                  matrix_bytes(&from->attention_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
         bytes += predicts ? matrix_bytes(&from->predictor.fc1) + matrix_bytes(&from->predictor.fc2) * neurons / f : 0;
-        bytes += (matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&l->down_t[i]) +
-                  (l->down_t[i].data ? 0 : matrix_bytes(&from->down))) *
-                 neurons / f;
+        const neuron_rows *rows = &l->rows[i];
+        uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
+                       matrix_bytes(&from->shared.up) + matrix_bytes(&rows->down_t) +
+                       matrix_bytes(&rows->shared_down_t) + (rows->down_t.data ? 0 : matrix_bytes(&from->down));
+        bytes += all * neurons / f + (neurons > 0 ? matrix_bytes(&from->router) : 0);
     }
     bytes += p->head == PLACEMENT_DEVICE ? matrix_bytes(&l->model->head) : 0;
     bool embeds = p->embedding == PLACEMENT_DEVICE;
@@ -310,7 +424,7 @@ static hearth_status count_layer(const loader *l, const hearth_placement *p, uin
 {
     device_weights counted = {0};
     device_layer to = {0};
-    loader counter = {.to = &counted, .model = l->model, .down_t = l->down_t, .counts = true};
+    loader counter = {.to = &counted, .model = l->model, .rows = l->rows, .counts = true};
     hearth_status status = upload_attention(&counter, &to, layer);
     if (status == HEARTH_OK)
         status = upload_neurons(&counter, &to, &p->layers[layer], layer);
@@ -359,7 +473,7 @@ static hearth_status check_splits(const hearth_model *m, const hearth_placement 
 }
 
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
-                                    const hearth_placement *placement, const matrix *down_t,
+                                    const hearth_placement *placement, const neuron_rows *rows,
                                     const hearth_progress *progress, hearth_error *error)
 {
     TRY(check_splits(model, placement, error));
@@ -371,7 +485,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
         return fail_memory(error, "device weights", model->hyper.layer_count * sizeof *layers);
     }
     *w = (device_weights){.device = d, .layer_count = model->hyper.layer_count, .layers = layers};
-    loader l = {.to = w, .model = model, .down_t = down_t, .progress = progress, .error = error};
+    loader l = {.to = w, .model = model, .rows = rows, .progress = progress, .error = error};
     l.total = estimate(&l, placement);
     hearth_status status = upload_all(&l, placement);
     if (status == HEARTH_OK) {
@@ -399,13 +513,15 @@ void device_weights_destroy(device_weights *w)
         return;
     for (uint32_t i = 0; i < w->layer_count; i++) {
         device_layer *l = &w->layers[i];
-        device_matrix *matrices[] = {&l->q,    &l->k,   &l->v,  &l->attention_output, &l->gate, &l->up, &l->down_t,
-                                     &l->down, &l->fc1, &l->fc2};
+        device_matrix *matrices[] = {&l->q,    &l->k,   &l->v,      &l->attention_output,
+                                     &l->gate, &l->up,  &l->down_t, &l->down,
+                                     &l->fc1,  &l->fc2, &l->router};
         const device_norm norms[] = {
             l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
             l->query_norm,     l->key_norm, l->ffn_inner_norm};
-        device_buffer *floats[] = {l->qkv_bias, l->attention_output_bias, l->sinks, l->gate_bias, l->up_bias,
-                                   l->down_bias};
+        device_buffer *floats[] = {
+            l->qkv_bias,    l->attention_output_bias, l->sinks,        l->gate_bias, l->up_bias, l->down_bias,
+            l->router_bias, l->router_correction,     l->expert_begins};
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {

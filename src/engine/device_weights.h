@@ -42,13 +42,17 @@ typedef struct device_layer {
     device_buffer *sinks;                 /* [head_count], or NULL                                                */
     uint32_t neuron_count;                /* n: neurons of the device; the matrices below have n rows */
     uint32_t *rows;                       /* [n] rows of the model's matrices, ascending              */
+    uint32_t width;       /* values per row of lists and activations: n; of experts the most that a token uses */
+    device_matrix router; /* [expert_count][d] where the layer has experts of which the device has neurons */
+    device_buffer *router_bias, *router_correction; /* [expert_count], or NULL                        */
+    device_buffer *expert_begins; /* [expert_count + 2] first neuron of each expert; the shared one follows, then n */
     device_matrix gate, up;
     device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
     device_matrix down;                 /* ... [d][f]                                         */
     device_matrix fc1, fc2;             /* fc1 is always whole, fc2 has n rows                */
     device_buffer *gate_bias, *up_bias; /* [n], or NULL                                       */
     device_norm ffn_inner_norm;         /* [n]                                                */
-    device_buffer *down_bias;           /* [d], or NULL                                       */
+    device_buffer *down_bias; /* [d], of experts [expert_count + 1][d] with zeros for the shared one; or NULL */
 } device_layer;
 
 typedef struct device_weights {
@@ -60,13 +64,19 @@ typedef struct device_weights {
     uint64_t bytes;                /* taken in the memory of the device          */
 } device_weights;
 
-/* Uploads everything that the placement puts on the device. down_t [layer_count]: those of the engine (its own or the
- * file's); for one without data the model's `down` is uploaded as it is.
+/* A layer's down matrices with a row per neuron: the engine's own copies, or the file's; without data: none. */
+typedef struct neuron_rows {
+    matrix down_t, shared_down_t;
+} neuron_rows;
+
+/* Uploads everything that the placement puts on the device. rows [layer_count]; where there are none the model's `down`
+ * is uploaded as it is.
  * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named); or a split layer has a norm of
- * its activations, which takes the neurons of both sides together.
+ * its activations, which takes the neurons of both sides together; or a layer's shared expert has another format than
+ * the others, or its experts choose their neurons by themselves.
  * HEARTH_NO_MEMORY: the budget does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
-                                    const hearth_placement *placement, const matrix *down_t,
+                                    const hearth_placement *placement, const neuron_rows *rows,
                                     const hearth_progress *progress, hearth_error *error);
 void device_weights_destroy(device_weights *w);
 

@@ -93,17 +93,15 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
     return HEARTH_OK;
 }
 
-/* Checks that all neurons of a layer with experts lie on the CPU, and that they are not predicted: the rest is not
- * supported yet. */
+/* Checks that no neuron of a layer with experts is left out, and that they are not predicted: that is not supported
+ * yet. */
 static hearth_status check_experts(const hearth_model *m, uint32_t layer, const layer_placement *p, hearth_error *error)
 {
     if (m->layers[layer].ffn.router.expert_count == 0)
         return HEARTH_OK;
-    if ((p->form != FORM_HOST && p->form != FORM_FFN_HOST) || layer_neurons(p, PLACEMENT_NOBODY) > 0)
-        return fail(
-            error, HEARTH_UNSUPPORTED,
-            "%s: layer %u: experts run on the CPU, all of them; only attention may lie on a device (no neurons)",
-            m->source->path, layer);
+    if (layer_neurons(p, PLACEMENT_NOBODY) > 0)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: neurons of experts cannot be left out yet",
+                    m->source->path, layer);
     if (selectors[p->selector].predictor != PREDICTOR_NONE)
         return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: predictors of experts are not supported yet",
                     m->source->path, layer);
@@ -123,6 +121,7 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const layer_placement *p = &e->placement->layers[i];
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
+        bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
         TRY(placement_check_selector(p->selector, m, i, error));
         TRY(check_experts(m, i, p, error));
         e->layers[i] = (engine_layer){.form = p->form,
@@ -131,7 +130,8 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
                                       .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
                                       .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
                                       .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
-        skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some; /* all of these use rows of down_t */
+        /* all of these use rows of down_t */
+        skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some || experts;
         e->uses_predictors |= selectors[p->selector].predictor != PREDICTOR_NONE || m->layers[i].mask_in.data;
         e->leaves_out |= some;
     }
@@ -182,13 +182,21 @@ static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
 /* Lists the rows of the CPU in a layer of which it computes only some neurons. */
 static hearth_status list_rows(hearth_engine *e, uint32_t layer, hearth_error *error)
 {
-    uint32_t f = e->model->layers[layer].ffn.neuron_count;
+    const ffn_shape *shape = &e->model->layers[layer].ffn;
+    uint32_t f = shape->neuron_count, experts = shape->router.expert_count;
     engine_layer *l = &e->layers[layer];
     l->rows = mem_new_array(f, sizeof *l->rows);
     if (!l->rows)
         return fail_memory(error, "engine", f * sizeof *l->rows);
-    return layer_rows(&e->placement->layers[layer], PLACEMENT_CPU, e->model->layers[layer].order, f, l->rows,
-                      &l->row_count, error);
+    TRY(layer_rows(&e->placement->layers[layer], PLACEMENT_CPU, e->model->layers[layer].order, f, l->rows,
+                   &l->row_count, error));
+    if (experts == 0)
+        return HEARTH_OK;
+    l->expert_begins = mem_new_array((size_t)experts + 2, sizeof *l->expert_begins);
+    if (!l->expert_begins)
+        return fail_memory(error, "engine", (experts + 2) * sizeof *l->expert_begins);
+    layer_expert_rows(shape, l->rows, l->row_count, l->expert_begins);
+    return HEARTH_OK;
 }
 
 /* Lists the rows of the CPU in all such layers. */
@@ -209,16 +217,16 @@ static hearth_status use_device(hearth_engine *e, const hearth_progress *progres
     if (!e->runtime->device)
         return fail(error, HEARTH_INVALID, "placement: side %s: the runtime has no device",
                     e->placement->sides[PLACEMENT_DEVICE]);
-    matrix *down_t = mem_new_array(layers, sizeof *down_t);
-    if (!down_t)
-        return fail_memory(error, "engine", layers * sizeof *down_t);
+    neuron_rows *rows = mem_new_array(layers, sizeof *rows);
+    if (!rows)
+        return fail_memory(error, "engine", layers * sizeof *rows);
     for (uint32_t i = 0; i < layers; i++)
-        down_t[i] = e->layers[i].down_t;
+        rows[i] = (neuron_rows){e->layers[i].down_t, e->layers[i].shared_down_t};
     device_lock(e->runtime);
     hearth_status status =
-        device_weights_create(&e->uploaded, e->runtime->device, e->model, e->placement, down_t, progress, error);
+        device_weights_create(&e->uploaded, e->runtime->device, e->model, e->placement, rows, progress, error);
     device_unlock(e->runtime);
-    mem_free(down_t);
+    mem_free(rows);
     return status;
 }
 
@@ -289,6 +297,7 @@ void hearth_engine_destroy(hearth_engine *engine)
     device_unlock(engine->runtime);
     for (uint32_t i = 0; engine->layers && i < engine->model->hyper.layer_count; i++) {
         mem_free(engine->layers[i].rows);
+        mem_free(engine->layers[i].expert_begins);
         coarse_free(&engine->layers[i].coarse);
     }
     for (uint32_t i = 0; engine->layers && engine->owns_copies && i < engine->model->hyper.layer_count; i++)

@@ -253,7 +253,7 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count)
 
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known)
 {
-    if (s->engine->model->layers[layer].ffn.router.expert_count > 0) { /* the CPU has all of them */
+    if (s->engine->model->layers[layer].ffn.router.expert_count > 0) {
         feed_forward(s, layer, count);
         return;
     }

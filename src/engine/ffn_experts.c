@@ -5,6 +5,7 @@
  * are grouped by expert, so that an expert's weights are read once and those of experts that nobody chose are not read;
  * each expert is a job of its own. The expert that every token uses is a job as well, over all tokens. */
 #include "../base/clock.h"
+#include "device_session.h"
 #include "ffn_job.h"
 #include "products.h"
 
@@ -121,6 +122,48 @@ void feed_forward_route(const hearth_session *s, uint32_t layer, size_t count, c
 
 /* ------------------------------------------------------------------ jobs */
 
+/* Lists the CPU's neurons of an expert as rows of the layer; expert_count stands for the shared one. Returns how many. */
+static uint32_t list_rows(const ffn_job *job, uint32_t expert, uint32_t *to)
+{
+    const uint32_t *begins = job->e->expert_begins;
+    uint32_t f = job->l->ffn.expert_neurons, first = expert * f;
+    uint32_t count = expert < job->l->ffn.router.expert_count ? f : job->l->ffn.shared_neurons;
+    if (job->e->rows) {
+        count = begins[expert + 1] - begins[expert];
+        memcpy(to, job->e->rows + begins[expert], count * sizeof *to);
+        return count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        to[i] = first + i;
+    return count;
+}
+
+/* Makes a job that computes one expert compute only the CPU's neurons of it. */
+static void restrict_job(ffn_job *job, uint32_t expert)
+{
+    uint32_t *rows = job->s->scratch.expert_rows;
+    job->rows = NULL;
+    if (!job->e->rows)
+        return;
+    job->rows = rows;
+    job->row_count = list_rows(job, expert, rows);
+    for (size_t i = 0; i < job->row_count; i++)
+        rows[i] -= job->first_neuron;
+}
+
+/* Computes a job, which may have no neurons. */
+static void compute(ffn_job *job, uint32_t layer)
+{
+    size_t d = job->s->engine->model->hyper.embedding_length;
+    if (job->rows && job->row_count == 0) {
+        memset(job->output, 0, job->count * d * sizeof *job->output);
+        return;
+    }
+    ffn_compute(job, layer, false);
+    if (job->s->observer.see) /* then there is one row */
+        ffn_show(job, 0);
+}
+
 /* Describes one expert's work for `count` rows at s->scratch.expert_in. */
 static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t expert, size_t count)
 {
@@ -143,6 +186,7 @@ static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t exper
     job.output = s->scratch.expert_out;
     job.neuron_count = f;
     job.first_neuron = row;
+    restrict_job(&job, expert);
     return job;
 }
 
@@ -159,17 +203,25 @@ static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t count)
     job.output = s->scratch.expert_out;
     job.neuron_count = job.l->ffn.shared_neurons;
     job.first_neuron = ffn_routed(&job.l->ffn);
+    restrict_job(&job, job.l->ffn.router.expert_count);
     return job;
 }
 
-/* Adds the biases of the experts' down matrices to the result of row t, by their shares. */
-static void add_down_biases(const hearth_session *s, const model_layer *l, size_t t, float *to)
+/* Returns the experts' biases of down where the CPU adds them: a device that has neurons of the layer adds them all. */
+static const float *down_biases(const hearth_session *s, uint32_t layer)
 {
-    size_t d = s->engine->model->hyper.embedding_length, experts = l->ffn.router.expert_count;
-    const float *shares = s->scratch.shares + t * experts;
-    for (size_t e = 0; l->down_bias && e < experts; e++)
+    return s->engine->layers[layer].form == FORM_SPLIT ? NULL : s->engine->model->layers[layer].down_bias;
+}
+
+/* Adds the biases of the experts' down matrices to the result of row t, by their shares. */
+static void add_down_biases(const hearth_session *s, uint32_t layer, size_t t, float *to)
+{
+    size_t d = s->engine->model->hyper.embedding_length;
+    size_t experts = s->engine->model->layers[layer].ffn.router.expert_count;
+    const float *shares = s->scratch.shares + t * experts, *biases = down_biases(s, layer);
+    for (size_t e = 0; biases && e < experts; e++)
         for (size_t i = 0; shares[e] != 0 && i < d; i++)
-            to[i] += shares[e] * l->down_bias[e * d + i];
+            to[i] += shares[e] * biases[e * d + i];
 }
 
 /* ------------------------------------------------------------------ one token */
@@ -180,21 +232,19 @@ static void compute_listed(hearth_session *s, uint32_t layer, size_t t)
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length;
-    uint32_t experts = l->ffn.router.expert_count, f = l->ffn.expert_neurons, rows = 0;
+    uint32_t experts = l->ffn.router.expert_count, rows = 0;
     const float *shares = b->shares + (size_t)t * experts;
-    for (uint32_t e = 0; e < experts; e++)
-        for (uint32_t i = 0; shares[e] != 0 && i < f; i++)
-            b->expert_rows[rows++] = e * f + i;
     ffn_job job = ffn_describe(s, layer, 1);
+    for (uint32_t e = 0; e < experts; e++)
+        if (shares[e] != 0)
+            rows += list_rows(&job, e, b->expert_rows + rows);
     job.input = b->normed + t * d;
     job.output = b->added + t * d;
     job.rows = b->expert_rows;
     job.row_count = rows;
     job.shares = shares;
-    ffn_compute(&job, layer, false);
-    if (s->observer.see)
-        ffn_show(&job, 0);
-    add_down_biases(s, l, t, job.output);
+    compute(&job, layer);
+    add_down_biases(s, layer, t, job.output);
 }
 
 /* ------------------------------------------------------------------ many tokens */
@@ -247,11 +297,12 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
     pool *threads = s->engine->runtime->threads;
     pool_run(threads, members, 1, collect_rows, &g);
     ffn_job job = describe_expert(s, layer, expert, members);
-    ffn_compute(&job, layer, false);
-    if (s->observer.see) /* then there is one row, in which `shares` are not multiplied in yet */
-        ffn_show(&job, 0);
-    for (size_t i = 0; l->down_bias && i < members; i++)
-        s->engine->runtime->kernels.add(l->down_bias + expert * d, d, job.output + i * d);
+    compute(&job, layer);
+    for (uint32_t i = 0; s->observer.see && i < job.neuron_count; i++) /* there is one row, which chose the expert */
+        b->seen[job.first_neuron + i] *= g.shares[first * g.stride];
+    const float *biases = down_biases(s, layer);
+    for (size_t i = 0; biases && i < members; i++)
+        s->engine->runtime->kernels.add(biases + expert * d, d, job.output + i * d);
     pool_run(threads, members, 1, scatter_rows, &g);
 }
 
@@ -265,9 +316,7 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
         return;
     ffn_job job = describe_shared(s, layer, count);
     job.input = s->scratch.normed + first * d;
-    ffn_compute(&job, layer, false);
-    if (s->observer.see)
-        ffn_show(&job, 0);
+    compute(&job, layer);
     s->engine->runtime->kernels.add(job.output, count * d, s->scratch.added + first * d);
 }
 
@@ -298,6 +347,8 @@ static double compute_observed(hearth_session *s, uint32_t layer, size_t count)
         memset(b->seen_gates, 0, f * sizeof *b->seen_gates);
         compute_rows(s, layer, t, 1);
         double worked = clock_seconds();
+        if (s->engine->layers[layer].form == FORM_SPLIT)
+            device_step_show(s, layer, t);
         ffn_tell(s, layer, t);
         watched += clock_seconds() - worked;
     }

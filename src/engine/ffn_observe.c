@@ -97,8 +97,9 @@ static const float *show_row(hearth_session *s, const ffn_job *job, uint32_t lay
     const scratch *b = &s->scratch;
     if (job->e->selector == SELECTOR_ALL && job->e->form == FORM_HOST && !job->rows && !job->l->order)
         return job->h + t * job->neuron_count;
-    memset(b->seen, 0, job->neuron_count * sizeof *b->seen);
-    memset(b->wanted, 0, job->neuron_count * sizeof *b->wanted);
+    size_t f = job->l->ffn.neuron_count;
+    memset(b->seen, 0, f * sizeof *b->seen);
+    memset(b->wanted, 0, f * sizeof *b->wanted);
     if (job->e->form != FORM_DEVICE)
         ffn_show(job, t);
     if (job->e->form != FORM_HOST)

@@ -289,21 +289,26 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
 static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     const router_shape *router = &s->engine->model->layers[layer].ffn.router;
-    bool hidden_known;
+    layer_form form = s->engine->layers[layer].form;
+    bool hidden_known, observed = device_step_is_observed(s), tells = router->expert_count > 0 && form != FORM_DEVICE;
     note(s, layer, MOMENT_BEGIN);
-    if (s->engine->layers[layer].form != FORM_DEVICE) {
+    if (form != FORM_DEVICE) {
         TRY(device_step_input(s, layer, count, &hidden_known, error));
         note(s, layer, MOMENT_NEURONS);
-        feed_forward_route(s, layer, count, router->early ? device_step_entered(s) : s->scratch.normed);
+        if (form == FORM_FFN_HOST) /* else the device has chosen the experts */
+            feed_forward_route(s, layer, count, router->early ? device_step_entered(s) : s->scratch.normed);
+        if (observed && tells)
+            TRY(device_step_observe(s, layer, count, error));
         feed_forward_share(s, layer, count, hidden_known);
         device_step_answer(s, layer, count);
         note(s, layer, MOMENT_END);
     }
-    if (!device_step_is_observed(s))
+    if (!observed)
         return HEARTH_OK;
-    TRY(device_step_observe(s, layer, count, error));
-    if (router->expert_count == 0)
+    if (!tells) { /* experts of the CPU tell observers while they compute */
+        TRY(device_step_observe(s, layer, count, error));
         feed_forward_observe(s, layer, count);
+    }
     device_step_observed(s, layer);
     return HEARTH_OK;
 }

@@ -127,6 +127,17 @@ hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int3
     return HEARTH_OK;
 }
 
+void layer_expert_rows(const ffn_shape *shape, const uint32_t *rows, uint32_t count, uint32_t *begins)
+{
+    uint32_t experts = shape->router.expert_count, row = 0;
+    for (uint32_t e = 0; e <= experts; e++) {
+        while (row < count && rows[row] < e * (uint64_t)shape->expert_neurons)
+            row++;
+        begins[e] = row;
+    }
+    begins[experts + 1] = count;
+}
+
 /* ------------------------------------------------------------------ building */
 
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error)

@@ -83,6 +83,9 @@ uint32_t layer_neurons(const layer_placement *layer, uint32_t side);
  * them in *count. order: the original number of each row, or NULL. */
 hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int32_t *order, uint32_t neuron_count,
                          uint32_t *rows, uint32_t *count, hearth_error *error);
+/* Finds the rows of each expert among ascending rows [count] of a layer: those of expert e are rows[begins[e]] up to, not
+ * including, rows[begins[e + 1]]; the shared expert's follow. begins [expert_count + 2] */
+void layer_expert_rows(const ffn_shape *shape, const uint32_t *rows, uint32_t count, uint32_t *begins);
 const char *layer_form_name(layer_form form);
 
 struct tune;

@@ -506,10 +506,21 @@ const tensor_rule *family_next_rule(const family *f, const tensor_rule *rule)
     return NULL;
 }
 
-bool family_has_network(const family *f, bool experts)
+/* Returns whether layers can have a tensor of this field; `unless`: by a rule without these flags. */
+static bool has_rule(const family *f, size_t field, unsigned unless)
 {
     for (const tensor_rule *r = f->layer_tensors; r < f->layer_tensors + f->layer_tensor_count; r++)
-        if (r->field == LAYER(down) && !(r->flags & (experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS)))
+        if (r->field == field && !(r->flags & unless))
             return true;
     return false;
+}
+
+bool family_has_network(const family *f, bool experts)
+{
+    return has_rule(f, LAYER(down), experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS);
+}
+
+bool family_has_shared_expert(const family *f)
+{
+    return has_rule(f, LAYER(shared.down), 0);
 }

@@ -202,8 +202,10 @@ void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint3
 const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer, uint32_t *expert);
 /* Returns the next rule of a layer's tensors with the same name in a folder; NULL: there is none. */
 const tensor_rule *family_next_rule(const family *f, const tensor_rule *rule);
-/* Returns whether the family's tensors can make up a layer with experts, or one without. */
+/* Return whether the family's tensors can make up a layer with experts, or one without, and an expert that every token
+ * uses. */
 bool family_has_network(const family *f, bool experts);
+bool family_has_shared_expert(const family *f);
 
 // clang-format on
 

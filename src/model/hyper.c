@@ -396,6 +396,9 @@ static hearth_status read_experts(const hyper_reader *r)
         uint64_t unrouted = shared_neurons ? shared_neurons : (uint64_t)shared * f->expert_neurons;
         if (routed == 0 || routed > NEURON_LIMIT)
             return fail_key(r, HEARTH_FORMAT, "expert_feed_forward_length", "times expert_count is not from 1 to 2^24");
+        if (unrouted > 0 && !family_has_shared_expert(r->family))
+            return fail_key(r, HEARTH_UNSUPPORTED, shared ? "expert_shared_count" : "expert_shared_feed_forward_length",
+                            "no layer of this architecture has a shared expert");
         if (unrouted > NEURON_LIMIT - routed)
             return fail_key(r, HEARTH_FORMAT,
                             shared_neurons ? "expert_shared_feed_forward_length" : "expert_shared_count",

@@ -23,3 +23,5 @@
 #include "attention.cl"
 
 #include "neurons.cl"
+
+#include "experts.cl"

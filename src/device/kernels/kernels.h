@@ -32,6 +32,8 @@
 
 /* The most tokens that a program processes at once. */
 #define STEP_ROWS 8
+/* The most experts that route can choose from. */
+#define MOST_EXPERTS 1024
 
 /* The fields of the step record: the values that differ from step to step, and the first parameter of every kernel. All
  * are 32-bit integers, so that the host, OpenCL and CUDA agree on the layout. */
@@ -51,13 +53,15 @@
 #define RULE_ABOVE 0 /* value > threshold */
 #define RULE_FROM  1 /* not (value < threshold); NaN passes */
 
-/* `kind` of activate, as kernel_activation; relu has a threshold (FATReLU): x above `activation_threshold`, else 0. The
- * others ignore it. */
+/* `kind` of activate, as kernel_activation; relu has a threshold (FATReLU): x above `activation_threshold`, else 0.
+ * swiglu_clamped has a limit, `activation_threshold` too: with first at most the limit and second within it on both
+ * sides, it is first * sigmoid(1.702 first) * (second + 1), always GATING_GATED. The others ignore it. */
 #define KIND_SILU      0
 #define KIND_RELU      1
 #define KIND_RELU2     2
 #define KIND_GELU      3
 #define KIND_GELU_TANH 4
+#define KIND_SWIGLU_CLAMPED 5
 /* `gating` of activate. */
 #define GATING_PLAIN 0 /* h = act(first)                 */
 #define GATING_GATED 1 /* h = act(first) * second        */
@@ -157,10 +161,32 @@
  * (ids ? id_count[t] : n) are used. ids [STEP_ROWS][n]: the id of each value; NULL: its place. bias[id] is added first
  * (NULL: none). Writes the ids of the selected values in order to list [STEP_ROWS][n], the values with bias to selected
  * [T][n] (NULL: not written; may be `values` itself), and their number to listed [STEP_ROWS]; adds that number to
- * totals[t * TOTALS + column].   items: STEP_ROWS */
+ * totals[t * TOTALS + column] (NULL: to nothing).   items: STEP_ROWS */
 #define P_COMPACT(B, V, F)                                                                              \
     B(const float, values) B(const float, bias) B(const uint, ids) B(const uint, id_count) B(uint, list) \
         B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
+
+/* Chooses the experts of each token as router_shape (model/layer.h) says. products [T][n]: the router's, which become
+ * scores: with `bias` [n], the logistic function (sigmoid 1) or the share of all experts' exponentials. The best `used`
+ * by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used best of so many
+ * equal sets of neighbours, by the sum of their two best. shares [STEP_ROWS][n + 1]: scale times the score of a chosen
+ * expert, divided by the sum of them all if of_sum is 1; 0 for the others; the last one is `shared`. n <= MOST_EXPERTS.
+ * items: STEP_ROWS */
+#define P_ROUTE(B, V, F)                                                                                  \
+    B(float, products) B(const float, bias) B(const float, correction) B(float, shares) V(n) V(used) V(sets) \
+        V(sets_used) V(sigmoid) V(of_sum) F(scale) F(shared)
+
+/* Lists the neurons of the chosen experts: chosen [STEP_ROWS][experts], of which chosen_count [STEP_ROWS] are used,
+ * ascending. Expert e has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [STEP_ROWS][n] and
+ * listed [STEP_ROWS]; adds the number to totals[t * TOTALS + column].   items: STEP_ROWS */
+#define P_EXPAND(B, V, F)                                                                                      \
+    B(const uint, chosen) B(const uint, chosen_count) B(const uint, begins) B(uint, list) B(uint, listed) B(uint, totals) \
+        V(experts) V(n) V(column)
+
+/* h[t][i] *= shares[t][expert of neuron list[t][i]]; h and list [STEP_ROWS][n], shares [STEP_ROWS][experts], begins as
+ * in expand.   items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
+#define P_WEIGH(B, V, F) \
+    B(float, h) B(const uint, list) B(const uint, listed) B(const float, shares) B(const uint, begins) V(experts) V(n)
 
 /* Replaces first[t][i] by the activation of the i-th neuron (of the list, or of all; n is the stride): see GATING_ and
  * KIND_. Biases are indexed by neuron; NULL: none. A neuron that relu or relu2 makes zero gives 0, even if `second` is
@@ -222,6 +248,7 @@
     X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
     X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
     X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                \
+    X(route, P_ROUTE) X(expand, P_EXPAND) X(weigh, P_WEIGH)                      \
     X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
 
 // clang-format on

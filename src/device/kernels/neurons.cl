@@ -81,7 +81,8 @@ KERNEL(compact, P_COMPACT)
         }
         if (LANE == 0) {
             listed[t] = done;
-            totals[t * TOTALS + column] += done;
+            if (totals)
+                totals[t * TOTALS + column] += done;
         }
     }
 }
@@ -102,6 +103,14 @@ INLINE float activated(float value, uint kind, float activation_threshold)
     return value > activation_threshold ? value : 0.0f;
 }
 
+/* Returns clamped SwiGLU of one neuron. NaN stays NaN. */
+INLINE float swiglu_clamped(float gate, float up, float limit)
+{
+    gate = gate > limit ? limit : gate;
+    up = up > limit ? limit : up < -limit ? -limit : up;
+    return DIVIDE(gate, 1.0f + EXP(-1.702f * gate)) * (up + 1.0f);
+}
+
 /* Activates the places begin .. end - 1 of one token. biased (a constant): whether there are biases; only they need the
  * list. */
 INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float *second,
@@ -111,6 +120,11 @@ INLINE void activate_places(bool biased, GLOBAL float *first, GLOBAL const float
     for (uint i = begin + LANE; i < end; i += LANES) {
         uint neuron = biased && list ? list[i] : i;
         float value = first[i] + (biased && first_bias ? first_bias[neuron] : 0.0f);
+        if (kind == KIND_SWIGLU_CLAMPED) {
+            float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);
+            first[i] = swiglu_clamped(value, other, activation_threshold);
+            continue;
+        }
         float result = activated(value, kind, activation_threshold);
         if (gating != GATING_PLAIN) {
             float other = second[i] + (biased && second_bias ? second_bias[neuron] : 0.0f);

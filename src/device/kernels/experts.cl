@@ -1,0 +1,125 @@
+/* experts.cl - layers with experts: route gives every expert its share of a token, expand lists the neurons of those
+ * that have one, and weigh multiplies activations by the shares. In between, lists work as in layers without experts. */
+
+/* Returns how many of n values are better than the own-th: greater, or equal at an earlier place; NaN is the least. */
+INLINE uint better_than(LOCAL const float *values, uint n, uint own)
+{
+    uint order = order_of(values[own]), count = 0;
+    for (uint i = 0; i < n; i++)
+        count += is_better(order_of(values[i]), i, order, own);
+    return count;
+}
+
+/* Returns the sum of the two greatest of n values, or the only one. */
+INLINE float best_two(LOCAL const float *values, uint n)
+{
+    float first = NEGATIVE_INFINITY, second = NEGATIVE_INFINITY;
+    for (uint i = 0; i < n; i++) {
+        second = values[i] > first ? first : values[i] > second ? values[i] : second;
+        first = values[i] > first ? values[i] : first;
+    }
+    return n > 1 ? first + second : first;
+}
+
+/* Turns the products of one token with the router into scores, in place. */
+INLINE void score_experts(GLOBAL float *products, GLOBAL const float *bias, uint n, bool sigmoid, LOCAL float *scratch)
+{
+    float largest = NEGATIVE_INFINITY, sum = 0.0f;
+    for (uint e = LANE; e < n; e += LANES) {
+        float x = products[e] + (bias ? bias[e] : 0.0f);
+        products[e] = x;
+        largest = x > largest ? x : largest;
+    }
+    largest = group_max(largest, scratch);
+    for (uint e = LANE; e < n; e += LANES) {
+        float score = sigmoid ? DIVIDE(1.0f, 1.0f + EXP(-products[e])) : EXP(products[e] - largest);
+        products[e] = score;
+        sum += score;
+    }
+    sum = sigmoid ? 1.0f : group_sum(sum, scratch);
+    for (uint e = LANE; e < n; e += LANES)
+        products[e] = DIVIDE(products[e], sum);
+}
+
+/* A group takes a token. That an expert is among the best is found by counting those that are better: every lane can do
+ * so for its own experts, and equal ranks are decided as on the CPU. */
+KERNEL(route, P_ROUTE)
+{
+    LOCAL_ARRAY(float, scratch, SCRATCH_FOR_ONE);
+    LOCAL_ARRAY(float, ranks, MOST_EXPERTS);
+    LOCAL_ARRAY(float, of_sets, MOST_EXPERTS);
+    uint choices = sets > 1 ? sets : 0, each = n / (sets > 1 ? sets : 1);
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        GLOBAL float *scores = products + (size_t)t * n, *share = shares + (size_t)t * (n + 1);
+        score_experts(scores, bias, n, sigmoid != 0, scratch);
+        for (uint e = LANE; e < n; e += LANES)
+            ranks[e] = scores[e] + (correction ? correction[e] : 0.0f);
+        BARRIER();
+        for (uint s = LANE; s < choices; s += LANES)
+            of_sets[s] = best_two(ranks + s * each, each);
+        BARRIER();
+        for (uint e = LANE; e < n; e += LANES) {
+            bool stays = choices == 0 || better_than(of_sets, choices, e / each) < sets_used;
+            ranks[e] = stays ? ranks[e] : AS_FLOAT(0x7fc00000u);
+        }
+        BARRIER();
+        float sum = 0.0f;
+        for (uint e = LANE; e < n; e += LANES) {
+            share[e] = better_than(ranks, n, e) < used ? scores[e] : 0.0f;
+            sum += share[e];
+        }
+        sum = group_sum(sum, scratch);
+        float factor = of_sum && sum > 0.0f ? DIVIDE(scale, sum) : scale;
+        for (uint e = LANE; e < n; e += LANES)
+            share[e] *= factor;
+        if (LANE == 0)
+            share[n] = shared;
+        BARRIER(); /* before the next token overwrites ranks */
+    }
+}
+
+/* A group takes a token and copies the range of each expert, one after the other. */
+KERNEL(expand, P_EXPAND)
+{
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        uint at = 0;
+        for (uint k = 0; k < chosen_count[t]; k++) {
+            uint e = chosen[(size_t)t * experts + k], begin = begins[e], end = begins[e + 1];
+            for (uint i = begin + LANE; i < end; i += LANES)
+                list[(size_t)t * n + at + i - begin] = i;
+            at += end - begin;
+        }
+        if (LANE == 0) {
+            listed[t] = at;
+            totals[t * TOTALS + column] += at;
+        }
+    }
+}
+
+/* Returns the expert of a neuron, by bisection of the experts' ranges. */
+INLINE uint expert_of(GLOBAL const uint *begins, uint experts, uint neuron)
+{
+    uint low = 0, high = experts;
+    while (high - low > 1) {
+        uint middle = (low + high) / 2;
+        if (begins[middle] <= neuron)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* An item is ACTIVATE_NEURONS neighbouring places of one token. */
+KERNEL(weigh, P_WEIGH)
+{
+    uint parts = (n + ACTIVATE_NEURONS - 1) / ACTIVATE_NEURONS;
+    for (uint item = GROUP; item < step->count * parts; item += GROUPS) {
+        uint t = item / parts, begin = item % parts * ACTIVATE_NEURONS;
+        uint end = least(begin + ACTIVATE_NEURONS, listed[t]);
+        for (uint i = begin + LANE; i < end; i += LANES) {
+            size_t at = (size_t)t * n + i;
+            h[at] *= shares[(size_t)t * experts + expert_of(begins, experts, list[at])];
+        }
+    }
+}

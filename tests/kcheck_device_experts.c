@@ -1,0 +1,276 @@
+/* kcheck_device_experts.c - the kernels of devices for layers with experts: route, expand, weigh.
+ *
+ * route is held against double precision, with its choice made by sorting; a case whose choice hangs on less than
+ * rounding is drawn again. Lists and products have one right answer. */
+#include "kcheck_device_arrays.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ route */
+
+/* What route works on: the numbers of its parameters, and of one token what follows from the definition. */
+typedef struct routing {
+    uint32_t count, n, used, sets, sets_used, sigmoid, of_sum;
+    float scale, shared, *products, *bias, *correction;
+    double *scores, *ranks, *shares; /* [count][n], shares [count][n + 1] */
+} routing;
+
+/* Ranks that differ by less may be ordered otherwise in float32. */
+#define NARROW 1e-5
+
+typedef struct ranked {
+    double value;
+    uint32_t place;
+} ranked;
+
+static int best_first(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value > y->value ? -1 : 1;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Marks in stays [n] the best `most` of values [n]; false where that hangs on a rounding error. */
+static bool mark_best(const double *values, uint32_t n, uint32_t most, bool *stays)
+{
+    ranked *sorted = array_new(n, sizeof *sorted);
+    for (uint32_t i = 0; i < n; i++)
+        sorted[i] = (ranked){values[i], i};
+    qsort(sorted, n, sizeof *sorted, best_first);
+    memset(stays, 0, n * sizeof *stays);
+    for (uint32_t i = 0; i < most; i++)
+        stays[sorted[i].place] = true;
+    double gap = most < n ? sorted[most - 1].value - sorted[most].value : 1;
+    free(sorted);
+    return gap == 0 || !(gap < NARROW);
+}
+
+/* Leaves out the experts of all sets but the best, as minus infinity; false as in mark_best. */
+static bool leave_sets_out(const routing *w, double *ranks)
+{
+    uint32_t each = w->n / w->sets;
+    double *sums = array_new(w->sets, sizeof *sums);
+    bool *stays = array_new(w->sets, sizeof *stays);
+    for (uint32_t s = 0; s < w->sets; s++) {
+        double first = -INFINITY, second = -INFINITY;
+        for (uint32_t i = 0; i < each; i++) {
+            double x = ranks[s * each + i];
+            second = fmax(second, fmin(first, x));
+            first = fmax(first, x);
+        }
+        sums[s] = each > 1 ? first + second : first;
+    }
+    bool clear = mark_best(sums, w->sets, w->sets_used, stays);
+    for (uint32_t e = 0; e < w->n; e++)
+        ranks[e] = stays[e / each] ? ranks[e] : -INFINITY;
+    free(sums), free(stays);
+    return clear;
+}
+
+/* One token in double precision; false as in mark_best. */
+static bool route_one(const routing *w, uint32_t t)
+{
+    double largest = -INFINITY, all = 0, sum = 0, *scores = w->scores + t * w->n, *ranks = w->ranks + t * w->n;
+    double *shares = w->shares + t * (w->n + 1);
+    bool *chosen = array_new(w->n, sizeof *chosen), clear = true;
+    for (uint32_t e = 0; e < w->n; e++) {
+        scores[e] = (double)w->products[t * w->n + e] + (w->bias ? (double)w->bias[e] : 0);
+        largest = fmax(largest, scores[e]);
+    }
+    for (uint32_t e = 0; e < w->n; e++)
+        all += exp(scores[e] - largest);
+    for (uint32_t e = 0; e < w->n; e++) {
+        scores[e] = w->sigmoid ? 1 / (1 + exp(-scores[e])) : exp(scores[e] - largest) / all;
+        ranks[e] = scores[e] + (w->correction ? (double)w->correction[e] : 0);
+    }
+    if (w->sets > 1)
+        clear = leave_sets_out(w, ranks);
+    clear &= mark_best(ranks, w->n, w->used, chosen);
+    for (uint32_t e = 0; e < w->n; e++)
+        sum += chosen[e] ? scores[e] : 0;
+    for (uint32_t e = 0; e < w->n; e++)
+        shares[e] = chosen[e] ? scores[e] * (double)w->scale / (w->of_sum ? sum : 1) : 0;
+    shares[w->n] = (double)w->shared;
+    free(chosen);
+    return clear;
+}
+
+/* Products of a router: of size 8 at most, now and then two that are equal. */
+static void draw_products(const routing *w, uint64_t *rng)
+{
+    for (uint32_t t = 0; t < w->count; t++) {
+        float *x = w->products + t * w->n;
+        do
+            for (uint32_t e = 0; e < w->n; e++)
+                x[e] = e > 0 && random_below(rng, 8) == 0 ? x[random_below(rng, e)] : 8 * random_value(rng);
+        while (!route_one(w, t));
+    }
+}
+
+static routing routing_new(size_t s, uint64_t *rng)
+{
+    static const uint32_t numbers[] = {1, 2, 3, 6, 8, 32, 64, 65, 128, 160, 512, MOST_EXPERTS};
+    routing w = {.count = random_count(rng), .n = numbers[s % COUNT_OF(numbers)], .sets = 1};
+    uint32_t sets = 2 + (uint32_t)random_below(rng, 7);
+    if (w.n % sets == 0 && random_below(rng, 3) > 0)
+        w.sets = sets;
+    w.sets_used = 1 + (uint32_t)random_below(rng, w.sets);
+    uint32_t open = w.n / w.sets * w.sets_used, most = open < 32 ? open : 32;
+    w.used = 1 + (uint32_t)random_below(rng, most);
+    w.sigmoid = (uint32_t)random_below(rng, 2);
+    w.of_sum = (uint32_t)random_below(rng, 2);
+    w.scale = random_below(rng, 2) ? 1 : 2.5f;
+    w.shared = (float)random_below(rng, 2);
+    w.products = array_new(w.count * w.n, sizeof(float));
+    w.scores = array_new(w.count * w.n, sizeof(double)), w.ranks = array_new(w.count * w.n, sizeof(double));
+    w.shares = array_new(w.count * (w.n + 1), sizeof(double));
+    w.bias = random_below(rng, 2) ? array_new(w.n, sizeof(float)) : NULL;
+    w.correction = random_below(rng, 2) ? array_new(w.n, sizeof(float)) : NULL;
+    for (uint32_t e = 0; e < w.n; e++) {
+        if (w.bias)
+            w.bias[e] = random_value(rng);
+        if (w.correction)
+            w.correction[e] = random_value(rng);
+    }
+    draw_products(&w, rng);
+    return w;
+}
+
+static void routing_free(routing *w)
+{
+    free(w->products), free(w->bias), free(w->correction);
+    free(w->scores), free(w->ranks), free(w->shares);
+}
+
+/* Before exp there are sums of numbers of size 20 at most, so it is off by EXP_ERROR and 3 * 20 EPSILON; both sums of n
+ * positive numbers by at most n EPSILON; five operations follow. */
+static void check_route(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 96; s++) {
+        routing w = routing_new(s, rng);
+        snprintf(c->size, sizeof(c->size), "%u rows, %u of %u experts, %u of %u sets, %s%s%s", w.count, w.used, w.n,
+                 w.sets_used, w.sets, w.sigmoid ? "sigmoid" : "softmax", w.bias ? ", bias" : "",
+                 w.correction ? ", correction" : "");
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.products, w.count * w.n),
+                        float_room(d, w.bias, w.bias ? w.n : 0), float_room(d, w.correction, w.correction ? w.n : 0),
+                        float_room(d, NULL, w.count * ((size_t)w.n + 1))};
+        DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
+                  w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.correction ? room_of(&rooms[3]) : NO_BUFFER,
+                  room_of(&rooms[4]), UINT(w.n), UINT(w.used), UINT(w.sets), UINT(w.sets_used), UINT(w.sigmoid),
+                  UINT(w.of_sum), FLOAT(w.scale), FLOAT(w.shared));
+        float *got = content_of(c, &rooms[4]);
+        double error = 2 * (EXP_ERROR + (60 + (double)w.n) * EPSILON) + 5 * EPSILON;
+        for (size_t i = 0; i < w.count * ((size_t)w.n + 1); i++)
+            expect_close(c, i, w.shares[i], got[i], fabs(w.shares[i]) * error);
+        free_rooms(rooms, COUNT_OF(rooms));
+        routing_free(&w);
+        free(got);
+    }
+}
+
+/* ------------------------------------------------------------------ expand, weigh */
+
+/* Experts of which the device has some neurons each, and those that tokens chose. */
+typedef struct expansion {
+    uint32_t count, experts, n, *begins, *chosen, *chosen_count, *list, *listed, *totals, column;
+} expansion;
+
+static expansion expansion_new(uint64_t *rng)
+{
+    expansion w = {.count = random_count(rng), .experts = 1 + (uint32_t)random_below(rng, 40)};
+    w.begins = array_new(w.experts + 1, sizeof(uint32_t));
+    for (uint32_t e = 0; e < w.experts; e++)
+        w.begins[e + 1] = w.begins[e] + (uint32_t)(random_below(rng, 3) ? random_below(rng, 300) : 0);
+    w.n = w.begins[w.experts] + (uint32_t)random_below(rng, 3) + 1;
+    w.column = (uint32_t)random_below(rng, TOTALS);
+    w.chosen = array_new(STEP_ROWS * w.experts, sizeof(uint32_t));
+    w.chosen_count = array_new(STEP_ROWS, sizeof(uint32_t)), w.listed = array_new(STEP_ROWS, sizeof(uint32_t));
+    w.list = array_new(STEP_ROWS * w.n, sizeof(uint32_t)), w.totals = array_new(STEP_ROWS * TOTALS, sizeof(uint32_t));
+    for (uint32_t t = 0; t < w.count; t++)
+        for (uint32_t e = 0; e < w.experts; e++) {
+            if (random_below(rng, 3) > 0)
+                continue;
+            w.chosen[t * w.experts + w.chosen_count[t]++] = e;
+            for (uint32_t i = w.begins[e]; i < w.begins[e + 1]; i++)
+                w.list[t * w.n + w.listed[t]++] = i;
+        }
+    for (size_t i = 0; i < STEP_ROWS * TOTALS; i++)
+        w.totals[i] = (uint32_t)random_below(rng, 1000);
+    return w;
+}
+
+static void expansion_free(expansion *w)
+{
+    free(w->begins), free(w->chosen), free(w->chosen_count), free(w->list), free(w->listed), free(w->totals);
+}
+
+static void check_expand(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 40; s++) {
+        expansion w = expansion_new(rng);
+        snprintf(c->size, sizeof(c->size), "%u rows, %u experts of %u neurons", w.count, w.experts, w.n);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),    word_room(d, w.chosen, STEP_ROWS * w.experts),
+                        word_room(d, w.chosen_count, STEP_ROWS),   word_room(d, w.begins, w.experts + 1),
+                        word_room(d, NULL, STEP_ROWS * w.n),       word_room(d, NULL, STEP_ROWS),
+                        word_room(d, w.totals, STEP_ROWS * TOTALS)};
+        DEVICE_DO(c, d, DEVICE_expand, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]), room_of(&rooms[6]), UINT(w.experts),
+                  UINT(w.n), UINT(w.column));
+        uint32_t *list = content_of(c, &rooms[4]), *listed = content_of(c, &rooms[5]),
+                 *totals = content_of(c, &rooms[6]);
+        for (uint32_t t = 0; t < w.count; t++) {
+            w.totals[t * TOTALS + w.column] += w.listed[t];
+            expect_same(c, "list", w.list + t * w.n, list + t * w.n, w.listed[t] * sizeof *list);
+        }
+        expect_same(c, "listed", w.listed, listed, w.count * sizeof *listed);
+        expect_same(c, "totals", w.totals, totals, STEP_ROWS * TOTALS * sizeof *totals);
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(list), free(listed), free(totals);
+        expansion_free(&w);
+    }
+}
+
+static void check_weigh(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 40; s++) {
+        expansion w = expansion_new(rng);
+        snprintf(c->size, sizeof(c->size), "%u rows, %u experts of %u neurons", w.count, w.experts, w.n);
+        float *h = rough_array(w.count * (size_t)w.n, rng), *shares = rough_array(w.count * (size_t)w.experts, rng);
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
+                        float_room(d, h, w.count * (size_t)w.n),
+                        word_room(d, w.list, STEP_ROWS * w.n),
+                        word_room(d, w.listed, STEP_ROWS),
+                        float_room(d, shares, w.count * (size_t)w.experts),
+                        word_room(d, w.begins, w.experts + 1)};
+        DEVICE_DO(c, d, DEVICE_weigh, STEP_ROWS * items_of(w.n, ACTIVATE_NEURONS), room_of(&rooms[0]),
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]),
+                  UINT(w.experts), UINT(w.n));
+        float *got = content_of(c, &rooms[1]);
+        for (uint32_t t = 0; t < w.count; t++)
+            for (uint32_t i = 0, e = 0; i < w.listed[t]; i++) {
+                while (w.begins[e + 1] <= w.list[t * w.n + i])
+                    e++;
+                h[t * w.n + i] *= shares[t * w.experts + e];
+            }
+        for (size_t i = 0; i < w.count * (size_t)w.n;
+             i++) /* products below the smallest normal number may be flushed */
+            expect_close(c, i, h[i], got[i], fabsf(h[i]) < (float)TINY ? TINY : 0);
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(h), free(shares), free(got);
+        expansion_free(&w);
+    }
+}
+
+void check_device_experts(check *c, device *d, uint64_t *rng)
+{
+    check_begin(c, "route");
+    check_route(c, d, rng);
+    check_begin(c, "expand");
+    check_expand(c, d, rng);
+    check_begin(c, "weigh");
+    check_weigh(c, d, rng);
+}
