@@ -1,6 +1,7 @@
 /* device_weights.c - uploads weights (see device_weights.h). They are packed in main memory, a stretch of rows at a
  * time. */
 #include "device_weights.h"
+#include "engine.h"
 
 #include "../base/memory.h"
 #include "../base/text.h"
@@ -15,7 +16,7 @@
 typedef struct loader {
     device_weights *to;
     const hearth_model *model;
-    const matrix *down_t; /* [layer_count] */
+    const engine_layer *layers; /* [layer_count] */
     const hearth_progress *progress;
     uint64_t done, total; /* bytes uploaded */
     hearth_error *error;
@@ -233,6 +234,7 @@ static hearth_status upload_attention(loader *l, device_layer *to, uint32_t laye
 static hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
+    const engine_layer *e = &l->layers[layer];
     const hyperparameters *h = &l->model->hyper;
     uint32_t f = from->ffn.neuron_count;
     to->rows = mem_new_array(f, sizeof *to->rows);
@@ -255,8 +257,8 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
         TRY(upload_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
         TRY(upload_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
     }
-    if (l->down_t[layer].data)
-        return upload_rows(l, &to->down_t, &l->down_t[layer], to, layer, "ffn_down_t");
+    if (e->down_t.data)
+        return upload_rows(l, &to->down_t, &e->down_t, to, layer, "ffn_down_t");
     return upload_whole(l, &to->down, &from->down, layer, "ffn_down");
 }
 
@@ -268,6 +270,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < p->layer_count; i++) {
         const model_layer *from = &l->model->layers[i];
+        const engine_layer *e = &l->layers[i];
         if (!layer_uses_device(&p->layers[i]))
             continue;
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
@@ -275,8 +278,8 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
                  matrix_bytes(&from->attention_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
         bytes += predicts ? matrix_bytes(&from->predictor.fc1) + matrix_bytes(&from->predictor.fc2) * neurons / f : 0;
-        bytes += (matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&l->down_t[i]) +
-                  (l->down_t[i].data ? 0 : matrix_bytes(&from->down))) *
+        bytes += (matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&e->down_t) +
+                  (e->down_t.data ? 0 : matrix_bytes(&from->down))) *
                  neurons / f;
     }
     bytes += p->head == PLACEMENT_DEVICE ? matrix_bytes(&l->model->head) : 0;
@@ -310,7 +313,7 @@ static hearth_status count_layer(const loader *l, const hearth_placement *p, uin
 {
     device_weights counted = {0};
     device_layer to = {0};
-    loader counter = {.to = &counted, .model = l->model, .down_t = l->down_t, .counts = true};
+    loader counter = {.to = &counted, .model = l->model, .layers = l->layers, .counts = true};
     hearth_status status = upload_attention(&counter, &to, layer);
     if (status == HEARTH_OK)
         status = upload_neurons(&counter, &to, &p->layers[layer], layer);
@@ -359,7 +362,7 @@ static hearth_status check_splits(const hearth_model *m, const hearth_placement 
 }
 
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
-                                    const hearth_placement *placement, const matrix *down_t,
+                                    const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
     TRY(check_splits(model, placement, error));
@@ -371,7 +374,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
         return fail_memory(error, "device weights", model->hyper.layer_count * sizeof *layers);
     }
     *w = (device_weights){.device = d, .layer_count = model->hyper.layer_count, .layers = layers};
-    loader l = {.to = w, .model = model, .down_t = down_t, .progress = progress, .error = error};
+    loader l = {.to = w, .model = model, .layers = engine_layers, .progress = progress, .error = error};
     l.total = estimate(&l, placement);
     hearth_status status = upload_all(&l, placement);
     if (status == HEARTH_OK) {

@@ -60,13 +60,15 @@ typedef struct device_weights {
     uint64_t bytes;                /* taken in the memory of the device          */
 } device_weights;
 
-/* Uploads everything that the placement puts on the device. down_t [layer_count]: those of the engine (its own or the
- * file's); for one without data the model's `down` is uploaded as it is.
+struct engine_layer;
+
+/* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes
+ * down_t; where that has no data, the model's `down` is uploaded as it is.
  * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named); or a split layer has a norm of
  * its activations, which takes the neurons of both sides together.
  * HEARTH_NO_MEMORY: the budget does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
-                                    const hearth_placement *placement, const matrix *down_t,
+                                    const hearth_placement *placement, const struct engine_layer *layers,
                                     const hearth_progress *progress, hearth_error *error);
 void device_weights_destroy(device_weights *w);
 

@@ -203,22 +203,15 @@ static hearth_status list_parts(hearth_engine *e, hearth_error *error)
 /* Uploads what the placement puts on the device. */
 static hearth_status use_device(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
 {
-    uint32_t layers = e->model->hyper.layer_count;
     if (!placement_needs_device(e->placement))
         return HEARTH_OK;
     if (!e->runtime->device)
         return fail(error, HEARTH_INVALID, "placement: side %s: the runtime has no device",
                     e->placement->sides[PLACEMENT_DEVICE]);
-    matrix *down_t = mem_new_array(layers, sizeof *down_t);
-    if (!down_t)
-        return fail_memory(error, "engine", layers * sizeof *down_t);
-    for (uint32_t i = 0; i < layers; i++)
-        down_t[i] = e->layers[i].down_t;
     device_lock(e->runtime);
     hearth_status status =
-        device_weights_create(&e->uploaded, e->runtime->device, e->model, e->placement, down_t, progress, error);
+        device_weights_create(&e->uploaded, e->runtime->device, e->model, e->placement, e->layers, progress, error);
     device_unlock(e->runtime);
-    mem_free(down_t);
     return status;
 }
 
