@@ -277,11 +277,10 @@ static bool restrict_layer(hearth_placement *p, layer_placement *layer, const ui
            (count == f || fill_assignment(p, &layer->assignments[1], PLACEMENT_NOBODY, chosen, f, false));
 }
 
-hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
-                                    hearth_error *error)
+hearth_status placement_keep(hearth_placement *placement, const hearth_model *model, const tune *t, double share,
+                             bool hottest, hearth_error *error)
 {
     hearth_placement *p = placement;
-    const tune *t = model->tune;
     TRY(placement_check_model(p, model, error));
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
@@ -299,6 +298,12 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
         ok = restrict_layer(changed, &changed->layers[i], t->layers[i].order, share, hottest, chosen);
     mem_free(chosen);
     return finish_change(p, changed, ok, error);
+}
+
+hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
+                                    hearth_error *error)
+{
+    return placement_keep(placement, model, model->tune, share, hottest, error);
 }
 
 /* ------------------------------------------------------------------ using a device */

@@ -85,7 +85,14 @@ hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int3
                          uint32_t *rows, uint32_t *count, hearth_error *error);
 const char *layer_form_name(layer_form form);
 
+/* In the functions below, t is a tune record (model/tune.h) of the model. Those of hearth.h use the record that the model
+ * was opened with. */
 struct tune;
+
+/* As hearth_placement_keep, with t in place of the model's record. */
+hearth_status placement_keep(hearth_placement *placement, const hearth_model *model, const struct tune *t, double share,
+                             bool hottest, hearth_error *error);
+
 /* Finds the highest level of a tune file that skips more than zeros and has a loss of at most most_loss nats; returns
  * false if there is none. */
 bool placement_find_level(const struct tune *t, double most_loss, uint32_t *level);
