@@ -254,8 +254,8 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
     TRY(upload_floats(l, &to->up_bias, from->up_bias, to->rows, to->neuron_count, "up bias"));
     TRY(upload_norm(l, &to->ffn_inner_norm, &from->ffn_inner_norm, to->rows, to->neuron_count, "ffn inner norm"));
     if (p->selector == SELECTOR_LOW_RANK) {
-        TRY(upload_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
-        TRY(upload_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
+        TRY(upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1"));
+        TRY(upload_rows(l, &to->fc2, &e->predictor.fc2, to, layer, "fc2"));
     }
     if (e->down_t.data)
         return upload_rows(l, &to->down_t, &e->down_t, to, layer, "ffn_down_t");
@@ -277,7 +277,7 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
                  matrix_bytes(&from->attention_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
-        bytes += predicts ? matrix_bytes(&from->predictor.fc1) + matrix_bytes(&from->predictor.fc2) * neurons / f : 0;
+        bytes += predicts ? matrix_bytes(&e->predictor.fc1) + matrix_bytes(&e->predictor.fc2) * neurons / f : 0;
         bytes += (matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&e->down_t) +
                   (e->down_t.data ? 0 : matrix_bytes(&from->down))) *
                  neurons / f;
