@@ -137,17 +137,17 @@ static void touch_tune(const tune *t)
     }
 }
 
-/* The model has what its tune record says, rows of fc2 in the order of its own. */
-static void touch_model(const hearth_model *m)
+/* A bound record gives the model what it says, rows of fc2 in the model's order. */
+static void touch_bound(const tune *t, const hearth_model *m)
 {
-    for (uint32_t i = 0; m->tune->has_predictors && i < LAYERS; i++) {
-        const learned_predictor *said = &m->tune->layers[i].predictor, *has = &m->layers[i].predictor;
-        if (has->kind != said->kind || (has->kind != PREDICTOR_NONE && !ffn_skippable(&m->layers[i].ffn)))
+    for (uint32_t i = 0; t->has_predictors && i < LAYERS; i++) {
+        const learned_predictor *said = &t->layers[i].predictor, has = tune_predictor(t, m, i);
+        if (has.kind != said->kind || (has.kind != PREDICTOR_NONE && !ffn_skippable(&m->layers[i].ffn)))
             abort();
-        touch_predictor(has);
-        for (uint32_t row = 0; row < has->fc2.rows; row++) {
+        touch_predictor(&has);
+        for (uint32_t row = 0; row < has.fc2.rows; row++) {
             size_t number = m->layers[i].order ? (size_t)m->layers[i].order[row] : row;
-            if (memcmp(matrix_row(&has->fc2, row), matrix_row(&said->fc2, number), said->fc2.row_bytes) != 0)
+            if (memcmp(matrix_row(&has.fc2, row), matrix_row(&said->fc2, number), said->fc2.row_bytes) != 0)
                 abort();
         }
     }
@@ -186,11 +186,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hearth_status status = tune_parse(&t, bytes, size, "fuzz.tune", m, &error);
     if (status == HEARTH_OK) {
         touch_tune(t);
-        hearth_model *view;
-        if (tune_view(&view, m, t, &error) != HEARTH_OK)
+        if (tune_bind(t, m, &error) != HEARTH_OK)
             abort();
-        touch_model(view);
-        hearth_model_close(view);
+        touch_bound(t, m);
+        tune_close(t);
     }
     free(block);
     check_end(status, &error, before);

@@ -197,7 +197,7 @@ static void a_moved_margin_is_lossy(void **state)
     assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         stack s;
-        b->layer.predictor.threshold = cases[i].tuned;
+        b->learnt_layer.predictor.threshold = cases[i].tuned;
         b->threshold = cases[i].used;
         open_placed(&s, runtime, b, place(b, HEARTH_MODE_PREDICTED), true);
         assert_string_equal(hearth_guarantee_name(hearth_engine_guarantee(s.engine)), cases[i].guarantee);
@@ -470,7 +470,7 @@ static void pruning_is_chosen_by_its_loss(void **state)
     built_free(b);
 }
 
-/* Without a tune file nothing is small: of a ReLU network only zeros are skipped. */
+/* Without the levels of a tune file nothing is small: of a ReLU network only zeros are skipped. */
 static void unpruned_is_exact(void **state)
 {
     (void)state;
@@ -511,11 +511,9 @@ static void allocation_failures(void **state)
         .format = FORMAT_F16, .down = FORMAT_F16, .d = 64, .f = 5, .coarse = true, .copy = FORMAT_Q4_0};
     built *b = built_new(&shape);
     uint32_t order[] = {3, 1, 4, 0, 2};
-    tune_layer layer = {.order = order};
-    tune learnt = {.layer_count = 1, .layers = &layer};
+    b->learnt_layer.order = order;
     hearth_runtime *runtime;
     assert_int_equal(hearth_runtime_create(&runtime, &(hearth_runtime_options){.threads = 2}, NULL), HEARTH_OK);
-    b->model.tune = &learnt;
     long live = mem_live(), n = 0;
     for (hearth_status status = HEARTH_NO_MEMORY; status != HEARTH_OK; n++) {
         hearth_placement *placement = NULL;
@@ -539,7 +537,6 @@ static void allocation_failures(void **state)
         assert_int_equal(mem_live(), live);
     }
     assert_true(n >= 10);
-    b->model.tune = NULL;
     hearth_runtime_destroy(runtime);
     built_free(b);
 }

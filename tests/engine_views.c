@@ -20,6 +20,18 @@ static hearth_engine *open_engine(hearth_runtime *runtime, const hearth_model *m
     return engine;
 }
 
+/* An engine of the same model that shares the copies of `of` and has the predictors of a bound record. */
+static hearth_engine *open_beside(const hearth_engine *of, const tune *t)
+{
+    hearth_error error;
+    hearth_placement *placement;
+    hearth_engine *engine;
+    must(placement_create(&placement, of->model, t, HEARTH_MODE_PREDICTED, &error), &error);
+    must(engine_with_placement(&engine, of, t, placement, &error), &error);
+    hearth_placement_destroy(placement);
+    return engine;
+}
+
 /* Logits [vocabulary] behind a text; freed with free. */
 static float *read_text(const hearth_engine *engine)
 {
@@ -81,6 +93,17 @@ static void engines_at_once(void **state)
     hearth_engine_destroy(second);
     hearth_model_close(tuned);
     same(read_text(first), own, bytes);
+    tune *t;
+    must(tune_open(&t, tune_file, model, &error), &error);
+    must(tune_bind(t, model, &error), &error);
+    second = open_beside(first, t);
+    same(read_text(second), other, bytes);
+    same(read_text(third), own, bytes);
+    hearth_engine_destroy(second);
+    tune_close(t);
+    second = open_beside(first, NULL);
+    same(read_text(second), own, bytes);
+    hearth_engine_destroy(second);
     hearth_engine_destroy(third);
     hearth_engine_destroy(first);
     hearth_model_close(model);

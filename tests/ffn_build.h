@@ -6,7 +6,7 @@
 #ifndef TESTS_FFN_BUILD_H
 #define TESTS_FFN_BUILD_H
 
-#include "../src/model/model.h"
+#include "../src/model/tune.h"
 #include "../src/number/half.h"
 #include "modes.h"
 
@@ -42,6 +42,8 @@ typedef struct built {
     int32_t *order; /* [f] the neuron that each row is                  */
     double frequency;
     rotary rotary;
+    tune learnt; /* the model's: its one layer has the predictor */
+    tune_layer learnt_layer;
     float threshold;           /* no score is near it; of a coarse copy, the margin */
     double passes;             /* what scores have to reach                        */
     float cut;                 /* in mode pruned: no size of an activated first value is near it */
@@ -344,11 +346,11 @@ static inline void built_make_model(built *b)
         .attention_output = out,
         .ffn_norm = {.weight = b->norm},
         .up = b->up.stored};
-    b->layer.predictor =
-        o->coarse
-            ? (learned_predictor){.kind = PREDICTOR_COARSE, .coarse_format = o->copy}
-            : (learned_predictor){
-                  .kind = PREDICTOR_LOW_RANK, .reads_normed = o->normed, .fc1 = b->fc1.stored, .fc2 = b->fc2.stored};
+    b->learnt_layer.predictor =
+        o->coarse ? (learned_predictor){.kind = PREDICTOR_COARSE, .coarse_format = o->copy}
+                  : (learned_predictor){.kind = PREDICTOR_LOW_RANK, .reads_normed = o->normed, .fc1 = b->fc1.stored};
+    b->learnt_layer.fc2_by_row = o->coarse ? (matrix){.data = NULL} : b->fc2.stored;
+    b->learnt = (tune){.layer_count = 1, .report = "", .has_predictors = true, .layers = &b->learnt_layer};
     if (o->gating != FFN_PLAIN)
         b->layer.gate = b->gate.stored;
     if (o->biases && o->gating != FFN_PLAIN)
@@ -368,7 +370,7 @@ static inline void built_make_model(built *b)
                                      .rotaries = &b->rotary,
                                      .rotary_count = 1,
                                      .neuron_major = !o->stock,
-                                     .predictors = true};
+                                     .tune = &b->learnt};
     b->model.hyper = (hyperparameters){.layer_count = 1,
                                        .embedding_length = o->d,
                                        .vocabulary_size = o->d,

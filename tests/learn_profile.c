@@ -479,15 +479,15 @@ static void probes_agree(void **state)
     assert_int_equal(corpus_written(&c, d.engine, 200, 0, &(hearth_progress){0}, NULL), HEARTH_OK);
     profile p = take(&d, &c, NULL);
     assert_true(isnan(p.hot_only_agreement[0]));
-    hearth_model *counted;
-    assert_int_equal(profile_view(&counted, &p, d.model, NULL), HEARTH_OK);
+    tune *counted;
+    assert_int_equal(profile_record(&counted, &p, d.model, NULL), HEARTH_OK);
     assert_null(d.model->tune);
     for (uint32_t i = 0; i < p.layer_count; i++)
         for (uint32_t n = 1; n < p.layers[i].neuron_count; n++) {
-            const uint32_t *order = counted->tune->layers[i].order;
+            const uint32_t *order = counted->layers[i].order;
             assert_true(p.layers[i].counts[order[n - 1]] >= p.layers[i].counts[order[n]]);
         }
-    hearth_model_close(counted);
+    tune_close(counted);
     assert_int_equal(profile_probe(&p, d.engine, d.runtime, &c, 100, (hearth_progress){0}, NULL), HEARTH_OK);
     assert_int_equal(p.probed_tokens, 100);
     for (size_t i = 0; i < PROFILE_PROBES; i++)

@@ -377,9 +377,10 @@ static void a_tuning(void **state)
 
     m = open_with(model_path, tune_path_of_it);
     for (uint32_t i = 0; i < LAYERS; i++) {
-        assert_int_equal(m->layers[i].predictor.kind, PREDICTOR_LOW_RANK);
-        assert_int_equal(m->layers[i].predictor.fc2.rows, widths[i]);
-        m->layers[i].predictor.threshold = -1e30f; /* lets all through */
+        learned_predictor *p = &m->tune->layers[i].predictor;
+        assert_int_equal(p->kind, PREDICTOR_LOW_RANK);
+        assert_int_equal(p->fc2.rows, widths[i]);
+        p->threshold = -1e30f; /* lets all through */
     }
     read_logits(m, placed(m, HEARTH_MODE_EXACT), 2, true, dense);
     read_logits(m, placed(m, HEARTH_MODE_PREDICTED), 2, true, other);

@@ -94,17 +94,17 @@ static void test_packed(void **state)
     expect_same_tune(t, packed->tune);
     expect_order(packed->tune);
     for (uint32_t i = 0; i < t->layer_count; i++) {
-        const learned_predictor *by_number = &t->layers[i].predictor, *by_row = &packed->layers[i].predictor;
-        assert_int_equal(by_row->kind, by_number->kind);
-        assert_true(by_row->threshold == by_number->threshold);
+        const learned_predictor *by_number = &t->layers[i].predictor, by_row = tune_predictor(packed->tune, packed, i);
+        assert_int_equal(by_row.kind, by_number->kind);
+        assert_true(by_row.threshold == by_number->threshold);
         for (uint32_t r = 0; r < t->layers[i].neuron_count; r++)
             assert_int_equal(packed->layers[i].order[r], t->layers[i].order[r]);
-        if (by_row->kind != PREDICTOR_LOW_RANK)
+        if (by_row.kind != PREDICTOR_LOW_RANK)
             continue;
-        expect_bytes(&by_row->fc1, &by_number->fc1);
+        expect_bytes(&by_row.fc1, &by_number->fc1);
         for (uint32_t r = 0; r < t->layers[i].neuron_count; r++)
-            assert_memory_equal(matrix_row(&by_row->fc2, r), matrix_row(&by_number->fc2, t->layers[i].order[r]),
-                                by_row->fc2.row_bytes);
+            assert_memory_equal(matrix_row(&by_row.fc2, r), matrix_row(&by_number->fc2, t->layers[i].order[r]),
+                                by_row.fc2.row_bytes);
     }
     hearth_model_close(packed);
     tune_close(t);
@@ -168,30 +168,31 @@ static void test_powerinfer(void **state)
     hearth_error error;
     hearth_model *m;
     must(open_with(&m, PWRI "bamboo/f32.gguf", "", &error), &error);
-    assert_true(m->predictors);
+    assert_true(tune_predicts(m->tune, m));
     for (int with = 0; with < 2; with++) {
         for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
-            const learned_predictor *p = &m->layers[i].predictor;
-            assert_int_equal(p->kind, PREDICTOR_LOW_RANK);
-            assert_false(p->reads_normed);
-            assert_true(p->threshold == 0.25f); /* golden/pwri/bamboo/cases.json */
-            assert_ptr_equal(p->fc1.data, m->layers[i].fc1.data);
-            assert_ptr_equal(p->fc2.data, m->layers[i].fc2.data);
+            learned_predictor p = tune_predictor(m->tune, m, i);
+            assert_int_equal(p.kind, PREDICTOR_LOW_RANK);
+            assert_false(p.reads_normed);
+            assert_true(p.threshold == 0.25f); /* golden/pwri/bamboo/cases.json */
+            assert_ptr_equal(p.fc1.data, m->layers[i].fc1.data);
+            assert_ptr_equal(p.fc2.data, m->layers[i].fc2.data);
         }
         write_made(tune_file, m, with ? MADE_ALL : MADE_COUNTS, FORMAT_F16, 32);
         tune *t;
         must(tune_open(&t, tune_file, m, &error), &error);
         must(tune_attach(m, t, &error), &error);
         assert_ptr_equal(m->tune, t);
-        assert_true(m->predictors);
+        assert_true(tune_predicts(m->tune, m));
     }
-    assert_int_equal(m->layers[0].predictor.fc1.rows, 32);
-    assert_true(m->layers[0].predictor.threshold == -0.5f);
-    assert_int_equal(m->layers[1].predictor.kind, PREDICTOR_COARSE);
-    assert_null(m->layers[1].predictor.fc1.data);
+    learned_predictor first = tune_predictor(m->tune, m, 0), second = tune_predictor(m->tune, m, 1);
+    assert_int_equal(first.fc1.rows, 32);
+    assert_true(first.threshold == -0.5f);
+    assert_int_equal(second.kind, PREDICTOR_COARSE);
+    assert_null(second.fc1.data);
     must(tune_attach(m, NULL, &error), &error);
     assert_null(m->tune);
-    assert_int_equal(m->layers[1].predictor.kind, PREDICTOR_LOW_RANK);
+    assert_int_equal(tune_predictor(m->tune, m, 1).kind, PREDICTOR_LOW_RANK);
     hearth_model_close(m);
 }
 
@@ -213,11 +214,11 @@ static void test_views(void **state)
     must(hearth_model_with_tune(&none, made, NULL, &error), &error);
     assert_memory_equal(m, &before, sizeof before);
     assert_memory_equal(m->layers, layers, bytes);
-    assert_int_equal(made->layers[0].predictor.fc1.rows, 32);
-    assert_int_equal(made->layers[1].predictor.kind, PREDICTOR_COARSE);
+    assert_int_equal(tune_predictor(made->tune, made, 0).fc1.rows, 32);
+    assert_int_equal(tune_predictor(made->tune, made, 1).kind, PREDICTOR_COARSE);
     assert_ptr_equal(made->layers[1].gate.data, m->layers[1].gate.data);
     assert_null(none->tune);
-    assert_ptr_equal(none->layers[0].predictor.fc1.data, m->layers[0].fc1.data);
+    assert_ptr_equal(tune_predictor(none->tune, none, 0).fc1.data, m->layers[0].fc1.data);
     hearth_model_close(none);
     hearth_model_close(made);
     assert_memory_equal(m, &before, sizeof before);
@@ -259,7 +260,7 @@ static void test_all_none(void **state)
     must(tune_open(&t, tune_file, m, &error), &error);
     assert_true(t->has_predictors);
     must(tune_attach(m, t, &error), &error);
-    assert_false(m->predictors);
+    assert_false(tune_predicts(m->tune, m));
     tune_close(made);
     hearth_model_close(m);
 }

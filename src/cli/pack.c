@@ -79,10 +79,9 @@ static hearth_status check_zeros(const loaded *l, hearth_error *error)
                 l->info.path, l->info.activation);
 }
 
-/* Copies the order from the model's tune record, so that it outlives the model. */
-static hearth_status copy_order(hot_order *to, const hearth_model *model, hearth_error *error)
+/* Copies the order from a tune record of the model, so that it outlives both. */
+static hearth_status copy_order(hot_order *to, const tune *t, const hearth_model *model, hearth_error *error)
 {
-    const tune *t = model->tune;
     size_t layers = t->layer_count, most = model_largest(model).neurons;
     to->rows = mem_new_array(layers, sizeof *to->rows + most * sizeof **to->rows);
     if (!to->rows)
@@ -114,12 +113,12 @@ static hearth_status count(packing *p, const loaded *l, progress *shown, hearth_
     else
         TRY(corpus_written(&texts, l->engine, 0, 0, &to, error));
     hearth_status status = profile_take(&counted, l->engine, &texts, &(profile_options){.progress = to}, error);
-    hearth_model *view = NULL;
+    tune *t = NULL;
     if (status == HEARTH_OK)
-        status = profile_view(&view, &counted, l->model, error);
+        status = profile_record(&t, &counted, l->model, error);
     if (status == HEARTH_OK)
-        status = copy_order(&p->order, view, error);
-    hearth_model_close(view);
+        status = copy_order(&p->order, t, l->model, error);
+    tune_close(t);
     profile_free(&counted);
     corpus_free(&texts);
     return status;
@@ -134,7 +133,7 @@ static hearth_status find_order(packing *p, hearth_error *error)
     p->order.known = !p->values->profile && l.model->tune && l.model->tune->layers[0].counts;
     hearth_status status = check_zeros(&l, error);
     if (status == HEARTH_OK)
-        status = p->order.known ? copy_order(&p->order, l.model, error) : count(p, &l, &shown, error);
+        status = p->order.known ? copy_order(&p->order, l.model->tune, l.model, error) : count(p, &l, &shown, error);
     progress_clear(&shown);
     common_unload(&l);
     p->what.order = (const uint32_t *const *)p->order.rows;

@@ -290,7 +290,7 @@ static row_list expand(const recorder *r, uint32_t layer)
 static void predict(const recorder *r, uint32_t layer, const device_buffer *normed)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
-    bool reads_normed = r->model->layers[layer].predictor.reads_normed;
+    bool reads_normed = r->s->engine->layers[layer].predictor.reads_normed;
     input in = prepare(r, reads_normed ? normed : r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
     product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
 }

@@ -1,6 +1,7 @@
 /* device_weights.c - uploads weights (see device_weights.h). They are packed in main memory, a stretch of rows at a
  * time. */
 #include "device_weights.h"
+#include "engine.h"
 
 #include "../base/memory.h"
 #include "../base/text.h"
@@ -15,7 +16,7 @@
 typedef struct loader {
     device_weights *to;
     const hearth_model *model;
-    const neuron_rows *rows; /* [layer_count] */
+    const engine_layer *layers; /* [layer_count] */
     const hearth_progress *progress;
     uint64_t done, total; /* bytes uploaded */
     hearth_error *error;
@@ -296,11 +297,10 @@ static hearth_status upload_router(loader *l, device_layer *to, const model_laye
 }
 
 /* Refuses what no device can do with the experts of a layer. */
-static hearth_status check_experts(const loader *l, const model_layer *from, const matrix *down_t,
-                                   const matrix *shared_down_t, uint32_t layer)
+static hearth_status check_experts(const loader *l, const model_layer *from, const engine_layer *e, uint32_t layer)
 {
     const matrix *const pairs[][2] = {
-        {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {down_t, shared_down_t}};
+        {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {&e->down_t, &e->shared_down_t}};
     if (from->mask_in.data)
         return fail(l->error, HEARTH_UNSUPPORTED,
                     "%s: layer %u: its experts choose their neurons by themselves, which devices cannot do yet; only "
@@ -322,11 +322,11 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
                                         const uint32_t *list, uint32_t shared)
 {
     const model_layer *from = &l->model->layers[layer];
-    const neuron_rows *rows = &l->rows[layer];
+    const engine_layer *e = &l->layers[layer];
     uint32_t n = to->neuron_count;
     const member inputs[] = {{&to->gate, &from->gate, n, "ffn_gate", &from->shared.gate, shared},
                              {&to->up, &from->up, n, "ffn_up", &from->shared.up, shared}};
-    const member down_t = {&to->down_t, &rows->down_t, n, "ffn_down_t", &rows->shared_down_t, shared};
+    const member down_t = {&to->down_t, &e->down_t, n, "ffn_down_t", &e->shared_down_t, shared};
     /* Plain networks have no gate. */
     size_t absent = from->gate.data ? 0 : 1;
     TRY(upload_stacks(l, inputs + absent, 2 - absent, list, layer));
@@ -334,17 +334,18 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
     TRY(upload_floats(l, &to->up_bias, from->up_bias, list, n, "up bias"));
     TRY(upload_norm(l, &to->ffn_inner_norm, &from->ffn_inner_norm, list, n, "ffn inner norm"));
     if (p->selector == SELECTOR_LOW_RANK) {
-        TRY(upload_whole(l, &to->fc1, &from->predictor.fc1, layer, "fc1"));
-        TRY(upload_rows(l, &to->fc2, &from->predictor.fc2, to, layer, "fc2"));
+        TRY(upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1"));
+        TRY(upload_rows(l, &to->fc2, &e->predictor.fc2, to, layer, "fc2"));
     }
-    return rows->down_t.data ? upload_stacks(l, &down_t, 1, list, layer)
-                             : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
+    return e->down_t.data ? upload_stacks(l, &down_t, 1, list, layer)
+                          : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
 }
 
 /* Lists and uploads the neurons of the device in a layer; with none of them only the bias of down. */
 static hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
+    const engine_layer *e = &l->layers[layer];
     uint32_t f = from->ffn.neuron_count, routed = ffn_routed(&from->ffn), shared = 0;
     bool experts = from->ffn.router.expert_count > 0;
     to->rows = mem_new_array(f, sizeof *to->rows);
@@ -357,7 +358,7 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
     if (to->neuron_count == 0)
         return HEARTH_OK;
     if (experts) {
-        TRY(check_experts(l, from, &l->rows[layer].down_t, &l->rows[layer].shared_down_t, layer));
+        TRY(check_experts(l, from, e, layer));
         TRY(upload_router(l, to, from, layer));
     }
     uint32_t *list = mem_new_array(to->neuron_count, sizeof *list);
@@ -380,17 +381,17 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < p->layer_count; i++) {
         const model_layer *from = &l->model->layers[i];
+        const engine_layer *e = &l->layers[i];
         if (!layer_uses_device(&p->layers[i]))
             continue;
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
         bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
                  matrix_bytes(&from->attention_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
-        bytes += predicts ? matrix_bytes(&from->predictor.fc1) + matrix_bytes(&from->predictor.fc2) * neurons / f : 0;
-        const neuron_rows *rows = &l->rows[i];
+        bytes += predicts ? matrix_bytes(&e->predictor.fc1) + matrix_bytes(&e->predictor.fc2) * neurons / f : 0;
         uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
-                       matrix_bytes(&from->shared.up) + matrix_bytes(&rows->down_t) +
-                       matrix_bytes(&rows->shared_down_t) + (rows->down_t.data ? 0 : matrix_bytes(&from->down));
+                       matrix_bytes(&from->shared.up) + matrix_bytes(&e->down_t) + matrix_bytes(&e->shared_down_t) +
+                       (e->down_t.data ? 0 : matrix_bytes(&from->down));
         bytes += all * neurons / f + (neurons > 0 ? matrix_bytes(&from->router) : 0);
     }
     bytes += p->head == PLACEMENT_DEVICE ? matrix_bytes(&l->model->head) : 0;
@@ -424,7 +425,7 @@ static hearth_status count_layer(const loader *l, const hearth_placement *p, uin
 {
     device_weights counted = {0};
     device_layer to = {0};
-    loader counter = {.to = &counted, .model = l->model, .rows = l->rows, .counts = true};
+    loader counter = {.to = &counted, .model = l->model, .layers = l->layers, .counts = true};
     hearth_status status = upload_attention(&counter, &to, layer);
     if (status == HEARTH_OK)
         status = upload_neurons(&counter, &to, &p->layers[layer], layer);
@@ -473,7 +474,7 @@ static hearth_status check_splits(const hearth_model *m, const hearth_placement 
 }
 
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
-                                    const hearth_placement *placement, const neuron_rows *rows,
+                                    const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
     TRY(check_splits(model, placement, error));
@@ -485,7 +486,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
         return fail_memory(error, "device weights", model->hyper.layer_count * sizeof *layers);
     }
     *w = (device_weights){.device = d, .layer_count = model->hyper.layer_count, .layers = layers};
-    loader l = {.to = w, .model = model, .rows = rows, .progress = progress, .error = error};
+    loader l = {.to = w, .model = model, .layers = engine_layers, .progress = progress, .error = error};
     l.total = estimate(&l, placement);
     hearth_status status = upload_all(&l, placement);
     if (status == HEARTH_OK) {

@@ -64,19 +64,16 @@ typedef struct device_weights {
     uint64_t bytes;                /* taken in the memory of the device          */
 } device_weights;
 
-/* A layer's down matrices with a row per neuron: the engine's own copies, or the file's; without data: none. */
-typedef struct neuron_rows {
-    matrix down_t, shared_down_t;
-} neuron_rows;
+struct engine_layer;
 
-/* Uploads everything that the placement puts on the device. rows [layer_count]; where there are none the model's `down`
- * is uploaded as it is.
+/* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes
+ * down_t (where that has no data, the model's `down` is uploaded as it is) and the predictor.
  * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named); or a split layer has a norm of
  * its activations, which takes the neurons of both sides together; or a layer's shared expert has another format than
  * the others, or its experts choose their neurons by themselves.
  * HEARTH_NO_MEMORY: the budget does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
-                                    const hearth_placement *placement, const neuron_rows *rows,
+                                    const hearth_placement *placement, const struct engine_layer *layers,
                                     const hearth_progress *progress, hearth_error *error);
 void device_weights_destroy(device_weights *w);
 

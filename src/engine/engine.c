@@ -7,6 +7,7 @@
 #include "../base/text.h"
 #include "../kernel/topology.h"
 #include "../model/neuron_major.h"
+#include "../model/tune.h"
 
 /* ------------------------------------------------------------------ down matrices */
 
@@ -108,10 +109,10 @@ static hearth_status check_experts(const hearth_model *m, uint32_t layer, const 
     return HEARTH_OK;
 }
 
-/* Fills in the layers; transposes down matrices if any layer needs it. of: an engine whose copies are shared, or
- * NULL. */
-static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, const hearth_progress *progress,
-                                    hearth_error *error)
+/* Fills in the layers; transposes down matrices if any layer needs it. t: has the predictors, or NULL. of: an engine
+ * whose copies are shared, or NULL. */
+static hearth_status prepare_layers(hearth_engine *e, const tune *t, const hearth_engine *of,
+                                    const hearth_progress *progress, hearth_error *error)
 {
     const hearth_model *m = e->model;
     bool skips = false;
@@ -122,11 +123,12 @@ static hearth_status prepare_layers(hearth_engine *e, const hearth_engine *of, c
         const layer_placement *p = &e->placement->layers[i];
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
         bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
-        TRY(placement_check_selector(p->selector, m, i, error));
+        TRY(placement_check_selector(p->selector, m, t, i, error));
         TRY(check_experts(m, i, p, error));
         e->layers[i] = (engine_layer){.form = p->form,
                                       .selector = p->selector,
                                       .threshold = p->threshold,
+                                      .predictor = tune_predictor(t, m, i),
                                       .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
                                       .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
                                       .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
@@ -171,7 +173,7 @@ static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
         if (l->selector != SELECTOR_COARSE)
             continue;
         TRY(coarse_create(&l->coarse, e->runtime->threads, layer_first_matrix(&e->model->layers[i]),
-                          e->model->layers[i].predictor.coarse_format, e->model->source->path, error));
+                          l->predictor.coarse_format, e->model->source->path, error));
         e->coarse_bytes += coarse_bytes(&l->coarse);
     }
     return HEARTH_OK;
@@ -211,22 +213,15 @@ static hearth_status list_parts(hearth_engine *e, hearth_error *error)
 /* Uploads what the placement puts on the device. */
 static hearth_status use_device(hearth_engine *e, const hearth_progress *progress, hearth_error *error)
 {
-    uint32_t layers = e->model->hyper.layer_count;
     if (!placement_needs_device(e->placement))
         return HEARTH_OK;
     if (!e->runtime->device)
         return fail(error, HEARTH_INVALID, "placement: side %s: the runtime has no device",
                     e->placement->sides[PLACEMENT_DEVICE]);
-    neuron_rows *rows = mem_new_array(layers, sizeof *rows);
-    if (!rows)
-        return fail_memory(error, "engine", layers * sizeof *rows);
-    for (uint32_t i = 0; i < layers; i++)
-        rows[i] = (neuron_rows){e->layers[i].down_t, e->layers[i].shared_down_t};
     device_lock(e->runtime);
     hearth_status status =
-        device_weights_create(&e->uploaded, e->runtime->device, e->model, e->placement, rows, progress, error);
+        device_weights_create(&e->uploaded, e->runtime->device, e->model, e->placement, e->layers, progress, error);
     device_unlock(e->runtime);
-    mem_free(rows);
     return status;
 }
 
@@ -242,8 +237,8 @@ static void log_engine(const hearth_engine *e, double seconds)
              text_size(there, e->uploaded ? (double)e->uploaded->bytes : 0), seconds);
 }
 
-/* Creates an engine; of: an engine whose transposed copies are shared, or NULL. */
-static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model,
+/* Creates an engine. t: has its predictors, or NULL; of: an engine whose transposed copies are shared, or NULL. */
+static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const hearth_model *model, const tune *t,
                             const hearth_engine_options *options, const hearth_engine *of, hearth_error *error)
 {
     if (options->activations != HEARTH_ACTIVATIONS_AUTO && options->activations != HEARTH_ACTIVATIONS_F32)
@@ -258,9 +253,9 @@ static hearth_status create(hearth_engine **out, hearth_runtime *runtime, const 
     hearth_status status;
     TRY_OR(failed, status,
            options->placement ? placement_copy(&e->placement, options->placement, error)
-                              : hearth_placement_create(&e->placement, model, HEARTH_MODE_AUTO, error));
+                              : placement_create(&e->placement, model, t, HEARTH_MODE_AUTO, error));
     TRY_OR(failed, status, placement_check_model(e->placement, model, error));
-    TRY_OR(failed, status, prepare_layers(e, of, &options->progress, error));
+    TRY_OR(failed, status, prepare_layers(e, t, of, &options->progress, error));
     TRY_OR(failed, status, list_shapes(e, error));
     TRY_OR(failed, status, copy_coarsely(e, error));
     TRY_OR(failed, status, list_parts(e, error));
@@ -278,14 +273,14 @@ hearth_status hearth_engine_create_sized(hearth_engine **out, hearth_runtime *ru
 {
     hearth_engine_options own;
     TRY(sized_read(&own, sizeof own, options, options_size, "hearth_engine_options", error));
-    return create(out, runtime, model, &own, NULL, error);
+    return create(out, runtime, model, model->tune, &own, NULL, error);
 }
 
-hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_model *model,
+hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const tune *t,
                                     const hearth_placement *placement, hearth_error *error)
 {
     hearth_engine_options options = {.placement = placement, .activations = of->activations};
-    return create(out, of->runtime, model, &options, of, error);
+    return create(out, of->runtime, of->model, t, &options, of, error);
 }
 
 void hearth_engine_destroy(hearth_engine *engine)
@@ -344,7 +339,7 @@ static double shared_bytes(const hearth_model *model)
 /* Returns the bytes that a layer reads to select its neurons: of the chosen experts alone, where they select. */
 static double selecting_bytes(const engine_layer *e, const model_layer *l)
 {
-    const learned_predictor *p = &l->predictor;
+    const learned_predictor *p = &e->predictor;
     double bytes = (double)coarse_bytes(&e->coarse);
     if (e->selector == SELECTOR_LOW_RANK)
         bytes += (double)(matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2));
@@ -416,8 +411,7 @@ static bool keeps_margins(const hearth_engine *engine)
 {
     for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++) {
         const engine_layer *l = &engine->layers[i];
-        if (l->selector == SELECTOR_COARSE &&
-            (l->threshold < 0 || l->threshold < engine->model->layers[i].predictor.threshold))
+        if (l->selector == SELECTOR_COARSE && (l->threshold < 0 || l->threshold < l->predictor.threshold))
             return false;
     }
     return true;

@@ -36,6 +36,8 @@ void device_unlock(hearth_runtime *r);
 typedef struct engine_layer {
     layer_form form;
     selector_kind selector;
+    /* The layer's, whether or not the selector asks it. Its matrices are those of the tune record or of the model's file. */
+    learned_predictor predictor;
     float threshold;      /* of the selector, where it has one                                              */
     matrix down_t;        /* of the file or a copy of the engine; no data if `down` is multiplied as stored */
     matrix shared_down_t; /* as down_t, of the expert that every token uses */
@@ -66,9 +68,10 @@ struct hearth_engine {
     const attention_shape **shapes;      /* [layer_count] of the CPU's layers, then of the device's                  */
 };
 
-/* Creates an engine under another placement that shares the transposed copies of `of` and must be destroyed before it.
- * model: that of `of`, or one that shares its weights (tune_view). */
-hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const hearth_model *model,
+/* Creates an engine of the model of `of` under another placement. It shares the transposed copies of `of` and must be
+ * destroyed before it. t: has the engine's predictors, was bound to the model and must outlive the engine; NULL: they are
+ * those of the model's file. */
+hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of, const struct tune *t,
                                     const hearth_placement *placement, hearth_error *error);
 
 /* Returns the bytes of keys and values that one position of one sequence takes, on both sides together. */

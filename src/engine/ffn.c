@@ -208,9 +208,9 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
     bool zeros = ffn_skippable(&l->ffn), magnitude = e->selector == SELECTOR_MAGNITUDE;
     bool own_size = job.activation->kernel == ACTIVATION_RELU; /* values above zero stay as they are */
     if (e->selector == SELECTOR_LOW_RANK) {
-        job.fc1 = l->predictor.fc1;
-        job.fc2 = l->predictor.fc2;
-        job.reads_normed = l->predictor.reads_normed;
+        job.fc1 = e->predictor.fc1;
+        job.fc2 = e->predictor.fc2;
+        job.reads_normed = e->predictor.reads_normed;
     }
     job.prunes = magnitude && !own_size;
     if (magnitude && own_size && e->threshold > job.activation_threshold)

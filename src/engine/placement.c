@@ -42,16 +42,16 @@ hearth_mode placement_auto_mode(const hearth_model *model)
 }
 
 /* Returns the selector of a layer in a mode (not auto). In mode predicted a layer without a predictor skips its zeros. */
-static selector_kind selector_of(hearth_mode mode, const hearth_model *model, uint32_t layer)
+static selector_kind selector_of(hearth_mode mode, const hearth_model *model, const tune *t, uint32_t layer)
 {
-    predictor_kind predictor = mode == HEARTH_MODE_PREDICTED ? model->layers[layer].predictor.kind : PREDICTOR_NONE;
+    predictor_kind predictor = mode == HEARTH_MODE_PREDICTED ? tune_predictor(t, model, layer).kind : PREDICTOR_NONE;
     for (selector_kind i = 0; i < SELECTOR_COUNT; i++)
         if (selectors[i].mode == mode && selectors[i].predictor == predictor)
             return i;
     return SELECTOR_SIGN;
 }
 
-hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
+hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, const tune *t, uint32_t layer,
                                        hearth_error *error)
 {
     if (selector == SELECTOR_SIGN && !ffn_skippable(&model->layers[layer].ffn))
@@ -63,12 +63,12 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
         return fail(error, HEARTH_UNSUPPORTED, "%s: mode pruned: is not made for the activation %s; use dense",
                     model->source->path, ffn_activations[model->layers[layer].ffn.activation].name);
     predictor_kind needed = selectors[selector].predictor;
-    if (needed != PREDICTOR_NONE && model->tune_problem)
+    if (needed != PREDICTOR_NONE && !t && model->tune_problem)
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: its tune file may hold other predictors and is ignored: %s (--tune none: those of the model's "
                     "own file)",
                     model->source->path, model->tune_problem);
-    if (needed != PREDICTOR_NONE && needed != model->layers[layer].predictor.kind)
+    if (needed != PREDICTOR_NONE && needed != tune_predictor(t, model, layer).kind)
         return fail(error, HEARTH_UNSUPPORTED, "%s: selector %s: layer %u has no such predictor", model->source->path,
                     selectors[selector].name, layer);
     return HEARTH_OK;
@@ -195,27 +195,27 @@ bool placement_add_ranges(hearth_placement *p, neuron_assignment *a, uint32_t ra
     return a->ranges != NULL;
 }
 
-hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_mode mode,
-                                      hearth_error *error)
+hearth_status placement_create(hearth_placement **out, const hearth_model *model, const tune *t, hearth_mode mode,
+                               hearth_error *error)
 {
     if (mode < 0 || mode >= HEARTH_MODE_COUNT)
         return fail(error, HEARTH_INVALID, "placement: mode %d: is not known", (int)mode);
     if (mode == HEARTH_MODE_AUTO)
         mode = placement_auto_mode(model);
-    if (mode == HEARTH_MODE_PREDICTED && !model->predictors)
+    if (mode == HEARTH_MODE_PREDICTED && !tune_predicts(t, model))
         return model_lacks_tune(model,
                                 "mode predicted: the model has no predictors; exact needs none, `hearth tune` trains "
                                 "some, and `hearth convert --predictors` adds PowerInfer's",
                                 error);
     for (uint32_t i = 0; i < model->hyper.layer_count; i++)
-        TRY(placement_check_selector(selector_of(mode, model, i), model, i, error));
+        TRY(placement_check_selector(selector_of(mode, model, t, i), model, t, i, error));
     hearth_placement *p;
     TRY(placement_of_model(&p, 1, model, error));
     p->sides[PLACEMENT_CPU] = placement_sides[PLACEMENT_CPU];
     for (uint32_t i = 0; i < p->layer_count; i++) {
         layer_placement *layer = &p->layers[i];
-        layer->selector = selector_of(mode, model, i);
-        layer->threshold = mode == HEARTH_MODE_PREDICTED ? model->layers[i].predictor.threshold : 0;
+        layer->selector = selector_of(mode, model, t, i);
+        layer->threshold = mode == HEARTH_MODE_PREDICTED ? tune_predictor(t, model, i).threshold : 0;
         if (!placement_add_assignments(p, layer, 1) || !placement_add_ranges(p, layer->assignments, 1)) {
             hearth_placement_destroy(p);
             return placement_no_memory(error);
@@ -224,6 +224,12 @@ hearth_status hearth_placement_create(hearth_placement **out, const hearth_model
     }
     *out = p;
     return HEARTH_OK;
+}
+
+hearth_status hearth_placement_create(hearth_placement **out, const hearth_model *model, hearth_mode mode,
+                                      hearth_error *error)
+{
+    return placement_create(out, model, model->tune, mode, error);
 }
 
 void hearth_placement_set_threshold(hearth_placement *placement, float threshold)
@@ -288,11 +294,10 @@ static bool restrict_layer(hearth_placement *p, layer_placement *layer, const ui
            (count == f || fill_assignment(p, &layer->assignments[1], PLACEMENT_NOBODY, chosen, f, false));
 }
 
-hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
-                                    hearth_error *error)
+hearth_status placement_keep(hearth_placement *placement, const hearth_model *model, const tune *t, double share,
+                             bool hottest, hearth_error *error)
 {
     hearth_placement *p = placement;
-    const tune *t = model->tune;
     TRY(placement_check_model(p, model, error));
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
@@ -310,6 +315,12 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
         ok = restrict_layer(changed, &changed->layers[i], t->layers[i].order, share, hottest, chosen);
     mem_free(chosen);
     return finish_change(p, changed, ok, error);
+}
+
+hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_model *model, double share, bool hottest,
+                                    hearth_error *error)
+{
+    return placement_keep(placement, model, model->tune, share, hottest, error);
 }
 
 /* ------------------------------------------------------------------ using a device */

@@ -88,7 +88,16 @@ hearth_status layer_rows(const layer_placement *layer, uint32_t side, const int3
 void layer_expert_rows(const ffn_shape *shape, const uint32_t *rows, uint32_t count, uint32_t *begins);
 const char *layer_form_name(layer_form form);
 
+/* In the functions below, t is a tune record (model/tune.h) that was bound to the model; NULL: only what the model's own
+ * file says counts. Those of hearth.h use the record that the model was opened with. */
 struct tune;
+
+/* As hearth_placement_create and hearth_placement_keep, with t in place of the model's record. */
+hearth_status placement_create(hearth_placement **out, const hearth_model *model, const struct tune *t,
+                               hearth_mode mode, hearth_error *error);
+hearth_status placement_keep(hearth_placement *placement, const hearth_model *model, const struct tune *t, double share,
+                             bool hottest, hearth_error *error);
+
 /* Finds the highest level of a tune file that skips more than zeros and has a loss of at most most_loss nats; returns
  * false if there is none. */
 bool placement_find_level(const struct tune *t, double most_loss, uint32_t *level);
@@ -96,9 +105,9 @@ bool placement_find_level(const struct tune *t, double most_loss, uint32_t *leve
 /* Returns the mode that HEARTH_MODE_AUTO stands for: exact if the activation is often exactly zero, else dense. */
 hearth_mode placement_auto_mode(const hearth_model *model);
 
-/* Checks whether the model has what the selector of a layer needs. HEARTH_UNSUPPORTED: it has not. */
-hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, uint32_t layer,
-                                       hearth_error *error);
+/* Checks whether the model with a tune record has what the selector of a layer needs. HEARTH_UNSUPPORTED: it has not. */
+hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, const struct tune *t,
+                                       uint32_t layer, hearth_error *error);
 
 /* HEARTH_INVALID: the layers, or the neurons of one, are not as many as the model's. */
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error);

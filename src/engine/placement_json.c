@@ -108,7 +108,8 @@ static hearth_status read_selector(placement_reader *r, const json_t *object, la
     if (i == SELECTOR_COUNT)
         return BAD(r, HEARTH_UNSUPPORTED, "selector %s is not one that this version runs", name);
     layer->selector = (selector_kind)i;
-    TRY(placement_check_selector(layer->selector, r->model, (uint32_t)(layer - r->p->layers), r->error));
+    TRY(placement_check_selector(layer->selector, r->model, r->model->tune, (uint32_t)(layer - r->p->layers),
+                                 r->error));
     if (layer->form != FORM_HOST && !selectors[i].on_device)
         return BAD(r, HEARTH_UNSUPPORTED, "devices do not run the selector %s yet", name);
     if (!selectors[i].has_threshold)

@@ -61,12 +61,12 @@ static rounded_rows take_rounded(layout *l, size_t rows, size_t columns)
 }
 
 /* Returns the hidden units of the widest predictor; 0 if there is none. */
-static uint32_t widest_hidden(const hearth_model *m)
+static uint32_t widest_hidden(const hearth_engine *e)
 {
     uint32_t widest = 0;
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
-        const model_layer *l = &m->layers[i];
-        uint32_t rank = l->mask_in.data ? l->mask_out.columns : l->predictor.fc1.rows;
+    for (uint32_t i = 0; i < e->model->hyper.layer_count; i++) {
+        const model_layer *l = &e->model->layers[i];
+        uint32_t rank = l->mask_in.data ? l->mask_out.columns : e->layers[i].predictor.fc1.rows;
         widest = widest > rank ? widest : rank;
     }
     return widest;
@@ -155,7 +155,7 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->sequences = options->sequences ? options->sequences : 1;
     s->output_rows = options->output_rows ? options->output_rows : s->sequences;
     s->widest = widest_input(engine->model);
-    s->widest_hidden = engine->uses_predictors ? widest_hidden(engine->model) : 0;
+    s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
     s->progress = options->progress;
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)

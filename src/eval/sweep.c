@@ -190,7 +190,7 @@ static hearth_status open_engine(sweeper *s, hearth_engine **out, const hearth_m
     TRY(sweep_place(&placement, model, setting, error));
     options.placement = placement;
     if (shares && s->first)
-        status = engine_with_placement(out, s->first, model, placement, error);
+        status = engine_with_placement(out, s->first, model->tune, placement, error);
     else
         status = hearth_engine_create(out, s->runtime, model, &options, error);
     hearth_placement_destroy(placement);

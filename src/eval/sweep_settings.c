@@ -203,7 +203,7 @@ void sweep_defaults(sweep_setting out[SWEEP_SETTINGS], size_t *count, const hear
     const bool wanted[SWEEP_KINDS] = {
         [SWEEP_DENSE] = true,
         [SWEEP_EXACT] = placement_auto_mode(model) == HEARTH_MODE_EXACT,
-        [SWEEP_PREDICTED] = model->predictors,
+        [SWEEP_PREDICTED] = tune_predicts(t, model),
         [SWEEP_PRUNED] = t && t->level_count > 0,
         [SWEEP_HOT_ONLY] = hot,
         [SWEEP_COLD_ONLY] = hot,

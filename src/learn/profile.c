@@ -5,6 +5,7 @@
 #include "../base/clock.h"
 #include "../base/file.h"
 #include "../base/memory.h"
+#include "../engine/placement.h"
 #include "counts.h"
 #include "loss.h"
 #include "work.h"
@@ -420,16 +421,17 @@ static hearth_status fill_record(tune *t, const profile *p, const hearth_model *
     return status == HEARTH_OK ? status : fail_memory(error, "profile", most * sizeof *scratch);
 }
 
-hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error)
+hearth_status profile_record(tune **out, const profile *p, const hearth_model *model, hearth_error *error)
 {
     tune *t = mem_new(sizeof *t);
     if (!t)
         return fail_memory(error, "profile", sizeof *t);
     *t = (tune){.tokens = p->tokens, .report = ""};
-    hearth_status status = fill_record(t, p, of, error);
+    hearth_status status = fill_record(t, p, model, error);
     if (status == HEARTH_OK)
-        return tune_view(out, of, t, error);
-    tune_close(t);
+        *out = t;
+    else
+        tune_close(t);
     return status;
 }
 
@@ -442,16 +444,16 @@ static uint64_t first_token(const corpus *c, uint64_t tokens)
     return c->starts[w];
 }
 
-/* Compares dense with an engine that computes only the hottest `share` of each layer. model: the engine's, with
- * counts. */
-static hearth_status measure_hottest(loss *out, const hearth_engine *dense, const hearth_model *model,
+/* Compares dense with an engine that computes only the hottest `share` of each layer by the counts of a record. */
+static hearth_status measure_hottest(loss *out, const hearth_engine *dense, const tune *counted,
                                      hearth_runtime *runtime, const corpus *texts, double share, uint64_t tokens,
                                      const hearth_progress *progress, hearth_error *error)
 {
+    const hearth_model *model = hearth_engine_model(dense);
     hearth_placement *hot;
     hearth_engine *engine = NULL;
     TRY(hearth_placement_create(&hot, model, HEARTH_MODE_DENSE, error));
-    hearth_status status = hearth_placement_keep(hot, model, share, true, error);
+    hearth_status status = placement_keep(hot, model, counted, share, true, error);
     hearth_engine_options options = {.placement = hot, .progress = *progress};
     if (status == HEARTH_OK)
         status = hearth_engine_create(&engine, runtime, model, &options, error);
@@ -465,10 +467,10 @@ static hearth_status measure_hottest(loss *out, const hearth_engine *dense, cons
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error)
 {
-    hearth_model *counted;
+    tune *counted;
     if (model_largest(hearth_engine_model(dense)).experts > 0) /* all neurons of an expert are computed, or none */
         return HEARTH_OK;
-    TRY(profile_view(&counted, p, hearth_engine_model(dense), error));
+    TRY(profile_record(&counted, p, hearth_engine_model(dense), error));
     hearth_status status = HEARTH_OK;
     for (size_t i = 0; status == HEARTH_OK && i < PROFILE_PROBES; i++) {
         loss seen;
@@ -479,7 +481,7 @@ hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runti
             p->probed_tokens = seen.tokens;
         }
     }
-    hearth_model_close(counted);
+    tune_close(counted);
     return status;
 }
 

@@ -75,9 +75,9 @@ void profile_free(profile *p);
 /* Removes the saved counters from the folder. */
 void profile_forget(const char *folder);
 
-/* Makes a view of the model with a copy of these counts as its
- * tune record, without predictors and thresholds (tune_view). */
-hearth_status profile_view(hearth_model **out, const profile *p, const hearth_model *of, hearth_error *error);
+/* Makes a tune record of the model that holds a copy of these counts and magnitudes, and nothing else. Close it with
+ * tune_close. */
+hearth_status profile_record(tune **out, const profile *p, const hearth_model *model, hearth_error *error);
 /* Measures hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (in mode dense) and
  * with engines that compute only the hottest neurons of its model by p's counts. Models with experts are left out. */
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,

@@ -154,7 +154,7 @@ static hearth_status open_level(hearth_engine **out, const tuning *t, const hear
     for (uint32_t i = 0; i < p->layer_count; i++)
         p->layers[i].threshold = t->out->prune.thresholds[(size_t)i * PRUNE_LEVELS + level];
     hearth_engine_options options = {.placement = p};
-    hearth_status status = of ? engine_with_placement(out, of, t->model, p, error)
+    hearth_status status = of ? engine_with_placement(out, of, t->model->tune, p, error)
                               : hearth_engine_create(out, t->runtime, t->model, &options, error);
     hearth_placement_destroy(p);
     return status;
@@ -332,7 +332,7 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hear
     TRY(records_begin(options->folder, key, &out->begun_anew, error));
     TRY(take_profile(&t, error));
     TRY(prepare_layers(&t, error));
-    if (placement_check_selector(SELECTOR_MAGNITUDE, model, 0, NULL) == HEARTH_OK)
+    if (placement_check_selector(SELECTOR_MAGNITUDE, model, model->tune, 0, NULL) == HEARTH_OK)
         TRY(deal_thresholds(&t, error));
     if (are_levels_rising(&out->prune))
         TRY(measure_levels(&t, error));

@@ -2,7 +2,7 @@
  * describes it in words and as JSON.
  *
  * A candidate is tested as it will be used: it is written to a tune file in the work
- * folder, opened with the model, and run by an engine; the model itself does not change.
+ * folder, which an engine of the model takes its predictors from; the model itself does not change.
  * The exact engine runs beside each candidate and shares the transposed copies with it.
  * What counts is the ratio of their times, so candidates can be timed one after the other. */
 #include "tuning_internal.h"
@@ -25,13 +25,13 @@
 #define RACE_LEAST   9
 #define RACE_SECONDS 3.0
 
-/* ------------------------------------------------------------------ the model with candidates */
+/* ------------------------------------------------------------------ an engine with candidates */
 
-/* Opens the model with the chosen candidates in place of its own predictors, through a tune file of its own. */
-static hearth_status open_candidates(hearth_model **out, const tuning *t, const size_t *chosen, hearth_error *error)
+/* Makes a tune record of the chosen candidates, through a tune file of its own. */
+static hearth_status open_candidates(tune **out, const tuning *t, const size_t *chosen, hearth_error *error)
 {
     size_t count = t->out->layer_count;
-    tune record, *read;
+    tune record;
     tune_layer *layers = mem_new_array(count, sizeof *layers);
     char *path = file_join(t->options->folder, "candidate.tune");
     hearth_status status = layers && path ? HEARTH_OK : fail_memory(error, "tuning", count * sizeof *layers);
@@ -40,15 +40,15 @@ static hearth_status open_candidates(hearth_model **out, const tuning *t, const 
         status = tune_write(path, &record, t->model, error);
     }
     if (status == HEARTH_OK)
-        status = tune_open(&read, path, t->model, error);
+        status = tune_open(out, path, t->model, error);
     mem_free(path);
     mem_free(layers);
-    return status == HEARTH_OK ? tune_view(out, t->model, read, error) : status;
+    return status;
 }
 
-/* The model with candidates, and its engine in mode predicted. */
+/* A tune record of candidates, and an engine in mode predicted that uses it. */
 typedef struct trial {
-    hearth_model *model;
+    tune *record;
     hearth_engine *engine;
 } trial;
 
@@ -58,21 +58,22 @@ static hearth_status trial_open(trial *out, const tuning *t, const hearth_engine
 {
     hearth_placement *placement;
     hearth_status status;
-    TRY(open_candidates(&out->model, t, chosen, error));
-    TRY_OR(failed, status, hearth_placement_create(&placement, out->model, HEARTH_MODE_PREDICTED, error));
-    status = engine_with_placement(&out->engine, exact, out->model, placement, error);
+    TRY(open_candidates(&out->record, t, chosen, error));
+    TRY_OR(failed, status, tune_bind(out->record, t->model, error));
+    TRY_OR(failed, status, placement_create(&placement, t->model, out->record, HEARTH_MODE_PREDICTED, error));
+    status = engine_with_placement(&out->engine, exact, out->record, placement, error);
     hearth_placement_destroy(placement);
     if (status == HEARTH_OK)
         return HEARTH_OK;
 failed:
-    hearth_model_close(out->model);
+    tune_close(out->record);
     return status;
 }
 
 static void trial_close(trial *t)
 {
     hearth_engine_destroy(t->engine);
-    hearth_model_close(t->model);
+    tune_close(t->record);
 }
 
 /* ------------------------------------------------------------------ the clock */

@@ -154,16 +154,6 @@ static hearth_status find_tokenizer(binder *b)
     return HEARTH_OK;
 }
 
-learned_predictor model_stored_predictor(const hearth_model *model, uint32_t layer)
-{
-    const model_layer *l = &model->layers[layer];
-    return (learned_predictor){.kind = l->fc1.data ? PREDICTOR_LOW_RANK : PREDICTOR_NONE,
-                               .coarse_format = FORMAT_COUNT,
-                               .threshold = l->fc1.data ? model->hyper.predictor_threshold : 0,
-                               .fc1 = l->fc1,
-                               .fc2 = l->fc2};
-}
-
 /* Fills in the model. activation: overrides the file's; NULL: the file's is used. */
 static hearth_status bind_model(binder *b, const char *activation)
 {
@@ -176,8 +166,6 @@ static hearth_status bind_model(binder *b, const char *activation)
     TRY(find_pack(b));
     TRY(hyper_read(m, activation, b->error));
     TRY(bind_tensors(b));
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
-        m->layers[i].predictor = model_stored_predictor(m, i);
     TRY(find_rotaries(b));
     return find_tokenizer(b);
 }
@@ -297,12 +285,23 @@ hearth_status hearth_model_open_sized(hearth_model **out, const char *path, cons
     return HEARTH_OK;
 }
 
+/* The view is a copy of the struct; layers and tensors are those of `of`. */
 hearth_status hearth_model_with_tune(hearth_model **out, const hearth_model *of, const char *path, hearth_error *error)
 {
-    tune *t = NULL;
-    if (path)
-        TRY(tune_open(&t, path, of, error));
-    return tune_view(out, of, t, error);
+    hearth_model *m = mem_new(sizeof *m);
+    if (!m)
+        return fail_memory(error, "model", sizeof *m);
+    *m = *of;
+    m->is_view = true;
+    m->memory = (arena){0};
+    m->tune = NULL;
+    m->tune_problem = NULL;
+    hearth_status status = path ? attach_named(m, path, error) : HEARTH_OK;
+    if (status == HEARTH_OK)
+        *out = m;
+    else
+        hearth_model_close(m);
+    return status;
 }
 
 void hearth_model_close(hearth_model *model)
@@ -341,7 +340,7 @@ void hearth_model_describe_sized(const hearth_model *model, hearth_model_info *o
         .bos = model->tokenizer ? tokenizer_bos(model->tokenizer) : -1,
         .eos = model->tokenizer ? tokenizer_eos(model->tokenizer) : -1,
         .neuron_major = model->neuron_major,
-        .predictors = model->predictors,
+        .predictors = tune_predicts(model->tune, model),
         .tuned = model->tune != NULL,
         .tune_problem = model->tune_problem,
         .powerinfer = model->powerinfer,

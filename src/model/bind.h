@@ -21,7 +21,4 @@ typedef struct binder {
  * of another shape or format (named). */
 hearth_status bind_tensors(binder *b);
 
-/* Returns the predictor that the model's own file has for a layer: PowerInfer's, or none. */
-learned_predictor model_stored_predictor(const hearth_model *model, uint32_t layer);
-
 #endif

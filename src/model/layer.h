@@ -167,7 +167,6 @@ typedef struct model_layer {
     ffn_network shared;                 /* of the expert that every token uses            */
     norm_weights ffn_post_norm;         /* [d]  of what the network adds                  */
     matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
-    learned_predictor predictor;        /* the one in use: the tune file's, else the model file's */
     const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: the row's number */
 } model_layer;
 

@@ -33,8 +33,7 @@ typedef struct hyperparameters {
 struct hearth_model {
     checkpoint *source;
     bool owns_source;                   /* hearth_model_close closes source               */
-    bool is_view;                       /* shares everything except `tune` and its layers' predictors with another
-                                           model */
+    bool is_view;                       /* shares everything except `tune` with another model */
     const family *family;
     const char *name;                   /* general.name, or what the path ends in         */
     hyperparameters hyper;
@@ -54,7 +53,7 @@ struct hearth_model {
     uint64_t parameter_count, weight_bytes;
     bool powerinfer;                    /* a PowerInfer file (PWRI)                       */
     bool neuron_major;                  /* layers have down_t                             */
-    bool predictors;                    /* mode predicted can run: at least one layer has one */
+    bool predictors;                    /* layers have fc1 and fc2: PowerInfer's predictors */
     struct tune *tune;                  /* the tune file's contents; NULL: there is none  */
     const char *tune_problem;           /* why the tune file beside it was ignored; NULL: it was not */
     bool requantised;                   /* down_t was rounded once more when packing (hearth.pack.requantised)       */

@@ -1,9 +1,7 @@
-/* tune.c - the names that tune files use, and attaching a tune record to its model: which layer gets which
- * predictor. */
+/* tune.c - the names that tune files use, and a tune record with its model: which layer has which predictor. */
 #include "tune_internal.h"
 
-#include "bind.h"
-
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,7 +60,7 @@ void tune_close(tune *t)
     mem_free(t);
 }
 
-/* ------------------------------------------------------------------ attaching */
+/* ------------------------------------------------------------------ with its model */
 
 /* Copies rows, which go by neuron number, into the order of the model file's rows. */
 static hearth_status put_in_order(tune *t, matrix *m, const int32_t *order, hearth_error *error)
@@ -76,65 +74,56 @@ static hearth_status put_in_order(tune *t, matrix *m, const int32_t *order, hear
     return HEARTH_OK;
 }
 
-/* Chooses the predictor of every layer: t's where it has any, else that of the model's file. */
-static hearth_status choose_predictors(learned_predictor *out, const hearth_model *model, tune *t, hearth_error *error)
+hearth_status tune_bind(tune *t, const hearth_model *model, hearth_error *error)
 {
-    for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
-        const int32_t *order = model->layers[i].order;
-        bool learnt = t && t->has_predictors;
-        out[i] = learnt ? t->layers[i].predictor : model_stored_predictor(model, i);
-        if (learnt && out[i].kind == PREDICTOR_LOW_RANK && order)
-            TRY(put_in_order(t, &out[i].fc2, order, error));
+    for (uint32_t i = 0; i < t->layer_count; i++) {
+        tune_layer *l = &t->layers[i];
+        l->fc2_by_row = l->predictor.fc2;
+        if (l->predictor.kind == PREDICTOR_LOW_RANK && model->layers[i].order)
+            TRY(put_in_order(t, &l->fc2_by_row, model->layers[i].order, error));
     }
     return HEARTH_OK;
 }
 
-/* All predictors are chosen before the model is changed, so that a failure leaves it as it was. */
 hearth_status tune_attach(hearth_model *model, tune *t, hearth_error *error)
 {
-    uint32_t layers = model->hyper.layer_count;
-    learned_predictor *chosen = mem_new_array(layers, sizeof *chosen);
-    hearth_status status =
-        chosen ? choose_predictors(chosen, model, t, error) : fail_memory(error, "predictors", layers * sizeof *chosen);
-    if (status == HEARTH_OK) {
-        model->predictors = false;
-        for (uint32_t i = 0; i < layers; i++) {
-            model->layers[i].predictor = chosen[i];
-            model->predictors |= chosen[i].kind != PREDICTOR_NONE;
-        }
-        tune_close(model->tune);
-        model->tune = t;
-    } else {
+    hearth_status status = t ? tune_bind(t, model, error) : HEARTH_OK;
+    if (status != HEARTH_OK) {
         tune_close(t);
+        return status;
     }
-    mem_free(chosen);
-    return status;
+    tune_close(model->tune);
+    model->tune = t;
+    return HEARTH_OK;
 }
 
-/* A view has its own copy of the layers; their tensors are shared with `of`. */
-hearth_status tune_view(hearth_model **out, const hearth_model *of, tune *t, hearth_error *error)
+/* Returns the predictor that the model's own file has for a layer: PowerInfer's, or none. */
+static learned_predictor stored_predictor(const hearth_model *model, uint32_t layer)
 {
-    hearth_model *m = mem_new(sizeof *m);
-    if (!m) {
-        tune_close(t);
-        return fail_memory(error, "model", sizeof *m);
-    }
-    *m = *of;
-    m->is_view = true;
-    m->memory = (arena){0};
-    m->tune = NULL;
-    m->tune_problem = NULL;
-    m->layers = arena_new_array(&m->memory, of->hyper.layer_count, sizeof *m->layers);
-    if (!m->layers) {
-        tune_close(t);
-        hearth_model_close(m);
-        return fail_memory(error, "model", of->hyper.layer_count * sizeof *m->layers);
-    }
-    memcpy(m->layers, of->layers, of->hyper.layer_count * sizeof *m->layers);
-    hearth_status status = tune_attach(m, t, error);
-    if (status == HEARTH_OK)
-        *out = m;
-    else
-        hearth_model_close(m);
-    return status;
+    const model_layer *l = &model->layers[layer];
+    return (learned_predictor){.kind = l->fc1.data ? PREDICTOR_LOW_RANK : PREDICTOR_NONE,
+                               .coarse_format = FORMAT_COUNT,
+                               .threshold = l->fc1.data ? model->hyper.predictor_threshold : 0,
+                               .fc1 = l->fc1,
+                               .fc2 = l->fc2};
+}
+
+learned_predictor tune_predictor(const tune *t, const hearth_model *model, uint32_t layer)
+{
+    if (!t || !t->has_predictors)
+        return stored_predictor(model, layer);
+    learned_predictor p = t->layers[layer].predictor;
+    p.fc2 = t->layers[layer].fc2_by_row;
+    assert(p.kind != PREDICTOR_LOW_RANK || p.fc2.data);
+    return p;
+}
+
+bool tune_predicts(const tune *t, const hearth_model *model)
+{
+    if (!t || !t->has_predictors)
+        return model->predictors;
+    for (uint32_t i = 0; i < t->layer_count; i++)
+        if (t->layers[i].predictor.kind != PREDICTOR_NONE)
+            return true;
+    return false;
 }

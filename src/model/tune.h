@@ -47,8 +47,8 @@ const char *predictor_kind_name(predictor_kind kind);
  * [neuron_count][embedding_length]; 0 for none. */
 uint64_t predictor_bytes(const learned_predictor *p, uint32_t neuron_count, uint32_t embedding_length);
 
-/* What was learnt about one layer. Everything, also the rows of fc2, goes by original neuron numbers, whatever order
- * the model's file has. */
+/* What was learnt about one layer. Everything but fc2_by_row goes by original neuron numbers, also the rows of the
+ * predictor's fc2, whatever order the model's file has. */
 typedef struct tune_layer {
     uint32_t neuron_count;   /* f                                                                          */
     const int32_t *counts;   /* [f] how often each neuron fired; NULL: not counted                         */
@@ -57,10 +57,11 @@ typedef struct tune_layer {
     const float *magnitudes; /* [TUNE_QUANTILES]; NULL: none                                               */
     const float *prune;      /* [level_count]; NULL: none                                                  */
     learned_predictor predictor;
+    matrix fc2_by_row;     /* [f][rank] fc2 in the order of the model file's rows; no data before tune_bind */
     float recall, density; /* of the predictor, on the held-out part of the corpus                         */
 } tune_layer;
 
-/* The contents of a tune file. Read-only once open. A writer fills one in itself (source NULL) and owns the
+/* The contents of a tune file. Read-only once open and bound. A writer fills one in itself (source NULL) and owns the
  * memory. */
 typedef struct tune {
     checkpoint *source; /* what the pointers point into                                                    */
@@ -94,16 +95,19 @@ hearth_status tune_write(const char *path, const tune *t, const hearth_model *mo
  * memory. */
 char *tune_path(const char *model_path);
 
-/* Attaches a tune record to a model and sets its layers' predictors. The model owns t afterwards and closes the
- * record that it had. Where t has predictors, they replace those of the model's file in all layers; else the file's
- * stay. In the model's layers, but not in t, the rows of fc2 follow the file's order of neurons where it has one (a
- * copy in t's memory). t NULL: the model is as its own file says. To be called only while a model is being opened: a
- * model that is in use does not change. HEARTH_NO_MEMORY: t is closed, the model unchanged. */
+/* Prepares a record for computing with the model: puts the rows of fc2 in the file's order of neurons where it has one
+ * (a copy in t's memory). HEARTH_NO_MEMORY: t can only be closed. */
+hearth_status tune_bind(tune *t, const hearth_model *model, hearth_error *error);
+
+/* Binds a record to a model, which owns it afterwards and closes the one that it had; t NULL: the model has none. To be
+ * called only while a model is being opened: a model that is in use does not change. HEARTH_NO_MEMORY: t is closed, the
+ * model unchanged. */
 hearth_status tune_attach(hearth_model *model, tune *t, hearth_error *error);
 
-/* Makes the same model with another tune record, which it owns (on failure t is closed); t NULL: as its own file
- * says. Everything else is shared with `of`, which does not change and must outlive *out. Close it with
- * hearth_model_close. */
-hearth_status tune_view(hearth_model **out, const hearth_model *of, tune *t, hearth_error *error);
+/* Return the predictor of a layer of the model, and whether any layer has one, under a record that was bound to it: the
+ * record's, where it has predictors; else, or where t is NULL, those of the model's own file (PowerInfer's). Matrices
+ * stay those of the record or of the model, with a row of fc2 for each row of gate. */
+learned_predictor tune_predictor(const tune *t, const hearth_model *model, uint32_t layer);
+bool tune_predicts(const tune *t, const hearth_model *model);
 
 #endif

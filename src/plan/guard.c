@@ -394,7 +394,7 @@ static hearth_status open_mixed(const opener *o, hearth_error *error)
 {
     hearth_placement *placement;
     TRY(make_placement(&placement, o->model, &o->findings, error));
-    hearth_status status = engine_with_placement(&o->out->engine, o->out->copies, o->model, placement, error);
+    hearth_status status = engine_with_placement(&o->out->engine, o->out->copies, o->model->tune, placement, error);
     hearth_placement_destroy(placement);
     return status;
 }
@@ -421,7 +421,7 @@ static hearth_status compare(opener *o, timing_probe *r, hearth_error *error)
     hearth_engine *twin;
     TRY(open_copies(o, error));
     TRY(hearth_placement_create(&dense, o->model, HEARTH_MODE_DENSE, error));
-    hearth_status status = engine_with_placement(&twin, o->out->copies, o->model, dense, error);
+    hearth_status status = engine_with_placement(&twin, o->out->copies, o->model->tune, dense, error);
     hearth_placement_destroy(dense);
     TRY(status);
     double scatter = o->options->scatter != 0 ? o->options->scatter : GUARD_SCATTER;
