@@ -95,17 +95,17 @@ skipping bitnet
 whole gemma3
 whole gpt2
 
-# Experts: what is not supported is said by name.
+# Experts: their neurons are predicted and left out like those of a layer; what is not supported is said by name.
 experts() {
     local name=$1 model=$scratch/$1.gguf
-    everyone "$name" "exact pruned"
-    refused 1 "has no predictors" "$HEARTH" eval ppl "$model" "$text" --sparsity predicted
+    everyone "$name" "exact predicted pruned"
     refused 1 "neurons of experts stay where they are" \
         "$HEARTH" pack "$DATA/golden/$name/model.gguf" "$scratch/hot.gguf" --order hotness --profile "$text"
-    refused 1 "predictors of experts are not supported yet" \
+    refused 1 "PowerInfer cannot run predictors of experts" \
         "$HEARTH" tune "$model" --corpus "$text" --for-powerinfer --out "$scratch/pi.tune"
-    refused 1 "neurons of experts cannot be left out by hotness yet" \
-        "$HEARTH" eval sparsity "$model" "$text" --no-speed --settings hot-only=0.5
+    "$HEARTH" eval sparsity "$model" "$text" --no-speed --settings hot-only=0.5 --json >"$said" 2>"$scratch/err" ||
+        fail "eval sparsity $name: $(cat "$scratch/err")"
+    is "hot neurons of $name" "$(value "$said" rows.0.setting)" hot-only=0.5
     rm "$model" "$model.tune"
 }
 experts smallthinker

@@ -60,7 +60,7 @@ for damage in "" "{" "[]" "{\"key\":\"$key\"}" \
 done
 # Layers on both modes, as a file that is sound may say.
 for layers in '"dense","sparse"' '"sparse","dense"' '"dense","dense"'; do
-    printf '{"hearth.guard":2,"key":"%s","layers":[%s],"dense_seconds":0.0051,"exact_seconds":0.0022,"density":0.12,"busy":false}' \
+    printf '{"hearth.guard":3,"key":"%s","layers":[%s],"dense_seconds":0.0051,"exact_seconds":0.0022,"density":0.12,"busy":false}' \
         "$key" "$layers" >"$file"
     logits guarded "$model"
     same "layers $layers" dense guarded

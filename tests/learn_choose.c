@@ -48,6 +48,24 @@ static void bytes_are_those_of_the_design(void **state)
     assert_true(fabs(choose_exact_bytes(&l) - (d * f * b + p * d * f * b)) < 1e-6);
 }
 
+/* Of four experts a token uses one: it reads the rows of that one, in the predictor's second matrix as well. */
+static void bytes_of_experts(void **state)
+{
+    (void)state;
+    model_layer layer;
+    hearth_model model = small_model(&layer);
+    layer.ffn.expert_neurons = 128;
+    layer.ffn.router = (router_shape){.expert_count = 4, .used = 1};
+    double d = 128, f = 512, b = 2, p = 0.05, r = 32, passed = 0.5, low = 34.0 / 32;
+    choose_layer l = choose_layer_of(&model, 0, p);
+    assert_true(fabs(choose_exact_bytes(&l) - (d * f / 4 * b + 2 * p * d * f * b)) < 1e-6);
+    candidate c = {.kind = PREDICTOR_LOW_RANK, .format = FORMAT_Q8_0, .rank = 32, .density = passed, .fired = 0.4};
+    choose_count_bytes(&c, &model, &l);
+    assert_true(fabs(c.own_bytes - r * (d + f) * low) < 1e-6);
+    double read = r * (d + f / 4) * low + passed * d * f / 4 * b + 2 * 0.4 * passed * d * f / 4 * b;
+    assert_true(fabs(c.token_bytes - read) < 1e-6);
+}
+
 static void a_stock_file_counts_the_copy(void **state)
 {
     (void)state;
@@ -180,13 +198,10 @@ static void what_is_chosen_before_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_those_of_the_design),
-        cmocka_unit_test(a_stock_file_counts_the_copy),
-        cmocka_unit_test(formats_of_copies_have_fewer_bytes),
-        cmocka_unit_test(ranks_ascend_in_whole_blocks),
-        cmocka_unit_test(budgets_are_dealt_nearly_as_well_as_can_be),
-        cmocka_unit_test(what_does_not_gain_is_not_taken),
-        cmocka_unit_test(what_is_chosen_before_stays),
+        cmocka_unit_test(bytes_are_those_of_the_design),   cmocka_unit_test(bytes_of_experts),
+        cmocka_unit_test(a_stock_file_counts_the_copy),    cmocka_unit_test(formats_of_copies_have_fewer_bytes),
+        cmocka_unit_test(ranks_ascend_in_whole_blocks),    cmocka_unit_test(budgets_are_dealt_nearly_as_well_as_can_be),
+        cmocka_unit_test(what_does_not_gain_is_not_taken), cmocka_unit_test(what_is_chosen_before_stays),
     };
     return run_group(tests, NULL, NULL);
 }

@@ -190,9 +190,40 @@ static void where_nothing_fires_nothing_is_missed(void **state)
     free_table(&t);
 }
 
+/* Of experts only those count of which a neuron fired: here every other one of a row, by its parity. */
+static void experts_that_were_chosen(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, EACH = 37, EXPERTS = 5, F = EACH * EXPERTS + 11 }; /* the last 11 are of a shared expert */
+    pool *threads;
+    assert_int_equal(pool_create(&threads, 2, NULL), HEARTH_OK);
+    table t = make_table(KIND_CONTINUOUS, ROWS, F, 0.7);
+    size_t words = states_words(&t.rows), through = 0, fired = 0, all = 0;
+    for (size_t i = 0; i < ROWS * F; i++)
+        if ((i / F + i % F / EACH) % 2) /* not chosen: nothing fires, whatever the score */
+            t.rows.fired[i / F * words + i % F / 64] &= ~((uint64_t)1 << i % F % 64);
+    recall_task task = task_of(&t, threads);
+    task.first = 0, task.stride = 1, task.expert_neurons = EACH;
+    recall_result r;
+    assert_int_equal(recall_at(&task, 0.25f, &r, NULL), HEARTH_OK);
+    for (size_t i = 0; i < ROWS * F; i++) {
+        if ((i / F + i % F / EACH) % 2)
+            continue;
+        bool fires = t.rows.fired[i / F * words + i % F / 64] >> i % F % 64 & 1;
+        all++;
+        through += t.scores[i] >= 0.25f;
+        fired += fires && t.scores[i] >= 0.25f;
+    }
+    assert_true(r.density == (double)through / (double)all);
+    assert_true(r.fired == (double)fired / (double)through);
+    free_table(&t);
+    pool_destroy(threads);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_that_were_chosen),
         cmocka_unit_test(thresholds_are_those_of_sorting),
         cmocka_unit_test(given_thresholds_are_counted),
         cmocka_unit_test(where_nothing_fires_nothing_is_missed),

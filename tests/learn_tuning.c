@@ -535,7 +535,7 @@ static void what_is_chosen_and_why(void **state)
         {0.99, 800, 0.5, 99, false, "low-rank 32 residual (0.50 of exact's time) does not fit into the budget"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tuning_layer layer = {.shape = {.first = 1000, .listed = 2000, .fires = 0.1}};
+        tuning_layer layer = {.shape = {.first = 1000, .listed = 2000, .fires = 0.1, .used = 1}};
         tuning_result r = {.layer_count = 1,
                            .layers = &layer,
                            .has_zeros = true,

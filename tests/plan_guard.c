@@ -156,27 +156,27 @@ static void damage_is_ignored(void **state)
         "[[[[[[[[[[",
         "{\"hearth.guard\":7,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"other\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,"
+        "{\"hearth.guard\":3,\"key\":\"other\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,"
         "\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[\"pruned\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[1],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":\"dense\",\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":-1,\"exact_seconds\":1,\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":\"1\",\"density\":0,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":1.5,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"busy\":false}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0}",
-        "{\"hearth.guard\":2,\"key\":\"" KEY
+        "{\"hearth.guard\":3,\"key\":\"" KEY
         "\",\"layers\":[\"dense\"],\"dense_seconds\":1,\"exact_seconds\":1,\"density\":0,\"busy\":true}",
     };
     char path[256];

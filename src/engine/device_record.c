@@ -273,16 +273,17 @@ static void route(const recorder *r, uint32_t layer, const device_buffer *from)
            FLOAT(0));
 }
 
-/* Lists the neurons of the chosen experts. */
+/* Lists the neurons of the chosen experts. Those that a predictor lets through are counted later. */
 static row_list expand(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
     row_list to = {v->lists[TOTAL_COMPUTED], v->listed[TOTAL_COMPUTED]};
+    bool counts = r->s->engine->layers[layer].selector != SELECTOR_LOW_RANK;
     size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
     LAUNCH(r, DEVICE_expand, r->rows, BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(l->expert_begins),
-           BUFFER(to.list), BUFFER(to.listed), BUFFER_FROM(v->totals, totals), UINT(l->router.rows + 1), UINT(l->width),
-           UINT(TOTAL_COMPUTED));
+           BUFFER(to.list), BUFFER(to.listed), counts ? BUFFER_FROM(v->totals, totals) : NO_BUFFER,
+           UINT(l->router.rows + 1), UINT(l->width), UINT(TOTAL_COMPUTED));
     return to;
 }
 
@@ -317,7 +318,7 @@ static row_list activations(const recorder *r, uint32_t layer, const device_buff
     row_list rows = l->router.w ? expand(r, layer) : all_rows;
     if (e->selector == SELECTOR_LOW_RANK) {
         input hidden = prepare(r, v->hidden, l->fc2.columns, (const device_matrix *[]){&l->fc2}, 1);
-        product(r, &l->fc2, &hidden, all_rows, v->score, FINISH_STORE);
+        product_stack(r, &l->fc2, l->width, &hidden, rows, (output){v->score, 0, l->width}, FINISH_STORE);
         rows = filter(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
     }
     input in = prepare(r, normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
@@ -394,9 +395,9 @@ static void publish_input(const recorder *r, uint32_t layer, const device_buffer
     uint32_t d = r->model->hyper.embedding_length;
     bool predicts = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
     copy_rows(r, r->mirror->normed, normed, d);
-    if (predicts && l->neuron_count)
+    if (predicts && l->neuron_count && !l->router.w)
         copy_rows(r, r->mirror->hidden, r->v->hidden, l->fc1.rows);
-    if (r->observed || (predicts && !l->neuron_count))
+    if (r->observed || (predicts && (!l->neuron_count || l->router.w))) /* experts compute hidden units by themselves */
         copy_rows(r, r->mirror->x, r->v->x, d);
     if (l->router.w)
         copy_rows(r, r->mirror->shares, r->v->shares, l->router.rows + 1);

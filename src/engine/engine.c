@@ -94,21 +94,6 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
     return HEARTH_OK;
 }
 
-/* Checks that no neuron of a layer with experts is left out, and that they are not predicted: that is not supported
- * yet. */
-static hearth_status check_experts(const hearth_model *m, uint32_t layer, const layer_placement *p, hearth_error *error)
-{
-    if (m->layers[layer].ffn.router.expert_count == 0)
-        return HEARTH_OK;
-    if (layer_neurons(p, PLACEMENT_NOBODY) > 0)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: neurons of experts cannot be left out yet",
-                    m->source->path, layer);
-    if (selectors[p->selector].predictor != PREDICTOR_NONE)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: predictors of experts are not supported yet",
-                    m->source->path, layer);
-    return HEARTH_OK;
-}
-
 /* Fills in the layers; transposes down matrices if any layer needs it. t: has the predictors, or NULL. of: an engine
  * whose copies are shared, or NULL. */
 static hearth_status prepare_layers(hearth_engine *e, const tune *t, const hearth_engine *of,
@@ -124,7 +109,6 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
         bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
         TRY(placement_check_selector(p->selector, m, t, i, error));
-        TRY(check_experts(m, i, p, error));
         e->layers[i] = (engine_layer){.form = p->form,
                                       .selector = p->selector,
                                       .threshold = p->threshold,
@@ -340,12 +324,11 @@ static double shared_bytes(const hearth_model *model)
 static double selecting_bytes(const engine_layer *e, const model_layer *l)
 {
     const learned_predictor *p = &e->predictor;
-    double bytes = (double)coarse_bytes(&e->coarse);
+    const router_shape *r = &l->ffn.router;
+    double share = r->expert_count > 0 ? (double)r->used / r->expert_count : 1, bytes = 0;
     if (e->selector == SELECTOR_LOW_RANK)
-        bytes += (double)(matrix_bytes(&p->fc1) + matrix_bytes(&p->fc2));
-    if (l->mask_in.data)
-        bytes += (double)(matrix_bytes(&l->mask_in) + matrix_bytes(&l->mask_out)) * l->ffn.router.used /
-                 l->ffn.router.expert_count;
+        bytes += (double)matrix_bytes(&p->fc1) + share * (double)matrix_bytes(&p->fc2);
+    bytes += share * (double)(coarse_bytes(&e->coarse) + matrix_bytes(&l->mask_in) + matrix_bytes(&l->mask_out));
     return bytes;
 }
 

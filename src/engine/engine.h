@@ -111,9 +111,10 @@ typedef struct scratch {
     float *mixed;                  /* [B][Q]  result of attention before its output matrix */
     float *gate, *up;              /* [B][f]  gate becomes the activations of the neurons  */
     float *hidden;                 /* [B][largest rank]  hidden units of predictors        */
-    float *score;                  /* [B][f of one network]  scores of predictors          */
+    float *score;                  /* [B][f of one network], at least [f]  scores of predictors */
     float *router, *shares;        /* [B][experts]  the router's scores; shares of the chosen experts, 0 of others */
     float *expert_in, *expert_out; /* [B][d]  of the rows that chose an expert           */
+    float *expert_x;               /* [B][d]  their residual streams, for predictors       */
     uint32_t *expert_rows;         /* [neurons of used experts]  rows of one token's experts */
     uint32_t *members;             /* [B]  rows of the batch that chose an expert          */
     float *size;                   /* [B]  root mean square of the input of a coarse copy  */

@@ -40,7 +40,7 @@ static void predict(ffn_job *job, bool hidden_known)
     const matrix *fc1 = &job->fc1, *fc2 = &job->fc2;
     float *hidden = s->scratch.hidden;
     if (!hidden_known) {
-        multiply(s, job->reads_normed ? job->input : s->scratch.x, job->count, &(product){fc1, hidden}, 1);
+        multiply(s, job->fc1_input, job->count, &(product){fc1, hidden}, 1);
         kernels_of(job)->activate[ACTIVATION_RELU](hidden, NULL, 0, job->count * fc1->rows, hidden);
     }
     job->hidden = products_input(s, hidden, job->count, fc1->rows, &fc2, 1, &s->scratch.rounded_hidden);
@@ -54,7 +54,7 @@ static void neuron_major(ffn_job *job, bool hidden_known)
     size_t d = job->down_t.columns;
     if (job->fc1.data)
         predict(job, hidden_known);
-    const matrix *reads[] = {&job->first, &job->second, &job->e->coarse.rows};
+    const matrix *reads[] = {&job->first, &job->second, &job->coarse.rows};
     job->normed = products_input(s, job->input, job->count, d, reads, 3, &s->scratch.rounded);
     for (size_t t = 0; job->e->selector == SELECTOR_COARSE && t < job->count; t++)
         s->scratch.size[t] = coarse_magnitude(job->input + t * d, d);
@@ -210,8 +210,9 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
     if (e->selector == SELECTOR_LOW_RANK) {
         job.fc1 = e->predictor.fc1;
         job.fc2 = e->predictor.fc2;
-        job.reads_normed = e->predictor.reads_normed;
+        job.fc1_input = e->predictor.reads_normed ? s->scratch.normed : s->scratch.x;
     }
+    job.coarse = e->coarse;
     job.prunes = magnitude && !own_size;
     if (magnitude && own_size && e->threshold > job.activation_threshold)
         job.activation_threshold = e->threshold;

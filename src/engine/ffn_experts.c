@@ -164,7 +164,12 @@ static void compute(ffn_job *job, uint32_t layer)
         ffn_show(job, 0);
 }
 
-/* Describes one expert's work for `count` rows at s->scratch.expert_in. */
+static bool reads_residual(const engine_layer *e)
+{
+    return e->selector == SELECTOR_LOW_RANK && !e->predictor.reads_normed;
+}
+
+/* Describes one expert's work for `count` rows at scratch.expert_in; what its predictor reads may be at .expert_x. */
 static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t expert, size_t count)
 {
     ffn_job job = ffn_describe(s, layer, count);
@@ -175,11 +180,15 @@ static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t exper
     job.down_t = matrix_rows(&job.down_t, row, f);
     job.first_bias = job.first_bias ? job.first_bias + row : NULL;
     job.second_bias = job.second_bias ? job.second_bias + row : NULL;
+    job.fc1_input = reads_residual(job.e) ? s->scratch.expert_x : s->scratch.expert_in;
+    job.fc2 = matrix_rows(&job.fc2, row, f);
+    job.coarse.rows = matrix_rows(&job.coarse.rows, row, f);
+    job.coarse.spread += job.coarse.rows.data ? row : 0;
     if (job.l->mask_in.data) {
         uint32_t rank = job.l->mask_out.columns;
         job.fc1 = matrix_rows(&job.l->mask_in, (size_t)expert * rank, rank);
         job.fc2 = matrix_rows(&job.l->mask_out, row, f);
-        job.reads_normed = job.predicts = true;
+        job.predicts = true;
         job.passes = FLT_TRUE_MIN; /* the score must be above 0 */
     }
     job.input = s->scratch.expert_in;
@@ -190,11 +199,19 @@ static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t exper
     return job;
 }
 
-/* Describes the work of the expert that every token uses, for `count` rows. */
-static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t count)
+/* Describes the work of the expert that every token uses, for `count` rows from row `first` on. Coarse copies have no
+ * rows of it. */
+static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t first, size_t count)
 {
     ffn_job job = ffn_describe(s, layer, count);
     const ffn_network *n = &job.l->shared;
+    size_t d = s->engine->model->hyper.embedding_length;
+    uint32_t routed = ffn_routed(&job.l->ffn);
+    job.input += first * d;
+    job.fc1_input += job.fc1.data ? first * d : 0;
+    job.fc2 = matrix_rows(&job.fc2, routed, job.l->ffn.shared_neurons);
+    job.coarse = (coarse_copy){0};
+    job.predicts = job.fc2.data != NULL;
     job.first = n->gate;
     job.second = n->up;
     job.down = n->down;
@@ -202,7 +219,7 @@ static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t count)
     job.first_bias = job.second_bias = NULL;
     job.output = s->scratch.expert_out;
     job.neuron_count = job.l->ffn.shared_neurons;
-    job.first_neuron = ffn_routed(&job.l->ffn);
+    job.first_neuron = routed;
     restrict_job(&job, job.l->ffn.router.expert_count);
     return job;
 }
@@ -238,8 +255,9 @@ static void compute_listed(hearth_session *s, uint32_t layer, size_t t)
     for (uint32_t e = 0; e < experts; e++)
         if (shares[e] != 0)
             rows += list_rows(&job, e, b->expert_rows + rows);
-    job.input = b->normed + t * d;
-    job.output = b->added + t * d;
+    job.input += t * d;
+    job.fc1_input += job.fc1.data ? t * d : 0;
+    job.output += t * d;
     job.rows = b->expert_rows;
     job.row_count = rows;
     job.shares = shares;
@@ -254,6 +272,7 @@ typedef struct group {
     const hearth_session *s;
     const float *shares; /* of the expert; a row's is `stride` values after the row's before it */
     size_t stride;
+    bool residual; /* a predictor reads the rows' residual streams, too */
 } group;
 
 /* Items are places in the group. Copies the rows' inputs next to each other. */
@@ -263,8 +282,11 @@ static void collect_rows(void *context, size_t begin, size_t end, unsigned worke
     const group *g = context;
     const scratch *b = &g->s->scratch;
     size_t d = g->s->engine->model->hyper.embedding_length;
-    for (size_t i = begin; i < end; i++)
+    for (size_t i = begin; i < end; i++) {
         memcpy(b->expert_in + i * d, b->normed + b->members[i] * d, d * sizeof *b->expert_in);
+        if (g->residual)
+            memcpy(b->expert_x + i * d, b->x + b->members[i] * d, d * sizeof *b->expert_x);
+    }
 }
 
 /* Items are places in the group. Adds an expert's results to those of the rows, by their shares. */
@@ -288,7 +310,7 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length, members = 0;
-    group g = {s, b->shares + expert, l->ffn.router.expert_count};
+    group g = {s, b->shares + expert, l->ffn.router.expert_count, reads_residual(&s->engine->layers[layer])};
     for (size_t t = first; t < first + count; t++)
         if (g.shares[t * g.stride] != 0)
             b->members[members++] = (uint32_t)t;
@@ -314,8 +336,7 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
     size_t d = s->engine->model->hyper.embedding_length;
     if (s->engine->model->layers[layer].ffn.shared_neurons == 0)
         return;
-    ffn_job job = describe_shared(s, layer, count);
-    job.input = s->scratch.normed + first * d;
+    ffn_job job = describe_shared(s, layer, first, count);
     compute(&job, layer);
     s->engine->runtime->kernels.add(job.output, count * d, s->scratch.added + first * d);
 }

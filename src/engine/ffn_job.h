@@ -21,13 +21,14 @@ typedef struct ffn_job {
     const float *shares;   /* by expert: activations of its neurons are multiplied by its share; NULL: not */
     /* A first value for which the activation is zero; with ReLU and similar ones it is zero for all smaller values. */
     float activation_threshold;
-    matrix fc1, fc2;   /* of a low-rank predictor, or the model's own mask; no data: none */
-    bool reads_normed; /* they read `input`; false: scratch.x */
-    bool predicts;     /* scores decide for which neurons first values are computed ...                            */
-    float passes;      /* ... those with at least this score                                                       */
-    bool prunes;       /* activates first values at once and zeroes those whose size is at most e->threshold       */
-    bool skips_zeros;  /* leaves out neurons that are zero                                                         */
-    float *h;          /* where activations go: over the first values, or over the second if the first are to stay */
+    matrix fc1, fc2;        /* of a low-rank predictor, or the model's own mask; no data: none */
+    const float *fc1_input; /* [count][d] */
+    coarse_copy coarse;     /* of SELECTOR_COARSE: of the rows of `first` */
+    bool predicts;    /* scores decide for which neurons first values are computed ...                            */
+    float passes;     /* ... those with at least this score                                                       */
+    bool prunes;      /* activates first values at once and zeroes those whose size is at most e->threshold       */
+    bool skips_zeros; /* leaves out neurons that are zero                                                         */
+    float *h;         /* where activations go: over the first values, or over the second if the first are to stay */
     size_t count, neuron_count;        /* neuron_count: rows of the matrices */
     size_t width, slices, part_slices; /* neurons per slice, slices, slices per part */
     kernel_input normed, hidden;       /* inputs of the network and of fc2           */

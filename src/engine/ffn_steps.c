@@ -86,7 +86,7 @@ static void apply_shares(const ffn_job *job, const ffn_part *v, float *h)
  * by multiply_part. */
 static void score_coarsely(const ffn_job *job, const ffn_part *v, float *y)
 {
-    const coarse_copy *copy = &job->e->coarse;
+    const coarse_copy *copy = &job->coarse;
     multiply_part(job, v, &copy->rows, &job->normed, y);
     add_bias(job, v, job->first_bias, y);
     for (size_t t = 0; t < job->count; t++)

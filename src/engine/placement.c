@@ -301,9 +301,6 @@ hearth_status placement_keep(hearth_placement *placement, const hearth_model *mo
     TRY(placement_check_model(p, model, error));
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
-    if (model_largest(model).experts > 0)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: neurons of experts cannot be left out by hotness yet",
-                    model->source->path);
     if (!t || !t->layers[0].order)
         return model_lacks_tune(model, "it is not known which neurons are hot; `hearth profile` finds out", error);
     if (!(share > 0 && share <= 1))

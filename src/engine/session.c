@@ -106,7 +106,8 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     if (s->engine->uses_predictors) {
         b->rounded_hidden = take_rounded(&l, rows, s->widest_hidden);
         b->hidden = take(&l, rows * s->widest_hidden, sizeof *b->hidden);
-        b->score = take(&l, rows * most.network, sizeof *b->score);
+        b->score = take(&l, rows * most.network > f ? rows * most.network : f, sizeof *b->score);
+        b->expert_x = take(&l, most.experts > 0 ? rows * d : 0, sizeof *b->expert_x);
         b->size = take(&l, rows, sizeof *b->size);
     }
     b->parts = take(&l, FFN_SLICES, sizeof *b->parts);

@@ -199,7 +199,7 @@ void sweep_defaults(sweep_setting out[SWEEP_SETTINGS], size_t *count, const hear
 {
     list l = {out, 0};
     const tune *t = model->tune;
-    bool hot = has_hot_neurons(t) && model_largest(model).experts == 0;
+    bool hot = has_hot_neurons(t);
     const bool wanted[SWEEP_KINDS] = {
         [SWEEP_DENSE] = true,
         [SWEEP_EXACT] = placement_auto_mode(model) == HEARTH_MODE_EXACT,

@@ -13,11 +13,19 @@
 
 /* ------------------------------------------------------------------ bytes */
 
+static double used_share(const ffn_shape *f)
+{
+    if (f->router.expert_count == 0)
+        return 1;
+    return ((double)f->router.used * f->expert_neurons + f->shared_neurons) / f->neuron_count;
+}
+
 choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double fires)
 {
     const model_layer *l = &model->layers[layer];
     choose_layer out = {.first = (double)matrix_bytes(layer_first_matrix(&model->layers[layer])),
                         .fires = fires,
+                        .used = used_share(&l->ffn),
                         .neurons = l->ffn.neuron_count};
     matrix copy = l->down_t;
     if (!copy.data && neuron_major_shape(&copy, &l->down, ffn_experts(&l->ffn), "", "", NULL) != HEARTH_OK)
@@ -28,7 +36,7 @@ choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double f
 
 double choose_exact_bytes(const choose_layer *l)
 {
-    return l->first + l->fires * l->listed;
+    return l->used * l->first + l->fires * l->listed;
 }
 
 /* Returns the bytes per value of a format. */
@@ -45,9 +53,11 @@ void choose_count_bytes(candidate *c, const hearth_model *model, const choose_la
         c->token_bytes = choose_exact_bytes(l);
         return;
     }
-    double values = c->kind == PREDICTOR_LOW_RANK ? c->rank * (d + f) : d * f;
-    c->own_bytes = values * format_bytes(c->format) + (c->kind == PREDICTOR_COARSE ? f * sizeof(float) : 0);
-    c->token_bytes = c->own_bytes + c->density * l->first + c->density * c->fired * l->listed;
+    bool low_rank = c->kind == PREDICTOR_LOW_RANK;
+    double each = low_rank ? c->rank * format_bytes(c->format) : d * format_bytes(c->format) + sizeof(float);
+    double common = low_rank ? c->rank * d * format_bytes(c->format) : 0, density = l->used * c->density;
+    c->own_bytes = common + f * each;
+    c->token_bytes = common + l->used * f * each + density * l->first + density * c->fired * l->listed;
 }
 
 /* ------------------------------------------------------------------ what to try */

@@ -16,6 +16,7 @@ typedef struct choose_layer {
     double first;  /* the matrix that determines which neurons fire                */
     double listed; /* the matrices read only where a neuron fired, down_t included */
     double fires;  /* share of the neurons that fire                               */
+    double used;   /* share of the neurons that a token considers: those of the experts that it chooses; else 1 */
     double neurons;
 } choose_layer;
 
@@ -30,7 +31,7 @@ typedef struct candidate {
     uint32_t rank;                 /* low-rank: hidden units                                                      */
     float threshold;               /* as in learned_predictor                                                     */
     double recall;                 /* share of the firing neurons that is let through                             */
-    double density;                /* share of all neurons that is let through                                    */
+    double density;                /* share of the neurons that a token considers that is let through             */
     double fired;                  /* share of those let through that fire                                        */
     double own_bytes, token_bytes; /* bytes of the predictor; of the layer with it, per token                     */
     double seconds, exact_seconds; /* of the layer per token, with it and without it in the same race; 0: unknown */

@@ -87,6 +87,13 @@ static void logistic(float *x, size_t n)
     }
 }
 
+/* Returns how many neurons each expert has; 0: there are no experts. */
+static size_t expert_neurons(const lowrank_job *job)
+{
+    const ffn_shape *shape = &job->model->layers[job->layer].ffn;
+    return shape->router.expert_count > 0 ? shape->expert_neurons : 0;
+}
+
 /* Replaces the scores of one row by the derivatives of the mean weighted cross-entropy with respect to them. */
 static void differentiate(const fit *f, float *scores, const uint64_t *fired)
 {
@@ -101,6 +108,12 @@ static void differentiate(const fit *f, float *scores, const uint64_t *fired)
         }
     for (size_t i = 0; i < n; i++)
         scores[i] *= negative;
+    size_t each = expert_neurons(f->job);
+    for (size_t begin = 0; each > 0 && begin < n; begin += each) {
+        size_t end = n - begin < each ? n : begin + each;
+        if (!bits_any(fired, begin, end)) /* nobody chose the expert: its scores do not matter */
+            memset(scores + begin, 0, (end - begin) * sizeof *scores);
+    }
 }
 
 /* Work items are rows of the batch: forward pass, loss, and back to the hidden units. */
@@ -347,6 +360,7 @@ hearth_status lowrank_validate(const lowrank_job *job, float *values, double *de
                         .end = job->count,
                         .stride = (held + VALIDATION_ROWS - 1) / VALIDATION_ROWS,
                         .neuron_count = job->f,
+                        .expert_neurons = expert_neurons(job),
                         .threads = job->threads,
                         .score = score_as_floats,
                         .context = &s,

@@ -65,16 +65,30 @@ static float value_at(uint32_t place)
     return value;
 }
 
-/* Counts the scores of one row. */
-static void count_row(const counting *c, const float *scores, const uint64_t *fired, share_count *to)
+/* Counts the scores of neurons [begin, end) of one row. */
+static void count_neurons(const counting *c, const float *scores, const uint64_t *fired, size_t begin, size_t end,
+                          share_count *to)
 {
-    for (size_t i = 0; i < c->task->neuron_count; i++) {
+    for (size_t i = begin; i < end; i++) {
         uint32_t place = place_of(scores[i]), upper = place >> LOWER_BITS;
         if (c->lower && upper != c->bin)
             continue;
         share_count *t = &to[c->lower ? place & ((1u << LOWER_BITS) - 1) : upper];
         t->all++;
         t->fired += fired[i / 64] >> (i % 64) & 1;
+    }
+}
+
+/* Counts the scores of one row. */
+static void count_row(const counting *c, const float *scores, const uint64_t *fired, share_count *to)
+{
+    size_t n = c->task->neuron_count, each = c->task->expert_neurons;
+    if (each == 0)
+        count_neurons(c, scores, fired, 0, n, to);
+    for (size_t begin = 0; each > 0 && begin < n; begin += each) {
+        size_t end = n - begin < each ? n : begin + each;
+        if (bits_any(fired, begin, end))
+            count_neurons(c, scores, fired, begin, end, to);
     }
 }
 
@@ -309,14 +323,15 @@ static void scoring_multiply(const scoring *s, const scoring_place *place, const
 }
 
 /* Returns the task of all held-out rows. */
-static recall_task held_out(const states *rows, size_t neuron_count, const scoring *with, recall_score *score,
-                            void *context, const char *thing)
+static recall_task held_out(const states *rows, const ffn_shape *shape, size_t neuron_count, const scoring *with,
+                            recall_score *score, void *context, const char *thing)
 {
     return (recall_task){.rows = rows,
                          .first = states_training_count(rows),
                          .end = states_count(rows),
                          .stride = 1,
                          .neuron_count = neuron_count,
+                         .expert_neurons = shape->router.expert_count > 0 ? shape->expert_neurons : 0,
                          .threads = with->threads,
                          .score = score,
                          .context = context,
@@ -362,10 +377,11 @@ hearth_status measure_lowrank(lowrank *io, const hearth_model *model, uint32_t l
     char thing[512];
     lowrank_scores s = {.predictor = io, .rows = rows, .normed = normed};
     recall_result result;
+    const ffn_shape *shape = &model->layers[layer].ffn;
     snprintf(thing, sizeof thing, "%s: layer %u: predictor", model->source->path, layer);
     TRY(check_shapes(io, model, layer, model->source->path, error));
     TRY(scoring_open(&s.with, by, threads, io->fc1.columns, io->fc1.rows, thing, error));
-    recall_task task = held_out(rows, model->layers[layer].ffn.neuron_count, &s.with, score_lowrank, &s, thing);
+    recall_task task = held_out(rows, shape, shape->neuron_count, &s.with, score_lowrank, &s, thing);
     hearth_status status = isfinite(threshold) ? recall_at(&task, threshold, &result, error)
                                                : recall_find(&task, recall, false, &result, error);
     scoring_close(&s.with);
@@ -425,7 +441,7 @@ static hearth_status calibrate(coarse_scores *s, number_format format, float rec
                                hearth_error *error)
 {
     const char *path = s->model->source->path;
-    recall_task task = held_out(s->rows, s->first->rows, &s->with, score_coarsely, s, path);
+    recall_task task = held_out(s->rows, &s->layer->ffn, s->first->rows, &s->with, score_coarsely, s, path);
     TRY(coarse_create(&s->copy, s->with.threads, s->first, format, path, error));
     TRY(recall_find(&task, recall, false, out, error));
     /* where nothing fired, any margin will do: takes the lowest finite one */

@@ -22,6 +22,8 @@ typedef struct recall_task {
     const states *rows;
     size_t first, end, stride; /* the rows first, first + stride .. < end */
     size_t neuron_count;
+    size_t expert_neurons; /* neurons of each expert: those of which none fired were not chosen, and do not count; 0:
+                              there are no experts */
     pool *threads;
     recall_score *score;
     void *context;
@@ -31,7 +33,7 @@ typedef struct recall_task {
 typedef struct recall_result {
     float threshold; /* lets through every score that is not below it                  */
     double recall;   /* share of what fired that is let through; 1 where nothing fired */
-    double density;  /* share of all neurons that is let through                       */
+    double density;  /* share of all neurons (of the chosen experts) that is let through */
     double fired;    /* share of what is let through that fires                        */
 } recall_result;
 

@@ -468,8 +468,6 @@ hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runti
                             uint64_t tokens, hearth_progress progress, hearth_error *error)
 {
     tune *counted;
-    if (model_largest(hearth_engine_model(dense)).experts > 0) /* all neurons of an expert are computed, or none */
-        return HEARTH_OK;
     TRY(profile_record(&counted, p, hearth_engine_model(dense), error));
     hearth_status status = HEARTH_OK;
     for (size_t i = 0; status == HEARTH_OK && i < PROFILE_PROBES; i++) {

@@ -120,6 +120,15 @@ static inline void bits_pack(const float *values, size_t n, float above, uint64_
     }
 }
 
+/* Returns whether a bit of [begin, end) is set. */
+static inline bool bits_any(const uint64_t *words, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        if (words[i / 64] >> (i % 64) & 1)
+            return true;
+    return false;
+}
+
 /* Returns the number of set bits. The compiler's builtin is not used: where the target does not guarantee a popcount
  * instruction, it becomes a function call. */
 static inline unsigned bits_count(const uint64_t *words, size_t count)

@@ -20,7 +20,8 @@
  *   hearth.tune.inputs                  strings [L] "residual", "normed": what a low-rank predictor reads
  *   hearth.tune.coarse_types            strings [L] number format of the coarse copy, "" where there is none
  *   hearth.tune.thresholds              F32 [L] low-rank: of the score; coarse: the margin, see learned_predictor
- *   hearth.tune.recalls, .densities     F32 [L] share of the firing neurons, and of all neurons, that are let through
+ *   hearth.tune.recalls, .densities     F32 [L] share of the firing neurons, and of all neurons, that are let through;
+ *                                       of experts those that a token chose count
  *   blk.N.fc1.weight, blk.N.fc2.weight  [rank][d], [f][rank] in any weight format; rows of fc2 by neuron number
  *
  * A section may be absent, but only for all layers at once (fc1 and fc2 exist for exactly the low-rank layers). The
@@ -58,7 +59,7 @@ typedef struct tune_layer {
     const float *prune;      /* [level_count]; NULL: none                                                  */
     learned_predictor predictor;
     matrix fc2_by_row;     /* [f][rank] fc2 in the order of the model file's rows; no data before tune_bind */
-    float recall, density; /* of the predictor, on the held-out part of the corpus                         */
+    float recall, density; /* of the predictor, on the held-out part of the corpus; of experts, among the chosen */
 } tune_layer;
 
 /* The contents of a tune file. Read-only once open and bound. A writer fills one in itself (source NULL) and owns the

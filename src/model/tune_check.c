@@ -134,9 +134,10 @@ static hearth_status check_predictor(const checker *c, uint32_t layer)
         return fail(c->error, c->refusal,
                     "%s: key " TUNE_KEY_PREDICTORS ": layer %u has one, but the activation %s is never exactly zero",
                     c->path, layer, ffn_activations[activation].name);
-    if (l->predictor.kind != PREDICTOR_NONE && c->model->layers[layer].ffn.router.expert_count > 0)
+    if (l->predictor.kind != PREDICTOR_NONE && c->model->layers[layer].mask_in.data)
         return fail(c->error, c->refusal,
-                    "%s: key " TUNE_KEY_PREDICTORS ": layer %u has one, but those of experts are not supported yet",
+                    "%s: key " TUNE_KEY_PREDICTORS
+                    ": layer %u has one, but its experts choose their neurons by themselves",
                     c->path, layer);
     if (l->predictor.kind == PREDICTOR_LOW_RANK)
         return check_low_rank(c, layer);

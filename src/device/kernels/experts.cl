@@ -91,7 +91,8 @@ KERNEL(expand, P_EXPAND)
         }
         if (LANE == 0) {
             listed[t] = at;
-            totals[t * TOTALS + column] += at;
+            if (totals)
+                totals[t * TOTALS + column] += at;
         }
     }
 }

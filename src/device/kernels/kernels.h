@@ -178,7 +178,7 @@
 
 /* Lists the neurons of the chosen experts: chosen [STEP_ROWS][experts], of which chosen_count [STEP_ROWS] are used,
  * ascending. Expert e has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [STEP_ROWS][n] and
- * listed [STEP_ROWS]; adds the number to totals[t * TOTALS + column].   items: STEP_ROWS */
+ * listed [STEP_ROWS]; adds the number to totals[t * TOTALS + column] (NULL: to nothing).   items: STEP_ROWS */
 #define P_EXPAND(B, V, F)                                                                                      \
     B(const uint, chosen) B(const uint, chosen_count) B(const uint, begins) B(uint, list) B(uint, listed) B(uint, totals) \
         V(experts) V(n) V(column)
