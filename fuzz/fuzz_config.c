@@ -37,18 +37,24 @@ static const uint64_t sizes[DIMENSION_COUNT] = {
 static const uint16_t values[EXPERTS * 24 * 8];
 
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
- * feed-forward network, o other optional ones, e experts, d no experts in layer 0. */
+ * feed-forward network, o other optional ones, e experts, x experts as a folder of transformers 5 has them (with e too:
+ * in both forms), d no experts in layer 0. */
 static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 {
     const struct {
         unsigned flag;
         char letter;
     } needs[] = {{TENSOR_STOCK, 's'}, {TENSOR_NEURON_MAJOR, 'n'}, {TENSOR_PREDICTOR, 'p'}, {TENSOR_MLP_BIAS, 'b'}};
-    bool has_experts = strchr(sets, 'e') && !(layer == 0 && strchr(sets, 'd'));
+    bool has_experts = strpbrk(sets, "ex") && !(layer == 0 && strchr(sets, 'd'));
+    bool stacked = (r->flags & TENSOR_EXPERTS) && (r->flags & TENSOR_ALIAS);
     if (r->flags & (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS))
         return false;
-    if (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT))
+    if (stacked || tensor_rule_is_single(r)) {
+        if (!strchr(sets, stacked ? 'x' : 'e'))
+            return false;
+    } else if (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT)) {
         return false;
+    }
     for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++)
         if ((r->flags & needs[i].flag) && !strchr(sets, needs[i].letter))
             return false;
@@ -59,11 +65,11 @@ static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 /* Adds the tensor of a rule as it is stored in a folder or in a GGUF. */
 static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, uint32_t layer)
 {
-    bool single = folder && r->folder_name && strstr(r->folder_name, "experts.%u"); /* a tensor per expert */
+    bool single = folder && tensor_rule_is_single(r);
     bool stacked = (r->flags & TENSOR_EXPERTS) && !single;
     uint64_t columns = sizes[r->columns], rows = sizes[r->rows];
-    if (folder && (!r->folder_name || (r->flags & TENSOR_ODD)))
-        return HEARTH_OK; /* one tensor holds both that take turns */
+    if (folder && (!r->folder_name || (r->flags & (TENSOR_ODD | TENSOR_SECOND_HALF))))
+        return HEARTH_OK; /* one tensor holds both */
     if (folder && r->rows == DIMENSION_POSITIONS)
         rows += f->dropped_positions;
     if (folder && (r->flags & TENSOR_TRANSPOSED)) {
@@ -72,6 +78,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     }
     if (folder && (r->flags & TENSOR_EVEN))
         columns *= 2;
+    if (folder && (r->flags & TENSOR_FIRST_HALF))
+        rows *= 2;
     stored_tensor t = {
         .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
     if (stacked)

@@ -109,11 +109,14 @@ enum tensor_rule_flags {
     TENSOR_LESS_ONE = 2048,         /* a folder has the values minus one                              */
     TENSOR_TRANSPOSED = 4096,       /* a folder has a row per input                                   */
     TENSOR_ALIAS = 8192,            /* another folder name of the tensor that another rule describes  */
-    TENSOR_EXPERTS = 32768,         /* one matrix (or vector) per expert, stacked; a folder has one tensor per expert */
+    TENSOR_EXPERTS = 32768,         /* one matrix (or vector) per expert, stacked; a folder has them stacked too, or one
+                                       tensor per expert (tensor_rule_is_single) */
     TENSOR_OF_EXPERTS = 65536,      /* only in layers that have experts                               */
     TENSOR_OF_DENSE = 131072,       /* only in layers that have none                                  */
     TENSOR_EVEN = 262144,           /* every second value of a folder's rows, from the first on              */
     TENSOR_ODD = 524288,            /* ... from the second on                                                */
+    TENSOR_FIRST_HALF = 1048576,    /* the first half of the rows of each of a folder's stacked matrices     */
+    TENSOR_SECOND_HALF = 2097152,   /* ... the second half                                                   */
     TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
 };
 
@@ -195,8 +198,11 @@ void family_list(char *out, size_t size, bool model_types);
 
 /* Longest name of a tensor with its layer, terminator included. */
 #define TENSOR_NAME_SIZE 96
-/* Writes the name of a rule's tensor for a layer, as in GGUF or as in a folder. */
+/* Writes the name of a rule's tensor for a layer, as in GGUF or as in a folder. Where a folder has a tensor per expert,
+ * all of them together have a name only in GGUF. */
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder);
+/* Returns whether a folder has one tensor per expert under the name of the rule. */
+bool tensor_rule_is_single(const tensor_rule *rule);
 /* Returns the rule for a tensor of this name, and the layer and the expert in the name (0 where it has none); NULL: no
  * rule. */
 const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer, uint32_t *expert);

@@ -61,6 +61,24 @@ static void drop_rows(stored_tensor *t, uint32_t count)
     t->size_bytes -= count * row_bytes;
 }
 
+/* Takes half of the rows of each of stacked matrices, where they lie. */
+static hearth_status take_half(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    if (t->rank != 3 || t->shape[1] % 2 != 0)
+        return HEARTH_OK; /* binding refuses it */
+    size_t count = (size_t)t->shape[2], each = t->size_bytes / count;
+    const char *from = (const char *)t->data + (rule->flags & TENSOR_SECOND_HALF ? each / 2 : 0);
+    t->parts = arena_new_array(&r->out->memory, count, sizeof *t->parts);
+    if (!t->parts)
+        return fail_memory(r->error, t->name, count * sizeof *t->parts);
+    for (size_t i = 0; i < count; i++)
+        t->parts[i] = from + i * each;
+    t->data = NULL;
+    t->shape[1] /= 2;
+    t->size_bytes /= 2;
+    return HEARTH_OK;
+}
+
 /* Marks or changes what a folder stores in another way than GGUF. */
 static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
@@ -76,6 +94,8 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_ten
         drop_rows(t, r->family->dropped_positions);
     if (rule->flags & TENSOR_LESS_ONE)
         TRY(add_one(r, t));
+    if (rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF))
+        return take_half(r, rule, t);
     return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
 }
 
@@ -123,6 +143,20 @@ static hearth_status check_experts(const folder_reader *r)
     return HEARTH_OK;
 }
 
+/* Refuses a folder of which some tensors hold all experts of a layer and others a single one. */
+static hearth_status check_form(folder_reader *r, const tensor_rule *rule, const char *name)
+{
+    bool single = tensor_rule_is_single(rule);
+    if (!(rule->flags & TENSOR_EXPERTS))
+        return HEARTH_OK;
+    if (!r->of_experts[single])
+        r->of_experts[single] = name;
+    return !r->of_experts[!single]
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_FORMAT, "%s: tensor %.96s: holds all experts, and %.96s holds one of them",
+                      r->out->path, r->of_experts[false], r->of_experts[true]);
+}
+
 /* Adds one tensor as its rule says. */
 static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, const tensor_rule *rule, uint32_t layer,
                                uint32_t expert)
@@ -130,7 +164,8 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     stored_tensor t = *stored;
     char name[TENSOR_NAME_SIZE];
     tensor_rule_name(name, rule, layer, false);
-    if (strstr(rule->folder_name, "experts.%u"))
+    TRY(check_form(r, rule, stored->name));
+    if (tensor_rule_is_single(rule))
         return add_expert(r, name, &t, expert);
     t.name = name;
     TRY(adapt(r, rule, &t));
