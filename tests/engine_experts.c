@@ -243,6 +243,127 @@ static void refused_folders(void **state)
     remove_folder(path);
 }
 
+/* -------------------------------------------------------------------- GGUF */
+
+/* Adds the parts of a stacked tensor as early files have them: blk.0.ffn_gate_exps.weight becomes blk.0.ffn_gate.0.weight
+ * and so on. Other tensors are added as they are. */
+static void add_single(checkpoint *to, const stored_tensor *t)
+{
+    hearth_error error;
+    stored_tensor one = *t;
+    unsigned layer = 0;
+    char name[128], which[32] = "";
+    sscanf(t->name, "blk.%u.%31[a-z_]", &layer, which);
+    char *end = strstr(which, "_exps");
+    if (!end) {
+        stack_check(checkpoint_add_tensor(to, t, &error), &error);
+        return;
+    }
+    *end = 0;
+    one.name = name;
+    one.rank = 2;
+    one.shape[2] = 1;
+    one.size_bytes = t->size_bytes / t->shape[2];
+    for (unsigned expert = 0; expert < t->shape[2]; expert++) {
+        one.data = (const char *)t->data + expert * one.size_bytes;
+        snprintf(name, sizeof name, "blk.%u.%s.%u.weight", layer, which, expert);
+        stack_check(checkpoint_add_tensor(to, &one, &error), &error);
+    }
+}
+
+static stored_tensor *find(checkpoint *c, const char *name)
+{
+    for (size_t i = 0; i < c->tensor_count; i++)
+        if (strcmp(c->tensors[i].name, name) == 0)
+            return &c->tensors[i];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+/* Writes the tensors of `to` with the keys of `from`. */
+static void write_gguf(const char *path, const checkpoint *from, const checkpoint *to)
+{
+    gguf_writer *w;
+    hearth_error error;
+    stack_check(
+        gguf_writer_open(&w, path, false, from->entries, from->entry_count, to->tensors, to->tensor_count, &error),
+        &error);
+    for (size_t i = 0; i < to->tensor_count; i++)
+        stack_check(gguf_writer_put(w, to->tensors[i].data, to->tensors[i].size_bytes, &error), &error);
+    stack_check(gguf_writer_commit(w, &error), &error);
+}
+
+/* Opens a GGUF and makes one of the same tensors with one for each expert. */
+static void rewrite_gguf(const char *path, checkpoint **from, checkpoint **to)
+{
+    hearth_error error;
+    stack_check(gguf_open(from, path, &error), &error);
+    stack_check(checkpoint_create(to, path, &error), &error);
+    for (size_t i = 0; i < (*from)->tensor_count; i++)
+        add_single(*to, &(*from)->tensors[i]);
+    assert_true((*to)->tensor_count > (*from)->tensor_count);
+}
+
+/* As the first Mixtral files have them, in floats and in blocks. */
+static void single_ggufs(void **state)
+{
+    (void)state;
+    golden g;
+    char original[600], quantised[400], path[400];
+    hearth_error error;
+    golden_load(&g, "mixtral");
+    golden_path(original, sizeof original, "mixtral", "model.gguf");
+    snprintf(quantised, sizeof quantised, "%s/q8_0.gguf", scratch);
+    snprintf(path, sizeof path, "%s/single.gguf", scratch);
+    const convert_options options = {.format = FORMAT_Q8_0, .down_format = FORMAT_COUNT};
+    stack_check(convert_write(original, quantised, &options, threads, &error), &error);
+    const char *const sources[] = {original, quantised};
+    for (size_t i = 0; i < 2; i++) {
+        checkpoint *from, *to;
+        rewrite_gguf(sources[i], &from, &to);
+        write_gguf(path, from, to);
+        checkpoint_close(to);
+        checkpoint_close(from);
+        check_same(sources[i], path, &g);
+    }
+    unlink(path);
+    unlink(quantised);
+    golden_free(&g);
+}
+
+static void refused_ggufs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tensor, *name; /* it gets this name, or is left out where that is empty */
+        const char *text;
+    } rows[] = {
+        {"blk.1.ffn_up.2.weight", "", "tensor blk.1.ffn_up_exps.weight: that of expert 2 is missing"},
+        {"blk.0.ffn_down.3.weight", "blk.0.ffn_down.8.weight", "tensor blk.0.ffn_down.8.weight: is of expert 8"},
+        {"blk.0.ffn_down.3.weight", "blk.0.ffn_down.03.weight",
+         "tensor blk.0.ffn_down_exps.weight: that of expert 3 is missing"},
+        {"blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_exps.weight", "holds all experts, and blk.0.ffn_gate.0.weight"},
+        {"output_norm.weight", "blk.7.ffn_up.1.weight", "tensor blk.7.ffn_up.1.weight: differs in shape"},
+    };
+    char original[600], path[400];
+    golden_path(original, sizeof original, "mixtral", "model.gguf");
+    snprintf(path, sizeof path, "%s/single.gguf", scratch);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        checkpoint *from, *to;
+        rewrite_gguf(original, &from, &to);
+        stored_tensor *t = find(to, rows[i].tensor);
+        if (*rows[i].name)
+            t->name = rows[i].name;
+        else
+            *t = to->tensors[--to->tensor_count];
+        write_gguf(path, from, to);
+        check_refused(path, rows[i].text);
+        checkpoint_close(to);
+        checkpoint_close(from);
+    }
+    unlink(path);
+}
+
 /* ------------------------------------------------------------------ memory */
 
 /* Opens a file with the n-th allocation failing, for every n until all succeed. */
@@ -271,6 +392,17 @@ static void failing_allocations(void **state)
     write_folder(path, sizeof path, &folder_cases[0], UINT_MAX, NULL);
     check_allocations(path);
     remove_folder(path);
+
+    checkpoint *from, *to;
+    char original[600];
+    golden_path(original, sizeof original, "mixtral", "model.gguf");
+    snprintf(path, sizeof path, "%s/single.gguf", scratch);
+    rewrite_gguf(original, &from, &to);
+    write_gguf(path, from, to);
+    checkpoint_close(to);
+    checkpoint_close(from);
+    check_allocations(path);
+    unlink(path);
 }
 
 static int begin(void **state)
@@ -290,6 +422,7 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(stacked_folders), cmocka_unit_test(refused_folders),
+                                       cmocka_unit_test(single_ggufs), cmocka_unit_test(refused_ggufs),
                                        cmocka_unit_test(failing_allocations)};
     return run_group(tests, begin, end);
 }

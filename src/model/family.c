@@ -192,6 +192,10 @@ static const tensor_rule llama_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS, GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
     ROUTER(MIXTRAL "gate.weight"),
     EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0),
+    /* GGUF files from before experts were stacked */
+    MATRIX(BLK "ffn_gate.%u.weight", NULL, LAYER(gate), N, D, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_up.%u.weight",   NULL, LAYER(up),   N, D, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_down.%u.weight", NULL, LAYER(down), D, N, OF_EXPERTS | TENSOR_ALIAS),
     /* transformers 5 */
     MATRIX(BLK "ffn_gate_inp.weight", LAYERS "mlp.gate.weight", LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS | TENSOR_ALIAS),
     STACKED_EXPERTS,
@@ -451,14 +455,16 @@ void family_list(char *out, size_t size, bool model_types)
             append_name(out, size, families[i].name);
 }
 
-bool tensor_rule_is_single(const tensor_rule *rule)
+bool tensor_rule_is_single(const tensor_rule *rule, bool folder)
 {
-    return rule->folder_name && strstr(rule->folder_name, "experts.%u");
+    const char *pattern = folder ? rule->folder_name : rule->name, *layer = pattern ? strstr(pattern, "%u") : NULL;
+    return layer && strstr(layer + 1, "%u");
 }
 
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder)
 {
-    const char *pattern = folder && rule->folder_name && !tensor_rule_is_single(rule) ? rule->folder_name : rule->name;
+    const char *pattern =
+        folder && rule->folder_name && !tensor_rule_is_single(rule, true) ? rule->folder_name : rule->name;
     snprintf(out, TENSOR_NAME_SIZE, pattern, layer);
 }
 
