@@ -2,6 +2,7 @@
  * keys of a GGUF that does.
  *
  * Covers: src/model/bind_tensor.c
+ * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_tensor.c
@@ -36,18 +37,30 @@ static const uint64_t sizes[DIMENSION_COUNT] = {
 
 static const uint16_t values[EXPERTS * 24 * 8];
 
+/* Returns the letter of the form of experts that has the tensor of a rule; 0: all forms, or it is not of experts. */
+static char form_of(const tensor_rule *r)
+{
+    if (!(r->flags & TENSOR_EXPERTS))
+        return 0;
+    if (tensor_rule_is_single(r, false))
+        return '1';
+    return r->flags & TENSOR_ALIAS ? 'x' : tensor_rule_is_single(r, true) ? 'e' : 0;
+}
+
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
- * feed-forward network, o other optional ones, e experts, d no experts in layer 0. */
+ * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
+ * a folder of transformers 5 has them, 1 as early GGUF files do. */
 static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 {
     const struct {
         unsigned flag;
         char letter;
     } needs[] = {{TENSOR_STOCK, 's'}, {TENSOR_NEURON_MAJOR, 'n'}, {TENSOR_PREDICTOR, 'p'}, {TENSOR_MLP_BIAS, 'b'}};
-    bool has_experts = strchr(sets, 'e') && !(layer == 0 && strchr(sets, 'd'));
+    bool has_experts = strpbrk(sets, "ex1") && !(layer == 0 && strchr(sets, 'd'));
+    char form = form_of(r);
     if (r->flags & (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS))
         return false;
-    if (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT))
+    if (form ? !strchr(sets, form) : (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT)) != 0)
         return false;
     for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++)
         if ((r->flags & needs[i].flag) && !strchr(sets, needs[i].letter))
@@ -59,11 +72,11 @@ static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 /* Adds the tensor of a rule as it is stored in a folder or in a GGUF. */
 static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, uint32_t layer)
 {
-    bool single = folder && r->folder_name && strstr(r->folder_name, "experts.%u"); /* a tensor per expert */
+    bool single = tensor_rule_is_single(r, folder);
     bool stacked = (r->flags & TENSOR_EXPERTS) && !single;
     uint64_t columns = sizes[r->columns], rows = sizes[r->rows];
-    if (folder && (!r->folder_name || (r->flags & TENSOR_ODD)))
-        return HEARTH_OK; /* one tensor holds both that take turns */
+    if (folder && (!r->folder_name || (r->flags & (TENSOR_ODD | TENSOR_SECOND_HALF))))
+        return HEARTH_OK; /* one tensor holds both */
     if (folder && r->rows == DIMENSION_POSITIONS)
         rows += f->dropped_positions;
     if (folder && (r->flags & TENSOR_TRANSPOSED)) {
@@ -72,6 +85,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     }
     if (folder && (r->flags & TENSOR_EVEN))
         columns *= 2;
+    if (folder && (r->flags & TENSOR_FIRST_HALF))
+        rows *= 2;
     stored_tensor t = {
         .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
     if (stacked)
@@ -270,8 +285,8 @@ static hearth_status open_model(hearth_model **out, const uint8_t *data, size_t 
     checkpoint *stored = NULL, *c = NULL;
     TRY(json_parse(&config, (const char *)data, size, "config.json", error));
     hearth_status status;
-    TRY_OR(done, status, checkpoint_create(&stored, "fuzz", error));
-    TRY_OR(done, status, checkpoint_create(&c, "fuzz", error));
+    TRY_OR(done, status, checkpoint_create(&stored, "fuzzed", error));
+    TRY_OR(done, status, checkpoint_create(&c, "fuzzed", error));
     if (json_object_get(config, "general.architecture"))
         status = set_keys(c, config);
     else if ((status = add_folder(stored, config)) == HEARTH_OK)

@@ -188,6 +188,22 @@ made experts smallthinker-tiny q4_0
 has "the router" "$(grep '^blk.0.ffn_gate_inp.weight' "$said")" "8 x 256  f32"
 has "gates of experts" "$(grep '^blk.0.ffn_gate_exps.weight' "$said")" "8 x 128 x 256  q4_0"
 has "down of experts" "$(grep '^blk.3.ffn_down_exps.weight' "$said")" "8 x 256 x 128  q4_0"
+# What llama.cpp's loaders demand of the same files: sizes, the epsilon of the norms, a token for each row of the embedding.
+demands() { # demands SHAPE KEY...
+    local shape=$1 key
+    made demands "$shape" q4_0 --layers 1
+    "$HEARTH" inspect "$scratch/demands.gguf" --keys >"$said"
+    for key in general.architecture context_length embedding_length block_count feed_forward_length \
+        attention.head_count attention.head_count_kv tokenizer.ggml.model "${@:2}"; do
+        has "$shape: keys" "$(cut -d' ' -f1 "$said")" "$key"
+    done
+    has "$shape: tokens" "$(grep '^tokenizer.ggml.tokens ' "$said")" "string?2048?"
+}
+experts="attention.layer_norm_rms_epsilon expert_count expert_used_count expert_feed_forward_length attention.key_length
+    attention.value_length"
+demands falcon-tiny attention.layer_norm_epsilon
+demands qwen3-tiny-moe $experts
+demands smallthinker-tiny $experts attention.sliding_window expert_gating_func
 "$HEARTH" inspect "$scratch/q4_0.gguf" >"$said"
 has "head" "$(grep '^output.weight\| output.weight' "$said")" q6_K
 "$HEARTH" run "$scratch/q4_0.gguf" -p "A cat." --temp 0 -n 4 >"$said" 2>"$scratch/err" || fail "run: $(cat "$scratch/err")"

@@ -186,6 +186,16 @@ hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, 
     return HEARTH_OK;
 }
 
+stored_tensor *checkpoint_take_tensors(checkpoint *c, size_t *count)
+{
+    stored_tensor *tensors = c->tensors;
+    *count = c->tensor_count;
+    c->tensors = NULL;
+    c->tensor_count = c->tensor_capacity = 0;
+    names_free(&c->tensor_names);
+    return tensors;
+}
+
 hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error)
 {
     size_t size_bytes = (c->map_count + 1) * sizeof(map);

@@ -115,6 +115,9 @@ hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth
 /* Adds a tensor. The name is copied; data must live as long as the checkpoint (in its maps or its memory). Pointers
  * to tensors that were found before become invalid. HEARTH_FORMAT: the name exists already. */
 hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, hearth_error *error);
+/* Takes all tensors out, so that others can be added in their place. Returns them [count]; the caller frees the array
+ * with mem_free. What they point to still lives as long as the checkpoint. */
+stored_tensor *checkpoint_take_tensors(checkpoint *c, size_t *count);
 /* Takes ownership of a mapping: it is closed with the checkpoint, or at once on failure. */
 hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error);
 /* Takes ownership of all mappings of another checkpoint, whose tensors were added to c under other names.

@@ -4,6 +4,7 @@
  * order of neurons, because readers rely on its numbers having been checked; and q and k of a folder, whose rows are
  * put in the order of rotary pairs. */
 #include "bind.h"
+#include "experts.h"
 #include "hyper.h"
 
 #include <inttypes.h>
@@ -327,6 +328,8 @@ hearth_status bind_tensors(binder *b)
 {
     hearth_model *m = b->model;
     const family *f = m->family;
+    if (!b->folder)
+        TRY(experts_stack(m->source, f, model_largest(m).experts, b->error));
     m->powerinfer = b->source->powerinfer;
     m->neuron_major = m->powerinfer || first_layer_has(b, TENSOR_NEURON_MAJOR);
     m->predictors = m->powerinfer || first_layer_has(b, TENSOR_PREDICTOR);

@@ -120,7 +120,13 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     MATRIX(BLK "ffn_down_exps.weight",   down_name, LAYER(down),   D, N, OF_EXPERTS | TENSOR_STOCK | (flags)), \
     MATRIX(BLK "ffn_down_t_exps.weight", NULL,      LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR)
 #define EXPERT LAYERS "mlp.experts.%u."
-#define MLP_EXPERTS EXPERTS(EXPERT "gate_proj.weight", EXPERT "up_proj.weight", EXPERT "down_proj.weight", 0)
+/* As transformers 5 names them: stacked, gate and up in one. */
+#define STACKED_EXPERTS                                                                                      \
+    MATRIX(BLK "ffn_gate_exps.weight", LAYERS "mlp.experts.gate_up_proj", LAYER(gate), N, D, OF_EXPERTS | TENSOR_ALIAS | TENSOR_FIRST_HALF), \
+    MATRIX(BLK "ffn_up_exps.weight",   LAYERS "mlp.experts.gate_up_proj", LAYER(up),   N, D, OF_EXPERTS | TENSOR_ALIAS | TENSOR_SECOND_HALF), \
+    MATRIX(BLK "ffn_down_exps.weight", LAYERS "mlp.experts.down_proj",    LAYER(down), D, N, OF_EXPERTS | TENSOR_ALIAS)
+#define MLP_EXPERTS                                                                                          \
+    EXPERTS(EXPERT "gate_proj.weight", EXPERT "up_proj.weight", EXPERT "down_proj.weight", 0), STACKED_EXPERTS
 /* The expert that every token uses. S: its neurons. */
 #define S DIMENSION_SHARED_NEURONS
 #define SHARED_EXPERT(folder)                                                                                \
@@ -186,6 +192,13 @@ static const tensor_rule llama_layer[] = {
     PRE_NORMS(0), ATTENTION_NEIGHBOURS, GATED_FFN, GATED_BIASES, OLD_FREQUENCIES,
     ROUTER(MIXTRAL "gate.weight"),
     EXPERTS(MIXTRAL "experts.%u.w1.weight", MIXTRAL "experts.%u.w3.weight", MIXTRAL "experts.%u.w2.weight", 0),
+    /* GGUF files from before experts were stacked */
+    MATRIX(BLK "ffn_gate.%u.weight", NULL, LAYER(gate), N, D, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_up.%u.weight",   NULL, LAYER(up),   N, D, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_down.%u.weight", NULL, LAYER(down), D, N, OF_EXPERTS | TENSOR_ALIAS),
+    /* transformers 5 */
+    MATRIX(BLK "ffn_gate_inp.weight", LAYERS "mlp.gate.weight", LAYER(router), DIMENSION_EXPERTS, D, TENSOR_OF_EXPERTS | TENSOR_ALIAS),
+    STACKED_EXPERTS,
     /* TurboSparse: the decision which neurons take part */
     MATRIX(BLK "ffn_mask_in_exps.weight",  MIXTRAL "experts.%u.predictor.fc1.weight", LAYER(mask_in), DIMENSION_RANK, D,
            OF_EXPERTS | TENSOR_OPTIONAL),
@@ -442,9 +455,16 @@ void family_list(char *out, size_t size, bool model_types)
             append_name(out, size, families[i].name);
 }
 
+bool tensor_rule_is_single(const tensor_rule *rule, bool folder)
+{
+    const char *pattern = folder ? rule->folder_name : rule->name, *layer = pattern ? strstr(pattern, "%u") : NULL;
+    return layer && strstr(layer + 1, "%u");
+}
+
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder)
 {
-    const char *pattern = folder && rule->folder_name ? rule->folder_name : rule->name;
+    const char *pattern =
+        folder && rule->folder_name && !tensor_rule_is_single(rule, true) ? rule->folder_name : rule->name;
     snprintf(out, TENSOR_NAME_SIZE, pattern, layer);
 }
 

@@ -108,17 +108,20 @@ enum tensor_rule_flags {
     TENSOR_NORM = 1024,             /* the weights of a norm                                          */
     TENSOR_LESS_ONE = 2048,         /* a folder has the values minus one                              */
     TENSOR_TRANSPOSED = 4096,       /* a folder has a row per input                                   */
-    TENSOR_ALIAS = 8192,            /* another folder name of the tensor that another rule describes  */
-    TENSOR_EXPERTS = 32768,         /* one matrix (or vector) per expert, stacked; a folder has one tensor per expert */
+    TENSOR_ALIAS = 8192,            /* another name, of a folder or in GGUF, of the tensor that another rule describes */
+    TENSOR_EXPERTS = 32768,         /* one matrix (or vector) per expert, stacked; some files have a tensor for each
+                                       (tensor_rule_is_single) */
     TENSOR_OF_EXPERTS = 65536,      /* only in layers that have experts                               */
     TENSOR_OF_DENSE = 131072,       /* only in layers that have none                                  */
     TENSOR_EVEN = 262144,           /* every second value of a folder's rows, from the first on              */
     TENSOR_ODD = 524288,            /* ... from the second on                                                */
+    TENSOR_FIRST_HALF = 1048576,    /* the first half of the rows of each of a folder's stacked matrices     */
+    TENSOR_SECOND_HALF = 2097152,   /* ... the second half                                                   */
     TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
 };
 
 typedef struct tensor_rule {
-    const char *name;               /* name in GGUF; "%u" stands for the layer                        */
+    const char *name;               /* name in GGUF; "%u" stands for the layer, a second one for the expert */
     const char *folder_name;        /* name in a Hugging Face folder; NULL: it never has one          */
     size_t field;                   /* offset in model_layer where the name has a layer, else in hearth_model: of a
                                        matrix, or for a vector of a const float * */
@@ -195,8 +198,11 @@ void family_list(char *out, size_t size, bool model_types);
 
 /* Longest name of a tensor with its layer, terminator included. */
 #define TENSOR_NAME_SIZE 96
-/* Writes the name of a rule's tensor for a layer, as in GGUF or as in a folder. */
+/* Writes the name of a rule's tensor for a layer, as in GGUF or as in a folder. Where a folder has a tensor per expert,
+ * only GGUF has a name for all of them. */
 void tensor_rule_name(char out[TENSOR_NAME_SIZE], const tensor_rule *rule, uint32_t layer, bool folder);
+/* Returns whether the name of the rule, in a folder or in GGUF, has the number of an expert: a tensor for each. */
+bool tensor_rule_is_single(const tensor_rule *rule, bool folder);
 /* Returns the rule for a tensor of this name, and the layer and the expert in the name (0 where it has none); NULL: no
  * rule. */
 const tensor_rule *family_find_rule(const family *f, const char *name, bool folder, uint32_t *layer, uint32_t *expert);

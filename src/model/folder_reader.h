@@ -18,6 +18,7 @@ typedef struct folder_reader {
     hyperparameters hyper; /* the sizes                             */
     model_layer layer;     /* of every layer                        */
     double rope_base;
+    const char *of_experts[2]; /* the first tensor of all experts of a layer, of a single one; NULL: none yet */
 } folder_reader;
 
 /* Set a key of GGUF; name: without the family's prefix. */

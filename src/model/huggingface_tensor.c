@@ -1,5 +1,6 @@
 /* huggingface_tensor.c - the tensors of a folder under GGUF's names: most stay where they are; what a folder stores in
  * another way is marked (stored_tensor) or copied. */
+#include "experts.h"
 #include "folder_reader.h"
 
 #include <inttypes.h>
@@ -61,6 +62,24 @@ static void drop_rows(stored_tensor *t, uint32_t count)
     t->size_bytes -= count * row_bytes;
 }
 
+/* Takes half of the rows of each of stacked matrices, where they lie. */
+static hearth_status take_half(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    if (t->rank != 3 || t->shape[1] % 2 != 0)
+        return HEARTH_OK; /* binding refuses it */
+    size_t count = (size_t)t->shape[2], each = t->size_bytes / count;
+    const char *from = (const char *)t->data + (rule->flags & TENSOR_SECOND_HALF ? each / 2 : 0);
+    t->parts = arena_new_array(&r->out->memory, count, sizeof *t->parts);
+    if (!t->parts)
+        return fail_memory(r->error, t->name, count * sizeof *t->parts);
+    for (size_t i = 0; i < count; i++)
+        t->parts[i] = from + i * each;
+    t->data = NULL;
+    t->shape[1] /= 2;
+    t->size_bytes /= 2;
+    return HEARTH_OK;
+}
+
 /* Marks or changes what a folder stores in another way than GGUF. */
 static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
@@ -76,51 +95,23 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_ten
         drop_rows(t, r->family->dropped_positions);
     if (rule->flags & TENSOR_LESS_ONE)
         TRY(add_one(r, t));
+    if (rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF))
+        return take_half(r, rule, t);
     return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
 }
 
-/* Adds the tensor of one expert to the stacked tensor of all. */
-static hearth_status add_expert(folder_reader *r, const char *name, const stored_tensor *one, uint32_t expert)
+/* Refuses a folder of which some tensors hold all experts of a layer and others a single one. */
+static hearth_status check_form(folder_reader *r, const tensor_rule *rule, const char *name)
 {
-    uint32_t count = r->layer.ffn.router.expert_count;
-    if (expert >= count)
-        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: is of expert %u, the model has %u", r->out->path,
-                    one->name, expert, count);
-    const stored_tensor *found = checkpoint_find_tensor(r->out, name);
-    if (!found) {
-        stored_tensor all = *one;
-        all.name = name;
-        all.rank = 3;
-        all.shape[2] = count;
-        all.data = NULL;
-        all.parts = arena_new_array(&r->out->memory, count, sizeof *all.parts);
-        if (!all.parts || !size_multiply(one->size_bytes, count, &all.size_bytes))
-            return fail_memory(r->error, name, count * sizeof *all.parts);
-        TRY(checkpoint_add_tensor(r->out, &all, r->error));
-        found = checkpoint_find_tensor(r->out, name);
-    }
-    if (one->rank != 2 || found->shape[0] != one->shape[0] || found->shape[1] != one->shape[1] ||
-        found->format != one->format)
-        return fail(r->error, HEARTH_FORMAT,
-                    "%s: tensor %.128s: differs in shape or format from those of other experts", r->out->path,
-                    one->name);
-    if (found->parts[expert])
-        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: appears twice", r->out->path, one->name);
-    found->parts[expert] = one->data;
-    return HEARTH_OK;
-}
-
-/* Checks that every stacked tensor has those of all experts. */
-static hearth_status check_experts(const folder_reader *r)
-{
-    for (size_t i = 0; i < r->out->tensor_count; i++) {
-        const stored_tensor *t = &r->out->tensors[i];
-        for (uint64_t expert = 0; t->parts && expert < t->shape[2]; expert++)
-            if (!t->parts[expert])
-                return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: that of expert %llu is missing", r->out->path,
-                            t->name, (unsigned long long)expert);
-    }
-    return HEARTH_OK;
+    bool single = tensor_rule_is_single(rule, true);
+    if (!(rule->flags & TENSOR_EXPERTS))
+        return HEARTH_OK;
+    if (!r->of_experts[single])
+        r->of_experts[single] = name;
+    return !r->of_experts[!single]
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_FORMAT, "%s: tensor %.96s: holds all experts, and %.96s holds one of them",
+                      r->out->path, r->of_experts[false], r->of_experts[true]);
 }
 
 /* Adds one tensor as its rule says. */
@@ -130,8 +121,9 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     stored_tensor t = *stored;
     char name[TENSOR_NAME_SIZE];
     tensor_rule_name(name, rule, layer, false);
-    if (strstr(rule->folder_name, "experts.%u"))
-        return add_expert(r, name, &t, expert);
+    TRY(check_form(r, rule, stored->name));
+    if (tensor_rule_is_single(rule, true))
+        return experts_add(r->out, name, &t, expert, r->layer.ffn.router.expert_count, r->error);
     t.name = name;
     TRY(adapt(r, rule, &t));
     return checkpoint_add_tensor(r->out, &t, r->error);
@@ -221,10 +213,12 @@ static hearth_status check_biases(const folder_reader *r)
     for (size_t i = 0; i < r->family->layer_tensor_count; i++) {
         const tensor_rule *rule = &r->family->layer_tensors[i];
         char name[TENSOR_NAME_SIZE], folder_name[TENSOR_NAME_SIZE];
+        if (!(rule->flags & TENSOR_MLP_BIAS))
+            continue;
         tensor_rule_name(name, rule, 0, false);
         tensor_rule_name(folder_name, rule, 0, true);
         bool there = checkpoint_find_tensor(r->out, name) != NULL;
-        if ((rule->flags & TENSOR_MLP_BIAS) && there != announced)
+        if (there != announced)
             return fail(r->error, HEARTH_FORMAT, "%s: tensor %s: %s", r->out->path, folder_name,
                         announced ? "is missing, and mlp_bias is true" : "is there, and mlp_bias is not true");
     }
@@ -249,7 +243,7 @@ hearth_status folder_add_tensors(folder_reader *r, bool tied)
 {
     for (size_t i = 0; i < r->folder->tensor_count; i++)
         TRY(add_tensor(r, &r->folder->tensors[i], tied));
-    TRY(check_experts(r));
+    TRY(experts_check(r->out, r->error));
     if (!tied)
         TRY(require_head(r));
     TRY(check_biases(r));
