@@ -296,26 +296,6 @@ static hearth_status upload_router(loader *l, device_layer *to, const model_laye
     return status;
 }
 
-/* Refuses what no device can do with the experts of a layer. */
-static hearth_status check_experts(const loader *l, const model_layer *from, const engine_layer *e, uint32_t layer)
-{
-    const matrix *const pairs[][2] = {
-        {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {&e->down_t, &e->shared_down_t}};
-    if (from->mask_in.data)
-        return fail(l->error, HEARTH_UNSUPPORTED,
-                    "%s: layer %u: its experts choose their neurons by themselves, which devices cannot do yet; only "
-                    "its attention may lie there (no neurons)",
-                    l->model->source->path, layer);
-    for (size_t i = 0; from->ffn.shared_neurons > 0 && i < sizeof pairs / sizeof *pairs; i++)
-        if (pairs[i][0]->data && pairs[i][0]->format != pairs[i][1]->format)
-            return fail(l->error, HEARTH_UNSUPPORTED,
-                        "%s: layer %u: its shared expert is %s and the others are %s, which devices cannot do yet; "
-                        "`hearth convert` makes them the same",
-                        l->model->source->path, layer, number_formats[pairs[i][1]->format].name,
-                        number_formats[pairs[i][0]->format].name);
-    return HEARTH_OK;
-}
-
 /* Uploads the rows of the device's neurons, of a layer's own matrices and of its shared expert's: `list` has them by
  * their numbers there. */
 static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
@@ -345,7 +325,6 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
 static hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
-    const engine_layer *e = &l->layers[layer];
     uint32_t f = from->ffn.neuron_count, routed = ffn_routed(&from->ffn), shared = 0;
     bool experts = from->ffn.router.expert_count > 0;
     to->rows = mem_new_array(f, sizeof *to->rows);
@@ -357,10 +336,8 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
         TRY(upload_down_bias(l, to, from));
     if (to->neuron_count == 0)
         return HEARTH_OK;
-    if (experts) {
-        TRY(check_experts(l, from, e, layer));
+    if (experts)
         TRY(upload_router(l, to, from, layer));
-    }
     uint32_t *list = mem_new_array(to->neuron_count, sizeof *list);
     if (!list)
         return fail_memory(l->error, "neurons", to->neuron_count * sizeof *list);
@@ -462,14 +439,39 @@ static void say_what_fits(const loader *l, const device *d, const hearth_placeme
 
 /* ------------------------------------------------------------------ life */
 
-/* Refuses a placement that no device can follow: one that splits a layer with a norm of its activations. */
-static hearth_status check_splits(const hearth_model *m, const hearth_placement *p, hearth_error *error)
+/* Refuses what no device can do with the experts of a layer. */
+static hearth_status check_experts(const hearth_model *m, const engine_layer *e, uint32_t layer, hearth_error *error)
 {
-    for (uint32_t i = 0; i < p->layer_count; i++)
+    const model_layer *from = &m->layers[layer];
+    const matrix *const pairs[][2] = {
+        {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {&e->down_t, &e->shared_down_t}};
+    if (from->mask_in.data)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: layer %u: its experts choose their neurons by themselves, which devices cannot do yet; only "
+                    "its attention may lie there (no neurons)",
+                    m->source->path, layer);
+    for (size_t i = 0; from->ffn.shared_neurons > 0 && i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i][0]->data && pairs[i][0]->format != pairs[i][1]->format)
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "%s: layer %u: its shared expert is %s and the others are %s, which devices cannot do yet; "
+                        "`hearth convert` makes them the same",
+                        m->source->path, layer, number_formats[pairs[i][1]->format].name,
+                        number_formats[pairs[i][0]->format].name);
+    return HEARTH_OK;
+}
+
+/* Refuses a placement that no device can follow, before anything is uploaded. */
+static hearth_status check_layers(const hearth_model *m, const hearth_placement *p, const engine_layer *layers,
+                                  hearth_error *error)
+{
+    for (uint32_t i = 0; i < p->layer_count; i++) {
         if (p->layers[i].form == FORM_SPLIT && m->layers[i].ffn_inner_norm.weight)
             return fail(error, HEARTH_UNSUPPORTED,
                         "%s: layer %u: its neurons cannot be split, because a norm takes their activations together",
                         m->source->path, i);
+        if (layer_neurons(&p->layers[i], PLACEMENT_DEVICE) > 0)
+            TRY(check_experts(m, &layers[i], i, error));
+    }
     return HEARTH_OK;
 }
 
@@ -477,7 +479,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
                                     const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
-    TRY(check_splits(model, placement, error));
+    TRY(check_layers(model, placement, engine_layers, error));
     device_weights *w = mem_new(sizeof *w);
     device_layer *layers = mem_new_array(model->hyper.layer_count, sizeof *layers);
     if (!w || !layers) {
