@@ -99,6 +99,8 @@ whole gpt2
 experts() {
     local name=$1 model=$scratch/$1.gguf
     everyone "$name" "exact predicted pruned"
+    "$HEARTH" tune "$DATA/golden/$name/model.gguf" --corpus "$text" --choose bytes --epochs 1 --out "$scratch/stock.tune" \
+        >"$said" 2>"$scratch/err" || fail "tune $name in the stock layout: $(cat "$scratch/err")"
     refused 1 "neurons of experts stay where they are" \
         "$HEARTH" pack "$DATA/golden/$name/model.gguf" "$scratch/hot.gguf" --order hotness --profile "$text"
     refused 1 "PowerInfer cannot run predictors of experts" \

@@ -160,14 +160,38 @@ static void check_route(check *c, device *d, uint64_t *rng)
                         float_room(d, NULL, w.count * ((size_t)w.n + 1))};
         DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                   w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.correction ? room_of(&rooms[3]) : NO_BUFFER,
-                  room_of(&rooms[4]), UINT(w.n), UINT(w.used), UINT(w.sets), UINT(w.sets_used), UINT(w.sigmoid),
-                  UINT(w.of_sum), FLOAT(w.scale), FLOAT(w.shared));
+                  room_of(&rooms[4]), UINT(w.n), UINT(w.used), UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used),
+                  UINT(w.sigmoid), UINT(w.of_sum), FLOAT(w.scale), FLOAT(w.shared));
         float *got = content_of(c, &rooms[4]);
         double error = 2 * (EXP_ERROR + (60 + (double)w.n) * EPSILON) + 5 * EPSILON;
         for (size_t i = 0; i < w.count * ((size_t)w.n + 1); i++)
             expect_close(c, i, w.shares[i], got[i], fabs(w.shares[i]) * error);
         free_rooms(rooms, COUNT_OF(rooms));
         routing_free(&w);
+        free(got);
+    }
+}
+
+/* What is not finite stays with the experts that are chosen: the others have a share of zero. broken: the router's
+ * products, or the factor that the scores are divided by. */
+static void check_broken_route(check *c, device *d)
+{
+    enum { N = 40, USED = 3 };
+    for (unsigned broken = 0; broken < 2; broken++) {
+        float products[N], *got;
+        for (size_t e = 0; e < N; e++)
+            products[e] = broken == 0 ? NAN : (float)(e % 7);
+        snprintf(c->size, sizeof(c->size), "%u of %u experts, %s", USED, N,
+                 broken == 0 ? "products NaN" : "scale 3e38");
+        room rooms[] = {step_new(d, 1, NULL, NULL, NULL), float_room(d, products, N), float_room(d, NULL, N + 1)};
+        DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
+                  room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0), UINT(1), FLOAT(3e38f), FLOAT(0));
+        got = content_of(c, &rooms[2]);
+        size_t chosen = 0;
+        for (size_t e = 0; e < N; e++)
+            chosen += got[e] != 0;
+        expect(c, "as many as are used have a share that is not zero", chosen == USED);
+        free_rooms(rooms, COUNT_OF(rooms));
         free(got);
     }
 }
@@ -211,6 +235,7 @@ static void expansion_free(expansion *w)
 static void check_expand(check *c, device *d, uint64_t *rng)
 {
     for (size_t s = 0; s < 40; s++) {
+        bool counts = s % 2;
         expansion w = expansion_new(rng);
         snprintf(c->size, sizeof(c->size), "%u rows, %u experts of %u neurons", w.count, w.experts, w.n);
         room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),    word_room(d, w.chosen, STEP_ROWS * w.experts),
@@ -218,12 +243,12 @@ static void check_expand(check *c, device *d, uint64_t *rng)
                         word_room(d, NULL, STEP_ROWS * w.n),       word_room(d, NULL, STEP_ROWS),
                         word_room(d, w.totals, STEP_ROWS * TOTALS)};
         DEVICE_DO(c, d, DEVICE_expand, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                  room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]), room_of(&rooms[6]), UINT(w.experts),
-                  UINT(w.n), UINT(w.column));
+                  room_of(&rooms[3]), room_of(&rooms[4]), room_of(&rooms[5]), counts ? room_of(&rooms[6]) : NO_BUFFER,
+                  UINT(w.experts), UINT(w.n), UINT(w.column));
         uint32_t *list = content_of(c, &rooms[4]), *listed = content_of(c, &rooms[5]),
                  *totals = content_of(c, &rooms[6]);
         for (uint32_t t = 0; t < w.count; t++) {
-            w.totals[t * TOTALS + w.column] += w.listed[t];
+            w.totals[t * TOTALS + w.column] += counts ? w.listed[t] : 0;
             expect_same(c, "list", w.list + t * w.n, list + t * w.n, w.listed[t] * sizeof *list);
         }
         expect_same(c, "listed", w.listed, listed, w.count * sizeof *listed);
@@ -269,6 +294,7 @@ void check_device_experts(check *c, device *d, uint64_t *rng)
 {
     check_begin(c, "route");
     check_route(c, d, rng);
+    check_broken_route(c, d);
     check_begin(c, "expand");
     check_expand(c, d, rng);
     check_begin(c, "weigh");

@@ -104,8 +104,35 @@ static void bad_keys(void **state)
     }
 }
 
+/* Tensors of a kind of layer that this one is not. */
+static void tensors_of_other_layers(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"blk.0.ffn_down.bias", "blk.0.ffn_gate.bias", "blk.0.ffn_up.bias"};
+    static const float zeros[256];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[600];
+        hearth_error error = {0};
+        checkpoint *c;
+        hearth_model *m;
+        golden_path(path, sizeof path, "mixtral", "model.gguf");
+        stack_check(gguf_open(&c, path, &error), &error);
+        stored_tensor t = {.name = names[i],
+                           .format = FORMAT_F32,
+                           .rank = 1,
+                           .shape = {64, 1, 1, 1},
+                           .data = zeros,
+                           .size_bytes = 64 * sizeof *zeros};
+        stack_check(checkpoint_add_tensor(c, &t, &error), &error);
+        assert_int_equal(model_check(&m, c, NULL, &error), HEARTH_FORMAT);
+        if (!strstr(error.text, "is of a layer without experts, and this one has some"))
+            fail_msg("%s: %s", names[i], error.text);
+        checkpoint_close(c);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys), cmocka_unit_test(tensors_of_other_layers)};
     return run_group(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
  * and exchanges between the sides (docs/hybrid.md). Sparse layers work on lists that never leave the device. */
 #include "device_state.h"
 
+#include <float.h>
+
 _Static_assert(EXPERT_LIMIT == MOST_EXPERTS, "what a layer can have, a device can choose from");
 
 typedef struct recorder {
@@ -269,8 +271,8 @@ static void route(const recorder *r, uint32_t layer, const device_buffer *from)
            UINT(router->scoring == ROUTER_SIGMOID), UINT(router->shares), FLOAT(router->scale),
            FLOAT(r->model->layers[layer].ffn.shared_neurons > 0));
     LAUNCH(r, DEVICE_compact, r->rows, BUFFER(v->shares), NO_BUFFER, NO_BUFFER, NO_BUFFER, BUFFER(v->chosen),
-           BUFFER(v->chosen_count), BUFFER(v->chosen_shares), NO_BUFFER, UINT(experts + 1), UINT(RULE_ABOVE), UINT(0),
-           FLOAT(0));
+           BUFFER(v->chosen_count), BUFFER(v->chosen_shares), NO_BUFFER, UINT(experts + 1), UINT(RULE_FROM), UINT(0),
+           FLOAT(FLT_MIN)); /* so that NaN is chosen, and seen in the result */
 }
 
 /* Lists the neurons of the chosen experts. Those that a predictor lets through are counted later. */
@@ -347,7 +349,7 @@ static row_list activations(const recorder *r, uint32_t layer, const device_buff
         rows = filter(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     if (l->ffn_inner_norm.weight)
         LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), BUFFER(rows.list),
-               BUFFER(rows.listed), UINT(l->neuron_count), FLOAT(h->norm_epsilon));
+               BUFFER(rows.listed), UINT(l->width), FLOAT(h->norm_epsilon));
     if (l->router.w)
         LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), BUFFER(v->first), BUFFER(rows.list),
                BUFFER(rows.listed), BUFFER(v->shares), BUFFER(l->expert_begins), UINT(l->router.rows + 1),
@@ -393,11 +395,11 @@ static void publish_input(const recorder *r, uint32_t layer, const device_buffer
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     uint32_t d = r->model->hyper.embedding_length;
-    bool predicts = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
+    bool sends = device_sends_hidden(r->s, layer), predicts = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
     copy_rows(r, r->mirror->normed, normed, d);
-    if (predicts && l->neuron_count && !l->router.w)
+    if (sends)
         copy_rows(r, r->mirror->hidden, r->v->hidden, l->fc1.rows);
-    if (r->observed || (predicts && (!l->neuron_count || l->router.w))) /* experts compute hidden units by themselves */
+    if (r->observed || (predicts && !sends))
         copy_rows(r, r->mirror->x, r->v->x, d);
     if (l->router.w)
         copy_rows(r, r->mirror->shares, r->v->shares, l->router.rows + 1);

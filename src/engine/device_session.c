@@ -321,7 +321,7 @@ hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count,
     bool predicts = s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
     TRY(device_await_published(s->device->running, SLOT_NEURONS(layer), error));
     fetch(s->scratch.normed, m->normed, row_bytes(s, count));
-    *hidden = predicts && l->neuron_count && !l->router.w;
+    *hidden = device_sends_hidden(s, layer);
     if (*hidden)
         fetch(s->scratch.hidden, m->hidden, count * l->fc1.rows * sizeof(float));
     else if (predicts || device_step_is_observed(s)) /* experts tell observers at once */

@@ -78,6 +78,14 @@ enum { STAMP_BEGIN, STAMP_NEURONS, STAMP_OWN_END, STAMP_JOIN, STAMP_END, STAMPS 
 /* Offset of cosine and sine in `step`. */
 #define STEP_ANGLES ((sizeof(step_record) + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT)
 
+/* Returns whether the device computes the hidden units of a layer's predictor for both sides. With experts each side
+ * computes them for itself: the CPU needs them by expert. */
+static inline bool device_sends_hidden(const hearth_session *s, uint32_t layer)
+{
+    const device_layer *l = &s->engine->uploaded->layers[layer];
+    return s->engine->layers[layer].selector == SELECTOR_LOW_RANK && l->neuron_count > 0 && !l->router.w;
+}
+
 /* Where the keys and values of a layer are in the cache. */
 typedef struct cached_layer {
     size_t begin, half_bytes; /* of the keys; the values follow */

@@ -439,17 +439,12 @@ static void say_what_fits(const loader *l, const device *d, const hearth_placeme
 
 /* ------------------------------------------------------------------ life */
 
-/* Refuses what no device can do with the experts of a layer. */
-static hearth_status check_experts(const hearth_model *m, const engine_layer *e, uint32_t layer, hearth_error *error)
+/* Refuses a shared expert in another format than the others: their rows follow one another there. */
+static hearth_status check_shared(const hearth_model *m, const engine_layer *e, uint32_t layer, hearth_error *error)
 {
     const model_layer *from = &m->layers[layer];
     const matrix *const pairs[][2] = {
         {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {&e->down_t, &e->shared_down_t}};
-    if (from->mask_in.data)
-        return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: layer %u: its experts choose their neurons by themselves, which devices cannot do yet; only "
-                    "its attention may lie there (no neurons)",
-                    m->source->path, layer);
     for (size_t i = 0; from->ffn.shared_neurons > 0 && i < sizeof pairs / sizeof *pairs; i++)
         if (pairs[i][0]->data && pairs[i][0]->format != pairs[i][1]->format)
             return fail(error, HEARTH_UNSUPPORTED,
@@ -460,26 +455,13 @@ static hearth_status check_experts(const hearth_model *m, const engine_layer *e,
     return HEARTH_OK;
 }
 
-/* Refuses a placement that no device can follow, before anything is uploaded. */
-static hearth_status check_layers(const hearth_model *m, const hearth_placement *p, const engine_layer *layers,
-                                  hearth_error *error)
-{
-    for (uint32_t i = 0; i < p->layer_count; i++) {
-        if (p->layers[i].form == FORM_SPLIT && m->layers[i].ffn_inner_norm.weight)
-            return fail(error, HEARTH_UNSUPPORTED,
-                        "%s: layer %u: its neurons cannot be split, because a norm takes their activations together",
-                        m->source->path, i);
-        if (layer_neurons(&p->layers[i], PLACEMENT_DEVICE) > 0)
-            TRY(check_experts(m, &layers[i], i, error));
-    }
-    return HEARTH_OK;
-}
-
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
-    TRY(check_layers(model, placement, engine_layers, error));
+    for (uint32_t i = 0; i < placement->layer_count; i++)
+        if (layer_neurons(&placement->layers[i], PLACEMENT_DEVICE) > 0)
+            TRY(check_shared(model, &engine_layers[i], i, error));
     device_weights *w = mem_new(sizeof *w);
     device_layer *layers = mem_new_array(model->hyper.layer_count, sizeof *layers);
     if (!w || !layers) {

@@ -68,9 +68,8 @@ struct engine_layer;
 
 /* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes
  * down_t (where that has no data, the model's `down` is uploaded as it is) and the predictor.
- * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named); or a split layer has a norm of
- * its activations, which takes the neurons of both sides together; or a layer's shared expert has another format than
- * the others, or its experts choose their neurons by themselves.
+ * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named); or a layer's shared expert has
+ * another format than the others.
  * HEARTH_NO_MEMORY: the budget does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const struct engine_layer *layers,

@@ -56,7 +56,7 @@ struct hearth_engine {
     hearth_placement *placement;
     hearth_activations activations;
     engine_layer *layers;                /* [layer_count]                                                            */
-    bool uses_predictors;                /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE             */
+    bool uses_predictors;                /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
     bool leaves_out;                     /* some layer has neurons that no side computes                             */
     bool requantised;                    /* a down matrix in a block format was rounded again, here or when packed   */
     bool transposed;                     /* copied from the stock layout: sums are added in another order than there */

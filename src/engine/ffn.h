@@ -33,8 +33,8 @@ void feed_forward(hearth_session *s, uint32_t layer, size_t count);
  * layer (router_shape.early). */
 void feed_forward_route(const hearth_session *s, uint32_t layer, size_t count, const float *input);
 
-/* Writes to scratch.added the sum of the CPU's neurons of a layer that is shared with the device, without the bias (with
- * those of experts, which are all on the CPU; observers have seen them then).
+/* Writes to scratch.added the sum of the CPU's neurons of a layer that is shared with the device, without the bias. Where
+ * the CPU has all experts, it adds their biases; and it shows neurons of experts, of both sides, to observers.
  * Their input is scratch.normed; that of their predictor scratch.x or, if hidden_known, its hidden units in
  * scratch.hidden. */
 void feed_forward_share(hearth_session *s, uint32_t layer, size_t count, bool hidden_known);

@@ -31,27 +31,28 @@ static void score(const router_shape *r, float *values)
         values[e] /= sum;
 }
 
-/* Marks the largest of n values that is not marked yet; the first of equal ones. Returns its index. NaN is never larger,
- * so a broken model chooses the first experts, and the check of the residual stream reports it. */
+/* Marks the largest of n values that is not marked yet; the first of equal ones. Returns its index. NaN is the greatest,
+ * so that a broken expert is chosen and the check of the residual stream reports it. */
 static uint32_t take_largest(const float *values, uint32_t n, uint8_t *taken)
 {
     uint32_t best = n;
     for (uint32_t i = 0; i < n; i++)
-        if (!taken[i] && (best == n || values[i] > values[best]))
+        if (!taken[i] && (best == n || values[i] > values[best] || (isnan(values[i]) && !isnan(values[best]))))
             best = i;
     taken[best] = 1;
     return best;
 }
 
-/* Returns the sum of the two largest of n values. */
+/* Returns the sum of the two largest of n values; NaN where one is not finite. */
 static float best_two(const float *values, uint32_t n)
 {
-    float first = -INFINITY, second = -INFINITY;
+    float first = -INFINITY, second = -INFINITY, wrong = 0;
     for (uint32_t i = 0; i < n; i++) {
-        second = fmaxf(second, fminf(first, values[i]));
-        first = fmaxf(first, values[i]);
+        wrong += values[i] - values[i];
+        second = values[i] > first ? first : values[i] > second ? values[i] : second;
+        first = values[i] > first ? values[i] : first;
     }
-    return n > 1 ? first + second : first;
+    return wrong + (n > 1 ? first + second : first);
 }
 
 /* Marks the experts of all groups but the best ones as taken. */
@@ -83,12 +84,12 @@ static void choose(const model_layer *l, float *values, float *shares)
     memset(shares, 0, r->expert_count * sizeof *shares);
     for (uint32_t i = 0; i < r->used; i++) {
         uint32_t e = take_largest(ranks, r->expert_count, taken);
-        shares[e] = values[e];
+        shares[e] = isnan(ranks[e]) ? ranks[e] : values[e];
         sum += values[e];
     }
     float factor = r->scale / (r->shares && sum > 0 ? sum : 1);
     for (uint32_t e = 0; e < r->expert_count; e++)
-        shares[e] *= factor;
+        shares[e] = shares[e] != 0 ? shares[e] * factor : 0; /* an infinite factor must not make others NaN */
 }
 
 typedef struct routing {

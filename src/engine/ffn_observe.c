@@ -86,7 +86,8 @@ static void tell(hearth_session *s, uint32_t layer, size_t t, const float *activ
 void ffn_tell(hearth_session *s, uint32_t layer, size_t t)
 {
     size_t n = gather_seen(s, layer);
-    bool gates = s->observer.gates && s->engine->layers[layer].selector == SELECTOR_ALL;
+    const engine_layer *e = &s->engine->layers[layer];
+    bool gates = s->observer.gates && e->selector == SELECTOR_ALL && !e->rows;
     tell(s, layer, t, s->scratch.seen, n, gates ? s->scratch.seen_gates : NULL);
 }
 

@@ -41,12 +41,15 @@ static void *take(layout *l, size_t count, size_t item_bytes)
     return piece;
 }
 
-/* Returns the columns of the widest matrix; predictors are counted apart, in widest_hidden. */
+/* Returns the columns of the widest matrix, masks of experts included; predictors are counted apart, in
+ * widest_hidden. */
 static uint32_t widest_input(const hearth_model *m)
 {
     layer_sizes most = model_largest(m);
     uint32_t widest = m->hyper.embedding_length;
     widest = widest > most.query ? widest : most.query;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;
     return widest > most.network ? widest : most.network;
 }
 

@@ -23,14 +23,20 @@ static double used_share(const ffn_shape *f)
 choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double fires)
 {
     const model_layer *l = &model->layers[layer];
-    choose_layer out = {.first = (double)matrix_bytes(layer_first_matrix(&model->layers[layer])),
+    const ffn_network *shared = &l->shared;
+    bool gated = l->ffn.gating != FFN_PLAIN;
+    size_t first = matrix_bytes(layer_first_matrix(l)) + matrix_bytes(gated ? &shared->gate : &shared->up);
+    choose_layer out = {.first = (double)first,
                         .fires = fires,
                         .used = used_share(&l->ffn),
-                        .neurons = l->ffn.neuron_count};
+                        .neurons = l->ffn.neuron_count,
+                        .copied = ffn_routed(&l->ffn)};
     matrix copy = l->down_t;
     if (!copy.data && neuron_major_shape(&copy, &l->down, ffn_experts(&l->ffn), "", "", NULL) != HEARTH_OK)
         copy = l->down; /* no engine can skip its rows, so the bytes do not matter */
-    out.listed = (double)(matrix_bytes(&copy) + (l->ffn.gating != FFN_PLAIN ? matrix_bytes(&l->up) : 0));
+    size_t down =
+        matrix_bytes(&copy) + (shared->down_t.data ? matrix_bytes(&shared->down_t) : matrix_bytes(&shared->down));
+    out.listed = (double)(down + (gated ? matrix_bytes(&l->up) + matrix_bytes(&shared->up) : 0));
     return out;
 }
 
@@ -47,13 +53,14 @@ static double format_bytes(number_format f)
 
 void choose_count_bytes(candidate *c, const hearth_model *model, const choose_layer *l)
 {
-    double d = model->hyper.embedding_length, f = l->neurons;
+    double d = model->hyper.embedding_length;
     if (c->kind == PREDICTOR_NONE) {
         c->own_bytes = 0;
         c->token_bytes = choose_exact_bytes(l);
         return;
     }
     bool low_rank = c->kind == PREDICTOR_LOW_RANK;
+    double f = low_rank ? l->neurons : l->copied;
     double each = low_rank ? c->rank * format_bytes(c->format) : d * format_bytes(c->format) + sizeof(float);
     double common = low_rank ? c->rank * d * format_bytes(c->format) : 0, density = l->used * c->density;
     c->own_bytes = common + f * each;

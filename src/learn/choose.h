@@ -17,7 +17,7 @@ typedef struct choose_layer {
     double listed; /* the matrices read only where a neuron fired, down_t included */
     double fires;  /* share of the neurons that fire                               */
     double used;   /* share of the neurons that a token considers: those of the experts that it chooses; else 1 */
-    double neurons;
+    double neurons, copied; /* all neurons; those that a coarse copy has rows of: not the shared expert's */
 } choose_layer;
 
 /* Returns the bytes of a layer. fires: share of neurons that fire, from the profile. */

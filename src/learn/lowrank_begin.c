@@ -146,12 +146,15 @@ static void decode_first(const start *s)
     const model_layer *l = &job->model->layers[job->layer];
     const norm_weights *norm = &l->ffn_norm;
     const float *bias = layer_first_bias(l);
-    const matrix *first = layer_first_matrix(l);
+    const matrix *of_all = l->ffn.gating == FFN_PLAIN ? &l->shared.up : &l->shared.gate;
+    size_t routed = ffn_routed(&l->ffn);
     for (size_t i = 0; i < job->f; i++) {
+        bool shared = i >= routed; /* of the expert that every token uses, which has no biases */
         size_t neuron = l->order ? (size_t)l->order[i] : i;
         float *row = s->w + neuron * job->d;
-        number_formats[first->format].decode(matrix_row(first, i), row, job->d);
-        s->offsets[neuron] = (bias ? bias[i] : 0) - l->ffn.threshold;
+        const matrix *first = shared ? of_all : layer_first_matrix(l);
+        number_formats[first->format].decode(matrix_row(first, shared ? i - routed : i), row, job->d);
+        s->offsets[neuron] = (bias && !shared ? bias[i] : 0) - l->ffn.threshold;
         if (!job->options->normed && norm->bias)
             s->offsets[neuron] += (float)dot(row, norm->bias, job->d);
         for (size_t c = 0; c < job->d; c++)

@@ -108,12 +108,10 @@ static void differentiate(const fit *f, float *scores, const uint64_t *fired)
         }
     for (size_t i = 0; i < n; i++)
         scores[i] *= negative;
-    size_t each = expert_neurons(f->job);
-    for (size_t begin = 0; each > 0 && begin < n; begin += each) {
-        size_t end = n - begin < each ? n : begin + each;
-        if (!bits_any(fired, begin, end)) /* nobody chose the expert: its scores do not matter */
-            memset(scores + begin, 0, (end - begin) * sizeof *scores);
-    }
+    size_t each = expert_neurons(f->job), routed = ffn_routed(&f->job->model->layers[f->job->layer].ffn);
+    for (size_t begin = 0; each > 0 && begin < routed; begin += each)
+        if (!bits_any(fired, begin, begin + each)) /* the token did not choose it: its scores do not matter */
+            memset(scores + begin, 0, each * sizeof *scores);
 }
 
 /* Work items are rows of the batch: forward pass, loss, and back to the hidden units. */
@@ -361,6 +359,7 @@ hearth_status lowrank_validate(const lowrank_job *job, float *values, double *de
                         .stride = (held + VALIDATION_ROWS - 1) / VALIDATION_ROWS,
                         .neuron_count = job->f,
                         .expert_neurons = expert_neurons(job),
+                        .routed = ffn_routed(&job->model->layers[job->layer].ffn),
                         .threads = job->threads,
                         .score = score_as_floats,
                         .context = &s,

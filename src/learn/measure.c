@@ -82,14 +82,11 @@ static void count_neurons(const counting *c, const float *scores, const uint64_t
 /* Counts the scores of one row. */
 static void count_row(const counting *c, const float *scores, const uint64_t *fired, share_count *to)
 {
-    size_t n = c->task->neuron_count, each = c->task->expert_neurons;
-    if (each == 0)
-        count_neurons(c, scores, fired, 0, n, to);
-    for (size_t begin = 0; each > 0 && begin < n; begin += each) {
-        size_t end = n - begin < each ? n : begin + each;
-        if (bits_any(fired, begin, end))
-            count_neurons(c, scores, fired, begin, end, to);
-    }
+    size_t n = c->task->neuron_count, each = c->task->expert_neurons, routed = each > 0 ? c->task->routed : 0;
+    for (size_t begin = 0; begin < routed; begin += each)
+        if (bits_any(fired, begin, begin + each))
+            count_neurons(c, scores, fired, begin, begin + each, to);
+    count_neurons(c, scores, fired, routed, n, to);
 }
 
 /* Work items are the task's rows. */
@@ -332,6 +329,7 @@ static recall_task held_out(const states *rows, const ffn_shape *shape, size_t n
                          .stride = 1,
                          .neuron_count = neuron_count,
                          .expert_neurons = shape->router.expert_count > 0 ? shape->expert_neurons : 0,
+                         .routed = ffn_routed(shape),
                          .threads = with->threads,
                          .score = score,
                          .context = context,

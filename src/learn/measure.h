@@ -24,6 +24,7 @@ typedef struct recall_task {
     size_t neuron_count;
     size_t expert_neurons; /* neurons of each expert: those of which none fired were not chosen, and do not count; 0:
                               there are no experts */
+    size_t routed;         /* neurons of all of them; the rest are of the one that every token uses */
     pool *threads;
     recall_score *score;
     void *context;

@@ -302,7 +302,8 @@ static hearth_status take_down(survey *s, hearth_error *error)
     s->down_t = s->layer->down_t;
     if (s->down_t.data)
         return HEARTH_OK;
-    TRY(neuron_major_shape(&s->down_t, &s->layer->down, 1, s->model->source->path, "ffn_down", error));
+    uint32_t experts = ffn_experts(&s->layer->ffn);
+    TRY(neuron_major_shape(&s->down_t, &s->layer->down, experts, s->model->source->path, "ffn_down", error));
     size_t bytes;
     if (!size_multiply(s->down_t.rows, s->down_t.row_bytes, &bytes))
         return fail(error, HEARTH_UNSUPPORTED, "%s: ffn_down: too large to transpose", s->model->source->path);
@@ -314,7 +315,8 @@ static hearth_status take_down(survey *s, hearth_error *error)
     if (!s->transposed)
         return fail_memory(error, "prune", bytes);
     s->down_t.data = s->transposed;
-    neuron_major_transpose(&s->runtime->kernels, s->runtime->threads, &s->layer->down, 1, &s->down_t, s->transposed);
+    neuron_major_transpose(&s->runtime->kernels, s->runtime->threads, &s->layer->down, experts, &s->down_t,
+                           s->transposed);
     return HEARTH_OK;
 }
 

@@ -16,8 +16,8 @@ hearth_status experts_add(checkpoint *c, const char *name, const stored_tensor *
 hearth_status experts_check(const checkpoint *c, hearth_error *error);
 
 /* Puts together the tensors of a GGUF whose names have the number of an expert, by the family's rules; without such
- * tensors c is unchanged. Pointers to tensors that were found before become invalid. Errors as above;
- * c then has the tensors that it had, but for HEARTH_NO_MEMORY, where some may be missing. */
+ * tensors c is unchanged. Pointers to tensors that were found before become invalid. Errors as above; c then has the
+ * tensors that it had, unless memory is out: then some may be missing. */
 hearth_status experts_stack(checkpoint *c, const family *f, uint32_t count, hearth_error *error);
 
 #endif

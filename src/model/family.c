@@ -92,15 +92,15 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
     MATRIX(BLK "fc1.weight",        NULL,   LAYER(fc1), DIMENSION_RANK, D, TENSOR_PREDICTOR | TENSOR_OF_DENSE), \
     MATRIX(BLK "fc2.weight",        NULL,   LAYER(fc2), F, DIMENSION_RANK, TENSOR_PREDICTOR | TENSOR_OF_DENSE)
 #define DOWN_BIAS(folder, flags)                                                                             \
-    VECTOR(BLK "ffn_down.bias",     folder, LAYER(down_bias), D, flags),                                     \
-    VECTOR(BLK "ffn_down_t.bias",   NULL,   LAYER(down_bias), D, TENSOR_NEURON_MAJOR | TENSOR_OPTIONAL)
+    VECTOR(BLK "ffn_down.bias",     folder, LAYER(down_bias), D, TENSOR_OF_DENSE | (flags)),                  \
+    VECTOR(BLK "ffn_down_t.bias",   NULL,   LAYER(down_bias), D, TENSOR_NEURON_MAJOR | TENSOR_OPTIONAL | TENSOR_OF_DENSE)
 #define GATED_FFN                                                                                            \
     MATRIX(BLK "ffn_gate.weight",   LAYERS "mlp.gate_proj.weight", LAYER(gate), F, D, TENSOR_OF_DENSE),      \
     MATRIX(BLK "ffn_up.weight",     LAYERS "mlp.up_proj.weight",   LAYER(up),   F, D, TENSOR_OF_DENSE),      \
     DOWN(LAYERS "mlp.down_proj.weight", 0)
 #define GATED_BIASES                                                                                         \
-    VECTOR(BLK "ffn_gate.bias",     LAYERS "mlp.gate_proj.bias", LAYER(gate_bias), F, TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
-    VECTOR(BLK "ffn_up.bias",       LAYERS "mlp.up_proj.bias",   LAYER(up_bias),   F, TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
+    VECTOR(BLK "ffn_gate.bias",     LAYERS "mlp.gate_proj.bias", LAYER(gate_bias), F, TENSOR_OF_DENSE | TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
+    VECTOR(BLK "ffn_up.bias",       LAYERS "mlp.up_proj.bias",   LAYER(up_bias),   F, TENSOR_OF_DENSE | TENSOR_MLP_BIAS | TENSOR_OPTIONAL), \
     DOWN_BIAS(LAYERS "mlp.down_proj.bias", TENSOR_MLP_BIAS | TENSOR_OPTIONAL)
 #define PLAIN_FFN(up_name, down_name, flags)                                                                           \
     MATRIX(BLK "ffn_up.weight",     up_name ".weight", LAYER(up), F, D, flags),                                   \

@@ -63,10 +63,11 @@ static void drop_rows(stored_tensor *t, uint32_t count)
 }
 
 /* Takes half of the rows of each of stacked matrices, where they lie. */
-static hearth_status take_half(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+static hearth_status take_half(folder_reader *r, const tensor_rule *rule, const char *stored, stored_tensor *t)
 {
     if (t->rank != 3 || t->shape[1] % 2 != 0)
-        return HEARTH_OK; /* binding refuses it */
+        return fail(r->error, HEARTH_FORMAT, "%s: tensor %.128s: is not of matrices with an even number of rows",
+                    r->out->path, stored);
     size_t count = (size_t)t->shape[2], each = t->size_bytes / count;
     const char *from = (const char *)t->data + (rule->flags & TENSOR_SECOND_HALF ? each / 2 : 0);
     t->parts = arena_new_array(&r->out->memory, count, sizeof *t->parts);
@@ -80,8 +81,8 @@ static hearth_status take_half(folder_reader *r, const tensor_rule *rule, stored
     return HEARTH_OK;
 }
 
-/* Marks or changes what a folder stores in another way than GGUF. */
-static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+/* Marks or changes what a folder stores in another way than GGUF. stored: its name there. */
+static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const char *stored, stored_tensor *t)
 {
     const attention_shape *a = &r->layer.attention;
     uint64_t qkv = query_width(a) + 2 * (uint64_t)key_width(a);
@@ -96,7 +97,7 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, stored_ten
     if (rule->flags & TENSOR_LESS_ONE)
         TRY(add_one(r, t));
     if (rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF))
-        return take_half(r, rule, t);
+        return take_half(r, rule, stored, t);
     return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
 }
 
@@ -125,7 +126,7 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     if (tensor_rule_is_single(rule, true))
         return experts_add(r->out, name, &t, expert, r->layer.ffn.router.expert_count, r->error);
     t.name = name;
-    TRY(adapt(r, rule, &t));
+    TRY(adapt(r, rule, stored->name, &t));
     return checkpoint_add_tensor(r->out, &t, r->error);
 }
 

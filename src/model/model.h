@@ -86,7 +86,8 @@ hearth_status model_bind(hearth_model **out, checkpoint *source, const hearth_mo
                          hearth_error *error);
 
 /* As model_bind, with the same checks, but puts no matrix in order: the model can be described or converted, not
- * computed with. The caller keeps source, which must outlive the model. */
+ * computed with. The caller keeps source, which must outlive the model; pointers to its tensors become invalid where it
+ * has tensors of single experts (experts.h). */
 hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_model_options *options,
                           hearth_error *error);
 

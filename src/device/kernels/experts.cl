@@ -1,24 +1,31 @@
 /* experts.cl - layers with experts: route gives every expert its share of a token, expand lists the neurons of those
  * that have one, and weigh multiplies activations by the shares. In between, lists work as in layers without experts. */
 
-/* Returns how many of n values are better than the own-th: greater, or equal at an earlier place; NaN is the least. */
+/* As order_of, but NaN is the greatest: a broken expert is to be chosen, so that the result shows it. */
+INLINE uint rank_of(float value)
+{
+    return value == value ? order_of(value) : 0xffffffffu;
+}
+
+/* Returns how many of n values are better than the own-th: greater, or equal at an earlier place. */
 INLINE uint better_than(LOCAL const float *values, uint n, uint own)
 {
-    uint order = order_of(values[own]), count = 0;
+    uint rank = rank_of(values[own]), count = 0;
     for (uint i = 0; i < n; i++)
-        count += is_better(order_of(values[i]), i, order, own);
+        count += is_better(rank_of(values[i]), i, rank, own);
     return count;
 }
 
-/* Returns the sum of the two greatest of n values, or the only one. */
+/* Returns the sum of the two greatest of n values, or the only one; NaN where one is not finite. */
 INLINE float best_two(LOCAL const float *values, uint n)
 {
-    float first = NEGATIVE_INFINITY, second = NEGATIVE_INFINITY;
+    float first = NEGATIVE_INFINITY, second = NEGATIVE_INFINITY, wrong = 0.0f;
     for (uint i = 0; i < n; i++) {
+        wrong += values[i] - values[i];
         second = values[i] > first ? first : values[i] > second ? values[i] : second;
         first = values[i] > first ? values[i] : first;
     }
-    return n > 1 ? first + second : first;
+    return wrong + (n > 1 ? first + second : first);
 }
 
 /* Turns the products of one token with the router into scores, in place. */
@@ -60,18 +67,19 @@ KERNEL(route, P_ROUTE)
         BARRIER();
         for (uint e = LANE; e < n; e += LANES) {
             bool stays = choices == 0 || better_than(of_sets, choices, e / each) < sets_used;
-            ranks[e] = stays ? ranks[e] : AS_FLOAT(0x7fc00000u);
+            ranks[e] = stays ? ranks[e] : NEGATIVE_INFINITY;
         }
         BARRIER();
         float sum = 0.0f;
         for (uint e = LANE; e < n; e += LANES) {
-            share[e] = better_than(ranks, n, e) < used ? scores[e] : 0.0f;
+            float score = ranks[e] == ranks[e] ? scores[e] : ranks[e];
+            share[e] = better_than(ranks, n, e) < used ? score : 0.0f;
             sum += share[e];
         }
         sum = group_sum(sum, scratch);
         float factor = of_sum && sum > 0.0f ? DIVIDE(scale, sum) : scale;
         for (uint e = LANE; e < n; e += LANES)
-            share[e] *= factor;
+            share[e] = share[e] != 0.0f ? share[e] * factor : 0.0f;
         if (LANE == 0)
             share[n] = shared;
         BARRIER(); /* before the next token overwrites ranks */
