@@ -1,5 +1,6 @@
 /* engine_family.c - every family against its golden logits (tests/data), from the folder and from the GGUF, at every
  * level that this CPU has, as one feed, token by token and in pieces, with one thread and with three. */
+#include "../src/file/gguf.h"
 #include "../src/kernel/kernel.h"
 #include "../src/model/model.h"
 
@@ -110,8 +111,42 @@ static void long_contexts(void **state)
     golden_free(&g);
 }
 
+/* OLMo 3 is an olmo2 with windows: yarn scales only layers without one, which is every fourth if no key says which. */
+static void windows_rotate_plainly(void **state)
+{
+    (void)state;
+    static const uint8_t pattern[] = {1, 1, 0};
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    golden_path(path, sizeof path, "olmo2", "model.gguf");
+    stack_check(gguf_open(&c, path, &error), &error);
+    stack_check(checkpoint_set_u32(c, "olmo2.attention.sliding_window", 8, &error), &error);
+    stack_check(checkpoint_set_string(c, "olmo2.rope.scaling.type", span_of("yarn"), &error), &error);
+    stack_check(checkpoint_set_f32(c, "olmo2.rope.scaling.factor", 8, &error), &error);
+    for (int listed = 0; listed < 2; listed++) {
+        if (listed)
+            stack_check(
+                checkpoint_set_numbers(c, "olmo2.attention.sliding_window_pattern", VALUE_BOOL, pattern, 3, &error),
+                &error);
+        stack_check(model_check(&m, c, NULL, &error), &error);
+        assert_int_equal(m->hyper.layer_count, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            const attention_shape *a = &m->layers[i].attention;
+            double slowest = pow(500000, -(double)(a->rotary->pairs - 1) / a->rotary->pairs);
+            bool windowed = !listed || pattern[i];
+            assert_int_equal(a->window, windowed ? 8 : 0);
+            assert_true(fabs(a->rotary->frequencies[a->rotary->pairs - 1] / slowest - (windowed ? 1 : 1.0 / 8)) < 1e-6);
+        }
+        hearth_model_close(m);
+    }
+    checkpoint_close(c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_families), cmocka_unit_test(long_contexts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_families), cmocka_unit_test(long_contexts),
+                                       cmocka_unit_test(windows_rotate_plainly)};
     return run_group(tests, NULL, NULL);
 }

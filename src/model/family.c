@@ -367,7 +367,8 @@ const family families[] = {
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"use_sliding_window", false, false}},
      TENSORS(llama_tensors, qwen3_layer)},
     {.name = "olmo2", .model_type = "olmo2", .architecture = "Olmo2ForCausalLM",
-     .pairing = ROPE_HALVES, .norm_whole = true,
+     /* OLMo 3 has this name in GGUF, too: with windows in three of four layers, of which yarn scales the others alone */
+     .pairing = ROPE_HALVES, .norm_whole = true, .without_window = {.period = 4}, .plain_windows = true,
      .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS}, TENSORS(llama_tensors, olmo2_layer)},
     {.name = "phi3", .model_type = "phi3", .architecture = "Phi3ForCausalLM",
      .pairing = ROPE_HALVES, .folder_window = true,

@@ -158,6 +158,7 @@ typedef struct family {
     bool unrotated;                 /* positions are not rotated (they are learned and added)                */
     layer_pattern without_rotary;   /* layers that do not rotate                                             */
     float window_base;              /* rope.freq_base of layers with a window; 0: that of all layers         */
+    bool plain_windows;             /* layers with a window rotate without the scaling of the others         */
     uint32_t dropped_positions;     /* first rows of a folder's table of positions that no position uses     */
 
     bool folder_window;             /* config.json's sliding_window is used (llama ignores it)               */
