@@ -104,6 +104,24 @@ static void bad_keys(void **state)
     }
 }
 
+/* A gemma without windows: nothing is refused, and nothing of the rotation of windows is left. */
+static void no_windows(void **state)
+{
+    (void)state;
+    char path[600];
+    hearth_error error;
+    checkpoint *c;
+    hearth_model *m;
+    golden_path(path, sizeof path, "gemma3", "model.gguf");
+    stack_check(gguf_open(&c, path, &error), &error);
+    stack_check(checkpoint_set_u32(c, "gemma3.attention.sliding_window", 0, &error), &error);
+    stack_check(model_check(&m, c, NULL, &error), &error);
+    assert_int_equal(m->rotary_count, 1);
+    assert_int_equal(model_largest(m).rotated, m->rotaries[0].pairs);
+    hearth_model_close(m);
+    checkpoint_close(c);
+}
+
 /* Tensors of a kind of layer that this one is not. */
 static void tensors_of_other_layers(void **state)
 {
@@ -133,6 +151,7 @@ static void tensors_of_other_layers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys), cmocka_unit_test(tensors_of_other_layers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_keys), cmocka_unit_test(no_windows),
+                                       cmocka_unit_test(tensors_of_other_layers)};
     return run_group(tests, NULL, NULL);
 }

@@ -60,6 +60,14 @@ static hearth_status add_rotary(const binder *b, const rope_settings *rope, cons
     return HEARTH_OK;
 }
 
+static bool has_windows(const hearth_model *m)
+{
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        if (m->layers[i].attention.window > 0)
+            return true;
+    return false;
+}
+
 /* Computes the rotaries and gives one to every layer that rotates: layers with a window may have another base, which
  * then is not scaled. Needs the shapes of the layers and the tensors of factors. */
 static hearth_status find_rotaries(binder *b)
@@ -79,7 +87,7 @@ static hearth_status find_rotaries(binder *b)
     if (!m->rotaries)
         return fail_memory(b->error, "rotaries", 2 * sizeof *m->rotaries);
     TRY(add_rotary(b, &rope, m->rope_factors, m->rope_factors_long));
-    if (windowed.base > 0)
+    if (windowed.base > 0 && has_windows(m))
         TRY(add_rotary(b, &windowed, NULL, NULL));
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         attention_shape *a = &m->layers[i].attention;
@@ -357,6 +365,9 @@ static uint32_t most(uint32_t a, uint32_t b)
 layer_sizes model_largest(const hearth_model *model)
 {
     layer_sizes s = {0};
+    for (uint32_t i = 0; i < model->rotary_count;
+         i++) /* also those that no layer uses: their angles are computed, too */
+        s.rotated += model->rotaries[i].pairs;
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
         const attention_shape *a = &model->layers[i].attention;
         const ffn_shape *f = &model->layers[i].ffn;
@@ -370,7 +381,6 @@ layer_sizes model_largest(const hearth_model *model)
         s.heads = most(s.heads, a->head_count);
         s.group = most(s.group, a->head_count / a->kv_head_count);
         s.head_length = most(s.head_length, a->head_length);
-        s.rotated = most(s.rotated, a->rotary ? a->rotary->first + a->rotary->pairs : 0);
     }
     return s;
 }
