@@ -346,10 +346,11 @@ static inline void built_make_model(built *b)
         .attention_output = out,
         .ffn_norm = {.weight = b->norm},
         .up = b->up.stored};
-    b->learnt_layer.predictor =
-        o->coarse ? (learned_predictor){.kind = PREDICTOR_COARSE, .coarse_format = o->copy}
-                  : (learned_predictor){.kind = PREDICTOR_LOW_RANK, .reads_normed = o->normed, .fc1 = b->fc1.stored};
-    b->learnt_layer.fc2_by_row = o->coarse ? (matrix){.data = NULL} : b->fc2.stored;
+    learned_predictor coarse = {.kind = PREDICTOR_COARSE, .coarse_format = o->copy};
+    learned_predictor low_rank = {.kind = PREDICTOR_LOW_RANK, .reads_normed = o->normed, .fc1 = b->fc1.stored};
+    b->learnt_layer.predictor = o->coarse ? coarse : low_rank;
+    if (!o->coarse)
+        b->learnt_layer.fc2_by_row = b->fc2.stored;
     b->learnt = (tune){.layer_count = 1, .report = "", .has_predictors = true, .layers = &b->learnt_layer};
     if (o->gating != FFN_PLAIN)
         b->layer.gate = b->gate.stored;

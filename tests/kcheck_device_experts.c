@@ -181,7 +181,7 @@ static void check_broken_route(check *c, device *d)
         float products[N], *got;
         for (size_t e = 0; e < N; e++)
             products[e] = broken == 0 ? NAN : (float)(e % 7);
-        snprintf(c->size, sizeof(c->size), "%u of %u experts, %s", USED, N,
+        snprintf(c->size, sizeof(c->size), "%d of %d experts, %s", USED, N,
                  broken == 0 ? "products NaN" : "scale 3e38");
         room rooms[] = {step_new(d, 1, NULL, NULL, NULL), float_room(d, products, N), float_room(d, NULL, N + 1)};
         DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
