@@ -142,6 +142,8 @@ static void touch_bound(const tune *t, const hearth_model *m)
 {
     for (uint32_t i = 0; t->has_predictors && i < LAYERS; i++) {
         const learned_predictor *said = &t->layers[i].predictor, has = tune_predictor(t, m, i);
+        if (!predictor_kind_name(said->kind) || (said->kind != PREDICTOR_NONE && !tune_predicts(t, m)))
+            abort();
         if (has.kind != said->kind || (has.kind != PREDICTOR_NONE && !ffn_skippable(&m->layers[i].ffn)))
             abort();
         touch_predictor(&has);
@@ -186,10 +188,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hearth_status status = tune_parse(&t, bytes, size, "fuzz.tune", m, &error);
     if (status == HEARTH_OK) {
         touch_tune(t);
-        if (tune_bind(t, m, &error) != HEARTH_OK)
+        if (tune_attach(m, t, &error) != HEARTH_OK)
             abort();
         touch_bound(t, m);
-        tune_close(t);
+        if (tune_attach(m, NULL, &error) != HEARTH_OK || tune_predicts(NULL, m))
+            abort();
+        if (tune_predictor(NULL, m, 0).kind != PREDICTOR_NONE) /* neither model's file has predictors */
+            abort();
     }
     free(block);
     check_end(status, &error, before);
