@@ -44,9 +44,8 @@ typedef struct engine_layer {
     coarse_copy coarse;   /* of SELECTOR_COARSE                                                             */
     uint32_t *rows;       /* [row_count] neurons of the CPU as ascending rows of the matrices; NULL: all    */
     uint32_t row_count;
-    uint32_t
-        *expert_begins;   /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL
-                                without `rows` or experts */
+    /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL without either. */
+    uint32_t *expert_begins;
     uint32_t cache_index; /* its index among the layers whose keys and values lie on the same side */
 } engine_layer;
 

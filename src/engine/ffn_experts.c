@@ -1,9 +1,9 @@
 /* ffn_experts.c - layers with experts: the router chooses, the chosen experts compute, their results are added up.
  *
  * One token: the chosen experts are a list of rows of the layer's matrices, and one job takes them through select, gather
- * and accumulate (ffn_steps.c); the share of an expert is multiplied into the activations of its neurons. Many tokens: tokens
- * are grouped by expert, so that an expert's weights are read once and those of experts that nobody chose are not read;
- * each expert is a job of its own. The expert that every token uses is a job as well, over all tokens. */
+ * and accumulate (ffn_steps.c); the share of an expert is multiplied into the activations of its neurons. Many tokens:
+ * tokens are grouped by expert, so that an expert's weights are read once and those of experts that nobody chose are not
+ * read; each expert is a job of its own. The expert that every token uses is a job as well, over all tokens. */
 #include "../base/clock.h"
 #include "device_session.h"
 #include "ffn_job.h"

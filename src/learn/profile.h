@@ -79,8 +79,8 @@ void profile_forget(const char *folder);
  * tune_close. */
 hearth_status profile_record(tune **out, const profile *p, const hearth_model *model, hearth_error *error);
 /* Measures hot_only_agreement: reads the last windows of the corpus, up to `tokens`, with `dense` (in mode dense) and
- * with engines that compute only the hottest neurons of its model by p's counts. Of a layer with experts the hottest of all its neurons
- * are kept, whichever experts these are of. */
+ * with engines that compute only the hottest neurons of its model by p's counts. Of a layer with experts the hottest of
+ * all its neurons are kept, whichever experts these are of. */
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error);
 

@@ -365,8 +365,8 @@ static uint32_t most(uint32_t a, uint32_t b)
 layer_sizes model_largest(const hearth_model *model)
 {
     layer_sizes s = {0};
-    for (uint32_t i = 0; i < model->rotary_count;
-         i++) /* also those that no layer uses: their angles are computed, too */
+    /* Also those that no layer uses: their angles are computed, too. */
+    for (uint32_t i = 0; i < model->rotary_count; i++)
         s.rotated += model->rotaries[i].pairs;
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
         const attention_shape *a = &model->layers[i].attention;
