@@ -48,6 +48,21 @@ INLINE void score_experts(GLOBAL float *products, GLOBAL const float *bias, uint
         products[e] = DIVIDE(products[e], sum);
 }
 
+/* Leaves out, of n experts in sets of neighbours, those outside the best sets; a set counts as its two best experts do. */
+INLINE void leave_best_sets(LOCAL float *ranks, uint n, uint sets, uint sets_used, LOCAL float *of_sets)
+{
+    uint each = n / sets;
+    for (uint s = LANE; s < sets; s += LANES)
+        of_sets[s] = best_two(ranks + s * each, each);
+    BARRIER();
+    for (uint s = LANE; s < sets; s += LANES) {
+        uint end = better_than(of_sets, sets, s) < sets_used ? s * each : (s + 1) * each;
+        for (uint e = s * each; e < end; e++)
+            ranks[e] = NEGATIVE_INFINITY;
+    }
+    BARRIER();
+}
+
 /* A group takes a token. That an expert is among the best is found by counting those that are better: every lane can do
  * so for its own experts, and equal ranks are decided as on the CPU. */
 KERNEL(route, P_ROUTE)
@@ -55,21 +70,14 @@ KERNEL(route, P_ROUTE)
     LOCAL_ARRAY(float, scratch, SCRATCH_FOR_ONE);
     LOCAL_ARRAY(float, ranks, MOST_EXPERTS);
     LOCAL_ARRAY(float, of_sets, MOST_EXPERTS);
-    uint choices = sets > 1 ? sets : 0, each = n / (sets > 1 ? sets : 1);
     for (uint t = GROUP; t < step->count; t += GROUPS) {
         GLOBAL float *scores = products + (size_t)t * n, *share = shares + (size_t)t * (n + 1);
         score_experts(scores, bias, n, sigmoid != 0, scratch);
         for (uint e = LANE; e < n; e += LANES)
             ranks[e] = scores[e] + (correction ? correction[e] : 0.0f);
         BARRIER();
-        for (uint s = LANE; s < choices; s += LANES)
-            of_sets[s] = best_two(ranks + s * each, each);
-        BARRIER();
-        for (uint e = LANE; e < n; e += LANES) {
-            bool stays = choices == 0 || better_than(of_sets, choices, e / each) < sets_used;
-            ranks[e] = stays ? ranks[e] : NEGATIVE_INFINITY;
-        }
-        BARRIER();
+        if (sets > 1)
+            leave_best_sets(ranks, n, sets, sets_used, of_sets);
         float sum = 0.0f;
         for (uint e = LANE; e < n; e += LANES) {
             float score = ranks[e] == ranks[e] ? scores[e] : ranks[e];
