@@ -47,7 +47,7 @@ static void check_placement(stack *s, const golden *g, const char *name, const c
     close_placed(s);
 }
 
-/* Refused by name: splits of layers whose activations have a norm, and experts that choose their own neurons. */
+/* Refused by name: splits of layers whose activations have a norm. */
 static void check_refused(stack *s, hearth_mode mode, const char *json, const char *text)
 {
     hearth_error error;
@@ -63,7 +63,7 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
     placed_shape shape = shape_of(s, mode);
     placed_form whole[MOST_LAYERS], shared[MOST_LAYERS], crossed[MOST_LAYERS];
     uint32_t seed = 1;
-    bool splits = !s->model->layers[0].ffn_inner_norm.weight, masks = s->model->layers[0].mask_in.data;
+    bool splits = !s->model->layers[0].ffn_inner_norm.weight;
     for (uint32_t i = 0; i < shape.layers; i++) {
         whole[i] = PLACED_DEVICE;
         shared[i] = i % 2 ? PLACED_FFN_HOST : splits ? PLACED_SPLIT : PLACED_DEVICE;
@@ -75,16 +75,12 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
     char *half = partial_placement(s, mode, (shape.layers + 1) / 2, shape.neurons / 2);
     char *none = partial_placement(s, mode, UINT32_MAX, 0);
     check_placement(s, g, name, spec, mode, "none", none);
-    if (masks) {
-        check_refused(s, mode, all, "layer 0: its experts choose their neurons by themselves");
-    } else {
-        check_placement(s, g, name, spec, mode, "whole", all);
-        check_placement(s, g, name, spec, mode, "shared", some);
-        check_placement(s, g, name, spec, mode, "crossed", other);
-    }
-    if (splits && !masks)
+    check_placement(s, g, name, spec, mode, "whole", all);
+    check_placement(s, g, name, spec, mode, "shared", some);
+    check_placement(s, g, name, spec, mode, "crossed", other);
+    if (splits)
         check_placement(s, g, name, spec, mode, "half", half);
-    else if (!splits)
+    else
         check_refused(s, mode, half, "layer 1: its neurons cannot be split");
     hearth_free(half);
     hearth_free(none);

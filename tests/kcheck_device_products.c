@@ -1,4 +1,4 @@
-/* kcheck_device_products.c - embed, product, product_8, quantize, accumulate, reduce and read of one device, every
+/* kcheck_device_products.c - embed, product, product_8, quantize, accumulate, score, reduce and read of one device, every
  * format, odd sizes, lists, and packing on the way.
  *
  * The bound is that of kcheck_products.c: where no term takes part in more than c additions, |got - exact| <= c *
@@ -411,6 +411,94 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
     placed_free(&p);
 }
 
+/* ---- scores of experts ---- */
+
+typedef struct score_shape {
+    number_format format;
+    uint32_t experts, used, rows, columns, tokens;
+} score_shape;
+
+/* Experts with a range of the rows each, those that tokens chose, and some of their rows. */
+typedef struct choices {
+    uint32_t *begins, *chosen, *ids, *place; /* [experts + 1], [STEP_ROWS][experts], and of every listed row its number
+                                              * and the place of its expert among the chosen: [STEP_ROWS][rows] */
+    uint32_t counts[STEP_ROWS];
+} choices;
+
+static choices choices_new(const score_shape *s, uint64_t *rng)
+{
+    choices w = {.begins = array_new(s->experts + 1, sizeof(uint32_t)),
+                 .chosen = array_new((size_t)STEP_ROWS * s->experts, sizeof(uint32_t)),
+                 .ids = array_new((size_t)STEP_ROWS * s->rows, sizeof(uint32_t)),
+                 .place = array_new((size_t)STEP_ROWS * s->rows, sizeof(uint32_t))};
+    w.begins[s->experts] = s->rows;
+    for (uint32_t e = s->experts - 1; e > 0; e--) /* some have no rows */
+        w.begins[e] = (uint32_t)random_below(rng, w.begins[e + 1] + 1);
+    for (uint32_t t = 0; t < s->tokens; t++) {
+        uint32_t place = 0;
+        for (uint32_t e = 0; e < s->experts && place < s->used; e++) {
+            if (s->experts - e > s->used - place && random_below(rng, 2))
+                continue;
+            for (uint32_t r = w.begins[e]; r < w.begins[e + 1]; r++)
+                if (random_below(rng, 4)) {
+                    w.place[t * s->rows + w.counts[t]] = place;
+                    w.ids[t * s->rows + w.counts[t]++] = r;
+                }
+            w.chosen[t * s->experts + place++] = e;
+        }
+    }
+    return w;
+}
+
+static void check_scores(check *c, const device *d, const score_shape *s, const placed *p, const choices *w,
+                         const float *x, const float *got)
+{
+    double limit = depth(d, s->columns, 8) * EPSILON;
+    for (size_t t = 0; t < s->tokens; t++)
+        for (size_t i = 0; i < w->counts[t]; i++) {
+            const float *row = p->decoded + (size_t)w->ids[t * s->rows + i] * s->columns;
+            const float *own = x + (t * s->used + w->place[t * s->rows + i]) * s->columns;
+            double want = 0, sum = 0;
+            for (size_t k = 0; k < s->columns; k++) {
+                want += (double)row[k] * own[k];
+                sum += fabs((double)row[k] * own[k]);
+            }
+            expect_close(c, t * s->rows + i, want, got[t * s->rows + i], sum * limit + s->columns * 0x1p-149);
+        }
+}
+
+static void check_score_case(check *c, device *d, const score_shape *s, uint64_t *rng)
+{
+    snprintf(c->size, sizeof(c->size), "%s, %u rows of %u experts, %u used, %u columns, %u tokens",
+             number_formats[s->format].name, s->rows, s->experts, s->used, s->columns, s->tokens);
+    placed p = placed_new(d, s->format, s->rows, s->columns, false, rng);
+    choices w = choices_new(s, rng);
+    size_t values = (size_t)s->tokens * s->used * s->columns, n = (size_t)s->tokens * s->rows;
+    float *x = array_new(values, sizeof(float)), *got = array_new(n, sizeof(float));
+    for (size_t i = 0; i < values; i++)
+        x[i] = random_rough(rng);
+    room rooms[] = {step_new(d, s->tokens, NULL, NULL, NULL),
+                    room_new(d, w.ids, (size_t)STEP_ROWS * s->rows * sizeof(uint32_t)),
+                    room_new(d, w.counts, sizeof(w.counts)),
+                    room_new(d, w.chosen, (size_t)STEP_ROWS * s->experts * sizeof(uint32_t)),
+                    room_new(d, w.begins, (s->experts + 1) * sizeof(uint32_t)),
+                    room_new(d, x, values * sizeof(float)),
+                    room_new(d, NULL, n * sizeof(float))};
+    DEVICE_DO(c, d, device_score(s->format), items_of(s->rows, PRODUCT_ROWS), room_of(&rooms[0]), room_of(&p.w),
+              scales_argument(&p), room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]),
+              room_of(&rooms[5]), room_of(&rooms[6]), UINT(s->experts), UINT(s->used), UINT(s->rows), UINT(s->columns));
+    room_read(c, &rooms[COUNT(rooms) - 1], got);
+    check_scores(c, d, s, &p, &w, x, got);
+    for (size_t i = 0; i < COUNT(rooms); i++)
+        room_free(&rooms[i]);
+    free(w.begins), free(w.chosen), free(w.ids), free(w.place);
+    free(x);
+    free(got);
+    placed_free(&p);
+}
+
+/* ---- results of blocks ---- */
+
 static void check_reduce_case(check *c, device *d, uint32_t tokens, uint32_t columns, uint32_t parts, unsigned with,
                               uint64_t *rng)
 {
@@ -571,6 +659,17 @@ static void check_format(check *c, device *d, number_format format, uint64_t *rn
                        .parts = parts[random_below(rng, COUNT(parts))],
                        .listed = i / 2 % 2};
         check_accumulate_case(c, d, &s, rng);
+    }
+    check_begin(c, device_kernels[device_score(format)].name);
+    for (size_t i = 0; i < 16; i++) {
+        uint32_t experts = 1 + (uint32_t)random_below(rng, 9);
+        score_shape s = {.format = format,
+                         .experts = experts,
+                         .used = 1 + (uint32_t)random_below(rng, experts),
+                         .rows = rows[random_below(rng, COUNT(rows))],
+                         .columns = some_columns(format, i),
+                         .tokens = 1 + (uint32_t)random_below(rng, STEP_ROWS)};
+        check_score_case(c, d, &s, rng);
     }
 }
 

@@ -275,18 +275,42 @@ static void route(const recorder *r, uint32_t layer, const device_buffer *from)
            FLOAT(FLT_MIN)); /* so that NaN is chosen, and seen in the result */
 }
 
-/* Lists the neurons of the chosen experts. Those that a predictor lets through are counted later. */
-static row_list expand(const recorder *r, uint32_t layer)
+/* Lists the rows of the chosen experts: those between their `begins`. totals NULL: they are not counted. */
+static void expand(const recorder *r, uint32_t layer, const device_buffer *begins, row_list to, uint32_t width,
+                   const device_buffer *totals)
+{
+    size_t at = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
+    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(r->v->chosen), BUFFER(r->v->chosen_count), BUFFER(begins), BUFFER(to.list),
+           BUFFER(to.listed), totals ? BUFFER_FROM(totals, at) : NO_BUFFER,
+           UINT(r->s->engine->uploaded->layers[layer].router.rows + 1), UINT(width), UINT(TOTAL_COMPUTED));
+}
+
+/* Lists the neurons of the chosen experts. Those that scores will choose from are counted later. */
+static row_list neurons_of_chosen(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    row_list to = {r->v->lists[TOTAL_COMPUTED], r->v->listed[TOTAL_COMPUTED]};
+    bool scored = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK || l->mask_in.w;
+    expand(r, layer, l->expert_begins, to, l->width, scored ? NULL : r->v->totals);
+    return to;
+}
+
+/* Keeps of the neurons of the chosen experts those with a score above zero: mask_out . relu(mask_in . input), by the
+ * masks of their own expert. The masks of the chosen experts are computed one after the other. */
+static row_list mask(const recorder *r, uint32_t layer, const device_buffer *normed, row_list rows)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
-    row_list to = {v->lists[TOTAL_COMPUTED], v->listed[TOTAL_COMPUTED]};
-    bool counts = r->s->engine->layers[layer].selector != SELECTOR_LOW_RANK;
-    size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
-    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(l->expert_begins),
-           BUFFER(to.list), BUFFER(to.listed), counts ? BUFFER_FROM(v->totals, totals) : NO_BUFFER,
-           UINT(l->router.rows + 1), UINT(l->width), UINT(TOTAL_COMPUTED));
-    return to;
+    uint32_t width = device_mask_width(r->s, layer), used = r->model->layers[layer].ffn.router.used;
+    row_list units = {v->mask_list, v->mask_listed};
+    expand(r, layer, l->mask_begins, units, width, NULL);
+    input in = prepare(r, normed, l->mask_in.columns, (const device_matrix *[]){&l->mask_in}, 1);
+    product_stack(r, &l->mask_in, width, &in, units, (output){v->hidden, 0, width}, FINISH_RELU);
+    LAUNCH(r, device_score(l->mask_out.format), items_of(l->width, PRODUCT_ROWS), BUFFER(l->mask_out.w),
+           BUFFER(l->mask_out.scales), BUFFER(rows.list), BUFFER(rows.listed), BUFFER(v->chosen),
+           BUFFER(l->expert_begins), BUFFER(v->hidden), BUFFER(v->score), UINT(l->router.rows + 1), UINT(used),
+           UINT(l->width), UINT(l->mask_out.columns));
+    return filter(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, FLT_MIN); /* NaN passes */
 }
 
 /* Computes hidden = relu(fc1 . input); normed: the input of the network. */
@@ -317,7 +341,9 @@ static row_list activations(const recorder *r, uint32_t layer, const device_buff
     bool gated = f->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_skippable(f);
     const device_matrix *first = gated ? &l->gate : &l->up;
     const device_buffer *first_bias = gated ? l->gate_bias : l->up_bias;
-    row_list rows = l->router.w ? expand(r, layer) : all_rows;
+    row_list rows = l->router.w ? neurons_of_chosen(r, layer) : all_rows;
+    if (l->mask_in.w)
+        rows = mask(r, layer, normed, rows);
     if (e->selector == SELECTOR_LOW_RANK) {
         input hidden = prepare(r, v->hidden, l->fc2.columns, (const device_matrix *[]){&l->fc2}, 1);
         product_stack(r, &l->fc2, l->width, &hidden, rows, (output){v->score, 0, l->width}, FINISH_STORE);

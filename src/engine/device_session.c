@@ -39,9 +39,10 @@ static uint32_t layers_of(const hearth_session *s)
     return s->engine->model->hyper.layer_count;
 }
 
-/* Number of layers on the device, and the most neurons (that a token uses) and hidden units of one of them. */
+/* Number of layers on the device, and of one of them the most neurons (that a token uses), hidden units of a predictor,
+ * and hidden units of experts' masks. */
 typedef struct widths {
-    uint32_t layers, neurons, hidden;
+    uint32_t layers, neurons, hidden, masks;
 } widths;
 
 static widths widest_rows(const hearth_session *s)
@@ -52,6 +53,7 @@ static widths widest_rows(const hearth_session *s)
         w.layers += s->engine->layers[i].form != FORM_HOST;
         w.neurons = w.neurons > l->width ? w.neurons : l->width;
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
+        w.masks = w.masks > device_mask_width(s, i) ? w.masks : device_mask_width(s, i);
     }
     return w;
 }
@@ -125,8 +127,10 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
         take(t, DEVICE_MEMORY, rows * (stacked((uint32_t)query) + 2 * (size_t)stacked((uint32_t)key)), word, vectors);
     v->partial = take(t, DEVICE_MEMORY, rows * most.heads * splits * (most.head_length + 2), word, vectors);
     v->mixed = take(t, DEVICE_MEMORY, rows * query, word, vectors);
-    v->hidden = take(t, DEVICE_MEMORY, rows * w.hidden, word, vectors);
-    v->score = take(t, DEVICE_MEMORY, w.hidden ? rows * w.neurons : 0, word, vectors);
+    v->hidden = take(t, DEVICE_MEMORY, rows * (w.hidden > w.masks ? w.hidden : w.masks), word, vectors);
+    v->score = take(t, DEVICE_MEMORY, w.hidden || w.masks ? rows * w.neurons : 0, word, vectors);
+    v->mask_list = take(t, DEVICE_MEMORY, rows * w.masks, word, vectors);
+    v->mask_listed = take(t, DEVICE_MEMORY, w.masks ? rows : 0, word, vectors);
     v->first = take(t, DEVICE_MEMORY, rows * ((size_t)w.neurons + STACK_ROWS), word, vectors);
     v->second = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
     for (unsigned i = 0; i < TOTALS; i++) {

@@ -15,7 +15,9 @@ typedef struct device_vectors {
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
     device_buffer *qkv;                      /* [R][query, key, value: Q, K, K rounded up to STACK_ROWS]  */
     device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q]               */
-    device_buffer *hidden, *score;           /* [R][largest rank], [R][n]                                 */
+    device_buffer *hidden, *score;           /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
+                                              * masks of the experts that a token chooses */
+    device_buffer *mask_list, *mask_listed;  /* [R][H], [R]  rows of those masks                          */
     device_buffer *first, *second;           /* [R][n]  first becomes the activations; it has room for both results of
                                               * one token, each rounded up to STACK_ROWS */
     device_buffer *lists[TOTALS];            /* [R][n]  let through, fired, active                  */
@@ -84,6 +86,13 @@ static inline bool device_sends_hidden(const hearth_session *s, uint32_t layer)
 {
     const device_layer *l = &s->engine->uploaded->layers[layer];
     return s->engine->layers[layer].selector == SELECTOR_LOW_RANK && l->neuron_count > 0 && !l->router.w;
+}
+
+/* Returns the hidden units of the masks of the experts that a token chooses; 0: the device has none. */
+static inline uint32_t device_mask_width(const hearth_session *s, uint32_t layer)
+{
+    const device_layer *l = &s->engine->uploaded->layers[layer];
+    return l->mask_out.columns * s->engine->model->layers[layer].ffn.router.used;
 }
 
 /* Where the keys and values of a layer are in the cache. */

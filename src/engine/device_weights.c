@@ -273,6 +273,30 @@ static uint32_t most_used(const router_shape *r, const uint32_t *begins)
     return (used < routed ? (uint32_t)used : routed) + shared;
 }
 
+/* Uploads `count` numbers. */
+static hearth_status upload_words(loader *l, device_buffer **out, const uint32_t *words, uint32_t count,
+                                  const char *what)
+{
+    l->to->bytes += count * sizeof *words;
+    if (l->counts)
+        return HEARTH_OK;
+    TRY(device_buffer_create(out, l->to->device, DEVICE_MEMORY, count * sizeof *words, what, l->error));
+    return device_write(*out, 0, words, count * sizeof *words, l->error);
+}
+
+/* Uploads the masks by which experts choose their own neurons. begins [count]: room for where each expert's begin. */
+static hearth_status upload_masks(loader *l, device_layer *to, const model_layer *from, uint32_t layer,
+                                  uint32_t *begins, uint32_t count)
+{
+    if (!from->mask_in.data)
+        return HEARTH_OK;
+    for (uint32_t e = 0; e < count; e++) /* the shared one, which is last, has none */
+        begins[e] = (e + 1 < count ? e : e - 1) * from->mask_out.columns;
+    TRY(upload_whole(l, &to->mask_in, &from->mask_in, layer, "ffn_mask_in"));
+    TRY(upload_rows(l, &to->mask_out, &from->mask_out, to, layer, "ffn_mask_out"));
+    return upload_words(l, &to->mask_begins, begins, count, "experts");
+}
+
 /* Uploads the router, and which neurons of the device belong to which expert. */
 static hearth_status upload_router(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
 {
@@ -285,13 +309,9 @@ static hearth_status upload_router(loader *l, device_layer *to, const model_laye
         return fail_memory(l->error, "experts", count * sizeof *begins);
     layer_expert_rows(&from->ffn, to->rows, to->neuron_count, begins);
     to->width = most_used(&from->ffn.router, begins);
-    l->to->bytes += count * sizeof *begins;
-    hearth_status status = HEARTH_OK;
-    if (!l->counts)
-        status = device_buffer_create(&to->expert_begins, l->to->device, DEVICE_MEMORY, count * sizeof *begins,
-                                      "experts", l->error);
-    if (status == HEARTH_OK && !l->counts)
-        status = device_write(to->expert_begins, 0, begins, count * sizeof *begins, l->error);
+    hearth_status status = upload_words(l, &to->expert_begins, begins, count, "experts");
+    if (status == HEARTH_OK)
+        status = upload_masks(l, to, from, layer, begins, count);
     mem_free(begins);
     return status;
 }
@@ -369,7 +389,8 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
                        matrix_bytes(&from->shared.up) + matrix_bytes(&e->down_t) + matrix_bytes(&e->shared_down_t) +
                        (e->down_t.data ? 0 : matrix_bytes(&from->down));
-        bytes += all * neurons / f + (neurons > 0 ? matrix_bytes(&from->router) : 0);
+        all += matrix_bytes(&from->mask_out);
+        bytes += all * neurons / f + (neurons > 0 ? matrix_bytes(&from->router) + matrix_bytes(&from->mask_in) : 0);
     }
     bytes += p->head == PLACEMENT_DEVICE ? matrix_bytes(&l->model->head) : 0;
     bool embeds = p->embedding == PLACEMENT_DEVICE;
@@ -498,15 +519,15 @@ void device_weights_destroy(device_weights *w)
         return;
     for (uint32_t i = 0; i < w->layer_count; i++) {
         device_layer *l = &w->layers[i];
-        device_matrix *matrices[] = {&l->q,    &l->k,   &l->v,      &l->attention_output,
-                                     &l->gate, &l->up,  &l->down_t, &l->down,
-                                     &l->fc1,  &l->fc2, &l->router};
+        device_matrix *matrices[] = {
+            &l->q,    &l->k,   &l->v,   &l->attention_output, &l->gate,    &l->up,      &l->down_t,
+            &l->down, &l->fc1, &l->fc2, &l->router,           &l->mask_in, &l->mask_out};
         const device_norm norms[] = {
             l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
             l->query_norm,     l->key_norm, l->ffn_inner_norm};
         device_buffer *floats[] = {
-            l->qkv_bias,    l->attention_output_bias, l->sinks,        l->gate_bias, l->up_bias, l->down_bias,
-            l->router_bias, l->router_correction,     l->expert_begins};
+            l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,  l->up_bias, l->down_bias,
+            l->router_bias, l->router_correction,     l->expert_begins, l->mask_begins};
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {

@@ -103,11 +103,6 @@ static hearth_status check_device_layer(const hearth_model *m, uint32_t layer, c
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: layer %u: its neurons cannot be split, because a norm takes their activations together",
                     m->source->path, layer);
-    if (l->mask_in.data && layer_neurons(p, PLACEMENT_DEVICE) > 0)
-        return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: layer %u: its experts choose their neurons by themselves, which devices cannot do yet; only "
-                    "its attention may lie there (no neurons)",
-                    m->source->path, layer);
     return HEARTH_OK;
 }
 

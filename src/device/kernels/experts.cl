@@ -1,5 +1,6 @@
 /* experts.cl - layers with experts: route gives every expert its share of a token, expand lists the neurons of those
- * that have one, and weigh multiplies activations by the shares. In between, lists work as in layers without experts. */
+ * that have one, score tells which of them the experts' own masks let through, and weigh multiplies activations by the
+ * shares. In between, lists work as in layers without experts. */
 
 /* As order_of, but NaN is the greatest: a broken expert is to be chosen, so that the result shows it. */
 INLINE uint rank_of(float value)
@@ -126,6 +127,53 @@ INLINE uint expert_of(GLOBAL const uint *begins, uint experts, uint neuron)
     }
     return low;
 }
+
+/* Returns the place of an expert among the first `used` chosen ones. */
+INLINE uint place_of(GLOBAL const uint *chosen, uint used, uint expert)
+{
+    uint place = 0;
+    while (place + 1 < used && chosen[place] != expert)
+        place++;
+    return place;
+}
+
+/* An item is PRODUCT_ROWS places of the list, each with an input of its own. */
+INLINE void score(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
+                  GLOBAL const uint *list, GLOBAL const uint *listed, GLOBAL const uint *chosen,
+                  GLOBAL const uint *begins, GLOBAL const float *x, GLOBAL float *y, uint experts, uint used, uint n,
+                  uint columns, uint group, uint groups, LOCAL float *scratch)
+{
+    uint by_8 = COLUMNS_BY_8(columns);
+    for (uint t = 0; t < step->count; t++)
+        for (uint first = group * PRODUCT_ROWS; first < listed[t]; first += groups * PRODUCT_ROWS) {
+            wide sums[1][PRODUCT_ROWS];
+            NO_UNROLL
+            for (uint r = 0; r < PRODUCT_ROWS; r++) {
+                uint neuron = listed_row(list + (size_t)t * n, first, r, listed[t]);
+                uint place = place_of(chosen + (size_t)t * experts, used, expert_of(begins, experts, neuron));
+                GLOBAL const float *hidden = x + ((size_t)t * used + place) * columns;
+                GLOBAL const uchar *row = row_of(format, w, neuron, columns);
+                GLOBAL const ushort *scale = scales_of(format, scales, neuron, columns);
+                wide sum = wide_zero();
+                for (uint at = LANE * 8; at < by_8; at += LANES * 8)
+                    sum = wide_dot(sum, weights_8(format, row, scale, at), float8_load(hidden + at));
+                for (uint at = by_8 + LANE; at < columns; at += LANES)
+                    sum = wide_add(sum, weight_1(format, row, at) * hidden[at]);
+                sums[0][r] = sum;
+            }
+            store_rows(sums, 1, 1, y + (size_t)t * n + first, n, listed[t] - first, FINISH_STORE, scratch);
+        }
+}
+
+#define X(id, name, values, value_bytes, scale_bytes)                                                               \
+    KERNEL(score_##name, P_SCORE)                                                                                   \
+    {                                                                                                               \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                                 \
+        score(W_##id, step, w, scales, list, listed, chosen, begins, x, y, experts, used, n, columns, GROUP, GROUPS, \
+              scratch);                                                                                             \
+    }
+DEVICE_FORMATS(X)
+#undef X
 
 /* An item is ACTIVATE_NEURONS neighbouring places of one token. */
 KERNEL(weigh, P_WEIGH)

@@ -21,8 +21,13 @@ const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT] = {
 
 /* The row of a format that devices lack is zero. */
 static const device_format formats[FORMAT_COUNT] = {
-#define X(ID, name, values, value_bytes, scale_bytes) \
-    [FORMAT_##ID] = {value_bytes, scale_bytes, DEVICE_embed_##name, DEVICE_product_##name, DEVICE_accumulate_##name},
+#define X(ID, name, values, value_size, scale_size)          \
+    [FORMAT_##ID] = {.value_bytes = (value_size),            \
+                     .scale_bytes = (scale_size),            \
+                     .embed = DEVICE_embed_##name,           \
+                     .product = DEVICE_product_##name,       \
+                     .accumulate = DEVICE_accumulate_##name, \
+                     .score = DEVICE_score_##name},
     DEVICE_FORMATS(X)
 #undef X
 };
@@ -89,6 +94,11 @@ device_kernel device_product_8(number_format format)
 device_kernel device_accumulate(number_format format)
 {
     return row_of(format)->accumulate;
+}
+
+device_kernel device_score(number_format format)
+{
+    return row_of(format)->score;
 }
 
 /* The host tables, slowest first. */

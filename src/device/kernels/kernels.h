@@ -183,6 +183,14 @@
     B(const uint, chosen) B(const uint, chosen_count) B(const uint, begins) B(uint, list) B(uint, listed) B(uint, totals) \
         V(experts) V(n) V(column)
 
+/* Scores neurons with the hidden units of their experts: y[t][i] = W[neuron] . x[t][place] for neuron list[t][i], whose
+ * expert (as in expand) is at that place of chosen[t]. y and list [STEP_ROWS][n]; x [T][used][columns] float32, in the
+ * order of `chosen`. Every listed neuron's expert is among the first `used` chosen ones.
+ * items: ceil(n / PRODUCT_ROWS) */
+#define P_SCORE(B, V, F)                                                                                     \
+    B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const uint, chosen) \
+        B(const uint, begins) B(const float, x) B(float, y) V(experts) V(used) V(n) V(columns)
+
 /* h[t][i] *= shares[t][expert of neuron list[t][i]]; h and list [STEP_ROWS][n], shares [STEP_ROWS][experts], begins as
  * in expand.   items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
 #define P_WEIGH(B, V, F) \
@@ -238,7 +246,7 @@
 
 /* Every kernel: name, parameters. The macro that is passed must be called X. */
 #define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
-    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE)
+    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE) X(score_##name, P_SCORE)
 #define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) X(product_8_##name, P_PRODUCT_8)
 #define DEVICE_KERNELS(X)                                                        \
     DEVICE_FORMATS(KERNELS_OF_FORMAT)                                            \
@@ -279,7 +287,7 @@ extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 /* What device_pack makes of a block of a format, and the format's kernels. */
 typedef struct device_format {
     uint32_t value_bytes, scale_bytes; /* of a block, in w and in scales */
-    device_kernel embed, product, accumulate;
+    device_kernel embed, product, accumulate, score;
 } device_format;
 
 /* Returns the row of a format; NULL: devices have no kernels for it. */
@@ -297,6 +305,7 @@ device_kernel device_embed(number_format format);
 device_kernel device_product(number_format format);
 device_kernel device_product_8(number_format format); /* block formats */
 device_kernel device_accumulate(number_format format);
+device_kernel device_score(number_format format);
 
 /* Returns count / per_item, rounded up. */
 static inline size_t items_of(size_t count, size_t per_item)
