@@ -47,15 +47,6 @@ static void check_placement(stack *s, const golden *g, const char *name, const c
     close_placed(s);
 }
 
-/* Refused by name: splits of layers whose activations have a norm. */
-static void check_refused(stack *s, hearth_mode mode, const char *json, const char *text)
-{
-    hearth_error error;
-    hearth_status status = try_engine(s, json, mode, false, &error);
-    if (status != HEARTH_UNSUPPORTED || !strstr(error.text, text))
-        fail_msg("%s: status %d, '%s', expected '%s'", s->info.path, (int)status, error.text, text);
-}
-
 /* Layers with neurons there: whole, shared at random (so that experts are cut, too) and in halves (so that experts are
  * whole), and layers with none. */
 static void check_layers(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode)
@@ -63,11 +54,10 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
     placed_shape shape = shape_of(s, mode);
     placed_form whole[MOST_LAYERS], shared[MOST_LAYERS], crossed[MOST_LAYERS];
     uint32_t seed = 1;
-    bool splits = !s->model->layers[0].ffn_inner_norm.weight;
     for (uint32_t i = 0; i < shape.layers; i++) {
         whole[i] = PLACED_DEVICE;
-        shared[i] = i % 2 ? PLACED_FFN_HOST : splits ? PLACED_SPLIT : PLACED_DEVICE;
-        crossed[i] = i % 2 == 0 ? PLACED_HOST : splits ? PLACED_SPLIT : PLACED_DEVICE;
+        shared[i] = i % 2 ? PLACED_FFN_HOST : PLACED_SPLIT;
+        crossed[i] = i % 2 == 0 ? PLACED_HOST : PLACED_SPLIT;
     }
     char *all = print_placed(&shape, whole, true, true, &seed);
     char *some = print_placed(&shape, shared, false, true, &seed);
@@ -78,10 +68,7 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
     check_placement(s, g, name, spec, mode, "whole", all);
     check_placement(s, g, name, spec, mode, "shared", some);
     check_placement(s, g, name, spec, mode, "crossed", other);
-    if (splits)
-        check_placement(s, g, name, spec, mode, "half", half);
-    else
-        check_refused(s, mode, half, "layer 1: its neurons cannot be split");
+    check_placement(s, g, name, spec, mode, "half", half);
     hearth_free(half);
     hearth_free(none);
     free(all);

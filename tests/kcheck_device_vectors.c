@@ -116,8 +116,9 @@ static void check_norm_neurons(check *c, device *d, uint64_t *rng)
     for (size_t s = 0; s < 2 * COUNT_OF(sizes); s++) {
         size_t n = sizes[s / 2];
         uint32_t count = random_count(rng), listed[STEP_ROWS];
-        bool has_list = s % 2;
-        snprintf(c->size, sizeof(c->size), "%zu neurons, %u rows%s", n, count, has_list ? ", list" : "");
+        bool has_list = s % 2, joins = s / 2 % 2;
+        snprintf(c->size, sizeof(c->size), "%zu neurons, %u rows%s%s", n, count, has_list ? ", list" : "",
+                 joins ? ", joined" : "");
         float *h = rough_array(count * n, rng), *weight = rough_array(3 * n, rng);
         uint32_t *list = array_new(STEP_ROWS * n, sizeof(uint32_t));
         for (size_t t = 0; t < STEP_ROWS; t++) {
@@ -125,26 +126,54 @@ static void check_norm_neurons(check *c, device *d, uint64_t *rng)
             for (size_t i = 0; i < n; i++)
                 list[t * n + i] = (uint32_t)(has_list ? 3 * i + random_below(rng, 3) : i);
         }
-        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, h, count * n), float_room(d, weight, 3 * n),
-                        word_room(d, list, STEP_ROWS * n), word_room(d, listed, STEP_ROWS)};
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, h, count * n),
+                        float_room(d, weight, 3 * n),         word_room(d, list, STEP_ROWS * n),
+                        word_room(d, listed, STEP_ROWS),      float_room(d, NULL, count)};
         DEVICE_DO(c, d, DEVICE_norm_neurons, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
-                  has_list ? room_of(&rooms[3]) : NO_BUFFER, has_list ? room_of(&rooms[4]) : NO_BUFFER, UINT(n),
-                  FLOAT(1e-5f));
-        float *got = content_of(c, &rooms[1]);
+                  has_list ? room_of(&rooms[3]) : NO_BUFFER, has_list ? room_of(&rooms[4]) : NO_BUFFER,
+                  joins ? room_of(&rooms[5]) : NO_BUFFER, UINT(n), FLOAT(1e-5f));
+        float *got = content_of(c, &rooms[1]), *sums = content_of(c, &rooms[5]);
         for (size_t t = 0; t < count; t++) {
             double squares = 0;
             for (size_t i = 0; i < listed[t]; i++)
                 squares += (double)h[t * n + i] * h[t * n + i];
             for (size_t i = 0; i < listed[t]; i++) {
-                double by = weight[list[t * n + i]] / sqrt(squares / (double)n + 1e-5f), want = h[t * n + i] * by;
+                double by = weight[list[t * n + i]] / (joins ? 1 : sqrt(squares / (double)n + 1e-5f));
+                double want = h[t * n + i] * by;
                 expect_close(c, i, want, got[t * n + i],
                              fabs(want) * ((double)n / 2 + 7) * EPSILON + TINY * (1 + fabs(h[t * n + i]) + fabs(by)));
             }
+            if (joins)
+                expect_close(c, t, squares, sums[t], squares * ((double)n + 7) * EPSILON + TINY);
             expect_same(c, "values behind the list", h + t * n + listed[t], got + t * n + listed[t],
                         (n - listed[t]) * sizeof(float));
         }
         free_rooms(rooms, COUNT_OF(rooms));
-        free(h), free(weight), free(list), free(got);
+        free(h), free(weight), free(list), free(got), free(sums);
+    }
+}
+
+static void check_norm_joined(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+        size_t columns = sizes[s];
+        uint32_t count = random_count(rng), n = 1 + (uint32_t)random_below(rng, 5000);
+        snprintf(c->size, sizeof(c->size), "%zu columns, %u rows", columns, count);
+        float *x = rough_array(count * columns, rng), own[STEP_ROWS], others[STEP_ROWS];
+        for (size_t t = 0; t < STEP_ROWS; t++)
+            own[t] = fabsf(random_value(rng)), others[t] = random_below(rng, 3) ? fabsf(random_value(rng)) : 0;
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, x, count * columns),
+                        float_room(d, own, STEP_ROWS), float_room(d, others, STEP_ROWS)};
+        DEVICE_DO(c, d, DEVICE_norm_joined, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), room_of(&rooms[2]),
+                  room_of(&rooms[3]), UINT(columns), UINT(n), FLOAT(1e-5f));
+        float *got = content_of(c, &rooms[1]);
+        for (size_t i = 0; i < count * columns; i++) {
+            size_t t = i / columns;
+            double want = x[i] / sqrt(((double)own[t] + others[t]) / n + 1e-5f);
+            expect_close(c, i, want, got[i], fabs(want) * 6 * EPSILON + TINY * (1 + fabs(x[i])));
+        }
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(x), free(got);
     }
 }
 
@@ -476,6 +505,8 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_norm_ranges(c, d, &rng);
     check_begin(c, "norm_neurons");
     check_norm_neurons(c, d, &rng);
+    check_begin(c, "norm_joined");
+    check_norm_joined(c, d, &rng);
     check_begin(c, "argmax");
     check_argmax(c, d, &rng);
     check_device_attention(c, d, &rng);

@@ -290,8 +290,7 @@ static row_list neurons_of_chosen(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     row_list to = {r->v->lists[TOTAL_COMPUTED], r->v->listed[TOTAL_COMPUTED]};
-    bool scored = r->s->engine->layers[layer].selector == SELECTOR_LOW_RANK || l->mask_in.w;
-    expand(r, layer, l->expert_begins, to, l->width, scored ? NULL : r->v->totals);
+    expand(r, layer, l->expert_begins, to, l->width, device_scores(r->s, layer) ? NULL : r->v->totals);
     return to;
 }
 
@@ -375,7 +374,8 @@ static row_list activations(const recorder *r, uint32_t layer, const device_buff
         rows = filter(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     if (l->ffn_inner_norm.weight)
         LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), BUFFER(rows.list),
-               BUFFER(rows.listed), UINT(l->width), FLOAT(h->norm_epsilon));
+               BUFFER(rows.listed), BUFFER(device_joins_norm(r->s, layer) ? v->squares : NULL), UINT(l->width),
+               FLOAT(h->norm_epsilon));
     if (l->router.w)
         LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), BUFFER(v->first), BUFFER(rows.list),
                BUFFER(rows.listed), BUFFER(v->shares), BUFFER(l->expert_begins), UINT(l->router.rows + 1),
@@ -415,6 +415,18 @@ static void accumulate(const recorder *r, const device_layer *l, row_list rows, 
         add_expert_biases(r, l, result);
 }
 
+/* Divides what both sides have summed by the norm of their activations. */
+static void join_norm(const recorder *r, uint32_t layer, block_result *result)
+{
+    const device_vectors *v = r->v;
+    const hyperparameters *h = &r->model->hyper;
+    copy_rows(r, v->answer_squares, r->mirror->answer_squares, 1);
+    reduce(r, &(block_result){result->sums, result->parts, NULL, result->answer}, v->added, FINISH_STORE, 1);
+    LAUNCH(r, DEVICE_norm_joined, r->rows, BUFFER(v->added), BUFFER(v->squares), BUFFER(v->answer_squares),
+           UINT(h->embedding_length), UINT(r->model->layers[layer].ffn.neuron_count), FLOAT(h->norm_epsilon));
+    *result = (block_result){v->added, 1, result->bias, NULL};
+}
+
 /* Publishes the input of the CPU's neurons. What observers need is copied here too, since these buffers must not be
  * written again while the CPU reads them. */
 static void publish_input(const recorder *r, uint32_t layer, const device_buffer *normed)
@@ -441,6 +453,8 @@ static void stop_for_observer(const recorder *r, uint32_t layer, const device_bu
         copy_rows(r, r->mirror->normed, normed, d);
     }
     copy_rows(r, r->mirror->first, r->v->first, n);
+    if (device_joins_norm(r->s, layer))
+        copy_rows(r, r->mirror->squares, r->v->squares, 1);
     for (unsigned i = 0; i < TOTALS; i++) {
         copy_rows(r, r->mirror->lists[i], r->v->lists[i], n);
         copy_rows(r, r->mirror->listed[i], r->v->listed[i], 1);
@@ -497,6 +511,8 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     stamp(r, layer, STAMP_JOIN);
     if (both)
         copy_rows(r, r->v->answer, r->mirror->answer, r->model->hyper.embedding_length);
+    if (device_joins_norm(r->s, layer))
+        join_norm(r, layer, &result);
     if (result.sums || result.bias || result.answer)
         add_to_residual(r, &l->ffn_post_norm, result);
     stamp(r, layer, STAMP_END);

@@ -3,6 +3,7 @@
 
 #include "../base/memory.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------ sizes */
@@ -62,7 +63,7 @@ static widths widest_rows(const hearth_session *s)
 static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 {
     return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
-           l->attention_output_bias || (l->down_bias && l->ffn.router.expert_count > 0);
+           l->attention_output_bias || l->ffn_inner_norm.weight || (l->down_bias && l->ffn.router.expert_count > 0);
 }
 
 /* Returns the rows of the buffer for such results. */
@@ -147,6 +148,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     m->shares = take(t, DEVICE_PINNED, rows * shares, word, bus);
     v->sums = take(t, DEVICE_MEMORY, rows * DEVICE_PARTS * d, word, vectors);
     v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
+    v->squares = take(t, DEVICE_MEMORY, rows, word, vectors);
+    v->answer_squares = take(t, DEVICE_MEMORY, rows, word, vectors);
     v->totals = take(t, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
     v->logits = take(t, DEVICE_MEMORY, rows * vocabulary, word, vectors);
     m->step = take(t, DEVICE_PINNED, STEP_ANGLES + 2 * rows * most.rotated * word, 1, bus);
@@ -155,6 +158,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     m->entered = take(t, DEVICE_PINNED, entered_rows(s->engine->model) * d, word, bus);
     m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
     m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->squares = take(t, DEVICE_PINNED, rows, word, bus);
+    m->answer_squares = take(t, DEVICE_PINNED, rows, word, bus);
     m->first = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
     m->totals = take(t, DEVICE_PINNED, (size_t)layers_of(s) * rows * TOTALS, word, bus);
     m->logits = take(t, DEVICE_PINNED, rows * vocabulary, word, bus);
@@ -343,6 +348,8 @@ const float *device_step_entered(const hearth_session *s)
 void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
 {
     put(s->device->mirror.answer, s->scratch.added, row_bytes(s, count));
+    if (device_joins_norm(s, layer))
+        put(s->device->mirror.answer_squares, s->scratch.squares, count * sizeof *s->scratch.squares);
     device_answer(s->device->running, SLOT_NEURONS(layer));
 }
 
@@ -367,13 +374,22 @@ static uint32_t number_of(const hearth_session *s, uint32_t layer, uint32_t neur
     return order ? (uint32_t)order[row] : row;
 }
 
+float device_step_scale(const hearth_session *s, uint32_t layer, size_t t)
+{
+    if (!device_joins_norm(s, layer))
+        return 1;
+    const float *own = device_buffer_host(s->device->mirror.squares);
+    float n = (float)s->engine->model->layers[layer].ffn.neuron_count;
+    return 1 / sqrtf((own[t] + s->scratch.squares[t]) / n + s->engine->model->hyper.norm_epsilon);
+}
+
 void device_step_show(hearth_session *s, uint32_t layer, size_t t)
 {
     const device_mirror *m = &s->device->mirror;
     selector_kind selector = s->engine->layers[layer].selector;
     const ffn_shape *shape = &s->engine->model->layers[layer].ffn;
     bool skips = selectors[selector].skips && ffn_skippable(shape);
-    bool lists = skips || selector == SELECTOR_LOW_RANK || shape->router.expert_count > 0;
+    bool lists = skips || device_scores(s, layer) || shape->router.expert_count > 0;
     size_t n = s->engine->uploaded->layers[layer].width;
     if (n == 0)
         return;
@@ -387,7 +403,7 @@ void device_step_show(hearth_session *s, uint32_t layer, size_t t)
         s->scratch.seen[number] = values[i];
         s->scratch.wanted[number] = values[i] != 0;
     }
-    if (selector != SELECTOR_LOW_RANK)
+    if (!device_scores(s, layer))
         return;
     const uint32_t *passed = device_buffer_host(m->listed[TOTAL_COMPUTED]);
     const uint32_t *let_through = device_buffer_host(m->lists[TOTAL_COMPUTED]);
@@ -416,7 +432,7 @@ static void add_counts(hearth_session *s, size_t count)
         selector_kind selector = s->engine->layers[i].selector;
         const ffn_shape *shape = &s->engine->model->layers[i].ffn;
         bool skips = selectors[selector].skips && ffn_skippable(shape);
-        bool lists = selector == SELECTOR_LOW_RANK || shape->router.expert_count > 0;
+        bool lists = device_scores(s, i) || shape->router.expert_count > 0;
         uint64_t computed = lists ? sums[TOTAL_COMPUTED] : all;
         uint64_t fired = skips ? sums[TOTAL_FIRED] : computed;
         s->counts[i].computed += computed;

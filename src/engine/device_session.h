@@ -48,6 +48,9 @@ bool device_step_is_observed(const struct hearth_session *s);
 hearth_status device_step_observe(struct hearth_session *s, uint32_t layer, size_t count, hearth_error *error);
 /* Marks in scratch.wanted and .seen, by original number, what the device's neurons did with row t. */
 void device_step_show(struct hearth_session *s, uint32_t layer, size_t t);
+/* After device_step_observe and device_step_answer: returns what the activations of row t are multiplied by, on both
+ * sides, where a norm joins them; else 1. */
+float device_step_scale(const struct hearth_session *s, uint32_t layer, size_t t);
 /* Lets the device go on after device_step_observe. */
 void device_step_observed(struct hearth_session *s, uint32_t layer);
 /* Waits for the end of the step; adds the counts of the device to the session's. The residual stream is in

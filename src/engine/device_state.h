@@ -27,6 +27,7 @@ typedef struct device_vectors {
     device_buffer *chosen_count;             /* [R]                                                 */
     device_buffer *sums;                     /* [R][DEVICE_PARTS][d]                                */
     device_buffer *answer;                   /* [R][d]  sum of the neurons of the CPU               */
+    device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */
     device_buffer *totals;                   /* [layers][R][TOTALS], only ever added to (they wrap) */
     device_buffer *logits;                   /* [R][vocabulary]                                     */
     device_buffer *cache; /* [device layers][keys, values][sequence][kv_head][context][head_length] */
@@ -36,6 +37,7 @@ typedef struct device_vectors {
 typedef struct device_mirror {
     device_buffer *step, *x, *normed, *hidden, *answer, *totals, *logits;
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
+    device_buffer *squares, *answer_squares;
     device_buffer *shares;  /* what the device's router chose, where both sides have neurons of experts */
     device_buffer *first, *lists[TOTALS], *listed[TOTALS]; /* for observers */
 } device_mirror;
@@ -86,6 +88,19 @@ static inline bool device_sends_hidden(const hearth_session *s, uint32_t layer)
 {
     const device_layer *l = &s->engine->uploaded->layers[layer];
     return s->engine->layers[layer].selector == SELECTOR_LOW_RANK && l->neuron_count > 0 && !l->router.w;
+}
+
+/* Returns whether the activations of a layer have a norm and neurons on both sides: then each side multiplies by the
+ * weights of the norm alone, and their sum is divided (norm_joined). */
+static inline bool device_joins_norm(const hearth_session *s, uint32_t layer)
+{
+    return s->engine->layers[layer].form == FORM_SPLIT && s->engine->model->layers[layer].ffn_inner_norm.weight;
+}
+
+/* Returns whether scores of a predictor, or of the experts' own masks, choose the neurons of a layer. */
+static inline bool device_scores(const hearth_session *s, uint32_t layer)
+{
+    return s->engine->layers[layer].selector == SELECTOR_LOW_RANK || s->engine->uploaded->layers[layer].mask_in.w;
 }
 
 /* Returns the hidden units of the masks of the experts that a token chooses; 0: the device has none. */

@@ -94,18 +94,6 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
     return HEARTH_OK;
 }
 
-/* Refuses layers that no device can compute as the placement wants it, before anything is made for it. */
-static hearth_status check_device_layer(const hearth_model *m, uint32_t layer, const layer_placement *p,
-                                        hearth_error *error)
-{
-    const model_layer *l = &m->layers[layer];
-    if (p->form == FORM_SPLIT && l->ffn_inner_norm.weight)
-        return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: layer %u: its neurons cannot be split, because a norm takes their activations together",
-                    m->source->path, layer);
-    return HEARTH_OK;
-}
-
 /* Fills in the layers; transposes down matrices if any layer needs it. t: has the predictors, or NULL. of: an engine
  * whose copies are shared, or NULL. */
 static hearth_status prepare_layers(hearth_engine *e, const tune *t, const hearth_engine *of,
@@ -121,7 +109,6 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
         bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
         TRY(placement_check_selector(p->selector, m, t, i, error));
-        TRY(check_device_layer(m, i, p, error));
         e->layers[i] = (engine_layer){.form = p->form,
                                       .selector = p->selector,
                                       .threshold = p->threshold,

@@ -116,6 +116,7 @@ typedef struct scratch {
     float *expert_x;               /* [B][d]  their residual streams, for predictors       */
     uint32_t *expert_rows;         /* [neurons of used experts]  rows of one token's experts */
     uint32_t *members;             /* [B]  rows of the batch that chose an expert          */
+    float *squares;                /* [B]  of the CPU's activations, where a norm joins both sides */
     float *size;                   /* [B]  root mean square of the input of a coarse copy  */
     rounded_rows rounded;          /* [widest]  input of the current product               */
     rounded_rows rounded_hidden;   /* [largest rank]                                       */

@@ -105,6 +105,9 @@ static const float *show_row(hearth_session *s, const ffn_job *job, uint32_t lay
         ffn_show(job, t);
     if (job->e->form != FORM_HOST)
         device_step_show(s, layer, t);
+    float scale = job->e->form == FORM_SPLIT ? device_step_scale(s, layer, t) : 1;
+    for (size_t i = 0; scale != 1 && i < f; i++)
+        b->seen[i] *= scale;
     return b->seen;
 }
 

@@ -379,7 +379,8 @@ void ffn_choose_many(void *context, size_t begin, size_t end, unsigned worker)
 }
 
 /* Items are tokens. Applies the norm of the activations. The squares are added in the order of the neurons, so that a
- * skipped zero changes nothing. */
+ * skipped zero changes nothing. Where a device has neurons of the layer, it divides the sum of both sides by the
+ * norm, and receives the squares for that. */
 void ffn_norm_activations(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -394,6 +395,8 @@ void ffn_norm_activations(void *context, size_t begin, size_t end, unsigned work
                 squares += (double)h[v->begin + i] * (double)h[v->begin + i];
         double mean = squares / (double)job->neuron_count;
         float scale = (float)(1 / sqrt(mean + (double)job->s->engine->model->hyper.norm_epsilon));
+        b->squares[t] = (float)squares;
+        scale = job->e->form == FORM_SPLIT ? 1 : scale;
         for (const ffn_part *v = b->parts; v < b->parts + b->part_count; v++)
             for (size_t i = 0; i < v->count; i++)
                 h[v->begin + i] *= scale * weight[neuron_at(v, i)];

@@ -113,6 +113,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->expert_x = take(&l, most.experts > 0 ? rows * d : 0, sizeof *b->expert_x);
         b->size = take(&l, rows, sizeof *b->size);
     }
+    b->squares = take(&l, rows, sizeof *b->squares);
     b->parts = take(&l, FFN_SLICES, sizeof *b->parts);
     b->list = take(&l, f, sizeof *b->list);
     b->wanted = take(&l, f, sizeof *b->wanted);

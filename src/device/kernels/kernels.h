@@ -122,9 +122,15 @@
         V(centred) V(finish) F(epsilon) F(factor)
 
 /* Norms the activations h [T][n] of neurons, the first (listed ? listed[t] : n) of a row, in place; those of other
- * neurons are zero: h[t][i] * weight[list ? list[t][i] : i] / sqrt(sum(h[t]^2) / n + epsilon).   items: STEP_ROWS */
+ * neurons are zero: h[t][i] * weight[list ? list[t][i] : i] / sqrt(sum(h[t]^2) / n + epsilon). With squares [T] (NULL:
+ * none) it does not divide, but stores sum(h[t]^2) there: the CPU has neurons, too, and norm_joined follows.
+ * items: STEP_ROWS */
 #define P_NORM_NEURONS(B, V, F) \
-    B(float, h) B(const float, weight) B(const uint, list) B(const uint, listed) V(n) F(epsilon)
+    B(float, h) B(const float, weight) B(const uint, list) B(const uint, listed) B(float, squares) V(n) F(epsilon)
+
+/* x[t][i] /= sqrt((own[t] + others[t]) / n + epsilon), with the squares of the n neurons of both sides: divides the sum
+ * of what they give, since the divisor of their activations was not known before. x [T][columns].   items: STEP_ROWS */
+#define P_NORM_JOINED(B, V, F) B(float, x) B(const float, own) B(const float, others) V(columns) V(n) F(epsilon)
 
 /* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
  * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
@@ -252,7 +258,7 @@
     DEVICE_FORMATS(KERNELS_OF_FORMAT)                                            \
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
     X(quantize, P_QUANTIZE) X(norm, P_NORM) X(norm_ranges, P_NORM_RANGES)        \
-    X(norm_neurons, P_NORM_NEURONS)                                              \
+    X(norm_neurons, P_NORM_NEURONS) X(norm_joined, P_NORM_JOINED)                \
     X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
     X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
     X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                \

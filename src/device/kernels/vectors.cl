@@ -60,12 +60,24 @@ KERNEL(norm_neurons, P_NORM_NEURONS)
     for (uint t = GROUP; t < step->count; t += GROUPS) {
         GLOBAL float *row = h + (size_t)t * n;
         uint count = listed ? listed[t] : n;
-        float squares = 0.0f;
+        float sum = 0.0f;
         for (uint i = LANE; i < count; i += LANES)
-            squares = FMA(row[i], row[i], squares);
-        float scale = norm_scale(group_sum(squares, shared), n, epsilon);
+            sum = FMA(row[i], row[i], sum);
+        sum = group_sum(sum, shared);
+        float scale = squares ? 1.0f : norm_scale(sum, n, epsilon);
         for (uint i = LANE; i < count; i += LANES)
             row[i] *= scale * weight[list ? list[(size_t)t * n + i] : i];
+        if (squares && LANE == 0)
+            squares[t] = sum;
+    }
+}
+
+KERNEL(norm_joined, P_NORM_JOINED)
+{
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        float scale = norm_scale(own[t] + others[t], n, epsilon);
+        for (uint i = LANE; i < columns; i += LANES)
+            x[(size_t)t * columns + i] *= scale;
     }
 }
 
