@@ -38,7 +38,7 @@ typedef struct device_mirror {
     device_buffer *step, *x, *normed, *hidden, *answer, *totals, *logits;
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
-    device_buffer *shares;  /* what the device's router chose, where both sides have neurons of experts */
+    device_buffer *shares; /* what the device's router chose, where both sides have neurons of experts */
     device_buffer *first, *lists[TOTALS], *listed[TOTALS]; /* for observers */
 } device_mirror;
 

@@ -46,9 +46,9 @@ typedef struct device_layer {
     device_matrix router; /* [expert_count][d] where the layer has experts of which the device has neurons */
     device_buffer *router_bias, *router_correction; /* [expert_count], or NULL                        */
     device_buffer *expert_begins; /* [expert_count + 2] first neuron of each expert; the shared one follows, then n */
-    device_matrix mask_in;      /* of experts that choose their own neurons: whole, ...           */
-    device_matrix mask_out;     /* ... [n][rank]; as in model_layer                               */
-    device_buffer *mask_begins; /* [expert_count + 2] first row of each expert's mask_in          */
+    device_matrix mask_in;        /* of experts that choose their own neurons: whole, ...           */
+    device_matrix mask_out;       /* ... [n][rank]; as in model_layer                               */
+    device_buffer *mask_begins;   /* [expert_count + 2] first row of each expert's mask_in          */
     device_matrix gate, up;
     device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
     device_matrix down;                 /* ... [d][f]                                         */
