@@ -99,15 +99,10 @@ typedef struct type_sum {
     uint64_t size_bytes;
 } type_sum;
 
-/* Writes a type's name: "q8_0", or for a type that hearth does not support "q5_K" or "type 200". */
-static void name_type(char out[TYPE_NAME], const checkpoint *c, size_t tensor)
+/* Writes a type's name: "q8_0", or for a type that hearth does not support "q2_K" or "number 200". */
+static void name_type(char out[TYPE_NAME], const stored_tensor *t)
 {
-    number_format format = c->tensors[tensor].format;
-    const char *name = format < FORMAT_STORED_COUNT ? number_formats[format].name : gguf_type_name(c->types[tensor]);
-    if (name)
-        snprintf(out, TYPE_NAME, "%s", name);
-    else
-        snprintf(out, TYPE_NAME, "type %u", c->types[tensor]);
+    snprintf(out, TYPE_NAME, "%s", t->foreign ? t->foreign : number_formats[t->format].name);
 }
 
 /* Sums the tensors by type; returns how many sums there are. */
@@ -117,7 +112,7 @@ static size_t sum_types(const checkpoint *c, type_sum sums[MOST_TYPES])
     for (size_t i = 0; i < c->tensor_count; i++) {
         char name[TYPE_NAME];
         size_t k = 0;
-        name_type(name, c, i);
+        name_type(name, &c->tensors[i]);
         while (k < count && strcmp(sums[k].name, name) != 0)
             k++;
         if (k == MOST_TYPES)
@@ -137,7 +132,7 @@ static void print_tensor(const checkpoint *c, size_t index)
 {
     const stored_tensor *t = &c->tensors[index];
     char type[TYPE_NAME];
-    name_type(type, c, index);
+    name_type(type, t);
     char size[16], shape[96];
     int used = snprintf(shape, sizeof shape, "%llu", (unsigned long long)t->shape[t->rank ? t->rank - 1 : 0]);
     for (uint32_t i = t->rank; i > 1; i--)
@@ -151,7 +146,7 @@ static json_t *json_tensor(const checkpoint *c, size_t index)
 {
     const stored_tensor *t = &c->tensors[index];
     char type[TYPE_NAME];
-    name_type(type, c, index);
+    name_type(type, t);
     json_t *shape = json_array();
     for (uint32_t i = t->rank; i > 0; i--)
         json_array_append_new(shape, json_integer((json_int_t)t->shape[i - 1]));
@@ -271,6 +266,8 @@ static void print_inspection(const inspection *in, const inspect_values *v)
         fputs("file      ", stdout);
         output_safe(stdout, span_of(c->path), 4096);
         putchar('\n');
+        if (checkpoint_file_count(c) > 1)
+            printf("parts     %zu files\n", checkpoint_file_count(c));
         if (in->model) {
             print_model(in->model);
             inspect_layers_print(in->layers, in->model->hyper.layer_count);
@@ -300,6 +297,7 @@ static hearth_status json_inspection(const inspection *in, const inspect_values 
     bool all = !v->keys && !v->tensors;
     json_t *object = json_object();
     json_object_set_new(object, "path", json_text(span_of(c->path)));
+    json_object_set_new(object, "parts", json_integer((json_int_t)checkpoint_file_count(c)));
     if (all) {
         type_sum sums[MOST_TYPES];
         json_t *formats = json_object();
@@ -345,15 +343,6 @@ static hearth_status inspect_file(inspection *in, const inspect_values *v, heart
     return HEARTH_OK;
 }
 
-/* Opens the file, even if hearth cannot run it. *why: the reason why not, where that is a tensor's type. */
-static hearth_status open_file(checkpoint **out, const char *path, hearth_error *why, hearth_error *error)
-{
-    hearth_status status = model_open_checkpoint(out, path, why);
-    if (status == HEARTH_UNSUPPORTED && !file_is_folder(path))
-        return gguf_open_any(out, path, error);
-    return status == HEARTH_OK ? status : fail(error, status, "%s", why->text);
-}
-
 static hearth_status run_inspect(void *values, operands *rest, hearth_error *error)
 {
     inspect_values *v = values;
@@ -363,10 +352,10 @@ static hearth_status run_inspect(void *values, operands *rest, hearth_error *err
     TRY(common_take_model("inspect", &v->model, rest, 0, false, error));
     if (v->plot)
         return inspect_plot(&v->model, v->plot, error);
-    TRY(open_file(&c, v->model.model, &why, error));
+    TRY(model_open_checkpoint(&c, v->model.model, error));
     inspection in = {.file = c, .why = why.text};
     const hearth_model_options options = {.ffn_activation = v->model.ffn_activation};
-    if (!c->types && model_check(&model, c, &options, &why) == HEARTH_OK)
+    if (model_check(&model, c, &options, &why) == HEARTH_OK)
         in.model = model;
     hearth_status status = inspect_file(&in, v, error);
     inspect_tune_close(&in.tune);

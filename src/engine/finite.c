@@ -42,6 +42,8 @@ static bool piece_is_finite(const number_traits *format, const char *at, size_t 
 /* Returns whether all values of a tensor are finite; true for formats that cannot be decoded. */
 static bool tensor_is_finite(const stored_tensor *t)
 {
+    if (t->foreign)
+        return true;
     const number_traits *format = &number_formats[t->format];
     size_t pieces = t->parts ? (size_t)t->shape[2] : 1, each = t->size_bytes / pieces;
     bool finite = true;

@@ -100,6 +100,20 @@ hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth
     return append_entry(c, entry, error);
 }
 
+hearth_status checkpoint_remove_key(checkpoint *c, const char *key, hearth_error *error)
+{
+    size_t at = names_find(&c->entry_names, span_of(key));
+    if (at == NAME_NONE)
+        return HEARTH_OK;
+    c->entry_count--;
+    memmove(c->entries + at, c->entries + at + 1, (c->entry_count - at) * sizeof(*c->entries));
+    names_free(&c->entry_names);
+    for (size_t i = 0; i < c->entry_count; i++)
+        if (!names_add(&c->entry_names, span_of(c->entries[i].key), i))
+            return fail_memory(error, c->path, c->entry_count * sizeof(*c->entries));
+    return HEARTH_OK;
+}
+
 /* Adds the entry, or replaces the one with the same key. */
 static hearth_status set_entry(checkpoint *c, key_value entry, hearth_error *error)
 {
@@ -178,9 +192,12 @@ hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, 
     stored_tensor *tensors = mem_grow(c->tensors, &c->tensor_capacity, c->tensor_count, 1, sizeof(*tensor));
     c->tensors = tensors ? tensors : c->tensors;
     char *name = tensors ? arena_copy_text(&c->memory, tensor->name, size) : NULL;
-    if (!name || !names_add(&c->tensor_names, (span){name, size}, c->tensor_count))
+    const char *foreign =
+        name && tensor->foreign ? arena_copy_text(&c->memory, tensor->foreign, strlen(tensor->foreign)) : NULL;
+    if (!name || !foreign != !tensor->foreign || !names_add(&c->tensor_names, (span){name, size}, c->tensor_count))
         return fail_memory(error, c->path, sizeof(*tensor));
     c->tensors[c->tensor_count] = *tensor;
+    c->tensors[c->tensor_count].foreign = foreign;
     c->tensors[c->tensor_count].name = name;
     c->tensor_count++;
     return HEARTH_OK;
@@ -222,6 +239,11 @@ hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error
     c->map_count += from->map_count;
     from->map_count = 0;
     return HEARTH_OK;
+}
+
+size_t checkpoint_file_count(const checkpoint *c)
+{
+    return c->map_count;
 }
 
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor)

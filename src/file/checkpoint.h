@@ -71,6 +71,10 @@ typedef struct stored_tensor {
     /* NULL: all rows lie at `data`, one after another. Else `data` is NULL, and each of the shape[2] matrices of shape[1]
      * rows lies at its own place. */
     const void **parts;
+    /* NULL: as above. Else the name of a type that hearth has no format for, such as "q2_K", "I64" or "LongStorage";
+     * then `format` is FORMAT_STORED_COUNT, and `data` may be NULL. Whoever uses a tensor refuses such types; those that
+     * take no part in the model may be of any type. */
+    const char *foreign;
 } stored_tensor;
 
 typedef struct checkpoint {
@@ -82,10 +86,6 @@ typedef struct checkpoint {
     size_t entry_count;
     stored_tensor *tensors;
     size_t tensor_count;
-    /* [tensor_count] GGUF's type numbers of the tensors, where a reader accepted types that hearth has no format for;
-     * such tensors have format FORMAT_STORED_COUNT. NULL: all formats are known. Only `hearth inspect` opens files in
-     * a way that allows unknown types. */
-    const uint32_t *types;
     /* The fields below are private to the file module, except memory: builders place there what tensors point to. */
     size_t entry_capacity, tensor_capacity;
     name_index entry_names, tensor_names;
@@ -112,7 +112,9 @@ hearth_status checkpoint_set_strings(checkpoint *c, const char *key, const span 
 /* Adds an entry as it is: the key is copied, but what its value points to must live as long as the checkpoint.
  * HEARTH_FORMAT: the key exists already. */
 hearth_status checkpoint_add_entry(checkpoint *c, const key_value *entry, hearth_error *error);
-/* Adds a tensor. The name is copied; data must live as long as the checkpoint (in its maps or its memory). Pointers
+/* Removes a key, if there is one. HEARTH_NO_MEMORY: no key can be found any more; c can only be closed. */
+hearth_status checkpoint_remove_key(checkpoint *c, const char *key, hearth_error *error);
+/* Adds a tensor. The name, and that of a foreign type, are copied; data must live as long as the checkpoint (in its maps or its memory). Pointers
  * to tensors that were found before become invalid. HEARTH_FORMAT: the name exists already. */
 hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, hearth_error *error);
 /* Takes all tensors out, so that others can be added in their place. Returns them [count]; the caller frees the array
@@ -123,6 +125,8 @@ hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *erro
 /* Takes ownership of all mappings of another checkpoint, whose tensors were added to c under other names.
  * HEARTH_NO_MEMORY: both checkpoints are unchanged. */
 hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error *error);
+/* Returns how many files hold the tensors: the parts of a split GGUF, the shards of a folder; 0: they came from memory. */
+size_t checkpoint_file_count(const checkpoint *c);
 /* Releases the memory of a tensor that lies in a mapping: its bytes will not be read again soon. */
 void checkpoint_drop(const checkpoint *c, const stored_tensor *tensor);
 

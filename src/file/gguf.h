@@ -11,19 +11,19 @@
 
 #define GGUF_ALIGNMENT 32 /* used where the key general.alignment is absent */
 
-/* Maps a file and validates everything: counts, lengths, offsets, sizes, formats, UTF-8 of keys and names,
- * duplicates, overlap, and that the data lies within the file. HEARTH_FORMAT: damaged or not GGUF.
+/* Maps a file, and if it is one part of a split model (NAME-00002-of-00003.gguf, whichever part it is) all others beside
+ * it, which then are one checkpoint without the keys that say so. Validates everything: counts, lengths, offsets, sizes, formats, UTF-8 of keys and names,
+ * duplicates, overlap, that the data lies within the file, and that parts belong together. HEARTH_FORMAT: damaged, not
+ * GGUF, or a part is missing (named).
  * HEARTH_UNSUPPORTED: a tensor format, a value type, a version or a byte order that hearth does not know. */
 hearth_status gguf_open(checkpoint **out, const char *path, hearth_error *error);
 
-/* As gguf_open, but accepts unknown tensor types; for looking at the head only. A tensor of unknown type has format
- * FORMAT_STORED_COUNT, c->types holds its type number, and its bytes are those up to the next tensor, or to the end
- * of the file. */
+/* As gguf_open, but accepts tensors of types that hearth has no format for (stored_tensor.foreign), since a model may
+ * have them where they are not used. Their bytes are those up to the next tensor, or to the end of the file. */
 hearth_status gguf_open_any(checkpoint **out, const char *path, hearth_error *error);
-/* Returns the name of a tensor type by its GGUF number, such as "q5_K"; NULL where the number is unknown. */
-const char *gguf_type_name(uint32_t type);
 
-/* As gguf_open and gguf_open_any, but from memory, which must outlive the checkpoint. Used by the fuzzers. */
+/* As gguf_open and gguf_open_any, but from memory, which must outlive the checkpoint, and one part of a split model
+ * alone. Used by the fuzzers. */
 hearth_status gguf_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
                          hearth_error *error);
 hearth_status gguf_parse_any(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,

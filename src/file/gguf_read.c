@@ -4,7 +4,7 @@
  * the file, so a small file can never ask for much. Tensor data is not touched: a tensor gets its pointer only after
  * its bounds are known to lie within the file. Versions 2 and 3 differ only in that 3 permits big-endian files. */
 #include "extent.h"
-#include "gguf.h"
+#include "gguf_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -31,8 +31,6 @@ typedef struct gguf_reader {
     char *terminated; /* [MAX_KEY_BYTES + 1] the name, terminated             */
     buffer extents;   /* of extent, one per tensor                            */
     bool any_type;    /* tensors of unknown types are accepted                */
-    bool has_unknown; /* and the file has at least one                        */
-    buffer types;     /* of uint32_t, one per tensor                          */
 } gguf_reader;
 
 /* Other kinds of files that users may pass by mistake, with the reason to report. */
@@ -238,31 +236,27 @@ static hearth_status read_entry(gguf_reader *r)
 
 /* ----------------------------------------------------------------- tensors */
 
-const char *gguf_type_name(uint32_t type)
+/* Writes the name of a type without a row in number/format.h: "q2_K", or "number 200". */
+static void name_foreign(char out[16], uint32_t type)
 {
-    number_format known = number_format_by_gguf_type(type);
-    if (known != FORMAT_STORED_COUNT)
-        return number_formats[known].name;
+    snprintf(out, 16, "number %u", type);
     for (size_t i = 0; i < sizeof(other_types) / sizeof(*other_types); i++)
         if (other_types[i].type == type)
-            return other_types[i].name;
-    return NULL;
+            snprintf(out, 16, "%s", other_types[i].name);
 }
 
-/* Reads the type of a tensor. An unknown type is an error unless any_type is set. */
-static hearth_status take_format(gguf_reader *r, stored_tensor *t)
+/* Reads the type of a tensor. foreign: where the name of a type goes that hearth has no format for; it is an error
+ * unless any_type is set. */
+static hearth_status take_format(gguf_reader *r, stored_tensor *t, char foreign[16])
 {
     uint32_t type = 0;
     TRY(take(r, &type, sizeof(type), "type"));
     t->format = number_format_by_gguf_type(type);
-    r->has_unknown |= t->format == FORMAT_STORED_COUNT;
-    if (!buffer_put(&r->types, &type, sizeof(type)))
-        return fail_memory(r->error, r->c->path, sizeof(type));
-    if (t->format != FORMAT_STORED_COUNT || r->any_type)
+    if (t->format != FORMAT_STORED_COUNT)
         return HEARTH_OK;
-    const char *name = gguf_type_name(type);
-    return name ? refuse(r, HEARTH_UNSUPPORTED, "is of type %s, which is not supported", name)
-                : refuse(r, HEARTH_UNSUPPORTED, "is of type number %u, which is unknown", type);
+    name_foreign(foreign, type);
+    t->foreign = foreign;
+    return r->any_type ? HEARTH_OK : refuse(r, HEARTH_UNSUPPORTED, "is of type %s, which is not supported", foreign);
 }
 
 /* Reads rank and shape; the number of values must fit into 64 bits. */
@@ -299,7 +293,7 @@ static hearth_status find_size(const gguf_reader *r, stored_tensor *t)
 /* Reads the offset of a tensor and computes its extent, which is empty for an unknown format. */
 static hearth_status take_extent(gguf_reader *r, stored_tensor *t, extent *out)
 {
-    if (t->format != FORMAT_STORED_COUNT)
+    if (!t->foreign)
         TRY(find_size(r, t));
     TRY(take(r, &out->begin, sizeof(out->begin), "offset"));
     if (__builtin_add_overflow(out->begin, t->size_bytes, &out->end))
@@ -309,11 +303,12 @@ static hearth_status take_extent(gguf_reader *r, stored_tensor *t, extent *out)
 
 static hearth_status read_tensor(gguf_reader *r)
 {
+    char foreign[16];
     stored_tensor tensor = {.name = r->terminated};
     extent place = {.tensor = r->c->tensor_count};
     TRY(take_name(r, MAX_NAME_BYTES));
     TRY(take_shape(r, &tensor));
-    TRY(take_format(r, &tensor));
+    TRY(take_format(r, &tensor, foreign));
     TRY(take_extent(r, &tensor, &place));
     if (!buffer_put(&r->extents, &place, sizeof(place)))
         return fail_memory(r->error, r->c->path, sizeof(place));
@@ -359,23 +354,11 @@ static hearth_status place_tensors(gguf_reader *r)
         if (i > 0 && extents[i].begin < extents[i - 1].end)
             return refuse(r, HEARTH_FORMAT, "overlaps tensor %.*s", QUOTED, r->c->tensors[extents[i - 1].tensor].name);
         t->data = r->data + start + extents[i].begin;
-        if (t->format == FORMAT_STORED_COUNT)
+        if (t->foreign)
             t->size_bytes =
                 (size_t)((i + 1 < count && extents[i + 1].begin < data_bytes ? extents[i + 1].begin : data_bytes) -
                          extents[i].begin);
     }
-    return HEARTH_OK;
-}
-
-/* Copies the type numbers to the checkpoint where any of them is unknown. */
-static hearth_status keep_types(gguf_reader *r)
-{
-    if (!r->has_unknown)
-        return HEARTH_OK;
-    void *types = arena_new(&r->c->memory, r->types.size);
-    if (!types)
-        return fail_memory(r->error, r->c->path, r->types.size);
-    r->c->types = memcpy(types, r->types.data, r->types.size);
     return HEARTH_OK;
 }
 
@@ -431,8 +414,7 @@ static hearth_status read_all(gguf_reader *r)
     r->kind = "tensor";
     for (r->number = 1; r->number <= tensors; r->number++, r->name.size = 0)
         TRY(read_tensor(r));
-    TRY(place_tensors(r));
-    return keep_types(r);
+    return place_tensors(r);
 }
 
 static hearth_status read_into(checkpoint *c, const uint8_t *data, size_t size_bytes, bool any_type,
@@ -444,7 +426,6 @@ static hearth_status read_into(checkpoint *c, const uint8_t *data, size_t size_b
         return fail_memory(error, c->path, MAX_KEY_BYTES + 1);
     hearth_status status = read_all(&r);
     buffer_free(&r.extents);
-    buffer_free(&r.types);
     mem_free(r.terminated);
     return status;
 }
@@ -475,7 +456,7 @@ hearth_status gguf_parse_any(checkpoint **out, const uint8_t *data, size_t size_
     return parse(out, data, size_bytes, path, true, error);
 }
 
-static hearth_status open_file(checkpoint **out, const char *path, bool any_type, hearth_error *error)
+hearth_status gguf_open_file(checkpoint **out, const char *path, bool any_type, hearth_error *error)
 {
     checkpoint *c;
     file_map map;
@@ -489,14 +470,4 @@ static hearth_status open_file(checkpoint **out, const char *path, bool any_type
 failed:
     checkpoint_close(c);
     return status;
-}
-
-hearth_status gguf_open(checkpoint **out, const char *path, hearth_error *error)
-{
-    return open_file(out, path, false, error);
-}
-
-hearth_status gguf_open_any(checkpoint **out, const char *path, hearth_error *error)
-{
-    return open_file(out, path, true, error);
 }

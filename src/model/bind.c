@@ -219,7 +219,7 @@ hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_e
 {
     if (file_is_folder(path))
         return huggingface_open(out, path, error);
-    hearth_status status = gguf_open(out, path, error);
+    hearth_status status = gguf_open_any(out, path, error);
     if (status == HEARTH_FORMAT && fnmatch("*.safetensors", path, 0) == 0)
         return fail(error, status, "%s: is a safetensors file; name its folder", path);
     return status;

@@ -324,10 +324,27 @@ static void divide_joined(model_layer *l)
         l->attention_norm = l->ffn_norm;
 }
 
+/* Refuses tensors of types that hearth has no format for, but for those that take no part in the model. */
+static hearth_status refuse_foreign(const binder *b)
+{
+    for (size_t i = 0; i < b->source->tensor_count; i++) {
+        const stored_tensor *t = &b->source->tensors[i];
+        uint32_t layer, expert;
+        if (!t->foreign || is_of_draft(b, t->name))
+            continue;
+        const tensor_rule *rule = family_find_rule(b->model->family, t->name, false, &layer, &expert);
+        if (!rule || !(rule->flags & TENSOR_IGNORED))
+            return fail(b->error, HEARTH_UNSUPPORTED, "%s: tensor %.128s: is of type %s, which is not supported",
+                        b->source->path, t->name, t->foreign);
+    }
+    return HEARTH_OK;
+}
+
 hearth_status bind_tensors(binder *b)
 {
     hearth_model *m = b->model;
     const family *f = m->family;
+    TRY(refuse_foreign(b));
     if (!b->folder)
         TRY(experts_stack(m->source, f, model_largest(m).experts, b->error));
     m->powerinfer = b->source->powerinfer;

@@ -5,6 +5,7 @@
 #include "convert.h"
 
 #include "../file/gguf.h"
+#include "../file/gguf_split.h"
 #include "convert_plan.h"
 #include "convert_tensor.h"
 #include "hyper.h"
@@ -187,6 +188,19 @@ static bool folder_holds(const char *folder, const struct stat *about)
     return holds;
 }
 
+/* Returns true where `about` is a part of the split model that the path is a part of. */
+static bool is_part(const char *path, const struct stat *about)
+{
+    gguf_part_name name;
+    bool is = false;
+    for (uint32_t i = 1; !is && gguf_part_name_read(&name, path) && i <= name.count; i++) {
+        char *part = gguf_part_path(path, i);
+        is = part && same_file(part, about);
+        mem_free(part);
+    }
+    return is;
+}
+
 /* Refuses to overwrite a source. The new file replaces an old one only when it is complete, but even then the source
  * would be lost. */
 static hearth_status check_paths(const char *source, const char *added, const char *out, hearth_error *error)
@@ -194,7 +208,8 @@ static hearth_status check_paths(const char *source, const char *added, const ch
     struct stat about;
     if (stat(out, &about) != 0 || !S_ISREG(about.st_mode))
         return HEARTH_OK;
-    if (same_file(source, &about) || (file_is_folder(source) && folder_holds(source, &about)) ||
+    if (same_file(source, &about) || is_part(source, &about) ||
+        (file_is_folder(source) && folder_holds(source, &about)) ||
         (added && (same_file(added, &about) || folder_holds(added, &about))))
         return fail(error, HEARTH_INVALID, "%s: is what would be read: choose another name", out);
     return HEARTH_OK;

@@ -429,18 +429,12 @@ static hearth_status check_networks(const hyper_reader *r)
 /* Refuses GGUF settings that would change the result and that no supported family has. */
 static hearth_status refuse_unknown(const hyper_reader *r)
 {
-    uint32_t parts = 1;
     bool found, causal = true;
     char key[KEY_SIZE];
     hyper_key(key, r->family, "attention.causal");
     TRY(checkpoint_get_bool(r->source, key, &causal, &found, r->error));
     if (!causal)
         return fail_key(r, HEARTH_UNSUPPORTED, "attention.causal", "models that see the future are not supported");
-    TRY(checkpoint_get_u32(r->source, "split.count", &parts, &found, r->error));
-    if (parts > 1)
-        return fail(r->error, HEARTH_UNSUPPORTED,
-                    "%s: key split.count: is %u: split files are not read yet (llama-gguf-split --merge joins them)",
-                    r->source->path, parts);
     return HEARTH_OK;
 }
 

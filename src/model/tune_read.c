@@ -5,6 +5,7 @@
 #include "tune_internal.h"
 
 #include "../file/gguf.h"
+#include "../file/gguf_split.h"
 #include "fingerprint.h"
 
 #include <inttypes.h>
@@ -479,10 +480,15 @@ char *tune_path(const char *model_path)
     size_t size = strlen(model_path);
     while (size > 1 && model_path[size - 1] == '/')
         size--;
-    char *path = mem_new(size + sizeof ending);
-    if (path) {
-        memcpy(path, model_path, size);
-        memcpy(path + size, ending, sizeof ending);
+    gguf_part_name part;
+    const char *after = "";
+    if (gguf_part_name_read(&part, model_path)) { /* all parts of a split model have one tune file */
+        size = part.base_bytes;
+        after = ".gguf";
     }
+    size_t room = size + strlen(after) + sizeof ending;
+    char *path = mem_new(room);
+    if (path)
+        snprintf(path, room, "%.*s%s%s", (int)size, model_path, after, ending);
     return path;
 }
