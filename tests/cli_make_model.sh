@@ -24,7 +24,7 @@ counted() {
 # most, so the density of a token and layer has a variance of p (1 - p) / 96 at most, and its mean over n tokens five
 # standard errors of 5 sqrt(p (1 - p) / 96 / n). What the thresholds leave out, attention's part of the stream, is 5 % of
 # the variance for the first token and 5 e / n % for the n-th, 0.2 % on average over windows of 512: below a tenth of that.
-tokens=2000 formats="f32 f16 bf16 q8_0 q4_0 q4_K q6_K"
+tokens=2000 formats="f32 f16 bf16 q8_0 q4_0 q4_K q6_K q5_K mxfp4 iq4_nl q3_K"
 # Sanitizers look at the same code in fewer formats.
 sanitized && tokens=500 formats="f32 q4_0 q4_K"
 ids 3 2048 $tokens >"$scratch/ids"
@@ -218,7 +218,7 @@ wrong() { # wrong STATUS TEXT ARGUMENTS...
 }
 wrong 2 "make-model: needs SHAPE, FORMAT and OUT" tiny
 wrong 2 "SHAPE: 2b is unknown; there are tiny, small, 125m, 1b" 2b q4_0 "$scratch/x"
-wrong 2 "FORMAT: q5_0 is unknown; there are f32" tiny q5_0 "$scratch/x"
+wrong 2 "FORMAT: q9_0 is unknown; there are f32" tiny q9_0 "$scratch/x"
 wrong 2 "--density: 1.5 is not a number from 0.001 to 0.9" tiny q4_0 "$scratch/x" --density 1.5
 wrong 2 "--seed: 1.5 is not a whole number" tiny q4_0 "$scratch/x" --seed 1.5
 wrong 2 "--rank: 100 is not a multiple of 32" tiny q4_0 "$scratch/x" --rank 100

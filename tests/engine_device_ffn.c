@@ -101,8 +101,7 @@ static void formats_without_kernels(void **state)
     hearth_runtime *runtime = open_runtime("host", 1);
     built *b = built_new(
         &(built_shape){.format = FORMAT_F32, .down = FORMAT_F32, .gating = FFN_GATED, .d = 256, .f = 37, .rank = 256});
-    /* All formats of weights have some. This one stands for those to come. */
-    ((matrix *)&b->model.layers[0].gate)->format = FORMAT_I32;
+    ((matrix *)&b->model.layers[0].gate)->format = FORMAT_Q2_K;
     for (placed_form form = PLACED_FFN_HOST; form < PLACED_FORMS; form++) {
         placed_shape shape = shape_of_built(b, HEARTH_MODE_EXACT);
         uint32_t seed = 1;
@@ -112,8 +111,8 @@ static void formats_without_kernels(void **state)
         hearth_status status = try_engine(&s, json, HEARTH_MODE_EXACT, false, &error);
         /* of form ffn-host only attention is there, which is float32 */
         assert_int_equal(status, form == PLACED_FFN_HOST ? HEARTH_OK : HEARTH_UNSUPPORTED);
-        if (status != HEARTH_OK && !strstr(error.text, "built: blk.0.ffn_gate: is i32, for which devices have no "
-                                                       "kernels (they have f32, f16, bf16, q8_0, q4_0, q4_K and q6_K)"))
+        if (status != HEARTH_OK && !strstr(error.text, "built: blk.0.ffn_gate: is q2_K, for which devices have no "
+                                                       "kernels (they have f32, f16, bf16, q8_0, q4_0, q4_K, q5_K, q6_K and mxfp4)"))
             fail_msg("%s", error.text);
         hearth_engine_destroy(s.engine);
         assert_int_equal(device_used(runtime), 0);

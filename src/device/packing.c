@@ -46,20 +46,45 @@ static void pack_nibbles(const uint8_t values[SUB_VALUES], uint8_t out[SUB_BYTES
         out[i] = (uint8_t)(values[i] | values[i + SUB_BYTES] << 4);
 }
 
-/* number/k_blocks.c describes the blocks in a file. */
-static void pack_q4_K(const uint8_t *block, uint8_t *w, uint8_t *scales)
+/* Packs what begins a block of q4_K and q5_K: d, dmin, and the scales and minima of the sub-blocks. */
+static void pack_scales(const uint8_t *block, uint8_t *scales)
 {
-    const uint8_t *packed = block + 4, *q = block + 16;
-    memcpy(scales, block, 4); /* d and dmin */
+    const uint8_t *packed = block + 4;
+    memcpy(scales, block, 4);
     memset(scales + 4, 0, 12);
     for (size_t j = 0; j < SUBS; j++) {
         unsigned scale = j < 4 ? packed[j] & 63u : (packed[j + 4] & 15u) | (packed[j - 4] & 0xc0u) >> 2;
         unsigned minimum = j < 4 ? packed[j + 4] & 63u : (unsigned)packed[j + 4] >> 4 | (packed[j] & 0xc0u) >> 2;
         scales[4 + j] = (uint8_t)((scale & 15) | (minimum & 15) << 4);
         scales[12 + j / 2] |= (uint8_t)((scale >> 4 | minimum >> 4 << 2) << j % 2 * 4);
+    }
+}
+
+/* number/k_blocks.c describes the blocks in a file. */
+static void pack_q4_K(const uint8_t *block, uint8_t *w, uint8_t *scales)
+{
+    const uint8_t *q = block + 16;
+    pack_scales(block, scales);
+    for (size_t j = 0; j < SUBS; j++) {
         uint8_t values[SUB_VALUES];
         for (size_t i = 0; i < SUB_VALUES; i++)
             values[i] = q[j / 2 * SUB_VALUES + i] >> j % 2 * 4 & 15;
+        pack_nibbles(values, w + j * SUB_BYTES);
+    }
+}
+
+static void pack_q5_K(const uint8_t *block, uint8_t *w, uint8_t *scales)
+{
+    const uint8_t *high = block + 16, *q = block + 48;
+    pack_scales(block, scales);
+    uint8_t *upper = w + SUBS * SUB_BYTES;
+    memset(upper, 0, SUBS * 4);
+    for (size_t j = 0; j < SUBS; j++, upper += 4) {
+        uint8_t values[SUB_VALUES];
+        for (size_t i = 0; i < SUB_VALUES; i++) {
+            values[i] = q[j / 2 * SUB_VALUES + i] >> j % 2 * 4 & 15;
+            upper[i % 4] |= (uint8_t)((high[i] >> j & 1u) << i / 4);
+        }
         pack_nibbles(values, w + j * SUB_BYTES);
     }
 }
@@ -81,6 +106,14 @@ static void pack_q6_K(const uint8_t *block, uint8_t *w, uint8_t *scales)
         }
         pack_nibbles(values, w + j * SUB_BYTES);
     }
+}
+
+/* In a file: an exponent e, then the values. The scale 2^(e - 128) is a bfloat16, below e = 2 a subnormal one. */
+static void pack_mxfp4(const uint8_t *block, uint8_t *w, uint8_t *scales)
+{
+    uint16_t scale = (uint16_t)(block[0] < 2 ? 0x20u << block[0] : (block[0] - 1u) << 7);
+    memcpy(scales, &scale, 2);
+    memcpy(w, block + 1, 16);
 }
 
 /* NULL: rows are copied unchanged. */

@@ -8,6 +8,7 @@
  *   Q8_0         2 * 128 * 127 = 32512, of |w| and q with the sign of w: |-128| is 128 as an unsigned byte, and a
  *                q of kernel_input is never -128, so it can always be negated. */
 #include "avx2.h"
+#include "fold_avx2.h"
 
 ALWAYS_INLINE __m256i load_256(const void *at)
 {
@@ -44,22 +45,6 @@ ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
         }
     }
     return sum_of_8(sum);
-}
-
-/* Adds up each 128-bit half of four registers of 16-bit integers. The result holds the sums of the lower halves of
- * v[0], v[1], v[2], v[3], then those of the upper halves. Four neighbours must add up to 16 bits. So four registers
- * need only one conversion and one multiplication with scales. */
-ALWAYS_INLINE __m256i fold_four(const __m256i v[4])
-{
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i pairs[4], fours[2];
-    UNROLLED
-    for (int i = 0; i < 4; i++)
-        pairs[i] = _mm256_madd_epi16(v[i], ones);
-    UNROLLED
-    for (int i = 0; i < 2; i++)
-        fours[i] = _mm256_madd_epi16(_mm256_packs_epi32(pairs[2 * i], pairs[2 * i + 1]), ones);
-    return _mm256_madd_epi16(_mm256_packs_epi32(fours[0], fours[1]), ones);
 }
 
 /* ---- Q4_0: eight blocks at a time, i and i + 4 in the halves of a register, low and high nibbles apart ---- */

@@ -7,7 +7,7 @@
 #ifndef KERNEL_DECODE_H
 #define KERNEL_DECODE_H
 
-#define WEIGHT_SCALES 16 /* numbers that scales() prepares, at most */
+#define WEIGHT_SCALES 32 /* numbers that scales() prepares, at most */
 
 /* How a format is decoded. Columns whose scales are prepared together are a span, which begins at `base`. Scales are
  * stored to memory, since instructions broadcast a memory operand at no cost. */

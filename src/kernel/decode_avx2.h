@@ -4,7 +4,7 @@
 #ifndef KERNEL_DECODE_AVX2_H
 #define KERNEL_DECODE_AVX2_H
 
-#include "avx2.h"
+#include "bytes_avx2.h"
 
 #define WEIGHT_STEP    32  /* columns that are decoded in registers at a time */
 #define WEIGHT_SPAN    256 /* columns whose scales are prepared together: a multiple of every block */
@@ -12,32 +12,10 @@
 
 /* ---- blocks of 32 ---- */
 
-ALWAYS_INLINE int half_at(const uint8_t *base, size_t b, size_t n, size_t bytes)
-{
-    uint16_t half;
-    memcpy(&half, base + (b < n ? b : n - 1) * bytes, sizeof(half));
-    return half;
-}
-
-/* Converts the n (at most 8) float16 at base, base + bytes, ... to float32 and repeats the last one up to 8. (With an
- * array on the stack gcc assembles them byte by byte.) */
+/* Converts the scales of n blocks, at most 8, and repeats the last one up to 8. */
 ALWAYS_INLINE void scales_of_blocks(const uint8_t *base, size_t n, size_t bytes, float *scales)
 {
-    __m128i halves = _mm_cvtsi32_si128(half_at(base, 0, n, bytes));
-    halves = _mm_insert_epi16(halves, half_at(base, 1, n, bytes), 1);
-    halves = _mm_insert_epi16(halves, half_at(base, 2, n, bytes), 2);
-    halves = _mm_insert_epi16(halves, half_at(base, 3, n, bytes), 3);
-    halves = _mm_insert_epi16(halves, half_at(base, 4, n, bytes), 4);
-    halves = _mm_insert_epi16(halves, half_at(base, 5, n, bytes), 5);
-    halves = _mm_insert_epi16(halves, half_at(base, 6, n, bytes), 6);
-    halves = _mm_insert_epi16(halves, half_at(base, 7, n, bytes), 7);
-    _mm256_storeu_ps(scales, _mm256_cvtph_ps(halves));
-}
-
-/* Converts the first 8 of 16 signed bytes to float32. */
-ALWAYS_INLINE __m256 widen(__m128i bytes)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+    _mm256_storeu_ps(scales, halves_of_blocks(base, n, bytes));
 }
 
 ALWAYS_INLINE void scales_q8_0(const uint8_t *base, size_t columns, float *scales)
@@ -50,7 +28,7 @@ ALWAYS_INLINE void decode_q8_0(const uint8_t *base, const float *scales, size_t 
     (void)n;
     const block_q8_0 *block = (const void *)(base + column / 32 * sizeof(block_q8_0));
     for (size_t v = 0; v < WEIGHT_VECTORS; v++)
-        w[v] = _mm256_mul_ps(widen(_mm_loadl_epi64((const void *)(block->q + v * LANES))),
+        w[v] = _mm256_mul_ps(floats_of_bytes(_mm_loadl_epi64((const void *)(block->q + v * LANES))),
                              _mm256_set1_ps(scales[column / 32]));
 }
 
@@ -107,8 +85,8 @@ ALWAYS_INLINE void decode_q4_k(const uint8_t *base, const float *scales, size_t 
     for (size_t v = 0; v < WEIGHT_VECTORS; v += 2) {
         __m128i bytes = _mm_loadu_si128((const void *)(block->nibbles + sub / 2 * 32 + v * LANES));
         bytes = _mm_and_si128(_mm_srl_epi16(bytes, shift), _mm_set1_epi8(15));
-        w[v] = _mm256_fmsub_ps(widen(bytes), step, offset);
-        w[v + 1] = _mm256_fmsub_ps(widen(_mm_unpackhi_epi64(bytes, bytes)), step, offset);
+        w[v] = _mm256_fmsub_ps(floats_of_bytes(bytes), step, offset);
+        w[v + 1] = _mm256_fmsub_ps(floats_of_bytes(_mm_unpackhi_epi64(bytes, bytes)), step, offset);
     }
 }
 
@@ -120,8 +98,8 @@ ALWAYS_INLINE void scales_q6_k(const uint8_t *base, size_t columns, float *scale
     const block_q6_k *block = (const void *)base;
     __m128i numbers = _mm_loadu_si128((const void *)block->scales);
     __m256 d = _mm256_set1_ps(_cvtsh_ss(block->d));
-    _mm256_storeu_ps(scales, _mm256_mul_ps(widen(numbers), d));
-    _mm256_storeu_ps(scales + 8, _mm256_mul_ps(widen(_mm_unpackhi_epi64(numbers, numbers)), d));
+    _mm256_storeu_ps(scales, _mm256_mul_ps(floats_of_bytes(numbers), d));
+    _mm256_storeu_ps(scales + 8, _mm256_mul_ps(floats_of_bytes(_mm_unpackhi_epi64(numbers, numbers)), d));
 }
 
 /* Half a block is four quarters of 32 weights. The lower four bits of a quarter are the low or high nibbles of the
@@ -140,10 +118,56 @@ ALWAYS_INLINE void decode_q6_k(const uint8_t *base, const float *scales, size_t 
         __m128i q = _mm_or_si128(_mm_and_si128(low, _mm_set1_epi8(15)), high);
         q = _mm_sub_epi8(q, _mm_set1_epi8(32));
         __m256 scale = _mm256_set1_ps(scales[column / 16 + v / 2]);
-        w[v] = _mm256_mul_ps(widen(q), scale);
-        w[v + 1] = _mm256_mul_ps(widen(_mm_unpackhi_epi64(q, q)), scale);
+        w[v] = _mm256_mul_ps(floats_of_bytes(q), scale);
+        w[v + 1] = _mm256_mul_ps(floats_of_bytes(_mm_unpackhi_epi64(q, q)), scale);
     }
 }
+
+/* ---- formats that are unpacked to bytes: sixteen scales, then sixteen minima ---- */
+
+ALWAYS_INLINE void decode_bytes(__m256i bytes, const float *scales, size_t part, byte_format format, __m256 *w)
+{
+    bytes = _mm256_sub_epi8(bytes, _mm256_set1_epi8((char)format.offset));
+    __m128i halves[2] = {_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)};
+    for (size_t v = 0; v < WEIGHT_VECTORS; v++) {
+        size_t i = format.by_16 ? part / 4 * 8 + v / 2 * 4 + part % 4 : part; /* see span_scales */
+        __m128i eight = v % 2 ? _mm_unpackhi_epi64(halves[v / 2], halves[v / 2]) : halves[v / 2];
+        __m256 scale = _mm256_set1_ps(scales[i]), floats = floats_of_bytes(eight);
+        w[v] = format.has_minima ? _mm256_fmsub_ps(floats, scale, _mm256_set1_ps(scales[16 + i]))
+                                 : _mm256_mul_ps(floats, scale);
+    }
+}
+
+#define DECODE_BYTES(level, id, name, kind, offset, by_16, has_minima, pair)                                       \
+    ALWAYS_INLINE void scales_##name(const uint8_t *base, size_t columns, float *scales)                           \
+    {                                                                                                              \
+        span_scales s = span_scales_##name(base, columns / 32);                                                    \
+        for (size_t i = 0; i < 1u + (by_16); i++) {                                                                \
+            _mm256_storeu_ps(scales + i * LANES, s.scale[i]);                                                      \
+            if (has_minima)                                                                                        \
+                _mm256_storeu_ps(scales + 16 + i * LANES, s.minimum[i]);                                           \
+        }                                                                                                          \
+    }                                                                                                              \
+    ALWAYS_INLINE void decode_##name(const uint8_t *base, const float *scales, size_t column, size_t n, __m256 *w) \
+    {                                                                                                              \
+        (void)n;                                                                                                   \
+        decode_bytes(bytes_##name(base, column / 32), scales, column / 32,                                         \
+                     BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair), w);                             \
+    }
+BYTE_FORMATS(DECODE_BYTES, avx2)
+
+/* The formats that this level decodes beside those of decode.h, for macros as there. */
+#define BYTE_DECODERS(X, level)             \
+    X(level, Q4_1, q4_1, scales_q4_1)       \
+    X(level, Q5_0, q5_0, scales_q5_0)       \
+    X(level, Q5_1, q5_1, scales_q5_1)       \
+    X(level, Q2_K, q2_k, scales_q2_k)       \
+    X(level, Q3_K, q3_k, scales_q3_k)       \
+    X(level, Q5_K, q5_k, scales_q5_k)       \
+    X(level, IQ4_NL, iq4_nl, scales_iq4_nl) \
+    X(level, IQ4_XS, iq4_xs, scales_iq4_xs) \
+    X(level, MXFP4, mxfp4, scales_mxfp4)    \
+    X(level, TQ2_0, tq2_0, scales_tq2_0)
 
 #include "decode.h"
 

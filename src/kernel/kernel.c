@@ -28,6 +28,7 @@ static const struct part {
 #ifdef __x86_64__
     {CPU_AVX2, &avx2_floats},
     {CPU_AVX2, &avx2_blocks},
+    {CPU_AVX2, &avx2_bytes},
     {CPU_AVX2, &avx2_vectors},
     {CPU_AVX2, &avx2_attention},
     {CPU_AVX2, &avx2_neurons},

@@ -80,9 +80,10 @@ SELECT_KERNELS(avx2)
 /* ---- the table ---- */
 
 WEIGHT_DECODERS(NEURON_KERNELS, avx2)
+BYTE_DECODERS(NEURON_KERNELS, avx2)
 
 const kernels avx2_neurons = {
-    .accumulate = {WEIGHT_DECODERS(ACCUMULATE, avx2)},
-    .accumulate_many = {WEIGHT_DECODERS(ACCUMULATE_MANY, avx2)},
+    .accumulate = {WEIGHT_DECODERS(ACCUMULATE, avx2) BYTE_DECODERS(ACCUMULATE, avx2)},
+    .accumulate_many = {WEIGHT_DECODERS(ACCUMULATE_MANY, avx2) BYTE_DECODERS(ACCUMULATE_MANY, avx2)},
     .select = SELECTED(avx2),
 };

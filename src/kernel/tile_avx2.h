@@ -8,11 +8,13 @@
  *   Q4_0   two products are at most 2 * 15 * 127 = 3810. Each of the two 16-bit lanes of a group begins with minus a
  *          quarter of 8 * (the sum of the group's 32 values), so its final sum consists of 16 products by (weight - 4)
  *          and 16 by -4: 16 * 11 * 127 + 16 * 4 * 127 = 30480 at most
- *   Q4_K   16 products of a lane are at most 16 * 15 * 127 = 30480
+ *   Q4_K   16 products of a lane are at most 16 * 15 * 127 = 30480; Q4_1 alike
+ *   Q5_K   and Q5_1: 8 products, at most 8 * 31 * 127 = 31496, so a group is widened in two halves
  *   Q6_K   two products are at most 2 * 63 * 127 = 16002. A group of 16 columns begins with -32 times the sum of the 8
  *          values of each lane, so the final sum is 8 products by (weight - 32), at most 8 * 32 * 127 = 32512
  *   Q8_0   |weight| times the value with the weight's sign, at most 2 * 128 * 127 = 32512 (q is never -128, so it can
- *          always be negated); nothing can be added to that, so every pair is widened at once
+ *          always be negated); nothing can be added to that, so every pair is widened at once. The other formats with
+ *          signed bytes (bytes_avx2.h) are multiplied alike
  * With 16 rows 4 multiplications need 3 loads of weights and values, with 8 rows 5, and the CPU has two loads per
  * cycle. Sums of floats are kept in memory, because the registers are needed for the 16-bit sums.
  *
@@ -21,7 +23,7 @@
 #ifndef KERNEL_TILE_AVX2_H
 #define KERNEL_TILE_AVX2_H
 
-#include "avx2.h"
+#include "bytes_avx2.h"
 
 #define PANEL_ROWS    (2 * LANES)
 #define PANEL_COLUMNS 512
@@ -138,6 +140,37 @@ ALWAYS_INLINE __m256i unpack_q6_k(const uint8_t *row, size_t column, float *scal
     low = quarter / 2 ? _mm256_srli_epi16(low, 4) : low;
     return _mm256_or_si256(low_nibbles(low), _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
 }
+
+/* Unpacks a format of bytes_avx2.h whose scales belong to 32 weights. Blocks of 32 are spans by themselves here, since
+ * what follows a block may not be there. */
+ALWAYS_INLINE __m256i unpack_bytes(const uint8_t *row, size_t column, float *scale, float *minimum, byte_format format)
+{
+    size_t part = column % format.block_values / 32;
+    const uint8_t *block = row + column / format.block_values * format.block_bytes;
+    float scales[LANES], minima[LANES];
+    span_scales s = format.scales(block, format.block_values / 32);
+    _mm256_storeu_ps(scales, s.scale[0]);
+    scale[0] = scales[part];
+    if (format.has_minima) {
+        _mm256_storeu_ps(minima, s.minimum[0]);
+        minimum[0] = minima[part];
+    }
+    __m256i bytes = _mm256_sub_epi8(format.bytes(block, part), _mm256_set1_epi8((char)format.offset));
+#ifdef WITH_VNNI
+    if (!format.has_minima)
+        bytes = _mm256_xor_si256(bytes, _mm256_set1_epi8((char)0x80)); /* + 128 */
+#endif
+    return bytes;
+}
+
+#define UNPACK_BYTES(level, id, name, ...)                                                               \
+    ALWAYS_INLINE __m256i unpack_##name(const uint8_t *row, size_t column, float *scale, float *minimum, \
+                                        int32_t *steps)                                                  \
+    {                                                                                                    \
+        (void)steps;                                                                                     \
+        return unpack_bytes(row, column, scale, minimum, BYTE_FORMAT(id, name, __VA_ARGS__));            \
+    }
+BYTE_FORMATS_BY_32(UNPACK_BYTES, avx2)
 
 ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
                         tile_format format)
@@ -303,6 +336,23 @@ ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const tokens *x, size_t co
     widen_sums(count, dot);
 }
 
+/* Weights of 5 bits: two products by 16 columns fit 16 bits. */
+ALWAYS_INLINE void dot_5_bits(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+{
+    UNROLLED
+    for (size_t half = 0; half < 2; half++) {
+        __m256i sum[TILE_TOKENS][2];
+        UNROLLED
+        for (size_t t = 0; t < count; t++)
+            sum[t][0] = sum[t][1] = _mm256_setzero_si256();
+        add_products(p, g * STEP + half * 16, 16, x, count, sum);
+        widen_sums(count, sum);
+        UNROLLED
+        for (size_t i = 0; i < 2 * count; i++)
+            dot[i / 2][i % 2] = half == 0 ? sum[i / 2][i % 2] : _mm256_add_epi32(dot[i / 2][i % 2], sum[i / 2][i % 2]);
+    }
+}
+
 /* The integer scales of 16 columns are multiplied with the sums when these are widened. The sum of 32 columns is at
  * most 2 * 128 * 16 * 32 * 127 < 2^24, so float32 represents it exactly. */
 ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
@@ -377,7 +427,15 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t c
     X(level, Q8_0, q8_0, STEP, false, unpack_q8_0, prepare_q8_0, dot_q8_0)          \
     X(level, Q4_0, q4_0, STEP, false, unpack_q4_0, prepare_q4_0, dot_q4_0)          \
     X(level, Q4_K, q4_k, STEP, true, unpack_q4_k, prepare_q4_k, dot_q4_k)           \
-    X(level, Q6_K, q6_k, STEP, false, unpack_q6_k, prepare_q6_k, dot_q6_k)
+    X(level, Q6_K, q6_k, STEP, false, unpack_q6_k, prepare_q6_k, dot_q6_k)          \
+    X(level, Q4_1, q4_1, STEP, true, unpack_q4_1, prepare_q4_k, dot_q4_k)           \
+    X(level, Q5_0, q5_0, STEP, false, unpack_q5_0, prepare_q8_0, dot_q8_0)          \
+    X(level, Q5_1, q5_1, STEP, true, unpack_q5_1, prepare_q4_k, dot_5_bits)         \
+    X(level, Q5_K, q5_k, STEP, true, unpack_q5_k, prepare_q4_k, dot_5_bits)         \
+    X(level, IQ4_NL, iq4_nl, STEP, false, unpack_iq4_nl, prepare_q8_0, dot_q8_0)    \
+    X(level, IQ4_XS, iq4_xs, STEP, false, unpack_iq4_xs, prepare_q8_0, dot_q8_0)    \
+    X(level, MXFP4, mxfp4, STEP, false, unpack_mxfp4, prepare_q8_0, dot_q8_0)       \
+    X(level, TQ2_0, tq2_0, STEP, false, unpack_tq2_0, prepare_q8_0, dot_q8_0)
 // clang-format on
 
 #include "tile.h"

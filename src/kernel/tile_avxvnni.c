@@ -8,16 +8,11 @@ TILE_PRODUCTS(avxvnni)
 static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride)
 {
-    kernel_product *chosen = x->q && x->count != 1 ? avxvnni_product_tiles : avx2_blocks.product[w->format];
+    kernel_product *one =
+        avx2_blocks.product[w->format] ? avx2_blocks.product[w->format] : avx2_bytes.product[w->format];
+    kernel_product *chosen = x->q && x->count != 1 ? avxvnni_product_tiles : one;
     chosen(w, list, begin, end, x, y, y_stride);
 }
 
-const kernels avxvnni_tiles = {
-    .product =
-        {
-            [FORMAT_Q8_0] = product_avxvnni,
-            [FORMAT_Q4_0] = product_avxvnni,
-            [FORMAT_Q4_K] = product_avxvnni,
-            [FORMAT_Q6_K] = product_avxvnni,
-        },
-};
+#define VNNI_ROW(level, id, ...) [FORMAT_##id] = product_avxvnni,
+const kernels avxvnni_tiles = {.product = {TILE_FORMATS(VNNI_ROW, avxvnni)}};

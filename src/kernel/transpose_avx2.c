@@ -3,5 +3,6 @@
 #include "transpose.h"
 
 WEIGHT_DECODERS(TRANSPOSE_KERNEL, avx2)
+BYTE_DECODERS(TRANSPOSE_KERNEL, avx2)
 
-const kernels avx2_transposes = {.transpose = {WEIGHT_DECODERS(TRANSPOSED, avx2)}};
+const kernels avx2_transposes = {.transpose = {WEIGHT_DECODERS(TRANSPOSED, avx2) BYTE_DECODERS(TRANSPOSED, avx2)}};

@@ -206,6 +206,42 @@ INLINE float8 float8_of_sixes(const uchar *p, uint shift, const uchar *upper, ui
     return out;
 }
 
+INLINE float8 float8_of_fives(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
+{
+    uint2 v = load_8(p);
+    uint u = *(const uint *)upper >> upper_shift;
+    float8 out;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        out.v[i] = (float)((v.x >> (8 * i + shift) & 15u) | (u >> 8 * i & 1u) << 4);
+        out.v[i + 4] = (float)((v.y >> (8 * i + shift) & 15u) | (u >> (8 * i + 1) & 1u) << 4);
+    }
+    return out;
+}
+
+/* Converts four numbers of four bits, in the bytes of a word, to signed bytes of twice their values. With m the lower
+ * three bits, the size is m, and from m = 4 on m + r + (r == 3 ? 2 : 0), where r is m - 4. */
+INLINE uint signed_fp4(uint n)
+{
+    uint m = n & 0x07070707u, r = n & (n >> 2 & 0x01010101u) * 3u;
+    uint size = m + r + ((r & r >> 1 & 0x01010101u) << 1);
+    uint minus = n >> 3 & (m + 0x07070707u) >> 3 & 0x01010101u; /* not of zero, whose negation would carry */
+    return (size ^ minus * 255u) + minus;
+}
+
+INLINE float8 float8_of_fp4(const uchar *p, uint shift)
+{
+    uint2 v = load_8(p);
+    uint first = signed_fp4(v.x >> shift & 0x0f0f0f0fu), second = signed_fp4(v.y >> shift & 0x0f0f0f0fu);
+    float8 out;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        out.v[i] = (float)(schar)(first >> (8 * i));
+        out.v[i + 4] = (float)(schar)(second >> (8 * i));
+    }
+    return out;
+}
+
 struct block32 { /* 32 signed bytes */
     uint v[8];
 };
@@ -225,6 +261,29 @@ INLINE block32 block32_of_nibbles(const uchar *p, int less)
                     (a.x >> 4) & 0x0f0f0f0fu, (a.y >> 4) & 0x0f0f0f0fu, (a.z >> 4) & 0x0f0f0f0fu,
                     (a.w >> 4) & 0x0f0f0f0fu}};
     return out;
+}
+
+INLINE uint fives(uint lower, uint upper)
+{
+    return (lower & 0x0f0f0f0fu) | (upper & 0x01010101u) << 4;
+}
+
+INLINE block32 block32_of_fives(const uchar *p, const uchar *upper)
+{
+    uint4 a = load_16(p);
+    uint u = *(const uint *)upper;
+    block32 out = {{fives(a.x, u), fives(a.y, u >> 1), fives(a.z, u >> 2), fives(a.w, u >> 3), fives(a.x >> 4, u >> 4),
+                    fives(a.y >> 4, u >> 5), fives(a.z >> 4, u >> 6), fives(a.w >> 4, u >> 7)}};
+    return out;
+}
+
+INLINE block32 block32_of_fp4(const uchar *p)
+{
+    block32 v = block32_of_nibbles(p, 0);
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        v.v[i] = signed_fp4(v.v[i]);
+    return v;
 }
 
 /* Converts four values of six bits to signed bytes and subtracts 32: flips the sixth bit, which then is the sign, and

@@ -152,6 +152,8 @@ INLINE float8 float8_of_bytes(const uchar *p)
 #endif
 }
 
+static const schar fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 /* Eight values of four bits, minus `less`: bits shift .. shift + 3 of eight bytes. */
 INLINE float8 float8_of_nibbles(const uchar *p, uint shift, int less)
 {
@@ -166,6 +168,25 @@ INLINE float8 float8_of_nibbles(const uchar *p, uint shift, int less)
         v[i] = (p[i] >> shift & 15) - less;
     return __builtin_convertvector(v, float8);
 #endif
+}
+
+/* Eight values of five bits: four as in float8_of_nibbles, the upper one from 4 bytes of `upper` (see q5_K in
+ * kernels.h). */
+INLINE float8 float8_of_fives(const uchar *p, uint shift, const uchar *upper, uint upper_shift)
+{
+    int8 v;
+    for (uint i = 0; i < 8; i++)
+        v[i] = (p[i] >> shift & 15) | (upper[i % 4] >> (upper_shift + i / 4) & 1) << 4;
+    return __builtin_convertvector(v, float8);
+}
+
+/* Eight numbers of four bits, times two: sign, two bits of exponent, one of fraction. */
+INLINE float8 float8_of_fp4(const uchar *p, uint shift)
+{
+    int8 v;
+    for (uint i = 0; i < 8; i++)
+        v[i] = fp4_values[p[i] >> shift & 15];
+    return __builtin_convertvector(v, float8);
 }
 
 /* Eight values of six bits, minus 32: four bits as in float8_of_nibbles, the upper two from 4 bytes of `upper` (see
@@ -198,6 +219,29 @@ INLINE block32 block32_of_nibbles(const uchar *p, int less)
         v[i] = (schar)((p[i] & 15) - less);
         v[i + 16] = (schar)((p[i] >> 4) - less);
     }
+    return v;
+#endif
+}
+
+/* 32 values of five bits (q5_K in kernels.h). */
+INLINE block32 block32_of_fives(const uchar *p, const uchar *upper)
+{
+    block32 v = block32_of_nibbles(p, 0);
+    for (uint i = 0; i < 32; i++)
+        v[i] = (schar)(v[i] | (upper[i % 4] >> i / 4 & 1) << 4);
+    return v;
+}
+
+/* 32 numbers of four bits, times two. */
+INLINE block32 block32_of_fp4(const uchar *p)
+{
+    block32 v = block32_of_nibbles(p, 0);
+#ifdef __AVX2__
+    __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)fp4_values));
+    return (block32)_mm256_shuffle_epi8(table, (__m256i)v);
+#else
+    for (uint i = 0; i < 32; i++)
+        v[i] = fp4_values[v[i]];
     return v;
 #endif
 }

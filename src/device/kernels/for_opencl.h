@@ -145,6 +145,29 @@ INLINE float8 float8_of_sixes(__global const uchar *p, uint shift, __global cons
     return convert_float8(lower | ((uchar8)(u, u >> (uchar)2) & (uchar)3) << (uchar)4) - 32.0f;
 }
 
+INLINE float8 float8_of_fives(__global const uchar *p, uint shift, __global const uchar *upper, uint upper_shift)
+{
+    uchar8 lower = (vload8(0, p) >> (uchar)shift) & (uchar)15;
+    uchar4 u = vload4(0, upper) >> (uchar)upper_shift;
+    return convert_float8(lower | ((uchar8)(u, u >> (uchar)1) & (uchar)1) << (uchar)4);
+}
+
+/* Converts numbers of four bits, in the bytes of words, to signed bytes of twice their values. With m the lower three
+ * bits, the size is m, and from m = 4 on m + r + (r == 3 ? 2 : 0), where r is m - 4. */
+INLINE uint4 signed_fp4(uint4 n)
+{
+    uint4 m = n & 0x07070707u, r = n & (n >> 2 & 0x01010101u) * 3u;
+    uint4 size = m + r + ((r & r >> 1 & 0x01010101u) << 1);
+    uint4 minus = n >> 3 & (m + 0x07070707u) >> 3 & 0x01010101u; /* not of zero, whose negation would carry */
+    return (size ^ minus * 255u) + minus;
+}
+
+INLINE float8 float8_of_fp4(__global const uchar *p, uint shift)
+{
+    uint2 v = as_uint2((vload8(0, p) >> (uchar)shift) & (uchar)15);
+    return convert_float8(as_char8(signed_fp4((uint4)(v, v)).lo));
+}
+
 typedef int8 block32; /* 32 signed bytes */
 
 INLINE block32 block32_load(__global const uchar *p)
@@ -157,6 +180,25 @@ INLINE block32 block32_of_nibbles(__global const uchar *p, int less)
     (void)less; /* wide_block subtracts it later */
     uint4 both = vload4(0, (__global const uint *)p);
     return (int8)(as_int4(both & 0x0f0f0f0fu), as_int4((both >> 4) & 0x0f0f0f0fu));
+}
+
+INLINE int4 fives(uint4 lower, uint upper)
+{
+    uint4 bits = ((uint4)(upper) >> (uint4)(0, 1, 2, 3)) & 0x01010101u;
+    return as_int4((lower & 0x0f0f0f0fu) | bits << 4);
+}
+
+INLINE block32 block32_of_fives(__global const uchar *p, __global const uchar *upper)
+{
+    uint4 both = vload4(0, (__global const uint *)p);
+    uint u = *(__global const uint *)upper;
+    return (int8)(fives(both, u), fives(both >> 4, u >> 4));
+}
+
+INLINE block32 block32_of_fp4(__global const uchar *p)
+{
+    uint4 both = vload4(0, (__global const uint *)p);
+    return (int8)(as_int4(signed_fp4(both & 0x0f0f0f0fu)), as_int4(signed_fp4(both >> 4 & 0x0f0f0f0fu)));
 }
 
 /* Converts values of six bits to signed bytes and subtracts 32: flips the sixth bit, which then is the sign, and

@@ -37,14 +37,20 @@ INLINE GLOBAL const ushort *scales_of(int format, GLOBAL const ushort *scales, u
 
 /* ------------------------------------------------------------------ scales */
 
-/* Returns whether all values of a block of 32 are multiples of one float16. */
+/* Returns whether all values of a block of 32 are multiples of one number. */
 INLINE bool has_one_scale(int format)
 {
-    return format == W_Q8_0 || format == W_Q4_0;
+    return format == W_Q8_0 || format == W_Q4_0 || format == W_MXFP4;
 }
 
-/* Two numbers that the 32 values of a block share. q8_0 and q4_0: the scale, and 0. q4_K: step and offset, for the
- * values step * q - offset. q6_K: the scales of the first 16 values and of the others. All are exact. */
+/* Returns whether a format's values are step * q - offset. */
+INLINE bool has_offset(int format)
+{
+    return format == W_Q4_K || format == W_Q5_K;
+}
+
+/* Two numbers that the 32 values of a block share: the scale, and 0. With an offset: step and offset. q6_K: the scales
+ * of the first 16 values and of the others. All are exact. */
 typedef struct two_scales {
     float first, second;
 } two_scales;
@@ -54,7 +60,7 @@ INLINE two_scales scales_32(int format, GLOBAL const ushort *scales, uint sub)
 {
     two_scales s;
     s.second = 0.0f;
-    if (format == W_Q4_K) {
+    if (has_offset(format)) {
         GLOBAL const ushort *of = scales + sub / 8 * 8;
         uint j = sub % 8, lower = (uint)of[2 + j / 2] >> j % 2 * 8, upper = (uint)of[6 + j / 4] >> j % 4 * 4;
         s.first = half_value(of[0]) * (float)((lower & 15u) | (upper & 3u) << 4);
@@ -66,7 +72,7 @@ INLINE two_scales scales_32(int format, GLOBAL const ushort *scales, uint sub)
         s.first = d * (float)(schar)(both & 255u);
         s.second = d * (float)(schar)(both >> 8);
     } else {
-        s.first = half_value(scales[sub]);
+        s.first = format == W_MXFP4 ? bfloat_value(scales[sub]) : half_value(scales[sub]);
     }
     return s;
 }
@@ -88,6 +94,15 @@ INLINE float8 q4_K_8(GLOBAL const uchar *row, GLOBAL const ushort *scales, uint 
 {
     two_scales s = scales_32(W_Q4_K, scales, at / 32);
     return float8_fma(float8_all(s.first), float8_of_nibbles(row + NIBBLES_AT(at), NIBBLES_SHIFT(at), 0),
+                      float8_all(-s.second));
+}
+
+INLINE float8 q5_K_8(GLOBAL const uchar *row, GLOBAL const ushort *scales, uint at)
+{
+    two_scales s = scales_32(W_Q5_K, scales, at / 32);
+    GLOBAL const uchar *block = row + at / 256 * 160, *upper = block + 128 + at % 256 / 32 * 4;
+    return float8_fma(float8_all(s.first),
+                      float8_of_fives(block + NIBBLES_AT(at % 256), NIBBLES_SHIFT(at), upper, at / 4 % 8),
                       float8_all(-s.second));
 }
 
@@ -113,6 +128,10 @@ INLINE float8 unscaled_8(int format, GLOBAL const uchar *row, GLOBAL const ushor
         return float8_of_bytes(row + at);
     if (format == W_Q4_0)
         return float8_of_nibbles(row + NIBBLES_AT(at), NIBBLES_SHIFT(at), 8);
+    if (format == W_MXFP4)
+        return float8_of_fp4(row + NIBBLES_AT(at), NIBBLES_SHIFT(at));
+    if (format == W_Q5_K)
+        return q5_K_8(row, scales, at);
     return format == W_Q4_K ? q4_K_8(row, scales, at) : q6_K_8(row, scales, at);
 }
 
@@ -145,6 +164,12 @@ INLINE block32 weights_block(int format, GLOBAL const uchar *row, uint sub)
         GLOBAL const uchar *block = row + (size_t)(sub / 8) * 192;
         return block32_of_sixes(block + sub % 8 * 16, block + 128 + sub % 8 * 8);
     }
+    if (format == W_Q5_K) {
+        GLOBAL const uchar *block = row + (size_t)(sub / 8) * 160;
+        return block32_of_fives(block + sub % 8 * 16, block + 128 + sub % 8 * 4);
+    }
+    if (format == W_MXFP4)
+        return block32_of_fp4(row + 16 * (size_t)sub);
     return block32_of_nibbles(row + 16 * (size_t)sub, format == W_Q4_0 ? 8 : 0);
 }
 
@@ -155,5 +180,5 @@ INLINE wide block_sum(int format, wide sum, block32 weights, two_scales s, block
     if (format == W_Q6_K)
         return wide_halves(sum, s.first * scale, s.second * scale, weights, q);
     sum = wide_block(sum, s.first * scale, block32_dot(weights, q), format == W_Q4_0 ? 8 * q_sum : 0);
-    return format == W_Q4_K ? wide_add(sum, -(s.second * scale) * (float)q_sum) : sum;
+    return has_offset(format) ? wide_add(sum, -(s.second * scale) * (float)q_sum) : sum;
 }

@@ -18,9 +18,12 @@
  *                      scales: [rows][columns / 256][16 bytes]: f16 d and dmin; then 8 bytes, byte j with the lower
  *                      four bits of the scale of sub-block j and, above them, those of its minimum; then 4 bytes,
  *                      nibble j with the upper two bits of the scale and, above them, those of the minimum
+ *     q5_K             w: [rows][columns / 256][160 bytes]: the lower four bits as in q4_K; then 4 bytes for each
+ *                      sub-block of 32: bit k of byte b is the upper bit of value 4k + b; scales as in q4_K
  *     q6_K             w: [rows][columns / 256][192 bytes]: the lower four bits as in q4_K; then 8 bytes for each
  *                      sub-block of 32: bits 2k and 2k + 1 of byte 4h + b are the upper bits of value 16h + 4k + b;
  *                      scales: [rows][columns / 256][18 bytes]: f16 d, int8 [16]
+ *     mxfp4            w: as q4_0; scales: bf16 [rows][columns / 32], half of the file's power of two
  *
  * Lists: `list` [STEP_ROWS][n] contains the rows that each token uses, ascending, and `listed` [STEP_ROWS] their
  * number; n is the stride that the kernel's description names. NULL: all rows, in order. */
@@ -247,7 +250,9 @@
     X(Q8_0, q8_0,  32,  32,  2) \
     X(Q4_0, q4_0,  32,  16,  2) \
     X(Q4_K, q4_K, 256, 128, 16) \
-    X(Q6_K, q6_K, 256, 192, 18)
+    X(Q5_K, q5_K, 256, 160, 16) \
+    X(Q6_K, q6_K, 256, 192, 18) \
+    X(MXFP4, mxfp4, 32, 16, 2)
 #define DEVICE_FORMATS(X) DEVICE_FLOAT_FORMATS(X) DEVICE_BLOCK_FORMATS(X)
 
 /* Every kernel: name, parameters. The macro that is passed must be called X. */

@@ -116,7 +116,7 @@ INLINE void add_blocks(int format, uint most, const item_rows *row, product_inpu
                 size_t at = (size_t)(token + t) * blocks + b;
                 block32 values = block32_load((GLOBAL const uchar *)in.q + 32 * at);
                 float value_scale = in.q_scales[at];
-                int q_sum = format == W_Q4_0 || format == W_Q4_K ? in.q_sums[at] : 0;
+                int q_sum = format == W_Q4_0 || has_offset(format) ? in.q_sums[at] : 0;
                 UNROLL
                 for (uint r = 0; r < PRODUCT_ROWS; r++)
                     sums[t][r] =

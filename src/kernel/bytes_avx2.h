@@ -1,0 +1,407 @@
+/* bytes_avx2.h - block formats that are unpacked to bytes, 32 weights at a time, for AVX2. One description of a format
+ * serves products with one token (bytes_avx2.c), tiles (tile_avx2.h), and decoding (decode_avx2.h).
+ *
+ * A weight is scale * (byte - offset) - minimum; scales and minima belong to 32 weights, or to 16. Columns are taken in
+ * spans of 256, of which the last may be shorter in formats with blocks of 32; part p of a span is its columns 32 p to
+ * 32 p + 31. */
+#ifndef KERNEL_BYTES_AVX2_H
+#define KERNEL_BYTES_AVX2_H
+
+#include "avx2.h"
+
+#define SPAN  256 /* columns whose scales are prepared together: a multiple of every block */
+#define PARTS 8   /* of 32 columns */
+
+/* Scales of a span, of part p in lane p of [0]; or of 16 weights each: those of half a of part p in lane 4 a + p % 4 of
+ * [p / 4], which is the order of the sums that they are multiplied with. */
+typedef struct span_scales {
+    __m256 scale[2], minimum[2];
+} span_scales;
+
+typedef enum byte_kind {
+    BYTES_SMALL, /* unsigned, at most 31           */
+    BYTES_SIGNED /* from -127 to 127; the offset is 0 */
+} byte_kind;
+
+typedef struct byte_format {
+    size_t block_values, block_bytes;
+    byte_kind kind;
+    int offset;
+    bool by_16, has_minima;
+    /* Prepares the scales of the first `parts` parts of a span; those of later parts repeat the last one. */
+    span_scales (*scales)(const uint8_t *base, size_t parts);
+    /* Returns the 32 bytes of a part. */
+    __m256i (*bytes)(const uint8_t *base, size_t part);
+    /* Of formats with 16 bytes of nibbles for 32 weights: the first halves of parts p and p + 4 to out[0], the second
+     * ones to out[1], which takes fewer instructions. NULL: nibbles lie otherwise. */
+    void (*pair)(const uint8_t *base, size_t part, __m256i out[2]);
+} byte_format;
+
+/* Calls X(level, ID, name, kind, offset, by_16, has_minima, pair) for every format. */
+// clang-format off
+#define BYTE_FORMATS_BY_32(X, level)                                            \
+    X(level, Q4_1, q4_1, BYTES_SMALL, 0, false, true, pair_q4_1)                \
+    X(level, Q5_0, q5_0, BYTES_SMALL, 16, false, false, pair_q5_0)              \
+    X(level, Q5_1, q5_1, BYTES_SMALL, 0, false, true, pair_q5_1)                \
+    X(level, Q5_K, q5_k, BYTES_SMALL, 0, false, true, NULL)                     \
+    X(level, IQ4_NL, iq4_nl, BYTES_SIGNED, 0, false, false, pair_iq4_nl)        \
+    X(level, IQ4_XS, iq4_xs, BYTES_SIGNED, 0, false, false, pair_iq4_xs)        \
+    X(level, MXFP4, mxfp4, BYTES_SMALL, 12, false, false, pair_mxfp4)           \
+    X(level, TQ2_0, tq2_0, BYTES_SMALL, 1, false, false, NULL)
+#define BYTE_FORMATS(X, level)                                                  \
+    BYTE_FORMATS_BY_32(X, level)                                                \
+    X(level, Q2_K, q2_k, BYTES_SMALL, 0, true, true, NULL)                      \
+    X(level, Q3_K, q3_k, BYTES_SMALL, 4, true, false, NULL)
+// clang-format on
+#define BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair)                                           \
+    ((byte_format){FORMAT_VALUES_##id, FORMAT_BYTES_##id, kind, offset, by_16, has_minima, span_scales_##name, \
+                   bytes_##name, pair})
+
+/* ---- pieces ---- */
+
+/* Returns the low nibbles of 16 bytes, then their high nibbles. */
+ALWAYS_INLINE __m256i nibbles_of_16(const uint8_t *at)
+{
+    __m128i bytes = _mm_loadu_si128((const void *)at);
+    return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), _mm256_set1_epi8(15));
+}
+
+/* Splits the nibbles of 16 bytes here and 16 bytes there: the low ones to out[0], the high ones to out[1]. */
+ALWAYS_INLINE void nibbles_of_two(const uint8_t *here, const uint8_t *there, __m256i out[2])
+{
+    __m256i bytes = _mm256_castsi128_si256(_mm_loadu_si128((const void *)here));
+    bytes = _mm256_inserti128_si256(bytes, _mm_loadu_si128((const void *)there), 1);
+    out[0] = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+    out[1] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), _mm256_set1_epi8(15));
+}
+
+/* Returns the low nibbles of 32 bytes, or the high ones. */
+ALWAYS_INLINE __m256i nibbles_of_32(const uint8_t *at, bool high)
+{
+    __m256i bytes = _mm256_loadu_si256((const void *)at);
+    return _mm256_and_si256(high ? _mm256_srli_epi16(bytes, 4) : bytes, _mm256_set1_epi8(15));
+}
+
+/* Returns two neighbouring bits of each of 32 bytes. */
+ALWAYS_INLINE __m256i pairs_of_bits(const uint8_t *at, size_t shift)
+{
+    __m256i bytes = _mm256_loadu_si256((const void *)at);
+    return _mm256_and_si256(_mm256_srli_epi16(bytes, (int)shift), _mm256_set1_epi8(3));
+}
+
+/* Returns 255 in byte i if bit i of the word is set, else 0. */
+ALWAYS_INLINE __m256i spread_bits(const uint8_t word[4])
+{
+    const __m256i byte_of = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    int32_t bits;
+    memcpy(&bits, word, sizeof(bits));
+    __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte_of);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+}
+
+/* The same for the first 16 bits of two words (half 0) or the others (half 1), a word for each half of the register. */
+ALWAYS_INLINE __m256i spread_two(__m256i words, size_t half)
+{
+    const __m256i byte_of = _mm256_set_epi64x(0x0101010101010101, 0, 0x0101010101010101, 0);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    __m256i bytes = _mm256_shuffle_epi8(words, _mm256_add_epi8(byte_of, _mm256_set1_epi8((char)(2 * half))));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+}
+
+/* Returns a word of 32 bits in each half of a register. */
+ALWAYS_INLINE __m256i words_of_two(const uint8_t *here, const uint8_t *there)
+{
+    int32_t words[2];
+    memcpy(&words[0], here, 4);
+    memcpy(&words[1], there, 4);
+    return _mm256_set_m128i(_mm_cvtsi32_si128(words[1]), _mm_cvtsi32_si128(words[0]));
+}
+
+/* Replaces nibbles by the entries of a table of sixteen signed bytes. */
+ALWAYS_INLINE __m256i look_up(const int8_t table[16], __m256i nibbles)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table)), nibbles);
+}
+
+/* Returns 16 bits of block b, or of the last of n blocks. */
+ALWAYS_INLINE int half_at(const uint8_t *base, size_t b, size_t n, size_t bytes)
+{
+    uint16_t half;
+    memcpy(&half, base + (b < n ? b : n - 1) * bytes, sizeof(half));
+    return half;
+}
+
+/* Converts the n (at most 8) float16 at base, base + bytes, ... to float32 and repeats the last one up to 8. (With an
+ * array on the stack gcc assembles them byte by byte.) */
+ALWAYS_INLINE __m256 halves_of_blocks(const uint8_t *base, size_t n, size_t bytes)
+{
+    __m128i halves = _mm_cvtsi32_si128(half_at(base, 0, n, bytes));
+    halves = _mm_insert_epi16(halves, half_at(base, 1, n, bytes), 1);
+    halves = _mm_insert_epi16(halves, half_at(base, 2, n, bytes), 2);
+    halves = _mm_insert_epi16(halves, half_at(base, 3, n, bytes), 3);
+    halves = _mm_insert_epi16(halves, half_at(base, 4, n, bytes), 4);
+    halves = _mm_insert_epi16(halves, half_at(base, 5, n, bytes), 5);
+    halves = _mm_insert_epi16(halves, half_at(base, 6, n, bytes), 6);
+    halves = _mm_insert_epi16(halves, half_at(base, 7, n, bytes), 7);
+    return _mm256_cvtph_ps(halves);
+}
+
+/* Converts the first 8 of 16 signed bytes to float32. */
+ALWAYS_INLINE __m256 floats_of_bytes(__m128i bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
+ALWAYS_INLINE __m256 every_lane(uint16_t half)
+{
+    return _mm256_set1_ps(_cvtsh_ss(half));
+}
+
+ALWAYS_INLINE __m256 negated(__m256 v)
+{
+    return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
+}
+
+/* Returns 16 signed bytes times a float16, in the order of span_scales. */
+ALWAYS_INLINE void times_half(__m128i bytes, uint16_t half, __m256 out[2])
+{
+    bytes = _mm_shuffle_epi8(bytes, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+    out[0] = _mm256_mul_ps(floats_of_bytes(bytes), every_lane(half));
+    out[1] = _mm256_mul_ps(floats_of_bytes(_mm_unpackhi_epi64(bytes, bytes)), every_lane(half));
+}
+
+/* ---- blocks of 32 ---- */
+
+ALWAYS_INLINE span_scales span_scales_q4_1(const uint8_t *base, size_t parts)
+{
+    return (span_scales){.scale = {halves_of_blocks(base, parts, sizeof(block_q4_1))},
+                         .minimum = {negated(halves_of_blocks(base + 2, parts, sizeof(block_q4_1)))}};
+}
+
+ALWAYS_INLINE __m256i bytes_q4_1(const uint8_t *base, size_t part)
+{
+    return nibbles_of_16(((const block_q4_1 *)(const void *)base)[part].nibbles);
+}
+
+ALWAYS_INLINE void pair_q4_1(const uint8_t *base, size_t part, __m256i out[2])
+{
+    const block_q4_1 *block = (const block_q4_1 *)(const void *)base + part;
+    nibbles_of_two(block[0].nibbles, block[4].nibbles, out);
+}
+
+ALWAYS_INLINE span_scales span_scales_q5_0(const uint8_t *base, size_t parts)
+{
+    return (span_scales){.scale = {halves_of_blocks(base, parts, sizeof(block_q5_0))}};
+}
+
+ALWAYS_INLINE __m256i bytes_q5_0(const uint8_t *base, size_t part)
+{
+    const block_q5_0 *block = (const block_q5_0 *)(const void *)base + part;
+    __m256i high = _mm256_and_si256(spread_bits(block->high), _mm256_set1_epi8(16));
+    return _mm256_or_si256(nibbles_of_16(block->nibbles), high);
+}
+
+/* Adds the fifth bits of two blocks to their nibbles. */
+ALWAYS_INLINE void add_fifth_bits(const uint8_t *here, const uint8_t *there, __m256i out[2])
+{
+    __m256i words = words_of_two(here, there);
+    for (size_t half = 0; half < 2; half++)
+        out[half] = _mm256_or_si256(out[half], _mm256_and_si256(spread_two(words, half), _mm256_set1_epi8(16)));
+}
+
+ALWAYS_INLINE void pair_q5_0(const uint8_t *base, size_t part, __m256i out[2])
+{
+    const block_q5_0 *block = (const block_q5_0 *)(const void *)base + part;
+    nibbles_of_two(block[0].nibbles, block[4].nibbles, out);
+    add_fifth_bits(block[0].high, block[4].high, out);
+}
+
+ALWAYS_INLINE span_scales span_scales_q5_1(const uint8_t *base, size_t parts)
+{
+    return (span_scales){.scale = {halves_of_blocks(base, parts, sizeof(block_q5_1))},
+                         .minimum = {negated(halves_of_blocks(base + 2, parts, sizeof(block_q5_1)))}};
+}
+
+ALWAYS_INLINE __m256i bytes_q5_1(const uint8_t *base, size_t part)
+{
+    const block_q5_1 *block = (const block_q5_1 *)(const void *)base + part;
+    __m256i high = _mm256_and_si256(spread_bits(block->high), _mm256_set1_epi8(16));
+    return _mm256_or_si256(nibbles_of_16(block->nibbles), high);
+}
+
+ALWAYS_INLINE void pair_q5_1(const uint8_t *base, size_t part, __m256i out[2])
+{
+    const block_q5_1 *block = (const block_q5_1 *)(const void *)base + part;
+    nibbles_of_two(block[0].nibbles, block[4].nibbles, out);
+    add_fifth_bits(block[0].high, block[4].high, out);
+}
+
+/* A block is laid out as one of Q4_0. */
+ALWAYS_INLINE span_scales span_scales_iq4_nl(const uint8_t *base, size_t parts)
+{
+    if (parts == PARTS)
+        return (span_scales){.scale = {_mm256_cvtph_ps(scales_of_8((const void *)base))}};
+    return (span_scales){.scale = {halves_of_blocks(base, parts, sizeof(block_iq4_nl))}};
+}
+
+ALWAYS_INLINE __m256i bytes_iq4_nl(const uint8_t *base, size_t part)
+{
+    return look_up(iq4_values, nibbles_of_16(((const block_iq4_nl *)(const void *)base)[part].nibbles));
+}
+
+ALWAYS_INLINE void look_up_two(const int8_t table[16], __m256i out[2])
+{
+    out[0] = look_up(table, out[0]);
+    out[1] = look_up(table, out[1]);
+}
+
+ALWAYS_INLINE void pair_iq4_nl(const uint8_t *base, size_t part, __m256i out[2])
+{
+    const block_iq4_nl *block = (const block_iq4_nl *)(const void *)base + part;
+    nibbles_of_two(block[0].nibbles, block[4].nibbles, out);
+    look_up_two(iq4_values, out);
+}
+
+ALWAYS_INLINE int exponent_at(const uint8_t *base, size_t b, size_t n)
+{
+    return base[(b < n ? b : n - 1) * sizeof(block_mxfp4)];
+}
+
+/* A scale is half of 2^(e - 127), whose bits are (e - 1) << 23, or for e < 2 those of a subnormal number. */
+ALWAYS_INLINE span_scales span_scales_mxfp4(const uint8_t *base, size_t parts)
+{
+    __m256i e = _mm256_setr_epi32(exponent_at(base, 0, parts), exponent_at(base, 1, parts), exponent_at(base, 2, parts),
+                                  exponent_at(base, 3, parts), exponent_at(base, 4, parts), exponent_at(base, 5, parts),
+                                  exponent_at(base, 6, parts), exponent_at(base, 7, parts));
+    __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    bits = _mm256_blendv_epi8(bits, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e));
+    return (span_scales){.scale = {_mm256_castsi256_ps(bits)}};
+}
+
+/* Twice the values of FP4, plus 12. */
+static const int8_t bytes_of_fp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+ALWAYS_INLINE __m256i bytes_mxfp4(const uint8_t *base, size_t part)
+{
+    return look_up(bytes_of_fp4, nibbles_of_16(((const block_mxfp4 *)(const void *)base)[part].nibbles));
+}
+
+ALWAYS_INLINE void pair_mxfp4(const uint8_t *base, size_t part, __m256i out[2])
+{
+    const block_mxfp4 *block = (const block_mxfp4 *)(const void *)base + part;
+    nibbles_of_two(block[0].nibbles, block[4].nibbles, out);
+    look_up_two(bytes_of_fp4, out);
+}
+
+/* ---- blocks of 256 ---- */
+
+ALWAYS_INLINE span_scales span_scales_q2_k(const uint8_t *base, size_t parts)
+{
+    (void)parts;
+    const block_q2_k *block = (const void *)base;
+    __m128i both = _mm_loadu_si128((const void *)block->scales), mask = _mm_set1_epi8(15);
+    span_scales s;
+    times_half(_mm_and_si128(both, mask), block->d, s.scale);
+    times_half(_mm_and_si128(_mm_srli_epi16(both, 4), mask), block->dmin, s.minimum);
+    return s;
+}
+
+ALWAYS_INLINE __m256i bytes_q2_k(const uint8_t *base, size_t part)
+{
+    return pairs_of_bits(((const block_q2_k *)(const void *)base)->q + part / 4 * 32, part % 4 * 2);
+}
+
+/* Sixteen scales of 6 bits, from which 32 is subtracted: bytes 0..7 hold the lower four bits of scales 0..7 in their
+ * low nibbles and those of 8..15 in their high ones; byte 8 + i holds the upper two of scales i, 4 + i, 8 + i, 12 + i. */
+ALWAYS_INLINE span_scales span_scales_q3_k(const uint8_t *base, size_t parts)
+{
+    (void)parts;
+    const block_q3_k *block = (const void *)base;
+    __m128i low = _mm_loadl_epi64((const void *)block->scales);
+    int32_t top;
+    memcpy(&top, block->scales + 8, sizeof(top));
+    low = _mm_and_si128(_mm_unpacklo_epi64(low, _mm_srli_epi16(low, 4)), _mm_set1_epi8(15));
+    __m128i high = _mm_srlv_epi32(_mm_set1_epi32(top), _mm_setr_epi32(0, 2, 4, 6));
+    high = _mm_slli_epi16(_mm_and_si128(high, _mm_set1_epi8(3)), 4);
+    span_scales s;
+    times_half(_mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32)), block->d, s.scale);
+    return s;
+}
+
+ALWAYS_INLINE __m256i bytes_q3_k(const uint8_t *base, size_t part)
+{
+    const block_q3_k *block = (const void *)base;
+    __m256i high = _mm256_loadu_si256((const void *)block->high);
+    high = part < 2 ? _mm256_slli_epi16(high, (int)(2 - part)) : _mm256_srli_epi16(high, (int)(part - 2));
+    high = _mm256_and_si256(high, _mm256_set1_epi8(4));
+    return _mm256_or_si256(pairs_of_bits(block->low + part / 4 * 32, part % 4 * 2), high);
+}
+
+ALWAYS_INLINE __m256 times_word(uint64_t bytes, uint16_t half)
+{
+    return _mm256_mul_ps(floats_of_bytes(_mm_cvtsi64_si128((long long)bytes)), every_lane(half));
+}
+
+ALWAYS_INLINE span_scales span_scales_q5_k(const uint8_t *base, size_t parts)
+{
+    (void)parts;
+    const block_q5_k *block = (const void *)base;
+    uint64_t scales, minima;
+    sub_scales(block->scales, &scales, &minima);
+    return (span_scales){.scale = {times_word(scales, block->d)}, .minimum = {times_word(minima, block->dmin)}};
+}
+
+ALWAYS_INLINE __m256i bytes_q5_k(const uint8_t *base, size_t part)
+{
+    const block_q5_k *block = (const void *)base;
+    __m256i high = _mm256_loadu_si256((const void *)block->high);
+    high = part < 4 ? _mm256_slli_epi16(high, (int)(4 - part)) : _mm256_srli_epi16(high, (int)(part - 4));
+    __m256i nibbles = nibbles_of_32(block->nibbles + part / 2 * 32, part % 2);
+    return _mm256_or_si256(nibbles, _mm256_and_si256(high, _mm256_set1_epi8(16)));
+}
+
+/* Eight scales of 6 bits, from which 32 is subtracted: nibbles, and pairs of bits in a word of 16. */
+ALWAYS_INLINE span_scales span_scales_iq4_xs(const uint8_t *base, size_t parts)
+{
+    (void)parts;
+    const block_iq4_xs *block = (const void *)base;
+    int32_t nibbles;
+    memcpy(&nibbles, block->low_scales, sizeof(nibbles));
+    __m128i bytes = _mm_cvtsi32_si128(nibbles);
+    __m128i low = _mm_unpacklo_epi8(bytes, _mm_srli_epi16(bytes, 4));
+    low = _mm_cvtepu8_epi16(_mm_and_si128(low, _mm_set1_epi8(15)));
+    /* Multiplying moves pair i to the top of word i. */
+    const __m128i to_top = _mm_setr_epi16(1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 6, 1 << 4, 1 << 2, 1);
+    __m128i high = _mm_srli_epi16(_mm_mullo_epi16(_mm_set1_epi16((short)block->high_scales), to_top), 14);
+    __m128i scales = _mm_sub_epi16(_mm_or_si128(low, _mm_slli_epi16(high, 4)), _mm_set1_epi16(32));
+    __m256 floats = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(scales));
+    return (span_scales){.scale = {_mm256_mul_ps(floats, every_lane(block->d))}};
+}
+
+ALWAYS_INLINE __m256i bytes_iq4_xs(const uint8_t *base, size_t part)
+{
+    return look_up(iq4_values, nibbles_of_16(((const block_iq4_xs *)(const void *)base)->nibbles + part * 16));
+}
+
+ALWAYS_INLINE void pair_iq4_xs(const uint8_t *base, size_t part, __m256i out[2])
+{
+    const uint8_t *nibbles = ((const block_iq4_xs *)(const void *)base)->nibbles + part * 16;
+    nibbles_of_two(nibbles, nibbles + 64, out);
+    look_up_two(iq4_values, out);
+}
+
+ALWAYS_INLINE span_scales span_scales_tq2_0(const uint8_t *base, size_t parts)
+{
+    (void)parts;
+    return (span_scales){.scale = {every_lane(((const block_tq2_0 *)(const void *)base)->d)}};
+}
+
+ALWAYS_INLINE __m256i bytes_tq2_0(const uint8_t *base, size_t part)
+{
+    const block_tq2_0 *block = (const void *)base;
+    return pairs_of_bits(block->q + part / 4 * 32, part % 4 * 2);
+}
+
+#endif
