@@ -24,7 +24,7 @@ counted() {
 # most, so the density of a token and layer has a variance of p (1 - p) / 96 at most, and its mean over n tokens five
 # standard errors of 5 sqrt(p (1 - p) / 96 / n). What the thresholds leave out, attention's part of the stream, is 5 % of
 # the variance for the first token and 5 e / n % for the n-th, 0.2 % on average over windows of 512: below a tenth of that.
-tokens=2000 formats="f32 f16 bf16 q8_0 q4_0 q4_K q6_K q5_K mxfp4 iq4_nl q3_K"
+tokens=2000 formats="f32 f16 bf16 q8_0 q4_0 q4_K q6_K q5_K iq4_nl q3_K"
 # Sanitizers look at the same code in fewer formats.
 sanitized && tokens=500 formats="f32 q4_0 q4_K"
 ids 3 2048 $tokens >"$scratch/ids"
