@@ -36,7 +36,7 @@ static const ternary_run runs[] = {{0, 32, 5, 0}, {32, 16, 5, 160}, {48, 4, 4, 2
 static inline void decode_tq1_0(const block_tq1_0 *block, float *y)
 {
     float d = half_to_float(block->d);
-    uint8_t bytes[sizeof block->five + sizeof block->four];
+    uint8_t bytes[sizeof block->five + sizeof block->four] = {0};
     memcpy(bytes, block->five, sizeof block->five);
     memcpy(bytes + sizeof block->five, block->four, sizeof block->four);
     for (const ternary_run *r = runs; r < runs + RUNS; r++)
@@ -53,7 +53,7 @@ static inline void decode_tq1_0(const block_tq1_0 *block, float *y)
 static inline void encode_tq1_0(const float *values, const float *importance, block_tq1_0 *block)
 {
     (void)importance;
-    uint8_t q[VALUES], bytes[sizeof block->five + sizeof block->four];
+    uint8_t q[VALUES], bytes[sizeof block->five + sizeof block->four] = {0};
     block->d = half_scale(round_ternary(values, q));
     for (const ternary_run *r = runs; r < runs + RUNS; r++)
         for (size_t i = 0; i < r->bytes; i++) {
