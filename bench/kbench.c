@@ -11,6 +11,7 @@
 #include "../src/kernel/topology.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,25 @@ void fill_values(float *x, size_t n, uint32_t seed)
         x[i] = (float)next_random(&seed) / 8388608.0f - 1.0f;
 }
 
+void fill_block(uint8_t *block, number_format format, uint32_t *seed)
+{
+    const number_traits *traits = &number_formats[format];
+    float values[256], largest = 0;
+    if (number_is_written(format)) {
+        fill_values(values, traits->block_values, next_random(seed));
+        traits->encode(values, NULL, block, traits->block_values);
+        return;
+    }
+    while (!(largest > 0x1p-20f && largest < 0x1p20f)) {
+        for (size_t i = 0; i < traits->block_bytes; i++)
+            block[i] = (uint8_t)next_random(seed);
+        traits->decode(block, values, traits->block_values);
+        largest = 0;
+        for (size_t i = 0; i < traits->block_values; i++) /* infinite where a value is not finite */
+            largest = fabsf(values[i]) <= largest ? largest : isfinite(values[i]) ? fabsf(values[i]) : INFINITY;
+    }
+}
+
 /* ---- timing ---- */
 
 /* Seconds of one call: the best of REPEATS, each of calls that together take set.seconds. */
@@ -113,9 +133,9 @@ static matrix matrix_of(number_format format, const uint8_t *data, size_t bytes)
 static void fill_memory(const workbench *bench, number_format format)
 {
     size_t row_bytes = matrix_of(format, NULL, 0).row_bytes, part = (1 << 20) / row_bytes * row_bytes;
-    for (size_t at = 0; at < part; at += row_bytes)
-        number_formats[format].encode(bench->values + at / row_bytes % MANY_TOKENS * COLUMNS, bench->memory + at,
-                                      COLUMNS);
+    uint32_t seed = 1;
+    for (size_t at = 0; at < part; at += number_formats[format].block_bytes)
+        fill_block(bench->memory + at, format, &seed);
     for (size_t at = part; at < bench->set.memory_bytes; at += part) {
         size_t n = bench->set.memory_bytes - at < part ? bench->set.memory_bytes - at : part;
         memcpy(bench->memory + at, bench->memory, n);

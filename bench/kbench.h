@@ -21,6 +21,9 @@ bool wanted(const char *choice, const char *name);
 /* Uniform, 24 bits. */
 uint32_t next_random(uint32_t *state);
 void fill_values(float *x, size_t n, uint32_t seed);
+/* Fills a block with encoded random values; in formats that can only be read with random bytes whose values are neither
+ * tiny nor huge. */
+void fill_block(uint8_t *block, number_format format, uint32_t *seed);
 /* For qsort: doubles, the smallest first. */
 int by_value(const void *a, const void *b);
 

@@ -142,12 +142,9 @@ static void fill_weights(number_format format, uint8_t *memory, size_t bytes)
 {
     const number_traits *traits = &number_formats[format];
     size_t part = PART / traits->block_bytes * traits->block_bytes;
-    float values[256];
     uint32_t seed = 1;
-    for (size_t at = 0; at < part && at + traits->block_bytes <= bytes; at += traits->block_bytes) {
-        fill_values(values, traits->block_values, next_random(&seed));
-        traits->encode(values, memory + at, traits->block_values);
-    }
+    for (size_t at = 0; at < part && at + traits->block_bytes <= bytes; at += traits->block_bytes)
+        fill_block(memory + at, format, &seed);
     for (size_t at = part; at < bytes; at += part)
         memcpy(memory + at, memory, bytes - at < part ? bytes - at : part);
 }

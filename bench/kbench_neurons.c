@@ -151,12 +151,9 @@ static void fill_memory(const neuron_bench *b)
 {
     const number_traits *traits = &number_formats[b->format];
     size_t part = PIECE_BYTES / traits->block_bytes * traits->block_bytes, bytes = b->set->memory_bytes;
-    float values[256];
     uint32_t seed = 1;
-    for (size_t at = 0; at < part; at += traits->block_bytes) {
-        fill_values(values, traits->block_values, next_random(&seed));
-        traits->encode(values, b->memory + at, traits->block_values);
-    }
+    for (size_t at = 0; at < part; at += traits->block_bytes)
+        fill_block(b->memory + at, b->format, &seed);
     for (size_t at = part; at < bytes; at += part)
         memcpy(b->memory + at, b->memory, bytes - at < part ? bytes - at : part);
 }

@@ -46,7 +46,7 @@ static inline double dot(const float *a, const float *b, size_t n)
 
 static inline void encode(number_format format, const float *values, uint32_t n, void *out)
 {
-    number_formats[format].encode(values, out, n);
+    number_formats[format].encode(values, NULL, out, n);
 }
 
 static inline void decode(number_format format, const void *blocks, uint32_t n, float *out)

@@ -21,9 +21,9 @@ has "-1" "$("$HEARTH" inspect "$scratch/signed.gguf" --json)" '"value": -1'
 has "2^64 - 1 for people" "$("$HEARTH" inspect "$scratch/large.gguf" --keys)" "18446744073709551615"
 
 # A number format that hearth does not know: running is refused by the tensor's name, looking is not. 256 values of type
-# 13 (q5_K) or 200, which nobody knows; 96 bytes of them.
+# 15 (q8_K) or 200, which nobody knows; 96 bytes of them.
 padding=$(printf '\\0%.0s' {1..120})
-for type in '0d:q5_K' 'c8:type 200'; do
+for type in '0f:q8_K' 'c8:type 200'; do
     tensor='\x01\0\0\0\0\0\0\0t\x01\0\0\0\0\x01\0\0\0\0\0\0\x'${type%:*}'\0\0\0\0\0\0\0\0\0\0\0'
     build strange.gguf 01 04 '\x01\0\0\0'"$tensor$padding"
     size=$(($(wc -c <"$scratch/strange.gguf") - 96)) # the head has 88 bytes, and data begins at a multiple of 32

@@ -75,7 +75,7 @@ static inline built_matrix built_store(float *values, number_format format, uint
     m.values = malloc((size_t)rows * columns * sizeof *m.values);
     float *row = malloc(columns * sizeof *row);
     for (uint32_t r = 0; r < rows; r++) {
-        number_formats[format].encode(values + (size_t)r * columns, data + r * m.stored.row_bytes, columns);
+        number_formats[format].encode(values + (size_t)r * columns, NULL, data + r * m.stored.row_bytes, columns);
         number_formats[format].decode(data + r * m.stored.row_bytes, row, columns);
         for (uint32_t c = 0; c < columns; c++)
             m.values[(size_t)r * columns + c] = (double)row[c];

@@ -75,19 +75,40 @@ float random_rough(uint64_t *state)
 }
 
 const scale_places scales_at[FORMAT_COUNT] = {
-    [FORMAT_Q8_0] = {1, {0}},
-    [FORMAT_Q4_0] = {1, {0}},
-    [FORMAT_Q4_K] = {2, {0, 2}},
-    [FORMAT_Q6_K] = {1, {208}},
+    [FORMAT_Q8_0] = {1, {0}},   [FORMAT_Q4_0] = {1, {0}},    [FORMAT_Q4_1] = {2, {0, 2}},
+    [FORMAT_Q5_0] = {1, {0}},   [FORMAT_Q5_1] = {2, {0, 2}}, [FORMAT_Q2_K] = {2, {80, 82}},
+    [FORMAT_Q3_K] = {1, {108}}, [FORMAT_Q4_K] = {2, {0, 2}}, [FORMAT_Q5_K] = {2, {0, 2}},
+    [FORMAT_Q6_K] = {1, {208}}, [FORMAT_IQ4_NL] = {1, {0}},  [FORMAT_IQ4_XS] = {1, {0}},
+    [FORMAT_TQ1_0] = {1, {52}}, [FORMAT_TQ2_0] = {1, {64}},  [FORMAT_Q1_0] = {1, {0}},
+    [FORMAT_Q2_0] = {1, {0}},   [FORMAT_IQ1_S] = {1, {0}},   [FORMAT_IQ2_XXS] = {1, {0}},
+    [FORMAT_IQ2_XS] = {1, {0}}, [FORMAT_IQ2_S] = {1, {0}},   [FORMAT_IQ3_XXS] = {1, {0}},
+    [FORMAT_IQ3_S] = {1, {0}},
 };
 
 void random_encoded(uint8_t *block, number_format format, bool not_finite, uint64_t *state)
 {
     float values[MOST_BLOCK_VALUES];
-    size_t n = number_formats[format].block_values;
-    for (size_t i = 0; i < n; i++)
-        values[i] = not_finite && random_below(state, 8) == 0 ? INFINITY : random_rough(state);
-    number_formats[format].encode(values, block, n);
+    const number_traits *traits = &number_formats[format];
+    size_t n = traits->block_values;
+    if (!number_is_block(format)) {
+        for (size_t i = 0; i < n; i++)
+            values[i] = not_finite && random_below(state, 8) == 0 ? INFINITY : random_rough(state);
+        traits->encode(values, NULL, block, n);
+        return;
+    }
+    bool fits = false;
+    while (!fits) {
+        for (size_t i = 0; i < traits->block_bytes; i++)
+            block[i] = (uint8_t)random_bits(state);
+        traits->decode(block, values, n);
+        float largest = 0;
+        fits = true;
+        for (size_t i = 0; i < n && !not_finite; i++) {
+            fits &= fabsf(values[i]) < 0x1p20f;
+            largest = fmaxf(largest, fabsf(values[i]));
+        }
+        fits &= not_finite || largest == 0 || largest > 0x1p-40f;
+    }
 }
 
 /* ---- telling ---- */

@@ -48,13 +48,14 @@ float random_value(uint64_t *state);
  * zero, some subnormal. */
 float random_rough(uint64_t *state);
 
-/* Where a block format's float16 scales lie in a block; everything else may be any byte. count 0: the format is not of
- * that kind, or is not known here, and blocks are made by random_encoded(). */
+/* Where a block format's float16 scales lie in a block, the second being that of an offset; everything else may be any
+ * byte. count 0: the format is not of that kind, or is not known here, and blocks are made by random_encoded(). */
 typedef struct scale_places {
     size_t count, at[2];
 } scale_places;
 extern const scale_places scales_at[FORMAT_COUNT];
-/* Fills a block with random values, some of them infinite if `not_finite`. */
+/* Fills a block: in float formats with random values, some of them infinite if `not_finite`; in block formats with random
+ * bytes, such that unless `not_finite` all values are finite and of ordinary size. */
 void random_encoded(uint8_t *block, number_format format, bool not_finite, uint64_t *state);
 
 /* Each counts a comparison and returns whether it was good. Close: |got - want| <= bound, got is not NaN. */

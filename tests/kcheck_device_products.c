@@ -46,7 +46,7 @@ static void fill_row(uint8_t *row, number_format format, size_t columns, bool ho
     float *values = array_new(columns, sizeof(float));
     for (size_t i = 0; i < columns; i++)
         values[i] = random_rough(rng);
-    number_formats[format].encode(values, row, columns);
+    number_formats[format].encode(values, NULL, row, columns);
     free(values);
     size_t bytes;
     if (!hostile || !number_row_bytes(format, columns, &bytes))
@@ -55,16 +55,16 @@ static void fill_row(uint8_t *row, number_format format, size_t columns, bool ho
         row[i] = random_below(rng, 2) ? (uint8_t)random_bits(rng) : row[i];
 }
 
-/* Only Q4_K has two parts, d * scale * nibble and dmin * minimum, which kernels add up apart: the first is what the
- * block decodes to with dmin = 0. */
+/* Formats with an offset have two parts, which kernels add up apart: the first is what the block decodes to where the
+ * float16 of the offset is 0. */
 static void bound_parts(float *magnitudes, const float *decoded, number_format format, const void *row, size_t columns)
 {
     const number_traits *traits = &number_formats[format];
     size_t bytes = columns / traits->block_values * traits->block_bytes;
     uint8_t *copy = array_new(bytes, 1);
     memcpy(copy, row, bytes);
-    for (size_t b = 0; format == FORMAT_Q4_K && b < bytes; b += traits->block_bytes)
-        memset(copy + b + 2, 0, 2);
+    for (size_t b = 0; scales_at[format].count == 2 && b < bytes; b += traits->block_bytes)
+        memset(copy + b + scales_at[format].at[1], 0, 2);
     traits->decode(copy, magnitudes, columns);
     for (size_t i = 0; i < columns; i++)
         magnitudes[i] = fabsf(magnitudes[i]) + fabsf(magnitudes[i] - decoded[i]);

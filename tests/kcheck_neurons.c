@@ -279,7 +279,7 @@ static void check_select(check *c, kernel_select *kernel, kernel_selection rule,
 static void check_block(check *c, const float column[32], const uint8_t *got)
 {
     uint8_t want[34];
-    number_formats[FORMAT_Q8_0].encode(column, want, 32);
+    number_formats[FORMAT_Q8_0].encode(column, NULL, want, 32);
     if (!expect_same(c, "scales", want, got, 2))
         return;
     float limit = 127 * 65504.0f, top = 0;

@@ -82,8 +82,8 @@ static void fill_input(product_case *p, uint64_t *rng)
         scalar.quantize(values, n, p->q.data, p->scales.data, p->sums.data);
 }
 
-/* Decoded weights and what bounds their parts. Only Q4_K has two parts, d * scale * nibble and dmin * minimum, which
- * kernels add up apart: the first is what the block decodes to with dmin = 0. */
+/* Decoded weights and what bounds their parts. Formats with an offset (Q4_K: d * scale * nibble and dmin * minimum) have
+ * two parts, which kernels add up apart: the first is what the block decodes to where the float16 of the offset is 0. */
 static void decode_case(product_case *p)
 {
     const number_traits *traits = &number_formats[p->w.format];
@@ -92,8 +92,9 @@ static void decode_case(product_case *p)
         uint8_t *row = new_array(1, p->w.row_bytes);
         memcpy(row, matrix_row(&p->w, r), p->w.row_bytes);
         traits->decode(row, decoded, p->w.columns);
-        for (size_t b = 0; p->w.format == FORMAT_Q4_K && b < p->w.row_bytes; b += traits->block_bytes)
-            memset(row + b + 2, 0, 2);
+        const scale_places *places = &scales_at[p->w.format];
+        for (size_t b = 0; places->count == 2 && b < p->w.row_bytes; b += traits->block_bytes)
+            memset(row + b + places->at[1], 0, 2);
         traits->decode(row, magnitude, p->w.columns);
         for (size_t i = 0; i < p->w.columns; i++)
             magnitude[i] = fabsf(magnitude[i]) + fabsf(magnitude[i] - decoded[i]);

@@ -105,7 +105,7 @@ static inline void learnt_make_first(learnt *l, uint64_t *seed)
         }
         /* The first coordinate is the same for all inputs: what makes neurons fire seldom. */
         row[0] = -0.4f;
-        number_formats[o->format].encode(row, l->data + r * row_bytes, d);
+        number_formats[o->format].encode(row, NULL, l->data + r * row_bytes, d);
         number_formats[o->format].decode(l->data + r * row_bytes, row, d);
         for (size_t c = 0; c < d; c++)
             l->first[r * d + c] = (double)row[c];

@@ -40,7 +40,7 @@ static double *shortfalls(const learnt *l, number_format format)
     for (size_t i = 0; i < f; i++) {
         for (size_t c = 0; c < d; c++)
             row[c] = (float)l->first[i * d + c];
-        number_formats[format].encode(row, stored, d);
+        number_formats[format].encode(row, NULL, stored, d);
         number_formats[format].decode(stored, row, d);
         for (size_t c = 0; c < d; c++) {
             copy[i * d + c] = (double)row[c];

@@ -281,7 +281,7 @@ static matrix converted(const matrix *from, number_format format)
     float *row = mem_new_array(m.columns, sizeof *row);
     for (uint32_t i = 0; i < m.rows; i++) {
         number_formats[from->format].decode(matrix_row(from, i), row, m.columns);
-        number_formats[format].encode(row, data + i * m.row_bytes, m.columns);
+        number_formats[format].encode(row, NULL, data + i * m.row_bytes, m.columns);
     }
     mem_free(row);
     m.data = data;

@@ -119,6 +119,8 @@ static void test_down_format(void **state)
 {
     (void)state;
     for (number_format f = 0; f < FORMAT_COUNT; f++) {
+        if (!number_is_written(f))
+            continue;
         seen s;
         convert_options o = {PACK};
         o.down_format = f;
@@ -134,7 +136,7 @@ static void test_down_format(void **state)
             for (size_t n = 0; n < t->rows; n++) {
                 for (size_t i = 0; i < d; i++)
                     row[i] = x[i * columns + n];
-                number_formats[f].encode(row, wanted, d);
+                number_formats[f].encode(row, NULL, wanted, d);
                 assert_memory_equal(wanted, matrix_row(t, n), t->row_bytes);
             }
             free(x);

@@ -20,7 +20,7 @@ static void table(void **state)
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         const number_traits *traits = &number_formats[f];
         assert_non_null(traits->decode);
-        assert_non_null(traits->encode);
+        assert_true(number_is_written((number_format)f) == (traits->largest > 0));
         assert_true(traits->block_values <= N && N % traits->block_values == 0);
         assert_int_equal(number_format_by_name(traits->name), f);
         assert_int_equal(number_format_by_gguf_type(traits->gguf_type), f);
@@ -111,7 +111,7 @@ static void recode(number_format f, const float *x, float *y)
 {
     static char blocks[N * sizeof(float)];
     memset(blocks, 0xa5, sizeof blocks);
-    number_formats[f].encode(x, blocks, N);
+    number_formats[f].encode(x, NULL, blocks, N);
     size_t size = N / number_formats[f].block_values * number_formats[f].block_bytes;
     for (size_t i = size; i < sizeof blocks; i++)
         assert_int_equal((uint8_t)blocks[i], 0xa5); /* writes what it should and no more */
@@ -139,8 +139,36 @@ static const bound bounds[] = {
      * 6-bit scale (15/126 of a step) and minimum (15/126 as well); searches only bound the mean */
     {FORMAT_Q4_K, 0, 1.0 / 15, 63 * 15 * 0.5 + 63 * 0.5, true},
     {FORMAT_Q6_K, 1.0 / 32, 0, 127 * 32 * 0.5, true},
+    /* half a step of 1/15 (1/31) of the range; scale and minimum are rounded to float16 on their own, the first times 15
+     * (31), the other relative to itself */
+    {FORMAT_Q4_1, 0x1p-11, 0.5 / 15 + 0x1p-11, 15 * 0.5 + 0.5, false},
+    {FORMAT_Q5_1, 0x1p-11, 0.5 / 31 + 0x1p-11, 31 * 0.5 + 0.5, false},
+    /* +16 is cut to +15 */
+    {FORMAT_Q5_0, 1.0 / 16 + 0x1p-11, 0, 16 * 0.5, false},
+    /* as Q4_K, with steps of 1/3 and 1/31; scale and minimum of 4 bits are off by 3/30 of a step */
+    {FORMAT_Q2_K, 0, 1.0 / 3, 15 * 3 * 0.5 + 15 * 0.5, true},
+    {FORMAT_Q5_K, 0, 1.0 / 31, 63 * 31 * 0.5 + 63 * 0.5, true},
+    /* -4 is reached, +4 cut to +3 */
+    {FORMAT_Q3_K, 1.0 / 4, 0, 31 * 4 * 0.5, true},
+    /* the widest gap of the list is 24 of 127, and 113 is the end on the other side */
+    {FORMAT_IQ4_NL, 14.0 / 127, 0, 127 * 0.5, true},
+    {FORMAT_IQ4_XS, 14.0 / 127, 0, 31 * 127 * 0.5, true},
+    /* values up to 8 are cut to 6, all in units where the largest is at least 4 */
+    {FORMAT_MXFP4, 2.0 / 8, 0, 0, false},
+    /* half of the only step */
+    {FORMAT_TQ1_0, 0.5 + 0x1p-11, 0, 0.5, false},
+    {FORMAT_TQ2_0, 0.5 + 0x1p-11, 0, 0.5, false},
 };
 /* clang-format on */
+
+static const bound *find_bound(number_format f)
+{
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (bounds[i].format == f)
+            return &bounds[i];
+    fail_msg("%s has no bound", number_formats[f].name);
+    return NULL;
+}
 
 static void check_bound(const bound *b, const float *x, const float *y)
 {
@@ -197,6 +225,8 @@ static void zeros_stay(void **unused)
     const float x[N] = {0};
     float y[N];
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        if (!number_is_written((number_format)f))
+            continue;
         recode((number_format)f, x, y);
         for (size_t i = 0; i < N; i++)
             assert_true(y[i] == 0.0f);
@@ -222,7 +252,7 @@ static void blocks_stay_finite(void **unused)
     uint32_t state = 99;
     float x[N], y[N];
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
-        if (!number_is_block((number_format)f))
+        if (!number_is_block((number_format)f) || !number_is_written((number_format)f))
             continue;
         for (int round = 0; round < 400; round++) {
             for (size_t i = 0; i < N; i++) {
@@ -242,11 +272,13 @@ static void blocks_stay_finite(void **unused)
         for (size_t i = 0; i < N; i++)
             x[i] = i == 5 ? NAN : (float)(i % 15) - 7.0f;
         recode((number_format)f, x, y);
-        assert_true(fabsf(y[5]) <= 1.0f);
-        assert_true(fabsf(y[9] - x[9]) <= 1.0f);
+        const bound *b = find_bound((number_format)f); /* a single value of those that bound the mean: twice that */
+        double most = (b->mean ? 2 : 1) * (b->of_magnitude * 7 + b->of_range * 14) + b->tiny * 0x1p-24;
+        assert_true(fabs((double)y[5]) <= most);
+        assert_true(fabs((double)y[9] - (double)x[9]) <= most);
         x[5] = -INFINITY;
         recode((number_format)f, x, y);
-        assert_true(y[5] < -100000.0f);
+        assert_true(y[5] < -65000.0f);
     }
 }
 
@@ -286,6 +318,8 @@ static void unfit_values_are_found(void **unused)
     (void)unused;
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         float largest = number_formats[f].largest;
+        if (!number_is_written((number_format)f))
+            continue;
         const float unfit[] = {
             NAN, -NAN, INFINITY, -INFINITY, nextafterf(largest, INFINITY), -nextafterf(largest, INFINITY)};
         for (size_t k = 0; k < sizeof unfit / sizeof *unfit; k++)
@@ -362,6 +396,8 @@ static void grids_are_found_again(void **unused)
     uint32_t state = 4711;
     float x[N], y[N], z[N];
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        if (!number_is_written((number_format)f))
+            continue;
         for (size_t i = 0; i < N; i++)
             x[i] = normal(&state);
         recode((number_format)f, x, y);

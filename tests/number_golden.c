@@ -1,5 +1,5 @@
 /* number_golden.c - every format against golden/quants, which two other programs agree on: decoding must give the same
- * floats, encoding the same bytes where the format has a fixed rule, else no more than 1.05 times the error. */
+ * floats, encoding the same bytes where the format has a fixed rule, else no more than 1.02 times the error. */
 #include "../src/base/file.h"
 #include "../src/base/json.h"
 #include "../src/base/memory.h"
@@ -114,7 +114,7 @@ static double relative_error(const float *x, const float *y, size_t n)
 /* Formats whose rule has no search (golden/README.md). */
 static bool has_rule(const char *name)
 {
-    const char *const names[] = {"f16", "bf16", "q8_0", "q4_0"};
+    const char *const names[] = {"f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "tq1_0", "tq2_0"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0)
             return true;
@@ -126,9 +126,11 @@ static void check_encode(const golden *g, const number_traits *traits, const jso
     size_t n = g->rows * g->columns, size = n / traits->block_values * traits->block_bytes;
     static char blocks[ROOM], expected[ROOM], odd_values[ROOM], odd_blocks[ROOM];
     static float found[4096];
-    traits->encode(g->values, blocks, n);
+    if (!traits->encode)
+        return;
+    traits->encode(g->values, NULL, blocks, n);
     memcpy(odd_values + 1, g->values, n * sizeof(float));
-    traits->encode((const float *)(const void *)(odd_values + 1), odd_blocks + 1, n);
+    traits->encode((const float *)(const void *)(odd_values + 1), NULL, odd_blocks + 1, n);
     assert_memory_equal(odd_blocks + 1, blocks, size);
     if (has_rule(traits->name)) {
         load(traits->name, ".bin", expected);
@@ -142,12 +144,12 @@ static void check_encode(const golden *g, const number_traits *traits, const jso
         const json_t *rows = json_object_get(entry, "relative_rmse_rows");
         double reference = json_number_value(json_array_get(rows, row));
         mean += error / (double)g->rows;
-        if (error > 1.05 * reference)
+        if (error > 1.02 * reference)
             fail_msg("%s row %zu: error %.6f, the reference has %.6f", traits->name, row, error, reference);
     }
     double reference = json_number_value(json_object_get(entry, "relative_rmse"));
     print_message("%s: relative error %.6f, %.3f of the reference\n", traits->name, mean, mean / reference);
-    assert_true(mean <= 1.05 * reference);
+    assert_true(mean <= 1.02 * reference);
 }
 
 static void decoding(void **state)

@@ -41,7 +41,7 @@ static inline matrix made_matrix(arena *memory, number_format format, uint32_t r
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t i = 0; i < columns; i++)
             row[i] = (float)made_random(seed) * 0x1p-23f - 1;
-        number_formats[format].encode(row, data + r * m.row_bytes, columns);
+        number_formats[format].encode(row, NULL, data + r * m.row_bytes, columns);
     }
     free(row);
     m.data = data;

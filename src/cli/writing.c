@@ -31,17 +31,19 @@ void writing_format_list(char *out, size_t size)
 {
     out[0] = 0;
     for (size_t i = 0; i < FORMAT_COUNT; i++)
-        append_name(out, size, number_formats[i].name);
+        if (number_is_written((number_format)i))
+            append_name(out, size, number_formats[i].name);
 }
 
 hearth_status writing_format(const char *command_path, const char *name, number_format *out, hearth_error *error)
 {
     *out = number_format_by_name(name);
-    if (*out != FORMAT_COUNT)
+    if (*out != FORMAT_COUNT && number_is_written(*out))
         return HEARTH_OK;
-    char all[128];
+    char all[256];
     writing_format_list(all, sizeof all);
-    return fail(error, HEARTH_INVALID, "%s: %s: cannot be written; the formats are %s", command_path, name, all);
+    return fail(error, HEARTH_INVALID, "%s: %s: %s; the formats are %s", command_path, name,
+                *out == FORMAT_COUNT ? "cannot be written" : "can be read, not written", all);
 }
 
 /* Parses overrides NAME=TYPE, split at the last '='. */

@@ -17,9 +17,10 @@ typedef struct writing_options {
 #define WRITING_OPTION_COUNT 5
 extern const option writing_option_rows[WRITING_OPTION_COUNT];
 
-/* Writes the names of all formats: "f32, f16, ...". */
+/* Writes the names of all formats that can be written: "f32, f16, ...". */
 void writing_format_list(char *out, size_t size);
-/* Finds a format by its name in number_formats. HEARTH_INVALID: unknown name; the error lists the known ones. */
+/* Finds a format by its name in number_formats. HEARTH_INVALID: the name is unknown, or of a format that can only be read;
+ * the error lists those that can be written. */
 hearth_status writing_format(const char *command_path, const char *name, number_format *out, hearth_error *error);
 
 /* Totals of what was written, for further reports. */

@@ -22,7 +22,7 @@ static void copy_rows(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t i = begin; i < end; i++) {
         char *out = job->rows + i * job->to->rows.row_bytes;
         number_formats[from].decode(matrix_row(job->from, i), row, d);
-        number_formats[to].encode(row, out, d);
+        number_formats[to].encode(row, NULL, out, d);
         number_formats[to].decode(out, copy, d);
         double squares = 0;
         for (size_t c = 0; c < d; c++)
@@ -35,6 +35,9 @@ hearth_status coarse_create(coarse_copy *out, pool *threads, const matrix *first
                             const char *thing, hearth_error *error)
 {
     coarse_copy copy = {.rows = {.format = format, .rows = first->rows, .columns = first->columns}};
+    if (!number_is_written(format))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: coarse copy: %s can be read, not written", thing,
+                    number_formats[format].name);
     if (!number_row_bytes(format, first->columns, &copy.rows.row_bytes))
         return fail(error, HEARTH_UNSUPPORTED, "%s: coarse copy: rows of %u values are not whole blocks of %s", thing,
                     first->columns, number_formats[format].name);

@@ -1,11 +1,12 @@
-/* levels.h - declarations that the files of this folder share: the partial tables, access to rows, and the memory
- * layouts of the block formats.
+/* levels.h - declarations that the files of this folder share: the partial tables, and access to rows. The memory
+ * layouts of the block formats are in number/blocks.h.
  *
  * Everything here is `static inline` or a declaration. If a function with external linkage were compiled in a file
  * with AVX flags, the linker could use that copy in the whole program. */
 #ifndef KERNEL_LEVELS_H
 #define KERNEL_LEVELS_H
 
+#include "../number/blocks.h"
 #include "kernel.h"
 
 #include <string.h>
@@ -62,40 +63,6 @@ enum {
         [SELECT_ABOVE] = select_above_##level, [SELECT_FROM] = select_from_##level, \
         [SELECT_BEYOND] = select_beyond_##level                                     \
     }
-
-/* Blocks as GGUF stores them: little-endian, of any alignment (hence packed).
- * Weight j of a block:
- *   Q8_0  d * q[j]
- *   Q4_0  d * (nibble - 8): low nibbles are weights 0..15, high ones 16..31
- *   Q4_K  8 sub-blocks of 32, d * scale * nibble - dmin * minimum; 32 bytes hold two sub-blocks, the first in
- *         the low nibbles; scales and minima of 6 bits are packed as sub_scales() reads them
- *   Q6_K  16 sub-blocks of 16, d * scale * (6 bits - 32); of each half (128 weights) 64 bytes `low` hold weights
- *         0..63 in their low and 64..127 in their high nibbles, and byte l of the 32 `high` holds the two upper bits of
- *         weights l, l + 32, l + 64, l + 96 */
-typedef struct __attribute__((packed)) block_q8_0 {
-    uint16_t d;
-    int8_t q[32];
-} block_q8_0;
-
-typedef struct __attribute__((packed)) block_q4_0 {
-    uint16_t d;
-    uint8_t nibbles[16];
-} block_q4_0;
-
-typedef struct __attribute__((packed)) block_q4_k {
-    uint16_t d, dmin;
-    uint8_t scales[12];
-    uint8_t nibbles[128];
-} block_q4_k;
-
-typedef struct __attribute__((packed)) block_q6_k {
-    uint8_t low[128], high[64];
-    int8_t scales[16];
-    uint16_t d;
-} block_q6_k;
-
-_Static_assert(sizeof(block_q8_0) == 34 && sizeof(block_q4_0) == 18, "blocks have no padding");
-_Static_assert(sizeof(block_q4_k) == 144 && sizeof(block_q6_k) == 210, "blocks have no padding");
 
 /* Unpacks the eight scales and the eight minima of a Q4_K block, each to the eight bytes of a word. Of the twelve
  * bytes, the first four hold scales 0..3 in their low six bits, the next four minima 0..3. The last four hold the

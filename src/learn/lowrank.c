@@ -352,7 +352,7 @@ static void encode_rows(void *context, size_t begin, size_t end, unsigned worker
     (void)worker;
     const encode_job *job = context;
     for (size_t i = begin; i < end; i++)
-        number_formats[job->to->format].encode(job->values + i * job->to->columns,
+        number_formats[job->to->format].encode(job->values + i * job->to->columns, NULL,
                                                (char *)job->to->data + i * job->to->row_bytes, job->to->columns);
 }
 

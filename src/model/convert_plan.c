@@ -227,6 +227,9 @@ static hearth_status plan_added(convert_plan *p, convert_item *item, const tenso
     item->scale = predictors_scale(p->added, rule, layer);
     if (item->scale == 1)
         return HEARTH_OK;
+    if (!number_is_written(item->step.to)) /* scaled, so it must be encoded again */
+        return fail(error, HEARTH_UNSUPPORTED, "%s: tensor %s: is %s, which can be read, not written",
+                    item->owner->path, item->step.name, number_formats[item->step.to].name);
     int length =
         snprintf(text, sizeof text, "times %.4g, so that one threshold serves all layers", (double)item->scale);
     item->step.reason = arena_copy_text(&p->memory, text, (size_t)length);
@@ -272,6 +275,27 @@ static hearth_status plan_layer(convert_plan *p, uint32_t layer, hearth_error *e
     return HEARTH_OK;
 }
 
+/* Refuses a format that no encoder writes; FORMAT_COUNT stands for none. */
+static hearth_status check_written(const convert_plan *p, number_format format, hearth_error *error)
+{
+    if (format == FORMAT_COUNT || number_is_written(format))
+        return HEARTH_OK;
+    return fail(error, HEARTH_UNSUPPORTED, "%s: format %s: can be read, not written", p->source->path,
+                number_formats[format].name);
+}
+
+/* Refuses options that ask for such a format. */
+static hearth_status check_formats(const convert_plan *p, hearth_error *error)
+{
+    const convert_options *o = p->options;
+    TRY(check_written(p, o->format, error));
+    if (o->neuron_major)
+        TRY(check_written(p, o->down_format, error));
+    for (size_t i = 0; i < o->override_count; i++)
+        TRY(check_written(p, o->overrides[i].format, error));
+    return HEARTH_OK;
+}
+
 /* Refuses an override that matches no tensor: it is most likely a typing error. */
 static hearth_status check_overrides(const convert_plan *p, hearth_error *error)
 {
@@ -295,6 +319,7 @@ hearth_status convert_plan_make(convert_plan *p, hearth_error *error)
         return fail(error, HEARTH_INVALID, "%s: order: needs a neuron-major file", p->source->path);
     if (p->options->order && model_largest(p->model).experts > 0)
         return fail(error, HEARTH_UNSUPPORTED, "%s: order: neurons of experts stay where they are", p->source->path);
+    TRY(check_formats(p, error));
     p->neuron_major = p->options->neuron_major || p->added || p->model->neuron_major;
     size_t most = f->tensor_count + layers * f->layer_tensor_count;
     p->items = arena_new_array(&p->memory, most, sizeof *p->items);

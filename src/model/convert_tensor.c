@@ -129,7 +129,7 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
         for (size_t k = 0; r->scale != 1 && k < r->columns; k++)
             values[k] *= r->scale;
         r->misfits[i] = find_misfit(r->to, values, r->columns);
-        number_formats[r->to].encode(values, out, r->columns);
+        number_formats[r->to].encode(values, NULL, out, r->columns);
         if (!r->sums)
             continue;
         number_formats[r->to].decode(out, rounded, r->columns);

@@ -126,7 +126,7 @@ static void pass_stripes(void *context, size_t begin, size_t end, unsigned worke
         for (size_t c = 0; c < s.columns; c++) {
             char *row = p->rows + (s.to + c) * p->shape->row_bytes;
             if (!p->sums) {
-                format->encode(values + c * d, row, d);
+                format->encode(values + c * d, NULL, row, d);
                 continue;
             }
             format->decode(row, rounded, d);

@@ -112,6 +112,9 @@ static hearth_status check_coarse(const checker *c, uint32_t layer)
     if (format >= FORMAT_COUNT)
         return fail(c->error, c->refusal, "%s: key " TUNE_KEY_COARSE ": layer %u is coarse and has no format", c->path,
                     layer);
+    if (!number_is_written(format))
+        return fail(c->error, c->refusal, "%s: key " TUNE_KEY_COARSE ": layer %u: %s can be read, not written", c->path,
+                    layer, number_formats[format].name);
     if (!number_row_bytes(format, c->model->hyper.embedding_length, &row_bytes))
         return fail(c->error, c->refusal,
                     "%s: key " TUNE_KEY_COARSE ": layer %u: rows of %u values are not whole blocks of %s", c->path,

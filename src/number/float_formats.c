@@ -7,8 +7,9 @@ void number_decode_F32(const void *blocks, float *values, size_t n)
         memcpy(values, blocks, n * sizeof *values);
 }
 
-void number_encode_F32(const float *values, void *blocks, size_t n)
+void number_encode_F32(const float *values, const float *importance, void *blocks, size_t n)
 {
+    (void)importance;
     if (n > 0)
         memcpy(blocks, values, n * sizeof *values);
 }
@@ -42,8 +43,9 @@ void number_decode_F16(const void *blocks, float *values, size_t n)
     decode(blocks, (char *)values, n, half_to_float);
 }
 
-void number_encode_F16(const float *values, void *blocks, size_t n)
+void number_encode_F16(const float *values, const float *importance, void *blocks, size_t n)
 {
+    (void)importance;
     encode((const char *)values, blocks, n, half_from_float);
 }
 
@@ -52,7 +54,8 @@ void number_decode_BF16(const void *blocks, float *values, size_t n)
     decode(blocks, (char *)values, n, bfloat_to_float);
 }
 
-void number_encode_BF16(const float *values, void *blocks, size_t n)
+void number_encode_BF16(const float *values, const float *importance, void *blocks, size_t n)
 {
+    (void)importance;
     encode((const char *)values, blocks, n, bfloat_from_float);
 }

@@ -7,7 +7,11 @@
 const number_traits number_formats[FORMAT_STORED_COUNT] = {
 #define X(id, name, gguf_type, file_type, values, bytes, largest) \
     [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, largest, number_decode_##id, number_encode_##id},
-    NUMBER_FORMATS(X)
+    WRITTEN_FORMATS(X)
+#undef X
+#define X(id, name, gguf_type, file_type, values, bytes, largest) \
+    [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, largest, number_decode_##id, NULL},
+    READ_FORMATS(X)
 #undef X
     [FORMAT_I32] = {"i32", 26, 0, 1, 4, 0, NULL, NULL},
 };

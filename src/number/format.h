@@ -1,9 +1,9 @@
 /* format.h - the table of number formats, and the matrix type.
  *
  * A format stores blocks of `block_values` weights in `block_bytes` bytes; a row of a matrix is
- * a whole number of blocks. To add a format: add a line here, and encode and decode in a new file
- * or next to similar formats; its known answers in tests/number_golden.c and its bound in
- * tests/number_format.c. The scalar kernels follow from the table. A block has a divisor of 256
+ * a whole number of blocks. To add a format: add a line here, its layout in blocks.h, and decode (and encode) in a new
+ * file or next to similar formats; its bound in tests/number_format.c. The scalar kernels follow from the table, and so
+ * does the check against its known answers (tests/number_golden.c). A block has a divisor of 256
  * values, and where it has more than one a multiple of 32, since activations are rounded by 32. */
 #ifndef NUMBER_FORMAT_H
 #define NUMBER_FORMAT_H
@@ -15,20 +15,45 @@
 #include <stdint.h>
 
 /* The last column is the largest magnitude that is safe to encode, whatever the other values of the block are.
- * Float formats: the largest value that still rounds to a finite one. Q8_0, Q4_0: the largest float16 scale, 65504,
- * times the largest quant (127; 8). Q6_K: 65504 times the largest sub-block scale (127) times the largest quant (31).
- * Q4_K: limited by its minima, at most 63 times a float16 scale; half of that, because the search may place a minimum
- * below the least value. */
-/*    id    name    GGUF type  general.file_type  values  bytes of a block  largest */
+ * Float formats: the largest value that still rounds to a finite one. Formats with a scale: the largest float16, 65504,
+ * times the largest integer of a sub-block's scale, times the largest integer (or value of a list) in both directions.
+ * Formats with an offset: limited by that. Q4_1, Q5_1 store it as float16; in Q2_K, Q4_K, Q5_K it is at most 15 or 63
+ * times a float16, and half of that is safe, because the search may place it below the least value. Q1_0 ... NVFP4 are
+ * only read: 0.
+ * general.file_type of a format that llama.cpp has only as part of mixes is that of the commonest mix. */
+/*    id         name     GGUF type  general.file_type  values  bytes of a block  largest */
 // clang-format off
-#define NUMBER_FORMATS(X)                                                           \
-    X(F32,  "f32",   0,   0,   1,   4, 0x1.fffffep127f)     /* every finite one */  \
-    X(F16,  "f16",   1,   1,   1,   2, 0x1.ffdffep15f)      /* just below 65520 */  \
-    X(BF16, "bf16", 30,  32,   1,   2, 0x1.fefffep127f)                             \
-    X(Q8_0, "q8_0",  8,   7,  32,  34, 65504.0f * 127)                              \
-    X(Q4_0, "q4_0",  2,   2,  32,  18, 65504.0f * 8)                                \
-    X(Q4_K, "q4_K", 12,  15, 256, 144, 65504.0f * 63 / 2)                           \
-    X(Q6_K, "q6_K", 14,  18, 256, 210, 65504.0f * 127 * 31)
+#define WRITTEN_FORMATS(X)                                                           \
+    X(F32,     "f32",      0,   0,   1,   4, 0x1.fffffep127f)     /* every finite one */  \
+    X(F16,     "f16",      1,   1,   1,   2, 0x1.ffdffep15f)      /* just below 65520 */  \
+    X(BF16,    "bf16",    30,  32,   1,   2, 0x1.fefffep127f)                             \
+    X(Q8_0,    "q8_0",     8,   7,  32,  34, 65504.0f * 127)                              \
+    X(Q4_0,    "q4_0",     2,   2,  32,  18, 65504.0f * 8)                                \
+    X(Q4_1,    "q4_1",     3,   3,  32,  20, 65504.0f)                                    \
+    X(Q5_0,    "q5_0",     6,   8,  32,  22, 65504.0f * 16)                               \
+    X(Q5_1,    "q5_1",     7,   9,  32,  24, 65504.0f)                                    \
+    X(Q2_K,    "q2_K",    10,  10, 256,  84, 65504.0f * 15 / 2)                           \
+    X(Q3_K,    "q3_K",    11,  12, 256, 110, 65504.0f * 31 * 3)                           \
+    X(Q4_K,    "q4_K",    12,  15, 256, 144, 65504.0f * 63 / 2)                           \
+    X(Q5_K,    "q5_K",    13,  17, 256, 176, 65504.0f * 63 / 2)                           \
+    X(Q6_K,    "q6_K",    14,  18, 256, 210, 65504.0f * 127 * 31)                         \
+    X(IQ4_NL,  "iq4_nl",  20,  25,  32,  18, 65504.0f * 113)                              \
+    X(IQ4_XS,  "iq4_xs",  23,  30, 256, 136, 65504.0f * 31 * 113)                         \
+    X(MXFP4,   "mxfp4",   39,  38,  32,  17, 0x1.8p127f)                                  \
+    X(TQ1_0,   "tq1_0",   34,  36, 256,  54, 65504.0f)                                    \
+    X(TQ2_0,   "tq2_0",   35,  37, 256,  66, 65504.0f)
+#define READ_FORMATS(X)                                                                   \
+    X(Q1_0,    "q1_0",    41,  40, 128,  18, 0)                                           \
+    X(Q2_0,    "q2_0",    42,  41,  64,  18, 0)                                           \
+    X(IQ1_S,   "iq1_s",   19,  24, 256,  50, 0)                                           \
+    X(IQ1_M,   "iq1_m",   29,  31, 256,  56, 0)                                           \
+    X(IQ2_XXS, "iq2_xxs", 16,  19, 256,  66, 0)                                           \
+    X(IQ2_XS,  "iq2_xs",  17,  20, 256,  74, 0)                                           \
+    X(IQ2_S,   "iq2_s",   22,  28, 256,  82, 0)                                           \
+    X(IQ3_XXS, "iq3_xxs", 18,  23, 256,  98, 0)                                           \
+    X(IQ3_S,   "iq3_s",   21,  26, 256, 110, 0)                                           \
+    X(NVFP4,   "nvfp4",   40,  39,  64,  36, 0)
+#define NUMBER_FORMATS(X) WRITTEN_FORMATS(X) READ_FORMATS(X)
 // clang-format on
 
 typedef enum number_format {
@@ -49,9 +74,11 @@ typedef struct number_traits {
     uint32_t block_bytes;
     float largest; /* largest magnitude that is encoded without being clamped */
     /* Convert n values, a multiple of block_values; neither side need be aligned. These scalar functions define the
-     * format: kernels are checked against them. */
+     * format: kernels are checked against them. encode NULL: can be read, not written. importance [n]: how much the
+     * squared error of each value counts, for encoders that search (the others ignore it); NULL: all count alike.
+     * What is negative, infinite or NaN in it counts as 0. */
     void (*decode)(const void *blocks, float *values, size_t n);
-    void (*encode)(const float *values, void *blocks, size_t n);
+    void (*encode)(const float *values, const float *importance, void *blocks, size_t n);
 } number_traits;
 
 extern const number_traits number_formats[FORMAT_STORED_COUNT];
@@ -60,6 +87,12 @@ extern const number_traits number_formats[FORMAT_STORED_COUNT];
 number_format number_format_by_name(const char *name);
 /* Returns the format with that GGUF type, including FORMAT_I32; FORMAT_STORED_COUNT if there is none. */
 number_format number_format_by_gguf_type(uint32_t gguf_type);
+
+/* Returns whether weights can be written in the format. */
+static inline bool number_is_written(number_format f)
+{
+    return number_formats[f].encode != NULL;
+}
 
 /* Block formats are multiplied with activations of 8 bits, float formats with float32 (docs/design.md). */
 static inline bool number_is_block(number_format f)
