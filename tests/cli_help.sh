@@ -38,6 +38,16 @@ formats=$("$HEARTH" quantize a b q9_9 2>&1 | sed 's/.*the formats are //' || tru
 for command in quantize convert pack; do
     has "formats of $command" "$("$HEARTH" $command --help | tr -s ' \n' ' ')" ": $formats"
 done
+# A mix is in the help of quantize, and quantize knows it.
+mixes=$("$HEARTH" quantize a b q9_9 2>&1 | sed 's/.*the mixes are //; s/; the formats.*//' || true)
+help=$("$HEARTH" quantize --help | tr -s ' \n' ' ')
+for mix in ${mixes//,/}; do
+    has "mix $mix in the help" "$help" " $mix"
+done
+is "number of mixes" "$(wc -w <<<"$mixes")" 17
+refused 2 "iq2_xs: can be read, not written" "$HEARTH" quantize a b iq2_xs
+refused 2 "iq1_s: can be read, not written" "$HEARTH" convert a -o b --type iq1_s
+refused 2 "q1_0: can be read, not written" "$HEARTH" pack a b --down-type q1_0
 for command in run quantize convert pack; do
     has "activations of $command" "$("$HEARTH" $command --help | tr -s ' \n' ' ')" ": silu, relu, fatrelu"
 done

@@ -9,6 +9,7 @@
 #include "convert_plan.h"
 #include "convert_tensor.h"
 #include "hyper.h"
+#include "mix.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -67,7 +68,8 @@ static hearth_status set_keys(const convert_plan *p, checkpoint *source, hearth_
 {
     const convert_options *o = p->options;
     if (o->format != FORMAT_COUNT)
-        TRY(checkpoint_set_u32(source, "general.file_type", number_formats[o->format].file_type, error));
+        TRY(checkpoint_set_u32(source, "general.file_type",
+                               o->mix ? o->mix->file_type : number_formats[o->format].file_type, error));
     TRY(checkpoint_set_u32(source, "general.quantization_version", quantization_version, error));
     if (o->neuron_major)
         TRY(set_pack_keys(p, source, error));

@@ -37,6 +37,8 @@ typedef struct convert_options {
     number_format format;                  /* of the matrices; FORMAT_COUNT: as they are stored        */
     bool head_apart;                       /* quantize: output.weight (or the tied embedding) in Q6_K, Q8_0 where
                                               its row is not a multiple of 256; never below `format`      */
+    const struct quantize_mix *mix;        /* quantize: formats by role and layer (mix.h), in place of head_apart;
+                                              `format` is then the mix's base. NULL: none                */
     const convert_override *overrides;     /* the last one that matches is used                        */
     size_t override_count;
     const char *ffn_activation;            /* NULL: as the source says                                 */

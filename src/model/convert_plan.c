@@ -4,6 +4,7 @@
  * per neuron, which one is down, and what it is called when transposed. */
 #include "convert_plan.h"
 
+#include "mix.h"
 #include "neuron_major.h"
 
 #include <fnmatch.h>
@@ -45,8 +46,8 @@ static const convert_override *find_override(const convert_options *o, const cha
 }
 
 /* Returns the format that the options ask for, before it is checked against the length of the matrix's rows. */
-static number_format wanted_format(const convert_plan *p, const tensor_rule *rule, const convert_step *step,
-                                   const char **reason)
+static number_format wanted_format(const convert_plan *p, const tensor_rule *rule, uint32_t layer,
+                                   const convert_step *step, const char **reason)
 {
     const convert_options *o = p->options;
     const convert_override *override = find_override(o, step->name);
@@ -61,6 +62,14 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     }
     if (is_down && o->neuron_major && o->down_format != FORMAT_COUNT)
         return o->down_format;
+    if (o->mix) {
+        mix_traits traits = mix_traits_of(p->model, false);
+        mix_place place = mix_place_of(p->model, rule, layer, is_head(p, rule));
+        number_format to = mix_format(o->mix, &traits, &place);
+        if (to != o->mix->base)
+            *reason = place.role == MIX_HEAD ? "head" : o->mix->name;
+        return to;
+    }
     if (o->format != FORMAT_COUNT && o->head_apart && is_head(p, rule) &&
         bits_per_weight(o->format) < bits_per_weight(FORMAT_Q6_K)) {
         *reason = "head";
@@ -77,7 +86,8 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
 
 /* Chooses the format and sets step->reason (a constant, or a text in the plan's memory). rule: of the tensor as it is
  * written. */
-static hearth_status choose_format(convert_plan *p, convert_step *step, const tensor_rule *rule, hearth_error *error)
+static hearth_status choose_format(convert_plan *p, convert_step *step, const tensor_rule *rule, uint32_t layer,
+                                   hearth_error *error)
 {
     size_t bytes;
     step->to = step->from;
@@ -89,11 +99,13 @@ static hearth_status choose_format(convert_plan *p, convert_step *step, const te
         step->reason = rule->flags & TENSOR_CONSTANT ? "constant" : rule->flags & TENSOR_NORM ? "norm" : "bias";
         return HEARTH_OK;
     }
-    number_format wanted = wanted_format(p, rule, step, &step->reason);
+    number_format wanted = wanted_format(p, rule, layer, step, &step->reason);
     step->to = wanted;
     if (number_row_bytes(wanted, step->columns, &bytes))
         return HEARTH_OK;
-    step->to = number_row_bytes(FORMAT_Q8_0, step->columns, &bytes) ? FORMAT_Q8_0 : FORMAT_F16;
+    step->to = p->options->mix ? mix_fallback(wanted) : FORMAT_Q8_0;
+    if (!number_row_bytes(step->to, step->columns, &bytes))
+        step->to = FORMAT_F16;
     char text[96];
     int length = snprintf(text, sizeof text, "%s needs rows of a multiple of %u", number_formats[wanted].name,
                           number_formats[wanted].block_values);
@@ -182,7 +194,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     step->columns = t->shape[step->transposed ? 1 : 0];
     step->rows = t->shape[step->transposed ? 0 : 1] * item->experts;
     step->from_bytes = t->size_bytes;
-    TRY(choose_format(p, step, to, error));
+    TRY(choose_format(p, step, to, layer, error));
     size_t row_bytes, size_bytes;
     if (!number_row_bytes(step->to, step->columns, &row_bytes) ||
         !size_multiply(row_bytes, (size_t)step->rows, &size_bytes))

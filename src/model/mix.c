@@ -1,0 +1,181 @@
+/* mix.c - the table of llama.cpp's mixes, and how its conditions are understood. */
+#include "mix.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+/* ------------------------------------------------------------------ conditions */
+
+static bool holds(mix_condition when, const mix_traits *t, const mix_place *p)
+{
+    uint32_t eighth = p->count / 8;
+    bool first = p->index < eighth;
+    switch (when) {
+    case ALWAYS:
+        return true;
+    case FIRST_TWO:
+        return p->index < 2;
+    case FIRST_FOUR:
+        return p->index < 4;
+    case FIRST_SIXTEENTH:
+        return p->index < p->count / 16;
+    case FIRST_EIGHTH:
+        return first;
+    case FIRST_EIGHTH_ALIKE:
+        return first && !t->importance;
+    case FIRST_EIGHTH_WEIGHTED:
+        return first && t->importance;
+    case OUTER_AND_THIRD:
+        return first || p->index >= 7 * p->count / 8 || (p->index - eighth) % 3 == 2;
+    case FOUR_SHARE:
+        return t->queries_per_key >= 4;
+    case EIGHT_EXPERTS:
+        return t->expert_count == 8;
+    case OTHER_EXPERTS:
+        return t->expert_count != 8;
+    case OF_EXPERTS:
+        return p->of_experts;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------ the table */
+
+/* The output of attention has five bits in most mixes where there are eight experts. */
+#define FINE_OUTPUT                                      \
+    {                                                    \
+        MIX_ATTENTION_OUTPUT, EIGHT_EXPERTS, FORMAT_Q5_K \
+    }
+
+// clang-format off
+static const quantize_mix mixes[] = {
+    {"q2_k",      10, FORMAT_Q2_K,   {{MIX_VALUE, FOUR_SHARE, FORMAT_Q4_K}, {MIX_VALUE, ALWAYS, FORMAT_Q3_K}, {MIX_DOWN, ALWAYS, FORMAT_Q3_K},
+                                      FINE_OUTPUT, {MIX_ATTENTION_OUTPUT, ALWAYS, FORMAT_Q3_K}}},
+    {"q3_k_s",    11, FORMAT_Q3_K,   {FINE_OUTPUT}},
+    {"q3_k_m",    12, FORMAT_Q3_K,   {{MIX_VALUE, FIRST_TWO, FORMAT_Q5_K}, {MIX_VALUE, ALWAYS, FORMAT_Q4_K},
+                                      {MIX_DOWN, FIRST_SIXTEENTH, FORMAT_Q5_K}, {MIX_DOWN, ALWAYS, FORMAT_Q4_K},
+                                      FINE_OUTPUT, {MIX_ATTENTION_OUTPUT, ALWAYS, FORMAT_Q4_K}}},
+    {"q3_k_l",    13, FORMAT_Q3_K,   {{MIX_VALUE, ALWAYS, FORMAT_Q5_K}, {MIX_DOWN, ALWAYS, FORMAT_Q5_K},
+                                      {MIX_ATTENTION_OUTPUT, OTHER_EXPERTS, FORMAT_Q5_K}}},
+    {"q4_k_s",    14, FORMAT_Q4_K,   {{MIX_VALUE, FIRST_FOUR, FORMAT_Q5_K}, {MIX_DOWN, FIRST_EIGHTH, FORMAT_Q5_K}, FINE_OUTPUT}},
+    {"q4_k_m",    15, FORMAT_Q4_K,   {{MIX_VALUE, OUTER_AND_THIRD, FORMAT_Q6_K}, {MIX_DOWN, OUTER_AND_THIRD, FORMAT_Q6_K}, FINE_OUTPUT}},
+    {"q5_k_s",    16, FORMAT_Q5_K,   {{0}}},
+    {"q5_k_m",    17, FORMAT_Q5_K,   {{MIX_VALUE, OUTER_AND_THIRD, FORMAT_Q6_K}, {MIX_DOWN, OUTER_AND_THIRD, FORMAT_Q6_K}}},
+    {"q6_k",      18, FORMAT_Q6_K,   {{0}}},
+    {"q4_0",       2, FORMAT_Q4_0,   {{MIX_DOWN, FIRST_EIGHTH_WEIGHTED, FORMAT_Q4_1}}},
+    {"q4_1",       3, FORMAT_Q4_1,   {{0}}},
+    {"q5_0",       8, FORMAT_Q5_0,   {{MIX_DOWN, FIRST_EIGHTH_WEIGHTED, FORMAT_Q5_1}}},
+    {"q5_1",       9, FORMAT_Q5_1,   {{0}}},
+    {"q8_0",       7, FORMAT_Q8_0,   {{0}}},
+    {"iq4_nl",    25, FORMAT_IQ4_NL, {{MIX_VALUE, FOUR_SHARE, FORMAT_Q5_K}, {MIX_DOWN, FIRST_EIGHTH_ALIKE, FORMAT_Q5_K}, FINE_OUTPUT}},
+    {"iq4_xs",    30, FORMAT_IQ4_XS, {{MIX_VALUE, FOUR_SHARE, FORMAT_Q5_K}, {MIX_DOWN, FIRST_EIGHTH_ALIKE, FORMAT_Q5_K}, FINE_OUTPUT}},
+    {"mxfp4_moe", 38, FORMAT_Q8_0,   {{MIX_ROLES, OF_EXPERTS, FORMAT_MXFP4}}},
+};
+#define MIXES (sizeof mixes / sizeof *mixes)
+
+/* Rules of all mixes, before their own: small matrices of a large model. */
+static const mix_rule common_rules[] = {
+    {MIX_VALUE, EIGHT_EXPERTS, FORMAT_Q8_0},
+    {MIX_KEY,   EIGHT_EXPERTS, FORMAT_Q8_0},
+};
+
+/* What takes the place of a format with blocks of 256 where rows are no multiple of that. */
+static const struct {
+    number_format from, to;
+} fallbacks[] = {
+    {FORMAT_Q2_K, FORMAT_Q4_0}, {FORMAT_Q3_K, FORMAT_Q4_0}, {FORMAT_Q4_K,   FORMAT_Q5_0},
+    {FORMAT_Q5_K, FORMAT_Q5_1}, {FORMAT_Q6_K, FORMAT_Q8_0}, {FORMAT_IQ4_XS, FORMAT_IQ4_NL},
+};
+// clang-format on
+
+const quantize_mix *mix_by_name(const char *name)
+{
+    for (size_t i = 0; i < MIXES; i++)
+        if (strcasecmp(mixes[i].name, name) == 0)
+            return &mixes[i];
+    return NULL;
+}
+
+void mix_list(char *out, size_t size)
+{
+    out[0] = 0;
+    for (size_t i = 0; i < MIXES; i++)
+        append_name(out, size, mixes[i].name);
+}
+
+/* ------------------------------------------------------------------ choosing */
+
+/* Returns the first rule that applies; NULL: none does. */
+static const mix_rule *find_rule(const mix_rule *rules, size_t count, const mix_traits *t, const mix_place *p)
+{
+    for (size_t i = 0; i < count && rules[i].to != FORMAT_F32; i++)
+        if ((rules[i].role == p->role || rules[i].role == MIX_ROLES) && holds(rules[i].when, t, p))
+            return &rules[i];
+    return NULL;
+}
+
+number_format mix_format(const quantize_mix *mix, const mix_traits *t, const mix_place *p)
+{
+    if (p->role == MIX_HEAD)
+        return mix->base == FORMAT_Q8_0 ? FORMAT_Q8_0 : FORMAT_Q6_K;
+    const mix_rule *rule = find_rule(common_rules, sizeof common_rules / sizeof *common_rules, t, p);
+    if (!rule)
+        rule = find_rule(mix->rules, MIX_RULES, t, p);
+    number_format to = rule ? rule->to : mix->base;
+    /* A model of Llama 70B's shape: its values are an eighth as large as its queries, so more bits cost little. */
+    bool large = t->layers == 80 && t->queries_per_key > 1;
+    if (p->role == MIX_VALUE && large && (to == FORMAT_Q3_K || to == FORMAT_Q4_K))
+        return FORMAT_Q5_K;
+    return to;
+}
+
+number_format mix_fallback(number_format wanted)
+{
+    for (size_t i = 0; i < sizeof fallbacks / sizeof *fallbacks; i++)
+        if (fallbacks[i].from == wanted)
+            return fallbacks[i].to;
+    return FORMAT_F16;
+}
+
+/* ------------------------------------------------------------------ of a model */
+
+mix_traits mix_traits_of(const hearth_model *model, bool importance)
+{
+    mix_traits t = {.layers = model->hyper.layer_count, .importance = importance};
+    for (uint32_t i = 0; i < t.layers; i++) {
+        const model_layer *l = &model->layers[i];
+        uint32_t group = l->attention.kv_head_count > 0 ? l->attention.head_count / l->attention.kv_head_count : 0;
+        t.expert_count = l->ffn.router.expert_count > t.expert_count ? l->ffn.router.expert_count : t.expert_count;
+        t.queries_per_key = group > t.queries_per_key ? group : t.queries_per_key;
+    }
+    return t;
+}
+
+/* The matrices whose role counts. */
+static const struct {
+    size_t field; /* of model_layer */
+    mix_role role;
+} roles[] = {
+    {offsetof(model_layer, v), MIX_VALUE},
+    {offsetof(model_layer, qkv), MIX_VALUE},
+    {offsetof(model_layer, k), MIX_KEY},
+    {offsetof(model_layer, attention_output), MIX_ATTENTION_OUTPUT},
+    {offsetof(model_layer, down), MIX_DOWN},
+    {offsetof(model_layer, down_t), MIX_DOWN},
+    {offsetof(model_layer, shared.down), MIX_DOWN},
+    {offsetof(model_layer, shared.down_t), MIX_DOWN},
+};
+
+mix_place mix_place_of(const hearth_model *model, const tensor_rule *rule, uint32_t layer, bool is_head)
+{
+    mix_place p = {.role = is_head ? MIX_HEAD : MIX_OTHER,
+                   .index = layer,
+                   .count = model->hyper.layer_count,
+                   .of_experts = (rule->flags & TENSOR_EXPERTS) != 0};
+    bool of_layer = strchr(rule->name, '%') != NULL; /* else the field is one of the model */
+    for (size_t i = 0; of_layer && i < sizeof roles / sizeof *roles; i++)
+        if (roles[i].field == rule->field)
+            p.role = roles[i].role;
+    return p;
+}
