@@ -302,7 +302,7 @@ ALWAYS_INLINE span_scales span_scales_q2_k(const uint8_t *base, size_t parts)
     (void)parts;
     const block_q2_k *block = (const void *)base;
     __m128i both = _mm_loadu_si128((const void *)block->scales), mask = _mm_set1_epi8(15);
-    span_scales s = {{_mm256_setzero_ps()}};
+    span_scales s = {.scale = {_mm256_setzero_ps()}};
     times_half(_mm_and_si128(both, mask), block->d, s.scale);
     times_half(_mm_and_si128(_mm_srli_epi16(both, 4), mask), block->dmin, s.minimum);
     return s;
@@ -325,7 +325,7 @@ ALWAYS_INLINE span_scales span_scales_q3_k(const uint8_t *base, size_t parts)
     low = _mm_and_si128(_mm_unpacklo_epi64(low, _mm_srli_epi16(low, 4)), _mm_set1_epi8(15));
     __m128i high = _mm_srlv_epi32(_mm_set1_epi32(top), _mm_setr_epi32(0, 2, 4, 6));
     high = _mm_slli_epi16(_mm_and_si128(high, _mm_set1_epi8(3)), 4);
-    span_scales s = {{_mm256_setzero_ps()}};
+    span_scales s = {.scale = {_mm256_setzero_ps()}};
     times_half(_mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32)), block->d, s.scale);
     return s;
 }

@@ -136,7 +136,7 @@ static inline void decode_iq1_m(const block_iq1_m *block, float *y)
     float d = half_to_float((uint16_t)d_bits);
     for (size_t g = 0; g < GROUPS; g++)
         for (size_t l = 0; l < 4; l++) {
-            unsigned nibble = block->high[2 * g + l / 2] >> l % 2 * 4;
+            unsigned nibble = (unsigned)block->high[2 * g + l / 2] >> l % 2 * 4;
             unsigned s = (unsigned)block->scales[g / 2] >> (g % 2 * 6 + l / 2 * 3) & 7;
             put_iq1(d * (float)(2 * s + 1), grid_iq1[block->index[4 * g + l] | (nibble & 7) << 8], nibble >> 3 & 1,
                     y + g * 32 + l * 8);
