@@ -59,7 +59,8 @@ static void put_part(buffer *b, const part_text *p)
     }
     put_zeros(b, (32 - b->size % 32) % 32);
     for (int i = 0; i < p->tensors * 8; i++) {
-        float value = (float)(p->first + i / 8);
+        int tensor = p->first + i / 8;
+        float value = (float)tensor;
         put(b, &value, sizeof value);
     }
     b->size -= p->cut;

@@ -183,10 +183,10 @@ INLINE float8 float8_of_fives(const uchar *p, uint shift, const uchar *upper, ui
 /* Eight numbers of four bits, times two: sign, two bits of exponent, one of fraction. */
 INLINE float8 float8_of_fp4(const uchar *p, uint shift)
 {
-    int8 v;
+    float8 v;
     for (uint i = 0; i < 8; i++)
-        v[i] = fp4_values[p[i] >> shift & 15];
-    return __builtin_convertvector(v, float8);
+        v[i] = (float)fp4_values[p[i] >> shift & 15];
+    return v;
 }
 
 /* Eight values of six bits, minus 32: four bits as in float8_of_nibbles, the upper two from 4 bytes of `upper` (see
