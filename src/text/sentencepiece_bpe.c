@@ -11,6 +11,8 @@
  * Special tokens are not handled here. The input is plain text, and no merge produces a control token or a byte token
  * from it, even where it is spelled like one. */
 #include "kind.h"
+#include "pair_queue.h"
+#include "piece_table.h"
 
 #include <string.h>
 
@@ -21,52 +23,13 @@ enum { BLANK_BYTES = 3 };
  * about 80 is missed (which costs time, not correctness). */
 enum { PAIR_FILTER_BITS = 18 };
 
-/* Marks a free slot, the end of a list, or a text that has no piece. */
-#define NOTHING UINT32_MAX
-
 /* ------------------------------------------------------------------ tables */
 
-typedef struct slot {
-    uint32_t tag; /* upper half of the hash: rejects most non-matches early */
-    uint32_t id;  /* NOTHING: free                                    */
-} slot;
-
-typedef struct piece_table {
-    slot *slots; /* [mask + 1]: open addressing, at most half full */
-    size_t mask;
-    uint64_t seed;
-    size_t longest;                              /* bytes of the longest piece that plain text can produce */
+typedef struct spm_tables {
+    piece_table pieces;                          /* those that plain text can produce                    */
     uint64_t pairs[1 << (PAIR_FILTER_BITS - 6)]; /* bit set: a piece may have these characters in a row */
     uint32_t bytes[256];                         /* ids of the byte tokens, or NOTHING                  */
-} piece_table;
-
-/* Returns the FNV-1a hash, seeded by an address so that no file can be crafted whose pieces all collide. */
-static uint64_t hash_text(uint64_t seed, const char *text, size_t size)
-{
-    uint64_t hash = 0xcbf29ce484222325u ^ seed;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3u;
-    return hash ^ hash >> 29;
-}
-
-/* Returns the slot that holds the piece of this text, or the free slot where it would go. */
-static slot *find_slot(const piece_table *table, const vocabulary *v, span text, uint32_t *tag)
-{
-    uint64_t hash = hash_text(table->seed, text.data, text.size);
-    *tag = (uint32_t)(hash >> 32);
-    for (size_t i = (size_t)hash & table->mask;; i = (i + 1) & table->mask) {
-        slot *s = &table->slots[i];
-        if (s->id == NOTHING || (s->tag == *tag && span_equal(v->tokens[s->id].text, text)))
-            return s;
-    }
-}
-
-/* Returns the id of the piece with this text, or NOTHING. */
-static uint32_t find_piece(const piece_table *table, const vocabulary *v, span text)
-{
-    uint32_t tag;
-    return text.size <= table->longest ? find_slot(table, v, text, &tag)->id : NOTHING;
-}
+} spm_tables;
 
 /* Returns the size of the first character in bytes; a byte that is not valid UTF-8 counts as a character. */
 static size_t character_size(const char *text, size_t size)
@@ -91,14 +54,14 @@ static size_t pair_bit(uint32_t left, uint32_t right)
 }
 
 /* Returns false only where no piece has the two characters side by side; true may be a hash collision. */
-static bool may_merge(const piece_table *table, uint32_t left, uint32_t right)
+static bool may_merge(const spm_tables *table, uint32_t left, uint32_t right)
 {
     size_t bit = pair_bit(left, right);
     return table->pairs[bit / 64] >> bit % 64 & 1;
 }
 
 /* Sets the filter's bits for all adjacent characters of a piece. */
-static void note_pairs(piece_table *table, span piece)
+static void note_pairs(spm_tables *table, span piece)
 {
     uint32_t left = 0;
     for (size_t i = 0, length; i < piece.size; i += length) {
@@ -120,40 +83,24 @@ static bool is_mergeable(const token *t)
     return (t->type == TOKEN_NORMAL || t->type == TOKEN_UNUSED) && t->text.size > 0;
 }
 
-/* Fills the hash table of pieces, the ids of the byte tokens and the filter of character pairs. */
-static void fill_tables(piece_table *table, const vocabulary *v)
+/* Fills the ids of the byte tokens and the filter of character pairs. */
+static void fill_tables(spm_tables *table, const vocabulary *v)
 {
-    memset(table->slots, 0xff, (table->mask + 1) * sizeof *table->slots);
     memset(table->bytes, 0xff, sizeof table->bytes);
     for (uint32_t id = 0; id < v->count; id++) {
         const token *t = &v->tokens[id];
         if (t->type == TOKEN_BYTE && table->bytes[t->byte] == NOTHING)
             table->bytes[t->byte] = id;
-        if (!is_mergeable(t))
-            continue;
-        uint32_t tag;
-        slot *s = find_slot(table, v, t->text, &tag);
-        if (s->id == NOTHING) /* of several pieces with the same text the first is used */
-            *s = (slot){tag, id};
-        note_pairs(table, t->text);
-        if (t->text.size > table->longest)
-            table->longest = t->text.size;
+        if (is_mergeable(t))
+            note_pairs(table, t->text);
     }
 }
 
 hearth_status sentencepiece_create(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error)
 {
-    piece_table *table = arena_new(&v->memory, sizeof *table);
-    if (!table)
+    spm_tables *table = arena_new(&v->memory, sizeof *table);
+    if (!table || !piece_table_fill(&table->pieces, v, is_mergeable))
         return fail_memory(error, "tokenizer", sizeof *table);
-    size_t room = 2;
-    while (room < (size_t)2 * v->count)
-        room *= 2;
-    table->mask = room - 1;
-    table->seed = (uint64_t)(uintptr_t)table;
-    table->slots = arena_new_array(&v->memory, room, sizeof *table->slots);
-    if (!table->slots)
-        return fail_memory(error, "tokenizer", room * sizeof *table->slots);
     fill_tables(table, v);
     for (int byte = 0; v->unknown < 0 && byte < 256; byte++)
         if (table->bytes[byte] == NOTHING)
@@ -173,54 +120,16 @@ typedef struct symbol {
     uint32_t taken_in_before; /* of a merged symbol: the previous taken_in of the one it went into */
 } symbol;
 
-typedef struct pair {
-    float score;
-    uint32_t left; /* index of the left symbol; the right one is its next          */
-    uint32_t size; /* bytes of both when queued, to see whether the pair is stale   */
-} pair;
-
 typedef struct merger {
-    const piece_table *table;
+    const spm_tables *table;
     const vocabulary *v;
     encoding *out;
     const char *text; /* of the run */
     symbol *symbols;  /* [count]    */
-    pair *queue;      /* [2 count]: a heap, best pair first. A merge removes one and adds at most two.       */
-    uint32_t count, queued;
+    pair_queue queue;
+    uint32_t count;
     bool after_unknown; /* the last id is the unknown token */
 } merger;
-
-/* Orders the queue: the higher score first, then the leftmost pair. */
-static bool comes_first(const pair *a, const pair *b)
-{
-    return a->score > b->score || (a->score == b->score && a->left < b->left);
-}
-
-static void queue_push(merger *m, pair p)
-{
-    uint32_t i = m->queued++;
-    while (i > 0 && comes_first(&p, &m->queue[(i - 1) / 2])) {
-        m->queue[i] = m->queue[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    m->queue[i] = p;
-}
-
-static pair queue_pop(merger *m)
-{
-    pair best = m->queue[0], last = m->queue[--m->queued];
-    size_t i = 0, child;
-    while ((child = 2 * i + 1) < m->queued) {
-        if (child + 1 < m->queued && comes_first(&m->queue[child + 1], &m->queue[child]))
-            child++;
-        if (!comes_first(&m->queue[child], &last))
-            break;
-        m->queue[i] = m->queue[child];
-        i = child;
-    }
-    m->queue[i] = last;
-    return best;
-}
 
 static span text_of(const merger *m, const symbol *s)
 {
@@ -234,9 +143,9 @@ static void consider(merger *m, uint32_t left)
         return;
     span text = text_of(m, &m->symbols[left]);
     text.size += m->symbols[m->symbols[left].next].size;
-    uint32_t id = find_piece(m->table, m->v, text);
+    uint32_t id = piece_table_find(&m->table->pieces, text);
     if (id != NOTHING)
-        queue_push(m, (pair){m->v->tokens[id].score, left, (uint32_t)text.size});
+        pair_queue_push(&m->queue, (pair){m->v->tokens[id].score, left, (uint32_t)text.size});
 }
 
 /* Returns true where a queued pair is still valid. Both symbols exist and are unchanged exactly where the sum of
@@ -280,11 +189,11 @@ static void let_out(merger *m, uint32_t index)
 /* Merges pairs of the run, best first, until no pair is left. */
 static void merge(merger *m)
 {
-    m->queued = 0;
+    m->queue.count = 0;
     for (uint32_t i = 0; i < m->count; i++)
         consider(m, i);
-    while (m->queued > 0) {
-        pair best = queue_pop(m);
+    while (m->queue.count > 0) {
+        pair best = pair_queue_pop(&m->queue);
         if (!still_holds(m, &best))
             continue;
         take_in(m, best.left);
@@ -317,10 +226,10 @@ static bool add_unspelled(merger *m, span text)
 static bool add_symbols(merger *m)
 {
     for (uint32_t i = 0; i != NOTHING; i = m->symbols[i].next) {
-        uint32_t id = find_piece(m->table, m->v, text_of(m, &m->symbols[i]));
+        uint32_t id = piece_table_find(&m->table->pieces, text_of(m, &m->symbols[i]));
         while (id != NOTHING && m->v->tokens[id].type == TOKEN_UNUSED && m->symbols[i].taken_in != NOTHING) {
             let_out(m, i);
-            id = find_piece(m->table, m->v, text_of(m, &m->symbols[i]));
+            id = piece_table_find(&m->table->pieces, text_of(m, &m->symbols[i]));
         }
         if (id == NOTHING) {
             if (!add_unspelled(m, text_of(m, &m->symbols[i])))
@@ -343,7 +252,7 @@ static bool begin_run(merger *m, span run)
     m->symbols = encoding_scratch(m->out, room);
     if (!m->symbols)
         return false;
-    m->queue = (pair *)(m->symbols + m->count);
+    m->queue.pairs = (pair *)(m->symbols + m->count);
     m->text = run.data;
     uint32_t begin = 0;
     for (uint32_t i = 0; i < m->count; i++) {
