@@ -42,7 +42,7 @@ hearth_status detokenizer_create(detokenizer **out, const tokenizer *t, unsigned
         return fail_memory(error, "detokenizer", total);
     d->tokenizer = t;
     d->flags = flags;
-    d->blank = span_of(t->kind->blank);
+    d->blank = t->vocabulary.blank;
     d->in = (char *)(d + 1);
     d->out = d->in + room;
     begin_text(d);

@@ -16,9 +16,6 @@
 
 #include <string.h>
 
-#define BLANK "\xe2\x96\x81" /* U+2581 */
-enum { BLANK_BYTES = 3 };
-
 /* log2 of the bits in the filter of character pairs. Llama 2 sets about 3000 of the 2^18 bits, so one boundary in
  * about 80 is missed (which costs time, not correctness). */
 enum { PAIR_FILTER_BITS = 18 };
@@ -293,41 +290,13 @@ static bool add_runs(merger *m, span text)
     return m->count == 0 || add_run(m, (span){text.data + begin, text.size - begin});
 }
 
-/* Copies text with blanks as U+2581, and with one more in front where the vocabulary asks for it. Extra blanks are
- * removed as by SentencePiece's normaliser: at the front and in the middle only U+0020 counts as a blank, at the end
- * U+2581 of the input counts too. The result may be empty. */
-static bool write_blanks(const vocabulary *v, span text, buffer *out)
-{
-    out->size = 0;
-    if (v->removes_extra_blanks)
-        while (text.size > 0 && text.data[0] == ' ')
-            text = (span){text.data + 1, text.size - 1};
-    if (text.size == 0)
-        return true;
-    if (v->adds_space_prefix && !buffer_put(out, BLANK, BLANK_BYTES))
-        return false;
-    for (size_t i = 0; i < text.size;) {
-        const char *blank = memchr(text.data + i, ' ', text.size - i);
-        size_t end = blank ? (size_t)(blank - text.data) : text.size;
-        if (!buffer_put(out, text.data + i, end - i) || (blank && !buffer_put(out, BLANK, BLANK_BYTES)))
-            return false;
-        i = end + 1;
-        while (v->removes_extra_blanks && i < text.size && text.data[i] == ' ')
-            i++;
-    }
-    if (v->removes_extra_blanks)
-        while (out->size >= BLANK_BYTES && memcmp(out->data + out->size - BLANK_BYTES, BLANK, BLANK_BYTES) == 0)
-            out->size -= BLANK_BYTES;
-    return true;
-}
-
 hearth_status sentencepiece_encode(const void *tables, const vocabulary *v, span text, encoding *e, hearth_error *error)
 {
     /* Symbols have 32-bit indices, and a blank grows from one byte to three. */
     if (text.size > UINT32_MAX / 4)
         return fail(error, HEARTH_INVALID, "text: has %zu bytes, more than fit in one encoding", text.size);
     merger m = {.table = tables, .v = v, .out = e};
-    if (!write_blanks(v, text, &e->text) || !add_runs(&m, (span){e->text.data, e->text.size}))
+    if (!blanks_write(v, text, &e->text) || !add_runs(&m, (span){e->text.data, e->text.size}))
         return fail_memory(error, "tokens", text.size);
     return HEARTH_OK;
 }

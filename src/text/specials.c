@@ -123,21 +123,24 @@ static int compare_specials(const void *left, const void *right)
     return a->id < b->id ? -1 : 1;
 }
 
-/* Sets *out to the token as it appears in a text: U+2581 in a user-defined piece stands for a space. Returns false
+/* Sets *out to the token as it appears in a text: in a user-defined piece U+2581 stands for a space, where pieces spell
+ * blanks so. Returns false
  * where there is no memory. */
 static bool spell_out(vocabulary *v, const token *t, span *out)
 {
+    const span blank = v->blank;
     *out = t->text;
-    if (t->type != TOKEN_USER_DEFINED || !memmem(t->text.data, t->text.size, "\xe2\x96\x81", 3))
+    if (t->type != TOKEN_USER_DEFINED || span_equal(blank, span_of(" ")) ||
+        !memmem(t->text.data, t->text.size, blank.data, blank.size))
         return true;
     char *text = arena_copy_text(&v->memory, t->text.data, t->text.size);
     if (!text)
         return false;
     size_t size = 0;
     for (size_t i = 0; i < t->text.size;) {
-        bool is_blank = t->text.size - i >= 3 && memcmp(t->text.data + i, "\xe2\x96\x81", 3) == 0;
+        bool is_blank = t->text.size - i >= blank.size && memcmp(t->text.data + i, blank.data, blank.size) == 0;
         text[size++] = is_blank ? ' ' : t->text.data[i];
-        i += is_blank ? 3 : 1;
+        i += is_blank ? blank.size : 1;
     }
     *out = (span){text, size};
     return true;

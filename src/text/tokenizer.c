@@ -3,13 +3,38 @@
 
 #include <stdio.h>
 
+#define WIDE_BLANK "\xe2\x96\x81" /* U+2581 */
+
 static const vocabulary_kind kinds[] = {
     {
         .name = "llama",
-        .defaults = {.bos = 1, .eos = 2, .unknown = 0, .adds_bos = true, .adds_eos = false, .adds_space_prefix = true},
-        .blank = "\xe2\x96\x81", /* U+2581 */
+        .defaults = {.bos = 1,
+                     .eos = 2,
+                     .unknown = 0,
+                     .adds_bos = true,
+                     .adds_space_prefix = true,
+                     .needs_scores = true,
+                     .blank = WIDE_BLANK},
         .create = sentencepiece_create,
         .encode = sentencepiece_encode,
+        .spell = sentencepiece_spell,
+    },
+    {
+        .name = "gpt2",
+        .defaults = {.bos = 11, .eos = 11, .unknown = -1, .blank = " "},
+        .create = bpe_create_bytes,
+        .destroy = bpe_destroy,
+        .adjust = bpe_adjust,
+        .encode = bpe_encode,
+        .spell = bpe_spell_bytes,
+    },
+    {
+        .name = "gemma4",
+        .defaults = {.bos = -1, .eos = -1, .unknown = -1, .blank = WIDE_BLANK},
+        .create = bpe_create_characters,
+        .destroy = bpe_destroy,
+        .adjust = bpe_adjust,
+        .encode = bpe_encode,
         .spell = sentencepiece_spell,
     },
 };
@@ -50,8 +75,11 @@ hearth_status tokenizer_create(tokenizer **out, const checkpoint *c, hearth_erro
     if (!t)
         return fail_memory(error, "tokenizer", sizeof *t);
     t->kind = kind;
-    hearth_status status;
-    TRY_OR(failed, status, vocabulary_load(&t->vocabulary, &kind->defaults, c, error));
+    hearth_status status = HEARTH_OK;
+    vocabulary_defaults defaults = kind->defaults;
+    if (kind->adjust)
+        TRY_OR(failed, status, kind->adjust(&defaults, c, error));
+    TRY_OR(failed, status, vocabulary_load(&t->vocabulary, &defaults, c, error));
     TRY_OR(failed, status, kind->create(&t->tables, &t->vocabulary, c, error));
     t->id_count = t->vocabulary.count;
     *out = t;
@@ -65,6 +93,8 @@ void tokenizer_destroy(tokenizer *t)
 {
     if (!t)
         return;
+    if (t->tables && t->kind->destroy)
+        t->kind->destroy(t->tables);
     vocabulary_free(&t->vocabulary);
     mem_free(t);
 }
@@ -194,6 +224,7 @@ hearth_status tokenizer_encode(const tokenizer *t, span text, unsigned flags, in
     hearth_status status = encode(t, text, flags, &e, error);
     buffer_free(&e.text);
     mem_free(e.scratch);
+    split_memory_free(&e.split);
     if (status != HEARTH_OK) {
         mem_free(e.ids);
         return status;

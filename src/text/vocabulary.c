@@ -27,12 +27,14 @@ static int parse_byte(span text)
     return value;
 }
 
-/* Reads an array key that must have one item per token. */
-static hearth_status get_array(const checkpoint *c, const char *key, value_type type, uint64_t count,
+/* Reads an array key that must have one item per token; *out is NULL where it is absent and need not be there. */
+static hearth_status get_array(const checkpoint *c, const char *key, value_type type, uint64_t count, bool needed,
                                const key_value **out, hearth_error *error)
 {
-    TRY(checkpoint_get_array(c, key, type, out, NULL, error));
-    if ((*out)->count != count)
+    bool found = true;
+    *out = NULL;
+    TRY(checkpoint_get_array(c, key, type, out, needed ? NULL : &found, error));
+    if (found && (*out)->count != count)
         return fail(error, HEARTH_FORMAT, "%s: key %s: has %llu items, but there are %llu tokens", c->path, key,
                     (unsigned long long)(*out)->count, (unsigned long long)count);
     return HEARTH_OK;
@@ -81,23 +83,24 @@ static hearth_status check_token(token *t, uint32_t id, int32_t type, const chec
 }
 
 /* Loads text, score and type of every token. */
-static hearth_status load_tokens(vocabulary *v, const checkpoint *c, hearth_error *error)
+static hearth_status load_tokens(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
+                                 hearth_error *error)
 {
     const key_value *texts, *scores, *types;
     TRY(checkpoint_get_array(c, KEY("tokens"), VALUE_STRING, &texts, NULL, error));
     if (texts->count == 0 || texts->count > INT32_MAX)
         return fail(error, HEARTH_FORMAT, "%s: key %s: has %llu items, expected 1 to %d", c->path, KEY("tokens"),
                     (unsigned long long)texts->count, INT32_MAX);
-    TRY(get_array(c, KEY("scores"), VALUE_F32, texts->count, &scores, error));
-    TRY(get_array(c, KEY("token_type"), VALUE_I32, texts->count, &types, error));
+    TRY(get_array(c, KEY("scores"), VALUE_F32, texts->count, defaults->needs_scores, &scores, error));
+    TRY(get_array(c, KEY("token_type"), VALUE_I32, texts->count, defaults->needs_scores, &types, error));
     v->count = (uint32_t)texts->count;
     v->tokens = arena_new_array(&v->memory, v->count, sizeof *v->tokens);
     if (!v->tokens)
         return fail_memory(error, "vocabulary", v->count * sizeof *v->tokens);
     TRY(copy_texts(v, texts->as.strings, c, error));
     for (uint32_t i = 0; i < v->count; i++) {
-        v->tokens[i].score = ((const float *)scores->as.items)[i];
-        TRY(check_token(&v->tokens[i], i, ((const int32_t *)types->as.items)[i], c, error));
+        v->tokens[i].score = scores ? ((const float *)scores->as.items)[i] : 0;
+        TRY(check_token(&v->tokens[i], i, types ? ((const int32_t *)types->as.items)[i] : TOKEN_NORMAL, c, error));
     }
     return HEARTH_OK;
 }
@@ -164,7 +167,8 @@ static hearth_status load_switches(vocabulary *v, const vocabulary_defaults *def
 hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
                               hearth_error *error)
 {
-    TRY(load_tokens(v, c, error));
+    v->blank = span_of(defaults->blank);
+    TRY(load_tokens(v, defaults, c, error));
     TRY(load_ids(v, defaults, c, error));
     TRY(load_switches(v, defaults, c, error));
     return specials_load(v, c, error);

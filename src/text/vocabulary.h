@@ -42,6 +42,8 @@ typedef struct special_set {
 typedef struct vocabulary_defaults {
     int32_t bos, eos, unknown; /* -1: none. Used only where that piece is a control or unknown token. */
     bool adds_bos, adds_eos, adds_space_prefix;
+    bool needs_scores; /* else the key may be absent, and scores are 0 */
+    const char *blank; /* how pieces spell a blank; also what adds_space_prefix puts in front of a text */
 } vocabulary_defaults;
 
 typedef struct vocabulary {
@@ -53,6 +55,7 @@ typedef struct vocabulary {
     bool adds_bos, adds_eos;             /* only where there is such a token        */
     bool adds_space_prefix;              /* a text begins as if a blank preceded it */
     bool removes_extra_blanks;           /* runs of blanks count as one             */
+    span blank;                          /* how pieces spell one                    */
     special_set user_defined;            /* always recognised                       */
     special_set all_specials;            /* with control tokens and the unknown one */
 } vocabulary;
@@ -60,7 +63,7 @@ typedef struct vocabulary {
 /* Bytes of the longest accepted piece. It bounds every search below; real pieces have at most a few hundred. */
 enum { PIECE_LIMIT = 4096 };
 
-/* Reads tokenizer.ggml.tokens, .scores, .token_type and the other keys. The caller frees the vocabulary with
+/* Reads tokenizer.ggml.tokens, .scores, .token_type (absent: all normal) and the other keys. The caller frees the vocabulary with
  * vocabulary_free, also on failure. HEARTH_FORMAT: something is missing, of the wrong type or out of range (named).
  * HEARTH_UNSUPPORTED: a piece longer than PIECE_LIMIT. */
 hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
