@@ -69,8 +69,8 @@ hearth_status merge_table_load(merge_table *table, vocabulary *v, const piece_ta
     for (uint32_t rank = 0; rank < merges->count; rank++) {
         span text = merges->as.strings[rank];
         if (!add_merge(table, pieces, text, rank, joined))
-            return fail(error, HEARTH_FORMAT, "%s: key %s: '%.*s' does not make a piece of the vocabulary",
-                        c->path, KEY_MERGES, text.size < 64 ? (int)text.size : 64, text.data);
+            return fail(error, HEARTH_FORMAT, "%s: key %s: '%.*s' does not make a piece of the vocabulary", c->path,
+                        KEY_MERGES, text.size < 64 ? (int)text.size : 64, text.data);
     }
     return HEARTH_OK;
 }

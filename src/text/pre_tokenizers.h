@@ -10,7 +10,7 @@
 enum { PRE_TOKENIZER_RULES = 6 };
 
 typedef struct pre_tokenizer {
-    const char *names;                           /* values of the key, separated by blanks                    */
+    const char *names;                            /* values of the key, separated by blanks                    */
     const char *expressions[PRE_TOKENIZER_RULES]; /* matches are isolated (splitter.h); NULL behind the last   */
     bool ignores_merges; /* a word that is a piece is that piece, whether or not merges lead to it             */
     bool adds_bos;       /* where no key says                                                                  */

@@ -51,8 +51,7 @@ static bool read_rule(split_rule *out, const char *text)
 }
 
 /* Reads the expressions of the checkpoint's own into rules [RULES_LIMIT]; `memory` holds their texts. */
-static hearth_status read_own(split_rule *rules, size_t *count, arena *memory, const checkpoint *c,
-                              hearth_error *error)
+static hearth_status read_own(split_rule *rules, size_t *count, arena *memory, const checkpoint *c, hearth_error *error)
 {
     const key_value *own;
     TRY(checkpoint_get_array(c, KEY_SPLIT, VALUE_STRING, &own, NULL, error));
