@@ -32,15 +32,16 @@ if [ -e "$DATA/golden/tokenizers/llama-spm.gguf" ]; then
     has "inspect of a vocabulary" "$("$HEARTH" inspect "$DATA/golden/tokenizers/llama-spm.gguf")" "cannot run it"
     has "keys of a vocabulary" "$("$HEARTH" inspect "$DATA/golden/tokenizers/llama-spm.gguf" --keys)" \
         'tokenizer.ggml.model string = "llama"'
-    for reason in "tokenizer.model" "tokenizer.model (tokenizer.json is not read yet)"; do
-        reason="golden-llama: tokenizer: the folder has no $reason"
-        mkdir -p "$scratch/golden-llama"
-        cp "$DATA/golden/llama/config.json" "$DATA/golden/llama/model.safetensors" "$scratch/golden-llama"
-        refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama" -p x
-        refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama"
-        refused 1 "$reason" "$HEARTH" eval ppl "$scratch/golden-llama" "$scratch/x"
-        echo '{}' >"$scratch/golden-llama/tokenizer.json"
-    done
+    mkdir -p "$scratch/golden-llama"
+    cp "$DATA/golden/llama/config.json" "$DATA/golden/llama/model.safetensors" "$scratch/golden-llama"
+    reason="golden-llama: tokenizer: the folder has no tokenizer.model, tokenizer.json, or vocab.json"
+    refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama" -p x
+    refused 1 "$reason" "$HEARTH" run "$scratch/golden-llama"
+    refused 1 "$reason" "$HEARTH" eval ppl "$scratch/golden-llama" "$scratch/x"
+    echo '{"model": {"type": "WordPiece"}}' >"$scratch/golden-llama/tokenizer.json"
+    refused 1 "tokenizer.json: a vocabulary of type 'WordPiece' is not supported" "$HEARTH" run "$scratch/golden-llama" -p x
+    echo '{}' >"$scratch/golden-llama/tokenizer.json"
+    refused 1 "tokenizer.json: model: has no vocab" "$HEARTH" run "$scratch/golden-llama" -p x
     has "note on a missing tokenizer" "$("$HEARTH" convert "$DATA/golden/llama" -o "$scratch/mute.gguf" 2>&1)" "note:"
     # Families that hearth does not run yet are refused by name.
     refused 1 gemma3n "$HEARTH" run "$DATA/golden/gemma3n/model.gguf" -p x

@@ -8,6 +8,8 @@
 
 #include "../base/sized.h"
 #include "../file/gguf.h"
+#include "../file/sentencepiece.h"
+#include "../text/tokenizer_json.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -215,10 +217,29 @@ hearth_status model_check(hearth_model **out, checkpoint *source, const hearth_m
 }
 
 /* A .safetensors file gets an error that asks for its folder. */
+/* Opens a file that holds nothing but a vocabulary. */
+static hearth_status open_vocabulary(checkpoint **out, const char *path,
+                                     hearth_status (*add)(checkpoint *c, const char *path, hearth_error *error),
+                                     hearth_error *error)
+{
+    checkpoint *c;
+    TRY(checkpoint_create(&c, path, error));
+    hearth_status status = add(c, path, error);
+    if (status == HEARTH_OK)
+        *out = c;
+    else
+        checkpoint_close(c);
+    return status;
+}
+
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error)
 {
     if (file_is_folder(path))
         return huggingface_open(out, path, error);
+    if (fnmatch("*tokenizer.json", path, 0) == 0)
+        return open_vocabulary(out, path, tokenizer_json_add, error);
+    if (fnmatch("*tokenizer.model", path, 0) == 0)
+        return open_vocabulary(out, path, sentencepiece_add, error);
     hearth_status status = gguf_open_any(out, path, error);
     if (status == HEARTH_FORMAT && fnmatch("*.safetensors", path, 0) == 0)
         return fail(error, status, "%s: is a safetensors file; name its folder", path);

@@ -1,13 +1,14 @@
 /* huggingface_tokenizer.c - reads the vocabulary of a Hugging Face folder.
  *
- * tokenizer.model has the pieces. Fine-tuned models add tokens to them (added_tokens.json, tokenizer_config.json),
- * and the embedding may have rows without a token. Both are filled in as llama.cpp's converter does, so that every
- * row has a token. tokenizer.json is not read. */
+ * tokenizer.model, tokenizer.json, or vocab.json with merges.txt has the pieces: the first of them that there is.
+ * Fine-tuned models add tokens to them (added_tokens.json, tokenizer_config.json), and the embedding may have rows
+ * without a token. Both are filled in as llama.cpp's converter does, so that every row has a token. */
 #include "huggingface.h"
 
 #include "hyper.h"
 
 #include "../file/sentencepiece.h"
+#include "../text/tokenizer_json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,9 +25,9 @@ typedef struct vocabulary {
     checkpoint *out;
     hearth_error *error;
     uint32_t size;  /* rows of the embedding       */
-    uint32_t known; /* pieces of tokenizer.model   */
+    uint32_t known; /* pieces of the file          */
     span *tokens;   /* [size]                      */
-    float *scores;  /* [size]                      */
+    float *scores;  /* [size]; NULL: pieces have none */
     int32_t *types; /* [size]                      */
     arena memory;   /* of working copies           */
     bool changed;
@@ -49,7 +50,8 @@ static hearth_status put_token(vocabulary *v, uint64_t id, const char *text, boo
         return fail_memory(v->error, v->out->path, length);
     v->tokens[id] = (span){copy, length};
     v->types[id] = control ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
-    v->scores[id] = added_score;
+    if (v->scores)
+        v->scores[id] = added_score;
     v->changed = true;
     return HEARTH_OK;
 }
@@ -97,17 +99,19 @@ static hearth_status start(vocabulary *v)
 {
     const key_value *tokens, *scores, *types;
     TRY(checkpoint_get_array(v->out, "tokenizer.ggml.tokens", VALUE_STRING, &tokens, NULL, v->error));
-    TRY(checkpoint_get_array(v->out, "tokenizer.ggml.scores", VALUE_F32, &scores, NULL, v->error));
+    bool has_scores;
+    TRY(checkpoint_get_array(v->out, "tokenizer.ggml.scores", VALUE_F32, &scores, &has_scores, v->error));
     TRY(checkpoint_get_array(v->out, "tokenizer.ggml.token_type", VALUE_I32, &types, NULL, v->error));
     v->tokens = arena_new_array(&v->memory, v->size, sizeof *v->tokens);
-    v->scores = arena_new_array(&v->memory, v->size, sizeof *v->scores);
+    v->scores = has_scores ? arena_new_array(&v->memory, v->size, sizeof *v->scores) : NULL;
     v->types = arena_new_array(&v->memory, v->size, sizeof *v->types);
-    if (!v->tokens || !v->scores || !v->types)
+    if (!v->tokens || (has_scores && !v->scores) || !v->types)
         return fail_memory(v->error, v->out->path, v->size * sizeof *v->tokens);
     v->known = tokens->count < v->size ? (uint32_t)tokens->count : v->size;
     v->changed = tokens->count != v->size;
     memcpy(v->tokens, tokens->as.strings, v->known * sizeof *v->tokens);
-    memcpy(v->scores, scores->as.items, v->known * sizeof *v->scores);
+    if (v->scores)
+        memcpy(v->scores, scores->as.items, v->known * sizeof *v->scores);
     memcpy(v->types, types->as.items, v->known * sizeof *v->types);
     for (uint32_t id = v->known; id < v->size; id++) {
         char text[24];
@@ -116,7 +120,8 @@ static hearth_status start(vocabulary *v)
         if (!copy)
             return fail_memory(v->error, v->out->path, (size_t)length);
         v->tokens[id] = (span){copy, (size_t)length};
-        v->scores[id] = unused_score;
+        if (v->scores)
+            v->scores[id] = unused_score;
         v->types[id] = TOKEN_UNUSED;
     }
     return HEARTH_OK;
@@ -128,7 +133,8 @@ static hearth_status finish(const vocabulary *v)
     if (!v->changed)
         return HEARTH_OK;
     TRY(checkpoint_set_strings(v->out, "tokenizer.ggml.tokens", v->tokens, v->size, v->error));
-    TRY(checkpoint_set_numbers(v->out, "tokenizer.ggml.scores", VALUE_F32, v->scores, v->size, v->error));
+    if (v->scores)
+        TRY(checkpoint_set_numbers(v->out, "tokenizer.ggml.scores", VALUE_F32, v->scores, v->size, v->error));
     return checkpoint_set_numbers(v->out, "tokenizer.ggml.token_type", VALUE_I32, v->types, v->size, v->error);
 }
 
@@ -149,9 +155,45 @@ static hearth_status set_id(checkpoint *c, const json_t *config, const char *con
     return checkpoint_set_u32(c, key, (uint32_t)json_integer_value(value), error);
 }
 
-/* Sets the ids of BOS and EOS: from config.json, else from generation_config.json; else those of tokenizer.model
- * stay. */
-static hearth_status set_ids(const vocabulary *v, const json_t *config, const json_t *generation)
+/* Sets the id of the token with this text, unless *done: "<s>", or {"content": "<s>", ...}. */
+static hearth_status set_named(const vocabulary *v, const json_t *settings, const char *name, const char *key,
+                               bool *done)
+{
+    const json_t *value = json_object_get(settings, name);
+    if (json_is_object(value))
+        value = json_object_get(value, "content");
+    if (*done || !json_is_string(value))
+        return HEARTH_OK;
+    span text = {json_string_value(value), json_string_length(value)};
+    for (uint32_t id = 0; id < v->size; id++)
+        if (span_equal(v->tokens[id], text)) {
+            *done = true;
+            return checkpoint_set_u32(v->out, key, id, v->error);
+        }
+    return HEARTH_OK;
+}
+
+/* Sets the list of tokens that end an answer: all that the configs give for EOS. */
+static hearth_status set_ends(const vocabulary *v, const json_t *config, const json_t *generation)
+{
+    enum { ENDS_LIMIT = 64 };
+    uint32_t ends[2 * ENDS_LIMIT];
+    size_t count = 0;
+    const json_t *lists[] = {json_object_get(config, "eos_token_id"), json_object_get(generation, "eos_token_id")};
+    for (size_t l = 0; l < 2; l++)
+        for (size_t i = 0; i < json_array_size(lists[l]) && i < ENDS_LIMIT; i++) {
+            const json_t *id = json_array_get(lists[l], i);
+            if (json_is_integer(id) && json_integer_value(id) >= 0 && json_integer_value(id) < v->size)
+                ends[count++] = (uint32_t)json_integer_value(id);
+        }
+    return count == 0 ? HEARTH_OK
+                      : checkpoint_set_numbers(v->out, "tokenizer.hearth.end_tokens", VALUE_U32, ends, count, v->error);
+}
+
+/* Sets the ids of BOS and EOS: from config.json, else from generation_config.json, else by the texts in
+ * tokenizer_config.json; else those of the vocabulary's file stay. */
+static hearth_status set_ids(const vocabulary *v, const json_t *config, const json_t *generation,
+                             const json_t *settings)
 {
     bool bos = false, eos = false;
     const struct {
@@ -166,7 +208,9 @@ static hearth_status set_ids(const vocabulary *v, const json_t *config, const js
         TRY(set_id(v->out, sources[i].object, "eos_token_id", "tokenizer.ggml.eos_token_id", v->size, name, &eos,
                    v->error));
     }
-    return HEARTH_OK;
+    TRY(set_named(v, settings, "bos_token", "tokenizer.ggml.bos_token_id", &bos));
+    TRY(set_named(v, settings, "eos_token", "tokenizer.ggml.eos_token_id", &eos));
+    return set_ends(v, config, generation);
 }
 
 /* Sets the switches and the chat template of tokenizer_config.json. A list of named templates is not copied. */
@@ -233,7 +277,7 @@ static hearth_status add_all(vocabulary *v, const char *folder, const json_t *co
         TRY_OR(done, status, put_decoder(v, json_object_get(settings, "added_tokens_decoder"), name));
         TRY_OR(done, status, set_switches(v->out, settings, name, v->error));
     }
-    TRY_OR(done, status, set_ids(v, config, generation));
+    TRY_OR(done, status, set_ids(v, config, generation, settings));
     status = finish(v);
 done:
     json_decref(settings);
@@ -253,25 +297,65 @@ static hearth_status keep_reason(checkpoint *c, const char *folder, const hearth
     return c->vocabulary_problem ? HEARTH_OK : fail_memory(error, "tokenizer", strlen(text));
 }
 
+/* The files that may hold the vocabulary; the first that there is is read. */
+enum { TOKENIZER_MODEL, TOKENIZER_JSON, TOKENIZER_LISTS, TOKENIZER_FILES };
+static const char *const tokenizer_files[TOKENIZER_FILES] = {
+    [TOKENIZER_MODEL] = "tokenizer.model",
+    [TOKENIZER_JSON] = "tokenizer.json",
+    [TOKENIZER_LISTS] = "vocab.json",
+};
+
+/* Adds vocab.json and merges.txt, cut as the class in tokenizer_config.json does. */
+static hearth_status add_lists(checkpoint *c, const char *folder, const char *path, hearth_error *error)
+{
+    json_t *settings;
+    TRY(read_optional(&settings, folder, "tokenizer_config.json", error));
+    char *merges = file_join(folder, "merges.txt");
+    hearth_status status =
+        merges ? tokenizer_lists_add(c, path, merges, json_string_value(json_object_get(settings, "tokenizer_class")),
+                                     error)
+               : fail_memory(error, folder, strlen(folder));
+    mem_free(merges);
+    json_decref(settings);
+    return status;
+}
+
+/* Adds the pieces of the first file that there is; *found is false where there is none. */
+static hearth_status add_pieces(checkpoint *c, const char *folder, bool *found, hearth_error *error)
+{
+    *found = false;
+    for (int i = 0; i < TOKENIZER_FILES; i++) {
+        char *path = file_join(folder, tokenizer_files[i]);
+        if (!path)
+            return fail_memory(error, folder, strlen(folder));
+        hearth_status status = HEARTH_OK;
+        *found = file_exists(path);
+        if (*found)
+            status = i == TOKENIZER_MODEL  ? sentencepiece_add(c, path, error)
+                     : i == TOKENIZER_JSON ? tokenizer_json_add(c, path, error)
+                                           : add_lists(c, folder, path, error);
+        mem_free(path);
+        if (*found || status != HEARTH_OK)
+            return status;
+    }
+    return HEARTH_OK;
+}
+
 hearth_status huggingface_add_tokenizer(checkpoint *c, const char *folder, const json_t *config, hearth_error *error)
 {
     vocabulary v = {.out = c, .error = error, .size = vocabulary_size(c, config)};
-    char *path = file_join(folder, "tokenizer.model");
-    if (!path)
-        return fail_memory(error, folder, strlen(folder));
-    hearth_status status = HEARTH_OK;
     hearth_error why;
-    if (v.size > 0 && file_exists(path)) {
-        status = sentencepiece_add(c, path, &why);
-        if (status == HEARTH_OK)
-            status = add_all(&v, folder, config);
-        else if (status == HEARTH_UNSUPPORTED)
-            status = keep_reason(c, folder, &why, error);
-        else
-            fail(error, status, "%s", why.text);
-    }
+    bool found;
+    if (v.size == 0)
+        return HEARTH_OK;
+    hearth_status status = add_pieces(c, folder, &found, &why);
+    if (status == HEARTH_UNSUPPORTED)
+        return keep_reason(c, folder, &why, error);
+    if (status != HEARTH_OK)
+        return fail(error, status, "%s", why.text);
+    if (found)
+        status = add_all(&v, folder, config);
     arena_clear(&v.memory);
-    mem_free(path);
     return status;
 }
 
@@ -282,9 +366,5 @@ const char *model_tokenizer_missing(const checkpoint *source)
         return source->vocabulary_problem;
     if (!file_is_folder(path))
         return "the file holds no vocabulary";
-    char *json = file_join(path, "tokenizer.json");
-    bool has_json = json && file_exists(json);
-    mem_free(json);
-    return has_json ? "the folder has no tokenizer.model (tokenizer.json is not read yet)"
-                    : "the folder has no tokenizer.model";
+    return "the folder has no tokenizer.model, tokenizer.json, or vocab.json";
 }

@@ -76,7 +76,8 @@ layer_sizes model_largest(const hearth_model *model);
 /* Returns whether some layer has activations that are often exactly zero. */
 bool model_has_zeros(const hearth_model *model);
 
-/* Opens a GGUF file or a Hugging Face folder as a checkpoint with GGUF's names and keys. */
+/* Opens a GGUF file or a Hugging Face folder as a checkpoint with GGUF's names and keys; or a file named *tokenizer.json
+ * or *tokenizer.model, which holds nothing but a vocabulary. */
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error);
 
 /* Builds a model from a checkpoint and takes ownership of it (on failure the checkpoint is closed). hearth_model_open

@@ -12,7 +12,8 @@
 typedef struct encoding {
     int32_t *ids; /* [count] */
     size_t count, capacity;
-    buffer text; /* for the kind: the fragment in the form that it works on */
+    buffer text;   /* for the kind: the fragment in the form that it works on */
+    buffer formed; /* the fragment in its normal form; for tokenizer.c */
     void *scratch;
     size_t scratch_bytes;
     split_memory split;

@@ -1,9 +1,10 @@
 /* specials.c - finds special tokens in a text, and knows some properties of them by their spelling.
  *
- * No GGUF key says "this token ends a turn" or "white space behind this token is dropped", so both are tables here: a
- * new chat model is a new row. How plain text is cut into pieces is not known here. */
+ * No key of published GGUF files says "this token ends a turn" or "white space behind this token is dropped", so both
+ * are tables here: a new chat model is a new row. Folders say it, and keys of our own pass it on. How plain text is cut into pieces is not known here. */
 #include "vocabulary.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +106,23 @@ static hearth_status mark_strips(vocabulary *v, const checkpoint *c, hearth_erro
         if (!found || !span_equal(architecture, span_of(strip_rules[r].architecture)))
             continue;
         for (uint32_t i = 0; i < v->count; i++)
-            v->tokens[i].strips_blanks = is_special(&v->tokens[i]) && !is_listed(v->tokens[i].text, strip_rules[r].but);
+            v->tokens[i].strips_right = is_special(&v->tokens[i]) && !is_listed(v->tokens[i].text, strip_rules[r].but);
+    }
+    return HEARTH_OK;
+}
+
+/* Sets a property of the tokens that a key lists. */
+static hearth_status mark_listed(vocabulary *v, const checkpoint *c, const char *key, size_t property,
+                                 hearth_error *error)
+{
+    const key_value *ids;
+    bool found;
+    TRY(checkpoint_get_array(c, key, VALUE_U32, &ids, &found, error));
+    for (uint64_t i = 0; found && i < ids->count; i++) {
+        uint32_t id = ((const uint32_t *)ids->as.items)[i];
+        if (id >= v->count)
+            return fail(error, HEARTH_FORMAT, "%s: key %s: there is no token %u", c->path, key, id);
+        ((bool *)((char *)&v->tokens[id] + property))[0] = true;
     }
     return HEARTH_OK;
 }
@@ -174,6 +191,9 @@ hearth_status specials_load(vocabulary *v, const checkpoint *c, hearth_error *er
 {
     mark_ends(v);
     TRY(mark_strips(v, c, error));
+    TRY(mark_listed(v, c, "tokenizer.hearth.strip_left", offsetof(token, strips_left), error));
+    TRY(mark_listed(v, c, "tokenizer.hearth.strip_right", offsetof(token, strips_right), error));
+    TRY(mark_listed(v, c, "tokenizer.hearth.end_tokens", offsetof(token, ends_answer), error));
     TRY(build_set(v, &v->user_defined, false, error));
     return build_set(v, &v->all_specials, true, error);
 }

@@ -13,6 +13,13 @@
 #include "pre_tokenizers.h"
 #include "splitter.h"
 
+/* Rules that a file may have; published ones have at most six. */
+enum { SPLIT_RULES_LIMIT = 64 };
+
+/* Sets the keys of rules [count]: the name of a row of the table that is the same, else those of the file's own. */
+hearth_status splitting_store(checkpoint *c, const split_rule *rules, size_t count, bool ignores_merges,
+                              hearth_error *error);
+
 /* Sets *out to the named row; NULL: the checkpoint has expressions of its own. HEARTH_UNSUPPORTED: a name that hearth
  * does not know. */
 hearth_status splitting_find(const pre_tokenizer **out, const checkpoint *c, hearth_error *error);

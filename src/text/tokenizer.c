@@ -183,6 +183,16 @@ static hearth_status add_special(encoding *e, int32_t id, hearth_error *error)
     return encoding_add(e, id) ? HEARTH_OK : fail_memory(error, "tokens", 2 * e->capacity * sizeof *e->ids);
 }
 
+/* Encodes text without special tokens: in its normal form, by the kind. */
+static hearth_status encode_plain(const tokenizer *t, span text, encoding *e, hearth_error *error)
+{
+    if (t->vocabulary.form != FORM_NONE) {
+        TRY(normal_form_write(t->vocabulary.form, text, &e->formed, error));
+        text = (span){e->formed.data, e->formed.size};
+    }
+    return text.size > 0 ? t->kind->encode(t->tables, &t->vocabulary, text, e, error) : HEARTH_OK;
+}
+
 /* Encodes the text piece by piece: up to the next special token, then that token, and so on. */
 static hearth_status encode_parts(const tokenizer *t, span text, const special_set *specials, encoding *e,
                                   hearth_error *error)
@@ -191,13 +201,17 @@ static hearth_status encode_parts(const tokenizer *t, span text, const special_s
     while (from < text.size) {
         size_t end = text.size;
         const special *found = special_set_next(specials, text, from, &end);
-        if (end > from)
-            TRY(t->kind->encode(t->tables, &t->vocabulary, (span){text.data + from, end - from}, e, error));
+        size_t plain = end;
+        if (found && t->vocabulary.tokens[found->id].strips_left)
+            while (plain > from && is_white(text.data[plain - 1]))
+                plain--;
+        if (plain > from)
+            TRY(encode_plain(t, (span){text.data + from, plain - from}, e, error));
         if (!found)
             break;
         TRY(add_special(e, found->id, error));
         from = end + found->text.size;
-        if (t->vocabulary.tokens[found->id].strips_blanks)
+        if (t->vocabulary.tokens[found->id].strips_right)
             while (from < text.size && is_white(text.data[from]))
                 from++;
     }
@@ -223,6 +237,7 @@ hearth_status tokenizer_encode(const tokenizer *t, span text, unsigned flags, in
     encoding e = {0};
     hearth_status status = encode(t, text, flags, &e, error);
     buffer_free(&e.text);
+    buffer_free(&e.formed);
     mem_free(e.scratch);
     split_memory_free(&e.split);
     if (status != HEARTH_OK) {

@@ -9,8 +9,7 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* Parses the spelling of a byte token: "<0x0A>" gives 10, anything else -1. */
-static int parse_byte(span text)
+int vocabulary_parse_byte(span text)
 {
     if (text.size != 6 || memcmp(text.data, "<0x", 3) != 0 || text.data[5] != '>')
         return -1;
@@ -75,7 +74,7 @@ static hearth_status check_token(token *t, uint32_t id, int32_t type, const chec
     t->type = (uint8_t)type;
     if (type != TOKEN_BYTE)
         return HEARTH_OK;
-    int byte = parse_byte(t->text);
+    int byte = vocabulary_parse_byte(t->text);
     if (byte < 0)
         return fail(error, HEARTH_FORMAT, "%s: token %u: is a byte, but spelled '%s'", c->path, id, t->text.data);
     t->byte = (uint8_t)byte;
@@ -164,6 +163,18 @@ static hearth_status load_switches(vocabulary *v, const vocabulary_defaults *def
     return HEARTH_OK;
 }
 
+/* Reads the normal form that texts get first. */
+static hearth_status load_form(vocabulary *v, const checkpoint *c, hearth_error *error)
+{
+    span name;
+    bool found;
+    TRY(checkpoint_get_string(c, "tokenizer.hearth.normalizer", &name, &found, error));
+    if (found && !normal_form_find(&v->form, name))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: key tokenizer.hearth.normalizer: '%.*s' is no normal form", c->path,
+                    name.size < 64 ? (int)name.size : 64, name.data);
+    return HEARTH_OK;
+}
+
 hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
                               hearth_error *error)
 {
@@ -171,6 +182,7 @@ hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults
     TRY(load_tokens(v, defaults, c, error));
     TRY(load_ids(v, defaults, c, error));
     TRY(load_switches(v, defaults, c, error));
+    TRY(load_form(v, c, error));
     return specials_load(v, c, error);
 }
 

@@ -6,6 +6,7 @@
 #define TEXT_VOCABULARY_H
 
 #include "../file/checkpoint.h"
+#include "normal_form.h"
 
 /* GGUF's token types, with its numbers. */
 typedef enum token_type {
@@ -20,10 +21,11 @@ typedef enum token_type {
 typedef struct token {
     span text; /* as the vocabulary spells it */
     float score;
-    uint8_t type;       /* token_type                                         */
-    uint8_t byte;       /* TOKEN_BYTE: its value                              */
-    bool ends_answer;   /* EOS, end of turn, BOS ...                          */
-    bool strips_blanks; /* white space behind it in a text is dropped         */
+    uint8_t type;      /* token_type                                         */
+    uint8_t byte;      /* TOKEN_BYTE: its value                              */
+    bool ends_answer;  /* EOS, end of turn, BOS ...                          */
+    bool strips_left;  /* white space before it in a text is dropped         */
+    bool strips_right; /* white space behind it                              */
 } token;
 
 /* A token that is searched for in a text before the text is cut into pieces. */
@@ -56,6 +58,7 @@ typedef struct vocabulary {
     bool adds_space_prefix;              /* a text begins as if a blank preceded it */
     bool removes_extra_blanks;           /* runs of blanks count as one             */
     span blank;                          /* how pieces spell one                    */
+    normal_form form;                    /* that texts get first                    */
     special_set user_defined;            /* always recognised                       */
     special_set all_specials;            /* with control tokens and the unknown one */
 } vocabulary;
@@ -69,6 +72,9 @@ enum { PIECE_LIMIT = 4096 };
 hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
                               hearth_error *error);
 void vocabulary_free(vocabulary *v);
+
+/* Parses the spelling of a byte token: "<0x0A>" gives 10, anything else -1. */
+int vocabulary_parse_byte(span text);
 
 /* Marks what no key says but is known of certain tokens and models (ends of answers, dropped white space), then
  * builds both sets of special tokens. In specials.c. Called by vocabulary_load once types and special ids are
