@@ -11,6 +11,7 @@
 typedef struct tokenize_values {
     model_options model;
     const char *file;
+    const char *separator;
     bool no_special;
     bool back;
 } tokenize_values;
@@ -18,6 +19,8 @@ typedef struct tokenize_values {
 static const option rows[] = {
     {OPTION_ROW('f', "file", TEXT, tokenize_values, file, "FILE",
                 "the exact bytes of a file instead of TEXT; -: standard input")},
+    {OPTION_ROW(0, "separator", TEXT, tokenize_values, separator, "TEXT",
+                "the input is several texts with TEXT between them; each gets a line of ids")},
     {OPTION_ROW(0, "no-special", FLAG, tokenize_values, no_special, NULL,
                 "add no BOS or EOS, and take control tokens in the text for plain text")},
     {OPTION_ROW(0, "back", FLAG, tokenize_values, back, NULL,
@@ -37,6 +40,21 @@ static hearth_status print_ids(const tokenizer *t, span text, unsigned flags, he
     putchar('\n');
     mem_free(ids);
     return HEARTH_OK;
+}
+
+/* Prints the ids of each text between two separators on a line; without one, of the whole text. */
+static hearth_status print_texts(const tokenizer *t, span text, const char *separator, unsigned flags,
+                                 hearth_error *error)
+{
+    size_t size = separator ? strlen(separator) : 0;
+    for (;;) {
+        const char *end = size > 0 && text.size > 0 ? memmem(text.data, text.size, separator, size) : NULL;
+        TRY(print_ids(t, (span){text.data, end ? (size_t)(end - text.data) : text.size}, flags, error));
+        if (!end)
+            return HEARTH_OK;
+        size_t used = (size_t)(end - text.data) + size;
+        text = (span){text.data + used, text.size - used};
+    }
 }
 
 /* Checks all ids before anything is printed: half a text is not a result. */
@@ -106,7 +124,7 @@ static hearth_status translate(const tokenize_values *v, const tokenizer *t, con
             status = print_text(t, &ids, error);
     } else {
         unsigned flags = v->no_special ? 0 : HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL;
-        status = print_ids(t, (span){text, size}, flags, error);
+        status = print_texts(t, (span){text, size}, v->separator, flags, error);
     }
     mem_free(text);
     return status;
@@ -139,10 +157,12 @@ const command command_tokenize = {
     .name = "tokenize",
     .path = "tokenize",
     .summary = "text to token ids, and back",
-    .usage = "MODEL [TEXT | -f FILE] [--no-special] | MODEL --back [IDS...]",
+    .usage = "MODEL [TEXT | -f FILE] [--separator TEXT] [--no-special] | MODEL --back [IDS...]",
     .about =
         "Prints the ids of a text on one line, with BOS and EOS as the model wants them and control tokens in the text "
-        "recognised. Without TEXT and -f it reads standard input. Files that hold nothing but a vocabulary will do.",
+        "recognised. Without TEXT and -f it reads standard input. Files that hold nothing but a vocabulary will do: a "
+        "GGUF "
+        "without tensors, tokenizer.json, tokenizer.model.",
     .example = "  $ hearth tokenize stories-relu-q8_0.gguf \"Once upon a time\"\n"
                "  1 403 407 261 378\n"
                "  $ hearth tokenize stories-relu-q8_0.gguf --back 403 407 261 378\n"

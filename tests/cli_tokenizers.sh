@@ -1,0 +1,15 @@
+# cli_tokenizers.sh - ids of random Unicode lines, against the tokenizers package of Hugging Face.
+. "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
+
+[ -e "$DATA/golden/tokenizers/gpt-2.gguf" ] || skip "the reference vocabularies are not there"
+python_packages || skip "$no_python_packages"
+
+lines=10000
+sanitized && lines=500
+if "$python" "$SOURCE/tests/compare_tokenizers.py" "$HEARTH" "$DATA/golden/tokenizers" "$scratch" "$lines"; then
+    pass
+else
+    fail "hearth's ids differ from those of the tokenizers package"
+fi
+
+finish
