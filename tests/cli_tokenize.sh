@@ -49,8 +49,6 @@ is "a text that looks like an option" "$("$HEARTH" tokenize "$vocabulary" -- --b
     "$("$HEARTH" tokenize "$vocabulary" -f "$scratch/option")"
 
 refused 1 tokenizer "$HEARTH" tokenize "$DATA/golden/llama" Hello
-refused 1 "'gpt2' is a kind of vocabulary that this version does not read (it reads llama)" "$HEARTH" tokenize \
-    "$DATA/golden/tokenizers/gpt-2.gguf" hi
 refused 2 "is not a list" "$HEARTH" tokenize "$vocabulary" --back twelve
 refused 2 "token 32000: is not one of the vocabulary's 32000" "$HEARTH" tokenize "$vocabulary" --back 15043 32000
 is "what comes before a wrong id" "$(wc -c <"$scratch/out")" 0

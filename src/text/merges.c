@@ -25,8 +25,8 @@ const merge *merge_table_find(const merge_table *table, uint32_t left, uint32_t 
 }
 
 /* Adds "LEFT RIGHT", unless one of the two is no piece: then it is never met, as merges make nothing but pieces. Returns
- * false where the text is no merge, or makes what is no piece. The blank between the two is the first one that is not the first character: a piece may begin with
- * a blank of its own. `joined`: room for the text. */
+ * false where the text is no merge, or makes what is no piece. The blank between the two is the first one that is not
+ * the first character: a piece may begin with a blank of its own. `joined`: room for the text. */
 static bool add_merge(merge_table *table, const piece_table *pieces, span text, uint32_t rank, char *joined)
 {
     const char *blank = text.size > 1 ? memchr(text.data + 1, ' ', text.size - 1) : NULL;
@@ -69,8 +69,8 @@ hearth_status merge_table_load(merge_table *table, vocabulary *v, const piece_ta
     for (uint32_t rank = 0; rank < merges->count; rank++) {
         span text = merges->as.strings[rank];
         if (!add_merge(table, pieces, text, rank, joined))
-            return fail(error, HEARTH_FORMAT, "%s: key %s: '%.*s' does not make a piece of the vocabulary", c->path,
-                        KEY_MERGES, text.size < 64 ? (int)text.size : 64, text.data);
+            return fail(error, HEARTH_UNSUPPORTED, "%s: key %s: '%.*s' does not make a piece of the vocabulary",
+                        c->path, KEY_MERGES, text.size < 64 ? (int)text.size : 64, text.data);
     }
     return HEARTH_OK;
 }

@@ -19,7 +19,8 @@ typedef struct merge_table {
 } merge_table;
 
 /* Reads the key tokenizer.ggml.merges ("LEFT RIGHT", in the order of their rank) into v->memory. HEARTH_FORMAT: it is
- * missing, or a merge makes a piece that the vocabulary lacks (named). */
+ * missing. HEARTH_UNSUPPORTED: a merge makes a piece that the vocabulary lacks (named), so nobody can say what the file's
+ * author meant by it. */
 hearth_status merge_table_load(merge_table *table, vocabulary *v, const piece_table *pieces, const checkpoint *c,
                                hearth_error *error);
 

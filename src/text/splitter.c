@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Bounds of one match. An expression of a real vocabulary needs a few steps per character. */
-enum { MATCH_STEPS = 20000000, MATCH_KB = 65536, STACK_BYTES = 1 << 20, FIRST_STACK_BYTES = 1 << 15 };
+enum { MATCH_STEPS = 2000000, MATCH_KB = 65536, STACK_BYTES = 1 << 20, FIRST_STACK_BYTES = 1 << 15 };
 
 /* Bytes of the longest expression that is accepted; the longest known one has about 2,000. */
 enum { PATTERN_LIMIT = 1 << 16 };
