@@ -17,7 +17,7 @@
 
 /* The moment of strftime_now in the references. */
 static const struct tm moment = {
-    .tm_year = 126, .tm_mon = 0, .tm_mday = 2, .tm_hour = 3, .tm_min = 4, .tm_sec = 5, .tm_wday = 5};
+    .tm_year = 126, .tm_mon = 0, .tm_mday = 2, .tm_hour = 3, .tm_min = 4, .tm_sec = 5, .tm_wday = 5, .tm_yday = 1};
 
 static span read_text(const char *name, const char *ending)
 {
@@ -83,10 +83,58 @@ static void renders_published_templates(void **state)
     assert_int_equal(mem_live(), 0);
 }
 
+/* ------------------------------------------------------------------ small templates */
+
+/* Renders a source; the status of the first step that fails. */
+static hearth_status render_source(const char *source, const json_t *variables, buffer *out, hearth_error *error)
+{
+    template *t;
+    TRY(template_create(&t, span_of(source), "case", error));
+    hearth_status status = template_render(t, variables, &moment, out, error);
+    template_destroy(t);
+    return status;
+}
+
+/* Prints every case that differs from what Jinja2 gives; returns how many those are. */
+static size_t count_wrong_cases(const json_t *cases, const json_t *variables)
+{
+    size_t wrong = 0;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *row = json_array_get(cases, i), *told = json_object_get(row, "error");
+        const char *source = json_string_value(json_object_get(row, "template"));
+        const char *text = json_string_value(json_object_get(row, "text"));
+        hearth_error error = {0};
+        buffer out = {0};
+        hearth_status status = render_source(source, variables, &out, &error);
+        bool fails = status == HEARTH_INVALID || status == HEARTH_FORMAT || status == HEARTH_UNSUPPORTED;
+        bool same = text ? status == HEARTH_OK && span_equal((span){out.data, out.size}, span_of(text))
+                         : fails && (json_is_null(told) || strstr(error.text, json_string_value(told)));
+        if (!same) {
+            print_error("%s\n  expected %s\n  got      %.*s%s\n", source, text ? text : "an error", (int)out.size,
+                        out.data ? out.data : "", error.text);
+            wrong++;
+        }
+        buffer_free(&out);
+    }
+    return wrong;
+}
+
+static void renders_as_jinja2(void **state)
+{
+    (void)state;
+    json_t *root = read_json(HEARTH_MODELS "/../tests/data/template-cases.json");
+    const json_t *cases = json_object_get(root, "cases");
+    assert_in_range(json_array_size(cases), 500, 5000);
+    assert_int_equal(count_wrong_cases(cases, json_object_get(root, "variables")), 0);
+    json_decref(root);
+    assert_int_equal(mem_live(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_published_templates),
+        cmocka_unit_test(renders_as_jinja2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,16 +212,30 @@ static hearth_status run_urlencode(rendering *r, const call *c, value *out)
 
 /* ------------------------------------------------------------------ "%s of %d" % (a, b) */
 
+/* Writes "%-8.3s": a text, cut to the precision and filled up to the width. */
+static hearth_status put_text_field(rendering *r, growing *g, const char *format, bool is_repr, const value *v)
+{
+    growing text = {0};
+    const char *at = format + 1, *dot = strchr(format, '.');
+    TRY(is_repr ? value_put_repr(r, &text, v) : value_put(r, &text, v));
+    span cut = growing_value(&text).as.text;
+    if (dot)
+        cut.size = characters_bytes(cut, (size_t)strtol(dot + 1, NULL, 10));
+    at += strspn(at, "-+ 0#");
+    value padded;
+    TRY(pad_text(r, cut, strtol(at, NULL, 10), span_of(" "), memchr(format, '-', (size_t)(at - format)) ? 0 : 1,
+                 &padded));
+    return value_put(r, g, &padded);
+}
+
 /* Writes one field: `kind` is its letter, `format` all of it. */
 static hearth_status put_field(rendering *r, growing *g, const char *format, char kind, const value *v)
 {
     char digits[400];
-    if (kind == 's' && format[1] == 's')
-        return value_put(r, g, v);
-    if (kind == 'r' && format[1] == 'r')
-        return value_put_repr(r, g, v);
     bool is_whole = strchr("dixX", kind) != NULL;
-    if (kind == 's' || kind == 'r' || !is_number(v) || (is_whole && !is_integer(v) && strchr("xX", kind)))
+    if (kind == 's' || kind == 'r')
+        return put_text_field(r, g, format, kind == 'r', v);
+    if (!is_number(v) || (is_whole && !is_integer(v) && strchr("xX", kind)))
         return rendering_fail(r, HEARTH_UNSUPPORTED, "the format '%s' is not supported for a %s", format,
                               value_kind_name(v));
     int size;

@@ -45,6 +45,26 @@ static hearth_status fold_case(rendering *r, bool case_sensitive, value *v)
     return function_call(r, method_find(v, span_of("lower")), v, &(arguments){0}, v);
 }
 
+/* Finds the attributes "a,b" of an item, as a tuple. */
+static hearth_status item_keys(rendering *r, const value *item, span attributes, bool case_sensitive, value *out)
+{
+    growing_list keys = {0};
+    for (bool more = true; more;) {
+        const char *comma = attributes.size > 0 ? memchr(attributes.data, ',', attributes.size) : NULL;
+        span name = {attributes.data, comma ? (size_t)(comma - attributes.data) : attributes.size};
+        const value attribute = value_text(name);
+        value key;
+        TRY(item_key(r, item, &attribute, &key));
+        TRY(fold_case(r, case_sensitive, &key));
+        TRY(growing_add(r, &keys, key));
+        more = comma != NULL;
+        if (more)
+            attributes = (span){comma + 1, attributes.size - name.size - 1};
+    }
+    *out = (value){.kind = VALUE_TUPLE, .as.list = {keys.items, keys.count}};
+    return HEARTH_OK;
+}
+
 /* ------------------------------------------------------------------ first, last, length, join ... */
 
 static hearth_status run_length(rendering *r, const call *c, value *out)
@@ -183,11 +203,17 @@ static hearth_status sort_keyed(rendering *r, keyed *items, size_t count, bool r
 static hearth_status key_items(rendering *r, value_list items, const value *attribute, bool case_sensitive, keyed **out)
 {
     keyed *all = rendering_claim(r, items.count, sizeof *all);
+    bool several = is_text(attribute) && attribute->as.text.size > 0 &&
+                   memchr(attribute->as.text.data, ',', attribute->as.text.size);
     *out = all;
     if (!all)
         return HEARTH_NO_MEMORY;
     for (size_t i = 0; i < items.count; i++) {
         all[i].item = items.items[i];
+        if (several) {
+            TRY(item_keys(r, &items.items[i], attribute->as.text, case_sensitive, &all[i].key));
+            continue;
+        }
         TRY(item_key(r, &items.items[i], attribute, &all[i].key));
         TRY(fold_case(r, case_sensitive, &all[i].key));
     }

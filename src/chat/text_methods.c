@@ -120,7 +120,7 @@ static hearth_status split_at_white(rendering *r, span text, int64_t most, growi
         if (text.size == 0)
             return HEARTH_OK;
         if (most == 0)
-            return growing_add(r, out, value_text(strip_text(text, NULL, false, true)));
+            return growing_add(r, out, value_text(text));
         while (end < text.size) {
             size_t length = take_character((span){text.data + end, text.size - end}, &code);
             if (is_white_character(code))
