@@ -661,6 +661,34 @@ static inline hearth_status hearth_generate(hearth_session *session, uint32_t se
                                  result, sizeof *result, error);
 }
 
+/* -------------------------------------------------------------------- chat */
+
+/* A zeroed record: the model's own template, and the text ends where the answer begins. */
+typedef struct hearth_chat_options {
+    const char *template_text; /* Jinja, as transformers' apply_chat_template() understands it; NULL: */
+    const char
+        *template_name;    /* one of the model's other templates, or "chatml", "llama3" ...; NULL: the model's own */
+    const char *tools;     /* JSON: a list of tools; NULL: none                       */
+    const char *variables; /* JSON: an object: {"enable_thinking": false}; NULL: none */
+    bool no_answer;        /* the text ends with the last message                     */
+} hearth_chat_options;
+
+/* Renders messages (JSON: [{"role": "user", "content": "Hi"}, ...]) by a chat template. *text has *size bytes and a
+ * terminating 0; *ids [*count] are its tokens, with BOS where the model wants one. Each of the two may be NULL if it is
+ * not wanted; free them with hearth_free. options may be NULL.
+ * HEARTH_INVALID: the messages are none, or the template refuses them (the error is its own).
+ * HEARTH_FORMAT: JSON or template cannot be parsed. HEARTH_UNSUPPORTED: the model has no template (no tokenizer), or it
+ * uses something that hearth lacks, which is named with its line. */
+hearth_status hearth_chat_render_sized(const hearth_model *model, const char *messages,
+                                       const hearth_chat_options *options, size_t options_size, char **text,
+                                       size_t *size, int32_t **ids, size_t *count, hearth_error *error);
+static inline hearth_status hearth_chat_render(const hearth_model *model, const char *messages,
+                                               const hearth_chat_options *options, char **text, size_t *size,
+                                               int32_t **ids, size_t *count, hearth_error *error)
+{
+    return hearth_chat_render_sized(model, messages, options, sizeof *options, text, size, ids, count, error);
+}
+
 /* ------------------------------------------------------------ experimental
  *
  * What follows may change in any version, its structs too. */

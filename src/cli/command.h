@@ -131,6 +131,7 @@ extern const command command_pack;
 extern const command command_profile;
 extern const command command_inspect;
 extern const command command_tokenize;
+extern const command command_template;
 extern const command command_tune;
 
 #endif

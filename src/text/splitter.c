@@ -141,7 +141,7 @@ void splitter_destroy(splitter *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->count; i++)
+    for (size_t i = 0; s->rules && i < s->count; i++)
         pcre2_code_free(s->rules[i].code);
     mem_free(s->rules);
     mem_free(s);

@@ -1,0 +1,116 @@
+/* reasoning.c - the marks of reasoning, found in a stream. */
+#include "reasoning.h"
+
+#include <string.h>
+
+typedef enum effect { BEGINS, ENDS, STAYS } effect;
+
+static const struct mark {
+    const char *text;
+    effect effect;
+} marks[] = {
+    {"<think>", BEGINS},
+    {"</think>", ENDS},
+    {"<seed:think>", BEGINS}, /* Seed-OSS */
+    {"</seed:think>", ENDS},
+    {"[THINK]", BEGINS}, /* Magistral */
+    {"[/THINK]", ENDS},
+    {"<|START_THINKING|>", BEGINS}, /* Command A */
+    {"<|END_THINKING|>", ENDS},
+    {"<|START_RESPONSE|>", ENDS},
+    {"<|END_RESPONSE|>", STAYS},
+    {"<|channel|>analysis<|message|>", BEGINS}, /* gpt-oss */
+    {"<|channel|>final<|message|>", ENDS},
+    {"<|start|>assistant", STAYS},
+    {"<|end|>", STAYS},
+};
+
+#define COUNT (sizeof marks / sizeof *marks)
+
+/* Compares a text with the beginning of each mark. Returns the mark that it begins with; *may_become: it is itself the
+ * beginning of one. */
+static const struct mark *find_mark(span text, bool *may_become)
+{
+    *may_become = false;
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t size = strlen(marks[i].text), common = size < text.size ? size : text.size;
+        if (memcmp(marks[i].text, text.data, common) != 0)
+            continue;
+        if (common == size)
+            return &marks[i];
+        *may_become = true;
+    }
+    return NULL;
+}
+
+static void apply(reasoning *r, const struct mark *m)
+{
+    if (m->effect != STAYS)
+        r->thinks = m->effect == BEGINS;
+    r->has_text = false;
+}
+
+/* Hands on plain text, without the white space behind a mark. */
+static void give(reasoning *r, span text, reasoning_sink *sink, void *user)
+{
+    while (!r->has_text && text.size > 0 && is_white(text.data[0]))
+        text = (span){text.data + 1, text.size - 1};
+    if (text.size == 0)
+        return;
+    r->has_text = true;
+    sink(user, r->thinks, text);
+}
+
+void reasoning_begin(reasoning *r, span prompt)
+{
+    *r = (reasoning){0};
+    while (prompt.size > 0 && is_white(prompt.data[prompt.size - 1]))
+        prompt.size--;
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t size = strlen(marks[i].text);
+        if (size <= prompt.size && memcmp(prompt.data + prompt.size - size, marks[i].text, size) == 0)
+            apply(r, &marks[i]);
+    }
+}
+
+/* Adds an ASCII byte to what is held back. As long as that is not the beginning of a mark, its first byte is plain. */
+static void push_byte(reasoning *r, char byte, reasoning_sink *sink, void *user)
+{
+    bool may_become;
+    r->held[r->held_size++] = byte;
+    for (;;) {
+        const struct mark *m = find_mark((span){r->held, r->held_size}, &may_become);
+        if (m) {
+            apply(r, m);
+            r->held_size = 0;
+            return;
+        }
+        if (may_become || r->held_size == 0)
+            return;
+        give(r, (span){r->held, 1}, sink, user);
+        memmove(r->held, r->held + 1, --r->held_size);
+    }
+}
+
+void reasoning_finish(reasoning *r, reasoning_sink *sink, void *user)
+{
+    if (r->held_size > 0)
+        give(r, (span){r->held, r->held_size}, sink, user);
+    r->held_size = 0;
+}
+
+void reasoning_push(reasoning *r, span text, reasoning_sink *sink, void *user)
+{
+    for (size_t i = 0; i < text.size;) {
+        size_t end = i;
+        if ((uint8_t)text.data[i] >= 0x80) /* marks are ASCII; so characters are never cut */
+            reasoning_finish(r, sink, user);
+        while (r->held_size == 0 && end < text.size && text.data[end] != '<' && text.data[end] != '[')
+            end++;
+        if (end > i)
+            give(r, (span){text.data + i, end - i}, sink, user);
+        if (end < text.size)
+            push_byte(r, text.data[end++], sink, user);
+        i = end;
+    }
+}

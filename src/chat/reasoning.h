@@ -1,0 +1,30 @@
+/* reasoning.h - tells what a model thinks from what it answers, while both come in pieces.
+ *
+ * Models put their reasoning between marks such as <think> and </think>, or in channels (gpt-oss). The marks may be
+ * control tokens or plain text, and may be cut anywhere between two pieces. */
+#ifndef CHAT_REASONING_H
+#define CHAT_REASONING_H
+
+#include "../base/text.h"
+
+#define REASONING_MARK_LIMIT 48
+
+/* A zeroed one stands at the beginning of an answer. */
+typedef struct reasoning {
+    bool thinks;                     /* what comes next is reasoning              */
+    bool has_text;                   /* something but white space came since the last mark */
+    char held[REASONING_MARK_LIMIT]; /* [held_size] what may be the beginning of a mark */
+    size_t held_size;
+} reasoning;
+
+/* Receives what is neither a mark nor may become one; never called with an empty text. */
+typedef void reasoning_sink(void *user, bool is_reasoning, span text);
+
+/* Sets the state to that at the end of a prompt: many templates open the reasoning themselves. */
+void reasoning_begin(reasoning *r, span prompt);
+/* Adds a piece of the answer, control tokens as the vocabulary spells them. White space behind a mark is dropped. */
+void reasoning_push(reasoning *r, span text, reasoning_sink *sink, void *user);
+/* Ends the answer: what was held back is text. */
+void reasoning_finish(reasoning *r, reasoning_sink *sink, void *user);
+
+#endif
