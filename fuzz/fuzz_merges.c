@@ -2,6 +2,7 @@
  *
  * Covers: src/text/bpe.c
  * Covers: src/text/merges.c
+ * Covers: src/text/tokenizer_lists.c
  * Covers: src/text/byte_alphabet.c
  * Covers: src/text/pre_tokenizers.c
  *

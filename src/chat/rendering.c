@@ -59,6 +59,9 @@ hearth_status rendering_enter(rendering *r)
     return HEARTH_OK;
 }
 
+/* What grows begins with so many bytes: two entries of a dict, as most frames of loops have. */
+#define FIRST_BYTES (2 * sizeof(struct entry))
+
 /* Returns where `count` items have room behind the first `used`: the old place, or a new one of twice the size, which
  * `items` is copied to. */
 static void *make_room(rendering *r, void *items, size_t *capacity, size_t used, size_t count, size_t item_bytes)
@@ -70,8 +73,8 @@ static void *make_room(rendering *r, void *items, size_t *capacity, size_t used,
         wanted = SIZE_MAX;
     if (wanted < 2 * *capacity)
         wanted = 2 * *capacity;
-    if (wanted < 8)
-        wanted = 8;
+    if (wanted < FIRST_BYTES / item_bytes)
+        wanted = FIRST_BYTES / item_bytes;
     void *grown = rendering_claim(r, wanted, item_bytes);
     if (!grown)
         return NULL;

@@ -1,7 +1,7 @@
 /* tokenizer_json.c - a tokenizer.json as keys of GGUF: its model's vocabulary and merges, its added tokens.
  *
  * The file may come from anywhere: ids may be doubled, missing or huge, and any member may be of another type. What it
- * does to texts is read in tokenizer_json_rules.c. */
+ * does to texts is read in tokenizer_json_rules.c; vocab.json with merges.txt in tokenizer_lists.c. */
 #include "tokenizer_json_internal.h"
 
 #include "../base/file.h"
@@ -10,8 +10,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#define KEY(name) "tokenizer.ggml." name
 
 /* Ids that are accepted: larger ones would make a list of mostly nothing. Published vocabularies have up to 262,144. */
 enum { IDS_LIMIT = 1 << 22 };
@@ -128,6 +126,13 @@ static hearth_status fill_gaps(tokenizer_json *t)
 }
 
 /* ------------------------------------------------------------ added tokens */
+
+hearth_status tokenizer_json_pieces(tokenizer_json *t, const json_t *pieces)
+{
+    TRY(measure(t, pieces, NULL));
+    TRY(fill_map(t, pieces));
+    return fill_gaps(t);
+}
 
 /* Reads added_tokens [{"id", "content", "special", "lstrip", "rstrip", "single_word"}, ...]. */
 static hearth_status read_added(tokenizer_json *t, const json_t *added)
@@ -251,7 +256,7 @@ static hearth_status set_unigram(tokenizer_json *t, const json_t *model)
 }
 
 /* Sets what all kinds have. */
-static hearth_status set_common(tokenizer_json *t)
+hearth_status tokenizer_json_common(tokenizer_json *t)
 {
     TRY(checkpoint_set_strings(t->out, KEY("tokens"), t->tokens, t->count, t->error));
     TRY(checkpoint_set_numbers(t->out, KEY("token_type"), VALUE_I32, t->types, t->count, t->error));
@@ -285,7 +290,7 @@ static hearth_status read_root(tokenizer_json *t, const json_t *root)
     TRY(tokenizer_json_pre_tokenizer(t, json_object_get(root, "pre_tokenizer")));
     TRY(tokenizer_json_post_processor(t, json_object_get(root, "post_processor")));
     TRY(is_unigram ? set_unigram(t, model) : set_bpe(t, model));
-    return set_common(t);
+    return tokenizer_json_common(t);
 }
 
 /* ---------------------------------------------------------------- interface */
@@ -301,8 +306,8 @@ hearth_status tokenizer_json_parse(checkpoint *c, span text, const char *name, h
     return status;
 }
 
-/* Reads a file of at most 256 MiB: the largest published tokenizer.json has 34 MB. */
-static hearth_status read_text(span *out, const char *path, hearth_error *error)
+/* The largest published tokenizer.json has 34 MB. */
+hearth_status tokenizer_json_file(span *out, const char *path, hearth_error *error)
 {
     char *data;
     TRY(file_read(&data, &out->size, path, (size_t)256 << 20, error));
@@ -313,90 +318,8 @@ static hearth_status read_text(span *out, const char *path, hearth_error *error)
 hearth_status tokenizer_json_add(checkpoint *c, const char *path, hearth_error *error)
 {
     span text;
-    TRY(read_text(&text, path, error));
+    TRY(tokenizer_json_file(&text, path, error));
     hearth_status status = tokenizer_json_parse(c, text, path, error);
     mem_free((void *)text.data);
-    return status;
-}
-
-/* ------------------------------------------------------ vocab.json and merges */
-
-/* How the tokenizers of transformers that have these files cut a text. */
-static const struct {
-    const char *name;       /* tokenizer_class */
-    const char *pre;        /* name of the pre-tokenizer */
-    const char *normalizer; /* NULL: none */
-} classes[] = {
-    {"GPT2Tokenizer", "gpt-2", NULL},   {"GPT2TokenizerFast", "gpt-2", NULL},   {"CodeGenTokenizer", "gpt-2", NULL},
-    {"Qwen2Tokenizer", "qwen2", "nfc"}, {"Qwen2TokenizerFast", "qwen2", "nfc"},
-};
-
-/* Sets the merges: a line each; the first one may be a comment. */
-static hearth_status set_merge_lines(tokenizer_json *t, span text)
-{
-    size_t room = 1, count = 0;
-    for (size_t i = 0; i < text.size; i++)
-        room += text.data[i] == '\n';
-    span *lines = arena_new_array(&t->memory, room, sizeof *lines);
-    if (!lines)
-        return fail_memory(t->error, t->name, room * sizeof *lines);
-    for (bool first = true; text.size > 0; first = false) {
-        const char *end = memchr(text.data, '\n', text.size);
-        span line = {text.data, end ? (size_t)(end - text.data) : text.size};
-        text = (span){text.data + line.size + (end ? 1 : 0), text.size - line.size - (end ? 1 : 0)};
-        bool is_comment = first && line.size >= 8 && memcmp(line.data, "#version", 8) == 0;
-        if (line.size > 0 && line.data[line.size - 1] == '\r')
-            line.size--;
-        if (line.size > 0 && !is_comment)
-            lines[count++] = line;
-    }
-    return checkpoint_set_strings(t->out, KEY("merges"), lines, count, t->error);
-}
-
-static hearth_status read_lists(tokenizer_json *t, const json_t *pieces, span merges, const char *class)
-{
-    size_t row = 0;
-    const size_t class_count = sizeof classes / sizeof *classes;
-    while (row < class_count && strcmp(class ? class : classes[0].name, classes[row].name) != 0)
-        row++;
-    if (row == class_count)
-        return fail(t->error, HEARTH_UNSUPPORTED,
-                    "%s: tokenizer_class '%.64s': how it cuts texts is not known; a tokenizer.json would say", t->name,
-                    class);
-    if (!json_is_object(pieces))
-        return fail(t->error, HEARTH_FORMAT, "%s: is not an object", t->name);
-    TRY(measure(t, pieces, NULL));
-    TRY(fill_map(t, pieces));
-    TRY(fill_gaps(t));
-    TRY(set_merge_lines(t, merges));
-    t->normalizer = classes[row].normalizer;
-    TRY(checkpoint_set_string(t->out, KEY("pre"), span_of(classes[row].pre), t->error));
-    TRY(checkpoint_set_string(t->out, KEY("model"), span_of("gpt2"), t->error));
-    return set_common(t);
-}
-
-hearth_status tokenizer_lists_parse(checkpoint *c, span pieces, span merges, const char *name, const char *class,
-                                    hearth_error *error)
-{
-    json_t *root;
-    TRY(json_parse(&root, pieces.data, pieces.size, name, error));
-    tokenizer_json t = {.out = c, .name = name, .error = error};
-    hearth_status status = read_lists(&t, root, merges, class);
-    arena_clear(&t.memory);
-    json_decref(root);
-    return status;
-}
-
-hearth_status tokenizer_lists_add(checkpoint *c, const char *vocabulary_path, const char *merges_path,
-                                  const char *class, hearth_error *error)
-{
-    span pieces, merges;
-    TRY(read_text(&pieces, vocabulary_path, error));
-    hearth_status status = read_text(&merges, merges_path, error);
-    if (status == HEARTH_OK) {
-        status = tokenizer_lists_parse(c, pieces, merges, vocabulary_path, class, error);
-        mem_free((void *)merges.data);
-    }
-    mem_free((void *)pieces.data);
     return status;
 }

@@ -5,6 +5,8 @@
 #include "splitting.h"
 #include "tokenizer_json.h"
 
+#define KEY(name) "tokenizer.ggml." name
+
 enum { JSON_RULES = SPLIT_RULES_LIMIT };
 
 typedef struct tokenizer_json {
@@ -31,6 +33,13 @@ hearth_status tokenizer_json_normalizer(tokenizer_json *t, const json_t *normali
 hearth_status tokenizer_json_pre_tokenizer(tokenizer_json *t, const json_t *rules);
 /* Reads "post_processor": sets the keys of BOS and EOS. */
 hearth_status tokenizer_json_post_processor(tokenizer_json *t, const json_t *post_processor);
+
+/* Reads a vocabulary, an object of ids by text, into tokens and types. */
+hearth_status tokenizer_json_pieces(tokenizer_json *t, const json_t *pieces);
+/* Sets the keys that all kinds have. */
+hearth_status tokenizer_json_common(tokenizer_json *t);
+/* Reads a file of at most 256 MiB; free the data with mem_free. */
+hearth_status tokenizer_json_file(span *out, const char *path, hearth_error *error);
 
 /* Adds a rule whose expression lives as long as t. */
 hearth_status tokenizer_json_rule(tokenizer_json *t, const char *pattern, split_behaviour behaviour, bool inverted);
