@@ -1,5 +1,6 @@
 /* fuzz_tokenizer.c - a vocabulary and a text, both out of the same bytes.
  *
+ * Covers: src/text/tokenizer.c
  * Covers: src/text/vocabulary.c
  * Covers: src/text/specials.c
  * Covers: src/text/sentencepiece_bpe.c
@@ -93,7 +94,7 @@ static void spoil(checkpoint *c, input *in)
     if (checkpoint_set_u32(c, "tokenizer.ggml.bos_token_id", bos, NULL) ||
         checkpoint_set_u32(c, "tokenizer.ggml.eos_token_id", eos, NULL) ||
         checkpoint_set_bool(c, "tokenizer.ggml.add_eos_token", wrong & ADD_EOS, NULL) ||
-        ((wrong & OTHER_KIND) && checkpoint_set_string(c, "tokenizer.ggml.model", span_of("gpt2"), NULL)) ||
+        ((wrong & OTHER_KIND) && checkpoint_set_string(c, "tokenizer.ggml.model", span_of("gpt9"), NULL)) ||
         ((wrong & FEW_SCORES) && checkpoint_set_numbers(c, "tokenizer.ggml.scores", VALUE_F32, few, 1, NULL)))
         abort();
 }

@@ -1,7 +1,6 @@
 /* fuzz_tokenizer_json.c - a tokenizer.json, and behind a zero byte a text for the tokenizer that it makes.
  *
  * Covers: src/text/tokenizer_json.c
- * Covers: src/text/tokenizer.c
  * Covers: src/text/tokenizer_json_rules.c
  * Covers: src/text/splitting.c
  * Covers: src/text/splitter.c

@@ -81,7 +81,7 @@ close_terminal() { # close_terminal WHAT
 
 seen=1
 open_terminal "'$HEARTH' run '$model' --temp 0 -n 10"
-await "greeting" "/reset starts a new text"
+await "greeting" "/help says more"
 await "prompt" "> "
 printf 'Once upon a time\n' >&3
 await "answer" "there was a little girl"

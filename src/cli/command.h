@@ -96,7 +96,7 @@ typedef struct option_table {
     {                                                    \
         title, rows, sizeof(rows) / sizeof *(rows), base \
     }
-#define MAX_OPTION_TABLES 5
+#define MAX_OPTION_TABLES 6
 
 /* The arguments of the command line that are not options. */
 typedef struct operands {

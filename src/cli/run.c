@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "../base/file.h"
+#include "../model/chat.h"
 #include "../model/model.h"
 #include "output.h"
 #include "terminal.h"
@@ -14,7 +15,12 @@
 
 static const option rows[] = {
     {OPTION_ROW('p', "prompt", TEXT, run_values, prompt, "TEXT",
-                "the text to continue; without it (and -f) lines are read from the terminal")},
+                "the text to continue; without it (and -f, --chat) lines are read from the terminal")},
+    {OPTION_ROW(0, "chat", TEXT, run_values, message, "TEXT", "answers one message, by the model's chat template")},
+    {OPTION_ROW(0, "system", TEXT, run_values, system, "TEXT", "the system message of a chat"),
+     .alias = "system-prompt", .word = "sys"},
+    {OPTION_ROW(0, "no-chat", FLAG, run_values, continues, NULL,
+                "lines continue a text, also where the model has a chat template")},
     {OPTION_ROW('f', "file", TEXT, run_values, file, "FILE",
                 "the same from a file (-: standard input), without its last line break")},
     {OPTION_ROW('n', "predict", COUNT, run_values, predict, "N",
@@ -28,7 +34,8 @@ static const option rows[] = {
         "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
         "(those of ids), decode_seconds (choosing and reading them), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
-        "device, placement and pruning, where there is one; seed, where the temperature is not 0")},
+        "device, placement and pruning, where there is one; seed, where the temperature is not 0; with --chat also "
+        "prompt, the rendered text, and reasoning (text is then without it)")},
     TRACE_ROW(run_values),
 };
 
@@ -68,8 +75,47 @@ static bool remember_id(chat *s, int32_t id)
     return true;
 }
 
-/* Prints or collects a piece of the answer; false ends the answer: it cannot be stored, standard output is closed, or a
- * signal came. */
+/* Prints a part of the answer. Thoughts are dim at a terminal, with a line between them and the answer; elsewhere they go
+ * to standard error, as standard output is for the answer. */
+static void print_part(chat *s, bool is_thought, span text)
+{
+    if (s->was_thinking && !is_thought)
+        fputs(s->shown ? "\n\n" : "\n", s->shown ? stdout : stderr);
+    s->was_thinking = is_thought;
+    if (!is_thought) {
+        chat_print(s, text.data, text.size);
+        return;
+    }
+    if (!s->shown && s->messages.quiet)
+        return;
+    FILE *to = s->shown ? stdout : stderr;
+    terminal_begin(to, STYLE_THOUGHT);
+    output_terminal(to, text);
+    terminal_end(to);
+    output_flush();
+    s->last = text.data[text.size - 1];
+}
+
+/* Prints and collects a part of the answer. */
+static void on_part(void *user, bool is_thought, span text)
+{
+    chat *s = user;
+    if (s->silent || s->talks)
+        s->no_memory |= !buffer_put(is_thought ? &s->thoughts : &s->text, text.data, text.size);
+    if (!s->silent)
+        print_part(s, is_thought, text);
+}
+
+/* A control token has no text, but may be a mark of reasoning. */
+static span spell_control(const chat *s, int32_t token)
+{
+    span piece = {0};
+    if (token >= 0 && (hearth_token_attributes(s->loaded.model, token) & HEARTH_TOKEN_CONTROL))
+        piece.data = hearth_token_text(s->loaded.model, token, &piece.size);
+    return piece;
+}
+
+/* Takes a piece of the answer; false ends the answer: it cannot be stored, standard output is closed, or a signal came. */
 static bool on_text(void *user, int32_t token, const char *text, size_t size)
 {
     chat *s = user;
@@ -78,20 +124,27 @@ static bool on_text(void *user, int32_t token, const char *text, size_t size)
     bool stored = token < 0 || remember_id(s, token);
     progress_clear(&s->progress);
     print_prompt(s);
-    if (s->silent)
-        stored = buffer_put(&s->text, text, size) && stored;
-    else
-        chat_print(s, text, size);
+    if (!s->talks) {
+        if (size > 0)
+            on_part(s, false, (span){text, size});
+    } else {
+        const span control = spell_control(s, token);
+        reasoning_push(&s->reasoning, (span){text, size}, on_part, s);
+        reasoning_push(&s->reasoning, control, on_part, s);
+    }
     s->no_memory |= !stored;
-    return stored && !ferror(stdout) && !interrupt_signal();
+    return !s->no_memory && !ferror(stdout) && !interrupt_signal();
 }
 
 hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_result *result, hearth_error *error)
 {
     s->id_count = 0;
-    s->no_memory = false;
+    s->text.size = s->thoughts.size = 0;
+    s->no_memory = s->was_thinking = false;
     hearth_status status =
         hearth_generate(s->session, 0, ids, count, s->sampler, &s->answer, on_text, s, result, error);
+    if (s->talks)
+        reasoning_finish(&s->reasoning, on_part, s);
     progress_clear(&s->progress);
     print_prompt(s);
     return status == HEARTH_OK && s->no_memory ? fail(error, HEARTH_NO_MEMORY, "answer: out of memory") : status;
@@ -162,6 +215,11 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
         hearth_guarantee_name(hearth_engine_guarantee(l->engine)), "sparsity", common_skipped_json(l, s->session),
         "guard", common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
     json_object_set_new(object, "pruning", common_pruning_json(l));
+    if (s->talks) {
+        json_object_set_new(object, "prompt", json_text(s->rendered));
+        json_object_set_new(object, "reasoning",
+                            s->thoughts.size ? json_text((span){s->thoughts.data, s->thoughts.size}) : json_null());
+    }
     if (s->seed.given && json_object_set_new(object, "seed", json_seed(s->seed.value)) != 0) {
         json_decref(object);
         return fail_memory(error, "JSON", 0);
@@ -197,45 +255,99 @@ static hearth_status open_session(chat *s, const hearth_session_options *session
     return status;
 }
 
-/* Answers a single prompt: prints the prompt and the answer as it comes, or one JSON object at the end. */
-static hearth_status answer_once(chat *s, const run_values *v, const hearth_session_options *session,
-                                 hearth_error *error)
+/* What is read before an answer. */
+typedef struct input {
+    char *text;
+    size_t size;
+    int32_t *ids; /* [count] */
+    size_t count;
+} input;
+
+static hearth_status read_text(chat *s, const run_values *v, input *in, hearth_error *error)
+{
+    TRY(read_prompt(v, &in->text, &in->size, error));
+    if (!v->json && !s->messages.quiet)
+        s->prompt = (span){in->text, in->size};
+    return hearth_tokenize(s->loaded.model, in->text, in->size, HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL,
+                           &in->ids, &in->count, error);
+}
+
+static hearth_status read_message(chat *s, const run_values *v, input *in, hearth_error *error)
+{
+    chat_form form;
+    buffer text = {0};
+    TRY(chat_open_form(s, v, &form, error));
+    hearth_status status = message_render(s, v, &form, &text, error);
+    chat_form_close(&form);
+    in->text = text.data;
+    in->size = text.size;
+    s->rendered = (span){text.data, text.size};
+    s->talks = true;
+    reasoning_begin(&s->reasoning, s->rendered);
+    if (status == HEARTH_OK)
+        status = model_chat_encode(s->loaded.model->tokenizer, s->rendered, &in->ids, &in->count, error);
+    return status;
+}
+
+static hearth_status answer_input(chat *s, const run_values *v, const hearth_session_options *session, const input *in,
+                                  hearth_error *error)
 {
     uint32_t context = session->context ? session->context : s->loaded.info.context_length;
-    char *text;
-    size_t size, count = 0;
-    int32_t *ids = NULL;
     hearth_result result = {0};
-    hearth_status status;
-    TRY(read_prompt(v, &text, &size, error));
-    TRY_OR(done, status,
-           hearth_tokenize(s->loaded.model, text, size, HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL, &ids, &count,
-                           error));
-    if (count > context) {
-        status = fail(error, HEARTH_FULL, "%s: prompt: has %zu tokens, the context only %u", s->loaded.info.path, count,
-                      context);
-        goto done;
-    }
-    s->silent = v->json;
-    if (!v->json && !s->messages.quiet)
-        s->prompt = (span){text, size};
-    TRY_OR(done, status, open_session(s, session, error));
-    TRY_OR(done, status, chat_answer(s, ids, count, &result, error));
+    if (in->count > context)
+        return fail(error, HEARTH_FULL, "%s: prompt: has %zu tokens, the context only %u", s->loaded.info.path,
+                    in->count, context);
+    TRY(open_session(s, session, error));
+    TRY(chat_answer(s, in->ids, in->count, &result, error));
+    hearth_status status = HEARTH_OK;
     if (v->json)
         status = print_json(s, &result, error);
     else if (s->last != '\n')
         chat_print(s, "\n", 1);
     if (!ferror(stdout) && (!v->json || s->messages.verbose))
         chat_report(s, &result);
-    if (status == HEARTH_OK && interrupt_signal())
-        status = HEARTH_CANCELLED;
-done:
-    hearth_free(ids);
-    mem_free(text);
+    return status == HEARTH_OK && interrupt_signal() ? HEARTH_CANCELLED : status;
+}
+
+/* Answers a single prompt or message: prints the prompt and the answer as it comes, or one JSON object at the end. */
+static hearth_status answer_once(chat *s, const run_values *v, const hearth_session_options *session,
+                                 hearth_error *error)
+{
+    input in = {0};
+    s->silent = v->json;
+    hearth_status status = v->message ? read_message(s, v, &in, error) : read_text(s, v, &in, error);
+    if (status == HEARTH_OK)
+        status = answer_input(s, v, session, &in, error);
+    hearth_free(in.ids);
+    mem_free(in.text);
     return status;
 }
 
 /* ------------------------------------------------------------------ the command */
+
+/* Chats where there is a template, else continues a text. */
+static hearth_status read_lines(chat *s, const run_values *v, const hearth_session_options *session,
+                                hearth_error *error)
+{
+    size_t size;
+    bool talks = !v->continues && (v->chat.template || hearth_model_chat_template(s->loaded.model, &size));
+    chat_form form;
+    if (!talks && v->system)
+        return fail(error, HEARTH_INVALID, "run: --system: the model has no chat template; --chat-template names one");
+    if (!talks) {
+        if (isatty(STDIN_FILENO) && !v->continues && !s->messages.quiet)
+            output_note("note", "the model has no chat template: what you type is continued as text; --chat-template "
+                                "names a template, such as chatml");
+        TRY(open_session(s, session, error));
+        return interactive_run(s, error);
+    }
+    TRY(chat_open_form(s, v, &form, error));
+    hearth_status status = open_session(s, session, error);
+    if (status == HEARTH_OK)
+        status = conversation_run(s, v, &form, error);
+    chat_form_close(&form);
+    return status;
+}
 
 static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error)
 {
@@ -249,10 +361,9 @@ static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
     s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->ignore_end, v->predict};
-    if (v->prompt || v->file)
+    if (v->prompt || v->file || v->message)
         return answer_once(s, v, &session, error);
-    TRY(open_session(s, &session, error));
-    return interactive_run(s, error);
+    return read_lines(s, v, &session, error);
 }
 
 static hearth_status run_prompt(void *values, operands *rest, hearth_error *error)
@@ -260,8 +371,12 @@ static hearth_status run_prompt(void *values, operands *rest, hearth_error *erro
     run_values *v = values;
     if (v->prompt && v->file)
         return fail(error, HEARTH_INVALID, "run: -f: the prompt is given already, with -p");
-    if (v->json && !v->prompt && !v->file)
-        return fail(error, HEARTH_INVALID, "run: --json: needs a prompt (-p or -f)");
+    if (v->message && (v->prompt || v->file))
+        return fail(error, HEARTH_INVALID, "run: --chat: -p and -f are for text that is continued, not for messages");
+    if (v->system && (v->prompt || v->file || v->continues))
+        return fail(error, HEARTH_INVALID, "run: --system: is for chats only");
+    if (v->json && !v->prompt && !v->file && !v->message)
+        return fail(error, HEARTH_INVALID, "run: --json: needs a prompt (-p or -f) or a message (--chat)");
     for (size_t i = 0; i < v->stops.count; i++)
         if (!*v->stops.items[i])
             return fail(error, HEARTH_INVALID, "run: --stop: is empty");
@@ -276,6 +391,7 @@ static hearth_status run_prompt(void *values, operands *rest, hearth_error *erro
     common_unload(&s.loaded);
     mem_free(s.ids);
     buffer_free(&s.text);
+    buffer_free(&s.thoughts);
     return status;
 }
 
@@ -299,6 +415,7 @@ const command command_run = {
         "  20 tokens, 5826.6 tokens/s; mode exact, guarantee bitwise; 87 % of neurons skipped, 919 kB of 1.64 MB read "
         "per token",
     .tables = {OPTION_TABLE("text", rows, 0),
+               {"chat", chat_option_rows, CHAT_OPTION_COUNT, offsetof(run_values, chat)},
                {"sampling", sampling_option_rows, SAMPLING_OPTION_COUNT, offsetof(run_values, sampling)},
                ENGINE_TABLES(offsetof(run_values, engine)),
                MESSAGE_TABLE(offsetof(run_values, engine))},

@@ -10,10 +10,8 @@
 
 /* SGR sequences of ECMA-48: 1 bold, 2 dim, 31 red, 33 yellow. */
 static const char *const styles[STYLE_COUNT] = {
-    [STYLE_PROMPT] = "\033[1m",
-    [STYLE_STATUS] = "\033[2m",
-    [STYLE_WARNING] = "\033[33m",
-    [STYLE_ERROR] = "\033[31m",
+    [STYLE_PROMPT] = "\033[1m",   [STYLE_THOUGHT] = "\033[2m", [STYLE_STATUS] = "\033[2m",
+    [STYLE_WARNING] = "\033[33m", [STYLE_ERROR] = "\033[31m",
 };
 
 bool terminal_can_replace(FILE *to)

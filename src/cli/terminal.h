@@ -9,6 +9,7 @@
 
 typedef enum terminal_style {
     STYLE_PROMPT,  /* the user's text, before the model's */
+    STYLE_THOUGHT, /* what a model thinks before it answers */
     STYLE_STATUS,  /* what a run reports about itself     */
     STYLE_WARNING, /* the word "note" or "warning"        */
     STYLE_ERROR,   /* the program's name before an error  */

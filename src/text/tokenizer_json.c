@@ -1,10 +1,10 @@
 /* tokenizer_json.c - a tokenizer.json as keys of GGUF: its model's vocabulary and merges, its added tokens.
  *
  * The file may come from anywhere: ids may be doubled, missing or huge, and any member may be of another type. What it
- * does to texts is read in tokenizer_json_rules.c; vocab.json with merges.txt in tokenizer_lists.c. */
+ * does to texts is read in tokenizer_json_rules.c; vocab.json with merges.txt in tokenizer_lists.c; the files themselves in
+ * tokenizer_files.c. */
 #include "tokenizer_json_internal.h"
 
-#include "../base/file.h"
 #include "vocabulary.h"
 
 #include <math.h>
@@ -303,23 +303,5 @@ hearth_status tokenizer_json_parse(checkpoint *c, span text, const char *name, h
     hearth_status status = read_root(&t, root);
     arena_clear(&t.memory);
     json_decref(root);
-    return status;
-}
-
-/* The largest published tokenizer.json has 34 MB. */
-hearth_status tokenizer_json_file(span *out, const char *path, hearth_error *error)
-{
-    char *data;
-    TRY(file_read(&data, &out->size, path, (size_t)256 << 20, error));
-    out->data = data;
-    return HEARTH_OK;
-}
-
-hearth_status tokenizer_json_add(checkpoint *c, const char *path, hearth_error *error)
-{
-    span text;
-    TRY(tokenizer_json_file(&text, path, error));
-    hearth_status status = tokenizer_json_parse(c, text, path, error);
-    mem_free((void *)text.data);
     return status;
 }

@@ -38,8 +38,6 @@ hearth_status tokenizer_json_post_processor(tokenizer_json *t, const json_t *pos
 hearth_status tokenizer_json_pieces(tokenizer_json *t, const json_t *pieces);
 /* Sets the keys that all kinds have. */
 hearth_status tokenizer_json_common(tokenizer_json *t);
-/* Reads a file of at most 256 MiB; free the data with mem_free. */
-hearth_status tokenizer_json_file(span *out, const char *path, hearth_error *error);
 
 /* Adds a rule whose expression lives as long as t. */
 hearth_status tokenizer_json_rule(tokenizer_json *t, const char *pattern, split_behaviour behaviour, bool inverted);

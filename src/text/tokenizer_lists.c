@@ -66,17 +66,3 @@ hearth_status tokenizer_lists_parse(checkpoint *c, span pieces, span merges, con
     json_decref(root);
     return status;
 }
-
-hearth_status tokenizer_lists_add(checkpoint *c, const char *vocabulary_path, const char *merges_path,
-                                  const char *class, hearth_error *error)
-{
-    span pieces, merges;
-    TRY(tokenizer_json_file(&pieces, vocabulary_path, error));
-    hearth_status status = tokenizer_json_file(&merges, merges_path, error);
-    if (status == HEARTH_OK) {
-        status = tokenizer_lists_parse(c, pieces, merges, vocabulary_path, class, error);
-        mem_free((void *)merges.data);
-    }
-    mem_free((void *)pieces.data);
-    return status;
-}
