@@ -278,9 +278,9 @@ static hearth_status undo(void *user, const char *argument, hearth_error *error)
     size_t last = last_of_role(t->messages, "user");
     if (last == json_array_size(t->messages))
         return fail(error, HEARTH_INVALID, "run: /undo: nothing has been said yet");
-    if (t->terminal && !t->chat->messages.quiet)
-        output_note("note", "taken back: %s",
-                    json_string_value(json_object_get(json_array_get(t->messages, last), "content")));
+    const char *text = json_string_value(json_object_get(json_array_get(t->messages, last), "content"));
+    if (t->terminal && !t->chat->messages.quiet && text)
+        output_note("note", "taken back: %.*s%s", (int)strcspn(text, "\n"), text, strchr(text, '\n') ? " ..." : "");
     cut_messages(t->messages, last);
     return HEARTH_OK;
 }
