@@ -365,9 +365,11 @@ static hearth_status take_block(lexer *l, bool is_print)
 /* Returns the place of the next {{, {% or {#; the end where there is none. */
 static size_t next_construct(const lexer *l)
 {
-    for (size_t at = l->at; at + 1 < l->source.size; at++)
-        if (l->source.data[at] == '{' && memchr("{%#", l->source.data[at + 1], 3))
+    for (size_t at = l->at; at + 1 < l->source.size; at++) {
+        char kind = l->source.data[at + 1];
+        if (l->source.data[at] == '{' && (kind == '{' || kind == '%' || kind == '#'))
             return at;
+    }
     return l->source.size;
 }
 

@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------ tokens and nodes */
 
-hearth_status parser_fail(const parser *p, hearth_status status, const char *format, ...)
+hearth_status(parser_fail)(const parser *p, hearth_status status, const char *format, ...)
 {
     char text[sizeof p->error->text];
     va_list arguments;
@@ -18,7 +18,7 @@ hearth_status parser_fail(const parser *p, hearth_status status, const char *for
     return fail(p->error, status, "%s: line %u: %s", p->name, p->at->line, text);
 }
 
-hearth_status parser_expected(const parser *p, const char *what)
+hearth_status(parser_expected)(const parser *p, const char *what)
 {
     static const char *const names[] = {
         [TOKEN_END] = "the end of the template",

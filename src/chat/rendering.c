@@ -78,7 +78,7 @@ static void *make_room(rendering *r, void *items, size_t *capacity, size_t used,
     void *grown = rendering_claim(r, wanted, item_bytes);
     if (!grown)
         return NULL;
-    if (used > 0)
+    if (items && used > 0)
         memcpy(grown, items, used * item_bytes);
     *capacity = wanted;
     return grown;

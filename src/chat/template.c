@@ -49,6 +49,16 @@ void template_destroy(template *t)
 
 static hearth_status to_value(rendering *r, const json_t *json, value *out);
 
+static hearth_status copy_text(rendering *r, span text, value *out)
+{
+    char *copy = rendering_claim(r, text.size, 1);
+    if (!copy)
+        return HEARTH_NO_MEMORY;
+    memcpy(copy, text.data, text.size);
+    *out = value_text((span){copy, text.size});
+    return HEARTH_OK;
+}
+
 static hearth_status to_list(rendering *r, const json_t *json, value *out)
 {
     size_t count = json_array_size(json);
@@ -73,24 +83,9 @@ static hearth_status to_dict(rendering *r, const json_t *json, dict *d)
     json_object_foreach((json_t *)json, key, item)
     {
         struct entry *e = &d->entries[d->count++];
-        char *copy = rendering_claim(r, strlen(key), 1);
-        if (!copy)
-            return HEARTH_NO_MEMORY;
-        memcpy(copy, key, strlen(key));
-        e->key = value_text((span){copy, strlen(key)});
+        TRY(copy_text(r, span_of(key), &e->key));
         TRY(to_value(r, item, &e->value));
     }
-    return HEARTH_OK;
-}
-
-static hearth_status to_text(rendering *r, const json_t *json, value *out)
-{
-    size_t size = json_string_length(json);
-    char *copy = rendering_claim(r, size, 1);
-    if (!copy)
-        return HEARTH_NO_MEMORY;
-    memcpy(copy, json_string_value(json), size);
-    *out = value_text((span){copy, size});
     return HEARTH_OK;
 }
 
@@ -105,7 +100,7 @@ static hearth_status to_any_value(rendering *r, const json_t *json, value *out)
     case JSON_ARRAY:
         return to_list(r, json, out);
     case JSON_STRING:
-        return to_text(r, json, out);
+        return copy_text(r, (span){json_string_value(json), json_string_length(json)}, out);
     case JSON_INTEGER:
         *out = value_integer(json_integer_value(json));
         return HEARTH_OK;

@@ -30,7 +30,8 @@ hearth_status model_chat_source(const checkpoint *c, const char *name, span *out
     if (found)
         return HEARTH_OK;
     if (!name)
-        return fail(error, HEARTH_UNSUPPORTED, "%s: chat template: the model has none; one can be given by name or as a file", c->path);
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: chat template: the model has none; one can be given by name or as a file", c->path);
     *out = named_template_find(name);
     return out->size > 0 ? HEARTH_OK : unknown_name(c, name, error);
 }

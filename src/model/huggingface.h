@@ -20,8 +20,12 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
                                      hearth_error *error);
 
 /* Adds the vocabulary of tokenizer.model, tokenizer.json, or vocab.json and merges.txt, with what
- * tokenizer_config.json, added_tokens.json, generation_config.json
- * and config say about it; adds nothing where there is none of them. In huggingface_tokenizer.c. */
+ * tokenizer_config.json, added_tokens.json, generation_config.json and config say about it; adds nothing where there is none of them. In huggingface_tokenizer.c. */
 hearth_status huggingface_add_tokenizer(checkpoint *c, const char *folder, const json_t *config, hearth_error *error);
+
+/* Adds the chat templates of tokenizer_config.json (`settings`, parsed; NULL: there is none; `name`: begins errors about
+ * it) and of chat_template.jinja. In huggingface_chat.c. */
+hearth_status huggingface_add_chat(checkpoint *c, const char *folder, const json_t *settings, const char *name,
+                                   hearth_error *error);
 
 #endif

@@ -213,7 +213,7 @@ static hearth_status set_ids(const vocabulary *v, const json_t *config, const js
     return set_ends(v, config, generation);
 }
 
-/* Sets the switches and the chat template of tokenizer_config.json. A list of named templates is not copied. */
+/* Sets the switches of tokenizer_config.json. */
 static hearth_status set_switches(checkpoint *c, const json_t *settings, const char *name, hearth_error *error)
 {
     static const struct {
@@ -227,11 +227,6 @@ static hearth_status set_switches(checkpoint *c, const json_t *settings, const c
         TRY(json_get_bool(settings, switches[i].config_key, &value, &found, name, error));
         if (found)
             TRY(checkpoint_set_bool(c, switches[i].key, value, error));
-    }
-    const json_t *template = json_object_get(settings, "chat_template");
-    if (json_is_string(template)) {
-        span text = {json_string_value(template), json_string_length(template)};
-        TRY(checkpoint_set_string(c, "tokenizer.chat_template", text, error));
     }
     return HEARTH_OK;
 }
@@ -277,6 +272,7 @@ static hearth_status add_all(vocabulary *v, const char *folder, const json_t *co
         TRY_OR(done, status, put_decoder(v, json_object_get(settings, "added_tokens_decoder"), name));
         TRY_OR(done, status, set_switches(v->out, settings, name, v->error));
     }
+    TRY_OR(done, status, huggingface_add_chat(v->out, folder, settings, name, v->error));
     TRY_OR(done, status, set_ids(v, config, generation, settings));
     status = finish(v);
 done:
