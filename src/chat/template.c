@@ -25,7 +25,7 @@ hearth_status template_create(template **out, span source, const char *name, hea
     template *t = mem_new(sizeof *t);
     if (!t)
         return fail_memory(error, name, sizeof *t);
-    hearth_error own; /* the parser always has one to write to */
+    hearth_error own = {0}; /* the parser always has one to write to */
     t->name = arena_copy_text(&t->memory, name, strlen(name));
     hearth_status status = t->name ? parse_template(source, t->name, &t->memory, &t->body, error ? error : &own)
                                    : fail_memory(error, name, strlen(name));
@@ -142,7 +142,7 @@ hearth_status template_render(const template *t, const json_t *variables, const 
                               hearth_error *error)
 {
     growing text = {0};
-    hearth_error own;
+    hearth_error own = {0};
     rendering r = {.name = t->name,
                    .line = 1,
                    .memory_left = MEMORY_LIMIT,
