@@ -1,6 +1,5 @@
 /* engine_models.c - the table in docs/models.md: family by container, number format, mode and side, with the distance of
- * the logits from the reference that was seen. The test makes the table again and compares; with HEARTH_WRITE_MODELS=1
- * in the environment it writes the table into the page instead.
+ * the logits from the reference that was seen. The test makes the table again and compares (made_page.h).
  *
  * Activations are float32. A cell holds a bound, since processors round sums differently: 1e-5 is what float32 keeps
  * everywhere (README.md of the goldens); where the weights were rounded, their rounding is nearly all of the distance,
@@ -12,10 +11,8 @@
 
 #include "family_cases.h"
 #include "golden.h"
+#include "made_page.h"
 #include "own_folder.h"
-
-#define PAGE HEARTH_MODELS "/../docs/models.md"
-static const char begin_mark[] = "<!-- made by tests/engine_models.c -->\n", end_mark[] = "<!-- end -->\n";
 
 /* What the table says where hearth cannot run the combination, or it makes no sense. */
 static const char none[] = "-";
@@ -246,64 +243,10 @@ static void print_table(FILE *out)
         print_powerinfer(out, families[i]);
 }
 
-/* ------------------------------------------------------------------ the page */
-
-static char *read_page(void)
-{
-    FILE *f = fopen(PAGE, "rb");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, 0, SEEK_END), 0);
-    size_t size = (size_t)ftell(f);
-    rewind(f);
-    char *text = calloc(size + 1, 1);
-    assert_non_null(text);
-    assert_int_equal(fread(text, 1, size, f), size);
-    fclose(f);
-    return text;
-}
-
-static void write_page(const char *head, size_t head_size, const char *table, const char *tail)
-{
-    FILE *f = fopen(PAGE, "wb");
-    assert_non_null(f);
-    fprintf(f, "%.*s%s%s", (int)head_size, head, table, tail);
-    assert_int_equal(fclose(f), 0);
-}
-
-/* Reports the first line that differs. */
-static void compare(const char *made, const char *page, size_t page_size)
-{
-    const char *end = page + page_size;
-    while (*made && page < end) {
-        size_t n = strcspn(made, "\n"), m = strcspn(page, "\n");
-        if (n != m || memcmp(made, page, n) != 0)
-            fail_msg("docs/models.md is not what is seen (HEARTH_WRITE_MODELS=1 writes it):\n page %.*s\n seen %.*s",
-                     (int)m, page, (int)n, made);
-        made += n + 1;
-        page += m + 1;
-    }
-    if (*made || page < end)
-        fail_msg("docs/models.md has not the rows that are seen (HEARTH_WRITE_MODELS=1 writes them)");
-}
-
 static void the_table_is_what_is_seen(void **state)
 {
     (void)state;
-    char *table = NULL, *page = read_page();
-    size_t size;
-    FILE *out = open_memstream(&table, &size);
-    print_table(out);
-    assert_int_equal(fclose(out), 0);
-    char *begin = strstr(page, begin_mark), *end = strstr(page, end_mark);
-    assert_true(begin && end && begin < end);
-    begin += strlen(begin_mark);
-    const char *write = getenv("HEARTH_WRITE_MODELS");
-    if (write && *write)
-        write_page(page, (size_t)(begin - page), table, end);
-    else
-        compare(table, begin, (size_t)(end - begin));
-    free(table);
-    free(page);
+    check_page("models.md", "engine_models", "distances", print_table);
 }
 
 static int set_up(void **state)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A second implementation of llama.cpp's logits file and of what is computed from it, after its description
-(docs/formats.md), with nothing but the standard library.
+(docs/files.md), with nothing but the standard library.
 
     kl_file.py ids FILE                        n_ctx n_vocab n_chunk, then the tokens, one line
     kl_file.py write FILE N VOCABULARY TOKENS LOGITS...

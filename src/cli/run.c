@@ -403,12 +403,14 @@ static void defaults(void *values)
 const command command_run = {
     .name = "run",
     .path = "run",
-    .summary = "continue a text",
+    .summary = "continue a text, or chat",
     .usage = "[MODEL] [-p TEXT] [options]",
-    .about = "Reads a text and continues it, token by token. Without -p it asks for one, line by line, and continues "
-             "what there is so far; from a pipe, too, each line continues the text, while -f - reads a whole text. "
-             "Control tokens such as </s> are recognised in the text. Without MODEL it is "
-             "$HEARTH_MODEL or the small storyteller that comes with hearth.",
+    .about =
+        "Reads a text and continues it, token by token. Without -p it asks for one, line by line, and continues "
+        "what there is so far; from a pipe, too, each line continues the text, while -f - reads a whole text. A model "
+        "with a chat template answers lines as messages instead (/help lists what else can be typed). "
+        "Control tokens such as </s> are recognised in the text. Without MODEL it is "
+        "$HEARTH_MODEL or the small storyteller that comes with hearth.",
     .example =
         "  $ hearth run stories-relu-q8_0.gguf -p \"Once upon a time\" -n 20 --temp 0\n"
         "  Once upon a time, there was a little girl named Lily. She loved to play with her toy\n"

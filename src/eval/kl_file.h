@@ -1,4 +1,4 @@
-/* kl_file.h - a model's log probabilities for every token, in the format of llama.cpp's logits files (docs/formats.md).
+/* kl_file.h - a model's log probabilities for every token, in the format of llama.cpp's logits files (docs/files.md).
  *
  *   "_logits_"                             8 bytes
  *   n_ctx, n_vocab, n_chunk                int32: N, V, windows

@@ -3,7 +3,7 @@
  * Whole windows (hearth's own protocol): the text is tokenized as a whole and cut, without overlap, into windows of N -
  * 1 tokens, each preceded by BOS where the model has one; every token is scored. Where the model has no BOS the windows
  * have N tokens and the first token of each only serves as context.
- * Half windows (llama.cpp's protocol, docs/formats.md): windows of N tokens whose first is replaced by BOS where the
+ * Half windows (llama.cpp's protocol, docs/files.md): windows of N tokens whose first is replaced by BOS where the
  * vocabulary adds it; positions N / 2 .. N - 2 predict the token after them, the first half is context. */
 #ifndef EVAL_PERPLEXITY_H
 #define EVAL_PERPLEXITY_H

@@ -2,7 +2,7 @@
  * wanted row of logits to a callback.
  *
  * Shared by all measurements of how well a model predicts: the session, the buffers, progress, and llama.cpp's protocol
- * of half windows (docs/formats.md). Knows nothing of how the rows are used. */
+ * of half windows (docs/files.md). Knows nothing of how the rows are used. */
 #ifndef EVAL_WINDOWS_H
 #define EVAL_WINDOWS_H
 

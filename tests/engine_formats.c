@@ -1,0 +1,148 @@
+/* engine_formats.c - the tables in docs/formats.md: number formats, vocabularies, pre-tokenizers, and what the interpreter of
+ * chat templates knows; made from the tables that the program itself runs by. */
+#include "../src/chat/builtins.h"
+#include "../src/chat/named.h"
+#include "../src/chat/node.h"
+#include "../src/device/kernels/kernels.h"
+#include "../src/kernel/kernel.h"
+#include "../src/number/format.h"
+#include "../src/text/pre_tokenizers.h"
+
+#include "made_page.h"
+
+/* ------------------------------------------------------------------ numbers */
+
+/* Prints the levels that have a kernel of their own for the format, by one of its functions. */
+static void print_levels(FILE *out, number_format f, bool products)
+{
+    kernels scalar, k;
+    size_t count = 0;
+    kernels_for(0, &scalar);
+    const void *before = products ? (const void *)scalar.product[f] : (const void *)scalar.accumulate[f];
+    for (size_t level = 1; level < kernel_level_count(); level++) {
+        kernels_for(level, &k);
+        const void *own = products ? (const void *)k.product[f] : (const void *)k.accumulate[f];
+        if (own != before)
+            fprintf(out, "%s%s", count++ ? ", " : "", kernel_level_name(level));
+        before = own;
+    }
+    fputs(count ? "" : "scalar", out);
+}
+
+static bool has_device_kernels(number_format f)
+{
+    static const number_format formats[] = {
+#define FORMAT_OF(id, ...) FORMAT_##id,
+        DEVICE_FORMATS(FORMAT_OF)
+#undef FORMAT_OF
+    };
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (formats[i] == f)
+            return true;
+    return false;
+}
+
+static void print_numbers(FILE *out)
+{
+    fputs("| format | bits per weight | weights per block | written | products by | sums of rows by | devices |\n"
+          "|---|---|---|---|---|---|---|\n",
+          out);
+    for (number_format f = 0; f < FORMAT_COUNT; f++) {
+        const number_traits *t = &number_formats[f];
+        fprintf(out, "| %s | %.4g | %u | %s | ", t->name, 8.0 * t->block_bytes / t->block_values, t->block_values,
+                number_is_written(f) ? "yes" : "-");
+        print_levels(out, f, true);
+        fputs(" | ", out);
+        print_levels(out, f, false);
+        fprintf(out, " | %s |\n", has_device_kernels(f) ? "yes" : "-");
+    }
+}
+
+/* ------------------------------------------------------------------ words */
+
+static void print_pre_tokenizers(FILE *out)
+{
+    const pre_tokenizer *row;
+    fputs("| `tokenizer.ggml.pre` | expressions |\n|---|---|\n", out);
+    for (size_t i = 0; (row = pre_tokenizer_at(i)); i++) {
+        size_t count = 0;
+        while (count < PRE_TOKENIZER_RULES && row->expressions[count])
+            count++;
+        fputs("| ", out);
+        for (const char *name = row->names; *name;) {
+            size_t size = strcspn(name, " ");
+            fprintf(out, "%s`%.*s`", name == row->names ? "" : " ", (int)size, name);
+            name += size + strspn(name + size, " ");
+        }
+        fprintf(out, " | %zu |\n", count);
+    }
+}
+
+/* ------------------------------------------------------------------ templates */
+
+static void print_functions(FILE *out, const char *title, const function *(*at)(size_t index))
+{
+    const function *f;
+    fprintf(out, "| %s |", title);
+    for (size_t i = 0; (f = at(i)); i++)
+        fprintf(out, " `%s`", f->name);
+    fputs(" |\n", out);
+}
+
+static void print_methods(FILE *out, const char *title, value_kind wanted)
+{
+    const function *f;
+    value_kind kind;
+    fprintf(out, "| %s |", title);
+    for (size_t i = 0; (f = method_at(i, &kind)); i++)
+        if (kind == wanted)
+            fprintf(out, " `%s`", f->name);
+    fputs(" |\n", out);
+}
+
+static void print_statements(FILE *out, const char *title, bool supported)
+{
+    const char *name;
+    bool is_supported;
+    fprintf(out, "| %s |", title);
+    for (size_t i = 0; (name = statement_at(i, &is_supported)); i++)
+        if (is_supported == supported)
+            fprintf(out, " `%s`", name);
+    fputs(" |\n", out);
+}
+
+static void print_templates(FILE *out)
+{
+    const char *name;
+    fputs("| of a template | |\n|---|---|\n", out);
+    print_statements(out, "statements", true);
+    print_statements(out, "statements that are refused", false);
+    print_functions(out, "filters", filter_at);
+    print_functions(out, "tests", test_at);
+    print_functions(out, "functions", global_at);
+    print_methods(out, "methods of texts", VALUE_TEXT);
+    print_methods(out, "methods of dicts", VALUE_DICT);
+    print_methods(out, "methods of lists", VALUE_LIST);
+    print_methods(out, "methods of `loop`", VALUE_LOOP);
+    fputs("| templates by name |", out);
+    for (size_t i = 0; (name = named_template_at(i)); i++)
+        fprintf(out, " `%s`", name);
+    fputs(" |\n", out);
+}
+
+/* ------------------------------------------------------------------ the page */
+
+static void the_page_is_what_the_tables_say(void **state)
+{
+    (void)state;
+    check_page("formats.md", "engine_formats", "pre-tokenizers", print_pre_tokenizers);
+    check_page("formats.md", "engine_formats", "templates", print_templates);
+    if (kernel_level_find("avx512-vbmi") < kernel_level_count()) /* the page names the levels of x86-64 */
+        check_page("formats.md", "engine_formats", "numbers", print_numbers);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_page_is_what_the_tables_say)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
