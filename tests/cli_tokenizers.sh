@@ -1,4 +1,4 @@
-# cli_tokenizers.sh - ids of random Unicode lines, against the tokenizers package of Hugging Face.
+# cli_tokenizers.sh - ids of random Unicode lines, against the tokenizers package of Hugging Face and against SentencePiece.
 . "${SOURCE:?is set by ctest: ctest --test-dir BUILD -R NAME}/tests/lib.sh" || exit
 
 [ -e "$DATA/golden/tokenizers/gpt-2.gguf" ] || skip "the reference vocabularies are not there"
@@ -10,6 +10,12 @@ if "$python" "$SOURCE/tests/compare_tokenizers.py" "$HEARTH" "$DATA/golden/token
     pass
 else
     fail "hearth's ids differ from those of the tokenizers package"
+fi
+
+if "$python" "$SOURCE/tests/compare_sentencepiece.py" "$HEARTH" "$SOURCE/models/stories-held.txt" "$scratch" "$lines"; then
+    pass
+else
+    fail "hearth's ids differ from those of SentencePiece"
 fi
 
 finish

@@ -213,15 +213,11 @@ static const struct {
     {"type 7", BYTES(THREE PIECE("\5", TEXT("\1", "a") "\30\7") BPE), HEARTH_FORMAT,
      "piece 3: is of a type that does not"},
     {"twice", BYTES(THREE BOS BPE), HEARTH_FORMAT, "piece 3: appears twice"},
-    {"no trainer", BYTES(THREE), HEARTH_UNSUPPORTED, "trainer_spec: model type unigram is not supported"},
-    {"unigram", BYTES(THREE "\22\2\30\1"), HEARTH_UNSUPPORTED, "model type unigram is not supported"},
+    {"no trainer", BYTES(THREE), HEARTH_FORMAT, "trainer_spec: is missing"},
     {"word", BYTES(THREE "\22\2\30\3"), HEARTH_UNSUPPORTED, "model type word is not supported"},
     {"char", BYTES(THREE "\22\2\30\4"), HEARTH_UNSUPPORTED, "model type char is not supported"},
     {"type 5", BYTES(THREE "\22\2\30\5"), HEARTH_FORMAT, "model type 5 does not exist"},
     {"suffix", BYTES(THREE BPE "\22\3\xC0\1\1"), HEARTH_UNSUPPORTED, "treat_whitespace_as_suffix is not supported"},
-    {"nmt_nfkc", BYTES(THREE BPE "\32\15\12\10nmt_nfkc\22\1x"), HEARTH_UNSUPPORTED,
-     "normalizer_spec: normalisation \"nmt_nfkc\" is not supported"},
-    {"unnamed", BYTES(THREE BPE "\32\3\22\1x"), HEARTH_UNSUPPORTED, "normalizer_spec: normalisation \"\" is not"},
     {"denormalizer", BYTES(THREE BPE "\52\10\12\3abc\22\1x"), HEARTH_UNSUPPORTED,
      "denormalizer_spec: normalisation \"abc\" is not supported"},
     {"escape", BYTES(THREE BPE "\32\2\50\0"), HEARTH_UNSUPPORTED, "escape_whitespaces false is not supported"},
@@ -244,7 +240,7 @@ static void wrong_files_are_named(void **state)
     }
 }
 
-/* The trainer's settings come last: without them a file is a unigram model, which is refused as well. */
+/* The trainer's settings come last: without them a file is refused. */
 static const char sample[] = UNKNOWN_FIELDS THREE PIECE("\10", TEXT("\1", "a") SCORE_2) NORMALIZER TRAINER;
 
 static void every_truncation_is_refused(void **state)

@@ -24,7 +24,7 @@ python=$BUILD/python/bin/python
 python_packages() {
     (
         flock 9
-        "$python" -c 'import gguf, numpy, tokenizers' 2>/dev/null && exit
+        "$python" -c 'import gguf, numpy, tokenizers, sentencepiece' 2>/dev/null && exit
         python3 -m venv "$BUILD/python" &&
             "$python" -m pip install --quiet --disable-pip-version-check -r "$SOURCE/tests/requirements.txt"
     ) 9>"$BUILD/python.lock" >/dev/null 2>&1

@@ -32,6 +32,7 @@ typedef struct piece_reader {
         int32_t model, unknown, bos, eos, padding;
         bool whitespace_suffix;
     } trainer;
+    bool has_trainer;
     struct normalizer {
         span name, charsmap;
         bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
@@ -244,6 +245,7 @@ static hearth_status read_piece(piece_reader *r, span message)
 
 static hearth_status read_trainer(piece_reader *r, span message)
 {
+    r->has_trainer = true;
     return read_message(r, message, trainer_fields);
 }
 
@@ -269,30 +271,27 @@ static const field_row model_fields[] = {
 
 /* -------------------------------------------------------------- vocabulary */
 
-static hearth_status refuse_charsmap(const piece_reader *r, const char *spec, span name)
-{
-    return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: normalisation \"%.*s\" is not supported, only identity", r->path,
-                spec, name.size < 64 ? (int)name.size : 64, name.size ? name.data : "");
-}
-
-/* Refuses models that are not BPE, and settings that would change how a text is cut. */
+/* Refuses models that are neither BPE nor unigram, and settings that would change how a text is cut. */
 static hearth_status check_supported(const piece_reader *r)
 {
     int32_t model = r->trainer.model;
+    const span name = r->denormalizer.name;
     if (r->count == 0)
         return fail(r->error, HEARTH_FORMAT, "%s: pieces: there are none", r->path);
+    if (!r->has_trainer)
+        return fail(r->error, HEARTH_FORMAT, "%s: trainer_spec: is missing; is the file cut short?", r->path);
     if (model < MODEL_UNIGRAM || model > MODEL_CHAR)
         return fail(r->error, HEARTH_FORMAT, "%s: trainer_spec: model type %d does not exist", r->path, model);
-    if (model != MODEL_BPE)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: trainer_spec: model type %s is not supported, only bpe", r->path,
+    if (model != MODEL_BPE && model != MODEL_UNIGRAM)
+        return fail(r->error, HEARTH_UNSUPPORTED,
+                    "%s: trainer_spec: model type %s is not supported, only bpe and unigram", r->path,
                     model_names[model]);
     if (r->trainer.whitespace_suffix)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: trainer_spec: treat_whitespace_as_suffix is not supported",
                     r->path);
-    if (r->normalizer.charsmap.size)
-        return refuse_charsmap(r, "normalizer_spec", r->normalizer.name);
     if (r->denormalizer.charsmap.size)
-        return refuse_charsmap(r, "denormalizer_spec", r->denormalizer.name);
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: denormalizer_spec: normalisation \"%.*s\" is not supported",
+                    r->path, name.size < 64 ? (int)name.size : 64, name.size ? name.data : "");
     if (!r->normalizer.escape_whitespaces)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: normalizer_spec: escape_whitespaces false is not supported",
                     r->path);
@@ -326,7 +325,13 @@ static hearth_status set_keys(const piece_reader *r, checkpoint *c)
 {
     hearth_error *error = r->error;
     TRY(set_ids(r, c));
-    TRY(checkpoint_set_string(c, "tokenizer.ggml.model", span_of("llama"), error));
+    bool is_unigram = r->trainer.model == MODEL_UNIGRAM;
+    const span map = r->normalizer.charsmap;
+    TRY(checkpoint_set_string(c, "tokenizer.ggml.model", span_of(is_unigram ? "t5" : "llama"), error));
+    if (is_unigram) /* BOS and EOS are up to the model; T5's vocabularies in GGUF files have EOS by default */
+        TRY(checkpoint_set_bool(c, "tokenizer.ggml.add_eos_token", false, error));
+    if (map.size > 0)
+        TRY(checkpoint_set_numbers(c, "tokenizer.ggml.precompiled_charsmap", VALUE_U8, map.data, map.size, error));
     TRY(checkpoint_set_string(c, "tokenizer.ggml.pre", span_of("default"), error));
     TRY(checkpoint_set_strings(c, "tokenizer.ggml.tokens", (const span *)(const void *)r->texts.data, r->count, error));
     TRY(checkpoint_set_numbers(c, "tokenizer.ggml.scores", VALUE_F32, r->scores.data, r->count, error));

@@ -14,6 +14,7 @@ typedef struct encoding {
     size_t count, capacity;
     buffer text;   /* for the kind: the fragment in the form that it works on */
     buffer formed; /* the fragment in its normal form; for tokenizer.c */
+    buffer mapped; /* ... after SentencePiece's normalisation */
     void *scratch;
     size_t scratch_bytes;
     split_memory split;
@@ -46,6 +47,8 @@ bool blanks_write(const vocabulary *v, span text, buffer *out);
 
 /* The kind "llama": SentencePiece's BPE. */
 hearth_status sentencepiece_create(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error);
+hearth_status unigram_create(void **tables, vocabulary *v, const checkpoint *c, hearth_error *error);
+hearth_status unigram_encode(const void *tables, const vocabulary *v, span text, encoding *e, hearth_error *error);
 hearth_status sentencepiece_encode(const void *tables, const vocabulary *v, span text, encoding *e,
                                    hearth_error *error);
 size_t sentencepiece_spell(const vocabulary *v, int32_t id, char *out);

@@ -20,6 +20,19 @@ static const vocabulary_kind kinds[] = {
         .spell = sentencepiece_spell,
     },
     {
+        .name = "t5",
+        .defaults = {.bos = -1,
+                     .eos = 1,
+                     .unknown = 2,
+                     .adds_eos = true,
+                     .adds_space_prefix = true,
+                     .needs_scores = true,
+                     .blank = WIDE_BLANK},
+        .create = unigram_create,
+        .encode = unigram_encode,
+        .spell = sentencepiece_spell,
+    },
+    {
         .name = "gpt2",
         .defaults = {.bos = 11, .eos = 11, .unknown = -1, .blank = " "},
         .create = bpe_create_bytes,
@@ -190,6 +203,11 @@ static hearth_status encode_plain(const tokenizer *t, span text, encoding *e, he
         TRY(normal_form_write(t->vocabulary.form, text, &e->formed, error));
         text = (span){e->formed.data, e->formed.size};
     }
+    if (t->vocabulary.map.count > 0) {
+        if (!charsmap_write(&t->vocabulary.map, text, &e->mapped))
+            return fail_memory(error, "text", text.size);
+        text = (span){e->mapped.data, e->mapped.size};
+    }
     return text.size > 0 ? t->kind->encode(t->tables, &t->vocabulary, text, e, error) : HEARTH_OK;
 }
 
@@ -238,6 +256,7 @@ hearth_status tokenizer_encode(const tokenizer *t, span text, unsigned flags, in
     hearth_status status = encode(t, text, flags, &e, error);
     buffer_free(&e.text);
     buffer_free(&e.formed);
+    buffer_free(&e.mapped);
     mem_free(e.scratch);
     split_memory_free(&e.split);
     if (status != HEARTH_OK) {

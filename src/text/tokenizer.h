@@ -1,8 +1,8 @@
 /* tokenizer.h - text to token ids and back, from GGUF's vocabulary keys.
  *
  * A tokenizer is immutable once it is created (and padded) and may be shared between threads. The kinds of vocabulary
- * are rows of one table (tokenizer.ggml.model -> functions). The only one so far is "llama", SentencePiece's BPE: the
- * pair with the best score is merged until no pair is left; bytes that have no piece become byte tokens. */
+ * are rows of one table (tokenizer.ggml.model -> functions): "llama", SentencePiece's BPE; "t5", its unigram; "gpt2",
+ * byte-pair encoding over bytes; "gemma4", over characters. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 

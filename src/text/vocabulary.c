@@ -175,6 +175,23 @@ static hearth_status load_form(vocabulary *v, const checkpoint *c, hearth_error 
     return HEARTH_OK;
 }
 
+/* Copies SentencePiece's compiled normalisation. */
+static hearth_status load_charsmap(vocabulary *v, const checkpoint *c, hearth_error *error)
+{
+    const key_value *bytes;
+    bool found;
+    TRY(checkpoint_get_array(c, KEY("precompiled_charsmap"), VALUE_U8, &bytes, &found, error));
+    if (!found || bytes->count == 0)
+        return HEARTH_OK;
+    const char *copy = arena_copy_text(&v->memory, bytes->as.items, bytes->count);
+    if (!copy)
+        return fail_memory(error, "vocabulary", bytes->count);
+    return charsmap_read(&v->map, (span){copy, bytes->count})
+               ? HEARTH_OK
+               : fail(error, HEARTH_FORMAT, "%s: key %s: is no compiled normalisation", c->path,
+                      KEY("precompiled_charsmap"));
+}
+
 hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults, const checkpoint *c,
                               hearth_error *error)
 {
@@ -183,6 +200,7 @@ hearth_status vocabulary_load(vocabulary *v, const vocabulary_defaults *defaults
     TRY(load_ids(v, defaults, c, error));
     TRY(load_switches(v, defaults, c, error));
     TRY(load_form(v, c, error));
+    TRY(load_charsmap(v, c, error));
     return specials_load(v, c, error);
 }
 

@@ -6,6 +6,7 @@
 #define TEXT_VOCABULARY_H
 
 #include "../file/checkpoint.h"
+#include "charsmap.h"
 #include "normal_form.h"
 
 /* GGUF's token types, with its numbers. */
@@ -59,6 +60,7 @@ typedef struct vocabulary {
     bool removes_extra_blanks;           /* runs of blanks count as one             */
     span blank;                          /* how pieces spell one                    */
     normal_form form;                    /* that texts get first                    */
+    charsmap map;                        /* SentencePiece's, which they get then    */
     special_set user_defined;            /* always recognised                       */
     special_set all_specials;            /* with control tokens and the unknown one */
 } vocabulary;
