@@ -14,7 +14,7 @@
 static tokenizer *open_model(void)
 {
     checkpoint *c;
-    tokenizer *t;
+    tokenizer *t = NULL;
     hearth_error error = {0};
     assert_int_equal(checkpoint_create(&c, "unigram", NULL), HEARTH_OK);
     if (sentencepiece_add(c, FOLDER "unigram-tokenizer.model", &error) != HEARTH_OK ||
