@@ -2,9 +2,20 @@
 #include "../model/mix.h"
 #include "writing.h"
 
+#include <stdio.h>
+
 typedef struct quantize_values {
     writing_options writing;
+    const char *importance;
 } quantize_values;
+
+static const option rows[] = {
+    {OPTION_ROW(
+         0, "importance", TEXT, quantize_values, importance, "FILE",
+         "an importance matrix as llama.cpp's imatrix writes it: errors count more in columns that are used more "
+         "(in q2_K to q6_K, iq4_nl and iq4_xs)"),
+     .alias = "imatrix"},
+};
 
 /* Finds the mix, or else the format, that TYPE names. HEARTH_INVALID: neither; the error lists both. */
 static hearth_status find_type(convert_options *what, const char *type, hearth_error *error)
@@ -24,15 +35,20 @@ static hearth_status run_quantize(void *values, operands *rest, hearth_error *er
 {
     quantize_values *v = values;
     convert_options what = {.head_apart = true};
+    writing_result result;
+    what.importance = v->importance;
     TRY(find_type(&what, rest->items[2], error));
-    return writing_run("quantize", rest->items[0], rest->items[1], what, &v->writing, NULL, rest->memory, error);
+    TRY(writing_run("quantize", rest->items[0], rest->items[1], what, &v->writing, &result, rest->memory, error));
+    if (v->importance)
+        fprintf(stderr, "importance: %zu of %zu tensors\n", result.weighed, result.tensors);
+    return HEARTH_OK;
 }
 
 const command command_quantize = {
     .name = "quantize",
     .path = "quantize",
     .summary = "write a model in a smaller number format",
-    .usage = "IN OUT TYPE [--tensor-type NAME=TYPE ...] [options]",
+    .usage = "IN OUT TYPE [--importance FILE] [--tensor-type NAME=TYPE ...] [options]",
     .about =
         "Writes the model IN (GGUF file or folder) as the GGUF file OUT, its matrices in TYPE. TYPE is one of "
         "llama.cpp's "
@@ -49,7 +65,8 @@ const command command_quantize = {
                "  ...\n"
                "  stories-relu-q8_0.gguf: 56 tensors, 3.08 MB -> 1.64 MB in 0.1 s, 38 MB/s\n"
                "  $ hearth quantize tinyllama tinyllama-q4_k_m.gguf q4_k_m",
-    .tables = {{"writing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(quantize_values, writing)}},
+    .tables = {OPTION_TABLE("quantize", rows, 0),
+               {"writing", writing_option_rows, WRITING_OPTION_COUNT, offsetof(quantize_values, writing)}},
     .values_size = sizeof(quantize_values),
     .operands_least = 3,
     .operands_most = 3,

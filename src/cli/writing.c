@@ -95,6 +95,7 @@ static void add_step(writing_result *sums, const convert_step *s)
     sums->to_bytes += s->to_bytes;
     sums->tensors++;
     sums->transposed += s->transposed;
+    sums->weighed += s->weighed;
     if (s->is_down_t) {
         sums->down_count++;
         sums->down_format = s->to;

@@ -27,6 +27,7 @@ hearth_status writing_format(const char *command_path, const char *name, number_
 typedef struct writing_result {
     uint64_t from_bytes, to_bytes;
     size_t tensors;
+    size_t weighed;            /* matrices whose errors were weighed by importance         */
     size_t transposed;         /* down matrices                                      */
     size_t down_count;         /* neuron-major ones, whether transposed here or already so */
     number_format down_format; /* of the last down matrix */

@@ -6,6 +6,7 @@
 
 #include "../file/gguf.h"
 #include "../file/gguf_split.h"
+#include "../file/importance.h"
 #include "convert_plan.h"
 #include "convert_tensor.h"
 #include "hyper.h"
@@ -220,7 +221,7 @@ static hearth_status check_paths(const char *source, const char *added, const ch
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
                             pool *threads, hearth_error *error)
 {
-    checkpoint *source;
+    checkpoint *source, *importance = NULL;
     hearth_model *checked = NULL;
     predictors added = {0};
     convert_plan p = {.options = options};
@@ -238,6 +239,10 @@ hearth_status convert_write(const char *source_path, const char *out_path, const
         TRY_OR(done, status, predictors_open(&added, options->predictors, checked, error));
         p.added = &added;
     }
+    if (options->importance) {
+        TRY_OR(done, status, importance_open(&importance, options->importance, error));
+        p.importance = importance;
+    }
     TRY_OR(done, status, convert_plan_make(&p, error));
     TRY_OR(done, status, set_keys(&p, source, error));
     if (options->note && !checkpoint_find(source, "tokenizer.ggml.model"))
@@ -248,6 +253,7 @@ done:
     predictors_close(&added);
     hearth_model_close(checked);
     arena_clear(&p.memory);
+    checkpoint_close(importance);
     checkpoint_close(source);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct convert_step {
     bool requantised;        /* ... in blocks that ran across neurons, so that its values were rounded once more */
     double relative_error;   /* of a down_t that was rounded, or a scaled tensor: |written - exact| / |exact| over all
                                 values; else 0 */
+    bool weighed;            /* rounding errors were weighed by the importance of their columns */
     uint64_t unfit;          /* values that are not finite, or too large for `to`, and are written all the same */
     const char *reason;      /* why this format: "asked for", "as stored", "norm", "head", "override", "q4_K needs
                                 rows of a multiple of 256" ...; valid during the call */
@@ -39,6 +40,8 @@ typedef struct convert_options {
                                               its row is not a multiple of 256; never below `format`      */
     const struct quantize_mix *mix;        /* quantize: formats by role and layer (mix.h), in place of head_apart;
                                               `format` is then the mix's base. NULL: none                */
+    const char *importance;                /* quantize: a file (importance.h) whose columns' weights rounding errors
+                                              have; NULL: all alike                                    */
     const convert_override *overrides;     /* the last one that matches is used                        */
     size_t override_count;
     const char *ffn_activation;            /* NULL: as the source says                                 */
@@ -70,6 +73,7 @@ typedef struct convert_options {
  * given without neuron_major. HEARTH_FORMAT: the source is damaged, or a value that changes its format is NaN,
  * infinite, or larger than the new format holds (the text names tensor and value). HEARTH_UNSUPPORTED: predictors for
  * a model whose neurons are never zero, that has some already, or whose neurons are in another order.
+ * HEARTH_INVALID also: the importance file has no matrix of the model; HEARTH_FORMAT: it has one of another size.
  * HEARTH_CANCELLED: progress asked for it. On failure no file is left. */
 hearth_status convert_write(const char *source_path, const char *out_path, const convert_options *options,
                             pool *threads, hearth_error *error);

@@ -63,7 +63,7 @@ static number_format wanted_format(const convert_plan *p, const tensor_rule *rul
     if (is_down && o->neuron_major && o->down_format != FORMAT_COUNT)
         return o->down_format;
     if (o->mix) {
-        mix_traits traits = mix_traits_of(p->model, false);
+        mix_traits traits = mix_traits_of(p->model, p->importance != NULL);
         mix_place place = mix_place_of(p->model, rule, layer, is_head(p, rule));
         number_format to = mix_format(o->mix, &traits, &place);
         if (to != o->mix->base)
@@ -175,6 +175,36 @@ uint32_t convert_extra_positions(const convert_plan *p)
     return wanted > there ? wanted - there : 0;
 }
 
+/* Finds the weights of a matrix that changes its format; of a matrix that is transposed they would be those of rows. */
+static hearth_status find_weights(const convert_plan *p, convert_item *item, hearth_error *error)
+{
+    convert_step *step = &item->step;
+    const stored_tensor *t = p->importance ? checkpoint_find_tensor(p->importance, step->name) : NULL;
+    if (!t || step->transposed || step->from == step->to || step->columns == 1)
+        return HEARTH_OK;
+    if (t->shape[0] != step->columns || (t->shape[1] != 1 && t->shape[1] != item->experts))
+        return fail(error, HEARTH_FORMAT, "%s: %s: has weights of %llu columns of %llu matrices, the model %llu of %u",
+                    p->importance->path, step->name, (unsigned long long)t->shape[0], (unsigned long long)t->shape[1],
+                    (unsigned long long)step->columns, item->experts);
+    if (!number_weighs(step->to))
+        return HEARTH_OK;
+    item->weights = t->data;
+    item->weight_matrices = t->shape[1];
+    step->weighed = true;
+    return HEARTH_OK;
+}
+
+/* Refuses an importance file of another model. */
+static hearth_status check_importance(const convert_plan *p, hearth_error *error)
+{
+    if (!p->importance)
+        return HEARTH_OK;
+    for (size_t i = 0; i < p->count; i++)
+        if (checkpoint_find_tensor(p->importance, p->items[i].step.name))
+            return HEARTH_OK;
+    return fail(error, HEARTH_INVALID, "%s: importance: has none of the model's matrices", p->importance->path);
+}
+
 /* Adds a tensor to the plan. from, to: its rules as stored and as written; t: the stored tensor. */
 static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const tensor_rule *to, uint32_t layer,
                                  const stored_tensor *t, hearth_error *error)
@@ -195,6 +225,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     step->rows = t->shape[step->transposed ? 0 : 1] * item->experts;
     step->from_bytes = t->size_bytes;
     TRY(choose_format(p, step, to, layer, error));
+    TRY(find_weights(p, item, error));
     size_t row_bytes, size_bytes;
     if (!number_row_bytes(step->to, step->columns, &row_bytes) ||
         !size_multiply(row_bytes, (size_t)step->rows, &size_bytes))
@@ -344,5 +375,6 @@ hearth_status convert_plan_make(convert_plan *p, hearth_error *error)
     }
     for (uint32_t layer = 0; layer < layers; layer++)
         TRY(plan_layer(p, layer, error));
+    TRY(check_importance(p, error));
     return check_overrides(p, error);
 }

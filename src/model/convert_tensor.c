@@ -89,7 +89,9 @@ typedef struct row_chunk {
     const uint32_t *order; /* stored row of each written row; NULL: as stored, as stored_tensor says */
     number_format to;
     float scale;
-    uint64_t first; /* row of the tensor that is row 0 of the chunk */
+    const float *weights;      /* [weight_matrices][columns] of the errors; NULL: all alike */
+    uint64_t rows_per_weights; /* rows that share weights */
+    uint64_t first;            /* row of the tensor that is row 0 of the chunk */
     size_t columns, from_row_bytes, to_row_bytes;
     float *values;   /* [threads][2][columns]                */
     char *out;       /* [rows][to_row_bytes]                 */
@@ -129,7 +131,8 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
         for (size_t k = 0; r->scale != 1 && k < r->columns; k++)
             values[k] *= r->scale;
         r->misfits[i] = find_misfit(r->to, values, r->columns);
-        number_formats[r->to].encode(values, NULL, out, r->columns);
+        const float *weights = r->weights ? r->weights + (r->first + i) / r->rows_per_weights * r->columns : NULL;
+        number_formats[r->to].encode(values, weights, out, r->columns);
         if (!r->sums)
             continue;
         number_formats[r->to].decode(out, rounded, r->columns);
@@ -165,6 +168,8 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
     uint64_t count = values_move ? step->columns : step->rows;
     row_chunk r = {.from = &item->from, .order = item->rows, .to = step->to, .scale = item->scale};
     r.columns = values_move ? 1 : (size_t)step->columns;
+    r.weights = item->weights;
+    r.rows_per_weights = item->weights ? step->rows / item->weight_matrices : 1;
     r.from_row_bytes = item->from.size_bytes / (size_t)count;
     r.to_row_bytes = (size_t)(step->to_bytes / count);
     /* at least a row for every thread, and about chunk_bytes per write */

@@ -1,0 +1,20 @@
+/* importance.h - reads importance matrices: how strongly each column of each matrix was used over some text.
+ *
+ * llama.cpp's program imatrix writes them, as GGUF (general.type "imatrix"; NAME.in_sum2, the sums of the squared inputs of
+ * each column, and NAME.counts, of how many tokens, for each expert) or, before 2025, as a list of its own ("imatrix.dat":
+ * the number of entries; of each the length of its name, the name, the number of calls, the number of values, and the
+ * values; all numbers are of 32 bits). `hearth quantize --importance` weighs rounding errors with them. */
+#ifndef FILE_IMPORTANCE_H
+#define FILE_IMPORTANCE_H
+
+#include "checkpoint.h"
+
+/* Opens a file of either kind as a checkpoint with a tensor for each matrix, named as in the model: float32, rank 2, shape
+ * {columns, matrices}: the mean square of each column, or 1 for all columns of an expert that was never used.
+ * HEARTH_FORMAT: damaged, or no importance matrix. */
+hearth_status importance_open(checkpoint **out, const char *path, hearth_error *error);
+/* The same of a file in memory, which need not outlive the checkpoint. */
+hearth_status importance_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
+                               hearth_error *error);
+
+#endif
