@@ -6,6 +6,7 @@
 #include "touch.h"
 
 #include "../src/file/safetensors.h"
+#include "../src/file/weights.h"
 
 #include "parts.h"
 
@@ -23,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (size && data[0] == 'D') {
         parts_write(names, 3, data + 1, size - 1);
-        status = safetensors_add_folder(c, parts_folder, &error);
+        status = weights_add_folder(c, parts_folder, &error);
     } else {
         size_t skip = size && data[0] == 'F';
         status = safetensors_parse(c, data + skip, size - skip, "fuzz.safetensors", &error);

@@ -185,7 +185,7 @@ static void write_folder(char *out, size_t size, const folder_case *f, unsigned 
     golden_path(path, sizeof path, f->model, "");
     stack_check(checkpoint_create(&from, path, &error), &error);
     stack_check(checkpoint_create(&to, path, &error), &error);
-    stack_check(safetensors_add_folder(from, path, &error), &error);
+    stack_check(weights_add_folder(from, path, &error), &error);
     for (size_t i = 0; i < from->tensor_count; i++) {
         const stored_tensor *t = &from->tensors[i];
         unsigned layer;

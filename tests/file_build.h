@@ -4,6 +4,7 @@
 
 #include "../src/file/gguf.h"
 #include "../src/file/safetensors.h"
+#include "../src/file/weights.h"
 #include "../src/file/sentencepiece.h"
 
 #include <dirent.h>

@@ -27,7 +27,7 @@ static checkpoint *open_folder_of(const char *path)
     checkpoint *c;
     hearth_error error = {0};
     assert_int_equal(checkpoint_create(&c, folder, &error), HEARTH_OK);
-    if (safetensors_add_folder(c, folder, &error) != HEARTH_OK)
+    if (weights_add_folder(c, folder, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     return c;
 }

@@ -65,7 +65,7 @@ static void golden_folders(void **state)
         hearth_error error = {0};
         checkpoint *c = create();
         snprintf(path, sizeof(path), HEARTH_DATA "/%s", cases[i].folder);
-        if (safetensors_add_folder(c, path, &error) != HEARTH_OK)
+        if (weights_add_folder(c, path, &error) != HEARTH_OK)
             fail_msg("%s", error.text);
         assert_int_equal(c->tensor_count, cases[i].count);
         const stored_tensor *t = checkpoint_find_tensor(c, cases[i].tensor);
@@ -268,7 +268,7 @@ static hearth_status add_folder(const char *folder, hearth_error *error)
 {
     checkpoint *c;
     TRY(checkpoint_create(&c, folder, error));
-    hearth_status status = safetensors_add_folder(c, folder, error);
+    hearth_status status = weights_add_folder(c, folder, error);
     checkpoint_close(c);
     return status;
 }
@@ -281,7 +281,7 @@ static void shards_are_read(void **state)
     make_folder(folder, sizeof(folder));
     make_files(folder, sharded, 3);
     checkpoint *c = create();
-    if (safetensors_add_folder(c, folder, &error) != HEARTH_OK)
+    if (weights_add_folder(c, folder, &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     assert_int_equal(c->tensor_count, 3);
     assert_int_equal(c->map_count, 2);
@@ -292,7 +292,7 @@ static void shards_are_read(void **state)
     /* Where a folder has the single file as well, the index does not count. */
     make_files(folder, &(folder_file){"model.safetensors", "{" TENSOR("z", "F32", "1", "0,4") "}", 4}, 1);
     c = create();
-    assert_int_equal(safetensors_add_folder(c, folder, &error), HEARTH_OK);
+    assert_int_equal(weights_add_folder(c, folder, &error), HEARTH_OK);
     assert_int_equal(c->tensor_count, 1);
     assert_non_null(checkpoint_find_tensor(c, "z"));
     checkpoint_close(c);
@@ -305,9 +305,12 @@ static const struct {
     hearth_status status;
     const char *fragment;
 } folders[] = {
-    {{{0}}, HEARTH_FORMAT, "model.safetensors: is missing, and so is " INDEX},
-    {{{"pytorch_model.bin", "", SIZE_MAX}}, HEARTH_UNSUPPORTED, "pytorch_model.bin: is not supported"},
-    {{{"pytorch_model.bin.index.json", "", SIZE_MAX}}, HEARTH_UNSUPPORTED, "pytorch_model.bin: is not supported"},
+    {{{0}}, HEARTH_FORMAT, "model.safetensors: is missing, and so are " INDEX " and pytorch_model.bin"},
+    {{{"pytorch_model.bin", "", SIZE_MAX}}, HEARTH_FORMAT, "pytorch_model.bin: header: is not an archive"},
+    {{{"pytorch_model.bin.index.json", "", SIZE_MAX}}, HEARTH_FORMAT, "pytorch_model.bin.index.json"},
+    {{{"pytorch_model.bin.index.json", MAP("\"a\":\"1.bin\""), SIZE_MAX}}, HEARTH_IO, "1.bin: "},
+    {{{"pytorch_model.bin.index.json", MAP("\"a\":\"../1.bin\""), SIZE_MAX}},
+     HEARTH_FORMAT, "tensor a: expected the name of a file in"},
     {{{"model.safetensors", "", SIZE_MAX}}, HEARTH_FORMAT, "model.safetensors: header: 0 bytes"},
     {{{INDEX, "{", SIZE_MAX}}, HEARTH_FORMAT, INDEX},
     {{{INDEX, "{}", SIZE_MAX}}, HEARTH_FORMAT, INDEX ": weight_map: expected an object"},

@@ -588,6 +588,42 @@ static void other_files(void **state)
     }
 }
 
+/* A file of a model: tensors of other types are there without their values, and what moves to another checkpoint lives
+ * on without the first. */
+static void a_model_file(void **state)
+{
+    (void)state;
+    tensor_text tensors[SAMPLE_COUNT + 1];
+    buffer pickle = {0}, file = {0};
+    checkpoint *c, *to;
+    hearth_error error;
+    char path[] = "/tmp/hearth-torch.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    memcpy(tensors, sample, sizeof sample);
+    tensors[SAMPLE_COUNT] = (tensor_text){"mask", "ByteStorage", "9", 1, 0, 1, {1}, {1}};
+    put_state(&pickle, tensors, SAMPLE_COUNT + 1);
+    put_sample(&file, &pickle);
+    write_file(path, file.data, file.size);
+    assert_int_equal(torch_open(&c, path, &error), HEARTH_UNSUPPORTED);
+    assert_int_equal(checkpoint_create(&c, "folder", &error), HEARTH_OK);
+    if (torch_add(c, path, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(c->tensor_count, SAMPLE_COUNT + 1);
+    assert_string_equal(checkpoint_find_tensor(c, "mask")->foreign, "ByteStorage");
+    assert_int_equal(checkpoint_create(&to, "model", &error), HEARTH_OK);
+    for (size_t i = 0; i < SAMPLE_COUNT; i++)
+        assert_int_equal(checkpoint_add_tensor(to, checkpoint_find_tensor(c, sample[i].name), &error), HEARTH_OK);
+    assert_int_equal(checkpoint_take_data(to, c, &error), HEARTH_OK);
+    checkpoint_close(c);
+    check_sample(to);
+    checkpoint_close(to);
+    unlink(path);
+    buffer_free(&pickle);
+    buffer_free(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -604,6 +640,7 @@ int main(void)
         cmocka_unit_test(long_directories),
         cmocka_unit_test(a_large_pickle),
         cmocka_unit_test(other_files),
+        cmocka_unit_test(a_model_file),
     };
     return run_group(tests, NULL, NULL);
 }

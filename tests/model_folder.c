@@ -2,7 +2,7 @@
 #include "model_build.h"
 
 #include "../src/file/gguf.h"
-#include "../src/file/safetensors.h"
+#include "../src/file/weights.h"
 #include "file_build.h"
 
 #define GOLDEN HEARTH_DATA "/golden/"
@@ -208,7 +208,7 @@ static void load_golden(const char *name, const char *prefix, json_t **config, c
     must(json_parse_file(config, path, &error), &error);
     snprintf(path, sizeof path, GOLDEN "%s", name);
     must(checkpoint_create(files, path, &error), &error);
-    must(safetensors_add_folder(*files, path, &error), &error);
+    must(weights_add_folder(*files, path, &error), &error);
     must(checkpoint_create(stored, path, &error), &error);
     for (size_t i = 0; i < (*files)->tensor_count; i++) {
         char longer[256];

@@ -91,6 +91,22 @@ char *arena_copy_text(arena *a, const char *text, size_t size_bytes)
     return copy;
 }
 
+void arena_take(arena *a, arena *from)
+{
+    arena_block *last = from->blocks;
+    if (!last)
+        return;
+    while (last->older)
+        last = last->older;
+    /* Behind the current block of `a`, which goes on being filled. */
+    last->older = a->blocks ? a->blocks->older : NULL;
+    if (a->blocks)
+        a->blocks->older = from->blocks;
+    else
+        a->blocks = from->blocks;
+    *from = (arena){0};
+}
+
 void arena_clear(arena *a)
 {
     for (arena_block *block = a->blocks; block;) {

@@ -61,6 +61,8 @@ void *arena_new(arena *a, size_t size_bytes);
 void *arena_new_array(arena *a, size_t count, size_t size_bytes);
 /* Returns a copy with a terminating 0; NULL: no memory. */
 char *arena_copy_text(arena *a, const char *text, size_t size_bytes);
+/* Moves all that another arena holds into this one; `from` is empty then. */
+void arena_take(arena *a, arena *from);
 /* Frees everything; the arena can be used again. */
 void arena_clear(arena *a);
 

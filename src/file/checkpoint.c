@@ -226,18 +226,19 @@ hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *erro
     return HEARTH_OK;
 }
 
-hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error *error)
+hearth_status checkpoint_take_data(checkpoint *c, checkpoint *from, hearth_error *error)
 {
     size_t size_bytes = (c->map_count + from->map_count) * sizeof(*c->maps);
-    if (from->map_count == 0)
-        return HEARTH_OK;
-    file_map *maps = mem_resize(c->maps, size_bytes);
-    if (!maps)
-        return fail_memory(error, c->path, size_bytes);
-    c->maps = maps;
-    memcpy(maps + c->map_count, from->maps, from->map_count * sizeof(*maps));
-    c->map_count += from->map_count;
-    from->map_count = 0;
+    if (from->map_count > 0) {
+        file_map *maps = mem_resize(c->maps, size_bytes);
+        if (!maps)
+            return fail_memory(error, c->path, size_bytes);
+        c->maps = maps;
+        memcpy(maps + c->map_count, from->maps, from->map_count * sizeof(*maps));
+        c->map_count += from->map_count;
+        from->map_count = 0;
+    }
+    arena_take(&c->memory, &from->memory);
     return HEARTH_OK;
 }
 

@@ -122,9 +122,9 @@ hearth_status checkpoint_add_tensor(checkpoint *c, const stored_tensor *tensor, 
 stored_tensor *checkpoint_take_tensors(checkpoint *c, size_t *count);
 /* Takes ownership of a mapping: it is closed with the checkpoint, or at once on failure. */
 hearth_status checkpoint_own_map(checkpoint *c, file_map map, hearth_error *error);
-/* Takes ownership of all mappings of another checkpoint, whose tensors were added to c under other names.
- * HEARTH_NO_MEMORY: both checkpoints are unchanged. */
-hearth_status checkpoint_take_maps(checkpoint *c, checkpoint *from, hearth_error *error);
+/* Takes ownership of all mappings and all memory of another checkpoint, whose tensors were added to c under other names;
+ * the other can only be closed then. HEARTH_NO_MEMORY: both checkpoints are unchanged. */
+hearth_status checkpoint_take_data(checkpoint *c, checkpoint *from, hearth_error *error);
 /* Returns how many files hold the tensors: the parts of a split GGUF, the shards of a folder; 0: they came from memory. */
 size_t checkpoint_file_count(const checkpoint *c);
 /* Releases the memory of a tensor that lies in a mapping: its bytes will not be read again soon. */

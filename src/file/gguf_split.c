@@ -133,7 +133,7 @@ static hearth_status add_part(checkpoint *whole, checkpoint *part, hearth_error 
                         part->tensors[i].name);
         TRY(checkpoint_add_tensor(whole, &part->tensors[i], error));
     }
-    return checkpoint_take_maps(whole, part, error);
+    return checkpoint_take_data(whole, part, error);
 }
 
 /* Completes the whole model: its keys no longer say that it is split, and it has the path that the user gave. */

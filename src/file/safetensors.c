@@ -1,4 +1,4 @@
-/* safetensors.c - reads the tensors of Hugging Face folders; their data stays in the mapped files.
+/* safetensors.c - reads the tensors of a file; their data stays in the mapping.
  *
  * The format requires that the tensors fill the data without gap or overlap, so a truncated file, or one with hidden
  * bytes, is refused. An index is checked in both directions: every tensor that it names must be in its shard, and a
@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SINGLE_FILE      "model.safetensors"
 #define INDEX_FILE       "model.safetensors.index.json"
 #define MAX_HEADER_BYTES 100000000 /* limit of the format                                     */
 #define QUOTED           128       /* bytes of a name in an error text                        */
@@ -223,108 +222,12 @@ hearth_status safetensors_parse(checkpoint *c, const uint8_t *data, size_t size_
     return read_file(&r, data, size_bytes);
 }
 
-/* ------------------------------------------------------------------ folder */
-
-/* Maps a file of the folder, which the checkpoint then owns, and reads it. */
-static hearth_status add_file(checkpoint *c, const char *folder, const char *name, const json_t *weight_map,
+hearth_status safetensors_add(checkpoint *c, const char *path, const json_t *weight_map, const char *shard,
                               hearth_error *error)
 {
     file_map map;
-    hearth_status status;
-    char *path = file_join(folder, name);
-    if (!path)
-        return fail_memory(error, folder, strlen(folder) + strlen(name) + 2);
-    header_reader r = {.c = c, .path = path, .weight_map = weight_map, .shard = name, .error = error};
-    TRY_OR(done, status, file_map_open(&map, path, error));
-    TRY_OR(done, status, checkpoint_own_map(c, map, error));
-    status = read_file(&r, map.data, map.size_bytes);
-done:
-    mem_free(path);
-    return status;
-}
-
-/* Returns true for a file name without folders: an index must not lead out of its folder. */
-static bool is_plain_name(const char *name)
-{
-    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
-/* Reads every shard of the index once and checks that each tensor was found. `seen`: an empty object, for the shards
- * already read. */
-static hearth_status add_shards(checkpoint *c, const char *folder, const char *index_path, json_t *weight_map,
-                                json_t *seen, hearth_error *error)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach(weight_map, name, value)
-    {
-        const char *shard = json_string_value(value);
-        if (!shard || !is_plain_name(shard))
-            return fail(error, HEARTH_FORMAT, "%s: tensor %.*s: expected the name of a file in this folder", index_path,
-                        QUOTED, name);
-        if (json_object_get(seen, shard))
-            continue;
-        if (json_object_set_new(seen, shard, json_true()) != 0)
-            return fail_memory(error, index_path, strlen(shard));
-        TRY(add_file(c, folder, shard, weight_map, error));
-    }
-    json_object_foreach(weight_map, name, value)
-    {
-        if (!checkpoint_find_tensor(c, name))
-            return fail(error, HEARTH_FORMAT, "%s: tensor %.*s: is not in %.*s", index_path, QUOTED, name, QUOTED,
-                        json_string_value(value));
-    }
-    return HEARTH_OK;
-}
-
-/* Reads the index and the shards that it names. */
-static hearth_status add_index(checkpoint *c, const char *folder, const char *index_path, hearth_error *error)
-{
-    json_t *index;
-    TRY(json_parse_file(&index, index_path, error));
-    json_t *weight_map = json_object_get(index, "weight_map"), *seen = json_object();
-    hearth_status status;
-    if (!seen)
-        status = fail_memory(error, index_path, 0);
-    else if (!json_is_object(weight_map))
-        status = fail(error, HEARTH_FORMAT, "%s: weight_map: expected an object", index_path);
-    else
-        status = add_shards(c, folder, index_path, weight_map, seen, error);
-    json_decref(seen);
-    json_decref(index);
-    return status;
-}
-
-/* Returns true where the folder has the file; sets *memory to false where there was no memory to find out. */
-static bool has_file(const char *folder, const char *name, bool *memory)
-{
-    char *path = file_join(folder, name);
-    *memory = *memory && path;
-    bool exists = path && file_exists(path);
-    mem_free(path);
-    return exists;
-}
-
-/* model.safetensors is preferred to an index; a folder of PyTorch files gets an error of its own. */
-hearth_status safetensors_add_folder(checkpoint *c, const char *folder, hearth_error *error)
-{
-    bool memory = true;
-    bool single = has_file(folder, SINGLE_FILE, &memory);
-    bool index = has_file(folder, INDEX_FILE, &memory);
-    bool torch =
-        has_file(folder, "pytorch_model.bin", &memory) || has_file(folder, "pytorch_model.bin.index.json", &memory);
-    char *index_path = memory ? file_join(folder, INDEX_FILE) : NULL;
-    hearth_status status;
-    if (!index_path)
-        status = fail_memory(error, folder, strlen(folder) + sizeof(INDEX_FILE));
-    else if (single)
-        status = add_file(c, folder, SINGLE_FILE, NULL, error);
-    else if (index)
-        status = add_index(c, folder, index_path, error);
-    else if (torch)
-        status = fail(error, HEARTH_UNSUPPORTED, "%s: pytorch_model.bin: is not supported, only safetensors", folder);
-    else
-        status = fail(error, HEARTH_FORMAT, "%s: %s: is missing, and so is %s", folder, SINGLE_FILE, INDEX_FILE);
-    mem_free(index_path);
-    return status;
+    header_reader r = {.c = c, .path = path, .weight_map = weight_map, .shard = shard, .error = error};
+    TRY(file_map_open(&map, path, error));
+    TRY(checkpoint_own_map(c, map, error));
+    return read_file(&r, map.data, map.size_bytes);
 }

@@ -51,6 +51,7 @@ typedef struct archive_reader {
     name_index entries;       /* number of an entry in the archive, by its path              */
     storage *storages;        /* [entry_count] by the entry's number                         */
     span prefix;              /* with its slash                                              */
+    bool takes_foreign;       /* tensors of other types are added without their data         */
     hearth_error *error;
 } archive_reader;
 
@@ -338,9 +339,16 @@ static hearth_status read_tensor(archive_reader *r, span name, const pickle_tens
         return refuse(r, HEARTH_FORMAT, "tensor", name, "the name has %zu bytes, expected 1 to %d", name.size,
                       MOST_NAME_BYTES);
     memcpy(terminated, name.data, name.size);
-    if (t.format == FORMAT_STORED_COUNT)
+    if (t.format == FORMAT_STORED_COUNT && !r->takes_foreign)
         return refuse(r, HEARTH_UNSUPPORTED, "tensor", name, "lies in a %s; only Float, Half and BFloat16 are read",
                       p->storage->type);
+    if (t.format == FORMAT_STORED_COUNT) { /* without its shape, which may be that of no matrix */
+        t.foreign = p->storage->type;
+        t.rank = 1;
+        for (size_t i = 0; i < TENSOR_MAX_RANK; i++)
+            t.shape[i] = 1;
+        return checkpoint_add_tensor(r->c, &t, r->error);
+    }
     TRY(read_shape(r, name, p, &t, &values));
     if (__builtin_add_overflow(p->offset, values, &end) || end > p->storage->count)
         return refuse(r, HEARTH_FORMAT, "tensor", name,
@@ -405,22 +413,29 @@ static hearth_status read_all(archive_reader *r, const uint8_t *data, size_t siz
     return read_pickle(r);
 }
 
+/* Reads an archive into r->c. */
+static hearth_status read_archive(archive_reader *r, const uint8_t *data, size_t size_bytes)
+{
+    r->left = size_bytes;
+    hearth_status status = read_all(r, data, size_bytes);
+    names_free(&r->entries);
+    mem_free(r->storages);
+    if (r->archive)
+        zip_discard(r->archive);
+    return status;
+}
+
 hearth_status torch_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
                           hearth_error *error)
 {
-    archive_reader r = {.path = path, .left = size_bytes, .error = error};
+    archive_reader r = {.path = path, .error = error};
     TRY(checkpoint_create(&r.c, path, error));
-    hearth_status status = read_all(&r, data, size_bytes);
-    names_free(&r.entries);
-    mem_free(r.storages);
-    if (r.archive)
-        zip_discard(r.archive);
-    if (status != HEARTH_OK) {
+    hearth_status status = read_archive(&r, data, size_bytes);
+    if (status == HEARTH_OK)
+        *out = r.c;
+    else
         checkpoint_close(r.c);
-        return status;
-    }
-    *out = r.c;
-    return HEARTH_OK;
+    return status;
 }
 
 hearth_status torch_open(checkpoint **out, const char *path, hearth_error *error)
@@ -428,6 +443,16 @@ hearth_status torch_open(checkpoint **out, const char *path, hearth_error *error
     file_map map;
     TRY(file_map_open(&map, path, error));
     hearth_status status = torch_parse(out, map.data, map.size_bytes, path, error);
+    file_map_close(&map);
+    return status;
+}
+
+hearth_status torch_add(checkpoint *c, const char *path, hearth_error *error)
+{
+    file_map map;
+    archive_reader r = {.c = c, .path = path, .takes_foreign = true, .error = error};
+    TRY(file_map_open(&map, path, error));
+    hearth_status status = read_archive(&r, map.data, map.size_bytes);
     file_map_close(&map);
     return status;
 }

@@ -14,6 +14,10 @@
  * encrypted archives, big-endian files, the format before torch 1.6. */
 hearth_status torch_open(checkpoint **out, const char *path, hearth_error *error);
 
+/* Adds the tensors of a file to c. Those of other types than the three are added without data (stored_tensor.foreign), as
+ * a model's file may have some that take no part in it. */
+hearth_status torch_add(checkpoint *c, const char *path, hearth_error *error);
+
 /* As torch_open, but from memory, which may be freed afterwards. Used by the fuzzer. */
 hearth_status torch_parse(checkpoint **out, const uint8_t *data, size_t size_bytes, const char *path,
                           hearth_error *error);

@@ -1,7 +1,7 @@
 /* huggingface_folder.c - opens a folder: which files are read, and in which order. */
 #include "huggingface.h"
 
-#include "../file/safetensors.h"
+#include "../file/weights.h"
 
 #include <dirent.h>
 #include <fnmatch.h>
@@ -60,9 +60,9 @@ hearth_status huggingface_open(checkpoint **out, const char *folder, hearth_erro
     TRY_OR(done, status, read_config(&config, path, folder, error));
     TRY_OR(done, status, checkpoint_create(&stored, folder, error));
     TRY_OR(done, status, checkpoint_create(&c, folder, error));
-    TRY_OR(done, status, safetensors_add_folder(stored, folder, error));
+    TRY_OR(done, status, weights_add_folder(stored, folder, error));
     TRY_OR(done, status, huggingface_understand(c, stored, config, path, error));
-    TRY_OR(done, status, checkpoint_take_maps(c, stored, error));
+    TRY_OR(done, status, checkpoint_take_data(c, stored, error));
     TRY_OR(done, status, set_name(c, folder, error));
     TRY_OR(done, status, huggingface_add_tokenizer(c, folder, config, error));
     *out = c;
