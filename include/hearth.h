@@ -665,12 +665,11 @@ static inline hearth_status hearth_generate(hearth_session *session, uint32_t se
 
 /* A zeroed record: the model's own template, and the text ends where the answer begins. */
 typedef struct hearth_chat_options {
-    const char *template_text; /* Jinja, as transformers' apply_chat_template() understands it; NULL: */
-    const char
-        *template_name;    /* one of the model's other templates, or "chatml", "llama3" ...; NULL: the model's own */
-    const char *tools;     /* JSON: a list of tools; NULL: none                       */
-    const char *variables; /* JSON: an object: {"enable_thinking": false}; NULL: none */
-    bool no_answer;        /* the text ends with the last message                     */
+    bool no_answer;            /* the text ends with the last message                            */
+    const char *template_text; /* Jinja, as transformers' apply_chat_template() understands it   */
+    const char *template_name; /* without it: another template of the model, "chatml", "llama3" ...; NULL: its own */
+    const char *tools;         /* JSON: a list of tools; NULL: none                              */
+    const char *variables;     /* JSON: an object: {"enable_thinking": false}; NULL: none        */
 } hearth_chat_options;
 
 /* Renders messages (JSON: [{"role": "user", "content": "Hi"}, ...]) by a chat template. *text has *size bytes and a

@@ -34,6 +34,7 @@ ENDS_WITH(hearth_memory, device_bytes);
 ENDS_WITH(hearth_sampling, seed);
 ENDS_WITH(hearth_answer_options, max_tokens);
 ENDS_WITH(hearth_result, answer_seconds);
+ENDS_WITH(hearth_chat_options, variables);
 
 /* A struct as a later version may have it: with one more member. */
 typedef struct newer_session_options {
@@ -292,6 +293,56 @@ static void tokens(void **state)
     hearth_model_close(model);
 }
 
+/* ------------------------------------------------------------------ chat */
+
+#define MESSAGES "[{\"role\": \"user\", \"content\": \"Hi\"}]"
+
+static void conversations(void **state)
+{
+    const hearth_model *model = ((stack *)*state)->model;
+    hearth_error error = {0};
+    hearth_chat_options o = {.template_name = "chatml"};
+    char *text = NULL;
+    size_t size, count, expected_count;
+    int32_t *ids, *expected;
+    static const char rendered[] = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+    stack_check(hearth_chat_render(model, MESSAGES, &o, &text, &size, &ids, &count, &error), &error);
+    assert_string_equal(text, rendered);
+    assert_int_equal(size, sizeof rendered - 1);
+    /* BOS, which the template does not write, comes first, and only once. */
+    stack_check(hearth_tokenize(model, text, size, HEARTH_TEXT_SPECIAL | HEARTH_TEXT_PARSE_CONTROL, &expected,
+                                &expected_count, &error),
+                &error);
+    assert_int_equal(count, expected_count);
+    assert_memory_equal(ids, expected, count * sizeof *ids);
+    hearth_free(expected);
+    hearth_free(text);
+    hearth_free(ids);
+    o = (hearth_chat_options){.template_text = "{{ bos_token }}{{ n }}{{ tools[0].name }}{{ messages[0].content }}"
+                                               "{% if add_generation_prompt %}!{% endif %}",
+                              .variables = "{\"n\": 5}",
+                              .tools = "[{\"name\": \"look\"}]",
+                              .no_answer = true};
+    stack_check(hearth_chat_render(model, MESSAGES, &o, &text, &size, &ids, &count, &error), &error);
+    assert_string_equal(text, "<s>5lookHi");
+    assert_true(count > 1 && ids[0] == 1 && ids[1] != 1);
+    hearth_free(text);
+    hearth_free(ids);
+    stack_check(hearth_chat_render(model, MESSAGES, &o, NULL, NULL, &ids, &count, &error), &error);
+    hearth_free(ids);
+    stack_check(hearth_chat_render(model, MESSAGES, &o, &text, &size, NULL, NULL, &error), &error);
+    hearth_free(text);
+
+    o.template_text = "{{ raise_exception('never') }}";
+    expect(HEARTH_INVALID, hearth_chat_render(model, MESSAGES, &o, &text, &size, NULL, NULL, &error), &error, "never");
+    expect(HEARTH_UNSUPPORTED, hearth_chat_render(model, MESSAGES, NULL, &text, &size, NULL, NULL, &error), &error,
+           "the model has none");
+    expect(HEARTH_FORMAT, hearth_chat_render(model, "[", &o, &text, &size, NULL, NULL, &error), &error,
+           "chat: messages");
+    expect(HEARTH_INVALID, hearth_chat_render(model, "{}", &o, &text, &size, NULL, NULL, &error), &error,
+           "is not a list");
+}
+
 /* ------------------------------------------------------------------ placements */
 
 /* Changes a placement with every allocation failing once; until it succeeds the placement prints as before. */
@@ -361,6 +412,7 @@ int main(void)
         cmocka_unit_test(devices),
         cmocka_unit_test(keys),
         cmocka_unit_test(tokens),
+        cmocka_unit_test(conversations),
         cmocka_unit_test(placements_change_whole),
     };
     return cmocka_run_group_tests(tests, open_stack, close_stack);
