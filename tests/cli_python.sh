@@ -51,6 +51,10 @@ with hearth.Model(path, mode="exact", sequences=3, context=128) as model:
     assert "".join(pieces) == expected, pieces
     assert len(pieces) > 20, "it does not come piece by piece"
 
+    # A conversation, by a template of hearth's: BOS comes from the vocabulary.
+    talk = model.render([{"role": "user", "content": "Hi"}], template="chatml")
+    assert talk == model.tokenize("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"), talk
+
     # A stop ends the answer and is not part of it; another sequence does not know of the first.
     assert "".join(model.generate(ids, temperature=0, stops=[" Lily"], sequence=1)) == ", there was a little girl named"
 

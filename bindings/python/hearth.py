@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import json
 import os
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Iterator, Sequence
@@ -84,11 +85,16 @@ class _AnswerOptions(ctypes.Structure):
     _fields_ = [("stops", POINTER(c_char_p)), ("stop_count", c_size_t), ("ignore_end", c_bool), ("max_tokens", c_uint32)]
 
 
+class _ChatOptions(ctypes.Structure):
+    _fields_ = [("no_answer", c_bool), ("template_text", c_char_p), ("template_name", c_char_p), ("tools", c_char_p),
+                ("variables", c_char_p)]
+
+
 #: Structs by their names in hearth.h, so that their sizes can be compared.
 STRUCTS = {"hearth_error": _Error, "hearth_runtime_options": _RuntimeOptions, "hearth_model_options": _ModelOptions,
            "hearth_model_info": ModelInfo, "hearth_engine_options": _EngineOptions,
            "hearth_session_options": _SessionOptions, "hearth_row": _Row, "hearth_sampling": _Sampling,
-           "hearth_answer_options": _AnswerOptions, "hearth_progress": _Progress, "hearth_tracer": _Tracer, "hearth_log": _Log}
+           "hearth_answer_options": _AnswerOptions, "hearth_chat_options": _ChatOptions, "hearth_progress": _Progress, "hearth_tracer": _Tracer, "hearth_log": _Log}
 
 MODES = ("auto", "dense", "exact", "predicted", "pruned")
 _KV = ("f16", "f32")
@@ -109,6 +115,8 @@ _signatures = {
     "hearth_model_describe_sized": (None, [c_void_p, POINTER(ModelInfo), c_size_t]),
     "hearth_tokenize": (c_int, [c_void_p, c_char_p, c_size_t, ctypes.c_uint, POINTER(POINTER(c_int32)), _size_out,
                                 POINTER(_Error)]),
+    "hearth_chat_render_sized": (c_int, [c_void_p, c_char_p, POINTER(_ChatOptions), c_size_t, POINTER(c_char_p), _size_out,
+                                         POINTER(POINTER(c_int32)), _size_out, POINTER(_Error)]),
     "hearth_detokenizer_create": (c_int, [POINTER(c_void_p), c_void_p, ctypes.c_uint, POINTER(_Error)]),
     "hearth_detokenizer_destroy": (None, [c_void_p]),
     "hearth_detokenizer_push": (c_int, [c_void_p, c_int32, _text_out, _size_out, POINTER(_Error)]),
@@ -257,6 +265,20 @@ class Model:
         self._open()
         data, ids, count = text.encode("utf-8"), POINTER(c_int32)(), c_size_t()
         _call(lib.hearth_tokenize, self._model, data, len(data), _TEXT_SPECIAL if special else 0, byref(ids), byref(count))
+        result = ids[:count.value]
+        lib.hearth_free(ctypes.cast(ids, c_void_p))
+        return result
+
+    def render(self, messages: Sequence[dict], template: str | None = None, tools: Sequence[dict] | None = None,
+               variables: dict | None = None, answer: bool = True) -> list[int]:
+        """Token ids of a conversation; template: a name such as "chatml", None: the model's own; answer: where it begins."""
+        self._open()
+        options = _ChatOptions(not answer, None, template.encode("utf-8") if template else None,
+                               json.dumps(tools).encode("utf-8") if tools is not None else None,
+                               json.dumps(variables).encode("utf-8") if variables is not None else None)
+        ids, count = POINTER(c_int32)(), c_size_t()
+        _call(lib.hearth_chat_render_sized, self._model, json.dumps(messages).encode("utf-8"), byref(options),
+              ctypes.sizeof(options), None, None, byref(ids), byref(count))
         result = ids[:count.value]
         lib.hearth_free(ctypes.cast(ids, c_void_p))
         return result
