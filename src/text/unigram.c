@@ -20,7 +20,7 @@ typedef struct sorted_piece {
 typedef struct unigram_tables {
     sorted_piece *pieces; /* [count] ascending by bytes: those that begin alike stand together */
     uint32_t count;
-    double unknown_score;
+    float unknown_score;
     bool words; /* the text may be cut before every blank */
     uint32_t bytes[256];
     bool has_bytes; /* all of them */
@@ -39,7 +39,7 @@ static int compare_pieces(const void *left, const void *right)
 /* Collects the pieces that plain text can produce, and what follows from all of them. */
 static void fill_tables(unigram_tables *table, const vocabulary *v)
 {
-    double least = 0;
+    float least = 0;
     memset(table->bytes, 0xff, sizeof table->bytes);
     table->words = true;
     for (uint32_t id = 0; id < v->count; id++) {
@@ -81,7 +81,7 @@ hearth_status unigram_create(void **tables, vocabulary *v, const checkpoint *c, 
 
 /* The best way to a place of the text: its last piece, and where that begins. */
 typedef struct step {
-    double score;
+    float score; /* of the whole text up to here: rounded as in SentencePiece, since rounding decides between equals */
     uint32_t begin;
     uint32_t id; /* NOTHING: a character without a piece */
 } step;
@@ -91,13 +91,14 @@ typedef struct path {
     const vocabulary *v;
     span text;
     step *steps; /* [text.size + 1] by the place they lead to */
+    float score; /* of the best way to the beginning of the text */
 } path;
 
 /* Takes a piece for the best way to where it ends, if it is; of equal ones the first, that is the longest, stays. */
-static void offer(path *p, size_t begin, size_t end, uint32_t id, double score)
+static void offer(path *p, size_t begin, size_t end, uint32_t id, float score)
 {
     step *to = &p->steps[end];
-    double sum = p->steps[begin].score + score;
+    float sum = p->steps[begin].score + score;
     if (to->begin == NOTHING || sum > to->score)
         *to = (step){sum, (uint32_t)begin, id};
 }
@@ -180,12 +181,13 @@ static bool add_text(path *p, bool *again, encoding *e)
     if (!p->steps)
         return false;
     for (size_t i = 0; i <= p->text.size; i++)
-        p->steps[i] = (step){0, NOTHING, NOTHING};
+        p->steps[i] = (step){p->score, NOTHING, NOTHING};
     for (size_t at = 0, length; at < p->text.size; at += length) {
         length = utf8_length(p->text.data + at, p->text.size - at);
         length = length ? length : 1;
         offer_all(p, at, length);
     }
+    p->score = p->steps[p->text.size].score;
     reverse_path(p);
     for (size_t at = 0; at < p->text.size; at = p->steps[at].begin) {
         const step *s = &p->steps[at];
