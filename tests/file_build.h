@@ -4,8 +4,8 @@
 
 #include "../src/file/gguf.h"
 #include "../src/file/safetensors.h"
-#include "../src/file/weights.h"
 #include "../src/file/sentencepiece.h"
+#include "../src/file/weights.h"
 
 #include <dirent.h>
 #include <setjmp.h>
