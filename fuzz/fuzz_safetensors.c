@@ -1,6 +1,5 @@
 /* fuzz_safetensors.c - any bytes as a safetensors file, or as a folder of two shards with their index.
  * Covers: src/file/safetensors.c
- * Covers: src/file/weights.c
  *
  * The first byte decides: 'F', the rest is one file in memory; 'D', the rest is three parts, each but
  * the last behind its length in two bytes: index, shard "1", shard "2". Anything else is a file as it is. */

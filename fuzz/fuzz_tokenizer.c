@@ -1,6 +1,5 @@
 /* fuzz_tokenizer.c - a vocabulary and a text, both out of the same bytes.
  *
- * Covers: src/text/tokenizer.c
  * Covers: src/text/vocabulary.c
  * Covers: src/text/specials.c
  * Covers: src/text/sentencepiece_bpe.c

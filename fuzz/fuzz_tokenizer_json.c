@@ -5,8 +5,6 @@
  * Covers: src/text/splitting.c
  * Covers: src/text/splitter.c
  * Covers: src/text/normal_form.c
- * Covers: src/text/charsmap.c
- * Covers: src/text/unigram.c
  *
  * Whatever they are: no fault, and ids within the vocabulary, whose text is valid UTF-8. */
 #include "../src/text/tokenizer_json.h"
