@@ -67,8 +67,35 @@ static void tells_thoughts_from_answers(void **state)
     expect_parts("", "", "", "");
 }
 
+/* Pieces in turn: text, control token, text ... */
+static void expect_pieces(const char *const *pieces, const char *thoughts, const char *answer)
+{
+    parts p = {0};
+    reasoning r = {0};
+    for (size_t i = 0; pieces[i]; i++)
+        (i % 2 ? reasoning_push_control : reasoning_push)(&r, span_of(pieces[i]), collect, &p);
+    reasoning_finish(&r, collect, &p);
+    expect_text(&p.thoughts, thoughts);
+    expect_text(&p.answer, answer);
+    buffer_free(&p.thoughts);
+    buffer_free(&p.answer);
+}
+
+static void control_tokens_are_no_text(void **state)
+{
+    (void)state;
+    expect_pieces((const char *const[]){"", "<think>", "hm", "</think>", "Yes", "<|im_end|>", NULL}, "hm", "Yes");
+    expect_pieces((const char *const[]){"a", "<s>", "b", "<", "<c", "[TH", "INC] d", "</s>", "<", NULL}, "",
+                  "ab<cINC] d<");
+    expect_pieces((const char *const[]){"", "<|channel|>", "analysis", "<|message|>", "We", "<|end|>", "", "<|start|>",
+                                        "assistant", "<|channel|>", "final", "<|message|>", "Four", NULL},
+                  "We", "Four");
+    expect_pieces((const char *const[]){"a", "\u2581<x", "b", NULL}, "", "ab");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tells_thoughts_from_answers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tells_thoughts_from_answers),
+                                       cmocka_unit_test(control_tokens_are_no_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

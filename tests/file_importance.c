@@ -104,6 +104,9 @@ static void reads_gguf(void **state)
     tensors[1].data = wrong;
     assert_int_equal(read_gguf(folder, tensors, 2, &error, &c), HEARTH_FORMAT);
     assert_non_null(strstr(error.text, "blk.1.ffn_up_exps.weight: a value is negative or not finite"));
+    tensors[1].data = (float[]){1, 1e-38f}; /* the quotient is not finite */
+    assert_int_equal(read_gguf(folder, tensors, 2, &error, &c), HEARTH_FORMAT);
+    assert_non_null(strstr(error.text, "a value is negative or not finite"));
     assert_int_equal(read_gguf(folder, tensors, 1, &error, &c), HEARTH_FORMAT);
     assert_non_null(strstr(error.text, "does not go with its counts"));
     tensors[1].shape[1] = 1;

@@ -317,9 +317,7 @@ static hearth_status parse_signed(parser *p, node **out)
 
 static hearth_status parse_unary(parser *p, bool with_filters, node **out)
 {
-    if (p->depth >= PARSE_DEPTH)
-        return parser_fail(p, HEARTH_FORMAT, "more than %u expressions and blocks within each other", PARSE_DEPTH);
-    p->depth++;
+    TRY(parser_descend(p));
     if (at_operator(p, "-") || at_operator(p, "+"))
         TRY(parse_signed(p, out));
     else
@@ -495,10 +493,7 @@ hearth_status parse_expression(parser *p, node **out)
         TRY(parse_without_condition(p, &condition));
         TRY(new_binary(p, NODE_CONDITION, *out, condition, out));
         if (take_name(p, "else")) {
-            if (p->depth >= PARSE_DEPTH)
-                return parser_fail(p, HEARTH_FORMAT, "more than %u expressions and blocks within each other",
-                                   PARSE_DEPTH);
-            p->depth++;
+            TRY(parser_descend(p));
             TRY(parse_expression(p, &(*out)->c));
             p->depth--;
         }
@@ -548,9 +543,7 @@ static hearth_status parse_one_target(parser *p, bool namespaced, node **out)
 hearth_status parse_target(parser *p, bool namespaced, node **out)
 {
     node *tuple, *item;
-    if (p->depth >= PARSE_DEPTH)
-        return parser_fail(p, HEARTH_FORMAT, "more than %u expressions and blocks within each other", PARSE_DEPTH);
-    p->depth++;
+    TRY(parser_descend(p));
     TRY(parse_one_target(p, namespaced, out));
     p->depth--;
     if (!at_operator(p, ","))

@@ -18,6 +18,14 @@ hearth_status(parser_fail)(const parser *p, hearth_status status, const char *fo
     return fail(p->error, status, "%s: line %u: %s", p->name, p->at->line, text);
 }
 
+hearth_status parser_descend(parser *p)
+{
+    if (p->depth >= PARSE_DEPTH)
+        return parser_fail(p, HEARTH_FORMAT, "more than %u expressions and blocks within each other", PARSE_DEPTH);
+    p->depth++;
+    return HEARTH_OK;
+}
+
 hearth_status(parser_expected)(const parser *p, const char *what)
 {
     static const char *const names[] = {
@@ -392,9 +400,7 @@ static hearth_status parse_data(parser *p, node_list *body)
 static hearth_status parse_statement(parser *p, node_list *body)
 {
     hearth_status status;
-    if (p->depth >= PARSE_DEPTH)
-        return parser_fail(p, HEARTH_FORMAT, "more than %u expressions and blocks within each other", PARSE_DEPTH);
-    p->depth++;
+    TRY(parser_descend(p));
     if (p->at->kind == TOKEN_DATA)
         status = parse_data(p, body);
     else if (p->at->kind == TOKEN_PRINT_BEGIN)

@@ -24,6 +24,9 @@ hearth_status parser_fail(const parser *p, hearth_status status, const char *for
 /* Fails as the current token is not what was expected there. */
 hearth_status parser_expected(const parser *p, const char *what);
 
+/* Enters an expression or statement within another one; who leaves it decrements p->depth. */
+hearth_status parser_descend(parser *p);
+
 #ifdef __clang_analyzer__ /* which sees one file at a time: these never return HEARTH_OK */
 #define parser_fail(p, status, ...) ((parser_fail)(p, status, __VA_ARGS__), (status))
 #define parser_expected(p, what)    ((parser_expected)(p, what), HEARTH_FORMAT)

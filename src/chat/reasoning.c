@@ -21,6 +21,7 @@ static const struct mark {
     {"<|END_RESPONSE|>", STAYS},
     {"<|channel|>analysis<|message|>", BEGINS}, /* gpt-oss */
     {"<|channel|>final<|message|>", ENDS},
+    {"<|channel|>commentary<|message|>", ENDS},
     {"<|start|>assistant", STAYS},
     {"<|end|>", STAYS},
 };
@@ -73,11 +74,22 @@ void reasoning_begin(reasoning *r, span prompt)
     }
 }
 
-/* Adds an ASCII byte to what is held back. As long as that is not the beginning of a mark, its first byte is plain. */
-static void push_byte(reasoning *r, char byte, reasoning_sink *sink, void *user)
+/* Lets the first held byte go: it begins no mark. Of control tokens only marks matter. */
+static void let_go(reasoning *r, reasoning_sink *sink, void *user)
+{
+    if (!r->is_control[0])
+        give(r, (span){r->held, 1}, sink, user);
+    r->held_size--;
+    memmove(r->held, r->held + 1, r->held_size);
+    memmove(r->is_control, r->is_control + 1, r->held_size);
+}
+
+/* Adds an ASCII byte to what is held back, and lets go of what does not begin a mark. */
+static void push_byte(reasoning *r, char byte, bool is_control, reasoning_sink *sink, void *user)
 {
     bool may_become;
-    r->held[r->held_size++] = byte;
+    r->held[r->held_size] = byte;
+    r->is_control[r->held_size++] = is_control;
     for (;;) {
         const struct mark *m = find_mark((span){r->held, r->held_size}, &may_become);
         if (m) {
@@ -87,16 +99,14 @@ static void push_byte(reasoning *r, char byte, reasoning_sink *sink, void *user)
         }
         if (may_become || r->held_size == 0)
             return;
-        give(r, (span){r->held, 1}, sink, user);
-        memmove(r->held, r->held + 1, --r->held_size);
+        let_go(r, sink, user);
     }
 }
 
 void reasoning_finish(reasoning *r, reasoning_sink *sink, void *user)
 {
-    if (r->held_size > 0)
-        give(r, (span){r->held, r->held_size}, sink, user);
-    r->held_size = 0;
+    while (r->held_size > 0)
+        let_go(r, sink, user);
 }
 
 void reasoning_push(reasoning *r, span text, reasoning_sink *sink, void *user)
@@ -110,7 +120,13 @@ void reasoning_push(reasoning *r, span text, reasoning_sink *sink, void *user)
         if (end > i)
             give(r, (span){text.data + i, end - i}, sink, user);
         if (end < text.size)
-            push_byte(r, text.data[end++], sink, user);
+            push_byte(r, text.data[end++], false, sink, user);
         i = end;
     }
+}
+
+void reasoning_push_control(reasoning *r, span spelling, reasoning_sink *sink, void *user)
+{
+    for (size_t i = 0; i < spelling.size; i++)
+        push_byte(r, spelling.data[i], true, sink, user);
 }

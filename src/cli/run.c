@@ -128,9 +128,8 @@ static bool on_text(void *user, int32_t token, const char *text, size_t size)
         if (size > 0)
             on_part(s, false, (span){text, size});
     } else {
-        const span control = spell_control(s, token);
         reasoning_push(&s->reasoning, (span){text, size}, on_part, s);
-        reasoning_push(&s->reasoning, control, on_part, s);
+        reasoning_push_control(&s->reasoning, spell_control(s, token), on_part, s);
     }
     s->no_memory |= !stored;
     return !s->no_memory && !ferror(stdout) && !interrupt_signal();
@@ -214,13 +213,15 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
         "mode", hearth_mode_name(hearth_engine_mode(l->engine)), "guarantee",
         hearth_guarantee_name(hearth_engine_guarantee(l->engine)), "sparsity", common_skipped_json(l, s->session),
         "guard", common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
-    json_object_set_new(object, "pruning", common_pruning_json(l));
+    bool set = json_object_set_new(object, "pruning", common_pruning_json(l)) == 0;
     if (s->talks) {
-        json_object_set_new(object, "prompt", json_text(s->rendered));
-        json_object_set_new(object, "reasoning",
-                            s->thoughts.size ? json_text((span){s->thoughts.data, s->thoughts.size}) : json_null());
+        json_t *thoughts = s->thoughts.size ? json_text((span){s->thoughts.data, s->thoughts.size}) : json_null();
+        set &= json_object_set_new(object, "prompt", json_text(s->rendered)) == 0;
+        set &= json_object_set_new(object, "reasoning", thoughts) == 0;
     }
-    if (s->seed.given && json_object_set_new(object, "seed", json_seed(s->seed.value)) != 0) {
+    if (s->seed.given)
+        set &= json_object_set_new(object, "seed", json_seed(s->seed.value)) == 0;
+    if (!set) {
         json_decref(object);
         return fail_memory(error, "JSON", 0);
     }

@@ -242,24 +242,31 @@ static hearth_status answer(talk *t, hearth_error *error)
 
 /* ------------------------------------------------------------------ lines */
 
-/* Answers a line; if that fails, it was never said. */
-static hearth_status say(void *user, const char *text, hearth_error *error)
+/* Answers the first `kept` messages, and `question` where it is not NULL; if that fails, all stays as it was. */
+static hearth_status ask(talk *t, size_t kept, const char *question, hearth_error *error)
 {
-    talk *t = user;
-    if (!*text)
-        return HEARTH_OK;
     json_t *before = json_copy(t->messages);
     if (!before)
         return fail_memory(error, "message", 0);
-    hearth_status status = add_message(t->messages, new_message("user", span_of(text)), error);
+    cut_messages(t->messages, kept);
+    hearth_status status = HEARTH_OK;
+    if (question)
+        status = add_message(t->messages, new_message("user", span_of(question)), error);
     if (status == HEARTH_OK)
         status = answer(t, error);
+    json_t *dropped = before;
     if (status != HEARTH_OK) {
-        json_decref(t->messages);
+        dropped = t->messages;
         t->messages = before;
-    } else
-        json_decref(before);
+    }
+    json_decref(dropped);
     return status;
+}
+
+static hearth_status say(void *user, const char *text, hearth_error *error)
+{
+    talk *t = user;
+    return *text ? ask(t, json_array_size(t->messages), text, error) : HEARTH_OK;
 }
 
 static hearth_status clear(void *user, const char *argument, hearth_error *error)
@@ -292,8 +299,7 @@ static hearth_status retry(void *user, const char *argument, hearth_error *error
     size_t last = last_of_role(t->messages, "user");
     if (last == json_array_size(t->messages))
         return fail(error, HEARTH_INVALID, "run: /retry: nothing has been said yet");
-    cut_messages(t->messages, last + 1);
-    return answer(t, error);
+    return ask(t, last + 1, NULL, error);
 }
 
 static hearth_status change_system(void *user, const char *argument, hearth_error *error)

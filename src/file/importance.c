@@ -68,9 +68,10 @@ static hearth_status read_sums(checkpoint *c, const checkpoint *from, const stor
         for (uint64_t k = 0; k < columns; k++) {
             float sum;
             memcpy(&sum, (const char *)sums->data + (m * columns + k) * sizeof sum, sizeof sum);
-            if (!is_fit(sum) || !is_fit(count))
+            float mean = count > 0 ? sum / count : 1;
+            if (!is_fit(sum) || !is_fit(count) || !is_fit(mean))
                 return refuse_value(c, name, error);
-            values[m * columns + k] = count > 0 ? sum / count : 1;
+            values[m * columns + k] = mean;
         }
     }
     return HEARTH_OK;
