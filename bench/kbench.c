@@ -129,17 +129,16 @@ static matrix matrix_of(number_format format, const uint8_t *data, size_t bytes)
     return w;
 }
 
-/* Fills the memory with rows of a format: a megabyte encoded, then copied. */
+/* Fills the memory with rows of a format: a piece encoded, then copied, so that every piece begins with a row. (A block
+ * that is read from its middle may have any scale; products with subnormal ones take four times as long.) */
 static void fill_memory(const workbench *bench, number_format format)
 {
-    size_t row_bytes = matrix_of(format, NULL, 0).row_bytes, part = (1 << 20) / row_bytes * row_bytes;
+    size_t row_bytes = matrix_of(format, NULL, 0).row_bytes, filled = PIECE_BYTES / row_bytes * row_bytes;
     uint32_t seed = 1;
-    for (size_t at = 0; at < part; at += number_formats[format].block_bytes)
+    for (size_t at = 0; at < filled; at += number_formats[format].block_bytes)
         fill_block(bench->memory + at, format, &seed);
-    for (size_t at = part; at < bench->set.memory_bytes; at += part) {
-        size_t n = bench->set.memory_bytes - at < part ? bench->set.memory_bytes - at : part;
-        memcpy(bench->memory + at, bench->memory, n);
-    }
+    for (size_t at = PIECE_BYTES; at + PIECE_BYTES <= bench->set.memory_bytes; at += PIECE_BYTES)
+        memcpy(bench->memory + at, bench->memory, filled);
 }
 
 /* One token. */
@@ -174,8 +173,9 @@ int by_value(const void *a, const void *b)
 static void *walk_memory(void *context)
 {
     walk *me = context;
-    uint32_t list[PIECE_BYTES / 512];
-    float *y = new_or_stop(sizeof(float) * PIECE_BYTES / 512);
+    enum { MOST_ROWS = PIECE_BYTES / (COLUMNS / 8) }; /* no format has less than a bit per weight */
+    uint32_t list[MOST_ROWS / LISTED_SHARE];
+    float *y = new_or_stop(sizeof(float) * MOST_ROWS);
     kernel_input x = input_of(me->bench);
     pthread_barrier_wait(me->start);
     for (size_t i = 0; i < me->pieces / WAYS * WAYS; i++) {

@@ -74,10 +74,10 @@ static void run_select(void *context)
 static void time_pieces(neuron_bench *b, double *read, double *added)
 {
     double speeds[2][SAMPLES];
-    size_t pieces = b->set->memory_bytes / PIECE_BYTES;
+    size_t pieces = b->set->memory_bytes / PIECE_BYTES, row_bytes = matrix_at(b, 0, COLUMNS, 0).row_bytes;
     uint64_t sum = 0;
-    for (size_t i = 0; i < 2 * SAMPLES; i++) {
-        b->w = matrix_at(b, i % pieces * PIECE_BYTES, COLUMNS, PIECE_BYTES);
+    for (size_t i = 0; i < 2 * SAMPLES; i++) { /* pieces begin with rows */
+        b->w = matrix_at(b, i % pieces * (PIECE_BYTES / row_bytes * row_bytes), COLUMNS, PIECE_BYTES);
         double start = clock_seconds();
         if (i % 2)
             run_accumulate(b);

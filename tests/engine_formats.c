@@ -12,19 +12,23 @@
 
 /* ------------------------------------------------------------------ numbers */
 
+static const void *function_at(size_t level, number_format f, bool products)
+{
+    kernels k;
+    kernels_for(level, &k);
+    return products ? (const void *)k.product[f] : (const void *)k.accumulate[f];
+}
+
 /* Prints the levels that have a kernel of their own for the format, by one of its functions. */
 static void print_levels(FILE *out, number_format f, bool products)
 {
-    kernels scalar, k;
     size_t count = 0;
-    kernels_for(0, &scalar);
-    const void *before = products ? (const void *)scalar.product[f] : (const void *)scalar.accumulate[f];
     for (size_t level = 1; level < kernel_level_count(); level++) {
-        kernels_for(level, &k);
-        const void *own = products ? (const void *)k.product[f] : (const void *)k.accumulate[f];
-        if (own != before)
+        size_t first = 0; /* level that has this function: avx2-vnni is not one that avx512 builds upon */
+        while (function_at(first, f, products) != function_at(level, f, products))
+            first++;
+        if (first == level)
             fprintf(out, "%s%s", count++ ? ", " : "", kernel_level_name(level));
-        before = own;
     }
     fputs(count ? "" : "scalar", out);
 }
@@ -42,20 +46,45 @@ static bool has_device_kernels(number_format f)
     return false;
 }
 
+/* What kbench measured, by --op product --csv: lines "level,format,cache,read,memory,share,listed,many". */
+#define MEASURED "bench/results/kbench-products-intel-xeon-processor-2026-11-24.csv"
+
+/* Prints the share of the memory's bandwidth that products of the format reached at a level. */
+static void print_share(FILE *out, const char *measured, const char *level, const char *format)
+{
+    char begin[64];
+    double share;
+    snprintf(begin, sizeof begin, "\n%s,%s,", level, format);
+    const char *line = strstr(measured, begin);
+    if (!line || sscanf(line + strlen(begin), "%*f,%*f,%*f,%lf", &share) != 1)
+        fail_msg("%s: has no line of %s and %s", MEASURED, level, format);
+    fprintf(out, "%.2f", share);
+}
+
 static void print_numbers(FILE *out)
 {
-    fputs("| format | bits per weight | weights per block | written | products by | sums of rows by | devices |\n"
-          "|---|---|---|---|---|---|---|\n",
-          out);
+    char *measured;
+    size_t size;
+    if (file_read(&measured, &size, HEARTH_MODELS "/../" MEASURED, 1 << 20, NULL) != HEARTH_OK)
+        fail_msg("cannot read %s", MEASURED);
+    fputs(
+        "| format | bits per weight | weights per block | written | products by | of the bandwidth | sums of rows by | "
+        "devices |\n|---|---|---|---|---|---|---|---|\n",
+        out);
     for (number_format f = 0; f < FORMAT_COUNT; f++) {
         const number_traits *t = &number_formats[f];
         fprintf(out, "| %s | %.4g | %u | %s | ", t->name, 8.0 * t->block_bytes / t->block_values, t->block_values,
                 number_is_written(f) ? "yes" : "-");
         print_levels(out, f, true);
         fputs(" | ", out);
+        print_share(out, measured, "avx2", t->name);
+        fputs(", ", out);
+        print_share(out, measured, "avx512-vbmi", t->name);
+        fputs(" | ", out);
         print_levels(out, f, false);
         fprintf(out, " | %s |\n", has_device_kernels(f) ? "yes" : "-");
     }
+    mem_free(measured);
 }
 
 /* ------------------------------------------------------------------ words */

@@ -4,7 +4,7 @@
  * two products in 16 bits WITH saturation, and fold_four() adds eight such sums in 16 bits at most. So of formats whose
  * nibbles lie in pairs, whose two products are added before, bytes are multiplied less a `shift`:
  *   IQ4_NL, IQ4_XS        signed: the sign is moved to the value; two products are at most 2 * 127 * 127 = 32258 and
- *                         are widened at once
+ *                         are widened at once; so are those of IQ2 and IQ3_XXS
  *   Q4_1                  no shift: 8 * 15 * 127 = 15240 before the last addition, 30480 with it
  *   Q5_0, Q5_1, MXFP4     less 16: at most 16 * 16 * 127 = 32512
  *   the others            no shift: at most 8 * 31 * 127 = 31496
@@ -78,9 +78,15 @@ ALWAYS_INLINE void dot_parts(const uint8_t *base, const token_span *token, byte_
     for (size_t h = 0; h < 2; h++) {
         __m256i products[4];
         UNROLLED
-        for (size_t i = 0; i < 4; i++)
-            products[i] = _mm256_maddubs_epi16(format.bytes(base, 4 * h + i), token->q[4 * h + i]);
-        half[h] = fold_four(products);
+        for (size_t i = 0; i < 4; i++) {
+            __m256i bytes = format.bytes(base, 4 * h + i), q = token->q[4 * h + i];
+            products[i] = format.kind == BYTES_SMALL
+                              ? _mm256_maddubs_epi16(bytes, q)
+                              : _mm256_maddubs_epi16(_mm256_abs_epi8(bytes), _mm256_sign_epi8(q, bytes));
+            if (format.kind == BYTES_SIGNED)
+                products[i] = _mm256_madd_epi16(products[i], _mm256_set1_epi16(1));
+        }
+        half[h] = format.kind == BYTES_SIGNED ? add_four(products) : fold_four(products);
         dot[h] = half[h];
     }
     if (!format.by_16)
@@ -134,7 +140,7 @@ ALWAYS_INLINE __m256 add_span(__m256 sum, const uint8_t *base, const token_span 
 ALWAYS_INLINE void add_last(__m256 sum[GROUP], const row_group *rows, size_t at, const kernel_input *x, size_t b,
                             byte_format format)
 {
-    size_t parts = x->columns / 32 - b;
+    size_t parts = x->columns / 32 - b, bytes = parts * 32 / format.block_values * format.block_bytes;
     int8_t q[SPAN] = {0};
     int16_t sums[2 * PARTS] = {0};
     float scales[PARTS] = {0};
@@ -143,8 +149,8 @@ ALWAYS_INLINE void add_last(__m256 sum[GROUP], const row_group *rows, size_t at,
     memcpy(scales, x->scales + b, parts * sizeof(*scales));
     token_span token = read_token(q, sums, scales, format);
     for (size_t r = 0; r < GROUP; r++) {
-        uint8_t last[PARTS * sizeof(block_q8_0)] = {0}; /* the longest block of 32 */
-        memcpy(last, rows->now[r] + at, parts * format.block_bytes);
+        uint8_t last[PARTS * sizeof(block_q8_0)] = {0}; /* no format has longer blocks */
+        memcpy(last, rows->now[r] + at, bytes);
         sum[r] = add_span(sum[r], last, &token, format);
     }
 }

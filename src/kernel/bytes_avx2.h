@@ -19,8 +19,9 @@ typedef struct span_scales {
 } span_scales;
 
 typedef enum byte_kind {
-    BYTES_SMALL, /* unsigned, at most 31           */
-    BYTES_SIGNED /* from -127 to 127; the offset is 0 */
+    BYTES_SMALL,        /* unsigned, at most 31              */
+    BYTES_SMALL_SIGNED, /* from -15 to 15; the offset is 0   */
+    BYTES_SIGNED        /* from -127 to 127; the offset is 0 */
 } byte_kind;
 
 typedef struct byte_format {
@@ -47,11 +48,22 @@ typedef struct byte_format {
     X(level, IQ4_NL, iq4_nl, BYTES_SIGNED, 0, false, false, pair_iq4_nl)        \
     X(level, IQ4_XS, iq4_xs, BYTES_SIGNED, 0, false, false, pair_iq4_xs)        \
     X(level, MXFP4, mxfp4, BYTES_SMALL, 12, false, false, pair_mxfp4)           \
-    X(level, TQ2_0, tq2_0, BYTES_SMALL, 1, false, false, NULL)
+    X(level, TQ1_0, tq1_0, BYTES_SMALL, 1, false, false, NULL)                  \
+    X(level, TQ2_0, tq2_0, BYTES_SMALL, 1, false, false, NULL)                  \
+    X(level, Q1_0, q1_0, BYTES_SMALL, 1, false, false, NULL)                    \
+    X(level, Q2_0, q2_0, BYTES_SMALL, 1, false, false, NULL)                    \
+    X(level, IQ1_S, iq1_s, BYTES_SMALL_SIGNED, 0, false, false, NULL)           \
+    X(level, IQ2_XXS, iq2_xxs, BYTES_SIGNED, 0, false, false, NULL)             \
+    X(level, IQ3_XXS, iq3_xxs, BYTES_SIGNED, 0, false, false, NULL)             \
+    X(level, IQ3_S, iq3_s, BYTES_SMALL_SIGNED, 0, false, false, NULL)
 #define BYTE_FORMATS(X, level)                                                  \
     BYTE_FORMATS_BY_32(X, level)                                                \
     X(level, Q2_K, q2_k, BYTES_SMALL, 0, true, true, NULL)                      \
-    X(level, Q3_K, q3_k, BYTES_SMALL, 4, true, false, NULL)
+    X(level, Q3_K, q3_k, BYTES_SMALL, 4, true, false, NULL)                     \
+    X(level, IQ1_M, iq1_m, BYTES_SMALL_SIGNED, 0, true, false, NULL)            \
+    X(level, IQ2_XS, iq2_xs, BYTES_SIGNED, 0, true, false, NULL)                \
+    X(level, IQ2_S, iq2_s, BYTES_SIGNED, 0, true, false, NULL)                  \
+    X(level, NVFP4, nvfp4, BYTES_SMALL, 12, true, false, NULL)
 // clang-format on
 #define BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair)                                           \
     ((byte_format){FORMAT_VALUES_##id, FORMAT_BYTES_##id, kind, offset, by_16, has_minima, span_scales_##name, \
@@ -163,10 +175,16 @@ ALWAYS_INLINE __m256 negated(__m256 v)
     return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
 }
 
+/* Puts a byte for each 16 columns of a span into the order of span_scales. */
+ALWAYS_INLINE __m128i in_order_of_halves(__m128i bytes)
+{
+    return _mm_shuffle_epi8(bytes, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+}
+
 /* Returns 16 signed bytes times a float16, in the order of span_scales. */
 ALWAYS_INLINE void times_half(__m128i bytes, uint16_t half, __m256 out[2])
 {
-    bytes = _mm_shuffle_epi8(bytes, _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+    bytes = in_order_of_halves(bytes);
     out[0] = _mm256_mul_ps(floats_of_bytes(bytes), every_lane(half));
     out[1] = _mm256_mul_ps(floats_of_bytes(_mm_unpackhi_epi64(bytes, bytes)), every_lane(half));
 }
@@ -403,5 +421,121 @@ ALWAYS_INLINE __m256i bytes_tq2_0(const uint8_t *base, size_t part)
     const block_tq2_0 *block = (const void *)base;
     return pairs_of_bits(block->q + part / 4 * 32, part % 4 * 2);
 }
+
+/* Five numbers of 0 to 2 in a byte, as a fraction: times 3^k modulo 256 its first digit is digit k, which is the number of
+ * thirds of 256 that it has reached. Parts 0 to 4 are the digits of the first 32 bytes, 5 to 7 those of the next 16 in
+ * twos; the last half of part 7 are four digits of the last 4 bytes. */
+static const uint16_t powers_of_3[PARTS][16] = {
+    {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+    {3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
+    {9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9},
+    {27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27},
+    {81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81},
+    {1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3},
+    {9, 9, 9, 9, 9, 9, 9, 9, 27, 27, 27, 27, 27, 27, 27, 27},
+    {81, 81, 81, 81, 81, 81, 81, 81, 1, 1, 3, 3, 9, 9, 27, 27},
+};
+
+ALWAYS_INLINE span_scales span_scales_tq1_0(const uint8_t *base, size_t parts)
+{
+    (void)parts;
+    return (span_scales){.scale = {every_lane(((const block_tq1_0 *)(const void *)base)->d)}};
+}
+
+ALWAYS_INLINE __m256i bytes_tq1_0(const uint8_t *base, size_t part)
+{
+    const block_tq1_0 *block = (const void *)base;
+    const __m256i power = _mm256_loadu_si256((const void *)powers_of_3[part]), low = _mm256_set1_epi16(255);
+    __m256i bytes = _mm256_loadu_si256((const void *)block->five);
+    if (part > 4)
+        bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(block->five + 32)));
+    if (part == 7) {
+        int32_t four;
+        memcpy(&four, block->four, sizeof(four));
+        bytes = _mm256_inserti128_si256(bytes, _mm_set1_epi32(four), 1);
+    }
+    __m256i even = _mm256_and_si256(_mm256_mullo_epi16(bytes, power), low);
+    __m256i odd = _mm256_mullo_epi16(_mm256_andnot_si256(low, bytes), power);
+    bytes = _mm256_or_si256(even, odd);
+    __m256i one = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, _mm256_set1_epi8(86)), bytes);
+    __m256i two = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, _mm256_set1_epi8((char)171)), bytes);
+    return _mm256_sub_epi8(_mm256_sub_epi8(_mm256_setzero_si256(), one), two);
+}
+
+/* ---- blocks of 128 and 64 ---- */
+
+ALWAYS_INLINE span_scales span_scales_q1_0(const uint8_t *base, size_t parts)
+{
+    size_t blocks = (parts + 3) / 4;
+    __m128i first = _mm_set1_epi16((int16_t)half_at(base, 0, blocks, sizeof(block_q1_0)));
+    __m128i second = _mm_set1_epi16((int16_t)half_at(base, 1, blocks, sizeof(block_q1_0)));
+    return (span_scales){.scale = {_mm256_cvtph_ps(_mm_unpacklo_epi64(first, second))}};
+}
+
+ALWAYS_INLINE __m256i bytes_q1_0(const uint8_t *base, size_t part)
+{
+    const block_q1_0 *block = (const block_q1_0 *)(const void *)base + part / 4;
+    return _mm256_and_si256(spread_bits(block->bits + part % 4 * 4), _mm256_set1_epi8(2));
+}
+
+ALWAYS_INLINE span_scales span_scales_q2_0(const uint8_t *base, size_t parts)
+{
+    size_t blocks = (parts + 1) / 2;
+    __m128i halves = _mm_cvtsi32_si128(half_at(base, 0, blocks, sizeof(block_q2_0)));
+    halves = _mm_insert_epi16(halves, half_at(base, 1, blocks, sizeof(block_q2_0)), 1);
+    halves = _mm_insert_epi16(halves, half_at(base, 2, blocks, sizeof(block_q2_0)), 2);
+    halves = _mm_insert_epi16(halves, half_at(base, 3, blocks, sizeof(block_q2_0)), 3);
+    return (span_scales){.scale = {_mm256_cvtph_ps(_mm_unpacklo_epi16(halves, halves))}};
+}
+
+/* Of the four numbers in a byte, which is copied four times, two are the lowest or the next two bits of a nibble, and the
+ * other two are after a shift by four; so a table that has n at n and at 4 n knows them all. */
+ALWAYS_INLINE __m256i bytes_q2_0(const uint8_t *base, size_t part)
+{
+    const block_q2_0 *block = (const block_q2_0 *)(const void *)base + part / 2;
+    const __m256i copies = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 6,
+                                            6, 6, 6, 7, 7, 7, 7);
+    static const int8_t numbers[16] = {0, 1, 2, 3, 1, 0, 0, 0, 2, 0, 0, 0, 3};
+    int64_t packed;
+    memcpy(&packed, block->q + part % 2 * 8, sizeof(packed));
+    __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi64x(packed), copies);
+    bytes = _mm256_and_si256(bytes, _mm256_set1_epi32((int32_t)0xc0300c03));
+    bytes = _mm256_or_si256(bytes, _mm256_srli_epi16(bytes, 4));
+    return look_up(numbers, _mm256_and_si256(bytes, _mm256_set1_epi8(15)));
+}
+
+/* Converts floats of 4 bits exponent and 3 bits fraction. As float16 they are 2^8 times less; the format's scale is half. */
+ALWAYS_INLINE __m256 floats_of_fp8(__m128i words)
+{
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_slli_epi16(words, 7)), _mm256_set1_ps(0x1p7f));
+}
+
+ALWAYS_INLINE int fp8_at(const uint8_t *base, size_t b, size_t n)
+{
+    int32_t four;
+    memcpy(&four, base + (b < n ? b : n - 1) * sizeof(block_nvfp4), sizeof(four));
+    return four;
+}
+
+ALWAYS_INLINE span_scales span_scales_nvfp4(const uint8_t *base, size_t parts)
+{
+    size_t blocks = (parts + 1) / 2;
+    __m128i bytes = _mm_setr_epi32(fp8_at(base, 0, blocks), fp8_at(base, 1, blocks), fp8_at(base, 2, blocks),
+                                   fp8_at(base, 3, blocks));
+    bytes = _mm_andnot_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(127)), bytes); /* stands for 0 */
+    bytes = in_order_of_halves(_mm_and_si128(bytes, _mm_set1_epi8(127)));
+    return (span_scales){.scale = {floats_of_fp8(_mm_cvtepu8_epi16(bytes)),
+                                   floats_of_fp8(_mm_cvtepu8_epi16(_mm_unpackhi_epi64(bytes, bytes)))}};
+}
+
+/* Nibbles of 8 bytes for 16 weights. */
+ALWAYS_INLINE __m256i bytes_nvfp4(const uint8_t *base, size_t part)
+{
+    const block_nvfp4 *block = (const block_nvfp4 *)(const void *)base + part / 2;
+    __m256i nibbles = nibbles_of_16(block->nibbles + part % 2 * 16);
+    return look_up(bytes_of_fp4, _mm256_permute4x64_epi64(nibbles, 0xd8));
+}
+
+#include "grids_avx2.h"
 
 #endif

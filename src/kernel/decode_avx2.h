@@ -157,17 +157,28 @@ ALWAYS_INLINE void decode_bytes(__m256i bytes, const float *scales, size_t part,
 BYTE_FORMATS(DECODE_BYTES, avx2)
 
 /* The formats that this level decodes beside those of decode.h, for macros as there. */
-#define BYTE_DECODERS(X, level)             \
-    X(level, Q4_1, q4_1, scales_q4_1)       \
-    X(level, Q5_0, q5_0, scales_q5_0)       \
-    X(level, Q5_1, q5_1, scales_q5_1)       \
-    X(level, Q2_K, q2_k, scales_q2_k)       \
-    X(level, Q3_K, q3_k, scales_q3_k)       \
-    X(level, Q5_K, q5_k, scales_q5_k)       \
-    X(level, IQ4_NL, iq4_nl, scales_iq4_nl) \
-    X(level, IQ4_XS, iq4_xs, scales_iq4_xs) \
-    X(level, MXFP4, mxfp4, scales_mxfp4)    \
-    X(level, TQ2_0, tq2_0, scales_tq2_0)
+#define BYTE_DECODERS(X, level)                \
+    X(level, Q4_1, q4_1, scales_q4_1)          \
+    X(level, Q5_0, q5_0, scales_q5_0)          \
+    X(level, Q5_1, q5_1, scales_q5_1)          \
+    X(level, Q2_K, q2_k, scales_q2_k)          \
+    X(level, Q3_K, q3_k, scales_q3_k)          \
+    X(level, Q5_K, q5_k, scales_q5_k)          \
+    X(level, IQ4_NL, iq4_nl, scales_iq4_nl)    \
+    X(level, IQ4_XS, iq4_xs, scales_iq4_xs)    \
+    X(level, MXFP4, mxfp4, scales_mxfp4)       \
+    X(level, TQ1_0, tq1_0, scales_tq1_0)       \
+    X(level, TQ2_0, tq2_0, scales_tq2_0)       \
+    X(level, Q1_0, q1_0, scales_q1_0)          \
+    X(level, Q2_0, q2_0, scales_q2_0)          \
+    X(level, IQ1_S, iq1_s, scales_iq1_s)       \
+    X(level, IQ1_M, iq1_m, scales_iq1_m)       \
+    X(level, IQ2_XXS, iq2_xxs, scales_iq2_xxs) \
+    X(level, IQ2_XS, iq2_xs, scales_iq2_xs)    \
+    X(level, IQ2_S, iq2_s, scales_iq2_s)       \
+    X(level, IQ3_XXS, iq3_xxs, scales_iq3_xxs) \
+    X(level, IQ3_S, iq3_s, scales_iq3_s)       \
+    X(level, NVFP4, nvfp4, scales_nvfp4)
 
 #include "decode.h"
 

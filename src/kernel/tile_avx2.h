@@ -435,7 +435,14 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t c
     X(level, IQ4_NL, iq4_nl, STEP, false, unpack_iq4_nl, prepare_q8_0, dot_q8_0)    \
     X(level, IQ4_XS, iq4_xs, STEP, false, unpack_iq4_xs, prepare_q8_0, dot_q8_0)    \
     X(level, MXFP4, mxfp4, STEP, false, unpack_mxfp4, prepare_q8_0, dot_q8_0)       \
-    X(level, TQ2_0, tq2_0, STEP, false, unpack_tq2_0, prepare_q8_0, dot_q8_0)
+    X(level, TQ1_0, tq1_0, STEP, false, unpack_tq1_0, prepare_q8_0, dot_q8_0)       \
+    X(level, TQ2_0, tq2_0, STEP, false, unpack_tq2_0, prepare_q8_0, dot_q8_0)       \
+    X(level, Q1_0, q1_0, STEP, false, unpack_q1_0, prepare_q8_0, dot_q8_0)          \
+    X(level, Q2_0, q2_0, STEP, false, unpack_q2_0, prepare_q8_0, dot_q8_0)          \
+    X(level, IQ1_S, iq1_s, STEP, false, unpack_iq1_s, prepare_q8_0, dot_q8_0)       \
+    X(level, IQ2_XXS, iq2_xxs, STEP, false, unpack_iq2_xxs, prepare_q8_0, dot_q8_0) \
+    X(level, IQ3_XXS, iq3_xxs, STEP, false, unpack_iq3_xxs, prepare_q8_0, dot_q8_0) \
+    X(level, IQ3_S, iq3_s, STEP, false, unpack_iq3_s, prepare_q8_0, dot_q8_0)
 // clang-format on
 
 #include "tile.h"

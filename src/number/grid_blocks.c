@@ -8,24 +8,19 @@
 
 #define GROUPS 8 /* of 32 values */
 
-/* y[j] = scale * codeword value j, negative where bit j of signs is set, for 8 values of an IQ2 grid. */
-static inline void put_iq2(float scale, unsigned codeword, unsigned signs, float *y)
+/* y[j] = scale * codeword value j, negative where bit j of signs is set, for 8 values. */
+static inline void put_values(float scale, uint64_t codeword, unsigned signs, float *y)
 {
     for (size_t j = 0; j < 8; j++) {
-        float magnitude = scale * (float)grid_levels_iq2[codeword >> 2 * j & 3];
+        float magnitude = scale * (float)(codeword >> 8 * j & 255);
         y[j] = signs >> j & 1 ? -magnitude : magnitude;
     }
 }
 
-/* The same for two codewords of 4 values, with the levels of an IQ3 grid. */
-static inline void put_iq3(float scale, const uint8_t levels[8], unsigned first, unsigned second, unsigned signs,
-                           float *y)
+/* Joins two codewords of 4 values. */
+static inline uint64_t both(uint32_t first, uint32_t second)
 {
-    unsigned codeword = first | second << 12;
-    for (size_t j = 0; j < 8; j++) {
-        float magnitude = scale * (float)levels[codeword >> 3 * j & 7];
-        y[j] = signs >> j & 1 ? -magnitude : magnitude;
-    }
+    return first | (uint64_t)second << 32;
 }
 
 /* ---- IQ2 */
@@ -37,7 +32,7 @@ static inline void decode_iq2_xxs(const block_iq2_xxs *block, float *y)
         uint32_t indices = block->words[2 * g], rest = block->words[2 * g + 1];
         float scale = d * (0.5f + (float)(rest >> 28)) * 0.25f;
         for (size_t l = 0; l < 4; l++)
-            put_iq2(scale, grid_iq2_xxs[indices >> 8 * l & 255], grid_signs(rest >> 7 * l), y + g * 32 + l * 8);
+            put_values(scale, grid_iq2_xxs[indices >> 8 * l & 255], grid_signs(rest >> 7 * l), y + g * 32 + l * 8);
     }
 }
 
@@ -53,8 +48,8 @@ static inline void decode_iq2_xs(const block_iq2_xs *block, float *y)
     for (size_t g = 0; g < GROUPS; g++)
         for (size_t l = 0; l < 4; l++) {
             unsigned word = block->words[4 * g + l];
-            put_iq2(scale_of_half(d, block->scales[g], l), grid_iq2_xs[word & 511], grid_signs(word >> 9),
-                    y + g * 32 + l * 8);
+            put_values(scale_of_half(d, block->scales[g], l), grid_iq2_xs[word & 511], grid_signs(word >> 9),
+                       y + g * 32 + l * 8);
         }
 }
 
@@ -64,8 +59,8 @@ static inline void decode_iq2_s(const block_iq2_s *block, float *y)
     for (size_t g = 0; g < GROUPS; g++)
         for (size_t l = 0; l < 4; l++) {
             unsigned index = block->index[4 * g + l] | (block->high[g] >> 2 * l & 3u) << 8;
-            put_iq2(scale_of_half(d, block->scales[g], l), grid_iq2_s[index], block->signs[4 * g + l],
-                    y + g * 32 + l * 8);
+            put_values(scale_of_half(d, block->scales[g], l), grid_iq2_s[index], block->signs[4 * g + l],
+                       y + g * 32 + l * 8);
         }
 }
 
@@ -83,8 +78,8 @@ static inline void decode_iq3_xxs(const block_iq3_xxs *block, float *y)
         float scale = d * (0.5f + (float)(rest >> 28)) * 0.5f;
         for (size_t l = 0; l < 4; l++) {
             const uint8_t *index = block->index + 8 * g + 2 * l;
-            put_iq3(scale, grid_levels_iq3_xxs, grid_iq3_xxs[index[0]], grid_iq3_xxs[index[1]],
-                    grid_signs(rest >> 7 * l), y + g * 32 + l * 8);
+            put_values(scale, both(grid_iq3_xxs[index[0]], grid_iq3_xxs[index[1]]), grid_signs(rest >> 7 * l),
+                       y + g * 32 + l * 8);
         }
     }
 }
@@ -97,8 +92,9 @@ static inline void decode_iq3_s(const block_iq3_s *block, float *y)
         for (size_t l = 0; l < 4; l++) {
             const uint8_t *index = block->index + 8 * g + 2 * l;
             unsigned high = block->high[g] >> 2 * l;
-            put_iq3(scale, grid_levels_iq3_s, grid_iq3_s[index[0] | (high & 1) << 8],
-                    grid_iq3_s[index[1] | (high >> 1 & 1) << 8], block->signs[4 * g + l], y + g * 32 + l * 8);
+            uint64_t codeword =
+                both(grid_iq3_s[index[0] | (high & 1) << 8], grid_iq3_s[index[1] | (high >> 1 & 1) << 8]);
+            put_values(scale, codeword, block->signs[4 * g + l], y + g * 32 + l * 8);
         }
     }
 }
@@ -109,11 +105,11 @@ DECODES_BLOCKS(IQ3_S, block_iq3_s, decode_iq3_s)
 /* ---- IQ1 */
 
 /* y[j] = scale * (codeword value j + delta) for 8 values; negative: delta is. */
-static inline void put_iq1(float scale, unsigned codeword, bool negative, float *y)
+static inline void put_iq1(float scale, uint64_t codeword, bool negative, float *y)
 {
     const float delta = negative ? -0.125f : 0.125f;
     for (size_t j = 0; j < 8; j++)
-        y[j] = scale * ((float)((int)(codeword >> 2 * j & 3) - 1) + delta);
+        y[j] = scale * ((float)(int8_t)(codeword >> 8 * j) * 0.125f + delta);
 }
 
 static inline void decode_iq1_s(const block_iq1_s *block, float *y)
