@@ -286,6 +286,20 @@ ALWAYS_INLINE int exponent_at(const uint8_t *base, size_t b, size_t n)
     return base[(b < n ? b : n - 1) * sizeof(block_mxfp4)];
 }
 
+/* Returns the bits of eight scales of which some are subnormal. Blocks of zeros have the exponent 0; their scale becomes 0
+ * as well, since multiplying by a subnormal number takes a hundred times as long. */
+__attribute__((noinline, cold)) static __m256i subnormal_scales(const uint8_t *base, size_t parts, __m256i exponents)
+{
+    uint32_t e[PARTS], bits[PARTS];
+    _mm256_storeu_si256((void *)e, exponents);
+    for (size_t p = 0; p < PARTS; p++) {
+        const block_mxfp4 *block = (const block_mxfp4 *)(const void *)base + (p < parts ? p : parts - 1);
+        __m128i nibbles = _mm_loadu_si128((const void *)block->nibbles);
+        bits[p] = e[p] > 1 ? (e[p] - 1) << 23 : _mm_testz_si128(nibbles, _mm_set1_epi8(0x77)) ? 0 : 1u << (21 + e[p]);
+    }
+    return _mm256_loadu_si256((const void *)bits);
+}
+
 /* A scale is half of 2^(e - 127), whose bits are (e - 1) << 23, or for e < 2 those of a subnormal number. */
 ALWAYS_INLINE span_scales span_scales_mxfp4(const uint8_t *base, size_t parts)
 {
@@ -293,8 +307,8 @@ ALWAYS_INLINE span_scales span_scales_mxfp4(const uint8_t *base, size_t parts)
                                   exponent_at(base, 3, parts), exponent_at(base, 4, parts), exponent_at(base, 5, parts),
                                   exponent_at(base, 6, parts), exponent_at(base, 7, parts));
     __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
-    bits = _mm256_blendv_epi8(bits, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e));
+    if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)))
+        bits = subnormal_scales(base, parts, e);
     return (span_scales){.scale = {_mm256_castsi256_ps(bits)}};
 }
 
