@@ -3,8 +3,8 @@
  * With one token eight rows share what depends only on the token. maddubs multiplies unsigned with signed bytes and adds
  * two products in 16 bits WITH saturation, and fold_four() adds eight such sums in 16 bits at most. So of formats whose
  * nibbles lie in pairs, whose two products are added before, bytes are multiplied less a `shift`:
- *   IQ4_NL, IQ4_XS        signed: the sign is moved to the value; two products are at most 2 * 127 * 127 = 32258 and
- *                         are widened at once; so are those of IQ2 and IQ3_XXS
+ *   IQ4_NL, IQ4_XS        signed: the token's sign is moved to the weight; two products are at most 2 * 127 * 127 = 32258
+ *                         and are widened at once; so are those of IQ2 and IQ3_XXS
  *   Q4_1                  no shift: 8 * 15 * 127 = 15240 before the last addition, 30480 with it
  *   Q5_0, Q5_1, MXFP4     less 16: at most 16 * 16 * 127 = 32512
  *   the others            no shift: at most 8 * 31 * 127 = 31496
@@ -14,9 +14,10 @@
 
 /* What is prepared of the token for a span. Scales, and scales times sums, in the order of span_scales. */
 typedef struct token_span {
-    __m256i q[PARTS]; /* of each part; of pairs first halves in 0 to 3, second ones in 4 to 7 */
-    __m256i minus[4]; /* of pairs: shift times the values of both halves, added by twos       */
-    __m256i add[2];   /* (shift - offset) times the sums                                      */
+    __m256i q[PARTS];    /* of each part; of pairs first halves in 0 to 3, second ones in 4 to 7 */
+    __m256i size[PARTS]; /* their magnitudes, for formats with signed bytes                      */
+    __m256i minus[4];    /* of pairs: shift times the values of both halves, added by twos       */
+    __m256i add[2];      /* (shift - offset) times the sums                                      */
     __m256 scale[2], offset[2];
 } token_span;
 
@@ -53,6 +54,8 @@ ALWAYS_INLINE token_span read_token(const int8_t *q, const int16_t *sums, const 
         read_pairs(&t, q, shift);
     for (size_t p = 0; p < PARTS && !format.pair; p++)
         t.q[p] = _mm256_loadu_si256((const void *)(q + p * 32));
+    for (size_t p = 0; p < PARTS && format.kind != BYTES_SMALL; p++)
+        t.size[p] = _mm256_abs_epi8(t.q[p]);
     if (format.by_16) {
         const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
         sum[0] = _mm256_permutevar8x32_epi32(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(all)), order);
@@ -70,6 +73,14 @@ ALWAYS_INLINE token_span read_token(const int8_t *q, const int16_t *sums, const 
     return t;
 }
 
+/* Returns the products of 32 bytes of a format with part i of the token, added by twos. */
+ALWAYS_INLINE __m256i multiply_bytes(__m256i bytes, const token_span *token, size_t i, byte_format format)
+{
+    if (format.kind == BYTES_SMALL)
+        return _mm256_maddubs_epi16(bytes, token->q[i]);
+    return _mm256_maddubs_epi16(token->size[i], _mm256_sign_epi8(bytes, token->q[i]));
+}
+
 /* Returns the sums of a span: [0] of the parts; or of their halves, in the order of span_scales. */
 ALWAYS_INLINE void dot_parts(const uint8_t *base, const token_span *token, byte_format format, __m256i dot[2])
 {
@@ -79,10 +90,7 @@ ALWAYS_INLINE void dot_parts(const uint8_t *base, const token_span *token, byte_
         __m256i products[4];
         UNROLLED
         for (size_t i = 0; i < 4; i++) {
-            __m256i bytes = format.bytes(base, 4 * h + i), q = token->q[4 * h + i];
-            products[i] = format.kind == BYTES_SMALL
-                              ? _mm256_maddubs_epi16(bytes, q)
-                              : _mm256_maddubs_epi16(_mm256_abs_epi8(bytes), _mm256_sign_epi8(q, bytes));
+            products[i] = multiply_bytes(format.bytes(base, 4 * h + i), token, 4 * h + i, format);
             if (format.kind == BYTES_SIGNED)
                 products[i] = _mm256_madd_epi16(products[i], _mm256_set1_epi16(1));
         }
@@ -103,15 +111,13 @@ ALWAYS_INLINE __m256i dot_pairs(const uint8_t *base, const token_span *token, by
     for (size_t i = 0; i < 4; i++) {
         __m256i w[2];
         format.pair(base, i, w);
-        if (format.kind == BYTES_SIGNED) {
-            __m256i first = _mm256_maddubs_epi16(_mm256_abs_epi8(w[0]), _mm256_sign_epi8(token->q[i], w[0]));
-            __m256i second = _mm256_maddubs_epi16(_mm256_abs_epi8(w[1]), _mm256_sign_epi8(token->q[i + 4], w[1]));
+        __m256i first = multiply_bytes(w[0], token, i, format), second = multiply_bytes(w[1], token, i + 4, format);
+        if (format.kind == BYTES_SIGNED)
             sums[i] = _mm256_add_epi32(_mm256_madd_epi16(first, ones), _mm256_madd_epi16(second, ones));
-        } else {
-            sums[i] =
-                _mm256_add_epi16(_mm256_maddubs_epi16(w[0], token->q[i]), _mm256_maddubs_epi16(w[1], token->q[i + 4]));
-            sums[i] = shift_of(format) ? _mm256_sub_epi16(sums[i], token->minus[i]) : sums[i];
-        }
+        else
+            sums[i] = _mm256_add_epi16(first, second);
+        if (shift_of(format))
+            sums[i] = _mm256_sub_epi16(sums[i], token->minus[i]);
     }
     return format.kind == BYTES_SIGNED ? add_four(sums) : fold_four(sums);
 }
