@@ -39,6 +39,20 @@ refused 2 "2 after it are more than the 13" "$HEARTH" bench "$model" -c 13 -n 2 
 is "the prompt that -c 40 leaves" "$(sed -n 2p "$scratch/bench.csv" | cut -d, -f5)" 38
 refused 2 "vocabulary" "$HEARTH" bench "$model" -r 1 -n 1 --prompt-lengths 4 --ids 99999
 
+# The vocabulary alone: the ids are as many as tokenize prints, without BOS.
+text=$DATA/golden/real/nll-text.txt
+"$HEARTH" bench "$model" --tokenizer "$text" -r 2 --json >"$scratch/words.json"
+is "tokens of a text" "$(value "$scratch/words.json" tokens)" "$("$HEARTH" tokenize "$model" --no-special -f "$text" | wc -w)"
+is "bytes of a text" "$(value "$scratch/words.json" text_bytes)" "$(wc -c <"$text")"
+is "entries" "$(value "$scratch/words.json" vocabulary)" "$("$HEARTH" inspect "$model" --json >"$scratch/i.json" &&
+    value "$scratch/i.json" model.vocabulary_size)"
+for field in load_seconds encode_seconds decode_seconds; do
+    value "$scratch/words.json" $field >/dev/null && pass || fail "bench --tokenizer lacks $field"
+done
+has "words as a table" "$("$HEARTH" bench "$model" --tokenizer "$text" -r 1)" "MB/s"
+refused 1 "is empty" "$HEARTH" bench "$model" --tokenizer /dev/null
+refused 1 "No such file" "$HEARTH" bench "$model" --tokenizer "$scratch/none"
+
 # Mode against mode, on a PowerInfer file and on a stock one, in one process.
 pwri=$DATA/golden/pwri/llama/f16.gguf
 relu=$DATA/models/stories260K-relu

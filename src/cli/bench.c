@@ -6,6 +6,7 @@
 #include "../base/text.h"
 #include "../kernel/topology.h"
 #include "bench_report.h"
+#include "bench_tokenizer.h"
 #include "options.h"
 #include "output.h"
 #include "trace.h"
@@ -32,6 +33,7 @@ typedef struct bench_values {
     bool json, csv;
     const char *plot;
     const char *trace;
+    const char *tokenizer_text;
     text_list saved;
 } bench_values;
 
@@ -59,6 +61,8 @@ static const option rows[] = {
     {OPTION_ROW(0, "csv", FLAG, bench_values, csv, NULL, "a table for other programs")},
     {OPTION_ROW(0, "plot", TEXT, bench_values, plot, "OUT.svg", "speed and bytes, with the floor, as a picture")},
     TRACE_ROW(bench_values),
+    {OPTION_ROW(0, "tokenizer", TEXT, bench_values, tokenizer_text, "FILE",
+                "time the vocabulary alone: reading it, the text of FILE to ids, and back")},
     {OPTION_ROW(0, "from", TEXTS, bench_values, saved, "FILE",
                 "show what --json saved rather than measure; further files may follow"),
      .alias = "plot-from"},
@@ -413,6 +417,8 @@ static hearth_status run_bench(void *values, operands *rest, hearth_error *error
     if (v->saved.count > 0)
         return show_saved(v, rest, error);
     TRY(common_take_model("bench", &v->engine.model, rest, 0, true, error));
+    if (v->tokenizer_text)
+        return bench_tokenizer(v->engine.model.model, v->tokenizer_text, v->repeats, v->json, error);
     if (v->compare)
         TRY(start_contest(&c, v, error));
     TRY(trace_open(&t, "bench", v->trace, error));
@@ -456,7 +462,8 @@ const command command_bench = {
         "0.87\n"
         "  ...\n\n"
         "  $ hearth bench a.gguf --compare all --json >a.json; hearth bench b.gguf --compare all --json >b.json\n"
-        "  $ hearth bench --from a.json b.json --plot both.svg",
+        "  $ hearth bench --from a.json b.json --plot both.svg\n\n"
+        "  $ hearth bench gemma3-270m-q4_k_m.gguf --tokenizer book.txt",
     .tables = {OPTION_TABLE("measuring", rows, 0), ENGINE_TABLES(offsetof(bench_values, engine)),
                MESSAGE_TABLE(offsetof(bench_values, engine))},
     .values_size = sizeof(bench_values),

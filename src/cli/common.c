@@ -118,6 +118,17 @@ static hearth_status find_demo(const char *command_path, const char **out, arena
                 command_path);
 }
 
+hearth_status common_open_tokenizer(checkpoint **c, tokenizer **t, const char *path, hearth_error *error)
+{
+    TRY(model_open_checkpoint(c, path, error));
+    hearth_status status = tokenizer_create(t, *c, error);
+    if (status == HEARTH_OK && !*t)
+        status = fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", path, model_tokenizer_missing(*c));
+    if (status != HEARTH_OK)
+        checkpoint_close(*c);
+    return status;
+}
+
 hearth_status common_take_model(const char *command_path, model_options *o, operands *rest, size_t others, bool demo,
                                 hearth_error *error)
 {

@@ -4,6 +4,7 @@
 
 #include "../base/json.h"
 #include "../plan/guard.h"
+#include "../text/tokenizer.h"
 #include "command.h"
 #include "progress.h"
 
@@ -66,6 +67,10 @@ extern const option message_option_rows[MESSAGE_OPTION_COUNT];
 
 /* HEARTH_INVALID: both --verbose and --quiet were given. common_load calls it. */
 hearth_status common_check_messages(const message_options *o, hearth_error *error);
+
+/* Opens the vocabulary of a model, or of a file that has nothing else; both are the caller's. HEARTH_UNSUPPORTED: there
+ * is none. */
+hearth_status common_open_tokenizer(checkpoint **c, tokenizer **t, const char *path, hearth_error *error);
 
 /* Finds the model's path: -m, or the first operand, which is removed from `rest`; else, if `demo` allows it,
  * $HEARTH_MODEL or the model that comes with hearth. More than `others` remaining operands are wrong use.

@@ -2,7 +2,6 @@
 #include "common.h"
 
 #include "../base/file.h"
-#include "../model/model.h"
 #include "options.h"
 #include "output.h"
 
@@ -140,15 +139,9 @@ static hearth_status run_tokenize(void *values, operands *rest, hearth_error *er
         return fail(error, HEARTH_INVALID, "tokenize: %s: the text must be one argument; quote it", rest->items[1]);
     checkpoint *c;
     tokenizer *t;
-    const char *path = v->model.model;
-    TRY(model_open_checkpoint(&c, path, error));
-    hearth_status status = tokenizer_create(&t, c, error);
-    if (status == HEARTH_OK && !t)
-        status = fail(error, HEARTH_UNSUPPORTED, "%s: tokenizer: %s", path, model_tokenizer_missing(c));
-    if (status == HEARTH_OK) {
-        status = translate(v, t, rest, error);
-        tokenizer_destroy(t);
-    }
+    TRY(common_open_tokenizer(&c, &t, v->model.model, error));
+    hearth_status status = translate(v, t, rest, error);
+    tokenizer_destroy(t);
     checkpoint_close(c);
     return status;
 }
