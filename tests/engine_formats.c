@@ -53,7 +53,7 @@ static bool has_device_kernels(number_format f)
 static void print_share(FILE *out, const char *measured, const char *level, const char *format)
 {
     char begin[64];
-    double share;
+    double share = 0;
     snprintf(begin, sizeof begin, "\n%s,%s,", level, format);
     const char *line = strstr(measured, begin);
     if (!line || sscanf(line + strlen(begin), "%*f,%*f,%*f,%lf", &share) != 1)
