@@ -1,6 +1,7 @@
 /* ffn.c - the feed-forward network of a layer: what is computed (a job, ffn_job.h), in which layout, cut into parts; its
  * steps are in ffn_steps.c, layers with experts in ffn_experts.c. */
 #include "ffn_job.h"
+#include "inputs_internal.h"
 #include "products.h"
 
 #include "../base/clock.h"
@@ -231,6 +232,8 @@ void ffn_compute(ffn_job *job, uint32_t layer, bool hidden_known)
         stock_experts(job);
     else
         stock(job);
+    if (job->s->inputs)
+        inputs_add_network(job, layer);
     add_counts(job, &job->s->counts[layer]);
 }
 

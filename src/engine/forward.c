@@ -13,6 +13,7 @@
 #include "device_session.h"
 #include "ffn.h"
 #include "finite.h"
+#include "inputs_internal.h"
 #include "products.h"
 #include "trace.h"
 
@@ -170,6 +171,13 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
+/* Adds an input of attention's matrices to the sums, if there are any. */
+static void see_input(const hearth_session *s, uint32_t layer, input_place place, const float *x, size_t count)
+{
+    if (s->inputs)
+        inputs_add(s, &s->inputs->layers[layer][place], 0, x, count);
+}
+
 /* Computes the attention of scratch.normed. */
 static void attention(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
@@ -179,6 +187,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     pool *threads = s->engine->runtime->threads;
     attention_job job = {s, l, s->engine->layers[layer].cache_index};
 
+    see_input(s, layer, INPUT_ATTENTION, b->normed, count);
     multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
     add_bias(s, l->q_bias, query_width(a), count, b->query);
     add_bias(s, l->k_bias, key_width(a), count, b->key);
@@ -186,6 +195,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     pool_run(threads, count, 1, place_rows, &job);
     pool_run(threads, count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
     norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
+    see_input(s, layer, INPUT_ATTENTION_OUTPUT, b->mixed, count);
     multiply(s, b->mixed, count, &(product){&l->attention_output, out}, 1);
     add_bias(s, l->attention_output_bias, s->engine->model->hyper.embedding_length, count, out);
 }
@@ -360,6 +370,15 @@ static hearth_status two_sided(hearth_session *s, const hearth_row *rows, const 
     return status;
 }
 
+/* Adds what the head would read of every row, output rows or not, to the sums. */
+static void see_head_input(const hearth_session *s, size_t count)
+{
+    const scratch *b = &s->scratch;
+    const hearth_model *m = s->engine->model;
+    norm(s, &m->output_norm, m->hyper.embedding_length, count, b->x, b->normed);
+    inputs_add(s, &s->inputs->head, 0, b->normed, count);
+}
+
 hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t count, size_t done, size_t total,
                             hearth_error *error)
 {
@@ -370,6 +389,8 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     if (!e->uploaded || !e->uploaded->embedding.w)
         embed(s, rows, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
+    if (s->inputs)
+        see_head_input(s, count);
     if (s->tracer.see)
         trace_batch(s);
     return HEARTH_OK;
