@@ -117,8 +117,35 @@ static void reads_gguf(void **state)
     rmdir(folder);
 }
 
+static void reads_what_was_written(void **state)
+{
+    (void)state;
+    const double sums[] = {2, 6, 8, 1}, rows[] = {2, 0}, one[] = {3}, large[] = {1, 1e39};
+    const importance_entry entries[] = {{"blk.1.ffn_up_exps.weight", 2, 2, sums, rows},
+                                        {"blk.1.attn_q.weight", 1, 1, one, one}};
+    const importance_entry wrong = {"a", 2, 1, large, one};
+    const span name = span_of("text");
+    const importance_text text = {&name, 1, 3, 512};
+    char folder[] = "/tmp/hearth-importance.XXXXXX", path[64];
+    hearth_error error = {0};
+    checkpoint *c;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/imatrix.gguf", folder);
+    assert_int_equal(importance_write(path, entries, 2, &text, &error), HEARTH_OK);
+    assert_int_equal(importance_open(&c, path, &error), HEARTH_OK);
+    assert_int_equal(c->tensor_count, 2);
+    expect_values(c, "blk.1.ffn_up_exps.weight", 2, 2, (float[]){1, 3, 1, 1});
+    expect_values(c, "blk.1.attn_q.weight", 1, 1, (float[]){1});
+    checkpoint_close(c);
+    unlink(path);
+    assert_int_equal(importance_write(path, &wrong, 1, &text, &error), HEARTH_INVALID);
+    assert_non_null(strstr(error.text, "a: a sum of squared inputs is too large for float32"));
+    assert_int_equal(rmdir(folder), 0); /* nothing is left in it */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_the_older_list), cmocka_unit_test(reads_gguf)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_the_older_list), cmocka_unit_test(reads_gguf),
+                                       cmocka_unit_test(reads_what_was_written)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,6 +175,12 @@ bool file_is_folder(const char *path)
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
+bool file_is_same(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 char *file_join(const char *folder, const char *name)
 {
     size_t folder_size = strlen(folder);

@@ -26,6 +26,8 @@ hearth_status file_read(char **data, size_t *size, const char *path, size_t limi
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Returns whether both paths lead to one file that exists, by device and inode. */
+bool file_is_same(const char *a, const char *b);
 /* Returns "folder/name" in a new block (free it with mem_free); NULL: no memory. */
 char *file_join(const char *folder, const char *name);
 

@@ -168,22 +168,15 @@ static hearth_status write_file(const convert_plan *p, size_t level, const char 
 
 /* ------------------------------------------------------------------ source */
 
-/* Returns true where the path leads to the same file as `other`, by device and inode. */
-static bool same_file(const char *path, const struct stat *other)
-{
-    struct stat about;
-    return stat(path, &about) == 0 && about.st_dev == other->st_dev && about.st_ino == other->st_ino;
-}
-
-/* Returns true where `about` is a file of the folder other than a GGUF file: its config, tokenizer or weights. */
-static bool folder_holds(const char *folder, const struct stat *about)
+/* Returns true where `out` is a file of the folder other than a GGUF file: its config, tokenizer or weights. */
+static bool folder_holds(const char *folder, const char *out)
 {
     DIR *d = opendir(folder);
     bool holds = false;
     for (struct dirent *e; d && !holds && (e = readdir(d)) != NULL;) {
         const char *end = strrchr(e->d_name, '.');
         char *path = file_join(folder, e->d_name);
-        holds = path && same_file(path, about) && !(end && strcmp(end, ".gguf") == 0);
+        holds = path && file_is_same(path, out) && !(end && strcmp(end, ".gguf") == 0);
         mem_free(path);
     }
     if (d)
@@ -191,14 +184,14 @@ static bool folder_holds(const char *folder, const struct stat *about)
     return holds;
 }
 
-/* Returns true where `about` is a part of the split model that the path is a part of. */
-static bool is_part(const char *path, const struct stat *about)
+/* Returns true where `out` is a part of the split model that the path is a part of. */
+static bool is_part(const char *path, const char *out)
 {
     gguf_part_name name;
     bool is = false;
     for (uint32_t i = 1; !is && gguf_part_name_read(&name, path) && i <= name.count; i++) {
         char *part = gguf_part_path(path, i);
-        is = part && same_file(part, about);
+        is = part && file_is_same(part, out);
         mem_free(part);
     }
     return is;
@@ -211,9 +204,8 @@ static hearth_status check_paths(const char *source, const char *added, const ch
     struct stat about;
     if (stat(out, &about) != 0 || !S_ISREG(about.st_mode))
         return HEARTH_OK;
-    if (same_file(source, &about) || is_part(source, &about) ||
-        (file_is_folder(source) && folder_holds(source, &about)) ||
-        (added && (same_file(added, &about) || folder_holds(added, &about))))
+    if (file_is_same(source, out) || is_part(source, out) || (file_is_folder(source) && folder_holds(source, out)) ||
+        (added && (file_is_same(added, out) || folder_holds(added, out))))
         return fail(error, HEARTH_INVALID, "%s: is what would be read: choose another name", out);
     return HEARTH_OK;
 }
