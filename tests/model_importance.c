@@ -1,12 +1,12 @@
 /* model_importance.c - quantizing with an importance matrix: in every format that searches for its scales the error, weighed
  * as the matrix says, is smaller than without one. */
-#include "model_build.h"
+#include "model_weigh.h"
 
 #include "file_build.h"
 
 #include "../src/base/pool.h"
 #include "../src/base/random.h"
-#include "../src/model/convert.h"
+#include "../src/file/importance.h"
 
 #include <math.h>
 
@@ -48,60 +48,24 @@ static void write_weights(const checkpoint *model)
     buffer_free(&file);
 }
 
-/* Returns the sum of the weighed squared errors of all matrices, drawing the weights again. */
-static double weighed_error(const checkpoint *model, const checkpoint *written)
-{
-    uint64_t random = 1;
-    double sum = 0;
-    for (size_t i = 0; i < model->tensor_count; i++) {
-        const stored_tensor *t = &model->tensors[i];
-        if (t->rank != 2)
-            continue;
-        const stored_tensor *w = checkpoint_find_tensor(written, t->name);
-        size_t columns = (size_t)t->shape[0], rows = (size_t)t->shape[1];
-        float *weights = malloc(3 * columns * sizeof *weights), *exact = weights + columns, *got = exact + columns;
-        assert_non_null(w);
-        assert_non_null(weights);
-        for (size_t k = 0; k < columns; k++)
-            weights[k] = draw_weight(&random);
-        for (size_t row = 0; row < rows; row++) {
-            number_formats[t->format].decode((const char *)t->data + row * (t->size_bytes / rows), exact, columns);
-            number_formats[w->format].decode((const char *)w->data + row * (w->size_bytes / rows), got, columns);
-            for (size_t k = 0; k < columns; k++)
-                sum += (double)weights[k] * ((double)exact[k] - (double)got[k]) * ((double)exact[k] - (double)got[k]);
-        }
-        free(weights);
-    }
-    return sum;
-}
-
-static double error_with(const checkpoint *model, number_format format, const char *importance)
-{
-    checkpoint *written;
-    hearth_error error;
-    const convert_options options = {.format = format, .importance = importance};
-    must(convert_write(SOURCE, out_path, &options, threads, &error), &error);
-    must(gguf_open(&written, out_path, &error), &error);
-    double sum = weighed_error(model, written);
-    checkpoint_close(written);
-    return sum;
-}
-
 static void weighed_errors_fall(void **state)
 {
     (void)state;
     static const number_format searched[] = {FORMAT_Q2_K, FORMAT_Q3_K,   FORMAT_Q4_K,  FORMAT_Q5_K,
                                              FORMAT_Q6_K, FORMAT_IQ4_NL, FORMAT_IQ4_XS};
-    checkpoint *model;
+    checkpoint *model, *weights;
     hearth_error error;
     must(gguf_open(&model, SOURCE, &error), &error);
     write_weights(model);
+    must(importance_open(&weights, weights_path, &error), &error);
     for (size_t i = 0; i < sizeof searched / sizeof *searched; i++) {
-        double plain = error_with(model, searched[i], NULL), weighed = error_with(model, searched[i], weights_path);
+        double plain = error_of_format(SOURCE, out_path, searched[i], NULL, weights, threads);
+        double weighed = error_of_format(SOURCE, out_path, searched[i], weights_path, weights, threads);
         print_message("%-7s weighed error %.3f of that without weights\n", number_formats[searched[i]].name,
                       weighed / plain);
         assert_true(weighed < plain);
     }
+    checkpoint_close(weights);
     checkpoint_close(model);
 }
 

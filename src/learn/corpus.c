@@ -254,6 +254,16 @@ done:
     return finish(&b, status);
 }
 
+size_t corpus_longest(const corpus *c)
+{
+    size_t longest = 0;
+    for (size_t w = 0; w < c->window_count; w++) {
+        size_t length = c->starts[w + 1] - c->starts[w];
+        longest = length > longest ? length : longest;
+    }
+    return longest;
+}
+
 void corpus_free(corpus *c)
 {
     mem_free(c->ids);

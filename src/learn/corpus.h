@@ -36,6 +36,8 @@ hearth_status corpus_of_ids(corpus *out, const hearth_model *model, const int32_
  * HEARTH_CANCELLED through progress, which is called for every token. */
 hearth_status corpus_written(corpus *out, const hearth_engine *engine, uint32_t tokens, uint32_t window,
                              const hearth_progress *progress, hearth_error *error);
+/* Returns the ids of the longest window. */
+size_t corpus_longest(const corpus *c);
 /* A zeroed one is empty. */
 void corpus_free(corpus *c);
 

@@ -1,6 +1,6 @@
 /* counts.c - counts what fires, in loops that vectorise, computes the figures, and stores the counters in a file.
  *
- * The file is a header, the block of counters as in memory, and a hash of both. */
+ * The file is a header, the block of counters as in memory, what another module stores beside it, and a hash of them. */
 #include "counts.h"
 
 #include "../base/file.h"
@@ -86,6 +86,13 @@ void tallies_clear(tallies *t)
         memset(l->sizes, 0, t->layer_bytes); /* the first piece of the layer's block */
         *l->above = above;
     }
+}
+
+void tallies_reset(tallies *t)
+{
+    memset(t->block, 0, t->block_bytes);
+    if (t->beside)
+        memset(t->beside, 0, t->beside_bytes);
 }
 
 /* ------------------------------------------------------------------ counting */
@@ -253,15 +260,16 @@ void tally_finish(const tally *t, const uint64_t *runs, uint64_t *scratch, profi
 typedef struct counts_header {
     char magic[16];
     uint32_t version, layers, neurons, reserved;
-    uint64_t block_bytes;
+    uint64_t block_bytes; /* with what lies beside it */
     counts_state state;
 } counts_header;
 
-static hash128 hash_of(const counts_header *header, const void *block)
+static hash128 hash_of(const counts_header *header, const void *block, size_t block_bytes, const void *beside)
 {
     hash128 h = hash_begin();
     hash_bytes(&h, header, sizeof *header);
-    hash_bytes(&h, block, (size_t)header->block_bytes);
+    hash_bytes(&h, block, block_bytes);
+    hash_bytes(&h, beside, (size_t)header->block_bytes - block_bytes);
     return h;
 }
 
@@ -273,7 +281,7 @@ static counts_header header_of(const counts_state *s, const tallies *t)
     h.version = COUNTS_VERSION;
     h.layers = t->layer_count;
     h.neurons = t->neuron_count;
-    h.block_bytes = t->block_bytes;
+    h.block_bytes = t->block_bytes + t->beside_bytes;
     memcpy(h.state.key, s->key, sizeof s->key);
     h.state.windows = s->windows;
     h.state.tokens = s->tokens;
@@ -285,8 +293,9 @@ static counts_header header_of(const counts_state *s, const tallies *t)
 hearth_status counts_save(const char *folder, const counts_state *s, const tallies *t, hearth_error *error)
 {
     counts_header h = header_of(s, t);
-    hash128 sum = hash_of(&h, t->block);
-    const work_piece pieces[] = {{&h, sizeof h}, {t->block, t->block_bytes}, {&sum, sizeof sum}};
+    hash128 sum = hash_of(&h, t->block, t->block_bytes, t->beside);
+    const work_piece pieces[] = {
+        {&h, sizeof h}, {t->block, t->block_bytes}, {t->beside, t->beside_bytes}, {&sum, sizeof sum}};
     return work_write(folder, COUNTS_NAME, pieces, sizeof pieces / sizeof *pieces, error);
 }
 
@@ -304,13 +313,13 @@ static const char *examine(const file_map *map, const counts_state *s, const tal
         return "another version's";
     if (h.block_bytes != map->size_bytes - sizeof h - sizeof sum)
         return "damaged";
-    hash128 seen = hash_of(&h, map->data + sizeof h);
+    hash128 seen = hash_of(&h, map->data + sizeof h, (size_t)h.block_bytes, NULL);
     memcpy(&sum, map->data + map->size_bytes - sizeof sum, sizeof sum);
     if (memcmp(&seen, &sum, sizeof sum) != 0)
         return "damaged";
     if (memcmp(h.state.key, s->key, sizeof s->key) != 0 || h.layers != t->layer_count || h.neurons != t->neuron_count)
-        return "another model's, or of another corpus";
-    return h.block_bytes == t->block_bytes ? NULL : "damaged";
+        return "another model's, of other options, or of another corpus";
+    return h.block_bytes == t->block_bytes + t->beside_bytes ? NULL : "damaged";
 }
 
 /* Copies state and counters from a file that examine() accepted. */
@@ -320,6 +329,8 @@ static void take_over(const file_map *map, counts_state *s, tallies *t)
     memcpy(&h, map->data, sizeof h);
     *s = h.state;
     memcpy(t->block, map->data + sizeof h, t->block_bytes);
+    if (t->beside)
+        memcpy(t->beside, map->data + sizeof h + t->block_bytes, t->beside_bytes);
 }
 
 /* Renames the counters of another run, which must not be lost. Returns the words for the note. */

@@ -2,7 +2,8 @@
  * the counters, so that a profile can be resumed.
  *
  * All counters are integers in one block, so that the block can be stored as it is and sums do not depend on the order
- * of additions. This module does not know where tokens come from. */
+ * of additions. Sums that another module makes of the same tokens can be stored in the same file, so that both always
+ * cover the same ones. This module does not know where tokens come from. */
 #ifndef LEARN_COUNTS_H
 #define LEARN_COUNTS_H
 
@@ -26,6 +27,8 @@ typedef struct tallies {
     tally *layers; /* [layer_count]          */
     void *block;   /* [layer_count] counters */
     size_t block_bytes, layer_bytes;
+    void *beside; /* [beside_bytes] of another module, stored with the block; NULL: none */
+    size_t beside_bytes;
     uint64_t *recent;
 } tallies;
 
@@ -34,6 +37,8 @@ hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hear
 void tallies_free(tallies *t);
 /* Sets all counters to 0; `above` stays. */
 void tallies_clear(tallies *t);
+/* Sets everything that is stored to 0. */
+void tallies_reset(tallies *t);
 
 /* Counts a layer's activations and gates of one token (all neurons,
  * with its position in the window). measured: counts magnitudes too. */

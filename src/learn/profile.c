@@ -161,6 +161,7 @@ static hearth_status count_all(taking *t)
     t->began = t->last_saved = clock_seconds();
     if (t->state.tokens == 0 && !model_has_zeros(t->model))
         TRY(pilot(t));
+    TRY(session_sum_inputs(t->session, t->options->inputs, t->error));
     while (t->state.windows < t->texts->window_count) {
         TRY(read_window(t, (size_t)t->state.windows));
         t->state.tokens = t->texts->starts[++t->state.windows];
@@ -185,6 +186,8 @@ static void make_key(const taking *t, char out[HASH_TEXT_SIZE])
     hash_text(&h, model);
     hash_text(&h, t->texts->digest);
     hash_text(&h, t->options->how ? t->options->how : "");
+    if (t->options->inputs)
+        hash_text(&h, "inputs");
     hash_print(out, &h);
 }
 
@@ -206,7 +209,7 @@ static hearth_status go_on(taking *t)
         return HEARTH_OK;
     }
     snprintf(p->note, sizeof p->note, "counts of an earlier run came without hidden states; counting begins afresh");
-    memset(t->counters.block, 0, t->counters.block_bytes);
+    tallies_reset(&t->counters);
     t->state.windows = t->state.tokens = t->state.measured = 0;
     t->state.seconds = 0;
     return HEARTH_OK;
@@ -261,10 +264,7 @@ static hearth_status finish(taking *t)
 static hearth_status allocate(taking *t)
 {
     profile *p = t->out;
-    for (size_t w = 0; w < t->texts->window_count; w++) {
-        size_t length = t->texts->starts[w + 1] - t->texts->starts[w];
-        t->longest = length > t->longest ? length : t->longest;
-    }
+    t->longest = corpus_longest(t->texts);
     p->layers = mem_new_array(p->layer_count, sizeof *p->layers);
     if (!p->layers)
         return fail_memory(t->error, "profile", p->layer_count * sizeof *p->layers);
@@ -277,7 +277,12 @@ static hearth_status allocate(taking *t)
     t->rows = mem_new_array(t->longest, sizeof *t->rows);
     if (!all || !t->rows)
         return fail_memory(t->error, "profile", counts * sizeof *all);
-    return tallies_create(&t->counters, p->layer_count, model_largest(t->model).neurons, t->error);
+    TRY(tallies_create(&t->counters, p->layer_count, model_largest(t->model).neurons, t->error));
+    if (t->options->inputs) {
+        t->counters.beside = t->options->inputs->block;
+        t->counters.beside_bytes = t->options->inputs->block_bytes;
+    }
+    return HEARTH_OK;
 }
 
 static hearth_status check(const taking *t)

@@ -13,6 +13,7 @@
 #define LEARN_PROFILE_H
 
 #include "../base/json.h"
+#include "../engine/inputs.h"
 #include "../model/tune.h"
 #include "corpus.h"
 #include "states.h"
@@ -62,6 +63,8 @@ typedef struct profile_options {
     const char *folder;    /* where counters are saved every few seconds; NULL: nowhere       */
     const char *how;       /* settings that change figures: part of the run's key; NULL: none */
     states_writer *states; /* also receives hidden states; NULL: none are stored              */
+    input_sums *inputs;    /* also receives what matrices read, for columns_write; zeroed. It is stored with the
+                              counters, whose key then is another. NULL: nothing is added up  */
     hearth_progress progress;
 } profile_options;
 
