@@ -80,6 +80,22 @@ done
 value "$said" tune.report.corpus_digest >/dev/null 2>&1 && fail "--anew kept something" || pass
 rm -r "$model.tune" "$model.tune.work" 2>/dev/null || true
 
+# ------------------------------------------------------------------ --importance
+importance() { # importance FILE OPTIONS...
+    "$HEARTH" profile "$model" --corpus "$scratch/b" --separator "$mark" --probe-tokens 0 --importance "$@"
+}
+importance "$scratch/imatrix.1" -t 1 >"$said" 2>"$scratch/err"
+is "standard error" "$(cat "$scratch/err")" ""
+has "importance" "$(cat "$said")" "importance of the columns of 42 tensors written to $scratch/imatrix.1"
+[ -e "$model.tune" ] && pass || fail "no tune file beside the importance matrix"
+rm "$model.tune"
+importance "$scratch/imatrix.3" -t 3 --no-save --json >"$said"
+is "importance" "$(value "$said" importance)" "$scratch/imatrix.3"
+[ -e "$model.tune" ] && fail "--no-save saved" || pass
+cmp -s "$scratch/imatrix.1" "$scratch/imatrix.3" && pass || fail "one thread and three differ"
+"$HEARTH" quantize "$model" "$scratch/weighed.gguf" iq4_nl --importance "$scratch/imatrix.1" 2>"$scratch/err"
+has "quantize reads it" "$(cat "$scratch/err")" "importance: 42 of 56 tensors"
+
 # ------------------------------------------------------------------ Ctrl-C, and going on
 # Interrupted as soon as it counts, in windows so short that there is always a whole one behind it.
 interrupted() { # interrupted ARGUMENTS...
@@ -137,6 +153,10 @@ printf 'caf\351' >"$scratch/latin"
 echo "A cat." >"$scratch/short"
 echo "1 2 3 512" >"$scratch/range"
 echo "1 2 cat" >"$scratch/words"
+refused 2 "--importance: $scratch/b is another file of this run" \
+    "$HEARTH" profile "$model" --corpus "$scratch/b" --importance "$scratch/b"
+refused 2 "is another file of this run" "$HEARTH" profile "$model" --corpus "$scratch/b" --importance "$model.tune"
+refused 1 "no/such" "$HEARTH" profile "$model" --corpus "$scratch/b" --no-save --importance "$scratch/no/such"
 refused 2 "profile: MODEL: is missing" "$HEARTH" profile
 refused 2 "profile: --corpus: is missing" "$HEARTH" profile "$model"
 refused 2 "is one argument too many; texts are named by --corpus" "$HEARTH" profile "$model" "$text"

@@ -1,6 +1,7 @@
 /* profile.c - `hearth profile`: counts which neurons fire, how often, and what skipping the others is worth. */
 #include "../learn/profile.h"
 #include "../base/file.h"
+#include "../learn/columns.h"
 #include "../learn/work.h"
 #include "corpus_options.h"
 #include "output.h"
@@ -14,6 +15,7 @@ typedef struct profile_values {
     engine_options engine; /* its first options (ENGINE_CPU_COUNT) and the model */
     corpus_options corpus;
     optional_count probe;
+    const char *importance;
     bool anew, no_save, json;
 } profile_values;
 
@@ -21,6 +23,10 @@ static const option rows[] = {
     {OPTION_ROW(0, "probe-tokens", GIVEN_COUNT, profile_values, probe, "N",
                 "tokens at the end of the corpus on which the hottest 20, 40 and 60 % of the neurons are tried alone; "
                 "1024, 0: none")},
+    {OPTION_ROW(0, "importance", TEXT, profile_values, importance, "FILE",
+                "also write how strongly each column of each matrix is used, for `hearth quantize --importance` and "
+                "llama.cpp's quantizer"),
+     .alias = "imatrix"},
     {OPTION_ROW(0, "anew", FLAG, profile_values, anew, NULL,
                 "replace the tune file: what `hearth tune` has put there goes too; else it stays")},
     {OPTION_ROW(0, "no-save", FLAG, profile_values, no_save, NULL,
@@ -38,6 +44,8 @@ typedef struct profiling {
     corpus texts;
     work_folder work;
     profile p;
+    input_sums inputs;      /* --importance */
+    columns_result columns; /* what was written of them */
     progress shown;
     arena *memory;
 } profiling;
@@ -102,6 +110,47 @@ static hearth_status save(profiling *r, hearth_error *error)
     TRY(tune_write(r->tune_path, r->record, r->l.model, error));
     profile_forget(r->work.path);
     return HEARTH_OK;
+}
+
+/* ------------------------------------------------------------------ the importance matrix */
+
+/* Refuses a file that cannot be written, or whose content is read here, before the long work begins. */
+static hearth_status check_importance(const profiling *r, hearth_error *error)
+{
+    const char *path = r->v->importance;
+    const text_list *files = &r->v->corpus.files;
+    bool is_read = file_is_same(path, r->v->engine.model.model) || (r->tune_path && strcmp(path, r->tune_path) == 0);
+    for (size_t i = 0; i < files->count; i++)
+        is_read |= file_is_same(path, files->items[i]);
+    if (is_read)
+        return fail(error, HEARTH_INVALID, "profile: --importance: %s is another file of this run", path);
+    file_writer *probe;
+    TRY(file_writer_open(&probe, path, error));
+    file_writer_discard(probe);
+    return HEARTH_OK;
+}
+
+/* Writes the sums; the names of the texts go along. */
+static hearth_status write_importance(profiling *r, hearth_error *error)
+{
+    const text_list *files = &r->v->corpus.files;
+    size_t count = files->count > 0 ? files->count : 1;
+    span *names = arena_new_array(r->memory, count, sizeof *names);
+    if (!names)
+        return fail_memory(error, r->v->importance, count * sizeof *names);
+    names[0] = span_of("ids");
+    for (size_t i = 0; i < files->count; i++)
+        names[i] = span_of(files->items[i]);
+    return columns_write(&r->columns, r->v->importance, &r->inputs, r->l.model, &r->texts, names, count, error);
+}
+
+static void print_importance(const profiling *r)
+{
+    printf("importance of the columns of %zu tensors written to ", r->columns.tensors);
+    output_safe(stdout, span_of(r->v->importance), 200);
+    if (r->columns.unused > 0)
+        printf("; no token used %zu of their %zu matrices", r->columns.unused, r->columns.matrices);
+    putchar('\n');
 }
 
 /* ------------------------------------------------------------------ for people */
@@ -187,6 +236,8 @@ static void print_summary(const profiling *r)
     putchar('\n');
     print_layers(p);
     print_meaning(p, r->l.model);
+    if (r->v->importance)
+        print_importance(r);
     if (r->v->no_save)
         return;
     fputs("written to ", stdout);
@@ -199,6 +250,8 @@ static hearth_status print_json(const profiling *r, hearth_error *error)
     json_t *o = describe(r);
     if (o)
         json_object_set_new(o, "tune", r->v->no_save ? json_null() : json_text(span_of(r->tune_path)));
+    if (o && r->v->importance)
+        json_object_set_new(o, "importance", json_text(span_of(r->v->importance)));
     return output_json(o, JSON_COMPACT, error);
 }
 
@@ -221,7 +274,10 @@ static hearth_status open_work(profiling *r, hearth_error *error)
 
 static hearth_status count(profiling *r, hearth_error *error)
 {
-    profile_options o = {.folder = r->work.path, .how = settings(r), .progress = progress_to(&r->shown)};
+    profile_options o = {.folder = r->work.path,
+                         .how = settings(r),
+                         .inputs = r->v->importance ? &r->inputs : NULL,
+                         .progress = progress_to(&r->shown)};
     hearth_status status = profile_take(&r->p, r->l.engine, &r->texts, &o, error);
     progress_clear(&r->shown);
     if (r->p.note[0])
@@ -254,8 +310,14 @@ static hearth_status work(profiling *r, hearth_error *error)
         TRY(open_record(r, error));
         TRY(open_work(r, error));
     }
+    if (r->v->importance) {
+        TRY(check_importance(r, error));
+        TRY(inputs_create(&r->inputs, r->l.model, error));
+    }
     TRY(count(r, error));
     TRY(probe(r, error));
+    if (r->v->importance)
+        TRY(write_importance(r, error));
     return r->v->no_save ? HEARTH_OK : save(r, error);
 }
 
@@ -276,6 +338,7 @@ static hearth_status run_profile(void *values, operands *rest, hearth_error *err
     tune_close(r.record);
     common_unload(&r.l);
     profile_free(&r.p);
+    inputs_free(&r.inputs);
     corpus_free(&r.texts);
     mem_free(r.tune_path);
     return status;
@@ -291,13 +354,17 @@ const command command_profile = {
              "and whether the hot ones alone would do; writes the counts to MODEL.tune, where every command "
              "finds them (what else stands there stays; with --anew it is replaced). Interrupted, it goes on "
              "where it stopped. Where the activation is never zero (silu) a neuron counts when its activation "
-             "is among the largest quarter of its layer's.",
+             "is among the largest quarter of its layer's. --importance also writes an importance matrix of the "
+             "texts: with it `hearth quantize` and llama.cpp's quantizer round columns that are used more with "
+             "smaller errors. With --no-save it is all that is written.",
     .example = "  $ hearth profile stories-relu --corpus stories-held.txt --separator '<|endoftext|>'\n"
                "  stories-relu: 95130 tokens in 1.8 s (51706 per second); magnitudes of 15865 of them\n"
                "  ...\n"
                "  density    13.4 %: exact reads 42 % of the bytes of dense feed-forward networks\n"
                "  locality   80 % of activations come from 27 % of a layer's neurons, 22 % of the model's; ...\n"
-               "  written to stories-relu.tune",
+               "  written to stories-relu.tune\n"
+               "  $ hearth profile stories-relu --corpus stories-held.txt --no-save --importance stories.imatrix.gguf\n"
+               "  $ hearth quantize stories-relu stories-q4_k_m.gguf q4_k_m --importance stories.imatrix.gguf",
     .tables = {OPTION_TABLE("profiling", rows, 0),
                {"texts", corpus_option_rows, CORPUS_OPTION_COUNT, offsetof(profile_values, corpus)},
                {"model", model_option_rows, MODEL_PLAIN_COUNT,
