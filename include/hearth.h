@@ -429,6 +429,9 @@ typedef struct hearth_session_options {
     hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it
                                * must not call functions of engines and sessions of this runtime */
     hearth_tracer tracer;     /* costs a little time in every layer */
+    uint32_t marks; /* of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and
+                     * the end of feeds of several tokens, so that it can be truncated to these; 0: 4 */
+    uint32_t reserved; /* 0 */
 } hearth_session_options;
 
 /* Memory of a session, known before it is taken. */
@@ -502,9 +505,12 @@ uint32_t hearth_session_context(const hearth_session *session);
 /* Returns the positions that a sequence has read; 0 for an unknown sequence. */
 uint32_t hearth_session_length(const hearth_session *session, uint32_t sequence);
 
+/* Returns the greatest length of at most `length` to which a sequence can be truncated: `length` itself, unless the model has
+ * recurrent layers, whose states are kept of few lengths; 0 where there is no such sequence. */
+uint32_t hearth_session_reach(const hearth_session *session, uint32_t sequence, uint32_t length);
 /* Keeps the first `length` positions of a sequence and forgets the rest.
  * HEARTH_INVALID: there is no such sequence, or it is shorter.
- * HEARTH_UNSUPPORTED: the model has layers whose state cannot be cut back; restore a checkpoint, or cut to 0. */
+ * HEARTH_UNSUPPORTED: no state of that length is kept (hearth_session_reach). */
 hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error);
 /* Makes sequence `to` a copy of sequence `from`.
  * HEARTH_DEVICE: the device failed, and `to` is empty; the same holds for hearth_session_restore. */

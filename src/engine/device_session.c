@@ -87,7 +87,7 @@ static size_t entered_rows(const hearth_model *m)
 /* Returns the shape of a layer; index: among those of the device. */
 static const attention_shape *shape_of(const hearth_session *s, uint32_t index)
 {
-    return s->engine->shapes[s->engine->host_layers + index];
+    return s->engine->shapes[s->engine->host_attention + index];
 }
 
 cached_layer device_cache_layer(const hearth_session *s, uint32_t index)
@@ -96,7 +96,7 @@ cached_layer device_cache_layer(const hearth_session *s, uint32_t index)
     for (uint32_t i = 0; i <= index; i++) {
         at.begin += 2 * at.half_bytes;
         at.half_bytes = 0;
-        if (i == s->engine->device_layers)
+        if (i == s->engine->device_attention)
             break;
         size_t bytes = kv_position_bytes(s->cache.format, shape_of(s, i)) / 2 * s->context * s->sequences;
         at.half_bytes = items_of(bytes, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
@@ -508,7 +508,7 @@ static cached_head find_head(const hearth_session *s, uint32_t index, uint32_t h
 size_t device_kv_bytes(const hearth_session *s, uint32_t length)
 {
     size_t bytes = 0;
-    for (uint32_t i = 0; i < s->engine->device_layers; i++)
+    for (uint32_t i = 0; i < s->engine->device_attention; i++)
         bytes += length * kv_position_bytes(s->cache.format, shape_of(s, i));
     return bytes;
 }
@@ -542,7 +542,7 @@ static hearth_status move_heads(const hearth_session *s, uint32_t sequence, uint
 {
     hearth_status status = HEARTH_OK;
     device_lock(s->device->runtime);
-    for (uint32_t i = 0; i < s->engine->device_layers; i++) {
+    for (uint32_t i = 0; i < s->engine->device_attention; i++) {
         uint32_t heads = shape_of(s, i)->kv_head_count;
         for (uint32_t head = 0; status == HEARTH_OK && head < 2 * heads; head++) { /* all keys, then all values */
             cached_head at = find_head(s, i, head / heads, sequence, head % heads, length);

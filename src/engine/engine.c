@@ -94,6 +94,18 @@ static hearth_status transpose_layers(hearth_engine *e, const hearth_progress *p
     return HEARTH_OK;
 }
 
+/* Counts a layer among those with its mixer on its side. */
+static void place_mixer(hearth_engine *e, uint32_t layer)
+{
+    bool on_device = layer_uses_device(&e->placement->layers[layer]);
+    mixer_kind mixer = e->model->layers[layer].mixer;
+    e->device_layers += on_device;
+    if (mixer == MIXER_ATTENTION)
+        e->layers[layer].cache_index = on_device ? e->device_attention++ : e->host_attention++;
+    else if (mixer == MIXER_RECURRENT)
+        e->layers[layer].cache_index = e->host_recurrent++;
+}
+
 /* Fills in the layers; transposes down matrices if any layer needs it. t: has the predictors, or NULL. of: an engine
  * whose copies are shared, or NULL. */
 static hearth_status prepare_layers(hearth_engine *e, const tune *t, const hearth_engine *of,
@@ -115,7 +127,8 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
                                       .predictor = tune_predictor(t, m, i),
                                       .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
                                       .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
-                                      .cache_index = layer_uses_device(p) ? e->device_layers++ : e->host_layers++};
+                                      };
+        place_mixer(e, i);
         /* all of these use rows of down_t */
         skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some || experts;
         e->uses_predictors |= selectors[p->selector].predictor != PREDICTOR_NONE || m->layers[i].mask_in.data;
@@ -127,16 +140,22 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
 }
 
-/* Lists the shapes of the layers whose keys and values lie on the CPU, then of those on the device. */
+/* Lists the shapes of the layers whose keys and values lie on the CPU, then of those on the device; and of the recurrent
+ * layers. */
 static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
 {
     uint32_t layers = e->model->hyper.layer_count;
     e->shapes = mem_new_array(layers, sizeof *e->shapes);
-    if (!e->shapes)
+    e->recurrent = mem_new_array(layers, sizeof *e->recurrent);
+    if (!e->shapes || !e->recurrent)
         return fail_memory(error, "engine", layers * sizeof *e->shapes);
     for (uint32_t i = 0; i < layers; i++) {
-        uint32_t before = layer_uses_device(&e->placement->layers[i]) ? e->host_layers : 0;
-        e->shapes[before + e->layers[i].cache_index] = &e->model->layers[i].attention;
+        const model_layer *l = &e->model->layers[i];
+        uint32_t before = layer_uses_device(&e->placement->layers[i]) ? e->host_attention : 0;
+        if (l->mixer == MIXER_ATTENTION)
+            e->shapes[before + e->layers[i].cache_index] = &l->attention;
+        else if (l->mixer == MIXER_RECURRENT)
+            e->recurrent[e->layers[i].cache_index] = &l->recurrent;
     }
     return HEARTH_OK;
 }
@@ -144,7 +163,7 @@ static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
 uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < engine->model->hyper.layer_count; i++)
+    for (uint32_t i = 0; i < engine->host_attention + engine->device_attention; i++)
         bytes += kv_position_bytes(format, engine->shapes[i]);
     return bytes;
 }
@@ -287,6 +306,7 @@ void hearth_engine_destroy(hearth_engine *engine)
         }
     mem_free(engine->layers);
     mem_free(engine->shapes);
+    mem_free(engine->recurrent);
     hearth_placement_destroy(engine->placement);
     mem_free(engine);
 }
@@ -315,7 +335,9 @@ static double shared_bytes(const hearth_model *model)
         for (size_t n = 0; n < sizeof each / sizeof *each; n++)
             norms += each[n]->weight ? (double)h->embedding_length * sizeof(float) : 0;
         bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output) +
-                 matrix_bytes(&l->router);
+                 matrix_bytes(&l->router) + matrix_bytes(&l->latent_in) + matrix_bytes(&l->latent_out) +
+                 matrix_bytes(&l->convolved) + matrix_bytes(&l->recurrent_gate) + matrix_bytes(&l->step) +
+                 matrix_bytes(&l->beta) + matrix_bytes(&l->recurrent_output);
     }
     return norms + (double)bytes;
 }

@@ -14,6 +14,7 @@
 #include "device_weights.h"
 #include "kv_cache.h"
 #include "placement.h"
+#include "recurrent_state.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -46,7 +47,7 @@ typedef struct engine_layer {
     uint32_t row_count;
     /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL without either. */
     uint32_t *expert_begins;
-    uint32_t cache_index; /* its index among the layers whose keys and values lie on the same side */
+    uint32_t cache_index; /* its index among the layers with the same mixer on the same side */
 } engine_layer;
 
 struct hearth_engine {
@@ -63,8 +64,11 @@ struct hearth_engine {
     uint64_t own_bytes;                  /* bytes of these copies, also if they are shared                           */
     uint64_t coarse_bytes;               /* bytes of coarse copies, which are never shared                           */
     device_weights *uploaded;            /* NULL: nothing lies on a device                                           */
-    uint32_t host_layers, device_layers; /* counted by where their attention runs                                    */
-    const attention_shape **shapes;      /* [layer_count] of the CPU's layers, then of the device's                  */
+    uint32_t device_layers;              /* layers that are not of form host                                         */
+    uint32_t host_attention, device_attention; /* layers with attention, by where it runs                            */
+    uint32_t host_recurrent;             /* recurrent layers on the CPU                                              */
+    const attention_shape **shapes;      /* of the CPU's layers with attention, then of the device's                 */
+    const recurrent_shape **recurrent;   /* [host_recurrent]                                                         */
 };
 
 /* Creates an engine of the model of `of` under another placement. It shares the transposed copies of `of` and must be
@@ -95,6 +99,13 @@ typedef struct ffn_part {
     size_t computed, fired, active; /* see hearth_counts; summed over all rows                  */
 } ffn_part;
 
+/* Neighbouring rows of a batch that belong to one sequence. */
+typedef struct row_run {
+    uint32_t sequence, first, count;
+    bool fresh; /* its first row is the sequence's first token             */
+    bool again; /* the batch has rows of the sequence before these as well */
+} row_run;
+
 /* Moments of a layer on the CPU: it begins, its neurons begin, it is done. */
 enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 
@@ -107,12 +118,19 @@ typedef struct scratch {
     float *added;                  /* [B][d]  what a block adds to the residual stream     */
     float *query;                  /* [B][Q]                                               */
     float *key, *value;            /* [B][K]                                               */
-    float *mixed;                  /* [B][Q]  result of attention before its output matrix */
+    float *mixed;                  /* [B][Q], [B][V]  result of the mixer before its output matrix */
+    float *convolved;              /* [B][C]  as model_layer.convolved                     */
+    float *recurrent_gate;         /* [B][V]                                               */
+    float *step, *beta;            /* [B][H]  become decay and gain                        */
+    row_run *runs;                 /* [run_count], at most B                               */
+    size_t run_count;
     float *gate, *up;              /* [B][f]  gate becomes the activations of the neurons  */
     float *hidden;                 /* [B][largest rank]  hidden units of predictors        */
     float *score;                  /* [B][f of one network], at least [f]  scores of predictors */
     float *router, *shares;        /* [B][experts]  the router's scores; shares of the chosen experts, 0 of others */
-    float *expert_in, *expert_out; /* [B][d]  of the rows that chose an expert           */
+    float *expert_in, *expert_out; /* [B][d] or [B][latent]  of the rows that chose an expert  */
+    float *latent_in, *latent_out; /* [B][latent]  what experts read, and the sum of their results, where these are not of
+                                      d values */
     float *expert_x;               /* [B][d]  their residual streams, for predictors       */
     uint32_t *expert_rows;         /* [neurons of used experts]  rows of one token's experts */
     uint32_t *members;             /* [B]  rows of the batch that chose an expert          */
@@ -137,6 +155,7 @@ typedef struct scratch {
 struct hearth_session {
     const hearth_engine *engine;
     uint32_t context, sequences, batch, output_rows;
+    uint32_t marks;         /* states of earlier lengths, per sequence   */
     uint32_t widest;        /* longest row of weights that is multiplied */
     uint32_t widest_hidden; /* hidden units of the widest predictor      */
     hearth_progress progress;
@@ -144,6 +163,7 @@ struct hearth_session {
     hearth_tracer tracer;          /* see NULL: none                                         */
     struct input_sums *inputs;     /* NULL: inputs of matrices are not added up (inputs.h)   */
     kv_cache cache;                /* of the layers of the CPU                               */
+    recurrent_states recurrent;    /* likewise                                               */
     struct device_session *device; /* NULL: nothing of this session is on a device           */
     uint32_t *lengths;             /* [sequences] positions read so far                      */
     uint32_t *lengths_before;      /* [sequences] restored when a feed fails                 */

@@ -206,6 +206,10 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
         .count = count,
         .neuron_count = ffn_routed(&l->ffn),
     };
+    if (l->ffn.latent > 0) {
+        job.input = s->scratch.latent_in;
+        job.output = s->scratch.latent_out;
+    }
     bool zeros = ffn_skippable(&l->ffn), magnitude = e->selector == SELECTOR_MAGNITUDE;
     bool own_size = job.activation->kernel == ACTIVATION_RELU; /* values above zero stay as they are */
     if (e->selector == SELECTOR_LOW_RANK) {

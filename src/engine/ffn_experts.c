@@ -152,12 +152,17 @@ static void restrict_job(ffn_job *job, uint32_t expert)
         rows[i] -= job->first_neuron;
 }
 
-/* Computes a job, which may have no neurons. */
-static void compute(ffn_job *job, uint32_t layer)
+/* Returns the values that a layer's experts read and write. */
+static size_t expert_width(const hearth_session *s, uint32_t layer)
 {
-    size_t d = job->s->engine->model->hyper.embedding_length;
+    return ffn_expert_width(&s->engine->model->layers[layer].ffn, s->engine->model->hyper.embedding_length);
+}
+
+/* Computes a job, which may have no neurons; width: of its results. */
+static void compute(ffn_job *job, uint32_t layer, size_t width)
+{
     if (job->rows && job->row_count == 0) {
-        memset(job->output, 0, job->count * d * sizeof *job->output);
+        memset(job->output, 0, job->count * width * sizeof *job->output);
         return;
     }
     ffn_compute(job, layer, false);
@@ -174,10 +179,11 @@ static bool reads_residual(const engine_layer *e)
 static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t expert, size_t count)
 {
     ffn_job job = ffn_describe(s, layer, count);
-    uint32_t f = job.l->ffn.expert_neurons, d = s->engine->model->hyper.embedding_length, row = expert * f;
+    uint32_t f = job.l->ffn.expert_neurons, row = expert * f;
+    size_t width = expert_width(s, layer);
     job.first = matrix_rows(&job.first, row, f);
     job.second = matrix_rows(&job.second, row, f);
-    job.down = matrix_rows(&job.down, (size_t)expert * d, d);
+    job.down = matrix_rows(&job.down, expert * width, (uint32_t)width);
     job.down_t = matrix_rows(&job.down_t, row, f);
     job.first_bias = job.first_bias ? job.first_bias + row : NULL;
     job.second_bias = job.second_bias ? job.second_bias + row : NULL;
@@ -208,13 +214,14 @@ static ffn_job describe_shared(hearth_session *s, uint32_t layer, size_t first, 
     const ffn_network *n = &job.l->shared;
     size_t d = s->engine->model->hyper.embedding_length;
     uint32_t routed = ffn_routed(&job.l->ffn);
-    job.input += first * d;
+    job.input = s->scratch.normed + first * d;
     job.fc1_input += job.fc1.data ? first * d : 0;
     job.fc2 = matrix_rows(&job.fc2, routed, job.l->ffn.shared_neurons);
     job.coarse = (coarse_copy){0};
     job.predicts = job.fc2.data != NULL;
-    job.first = n->gate;
-    job.second = n->up;
+    bool gated = job.l->ffn.gating != FFN_PLAIN;
+    job.first = gated ? n->gate : n->up;
+    job.second = gated ? n->up : (matrix){.data = NULL};
     job.down = n->down;
     job.down_t = job.e->shared_down_t;
     job.first_bias = job.second_bias = NULL;
@@ -234,12 +241,12 @@ static const float *down_biases(const hearth_session *s, uint32_t layer)
 /* Adds the biases of the experts' down matrices to the result of row t, by their shares. */
 static void add_down_biases(const hearth_session *s, uint32_t layer, size_t t, float *to)
 {
-    size_t d = s->engine->model->hyper.embedding_length;
+    size_t width = expert_width(s, layer);
     size_t experts = s->engine->model->layers[layer].ffn.router.expert_count;
     const float *shares = s->scratch.shares + t * experts, *biases = down_biases(s, layer);
     for (size_t e = 0; biases && e < experts; e++)
-        for (size_t i = 0; shares[e] != 0 && i < d; i++)
-            to[i] += shares[e] * biases[e * d + i];
+        for (size_t i = 0; shares[e] != 0 && i < width; i++)
+            to[i] += shares[e] * biases[e * width + i];
 }
 
 /* ------------------------------------------------------------------ one token */
@@ -249,20 +256,20 @@ static void compute_listed(hearth_session *s, uint32_t layer, size_t t)
 {
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
-    size_t d = s->engine->model->hyper.embedding_length;
+    size_t d = s->engine->model->hyper.embedding_length, width = expert_width(s, layer);
     uint32_t experts = l->ffn.router.expert_count, rows = 0;
     const float *shares = b->shares + (size_t)t * experts;
     ffn_job job = ffn_describe(s, layer, 1);
     for (uint32_t e = 0; e < experts; e++)
         if (shares[e] != 0)
             rows += list_rows(&job, e, b->expert_rows + rows);
-    job.input += t * d;
+    job.input += t * width;
     job.fc1_input += job.fc1.data ? t * d : 0;
-    job.output += t * d;
+    job.output += t * width;
     job.rows = b->expert_rows;
     job.row_count = rows;
     job.shares = shares;
-    compute(&job, layer);
+    compute(&job, layer, width);
     add_down_biases(s, layer, t, job.output);
 }
 
@@ -271,6 +278,9 @@ static void compute_listed(hearth_session *s, uint32_t layer, size_t t)
 /* Some rows of the batch, those that chose one expert. */
 typedef struct group {
     const hearth_session *s;
+    const float *from; /* [B][width] what experts read                 */
+    float *to;         /* [B][width] the sums of their results         */
+    size_t width;
     const float *shares; /* of the expert; a row's is `stride` values after the row's before it */
     size_t stride;
     bool residual; /* a predictor reads the rows' residual streams, too */
@@ -284,7 +294,7 @@ static void collect_rows(void *context, size_t begin, size_t end, unsigned worke
     const scratch *b = &g->s->scratch;
     size_t d = g->s->engine->model->hyper.embedding_length;
     for (size_t i = begin; i < end; i++) {
-        memcpy(b->expert_in + i * d, b->normed + b->members[i] * d, d * sizeof *b->expert_in);
+        memcpy(b->expert_in + i * g->width, g->from + b->members[i] * g->width, g->width * sizeof *b->expert_in);
         if (g->residual)
             memcpy(b->expert_x + i * d, b->x + b->members[i] * d, d * sizeof *b->expert_x);
     }
@@ -296,11 +306,10 @@ static void scatter_rows(void *context, size_t begin, size_t end, unsigned worke
     (void)worker;
     const group *g = context;
     const scratch *b = &g->s->scratch;
-    size_t d = g->s->engine->model->hyper.embedding_length;
     for (size_t i = begin; i < end; i++) {
-        float share = g->shares[b->members[i] * g->stride], *to = b->added + b->members[i] * d;
-        const float *from = b->expert_out + i * d;
-        for (size_t c = 0; c < d; c++)
+        float share = g->shares[b->members[i] * g->stride], *to = g->to + b->members[i] * g->width;
+        const float *from = b->expert_out + i * g->width;
+        for (size_t c = 0; c < g->width; c++)
             to[c] += share * from[c];
     }
 }
@@ -310,8 +319,14 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
 {
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
-    size_t d = s->engine->model->hyper.embedding_length, members = 0;
-    group g = {s, b->shares + expert, l->ffn.router.expert_count, reads_residual(&s->engine->layers[layer])};
+    size_t width = expert_width(s, layer), members = 0;
+    group g = {.s = s,
+               .from = l->ffn.latent ? b->latent_in : b->normed,
+               .to = l->ffn.latent ? b->latent_out : b->added,
+               .width = width,
+               .shares = b->shares + expert,
+               .stride = l->ffn.router.expert_count,
+               .residual = reads_residual(&s->engine->layers[layer])};
     for (size_t t = first; t < first + count; t++)
         if (g.shares[t * g.stride] != 0)
             b->members[members++] = (uint32_t)t;
@@ -320,12 +335,12 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
     pool *threads = s->engine->runtime->threads;
     pool_run(threads, members, 1, collect_rows, &g);
     ffn_job job = describe_expert(s, layer, expert, members);
-    compute(&job, layer);
+    compute(&job, layer, width);
     for (uint32_t i = 0; s->observer.see && i < job.neuron_count; i++) /* there is one row, which chose the expert */
         b->seen[job.first_neuron + i] *= g.shares[first * g.stride];
     const float *biases = down_biases(s, layer);
     for (size_t i = 0; biases && i < members; i++)
-        s->engine->runtime->kernels.add(biases + expert * d, d, job.output + i * d);
+        s->engine->runtime->kernels.add(biases + expert * width, width, job.output + i * width);
     pool_run(threads, members, 1, scatter_rows, &g);
 }
 
@@ -338,7 +353,7 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
     if (s->engine->model->layers[layer].ffn.shared_neurons == 0)
         return;
     ffn_job job = describe_shared(s, layer, first, count);
-    compute(&job, layer);
+    compute(&job, layer, d);
     s->engine->runtime->kernels.add(job.output, count * d, s->scratch.added + first * d);
 }
 
@@ -346,14 +361,20 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
 static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t count)
 {
     const model_layer *l = &s->engine->model->layers[layer];
-    size_t d = s->engine->model->hyper.embedding_length;
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length, width = expert_width(s, layer);
+    float *sums = l->ffn.latent ? b->latent_out : b->added;
+    if (l->ffn.latent)
+        multiply(s, b->normed + first * d, count, &(product){&l->latent_in, b->latent_in + first * width}, 1);
     if (count == 1 && !l->mask_in.data) {
         compute_listed(s, layer, first);
     } else {
-        memset(s->scratch.added + first * d, 0, count * d * sizeof *s->scratch.added);
+        memset(sums + first * width, 0, count * width * sizeof *sums);
         for (uint32_t e = 0; e < l->ffn.router.expert_count; e++)
             compute_expert(s, layer, e, first, count);
     }
+    if (l->ffn.latent)
+        multiply(s, sums + first * width, count, &(product){&l->latent_out, b->added + first * d}, 1);
     add_shared(s, layer, first, count);
 }
 

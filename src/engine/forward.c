@@ -15,6 +15,7 @@
 #include "finite.h"
 #include "inputs_internal.h"
 #include "products.h"
+#include "recurrent.h"
 #include "trace.h"
 
 #include "../base/clock.h"
@@ -171,13 +172,6 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
-/* Adds an input of attention's matrices to the sums, if there are any. */
-static void see_input(const hearth_session *s, uint32_t layer, input_place place, const float *x, size_t count)
-{
-    if (s->inputs)
-        inputs_add(s, &s->inputs->layers[layer][place], 0, x, count);
-}
-
 /* Computes the attention of scratch.normed. */
 static void attention(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
@@ -187,7 +181,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     pool *threads = s->engine->runtime->threads;
     attention_job job = {s, l, s->engine->layers[layer].cache_index};
 
-    see_input(s, layer, INPUT_ATTENTION, b->normed, count);
+    inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
     multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
     add_bias(s, l->q_bias, query_width(a), count, b->query);
     add_bias(s, l->k_bias, key_width(a), count, b->key);
@@ -195,7 +189,7 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     pool_run(threads, count, 1, place_rows, &job);
     pool_run(threads, count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
     norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
-    see_input(s, layer, INPUT_ATTENTION_OUTPUT, b->mixed, count);
+    inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, b->mixed, count);
     multiply(s, b->mixed, count, &(product){&l->attention_output, out}, 1);
     add_bias(s, l->attention_output_bias, s->engine->model->hyper.embedding_length, count, out);
 }
@@ -269,6 +263,23 @@ static void note(const hearth_session *s, uint32_t layer, unsigned moment)
         s->scratch.moments[layer][moment] = clock_seconds();
 }
 
+/* The functions of the mixers: from scratch.normed to out [count][d]. */
+static void (*const mixers[MIXER_COUNT])(hearth_session *s, uint32_t layer, size_t count, float *out) = {
+    [MIXER_ATTENTION] = attention, [MIXER_RECURRENT] = recurrent_mix};
+
+/* Computes the feed-forward network of a layer, after its norm: scratch.added. In layers whose blocks are parallel and
+ * share a norm, scratch.normed is already its input. */
+static void network(hearth_session *s, uint32_t layer, size_t count)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    if (l->wiring != WIRING_PARALLEL || l->ffn_norm.weight != l->attention_norm.weight)
+        norm(s, &l->ffn_norm, s->engine->model->hyper.embedding_length, count, b->x, b->normed);
+    if (!l->ffn.router.early)
+        feed_forward_route(s, layer, count, b->normed);
+    feed_forward(s, layer, count);
+}
+
 static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     const model_layer *l = &s->engine->model->layers[layer];
@@ -278,19 +289,19 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     note(s, layer, MOMENT_BEGIN);
     if (l->ffn.router.early)
         feed_forward_route(s, layer, count, b->x);
-    norm(s, &l->attention_norm, d, count, b->x, b->normed);
-    attention(s, layer, count, parallel ? b->beside : b->added);
-    if (!parallel)
-        add_to_residual(s, &l->attention_post_norm, count, b->added);
+    if (l->mixer != MIXER_NONE) {
+        norm(s, &l->attention_norm, d, count, b->x, b->normed);
+        mixers[l->mixer](s, layer, count, parallel ? b->beside : b->added);
+        if (!parallel)
+            add_to_residual(s, &l->attention_post_norm, count, b->added);
+    }
     note(s, layer, MOMENT_NEURONS);
-    if (!parallel || l->ffn_norm.weight != l->attention_norm.weight)
-        norm(s, &l->ffn_norm, d, count, b->x, b->normed);
-    if (!l->ffn.router.early)
-        feed_forward_route(s, layer, count, b->normed);
-    feed_forward(s, layer, count);
+    if (l->ffn.neuron_count > 0)
+        network(s, layer, count);
     if (parallel)
         add_to_residual(s, &l->attention_post_norm, count, b->beside);
-    add_to_residual(s, &l->ffn_post_norm, count, b->added);
+    if (l->ffn.neuron_count > 0)
+        add_to_residual(s, &l->ffn_post_norm, count, b->added);
     note(s, layer, MOMENT_END);
     return finite_check_stream(s, count, layer, layer, error);
 }
@@ -386,9 +397,11 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     const feed_progress at = {count, done, total};
     for (uint32_t i = 0; i < e->model->rotary_count; i++)
         prepare_rotary(s, &e->model->rotaries[i], count);
+    recurrent_begin_batch(s, count);
     if (!e->uploaded || !e->uploaded->embedding.w)
         embed(s, rows, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
+    recurrent_end_batch(s);
     if (s->inputs)
         see_head_input(s, count);
     if (s->tracer.see)

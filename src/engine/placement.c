@@ -41,9 +41,12 @@ hearth_mode placement_auto_mode(const hearth_model *model)
     return model_has_zeros(model) ? HEARTH_MODE_EXACT : HEARTH_MODE_DENSE;
 }
 
-/* Returns the selector of a layer in a mode (not auto). In mode predicted a layer without a predictor skips its zeros. */
+/* Returns the selector of a layer in a mode (not auto). In mode predicted a layer without a predictor skips its zeros. A
+ * layer without a network has nothing to select. */
 static selector_kind selector_of(hearth_mode mode, const hearth_model *model, const tune *t, uint32_t layer)
 {
+    if (model->layers[layer].ffn.neuron_count == 0)
+        return SELECTOR_ALL;
     predictor_kind predictor = mode == HEARTH_MODE_PREDICTED ? tune_predictor(t, model, layer).kind : PREDICTOR_NONE;
     for (selector_kind i = 0; i < SELECTOR_COUNT; i++)
         if (selectors[i].mode == mode && selectors[i].predictor == predictor)
@@ -216,6 +219,8 @@ hearth_status placement_create(hearth_placement **out, const hearth_model *model
         layer_placement *layer = &p->layers[i];
         layer->selector = selector_of(mode, model, t, i);
         layer->threshold = mode == HEARTH_MODE_PREDICTED ? tune_predictor(t, model, i).threshold : 0;
+        if (layer->neuron_count == 0)
+            continue;
         if (!placement_add_assignments(p, layer, 1) || !placement_add_ranges(p, layer->assignments, 1)) {
             hearth_placement_destroy(p);
             return placement_no_memory(error);

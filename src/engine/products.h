@@ -10,7 +10,7 @@ typedef struct product {
     float *y;
 } product;
 
-#define MAX_PRODUCTS 3
+#define MAX_PRODUCTS 4
 
 /* Prepares x [count][columns] as input of the kernels. If one of n matrices is in a block format and the engine does
  * not insist on float32, the input includes its rounding to 8 bits, which is stored in `to`. */

@@ -17,6 +17,8 @@
 #define DEFAULT_BATCH         512
 #define DEFAULT_SCRATCH_BYTES ((size_t)96 << 20)
 #define MIN_BATCH             32
+/* Default states of earlier lengths that are kept of a sequence, where layers are recurrent. */
+#define DEFAULT_MARKS 4
 
 /* Size of a cache line. */
 #define PIECE_ALIGNMENT 64
@@ -48,6 +50,8 @@ static uint32_t widest_input(const hearth_model *m)
     layer_sizes most = model_largest(m);
     uint32_t widest = m->hyper.embedding_length;
     widest = widest > most.query ? widest : most.query;
+    widest = widest > most.recurrent ? widest : most.recurrent;
+    widest = widest > most.latent ? widest : most.latent;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;
     return widest > most.network ? widest : most.network;
@@ -94,15 +98,23 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->query = take(&l, rows * query, sizeof *b->query);
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);
-    b->mixed = take(&l, rows * query, sizeof *b->mixed);
+    b->mixed = take(&l, rows * (query > most.recurrent ? query : most.recurrent), sizeof *b->mixed);
+    b->convolved = take(&l, rows * most.channels, sizeof *b->convolved);
+    b->recurrent_gate = take(&l, rows * most.recurrent, sizeof *b->recurrent_gate);
+    b->step = take(&l, rows * most.recurrent_heads, sizeof *b->step);
+    b->beta = take(&l, rows * most.recurrent_heads, sizeof *b->beta);
+    b->runs = take(&l, rows, sizeof *b->runs);
     b->gate = take(&l, activations, sizeof *b->gate);
     b->up = take(&l, activations, sizeof *b->up);
     b->rounded = take_rounded(&l, rounded, s->widest);
     if (most.experts > 0) {
         b->router = take(&l, rows * most.experts, sizeof *b->router);
         b->shares = take(&l, rows * most.experts, sizeof *b->shares);
-        b->expert_in = take(&l, rows * d, sizeof *b->expert_in);
-        b->expert_out = take(&l, rows * d, sizeof *b->expert_out);
+        size_t widest_expert = d > most.latent ? d : most.latent;
+        b->expert_in = take(&l, rows * widest_expert, sizeof *b->expert_in);
+        b->expert_out = take(&l, rows * widest_expert, sizeof *b->expert_out);
+        b->latent_in = take(&l, rows * most.latent, sizeof *b->latent_in);
+        b->latent_out = take(&l, rows * most.latent, sizeof *b->latent_out);
         b->expert_rows = take(&l, most.listed, sizeof *b->expert_rows);
         b->members = take(&l, rows, sizeof *b->members);
     }
@@ -117,7 +129,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->parts = take(&l, FFN_SLICES, sizeof *b->parts);
     b->list = take(&l, f, sizeof *b->list);
     b->wanted = take(&l, f, sizeof *b->wanted);
-    b->sums = take(&l, FFN_SLICES * d, sizeof *b->sums);
+    b->sums = take(&l, FFN_SLICES * (d > most.latent ? d : most.latent), sizeof *b->sums);
     b->chunk_sums = take(&l, threads * FFN_GROUP * ACCUMULATE_COLUMNS, sizeof *b->chunk_sums);
     b->seen = take(&l, f, sizeof *b->seen);
     b->seen_gates = take(&l, f, sizeof *b->seen_gates);
@@ -161,6 +173,7 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->output_rows = options->output_rows ? options->output_rows : s->sequences;
     s->widest = widest_input(engine->model);
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
+    s->marks = options->marks ? options->marks : DEFAULT_MARKS;
     s->progress = options->progress;
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
@@ -196,8 +209,10 @@ static session_bytes count_bytes(hearth_session *s)
 {
     const hearth_engine *e = s->engine;
     session_bytes b = {.scratch = lay_out(s, session_threads(s), NULL)};
-    for (uint32_t i = 0; i < e->host_layers; i++) /* resolve() has checked that nothing overflows */
+    for (uint32_t i = 0; i < e->host_attention; i++) /* resolve() has checked that nothing overflows */
         b.cache += (size_t)s->sequences * s->context * kv_position_bytes(s->cache.format, e->shapes[i]);
+    for (uint32_t i = 0; i < e->host_recurrent; i++)
+        b.cache += (size_t)s->sequences * (2 + s->marks) * recurrent_floats(e->recurrent[i]) * sizeof(float);
     if (s->engine->uploaded) {
         b.scratch += device_session_bytes(s, DEVICE_PINNED);
         b.device = device_session_bytes(s, DEVICE_MEMORY);
@@ -320,8 +335,10 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
     }
     lay_out(s, session_threads(s), s->block);
     TRY_OR(failed, status,
-           kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_layers, s->sequences, s->context,
+           kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_attention, s->sequences, s->context,
                            error));
+    TRY_OR(failed, status,
+           recurrent_create(&s->recurrent, engine->recurrent, engine->host_recurrent, s->sequences, s->marks, error));
     if (engine->uploaded)
         TRY_OR(failed, status, device_session_create(&s->device, s, error));
     log_session(s, bytes);
@@ -338,6 +355,7 @@ void hearth_session_destroy(hearth_session *session)
         return;
     device_session_destroy(session->device);
     kv_cache_destroy(&session->cache);
+    recurrent_destroy(&session->recurrent);
     mem_free(session->block);
     mem_free(session);
 }
@@ -394,6 +412,7 @@ hearth_status session_feed(hearth_session *session, const hearth_row *rows, size
     memcpy(session->lengths_before, session->lengths, session->sequences * sizeof *session->lengths);
     session->output_count = 0;
     hearth_status status = feed_batches(session, rows, count, error);
+    recurrent_end_feed(&session->recurrent, status == HEARTH_OK, session->lengths, session->lengths_before);
     if (status != HEARTH_OK) {
         memcpy(session->lengths, session->lengths_before, session->sequences * sizeof *session->lengths);
         session->output_count = 0;

@@ -6,6 +6,8 @@
 
 #include "../base/memory.h"
 
+#include <string.h>
+
 /* ------------------------------------------------------------------ keys and values of the CPU */
 
 static bool host_present(const hearth_session *s)
@@ -41,6 +43,54 @@ static hearth_status host_restore(hearth_session *s, uint32_t sequence, uint32_t
     return HEARTH_OK;
 }
 
+/* ------------------------------------------------------------------ recurrent states of the CPU */
+
+static bool recurrent_present(const hearth_session *s)
+{
+    return s->recurrent.layer_count > 0;
+}
+
+static uint32_t reach(const hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length)
+{
+    return recurrent_reach(&s->recurrent, sequence, now, length);
+}
+
+static void cut(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length)
+{
+    recurrent_cut(&s->recurrent, sequence, now, length);
+}
+
+/* The same for any number of tokens, but none. */
+static size_t recurrent_bytes(const hearth_session *s, uint32_t length)
+{
+    return length > 0 ? s->recurrent.length * sizeof(float) : 0;
+}
+
+static hearth_status recurrent_copy(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
+{
+    (void)error;
+    memcpy(recurrent_valid(&s->recurrent, to), recurrent_valid(&s->recurrent, from), recurrent_bytes(s, length));
+    recurrent_forget(&s->recurrent, to);
+    return HEARTH_OK;
+}
+
+static hearth_status recurrent_save(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
+                                    hearth_error *error)
+{
+    (void)error;
+    memcpy(block, recurrent_valid(&s->recurrent, sequence), recurrent_bytes(s, length));
+    return HEARTH_OK;
+}
+
+static hearth_status recurrent_restore(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
+                                       hearth_error *error)
+{
+    (void)error;
+    memcpy(recurrent_valid(&s->recurrent, sequence), block, recurrent_bytes(s, length));
+    recurrent_forget(&s->recurrent, sequence);
+    return HEARTH_OK;
+}
+
 /* ------------------------------------------------------------------ the kinds */
 
 static bool device_present(const hearth_session *s)
@@ -49,8 +99,10 @@ static bool device_present(const hearth_session *s)
 }
 
 const state_kind state_kinds[] = {
-    {"keys and values", host_present, true, host_bytes, host_copy, host_save, host_restore},
-    {"keys and values on the device", device_present, true, device_kv_bytes, device_kv_copy, device_kv_save,
+    {"keys and values", host_present, NULL, NULL, host_bytes, host_copy, host_save, host_restore},
+    {"recurrent state", recurrent_present, reach, cut, recurrent_bytes, recurrent_copy, recurrent_save,
+     recurrent_restore},
+    {"keys and values on the device", device_present, NULL, NULL, device_kv_bytes, device_kv_copy, device_kv_save,
      device_kv_restore},
 };
 const size_t state_kind_count = sizeof state_kinds / sizeof *state_kinds;
@@ -64,6 +116,16 @@ static hearth_status check_sequence(const hearth_session *s, uint32_t sequence, 
     return HEARTH_OK;
 }
 
+uint32_t hearth_session_reach(const hearth_session *session, uint32_t sequence, uint32_t length)
+{
+    uint32_t now = hearth_session_length(session, sequence);
+    length = length < now ? length : now;
+    for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
+        if (k->reach && k->present(session))
+            length = k->reach(session, sequence, now, length);
+    return length;
+}
+
 hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence, uint32_t length, hearth_error *error)
 {
     TRY(check_sequence(session, sequence, error));
@@ -72,11 +134,13 @@ hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence
         return fail(error, HEARTH_INVALID, "session: sequence %u: cannot be cut to %u, it has %u tokens", sequence,
                     length, before);
     for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
-        if (length > 0 && length < before && k->present(session) && !k->rewinds)
+        if (k->reach && k->present(session) && k->reach(session, sequence, before, length) != length)
             return fail(error, HEARTH_UNSUPPORTED,
-                        "session: sequence %u: its %s cannot be cut back to %u tokens; restore a checkpoint, or cut it "
-                        "to 0",
-                        sequence, k->name, length);
+                        "session: sequence %u: its %s is not kept of %u tokens; the next shorter one is of %u", sequence,
+                        k->name, length, k->reach(session, sequence, before, length));
+    for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
+        if (k->cut && k->present(session))
+            k->cut(session, sequence, before, length);
     session->lengths[sequence] = length;
     return HEARTH_OK;
 }

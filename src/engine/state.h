@@ -2,7 +2,7 @@
  *
  * Everything that is done with a sequence as a whole (cutting it, copying it, saving it and bringing it back) goes through
  * the rows of state_kinds. Keys and values can be cut to any length. A recurrent state, which is all that remains of the
- * tokens before it, cannot: such a row says so, the session refuses the cut, and a checkpoint is restored instead. */
+ * tokens before it, only to lengths of which a copy was kept: such a row says so, and the session refuses other cuts. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -11,7 +11,10 @@
 typedef struct state_kind {
     const char *name;                         /* for errors */
     bool (*present)(const hearth_session *s); /* the session has state of this kind */
-    bool rewinds;                             /* it can be cut to fewer tokens */
+    /* Returns the greatest length of at most `length` to which a sequence of `now` tokens can be cut, and cuts it to that;
+     * NULL: to any length, and there is nothing to do. */
+    uint32_t (*reach)(const hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length);
+    void (*cut)(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length);
     size_t (*saved_bytes)(const hearth_session *s, uint32_t length);
     /* Copy the state of a sequence after `length` tokens: to another sequence, to a block of saved_bytes, from one. */
     hearth_status (*copy)(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error);

@@ -92,6 +92,7 @@ static void overlay(kernels *k, const kernels *part)
     TAKE(rms_norm);
     TAKE(layer_norm);
     TAKE(add);
+    TAKE(recur);
     TAKE(to_half);
     TAKE(read);
 #undef TAKE

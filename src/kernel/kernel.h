@@ -104,6 +104,23 @@ typedef struct attend_scoring {
 typedef void attend_kernel(const float *query, size_t queries, const void *key, const void *value, size_t count,
                            size_t length, const attend_scoring *scoring, float *scores, float *out);
 
+/* Takes rows of the state S [rows][columns] of one head of a recurrent mixer through some tokens. For each token, in order:
+ * S = decay S + gain (v - answer) k', out = S q, where answer is decay S k with the S before, if `answers`, else 0. */
+typedef struct recurrence_run {
+    const float *before; /* [rows][columns]; NULL: zero                                                                */
+    float *after;        /* [rows][columns] after the last token; may be before                                        */
+    size_t rows, columns, tokens;
+    const float *key, *query; /* [columns] of the first token; those of the next lie `stride` values further           */
+    const float *value;       /* [rows] likewise                                                                       */
+    size_t stride;
+    const float *decay, *gain; /* of the first token; those of the next lie `number_stride` values further             */
+    size_t number_stride;
+    float *out; /* [rows] of the first token; those of the next lie `out_stride` values further                        */
+    size_t out_stride;
+    bool answers;
+} recurrence_run;
+typedef void kernel_recur(const recurrence_run *run);
+
 typedef struct kernels {
     const char *level; /* "scalar", "avx2", ... */
 
@@ -144,6 +161,9 @@ typedef struct kernels {
      * query, out [queries][length] float32; key, value [count][length] in the format, F32 or F16 (NULL for others);
      * scores [queries][count] is scratch memory. count > 0. */
     attend_kernel *attend[FORMAT_COUNT];
+
+    /* The step of recurrent mixers. */
+    kernel_recur *recur;
 
     /* Converts float32 to float16, rounding to nearest, ties to even. */
     void (*to_half)(const float *x, size_t n, uint16_t *out);

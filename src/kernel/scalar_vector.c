@@ -126,6 +126,30 @@ static void rope_halves_scalar(float *x, size_t heads, size_t length, const floa
     rotate(x, heads, length, cosine, sine, pairs, 1, pairs);
 }
 
+/* The definition of kernel_recur, row by row. */
+static void recur_scalar(const recurrence_run *run)
+{
+    size_t n = run->columns;
+    for (size_t r = 0; r < run->rows; r++) {
+        float *state = run->after + r * n;
+        for (size_t i = 0; i < n; i++)
+            state[i] = run->before ? run->before[r * n + i] : 0;
+        for (size_t t = 0; t < run->tokens; t++) {
+            const float *key = run->key + t * run->stride, *query = run->query + t * run->stride;
+            float decay = run->decay[t * run->number_stride], gain = run->gain[t * run->number_stride];
+            float answer = 0, sum = 0;
+            for (size_t i = 0; run->answers && i < n; i++)
+                answer += decay * state[i] * key[i];
+            float factor = gain * (run->value[t * run->stride + r] - answer);
+            for (size_t i = 0; i < n; i++) {
+                state[i] = decay * state[i] + factor * key[i];
+                sum += state[i] * query[i];
+            }
+            run->out[t * run->out_stride + r] = sum;
+        }
+    }
+}
+
 /* Turns scores into weights that add up to 1, or, with a sink, to less. The largest is subtracted first, so that exp
  * never overflows. */
 static void softmax(float *scores, size_t n, const float *sink)
@@ -221,6 +245,7 @@ const kernels scalar_vectors = {
                  [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar},
+    .recur = recur_scalar,
     .to_half = to_half_scalar,
     .read = read_scalar,
 };

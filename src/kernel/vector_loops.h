@@ -6,6 +6,8 @@
 #ifndef KERNEL_VECTOR_LOOPS_H
 #define KERNEL_VECTOR_LOOPS_H
 
+#include "recur.h"
+
 /* Uses several sums, so that an addition need not wait for the one before it and rounding errors stay small. */
 static float sum_of_squares(const float *x, size_t n)
 {
@@ -205,6 +207,7 @@ static uint64_t OF_LEVEL(read)(const void *data, size_t n)
                      [ACTIVATION_GELU_TANH] = gelu_tanh_##level,                         \
                      [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_##level},              \
         .rope = {[ROPE_NEIGHBOURS] = rope_##level, [ROPE_HALVES] = rope_halves_##level}, \
+        .recur = recur_##level,                                                          \
         .to_half = to_half_##level,                                                      \
         .read = read_##level,                                                            \
     };

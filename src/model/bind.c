@@ -93,7 +93,7 @@ static hearth_status find_rotaries(binder *b)
         TRY(add_rotary(b, &windowed, NULL, NULL));
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         attention_shape *a = &m->layers[i].attention;
-        if (!in_pattern(m->family->without_rotary, i))
+        if (m->layers[i].mixer == MIXER_ATTENTION && !in_pattern(m->family->without_rotary, i))
             a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
     }
     return HEARTH_OK;
@@ -391,6 +391,7 @@ layer_sizes model_largest(const hearth_model *model)
         s.rotated += model->rotaries[i].pairs;
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
         const attention_shape *a = &model->layers[i].attention;
+        const recurrent_shape *r = &model->layers[i].recurrent;
         const ffn_shape *f = &model->layers[i].ffn;
         uint32_t used = f->router.expert_count > 0 ? f->router.used : 1;
         s.neurons = most(s.neurons, f->neuron_count);
@@ -400,10 +401,22 @@ layer_sizes model_largest(const hearth_model *model)
         s.query = most(s.query, query_width(a));
         s.key = most(s.key, key_width(a));
         s.heads = most(s.heads, a->head_count);
-        s.group = most(s.group, a->head_count / a->kv_head_count);
+        s.group = most(s.group, a->kv_head_count > 0 ? a->head_count / a->kv_head_count : 0);
         s.head_length = most(s.head_length, a->head_length);
+        s.latent = most(s.latent, f->latent);
+        s.recurrent = most(s.recurrent, recurrent_width(r));
+        s.channels = most(s.channels, recurrent_channels(r));
+        s.recurrent_heads = most(s.recurrent_heads, r->head_count);
     }
     return s;
+}
+
+const attention_shape *model_first_attention(const hearth_model *model)
+{
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        if (model->layers[i].mixer == MIXER_ATTENTION)
+            return &model->layers[i].attention;
+    return &model->layers[0].attention;
 }
 
 bool model_has_zeros(const hearth_model *model)

@@ -89,7 +89,7 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
  * matrices. */
 static hearth_status check_format(const binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
 {
-    bool vector = rule->rows == DIMENSION_NONE;
+    bool vector = rule->rows == DIMENSION_NONE || (rule->flags & TENSOR_FLAT);
     const char *expected = NULL;
     if (rule->flags & TENSOR_INTEGERS)
         expected = t->format == FORMAT_I32 ? NULL : "the numbers of neurons must be i32";
@@ -193,32 +193,70 @@ static hearth_status bind_matrix(binder *b, matrix *out, const tensor_rule *rule
 
 /* ---------------------------------------------------------------- presence */
 
-/* Returns true where layer 0 has one of the required tensors with this flag, which tells the layout of the model. */
+/* The kinds of layers, by the flags of the tensors that only they have. */
+static const struct {
+    unsigned flag;
+    const char *reason; /* why another layer must not have such a tensor */
+} layer_kinds[] = {
+    {TENSOR_OF_EXPERTS, "is of a layer with experts, and this one has none"},
+    {TENSOR_OF_DENSE, "is of a layer with a network without experts, and this one has none"},
+    {TENSOR_OF_ATTENTION, "is of a layer with attention, and this one has none"},
+    {TENSOR_OF_RECURRENT, "is of a recurrent layer, and this one is not"},
+    {TENSOR_OF_LATENT, "is of experts that read another width, and there are none"},
+};
+
+/* Returns the flags of the kinds that a layer is of. */
+static unsigned kinds_of(const model_layer *l)
+{
+    const ffn_shape *f = &l->ffn;
+    unsigned kinds = f->neuron_count == 0 ? 0 : f->router.expert_count > 0 ? TENSOR_OF_EXPERTS : TENSOR_OF_DENSE;
+    kinds |= f->latent > 0 ? TENSOR_OF_LATENT : 0;
+    return kinds | (l->mixer == MIXER_ATTENTION   ? TENSOR_OF_ATTENTION
+                    : l->mixer == MIXER_RECURRENT ? TENSOR_OF_RECURRENT
+                                                  : 0);
+}
+
+/* Returns why a layer is not of the kind that has tensors of this rule; NULL: it is. */
+static const char *of_other_kind(const binder *b, const tensor_rule *rule, uint32_t layer)
+{
+    unsigned missing = rule->flags & ~kinds_of(&b->model->layers[layer]);
+    for (size_t i = 0; i < sizeof layer_kinds / sizeof *layer_kinds; i++)
+        if (missing & layer_kinds[i].flag)
+            return layer_kinds[i].reason;
+    return NULL;
+}
+
+/* Returns the first layer of a kind that may have tensors of this rule; layer_count: there is none. */
+static uint32_t first_of_kind(const binder *b, const tensor_rule *rule)
+{
+    uint32_t layer = 0;
+    while (layer < b->model->hyper.layer_count && of_other_kind(b, rule, layer))
+        layer++;
+    return layer;
+}
+
+/* Returns true where the first layer of the right kind has one of the required tensors with this flag, which tells the
+ * layout of the model. */
 static bool first_layer_has(const binder *b, unsigned flag)
 {
     const family *f = b->model->family;
     for (size_t i = 0; i < f->layer_tensor_count; i++) {
         const tensor_rule *rule = &f->layer_tensors[i];
-        if ((rule->flags & flag) && !(rule->flags & TENSOR_OPTIONAL) && find_tensor(b, rule, 0))
+        uint32_t layer = first_of_kind(b, rule);
+        if ((rule->flags & flag) && !(rule->flags & TENSOR_OPTIONAL) && layer < b->model->hyper.layer_count &&
+            find_tensor(b, rule, layer))
             return true;
     }
     return false;
-}
-
-/* Returns whether a layer is of the kind that may have tensors of this rule: with experts or without. */
-static bool is_for_layer(const binder *b, const tensor_rule *rule, uint32_t layer)
-{
-    bool has_experts = b->model->layers[layer].ffn.router.expert_count > 0;
-    return !(rule->flags & (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS));
 }
 
 /* Returns why a layer must not have a tensor of this rule; NULL: it may have it. */
 static const char *unwanted(const binder *b, const tensor_rule *rule, uint32_t layer)
 {
     const hearth_model *m = b->model;
-    if (!is_for_layer(b, rule, layer))
-        return rule->flags & TENSOR_OF_DENSE ? "is of a layer without experts, and this one has some"
-                                             : "is of a layer with experts, and this one has none";
+    const char *reason = of_other_kind(b, rule, layer);
+    if (reason)
+        return reason;
     if (rule->columns == DIMENSION_SHARED_NEURONS || rule->rows == DIMENSION_SHARED_NEURONS)
         if (m->layers[layer].ffn.shared_neurons == 0)
             return "is of a shared expert, and there is none";
@@ -242,9 +280,12 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
         return t ? fail_tensor(b, rule, layer, reason) : HEARTH_OK;
     if (!(rule->flags & TENSOR_OPTIONAL))
         return t ? HEARTH_OK : fail_tensor(b, rule, layer, "is missing");
-    if (layer > 0 && is_for_layer(b, rule, 0) && !t != !find_tensor(b, rule, 0))
-        return fail_tensor(b, rule, layer, t ? "is there, and layer 0 has none" : "is missing, and layer 0 has one");
-    return HEARTH_OK;
+    const uint32_t first = strchr(rule->name, '%') ? first_of_kind(b, rule) : layer;
+    if (first == layer || !t == !find_tensor(b, rule, first))
+        return HEARTH_OK;
+    char reason_text[64];
+    snprintf(reason_text, sizeof reason_text, t ? "is there, and layer %u has none" : "is missing, and layer %u has one", first);
+    return fail_tensor(b, rule, layer, reason_text);
 }
 
 /* Finds and checks one tensor and sets its field. owner: the model or the layer that has the field. */
@@ -259,7 +300,7 @@ static hearth_status bind_tensor(binder *b, void *owner, const tensor_rule *rule
     TRY(check_shape(b, rule, layer, t));
     TRY(check_format(b, rule, layer, t));
     void *field = (char *)owner + rule->field;
-    if (rule->rows != DIMENSION_NONE)
+    if (rule->rows != DIMENSION_NONE && !(rule->flags & TENSOR_FLAT))
         TRY(bind_matrix(b, field, rule, layer, t));
     else if (rule->flags & TENSOR_INTEGERS)
         TRY(bind_order(b, field, rule, layer, t));
@@ -319,6 +360,15 @@ static void divide_joined(model_layer *l)
         l->gate = matrix_rows(&l->gate_up, 0, f);
         l->up = matrix_rows(&l->gate_up, f, f);
     }
+    if (l->recurrent_in.data) {
+        uint32_t width = recurrent_width(&l->recurrent), channels = recurrent_channels(&l->recurrent);
+        l->recurrent_gate = matrix_rows(&l->recurrent_in, 0, width);
+        l->convolved = matrix_rows(&l->recurrent_in, width, channels);
+        l->step = matrix_rows(&l->recurrent_in, width + channels, l->recurrent.head_count);
+    }
+    /* A layer that is one block has one norm. */
+    if (l->mixer == MIXER_NONE)
+        l->ffn_norm = l->attention_norm;
     /* Blocks side by side share the norm of the one that has it. */
     if (l->wiring == WIRING_PARALLEL && !l->attention_norm.weight)
         l->attention_norm = l->ffn_norm;

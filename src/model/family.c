@@ -278,6 +278,47 @@ static const tensor_rule nemotron_layer[] = {
     ATTENTION_HALVES, PLAIN_FFN(LAYERS "mlp.up_proj", LAYERS "mlp.down_proj", 0),
 };
 
+/* Nemotron-H and Nemotron 3: every layer is one block. N: values that an expert reads. */
+#define BLOCK "backbone.layers.%u."
+#define MIXER BLOCK "mixer."
+#define OF_RECURRENT(name, folder, field, rows, columns, flags)                                              \
+    MATRIX(BLK name, folder, LAYER(field), DIMENSION_##rows, DIMENSION_##columns, TENSOR_OF_RECURRENT | (flags))
+#define LATENT DIMENSION_LATENT
+static const tensor_rule nemotron_h_tensors[] = {
+    TOKENS("backbone.embeddings.weight", "lm_head.weight"),
+    NORM_ALONE(MODEL, "output_norm", "backbone.norm_f", output_norm, D, 0),
+};
+static const tensor_rule nemotron_h_layer[] = {
+    NORM_ALONE(LAYER, BLK "attn_norm", BLOCK "norm", attention_norm, D, 0),
+    MATRIX(BLK "attn_q.weight",      MIXER "q_proj.weight", LAYER(q), Q, D, TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_k.weight",      MIXER "k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_v.weight",      MIXER "v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION),
+    MATRIX(BLK "attn_output.weight", MIXER "o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION),
+    OF_RECURRENT("ssm_in.weight",     MIXER "in_proj.weight",  recurrent_in,     RECURRENT_IN, EMBEDDING, 0),
+    OF_RECURRENT("ssm_conv1d.weight", MIXER "conv1d.weight",   convolution,      CHANNELS, CONVOLUTION, TENSOR_FLAT),
+    OF_RECURRENT("ssm_conv1d.bias",   MIXER "conv1d.bias",     convolution_bias, NONE, CHANNELS, 0),
+    OF_RECURRENT("ssm_dt.bias",       MIXER "dt_bias",         step_bias,        NONE, RECURRENT_HEADS, 0),
+    OF_RECURRENT("ssm_a",             MIXER "A_log",           decay,            RECURRENT_HEADS, NONE, TENSOR_FLAT | TENSOR_NEGATED_EXPONENT),
+    OF_RECURRENT("ssm_d",             MIXER "D",               skip,             RECURRENT_HEADS, NONE, TENSOR_FLAT),
+    OF_RECURRENT("ssm_norm.weight",   MIXER "norm.weight",     recurrent_norm,   RECURRENT_GROUPS, RECURRENT_GROUP, TENSOR_FLAT | TENSOR_NORM),
+    OF_RECURRENT("ssm_out.weight",    MIXER "out_proj.weight", recurrent_output, EMBEDDING, RECURRENT_WIDTH, 0),
+    MATRIX(BLK "ffn_up.weight",       MIXER "up_proj.weight",  LAYER(up), F, D, TENSOR_OF_DENSE),
+    DOWN(MIXER "down_proj.weight", 0),
+    ROUTER(MIXER "gate.weight"),
+    VECTOR(BLK "exp_probs_b.bias",       MIXER "gate.e_score_correction_bias", LAYER(router_correction), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_up_exps.weight",     MIXER "experts.%u.up_proj.weight",   LAYER(up),     N, LATENT, OF_EXPERTS),
+    MATRIX(BLK "ffn_down_exps.weight",   MIXER "experts.%u.down_proj.weight", LAYER(down),   LATENT, N, OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight", NULL,                                LAYER(down_t), N, LATENT, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    /* as transformers 5 stacks them */
+    MATRIX(BLK "ffn_up_exps.weight",     MIXER "experts.up_proj",             LAYER(up),     N, LATENT, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_down_exps.weight",   MIXER "experts.down_proj",           LAYER(down),   LATENT, N, OF_EXPERTS | TENSOR_ALIAS),
+    MATRIX(BLK "ffn_latent_down.weight", MIXER "fc1_latent_proj.weight",      LAYER(latent_in),  LATENT, D, TENSOR_OF_LATENT),
+    MATRIX(BLK "ffn_latent_up.weight",   MIXER "fc2_latent_proj.weight",      LAYER(latent_out), D, LATENT, TENSOR_OF_LATENT),
+    MATRIX(BLK "ffn_up_shexp.weight",     MIXER "shared_experts.up_proj.weight",   LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_down_shexp.weight",   MIXER "shared_experts.down_proj.weight", LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                                    LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
+
 #define H "transformer.h.%u."
 static const tensor_rule falcon_layer[] = {
     /* One norm for both blocks, or two: then the first name is that of the feed-forward network. */
@@ -311,6 +352,9 @@ static const tensor_rule opt_layer[] = {
 #define TENSORS(model, layer) .tensors = model, .tensor_count = COUNT(model), .layer_tensors = layer, \
                               .layer_tensor_count = COUNT(layer)
 #define NO_ATTENTION_BIAS {"attention_bias", false, false}
+#define NEMOTRON_H_SETTINGS                                                                                  \
+    NO_ATTENTION_BIAS, {"mlp_bias", false, false}, {"mamba_proj_bias", false, false}, {"use_bias", false, false}, \
+    {"use_conv_bias", true, true}
 
 const family families[] = {
     {.name = "llama", .model_type = "llama", .architecture = "LlamaForCausalLM",
@@ -392,6 +436,14 @@ const family families[] = {
      .norm = NORM_LAYER, .epsilon = "norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NO_ATTENTION_BIAS, {"mlp_bias", false, false}},
      TENSORS(nemotron_tensors, nemotron_layer)},
+    {.name = "nemotron_h", .model_type = "nemotron_h", .architecture = "NemotronHForCausalLM",
+     .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
+     .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
+    /* Nemotron 3: the networks have experts */
+    {.name = "nemotron_h_moe", .model_type = "nemotron_h", .architecture = "NemotronHForCausalLM", .mixture = true,
+     .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
+     .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
+     .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
     {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,
@@ -544,4 +596,9 @@ bool family_has_network(const family *f, bool experts)
 bool family_has_shared_expert(const family *f)
 {
     return has_rule(f, LAYER(shared.down), 0);
+}
+
+bool family_has_latent_experts(const family *f)
+{
+    return has_rule(f, LAYER(latent_in), 0);
 }

@@ -65,6 +65,17 @@ static inline bool in_pattern(layer_pattern p, uint32_t layer)
     return p.period > 0 && layer % p.period == (p.first ? 0 : p.period - 1);
 }
 
+/* What moves information between positions in a layer. */
+typedef enum mixer_kind { MIXER_ATTENTION, MIXER_RECURRENT, MIXER_NONE, MIXER_COUNT } mixer_kind;
+
+/* The rules by which recurrent mixers change their states (recurrent_shape). */
+typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA } recurrence;
+
+/* How files say which mixer a layer has. BLOCKS: each layer is one block, a mixer or a network; in GGUF a layer with
+ * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
+ * neither is recurrent. */
+typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS } layer_mixers;
+
 /* How the blocks of a layer read and change the residual stream x. A block is norm, network, post norm. */
 typedef enum layer_wiring {
     WIRING_SEQUENTIAL,              /* x += attention(x), then x += feed-forward(x)                   */
@@ -90,6 +101,14 @@ typedef enum dimension {
     DIMENSION_ROPE_PAIRS,
     DIMENSION_HEADS,
     DIMENSION_KV_HEADS,
+    DIMENSION_LATENT,               /* what experts read and write: latent, or d                      */
+    DIMENSION_RECURRENT_IN,         /* V + C + H, with letters as in recurrent_shape                  */
+    DIMENSION_RECURRENT_WIDTH,      /* V                                                              */
+    DIMENSION_RECURRENT_HEADS,      /* H                                                              */
+    DIMENSION_RECURRENT_GROUPS,     /* G                                                              */
+    DIMENSION_RECURRENT_GROUP,      /* V / G                                                          */
+    DIMENSION_CHANNELS,             /* C                                                              */
+    DIMENSION_CONVOLUTION,          /* W                                                              */
     DIMENSION_RANK,                 /* of a layer's predictor: taken from its tensors, where both must agree */
     DIMENSION_COUNT
 } dimension;
@@ -117,6 +136,11 @@ enum tensor_rule_flags {
     TENSOR_ODD = 524288,            /* ... from the second on                                                */
     TENSOR_FIRST_HALF = 1048576,    /* the first half of the rows of each of a folder's stacked matrices     */
     TENSOR_SECOND_HALF = 2097152,   /* ... the second half                                                   */
+    TENSOR_OF_ATTENTION = 4194304,  /* only in layers whose mixer is attention ...                           */
+    TENSOR_OF_RECURRENT = 8388608,  /* ... is recurrent                                                      */
+    TENSOR_FLAT = 16777216,         /* its rows are a vector, not weights to multiply: always float          */
+    TENSOR_NEGATED_EXPONENT = 33554432, /* a folder has a where GGUF has -exp(a)                             */
+    TENSOR_OF_LATENT = 67108864,    /* only in layers whose experts read and write another width             */
     TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
 };
 
@@ -166,6 +190,9 @@ typedef struct family {
     layer_pattern without_window;   /* layers that see all positions                                         */
     bool norm_whole;                /* norms of query and key take all heads together                        */
 
+    layer_mixers mixers;
+    recurrence recurrence;          /* of layers that are recurrent                                          */
+    bool mixture;                   /* of two families with one model_type the one whose layers have experts */
     layer_wiring wiring;
     ffn_gating gating;
     ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it            */
@@ -174,6 +201,7 @@ typedef struct family {
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
+    const char *shared_width;       /* config.json's name of the neurons of the expert that every token uses */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
     bool scaled;                    /* embeddings, blocks and logits have factors of their own               */
@@ -213,6 +241,8 @@ const tensor_rule *family_next_rule(const family *f, const tensor_rule *rule);
  * uses. */
 bool family_has_network(const family *f, bool experts);
 bool family_has_shared_expert(const family *f);
+/* Returns whether experts of the family can read and write another width than d. */
+bool family_has_latent_experts(const family *f);
 
 // clang-format on
 

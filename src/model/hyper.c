@@ -14,6 +14,10 @@ static const uint64_t width_limit = (uint64_t)1 << 24;
 
 /* Most neurons of a layer. */
 #define NEURON_LIMIT (1u << 24)
+/* Most values of the state of a recurrent layer. */
+#define STATE_LIMIT (1u << 28)
+/* Most values that an expert reads where this is not the width of the embedding. */
+#define LATENT_LIMIT (1u << 20)
 
 #define MODEL(name) false, offsetof(hyperparameters, name)
 #define LAYER(name) true, offsetof(model_layer, name)
@@ -132,6 +136,8 @@ static hearth_status read_setting(const hyper_reader *r, const size_setting *s, 
     TRY(s->of_layer ? read_layer_size(r, s->key, layer, field, optional) : read_size(r, s->key, field, optional));
     char key[KEY_SIZE];
     hyper_key(key, r->family, s->key);
+    if (s->of_layer && *field == 0 && r->family->mixers == MIXERS_BLOCKS)
+        return HEARTH_OK; /* says what the layer is not */
     return found ? hyper_check_size(s, *field, r->source->path, "key ", key, r->error) : HEARTH_OK;
 }
 
@@ -153,6 +159,53 @@ static hearth_status read_sizes(const hyper_reader *r)
     for (size_t i = 0; i < size_setting_count; i++)
         for (uint32_t layer = 0; size_settings[i].of_layer && layer < layers; layer++)
             TRY(read_setting(r, &size_settings[i], layer));
+    return HEARTH_OK;
+}
+
+/* Finds out which mixer a layer has, by the sizes that were read. */
+static hearth_status find_mixer(const hyper_reader *r, uint32_t layer)
+{
+    model_layer *l = &r->model->layers[layer];
+    if (r->family->mixers == MIXERS_ATTENTION)
+        return HEARTH_OK;
+    bool attends = l->attention.kv_head_count > 0;
+    if (attends && l->ffn.neuron_count > 0)
+        return fail_key(r, HEARTH_FORMAT, "feed_forward_length", "gives neurons to a layer that has heads of keys, too");
+    l->mixer = attends ? MIXER_ATTENTION : l->ffn.neuron_count > 0 ? MIXER_NONE : MIXER_RECURRENT;
+    if (!attends)
+        l->attention = (attention_shape){0};
+    return HEARTH_OK;
+}
+
+/* The keys of a recurrent mixer, in GGUF. */
+static const struct {
+    const char *key;
+    uint32_t limit;
+} recurrent_keys[] = {{"ssm.time_step_rank", 1u << 14}, /* heads */
+                      {"ssm.inner_size", 1u << 20},     /* values of all heads */
+                      {"ssm.group_count", 1u << 14},    /* keys */
+                      {"ssm.state_size", 1u << 12},     /* values of a key */
+                      {"ssm.conv_kernel", CONVOLUTION_LIMIT}};
+
+/* Reads the shape of a recurrent mixer. */
+static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
+{
+    recurrent_shape *to = &r->model->layers[layer].recurrent;
+    uint32_t width = 0;
+    uint32_t *const fields[] = {&to->head_count, &width, &to->key_count, &to->key_length, &to->window};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        TRY(read_size(r, recurrent_keys[i].key, fields[i], NULL));
+        if (*fields[i] == 0 || *fields[i] > recurrent_keys[i].limit)
+            return fail_key(r, HEARTH_FORMAT, recurrent_keys[i].key, "is 0 or too large");
+    }
+    if (width % to->head_count != 0)
+        return fail_key(r, HEARTH_FORMAT, "ssm.inner_size", "is not a multiple of ssm.time_step_rank");
+    if (to->head_count % to->key_count != 0)
+        return fail_key(r, HEARTH_FORMAT, "ssm.group_count", "does not divide ssm.time_step_rank");
+    to->rule = r->family->recurrence;
+    to->value_length = width / to->head_count;
+    if ((uint64_t)width * to->key_length > STATE_LIMIT || recurrent_channels(to) > width_limit)
+        return fail_key(r, HEARTH_FORMAT, "ssm.state_size", "makes too large a state");
     return HEARTH_OK;
 }
 
@@ -271,13 +324,15 @@ static hearth_status read_epsilon(const hyper_reader *r)
 /* Reads how many pairs of a head are rotated. All layers that rotate have heads of one length. */
 static hearth_status read_rotation(const hyper_reader *r)
 {
-    uint32_t length = r->model->layers[0].attention.head_length, pairs2 = length;
+    uint32_t pairs2 = model_first_attention(r->model)->head_length;
     bool found;
-    if (r->family->unrotated)
+    if (r->family->unrotated || pairs2 == 0)
         return HEARTH_OK;
     TRY(read_size(r, "rope.dimension_count", &pairs2, &found));
     for (uint32_t i = 0; i < r->hyper->layer_count; i++)
-        if (pairs2 == 0 || pairs2 % 2 != 0 || pairs2 > r->model->layers[i].attention.head_length)
+        if (r->model->layers[i].mixer != MIXER_ATTENTION)
+            continue;
+        else if (pairs2 == 0 || pairs2 % 2 != 0 || pairs2 > r->model->layers[i].attention.head_length)
             return fail_key(r, HEARTH_FORMAT, "rope.dimension_count",
                             "is not an even number from 2 to the length of a head");
     r->hyper->rope_pairs = pairs2 / 2;
@@ -380,7 +435,7 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
 static hearth_status read_experts(const hyper_reader *r)
 {
     router_shape router;
-    uint32_t dense = 0, shared = 0, shared_neurons = 0;
+    uint32_t dense = 0, shared = 0, shared_neurons = 0, latent = 0;
     bool found;
     TRY(read_router(r, &router));
     if (router.expert_count == 0)
@@ -388,8 +443,16 @@ static hearth_status read_experts(const hyper_reader *r)
     TRY(read_size(r, "leading_dense_block_count", &dense, &found));
     TRY(read_size(r, "expert_shared_count", &shared, &found));
     TRY(read_size(r, "expert_shared_feed_forward_length", &shared_neurons, &found));
+    TRY(read_size(r, "moe_latent_size", &latent, &found));
+    if (latent > LATENT_LIMIT)
+        return fail_key(r, HEARTH_FORMAT, "moe_latent_size", "is too large");
+    if (latent > 0 && !family_has_latent_experts(r->family))
+        return fail_key(r, HEARTH_UNSUPPORTED, "moe_latent_size", "no layer of this architecture has such experts");
     for (uint32_t i = dense; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
+        if (f->neuron_count == 0)
+            continue;
+        f->latent = latent;
         TRY(read_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
         f->router = router;
         uint64_t routed = (uint64_t)router.expert_count * f->expert_neurons;
@@ -414,9 +477,9 @@ static hearth_status check_networks(const hyper_reader *r)
 {
     bool some = false, all = true;
     for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
-        bool experts = r->model->layers[i].ffn.router.expert_count > 0;
-        some |= experts;
-        all &= experts;
+        const ffn_shape *f = &r->model->layers[i].ffn;
+        some |= f->router.expert_count > 0;
+        all &= f->router.expert_count > 0 || f->neuron_count == 0;
     }
     if (some && !family_has_network(r->family, true))
         return fail_key(r, HEARTH_UNSUPPORTED, "expert_count", "no layer of this architecture has experts");
@@ -449,8 +512,13 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
     TRY(read_activation(&r, &ffn, activation));
     for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
         model_layer *l = &model->layers[i];
-        TRY(derive_heads(&r, i));
-        TRY(read_attention(&r, i));
+        TRY(find_mixer(&r, i));
+        if (l->mixer == MIXER_RECURRENT)
+            TRY(read_recurrent(&r, i));
+        if (l->mixer == MIXER_ATTENTION) {
+            TRY(derive_heads(&r, i));
+            TRY(read_attention(&r, i));
+        }
         ffn.neuron_count = ffn.expert_neurons = l->ffn.neuron_count;
         l->ffn = ffn;
         l->wiring = f->wiring;
@@ -468,6 +536,7 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
 uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimension d)
 {
     const attention_shape *a = &l->attention;
+    const recurrent_shape *r = &l->recurrent;
     const uint64_t values[DIMENSION_COUNT] = {
         [DIMENSION_NONE] = 1,
         [DIMENSION_EMBEDDING] = h->embedding_length,
@@ -485,6 +554,14 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_ROPE_PAIRS] = h->rope_pairs,
         [DIMENSION_HEADS] = a->head_count,
         [DIMENSION_KV_HEADS] = a->kv_head_count,
+        [DIMENSION_LATENT] = ffn_expert_width(&l->ffn, h->embedding_length),
+        [DIMENSION_RECURRENT_IN] = (uint64_t)recurrent_width(r) + recurrent_channels(r) + r->head_count,
+        [DIMENSION_RECURRENT_WIDTH] = recurrent_width(r),
+        [DIMENSION_RECURRENT_HEADS] = r->head_count,
+        [DIMENSION_RECURRENT_GROUPS] = r->key_count,
+        [DIMENSION_RECURRENT_GROUP] = r->key_count > 0 ? recurrent_width(r) / r->key_count : 0,
+        [DIMENSION_CHANNELS] = recurrent_channels(r),
+        [DIMENSION_CONVOLUTION] = r->window,
     };
     return values[d];
 }

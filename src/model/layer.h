@@ -35,6 +35,41 @@ typedef struct attention_shape {
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
 } attention_shape;
 
+/* ------------------------------------------------------------------ recurrent mixers */
+
+/* Most tokens that a convolution sees. */
+#define CONVOLUTION_LIMIT 16
+
+/* What a recurrent mixer computes. Each of its heads has a state S [value_length][key_length], which is all that remains of
+ * the tokens before. For every token with its key k, query q and value v:
+ *
+ *   S = decay S + gain (v - answer) k',   out = S q
+ *
+ * MAMBA2:  decay = exp(-exp(A) gain), gain = softplus(step + bias), answer = 0 (arXiv 2405.21060).
+ * DELTA:   decay likewise, gain = sigmoid(beta), answer = S k after the decay (gated delta rule, arXiv 2412.06464).
+ *
+ * Keys, queries and values come out of a product and pass a causal convolution over the last tokens of each channel, and
+ * silu. Heads share keys and queries in groups. */
+typedef struct recurrent_shape {
+    recurrence rule;
+    uint32_t head_count;                /* H                                                      */
+    uint32_t value_length;              /* P: values of a head, rows of its state                 */
+    uint32_t key_count;                 /* G: keys, and queries; divides head_count               */
+    uint32_t key_length;                /* N: values of a key, columns of the state               */
+    uint32_t window;                    /* W: tokens that the convolution sees, itself included   */
+} recurrent_shape;
+
+/* Returns the values of all heads of a token. */
+static inline uint32_t recurrent_width(const recurrent_shape *r)
+{
+    return r->head_count * r->value_length;
+}
+/* Returns the channels of the convolution: all values, keys and queries of a token. */
+static inline uint32_t recurrent_channels(const recurrent_shape *r)
+{
+    return recurrent_width(r) + 2 * r->key_count * r->key_length;
+}
+
 /* ------------------------------------------------------------------ feed-forward network */
 
 /* Most experts of a layer. */
@@ -56,9 +91,11 @@ typedef struct router_shape {
 /* What a feed-forward network computes: down . h + bias, where h is the activation of each neuron. Experts are ranges of
  * neurons: expert e has neurons [e * expert_neurons, (e + 1) * expert_neurons). */
 typedef struct ffn_shape {
-    uint32_t neuron_count;              /* f, those of all experts and of the shared one          */
+    uint32_t neuron_count;              /* f, those of all experts and of the shared one; 0: the layer has no network */
     uint32_t expert_neurons;            /* of one expert; without experts: f                      */
     uint32_t shared_neurons;            /* of the expert that every token uses; they come last    */
+    uint32_t latent;                    /* width of what experts read and write: a matrix leads there and one back;
+                                           0: they read and write d values, like the router and the shared expert */
     router_shape router;
     ffn_gating gating;
     ffn_activation activation;
@@ -77,10 +114,16 @@ static inline uint32_t ffn_routed(const ffn_shape *f)
     return f->neuron_count - f->shared_neurons;
 }
 
+/* Returns the values that an expert reads and writes. */
+static inline uint32_t ffn_expert_width(const ffn_shape *f, uint32_t embedding_length)
+{
+    return f->latent > 0 ? f->latent : embedding_length;
+}
+
 /* Returns true where the activations of neurons are often exactly zero, so that they can be skipped without loss. */
 static inline bool ffn_skippable(const ffn_shape *f)
 {
-    return ffn_has_zeros(f->activation);
+    return f->neuron_count > 0 && ffn_has_zeros(f->activation);
 }
 
 /* ------------------------------------------------------------------ predictors */
@@ -129,7 +172,9 @@ typedef struct ffn_network {
 /* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix.
  * Q = head_count * head_length, K = kv_head_count * head_length. */
 typedef struct model_layer {
-    attention_shape attention;
+    mixer_kind mixer;
+    attention_shape attention;          /* of MIXER_ATTENTION, else zero                          */
+    recurrent_shape recurrent;          /* of MIXER_RECURRENT, else zero                          */
     ffn_shape ffn;
     layer_wiring wiring;
 
@@ -146,6 +191,22 @@ typedef struct model_layer {
     matrix attention_output;            /* [d][Q]                                         */
     const float *attention_output_bias; /* [d], or NULL                                   */
     norm_weights attention_post_norm;   /* [d]  of what attention adds                    */
+
+    /* A recurrent mixer, with letters as in recurrent_shape: V = H * P, C = V + 2 * G * N. The norm before it is
+     * attention_norm. */
+    matrix recurrent_in;                /* [V + C + H][d]  three of the following, as Mamba-2's files have them */
+    matrix recurrent_gate;              /* [V][d]  the result is multiplied with its silu */
+    matrix convolved;                   /* [C][d]  of MAMBA2 values, keys, queries; of DELTA queries, keys, values */
+    matrix step;                        /* [H][d]  what decay and, of MAMBA2, gain come from */
+    matrix beta;                        /* [H][d]  what the gain of DELTA comes from      */
+    const float *convolution;           /* [C][W]  the last weight is the token's own     */
+    const float *convolution_bias;      /* [C], or NULL                                   */
+    const float *step_bias;             /* [H]                                            */
+    const float *decay;                 /* [H]  -exp(A)                                   */
+    const float *skip;                  /* [H]  v times this is added to the result; NULL: nothing */
+    const float *recurrent_norm;        /* MAMBA2: [V], of each of G groups alone, after the gate; DELTA: [P] of each head,
+                                           before it */
+    matrix recurrent_output;            /* [d][V]                                         */
 
     norm_weights ffn_norm;              /* [d]                                            */
     matrix router;                      /* [expert_count][d]                              */
@@ -165,6 +226,7 @@ typedef struct model_layer {
     matrix mask_in;                     /* [expert_count * rank][d]                       */
     matrix mask_out;                    /* [f][rank]                                      */
     ffn_network shared;                 /* of the expert that every token uses            */
+    matrix latent_in, latent_out;       /* [latent][d], [d][latent]  around the experts   */
     norm_weights ffn_post_norm;         /* [d]  of what the network adds                  */
     matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
     const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: the row's number */

@@ -70,8 +70,14 @@ typedef struct layer_sizes {
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;
     uint32_t rotated;                   /* pairs of all rotaries together                 */
+    uint32_t latent;                    /* values that experts read, where these are not d */
+    uint32_t recurrent, channels;       /* V, C as in model_layer                         */
+    uint32_t recurrent_heads;
 } layer_sizes;
 layer_sizes model_largest(const hearth_model *model);
+
+/* Returns the shape of the first layer with attention; all zero where none has. */
+const attention_shape *model_first_attention(const hearth_model *model);
 
 /* Returns whether some layer has activations that are often exactly zero. */
 bool model_has_zeros(const hearth_model *model);

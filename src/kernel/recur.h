@@ -1,0 +1,76 @@
+/* recur.h - recurrent states (kernel_recur), the loops that all vector levels share. vector_LEVEL.c includes it.
+ *
+ * Four rows of a state go through all tokens before the next four: with 128 columns they are 2 KB, which stay in the L1
+ * cache, while keys and queries stream past. So a token of a prompt costs arithmetic, and a single token the bytes of its
+ * state. The form in chunks of matrix products (arXiv 2405.21060, section 6) saves no bytes there and takes more
+ * operations (docs/decisions/011-recurrent-states.md). */
+#ifndef KERNEL_RECUR_H
+#define KERNEL_RECUR_H
+
+#define RECUR_ROWS 4
+
+/* Adds up the products of `rows` rows of a state with a vector of n values: sums [rows]. */
+ALWAYS_INLINE void multiply_state(const float *state, size_t rows, size_t n, const float *with, float *sums)
+{
+    vector sum[RECUR_ROWS];
+    for (size_t r = 0; r < rows; r++)
+        sum[r] = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES) {
+        vector value = load_first(with + i, n - i);
+        for (size_t r = 0; r < rows; r++)
+            sum[r] = vector_fma(sum[r], load_first(state + r * n + i, n - i), value);
+    }
+    for (size_t r = 0; r < rows; r++)
+        sums[r] = sum_of(sum[r]);
+}
+
+/* Takes `rows` rows through one token: from -> to, which may be from; NULL: zero. */
+ALWAYS_INLINE void step_rows(const float *from, float *to, size_t rows, size_t n, float decay, const float *factors,
+                             const float *key, const float *query, float *out)
+{
+    vector sum[RECUR_ROWS], kept = vector_of(decay);
+    for (size_t r = 0; r < rows; r++)
+        sum[r] = vector_of(0);
+    for (size_t i = 0; i < n; i += LANES) {
+        vector k = load_first(key + i, n - i), q = load_first(query + i, n - i);
+        for (size_t r = 0; r < rows; r++) {
+            vector added = vector_multiply(vector_of(factors[r]), k);
+            if (from)
+                added = vector_fma(added, kept, load_first(from + r * n + i, n - i));
+            store_first(to + r * n + i, n - i, added);
+            sum[r] = vector_fma(sum[r], added, q);
+        }
+    }
+    for (size_t r = 0; r < rows; r++)
+        out[r] = sum_of(sum[r]);
+}
+
+/* Takes `rows` rows, from row `first` on, through all tokens. */
+ALWAYS_INLINE void recur_rows(const recurrence_run *run, size_t first, size_t rows)
+{
+    size_t n = run->columns;
+    const float *from = run->before ? run->before + first * n : NULL;
+    float *to = run->after + first * n;
+    for (size_t t = 0; t < run->tokens; t++, from = to) {
+        const float *key = run->key + t * run->stride, *value = run->value + t * run->stride + first;
+        float decay = run->decay[t * run->number_stride], gain = run->gain[t * run->number_stride];
+        float factors[RECUR_ROWS], answers[RECUR_ROWS] = {0};
+        if (run->answers && from)
+            multiply_state(from, rows, n, key, answers);
+        for (size_t r = 0; r < rows; r++)
+            factors[r] = gain * (value[r] - decay * answers[r]);
+        step_rows(from, to, rows, n, decay, factors, key, run->query + t * run->stride,
+                  run->out + t * run->out_stride + first);
+    }
+}
+
+static void OF_LEVEL(recur)(const recurrence_run *run)
+{
+    size_t row = 0;
+    for (; row + RECUR_ROWS <= run->rows; row += RECUR_ROWS)
+        recur_rows(run, row, RECUR_ROWS);
+    for (; row < run->rows; row++)
+        recur_rows(run, row, 1);
+}
+
+#endif
