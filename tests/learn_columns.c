@@ -386,7 +386,8 @@ static void quantizing_with_it_errs_less(void **state)
     hearth_error error = {0};
     check(pool_create(&threads, 2, &error), &error);
     check(importance_open(&weights, path, &error), &error);
-    static const number_format formats[] = {FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_IQ4_XS};
+    static const number_format formats[] = {FORMAT_Q4_0, FORMAT_Q4_1, FORMAT_Q5_0,  FORMAT_Q5_1,
+                                            FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_IQ4_XS};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         double plain = error_of_format(WHOLE, out, formats[i], NULL, weights, threads);
         double weighed = error_of_format(WHOLE, out, formats[i], path, weights, threads);
