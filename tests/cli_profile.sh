@@ -155,6 +155,7 @@ echo "1 2 3 512" >"$scratch/range"
 echo "1 2 cat" >"$scratch/words"
 refused 2 "--importance: $scratch/b is another file of this run" \
     "$HEARTH" profile "$model" --corpus "$scratch/b" --importance "$scratch/b"
+refused 2 "standard output" "$HEARTH" profile "$model" --corpus "$scratch/b" --importance -
 refused 2 "is another file of this run" "$HEARTH" profile "$model" --corpus "$scratch/b" --importance "$model.tune"
 refused 1 "no/such" "$HEARTH" profile "$model" --corpus "$scratch/b" --no-save --importance "$scratch/no/such"
 refused 2 "profile: MODEL: is missing" "$HEARTH" profile

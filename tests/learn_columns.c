@@ -323,44 +323,48 @@ static void files_have_the_names_of_tensors(void **state)
     scratch_remove(folder);
 }
 
-/* A packed model with its neurons in another order gives the same matrix. Its sums are added in another order, after which
- * keys and values may be rounded to the next float16 (2^-11 away), whose square is twice as far off. */
-static void packed_models_give_the_same(void **state)
+/* Returns |a - b| / |a|, with sums of magnitudes, over all columns of a place. */
+static double relative_l1(const input_squares *a, const input_squares *b)
 {
-    (void)state;
-    static uint32_t orders[8][2048];
-    const uint32_t *order[8];
+    double off = 0, all = 0;
+    assert_int_equal(a->columns, b->columns);
+    assert_int_equal(a->matrices, b->matrices);
+    for (size_t i = 0; i < (size_t)a->columns * a->matrices; i++) {
+        off += fabs(a->sums[i] - b->sums[i]);
+        all += a->sums[i];
+    }
+    for (size_t i = 0; i < a->matrices; i++)
+        assert_true(a->rows[i] == b->rows[i]);
+    return off / all;
+}
+
+/* Packs a model, with its neurons in an order or, NULL, as they are, and compares the sums of both. They are added in another
+ * order, after which keys and values may be rounded to the next float16 (2^-11 away), whose square is twice as far off. */
+static void check_packed(const char *model, const uint32_t *const *order, const char *down)
+{
     char *folder = scratch_folder(), path[96];
     snprintf(path, sizeof path, "%s/packed.gguf", folder);
-    dense d = dense_open(RELU, 2);
-    assert_true(d.info.layer_count <= 8 && d.info.neuron_count <= 2048);
-    for (uint32_t i = 0; i < d.info.layer_count; i++) {
-        for (uint32_t n = 0; n < d.info.neuron_count; n++)
-            orders[i][n] = (n + 7 * (i + 1)) % d.info.neuron_count;
-        order[i] = orders[i];
-    }
     pool *threads;
+    checkpoint *read;
     hearth_error error = {0};
     convert_options o = {.format = FORMAT_COUNT, .neuron_major = true, .down_format = FORMAT_F32, .order = order};
     check(pool_create(&threads, 2, &error), &error);
-    check(convert_write(RELU, path, &o, threads, &error), &error);
+    check(convert_write(model, path, &o, threads, &error), &error);
     pool_destroy(threads);
-    dense packed = dense_open(path, 2);
-    corpus c = random_corpus(&d, 200, 0);
+    dense d = dense_open(model, 2), packed = dense_open(path, 2);
+    corpus c = random_corpus(&d, 200, 50);
     input_sums a = add_up(&d, &c), b = add_up(&packed, &c);
     assert_int_equal(a.block_bytes, b.block_bytes);
-    double worst = 0;
-    for (size_t i = 0; i < a.block_bytes / sizeof(double); i++) {
-        double x = ((const double *)a.block)[i], y = ((const double *)b.block)[i];
-        worst = fmax(worst, fabs(x - y) / (fabs(x) + 1e-6));
-    }
+    double worst = relative_l1(&a.head, &b.head);
+    for (uint32_t layer = 0; layer < d.info.layer_count; layer++)
+        for (size_t k = 0; k <= INPUT_DOWN; k++)
+            worst = fmax(worst, relative_l1(&a.layers[layer][k], &b.layers[layer][k]));
     print_message("packed: %g off\n", worst);
-    assert_true(worst < 5e-3);
+    assert_true(worst < 0x1p-10);
     snprintf(path, sizeof path, "%s/imatrix.gguf", folder);
     write_matrix(path, &packed, &c, &b);
-    checkpoint *read;
     check(importance_open(&read, path, &error), &error);
-    expect_means(read, "blk.0.ffn_down.weight", &b.layers[0][INPUT_DOWN]);
+    expect_means(read, down, &b.layers[0][INPUT_DOWN]);
     checkpoint_close(read);
     inputs_free(&a);
     inputs_free(&b);
@@ -368,6 +372,22 @@ static void packed_models_give_the_same(void **state)
     dense_close(&packed);
     dense_close(&d);
     scratch_remove(folder);
+}
+
+static void packed_models_give_the_same(void **state)
+{
+    (void)state;
+    enum { MODEL_LAYERS = 5, MODEL_NEURONS = 172 };
+    static uint32_t orders[MODEL_LAYERS][MODEL_NEURONS];
+    const uint32_t *order[MODEL_LAYERS];
+    for (uint32_t i = 0; i < MODEL_LAYERS; i++) {
+        for (uint32_t n = 0; n < MODEL_NEURONS; n++)
+            orders[i][n] = (n + 7 * (i + 1)) % MODEL_NEURONS;
+        order[i] = orders[i];
+    }
+    check_packed(RELU, order, "blk.0.ffn_down.weight");
+    check_packed(GOLDEN "/mixtral/model.gguf", NULL, "blk.0.ffn_down_exps.weight");
+    check_packed(GOLDEN "/mixtral-drelu-predictor", NULL, "blk.0.ffn_down_exps.weight"); /* with masks */
 }
 
 /* What it is for: the error that counts falls. */
@@ -386,7 +406,8 @@ static void quantizing_with_it_errs_less(void **state)
     hearth_error error = {0};
     check(pool_create(&threads, 2, &error), &error);
     check(importance_open(&weights, path, &error), &error);
-    static const number_format formats[] = {FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_IQ4_XS};
+    static const number_format formats[] = {FORMAT_Q4_0, FORMAT_Q4_1, FORMAT_Q5_0,  FORMAT_Q5_1,
+                                            FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_IQ4_XS};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         double plain = error_of_format(WHOLE, out, formats[i], NULL, weights, threads);
         double weighed = error_of_format(WHOLE, out, formats[i], path, weights, threads);

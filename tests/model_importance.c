@@ -51,7 +51,8 @@ static void write_weights(const checkpoint *model)
 static void weighed_errors_fall(void **state)
 {
     (void)state;
-    static const number_format searched[] = {FORMAT_Q2_K, FORMAT_Q3_K,   FORMAT_Q4_K,  FORMAT_Q5_K,
+    static const number_format searched[] = {FORMAT_Q4_0, FORMAT_Q4_1,   FORMAT_Q5_0,  FORMAT_Q5_1,
+                                             FORMAT_Q2_K, FORMAT_Q3_K,   FORMAT_Q4_K,  FORMAT_Q5_K,
                                              FORMAT_Q6_K, FORMAT_IQ4_NL, FORMAT_IQ4_XS};
     checkpoint *model, *weights;
     hearth_error error;

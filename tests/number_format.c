@@ -107,15 +107,21 @@ static float normal(uint32_t *state)
     return (float)sum;
 }
 
-static void recode(number_format f, const float *x, float *y)
+/* Encodes and decodes; importance may be NULL. */
+static void recode_weighed(number_format f, const float *x, const float *importance, float *y)
 {
     static char blocks[N * sizeof(float)];
     memset(blocks, 0xa5, sizeof blocks);
-    number_formats[f].encode(x, NULL, blocks, N);
+    number_formats[f].encode(x, importance, blocks, N);
     size_t size = N / number_formats[f].block_values * number_formats[f].block_bytes;
     for (size_t i = size; i < sizeof blocks; i++)
         assert_int_equal((uint8_t)blocks[i], 0xa5); /* writes what it should and no more */
     number_formats[f].decode(blocks, y, N);
+}
+
+static void recode(number_format f, const float *x, float *y)
+{
+    recode_weighed(f, x, NULL, y);
 }
 
 /* How far a format may be off, as parts of the block's range (largest value, 0 included, less smallest), or of its
@@ -219,6 +225,55 @@ static void errors_are_bounded(void **unused)
     }
 }
 
+/* Where all values count alike the search of Q4 and Q5 for the least squared error finds at most the error that the bounds
+ * allow to every single value. */
+static void equal_importance_is_bounded(void **unused)
+{
+    (void)unused;
+    uint32_t state = 54321;
+    float x[N], y[N], ones[N];
+    for (size_t i = 0; i < N; i++)
+        ones[i] = 0.3f;
+    for (size_t f = 0; f < sizeof bounds / sizeof *bounds; f++) {
+        bound b = bounds[f];
+        b.mean = true;
+        for (int exponent = -40; exponent <= 9; exponent++)
+            for (int kind = 0; kind < 12; kind++) {
+                shape(kind, ldexp(1.0, exponent), &state, x);
+                recode_weighed(b.format, x, ones, y);
+                check_bound(&b, x, y);
+            }
+    }
+}
+
+/* Where one value in 16 counts a million times as much as the others, those come out with less than a quarter of the squared
+ * error that they have without importance. */
+static void what_counts_is_met(void **unused)
+{
+    (void)unused;
+    uint32_t state = 777;
+    float x[N], y[N], weights[N];
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        if (!number_weighs((number_format)f))
+            continue;
+        double error = 0, plain = 0;
+        for (int round = 0; round < 20; round++) {
+            for (size_t i = 0; i < N; i++) {
+                x[i] = normal(&state);
+                weights[i] = i % 16 == 5 ? 1000.0f : 0.001f;
+            }
+            recode_weighed((number_format)f, x, weights, y);
+            for (size_t i = 5; i < N; i += 16)
+                error += ((double)y[i] - (double)x[i]) * ((double)y[i] - (double)x[i]);
+            recode((number_format)f, x, y);
+            for (size_t i = 5; i < N; i += 16)
+                plain += ((double)y[i] - (double)x[i]) * ((double)y[i] - (double)x[i]);
+        }
+        print_message("%s: %.4f of the error without importance\n", number_formats[f].name, error / plain);
+        assert_true(error < plain / 4);
+    }
+}
+
 static void zeros_stay(void **unused)
 {
     (void)unused;
@@ -228,6 +283,9 @@ static void zeros_stay(void **unused)
         if (!number_is_written((number_format)f))
             continue;
         recode((number_format)f, x, y);
+        for (size_t i = 0; i < N; i++)
+            assert_true(y[i] == 0.0f);
+        recode_weighed((number_format)f, x, x, y);
         for (size_t i = 0; i < N; i++)
             assert_true(y[i] == 0.0f);
     }
@@ -245,12 +303,12 @@ static void float_formats_keep_specials(void **unused)
     }
 }
 
-/* NaN counts as 0, infinity as very large, and nothing that is not finite comes back. */
+/* NaN counts as 0, infinity as very large, and nothing that is not finite comes back, whatever the importance is. */
 static void blocks_stay_finite(void **unused)
 {
     (void)unused;
     uint32_t state = 99;
-    float x[N], y[N];
+    float x[N], y[N], weights[N];
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         if (!number_is_block((number_format)f) || !number_is_written((number_format)f))
             continue;
@@ -264,8 +322,13 @@ static void blocks_stay_finite(void **unused)
                 else if (round % 4 == 3)
                     bits = (bits & 0x83ffffffu) | 0x3c000000u; /* of sizes that float16 knows */
                 memcpy(&x[i], &bits, sizeof bits);
+                bits = next(&state) >> (round % 3 == 0); /* of either sign, or positive */
+                memcpy(&weights[i], &bits, sizeof bits);
             }
             recode((number_format)f, x, y);
+            for (size_t i = 0; i < N; i++)
+                assert_true(isfinite(y[i]));
+            recode_weighed((number_format)f, x, weights, y);
             for (size_t i = 0; i < N; i++)
                 assert_true(isfinite(y[i]));
         }
@@ -418,6 +481,8 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(no_weights),
         cmocka_unit_test(row_sizes),
+        cmocka_unit_test(equal_importance_is_bounded),
+        cmocka_unit_test(what_counts_is_met),
         cmocka_unit_test(errors_are_bounded),
         cmocka_unit_test(zeros_stay),
         cmocka_unit_test(float_formats_keep_specials),

@@ -119,6 +119,8 @@ static hearth_status check_importance(const profiling *r, hearth_error *error)
 {
     const char *path = r->v->importance;
     const text_list *files = &r->v->corpus.files;
+    if (strcmp(path, "-") == 0)
+        return fail(error, HEARTH_INVALID, "profile: --importance: standard output is for the figures");
     bool is_read = file_is_same(path, r->v->engine.model.model) || (r->tune_path && strcmp(path, r->tune_path) == 0);
     for (size_t i = 0; i < files->count; i++)
         is_read |= file_is_same(path, files->items[i]);

@@ -10,10 +10,10 @@ typedef struct quantize_values {
 } quantize_values;
 
 static const option rows[] = {
-    {OPTION_ROW(
-         0, "importance", TEXT, quantize_values, importance, "FILE",
-         "an importance matrix as llama.cpp's imatrix writes it: errors count more in columns that are used more "
-         "(in q2_K to q6_K, iq4_nl and iq4_xs)"),
+    {OPTION_ROW(0, "importance", TEXT, quantize_values, importance, "FILE",
+                "an importance matrix, as `hearth profile` and llama.cpp's imatrix write it: errors count more in "
+                "columns that are used more "
+                "(in q4_0 to q5_1, q2_K to q6_K, iq4_nl and iq4_xs)"),
      .alias = "imatrix"},
 };
 

@@ -1,5 +1,5 @@
-/* block_search.h - what the encoders of K-quants and IQ4 share: they search for the scales of a block that give the least
- * sum of squared errors, each times its weight.
+/* block_search.h - what the encoders of K-quants and IQ4 share, and, where there is importance, those of Q4 and Q5: they
+ * search for the scales of a block that give the least sum of squared errors, each times its weight.
  *
  * Two steps:
  *

@@ -51,7 +51,8 @@ size_t number_find_unfit(number_format f, const float *values, size_t n)
 
 bool number_weighs(number_format f)
 {
-    static const number_format searching[] = {FORMAT_Q2_K, FORMAT_Q3_K,   FORMAT_Q4_K,  FORMAT_Q5_K,
+    static const number_format searching[] = {FORMAT_Q4_0, FORMAT_Q4_1,   FORMAT_Q5_0,  FORMAT_Q5_1,
+                                              FORMAT_Q2_K, FORMAT_Q3_K,   FORMAT_Q4_K,  FORMAT_Q5_K,
                                               FORMAT_Q6_K, FORMAT_IQ4_NL, FORMAT_IQ4_XS};
     for (size_t i = 0; i < sizeof searching / sizeof *searching; i++)
         if (searching[i] == f)

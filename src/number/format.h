@@ -94,7 +94,7 @@ static inline bool number_is_written(number_format f)
     return number_formats[f].encode != NULL;
 }
 
-/* Returns whether its encoder searches for scales, and so minds the importance of values. */
+/* Returns whether its encoder minds the importance of values: it then searches for scales with the least weighed error. */
 bool number_weighs(number_format f);
 
 /* Block formats are multiplied with activations of 8 bits, float formats with float32 (docs/design.md). */

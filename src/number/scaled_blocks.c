@@ -2,162 +2,16 @@
  * d * scale * q, where q is an integer, or a value of a list that has finer steps near 0 (IQ4). IQ4_NL has a single
  * sub-block, whose scale is the float16 alone.
  *
- * The layouts are GGUF's (blocks.h); the encoder's search is hearth's own (block_search.h). The sign of a scale is chosen
- * so that the value of the largest magnitude becomes negative, where the range of q reaches further. */
-#include "block_search.h"
+ * The layouts are GGUF's (blocks.h); the encoder's search is hearth's own (scaled_search.h). */
+#include "scaled_search.h"
 
-#define VALUES    256
-#define MOST_SUBS 16
-
-/* One of the formats, for the search. */
-typedef struct scaled_shape {
-    size_t subs, values; /* sub-blocks, and values of each */
-    float low, high;     /* range of q */
-    bool listed;         /* q is a value of iq4_values, not an integer */
-    float scale_top;     /* largest magnitude of an integer scale */
-    float first, step;   /* the grids map the value of the largest magnitude to first, first + step ... */
-    int grids;
-} scaled_shape;
+#define VALUES 256
 
 /* With 64 integers for 16 values quite different steps are possible (Q6_K); with 8 the largest value may be cut (Q3_K). */
 static const scaled_shape q3_k_shape = {16, 16, -4.0f, 3.0f, false, 31.0f, -4.9f, 0.2f, 14};
 static const scaled_shape q6_k_shape = {16, 16, -32.0f, 31.0f, false, 127.0f, -32.75f, 0.75f, 12};
 static const scaled_shape iq4_xs_shape = {8, 32, -127.0f, 113.0f, true, 31.0f, -145.0f, 4.0f, 14};
 static const scaled_shape iq4_nl_shape = {1, 32, -127.0f, 113.0f, true, 1.0f, -145.0f, 4.0f, 14};
-
-/* ---- rounding */
-
-/* The middles between neighbours of iq4_values. */
-static const float iq4_middles[15] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
-                                      7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f};
-
-/* Rounds n values (a multiple of 4) to values of the list; returns the sums. */
-INLINE sums try_list(const float *x, const float *weights, size_t n, float factor)
-{
-    lanes q = all(0.0f), qq = q, qx = q;
-    for (size_t i = 0; i < n; i += LANES) {
-        lanes value = load_lanes(x + i), scaled = value * all(factor), v = all((float)iq4_values[0]);
-        for (size_t k = 0; k < 15; k++) {
-            float rise = (float)(iq4_values[k + 1] - iq4_values[k]);
-            v += choose(scaled > all(iq4_middles[k]), all(rise), all(0.0f));
-        }
-        add_sums(v, value, weights ? load_lanes(weights + i) : all(1.0f), &q, &qq, &qx);
-    }
-    return (sums){total(q), total(qq), total(qx)};
-}
-
-/* Stores the numbers of the values that try_list rounds to. */
-static inline void round_to_list(const float *x, size_t n, float factor, int8_t *q)
-{
-    for (size_t i = 0; i < n; i++) {
-        int number = 0;
-        for (size_t k = 0; k < 15; k++)
-            number += x[i] * factor > iq4_middles[k];
-        q[i] = (int8_t)number;
-    }
-}
-
-INLINE sums try_shape(const float *x, const float *weights, const scaled_shape *shape, float factor)
-{
-    return shape->listed ? try_list(x, weights, shape->values, factor)
-                         : try_grid(x, weights, shape->values, factor, 0.0f, shape->low, shape->high);
-}
-
-INLINE void round_shape(const float *x, const scaled_shape *shape, float step, int8_t *q)
-{
-    float factor = step != 0.0f ? 1.0f / step : 0.0f;
-    if (shape->listed)
-        round_to_list(x, shape->values, factor, q);
-    else
-        round_on_grid(x, shape->values, factor, 0.0f, shape->low, shape->high, q);
-}
-
-/* ---- the search */
-
-/* Step 1: fits the scale of a sub-block. */
-INLINE float fit_scale(const float *x, const float *weights, const scaled_shape *shape)
-{
-    float low = 0.0f, high = 0.0f;
-    for (size_t i = 0; i < shape->values; i++) {
-        low = x[i] < low ? x[i] : low;
-        high = x[i] > high ? x[i] : high;
-    }
-    float extreme = high > -low ? high : low;
-    if (high - low < 0x1p-60f)
-        return 0.0f;
-    float best = extreme / shape->low, best_gain = -1.0f;
-    for (int candidate = 0; candidate < shape->grids; candidate++) {
-        float factor = (shape->first + shape->step * (float)candidate) / extreme;
-        sums s = try_shape(x, weights, shape, factor);
-        if (s.qq > 0.0f && s.qx * s.qx > best_gain * s.qq) { /* the gain is qx^2 / qq */
-            best_gain = s.qx * s.qx / s.qq;
-            best = s.qx / s.qq;
-        }
-    }
-    return best;
-}
-
-/* Step 2 for one sub-block: writes its scale and integers. d is the block's float16 scale as it will be decoded. */
-INLINE void settle_scale(const float *x, const float *weights, const scaled_shape *shape, float fit, float d,
-                         int8_t *scale, int8_t *q)
-{
-    const float most = shape->scale_top;
-    float middle = d != 0.0f ? round_to_integer(clamp(fit / d, -most, most)) : 0.0f;
-    float best_scale = middle, best_error = INFINITY;
-    for (int candidate = -1; candidate <= 1; candidate++) {
-        float k = clamp(middle + (float)candidate, -most, most);
-        float step = d * k;
-        sums s = try_shape(x, weights, shape, step != 0.0f ? 1.0f / step : 0.0f);
-        float error = step * (step * s.qq - 2.0f * s.qx); /* without the constant sum of x^2 */
-        if (error < best_error) {
-            best_error = error;
-            best_scale = k;
-        }
-    }
-    round_shape(x, shape, d * best_scale, q);
-    *scale = (int8_t)best_scale;
-}
-
-/* What the search finds for a block. */
-typedef struct scaled_block {
-    uint16_t d; /* float16 */
-    int8_t scale[MOST_SUBS];
-    int8_t q[VALUES]; /* integers, or numbers of values of the list */
-} scaled_block;
-
-INLINE bool search_with(const float *values, const float *weights, const scaled_shape *shape, scaled_block *out)
-{
-    float x[VALUES];
-    int exponent;
-    if (!load_block(values, shape->subs * shape->values, 65504.0f * shape->scale_top * -shape->low, x, &exponent))
-        return false;
-    float fit[MOST_SUBS], largest = 0.0f;
-    for (size_t j = 0; j < shape->subs; j++) {
-        size_t at = j * shape->values;
-        fit[j] = fit_scale(x + at, weights ? weights + at : NULL, shape);
-        largest = fabsf(fit[j]) > fabsf(largest) ? fit[j] : largest;
-    }
-    float d;
-    if (shape->subs == 1) {
-        out->d = store_scale(largest, exponent, &d);
-        round_shape(x, shape, d, out->q);
-        return true;
-    }
-    out->d = store_scale(fabsf(largest) / shape->scale_top, exponent, &d);
-    for (size_t j = 0; j < shape->subs; j++) {
-        size_t at = j * shape->values;
-        settle_scale(x + at, weights ? weights + at : NULL, shape, fit[j], d, &out->scale[j], out->q + at);
-    }
-    return true;
-}
-
-/* Encodes a block; false: it is a block of zeros. Inlined once with weights and once without. */
-INLINE bool search(const float *values, const float *importance, const scaled_shape *shape, scaled_block *out)
-{
-    float loaded[VALUES];
-    const float *weights = load_importance(importance, shape->subs * shape->values, loaded);
-    return weights ? search_with(values, weights, shape, out) : search_with(values, NULL, shape, out);
-}
 
 /* ---- Q3_K */
 
@@ -183,7 +37,7 @@ static void encode_q3_k(const float *values, const float *importance, block_q3_k
     scaled_block found;
     for (size_t i = 0; i < 4; i++)
         block->scales[8 + i] = 0xaa; /* the upper bits of 32, a scale of 0 */
-    if (!search(values, importance, &q3_k_shape, &found))
+    if (!search_scaled(values, importance, &q3_k_shape, &found))
         return;
     block->d = found.d;
     memset(block->scales, 0, sizeof block->scales);
@@ -225,7 +79,7 @@ static inline void decode_q6_k(const block_q6_k *block, float *y)
 static void encode_q6_k(const float *values, const float *importance, block_q6_k *block)
 {
     scaled_block found;
-    if (!search(values, importance, &q6_k_shape, &found))
+    if (!search_scaled(values, importance, &q6_k_shape, &found))
         return;
     block->d = found.d;
     memcpy(block->scales, found.scale, sizeof block->scales);
@@ -268,7 +122,7 @@ static inline void decode_iq4_nl(const block_iq4_nl *block, float *y)
 static void encode_iq4_nl(const float *values, const float *importance, block_iq4_nl *block)
 {
     scaled_block found;
-    if (!search(values, importance, &iq4_nl_shape, &found))
+    if (!search_scaled(values, importance, &iq4_nl_shape, &found))
         return;
     block->d = found.d;
     pack_listed(found.q, block->nibbles);
@@ -290,7 +144,7 @@ static void encode_iq4_xs(const float *values, const float *importance, block_iq
 {
     scaled_block found;
     block->high_scales = 0xaaaa; /* the upper bits of 32, a scale of 0 */
-    if (!search(values, importance, &iq4_xs_shape, &found))
+    if (!search_scaled(values, importance, &iq4_xs_shape, &found))
         return;
     block->d = found.d;
     unsigned high = 0;
