@@ -51,8 +51,26 @@ printf 'Nonsense\n/clear\nTell me\nMore\n/save %s\n' "$scratch/cleared.json" | "
 is "after /clear" "$(cat "$scratch/cleared.json")" "$(cat "$scratch/two.json")"
 printf '/system Be kind.\nTell me\n/save %s\n' "$scratch/kind.json" | "${chat[@]}" >/dev/null 2>&1
 is "a system message" "$(value "$scratch/kind.json" 0.content)" "Be kind."
+printf '/set system Be kind.\nTell me\n/save ~/kind.json\n' | HOME=$scratch "${chat[@]}" >/dev/null 2>&1
+is "ollama's word for it" "$(value "$scratch/kind.json" 0.content)" "Be kind."
+printf '/load ~/kind.json\n/save %s\n' "$scratch/home.json" | HOME=$scratch "${chat[@]}" >/dev/null 2>&1
+is "a file in the home folder" "$(cat "$scratch/home.json")" "$(cat "$scratch/kind.json")"
+
+# A conversation that comes from elsewhere: what it holds reaches the terminal without its controls, and need not be text.
+echo '[{"role": "system", "content": "\u001b[31mred"}, {"role": "user", "content": ["x"]}]' >"$scratch/hostile.json"
+printf '/load %s\n/system\n/undo\n/undo\n' "$scratch/hostile.json" | "${chat[@]}" >/dev/null 2>"$scratch/err" &&
+    fail "/undo of nothing" || pass
+has "a system message with controls" "$(cat "$scratch/err")" $'\357\277\275[31mred'
+has "/undo of nothing" "$(cat "$scratch/err")" "run: /undo: nothing has been said yet"
+echo '[{"role": "system", "content": {"x": 1}}]' >"$scratch/hostile.json"
+printf '/load %s\n/system\n' "$scratch/hostile.json" | "${chat[@]}" >/dev/null 2>"$scratch/err"
+is "a system message that is no text" "$(cat "$scratch/err")" "(none)"
 printf '"""\none\ntwo\n"""\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
 is "several lines" "$(value "$scratch/lines.json" 0.content)" $'one\ntwo'
+printf '"""one\n\ntwo"""\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
+is "several lines, with the quotes beside them" "$(value "$scratch/lines.json" 0.content)" $'one\n\ntwo'
+printf '"""one"""\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
+is "quotes around one line" "$(value "$scratch/lines.json" 0.content)" one
 printf 'one\\\ntwo\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
 is "a line that goes on" "$(value "$scratch/lines.json" 0.content)" $'one\ntwo'
 

@@ -43,6 +43,27 @@ is "a message" "$(value "$scratch/chat.json" prompt)" \
 is "its tokens" "$(value "$scratch/chat.json" prompt_tokens)" 10 # BOS, <> user \n Hello <> \n <> model \n
 refused 1 "chat template: the model has none; " "$HEARTH" run "$model" --chat Hi
 
+# Ctrl-C while a long message is read takes it back; the next one does not have to wait for it.
+if has_terminal; then
+    export XDG_STATE_HOME=$scratch/state TERM=dumb
+    printf '{%% for m in messages %%}{{ m.content }}\n{%% endfor %%}' >"$scratch/plain.jinja"
+    printf '[{"role": "user", "content": "%s"}]' "$(head -c 8000 "$SOURCE/models/stories-held.txt" | tr '\n"' '  ')" \
+        >"$scratch/long.json"
+    open_terminal "'$HEARTH' run '$model' --chat-template '$scratch/plain.jinja' --temp 0 -n 4 --cpu scalar -t 1"
+    await "prompt" "> "
+    printf '/load %s\n/retry\n' "$scratch/long.json" >&3
+    await "a long message" "/retry"
+    sleep 1
+    printf '\003' >&3
+    await "Ctrl-C before the answer" "stopped before the answer began"
+    printf '/undo\n' >&3
+    await "/undo" "taken back"
+    printf 'Once upon a time\n' >&3
+    await "the next answer" "4 tokens, "
+    printf '\004' >&3
+    close_terminal "a chat"
+fi
+
 "$HEARTH" bench "$model" --tokenizer "$SOURCE/models/stories-held.txt" -r 3
 
 finish

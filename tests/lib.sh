@@ -104,6 +104,39 @@ has_terminal() {
         [ "$(script -qec 'echo yes' /dev/null </dev/null 2>/dev/null | tr -d '\r')" = yes ]
 }
 
+# open_terminal COMMAND: runs it at a terminal of its own; what is written to descriptor 3 is typed there.
+open_terminal() {
+    seen=1
+    mkfifo "$scratch/keys"
+    : >"$scratch/shown"
+    script -qefc "$1" "$scratch/shown" <"$scratch/keys" >/dev/null &
+    program=$!
+    exec 3>"$scratch/keys"
+}
+
+# await WHAT PATTERN: until it is shown; what was shown up to there is forgotten.
+await() {
+    local i at
+    for i in $(seq 600); do
+        at=$(tail -c +"$seen" "$scratch/shown" | grep -obaF -- "$2" | head -1 | cut -d: -f1) || true
+        if [ -n "$at" ]; then
+            seen=$((seen + at + ${#2}))
+            pass
+            return
+        fi
+        sleep 0.05
+    done
+    fail "$1: '$2' does not come; shown: $(tail -c +"$seen" "$scratch/shown")"
+}
+
+close_terminal() { # close_terminal WHAT
+    local got=0
+    exec 3>&-
+    wait $program || got=$?
+    is "exit status of $1" $got 0
+    rm "$scratch/keys"
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ "$failures" -eq 0 ]
