@@ -82,6 +82,12 @@ is "answers" "$(wc -l <"$scratch/reads")" 2
 # A full context loses the oldest messages, and says so.
 for i in 1 2 3 4 5 6; do echo "Tell me the story of the number $i"; done | "${chat[@]}" -c 64 >/dev/null 2>"$scratch/err" && pass || fail "a long chat"
 has "what is lost" "$(cat "$scratch/err")" "context full: goes on without the oldest 2 messages"
+awk 'BEGIN { for (i = 0; i <= 3000; i++) printf "%s{\"role\": \"%s\", \"content\": \"line %d\"}", i ? ", " : "[", i % 2 ? "a" : "user", i
+    print "]" }' >"$scratch/many.json"
+printf '/load %s\n/retry\n/save %s\n' "$scratch/many.json" "$scratch/few.json" | "${chat[@]}" -c 64 >/dev/null 2>"$scratch/err" &&
+    pass || fail "a long conversation: $(cat "$scratch/err")"
+has "what is lost of it" "$(cat "$scratch/err")" "context full: goes on without the oldest 299"
+is "what is left of it" "$(value "$scratch/few.json" 0.role)" user
 head -c 2000 /dev/zero | tr '\0' 'a' >"$scratch/long"
 "${chat[@]}" -c 64 <"$scratch/long" >/dev/null 2>"$scratch/err" && fail "a message beyond the context"
 has "a message beyond the context" "$(cat "$scratch/err")" "tokens, the context has 64; -c makes it larger"

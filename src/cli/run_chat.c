@@ -123,17 +123,41 @@ static void free_reading(reading *in)
     *in = (reading){0};
 }
 
-/* Leaves out the oldest question with what follows it up to the next one; false: it is the last one. */
-static bool drop_oldest(json_t *messages)
+/* Returns the bytes of what a message says. */
+static size_t content_bytes(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content");
+    return json_is_string(content) ? json_string_length(content) : json_dumpb(content, NULL, 0, JSON_ENCODE_ANY);
+}
+
+/* Leaves out the oldest question with what follows it up to the next one, and adds their bytes to *bytes; false: it is the
+ * last one. */
+static bool drop_oldest(json_t *messages, size_t *bytes)
 {
     size_t first = has_role(messages, 0, "system"), next = first + 1;
     while (next < json_array_size(messages) && !has_role(messages, next, "user"))
         next++;
     if (next >= json_array_size(messages))
         return false;
-    for (size_t i = first; i < next; i++)
+    for (size_t i = first; i < next; i++) {
+        *bytes += content_bytes(json_array_get(messages, first));
         json_array_remove(messages, first);
+    }
     return true;
+}
+
+/* Leaves out the oldest questions, by half of what is too much, as the length of the texts tells it: a long conversation
+ * then takes few renderings, and loses no more than it has to. share: of the tokens, which is too much. false: there is
+ * only one question. */
+static bool drop_share(json_t *messages, double share)
+{
+    size_t all = 0, dropped = 0;
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        all += content_bytes(json_array_get(messages, i));
+    bool any = drop_oldest(messages, &dropped);
+    while (any && (double)dropped < share / 2 * (double)all && drop_oldest(messages, &dropped))
+        continue;
+    return any;
 }
 
 /* Renders the messages; leaves out the oldest ones until there is room for an answer. */
@@ -146,8 +170,8 @@ static hearth_status read_messages(talk *t, reading *in, hearth_error *error)
         TRY(render(s, t->form, t->messages, &in->text, error));
         TRY(model_chat_encode(s->loaded.model->tokenizer, (span){in->text.data, in->text.size}, &in->ids, &in->count,
                               error));
-        bool fits = in->count + room <= context;
-        if (fits || !drop_oldest(t->messages))
+        double room_left = (double)context - (double)room - (double)in->count;
+        if (room_left >= 0 || !drop_share(t->messages, -room_left / (double)in->count))
             break;
         free_reading(in);
     }
