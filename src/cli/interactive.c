@@ -126,9 +126,8 @@ hearth_status interactive_run(chat *s, hearth_error *error)
 {
     static const dialogue_word words[] = {{"/reset", NULL, "start a new text", start_anew}};
     written w = {.chat = s};
-    dialogue d = {.about =
-                      "Type the beginning of a text and it is continued; the next line goes on from there, an empty "
-                      "line just\ngoes on.\n",
+    dialogue d = {.about = "Type the beginning of a text, and it is continued. The next line goes on from there,\n"
+                           "an empty line just goes on.\n",
                   .words = words,
                   .word_count = sizeof words / sizeof *words,
                   .say = say,
