@@ -90,7 +90,7 @@ static hearth_status continue_text(written *w, const char *line, hearth_error *e
     }
     uint32_t known = hearth_session_length(s->session, 0);
     if (known >= w->count) { /* all was read already: the last token is read again for its logits */
-        known = (uint32_t)w->count - 1;
+        known = hearth_session_reach(s->session, 0, (uint32_t)w->count - 1);
         TRY(hearth_session_truncate(s->session, 0, known, error));
     }
     hearth_result result;

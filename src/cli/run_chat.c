@@ -192,6 +192,7 @@ static hearth_status keep_common(talk *t, const reading *in, size_t *common, hea
     size_t n = 0;
     while (n < t->read_count && n + 1 < in->count && t->read[n] == in->ids[n])
         n++;
+    n = hearth_session_reach(t->chat->session, 0, (uint32_t)n); /* fewer where the state of that length was not kept */
     *common = n;
     t->read_count = n;
     return hearth_session_truncate(t->chat->session, 0, (uint32_t)n, error);

@@ -476,10 +476,25 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     return HEARTH_OK;
 }
 
+/* Refuses what devices do not compute yet. */
+static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
+{
+    const model_layer *l = &m->layers[layer];
+    const char *what = l->mixer == MIXER_RECURRENT ? "is recurrent"
+                       : l->mixer == MIXER_NONE || l->ffn.neuron_count == 0 ? "is one block, a mixer or a network"
+                       : l->ffn.latent > 0 ? "has experts of another width" : NULL;
+    if (!what)
+        return HEARTH_OK;
+    return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer, what);
+}
+
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
+    for (uint32_t i = 0; i < placement->layer_count; i++)
+        if (layer_uses_device(&placement->layers[i]))
+            TRY(check_layer(model, i, error));
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_neurons(&placement->layers[i], PLACEMENT_DEVICE) > 0)
             TRY(check_shared(model, &engine_layers[i], i, error));

@@ -94,7 +94,7 @@ static hearth_status choose_format(convert_plan *p, convert_step *step, const te
     step->reason = "as stored";
     if (rule->flags & TENSOR_INTEGERS)
         return HEARTH_OK;
-    if (rule->rows == DIMENSION_NONE) { /* llama.cpp loads vectors only in float32 */
+    if (rule->rows == DIMENSION_NONE || (rule->flags & TENSOR_FLAT)) { /* llama.cpp loads vectors only in float32 */
         step->to = FORMAT_F32;
         step->reason = rule->flags & TENSOR_CONSTANT ? "constant" : rule->flags & TENSOR_NORM ? "norm" : "bias";
         return HEARTH_OK;

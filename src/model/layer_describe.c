@@ -46,6 +46,8 @@ static void describe_rotary(char *out, size_t size, const attention_shape *a)
 static void describe_attention(char *out, size_t size, const model_layer *l)
 {
     const attention_shape *a = &l->attention;
+    if (l->mixer != MIXER_ATTENTION)
+        return;
     say(out, size, "%u heads of %u, %u of keys and values", a->head_count, a->head_length, a->kv_head_count);
     describe_rotary(out, size, a);
     if (a->window > 0)
@@ -58,19 +60,39 @@ static void describe_attention(char *out, size_t size, const model_layer *l)
         say(out, size, "; biases");
 }
 
-/* "before attention and network", for one of two places. */
-static void describe_places(char *out, size_t size, const char *place, const norm_weights *attention,
-                            const norm_weights *network, bool *said)
+static void describe_recurrent(char *out, size_t size, const model_layer *l)
 {
+    static const char *const rules[] = {[RECURRENCE_MAMBA2] = "Mamba-2", [RECURRENCE_DELTA] = "gated delta net"};
+    const recurrent_shape *r = &l->recurrent;
+    char state[16];
+    if (l->mixer != MIXER_RECURRENT)
+        return;
+    double floats = (double)recurrent_width(r) * r->key_length + (r->window - 1.0) * recurrent_channels(r);
+    say(out, size, "%s: %u heads of %u, %u keys of %u, convolution of %u tokens; a state of %s", rules[r->rule],
+        r->head_count, r->value_length, r->key_count, r->key_length, r->window,
+        text_size(state, floats * sizeof(float)));
+}
+
+/* "before attention and network", for one of two places. */
+static void describe_places(char *out, size_t size, const char *place, const char *mixer,
+                            const norm_weights *attention, const norm_weights *network, bool *said)
+{
+    char both[32];
     if (!attention->weight && !network->weight)
         return;
-    const char *which = !network->weight ? "attention" : attention->weight ? "attention and network" : "network";
+    snprintf(both, sizeof both, "%s and network", mixer);
+    const char *which = !network->weight ? mixer : attention->weight && *mixer ? both : "network";
     say(out, size, "%s %s %s", *said ? "," : "", place, which);
     *said = true;
 }
 
+/* What the texts call a mixer. */
+static const char *const mixer_words[MIXER_COUNT] = {
+    [MIXER_ATTENTION] = "attention", [MIXER_RECURRENT] = "recurrence", [MIXER_NONE] = ""};
+
 static void describe_norms(char *out, size_t size, const hyperparameters *h, const model_layer *l)
 {
+    const char *mixer = mixer_words[l->mixer];
     bool said = false;
     bool one = l->wiring == WIRING_PARALLEL && l->attention_norm.weight == l->ffn_norm.weight;
     const norm_weights *first = l->attention_norm.weight ? &l->attention_norm : &l->ffn_norm;
@@ -78,9 +100,9 @@ static void describe_norms(char *out, size_t size, const hyperparameters *h, con
     if (one)
         say(out, size, " before both, the same one");
     else
-        describe_places(out, size, "before", &l->attention_norm, &l->ffn_norm, &said);
-    describe_places(out, size, "after", &l->attention_post_norm, &l->ffn_post_norm, &said);
-    describe_places(out, size, "inside", &l->attention_inner_norm, &l->ffn_inner_norm, &said);
+        describe_places(out, size, "before", mixer, &l->attention_norm, &l->ffn_norm, &said);
+    describe_places(out, size, "after", mixer, &l->attention_post_norm, &l->ffn_post_norm, &said);
+    describe_places(out, size, "inside", mixer, &l->attention_inner_norm, &l->ffn_inner_norm, &said);
     if (l->query_norm.weight)
         say(out, size, "; of queries and keys, %s", l->attention.norm_whole ? "all heads together" : "each head");
 }
@@ -103,6 +125,8 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
         say(out, size, ", times %g", (double)r->scale);
     if (r->early)
         say(out, size, "; chosen by what enters the layer");
+    if (f->latent > 0)
+        say(out, size, "; of %u values each", f->latent);
     if (f->shared_neurons > 0)
         say(out, size, "; one shared of %u neurons", f->shared_neurons);
 }
@@ -111,6 +135,8 @@ static void describe_network(char *out, size_t size, const model_layer *l)
 {
     const ffn_shape *f = &l->ffn;
     const char *activation = ffn_activations[f->activation].name;
+    if (f->neuron_count == 0)
+        return;
     if (f->activation == FFN_SWIGLU_CLAMPED)
         say(out, size, "%s(gate, up), limit %g", activation, (double)f->threshold);
     else if (f->gating == FFN_GATED_BOTH)
@@ -128,13 +154,16 @@ static void describe_network(char *out, size_t size, const model_layer *l)
 
 void layer_describe(layer_words *out, const hearth_model *model, uint32_t layer)
 {
-    static const char *const wirings[] = {
-        [WIRING_SEQUENTIAL] = "attention, then network", [WIRING_PARALLEL] = "attention and network side by side"};
     const model_layer *l = &model->layers[layer];
     memset(out, 0, sizeof *out);
     describe_attention(out->attention, sizeof out->attention, l);
+    describe_recurrent(out->recurrent, sizeof out->recurrent, l);
     describe_norms(out->norms, sizeof out->norms, &model->hyper, l);
-    say(out->wiring, sizeof out->wiring, "%s", wirings[l->wiring]);
+    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
+        say(out->wiring, sizeof out->wiring, "%s alone", l->mixer == MIXER_NONE ? "network" : mixer_words[l->mixer]);
+    else
+        say(out->wiring, sizeof out->wiring, "%s%s", mixer_words[l->mixer],
+            l->wiring == WIRING_PARALLEL ? " and network side by side" : ", then network");
     describe_experts(out->experts, sizeof out->experts, l);
     describe_network(out->network, sizeof out->network, l);
 }

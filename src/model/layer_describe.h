@@ -8,6 +8,7 @@
 
 /* Each is a phrase that ends without a full stop. Bytes behind the texts are zero. */
 typedef struct layer_words {
+    char recurrent[160];
     char attention[192]; /* "8 heads of 64, 2 of keys and values; not rotated; sees 4096 positions" */
     char norms[128];     /* "RMS before attention and network" */
     char wiring[64];     /* "attention, then network" */
