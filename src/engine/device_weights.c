@@ -476,16 +476,22 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     return HEARTH_OK;
 }
 
+const char *device_lacks(const model_layer *l)
+{
+    if (l->mixer == MIXER_RECURRENT)
+        return "is recurrent";
+    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
+        return "is one block, a mixer or a network";
+    return l->ffn.latent > 0 ? "has experts of another width" : NULL;
+}
+
 /* Refuses what devices do not compute yet. */
 static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
 {
-    const model_layer *l = &m->layers[layer];
-    const char *what = l->mixer == MIXER_RECURRENT ? "is recurrent"
-                       : l->mixer == MIXER_NONE || l->ffn.neuron_count == 0 ? "is one block, a mixer or a network"
-                       : l->ffn.latent > 0 ? "has experts of another width" : NULL;
-    if (!what)
-        return HEARTH_OK;
-    return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer, what);
+    const char *what = device_lacks(&m->layers[layer]);
+    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer,
+                       what)
+                : HEARTH_OK;
 }
 
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
