@@ -199,7 +199,7 @@ static const struct {
     const char *reason; /* why another layer must not have such a tensor */
 } layer_kinds[] = {
     {TENSOR_OF_EXPERTS, "is of a layer with experts, and this one has none"},
-    {TENSOR_OF_DENSE, "is of a layer with a network without experts, and this one has none"},
+    {TENSOR_OF_DENSE, "is of a layer without experts, and this one has some"},
     {TENSOR_OF_ATTENTION, "is of a layer with attention, and this one has none"},
     {TENSOR_OF_RECURRENT, "is of a recurrent layer, and this one is not"},
     {TENSOR_OF_LATENT, "is of experts that read another width, and there are none"},
@@ -219,7 +219,10 @@ static unsigned kinds_of(const model_layer *l)
 /* Returns why a layer is not of the kind that has tensors of this rule; NULL: it is. */
 static const char *of_other_kind(const binder *b, const tensor_rule *rule, uint32_t layer)
 {
-    unsigned missing = rule->flags & ~kinds_of(&b->model->layers[layer]);
+    const model_layer *l = &b->model->layers[layer];
+    unsigned missing = rule->flags & ~kinds_of(l);
+    if (l->ffn.neuron_count == 0 && (missing & (TENSOR_OF_EXPERTS | TENSOR_OF_DENSE)))
+        return "is of a layer with a network, and this one has none";
     for (size_t i = 0; i < sizeof layer_kinds / sizeof *layer_kinds; i++)
         if (missing & layer_kinds[i].flag)
             return layer_kinds[i].reason;
