@@ -26,7 +26,8 @@ static json_t *parse(const char *text)
 static void words_of_python(void **state)
 {
     (void)state;
-    static const char text[] = "{\"a\": [0.0, Infinity], \"Infinity\": \"NaN \\\" Infinity\", \"b\": -Infinity, \"c\": NaN}";
+    static const char text[] =
+        "{\"a\": [0.0, Infinity], \"Infinity\": \"NaN \\\" Infinity\", \"b\": -Infinity, \"c\": NaN}";
     char path[] = "/tmp/hearth-json-XXXXXX";
     int file = mkstemp(path);
     assert_true(file >= 0 && write(file, text, sizeof text - 1) == (ssize_t)(sizeof text - 1));
@@ -208,11 +209,10 @@ static void what_is_stored_is_recalled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_text_is_refused),  cmocka_unit_test(numbers_are_finite),
-        cmocka_unit_test(members_are_read),           cmocka_unit_test(absent_members_are_optional_or_named),
-        cmocka_unit_test(wrong_types_are_named),      cmocka_unit_test(files_are_parsed),
-        cmocka_unit_test(words_of_python),
-        cmocka_unit_test(what_is_stored_is_recalled),
+        cmocka_unit_test(malformed_text_is_refused), cmocka_unit_test(numbers_are_finite),
+        cmocka_unit_test(members_are_read),          cmocka_unit_test(absent_members_are_optional_or_named),
+        cmocka_unit_test(wrong_types_are_named),     cmocka_unit_test(files_are_parsed),
+        cmocka_unit_test(words_of_python),           cmocka_unit_test(what_is_stored_is_recalled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -489,8 +489,8 @@ const char *device_lacks(const model_layer *l)
 static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
 {
     const char *what = device_lacks(&m->layers[layer]);
-    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer,
-                       what)
+    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path,
+                       layer, what)
                 : HEARTH_OK;
 }
 

@@ -121,13 +121,14 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
         bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
         TRY(placement_check_selector(p->selector, m, t, i, error));
-        e->layers[i] = (engine_layer){.form = p->form,
-                                      .selector = p->selector,
-                                      .threshold = p->threshold,
-                                      .predictor = tune_predictor(t, m, i),
-                                      .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
-                                      .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
-                                      };
+        e->layers[i] = (engine_layer){
+            .form = p->form,
+            .selector = p->selector,
+            .threshold = p->threshold,
+            .predictor = tune_predictor(t, m, i),
+            .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
+            .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
+        };
         place_mixer(e, i);
         /* all of these use rows of down_t */
         skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some || experts;

@@ -287,7 +287,8 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     if (first == layer || !t == !find_tensor(b, rule, first))
         return HEARTH_OK;
     char reason_text[64];
-    snprintf(reason_text, sizeof reason_text, t ? "is there, and layer %u has none" : "is missing, and layer %u has one", first);
+    snprintf(reason_text, sizeof reason_text,
+             t ? "is there, and layer %u has none" : "is missing, and layer %u has one", first);
     return fail_tensor(b, rule, layer, reason_text);
 }
 

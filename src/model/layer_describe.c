@@ -74,8 +74,8 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
 }
 
 /* "before attention and network", for one of two places. */
-static void describe_places(char *out, size_t size, const char *place, const char *mixer,
-                            const norm_weights *attention, const norm_weights *network, bool *said)
+static void describe_places(char *out, size_t size, const char *place, const char *mixer, const norm_weights *attention,
+                            const norm_weights *network, bool *said)
 {
     char both[32];
     if (!attention->weight && !network->weight)
