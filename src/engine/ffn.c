@@ -210,6 +210,8 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
         job.input = s->scratch.latent_in;
         job.output = s->scratch.latent_out;
     }
+    if (l->experts_norm.weight)
+        job.input = s->scratch.expert_normed;
     bool zeros = ffn_skippable(&l->ffn), magnitude = e->selector == SELECTOR_MAGNITUDE;
     bool own_size = job.activation->kernel == ACTIVATION_RELU; /* values above zero stay as they are */
     if (e->selector == SELECTOR_LOW_RANK) {

@@ -32,6 +32,23 @@ static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w
         multiply_rows(w, NULL, v->begin, v->begin + v->count, x, y, job->neuron_count);
 }
 
+/* As multiply_part, of gate or up. Where gate and up of listed experts lie in one matrix, their rows have other numbers
+ * there than the neurons. */
+static void multiply_neurons(const ffn_job *job, const ffn_part *v, const matrix *w, float *y)
+{
+    ffn_part placed = *v;
+    uint32_t each = job->l->ffn.expert_neurons;
+    if (job->stride == 0) {
+        multiply_part(job, v, w, &job->normed, y);
+        return;
+    }
+    uint32_t *places = job->s->scratch.expert_places + v->begin;
+    for (size_t i = 0; i < v->count; i++)
+        places[i] = v->list[i] / each * job->stride + v->list[i] % each;
+    placed.list = places;
+    multiply_part(job, &placed, w, &job->normed, y);
+}
+
 /* Adds the bias of the neurons of a part for every token; bias may be NULL. */
 static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, float *y)
 {
@@ -139,7 +156,7 @@ static void select_one(const ffn_job *job, ffn_part *v)
     if (job->predicts)
         filter(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->passes, NULL);
     v->computed = v->count;
-    multiply_part(job, v, &job->first, &job->normed, b->gate);
+    multiply_neurons(job, v, &job->first, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (job->prunes)
         ffn_activate_first(job, first, v->count, first);
@@ -153,7 +170,7 @@ static void gather_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     if (job->second.data) {
-        multiply_part(job, v, &job->second, &job->normed, b->up);
+        multiply_neurons(job, v, &job->second, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     float *h = job->h + v->begin;
@@ -331,7 +348,7 @@ static void select_many(const ffn_job *job, ffn_part *v)
         v->computed = mark(job, v, SELECT_FROM, predict_part(job, v), job->passes);
         join_lists(job, v, NULL);
     }
-    multiply_part(job, v, &job->first, &job->normed, b->gate);
+    multiply_neurons(job, v, &job->first, b->gate);
     add_bias(job, v, job->first_bias, b->gate);
     if (job->predicts)
         zero_unpredicted(job, v);
@@ -351,7 +368,7 @@ static void gather_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     if (job->second.data) {
-        multiply_part(job, v, &job->second, &job->normed, b->up);
+        multiply_neurons(job, v, &job->second, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     size_t active = 0;

@@ -14,6 +14,7 @@
 #include "ffn.h"
 #include "finite.h"
 #include "inputs_internal.h"
+#include "per_layer.h"
 #include "products.h"
 #include "recurrent.h"
 #include "trace.h"
@@ -115,7 +116,21 @@ static void place_heads(const attention_job *job, const norm_weights *w, uint32_
                                                  a->rotary->pairs);
 }
 
-/* Items are rows. Makes query and key those of the row's position; stores key and value. */
+/* Norms the values of one row, each head alone, without weights. */
+static void norm_values(const attention_job *job, float *values)
+{
+    const hearth_engine *e = job->s->engine;
+    const attention_shape *a = &job->l->attention;
+    for (size_t i = 0, n = a->head_length; i < a->kv_head_count; i++) {
+        float *x = values + i * n;
+        double squares = 0;
+        for (size_t k = 0; k < n; k++)
+            squares += (double)x[k] * (double)x[k];
+        scale((float)(1 / sqrt(squares / (double)n + (double)e->model->hyper.norm_epsilon)), n, x);
+    }
+}
+
+/* Items are rows. Makes query and key those of the row's position; stores key and value, if they are the layer's own. */
 static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -125,7 +140,11 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     for (size_t i = begin; i < end; i++) {
         float *query = b->query + i * query_width(a), *key = b->key + i * key_width(a);
         place_heads(job, &job->l->query_norm, a->head_count, i, query);
+        if (a->keys_back > 0)
+            continue;
         place_heads(job, &job->l->key_norm, a->kv_head_count, i, key);
+        if (a->norm_values)
+            norm_values(job, b->value + i * key_width(a));
         kv_store(&job->s->cache, &job->s->engine->runtime->kernels, job->cached, b->sequence[i], b->position[i], key,
                  b->value + i * key_width(a));
     }
@@ -180,9 +199,12 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
     attention_job job = {s, l, s->engine->layers[layer].cache_index};
+    size_t products = a->keys_back > 0 ? 1 : l->v.data ? 3 : 2;
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
-    multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
+    multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, products);
+    if (products == 2)
+        memcpy(b->value, b->key, count * key_width(a) * sizeof *b->value);
     add_bias(s, l->q_bias, query_width(a), count, b->query);
     add_bias(s, l->k_bias, key_width(a), count, b->key);
     add_bias(s, l->v_bias, key_width(a), count, b->value);
@@ -280,6 +302,20 @@ static void network(hearth_session *s, uint32_t layer, size_t count)
     feed_forward(s, layer, count);
 }
 
+/* Adds what the layer's own input makes of the residual stream, and scales that. */
+static void finish_layer(hearth_session *s, uint32_t layer, size_t count)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length;
+    if (l->per_layer_gate.data && l->wiring != WIRING_STREAMS) {
+        per_layer_apply(s, layer, count, b->x, b->added);
+        add_to_residual(s, &l->per_layer_post_norm, count, b->added);
+    }
+    if (l->output_scale)
+        scale(l->output_scale[0], count * d, b->x);
+}
+
 static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     const model_layer *l = &s->engine->model->layers[layer];
@@ -302,6 +338,7 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
         add_to_residual(s, &l->attention_post_norm, count, b->beside);
     if (l->ffn.neuron_count > 0)
         add_to_residual(s, &l->ffn_post_norm, count, b->added);
+    finish_layer(s, layer, count);
     note(s, layer, MOMENT_END);
     return finite_check_stream(s, count, layer, layer, error);
 }
@@ -400,6 +437,8 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     recurrent_begin_batch(s, count);
     if (!e->uploaded || !e->uploaded->embedding.w)
         embed(s, rows, count);
+    if (e->model->hyper.per_layer_length > 0)
+        per_layer_prepare(s, rows, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
     recurrent_end_batch(s);
     if (s->inputs)
@@ -407,6 +446,11 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     if (s->tracer.see)
         trace_batch(s);
     return HEARTH_OK;
+}
+
+void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from, float *to)
+{
+    norm(s, w, width, count, from, to);
 }
 
 void forward_output(const hearth_session *s, size_t row, float *out)

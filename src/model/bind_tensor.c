@@ -66,6 +66,8 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
     char is[128], wanted[96], reason[256];
     if (rule->flags & TENSOR_EXPERTS)
         expected[dimensions++] = b->model->layers[layer].ffn.router.expert_count;
+    else if (rule->stack != DIMENSION_NONE)
+        expected[dimensions++] = expected_size(b, layer, rule->stack);
     if (t->rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1]) ||
         !fits(t->shape[2], expected[2])) {
         print_shape(is, sizeof is, t->shape, t->rank);
@@ -223,7 +225,19 @@ static const char *of_other_kind(const binder *b, const tensor_rule *rule, uint3
     for (size_t i = 0; i < sizeof layer_kinds / sizeof *layer_kinds; i++)
         if (missing & layer_kinds[i].flag)
             return layer_kinds[i].reason;
+    if (!hyper_meets_needs(&b->model->hyper, &b->model->layers[layer], rule->needs))
+        return "is not of this kind of layer";
     return NULL;
+}
+
+/* Returns whether another rule takes the tensor of that name in this layer. */
+static bool is_of_other_rule(const binder *b, const tensor_rule *rule, uint32_t layer)
+{
+    const family *f = b->model->family;
+    for (const tensor_rule *r = f->layer_tensors; r < f->layer_tensors + f->layer_tensor_count; r++)
+        if (r != rule && strcmp(r->name, rule->name) == 0 && !(r->flags & TENSOR_ALIAS) && !of_other_kind(b, r, layer))
+            return true;
+    return false;
 }
 
 /* Returns the first layer of a kind that may have tensors of this rule; layer_count: there is none. */
@@ -276,6 +290,8 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     const stored_tensor *t = find_tensor(b, rule, layer);
     const char *reason = unwanted(b, rule, layer);
     *out = t;
+    if (reason && t && ((rule->needs & NEEDS_OR_UNUSED) || is_of_other_rule(b, rule, layer)))
+        *out = t = NULL;
     if (reason)
         return t ? fail_tensor(b, rule, layer, reason) : HEARTH_OK;
     if (!(rule->flags & TENSOR_OPTIONAL))
@@ -346,6 +362,7 @@ static hearth_status check_extras(const binder *b)
 static void divide_joined(model_layer *l)
 {
     uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = ffn_routed(&l->ffn);
+    l->expert_stride = l->ffn.expert_neurons;
     if (l->qkv.data) {
         l->q = matrix_rows(&l->qkv, 0, query);
         l->k = matrix_rows(&l->qkv, query, key);
@@ -357,8 +374,10 @@ static void divide_joined(model_layer *l)
         l->v_bias = l->qkv_bias + query + key;
     }
     if (l->gate_up.data) {
+        bool experts = l->ffn.router.expert_count > 0;
         l->gate = matrix_rows(&l->gate_up, 0, f);
-        l->up = matrix_rows(&l->gate_up, f, f);
+        l->up = matrix_rows(&l->gate_up, experts ? l->ffn.expert_neurons : f, f);
+        l->expert_stride *= experts ? 2 : 1;
     }
     if (l->recurrent_in.data) {
         uint32_t width = recurrent_width(&l->recurrent), channels = recurrent_channels(&l->recurrent);
