@@ -219,23 +219,24 @@ static unsigned kinds_of(const model_layer *l)
 }
 
 /* Returns why a layer is not of the kind that has tensors of this rule; NULL: it is. */
-static const char *of_other_kind(const binder *b, const tensor_rule *rule, uint32_t layer)
+static const char *of_other_kind(const hearth_model *m, const tensor_rule *rule, uint32_t layer)
 {
-    unsigned missing = rule->flags & ~kinds_of(&b->model->layers[layer]);
+    unsigned missing = rule->flags & ~kinds_of(&m->layers[layer]);
     for (size_t i = 0; i < sizeof layer_kinds / sizeof *layer_kinds; i++)
         if (missing & layer_kinds[i].flag)
             return layer_kinds[i].reason;
-    if (!hyper_meets_needs(&b->model->hyper, &b->model->layers[layer], rule->needs))
+    if (!hyper_meets_needs(&m->hyper, &m->layers[layer], rule->needs))
         return "is not of this kind of layer";
     return NULL;
 }
 
-/* Returns whether another rule takes the tensor of that name in this layer. */
-static bool is_of_other_rule(const binder *b, const tensor_rule *rule, uint32_t layer)
+bool bind_gives_way(const hearth_model *model, const tensor_rule *rule, uint32_t layer)
 {
-    const family *f = b->model->family;
+    const family *f = model->family;
+    if (!of_other_kind(model, rule, layer))
+        return false;
     for (const tensor_rule *r = f->layer_tensors; r < f->layer_tensors + f->layer_tensor_count; r++)
-        if (r != rule && strcmp(r->name, rule->name) == 0 && !(r->flags & TENSOR_ALIAS) && !of_other_kind(b, r, layer))
+        if (r != rule && strcmp(r->name, rule->name) == 0 && !(r->flags & TENSOR_ALIAS) && !of_other_kind(model, r, layer))
             return true;
     return false;
 }
@@ -244,7 +245,7 @@ static bool is_of_other_rule(const binder *b, const tensor_rule *rule, uint32_t 
 static uint32_t first_of_kind(const binder *b, const tensor_rule *rule)
 {
     uint32_t layer = 0;
-    while (layer < b->model->hyper.layer_count && of_other_kind(b, rule, layer))
+    while (layer < b->model->hyper.layer_count && of_other_kind(b->model, rule, layer))
         layer++;
     return layer;
 }
@@ -268,7 +269,7 @@ static bool first_layer_has(const binder *b, unsigned flag)
 static const char *unwanted(const binder *b, const tensor_rule *rule, uint32_t layer)
 {
     const hearth_model *m = b->model;
-    const char *reason = of_other_kind(b, rule, layer);
+    const char *reason = of_other_kind(m, rule, layer);
     if (reason)
         return reason;
     if (rule->columns == DIMENSION_SHARED_NEURONS || rule->rows == DIMENSION_SHARED_NEURONS)
@@ -290,7 +291,7 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     const stored_tensor *t = find_tensor(b, rule, layer);
     const char *reason = unwanted(b, rule, layer);
     *out = t;
-    if (reason && t && ((rule->needs & NEEDS_OR_UNUSED) || is_of_other_rule(b, rule, layer)))
+    if (reason && t && ((rule->needs & NEEDS_OR_UNUSED) || bind_gives_way(b->model, rule, layer)))
         *out = t = NULL;
     if (reason)
         return t ? fail_tensor(b, rule, layer, reason) : HEARTH_OK;

@@ -1,5 +1,5 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
- * huggingface_rope.c (rotation), huggingface_tensor.c (tensors). */
+ * huggingface_rope.c (rotation), huggingface_layers.c (what differs between layers), huggingface_tensor.c (tensors). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -34,6 +34,13 @@ hearth_status folder_get_positive(const folder_reader *r, const json_t *object, 
 /* Checks a list in the config, with a 0 for each layer that is an exception, against the family's pattern; it may be
  * absent. HEARTH_UNSUPPORTED: a layer differs. */
 hearth_status folder_check_layers(const folder_reader *r, const char *key, layer_pattern pattern);
+
+/* In huggingface_layers.c. Reads a size that the config has as a list of one number per layer. */
+hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, const char *key, const json_t *list);
+/* Reads the length of heads in layers without a window, where it differs from that in the others: then the layer has it. */
+hearth_status folder_read_global_heads(folder_reader *r);
+/* Reads what else differs between layers, and the streams of the residual. */
+hearth_status folder_read_layers(folder_reader *r);
 
 /* Reads the rotation of queries and keys: its base and its scaling. */
 hearth_status folder_read_rope(folder_reader *r);

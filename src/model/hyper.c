@@ -18,8 +18,6 @@ static const uint64_t width_limit = (uint64_t)1 << 24;
 #define STATE_LIMIT (1u << 28)
 /* Most values that an expert reads where this is not the width of the embedding. */
 #define LATENT_LIMIT (1u << 20)
-/* Largest length of a head. */
-#define HEAD_LIMIT (1u << 16)
 /* Most values of the inputs of a layer's own, of all layers together. */
 #define PER_LAYER_LIMIT (1u << 24)
 /* Most streams of the residual. */

@@ -30,6 +30,9 @@ typedef struct size_setting {
 #define PER_LAYER_TOKENS "per_layer_token_embd.weight"
 #define FIRST_LAUREL     "blk.0.laurel_l.weight"
 
+/* Largest length of a head. */
+#define HEAD_LIMIT (1u << 16)
+
 extern const size_setting size_settings[];
 extern const size_t size_setting_count;
 
