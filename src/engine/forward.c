@@ -17,6 +17,7 @@
 #include "per_layer.h"
 #include "products.h"
 #include "recurrent.h"
+#include "streams.h"
 #include "trace.h"
 
 #include "../base/clock.h"
@@ -302,13 +303,15 @@ static void network(hearth_session *s, uint32_t layer, size_t count)
     feed_forward(s, layer, count);
 }
 
-/* Adds what the layer's own input makes of the residual stream, and scales that. */
+/* Ends a layer: adds what its own input makes of the residual stream, and scales that; corrects the streams. */
 static void finish_layer(hearth_session *s, uint32_t layer, size_t count)
 {
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length;
-    if (l->per_layer_gate.data && l->wiring != WIRING_STREAMS) {
+    if (l->wiring == WIRING_STREAMS) {
+        streams_correct(s, layer, count);
+    } else if (l->per_layer_gate.data) {
         per_layer_apply(s, layer, count, b->x, b->added);
         add_to_residual(s, &l->per_layer_post_norm, count, b->added);
     }
@@ -321,16 +324,22 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length;
-    bool parallel = l->wiring == WIRING_PARALLEL;
+    bool parallel = l->wiring == WIRING_PARALLEL, streams = l->wiring == WIRING_STREAMS;
     note(s, layer, MOMENT_BEGIN);
+    if (streams)
+        streams_predict(s, layer, count);
     if (l->ffn.router.early)
         feed_forward_route(s, layer, count, b->x);
     if (l->mixer != MIXER_NONE) {
         norm(s, &l->attention_norm, d, count, b->x, b->normed);
+        if (streams)
+            streams_beside(s, layer, count);
         mixers[l->mixer](s, layer, count, parallel ? b->beside : b->added);
         if (!parallel)
             add_to_residual(s, &l->attention_post_norm, count, b->added);
     }
+    if (streams)
+        streams_join(s, count);
     note(s, layer, MOMENT_NEURONS);
     if (l->ffn.neuron_count > 0)
         network(s, layer, count);
@@ -439,8 +448,12 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
         embed(s, rows, count);
     if (e->model->hyper.per_layer_length > 0)
         per_layer_prepare(s, rows, count);
+    if (e->model->hyper.stream_count > 1)
+        streams_begin(s, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
     recurrent_end_batch(s);
+    if (e->model->hyper.stream_count > 1)
+        streams_end(s, count);
     if (s->inputs)
         see_head_input(s, count);
     if (s->tracer.see)

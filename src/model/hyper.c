@@ -20,8 +20,6 @@ static const uint64_t width_limit = (uint64_t)1 << 24;
 #define LATENT_LIMIT (1u << 20)
 /* Most values of the inputs of a layer's own, of all layers together. */
 #define PER_LAYER_LIMIT (1u << 24)
-/* Most streams of the residual. */
-#define STREAM_LIMIT 64
 
 #define MODEL(name) false, offsetof(hyperparameters, name)
 #define LAYER(name) true, offsetof(model_layer, name)
@@ -571,7 +569,7 @@ static hearth_status read_streams(const hyper_reader *r)
     TRY(read_size(r, "altup.num_inputs", &h->stream_count, NULL));
     TRY(read_size(r, "altup.active_idx", &h->active_stream, &found));
     if (h->stream_count < 2 || h->stream_count > STREAM_LIMIT)
-        return fail_key(r, HEARTH_FORMAT, "altup.num_inputs", "is not a number from 2 to 64");
+        return fail_key(r, HEARTH_FORMAT, "altup.num_inputs", "is not a number from 2 to 8");
     if (h->active_stream >= h->stream_count)
         return fail_key(r, HEARTH_FORMAT, "altup.active_idx", "is not below altup.num_inputs");
     const stored_tensor *t = checkpoint_find_tensor(r->source, FIRST_LAUREL); /* no key has the rank */

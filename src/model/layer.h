@@ -176,6 +176,9 @@ typedef struct ffn_network {
     matrix down_t;                      /* [s][d]                                         */
 } ffn_network;
 
+/* Most streams of the residual. */
+#define STREAM_LIMIT 8
+
 /* What a layer with several streams of the residual has for them. S: streams. */
 typedef struct stream_weights {
     norm_weights router_norm;           /* [d]                                            */
