@@ -76,6 +76,17 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
     free(some);
 }
 
+/* Families whose values are normed have more of what devices cannot do. */
+static void check_refused(stack *s, const char *spec)
+{
+    hearth_error error;
+    char *json = partial_placement(s, HEARTH_MODE_DENSE, 1, 0);
+    assert_int_equal(try_engine(s, json, HEARTH_MODE_DENSE, false, &error), HEARTH_UNSUPPORTED);
+    if (!strstr(error.text, "devices cannot do yet"))
+        fail_msg("%s: %s", spec, error.text);
+    hearth_free(json);
+}
+
 static void check_family(hearth_runtime *runtime, const char *spec, const char *name)
 {
     golden g;
@@ -84,6 +95,12 @@ static void check_family(hearth_runtime *runtime, const char *spec, const char *
     golden_load(&g, name);
     golden_path(path, sizeof path, name, "model.gguf");
     open_placed_model(&s, runtime, file_exists(path) ? path : g.folder);
+    if (s.model->layers[0].attention.norm_values) {
+        check_refused(&s, spec);
+        hearth_model_close(s.model);
+        golden_free(&g);
+        return;
+    }
     for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_DENSE + model_has_zeros(s.model); mode++)
         check_layers(&s, &g, name, spec, (hearth_mode)mode);
     hearth_model_close(s.model);

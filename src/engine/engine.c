@@ -124,6 +124,10 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
         bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
         TRY(placement_check_selector(p->selector, m, t, i, error));
+        if (some && m->layers[i].ffn.cuts)
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "%s: layer %u: the values of all neurons decide which of them fire, so none can be left out",
+                        m->source->path, i);
         e->layers[i] = (engine_layer){.form = p->form,
                                       .selector = p->selector,
                                       .threshold = p->threshold,

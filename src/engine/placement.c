@@ -50,7 +50,7 @@ static selector_kind selector_of(hearth_mode mode, const hearth_model *model, co
     const ffn_shape *f = &model->layers[layer].ffn;
     if (mode == HEARTH_MODE_EXACT && !ffn_skippable(f) && model_has_zeros(model))
         return SELECTOR_ALL;
-    bool predicts = mode == HEARTH_MODE_PREDICTED && !f->cuts;
+    bool predicts = mode == HEARTH_MODE_PREDICTED && !f->cuts && !model->layers[layer].experts_norm.weight;
     predictor_kind predictor = predicts ? tune_predictor(t, model, layer).kind : PREDICTOR_NONE;
     for (selector_kind i = 0; i < SELECTOR_COUNT; i++)
         if (selectors[i].mode == mode && selectors[i].predictor == predictor)
@@ -70,6 +70,10 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
         return fail(error, HEARTH_UNSUPPORTED, "%s: mode pruned: is not made for the activation %s; use dense",
                     model->source->path, ffn_activations[model->layers[layer].ffn.activation].name);
     predictor_kind needed = selectors[selector].predictor;
+    if (needed != PREDICTOR_NONE && model->layers[layer].experts_norm.weight)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: selector %s: layer %u has experts beside a network, for which there are no predictors",
+                    model->source->path, selectors[selector].name, layer);
     if (needed != PREDICTOR_NONE && model->layers[layer].ffn.cuts)
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: selector %s: in layer %u the values of all neurons decide which of them fire, so none can be "

@@ -430,6 +430,14 @@ bool model_has_zeros(const hearth_model *model)
     return false;
 }
 
+bool model_predictable(const hearth_model *model)
+{
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        if (model->layers[i].ffn.neuron_count > 0 && !ffn_predictable(&model->layers[i].ffn))
+            return false;
+    return model_has_zeros(model);
+}
+
 hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error)
 {
     if (model->tokenizer)

@@ -133,6 +133,12 @@ static inline bool ffn_skippable(const ffn_shape *f)
     return f->neuron_count > 0 && (ffn_has_zeros(f->activation) || f->cuts);
 }
 
+/* Returns true where a predictor can tell which of them are zero: where first values are cut that depends on all. */
+static inline bool ffn_predictable(const ffn_shape *f)
+{
+    return ffn_skippable(f) && !f->cuts;
+}
+
 /* ------------------------------------------------------------------ predictors */
 
 /* Largest rank of a predictor. The largest known ones have 4096; the engine stores rank float32 values per row. */

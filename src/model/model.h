@@ -92,6 +92,9 @@ const attention_shape *model_first_attention(const hearth_model *model);
 /* Returns whether some layer has activations that are often exactly zero. */
 bool model_has_zeros(const hearth_model *model);
 
+/* Returns whether there can be predictors: every layer with a network is ffn_predictable. */
+bool model_predictable(const hearth_model *model);
+
 /* Opens a GGUF file or a Hugging Face folder as a checkpoint with GGUF's names and keys; or a file named *tokenizer.json
  * or *tokenizer.model, which holds nothing but a vocabulary. */
 hearth_status model_open_checkpoint(checkpoint **out, const char *path, hearth_error *error);
