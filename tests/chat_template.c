@@ -162,6 +162,7 @@ static void stays_within_its_bounds(void **state)
         {"{{ [0] * 999999999999999999 }}", "needs more than 256 MB"},
         {"{{ range(999999999999) }}", "needs more than 256 MB"},
         {"{{ 'a'.center(999999999999) }}", "more than 20000000 steps"},
+        {"{% set t = 'a' * 100000000 %}{{ t.isalpha() }}{{ t|wordcount }}", "more than 20000000 steps"},
         {"{% macro m(x) %}{{ m(x) }}{% endmacro %}\n{{ m(1) }}", "more than 800 nested"},
         {"{% for x in [[1]] recursive %}{{ loop([x]) }}{% endfor %}", "more than 800 nested"},
         {"{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x }}",
@@ -234,6 +235,33 @@ static void nesting_is_bounded(void **state)
     json_decref(no_variables);
 }
 
+/* As many arguments, parameters and comparisons as a source of TEMPLATE_LIMIT bytes holds: parsing takes time and memory
+ * in proportion to it, where a copy for each of them would need gigabytes. */
+static void long_lists_are_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begin, *item, *end;
+    } cases[] = {
+        {"{{ 0", "<1", " }}"},
+        {"{{ dict(", "a=1,", ") }}"},
+        {"{% macro m(", "a=1,", ") %}{% endmacro %}{{ m() }}"},
+    };
+    no_variables = json_object();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        buffer source = {0}, out = {0};
+        hearth_error error = {0};
+        assert_true(buffer_print(&source, "%s", cases[i].begin));
+        while (source.size + 100 < TEMPLATE_LIMIT)
+            assert_true(buffer_print(&source, "%s", cases[i].item));
+        assert_true(buffer_print(&source, "%s", cases[i].end) && buffer_put(&source, "", 1));
+        assert_int_equal(render_source(source.data, no_variables, &out, &error), HEARTH_OK);
+        buffer_free(&source);
+        buffer_free(&out);
+    }
+    json_decref(no_variables);
+}
+
 /* Without memory at any of its allocations: the status says so, and nothing leaks. */
 static void survives_without_memory(void **state)
 {
@@ -268,7 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_published_templates), cmocka_unit_test(renders_as_jinja2),
         cmocka_unit_test(stays_within_its_bounds),     cmocka_unit_test(nesting_is_bounded),
-        cmocka_unit_test(survives_without_memory),
+        cmocka_unit_test(long_lists_are_parsed),       cmocka_unit_test(survives_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,26 @@ printf 'Nonsense\n/clear\nTell me\nMore\n/save %s\n' "$scratch/cleared.json" | "
 is "after /clear" "$(cat "$scratch/cleared.json")" "$(cat "$scratch/two.json")"
 printf '/system Be kind.\nTell me\n/save %s\n' "$scratch/kind.json" | "${chat[@]}" >/dev/null 2>&1
 is "a system message" "$(value "$scratch/kind.json" 0.content)" "Be kind."
+printf '/set system Be kind.\nTell me\n/save ~/kind.json\n' | HOME=$scratch "${chat[@]}" >/dev/null 2>&1
+is "ollama's word for it" "$(value "$scratch/kind.json" 0.content)" "Be kind."
+printf '/load ~/kind.json\n/save %s\n' "$scratch/home.json" | HOME=$scratch "${chat[@]}" >/dev/null 2>&1
+is "a file in the home folder" "$(cat "$scratch/home.json")" "$(cat "$scratch/kind.json")"
+
+# A conversation that comes from elsewhere: what it holds reaches the terminal without its controls, and need not be text.
+echo '[{"role": "system", "content": "\u001b[31mred"}, {"role": "user", "content": ["x"]}]' >"$scratch/hostile.json"
+printf '/load %s\n/system\n/undo\n/undo\n' "$scratch/hostile.json" | "${chat[@]}" >/dev/null 2>"$scratch/err" &&
+    fail "/undo of nothing" || pass
+has "a system message with controls" "$(cat "$scratch/err")" $'\357\277\275[31mred'
+has "/undo of nothing" "$(cat "$scratch/err")" "run: /undo: nothing has been said yet"
+echo '[{"role": "system", "content": {"x": 1}}]' >"$scratch/hostile.json"
+printf '/load %s\n/system\n' "$scratch/hostile.json" | "${chat[@]}" >/dev/null 2>"$scratch/err"
+is "a system message that is no text" "$(cat "$scratch/err")" "(none)"
 printf '"""\none\ntwo\n"""\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
 is "several lines" "$(value "$scratch/lines.json" 0.content)" $'one\ntwo'
+printf '"""one\n\ntwo"""\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
+is "several lines, with the quotes beside them" "$(value "$scratch/lines.json" 0.content)" $'one\n\ntwo'
+printf '"""one"""\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
+is "quotes around one line" "$(value "$scratch/lines.json" 0.content)" one
 printf 'one\\\ntwo\n/save %s\n' "$scratch/lines.json" | "${chat[@]}" >/dev/null 2>&1
 is "a line that goes on" "$(value "$scratch/lines.json" 0.content)" $'one\ntwo'
 
@@ -64,6 +82,12 @@ is "answers" "$(wc -l <"$scratch/reads")" 2
 # A full context loses the oldest messages, and says so.
 for i in 1 2 3 4 5 6; do echo "Tell me the story of the number $i"; done | "${chat[@]}" -c 64 >/dev/null 2>"$scratch/err" && pass || fail "a long chat"
 has "what is lost" "$(cat "$scratch/err")" "context full: goes on without the oldest 2 messages"
+awk 'BEGIN { for (i = 0; i <= 3000; i++) printf "%s{\"role\": \"%s\", \"content\": \"line %d\"}", i ? ", " : "[", i % 2 ? "a" : "user", i
+    print "]" }' >"$scratch/many.json"
+printf '/load %s\n/retry\n/save %s\n' "$scratch/many.json" "$scratch/few.json" | "${chat[@]}" -c 64 >/dev/null 2>"$scratch/err" &&
+    pass || fail "a long conversation: $(cat "$scratch/err")"
+has "what is lost of it" "$(cat "$scratch/err")" "context full: goes on without the oldest 299"
+is "what is left of it" "$(value "$scratch/few.json" 0.role)" user
 head -c 2000 /dev/zero | tr '\0' 'a' >"$scratch/long"
 "${chat[@]}" -c 64 <"$scratch/long" >/dev/null 2>"$scratch/err" && fail "a message beyond the context"
 has "a message beyond the context" "$(cat "$scratch/err")" "tokens, the context has 64; -c makes it larger"

@@ -47,49 +47,28 @@ has "seed" "$(cat "$scratch/err")" "; seed 7"
 echo "Once" | "$HEARTH" run "$model" -n 12 --temp 0 >/dev/null 2>"$scratch/err"
 grep -q "seed" "$scratch/err" && fail "a seed for nothing" || pass
 
-# open_terminal COMMAND: runs it at a terminal of its own; what is written to descriptor 3 is typed there.
-open_terminal() {
-    mkfifo "$scratch/keys"
-    : >"$scratch/shown"
-    script -qefc "$1" "$scratch/shown" <"$scratch/keys" >/dev/null &
-    program=$!
-    exec 3>"$scratch/keys"
-}
-
-# await WHAT PATTERN: until it is shown; what was shown up to there is forgotten.
-await() {
-    local i at
-    for i in $(seq 600); do
-        at=$(tail -c +"$seen" "$scratch/shown" | grep -obaF -- "$2" | head -1 | cut -d: -f1) || true
-        if [ -n "$at" ]; then
-            seen=$((seen + at + ${#2}))
-            pass
-            return
-        fi
-        sleep 0.05
-    done
-    fail "$1: '$2' does not come; shown: $(tail -c +"$seen" "$scratch/shown")"
-}
-
-close_terminal() { # close_terminal WHAT
-    local got=0
-    exec 3>&-
-    wait $program || got=$?
-    is "exit status of $1" $got 0
-    rm "$scratch/keys"
-}
-
-seen=1
 open_terminal "'$HEARTH' run '$model' --temp 0 -n 10"
 await "greeting" "/help says more"
 await "prompt" "> "
 printf 'Once upon a time\n' >&3
 await "answer" "there was a little girl"
 await "status" "10 tokens, "
-printf '/nonsense\n' >&3
-await "unknown word" "/nonsense: is not known"
+await "prompt" "> "
+printf 'Once upon a time\n' >&3
+await "a later status" "10 tokens, "
+await "prompt" "> "
+is "what is the same for all answers is said" "$(grep -c guarantee "$scratch/shown")" 1
+printf '/nonsense and more\n' >&3
+await "unknown word" "unknown command /nonsense; /help lists what there is"
+printf '/reset 3\n' >&3
+await "an argument too many" "/reset: takes no argument"
 printf '/help\n' >&3
 await "help" "Ctrl-C stops an answer"
+await "prompt" "> "
+printf '\003' >&3
+await "prompt after Ctrl-C" "> "
+printf '\003' >&3
+await "a second Ctrl-C" "Ctrl-D or /quit leaves."
 printf '/quit\n' >&3
 close_terminal "a dialogue"
 if [ -e "$scratch/state/hearth/history" ]; then # with libedit only
@@ -97,13 +76,12 @@ if [ -e "$scratch/state/hearth/history" ]; then # with libedit only
 fi
 
 # Ctrl-C stops the answer, not the program; /reset starts a new text; Ctrl-D leaves.
-seen=1
 open_terminal "'$HEARTH' run '$model' --temp 0 -n 480 --ignore-eos -t 1 --cpu scalar"
 await "prompt" "> "
 printf 'Once upon a time\n' >&3
 await "answer" "there was"
 printf '\003' >&3
-await "stop" "stopped by cancelled"
+await "stop" "tokens/s, cancelled"
 await "prompt after Ctrl-C" "> "
 printf '/reset\n' >&3
 await "prompt after a reset" "> "
@@ -114,18 +92,38 @@ await "prompt after an answer" "> "
 printf '\004' >&3
 close_terminal "Ctrl-D"
 
+# What is typed during an answer is not shown in it, but at the next prompt. What is pasted is one text, with its lines.
+if [ -e "$scratch/state/hearth/history" ]; then
+    open_terminal "'$HEARTH' run '$model' --temp 0 -n 480 --ignore-eos -t 1 --cpu scalar"
+    await "prompt" "> "
+    printf 'Once upon a time\n' >&3
+    await "answer" "there was"
+    printf 'typed early' >&3
+    await "status" "480 tokens, "
+    is "typed into the answer" "$(head -c "$seen" "$scratch/shown" | grep -c early)" 0
+    await "prompt" "> "
+    await "typed early" "typed early"
+    printf '\003' >&3
+    await "prompt after Ctrl-C" "> "
+    printf '/reset\n' >&3
+    await "prompt after a reset" "> "
+    printf 'on\033[200~ce\r~\nthree é\033[201~ ~ \n' >&3
+    await "answer to what was pasted" "480 tokens, "
+    close_terminal "a paste"
+    grep -qF 'once\012~\012three' "$scratch/state/hearth/history" && pass || fail "a paste is no single line"
+fi
+
 # What is typed is read whole, whatever the locale says: the answer is that to the same text given with -p.
 text="Zoé met Müller."
 "$HEARTH" run "$model" -p "$text" --temp 0 -n 12 --json >"$scratch/typed.json"
 for locale in C C.UTF-8 nowhere; do
-    seen=1
     open_terminal "LC_ALL=$locale '$HEARTH' run '$model' --temp 0 -n 12 -c 26"
     await "prompt in locale $locale" "> "
     printf '%s\n' "$text" >&3
     await "answer in locale $locale" "$(value "$scratch/typed.json" text)"
     await "prompt after the answer" "> "
     printf '\n' >&3
-    await "report of a full context" "stopped by context; mode "
+    await "report of a full context" "stopped by context"
     await "what comes next" "note: the next line goes on without the oldest half"
     printf '\n' >&3
     await "what a full context loses" "context full: goes on without the oldest 13 of 27 tokens"
@@ -137,7 +135,6 @@ done
 printf 'a\033[31mb\177c\302\233d\te' >"$scratch/controls"
 "$HEARTH" run "$model" -f "$scratch/controls" --temp 0 -n 1 2>/dev/null >"$scratch/piped"
 cmp -s -n "$(wc -c <"$scratch/controls")" "$scratch/piped" "$scratch/controls" && pass || fail "a pipe changes the text"
-seen=1
 open_terminal "'$HEARTH' run '$model' -f '$scratch/controls' --temp 0 -n 1"
 await "controls at a terminal" "$(printf 'a\357\277\275[31mb\357\277\275c\357\277\275d')"
 await "a tab" "$(printf '\t')"

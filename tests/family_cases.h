@@ -10,7 +10,7 @@ static const char *const family_cases[] = {
     "mixtral",      "mixtral-drelu", "mixtral-drelu-predictor",
     "smallthinker", "qwen3-moe", "glm4-moe",  "gpt-oss",       "gpt-oss-fractional",
     "jais2",        "nemotron",  "falcon-7b", "falcon-40b",    "gpt2",
-    "opt"};
+    "opt",          "nemotron-h", "nemotron-h-moe", "nemotron-h-latent"};
 #define FAMILY_CASES (sizeof family_cases / sizeof *family_cases)
 
 #endif

@@ -258,6 +258,7 @@ int main(int argc, char **argv)
             c = (check){.level = k.level};
             check_products(&c, &k, &previous, seed);
             check_vectors(&c, &k, &previous, seed);
+            check_recurrence(&c, &k, &previous, seed);
             check_neurons(&c, &k, &previous, seed);
             bad += c.bad;
             levels++;

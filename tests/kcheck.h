@@ -65,6 +65,7 @@ bool expect(check *c, const char *what, bool truth);
 
 /* Parts of the program: each checks the kernels of k that are not those of `previous`. */
 void check_products(check *c, const kernels *k, const kernels *previous, uint64_t seed);
+void check_recurrence(check *c, const kernels *k, const kernels *previous, uint64_t seed);
 void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t seed);
 void check_neurons(check *c, const kernels *k, const kernels *previous, uint64_t seed);
 

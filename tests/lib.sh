@@ -18,15 +18,16 @@ skip_part() { # for a test of which only a part cannot be run; tools/count-skips
     echo "skipped: $*"
 }
 
-# python_packages: true if $python runs a Python that has the packages of tests/requirements.txt. They are installed into
-# the build folder, once for all tests.
+# python_packages [IMPORTS LIST]: true if $python runs a Python that has the packages of tests/requirements.txt, and those of
+# another list in tests/. They are installed into the build folder, once for all tests.
 python=$BUILD/python/bin/python
 python_packages() {
     (
         flock 9
-        "$python" -c 'import gguf, numpy, tokenizers, sentencepiece' 2>/dev/null && exit
+        "$python" -c "import gguf, numpy, tokenizers, sentencepiece${1:+, $1}" 2>/dev/null && exit
         python3 -m venv "$BUILD/python" &&
-            "$python" -m pip install --quiet --disable-pip-version-check -r "$SOURCE/tests/requirements.txt"
+            timeout 300 "$python" -m pip install --quiet --disable-pip-version-check -r "$SOURCE/tests/requirements.txt" \
+                ${2:+-r "$SOURCE/tests/$2"}
     ) 9>"$BUILD/python.lock" >/dev/null 2>&1
 }
 no_python_packages="Python has not the packages of tests/requirements.txt, and pip cannot install them"
@@ -101,6 +102,39 @@ refused() {
 has_terminal() {
     command -v script >/dev/null &&
         [ "$(script -qec 'echo yes' /dev/null </dev/null 2>/dev/null | tr -d '\r')" = yes ]
+}
+
+# open_terminal COMMAND: runs it at a terminal of its own; what is written to descriptor 3 is typed there.
+open_terminal() {
+    seen=1
+    mkfifo "$scratch/keys"
+    : >"$scratch/shown"
+    script -qefc "$1" "$scratch/shown" <"$scratch/keys" >/dev/null &
+    program=$!
+    exec 3>"$scratch/keys"
+}
+
+# await WHAT PATTERN: until it is shown; what was shown up to there is forgotten.
+await() {
+    local i at
+    for i in $(seq 600); do
+        at=$(tail -c +"$seen" "$scratch/shown" | grep -obaF -- "$2" | head -1 | cut -d: -f1) || true
+        if [ -n "$at" ]; then
+            seen=$((seen + at + ${#2}))
+            pass
+            return
+        fi
+        sleep 0.05
+    done
+    fail "$1: '$2' does not come; shown: $(tail -c +"$seen" "$scratch/shown")"
+}
+
+close_terminal() { # close_terminal WHAT
+    local got=0
+    exec 3>&-
+    wait $program || got=$?
+    is "exit status of $1" $got 0
+    rm "$scratch/keys"
 }
 
 finish() {

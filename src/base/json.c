@@ -41,6 +41,38 @@ hearth_status json_parse_small(json_t **out, const char *path, hearth_error *err
     return parse_file(out, path, (size_t)1 << 20, error);
 }
 
+/* Overwrites the words with null and blanks, outside strings; NaN, which is too short, with an empty string, which is no
+ * number either. */
+static void replace_words(char *text, size_t size)
+{
+    static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
+    bool quoted = false;
+    for (size_t i = 0; i < size; i++) {
+        if (quoted && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        for (size_t w = 0; !quoted && i < size && w < sizeof words / sizeof *words; w++) {
+            size_t length = strlen(words[w]);
+            if (length <= size - i && memcmp(text + i, words[w], length) == 0) {
+                memset(text + i, ' ', length);
+                memcpy(text + i, length > 3 ? "null" : "\"\" ", length > 3 ? 4 : 3);
+            }
+        }
+    }
+}
+
+hearth_status json_parse_python(json_t **out, const char *path, hearth_error *error)
+{
+    char *text;
+    size_t size;
+    TRY(file_read(&text, &size, path, (size_t)1 << 20, error));
+    replace_words(text, size);
+    hearth_status status = json_parse(out, text, size, path, error);
+    mem_free(text);
+    return status;
+}
+
 /* ------------------------------------------------------------------ stored between runs */
 
 json_t *json_recall(const char *path, const char *kind, int version, const char *key)

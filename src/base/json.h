@@ -13,6 +13,10 @@ hearth_status json_parse(json_t **out, const char *text, size_t size, const char
 hearth_status json_parse_file(json_t **out, const char *path, hearth_error *error);
 hearth_status json_parse_small(json_t **out, const char *path, hearth_error *error);
 
+/* As json_parse_small, of a file that Python may have written: Infinity and -Infinity, which are not JSON, count as null,
+ * NaN as an empty string. */
+hearth_status json_parse_python(json_t **out, const char *path, hearth_error *error);
+
 /* What is stored between runs, so that it need not be measured again: an object {KIND: version, "key": key, members...}
  * in a small file. */
 

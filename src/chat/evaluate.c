@@ -9,14 +9,15 @@
 
 /* ------------------------------------------------------------------ names, attributes, items */
 
-const value *frame_find(const frame *f, span name)
+hearth_status frame_find(rendering *r, const frame *f, span name, const value **out)
 {
-    for (; f; f = f->parent) {
-        const value *found = dict_find_text(f->names, name);
-        if (found)
-            return found;
+    size_t searched = 0;
+    *out = NULL;
+    for (; f && !*out; f = f->parent) {
+        searched += 1 + f->names->count;
+        *out = dict_find_text(f->names, name);
     }
-    return NULL;
+    return rendering_spend(r, 1 + searched / ITEMS_PER_STEP);
 }
 
 /* Makes an undefined value that says why, should somebody use it. */
@@ -34,8 +35,8 @@ static hearth_status undefined(rendering *r, value *out, const char *format, con
 
 static hearth_status evaluate_name(rendering *r, const frame *f, const node *n, value *out)
 {
-    TRY(rendering_spend(r, 1));
-    const value *found = frame_find(f, n->name);
+    const value *found;
+    TRY(frame_find(r, f, n->name, &found));
     const function *global = found ? NULL : global_find(n->name);
     if (found)
         *out = *found;

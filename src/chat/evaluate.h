@@ -52,7 +52,7 @@ hearth_status value_operate(rendering *r, operator_kind operator, const value * 
 hearth_status macro_call(rendering *r, const macro *m, const arguments *a, value *out);
 hearth_status loop_call(rendering *r, const loop *l, const arguments *a, value *out);
 
-/* Returns a name's value; NULL: nobody set it. */
-const value *frame_find(const frame *f, span name);
+/* Finds a name's value; *out is NULL where nobody set it. */
+hearth_status frame_find(rendering *r, const frame *f, span name, const value **out);
 
 #endif

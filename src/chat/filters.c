@@ -151,6 +151,7 @@ static hearth_status run_wordcount(rendering *r, const call *c, value *out)
     int64_t count = 0;
     bool in_word = false;
     TRY(value_to_text(r, &c->subject, &text));
+    TRY(rendering_spend(r, text.size / CHARACTERS_PER_STEP));
     for (size_t at = 0; at < text.size;) {
         int32_t code;
         at += take_character((span){text.data + at, text.size - at}, &code);

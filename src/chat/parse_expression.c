@@ -133,11 +133,9 @@ static hearth_status parse_operand(parser *p, node **out)
 
 static hearth_status add_named(parser *p, node *call, span name, node *item)
 {
-    span *names = arena_new_array(p->memory, call->named.count + 1, sizeof *names);
+    span *names = array_for_one_more(p, call->names, call->named.count, sizeof *names);
     if (!names)
-        return fail_memory(p->error, p->name, sizeof *names);
-    if (call->named.count > 0)
-        memcpy(names, call->names, call->named.count * sizeof *names);
+        return HEARTH_NO_MEMORY;
     names[call->named.count] = name;
     call->names = names;
     return add_node(p, &call->named, item);
@@ -425,11 +423,9 @@ static bool take_comparison(parser *p, operator_kind *out)
 
 static hearth_status add_comparison(parser *p, node *compare, operator_kind kind, node *right)
 {
-    operator_kind *operators = arena_new_array(p->memory, compare->items.count + 1, sizeof *operators);
+    operator_kind *operators = array_for_one_more(p, compare->operators, compare->items.count, sizeof *operators);
     if (!operators)
-        return fail_memory(p->error, p->name, sizeof *operators);
-    if (compare->items.count > 0)
-        memcpy(operators, compare->operators, compare->items.count * sizeof *operators);
+        return HEARTH_NO_MEMORY;
     operators[compare->items.count] = kind;
     compare->operators = operators;
     return add_node(p, &compare->items, right);

@@ -100,6 +100,21 @@ hearth_status new_node(parser *p, node_kind kind, node **out)
     return HEARTH_OK;
 }
 
+void *array_for_one_more(const parser *p, void *items, size_t count, size_t item_bytes)
+{
+    const size_t least = 4;
+    bool is_full = count == 0 || (count >= least && (count & (count - 1)) == 0);
+    if (!is_full)
+        return items;
+    size_t capacity = count ? 2 * count : least;
+    void *grown = arena_new_array(p->memory, capacity, item_bytes);
+    if (!grown)
+        fail_memory(p->error, p->name, capacity * item_bytes);
+    else if (count > 0)
+        memcpy(grown, items, count * item_bytes);
+    return grown;
+}
+
 hearth_status add_node(parser *p, node_list *list, node *item)
 {
     if (list->count == list->capacity) {
@@ -230,11 +245,9 @@ static hearth_status parse_parameters(parser *p, parameters *out)
 {
     TRY(expect_operator(p, "("));
     while (!at_operator(p, ")")) {
-        span *names = arena_new_array(p->memory, out->count + 1, sizeof *names);
+        span *names = array_for_one_more(p, out->names, out->count, sizeof *names);
         if (!names)
-            return fail_memory(p->error, p->name, sizeof *names);
-        if (out->count > 0)
-            memcpy(names, out->names, out->count * sizeof *names);
+            return HEARTH_NO_MEMORY;
         out->names = names;
         TRY(expect_any_name(p, &names[out->count]));
         out->count++;

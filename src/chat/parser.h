@@ -43,6 +43,9 @@ hearth_status expect_any_name(parser *p, span *out);
 
 hearth_status new_node(parser *p, node_kind kind, node **out);
 hearth_status add_node(parser *p, node_list *list, node *item);
+/* Returns an array of `count` items with room for one more: the same, or one of twice the size (4, 8, 16 ... items) that
+ * they are copied to. NULL: HEARTH_NO_MEMORY, with its error. */
+void *array_for_one_more(const parser *p, void *items, size_t count, size_t item_bytes);
 
 /* Parse an expression; without_condition: not "a if b else c". */
 hearth_status parse_expression(parser *p, node **out);

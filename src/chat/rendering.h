@@ -19,9 +19,10 @@
  * JSON schema adds about ten per level. */
 #define DEPTH_LIMIT 800u
 
-/* Bytes of text, or items of a list, that count as one step. */
-#define BYTES_PER_STEP 64u
-#define ITEMS_PER_STEP 4u
+/* Bytes of text that are copied, characters that are looked at one by one, or items of a list, that count as one step. */
+#define BYTES_PER_STEP      64u
+#define CHARACTERS_PER_STEP 8u
+#define ITEMS_PER_STEP      4u
 
 typedef struct rendering {
     const char *name; /* of the template: begins every error */

@@ -501,9 +501,10 @@ bool is_letter_or_number(int32_t code)
     return is_letter(code) || (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
 }
 
-static hearth_status test_all(const call *c, bool (*test)(int32_t code), value *out)
+static hearth_status test_all(rendering *r, const call *c, bool (*test)(int32_t code), value *out)
 {
     span text = c->subject.as.text;
+    TRY(rendering_spend(r, text.size / CHARACTERS_PER_STEP));
     bool holds = text.size > 0;
     for (size_t at = 0; at < text.size && holds;) {
         int32_t code;
@@ -516,32 +517,29 @@ static hearth_status test_all(const call *c, bool (*test)(int32_t code), value *
 
 static hearth_status run_isalpha(rendering *r, const call *c, value *out)
 {
-    (void)r;
-    return test_all(c, is_letter, out);
+    return test_all(r, c, is_letter, out);
 }
 
 static hearth_status run_isdigit(rendering *r, const call *c, value *out)
 {
-    (void)r;
-    return test_all(c, is_decimal, out);
+    return test_all(r, c, is_decimal, out);
 }
 
 static hearth_status run_isalnum(rendering *r, const call *c, value *out)
 {
-    (void)r;
-    return test_all(c, is_letter_or_number, out);
+    return test_all(r, c, is_letter_or_number, out);
 }
 
 static hearth_status run_isspace(rendering *r, const call *c, value *out)
 {
-    (void)r;
-    return test_all(c, is_white_character, out);
+    return test_all(r, c, is_white_character, out);
 }
 
 /* True if there are letters of the one case and none of the other. */
-static hearth_status test_one_case(const call *c, bool upper, value *out)
+static hearth_status test_one_case(rendering *r, const call *c, bool upper, value *out)
 {
     span text = c->subject.as.text;
+    TRY(rendering_spend(r, text.size / CHARACTERS_PER_STEP));
     bool has_wanted = false, has_other = false;
     for (size_t at = 0; at < text.size;) {
         int32_t code;
@@ -555,14 +553,12 @@ static hearth_status test_one_case(const call *c, bool upper, value *out)
 
 static hearth_status run_isupper(rendering *r, const call *c, value *out)
 {
-    (void)r;
-    return test_one_case(c, true, out);
+    return test_one_case(r, c, true, out);
 }
 
 static hearth_status run_islower(rendering *r, const call *c, value *out)
 {
-    (void)r;
-    return test_one_case(c, false, out);
+    return test_one_case(r, c, false, out);
 }
 
 /* ------------------------------------------------------------------ to a width */

@@ -360,6 +360,12 @@ static void put_skipped(const loaded *l, const hearth_session *session)
                 output_size(some, s.bytes_per_token), output_size(all, s.dense_bytes_per_token));
 }
 
+void common_put_skipped(const loaded *l, const hearth_session *session)
+{
+    if (!is_dense(l))
+        put_skipped(l, session);
+}
+
 static void put_device(const loaded *l)
 {
     hearth_device_info d;

@@ -133,6 +133,8 @@ hearth_status common_announce(const loaded *l, const hearth_session_options *o, 
 /* Prints without a line break, for example, "mode exact, guarantee bitwise; 87 % of neurons skipped, 919 kB of 1.64 MB
  * read per token; 20 of 32 layers (45 % of neurons) on cuda". session NULL: nothing is known of what was skipped. */
 void common_put_status(const loaded *l, const hearth_session *session);
+/* Prints of that "; 87 % of neurons skipped, ..."; nothing where nothing is skipped. */
+void common_put_skipped(const loaded *l, const hearth_session *session);
 /* Says, after a measurement, that in one line; verbose: with what the guarantee means, what the guard found and what
  * ran on the device, a line each; quiet: nothing. */
 void common_say_status(const loaded *l, const message_options *o);

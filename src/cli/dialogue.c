@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUOTES "\"\"\""
+/* Around a text of several lines, as in ollama. */
+#define QUOTES      "\"\"\""
+#define QUOTES_SIZE (sizeof QUOTES - 1)
 
 void dialogue_greet(const dialogue *d)
 {
@@ -41,19 +43,32 @@ static hearth_status join_line(buffer *text, const char *line, size_t size, bool
     return ok ? HEARTH_OK : fail_memory(error, "line", size);
 }
 
-/* Appends the lines up to the closing quotes, or the end of the input. */
-static hearth_status read_quoted(dialogue *d, buffer *text, hearth_error *error)
+static bool begins_quoted(const char *line)
 {
-    char *line;
+    return strncmp(line, QUOTES, QUOTES_SIZE) == 0;
+}
+
+/* Appends the lines from behind the opening quotes up to the closing ones, or the end of the input. Quotes alone on
+ * their line add none. first: what follows the opening quotes. */
+static hearth_status read_quoted(dialogue *d, const char *first, buffer *text, hearth_error *error)
+{
+    const char *part = first;
+    char *line = NULL;
     hearth_status status = HEARTH_OK;
-    for (bool is_first = true; status == HEARTH_OK && (line = line_editor_read(&d->editor, ". ")); is_first = false) {
-        bool ends = strcmp(line, QUOTES) == 0;
-        if (!ends)
-            status = join_line(text, line, strlen(line), is_first, error);
+    bool ends = false, is_empty = true;
+    while (status == HEARTH_OK && !ends && part) {
+        size_t size = strlen(part);
+        ends = size >= QUOTES_SIZE && strcmp(part + size - QUOTES_SIZE, QUOTES) == 0;
+        size -= ends ? QUOTES_SIZE : 0;
+        if (size > 0 || (!ends && part != first)) {
+            status = join_line(text, part, size, is_empty, error);
+            is_empty = false;
+        }
         free(line);
-        if (ends)
-            break;
+        line = ends ? NULL : line_editor_read(&d->editor, ". ");
+        part = line;
     }
+    free(line);
     return status;
 }
 
@@ -78,8 +93,8 @@ static hearth_status read_joined(dialogue *d, const char *first, buffer *text, h
 /* Reads all lines of a text, with a terminating 0. */
 static hearth_status read_text(dialogue *d, const char *first, buffer *text, hearth_error *error)
 {
-    if (d->joins_lines && strcmp(first, QUOTES) == 0)
-        TRY(read_quoted(d, text, error));
+    if (d->joins_lines && begins_quoted(first))
+        TRY(read_quoted(d, first + QUOTES_SIZE, text, error));
     else
         TRY(read_joined(d, first, text, error));
     return buffer_put(text, "", 1) ? HEARTH_OK : fail_memory(error, "line", 1);
@@ -111,35 +126,46 @@ static hearth_status act_on(dialogue *d, const char *text, hearth_error *error)
         print_help(d);
         return HEARTH_OK;
     }
+    const dialogue_word *known = NULL;
     for (size_t i = 0; i < d->word_count; i++) {
         const char *argument = behind_word(text, d->words[i].word);
         if (argument && (d->words[i].argument || !*argument))
             return d->words[i].act(d->user, argument, error);
+        known = argument ? &d->words[i] : known;
     }
     if (!d->editor.terminal)
         return d->say(d->user, text, error); /* a text may begin with a slash */
-    return fail(error, HEARTH_INVALID, "run: %s: is not known; /help says what is", text);
+    if (known)
+        return fail(error, HEARTH_INVALID, "run: %s: takes no argument", known->word);
+    return fail(error, HEARTH_INVALID, "run: unknown command %.*s; /help lists what there is",
+                (int)strcspn(text, " \n"), text);
 }
 
 static hearth_status handle(dialogue *d, const char *line, hearth_error *error)
 {
     buffer text = {0};
     hearth_status status = read_text(d, line, &text, error);
-    if (status == HEARTH_OK && !interrupt_signal())
+    if (status == HEARTH_OK && !interrupt_signal()) {
+        line_editor_hide_typing(&d->editor);
         status = act_on(d, text.data, error);
+        line_editor_show_typing(&d->editor);
+    }
     buffer_free(&text);
     return status;
 }
 
 hearth_status dialogue_run(dialogue *d, hearth_error *error)
 {
+    bool was_interrupted = false; /* Ctrl-C came at the last prompt, too */
     while (!d->done) {
         interrupt_reset();
         char *line = line_editor_read(&d->editor, "> ");
         if (!line && interrupt_signal() == SIGINT && d->editor.terminal) {
-            fputc('\n', stderr);
+            fputs(was_interrupted ? "\nCtrl-D or /quit leaves.\n" : "\n", stderr);
+            was_interrupted = true;
             continue; /* Ctrl-C at the prompt: shows an empty prompt again */
         }
+        was_interrupted = false;
         if (!line)
             return interrupt_signal() ? HEARTH_CANCELLED : HEARTH_OK;
         interrupt_reset();
@@ -152,7 +178,9 @@ hearth_status dialogue_run(dialogue *d, hearth_error *error)
             return HEARTH_CANCELLED;
         if (status != HEARTH_OK && !d->editor.terminal)
             return fail(error, status, "%s", mistake.text);
-        if (status != HEARTH_OK)
+        if (status == HEARTH_CANCELLED)
+            output_note("note", "%s", mistake.text);
+        else if (status != HEARTH_OK)
             output_error(mistake.text);
     }
     return HEARTH_OK;

@@ -21,8 +21,7 @@ typedef struct dialogue {
     const char *about;          /* what happens with a text; the first lines of the greeting and of /help */
     const dialogue_word *words; /* [word_count], beside /help and /quit                      */
     size_t word_count;
-    bool
-        joins_lines; /* a line goes on behind a backslash at its end, and a text within three quotes on lines of its own */
+    bool joins_lines; /* a line goes on behind a backslash at its end, and a text between """ and """ */
     hearth_status (*say)(void *user, const char *text, hearth_error *error); /* what is no word */
     void *user;
     bool done;

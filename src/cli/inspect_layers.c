@@ -45,12 +45,16 @@ void inspect_layers_print(const layer_words *words, uint32_t count)
         if (like < i)
             continue;
         print_numbers(words, count, i);
-        printf("  attention %s\n", words[i].attention);
+        if (words[i].attention[0])
+            printf("  attention %s\n", words[i].attention);
+        if (words[i].recurrent[0])
+            printf("  recurrent %s\n", words[i].recurrent);
         printf("  norms     %s\n", words[i].norms);
         printf("  wiring    %s\n", words[i].wiring);
         if (words[i].experts[0])
             printf("  experts   %s\n", words[i].experts);
-        printf("  network   %s\n", words[i].network);
+        if (words[i].network[0])
+            printf("  network   %s\n", words[i].network);
     }
 }
 
@@ -61,7 +65,8 @@ static json_t *json_layer(const model_layer *l, const layer_words *w)
     static const char *const gatings[] = {[FFN_GATED] = "gated", [FFN_GATED_BOTH] = "both", [FFN_PLAIN] = "plain"};
     const attention_shape *a = &l->attention;
     const ffn_shape *f = &l->ffn;
-    json_t *words = json_pack("{s:s, s:s, s:s, s:s, s:s}", "attention", w->attention, "norms", w->norms, "wiring",
+    json_t *words = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "attention", w->attention,
+                              "recurrent", w->recurrent, "norms", w->norms, "wiring",
                               w->wiring, "experts", w->experts, "network", w->network);
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:o}", "head_count",
                      (int)a->head_count, "kv_head_count", (int)a->kv_head_count, "head_length", (int)a->head_length,

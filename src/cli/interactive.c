@@ -90,7 +90,7 @@ static hearth_status continue_text(written *w, const char *line, hearth_error *e
     }
     uint32_t known = hearth_session_length(s->session, 0);
     if (known >= w->count) { /* all was read already: the last token is read again for its logits */
-        known = (uint32_t)w->count - 1;
+        known = hearth_session_reach(s->session, 0, (uint32_t)w->count - 1);
         TRY(hearth_session_truncate(s->session, 0, known, error));
     }
     hearth_result result;
@@ -126,9 +126,8 @@ hearth_status interactive_run(chat *s, hearth_error *error)
 {
     static const dialogue_word words[] = {{"/reset", NULL, "start a new text", start_anew}};
     written w = {.chat = s};
-    dialogue d = {.about =
-                      "Type the beginning of a text and it is continued; the next line goes on from there, an empty "
-                      "line just\ngoes on.\n",
+    dialogue d = {.about = "Type the beginning of a text, and it is continued. The next line goes on from there,\n"
+                           "an empty line just goes on.\n",
                   .words = words,
                   .word_count = sizeof words / sizeof *words,
                   .say = say,

@@ -3,12 +3,15 @@
 
 #include "common.h"
 #include "progress.h"
+#include "terminal.h"
 
 #include "../base/memory.h"
+#include "../base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #ifdef HEARTH_HAVE_LIBEDIT
@@ -18,6 +21,7 @@
 #endif
 
 #define HISTORY_LINES 1000
+#define PROMPT_WIDTH  2 /* of the widest one, "> " */
 
 static char *plain_line(void)
 {
@@ -44,6 +48,43 @@ static bool speak_utf8(void)
     return false;
 }
 
+/* What a terminal sends around pasted text, once asked to by terminal_mark_pastes. */
+#define PASTE_BEGIN "^[[200~" /* as libedit spells it */
+#define PASTE_END   "\033[201~"
+
+/* Takes what is pasted, line breaks too, instead of a line for each. Bytes come from the terminal itself, as libedit hands
+ * on ASCII only. */
+static int take_paste(int count, int key)
+{
+    (void)count, (void)key;
+    const size_t end_size = strlen(PASTE_END);
+    buffer text = {0};
+    char byte;
+    bool ok = true, ends = false;
+    while (ok && !ends && read(STDIN_FILENO, &byte, 1) == 1) {
+        byte = byte == '\r' ? '\n' : byte; /* as if Enter were pressed */
+        ok = byte && buffer_put(&text, &byte, 1);
+        ends = text.size >= end_size && memcmp(text.data + text.size - end_size, PASTE_END, end_size) == 0;
+    }
+    text.size -= ends ? end_size : 0;
+    /* libedit draws the line anew from where the cursor is; so it goes to the beginning, or below a longer line. */
+    bool is_one_row = rl_end < terminal_width(stderr) - PROMPT_WIDTH && !strchr(rl_line_buffer, '\n');
+    fputs(is_one_row ? "\r" : "\r\n", stderr);
+    if (buffer_put(&text, "", 1))
+        rl_insert_text(text.data);
+    rl_forced_update_display();
+    buffer_free(&text);
+    return 0;
+}
+
+/* Binds PASTE_BEGIN. libedit finds the function by the last key of what is bound, and binds that key, too. */
+static void prepare_pasting(void)
+{
+    rl_add_defun("take-paste", take_paste, '~');
+    rl_parse_and_bind("bind ~ ed-insert");
+    rl_parse_and_bind("bind " PASTE_BEGIN " take-paste");
+}
+
 static void prepare_editing(line_editor *e)
 {
     e->edits = speak_utf8();
@@ -53,6 +94,7 @@ static void prepare_editing(line_editor *e)
     rl_catch_signals = 0;
     rl_outstream = stderr; /* standard output is for the text only */
     rl_initialize();
+    prepare_pasting();
     using_history();
     stifle_history(HISTORY_LINES);
     e->history = common_user_path("XDG_STATE_HOME", ".local/state", "hearth/history");
@@ -62,7 +104,9 @@ static void prepare_editing(line_editor *e)
 
 static char *edited_line(line_editor *e, const char *prompt)
 {
+    terminal_mark_pastes(stderr, true);
     char *line = readline(prompt);
+    terminal_mark_pastes(stderr, false);
     if (line && *line) {
         add_history(line);
         if (e->history)
@@ -99,6 +143,25 @@ void line_editor_close(line_editor *e)
 {
     mem_free(e->history);
     e->history = NULL;
+}
+
+static void set_echo(const line_editor *e, tcflag_t echo)
+{
+    struct termios mode;
+    if (!e->edits || tcgetattr(STDIN_FILENO, &mode) != 0)
+        return;
+    mode.c_lflag = (mode.c_lflag & ~(tcflag_t)ECHO) | echo;
+    tcsetattr(STDIN_FILENO, TCSANOW, &mode);
+}
+
+void line_editor_hide_typing(const line_editor *e)
+{
+    set_echo(e, 0);
+}
+
+void line_editor_show_typing(const line_editor *e)
+{
+    set_echo(e, ECHO);
 }
 
 char *line_editor_read(line_editor *e, const char *prompt)

@@ -167,7 +167,7 @@ static void report_more(const chat *s, const hearth_result *r)
     fputc('\n', stderr);
 }
 
-void chat_report(const chat *s, const hearth_result *r)
+void chat_report(chat *s, const hearth_result *r)
 {
     if (s->messages.quiet)
         return;
@@ -176,14 +176,21 @@ void chat_report(const chat *s, const hearth_result *r)
         report_more(s, r);
     fprintf(stderr, "%zu token%s, %.1f tokens/s", r->answer_tokens, r->answer_tokens == 1 ? "" : "s",
             rate(r->answer_tokens, r->answer_seconds));
-    if (r->stop != HEARTH_STOP_END && r->stop != HEARTH_STOP_LENGTH)
+    if (r->stop == HEARTH_STOP_CANCELLED)
+        fputs(", cancelled", stderr);
+    else if (r->stop != HEARTH_STOP_END && r->stop != HEARTH_STOP_LENGTH)
         fprintf(stderr, ", stopped by %s", hearth_stop_text(r->stop));
-    fputs("; ", stderr);
-    common_put_status(&s->loaded, s->session);
-    if (s->seed.given)
-        fprintf(stderr, "; seed %llu", (unsigned long long)s->seed.value);
+    if (s->reported && s->shown && !s->messages.verbose)
+        common_put_skipped(&s->loaded, s->session);
+    else {
+        fputs("; ", stderr);
+        common_put_status(&s->loaded, s->session);
+        if (s->seed.given)
+            fprintf(stderr, "; seed %llu", (unsigned long long)s->seed.value);
+    }
     terminal_end(stderr);
     fputc('\n', stderr);
+    s->reported = true;
 }
 
 /* ------------------------------------------------------------------ one prompt, one answer */

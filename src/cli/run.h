@@ -46,6 +46,7 @@ typedef struct chat {
     span prompt;              /* printed before the answer, once it has been read; empty: nothing to print */
     char last;                /* the last byte printed */
     bool shown;               /* standard output is a terminal         */
+    bool reported;            /* an answer had its line of status      */
     bool no_memory;           /* no memory for the text of the last answer */
 } chat;
 
@@ -55,9 +56,9 @@ hearth_status chat_answer(chat *s, const int32_t *ids, size_t count, hearth_resu
 /* Writes to standard output, with control characters made harmless on a terminal, and remembers the last byte. */
 void chat_print(chat *s, const char *text, size_t size);
 /* Prints the line of status of an answer on standard error: its tokens and speed, why it stopped unless that is where
- * its text ends or what -n asked for, what common_put_status prints, and the seed of a random answer. verbose: a line
- * on the prompt before it; quiet: nothing. */
-void chat_report(const chat *s, const hearth_result *result);
+ * its text ends or what -n asked for, what common_put_status prints, and the seed of a random answer. At a terminal only
+ * the first answer has what is the same for all. verbose: a line on the prompt before it; quiet: nothing. */
+void chat_report(chat *s, const hearth_result *result);
 
 /* Reads lines until the end of the input and continues the text with each of them. */
 hearth_status interactive_run(chat *s, hearth_error *error);

@@ -65,13 +65,12 @@ static void cut_messages(json_t *messages, size_t count)
 /* Sets, replaces or (an empty text) removes the system message. */
 static hearth_status set_system(json_t *messages, const char *text, hearth_error *error)
 {
-    if (has_role(messages, 0, "system"))
-        json_array_remove(messages, 0);
-    if (!*text)
-        return HEARTH_OK;
-    return json_array_insert_new(messages, 0, new_message("system", span_of(text))) == 0
-               ? HEARTH_OK
-               : fail_memory(error, "message", strlen(text));
+    bool has_system = has_role(messages, 0, "system");
+    if (*text && json_array_insert_new(messages, 0, new_message("system", span_of(text))) != 0)
+        return fail_memory(error, "message", strlen(text));
+    if (has_system)
+        json_array_remove(messages, *text ? 1 : 0);
+    return HEARTH_OK;
 }
 
 static hearth_status render(const chat *s, const chat_form *form, const json_t *messages, buffer *text,
@@ -124,17 +123,41 @@ static void free_reading(reading *in)
     *in = (reading){0};
 }
 
-/* Leaves out the oldest question with what follows it up to the next one; false: it is the last one. */
-static bool drop_oldest(json_t *messages)
+/* Returns the bytes of what a message says. */
+static size_t content_bytes(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content");
+    return json_is_string(content) ? json_string_length(content) : json_dumpb(content, NULL, 0, JSON_ENCODE_ANY);
+}
+
+/* Leaves out the oldest question with what follows it up to the next one, and adds their bytes to *bytes; false: it is the
+ * last one. */
+static bool drop_oldest(json_t *messages, size_t *bytes)
 {
     size_t first = has_role(messages, 0, "system"), next = first + 1;
     while (next < json_array_size(messages) && !has_role(messages, next, "user"))
         next++;
     if (next >= json_array_size(messages))
         return false;
-    for (size_t i = first; i < next; i++)
+    for (size_t i = first; i < next; i++) {
+        *bytes += content_bytes(json_array_get(messages, first));
         json_array_remove(messages, first);
+    }
     return true;
+}
+
+/* Leaves out the oldest questions, by half of what is too much, as the length of the texts tells it: a long conversation
+ * then takes few renderings, and loses no more than it has to. share: of the tokens, which is too much. false: there is
+ * only one question. */
+static bool drop_share(json_t *messages, double share)
+{
+    size_t all = 0, dropped = 0;
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        all += content_bytes(json_array_get(messages, i));
+    bool any = drop_oldest(messages, &dropped);
+    while (any && (double)dropped < share / 2 * (double)all && drop_oldest(messages, &dropped))
+        continue;
+    return any;
 }
 
 /* Renders the messages; leaves out the oldest ones until there is room for an answer. */
@@ -147,8 +170,8 @@ static hearth_status read_messages(talk *t, reading *in, hearth_error *error)
         TRY(render(s, t->form, t->messages, &in->text, error));
         TRY(model_chat_encode(s->loaded.model->tokenizer, (span){in->text.data, in->text.size}, &in->ids, &in->count,
                               error));
-        bool fits = in->count + room <= context;
-        if (fits || !drop_oldest(t->messages))
+        double room_left = (double)context - (double)room - (double)in->count;
+        if (room_left >= 0 || !drop_share(t->messages, -room_left / (double)in->count))
             break;
         free_reading(in);
     }
@@ -169,6 +192,7 @@ static hearth_status keep_common(talk *t, const reading *in, size_t *common, hea
     size_t n = 0;
     while (n < t->read_count && n + 1 < in->count && t->read[n] == in->ids[n])
         n++;
+    n = hearth_session_reach(t->chat->session, 0, (uint32_t)n); /* fewer where the state of that length was not kept */
     *common = n;
     t->read_count = n;
     return hearth_session_truncate(t->chat->session, 0, (uint32_t)n, error);
@@ -214,6 +238,15 @@ static void report(talk *t, const hearth_result *result)
         output_note("note", "the context is full; the next answer goes on without the oldest messages");
 }
 
+/* Adds what was answered; fails if the user stopped it before there was anything. */
+static hearth_status take_answer(talk *t, const hearth_result *result, hearth_error *error)
+{
+    if (result->stop == HEARTH_STOP_CANCELLED && t->chat->id_count == 0)
+        return fail(error, HEARTH_CANCELLED, "stopped before the answer began; the message is taken back");
+    report(t, result);
+    return add_answer(t, error);
+}
+
 /* Answers the messages, of which the last is the user's. */
 static hearth_status answer(talk *t, hearth_error *error)
 {
@@ -229,18 +262,23 @@ static hearth_status answer(talk *t, hearth_error *error)
         s->last = 0;
         status = chat_answer(s, in.ids + common, in.count - common, &result, error);
     }
-    if (status == HEARTH_OK) {
-        report(t, &result);
+    if (status == HEARTH_OK)
         status = remember_read(t, &in, error);
-    } else
+    else
         t->read_count = 0; /* what the session has read of it is not known */
     if (status == HEARTH_OK)
-        status = add_answer(t, error);
+        status = take_answer(t, &result, error);
     free_reading(&in);
     return status;
 }
 
 /* ------------------------------------------------------------------ lines */
+
+/* Whether the user wants to read what a word did. */
+static bool tells(const talk *t)
+{
+    return t->terminal && !t->chat->messages.quiet;
+}
 
 /* Answers the first `kept` messages, and `question` where it is not NULL; if that fails, all stays as it was. */
 static hearth_status ask(talk *t, size_t kept, const char *question, hearth_error *error)
@@ -273,8 +311,11 @@ static hearth_status clear(void *user, const char *argument, hearth_error *error
 {
     (void)argument, (void)error;
     talk *t = user;
-    cut_messages(t->messages, has_role(t->messages, 0, "system"));
+    bool has_system = has_role(t->messages, 0, "system");
+    cut_messages(t->messages, has_system);
     hearth_sampler_reset(t->chat->sampler);
+    if (tells(t))
+        output_note("note", "a new conversation%s", has_system ? ", with the system message" : "");
     return HEARTH_OK;
 }
 
@@ -286,7 +327,7 @@ static hearth_status undo(void *user, const char *argument, hearth_error *error)
     if (last == json_array_size(t->messages))
         return fail(error, HEARTH_INVALID, "run: /undo: nothing has been said yet");
     const char *text = json_string_value(json_object_get(json_array_get(t->messages, last), "content"));
-    if (t->terminal && !t->chat->messages.quiet && text)
+    if (tells(t) && text)
         output_note("note", "taken back: %.*s%s", (int)strcspn(text, "\n"), text, strchr(text, '\n') ? " ..." : "");
     cut_messages(t->messages, last);
     return HEARTH_OK;
@@ -305,25 +346,52 @@ static hearth_status retry(void *user, const char *argument, hearth_error *error
 static hearth_status change_system(void *user, const char *argument, hearth_error *error)
 {
     talk *t = user;
-    if (*argument)
-        return set_system(t->messages, argument, error);
-    const char *text = has_role(t->messages, 0, "system")
-                           ? json_string_value(json_object_get(json_array_get(t->messages, 0), "content"))
-                           : "(none)";
-    fprintf(stderr, "%s\n", text);
+    if (*argument) {
+        TRY(set_system(t->messages, argument, error));
+        if (tells(t))
+            output_note("note", "the system message is set");
+        return HEARTH_OK;
+    }
+    const char *text = NULL; /* that of a loaded conversation may be no text, or may have controls in it */
+    if (has_role(t->messages, 0, "system"))
+        text = json_string_value(json_object_get(json_array_get(t->messages, 0), "content"));
+    output_terminal(stderr, span_of(text ? text : "(none)"));
+    fputc('\n', stderr);
     return HEARTH_OK;
 }
 
-static hearth_status save(void *user, const char *argument, hearth_error *error)
+/* Opens the path that a user typed, where ~ is the home folder, for `act`. */
+static hearth_status with_path(talk *t, const char *word, const char *typed,
+                               hearth_status (*act)(talk *t, const char *path, hearth_error *error),
+                               hearth_error *error)
 {
-    const talk *t = user;
+    const char *home = strncmp(typed, "~/", 2) == 0 ? getenv("HOME") : NULL;
+    buffer path = {0};
+    if (!*typed)
+        return fail(error, HEARTH_INVALID, "run: %s: needs the name of a file", word);
+    if (!buffer_print(&path, "%s%s", home ? home : "", home ? typed + 1 : typed) || !buffer_put(&path, "", 1)) {
+        buffer_free(&path);
+        return fail_memory(error, typed, strlen(typed));
+    }
+    hearth_status status = act(t, path.data, error);
+    buffer_free(&path);
+    return status;
+}
+
+static void tell_count(const talk *t, const char *how, const char *path)
+{
+    size_t count = json_array_size(t->messages);
+    if (tells(t))
+        output_note("note", "%zu message%s %s %s", count, count == 1 ? "" : "s", how, path);
+}
+
+static hearth_status save_to(talk *t, const char *path, hearth_error *error)
+{
     file_writer *file;
-    if (!*argument)
-        return fail(error, HEARTH_INVALID, "run: /save: needs the name of a file");
     char *text = json_dumps(t->messages, JSON_INDENT(1));
     if (!text)
-        return fail_memory(error, argument, 0);
-    hearth_status status = file_writer_open(&file, argument, error);
+        return fail_memory(error, path, 0);
+    hearth_status status = file_writer_open(&file, path, error);
     if (status == HEARTH_OK) {
         status = file_writer_put(file, text, strlen(text), error);
         if (status == HEARTH_OK)
@@ -334,29 +402,35 @@ static hearth_status save(void *user, const char *argument, hearth_error *error)
             file_writer_discard(file);
     }
     free(text); /* jansson's own */
-    if (status == HEARTH_OK && t->terminal && !t->chat->messages.quiet)
-        output_note("note", "%zu messages are in %s", json_array_size(t->messages), argument);
+    if (status == HEARTH_OK)
+        tell_count(t, "written to", path);
     return status;
 }
 
-static hearth_status load(void *user, const char *argument, hearth_error *error)
+static hearth_status save(void *user, const char *argument, hearth_error *error)
 {
-    talk *t = user;
+    return with_path(user, "/save", argument, save_to, error);
+}
+
+static hearth_status load_from(talk *t, const char *path, hearth_error *error)
+{
     json_t *messages;
-    if (!*argument)
-        return fail(error, HEARTH_INVALID, "run: /load: needs the name of a file");
-    TRY(json_parse_file(&messages, argument, error));
+    TRY(json_parse_file(&messages, path, error));
     const conversation c = {.messages = messages};
-    hearth_status status = conversation_check(&c, argument, error);
+    hearth_status status = conversation_check(&c, path, error);
     if (status != HEARTH_OK) {
         json_decref(messages);
         return status;
     }
     json_decref(t->messages);
     t->messages = messages;
-    if (t->terminal && !t->chat->messages.quiet)
-        output_note("note", "%zu messages from %s", json_array_size(messages), argument);
+    tell_count(t, "read from", path);
     return HEARTH_OK;
+}
+
+static hearth_status load(void *user, const char *argument, hearth_error *error)
+{
+    return with_path(user, "/load", argument, load_from, error);
 }
 
 static hearth_status refuse_image(void *user, const char *argument, hearth_error *error)
@@ -372,6 +446,7 @@ static const dialogue_word words[] = {
     {"/retry", NULL, "answer the last question again", retry},
     {"/regen", NULL, NULL, retry},
     {"/system", "TEXT", "set the system message; without TEXT: show it", change_system},
+    {"/set system", "TEXT", NULL, change_system},
     {"/save", "FILE", "write the messages to FILE, as JSON", save},
     {"/load", "FILE", "go on with the messages of FILE", load},
     {"/image", "FILE", NULL, refuse_image},
@@ -380,9 +455,8 @@ static const dialogue_word words[] = {
 hearth_status conversation_run(chat *s, const run_values *v, const chat_form *form, hearth_error *error)
 {
     talk t = {.chat = s, .form = form, .messages = json_array()};
-    dialogue d = {.about =
-                      "Type a message. A backslash at the end of a line goes on in the next one; \"\"\" on a line of "
-                      "its own\nbegins and ends a longer text.\n",
+    dialogue d = {.about = "Type a message. A line that ends with a backslash goes on in the next one;\n"
+                           "\"\"\" begins and ends a text of several lines.\n",
                   .words = words,
                   .word_count = sizeof words / sizeof *words,
                   .joins_lines = true,

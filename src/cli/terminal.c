@@ -43,6 +43,12 @@ void terminal_clear_line(FILE *to)
     fputs("\r\033[K", to);
 }
 
+void terminal_mark_pastes(FILE *to, bool marks)
+{
+    if (terminal_can_replace(to))
+        fputs(marks ? "\033[?2004h" : "\033[?2004l", to);
+}
+
 int terminal_width(FILE *to)
 {
     struct winsize size;

@@ -25,6 +25,8 @@ void terminal_end(FILE *to);
 bool terminal_can_replace(FILE *to);
 /* Removes the last line of such a terminal, so that another can be written in its place. */
 void terminal_clear_line(FILE *to);
+/* Asks such a terminal to put marks around what is pasted ("bracketed paste" of xterm), or no longer to. */
+void terminal_mark_pastes(FILE *to, bool marks);
 /* Returns the columns of the terminal; 80 where it does not say. */
 int terminal_width(FILE *to);
 

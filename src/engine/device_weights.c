@@ -476,40 +476,49 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     return HEARTH_OK;
 }
 
-/* Refuses layers that compute what devices have no steps for. */
-static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
+const char *device_lacks(const model_layer *l)
 {
-    const model_layer *l = &m->layers[layer];
     const struct {
         bool has;
         const char *what;
-    } unknown[] = {
-        {l->attention.norm_values, "normed values"},
-        {l->attention.keys_back > 0, "keys and values of another layer"},
-        {l->mixer == MIXER_ATTENTION && !l->v.data, "keys as values"},
-        {l->per_layer_gate.data != NULL, "an input of its own"},
-        {l->output_scale != NULL, "a scaled residual stream"},
-        {l->wiring == WIRING_STREAMS, "several streams of the residual"},
-        {l->ffn.cuts, "first values that are cut above their mean"},
-        {l->experts_norm.weight != NULL, "experts beside a network"},
+    } lacking[] = {
+        {l->mixer == MIXER_RECURRENT, "is recurrent"},
+        {l->mixer == MIXER_NONE || l->ffn.neuron_count == 0, "is one block, a mixer or a network"},
+        {l->ffn.latent > 0, "has experts of another width"},
+        {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
+        {l->attention.keys_back > 0, "reads the keys and values of another layer"},
+        {l->attention.norm_values, "has normed values"},
+        {l->mixer == MIXER_ATTENTION && !l->v.data, "has keys as values"},
+        {l->per_layer_gate.data != NULL, "has an input of its own"},
+        {l->output_scale != NULL, "scales the residual stream"},
+        {l->ffn.cuts, "cuts first values above their mean"},
+        {l->experts_norm.weight != NULL, "has experts beside a network"},
     };
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (unknown[i].has)
-            return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: has %s, which devices cannot do yet", m->source->path,
-                        layer, unknown[i].what);
-    return HEARTH_OK;
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if (lacking[i].has)
+            return lacking[i].what;
+    return NULL;
+}
+
+/* Refuses what devices do not compute yet. */
+static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
+{
+    const char *what = device_lacks(&m->layers[layer]);
+    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer,
+                       what)
+                : HEARTH_OK;
 }
 
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
-    if (placement->embedding == PLACEMENT_DEVICE && (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
-        return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
-                    model->source->path);
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_uses_device(&placement->layers[i]))
             TRY(check_layer(model, i, error));
+    if (placement->embedding == PLACEMENT_DEVICE && (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
+                    model->source->path);
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_neurons(&placement->layers[i], PLACEMENT_DEVICE) > 0)
             TRY(check_shared(model, &engine_layers[i], i, error));

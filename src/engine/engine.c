@@ -371,6 +371,8 @@ double engine_token_bytes(const hearth_engine *e, const hearth_counts *counts)
     double bytes = shared_bytes(m);
     for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
         const model_layer *l = &m->layers[i];
+        if (l->ffn.neuron_count == 0)
+            continue;
         bool gated = l->ffn.gating != FFN_PLAIN;
         const router_shape *r = &l->ffn.router;
         double f = l->ffn.neuron_count, used = f;

@@ -39,10 +39,9 @@ hearth_status recurrent_create(recurrent_states *out, const recurrent_shape *con
     out->layers = mem_new_array(count, sizeof *out->layers);
     out->valid = mem_new_array(sequences, sizeof *out->valid);
     out->moved = mem_new_array(sequences, sizeof *out->moved);
-    out->oldest = mem_new_array(sequences, sizeof *out->oldest);
     out->marks = mem_new_array((size_t)sequences * mark_count + 1, sizeof *out->marks);
-    if (!out->layers || !out->valid || !out->moved || !out->oldest || !out->marks)
-        return fail_memory(error, "session: recurrent states", sequences * (mark_count + 3) * sizeof(uint32_t));
+    if (!out->layers || !out->valid || !out->moved || !out->marks)
+        return fail_memory(error, "session: recurrent states", sequences * (mark_count + 2) * sizeof(uint32_t));
     if (!lay_out(out, shapes))
         return fail(error, HEARTH_INVALID, "session: recurrent states: those of %u sequences are too large", sequences);
     out->data = mem_reserve(out->bytes, MEM_HERE_AND_THERE);
@@ -55,7 +54,6 @@ void recurrent_destroy(recurrent_states *s)
     mem_free(s->layers);
     mem_free(s->valid);
     mem_free(s->moved);
-    mem_free(s->oldest);
     mem_free(s->marks);
     *s = (recurrent_states){0};
 }
@@ -91,15 +89,16 @@ static uint32_t find_mark(const recurrent_states *s, uint32_t sequence, uint32_t
     return i;
 }
 
-/* Keeps a state as a mark, in place of the oldest one. */
+/* Keeps a state as a mark: in an empty place, else in that of the shortest length. */
 static void set_mark(recurrent_states *s, uint32_t sequence, uint32_t length, const float *state)
 {
     if (length == 0 || s->mark_count == 0 || find_mark(s, sequence, length) < s->mark_count)
         return;
-    uint32_t i = s->oldest[sequence];
-    s->oldest[sequence] = (i + 1) % s->mark_count;
-    s->marks[(size_t)sequence * s->mark_count + i] = length;
-    memcpy(place(s, sequence, 2 + i), state, s->length * sizeof *state);
+    uint32_t *marks = s->marks + (size_t)sequence * s->mark_count, at = 0;
+    for (uint32_t i = 1; i < s->mark_count; i++)
+        at = marks[i] < marks[at] ? i : at;
+    marks[at] = length;
+    memcpy(place(s, sequence, 2 + at), state, s->length * sizeof *state);
 }
 
 void recurrent_end_feed(recurrent_states *s, bool succeeded, const uint32_t *lengths, const uint32_t *before)

@@ -28,7 +28,6 @@ typedef struct recurrent_states {
     uint8_t *valid;  /* [sequences] which of the two places has the state before the running feed: 0 or 1 */
     uint8_t *moved;  /* [sequences] the running feed has finished a batch of the sequence                */
     uint32_t *marks; /* [sequences][mark_count] lengths; 0: empty                                        */
-    uint32_t *oldest; /* [sequences] the mark that is replaced next                                      */
 } recurrent_states;
 
 /* Returns the floats that one layer stores of a sequence: the matrices, and all. */

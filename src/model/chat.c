@@ -31,7 +31,8 @@ hearth_status model_chat_source(const checkpoint *c, const char *name, span *out
         return HEARTH_OK;
     if (!name)
         return fail(error, HEARTH_UNSUPPORTED,
-                    "%s: chat template: the model has none; one can be given by name or as a file", c->path);
+                    "%s: chat template: the model has none; --chat-template takes a name, such as chatml, or a file",
+                    c->path);
     *out = named_template_find(name);
     return out->size > 0 ? HEARTH_OK : unknown_name(c, name, error);
 }

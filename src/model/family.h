@@ -227,7 +227,6 @@ typedef struct family {
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */
-    const char *shared_width;       /* config.json's name of the neurons of the expert that every token uses */
     const char *expert_width;       /* config.json's name of an expert's neurons; NULL: as without experts   */
     bool embedding_by_width;        /* embeddings are multiplied by sqrt(d)                                  */
     bool scaled;                    /* embeddings, blocks and logits have factors of their own               */

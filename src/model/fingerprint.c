@@ -3,6 +3,8 @@
 
 #include "hyper.h"
 
+#include <string.h>
+
 /* To be increased whenever the covered parts change: old fingerprints then match no model any more. */
 #define FINGERPRINT_VERSION 1
 
@@ -65,6 +67,16 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
         add_floats(h, l->output_scale, 1);
 }
 
+/* Adds the mixer of a layer that has no attention. */
+static void add_mixer(hash128 *h, const model_layer *l)
+{
+    const recurrent_shape *r = &l->recurrent;
+    const uint64_t numbers[] = {l->mixer,     r->rule,       r->head_count, r->value_length,
+                                r->key_count, r->key_length, r->window};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash_number(h, numbers[i]);
+}
+
 /* Adds what a layer computes. Rows of tables are added by name, because their numbers may change when a table
  * grows. */
 static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l)
@@ -81,6 +93,10 @@ static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l
     add_rotary(h, a->rotary);
     if (f->router.expert_count > 0)
         add_router(h, f);
+    if (f->latent > 0)
+        hash_number(h, f->latent);
+    if (l->mixer != MIXER_ATTENTION)
+        add_mixer(h, l);
     add_extras(h, y, l);
 }
 
@@ -92,7 +108,8 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            x->window == y->window && x->scale == y->scale && x->rotary == y->rotary &&
            a->ffn.neuron_count == b->ffn.neuron_count && a->ffn.activation == b->ffn.activation &&
            a->ffn.threshold == b->ffn.threshold && a->ffn.router.expert_count == b->ffn.router.expert_count &&
-           a->ffn.expert_neurons == b->ffn.expert_neurons && x->keys_back == y->keys_back &&
+           a->ffn.expert_neurons == b->ffn.expert_neurons && a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&
+           memcmp(&a->recurrent, &b->recurrent, sizeof a->recurrent) == 0 && x->keys_back == y->keys_back &&
            a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut && !a->output_scale && !b->output_scale;
 }
 
@@ -140,7 +157,8 @@ static void add_norms(hash128 *h, const hyperparameters *y, const model_layer *l
         if (!(rules[i].flags & TENSOR_NORM) || (rules[i].flags & TENSOR_ALIAS))
             continue;
         const float *const *norm = (const float *const *)((const char *)owner + rules[i].field);
-        add_floats(h, *norm, *norm ? hyper_dimension(y, l, rules[i].columns) : 0);
+        uint64_t rows = hyper_dimension(y, l, rules[i].rows);
+        add_floats(h, *norm, *norm ? rows * hyper_dimension(y, l, rules[i].columns) : 0);
     }
 }
 

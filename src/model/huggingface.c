@@ -14,14 +14,15 @@
 
 /* ------------------------------------------------------------------ family */
 
-/* Finds a family by model_type, or by architecture where model_type is NULL. */
-static const family *by_model_type(const char *model_type, const char *architecture)
+/* Finds a family by model_type, or by architecture where model_type is NULL. Of two with the same names one has experts. */
+static const family *by_model_type(const char *model_type, const char *architecture, bool experts)
 {
+    const family *found = NULL;
     for (size_t i = 0; i < family_count; i++)
         if (model_type ? strcmp(families[i].model_type, model_type) == 0
                        : strcmp(families[i].architecture, architecture) == 0)
-            return &families[i];
-    return NULL;
+            found = !found || families[i].mixture == experts ? &families[i] : found;
+    return found;
 }
 
 /* Finds the family by model_type. architectures must agree with it: a classifier has the model_type of its base
@@ -41,7 +42,7 @@ static hearth_status find_family(folder_reader *r)
         return fail(r->error, HEARTH_FORMAT, "%s: model_type: is missing", r->name);
     char known[512];
     family_list(known, sizeof known, true);
-    r->family = by_model_type(model_type, architecture);
+    r->family = by_model_type(model_type, architecture, folder_has_expert_blocks(r->config));
     if (!r->family)
         return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: %.64s is not supported (known: %s)", r->name,
                     model_type ? "model_type" : "architectures", model_type ? model_type : architecture, known);
@@ -286,6 +287,8 @@ static hearth_status read_experts(folder_reader *r)
     } sizes[] = {{"n_group", "expert_group_count"},
                  {"topk_group", "expert_group_used_count"},
                  {"n_shared_experts", "expert_shared_count"},
+                 {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+                 {"moe_latent_size", "moe_latent_size"},
                  {"first_k_dense_replace", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
     bool found, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
@@ -357,7 +360,8 @@ static hearth_status read_activation(folder_reader *r)
         return folder_set_string(r, "hidden_activation", ffn_activations[r->family->activation].name);
     if (r->family->fixed_activation)
         return read_limit(r);
-    static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
+    static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation",
+                                       "mlp_hidden_act"};
     const char *key = keys[0];
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         TRY(json_get_string(r->config, keys[i], &activation, &found, r->name, r->error));
@@ -408,6 +412,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(find_family(&r));
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));
+    TRY(folder_read_mixers(&r));
     TRY(folder_read_layers(&r));
     TRY(read_window(&r));
     TRY(read_experts(&r));

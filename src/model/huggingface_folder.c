@@ -23,7 +23,7 @@ static hearth_status read_config(json_t **out, const char *path, const char *fol
 {
     if (!file_exists(path))
         return fail(error, HEARTH_FORMAT, "%s: config.json: is missing: not a model folder", folder);
-    return json_parse_small(out, path, error);
+    return json_parse_python(out, path, error);
 }
 
 /* Returns true where the folder has an entry whose name matches the pattern. */

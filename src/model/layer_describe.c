@@ -51,8 +51,10 @@ static void describe_rotary(char *out, size_t size, const attention_shape *a)
 static void describe_attention(char *out, size_t size, const model_layer *l, uint32_t layer)
 {
     const attention_shape *a = &l->attention;
+    if (l->mixer != MIXER_ATTENTION)
+        return;
     say(out, size, "%u heads of %u, %u of keys %s values", a->head_count, a->head_length, a->kv_head_count,
-        l->mixer == MIXER_ATTENTION && a->keys_back == 0 && !l->v.data ? "that also are the" : "and");
+        a->keys_back == 0 && !l->v.data ? "that also are the" : "and");
     if (a->keys_back > 0)
         say(out, size, ", those of layer %u", layer - a->keys_back);
     describe_rotary(out, size, a);
@@ -66,19 +68,39 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
         say(out, size, "; biases");
 }
 
-/* "before attention and network", for one of two places. */
-static void describe_places(char *out, size_t size, const char *place, const norm_weights *attention,
-                            const norm_weights *network, bool *said)
+static void describe_recurrent(char *out, size_t size, const model_layer *l)
 {
+    static const char *const rules[] = {[RECURRENCE_MAMBA2] = "Mamba-2", [RECURRENCE_DELTA] = "gated delta net"};
+    const recurrent_shape *r = &l->recurrent;
+    char state[16];
+    if (l->mixer != MIXER_RECURRENT)
+        return;
+    double floats = (double)recurrent_width(r) * r->key_length + (r->window - 1.0) * recurrent_channels(r);
+    say(out, size, "%s: %u heads of %u, %u keys of %u, convolution of %u tokens; a state of %s", rules[r->rule],
+        r->head_count, r->value_length, r->key_count, r->key_length, r->window,
+        text_size(state, floats * sizeof(float)));
+}
+
+/* "before attention and network", for one of two places. */
+static void describe_places(char *out, size_t size, const char *place, const char *mixer,
+                            const norm_weights *attention, const norm_weights *network, bool *said)
+{
+    char both[32];
     if (!attention->weight && !network->weight)
         return;
-    const char *which = !network->weight ? "attention" : attention->weight ? "attention and network" : "network";
+    snprintf(both, sizeof both, "%s and network", mixer);
+    const char *which = !network->weight ? mixer : attention->weight && *mixer ? both : "network";
     say(out, size, "%s %s %s", *said ? "," : "", place, which);
     *said = true;
 }
 
+/* What the texts call a mixer. */
+static const char *const mixer_words[MIXER_COUNT] = {
+    [MIXER_ATTENTION] = "attention", [MIXER_RECURRENT] = "recurrence", [MIXER_NONE] = ""};
+
 static void describe_norms(char *out, size_t size, const hyperparameters *h, const model_layer *l)
 {
+    const char *mixer = mixer_words[l->mixer];
     bool said = false;
     bool one = l->wiring == WIRING_PARALLEL && l->attention_norm.weight == l->ffn_norm.weight;
     const norm_weights *first = l->attention_norm.weight ? &l->attention_norm : &l->ffn_norm;
@@ -86,9 +108,9 @@ static void describe_norms(char *out, size_t size, const hyperparameters *h, con
     if (one)
         say(out, size, " before both, the same one");
     else
-        describe_places(out, size, "before", &l->attention_norm, &l->ffn_norm, &said);
-    describe_places(out, size, "after", &l->attention_post_norm, &l->ffn_post_norm, &said);
-    describe_places(out, size, "inside", &l->attention_inner_norm, &l->ffn_inner_norm, &said);
+        describe_places(out, size, "before", mixer, &l->attention_norm, &l->ffn_norm, &said);
+    describe_places(out, size, "after", mixer, &l->attention_post_norm, &l->ffn_post_norm, &said);
+    describe_places(out, size, "inside", mixer, &l->attention_inner_norm, &l->ffn_inner_norm, &said);
     if (l->query_norm.weight)
         say(out, size, "; of queries%s%s, %s", l->key_norm.weight ? " and keys" : "",
             l->attention.norm_values && l->attention.keys_back == 0 ? ", and of values without weights" : "",
@@ -117,6 +139,8 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
         say(out, size, "; chosen by what enters the layer");
     if (l->expert_scales)
         say(out, size, ", each scaled");
+    if (f->latent > 0)
+        say(out, size, "; of %u values each", f->latent);
     if (l->experts_norm.weight)
         say(out, size, "; beside a network of %u neurons", f->shared_neurons);
     else if (f->shared_neurons > 0)
@@ -127,6 +151,8 @@ static void describe_network(char *out, size_t size, const model_layer *l)
 {
     const ffn_shape *f = &l->ffn;
     const char *activation = ffn_activations[f->activation].name;
+    if (f->neuron_count == 0)
+        return;
     if (f->activation == FFN_SWIGLU_CLAMPED)
         say(out, size, "%s(gate, up), limit %g", activation, (double)f->threshold);
     else if (f->gating == FFN_GATED_BOTH)
@@ -144,24 +170,31 @@ static void describe_network(char *out, size_t size, const model_layer *l)
         say(out, size, "; biases");
 }
 
+static void describe_wiring(char *out, size_t size, const hyperparameters *h, const model_layer *l)
+{
+    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
+        say(out, size, "%s alone", l->mixer == MIXER_NONE ? "network" : mixer_words[l->mixer]);
+    else
+        say(out, size, "%s%s%s", mixer_words[l->mixer],
+            l->wiring == WIRING_STREAMS ? " with two small matrices beside it" : "",
+            l->wiring == WIRING_PARALLEL ? " and network side by side" : ", then network");
+    if (h->stream_count > 1)
+        say(out, size, ", on one of %u streams, of which all are predicted and corrected", h->stream_count);
+    if (h->per_layer_length > 0)
+        say(out, size, "; then an input of its own of %u values", h->per_layer_length);
+    if (l->output_scale)
+        say(out, size, "; scaled at the end");
+}
+
 void layer_describe(layer_words *out, const hearth_model *model, uint32_t layer)
 {
-    static const char *const wirings[] = {[WIRING_SEQUENTIAL] = "attention, then network",
-                                          [WIRING_PARALLEL] = "attention and network side by side",
-                                          [WIRING_STREAMS] = "attention with two small matrices beside it, then network"};
     const model_layer *l = &model->layers[layer];
     const hyperparameters *h = &model->hyper;
     memset(out, 0, sizeof *out);
     describe_attention(out->attention, sizeof out->attention, l, layer);
-    describe_norms(out->norms, sizeof out->norms, &model->hyper, l);
-    say(out->wiring, sizeof out->wiring, "%s", wirings[l->wiring]);
-    if (h->stream_count > 1)
-        say(out->wiring, sizeof out->wiring, ", on one of %u streams, of which all are predicted and corrected",
-            h->stream_count);
-    if (h->per_layer_length > 0)
-        say(out->wiring, sizeof out->wiring, "; then an input of its own of %u values", h->per_layer_length);
-    if (l->output_scale)
-        say(out->wiring, sizeof out->wiring, "; scaled at the end");
+    describe_recurrent(out->recurrent, sizeof out->recurrent, l);
+    describe_norms(out->norms, sizeof out->norms, h, l);
+    describe_wiring(out->wiring, sizeof out->wiring, h, l);
     describe_experts(out->experts, sizeof out->experts, l);
     describe_network(out->network, sizeof out->network, l);
 }

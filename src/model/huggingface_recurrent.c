@@ -1,0 +1,151 @@
+/* huggingface_recurrent.c - which mixer each layer of a folder's model has, and the shape of the recurrent ones. */
+#include "folder_reader.h"
+
+#include <string.h>
+
+/* What a layer of one block is: letters of hybrid_override_pattern, names in layers_block_type. */
+typedef struct block_name {
+    char letter;
+    const char *names[2]; /* the second one as transformers 5 writes it */
+    bool attends, computes, has_experts;
+} block_name;
+
+// clang-format off
+static const block_name block_names[] = {
+    /* letter  names                               attends computes experts */
+    {'M', {"mamba",     "linear_attention"},       false,  false,   false},
+    {'*', {"attention", "full_attention"},         true,   false,   false},
+    {'-', {"mlp",       NULL},                     false,  true,    false},
+    {'E', {"moe",       NULL},                     false,  true,    true},
+};
+// clang-format on
+#define BLOCK_NAMES (sizeof block_names / sizeof *block_names)
+
+static const block_name *by_letter(char letter)
+{
+    for (size_t i = 0; i < BLOCK_NAMES; i++)
+        if (block_names[i].letter == letter)
+            return &block_names[i];
+    return NULL;
+}
+
+static const block_name *by_name(const char *name)
+{
+    for (size_t i = 0; name && i < BLOCK_NAMES; i++)
+        for (size_t n = 0; n < 2; n++)
+            if (block_names[i].names[n] && strcmp(block_names[i].names[n], name) == 0)
+                return &block_names[i];
+    return NULL;
+}
+
+/* The list of blocks as a config has it: one of the two. */
+typedef struct block_list {
+    const char *key;
+    const char *pattern;
+    const json_t *names;
+    size_t count;
+} block_list;
+
+static block_list find_blocks(const json_t *config)
+{
+    static const char pattern_key[] = "hybrid_override_pattern", names_key[] = "layers_block_type";
+    const char *pattern = json_string_value(json_object_get(config, pattern_key));
+    const json_t *names = json_object_get(config, names_key);
+    if (pattern)
+        return (block_list){pattern_key, pattern, NULL, strlen(pattern)};
+    return (block_list){names_key, NULL, names, json_array_size(names)};
+}
+
+static const block_name *block_at(const block_list *list, size_t layer)
+{
+    return list->pattern ? by_letter(list->pattern[layer])
+                         : by_name(json_string_value(json_array_get(list->names, layer)));
+}
+
+bool folder_has_expert_blocks(const json_t *config)
+{
+    block_list list = find_blocks(config);
+    for (size_t i = 0; i < list.count; i++) {
+        const block_name *block = block_at(&list, i);
+        if (block && block->has_experts)
+            return true;
+    }
+    return false;
+}
+
+/* Sets the arrays by which GGUF says what each layer is. */
+static hearth_status set_arrays(folder_reader *r, const uint32_t *kv_heads, const uint32_t *neurons)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, "attention.head_count_kv");
+    TRY(checkpoint_set_numbers(r->out, key, VALUE_I32, kv_heads, r->hyper.layer_count, r->error));
+    hyper_key(key, r->family, "feed_forward_length");
+    return checkpoint_set_numbers(r->out, key, VALUE_I32, neurons, r->hyper.layer_count, r->error);
+}
+
+/* Fills in the arrays [layer_count]. */
+static hearth_status list_blocks(folder_reader *r, uint32_t *kv_heads, uint32_t *neurons)
+{
+    block_list list = find_blocks(r->config);
+    uint32_t of_expert = r->layer.ffn.neuron_count;
+    bool found;
+    if (list.count != r->hyper.layer_count)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: does not name one block per layer", r->name, list.key);
+    if (r->family->expert_width)
+        TRY(json_get_uint(r->config, r->family->expert_width, &of_expert, &found, r->name, r->error));
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+        const block_name *block = block_at(&list, i);
+        if (!block)
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: the block of layer %u is not supported", r->name,
+                        list.key, i);
+        if (block->computes && block->has_experts != r->family->mixture)
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layers with experts beside others without are not supported",
+                        r->name, list.key);
+        kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
+        neurons[i] = block->computes ? of_expert : 0;
+    }
+    return set_arrays(r, kv_heads, neurons);
+}
+
+/* Reads the shape of Mamba-2. */
+static hearth_status read_mamba(folder_reader *r)
+{
+    static const struct {
+        const char *config_key, *key;
+    } sizes[] = {{"mamba_num_heads", "ssm.time_step_rank"},
+                 {"n_groups", "ssm.group_count"},
+                 {"ssm_state_size", "ssm.state_size"},
+                 {"conv_kernel", "ssm.conv_kernel"}};
+    uint32_t values[4], length = 0;
+    const char *activation = "silu";
+    bool found;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        TRY(json_get_uint(r->config, sizes[i].config_key, &values[i], NULL, r->name, r->error));
+        TRY(folder_set_size(r, sizes[i].key, values[i]));
+    }
+    TRY(json_get_uint(r->config, "mamba_head_dim", &length, NULL, r->name, r->error));
+    if ((uint64_t)length * values[0] > UINT32_MAX)
+        return fail(r->error, HEARTH_FORMAT, "%s: mamba_head_dim: is too large", r->name);
+    TRY(json_get_string(r->config, "mamba_hidden_act", &activation, &found, r->name, r->error));
+    if (strcmp(activation, "silu") != 0)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: mamba_hidden_act: %.64s is not supported", r->name, activation);
+    r->layer.recurrent = (recurrent_shape){.rule = r->family->recurrence,
+                                           .head_count = values[0],
+                                           .value_length = length,
+                                           .key_count = values[1],
+                                           .key_length = values[2],
+                                           .window = values[3]};
+    return folder_set_size(r, "ssm.inner_size", length * values[0]);
+}
+
+hearth_status folder_read_mixers(folder_reader *r)
+{
+    if (r->family->mixers != MIXERS_BLOCKS)
+        return HEARTH_OK;
+    uint32_t *numbers = mem_new_array(2 * (size_t)r->hyper.layer_count, sizeof *numbers);
+    if (!numbers)
+        return fail_memory(r->error, "layers", 2 * (size_t)r->hyper.layer_count * sizeof *numbers);
+    hearth_status status = list_blocks(r, numbers, numbers + r->hyper.layer_count);
+    mem_free(numbers);
+    return status == HEARTH_OK ? read_mamba(r) : status;
+}

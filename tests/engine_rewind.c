@@ -1,0 +1,183 @@
+/* engine_rewind.c - sequences of models with recurrent layers: forked, saved, restored, cut to kept lengths, and feeds that
+ * fail. After a storm of these a sequence gives the bytes that the same feeds give when they are all computed anew. */
+#include "../src/base/random.h"
+
+#include "golden.h"
+
+#define STORMS     300
+#define SEQUENCES  3 /* in the storm; one more computes anew */
+#define CONTEXT    48
+#define VOCABULARY 272
+#define LONGEST    9 /* tokens of a feed */
+
+static const char *const cases[] = {"nemotron-h", "nemotron-h-moe"};
+
+/* How a sequence came to be: its tokens, and how many each feed had. */
+typedef struct history {
+    int32_t ids[CONTEXT];
+    size_t cuts[CONTEXT];
+    size_t feeds, length;
+} history;
+
+typedef struct storm {
+    stack s;
+    history histories[SEQUENCES];
+    hearth_checkpoint *saved;
+    history saved_history;
+    uint64_t random;
+    bool fails; /* the next feed is cancelled after its first layer */
+} storm;
+
+static size_t below(storm *t, size_t n)
+{
+    return (size_t)(random_next(&t->random) % n);
+}
+
+static bool cancel(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)done, (void)total;
+    return !((storm *)user)->fails;
+}
+
+static void feed(storm *t, uint32_t sequence, size_t count)
+{
+    history *h = &t->histories[sequence];
+    hearth_row rows[LONGEST];
+    hearth_error error;
+    for (size_t i = 0; i < count; i++) {
+        h->ids[h->length + i] = (int32_t)(3 + below(t, VOCABULARY - 3));
+        rows[i] = (hearth_row){h->ids[h->length + i], sequence, false};
+    }
+    t->fails = count > 1 && below(t, 4) == 0;
+    hearth_status status = hearth_session_feed(t->s.session, rows, count, &error);
+    assert_int_equal(status, t->fails ? HEARTH_CANCELLED : HEARTH_OK);
+    if (t->fails)
+        return;
+    h->length += count;
+    h->cuts[h->feeds++] = count;
+}
+
+/* Cuts a sequence to a random length, or to the next shorter one that is kept. */
+static void cut(storm *t, uint32_t sequence)
+{
+    history *h = &t->histories[sequence];
+    hearth_error error;
+    uint32_t wanted = (uint32_t)below(t, h->length + 1), kept = hearth_session_reach(t->s.session, sequence, wanted);
+    assert_true(kept <= wanted);
+    if (kept < wanted) {
+        hearth_status status = hearth_session_truncate(t->s.session, sequence, wanted, &error);
+        assert_int_equal(status, HEARTH_UNSUPPORTED);
+        assert_non_null(strstr(error.text, "its recurrent state is not kept of"));
+    }
+    stack_check(hearth_session_truncate(t->s.session, sequence, kept, &error), &error);
+    while (h->length > kept)
+        h->length -= h->cuts[--h->feeds];
+    assert_int_equal(h->length, kept); /* only lengths between feeds are kept */
+}
+
+/* Feeds one more token to a sequence, and the same feeds to an empty one. */
+static void compare(storm *t, uint32_t sequence)
+{
+    float got[VOCABULARY], want[VOCABULARY];
+    history *h = &t->histories[sequence];
+    hearth_error error;
+    int32_t id = (int32_t)(3 + below(t, VOCABULARY - 3));
+    t->fails = false;
+    stack_feed(&t->s, sequence, &id, 1, got);
+    stack_check(hearth_session_truncate(t->s.session, SEQUENCES, 0, &error), &error);
+    for (size_t i = 0, at = 0; i < h->feeds; at += h->cuts[i++])
+        stack_feed(&t->s, SEQUENCES, h->ids + at, h->cuts[i], NULL);
+    stack_feed(&t->s, SEQUENCES, &id, 1, want);
+    assert_memory_equal(got, want, sizeof got);
+    h->ids[h->length++] = id;
+    h->cuts[h->feeds++] = 1;
+}
+
+static void change(storm *t)
+{
+    hearth_error error;
+    uint32_t sequence = (uint32_t)below(t, SEQUENCES), other = (uint32_t)below(t, SEQUENCES);
+    history *h = &t->histories[sequence];
+    switch (below(t, 6)) {
+    case 0:
+        stack_check(hearth_session_fork(t->s.session, sequence, other, &error), &error);
+        t->histories[other] = *h;
+        break;
+    case 1:
+        hearth_checkpoint_destroy(t->saved);
+        stack_check(hearth_session_save(t->s.session, sequence, &t->saved, &error), &error);
+        t->saved_history = *h;
+        break;
+    case 2:
+        if (!t->saved)
+            break;
+        stack_check(hearth_session_restore(t->s.session, sequence, t->saved, &error), &error);
+        *h = t->saved_history;
+        break;
+    case 3:
+        cut(t, sequence);
+        break;
+    default:
+        if (h->length + LONGEST < CONTEXT)
+            feed(t, sequence, 1 + below(t, LONGEST));
+        else
+            cut(t, sequence);
+    }
+}
+
+static void storms(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        storm t = {.random = 7 + c};
+        char path[600];
+        golden_path(path, sizeof path, cases[c], "model.gguf");
+        stack_open(&t.s, path, 2, HEARTH_ACTIVATIONS_AUTO,
+                   (hearth_session_options){.context = CONTEXT,
+                                            .sequences = SEQUENCES + 1,
+                                            .batch = 4,
+                                            .output_rows = 1,
+                                            .progress = {cancel, &t}});
+        for (size_t i = 0; i < STORMS; i++) {
+            change(&t);
+            uint32_t sequence = (uint32_t)below(&t, SEQUENCES);
+            if (i % 5 == 0 && t.histories[sequence].length < CONTEXT - 1)
+                compare(&t, sequence);
+        }
+        hearth_checkpoint_destroy(t.saved);
+        stack_close(&t.s);
+    }
+}
+
+/* The lengths that are kept: those at which feeds of several tokens began and ended, the last ones of them. */
+static void kept_lengths(void **state)
+{
+    (void)state;
+    char path[600];
+    stack s;
+    int32_t ids[CONTEXT] = {5, 6, 7, 8, 9};
+    hearth_error error;
+    golden_path(path, sizeof path, "nemotron-h", "model.gguf");
+    stack_open(&s, path, 1, HEARTH_ACTIVATIONS_AUTO, (hearth_session_options){.context = CONTEXT, .marks = 3});
+    stack_feed(&s, 0, ids, 5, NULL); /* 5 */
+    stack_feed(&s, 0, ids, 1, NULL);
+    stack_feed(&s, 0, ids, 1, NULL);
+    assert_int_equal(hearth_session_reach(s.session, 0, 7), 7);
+    assert_int_equal(hearth_session_reach(s.session, 0, 6), 5);
+    assert_int_equal(hearth_session_reach(s.session, 0, 4), 0);
+    assert_int_equal(hearth_session_reach(s.session, 1, 4), 0);
+    stack_feed(&s, 0, ids, 3, NULL); /* 7, 10 */
+    assert_int_equal(hearth_session_reach(s.session, 0, 9), 7);
+    assert_int_equal(hearth_session_reach(s.session, 0, 6), 5);
+    stack_feed(&s, 0, ids, 2, NULL); /* 12, in place of 5 */
+    assert_int_equal(hearth_session_reach(s.session, 0, 6), 0);
+    stack_check(hearth_session_truncate(s.session, 0, 7, &error), &error);
+    assert_int_equal(hearth_session_reach(s.session, 0, 12), 7);
+    stack_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(storms), cmocka_unit_test(kept_lengths)};
+    return run_group(tests, NULL, NULL);
+}
