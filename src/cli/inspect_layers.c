@@ -60,7 +60,8 @@ void inspect_layers_print(const layer_words *words, uint32_t count)
 
 static json_t *json_layer(const model_layer *l, const layer_words *w)
 {
-    static const char *const wirings[] = {[WIRING_SEQUENTIAL] = "sequential", [WIRING_PARALLEL] = "parallel"};
+    static const char *const wirings[] = {[WIRING_SEQUENTIAL] = "sequential", [WIRING_PARALLEL] = "parallel",
+                                          [WIRING_STREAMS] = "streams"};
     static const char *const gatings[] = {[FFN_GATED] = "gated", [FFN_GATED_BOTH] = "both", [FFN_PLAIN] = "plain"};
     const attention_shape *a = &l->attention;
     const ffn_shape *f = &l->ffn;

@@ -478,11 +478,26 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
 
 const char *device_lacks(const model_layer *l)
 {
-    if (l->mixer == MIXER_RECURRENT)
-        return "is recurrent";
-    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
-        return "is one block, a mixer or a network";
-    return l->ffn.latent > 0 ? "has experts of another width" : NULL;
+    const struct {
+        bool has;
+        const char *what;
+    } lacking[] = {
+        {l->mixer == MIXER_RECURRENT, "is recurrent"},
+        {l->mixer == MIXER_NONE || l->ffn.neuron_count == 0, "is one block, a mixer or a network"},
+        {l->ffn.latent > 0, "has experts of another width"},
+        {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
+        {l->attention.keys_back > 0, "reads the keys and values of another layer"},
+        {l->attention.norm_values, "has normed values"},
+        {l->mixer == MIXER_ATTENTION && !l->v.data, "has keys as values"},
+        {l->per_layer_gate.data != NULL, "has an input of its own"},
+        {l->output_scale != NULL, "scales the residual stream"},
+        {l->ffn.cuts, "cuts first values above their mean"},
+        {l->experts_norm.weight != NULL, "has experts beside a network"},
+    };
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if (lacking[i].has)
+            return lacking[i].what;
+    return NULL;
 }
 
 /* Refuses what devices do not compute yet. */
@@ -501,6 +516,9 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_uses_device(&placement->layers[i]))
             TRY(check_layer(model, i, error));
+    if (placement->embedding == PLACEMENT_DEVICE && (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
+                    model->source->path);
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_neurons(&placement->layers[i], PLACEMENT_DEVICE) > 0)
             TRY(check_shared(model, &engine_layers[i], i, error));

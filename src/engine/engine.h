@@ -47,7 +47,8 @@ typedef struct engine_layer {
     uint32_t row_count;
     /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL without either. */
     uint32_t *expert_begins;
-    uint32_t cache_index; /* its index among the layers with the same mixer on the same side */
+    uint32_t cache_index; /* its index among the layers with the same mixer on the same side; where it reads the keys of
+                             another layer, that one's */
 } engine_layer;
 
 struct hearth_engine {
@@ -132,8 +133,16 @@ typedef struct scratch {
     float *latent_in,
         *latent_out;             /* [B][latent]  what experts read, and the sum of their results, where these are not of
                                       d values */
+    float *expert_normed;        /* [B][d]  what experts read, where they have a norm of their own */
+    float *per_layer;            /* [B][layers][p]  inputs of the layers' own            */
+    float *per_layer_row;        /* [threads][layers * p]                                */
+    float *per_layer_gate;       /* [B][p]                                               */
+    float *streams;              /* [S][B][d]  of the residual, where there are several; S as in hyperparameters */
+    float *stream_weights;       /* [B][S]                                               */
+    float *laurel_in, *laurel;   /* [B][r], [B][d]                                       */
     float *expert_x;             /* [B][d]  their residual streams, for predictors       */
     uint32_t *expert_rows;       /* [neurons of used experts]  rows of one token's experts */
+    uint32_t *expert_places;     /* [neurons of used experts]  where these lie in a matrix of gate and up */
     uint32_t *members;           /* [B]  rows of the batch that chose an expert          */
     float *squares;              /* [B]  of the CPU's activations, where a norm joins both sides */
     float *size;                 /* [B]  root mean square of the input of a coarse copy  */

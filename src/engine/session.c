@@ -52,6 +52,7 @@ static uint32_t widest_input(const hearth_model *m)
     widest = widest > most.query ? widest : most.query;
     widest = widest > most.recurrent ? widest : most.recurrent;
     widest = widest > most.latent ? widest : most.latent;
+    widest = widest > m->hyper.per_layer_length ? widest : m->hyper.per_layer_length;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;
     return widest > most.network ? widest : most.network;
@@ -115,8 +116,22 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->expert_out = take(&l, rows * widest_expert, sizeof *b->expert_out);
         b->latent_in = take(&l, rows * most.latent, sizeof *b->latent_in);
         b->latent_out = take(&l, rows * most.latent, sizeof *b->latent_out);
+        b->expert_normed = take(&l, s->engine->model->family->dense_beside ? rows * d : 0, sizeof *b->expert_normed);
         b->expert_rows = take(&l, most.listed, sizeof *b->expert_rows);
+        b->expert_places = take(&l, most.listed, sizeof *b->expert_places);
         b->members = take(&l, rows, sizeof *b->members);
+    }
+    if (h->per_layer_length > 0) {
+        size_t all = (size_t)h->per_layer_length * h->layer_count;
+        b->per_layer = take(&l, rows * all, sizeof *b->per_layer);
+        b->per_layer_row = take(&l, threads * all, sizeof *b->per_layer_row);
+        b->per_layer_gate = take(&l, rows * h->per_layer_length, sizeof *b->per_layer_gate);
+    }
+    if (h->stream_count > 1) {
+        b->streams = take(&l, h->stream_count * rows * d, sizeof *b->streams);
+        b->stream_weights = take(&l, rows * h->stream_count, sizeof *b->stream_weights);
+        b->laurel_in = take(&l, rows * h->laurel_rank, sizeof *b->laurel_in);
+        b->laurel = take(&l, rows * d, sizeof *b->laurel);
     }
     if (s->engine->uses_predictors) {
         b->rounded_hidden = take_rounded(&l, rows, s->widest_hidden);

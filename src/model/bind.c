@@ -46,10 +46,10 @@ static hearth_status add_rotary(const binder *b, const rope_settings *rope, cons
                                 const float *long_factors)
 {
     hearth_model *m = b->model;
-    rotary *to = &m->rotaries[m->rotary_count];
+    rotary *to = m->rotaries + m->rotary_count;
     *to = (rotary){.pairing = m->family->pairing,
                    .pairs = rope->pairs,
-                   .first = m->rotary_count * rope->pairs,
+                   .first = m->rotary_count > 0 ? to[-1].first + to[-1].pairs : 0,
                    .magnitude = (float)rope->magnitude,
                    .long_from = (uint32_t)rope->original_context};
     if (!isfinite(to->magnitude))
@@ -95,6 +95,9 @@ static hearth_status find_rotaries(binder *b)
         attention_shape *a = &m->layers[i].attention;
         if (m->layers[i].mixer == MIXER_ATTENTION && !in_pattern(m->family->without_rotary, i))
             a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
+        if (a->rotary && 2 * (uint64_t)a->rotary->pairs > a->head_length)
+            return fail(b->error, HEARTH_FORMAT, "%s: layer %u: rotates %u pairs of heads of %u values",
+                        b->source->path, i, a->rotary->pairs, a->head_length);
     }
     return HEARTH_OK;
 }
@@ -425,6 +428,14 @@ bool model_has_zeros(const hearth_model *model)
         if (ffn_skippable(&model->layers[i].ffn))
             return true;
     return false;
+}
+
+bool model_predictable(const hearth_model *model)
+{
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        if (model->layers[i].ffn.neuron_count > 0 && !ffn_predictable(&model->layers[i].ffn))
+            return false;
+    return model_has_zeros(model);
 }
 
 hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error)

@@ -66,6 +66,8 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
     char is[128], wanted[96], reason[256];
     if (rule->flags & TENSOR_EXPERTS)
         expected[dimensions++] = b->model->layers[layer].ffn.router.expert_count;
+    else if (rule->stack != DIMENSION_NONE)
+        expected[dimensions++] = expected_size(b, layer, rule->stack);
     if (t->rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1]) ||
         !fits(t->shape[2], expected[2])) {
         print_shape(is, sizeof is, t->shape, t->rank);
@@ -217,23 +219,37 @@ static unsigned kinds_of(const model_layer *l)
 }
 
 /* Returns why a layer is not of the kind that has tensors of this rule; NULL: it is. */
-static const char *of_other_kind(const binder *b, const tensor_rule *rule, uint32_t layer)
+static const char *of_other_kind(const hearth_model *m, const tensor_rule *rule, uint32_t layer)
 {
-    const model_layer *l = &b->model->layers[layer];
+    const model_layer *l = &m->layers[layer];
     unsigned missing = rule->flags & ~kinds_of(l);
     if (l->ffn.neuron_count == 0 && (missing & (TENSOR_OF_EXPERTS | TENSOR_OF_DENSE)))
         return "is of a layer with a network, and this one has none";
     for (size_t i = 0; i < sizeof layer_kinds / sizeof *layer_kinds; i++)
         if (missing & layer_kinds[i].flag)
             return layer_kinds[i].reason;
+    if (!hyper_meets_needs(&m->hyper, &m->layers[layer], rule->needs))
+        return "is not of this kind of layer";
     return NULL;
+}
+
+bool bind_gives_way(const hearth_model *model, const tensor_rule *rule, uint32_t layer)
+{
+    const family *f = model->family;
+    if (!of_other_kind(model, rule, layer))
+        return false;
+    for (const tensor_rule *r = f->layer_tensors; r < f->layer_tensors + f->layer_tensor_count; r++)
+        if (r != rule && strcmp(r->name, rule->name) == 0 && !(r->flags & TENSOR_ALIAS) &&
+            !of_other_kind(model, r, layer))
+            return true;
+    return false;
 }
 
 /* Returns the first layer of a kind that may have tensors of this rule; layer_count: there is none. */
 static uint32_t first_of_kind(const binder *b, const tensor_rule *rule)
 {
     uint32_t layer = 0;
-    while (layer < b->model->hyper.layer_count && of_other_kind(b, rule, layer))
+    while (layer < b->model->hyper.layer_count && of_other_kind(b->model, rule, layer))
         layer++;
     return layer;
 }
@@ -257,7 +273,7 @@ static bool first_layer_has(const binder *b, unsigned flag)
 static const char *unwanted(const binder *b, const tensor_rule *rule, uint32_t layer)
 {
     const hearth_model *m = b->model;
-    const char *reason = of_other_kind(b, rule, layer);
+    const char *reason = of_other_kind(m, rule, layer);
     if (reason)
         return reason;
     if (rule->columns == DIMENSION_SHARED_NEURONS || rule->rows == DIMENSION_SHARED_NEURONS)
@@ -279,6 +295,8 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     const stored_tensor *t = find_tensor(b, rule, layer);
     const char *reason = unwanted(b, rule, layer);
     *out = t;
+    if (reason && t && ((rule->needs & NEEDS_OR_UNUSED) || bind_gives_way(b->model, rule, layer)))
+        *out = t = NULL;
     if (reason)
         return t ? fail_tensor(b, rule, layer, reason) : HEARTH_OK;
     if (!(rule->flags & TENSOR_OPTIONAL))
@@ -350,6 +368,7 @@ static hearth_status check_extras(const binder *b)
 static void divide_joined(model_layer *l)
 {
     uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = ffn_routed(&l->ffn);
+    l->expert_stride = l->ffn.expert_neurons;
     if (l->qkv.data) {
         l->q = matrix_rows(&l->qkv, 0, query);
         l->k = matrix_rows(&l->qkv, query, key);
@@ -361,8 +380,10 @@ static void divide_joined(model_layer *l)
         l->v_bias = l->qkv_bias + query + key;
     }
     if (l->gate_up.data) {
+        bool experts = l->ffn.router.expert_count > 0;
         l->gate = matrix_rows(&l->gate_up, 0, f);
-        l->up = matrix_rows(&l->gate_up, f, f);
+        l->up = matrix_rows(&l->gate_up, experts ? l->ffn.expert_neurons : f, f);
+        l->expert_stride *= experts ? 2 : 1;
     }
     if (l->recurrent_in.data) {
         uint32_t width = recurrent_width(&l->recurrent), channels = recurrent_channels(&l->recurrent);

@@ -119,6 +119,8 @@ static hearth_status read_size(folder_reader *r, const size_setting *s)
     uint32_t *field = size_field(s, &r->hyper, &r->layer);
     const char *key = config_key(r, s);
     bool found = true;
+    if (s->of_layer && json_is_array(json_object_get(r->config, key)))
+        return folder_read_size_list(r, s, key, json_object_get(r->config, key));
     TRY(json_get_uint(r->config, key, field, &found, r->name, r->error));
     if (!found)
         TRY(take_default(r, s, field, &found));
@@ -168,6 +170,7 @@ static hearth_status read_sizes(folder_reader *r)
         TRY(folder_set_size(r, "attention.value_length", a->head_length));
     else
         a->head_length = r->hyper.embedding_length / a->head_count;
+    TRY(folder_read_global_heads(r));
     bool found;
     TRY(json_get_uint(r->config, "num_nextn_predict_layers", &r->draft_layers, &found, r->name, r->error));
     TRY(read_multi_query(r));
@@ -278,7 +281,7 @@ static hearth_status read_experts(folder_reader *r)
 {
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts",
                                          "moe_num_primary_experts"};
-    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts"};
+    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts"};
     static const struct {
         const char *config_key, *key;
     } sizes[] = {{"n_group", "expert_group_count"},
@@ -288,10 +291,11 @@ static hearth_status read_experts(folder_reader *r)
                  {"moe_latent_size", "moe_latent_size"},
                  {"first_k_dense_replace", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
-    bool found, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
+    bool found, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
     double scale = 1;
     TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
-    if (count == 0)
+    TRY(json_get_bool(r->config, "enable_moe_block", &has, &found, r->name, r->error));
+    if (count == 0 || !has)
         return HEARTH_OK;
     TRY(find_size(r, useds, sizeof useds / sizeof *useds, &used));
     r->layer.ffn.router.expert_count = count;
@@ -409,6 +413,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));
     TRY(folder_read_mixers(&r));
+    TRY(folder_read_layers(&r));
     TRY(read_window(&r));
     TRY(read_experts(&r));
     TRY(read_epsilon(&r));

@@ -159,6 +159,8 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     char name[TENSOR_NAME_SIZE];
     tensor_rule_name(name, rule, layer, false);
     TRY(check_form(r, rule, stored->name));
+    if (rule->stack != DIMENSION_NONE) /* the number in its name is its own */
+        return experts_add(r->out, name, &t, layer, (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->stack), r->error);
     if (tensor_rule_is_single(rule, true))
         return experts_add(r->out, name, &t, expert, r->layer.ffn.router.expert_count, r->error);
     t.name = name;
