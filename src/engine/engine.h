@@ -118,6 +118,7 @@ typedef struct scratch {
     float *added;                  /* [B][d]  what a block adds to the residual stream     */
     float *query;                  /* [B][Q]                                               */
     float *key, *value;            /* [B][K]                                               */
+    float *gated_query;            /* [B][2 Q]  of each head the query, then its gate, where attention is gated */
     float *mixed;                  /* [B][Q], [B][V]  result of the mixer before its output matrix */
     float *convolved;              /* [B][C]  as model_layer.convolved                     */
     float *recurrent_gate;         /* [B][V]                                               */
@@ -131,6 +132,7 @@ typedef struct scratch {
     float *expert_in, *expert_out; /* [B][d] or [B][latent]  of the rows that chose an expert  */
     float *latent_in, *latent_out; /* [B][latent]  what experts read, and the sum of their results, where these are not of
                                       d values */
+    float *shared_shares;          /* [B]  what the shared expert's results are multiplied with, where it is gated */
     float *expert_x;               /* [B][d]  their residual streams, for predictors       */
     uint32_t *expert_rows;         /* [neurons of used experts]  rows of one token's experts */
     uint32_t *members;             /* [B]  rows of the batch that chose an expert          */

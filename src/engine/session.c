@@ -98,6 +98,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->query = take(&l, rows * query, sizeof *b->query);
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);
+    b->gated_query = take(&l, rows * most.gated_query, sizeof *b->gated_query);
     b->mixed = take(&l, rows * (query > most.recurrent ? query : most.recurrent), sizeof *b->mixed);
     b->convolved = take(&l, rows * most.channels, sizeof *b->convolved);
     b->recurrent_gate = take(&l, rows * most.recurrent, sizeof *b->recurrent_gate);
@@ -116,6 +117,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->latent_in = take(&l, rows * most.latent, sizeof *b->latent_in);
         b->latent_out = take(&l, rows * most.latent, sizeof *b->latent_out);
         b->expert_rows = take(&l, most.listed, sizeof *b->expert_rows);
+        b->shared_shares = take(&l, rows, sizeof *b->shared_shares);
         b->members = take(&l, rows, sizeof *b->members);
     }
     if (s->engine->uses_predictors) {

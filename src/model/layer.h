@@ -32,6 +32,7 @@ typedef struct attention_shape {
     float scale;                        /* on q . k                                               */
     float softcap;                      /* scores s become softcap * tanh(s / softcap); 0: they stay as they are */
     bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
+    bool gated;                         /* the result is multiplied with sigmoid(gate), a value for each of a query */
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
 } attention_shape;
 
@@ -179,7 +180,7 @@ typedef struct model_layer {
     layer_wiring wiring;
 
     norm_weights attention_norm;        /* [d]                                            */
-    matrix q;                           /* [Q][d]                                         */
+    matrix q;                           /* [Q][d]; gated [2 Q][d]: of each head the query, then its gate */
     matrix k;                           /* [K][d]                                         */
     matrix v;                           /* [K][d]                                         */
     matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
@@ -226,6 +227,7 @@ typedef struct model_layer {
     matrix mask_in;                     /* [expert_count * rank][d]                       */
     matrix mask_out;                    /* [f][rank]                                      */
     ffn_network shared;                 /* of the expert that every token uses            */
+    const float *shared_gate;           /* [d] its result is multiplied with sigmoid(shared_gate . input); NULL: it is not */
     matrix latent_in, latent_out;       /* [latent][d], [d][latent]  around the experts   */
     norm_weights ffn_post_norm;         /* [d]  of what the network adds                  */
     matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
