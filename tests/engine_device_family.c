@@ -1,6 +1,6 @@
 /* engine_device_family.c - every family on every device against its golden logits: with whole layers there, and with
  * layers that both sides share, as one feed and token by token. */
-#include "../src/model/model.h"
+#include "../src/engine/device_weights.h"
 
 #include "family_cases.h"
 #include "placements.h"
@@ -76,6 +76,30 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
     free(some);
 }
 
+/* Returns what devices cannot compute of some layer; NULL: they can compute all. */
+static const char *model_lacks(const hearth_model *m)
+{
+    const char *lacks = NULL;
+    for (uint32_t i = 0; i < m->hyper.layer_count && !lacks; i++)
+        lacks = device_lacks(&m->layers[i]);
+    return lacks;
+}
+
+/* An engine with such layers on the device is refused, and the error says why. */
+static void check_refusal(const stack *s, const char *name, const char *spec, const char *lacks)
+{
+    hearth_placement *p;
+    hearth_engine *engine;
+    hearth_error error;
+    stack_check(hearth_placement_create(&p, s->model, HEARTH_MODE_DENSE, &error), &error);
+    stack_check(hearth_placement_use_device(p, s->model, UINT32_MAX, UINT32_MAX, &error), &error);
+    hearth_engine_options options = {.placement = p};
+    assert_int_equal(hearth_engine_create(&engine, s->runtime, s->model, &options, &error), HEARTH_UNSUPPORTED);
+    print_message("%-13s %-9s refused: %s\n", name, spec, error.text);
+    assert_non_null(strstr(error.text, lacks));
+    hearth_placement_destroy(p);
+}
+
 static void check_family(hearth_runtime *runtime, const char *spec, const char *name)
 {
     golden g;
@@ -84,7 +108,10 @@ static void check_family(hearth_runtime *runtime, const char *spec, const char *
     golden_load(&g, name);
     golden_path(path, sizeof path, name, "model.gguf");
     open_placed_model(&s, runtime, file_exists(path) ? path : g.folder);
-    for (int mode = HEARTH_MODE_DENSE; mode <= HEARTH_MODE_DENSE + model_has_zeros(s.model); mode++)
+    const char *lacks = model_lacks(s.model);
+    if (lacks)
+        check_refusal(&s, name, spec, lacks);
+    for (int mode = HEARTH_MODE_DENSE; !lacks && mode <= HEARTH_MODE_DENSE + model_has_zeros(s.model); mode++)
         check_layers(&s, &g, name, spec, (hearth_mode)mode);
     hearth_model_close(s.model);
     golden_free(&g);

@@ -476,10 +476,36 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     return HEARTH_OK;
 }
 
+const char *device_lacks(const model_layer *l)
+{
+    if (l->mixer == MIXER_RECURRENT)
+        return "a recurrent mixer";
+    if (l->attention.gated)
+        return "gated attention";
+    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
+        return "a single block";
+    if (l->ffn.latent > 0)
+        return "experts that read another width";
+    return l->shared_gate ? "a gated shared expert" : NULL;
+}
+
+/* Refuses a placement of layers that devices cannot compute. */
+static hearth_status check_layers(const hearth_model *m, const hearth_placement *p, hearth_error *error)
+{
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        const char *lacks = layer_uses_device(&p->layers[i]) ? device_lacks(&m->layers[i]) : NULL;
+        if (lacks)
+            return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: has %s, which devices cannot compute yet",
+                        m->source->path, i, lacks);
+    }
+    return HEARTH_OK;
+}
+
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
+    TRY(check_layers(model, placement, error));
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_neurons(&placement->layers[i], PLACEMENT_DEVICE) > 0)
             TRY(check_shared(model, &engine_layers[i], i, error));

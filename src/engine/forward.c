@@ -207,7 +207,8 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     attention_job job = {s, l, s->engine->layers[layer].cache_index};
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
-    multiply(s, b->normed, count, (product[]){{&l->q, a->gated ? b->gated_query : b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
+    multiply(s, b->normed, count,
+             (product[]){{&l->q, a->gated ? b->gated_query : b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
     add_bias(s, l->q_bias, query_width(a), count, b->query);
     add_bias(s, l->k_bias, key_width(a), count, b->key);
     add_bias(s, l->v_bias, key_width(a), count, b->value);

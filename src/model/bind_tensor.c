@@ -66,8 +66,8 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
     char is[128], wanted[96], reason[256];
     if (rule->flags & TENSOR_EXPERTS)
         expected[dimensions++] = b->model->layers[layer].ffn.router.expert_count;
-    while (rank > dimensions && t->shape[rank - 1] == 1)
-        rank--; /* a dimension of one value says nothing */
+    while ((rule->flags & TENSOR_FLAT) && rank > dimensions && t->shape[rank - 1] == 1)
+        rank--; /* a dimension of one value says nothing there */
     if (rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1]) ||
         !fits(t->shape[2], expected[2])) {
         print_shape(is, sizeof is, t->shape, t->rank);
@@ -286,7 +286,8 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     if (first == layer || !t == !find_tensor(b, rule, first))
         return HEARTH_OK;
     char reason_text[64];
-    snprintf(reason_text, sizeof reason_text, t ? "is there, and layer %u has none" : "is missing, and layer %u has one", first);
+    snprintf(reason_text, sizeof reason_text,
+             t ? "is there, and layer %u has none" : "is missing, and layer %u has one", first);
     return fail_tensor(b, rule, layer, reason_text);
 }
 

@@ -341,7 +341,7 @@ static const tensor_rule nemotron_h_layer[] = {
 static const tensor_rule qwen35_layer[] = {DELTA_LAYER, GATED_FFN};
 static const tensor_rule qwen35_moe_layer[] = {
     DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."),
-    VECTOR(BLK "ffn_gate_inp_shexp.weight", LAYERS "mlp.shared_expert_gate.weight", LAYER(shared_gate), D, TENSOR_OF_EXPERTS),
+    VECTOR(BLK "ffn_gate_inp_shexp.weight", LAYERS "mlp.shared_expert_gate.weight", LAYER(shared_gate), D, TENSOR_OF_EXPERTS | TENSOR_FLAT),
 };
 
 #define H "transformer.h.%u."

@@ -1,5 +1,5 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
- * huggingface_rope.c (rotation), huggingface_tensor.c (tensors). */
+ * huggingface_rope.c (rotation), huggingface_delta.c (lists of mixers), huggingface_tensor.c (tensors). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -34,6 +34,9 @@ hearth_status folder_get_positive(const folder_reader *r, const json_t *object, 
 /* Checks a list in the config, with a 0 for each layer that is an exception, against the family's pattern; it may be
  * absent. HEARTH_UNSUPPORTED: a layer differs. */
 hearth_status folder_check_layers(const folder_reader *r, const char *key, layer_pattern pattern);
+
+/* Reads which layers are recurrent, and the shape of those, where config.json lists the mixers (MIXERS_LISTED). */
+hearth_status folder_read_listed_mixers(folder_reader *r);
 
 /* Reads the rotation of queries and keys: its base and its scaling. */
 hearth_status folder_read_rope(folder_reader *r);

@@ -4,6 +4,7 @@
 #include "folder_reader.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,72 @@ static hearth_status add_one(folder_reader *r, stored_tensor *t)
     t->format = FORMAT_F32;
     t->size_bytes = count * sizeof *values;
     return HEARTH_OK;
+}
+
+/* Replaces a vector of values a by -exp(a). */
+static hearth_status negate_exponents(folder_reader *r, stored_tensor *t)
+{
+    size_t count = (size_t)(t->shape[0] * t->shape[1]);
+    float *values = number_is_block(t->format) ? NULL : arena_new_array(&r->out->memory, count, sizeof *values);
+    if (!values)
+        return number_is_block(t->format) ? HEARTH_OK : fail_memory(r->error, t->name, count * sizeof *values);
+    number_formats[t->format].decode(t->data, values, count);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)-exp((double)values[i]);
+    t->data = values;
+    t->format = FORMAT_F32;
+    t->size_bytes = count * sizeof *values;
+    return HEARTH_OK;
+}
+
+/* Gives a tensor of values that are no matrix the shape that its rule says, if it has as many. */
+static void flatten(const folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    uint64_t columns = hyper_dimension(&r->hyper, &r->layer, rule->columns);
+    uint64_t rows = hyper_dimension(&r->hyper, &r->layer, rule->rows), count = t->shape[0] * t->shape[1];
+    for (uint32_t i = 2; i < t->rank && t->rank <= TENSOR_MAX_RANK; i++)
+        count *= t->shape[i];
+    if (rows == 0 || count != rows * columns)
+        return; /* binding refuses it */
+    t->rank = 2;
+    t->shape[0] = columns;
+    t->shape[1] = rows;
+    t->shape[2] = t->shape[3] = 1;
+}
+
+/* Replaces a vector, or values that are no matrix, by a copy in their logical order. */
+static hearth_status copy_in_order(folder_reader *r, stored_tensor *t)
+{
+    stored_tensor rows = *t;
+    if (t->rank == 1) { /* rows of one value */
+        rows.shape[0] = 1;
+        rows.shape[1] = t->shape[0];
+    }
+    size_t count = (size_t)rows.shape[1], row_bytes = t->size_bytes / count;
+    char *values = arena_new_array(&r->out->memory, count, row_bytes);
+    if (!values)
+        return fail_memory(r->error, t->name, t->size_bytes);
+    for (size_t i = 0; i < count; i++)
+        memcpy(values + i * row_bytes, (const char *)t->data + stored_tensor_row(&rows, i) * row_bytes, row_bytes);
+    t->data = values;
+    t->values = (head_order){0};
+    return HEARTH_OK;
+}
+
+/* Marks the order in which a folder has the heads of values. What is no matrix is put in order at once. */
+static hearth_status order_values(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const recurrent_shape *shape = &r->layer.recurrent;
+    bool vector = rule->rows == DIMENSION_NONE, columns = rule->flags & TENSOR_VALUE_COLUMNS;
+    dimension of = vector || columns ? rule->columns : rule->rows;
+    if (t->rank != (vector ? 1 : 2) || t->foreign || number_is_block(t->format) ||
+        t->shape[vector || columns ? 0 : 1] != hyper_dimension(&r->hyper, &r->layer, of))
+        return HEARTH_OK; /* binding refuses it */
+    t->values = (head_order){.groups = shape->key_count,
+                             .heads = shape->head_count,
+                             .length = of == DIMENSION_RECURRENT_HEADS ? 1 : shape->value_length,
+                             .columns = columns};
+    return vector || (rule->flags & TENSOR_FLAT) ? copy_in_order(r, t) : HEARTH_OK;
 }
 
 /* Replaces floats that were not stored as GGUF stores them by a copy: with a row per output where they have a row per
@@ -96,6 +163,12 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const char
         drop_rows(t, r->family->dropped_positions);
     if (rule->flags & TENSOR_LESS_ONE)
         TRY(add_one(r, t));
+    if (rule->flags & TENSOR_FLAT)
+        flatten(r, rule, t);
+    if ((rule->flags & TENSOR_NEGATED_EXPONENT) && t->rank <= 2)
+        TRY(negate_exponents(r, t));
+    if (rule->flags & (TENSOR_VALUE_ROWS | TENSOR_VALUE_COLUMNS))
+        TRY(order_values(r, rule, t));
     if (rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF))
         return take_half(r, rule, stored, t);
     return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;

@@ -213,7 +213,8 @@ static hearth_status find_mixer(const hyper_reader *r, uint32_t layer)
         return find_listed_mixer(r, layer);
     bool attends = l->attention.kv_head_count > 0;
     if (attends && l->ffn.neuron_count > 0)
-        return fail_key(r, HEARTH_FORMAT, "feed_forward_length", "gives neurons to a layer that has heads of keys, too");
+        return fail_key(r, HEARTH_FORMAT, "feed_forward_length",
+                        "gives neurons to a layer that has heads of keys, too");
     l->mixer = attends ? MIXER_ATTENTION : l->ffn.neuron_count > 0 ? MIXER_NONE : MIXER_RECURRENT;
     if (!attends)
         l->attention = (attention_shape){0};
