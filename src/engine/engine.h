@@ -119,6 +119,7 @@ typedef struct scratch {
     float *added;          /* [B][d]  what a block adds to the residual stream     */
     float *query;          /* [B][Q]                                               */
     float *key, *value;    /* [B][K]                                               */
+    float *gated_query;    /* [B][2 Q]  of each head the query, then its gate, where attention is gated */
     float *mixed;          /* [B][Q], [B][V]  result of the mixer before its output matrix */
     float *convolved;      /* [B][C]  as model_layer.convolved                     */
     float *recurrent_gate; /* [B][V]                                               */
@@ -133,6 +134,7 @@ typedef struct scratch {
     float *latent_in,
         *latent_out;             /* [B][latent]  what experts read, and the sum of their results, where these are not of
                                       d values */
+    float *shared_shares;        /* [B]  what the shared expert's results are multiplied with, where it is gated */
     float *expert_normed;        /* [B][d]  what experts read, where they have a norm of their own */
     float *per_layer;            /* [B][layers][p]  inputs of the layers' own            */
     float *per_layer_row;        /* [threads][layers * p]                                */
