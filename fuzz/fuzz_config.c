@@ -4,6 +4,7 @@
  * Covers: src/model/bind_tensor.c
  * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
+ * Covers: src/model/huggingface_delta.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/hyper.c
@@ -25,15 +26,20 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The tiny model, whatever the config says: 2 layers, d 8, f 12, 2 heads of 4, 1 key/value head, 6 tokens, 16 positions,
- * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. */
+ * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4; recurrent layers have 2 heads of 4, 1 key of 4, and a
+ * convolution of 2 tokens. */
 enum { LAYERS = 2, EXPERTS = 4 };
+// clang-format off
 static const uint64_t sizes[DIMENSION_COUNT] = {
-    [DIMENSION_NONE] = 1,           [DIMENSION_EMBEDDING] = 8,     [DIMENSION_NEURONS] = 12,
-    [DIMENSION_GATE_UP] = 24,       [DIMENSION_QUERY] = 8,         [DIMENSION_KEY] = 4,
-    [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,          [DIMENSION_VOCABULARY] = 6,
-    [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,         [DIMENSION_KV_HEADS] = 1,
-    [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,          [DIMENSION_EXPERTS] = EXPERTS,
-    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3};
+    [DIMENSION_NONE] = 1,            [DIMENSION_EMBEDDING] = 8,       [DIMENSION_NEURONS] = 12,
+    [DIMENSION_GATE_UP] = 24,        [DIMENSION_QUERY] = 8,           [DIMENSION_KEY] = 4,
+    [DIMENSION_QKV] = 16,            [DIMENSION_HEAD] = 4,            [DIMENSION_VOCABULARY] = 6,
+    [DIMENSION_POSITIONS] = 16,      [DIMENSION_HEADS] = 2,           [DIMENSION_KV_HEADS] = 1,
+    [DIMENSION_ROPE_PAIRS] = 2,      [DIMENSION_RANK] = 4,            [DIMENSION_EXPERTS] = EXPERTS,
+    [DIMENSION_EXPERT_NEURONS] = 3,  [DIMENSION_SHARED_NEURONS] = 3,  [DIMENSION_GATED_QUERY] = 16,
+    [DIMENSION_RECURRENT_WIDTH] = 8, [DIMENSION_RECURRENT_HEADS] = 2, [DIMENSION_RECURRENT_VALUE] = 4,
+    [DIMENSION_CHANNELS] = 16,       [DIMENSION_CONVOLUTION] = 2};
+// clang-format on
 
 static const uint16_t values[EXPERTS * 24 * 8];
 
@@ -48,8 +54,8 @@ static char form_of(const tensor_rule *r)
 }
 
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
- * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
- * a folder of transformers 5 has them, 1 as early GGUF files do. */
+ * feed-forward network, o other optional ones, d no experts in layer 0, r a recurrent mixer there; experts in
+ * one form or several: e as usual, x as a folder of transformers 5 has them, 1 as early GGUF files do. */
 static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 {
     const struct {
@@ -58,6 +64,9 @@ static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
     } needs[] = {{TENSOR_STOCK, 's'}, {TENSOR_NEURON_MAJOR, 'n'}, {TENSOR_PREDICTOR, 'p'}, {TENSOR_MLP_BIAS, 'b'}};
     bool has_experts = strpbrk(sets, "ex1") && !(layer == 0 && strchr(sets, 'd'));
     char form = form_of(r);
+    bool recurrent = layer == 0 && strchr(sets, 'r');
+    if (r->flags & (recurrent ? TENSOR_OF_ATTENTION : TENSOR_OF_RECURRENT))
+        return false;
     if (r->flags & (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS))
         return false;
     if (form ? !strchr(sets, form) : (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT)) != 0)
