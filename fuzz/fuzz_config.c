@@ -4,6 +4,7 @@
  * Covers: src/model/bind_tensor.c
  * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
+ * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/hyper.c
@@ -33,7 +34,10 @@ static const uint64_t sizes[DIMENSION_COUNT] = {
     [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,          [DIMENSION_VOCABULARY] = 6,
     [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,         [DIMENSION_KV_HEADS] = 1,
     [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,          [DIMENSION_EXPERTS] = EXPERTS,
-    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3};
+    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3,
+    [DIMENSION_EXPERT_GATE_UP] = 6, [DIMENSION_PER_LAYER] = 2,     [DIMENSION_PER_LAYERS] = 4,
+    [DIMENSION_PER_LAYER_VOCABULARY] = 6, [DIMENSION_STREAMS] = 2, [DIMENSION_OTHER_STREAMS] = 1,
+    [DIMENSION_STREAM_PAIRS] = 4,   [DIMENSION_LAUREL] = 3};
 
 static const uint16_t values[EXPERTS * 24 * 8];
 
@@ -73,7 +77,8 @@ static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, uint32_t layer)
 {
     bool single = tensor_rule_is_single(r, folder);
-    bool stacked = (r->flags & TENSOR_EXPERTS) && !single;
+    bool stacked = ((r->flags & TENSOR_EXPERTS) || r->stack != DIMENSION_NONE) && !single;
+    uint64_t matrices = r->stack != DIMENSION_NONE ? sizes[r->stack] : EXPERTS;
     uint64_t columns = sizes[r->columns], rows = sizes[r->rows];
     if (folder && (!r->folder_name || (r->flags & (TENSOR_ODD | TENSOR_SECOND_HALF))))
         return HEARTH_OK; /* one tensor holds both */
@@ -90,12 +95,12 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     stored_tensor t = {
         .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
     if (stacked)
-        t.shape[t.rank++] = EXPERTS;
+        t.shape[t.rank++] = matrices;
     t.data = values;
     t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * sizeof(*values);
-    for (uint32_t expert = 0; expert < (single ? EXPERTS : 1); expert++) {
+    for (uint32_t number = 0; number < (single ? matrices : 1); number++) {
         char name[TENSOR_NAME_SIZE];
-        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, layer, expert);
+        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, r->stack != DIMENSION_NONE ? number : layer, number);
         t.name = name;
         if (!checkpoint_find_tensor(c, name)) /* two rules may have one name */
             TRY(checkpoint_add_tensor(c, &t, NULL));
