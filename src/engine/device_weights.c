@@ -485,6 +485,8 @@ const char *device_lacks(const model_layer *l)
         {l->mixer == MIXER_RECURRENT, "is recurrent"},
         {l->mixer == MIXER_NONE || l->ffn.neuron_count == 0, "is one block, a mixer or a network"},
         {l->ffn.latent > 0, "has experts of another width"},
+        {l->attention.gated, "has gated attention"},
+        {l->shared_gate != NULL, "has a gated shared expert"},
         {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
         {l->attention.keys_back > 0, "reads the keys and values of another layer"},
         {l->attention.norm_values, "has normed values"},
@@ -504,8 +506,8 @@ const char *device_lacks(const model_layer *l)
 static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
 {
     const char *what = device_lacks(&m->layers[layer]);
-    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer,
-                       what)
+    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path,
+                       layer, what)
                 : HEARTH_OK;
 }
 
@@ -516,7 +518,8 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_uses_device(&placement->layers[i]))
             TRY(check_layer(model, i, error));
-    if (placement->embedding == PLACEMENT_DEVICE && (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
+    if (placement->embedding == PLACEMENT_DEVICE &&
+        (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
         return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
                     model->source->path);
     for (uint32_t i = 0; i < placement->layer_count; i++)

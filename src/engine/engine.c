@@ -128,13 +128,14 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
             return fail(error, HEARTH_UNSUPPORTED,
                         "%s: layer %u: the values of all neurons decide which of them fire, so none can be left out",
                         m->source->path, i);
-        e->layers[i] = (engine_layer){.form = p->form,
-                                      .selector = p->selector,
-                                      .threshold = p->threshold,
-                                      .predictor = tune_predictor(t, m, i),
-                                      .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
-                                      .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
-                                      };
+        e->layers[i] = (engine_layer){
+            .form = p->form,
+            .selector = p->selector,
+            .threshold = p->threshold,
+            .predictor = tune_predictor(t, m, i),
+            .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
+            .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
+        };
         place_mixer(e, i);
         /* all of these use rows of down_t */
         skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some || experts;

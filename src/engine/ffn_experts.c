@@ -332,7 +332,7 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
     const scratch *b = &s->scratch;
     size_t width = expert_width(s, layer), members = 0;
     group g = {.s = s,
-               .from = l->ffn.latent          ? b->latent_in
+               .from = l->ffn.latent            ? b->latent_in
                        : l->experts_norm.weight ? b->expert_normed
                                                 : b->normed,
                .to = l->ffn.latent ? b->latent_out : b->added,
@@ -359,6 +359,24 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
 
 /* ------------------------------------------------------------------ the layer */
 
+/* Multiplies the results of the shared expert [count][d] with the logistic function of its gate's product, a number per
+ * token. */
+static void gate_shared(const hearth_session *s, uint32_t layer, size_t first, size_t count, float *results)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    uint32_t d = s->engine->model->hyper.embedding_length;
+    const matrix gate = {l->shared_gate, FORMAT_F32, 1, d, d * sizeof(float)};
+    multiply(s, b->normed + (size_t)first * d, count, &(product){&gate, b->shared_shares}, 1);
+    for (size_t t = 0; t < count; t++) {
+        float share = 1 / (1 + expf(-b->shared_shares[t]));
+        for (size_t i = t * d; i < (t + 1) * d; i++)
+            results[i] *= share;
+        for (size_t i = ffn_routed(&l->ffn); s->observer.see && i < l->ffn.neuron_count; i++) /* there is one row */
+            b->seen[i] *= share;
+    }
+}
+
 /* Adds the expert that every token uses, for `count` rows from row `first` on. */
 static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t count)
 {
@@ -368,6 +386,8 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
     ffn_job job = describe_shared(s, layer, first, count);
     compute(&job, layer, d);
     forward_norm(s, &job.l->shared_post_norm, d, count, job.output, job.output);
+    if (s->engine->model->layers[layer].shared_gate)
+        gate_shared(s, layer, first, count, job.output);
     s->engine->runtime->kernels.add(job.output, count * d, s->scratch.added + first * d);
 }
 

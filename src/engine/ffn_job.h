@@ -17,7 +17,7 @@ typedef struct ffn_job {
     float *output;        /* [count][d] */
     const uint32_t *rows; /* [row_count] the neurons to compute, as ascending rows of the matrices; NULL: all */
     size_t row_count;
-    uint32_t stride;       /* of listed experts: rows of `first`, and of `second`, from one expert's first to the next one's,
+    uint32_t stride; /* of listed experts: rows of `first`, and of `second`, from one expert's first to the next one's,
                               where these are not the neurons of one; 0: they are */
     uint32_t first_neuron; /* number of the neuron in row 0 */
     const float *shares;   /* by expert: activations of its neurons are multiplied by its share; NULL: not */

@@ -131,6 +131,14 @@ static void norm_values(const attention_job *job, float *values)
     }
 }
 
+/* Takes the queries of a row out of what is queries and gates in turns, head by head. */
+static void take_queries(const attention_shape *a, const float *gated, float *query)
+{
+    size_t length = a->head_length;
+    for (size_t h = 0; h < a->head_count; h++)
+        memcpy(query + h * length, gated + 2 * h * length, length * sizeof *query);
+}
+
 /* Items are rows. Makes query and key those of the row's position; stores key and value, if they are the layer's own. */
 static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
@@ -140,6 +148,8 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     const attention_shape *a = &job->l->attention;
     for (size_t i = begin; i < end; i++) {
         float *query = b->query + i * query_width(a), *key = b->key + i * key_width(a);
+        if (a->gated)
+            take_queries(a, b->gated_query + 2 * i * query_width(a), query);
         place_heads(job, &job->l->query_norm, a->head_count, i, query);
         if (a->keys_back > 0)
             continue;
@@ -192,6 +202,21 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
+/* Items are rows. Multiplies what the heads have read with the logistic function of their gates. */
+static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const attention_job *job = context;
+    const attention_shape *a = &job->l->attention;
+    size_t length = a->head_length;
+    for (size_t head = begin * a->head_count; head < end * a->head_count; head++) {
+        const float *gates = job->s->scratch.gated_query + (2 * head + 1) * length;
+        float *mixed = job->s->scratch.mixed + head * length;
+        for (size_t i = 0; i < length; i++)
+            mixed[i] /= 1 + expf(-gates[i]);
+    }
+}
+
 /* Computes the attention of scratch.normed. */
 static void attention(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
@@ -203,7 +228,8 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     size_t products = a->keys_back > 0 ? 1 : l->v.data ? 3 : 2;
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
-    multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, products);
+    multiply(s, b->normed, count,
+             (product[]){{&l->q, a->gated ? b->gated_query : b->query}, {&l->k, b->key}, {&l->v, b->value}}, products);
     if (products == 2)
         memcpy(b->value, b->key, count * key_width(a) * sizeof *b->value);
     add_bias(s, l->q_bias, query_width(a), count, b->query);
@@ -211,6 +237,8 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     add_bias(s, l->v_bias, key_width(a), count, b->value);
     pool_run(threads, count, 1, place_rows, &job);
     pool_run(threads, count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
+    if (a->gated)
+        pool_run(threads, count, 1, gate_rows, &job);
     norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
     inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, b->mixed, count);
     multiply(s, b->mixed, count, &(product){&l->attention_output, out}, 1);
@@ -461,7 +489,8 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     return HEARTH_OK;
 }
 
-void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from, float *to)
+void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from,
+                  float *to)
 {
     norm(s, w, width, count, from, to);
 }

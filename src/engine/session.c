@@ -99,6 +99,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->query = take(&l, rows * query, sizeof *b->query);
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);
+    b->gated_query = take(&l, rows * most.gated_query, sizeof *b->gated_query);
     b->mixed = take(&l, rows * (query > most.recurrent ? query : most.recurrent), sizeof *b->mixed);
     b->convolved = take(&l, rows * most.channels, sizeof *b->convolved);
     b->recurrent_gate = take(&l, rows * most.recurrent, sizeof *b->recurrent_gate);
@@ -119,6 +120,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->expert_normed = take(&l, s->engine->model->family->dense_beside ? rows * d : 0, sizeof *b->expert_normed);
         b->expert_rows = take(&l, most.listed, sizeof *b->expert_rows);
         b->expert_places = take(&l, most.listed, sizeof *b->expert_places);
+        b->shared_shares = take(&l, rows, sizeof *b->shared_shares);
         b->members = take(&l, rows, sizeof *b->members);
     }
     if (h->per_layer_length > 0) {

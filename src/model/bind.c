@@ -76,7 +76,7 @@ static hearth_status find_rotaries(binder *b)
 {
     hearth_model *m = b->model;
     rope_settings rope, windowed;
-    if (m->family->unrotated)
+    if (m->family->unrotated || m->hyper.rope_pairs == 0)
         return HEARTH_OK;
     TRY(rope_read(&rope, m->family, b->source, &m->hyper, b->error));
     TRY(rope_read_window(&windowed, m->family, b->source, &m->hyper, b->error));
@@ -352,7 +352,7 @@ void hearth_model_close(hearth_model *model)
 void hearth_model_describe_sized(const hearth_model *model, hearth_model_info *out, size_t out_size)
 {
     const hyperparameters *h = &model->hyper;
-    const attention_shape *a = &model->layers[0].attention;
+    const attention_shape *a = model_first_attention(model);
     hearth_model_info own = {
         .path = model->source->path,
         .name = model->name,
@@ -402,6 +402,7 @@ layer_sizes model_largest(const hearth_model *model)
         s.listed = most(s.listed, most(used * f->expert_neurons, f->shared_neurons));
         s.experts = most(s.experts, f->router.expert_count);
         s.query = most(s.query, query_width(a));
+        s.gated_query = most(s.gated_query, a->gated ? 2 * query_width(a) : 0);
         s.key = most(s.key, key_width(a));
         s.heads = most(s.heads, a->head_count);
         s.group = most(s.group, a->kv_head_count > 0 ? a->head_count / a->kv_head_count : 0);

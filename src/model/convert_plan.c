@@ -239,7 +239,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->zero_rows = to->rows == DIMENSION_POSITIONS ? convert_extra_positions(p) : 0;
     item->to.shape[1] = step->rows / item->experts + item->zero_rows;
     item->to.size_bytes = size_bytes + (size_t)item->zero_rows * row_bytes;
-    item->to.rotary_heads = item->to.fused_groups = 0;
+    item->to.rotary_heads = item->to.fused_groups = item->to.values.groups = 0;
     item->to.parts = NULL;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
     step->requantised = step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;

@@ -215,11 +215,11 @@ static const tensor_rule qwen3_moe_layer[] = {
     PRE_NORMS(0), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
 };
 /* The norm of the feed-forward network has another name in GGUF. */
-#define POST_ATTENTION_NORMS                                                                                 \
-    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm, D, 0),   \
-    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", ffn_norm,       D, 0)
+#define POST_ATTENTION_NORMS(flags)                                                                          \
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm, D, flags), \
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", ffn_norm,       D, flags)
 static const tensor_rule glm4_moe_layer[] = {
-    POST_ATTENTION_NORMS, ATTENTION_HALVES, GATED_FFN,
+    POST_ATTENTION_NORMS(0), ATTENTION_HALVES, GATED_FFN,
     VECTOR(BLK "attn_q.bias",        LAYERS "self_attn.q_proj.bias", LAYER(q_bias), Q, TENSOR_OPTIONAL),
     VECTOR(BLK "attn_k.bias",        LAYERS "self_attn.k_proj.bias", LAYER(k_bias), K, TENSOR_OPTIONAL),
     VECTOR(BLK "attn_v.bias",        LAYERS "self_attn.v_proj.bias", LAYER(v_bias), K, TENSOR_OPTIONAL),
@@ -229,7 +229,7 @@ static const tensor_rule glm4_moe_layer[] = {
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 static const tensor_rule gpt_oss_layer[] = {
-    POST_ATTENTION_NORMS, ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    POST_ATTENTION_NORMS(0), ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
     VECTOR(BLK "attn_sinks.weight",  LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0),
     ROUTER(LAYERS "mlp.router.weight"),
     VECTOR(BLK "ffn_gate_inp.bias",  LAYERS "mlp.router.bias", LAYER(router_bias), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
@@ -389,6 +389,31 @@ static const tensor_rule nemotron_h_layer[] = {
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                                    LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
 };
 
+/* Qwen 3.5: most layers are recurrent, the others have gated attention. A folder has the heads of values in another order
+ * than GGUF. */
+#define DELTA LAYERS "linear_attn."
+#define DELTA_LAYER                                                                                          \
+    POST_ATTENTION_NORMS(TENSOR_LESS_ONE),                                                                   \
+    MATRIX(BLK "attn_q.weight",       LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_GATED_QUERY, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_k.weight",       LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_v.weight",       LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_output.weight",  LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
+    QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE | TENSOR_OF_ATTENTION),                         \
+    OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkv.weight", convolved,        CHANNELS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_z.weight",   recurrent_gate,   RECURRENT_WIDTH, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_alpha.weight",  DELTA "in_proj_a.weight",   step,             RECURRENT_HEADS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_beta.weight",   DELTA "in_proj_b.weight",   beta,             RECURRENT_HEADS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_conv1d.weight", DELTA "conv1d.weight",      convolution,      CHANNELS, CONVOLUTION, TENSOR_VALUE_ROWS | TENSOR_FLAT), \
+    OF_RECURRENT("ssm_dt.bias",       DELTA "dt_bias",            step_bias,        NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_a",             DELTA "A_log",              decay,            NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS | TENSOR_NEGATED_EXPONENT), \
+    OF_RECURRENT("ssm_norm.weight",   DELTA "norm.weight",        recurrent_norm,   NONE, RECURRENT_VALUE, TENSOR_NORM), \
+    OF_RECURRENT("ssm_out.weight",    DELTA "out_proj.weight",    recurrent_output, EMBEDDING, RECURRENT_WIDTH, TENSOR_VALUE_COLUMNS)
+static const tensor_rule qwen35_layer[] = {DELTA_LAYER, GATED_FFN};
+static const tensor_rule qwen35_moe_layer[] = {
+    DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."),
+    VECTOR(BLK "ffn_gate_inp_shexp.weight", LAYERS "mlp.shared_expert_gate.weight", LAYER(shared_gate), D, TENSOR_OF_EXPERTS | TENSOR_FLAT),
+};
+
 #define H "transformer.h.%u."
 static const tensor_rule falcon_layer[] = {
     /* One norm for both blocks, or two: then the first name is that of the feed-forward network. */
@@ -526,6 +551,15 @@ const family families[] = {
      .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
+    {.name = "qwen35", .model_type = "qwen3_5_text", .architecture = "Qwen3_5ForCausalLM",
+     .pairing = ROPE_HALVES, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}},
+     TENSORS(gemma_tensors, qwen35_layer)},
+    {.name = "qwen35moe", .model_type = "qwen3_5_moe_text", .architecture = "Qwen3_5MoeForCausalLM",
+     .pairing = ROPE_HALVES, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,
+     .expert_width = "moe_intermediate_size",
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}},
+     TENSORS(gemma_tensors, qwen35_moe_layer)},
     {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,

@@ -73,8 +73,9 @@ typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA } recurrence;
 
 /* How files say which mixer a layer has. BLOCKS: each layer is one block, a mixer or a network; in GGUF a layer with
  * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
- * neither is recurrent. */
-typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS } layer_mixers;
+ * neither is recurrent. LISTED: the key attention.recurrent_layers has a boolean for each layer, or else only the last of every
+ * full_attention_interval layers has attention; every layer has a network. */
+typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED } layer_mixers;
 
 /* How the blocks of a layer read and change the residual stream x. A block is norm, network, post norm. */
 typedef enum layer_wiring {
@@ -91,6 +92,7 @@ typedef enum dimension {
     DIMENSION_EMBEDDING,            /* d                                                              */
     DIMENSION_NEURONS,              /* f                                                              */
     DIMENSION_QUERY,                /* head_count * head_length                                       */
+    DIMENSION_GATED_QUERY,          /* queries and their gates: 2 * head_count * head_length          */
     DIMENSION_KEY,                  /* kv_head_count * head_length                                    */
     DIMENSION_QKV,                  /* a query and its key and value                                  */
     DIMENSION_HEAD,                 /* head_length                                                    */
@@ -107,6 +109,7 @@ typedef enum dimension {
     DIMENSION_RECURRENT_IN,         /* V + C + H, with letters as in recurrent_shape                  */
     DIMENSION_RECURRENT_WIDTH,      /* V                                                              */
     DIMENSION_RECURRENT_HEADS,      /* H                                                              */
+    DIMENSION_RECURRENT_VALUE,      /* P                                                              */
     DIMENSION_RECURRENT_GROUPS,     /* G                                                              */
     DIMENSION_RECURRENT_GROUP,      /* V / G                                                          */
     DIMENSION_CHANNELS,             /* C                                                              */
@@ -151,6 +154,9 @@ enum tensor_rule_flags {
     TENSOR_FLAT = 16777216,         /* its rows are a vector, not weights to multiply: always float          */
     TENSOR_NEGATED_EXPONENT = 33554432, /* a folder has a where GGUF has -exp(a)                             */
     TENSOR_OF_LATENT = 67108864,    /* only in layers whose experts read and write another width             */
+    TENSOR_VALUE_ROWS = 134217728,  /* a folder has the heads of values (RECURRENCE_DELTA) of its last rows in another order,
+                                       as stored_tensor.value_groups says ...                                */
+    TENSOR_VALUE_COLUMNS = 268435456, /* ... of its columns                                                  */
     TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
 };
 
@@ -214,6 +220,7 @@ typedef struct family {
     bool norm_whole;                /* norms of query and key take all heads together                        */
     bool norm_values;               /* values are normed, each head alone, without weights                   */
     bool unit_scale;                /* scores are not divided by anything                                    */
+    bool gated_attention;           /* the result of each head is multiplied with a gate (attention_shape.gated) */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */

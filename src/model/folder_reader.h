@@ -1,6 +1,6 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
- * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers), huggingface_layers.c (what else differs between
- * layers), huggingface_tensor.c (tensors). */
+ * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
+ * huggingface_layers.c (what else differs between layers), huggingface_tensor.c (tensors). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -46,6 +46,8 @@ hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, con
 hearth_status folder_read_global_heads(folder_reader *r);
 /* Reads what else differs between layers, and the streams of the residual. */
 hearth_status folder_read_layers(folder_reader *r);
+/* Reads which layers are recurrent, and the shape of those, where config.json lists the mixers (MIXERS_LISTED). */
+hearth_status folder_read_listed_mixers(folder_reader *r);
 
 /* Reads the rotation of queries and keys: its base and its scaling. */
 hearth_status folder_read_rope(folder_reader *r);

@@ -109,8 +109,9 @@ static hearth_status take_default(folder_reader *r, const size_setting *s, uint3
         if (strcmp(f->sizes[i].key, s->config_keys[0]) == 0)
             *field = f->sizes[i].value;
     *found = *field > 0;
-    return *found || !s->in_folder ? HEARTH_OK
-                                   : fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, s->config_keys[0]);
+    return *found || !hyper_requires(s, f, true)
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, s->config_keys[0]);
 }
 
 /* Reads a size and sets its GGUF key. */
@@ -152,6 +153,9 @@ static hearth_status read_rotated_share(folder_reader *r)
     bool found;
     if (r->family->unrotated)
         return HEARTH_OK;
+    const json_t *rope = json_object_get(r->config, "rope_parameters");
+    if (json_is_object(rope))
+        TRY(json_get_number(rope, "partial_rotary_factor", &share, &found, r->name, r->error));
     TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
     if (!(share > 0 && share <= 1))
         return fail(r->error, HEARTH_FORMAT, "%s: partial_rotary_factor: is %g, expected a share of 1", r->name, share);
@@ -289,6 +293,7 @@ static hearth_status read_experts(folder_reader *r)
                  {"n_shared_experts", "expert_shared_count"},
                  {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"moe_latent_size", "moe_latent_size"},
+                 {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"first_k_dense_replace", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
     bool found, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
@@ -413,6 +418,7 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));
     TRY(folder_read_mixers(&r));
+    TRY(folder_read_listed_mixers(&r));
     TRY(folder_read_layers(&r));
     TRY(read_window(&r));
     TRY(read_experts(&r));

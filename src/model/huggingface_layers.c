@@ -55,8 +55,8 @@ hearth_status folder_read_global_heads(folder_reader *r)
     if (!found)
         return HEARTH_OK;
     if (global == 0 || global > HEAD_LIMIT || global % 2 != 0 || own % 2 != 0)
-        return fail(r->error, HEARTH_FORMAT, "%s: global_head_dim: is %u, expected an even number up to %u", r->name, global,
-                    HEAD_LIMIT);
+        return fail(r->error, HEARTH_FORMAT, "%s: global_head_dim: is %u, expected an even number up to %u", r->name,
+                    global, HEAD_LIMIT);
     const struct {
         const char *key;
         uint32_t value;

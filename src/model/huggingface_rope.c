@@ -149,8 +149,8 @@ static const struct {
     const char *name;
     hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
 } rope_types[] = {
-    {"default", add_default}, {"linear", add_linear},     {"yarn", add_yarn},
-    {"llama3", add_llama3},   {"longrope", add_longrope}, {"su", add_longrope}, /* the older name */
+    {"default", add_default},           {"linear", add_linear}, {"yarn", add_yarn}, {"llama3", add_llama3},
+    {"longrope", add_longrope},         {"su", add_longrope}, /* the older name */
     {"proportional", add_proportional},
 };
 static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
@@ -201,10 +201,25 @@ static hearth_status find_by_layer(folder_reader *r, const json_t **scaling, con
         return HEARTH_OK;
     TRY(json_get_string(windowed, "rope_type", &type, &found, where, r->error));
     if (strcmp(type, "default") != 0)
-        return fail(r->error, HEARTH_UNSUPPORTED, "%s: sliding_attention: rope_type: %.64s is not supported", where, type);
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: sliding_attention: rope_type: %.64s is not supported", where,
+                    type);
     TRY(folder_get_positive(r, windowed, where, "rope_theta", base, &found));
     *scaling = full;
     return HEARTH_OK;
+}
+
+/* Adds the parts of a head's pairs that turn with the three positions of a picture's parts; of text all three are the same. */
+static hearth_status add_sections(folder_reader *r, const json_t *scaling)
+{
+    const json_t *list = json_object_get(scaling, "mrope_section");
+    int32_t sections[4] = {0};
+    char key[KEY_SIZE];
+    if (!json_is_array(list) || json_array_size(list) > 4)
+        return HEARTH_OK;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        sections[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    hyper_key(key, r->family, "rope.dimension_sections");
+    return checkpoint_set_numbers(r->out, key, VALUE_I32, sections, 4, r->error);
 }
 
 /* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
@@ -230,5 +245,6 @@ hearth_status folder_read_rope(folder_reader *r)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
     TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
     TRY(folder_set_number(r, "rope.freq_base", r->rope_base));
+    TRY(add_sections(r, scaling));
     return scaling ? read_scaling(r, scaling, where) : HEARTH_OK;
 }

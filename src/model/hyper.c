@@ -130,11 +130,18 @@ static hearth_status fail_key(const hyper_reader *r, hearth_status status, const
     return fail(r->error, status, "%s: key %s: %s", r->source->path, key, reason);
 }
 
+bool hyper_requires(const size_setting *s, const family *f, bool folder)
+{
+    bool neurons = s->of_layer && s->field == offsetof(model_layer, ffn.neuron_count);
+    bool elsewhere = f->expert_width && !family_has_network(f, false);
+    return (folder ? s->in_folder : s->in_file) && !(neurons && elsewhere);
+}
+
 /* Reads one row of size_settings, for one layer where it is a layer's; an absent optional size stays 0. */
 static hearth_status read_setting(const hyper_reader *r, const size_setting *s, uint32_t layer)
 {
     uint32_t *field = size_field(s, r->hyper, s->of_layer ? &r->model->layers[layer] : NULL);
-    bool found = true, *optional = s->in_file ? NULL : &found;
+    bool found = true, *optional = hyper_requires(s, r->family, false) ? NULL : &found;
     TRY(s->of_layer ? read_layer_size(r, s->key, layer, field, optional) : read_size(r, s->key, field, optional));
     char key[KEY_SIZE];
     hyper_key(key, r->family, s->key);
@@ -164,15 +171,52 @@ static hearth_status read_sizes(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads a key with a boolean of each layer; *found is false where the file has no such array. */
+static hearth_status read_layer_bool(const hyper_reader *r, const char *name, uint32_t layer, bool *out, bool *found)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, name);
+    const key_value *e = checkpoint_find(r->source, key);
+    *found = e && e->type == VALUE_ARRAY;
+    if (!*found)
+        return HEARTH_OK;
+    if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count + r->hyper->draft_layers)
+        return fail_key(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
+    *out = ((const uint8_t *)e->as.items)[layer] != 0;
+    return HEARTH_OK;
+}
+
+/* Finds out which mixer a layer has where files list them. */
+static hearth_status find_listed_mixer(const hyper_reader *r, uint32_t layer)
+{
+    model_layer *l = &r->model->layers[layer];
+    layer_pattern full = {.period = 4}; /* where no key says it, as in llama.cpp */
+    bool recurrent = false, found;
+    TRY(read_layer_bool(r, "attention.recurrent_layers", layer, &recurrent, &found));
+    if (!found) {
+        TRY(read_size(r, "full_attention_interval", &full.period, &found));
+        if (full.period == 0)
+            return fail_key(r, HEARTH_FORMAT, "full_attention_interval", "is 0");
+        recurrent = !in_pattern(full, layer);
+    }
+    l->mixer = recurrent ? MIXER_RECURRENT : MIXER_ATTENTION;
+    if (recurrent)
+        l->attention = (attention_shape){0};
+    return HEARTH_OK;
+}
+
 /* Finds out which mixer a layer has, by the sizes that were read. */
 static hearth_status find_mixer(const hyper_reader *r, uint32_t layer)
 {
     model_layer *l = &r->model->layers[layer];
     if (r->family->mixers == MIXERS_ATTENTION)
         return HEARTH_OK;
+    if (r->family->mixers == MIXERS_LISTED)
+        return find_listed_mixer(r, layer);
     bool attends = l->attention.kv_head_count > 0;
     if (attends && l->ffn.neuron_count > 0)
-        return fail_key(r, HEARTH_FORMAT, "feed_forward_length", "gives neurons to a layer that has heads of keys, too");
+        return fail_key(r, HEARTH_FORMAT, "feed_forward_length",
+                        "gives neurons to a layer that has heads of keys, too");
     l->mixer = attends ? MIXER_ATTENTION : l->ffn.neuron_count > 0 ? MIXER_NONE : MIXER_RECURRENT;
     if (!attends)
         l->attention = (attention_shape){0};
@@ -216,18 +260,12 @@ static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
 static hearth_status has_window(const hyper_reader *r, uint32_t layer, bool *out)
 {
     static const char name[] = "attention.sliding_window_pattern";
-    char key[KEY_SIZE];
-    hyper_key(key, r->family, name);
-    const key_value *e = checkpoint_find(r->source, key);
     layer_pattern without = r->family->without_window;
-    if (e && e->type == VALUE_ARRAY) {
-        if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count + r->hyper->draft_layers)
-            return fail_key(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
-        *out = ((const uint8_t *)e->as.items)[layer] != 0;
-        return HEARTH_OK;
-    }
     bool found;
-    TRY(checkpoint_get_u32(r->source, key, &without.period, &found, r->error));
+    TRY(read_layer_bool(r, name, layer, out, &found));
+    if (found)
+        return HEARTH_OK;
+    TRY(read_size(r, name, &without.period, &found));
     *out = !in_pattern(without, layer);
     return HEARTH_OK;
 }
@@ -312,6 +350,7 @@ static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
     TRY(read_positive(r, "attention.scale", &a->scale, &found));
     a->norm_whole = r->family->norm_whole;
     a->norm_values = r->family->norm_values;
+    a->gated = r->family->gated_attention;
     return read_positive(r, "attn_logit_softcapping", &a->softcap, &found);
 }
 
@@ -473,6 +512,12 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
     return HEARTH_OK;
 }
 
+/* Returns whether a layer has a network. Where all have experts, its neurons are not known before those. */
+static bool is_network(const hyper_reader *r, const ffn_shape *f)
+{
+    return f->neuron_count > 0 || r->family->mixers != MIXERS_BLOCKS;
+}
+
 /* Gives the layers their experts: those behind the leading ones without. */
 static hearth_status read_experts(const hyper_reader *r)
 {
@@ -492,7 +537,7 @@ static hearth_status read_experts(const hyper_reader *r)
         return fail_key(r, HEARTH_UNSUPPORTED, "moe_latent_size", "no layer of this architecture has such experts");
     for (uint32_t i = dense; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
-        if (f->neuron_count == 0)
+        if (!is_network(r, f))
             continue;
         f->latent = latent;
         TRY(read_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
@@ -593,7 +638,8 @@ static hearth_status read_cuts(const hyper_reader *r)
         if (isinf(cut) && cut < 0)
             continue;
         if (!isfinite(cut) || f->router.expert_count > 0)
-            return fail_key(r, HEARTH_FORMAT, ACTIVATION_CUTS, "has a number that is not finite, or one of a layer with experts");
+            return fail_key(r, HEARTH_FORMAT, ACTIVATION_CUTS,
+                            "has a number that is not finite, or one of a layer with experts");
         f->cuts = true;
         f->cut = cut;
     }
@@ -607,7 +653,7 @@ static hearth_status check_networks(const hyper_reader *r)
     for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
         const ffn_shape *f = &r->model->layers[i].ffn;
         some |= f->router.expert_count > 0;
-        all &= f->router.expert_count > 0 || f->neuron_count == 0;
+        all &= f->router.expert_count > 0 || !is_network(r, f);
     }
     if (some && !family_has_network(r->family, true))
         return fail_key(r, HEARTH_UNSUPPORTED, "expert_count", "no layer of this architecture has experts");
@@ -686,6 +732,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_EXPERT_NEURONS] = l->ffn.expert_neurons,
         [DIMENSION_SHARED_NEURONS] = l->ffn.shared_neurons,
         [DIMENSION_QUERY] = query_width(a),
+        [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_KEY] = key_width(a),
         [DIMENSION_QKV] = (uint64_t)query_width(a) + 2 * (uint64_t)key_width(a),
         [DIMENSION_HEAD] = a->head_length,
@@ -698,6 +745,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_RECURRENT_IN] = (uint64_t)recurrent_width(r) + recurrent_channels(r) + r->head_count,
         [DIMENSION_RECURRENT_WIDTH] = recurrent_width(r),
         [DIMENSION_RECURRENT_HEADS] = r->head_count,
+        [DIMENSION_RECURRENT_VALUE] = r->value_length,
         [DIMENSION_RECURRENT_GROUPS] = r->key_count,
         [DIMENSION_RECURRENT_GROUP] = r->key_count > 0 ? recurrent_width(r) / r->key_count : 0,
         [DIMENSION_CHANNELS] = recurrent_channels(r),

@@ -39,6 +39,10 @@ extern const size_t size_setting_count;
 /* Returns the field of a size. */
 uint32_t *size_field(const size_setting *s, hyperparameters *h, model_layer *l);
 
+/* Returns whether a file, or a folder's config.json, must say the size: neurons need not be said where all layers have
+ * experts, which have a width of their own. */
+bool hyper_requires(const size_setting *s, const family *f, bool folder);
+
 /* Checks a size against its limits. HEARTH_FORMAT: "WHERE: KEY: is 0, expected 1 to 4096". `what` is "key " for GGUF,
  * "" for a config. */
 hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char *where, const char *what,

@@ -34,6 +34,7 @@ typedef struct attention_shape {
     bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
     bool norm_values;                   /* values are normed, each head alone, without weights    */
     uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
+    bool gated;                         /* the result is multiplied with sigmoid(gate), a value for each of a query */
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
 } attention_shape;
 
@@ -206,7 +207,7 @@ typedef struct model_layer {
     layer_wiring wiring;
 
     norm_weights attention_norm;        /* [d]                                            */
-    matrix q;                           /* [Q][d]                                         */
+    matrix q;                           /* [Q][d]; gated [2 Q][d]: of each head the query, then its gate */
     matrix k;                           /* [K][d]                                         */
     matrix v;                           /* [K][d]  without it, values are the keys before their norm */
     matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
@@ -255,6 +256,7 @@ typedef struct model_layer {
     matrix mask_in;                     /* [expert_count * rank][d]                       */
     matrix mask_out;                    /* [f][rank]                                      */
     ffn_network shared;                 /* of the expert that every token uses            */
+    const float *shared_gate;           /* [d] its result is multiplied with sigmoid(shared_gate . input); NULL: it is not */
     matrix latent_in, latent_out;       /* [latent][d], [d][latent]  around the experts   */
     /* Where the expert that every token uses is a network of its own beside the others: norms of what the others read, of
      * their result and of its result, and of what the router reads. */

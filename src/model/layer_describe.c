@@ -82,8 +82,8 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
 }
 
 /* "before attention and network", for one of two places. */
-static void describe_places(char *out, size_t size, const char *place, const char *mixer,
-                            const norm_weights *attention, const norm_weights *network, bool *said)
+static void describe_places(char *out, size_t size, const char *place, const char *mixer, const norm_weights *attention,
+                            const norm_weights *network, bool *said)
 {
     char both[32];
     if (!attention->weight && !network->weight)
@@ -164,7 +164,8 @@ static void describe_network(char *out, size_t size, const model_layer *l)
     if (l->mask_in.data)
         say(out, size, ", where the model's own predictor lets through");
     if (f->cuts)
-        say(out, size, ", zero up to %.3g deviations above the mean of all gates, which the others lose", (double)f->cut);
+        say(out, size, ", zero up to %.3g deviations above the mean of all gates, which the others lose",
+            (double)f->cut);
     say(out, size, "; %u neurons", f->expert_neurons);
     if (layer_first_bias(l) || l->down_bias)
         say(out, size, "; biases");

@@ -77,6 +77,7 @@ typedef struct layer_sizes {
     uint32_t listed;                    /* of all experts that a token uses together; of a layer without experts */
     uint32_t experts;
     uint32_t query, key;                /* Q, K as in model_layer                         */
+    uint32_t gated_query;               /* 2 Q of layers with gated attention             */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;
     uint32_t rotated;                   /* pairs of all rotaries together                 */
