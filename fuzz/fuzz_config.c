@@ -29,15 +29,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. */
 enum { LAYERS = 2, EXPERTS = 4 };
 static const uint64_t sizes[DIMENSION_COUNT] = {
-    [DIMENSION_NONE] = 1,           [DIMENSION_EMBEDDING] = 8,     [DIMENSION_NEURONS] = 12,
-    [DIMENSION_GATE_UP] = 24,       [DIMENSION_QUERY] = 8,         [DIMENSION_KEY] = 4,
-    [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,          [DIMENSION_VOCABULARY] = 6,
-    [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,         [DIMENSION_KV_HEADS] = 1,
-    [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,          [DIMENSION_EXPERTS] = EXPERTS,
-    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3,
-    [DIMENSION_EXPERT_GATE_UP] = 6, [DIMENSION_PER_LAYER] = 2,     [DIMENSION_PER_LAYERS] = 4,
-    [DIMENSION_PER_LAYER_VOCABULARY] = 6, [DIMENSION_STREAMS] = 2, [DIMENSION_OTHER_STREAMS] = 1,
-    [DIMENSION_STREAM_PAIRS] = 4,   [DIMENSION_LAUREL] = 3};
+    [DIMENSION_NONE] = 1,           [DIMENSION_EMBEDDING] = 8,      [DIMENSION_NEURONS] = 12,
+    [DIMENSION_GATE_UP] = 24,       [DIMENSION_QUERY] = 8,          [DIMENSION_KEY] = 4,
+    [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,           [DIMENSION_VOCABULARY] = 6,
+    [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,          [DIMENSION_KV_HEADS] = 1,
+    [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,           [DIMENSION_EXPERTS] = EXPERTS,
+    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3, [DIMENSION_EXPERT_GATE_UP] = 6,
+    [DIMENSION_PER_LAYER] = 2,      [DIMENSION_PER_LAYERS] = 4,     [DIMENSION_PER_LAYER_VOCABULARY] = 6,
+    [DIMENSION_STREAMS] = 2,        [DIMENSION_OTHER_STREAMS] = 1,  [DIMENSION_STREAM_PAIRS] = 4,
+    [DIMENSION_LAUREL] = 3};
 
 static const uint16_t values[EXPERTS * 24 * 8];
 
@@ -100,7 +100,8 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * sizeof(*values);
     for (uint32_t number = 0; number < (single ? matrices : 1); number++) {
         char name[TENSOR_NAME_SIZE];
-        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, r->stack != DIMENSION_NONE ? number : layer, number);
+        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, r->stack != DIMENSION_NONE ? number : layer,
+                 number);
         t.name = name;
         if (!checkpoint_find_tensor(c, name)) /* two rules may have one name */
             TRY(checkpoint_add_tensor(c, &t, NULL));
@@ -195,10 +196,10 @@ static void touch_model(const hearth_model *m)
             touch_matrix(all[k]);
         uint32_t d = h->embedding_length, f = ffn_routed(&l->ffn), experts = l->ffn.router.expert_count;
         uint32_t query = query_width(&l->attention), key = key_width(&l->attention);
-        const norm_weights *const norms[] = {
-            &l->attention_norm,    &l->attention_post_norm, &l->ffn_norm,    &l->ffn_post_norm,
-            &l->experts_norm,      &l->experts_post_norm,   &l->router_norm, &l->shared_post_norm,
-            &l->per_layer_post_norm, &l->streams.router_norm, &l->streams.laurel_norm};
+        const norm_weights *const norms[] = {&l->attention_norm,      &l->attention_post_norm, &l->ffn_norm,
+                                             &l->ffn_post_norm,       &l->experts_norm,        &l->experts_post_norm,
+                                             &l->router_norm,         &l->shared_post_norm,    &l->per_layer_post_norm,
+                                             &l->streams.router_norm, &l->streams.laurel_norm};
         for (size_t k = 0; k < sizeof(norms) / sizeof(*norms); k++)
             touch_norm(norms[k], d);
         touch_norm(&l->query_norm, l->attention.norm_whole ? query : l->attention.head_length);
