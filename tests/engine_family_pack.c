@@ -11,10 +11,9 @@
 /* Those with zeros. activation: what the files do not say; their goldens then are of another activation. */
 static const struct {
     const char *name, *activation;
-} zeros[] = {{"arcee", NULL},        {"bitnet", NULL},       {"jais2", NULL},        {"nemotron", NULL},
-             {"opt", NULL},          {"minicpm-s", NULL},    {"bamboo", NULL},       {"falcon-7b", "relu"},
-             {"falcon-40b", "relu"}, {"smallthinker", NULL}, {"mixtral-drelu", NULL},
-             {"gemma3n", NULL}};
+} zeros[] = {{"arcee", NULL},        {"bitnet", NULL},       {"jais2", NULL},         {"nemotron", NULL},
+             {"opt", NULL},          {"minicpm-s", NULL},    {"bamboo", NULL},        {"falcon-7b", "relu"},
+             {"falcon-40b", "relu"}, {"smallthinker", NULL}, {"mixtral-drelu", NULL}, {"gemma3n", NULL}};
 #define ZEROS (sizeof zeros / sizeof *zeros)
 
 /* README.md of the goldens: float32 throughout. */

@@ -230,9 +230,10 @@ static const char *of_other_kind(const hearth_model *m, const tensor_rule *rule,
     for (size_t i = 0; i < sizeof layer_kinds / sizeof *layer_kinds; i++)
         if (missing & layer_kinds[i].flag)
             return layer_kinds[i].reason;
-    if (!hyper_meets_needs(&m->hyper, &m->layers[layer], rule->needs))
-        return "is not of this kind of layer";
-    return NULL;
+    if (hyper_meets_needs(&m->hyper, &m->layers[layer], rule->needs))
+        return NULL;
+    return rule->needs & NEEDS_PER_LAYER ? "is of inputs of the layers' own, and there are none"
+                                         : "is of another kind of layer than this one";
 }
 
 bool bind_gives_way(const hearth_model *model, const tensor_rule *rule, uint32_t layer)
