@@ -7,6 +7,7 @@
 #include "../base/clock.h"
 #include "device_session.h"
 #include "ffn_job.h"
+#include "inputs_internal.h"
 #include "products.h"
 
 #include <float.h>
@@ -364,8 +365,10 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length, width = expert_width(s, layer);
     float *sums = l->ffn.latent ? b->latent_out : b->added;
-    if (l->ffn.latent)
+    if (l->ffn.latent) {
+        inputs_see(s, layer, INPUT_LATENT_IN, b->normed + first * d, count);
         multiply(s, b->normed + first * d, count, &(product){&l->latent_in, b->latent_in + first * width}, 1);
+    }
     if (count == 1 && !l->mask_in.data) {
         compute_listed(s, layer, first);
     } else {
@@ -373,8 +376,10 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
         for (uint32_t e = 0; e < l->ffn.router.expert_count; e++)
             compute_expert(s, layer, e, first, count);
     }
-    if (l->ffn.latent)
+    if (l->ffn.latent) {
+        inputs_see(s, layer, INPUT_LATENT_OUT, sums + first * width, count);
         multiply(s, sums + first * width, count, &(product){&l->latent_out, b->added + first * d}, 1);
+    }
     add_shared(s, layer, first, count);
 }
 

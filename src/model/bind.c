@@ -349,7 +349,7 @@ void hearth_model_close(hearth_model *model)
 void hearth_model_describe_sized(const hearth_model *model, hearth_model_info *out, size_t out_size)
 {
     const hyperparameters *h = &model->hyper;
-    const attention_shape *a = &model->layers[0].attention;
+    const attention_shape *a = model_first_attention(model);
     hearth_model_info own = {
         .path = model->source->path,
         .name = model->name,
@@ -417,6 +417,22 @@ const attention_shape *model_first_attention(const hearth_model *model)
         if (model->layers[i].mixer == MIXER_ATTENTION)
             return &model->layers[i].attention;
     return &model->layers[0].attention;
+}
+
+uint32_t model_networks(const hearth_model *model)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        count += model->layers[i].ffn.neuron_count > 0;
+    return count;
+}
+
+uint32_t model_first_network(const hearth_model *model)
+{
+    uint32_t i = 0;
+    while (i < model->hyper.layer_count && model->layers[i].ffn.neuron_count == 0)
+        i++;
+    return i < model->hyper.layer_count ? i : 0;
 }
 
 bool model_has_zeros(const hearth_model *model)
