@@ -1,6 +1,7 @@
 /* profile.c - `hearth profile`: counts which neurons fire, how often, and what skipping the others is worth. */
 #include "../learn/profile.h"
 #include "../base/file.h"
+#include "../learn/choose.h"
 #include "../learn/columns.h"
 #include "../learn/work.h"
 #include "corpus_options.h"
@@ -203,16 +204,30 @@ static void print_layers(const profile *p)
     print_layer("all", &mean);
 }
 
+/* Returns what mode exact reads of the networks as a share of what mode dense reads of them: the rows of the first matrix
+ * of all neurons that a token considers, and those of the others where they fire. */
+static double exact_share(const profile *p, const hearth_model *model)
+{
+    double exact = 0, dense = 0;
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        choose_layer l = choose_layer_of(model, i, p->layers[i].density);
+        double others = model->layers[i].ffn.gating == FFN_PLAIN ? 1 : 2;
+        exact += l.neurons * (l.used + others * l.fires);
+        dense += l.neurons * (1 + others) * l.used;
+    }
+    return exact / dense;
+}
+
 /* Explains the figures, one line each. */
 static void print_meaning(const profile *p, const hearth_model *model)
 {
     profile_layer mean = average(p);
     const ffn_shape *ffn = &model->layers[model_first_network(model)].ffn;
     bool gated = ffn->gating != FFN_PLAIN, zeros = model_has_zeros(model);
-    double bytes = gated ? (1 + 2 * p->density) / 3 : (1 + p->density) / 2;
     if (zeros)
-        printf("density    %.1f %%: exact reads %.0f %% of the bytes of dense feed-forward networks\n",
-               100 * p->density, 100 * bytes);
+        printf("density    %.1f %%: exact reads %.0f %% of the bytes of dense feed-forward networks%s\n",
+               100 * p->density, 100 * exact_share(p, model),
+               gated ? "" : "; without a gate it leaves out\n           rows of down alone");
     else
         printf("counted    activations among the largest quarter of their layer: %s is never zero, so exact skips "
                "nothing, and\n           `--sparsity pruned` would have to leave out small ones\n",

@@ -131,7 +131,7 @@ typedef struct scratch {
     float *expert_in, *expert_out; /* [B][d] or [B][latent]  of the rows that chose an expert  */
     float *latent_in, *latent_out; /* [B][latent]  what experts read, and the sum of their results, where these are not of
                                       d values */
-    float *expert_x;               /* [B][d]  their residual streams, for predictors       */
+    float *expert_x;               /* [B][d]  what a predictor reads, where it is another input */
     uint32_t *expert_rows;         /* [neurons of used experts]  rows of one token's experts */
     uint32_t *members;             /* [B]  rows of the batch that chose an expert          */
     float *squares;                /* [B]  of the CPU's activations, where a norm joins both sides */

@@ -171,9 +171,15 @@ static void compute(ffn_job *job, uint32_t layer, size_t width)
         ffn_show(job, 0);
 }
 
-static bool reads_residual(const engine_layer *e)
+/* Returns what a layer's predictor reads [B][d] where this is not what its experts read; NULL: it is. */
+static const float *predictor_input(const hearth_session *s, uint32_t layer)
 {
-    return e->selector == SELECTOR_LOW_RANK && !e->predictor.reads_normed;
+    const engine_layer *e = &s->engine->layers[layer];
+    if (e->selector != SELECTOR_LOW_RANK)
+        return NULL;
+    if (!e->predictor.reads_normed)
+        return s->scratch.x;
+    return s->engine->model->layers[layer].ffn.latent > 0 ? s->scratch.normed : NULL;
 }
 
 /* Describes one expert's work for `count` rows at scratch.expert_in; what its predictor reads may be at .expert_x. */
@@ -188,7 +194,7 @@ static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t exper
     job.down_t = matrix_rows(&job.down_t, row, f);
     job.first_bias = job.first_bias ? job.first_bias + row : NULL;
     job.second_bias = job.second_bias ? job.second_bias + row : NULL;
-    job.fc1_input = reads_residual(job.e) ? s->scratch.expert_x : s->scratch.expert_in;
+    job.fc1_input = predictor_input(s, layer) ? s->scratch.expert_x : s->scratch.expert_in;
     job.fc2 = matrix_rows(&job.fc2, row, f);
     job.coarse.rows = matrix_rows(&job.coarse.rows, row, f);
     job.coarse.spread += job.coarse.rows.data ? row : 0;
@@ -284,7 +290,7 @@ typedef struct group {
     size_t width;
     const float *shares; /* of the expert; a row's is `stride` values after the row's before it */
     size_t stride;
-    bool residual; /* a predictor reads the rows' residual streams, too */
+    const float *predicts; /* [B][d] what a predictor reads of the rows; NULL: what experts read */
 } group;
 
 /* Items are places in the group. Copies the rows' inputs next to each other. */
@@ -296,8 +302,8 @@ static void collect_rows(void *context, size_t begin, size_t end, unsigned worke
     size_t d = g->s->engine->model->hyper.embedding_length;
     for (size_t i = begin; i < end; i++) {
         memcpy(b->expert_in + i * g->width, g->from + b->members[i] * g->width, g->width * sizeof *b->expert_in);
-        if (g->residual)
-            memcpy(b->expert_x + i * d, b->x + b->members[i] * d, d * sizeof *b->expert_x);
+        if (g->predicts)
+            memcpy(b->expert_x + i * d, g->predicts + b->members[i] * d, d * sizeof *b->expert_x);
     }
 }
 
@@ -327,7 +333,7 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
                .width = width,
                .shares = b->shares + expert,
                .stride = l->ffn.router.expert_count,
-               .residual = reads_residual(&s->engine->layers[layer])};
+               .predicts = predictor_input(s, layer)};
     for (size_t t = first; t < first + count; t++)
         if (g.shares[t * g.stride] != 0)
             b->members[members++] = (uint32_t)t;
