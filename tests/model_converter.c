@@ -5,6 +5,8 @@
 
 #include "family_cases.h"
 
+#include <math.h>
+
 /* Tensors that both compute, each with its own rounding. */
 static bool is_computed(const char *name)
 {
@@ -39,14 +41,14 @@ static void compare_tensor(const char *model, const stored_tensor *want, const s
 }
 
 /* Returns the blocks of a file behind its layers, which are not read. */
-static uint32_t drafts_of(const checkpoint *c, const char *family, uint32_t *layers)
+static uint32_t drafts_of(const checkpoint *c, const char *architecture, uint32_t *layers)
 {
     char key[128];
     uint32_t drafts = 0;
     bool found;
-    snprintf(key, sizeof key, "%s.nextn_predict_layers", family);
+    snprintf(key, sizeof key, "%s.nextn_predict_layers", architecture);
     assert_int_equal(checkpoint_get_u32(c, key, &drafts, &found, NULL), HEARTH_OK);
-    snprintf(key, sizeof key, "%s.block_count", family);
+    snprintf(key, sizeof key, "%s.block_count", architecture);
     assert_int_equal(checkpoint_get_u32(c, key, layers, NULL, NULL), HEARTH_OK);
     *layers -= drafts;
     return drafts;
@@ -77,7 +79,7 @@ static void compare(const char *model)
     hearth_error error;
     checkpoint *want, *got;
     seen s;
-    span family;
+    span architecture;
     uint32_t layers, block;
     snprintf(source, sizeof source, GOLDEN "%s", model);
     snprintf(path, sizeof path, GOLDEN "%s/model.gguf", model);
@@ -86,8 +88,8 @@ static void compare(const char *model)
     must(convert(source, out_path, (convert_options){.format = FORMAT_F32}, &s, &error), &error);
     must(gguf_open(&want, path, &error), &error);
     must(gguf_open(&got, out_path, &error), &error);
-    assert_int_equal(checkpoint_get_string(want, "general.architecture", &family, NULL, NULL), HEARTH_OK);
-    snprintf(prefix, sizeof prefix, "%.*s", (int)family.size, family.data);
+    assert_int_equal(checkpoint_get_string(want, "general.architecture", &architecture, NULL, NULL), HEARTH_OK);
+    snprintf(prefix, sizeof prefix, "%.*s", (int)architecture.size, architecture.data);
     uint32_t drafts = drafts_of(want, prefix, &layers);
     size_t compared = 0;
     for (size_t i = 0; i < want->tensor_count; i++) {
