@@ -4,6 +4,7 @@
  * Covers: src/model/bind_tensor.c
  * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
+ * Covers: src/model/huggingface_layers.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/hyper.c
@@ -28,12 +29,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. */
 enum { LAYERS = 2, EXPERTS = 4 };
 static const uint64_t sizes[DIMENSION_COUNT] = {
-    [DIMENSION_NONE] = 1,           [DIMENSION_EMBEDDING] = 8,     [DIMENSION_NEURONS] = 12,
-    [DIMENSION_GATE_UP] = 24,       [DIMENSION_QUERY] = 8,         [DIMENSION_KEY] = 4,
-    [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,          [DIMENSION_VOCABULARY] = 6,
-    [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,         [DIMENSION_KV_HEADS] = 1,
-    [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,          [DIMENSION_EXPERTS] = EXPERTS,
-    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3};
+    [DIMENSION_NONE] = 1,           [DIMENSION_EMBEDDING] = 8,      [DIMENSION_NEURONS] = 12,
+    [DIMENSION_GATE_UP] = 24,       [DIMENSION_QUERY] = 8,          [DIMENSION_KEY] = 4,
+    [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,           [DIMENSION_VOCABULARY] = 6,
+    [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,          [DIMENSION_KV_HEADS] = 1,
+    [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,           [DIMENSION_EXPERTS] = EXPERTS,
+    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3, [DIMENSION_EXPERT_GATE_UP] = 6,
+    [DIMENSION_PER_LAYER] = 2,      [DIMENSION_PER_LAYERS] = 4,     [DIMENSION_PER_LAYER_VOCABULARY] = 6,
+    [DIMENSION_STREAMS] = 2,        [DIMENSION_OTHER_STREAMS] = 1,  [DIMENSION_STREAM_PAIRS] = 4,
+    [DIMENSION_LAUREL] = 3};
 
 static const uint16_t values[EXPERTS * 24 * 8];
 
@@ -50,7 +54,7 @@ static char form_of(const tensor_rule *r)
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
  * a folder of transformers 5 has them, 1 as early GGUF files do. */
-static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
+static bool is_there(const family *f, const tensor_rule *r, const char *sets, uint32_t layer)
 {
     const struct {
         unsigned flag;
@@ -58,7 +62,7 @@ static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
     } needs[] = {{TENSOR_STOCK, 's'}, {TENSOR_NEURON_MAJOR, 'n'}, {TENSOR_PREDICTOR, 'p'}, {TENSOR_MLP_BIAS, 'b'}};
     bool has_experts = strpbrk(sets, "ex1") && !(layer == 0 && strchr(sets, 'd'));
     char form = form_of(r);
-    if (r->flags & (has_experts ? TENSOR_OF_DENSE : TENSOR_OF_EXPERTS))
+    if (r->flags & (!has_experts ? TENSOR_OF_EXPERTS : f->dense_beside ? 0 : TENSOR_OF_DENSE))
         return false;
     if (form ? !strchr(sets, form) : (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT)) != 0)
         return false;
@@ -73,7 +77,8 @@ static bool is_there(const tensor_rule *r, const char *sets, uint32_t layer)
 static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, uint32_t layer)
 {
     bool single = tensor_rule_is_single(r, folder);
-    bool stacked = (r->flags & TENSOR_EXPERTS) && !single;
+    bool stacked = ((r->flags & TENSOR_EXPERTS) || r->stack != DIMENSION_NONE) && !single;
+    uint64_t matrices = r->stack != DIMENSION_NONE ? sizes[r->stack] : EXPERTS;
     uint64_t columns = sizes[r->columns], rows = sizes[r->rows];
     if (folder && (!r->folder_name || (r->flags & (TENSOR_ODD | TENSOR_SECOND_HALF))))
         return HEARTH_OK; /* one tensor holds both */
@@ -90,12 +95,13 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
     stored_tensor t = {
         .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
     if (stacked)
-        t.shape[t.rank++] = EXPERTS;
+        t.shape[t.rank++] = matrices;
     t.data = values;
     t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * sizeof(*values);
-    for (uint32_t expert = 0; expert < (single ? EXPERTS : 1); expert++) {
+    for (uint32_t number = 0; number < (single ? matrices : 1); number++) {
         char name[TENSOR_NAME_SIZE];
-        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, layer, expert);
+        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, r->stack != DIMENSION_NONE ? number : layer,
+                 number);
         t.name = name;
         if (!checkpoint_find_tensor(c, name)) /* two rules may have one name */
             TRY(checkpoint_add_tensor(c, &t, NULL));
@@ -106,11 +112,11 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
 static hearth_status add_tensors(checkpoint *c, const family *f, bool folder, const char *sets)
 {
     for (size_t i = 0; i < f->tensor_count; i++)
-        if (is_there(&f->tensors[i], sets, 0))
+        if (is_there(f, &f->tensors[i], sets, 0))
             TRY(add_tensor(c, f, &f->tensors[i], folder, 0));
     for (uint32_t layer = 0; layer < LAYERS; layer++)
         for (size_t i = 0; i < f->layer_tensor_count; i++)
-            if (is_there(&f->layer_tensors[i], sets, layer))
+            if (is_there(f, &f->layer_tensors[i], sets, layer))
                 TRY(add_tensor(c, f, &f->layer_tensors[i], folder, layer));
     return HEARTH_OK;
 }
@@ -155,6 +161,11 @@ static void touch_model(const hearth_model *m)
     touch_matrix(&m->embedding);
     touch_matrix(&m->head);
     touch_matrix(&m->positions);
+    touch_matrix(&m->per_layer_tokens);
+    touch_matrix(&m->per_layer_projection);
+    touch_norm(&m->per_layer_norm, h->per_layer_length);
+    touch_matrix(&m->stream_in);
+    touch_matrix(&m->stream_out);
     touch_norm(&m->output_norm, h->embedding_length);
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &m->layers[i];
@@ -174,13 +185,21 @@ static void touch_model(const hearth_model *m)
                                &l->shared.gate,
                                &l->shared.up,
                                &l->shared.down,
-                               &l->shared.down_t};
+                               &l->shared.down_t,
+                               &l->gate_up,
+                               &l->per_layer_gate,
+                               &l->per_layer_output,
+                               &l->streams.router,
+                               &l->streams.laurel_in,
+                               &l->streams.laurel_out};
         for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
             touch_matrix(all[k]);
         uint32_t d = h->embedding_length, f = ffn_routed(&l->ffn), experts = l->ffn.router.expert_count;
         uint32_t query = query_width(&l->attention), key = key_width(&l->attention);
-        const norm_weights *const norms[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm,
-                                             &l->ffn_post_norm};
+        const norm_weights *const norms[] = {&l->attention_norm,      &l->attention_post_norm, &l->ffn_norm,
+                                             &l->ffn_post_norm,       &l->experts_norm,        &l->experts_post_norm,
+                                             &l->router_norm,         &l->shared_post_norm,    &l->per_layer_post_norm,
+                                             &l->streams.router_norm, &l->streams.laurel_norm};
         for (size_t k = 0; k < sizeof(norms) / sizeof(*norms); k++)
             touch_norm(norms[k], d);
         touch_norm(&l->query_norm, l->attention.norm_whole ? query : l->attention.head_length);
@@ -195,6 +214,11 @@ static void touch_model(const hearth_model *m)
                        {l->down_bias, d * ffn_experts(&l->ffn)},
                        {l->router_bias, experts},
                        {l->router_correction, experts},
+                       {l->expert_scales, experts},
+                       {l->output_scale, 1},
+                       {l->streams.predict, h->stream_count * h->stream_count * h->stream_count},
+                       {l->streams.correct, h->stream_count * h->stream_count},
+                       {l->streams.correct_scale, d},
                        {l->sinks, l->attention.head_count},
                        {l->q_bias, query},
                        {l->k_bias, key},

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +20,28 @@ static json_t *parse(const char *text)
     if (json_parse(&value, text, strlen(text), "test", &error) != HEARTH_OK)
         fail_msg("%s", error.text);
     return value;
+}
+
+/* What Python writes for values that JSON cannot express: no numbers, and nothing inside strings is changed. */
+static void words_of_python(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"a\": [0.0, Infinity], \"Infinity\": \"NaN \\\" Infinity\", \"b\": -Infinity, \"c\": NaN}";
+    char path[] = "/tmp/hearth-json-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, text, sizeof text - 1) == (ssize_t)(sizeof text - 1));
+    close(file);
+    json_t *value = NULL;
+    hearth_error error;
+    assert_int_equal(json_parse_small(&value, path, &error), HEARTH_FORMAT);
+    assert_int_equal(json_parse_python(&value, path, &error), HEARTH_OK);
+    assert_true(json_is_null(json_array_get(json_object_get(value, "a"), 1)));
+    assert_string_equal(json_string_value(json_object_get(value, "Infinity")), "NaN \" Infinity");
+    assert_true(json_is_null(json_object_get(value, "b")));
+    assert_true(json_is_string(json_object_get(value, "c")));
+    json_decref(value);
+    unlink(path);
 }
 
 static void malformed_text_is_refused(void **state)
@@ -186,10 +209,10 @@ static void what_is_stored_is_recalled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_text_is_refused),  cmocka_unit_test(numbers_are_finite),
-        cmocka_unit_test(members_are_read),           cmocka_unit_test(absent_members_are_optional_or_named),
-        cmocka_unit_test(wrong_types_are_named),      cmocka_unit_test(files_are_parsed),
-        cmocka_unit_test(what_is_stored_is_recalled),
+        cmocka_unit_test(malformed_text_is_refused), cmocka_unit_test(numbers_are_finite),
+        cmocka_unit_test(members_are_read),          cmocka_unit_test(absent_members_are_optional_or_named),
+        cmocka_unit_test(wrong_types_are_named),     cmocka_unit_test(files_are_parsed),
+        cmocka_unit_test(words_of_python),           cmocka_unit_test(what_is_stored_is_recalled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

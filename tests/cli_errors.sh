@@ -44,7 +44,8 @@ if [ -e "$DATA/golden/tokenizers/llama-spm.gguf" ]; then
     refused 1 "tokenizer.json: model: has no vocab" "$HEARTH" run "$scratch/golden-llama" -p x
     has "note on a missing tokenizer" "$("$HEARTH" convert "$DATA/golden/llama" -o "$scratch/mute.gguf" 2>&1)" "note:"
     # Families that hearth does not run yet are refused by name.
-    refused 1 gemma3n "$HEARTH" run "$DATA/golden/gemma3n/model.gguf" -p x
+    sed -i 's/"model_type": "llama"/"model_type": "rwkv"/' "$scratch/golden-llama/config.json"
+    refused 1 "model_type: rwkv is not supported" "$HEARTH" run "$scratch/golden-llama" -p x
 fi
 
 # The wrong one of the two kinds of MODEL: the error names the right one.

@@ -150,7 +150,7 @@ static void storms(void **state)
 }
 
 /* The lengths that are kept: those at which feeds of several tokens began and ended, the last ones of them. */
-static void kept_lengths(void **state)
+static void lengths_in_reach(void **state)
 {
     (void)state;
     char path[600];
@@ -178,6 +178,6 @@ static void kept_lengths(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(storms), cmocka_unit_test(kept_lengths)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(storms), cmocka_unit_test(lengths_in_reach)};
     return run_group(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@ static double step(const row_state *s, const recurrence_run *run, size_t token, 
     }
     answer_error += ((double)n + 4) * EPSILON * size;
     double factor = gain * (value - answer);
-    double factor_error = fabs(gain) * (answer_error + EPSILON * (fabs(value) + fabs(answer))) + 2 * EPSILON * fabs(factor);
+    double factor_error =
+        fabs(gain) * (answer_error + EPSILON * (fabs(value) + fabs(answer))) + 2 * EPSILON * fabs(factor);
     *slip = size = 0;
     for (size_t i = 0; i < n; i++) {
         double kept = decay * s->values[i], added = factor * key[i];

@@ -197,15 +197,25 @@ static void test_vectors(void **state)
     checkpoint *c = tiny_stored(false, "output_norm.weight");
     tiny_keys(c);
     stored_tensor norm = {
-        "output_norm.weight", FORMAT_BF16, 1, {TINY_D, 1, 1, 1}, half, sizeof half, 0, 0, 0, NULL, NULL};
+        "output_norm.weight", FORMAT_BF16, 1, {TINY_D, 1, 1, 1}, half, sizeof half, 0, 0, 0, {0}, NULL, NULL};
     must(checkpoint_add_tensor(c, &norm, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
     assert_memory_equal(m->output_norm.weight, wanted, sizeof wanted);
     hearth_model_close(m);
 
     c = tiny_gguf("blk.1.ffn_norm.weight");
-    norm = (stored_tensor){
-        "blk.1.ffn_norm.weight", FORMAT_F32, 1, {TINY_D, 1, 1, 1}, unaligned + 1, sizeof wanted, 0, 0, 0, NULL, NULL};
+    norm = (stored_tensor){"blk.1.ffn_norm.weight",
+                           FORMAT_F32,
+                           1,
+                           {TINY_D, 1, 1, 1},
+                           unaligned + 1,
+                           sizeof wanted,
+                           0,
+                           0,
+                           0,
+                           {0},
+                           NULL,
+                           NULL};
     must(checkpoint_add_tensor(c, &norm, &error), &error);
     must(model_bind(&m, c, NULL, &error), &error);
     assert_memory_equal(m->layers[1].ffn_norm.weight, wanted, sizeof wanted);
@@ -220,7 +230,7 @@ static void test_factors(void **state)
     hearth_error error;
     hearth_model *m;
     checkpoint *c = tiny_gguf(NULL);
-    stored_tensor t = {"rope_freqs.weight", FORMAT_F32, 1, {2, 1, 1, 1}, bad, sizeof bad, 0, 0, 0, NULL, NULL};
+    stored_tensor t = {"rope_freqs.weight", FORMAT_F32, 1, {2, 1, 1, 1}, bad, sizeof bad, 0, 0, 0, {0}, NULL, NULL};
     must(checkpoint_add_tensor(c, &t, &error), &error);
     assert_int_equal(model_bind(&m, c, NULL, &error), HEARTH_FORMAT);
     expect_text(&error, "tensor rope_freqs.weight: value 1 is not a positive number");
@@ -291,8 +301,8 @@ static void add_biases(checkpoint *c, bool folder)
         for (size_t i = 0; i < 3; i++) {
             char name[128];
             snprintf(name, sizeof name, folder ? tiny_biases[i].folder_name : tiny_biases[i].name, layer);
-            stored_tensor t = {name, FORMAT_F32, 1,   {tiny_biases[i].size, 1, 1, 1}, tiny_bias(layer, i), 0, 0, 0,
-                               0,    NULL,       NULL};
+            stored_tensor t = {name, FORMAT_F32, 1,   {tiny_biases[i].size, 1, 1, 1}, tiny_bias(layer, i), 0, 0, 0, 0,
+                               {0},  NULL,       NULL};
             t.size_bytes = (size_t)tiny_biases[i].size * sizeof(float);
             must(checkpoint_add_tensor(c, &t, &error), &error);
         }

@@ -113,7 +113,7 @@ static void open_vocabulary(vocabulary_folder *v)
     free(pieces);
     must(checkpoint_create(&v->c, v->path, &error), &error);
     stored_tensor rows = {
-        "token_embd.weight", FORMAT_F32, 2, {1, 515, 1, 1}, tiny_values, 515 * sizeof(float), 0, 0, 0, NULL, NULL};
+        "token_embd.weight", FORMAT_F32, 2, {1, 515, 1, 1}, tiny_values, 515 * sizeof(float), 0, 0, 0, {0}, NULL, NULL};
     must(checkpoint_add_tensor(v->c, &rows, &error), &error);
 }
 

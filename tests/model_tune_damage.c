@@ -213,8 +213,9 @@ static void damage_tensor(checkpoint *c, const damage *d)
     if (d->kind == SET_TENSOR) {
         size_t row_bytes;
         assert_true(number_row_bytes(d->format, d->columns, &row_bytes));
-        *t = (stored_tensor){t->name, d->format, d->rank, {d->columns, d->rows, 1, 1}, NULL, row_bytes * d->rows, 0, 0,
-                             0,       NULL,      NULL};
+        *t = (stored_tensor){
+            t->name, d->format, d->rank, {d->columns, d->rows, 1, 1}, NULL, row_bytes * d->rows, 0, 0, 0,
+            {0},     NULL,      NULL};
         t->data = arena_new(&c->memory, t->size_bytes);
         return;
     }

@@ -68,7 +68,7 @@ class _Tracer(ctypes.Structure):
 
 class _SessionOptions(ctypes.Structure):
     _fields_ = [("context", c_uint32), ("sequences", c_uint32), ("batch", c_uint32), ("output_rows", c_uint32),
-                ("kv", c_int), ("progress", _Progress), ("tracer", _Tracer)]
+                ("kv", c_int), ("progress", _Progress), ("tracer", _Tracer), ("marks", c_uint64)]
 
 
 class _Row(ctypes.Structure):
@@ -136,6 +136,7 @@ _signatures = {
     "hearth_session_logits": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(c_float), POINTER(_Error)]),
     "hearth_session_context": (c_uint32, [c_void_p]),
     "hearth_session_length": (c_uint32, [c_void_p, c_uint32]),
+    "hearth_session_reach": (c_uint32, [c_void_p, c_uint32, c_uint32]),
     "hearth_session_truncate": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(_Error)]),
     "hearth_session_fork": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(_Error)]),
     "hearth_session_token_bytes": (c_double, [c_void_p]),
@@ -314,6 +315,10 @@ class Model:
     def length(self, sequence: int = 0) -> int:
         """Positions of a sequence so far."""
         return lib.hearth_session_length(self._open(), sequence)
+
+    def reach(self, length: int, sequence: int = 0) -> int:
+        """The greatest length of at most `length` to which `truncate` can cut: less only where layers are recurrent."""
+        return lib.hearth_session_reach(self._open(), sequence, length)
 
     def truncate(self, length: int, sequence: int = 0) -> None:
         """Forgets what follows the first `length` positions."""

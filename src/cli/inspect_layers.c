@@ -60,13 +60,13 @@ void inspect_layers_print(const layer_words *words, uint32_t count)
 
 static json_t *json_layer(const model_layer *l, const layer_words *w)
 {
-    static const char *const wirings[] = {[WIRING_SEQUENTIAL] = "sequential", [WIRING_PARALLEL] = "parallel"};
+    static const char *const wirings[] = {
+        [WIRING_SEQUENTIAL] = "sequential", [WIRING_PARALLEL] = "parallel", [WIRING_STREAMS] = "streams"};
     static const char *const gatings[] = {[FFN_GATED] = "gated", [FFN_GATED_BOTH] = "both", [FFN_PLAIN] = "plain"};
     const attention_shape *a = &l->attention;
     const ffn_shape *f = &l->ffn;
-    json_t *words = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "attention", w->attention,
-                              "recurrent", w->recurrent, "norms", w->norms, "wiring",
-                              w->wiring, "experts", w->experts, "network", w->network);
+    json_t *words = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "attention", w->attention, "recurrent", w->recurrent,
+                              "norms", w->norms, "wiring", w->wiring, "experts", w->experts, "network", w->network);
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:o}", "head_count",
                      (int)a->head_count, "kv_head_count", (int)a->kv_head_count, "head_length", (int)a->head_length,
                      "rotated_pairs", a->rotary ? (int)a->rotary->pairs : 0, "window", (int)a->window, "wiring",

@@ -224,6 +224,8 @@ static void print_summary(const summary *s)
     if (r->has_zeros) {
         print_layers(r);
         print_loss(r);
+    } else if (model_has_zeros(s->model)) {
+        puts("no predictors: in some layers none is ever zero, or the values of all of them decide which are");
     } else {
         printf("no predictors: the activation %s is never exactly zero, so there is nothing to foresee\n",
                s->info->activation);
@@ -232,10 +234,10 @@ static void print_summary(const summary *s)
     fputs("wrote ", stdout);
     output_safe(stdout, span_of(s->path), 200);
     printf(", %s\n", output_size(size, (double)s->file_bytes));
-    print_command(s, r->spent_bytes > 0 ? HEARTH_MODE_PREDICTED
-                     : r->has_zeros     ? HEARTH_MODE_EXACT
-                     : r->prunes        ? HEARTH_MODE_PRUNED
-                                        : HEARTH_MODE_DENSE);
+    print_command(s, r->spent_bytes > 0          ? HEARTH_MODE_PREDICTED
+                     : model_has_zeros(s->model) ? HEARTH_MODE_EXACT
+                     : r->prunes                 ? HEARTH_MODE_PRUNED
+                                                 : HEARTH_MODE_DENSE);
 }
 
 static hearth_status print_json(const summary *s, hearth_error *error)

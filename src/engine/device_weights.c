@@ -476,16 +476,39 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     return HEARTH_OK;
 }
 
+const char *device_lacks(const model_layer *l)
+{
+    const struct {
+        bool has;
+        const char *what;
+    } lacking[] = {
+        {l->mixer == MIXER_RECURRENT, "is recurrent"},
+        {l->mixer == MIXER_NONE || l->ffn.neuron_count == 0, "is one block, a mixer or a network"},
+        {l->ffn.latent > 0, "has experts of another width"},
+        {l->attention.gated, "has gated attention"},
+        {l->shared_gate != NULL, "has a gated shared expert"},
+        {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
+        {l->attention.keys_back > 0, "reads the keys and values of another layer"},
+        {l->attention.norm_values, "has normed values"},
+        {l->mixer == MIXER_ATTENTION && !l->v.data, "has keys as values"},
+        {l->per_layer_gate.data != NULL, "has an input of its own"},
+        {l->output_scale != NULL, "scales the residual stream"},
+        {l->ffn.cuts, "cuts first values above their mean"},
+        {l->experts_norm.weight != NULL, "has experts beside a network"},
+    };
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if (lacking[i].has)
+            return lacking[i].what;
+    return NULL;
+}
+
 /* Refuses what devices do not compute yet. */
 static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
 {
-    const model_layer *l = &m->layers[layer];
-    const char *what = l->mixer == MIXER_RECURRENT ? "is recurrent"
-                       : l->mixer == MIXER_NONE || l->ffn.neuron_count == 0 ? "is one block, a mixer or a network"
-                       : l->ffn.latent > 0 ? "has experts of another width" : NULL;
-    if (!what)
-        return HEARTH_OK;
-    return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer, what);
+    const char *what = device_lacks(&m->layers[layer]);
+    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path,
+                       layer, what)
+                : HEARTH_OK;
 }
 
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
@@ -495,6 +518,10 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_uses_device(&placement->layers[i]))
             TRY(check_layer(model, i, error));
+    if (placement->embedding == PLACEMENT_DEVICE &&
+        (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
+        return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
+                    model->source->path);
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_neurons(&placement->layers[i], PLACEMENT_DEVICE) > 0)
             TRY(check_shared(model, &engine_layers[i], i, error));

@@ -69,9 +69,12 @@ typedef struct device_weights {
 
 struct engine_layer;
 
+/* Returns what devices cannot do yet of a layer, "is recurrent"; NULL: they can compute it. */
+const char *device_lacks(const model_layer *l);
+
 /* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes
  * down_t (where that has no data, the model's `down` is uploaded as it is) and the predictor.
- * HEARTH_UNSUPPORTED: a matrix has a format for which devices have no kernels (named); or a layer's shared expert has
+ * HEARTH_UNSUPPORTED: a layer has what devices cannot compute yet (named); a matrix has a format for which devices have no kernels (named); or a layer's shared expert has
  * another format than the others.
  * HEARTH_NO_MEMORY: the budget does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,

@@ -99,8 +99,11 @@ static void place_mixer(hearth_engine *e, uint32_t layer)
 {
     bool on_device = layer_uses_device(&e->placement->layers[layer]);
     mixer_kind mixer = e->model->layers[layer].mixer;
+    uint32_t back = e->model->layers[layer].attention.keys_back;
     e->device_layers += on_device;
-    if (mixer == MIXER_ATTENTION)
+    if (mixer == MIXER_ATTENTION && back > 0)
+        e->layers[layer].cache_index = e->layers[layer - back].cache_index;
+    else if (mixer == MIXER_ATTENTION)
         e->layers[layer].cache_index = on_device ? e->device_attention++ : e->host_attention++;
     else if (mixer == MIXER_RECURRENT)
         e->layers[layer].cache_index = e->host_recurrent++;
@@ -121,13 +124,18 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
         bool some = layer_neurons(p, PLACEMENT_NOBODY) > 0;
         bool experts = m->layers[i].ffn.router.expert_count > 0 && layer_neurons(p, PLACEMENT_DEVICE) > 0;
         TRY(placement_check_selector(p->selector, m, t, i, error));
-        e->layers[i] = (engine_layer){.form = p->form,
-                                      .selector = p->selector,
-                                      .threshold = p->threshold,
-                                      .predictor = tune_predictor(t, m, i),
-                                      .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
-                                      .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
-                                      };
+        if (some && m->layers[i].ffn.cuts)
+            return fail(error, HEARTH_UNSUPPORTED,
+                        "%s: layer %u: the values of all neurons decide which of them fire, so none can be left out",
+                        m->source->path, i);
+        e->layers[i] = (engine_layer){
+            .form = p->form,
+            .selector = p->selector,
+            .threshold = p->threshold,
+            .predictor = tune_predictor(t, m, i),
+            .down_t = of ? of->layers[i].down_t : m->layers[i].down_t,
+            .shared_down_t = of ? of->layers[i].shared_down_t : m->layers[i].shared.down_t,
+        };
         place_mixer(e, i);
         /* all of these use rows of down_t */
         skips |= selectors[p->selector].skips || p->form == FORM_SPLIT || some || experts;
@@ -152,7 +160,7 @@ static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
     for (uint32_t i = 0; i < layers; i++) {
         const model_layer *l = &e->model->layers[i];
         uint32_t before = layer_uses_device(&e->placement->layers[i]) ? e->host_attention : 0;
-        if (l->mixer == MIXER_ATTENTION)
+        if (l->mixer == MIXER_ATTENTION && l->attention.keys_back == 0)
             e->shapes[before + e->layers[i].cache_index] = &l->attention;
         else if (l->mixer == MIXER_RECURRENT)
             e->recurrent[e->layers[i].cache_index] = &l->recurrent;
@@ -328,7 +336,9 @@ static double shared_bytes(const hearth_model *model)
 {
     const hyperparameters *h = &model->hyper;
     double norms = (double)h->embedding_length * sizeof(float);
-    size_t bytes = matrix_bytes(&model->head) + model->embedding.row_bytes;
+    size_t bytes = matrix_bytes(&model->head) + model->embedding.row_bytes + model->per_layer_tokens.row_bytes +
+                   matrix_bytes(&model->per_layer_projection) + matrix_bytes(&model->stream_in) +
+                   matrix_bytes(&model->stream_out);
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &model->layers[i];
         const norm_weights *each[] = {&l->attention_norm, &l->attention_post_norm, &l->ffn_norm, &l->ffn_post_norm};
@@ -337,7 +347,9 @@ static double shared_bytes(const hearth_model *model)
         bytes += matrix_bytes(&l->q) + matrix_bytes(&l->k) + matrix_bytes(&l->v) + matrix_bytes(&l->attention_output) +
                  matrix_bytes(&l->router) + matrix_bytes(&l->latent_in) + matrix_bytes(&l->latent_out) +
                  matrix_bytes(&l->convolved) + matrix_bytes(&l->recurrent_gate) + matrix_bytes(&l->step) +
-                 matrix_bytes(&l->beta) + matrix_bytes(&l->recurrent_output);
+                 matrix_bytes(&l->beta) + matrix_bytes(&l->recurrent_output) + matrix_bytes(&l->per_layer_gate) +
+                 matrix_bytes(&l->per_layer_output) + matrix_bytes(&l->streams.router) +
+                 matrix_bytes(&l->streams.laurel_in) + matrix_bytes(&l->streams.laurel_out);
     }
     return norms + (double)bytes;
 }

@@ -1,7 +1,7 @@
 /* engine.h - what the engine's files share: the structs behind the opaque names of hearth.h.
  *
  * Reading order: runtime.c, placement.c, placement_json.c, placement_prune.c, engine.c, coarse.c, kv_cache.c,
- * session.c, state.c, forward.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, inputs.c, model_api.c,
+ * recurrent_state.c, session.c, state.c, forward.c, recurrent.c, per_layer.c, streams.c, finite.c, products.c, ffn.c, ffn_steps.c, ffn_experts.c, ffn_observe.c, inputs.c, model_api.c,
  * sampler.c, answer.c, generate.c; for two sides device_session.h, device_record.c, device_session.c, device_weights.c, trace.c. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -47,7 +47,8 @@ typedef struct engine_layer {
     uint32_t row_count;
     /* [expert_count + 2] where the rows of each expert begin in `rows` (layer_expert_rows); NULL without either. */
     uint32_t *expert_begins;
-    uint32_t cache_index; /* its index among the layers with the same mixer on the same side */
+    uint32_t cache_index; /* its index among the layers with the same mixer on the same side; where it reads the keys of
+                             another layer, that one's */
 } engine_layer;
 
 struct hearth_engine {
@@ -55,20 +56,20 @@ struct hearth_engine {
     const hearth_model *model;
     hearth_placement *placement;
     hearth_activations activations;
-    engine_layer *layers;                /* [layer_count]                                                            */
-    bool uses_predictors;                /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
-    bool leaves_out;                     /* some layer has neurons that no side computes                             */
-    bool requantised;                    /* a down matrix in a block format was rounded again, here or when packed   */
-    bool transposed;                     /* copied from the stock layout: sums are added in another order than there */
-    bool owns_copies;                    /* owns the transposed down_t; false: shared with another engine            */
-    uint64_t own_bytes;                  /* bytes of these copies, also if they are shared                           */
-    uint64_t coarse_bytes;               /* bytes of coarse copies, which are never shared                           */
-    device_weights *uploaded;            /* NULL: nothing lies on a device                                           */
-    uint32_t device_layers;              /* layers that are not of form host                                         */
+    engine_layer *layers;     /* [layer_count]                                                            */
+    bool uses_predictors;     /* some layer has selector SELECTOR_LOW_RANK or SELECTOR_COARSE, or masks   */
+    bool leaves_out;          /* some layer has neurons that no side computes                             */
+    bool requantised;         /* a down matrix in a block format was rounded again, here or when packed   */
+    bool transposed;          /* copied from the stock layout: sums are added in another order than there */
+    bool owns_copies;         /* owns the transposed down_t; false: shared with another engine            */
+    uint64_t own_bytes;       /* bytes of these copies, also if they are shared                           */
+    uint64_t coarse_bytes;    /* bytes of coarse copies, which are never shared                           */
+    device_weights *uploaded; /* NULL: nothing lies on a device                                           */
+    uint32_t device_layers;   /* layers that are not of form host                                         */
     uint32_t host_attention, device_attention; /* layers with attention, by where it runs                            */
-    uint32_t host_recurrent;             /* recurrent layers on the CPU                                              */
-    const attention_shape **shapes;      /* of the CPU's layers with attention, then of the device's                 */
-    const recurrent_shape **recurrent;   /* [host_recurrent]                                                         */
+    uint32_t host_recurrent;           /* recurrent layers on the CPU                                              */
+    const attention_shape **shapes;    /* of the CPU's layers with attention, then of the device's                 */
+    const recurrent_shape **recurrent; /* [host_recurrent]                                                         */
 };
 
 /* Creates an engine of the model of `of` under another placement. It shares the transposed copies of `of` and must be
@@ -112,33 +113,44 @@ enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 /* Buffers of one batch of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
  * the batch. d as in docs/design.md; f, Q, K of the widest layer, as in model_layer. */
 typedef struct scratch {
-    float *x;                      /* [B][d]  the residual stream                          */
-    float *beside;                 /* [B][d]  what attention adds, in layers whose blocks are parallel */
-    float *normed;                 /* [B][d]  input of a block: the normed residual stream */
-    float *added;                  /* [B][d]  what a block adds to the residual stream     */
-    float *query;                  /* [B][Q]                                               */
-    float *key, *value;            /* [B][K]                                               */
-    float *mixed;                  /* [B][Q], [B][V]  result of the mixer before its output matrix */
-    float *convolved;              /* [B][C]  as model_layer.convolved                     */
-    float *recurrent_gate;         /* [B][V]                                               */
-    float *step, *beta;            /* [B][H]  become decay and gain                        */
-    row_run *runs;                 /* [run_count], at most B                               */
+    float *x;              /* [B][d]  the residual stream                          */
+    float *beside;         /* [B][d]  what attention adds, in layers whose blocks are parallel */
+    float *normed;         /* [B][d]  input of a block: the normed residual stream */
+    float *added;          /* [B][d]  what a block adds to the residual stream     */
+    float *query;          /* [B][Q]                                               */
+    float *key, *value;    /* [B][K]                                               */
+    float *gated_query;    /* [B][2 Q]  of each head the query, then its gate, where attention is gated */
+    float *mixed;          /* [B][Q], [B][V]  result of the mixer before its output matrix */
+    float *convolved;      /* [B][C]  as model_layer.convolved                     */
+    float *recurrent_gate; /* [B][V]                                               */
+    float *step, *beta;    /* [B][H]  become decay and gain                        */
+    row_run *runs;         /* [run_count], at most B                               */
     size_t run_count;
     float *gate, *up;              /* [B][f]  gate becomes the activations of the neurons  */
     float *hidden;                 /* [B][largest rank]  hidden units of predictors        */
     float *score;                  /* [B][f of one network], at least [f]  scores of predictors */
     float *router, *shares;        /* [B][experts]  the router's scores; shares of the chosen experts, 0 of others */
     float *expert_in, *expert_out; /* [B][d] or [B][latent]  of the rows that chose an expert  */
-    float *latent_in, *latent_out; /* [B][latent]  what experts read, and the sum of their results, where these are not of
+    float *latent_in,
+        *latent_out;             /* [B][latent]  what experts read, and the sum of their results, where these are not of
                                       d values */
-    float *expert_x;               /* [B][d]  what a predictor reads, where it is another input */
-    uint32_t *expert_rows;         /* [neurons of used experts]  rows of one token's experts */
-    uint32_t *members;             /* [B]  rows of the batch that chose an expert          */
-    float *squares;                /* [B]  of the CPU's activations, where a norm joins both sides */
-    float *size;                   /* [B]  root mean square of the input of a coarse copy  */
-    rounded_rows rounded;          /* [widest]  input of the current product               */
-    rounded_rows rounded_hidden;   /* [largest rank]                                       */
-    ffn_part *parts;               /* [FFN_SLICES] of the current layer                    */
+    float *shared_shares;        /* [B]  what the shared expert's results are multiplied with, where it is gated */
+    float *expert_normed;        /* [B][d]  what experts read, where they have a norm of their own */
+    float *per_layer;            /* [B][layers][p]  inputs of the layers' own            */
+    float *per_layer_row;        /* [threads][layers * p]                                */
+    float *per_layer_gate;       /* [B][p]                                               */
+    float *streams;              /* [S][B][d]  of the residual, where there are several; S as in hyperparameters */
+    float *stream_weights;       /* [B][S]                                               */
+    float *laurel_in, *laurel;   /* [B][r], [B][d]                                       */
+    float *expert_x;             /* [B][d]  what a predictor reads, where it is another input */
+    uint32_t *expert_rows;       /* [neurons of used experts]  rows of one token's experts */
+    uint32_t *expert_places;     /* [neurons of used experts]  where these lie in a matrix of gate and up */
+    uint32_t *members;           /* [B]  rows of the batch that chose an expert          */
+    float *squares;              /* [B]  of the CPU's activations, where a norm joins both sides */
+    float *size;                 /* [B]  root mean square of the input of a coarse copy  */
+    rounded_rows rounded;        /* [widest]  input of the current product               */
+    rounded_rows rounded_hidden; /* [largest rank]                                       */
+    ffn_part *parts;             /* [FFN_SLICES] of the current layer                    */
     size_t part_count;
     uint32_t *list;                /* [f]  list of each part, at its `begin`                    */
     uint8_t *wanted;               /* [f]  1: the neuron is wanted, else 0                      */

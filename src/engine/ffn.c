@@ -59,6 +59,10 @@ static void neuron_major(ffn_job *job, bool hidden_known)
     job->normed = products_input(s, job->input, job->count, d, reads, 3, &s->scratch.rounded);
     for (size_t t = 0; job->e->selector == SELECTOR_COARSE && t < job->count; t++)
         s->scratch.size[t] = coarse_magnitude(job->input + t * d, d);
+    if (job->cuts) {
+        pool_run(threads, s->scratch.part_count, 1, ffn_multiply_first, job);
+        pool_run(threads, job->count, 1, ffn_cut_rows, job);
+    }
     bool normed = job->l->ffn_inner_norm.weight != NULL, single = job->count == 1;
     if (single && !normed) {
         pool_run(threads, s->scratch.part_count, 1, ffn_work_on_parts, job);
@@ -90,6 +94,8 @@ static void activate_rows(void *context, size_t begin, size_t end, unsigned work
             kernels_of(job)->add(job->first_bias, f, gate);
         if (job->second_bias)
             kernels_of(job)->add(job->second_bias, f, up);
+        if (job->cuts)
+            ffn_cut(job, gate);
         ffn_activate(job, gate, up, f, job->h + i * f);
     }
 }
@@ -207,6 +213,7 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
         .rows = e->rows,
         .row_count = e->row_count,
         .activation_threshold = l->ffn.threshold,
+        .cuts = l->ffn.cuts,
         .h = s->observer.gates && e->selector == SELECTOR_ALL ? s->scratch.up : s->scratch.gate,
         .count = count,
         .neuron_count = ffn_routed(&l->ffn),
@@ -215,6 +222,8 @@ ffn_job ffn_describe(hearth_session *s, uint32_t layer, size_t count)
         job.input = s->scratch.latent_in;
         job.output = s->scratch.latent_out;
     }
+    if (l->experts_norm.weight)
+        job.input = s->scratch.expert_normed;
     bool zeros = ffn_skippable(&l->ffn), magnitude = e->selector == SELECTOR_MAGNITUDE;
     bool own_size = job.activation->kernel == ACTIVATION_RELU; /* values above zero stay as they are */
     if (e->selector == SELECTOR_LOW_RANK) {

@@ -7,6 +7,7 @@
 #include "../base/clock.h"
 #include "device_session.h"
 #include "ffn_job.h"
+#include "forward.h"
 #include "inputs_internal.h"
 #include "products.h"
 
@@ -91,6 +92,8 @@ static void choose(const model_layer *l, float *values, float *shares)
     float factor = r->scale / (r->shares && sum > 0 ? sum : 1);
     for (uint32_t e = 0; e < r->expert_count; e++)
         shares[e] = shares[e] != 0 ? shares[e] * factor : 0; /* an infinite factor must not make others NaN */
+    for (uint32_t e = 0; l->expert_scales && e < r->expert_count; e++)
+        shares[e] = shares[e] != 0 ? shares[e] * l->expert_scales[e] : 0;
 }
 
 typedef struct routing {
@@ -107,6 +110,8 @@ static void choose_rows(void *context, size_t begin, size_t end, unsigned worker
     size_t experts = job->l->ffn.router.expert_count;
     for (size_t t = begin; t < end; t++) {
         float *values = b->router + t * experts;
+        for (size_t e = 0; job->l->ffn.router.input_scale != 1 && e < experts; e++)
+            values[e] *= job->l->ffn.router.input_scale;
         if (job->l->router_bias)
             job->s->engine->runtime->kernels.add(job->l->router_bias, experts, values);
         choose(job->l, values, b->shares + t * experts);
@@ -118,6 +123,11 @@ void feed_forward_route(const hearth_session *s, uint32_t layer, size_t count, c
     routing job = {s, &s->engine->model->layers[layer]};
     if (job.l->ffn.router.expert_count == 0)
         return;
+    if (job.l->router_norm.weight) { /* what attention added is in the residual stream by now */
+        forward_norm(s, &job.l->router_norm, s->engine->model->hyper.embedding_length, count, s->scratch.x,
+                     s->scratch.added);
+        input = s->scratch.added;
+    }
     multiply(s, input, count, &(product){&job.l->router, s->scratch.router}, 1);
     pool_run(s->engine->runtime->threads, count, 1, choose_rows, &job);
 }
@@ -179,7 +189,8 @@ static const float *predictor_input(const hearth_session *s, uint32_t layer)
         return NULL;
     if (!e->predictor.reads_normed)
         return s->scratch.x;
-    return s->engine->model->layers[layer].ffn.latent > 0 ? s->scratch.normed : NULL;
+    const model_layer *l = &s->engine->model->layers[layer];
+    return l->ffn.latent > 0 || l->experts_norm.weight ? s->scratch.normed : NULL;
 }
 
 /* Describes one expert's work for `count` rows at scratch.expert_in; what its predictor reads may be at .expert_x. */
@@ -188,8 +199,8 @@ static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t exper
     ffn_job job = ffn_describe(s, layer, count);
     uint32_t f = job.l->ffn.expert_neurons, row = expert * f;
     size_t width = expert_width(s, layer);
-    job.first = matrix_rows(&job.first, row, f);
-    job.second = matrix_rows(&job.second, row, f);
+    job.first = matrix_rows(&job.first, (size_t)expert * job.l->expert_stride, f);
+    job.second = matrix_rows(&job.second, (size_t)expert * job.l->expert_stride, f);
     job.down = matrix_rows(&job.down, expert * width, (uint32_t)width);
     job.down_t = matrix_rows(&job.down_t, row, f);
     job.first_bias = job.first_bias ? job.first_bias + row : NULL;
@@ -276,6 +287,7 @@ static void compute_listed(hearth_session *s, uint32_t layer, size_t t)
     job.rows = b->expert_rows;
     job.row_count = rows;
     job.shares = shares;
+    job.stride = l->expert_stride == l->ffn.expert_neurons ? 0 : l->expert_stride;
     compute(&job, layer, width);
     add_down_biases(s, layer, t, job.output);
 }
@@ -328,7 +340,9 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
     const scratch *b = &s->scratch;
     size_t width = expert_width(s, layer), members = 0;
     group g = {.s = s,
-               .from = l->ffn.latent ? b->latent_in : b->normed,
+               .from = l->ffn.latent            ? b->latent_in
+                       : l->experts_norm.weight ? b->expert_normed
+                                                : b->normed,
                .to = l->ffn.latent ? b->latent_out : b->added,
                .width = width,
                .shares = b->shares + expert,
@@ -353,6 +367,24 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
 
 /* ------------------------------------------------------------------ the layer */
 
+/* Multiplies the results of the shared expert [count][d] with the logistic function of its gate's product, a number per
+ * token. */
+static void gate_shared(const hearth_session *s, uint32_t layer, size_t first, size_t count, float *results)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    uint32_t d = s->engine->model->hyper.embedding_length;
+    const matrix gate = {l->shared_gate, FORMAT_F32, 1, d, d * sizeof(float)};
+    multiply(s, b->normed + (size_t)first * d, count, &(product){&gate, b->shared_shares}, 1);
+    for (size_t t = 0; t < count; t++) {
+        float share = 1 / (1 + expf(-b->shared_shares[t]));
+        for (size_t i = t * d; i < (t + 1) * d; i++)
+            results[i] *= share;
+        for (size_t i = ffn_routed(&l->ffn); s->observer.see && i < l->ffn.neuron_count; i++) /* there is one row */
+            b->seen[i] *= share;
+    }
+}
+
 /* Adds the expert that every token uses, for `count` rows from row `first` on. */
 static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t count)
 {
@@ -361,6 +393,9 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
         return;
     ffn_job job = describe_shared(s, layer, first, count);
     compute(&job, layer, d);
+    forward_norm(s, &job.l->shared_post_norm, d, count, job.output, job.output);
+    if (s->engine->model->layers[layer].shared_gate)
+        gate_shared(s, layer, first, count, job.output);
     s->engine->runtime->kernels.add(job.output, count * d, s->scratch.added + first * d);
 }
 
@@ -371,6 +406,8 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length, width = expert_width(s, layer);
     float *sums = l->ffn.latent ? b->latent_out : b->added;
+    if (l->experts_norm.weight)
+        forward_norm(s, &l->experts_norm, d, count, b->x + first * d, b->expert_normed + first * d);
     if (l->ffn.latent) {
         inputs_see(s, layer, INPUT_LATENT_IN, b->normed + first * d, count);
         multiply(s, b->normed + first * d, count, &(product){&l->latent_in, b->latent_in + first * width}, 1);
@@ -386,6 +423,8 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
         inputs_see(s, layer, INPUT_LATENT_OUT, sums + first * width, count);
         multiply(s, sums + first * width, count, &(product){&l->latent_out, b->added + first * d}, 1);
     }
+    if (l->experts_post_norm.weight)
+        forward_norm(s, &l->experts_post_norm, d, count, b->added + first * d, b->added + first * d);
     add_shared(s, layer, first, count);
 }
 

@@ -17,6 +17,8 @@ typedef struct ffn_job {
     float *output;        /* [count][d] */
     const uint32_t *rows; /* [row_count] the neurons to compute, as ascending rows of the matrices; NULL: all */
     size_t row_count;
+    uint32_t stride; /* of listed experts: rows of `first`, and of `second`, from one expert's first to the next one's,
+                              where these are not the neurons of one; 0: they are */
     uint32_t first_neuron; /* number of the neuron in row 0 */
     const float *shares;   /* by expert: activations of its neurons are multiplied by its share; NULL: not */
     /* A first value for which the activation is zero; with ReLU and similar ones it is zero for all smaller values. */
@@ -27,6 +29,7 @@ typedef struct ffn_job {
     bool predicts;    /* scores decide for which neurons first values are computed ...                            */
     float passes;     /* ... those with at least this score                                                       */
     bool prunes;      /* activates first values at once and zeroes those whose size is at most e->threshold       */
+    bool cuts;        /* the first values of all neurons are multiplied and cut before any is selected            */
     bool skips_zeros; /* leaves out neurons that are zero                                                         */
     float *h;         /* where activations go: over the first values, or over the second if the first are to stay */
     size_t count, neuron_count;        /* neuron_count: rows of the matrices */
@@ -68,6 +71,12 @@ void ffn_add_slices(void *context, size_t begin, size_t end, unsigned worker);
 void ffn_choose_many(void *context, size_t begin, size_t end, unsigned worker);
 void ffn_accumulate_many(void *context, size_t begin, size_t end, unsigned worker);
 void ffn_norm_activations(void *context, size_t begin, size_t end, unsigned worker);
+
+/* Tasks before those, of a job that cuts: multiply the first values of parts; cut those of tokens. */
+void ffn_multiply_first(void *context, size_t begin, size_t end, unsigned worker);
+void ffn_cut_rows(void *context, size_t begin, size_t end, unsigned worker);
+/* Subtracts from the first values [neuron_count] of one token what the layer says (ffn_shape.cut); what is below becomes 0. */
+void ffn_cut(const ffn_job *job, float *first);
 
 /* Computes the activations h of n neurons of one token from their values; h is gate or up. */
 void ffn_activate(const ffn_job *job, float *gate, float *up, size_t n, float *h);

@@ -32,6 +32,23 @@ static void multiply_part(const ffn_job *job, const ffn_part *v, const matrix *w
         multiply_rows(w, NULL, v->begin, v->begin + v->count, x, y, job->neuron_count);
 }
 
+/* As multiply_part, of gate or up. Where gate and up of listed experts lie in one matrix, their rows have other numbers
+ * there than the neurons. */
+static void multiply_neurons(const ffn_job *job, const ffn_part *v, const matrix *w, float *y)
+{
+    ffn_part placed = *v;
+    uint32_t each = job->l->ffn.expert_neurons;
+    if (job->stride == 0) {
+        multiply_part(job, v, w, &job->normed, y);
+        return;
+    }
+    uint32_t *places = job->s->scratch.expert_places + v->begin;
+    for (size_t i = 0; i < v->count; i++)
+        places[i] = v->list[i] / each * job->stride + v->list[i] % each;
+    placed.list = places;
+    multiply_part(job, &placed, w, &job->normed, y);
+}
+
 /* Adds the bias of the neurons of a part for every token; bias may be NULL. */
 static void add_bias(const ffn_job *job, const ffn_part *v, const float *bias, float *y)
 {
@@ -129,6 +146,53 @@ static float passing_value(const ffn_job *job)
     return job->prunes ? job->e->threshold : job->activation_threshold;
 }
 
+/* Returns how first values are compared with it. Where they were cut none is below 0, and NaN is to pass, as every value
+ * is NaN where one was. */
+static kernel_selection passing_rule(const ffn_job *job)
+{
+    return job->prunes || job->cuts ? SELECT_BEYOND : SELECT_ABOVE;
+}
+
+/* Computes the first values of a part for every token. */
+static void multiply_first(const ffn_job *job, const ffn_part *v)
+{
+    multiply_neurons(job, v, &job->first, job->s->scratch.gate);
+    add_bias(job, v, job->first_bias, job->s->scratch.gate);
+}
+
+/* Items are parts. */
+void ffn_multiply_first(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    for (size_t i = begin; i < end; i++)
+        multiply_first(job, &job->s->scratch.parts[i]);
+}
+
+/* The sums are taken in the order of the neurons, so that all cuts of the work give the same. */
+void ffn_cut(const ffn_job *job, float *first)
+{
+    size_t n = job->neuron_count;
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)first[i];
+    double mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++)
+        squares += ((double)first[i] - mean) * ((double)first[i] - mean);
+    double least = mean + (double)job->l->ffn.cut * sqrt(squares / (double)n);
+    for (size_t i = 0; i < n; i++)
+        first[i] = (double)first[i] <= least ? 0 : (float)((double)first[i] - least);
+}
+
+/* Items are tokens. */
+void ffn_cut_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    for (size_t t = begin; t < end; t++)
+        ffn_cut(job, job->s->scratch.gate + t * job->neuron_count);
+}
+
 /* ------------------------------------------------------------------ one token */
 
 /* Selects the neurons of a part for one token: by its predictor, then by first values. */
@@ -139,12 +203,12 @@ static void select_one(const ffn_job *job, ffn_part *v)
     if (job->predicts)
         filter(job, v, SELECT_FROM, predict_part(job, v) + v->begin, job->passes, NULL);
     v->computed = v->count;
-    multiply_part(job, v, &job->first, &job->normed, b->gate);
-    add_bias(job, v, job->first_bias, b->gate);
+    if (!job->cuts)
+        multiply_first(job, v);
     if (job->prunes)
         ffn_activate_first(job, first, v->count, first);
     if (job->skips_zeros)
-        filter(job, v, job->prunes ? SELECT_BEYOND : SELECT_ABOVE, first, passing_value(job), first);
+        filter(job, v, passing_rule(job), first, passing_value(job), first);
     v->fired = v->count;
 }
 
@@ -153,7 +217,7 @@ static void gather_one(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     if (job->second.data) {
-        multiply_part(job, v, &job->second, &job->normed, b->up);
+        multiply_neurons(job, v, &job->second, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     float *h = job->h + v->begin;
@@ -331,8 +395,8 @@ static void select_many(const ffn_job *job, ffn_part *v)
         v->computed = mark(job, v, SELECT_FROM, predict_part(job, v), job->passes);
         join_lists(job, v, NULL);
     }
-    multiply_part(job, v, &job->first, &job->normed, b->gate);
-    add_bias(job, v, job->first_bias, b->gate);
+    if (!job->cuts)
+        multiply_first(job, v);
     if (job->predicts)
         zero_unpredicted(job, v);
     for (size_t t = 0; job->prunes && t < job->count; t++) {
@@ -341,7 +405,7 @@ static void select_many(const ffn_job *job, ffn_part *v)
     }
     v->fired = v->computed;
     if (job->skips_zeros) {
-        v->fired = mark(job, v, job->prunes ? SELECT_BEYOND : SELECT_ABOVE, b->gate, passing_value(job));
+        v->fired = mark(job, v, passing_rule(job), b->gate, passing_value(job));
         join_lists(job, v, b->gate);
     }
 }
@@ -351,7 +415,7 @@ static void gather_many(const ffn_job *job, ffn_part *v)
 {
     const scratch *b = &job->s->scratch;
     if (job->second.data) {
-        multiply_part(job, v, &job->second, &job->normed, b->up);
+        multiply_neurons(job, v, &job->second, b->up);
         add_bias(job, v, job->second_bias, b->up);
     }
     size_t active = 0;

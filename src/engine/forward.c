@@ -14,8 +14,10 @@
 #include "ffn.h"
 #include "finite.h"
 #include "inputs_internal.h"
+#include "per_layer.h"
 #include "products.h"
 #include "recurrent.h"
+#include "streams.h"
 #include "trace.h"
 
 #include "../base/clock.h"
@@ -115,7 +117,29 @@ static void place_heads(const attention_job *job, const norm_weights *w, uint32_
                                                  a->rotary->pairs);
 }
 
-/* Items are rows. Makes query and key those of the row's position; stores key and value. */
+/* Norms the values of one row, each head alone, without weights. */
+static void norm_values(const attention_job *job, float *values)
+{
+    const hearth_engine *e = job->s->engine;
+    const attention_shape *a = &job->l->attention;
+    for (size_t i = 0, n = a->head_length; i < a->kv_head_count; i++) {
+        float *x = values + i * n;
+        double squares = 0;
+        for (size_t k = 0; k < n; k++)
+            squares += (double)x[k] * (double)x[k];
+        scale((float)(1 / sqrt(squares / (double)n + (double)e->model->hyper.norm_epsilon)), n, x);
+    }
+}
+
+/* Takes the queries of a row out of what is queries and gates in turns, head by head. */
+static void take_queries(const attention_shape *a, const float *gated, float *query)
+{
+    size_t length = a->head_length;
+    for (size_t h = 0; h < a->head_count; h++)
+        memcpy(query + h * length, gated + 2 * h * length, length * sizeof *query);
+}
+
+/* Items are rows. Makes query and key those of the row's position; stores key and value, if they are the layer's own. */
 static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -124,8 +148,14 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     const attention_shape *a = &job->l->attention;
     for (size_t i = begin; i < end; i++) {
         float *query = b->query + i * query_width(a), *key = b->key + i * key_width(a);
+        if (a->gated)
+            take_queries(a, b->gated_query + 2 * i * query_width(a), query);
         place_heads(job, &job->l->query_norm, a->head_count, i, query);
+        if (a->keys_back > 0)
+            continue;
         place_heads(job, &job->l->key_norm, a->kv_head_count, i, key);
+        if (a->norm_values)
+            norm_values(job, b->value + i * key_width(a));
         kv_store(&job->s->cache, &job->s->engine->runtime->kernels, job->cached, b->sequence[i], b->position[i], key,
                  b->value + i * key_width(a));
     }
@@ -172,6 +202,21 @@ static void attend_heads(void *context, size_t begin, size_t end, unsigned worke
     }
 }
 
+/* Items are rows. Multiplies what the heads have read with the logistic function of their gates. */
+static void gate_rows(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const attention_job *job = context;
+    const attention_shape *a = &job->l->attention;
+    size_t length = a->head_length;
+    for (size_t head = begin * a->head_count; head < end * a->head_count; head++) {
+        const float *gates = job->s->scratch.gated_query + (2 * head + 1) * length;
+        float *mixed = job->s->scratch.mixed + head * length;
+        for (size_t i = 0; i < length; i++)
+            mixed[i] /= 1 + expf(-gates[i]);
+    }
+}
+
 /* Computes the attention of scratch.normed. */
 static void attention(hearth_session *s, uint32_t layer, size_t count, float *out)
 {
@@ -180,14 +225,20 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
     attention_job job = {s, l, s->engine->layers[layer].cache_index};
+    size_t products = a->keys_back > 0 ? 1 : l->v.data ? 3 : 2;
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
-    multiply(s, b->normed, count, (product[]){{&l->q, b->query}, {&l->k, b->key}, {&l->v, b->value}}, 3);
+    multiply(s, b->normed, count,
+             (product[]){{&l->q, a->gated ? b->gated_query : b->query}, {&l->k, b->key}, {&l->v, b->value}}, products);
+    if (products == 2)
+        memcpy(b->value, b->key, count * key_width(a) * sizeof *b->value);
     add_bias(s, l->q_bias, query_width(a), count, b->query);
     add_bias(s, l->k_bias, key_width(a), count, b->key);
     add_bias(s, l->v_bias, key_width(a), count, b->value);
     pool_run(threads, count, 1, place_rows, &job);
     pool_run(threads, count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
+    if (a->gated)
+        pool_run(threads, count, 1, gate_rows, &job);
     norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);
     inputs_see(s, layer, INPUT_ATTENTION_OUTPUT, b->mixed, count);
     multiply(s, b->mixed, count, &(product){&l->attention_output, out}, 1);
@@ -280,21 +331,43 @@ static void network(hearth_session *s, uint32_t layer, size_t count)
     feed_forward(s, layer, count);
 }
 
+/* Ends a layer: adds what its own input makes of the residual stream, and scales that; corrects the streams. */
+static void finish_layer(hearth_session *s, uint32_t layer, size_t count)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    const scratch *b = &s->scratch;
+    size_t d = s->engine->model->hyper.embedding_length;
+    if (l->wiring == WIRING_STREAMS) {
+        streams_correct(s, layer, count);
+    } else if (l->per_layer_gate.data) {
+        per_layer_apply(s, layer, count, b->x, b->added);
+        add_to_residual(s, &l->per_layer_post_norm, count, b->added);
+    }
+    if (l->output_scale)
+        scale(l->output_scale[0], count * d, b->x);
+}
+
 static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     const model_layer *l = &s->engine->model->layers[layer];
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length;
-    bool parallel = l->wiring == WIRING_PARALLEL;
+    bool parallel = l->wiring == WIRING_PARALLEL, streams = l->wiring == WIRING_STREAMS;
     note(s, layer, MOMENT_BEGIN);
+    if (streams)
+        streams_predict(s, layer, count);
     if (l->ffn.router.early)
         feed_forward_route(s, layer, count, b->x);
     if (l->mixer != MIXER_NONE) {
         norm(s, &l->attention_norm, d, count, b->x, b->normed);
+        if (streams)
+            streams_beside(s, layer, count);
         mixers[l->mixer](s, layer, count, parallel ? b->beside : b->added);
         if (!parallel)
             add_to_residual(s, &l->attention_post_norm, count, b->added);
     }
+    if (streams)
+        streams_join(s, count);
     note(s, layer, MOMENT_NEURONS);
     if (l->ffn.neuron_count > 0)
         network(s, layer, count);
@@ -302,6 +375,7 @@ static hearth_status layer_on_host(hearth_session *s, uint32_t layer, size_t cou
         add_to_residual(s, &l->attention_post_norm, count, b->beside);
     if (l->ffn.neuron_count > 0)
         add_to_residual(s, &l->ffn_post_norm, count, b->added);
+    finish_layer(s, layer, count);
     note(s, layer, MOMENT_END);
     return finite_check_stream(s, count, layer, layer, error);
 }
@@ -400,13 +474,25 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     recurrent_begin_batch(s, count);
     if (!e->uploaded || !e->uploaded->embedding.w)
         embed(s, rows, count);
+    if (e->model->hyper.per_layer_length > 0)
+        per_layer_prepare(s, rows, count);
+    if (e->model->hyper.stream_count > 1)
+        streams_begin(s, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
     recurrent_end_batch(s);
+    if (e->model->hyper.stream_count > 1)
+        streams_end(s, count);
     if (s->inputs)
         see_head_input(s, count);
     if (s->tracer.see)
         trace_batch(s);
     return HEARTH_OK;
+}
+
+void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from,
+                  float *to)
+{
+    norm(s, w, width, count, from, to);
 }
 
 void forward_output(const hearth_session *s, size_t row, float *out)

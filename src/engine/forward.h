@@ -16,6 +16,10 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
 /* Writes the normed hidden state of row `row` of the batch, the input of the head, to out [d]. */
 void forward_output(const hearth_session *s, size_t row, float *out);
 
+/* Applies a norm of the model to every row of `width` values; without weights it only copies. to may be from. */
+void forward_norm(const hearth_session *s, const norm_weights *w, size_t width, size_t count, const float *from,
+                  float *to);
+
 /* Computes logits [count][vocabulary] of hidden states [count][d], at most session->batch rows.
  * HEARTH_DEVICE: the head lies on a device that failed. */
 hearth_status forward_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error);

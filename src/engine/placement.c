@@ -42,16 +42,20 @@ hearth_mode placement_auto_mode(const hearth_model *model)
 }
 
 /* Returns the selector of a layer in a mode (not auto). In mode predicted a layer without a predictor skips its zeros. A
- * layer without a network has nothing to select. */
+ * layer without a network has nothing to select, and so has one without zeros in a model where others have some. */
 static selector_kind selector_of(hearth_mode mode, const hearth_model *model, const tune *t, uint32_t layer)
 {
     if (model->layers[layer].ffn.neuron_count == 0)
         return SELECTOR_ALL;
-    predictor_kind predictor = mode == HEARTH_MODE_PREDICTED ? tune_predictor(t, model, layer).kind : PREDICTOR_NONE;
+    const ffn_shape *f = &model->layers[layer].ffn;
+    if (mode == HEARTH_MODE_EXACT && !ffn_skippable(f) && model_has_zeros(model))
+        return SELECTOR_ALL;
+    bool predicts = mode == HEARTH_MODE_PREDICTED && !f->cuts && !model->layers[layer].experts_norm.weight;
+    predictor_kind predictor = predicts ? tune_predictor(t, model, layer).kind : PREDICTOR_NONE;
     for (selector_kind i = 0; i < SELECTOR_COUNT; i++)
         if (selectors[i].mode == mode && selectors[i].predictor == predictor)
             return i;
-    return SELECTOR_SIGN;
+    return ffn_skippable(f) || !model_has_zeros(model) ? SELECTOR_SIGN : SELECTOR_ALL;
 }
 
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, const tune *t, uint32_t layer,
@@ -69,6 +73,15 @@ hearth_status placement_check_selector(selector_kind selector, const hearth_mode
         return fail(error, HEARTH_UNSUPPORTED, "%s: mode pruned: is not made for the activation %s; use dense",
                     model->source->path, ffn_activations[model->layers[layer].ffn.activation].name);
     predictor_kind needed = selectors[selector].predictor;
+    if (needed != PREDICTOR_NONE && model->layers[layer].experts_norm.weight)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: selector %s: layer %u has experts beside a network, for which there are no predictors",
+                    model->source->path, selectors[selector].name, layer);
+    if (needed != PREDICTOR_NONE && model->layers[layer].ffn.cuts)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: selector %s: in layer %u the values of all neurons decide which of them fire, so none can be "
+                    "left out before",
+                    model->source->path, selectors[selector].name, layer);
     if (needed != PREDICTOR_NONE && !t && model->tune_problem)
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: its tune file may hold other predictors and is ignored: %s (--tune none: those of the model's "

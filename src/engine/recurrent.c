@@ -156,7 +156,8 @@ static void step_heads(void *context, size_t begin, size_t end, unsigned worker)
     const scratch *b = &m->s->scratch;
     bool delta = r->rule == RECURRENCE_DELTA;
     size_t keys = (size_t)r->key_count * r->key_length, matrix_size = (size_t)r->value_length * r->key_length;
-    size_t value_at = delta ? 2 * keys : 0, key_at = delta ? keys : recurrent_width(r), query_at = delta ? 0 : key_at + keys;
+    size_t value_at = delta ? 2 * keys : 0, key_at = delta ? keys : recurrent_width(r),
+           query_at = delta ? 0 : key_at + keys;
     for (size_t i = 0; i < b->run_count; i++)
         for (size_t h = begin; h < end; h++) {
             const row_run *run = &b->runs[i];
@@ -220,8 +221,10 @@ void recurrent_mix(hearth_session *s, uint32_t layer, size_t count, float *out)
     const scratch *b = &s->scratch;
     pool *threads = s->engine->runtime->threads;
     mixing m = {s, l, &s->recurrent.layers[s->engine->layers[layer].cache_index]};
-    const product products[] = {
-        {&l->convolved, b->convolved}, {&l->recurrent_gate, b->recurrent_gate}, {&l->step, b->step}, {&l->beta, b->beta}};
+    const product products[] = {{&l->convolved, b->convolved},
+                                {&l->recurrent_gate, b->recurrent_gate},
+                                {&l->step, b->step},
+                                {&l->beta, b->beta}};
 
     inputs_see(s, layer, INPUT_ATTENTION, b->normed, count);
     multiply(s, b->normed, count, products, l->beta.data ? 4 : 3);

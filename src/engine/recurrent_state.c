@@ -26,8 +26,7 @@ static bool lay_out(recurrent_states *s, const recurrent_shape *const *shapes)
             return false;
     }
     return size_multiply(s->sequences, 2 + (size_t)s->mark_count, &places) &&
-           size_multiply(places, s->length * sizeof *s->data, &s->bytes) &&
-           s->length <= SIZE_MAX / sizeof *s->data;
+           size_multiply(places, s->length * sizeof *s->data, &s->bytes) && s->length <= SIZE_MAX / sizeof *s->data;
 }
 
 hearth_status recurrent_create(recurrent_states *out, const recurrent_shape *const *shapes, uint32_t count,

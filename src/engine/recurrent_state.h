@@ -17,7 +17,6 @@ typedef struct recurrent_layer {
     size_t begin; /* of the layer's matrices in a state, in floats */
 } recurrent_layer;
 
-
 typedef struct recurrent_states {
     uint32_t layer_count, sequences;
     uint32_t mark_count; /* per sequence */

@@ -19,6 +19,7 @@
 #define MIN_BATCH             32
 /* Default states of earlier lengths that are kept of a sequence, where layers are recurrent. */
 #define DEFAULT_MARKS 4
+#define MOST_MARKS    1024
 
 /* Size of a cache line. */
 #define PIECE_ALIGNMENT 64
@@ -52,6 +53,7 @@ static uint32_t widest_input(const hearth_model *m)
     widest = widest > most.query ? widest : most.query;
     widest = widest > most.recurrent ? widest : most.recurrent;
     widest = widest > most.latent ? widest : most.latent;
+    widest = widest > m->hyper.per_layer_length ? widest : m->hyper.per_layer_length;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         widest = widest > m->layers[i].mask_out.columns ? widest : m->layers[i].mask_out.columns;
     return widest > most.network ? widest : most.network;
@@ -98,6 +100,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->query = take(&l, rows * query, sizeof *b->query);
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);
+    b->gated_query = take(&l, rows * most.gated_query, sizeof *b->gated_query);
     b->mixed = take(&l, rows * (query > most.recurrent ? query : most.recurrent), sizeof *b->mixed);
     b->convolved = take(&l, rows * most.channels, sizeof *b->convolved);
     b->recurrent_gate = take(&l, rows * most.recurrent, sizeof *b->recurrent_gate);
@@ -115,8 +118,23 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->expert_out = take(&l, rows * widest_expert, sizeof *b->expert_out);
         b->latent_in = take(&l, rows * most.latent, sizeof *b->latent_in);
         b->latent_out = take(&l, rows * most.latent, sizeof *b->latent_out);
+        b->expert_normed = take(&l, s->engine->model->family->dense_beside ? rows * d : 0, sizeof *b->expert_normed);
         b->expert_rows = take(&l, most.listed, sizeof *b->expert_rows);
+        b->expert_places = take(&l, most.listed, sizeof *b->expert_places);
+        b->shared_shares = take(&l, rows, sizeof *b->shared_shares);
         b->members = take(&l, rows, sizeof *b->members);
+    }
+    if (h->per_layer_length > 0) {
+        size_t all = (size_t)h->per_layer_length * h->layer_count;
+        b->per_layer = take(&l, rows * all, sizeof *b->per_layer);
+        b->per_layer_row = take(&l, threads * all, sizeof *b->per_layer_row);
+        b->per_layer_gate = take(&l, rows * h->per_layer_length, sizeof *b->per_layer_gate);
+    }
+    if (h->stream_count > 1) {
+        b->streams = take(&l, h->stream_count * rows * d, sizeof *b->streams);
+        b->stream_weights = take(&l, rows * h->stream_count, sizeof *b->stream_weights);
+        b->laurel_in = take(&l, rows * h->laurel_rank, sizeof *b->laurel_in);
+        b->laurel = take(&l, rows * d, sizeof *b->laurel);
     }
     if (s->engine->uses_predictors) {
         b->rounded_hidden = take_rounded(&l, rows, s->widest_hidden);
@@ -173,7 +191,10 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->output_rows = options->output_rows ? options->output_rows : s->sequences;
     s->widest = widest_input(engine->model);
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
-    s->marks = options->marks ? options->marks : DEFAULT_MARKS;
+    s->marks = options->marks ? (uint32_t)options->marks : DEFAULT_MARKS;
+    if (options->marks > MOST_MARKS)
+        return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept", (unsigned long long)options->marks,
+                    MOST_MARKS);
     s->progress = options->progress;
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)

@@ -136,8 +136,8 @@ hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence
     for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
         if (k->reach && k->present(session) && k->reach(session, sequence, before, length) != length)
             return fail(error, HEARTH_UNSUPPORTED,
-                        "session: sequence %u: its %s is not kept of %u tokens; the next shorter one is of %u", sequence,
-                        k->name, length, k->reach(session, sequence, before, length));
+                        "session: sequence %u: its %s is not kept of %u tokens; the next shorter one is of %u",
+                        sequence, k->name, length, k->reach(session, sequence, before, length));
     for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
         if (k->cut && k->present(session))
             k->cut(session, sequence, before, length);

@@ -371,10 +371,36 @@ static uint64_t fused_row(const stored_tensor *t, uint64_t row)
     return (group * together + member) * length + row % length;
 }
 
+/* Returns where value `at` of `count` is stored whose last ones are heads in another order. */
+static uint64_t value_place(const stored_tensor *t, uint64_t at, uint64_t count)
+{
+    const head_order *o = &t->values;
+    uint64_t first = count - (uint64_t)o->heads * o->length;
+    if (at < first)
+        return at;
+    uint64_t head = (at - first) / o->length, stored = head % o->groups * (o->heads / o->groups) + head / o->groups;
+    return first + stored * o->length + (at - first) % o->length;
+}
+
+void stored_tensor_read(const stored_tensor *t, uint64_t stored_row, size_t row_bytes, void *out)
+{
+    const char *from = stored_tensor_at(t, stored_row, row_bytes);
+    if (!t->values.columns) {
+        memcpy(out, from, row_bytes);
+        return;
+    }
+    size_t value_bytes = row_bytes / (size_t)t->shape[0], length = t->values.length;
+    for (size_t at = 0; at < t->shape[0]; at += length)
+        memcpy((char *)out + at * value_bytes, from + (size_t)value_place(t, at, t->shape[0]) * value_bytes,
+               length * value_bytes);
+}
+
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row)
 {
     if (t->fused_groups > 0)
         return fused_row(t, row);
+    if (t->values.groups > 0)
+        return t->values.columns ? row : value_place(t, row, stored_tensor_rows(t));
     if (t->rotary_heads == 0)
         return row;
     uint64_t length = stored_tensor_rows(t) / t->rotary_heads;

@@ -52,6 +52,14 @@ typedef struct key_value {
 
 #define TENSOR_MAX_RANK 4
 
+/* The order in which a file has heads of values (gated delta rule): the logical head i * groups + j, of `heads`, is stored as
+ * head j * heads / groups + i. They are the last heads * length rows of a tensor, or all its columns. */
+typedef struct head_order {
+    uint32_t groups; /* 0: the logical order; the other fields do not matter then */
+    uint32_t heads, length;
+    bool columns; /* the format then has blocks of one value */
+} head_order;
+
 /* A tensor as it is stored. shape[0] is the contiguous dimension (GGUF's order): a matrix has shape {columns,
  * rows}. */
 typedef struct stored_tensor {
@@ -68,6 +76,7 @@ typedef struct stored_tensor {
     /* 0: as above. Else the rows of queries, keys and values are stored together: this many times the rows of
      * `fused_queries` queries, of their key and of its value. Their logical order is all queries, all keys, all values. */
     uint32_t fused_groups, fused_queries;
+    head_order values; /* of the heads in the last rows, or in the columns */
     /* NULL: all rows lie at `data`, one after another. Else `data` is NULL, and each of the shape[2] matrices of shape[1]
      * rows lies at its own place. */
     const void **parts;
@@ -149,10 +158,10 @@ hearth_status checkpoint_get_string(const checkpoint *c, const char *key, span *
 hearth_status checkpoint_get_array(const checkpoint *c, const char *key, value_type item_type, const key_value **out,
                                    bool *found, hearth_error *error);
 
-/* Returns whether the rows are stored in another order than their logical one. */
+/* Returns whether rows or columns are stored in another order than their logical one. */
 static inline bool stored_tensor_reordered(const stored_tensor *t)
 {
-    return t->rotary_heads > 0 || t->fused_groups > 0 || t->parts;
+    return t->rotary_heads > 0 || t->fused_groups > 0 || t->values.groups > 0 || t->parts;
 }
 /* Returns all rows of a matrix, or of stacked matrices. */
 static inline uint64_t stored_tensor_rows(const stored_tensor *t)
@@ -167,5 +176,7 @@ static inline const void *stored_tensor_at(const stored_tensor *t, uint64_t row,
 }
 /* Returns the number of the stored row that holds logical row `row` (see stored_tensor). */
 uint64_t stored_tensor_row(const stored_tensor *t, uint64_t row);
+/* Copies a stored row to `out`, with its columns in their logical order. row_bytes: of a row. */
+void stored_tensor_read(const stored_tensor *t, uint64_t stored_row, size_t row_bytes, void *out);
 
 #endif

@@ -107,15 +107,19 @@ typedef void attend_kernel(const float *query, size_t queries, const void *key, 
 /* Takes rows of the state S [rows][columns] of one head of a recurrent mixer through some tokens. For each token, in order:
  * S = decay S + gain (v - answer) k', out = S q, where answer is decay S k with the S before, if `answers`, else 0. */
 typedef struct recurrence_run {
-    const float *before; /* [rows][columns]; NULL: zero                                                                */
-    float *after;        /* [rows][columns] after the last token; may be before                                        */
+    const float
+        *before;  /* [rows][columns]; NULL: zero                                                                */
+    float *after; /* [rows][columns] after the last token; may be before                                        */
     size_t rows, columns, tokens;
-    const float *key, *query; /* [columns] of the first token; those of the next lie `stride` values further           */
-    const float *value;       /* [rows] likewise                                                                       */
+    const float *key,
+        *query;         /* [columns] of the first token; those of the next lie `stride` values further           */
+    const float *value; /* [rows] likewise                                                                       */
     size_t stride;
-    const float *decay, *gain; /* of the first token; those of the next lie `number_stride` values further             */
+    const float *decay,
+        *gain; /* of the first token; those of the next lie `number_stride` values further             */
     size_t number_stride;
-    float *out; /* [rows] of the first token; those of the next lie `out_stride` values further                        */
+    float
+        *out; /* [rows] of the first token; those of the next lie `out_stride` values further                        */
     size_t out_stride;
     bool answers;
 } recurrence_run;

@@ -64,7 +64,7 @@ static hearth_status check_options(const lowrank_job *job, hearth_error *error)
     const hyperparameters *h = &job->model->hyper;
     size_t bytes, f = job->f, least = h->embedding_length < f ? h->embedding_length : f;
     size_t most = 2 * least < PREDICTOR_RANK_LIMIT ? 2 * least : PREDICTOR_RANK_LIMIT;
-    if (!ffn_skippable(&job->model->layers[job->layer].ffn))
+    if (!ffn_predictable(&job->model->layers[job->layer].ffn))
         return fail(error, HEARTH_UNSUPPORTED, "%s: activation %s is never zero, there is nothing to predict",
                     job->thing, ffn_activations[job->model->layers[job->layer].ffn.activation].name);
     if (job->model->layers[job->layer].ffn.latent > (h->embedding_length > f ? h->embedding_length : f))

@@ -455,7 +455,7 @@ static hearth_status calibrate(coarse_scores *s, number_format format, float rec
 hearth_status measure_coarse(recall_result *out, const hearth_model *model, uint32_t layer, const states *rows,
                              number_format format, float recall, const kernels *by, pool *threads, hearth_error *error)
 {
-    if (!ffn_skippable(&model->layers[layer].ffn))
+    if (!ffn_predictable(&model->layers[layer].ffn))
         return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: coarse copy: activation %s is never zero",
                     model->source->path, layer, ffn_activations[model->layers[layer].ffn.activation].name);
     coarse_scores s = {.model = model,

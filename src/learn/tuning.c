@@ -325,7 +325,7 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hear
                          const char *path, const tuning_options *options, hearth_error *error)
 {
     char key[256];
-    *out = (tuning_result){.has_zeros = model_has_zeros(model),
+    *out = (tuning_result){.has_zeros = model_predictable(model),
                            .budget_bytes = options->budget * (double)model->weight_bytes,
                            .recall = options->recall,
                            .choice = options->choice};

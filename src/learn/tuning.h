@@ -61,7 +61,7 @@ typedef struct tuning_result {
     prune_table prune;
     bool prunes;           /* some level above 0 has a loss of at most HEARTH_PRUNE_LOSS ... */
     uint32_t prune_level;  /* ... and this is the highest such level                         */
-    bool has_zeros;        /* the activation has zeros: predictors were tried                */
+    bool has_zeros;        /* predictors could tell which neurons are zero, and were tried    */
     char no_low_rank[160]; /* why there is no low-rank predictor at all; "": there are some  */
     double budget_bytes, spent_bytes;
     float recall; /* as wanted */

@@ -46,10 +46,10 @@ static hearth_status add_rotary(const binder *b, const rope_settings *rope, cons
                                 const float *long_factors)
 {
     hearth_model *m = b->model;
-    rotary *to = &m->rotaries[m->rotary_count];
+    rotary *to = m->rotaries + m->rotary_count;
     *to = (rotary){.pairing = m->family->pairing,
                    .pairs = rope->pairs,
-                   .first = m->rotary_count * rope->pairs,
+                   .first = m->rotary_count > 0 ? to[-1].first + to[-1].pairs : 0,
                    .magnitude = (float)rope->magnitude,
                    .long_from = (uint32_t)rope->original_context};
     if (!isfinite(to->magnitude))
@@ -76,7 +76,7 @@ static hearth_status find_rotaries(binder *b)
 {
     hearth_model *m = b->model;
     rope_settings rope, windowed;
-    if (m->family->unrotated)
+    if (m->family->unrotated || m->hyper.rope_pairs == 0)
         return HEARTH_OK;
     TRY(rope_read(&rope, m->family, b->source, &m->hyper, b->error));
     TRY(rope_read_window(&windowed, m->family, b->source, &m->hyper, b->error));
@@ -95,6 +95,9 @@ static hearth_status find_rotaries(binder *b)
         attention_shape *a = &m->layers[i].attention;
         if (m->layers[i].mixer == MIXER_ATTENTION && !in_pattern(m->family->without_rotary, i))
             a->rotary = &m->rotaries[a->window > 0 ? m->rotary_count - 1 : 0];
+        if (a->rotary && 2 * (uint64_t)a->rotary->pairs > a->head_length)
+            return fail(b->error, HEARTH_FORMAT, "%s: layer %u: rotates %u pairs of heads of %u values",
+                        b->source->path, i, a->rotary->pairs, a->head_length);
     }
     return HEARTH_OK;
 }
@@ -399,6 +402,7 @@ layer_sizes model_largest(const hearth_model *model)
         s.listed = most(s.listed, most(used * f->expert_neurons, f->shared_neurons));
         s.experts = most(s.experts, f->router.expert_count);
         s.query = most(s.query, query_width(a));
+        s.gated_query = most(s.gated_query, a->gated ? 2 * query_width(a) : 0);
         s.key = most(s.key, key_width(a));
         s.heads = most(s.heads, a->head_count);
         s.group = most(s.group, a->kv_head_count > 0 ? a->head_count / a->kv_head_count : 0);
@@ -441,6 +445,14 @@ bool model_has_zeros(const hearth_model *model)
         if (ffn_skippable(&model->layers[i].ffn))
             return true;
     return false;
+}
+
+bool model_predictable(const hearth_model *model)
+{
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        if (model->layers[i].ffn.neuron_count > 0 && !ffn_predictable(&model->layers[i].ffn))
+            return false;
+    return model_has_zeros(model);
 }
 
 hearth_status model_need_tokenizer(const hearth_model *model, hearth_error *error)

@@ -21,4 +21,7 @@ typedef struct binder {
  * of another shape or format (named). */
 hearth_status bind_tensors(binder *b);
 
+/* Returns whether the tensor of a rule's name belongs to another rule in this layer, which is not of the rule's kind. */
+bool bind_gives_way(const hearth_model *model, const tensor_rule *rule, uint32_t layer);
+
 #endif

@@ -62,11 +62,15 @@ static bool fits(uint64_t size, uint64_t expected)
 static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t layer, const stored_tensor *t)
 {
     uint64_t expected[3] = {expected_size(b, layer, rule->columns), expected_size(b, layer, rule->rows), 1};
-    uint32_t dimensions = rule->rows == DIMENSION_NONE ? 1 : 2;
+    uint32_t dimensions = rule->rows == DIMENSION_NONE ? 1 : 2, rank = t->rank;
     char is[128], wanted[96], reason[256];
     if (rule->flags & TENSOR_EXPERTS)
         expected[dimensions++] = b->model->layers[layer].ffn.router.expert_count;
-    if (t->rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1]) ||
+    else if (rule->stack != DIMENSION_NONE)
+        expected[dimensions++] = expected_size(b, layer, rule->stack);
+    while ((rule->flags & TENSOR_FLAT) && rank > dimensions && t->shape[rank - 1] == 1)
+        rank--; /* a dimension of one value says nothing there */
+    if (rank != dimensions || !fits(t->shape[0], expected[0]) || !fits(t->shape[1], expected[1]) ||
         !fits(t->shape[2], expected[2])) {
         print_shape(is, sizeof is, t->shape, t->rank);
         print_shape(wanted, sizeof wanted, expected, dimensions);
@@ -75,13 +79,13 @@ static hearth_status check_shape(binder *b, const tensor_rule *rule, uint32_t la
     }
     if (expected[0] != ANY_SIZE && expected[1] != ANY_SIZE)
         return HEARTH_OK;
-    uint64_t rank = t->shape[expected[0] == ANY_SIZE ? 0 : 1];
-    if (rank < 1 || rank > PREDICTOR_RANK_LIMIT) {
-        snprintf(reason, sizeof reason, "has a rank of %llu, expected 1 to %llu", (unsigned long long)rank,
+    uint64_t units = t->shape[expected[0] == ANY_SIZE ? 0 : 1];
+    if (units < 1 || units > PREDICTOR_RANK_LIMIT) {
+        snprintf(reason, sizeof reason, "has a rank of %llu, expected 1 to %llu", (unsigned long long)units,
                  (unsigned long long)PREDICTOR_RANK_LIMIT);
         return fail_tensor(b, rule, layer, reason);
     }
-    b->rank = (uint32_t)rank;
+    b->rank = (uint32_t)units;
     return HEARTH_OK;
 }
 
@@ -163,7 +167,7 @@ static hearth_status put_in_order(binder *b, matrix *m, const stored_tensor *t)
     if (!rows)
         return fail_memory(b->error, t->name, t->size_bytes);
     for (size_t i = 0; i < m->rows; i++)
-        memcpy(rows + i * m->row_bytes, stored_tensor_at(t, stored_tensor_row(t, i), m->row_bytes), m->row_bytes);
+        stored_tensor_read(t, stored_tensor_row(t, i), m->row_bytes, rows + i * m->row_bytes);
     m->data = rows;
     checkpoint_drop(b->source, t);
     b->bytes_done += t->size_bytes;
@@ -199,7 +203,7 @@ static const struct {
     const char *reason; /* why another layer must not have such a tensor */
 } layer_kinds[] = {
     {TENSOR_OF_EXPERTS, "is of a layer with experts, and this one has none"},
-    {TENSOR_OF_DENSE, "is of a layer with a network without experts, and this one has none"},
+    {TENSOR_OF_DENSE, "is of a layer without experts, and this one has some"},
     {TENSOR_OF_ATTENTION, "is of a layer with attention, and this one has none"},
     {TENSOR_OF_RECURRENT, "is of a recurrent layer, and this one is not"},
     {TENSOR_OF_LATENT, "is of experts that read another width, and there are none"},
@@ -217,20 +221,38 @@ static unsigned kinds_of(const model_layer *l)
 }
 
 /* Returns why a layer is not of the kind that has tensors of this rule; NULL: it is. */
-static const char *of_other_kind(const binder *b, const tensor_rule *rule, uint32_t layer)
+static const char *of_other_kind(const hearth_model *m, const tensor_rule *rule, uint32_t layer)
 {
-    unsigned missing = rule->flags & ~kinds_of(&b->model->layers[layer]);
+    const model_layer *l = &m->layers[layer];
+    unsigned missing = rule->flags & ~kinds_of(l);
+    if (l->ffn.neuron_count == 0 && (missing & (TENSOR_OF_EXPERTS | TENSOR_OF_DENSE)))
+        return "is of a layer with a network, and this one has none";
     for (size_t i = 0; i < sizeof layer_kinds / sizeof *layer_kinds; i++)
         if (missing & layer_kinds[i].flag)
             return layer_kinds[i].reason;
-    return NULL;
+    if (hyper_meets_needs(&m->hyper, &m->layers[layer], rule->needs))
+        return NULL;
+    return rule->needs & NEEDS_PER_LAYER ? "is of inputs of the layers' own, and there are none"
+                                         : "is of another kind of layer than this one";
+}
+
+bool bind_gives_way(const hearth_model *model, const tensor_rule *rule, uint32_t layer)
+{
+    const family *f = model->family;
+    if (!of_other_kind(model, rule, layer))
+        return false;
+    for (const tensor_rule *r = f->layer_tensors; r < f->layer_tensors + f->layer_tensor_count; r++)
+        if (r != rule && strcmp(r->name, rule->name) == 0 && !(r->flags & TENSOR_ALIAS) &&
+            !of_other_kind(model, r, layer))
+            return true;
+    return false;
 }
 
 /* Returns the first layer of a kind that may have tensors of this rule; layer_count: there is none. */
 static uint32_t first_of_kind(const binder *b, const tensor_rule *rule)
 {
     uint32_t layer = 0;
-    while (layer < b->model->hyper.layer_count && of_other_kind(b, rule, layer))
+    while (layer < b->model->hyper.layer_count && of_other_kind(b->model, rule, layer))
         layer++;
     return layer;
 }
@@ -254,7 +276,7 @@ static bool first_layer_has(const binder *b, unsigned flag)
 static const char *unwanted(const binder *b, const tensor_rule *rule, uint32_t layer)
 {
     const hearth_model *m = b->model;
-    const char *reason = of_other_kind(b, rule, layer);
+    const char *reason = of_other_kind(m, rule, layer);
     if (reason)
         return reason;
     if (rule->columns == DIMENSION_SHARED_NEURONS || rule->rows == DIMENSION_SHARED_NEURONS)
@@ -276,6 +298,8 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     const stored_tensor *t = find_tensor(b, rule, layer);
     const char *reason = unwanted(b, rule, layer);
     *out = t;
+    if (reason && t && ((rule->needs & NEEDS_OR_UNUSED) || bind_gives_way(b->model, rule, layer)))
+        *out = t = NULL;
     if (reason)
         return t ? fail_tensor(b, rule, layer, reason) : HEARTH_OK;
     if (!(rule->flags & TENSOR_OPTIONAL))
@@ -284,7 +308,8 @@ static hearth_status take_tensor(const binder *b, const stored_tensor **out, con
     if (first == layer || !t == !find_tensor(b, rule, first))
         return HEARTH_OK;
     char reason_text[64];
-    snprintf(reason_text, sizeof reason_text, t ? "is there, and layer %u has none" : "is missing, and layer %u has one", first);
+    snprintf(reason_text, sizeof reason_text,
+             t ? "is there, and layer %u has none" : "is missing, and layer %u has one", first);
     return fail_tensor(b, rule, layer, reason_text);
 }
 
@@ -346,6 +371,7 @@ static hearth_status check_extras(const binder *b)
 static void divide_joined(model_layer *l)
 {
     uint32_t query = query_width(&l->attention), key = key_width(&l->attention), f = ffn_routed(&l->ffn);
+    l->expert_stride = l->ffn.expert_neurons;
     if (l->qkv.data) {
         l->q = matrix_rows(&l->qkv, 0, query);
         l->k = matrix_rows(&l->qkv, query, key);
@@ -357,8 +383,10 @@ static void divide_joined(model_layer *l)
         l->v_bias = l->qkv_bias + query + key;
     }
     if (l->gate_up.data) {
+        bool experts = l->ffn.router.expert_count > 0;
         l->gate = matrix_rows(&l->gate_up, 0, f);
-        l->up = matrix_rows(&l->gate_up, f, f);
+        l->up = matrix_rows(&l->gate_up, experts ? l->ffn.expert_neurons : f, f);
+        l->expert_stride *= experts ? 2 : 1;
     }
     if (l->recurrent_in.data) {
         uint32_t width = recurrent_width(&l->recurrent), channels = recurrent_channels(&l->recurrent);

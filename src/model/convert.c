@@ -111,7 +111,7 @@ static void note_powerinfer(const convert_plan *p)
 static hearth_status check_predictable(const hearth_model *m, hearth_error *error)
 {
     const char *reason = NULL;
-    if (!model_has_zeros(m))
+    if (!model_predictable(m))
         reason = "a PowerInfer file is of a model whose neurons are often zero (ReLU), which this one's are not";
     else if (m->predictors)
         reason = "the model has some already";

@@ -4,6 +4,7 @@
  * per neuron, which one is down, and what it is called when transposed. */
 #include "convert_plan.h"
 
+#include "bind.h"
 #include "mix.h"
 #include "neuron_major.h"
 
@@ -214,7 +215,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     convert_item *item = &p->items[p->count];
     convert_step *step = &item->step;
     *item = (convert_item){.from = *t, .to = *t, .owner = p->source, .experts = 1, .scale = 1};
-    if ((from->flags & TENSOR_EXPERTS) && from->rows != DIMENSION_NONE)
+    if (((from->flags & TENSOR_EXPERTS) && from->rows != DIMENSION_NONE) || from->stack != DIMENSION_NONE)
         item->experts = (uint32_t)t->shape[2];
     step->name = arena_copy_text(&p->memory, name, strlen(name));
     if (!step->name)
@@ -238,7 +239,7 @@ static hearth_status plan_tensor(convert_plan *p, const tensor_rule *from, const
     item->zero_rows = to->rows == DIMENSION_POSITIONS ? convert_extra_positions(p) : 0;
     item->to.shape[1] = step->rows / item->experts + item->zero_rows;
     item->to.size_bytes = size_bytes + (size_t)item->zero_rows * row_bytes;
-    item->to.rotary_heads = item->to.fused_groups = 0;
+    item->to.rotary_heads = item->to.fused_groups = item->to.values.groups = 0;
     item->to.parts = NULL;
     step->is_down_t = to->rows != DIMENSION_NONE && (to->flags & TENSOR_NEURON_MAJOR);
     step->requantised = step->transposed && number_is_block(step->from) && step->to != FORMAT_F32;
@@ -291,7 +292,7 @@ static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule,
         numbers.size_bytes = f * sizeof **p->options->order;
     }
     const stored_tensor *t = is_order ? &numbers : find_stored(p, rule, layer);
-    if (!t)
+    if (!t || bind_gives_way(p->model, rule, layer))
         return HEARTH_OK;
     const tensor_rule *to = p->neuron_major ? neuron_major_rule(p->model->family, rule) : rule;
     if (to != rule && find_stored(p, to, layer)) /* exists under both names: the model uses the other one */

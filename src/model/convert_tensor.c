@@ -94,6 +94,7 @@ typedef struct row_chunk {
     uint64_t first;            /* row of the tensor that is row 0 of the chunk */
     size_t columns, from_row_bytes, to_row_bytes;
     float *values;   /* [threads][2][columns]                */
+    char *in;        /* [threads][from_row_bytes] rows whose columns have been put in order; NULL: they are */
     char *out;       /* [rows][to_row_bytes]                 */
     misfit *misfits; /* [rows]                              */
     row_sums *sums;  /* [rows]; NULL: not measured           */
@@ -121,8 +122,11 @@ static void convert_rows(void *context, size_t begin, size_t end, unsigned worke
     float *values = r->values + 2 * worker * r->columns, *rounded = values + r->columns;
     for (size_t i = begin; i < end; i++) {
         uint64_t stored = source_row(r, r->first + i);
-        const char *in = stored_tensor_at(r->from, stored, r->from_row_bytes);
+        const char *in =
+            r->in ? r->in + worker * r->from_row_bytes : stored_tensor_at(r->from, stored, r->from_row_bytes);
         char *out = r->out + i * r->to_row_bytes;
+        if (r->in)
+            stored_tensor_read(r->from, stored, r->from_row_bytes, r->in + worker * r->from_row_bytes);
         if (r->from->format == r->to && r->scale == 1) {
             memcpy(out, in, r->to_row_bytes);
             continue;
@@ -178,19 +182,22 @@ static hearth_status write_rows(convert_sink *s, convert_item *item)
     chunk = chunk > threads ? chunk : threads;
     if (chunk > count)
         chunk = (size_t)count;
-    bool measured = (step->is_down_t && step->from != step->to) || item->scale != 1;
+    bool ordered = item->from.values.columns,
+         measured = (step->is_down_t && step->from != step->to) || item->scale != 1;
     r.values = mem_new_array(r.columns, 2 * threads * sizeof *r.values);
+    r.in = ordered ? mem_new_array(threads, r.from_row_bytes) : NULL;
     r.out = mem_new_array(chunk, r.to_row_bytes);
     r.misfits = mem_new_array(chunk, sizeof *r.misfits);
     r.sums = measured ? mem_new_array(chunk, sizeof *r.sums) : NULL;
     row_sums all = {0};
     hearth_status status =
-        r.values && r.out && r.misfits && (r.sums || !measured)
+        r.values && r.out && r.misfits && (r.sums || !measured) && (r.in || !ordered)
             ? convert_chunks(s, item, &r, count, chunk, &all)
             : fail_memory(s->error, item->from.name ? item->from.name : step->name, chunk * r.to_row_bytes);
     mem_free(r.sums);
     mem_free(r.misfits);
     mem_free(r.out);
+    mem_free(r.in);
     mem_free(r.values);
     if (all.size > 0)
         step->relative_error = sqrt(all.distance / all.size);

@@ -33,10 +33,12 @@ const ffn_activation_row ffn_activations[FFN_ACTIVATION_COUNT] = {
 #define K   DIMENSION_KEY
 #define QKV DIMENSION_QKV
 
-#define VECTOR(name, folder, field, n, flags)             {name, folder, field, DIMENSION_NONE, n, DIMENSION_NONE, flags}
-#define MATRIX(name, folder, field, rows, columns, flags) {name, folder, field, rows, columns, DIMENSION_NONE, flags}
+#define VECTOR(name, folder, field, n, flags)             MATRIX(name, folder, field, DIMENSION_NONE, n, flags)
+#define MATRIX(name, folder, field, rows, columns, flags) NEEDING(0, name, folder, field, rows, columns, flags)
+#define NEEDING(needs, name, folder, field, rows, columns, flags)                                            \
+    {name, folder, field, rows, columns, DIMENSION_NONE, flags, needs, DIMENSION_NONE}
 /* Rows of neighbouring pairs, which a folder stores as halves. */
-#define ROTARY(name, folder, field, rows, heads)          {name, folder, field, rows, D, heads, 0}
+#define ROTARY(name, folder, field, rows, heads)          {name, folder, field, rows, D, heads, 0, 0, DIMENSION_NONE}
 /* A norm with weight and bias. */
 #define NORM_PAIR(owner, name, folder, field, n, flags)                                                      \
     VECTOR(name ".weight", folder ".weight", owner(field.weight), n, TENSOR_NORM | (flags)),                 \
@@ -213,11 +215,11 @@ static const tensor_rule qwen3_moe_layer[] = {
     PRE_NORMS(0), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, 0), ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS,
 };
 /* The norm of the feed-forward network has another name in GGUF. */
-#define POST_ATTENTION_NORMS                                                                                 \
-    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm, D, 0),   \
-    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", ffn_norm,       D, 0)
+#define POST_ATTENTION_NORMS(flags)                                                                          \
+    NORM_ALONE(LAYER, BLK "attn_norm",           LAYERS "input_layernorm",          attention_norm, D, flags), \
+    NORM_ALONE(LAYER, BLK "post_attention_norm", LAYERS "post_attention_layernorm", ffn_norm,       D, flags)
 static const tensor_rule glm4_moe_layer[] = {
-    POST_ATTENTION_NORMS, ATTENTION_HALVES, GATED_FFN,
+    POST_ATTENTION_NORMS(0), ATTENTION_HALVES, GATED_FFN,
     VECTOR(BLK "attn_q.bias",        LAYERS "self_attn.q_proj.bias", LAYER(q_bias), Q, TENSOR_OPTIONAL),
     VECTOR(BLK "attn_k.bias",        LAYERS "self_attn.k_proj.bias", LAYER(k_bias), K, TENSOR_OPTIONAL),
     VECTOR(BLK "attn_v.bias",        LAYERS "self_attn.v_proj.bias", LAYER(v_bias), K, TENSOR_OPTIONAL),
@@ -227,7 +229,7 @@ static const tensor_rule glm4_moe_layer[] = {
     MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_experts."),
 };
 static const tensor_rule gpt_oss_layer[] = {
-    POST_ATTENTION_NORMS, ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
+    POST_ATTENTION_NORMS(0), ATTENTION_HALVES, QKV_BIASES(LAYERS), OUTPUT_BIAS(LAYERS "self_attn.o_proj.bias"),
     VECTOR(BLK "attn_sinks.weight",  LAYERS "self_attn.sinks", LAYER(sinks), DIMENSION_HEADS, 0),
     ROUTER(LAYERS "mlp.router.weight"),
     VECTOR(BLK "ffn_gate_inp.bias",  LAYERS "mlp.router.bias", LAYER(router_bias), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
@@ -260,6 +262,74 @@ static const tensor_rule olmo2_layer[] = {
 static const tensor_rule gemma2_layer[] = {FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_HALVES, GATED_FFN};
 static const tensor_rule gemma3_layer[] = {
     FOUR_NORMS(TENSOR_LESS_ONE), ATTENTION_HALVES, QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE), GATED_FFN,
+};
+/* Gemma 3n and Gemma 4. Layers that use the keys and values of others may have matrices for their own all the same. */
+#define P DIMENSION_PER_LAYER
+#define ALL_P DIMENSION_PER_LAYERS
+#define PER_LAYER_TENSORS                                                                                    \
+    NEEDING(NEEDS_PER_LAYER, "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", MODEL(per_layer_tokens), \
+            DIMENSION_PER_LAYER_VOCABULARY, ALL_P, 0),                                                       \
+    NEEDING(NEEDS_PER_LAYER, "per_layer_model_proj.weight", "model.per_layer_model_projection.weight", MODEL(per_layer_projection), \
+            ALL_P, D, 0),                                                                                    \
+    NEEDING(NEEDS_PER_LAYER, "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight", MODEL(per_layer_norm.weight), \
+            DIMENSION_NONE, P, TENSOR_NORM)
+#define PER_LAYER_INPUT                                                                                      \
+    NEEDING(NEEDS_PER_LAYER, BLK "inp_gate.weight",  LAYERS "per_layer_input_gate.weight", LAYER(per_layer_gate),   P, D, 0), \
+    NEEDING(NEEDS_PER_LAYER, BLK "proj.weight",      LAYERS "per_layer_projection.weight", LAYER(per_layer_output), D, P, 0), \
+    NEEDING(NEEDS_PER_LAYER, BLK "post_norm.weight", LAYERS "post_per_layer_input_norm.weight",              \
+            LAYER(per_layer_post_norm.weight), DIMENSION_NONE, D, TENSOR_NORM)
+#define OWN_KEYS (NEEDS_OWN_KEYS | NEEDS_OR_UNUSED)
+#define ATTENTION_SHARED                                                                                     \
+    MATRIX(BLK "attn_q.weight",            LAYERS "self_attn.q_proj.weight", LAYER(q), Q, D, 0),             \
+    NEEDING(OWN_KEYS, BLK "attn_k.weight", LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, 0),             \
+    MATRIX(BLK "attn_output.weight",       LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, 0), \
+    NORM_ALONE(LAYER, BLK "attn_q_norm",   LAYERS "self_attn.q_norm", query_norm, DIMENSION_HEAD, 0),        \
+    NEEDING(OWN_KEYS, BLK "attn_k_norm.weight", LAYERS "self_attn.k_norm.weight", LAYER(key_norm.weight), DIMENSION_NONE, \
+            DIMENSION_HEAD, TENSOR_NORM)
+static const tensor_rule gemma4_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), ROPE_FACTORS, PER_LAYER_TENSORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+};
+static const tensor_rule gemma4_layer[] = {
+    FOUR_NORMS(0), ATTENTION_SHARED, GATED_FFN, PER_LAYER_INPUT,
+    NEEDING(OWN_KEYS | NEEDS_WINDOW,    BLK "attn_v.weight", LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, 0),
+    NEEDING(OWN_KEYS | NEEDS_NO_WINDOW, BLK "attn_v.weight", NULL,                             LAYER(v), K, D, TENSOR_OPTIONAL),
+    VECTOR(BLK "layer_output_scale.weight", LAYERS "layer_scalar", LAYER(output_scale), DIMENSION_NONE, TENSOR_OPTIONAL),
+    /* Beside the experts, the network of a layer without them, under the same names. */
+    ROUTER(LAYERS "router.proj.weight"),
+    VECTOR(BLK "ffn_gate_inp.scale",  LAYERS "router.scale",            LAYER(router_norm.weight), D, TENSOR_OF_EXPERTS | TENSOR_NORM),
+    VECTOR(BLK "ffn_down_exps.scale", LAYERS "router.per_expert_scale", LAYER(expert_scales), DIMENSION_EXPERTS, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_gate_up_exps.weight", LAYERS "experts.gate_up_proj", LAYER(gate_up), DIMENSION_EXPERT_GATE_UP, D, OF_EXPERTS),
+    MATRIX(BLK "ffn_down_exps.weight",    LAYERS "experts.down_proj",    LAYER(down), D, N, OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t_exps.weight",  NULL,                          LAYER(down_t), N, D, OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    MATRIX(BLK "ffn_gate.weight",   NULL, LAYER(shared.gate),   S, D, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_up.weight",     NULL, LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS),
+    MATRIX(BLK "ffn_down.weight",   NULL, LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK),
+    MATRIX(BLK "ffn_down_t.weight", NULL, LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm_1", LAYERS "post_feedforward_layernorm_1", shared_post_norm,  D, TENSOR_OF_EXPERTS),
+    NORM_ALONE(LAYER, BLK "post_ffw_norm_2", LAYERS "post_feedforward_layernorm_2", experts_post_norm, D, TENSOR_OF_EXPERTS),
+    NORM_ALONE(LAYER, BLK "pre_ffw_norm_2",  LAYERS "pre_feedforward_layernorm_2",  experts_norm,      D, TENSOR_OF_EXPERTS),
+};
+#define STREAMS DIMENSION_STREAMS
+static const tensor_rule gemma3n_tensors[] = {
+    TOKENS("model.embed_tokens.weight", "lm_head.weight"), PER_LAYER_TENSORS,
+    NORM_ALONE(MODEL, "output_norm", "model.norm", output_norm, D, 0),
+    {"altup_proj.weight", "model.altup_projections.%u.weight", MODEL(stream_in), D, D, DIMENSION_NONE, 0, 0, DIMENSION_OTHER_STREAMS},
+    {"altup_unembd_proj.weight", "model.altup_unembed_projections.%u.weight", MODEL(stream_out), D, D, DIMENSION_NONE, 0, 0,
+     DIMENSION_OTHER_STREAMS},
+};
+static const tensor_rule gemma3n_layer[] = {
+    FOUR_NORMS(0), ATTENTION_SHARED, GATED_FFN, PER_LAYER_INPUT,
+    NEEDING(OWN_KEYS, BLK "attn_v.weight", LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, 0),
+    NORM_ALONE(LAYER, BLK "altup_router_norm",  LAYERS "altup.router_norm",             streams.router_norm, D, 0),
+    MATRIX(BLK "altup_router.weight",           LAYERS "altup.modality_router.weight",  LAYER(streams.router),  STREAMS, D, 0),
+    MATRIX(BLK "altup_predict_coef.weight",     LAYERS "altup.prediction_coefs.weight", LAYER(streams.predict), DIMENSION_STREAM_PAIRS,
+           STREAMS, TENSOR_FLAT),
+    MATRIX(BLK "altup_correct_coef.weight",     LAYERS "altup.correction_coefs.weight", LAYER(streams.correct), STREAMS, STREAMS, TENSOR_FLAT),
+    VECTOR(BLK "altup_correct_scale.weight",    LAYERS "altup.correct_output_scale",    LAYER(streams.correct_scale), D, 0),
+    MATRIX(BLK "laurel_l.weight",               LAYERS "laurel.linear_left.weight",     LAYER(streams.laurel_in),  DIMENSION_LAUREL, D, 0),
+    MATRIX(BLK "laurel_r.weight",               LAYERS "laurel.linear_right.weight",    LAYER(streams.laurel_out), D, DIMENSION_LAUREL, 0),
+    NORM_ALONE(LAYER, BLK "laurel_post_norm",   LAYERS "laurel.post_laurel_norm",       streams.laurel_norm, D, 0),
 };
 static const tensor_rule phi3_layer[] = {
     PRE_NORMS(0),
@@ -317,6 +387,31 @@ static const tensor_rule nemotron_h_layer[] = {
     MATRIX(BLK "ffn_up_shexp.weight",     MIXER "shared_experts.up_proj.weight",   LAYER(shared.up),     S, D, TENSOR_OF_EXPERTS),
     MATRIX(BLK "ffn_down_shexp.weight",   MIXER "shared_experts.down_proj.weight", LAYER(shared.down),   D, S, TENSOR_OF_EXPERTS | TENSOR_STOCK),
     MATRIX(BLK "ffn_down_t_shexp.weight", NULL,                                    LAYER(shared.down_t), S, D, TENSOR_OF_EXPERTS | TENSOR_NEURON_MAJOR),
+};
+
+/* Qwen 3.5: most layers are recurrent, the others have gated attention. A folder has the heads of values in another order
+ * than GGUF. */
+#define DELTA LAYERS "linear_attn."
+#define DELTA_LAYER                                                                                          \
+    POST_ATTENTION_NORMS(TENSOR_LESS_ONE),                                                                   \
+    MATRIX(BLK "attn_q.weight",       LAYERS "self_attn.q_proj.weight", LAYER(q), DIMENSION_GATED_QUERY, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_k.weight",       LAYERS "self_attn.k_proj.weight", LAYER(k), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_v.weight",       LAYERS "self_attn.v_proj.weight", LAYER(v), K, D, TENSOR_OF_ATTENTION), \
+    MATRIX(BLK "attn_output.weight",  LAYERS "self_attn.o_proj.weight", LAYER(attention_output), D, Q, TENSOR_OF_ATTENTION), \
+    QK_NORMS(DIMENSION_HEAD, DIMENSION_HEAD, TENSOR_LESS_ONE | TENSOR_OF_ATTENTION),                         \
+    OF_RECURRENT("attn_qkv.weight",   DELTA "in_proj_qkv.weight", convolved,        CHANNELS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("attn_gate.weight",  DELTA "in_proj_z.weight",   recurrent_gate,   RECURRENT_WIDTH, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_alpha.weight",  DELTA "in_proj_a.weight",   step,             RECURRENT_HEADS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_beta.weight",   DELTA "in_proj_b.weight",   beta,             RECURRENT_HEADS, EMBEDDING, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_conv1d.weight", DELTA "conv1d.weight",      convolution,      CHANNELS, CONVOLUTION, TENSOR_VALUE_ROWS | TENSOR_FLAT), \
+    OF_RECURRENT("ssm_dt.bias",       DELTA "dt_bias",            step_bias,        NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS), \
+    OF_RECURRENT("ssm_a",             DELTA "A_log",              decay,            NONE, RECURRENT_HEADS, TENSOR_VALUE_ROWS | TENSOR_NEGATED_EXPONENT), \
+    OF_RECURRENT("ssm_norm.weight",   DELTA "norm.weight",        recurrent_norm,   NONE, RECURRENT_VALUE, TENSOR_NORM), \
+    OF_RECURRENT("ssm_out.weight",    DELTA "out_proj.weight",    recurrent_output, EMBEDDING, RECURRENT_WIDTH, TENSOR_VALUE_COLUMNS)
+static const tensor_rule qwen35_layer[] = {DELTA_LAYER, GATED_FFN};
+static const tensor_rule qwen35_moe_layer[] = {
+    DELTA_LAYER, ROUTER(LAYERS "mlp.gate.weight"), MLP_EXPERTS, SHARED_EXPERT(LAYERS "mlp.shared_expert."),
+    VECTOR(BLK "ffn_gate_inp_shexp.weight", LAYERS "mlp.shared_expert_gate.weight", LAYER(shared_gate), D, TENSOR_OF_EXPERTS | TENSOR_FLAT),
 };
 
 #define H "transformer.h.%u."
@@ -428,6 +523,18 @@ const family families[] = {
                {"max_position_embeddings", 131072}},
      .embedding_by_width = true, .scale_by_width = 62, .folder_tied = true,
      .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma_tensors, gemma3_layer)},
+    /* With inputs for each layer, keys and values that layers share, and experts beside the network. Layers that see all
+     * positions have heads of their own size, and of each head most pairs do not turn. */
+    {.name = "gemma4", .model_type = "gemma4_text", .architecture = "Gemma4ForCausalLM",
+     .pairing = ROPE_HALVES, .folder_window = true, .default_window = 512, .without_window = {.period = 6},
+     .window_base = 10000, .default_epsilon = 1e-6f, .norm_values = true, .unit_scale = true,
+     .dense_beside = true, .expert_width = "moe_intermediate_size", .embedding_by_width = true, .folder_tied = true,
+     .activation = FFN_GELU_TANH, .required = {NO_ATTENTION_BIAS}, TENSORS(gemma4_tensors, gemma4_layer)},
+    {.name = "gemma3n", .model_type = "gemma3n_text", .architecture = "Gemma3nForCausalLM",
+     .pairing = ROPE_HALVES, .folder_window = true, .default_window = 512, .without_window = {.period = 5},
+     .window_base = 10000, .default_epsilon = 1e-6f, .norm_values = true, .unit_scale = true, .wiring = WIRING_STREAMS,
+     .embedding_by_width = true, .folder_tied = true, .activation = FFN_GELU_TANH,
+     .required = {NO_ATTENTION_BIAS, {"altup_correct_scale", true, true}}, TENSORS(gemma3n_tensors, gemma3n_layer)},
     {.name = "jais2", .model_type = "jais2", .architecture = "Jais2ForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_eps", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .required = {{"attention_bias", true, true}, {"mlp_bias", true, true}},
@@ -444,6 +551,15 @@ const family families[] = {
      .epsilon = "layer_norm_epsilon", .unrotated = true, .mixers = MIXERS_BLOCKS, .recurrence = RECURRENCE_MAMBA2,
      .gating = FFN_PLAIN, .activation = FFN_RELU2, .scoring = ROUTER_SIGMOID, .expert_width = "moe_intermediate_size",
      .required = {NEMOTRON_H_SETTINGS}, TENSORS(nemotron_h_tensors, nemotron_h_layer)},
+    {.name = "qwen35", .model_type = "qwen3_5_text", .architecture = "Qwen3_5ForCausalLM",
+     .pairing = ROPE_HALVES, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}},
+     TENSORS(gemma_tensors, qwen35_layer)},
+    {.name = "qwen35moe", .model_type = "qwen3_5_moe_text", .architecture = "Qwen3_5MoeForCausalLM",
+     .pairing = ROPE_HALVES, .mixers = MIXERS_LISTED, .recurrence = RECURRENCE_DELTA, .gated_attention = true,
+     .expert_width = "moe_intermediate_size",
+     .activation = FFN_SILU, .required = {NO_ATTENTION_BIAS, {"attn_output_gate", true, true}},
+     TENSORS(gemma_tensors, qwen35_moe_layer)},
     {.name = "falcon", .model_type = "falcon", .architecture = "FalconForCausalLM",
      .norm = NORM_LAYER, .epsilon = "layer_norm_epsilon", .default_epsilon = 1e-5f, .pairing = ROPE_HALVES,
      .wiring = WIRING_PARALLEL, .ffn_widths = 4, .sizes = {{"max_position_embeddings", 2048}}, .folder_tied = true, .gating = FFN_PLAIN, .activation = FFN_GELU,
@@ -511,6 +627,8 @@ void family_list(char *out, size_t size, bool model_types)
 bool tensor_rule_is_single(const tensor_rule *rule, bool folder)
 {
     const char *pattern = folder ? rule->folder_name : rule->name, *layer = pattern ? strstr(pattern, "%u") : NULL;
+    if (rule->stack != DIMENSION_NONE)
+        return folder;
     return layer && strstr(layer + 1, "%u");
 }
 

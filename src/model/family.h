@@ -73,14 +73,17 @@ typedef enum recurrence { RECURRENCE_MAMBA2, RECURRENCE_DELTA } recurrence;
 
 /* How files say which mixer a layer has. BLOCKS: each layer is one block, a mixer or a network; in GGUF a layer with
  * neurons (feed_forward_length) is a network, one with heads of keys (attention.head_count_kv) is attention, and one with
- * neither is recurrent. */
-typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS } layer_mixers;
+ * neither is recurrent. LISTED: the key attention.recurrent_layers has a boolean for each layer, or else only the last of every
+ * full_attention_interval layers has attention; every layer has a network. */
+typedef enum layer_mixers { MIXERS_ATTENTION, MIXERS_BLOCKS, MIXERS_LISTED } layer_mixers;
 
 /* How the blocks of a layer read and change the residual stream x. A block is norm, network, post norm. */
 typedef enum layer_wiring {
     WIRING_SEQUENTIAL,              /* x += attention(x), then x += feed-forward(x)                   */
-    WIRING_PARALLEL                 /* x += attention(x) + feed-forward(x); without a norm of its own the feed-forward
+    WIRING_PARALLEL,                /* x += attention(x) + feed-forward(x); without a norm of its own the feed-forward
                                        network reads the normed input of attention */
+    WIRING_STREAMS                  /* several streams of the residual: a layer predicts all of them, runs sequentially on
+                                       one, and corrects all by what that changed (AltUp, arXiv 2301.13310) */
 } layer_wiring;
 
 /* Symbolic sizes of shapes; hyper_dimension() returns their values. */
@@ -89,6 +92,7 @@ typedef enum dimension {
     DIMENSION_EMBEDDING,            /* d                                                              */
     DIMENSION_NEURONS,              /* f                                                              */
     DIMENSION_QUERY,                /* head_count * head_length                                       */
+    DIMENSION_GATED_QUERY,          /* queries and their gates: 2 * head_count * head_length          */
     DIMENSION_KEY,                  /* kv_head_count * head_length                                    */
     DIMENSION_QKV,                  /* a query and its key and value                                  */
     DIMENSION_HEAD,                 /* head_length                                                    */
@@ -105,10 +109,19 @@ typedef enum dimension {
     DIMENSION_RECURRENT_IN,         /* V + C + H, with letters as in recurrent_shape                  */
     DIMENSION_RECURRENT_WIDTH,      /* V                                                              */
     DIMENSION_RECURRENT_HEADS,      /* H                                                              */
+    DIMENSION_RECURRENT_VALUE,      /* P                                                              */
     DIMENSION_RECURRENT_GROUPS,     /* G                                                              */
     DIMENSION_RECURRENT_GROUP,      /* V / G                                                          */
     DIMENSION_CHANNELS,             /* C                                                              */
     DIMENSION_CONVOLUTION,          /* W                                                              */
+    DIMENSION_EXPERT_GATE_UP,       /* 2 neurons of one expert                                        */
+    DIMENSION_PER_LAYER,            /* values of a layer's own input                                  */
+    DIMENSION_PER_LAYERS,           /* those of all layers                                            */
+    DIMENSION_PER_LAYER_VOCABULARY,
+    DIMENSION_STREAMS,              /* streams of the residual                                        */
+    DIMENSION_OTHER_STREAMS,        /* ... but the first                                              */
+    DIMENSION_STREAM_PAIRS,         /* streams * streams                                              */
+    DIMENSION_LAUREL,               /* rank of the two matrices beside attention                      */
     DIMENSION_RANK,                 /* of a layer's predictor: taken from its tensors, where both must agree */
     DIMENSION_COUNT
 } dimension;
@@ -141,7 +154,20 @@ enum tensor_rule_flags {
     TENSOR_FLAT = 16777216,         /* its rows are a vector, not weights to multiply: always float          */
     TENSOR_NEGATED_EXPONENT = 33554432, /* a folder has a where GGUF has -exp(a)                             */
     TENSOR_OF_LATENT = 67108864,    /* only in layers whose experts read and write another width             */
+    TENSOR_VALUE_ROWS = 134217728,  /* a folder has the heads of values (RECURRENCE_DELTA) of its last rows in another order,
+                                       as stored_tensor.value_groups says ...                                */
+    TENSOR_VALUE_COLUMNS = 268435456, /* ... of its columns                                                  */
     TENSOR_FUSED = 16384            /* a folder has the rows of a key's queries, of the key and of its value together */
+};
+
+/* What a layer must have, or its model, to have the tensor of a rule (tensor_rule.needs). Where it lacks that, a tensor with
+ * NEEDS_OR_UNUSED is not used; others must not be there. */
+enum layer_needs {
+    NEEDS_WINDOW = 1,               /* attention with a window                                        */
+    NEEDS_NO_WINDOW = 2,
+    NEEDS_OWN_KEYS = 4,             /* keys and values of its own                                     */
+    NEEDS_PER_LAYER = 8,            /* inputs of its own                                              */
+    NEEDS_OR_UNUSED = 16
 };
 
 typedef struct tensor_rule {
@@ -153,6 +179,9 @@ typedef struct tensor_rule {
     dimension rotary;               /* number of heads whose rows a folder stores as halves
                                        (stored_tensor.rotary_heads) */
     unsigned flags;
+    unsigned needs;                 /* layer_needs                                                    */
+    dimension stack;                /* how many matrices lie one after another, of which a folder has a tensor each, with
+                                       their number in its name; NONE: one, or those of TENSOR_EXPERTS */
 } tensor_rule;
 
 /* A setting of config.json that must have one value, because others are not supported. */
@@ -189,6 +218,9 @@ typedef struct family {
     uint32_t default_window;        /* where config.json lacks the key: transformers' default; 0: none       */
     layer_pattern without_window;   /* layers that see all positions                                         */
     bool norm_whole;                /* norms of query and key take all heads together                        */
+    bool norm_values;               /* values are normed, each head alone, without weights                   */
+    bool unit_scale;                /* scores are not divided by anything                                    */
+    bool gated_attention;           /* the result of each head is multiplied with a gate (attention_shape.gated) */
 
     layer_mixers mixers;
     recurrence recurrence;          /* of layers that are recurrent                                          */
@@ -198,6 +230,7 @@ typedef struct family {
     ffn_activation activation;      /* default where neither a key nor PowerInfer's magic says it            */
     router_scoring scoring;         /* where no key says it                                                  */
     bool router_early;
+    bool dense_beside;              /* layers with experts have the network of the others beside them        */
     bool unshared;                  /* scores are not divided by their sum where config.json lacks norm_topk_prob */
     bool fixed_activation;          /* config.json's hidden_act is ignored                                   */
     float default_threshold;        /* of an activation with a limit, where no key says it                   */

@@ -45,6 +45,28 @@ static void add_router(hash128 *h, const ffn_shape *f)
     add_floats(h, &r->scale, 1);
 }
 
+/* Adds what few layers have, each with a number of its own, so that others have the fingerprint of before. */
+static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *l)
+{
+    const attention_shape *a = &l->attention;
+    const uint64_t numbers[] = {a->norm_values,
+                                a->keys_back,
+                                l->wiring == WIRING_STREAMS ? y->stream_count : 0,
+                                y->active_stream,
+                                y->per_layer_length,
+                                l->experts_norm.weight ? l->ffn.shared_neurons : 0,
+                                a->keys_back == 0 && a->norm_values && !l->v.data};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i] > 0) {
+            hash_number(h, i);
+            hash_number(h, numbers[i]);
+        }
+    if (l->ffn.cuts)
+        add_floats(h, &l->ffn.cut, 1);
+    if (l->output_scale)
+        add_floats(h, l->output_scale, 1);
+}
+
 /* Adds the mixer of a layer that has no attention. */
 static void add_mixer(hash128 *h, const model_layer *l)
 {
@@ -75,6 +97,7 @@ static void add_shape(hash128 *h, const hyperparameters *y, const model_layer *l
         hash_number(h, f->latent);
     if (l->mixer != MIXER_ATTENTION)
         add_mixer(h, l);
+    add_extras(h, y, l);
 }
 
 /* Returns whether two layers have one shape, as far as add_shape() knows it. */
@@ -86,7 +109,8 @@ static bool same_shape(const model_layer *a, const model_layer *b)
            a->ffn.neuron_count == b->ffn.neuron_count && a->ffn.activation == b->ffn.activation &&
            a->ffn.threshold == b->ffn.threshold && a->ffn.router.expert_count == b->ffn.router.expert_count &&
            a->ffn.expert_neurons == b->ffn.expert_neurons && a->ffn.latent == b->ffn.latent && a->mixer == b->mixer &&
-           memcmp(&a->recurrent, &b->recurrent, sizeof a->recurrent) == 0;
+           memcmp(&a->recurrent, &b->recurrent, sizeof a->recurrent) == 0 && x->keys_back == y->keys_back &&
+           a->ffn.cuts == b->ffn.cuts && a->ffn.cut == b->ffn.cut && !a->output_scale && !b->output_scale;
 }
 
 /* Adds the family, the shape of the first layer, those of layers that differ from the one before, and the factors that

@@ -1,5 +1,6 @@
 /* folder_reader.h - what the files share that translate a Hugging Face folder: huggingface.c (family and settings),
- * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers), huggingface_tensor.c (tensors). */
+ * huggingface_rope.c (rotation), huggingface_recurrent.c (mixers by block), huggingface_delta.c (lists of mixers),
+ * huggingface_layers.c (what else differs between layers), huggingface_tensor.c (tensors). */
 #ifndef MODEL_FOLDER_READER_H
 #define MODEL_FOLDER_READER_H
 
@@ -39,6 +40,14 @@ hearth_status folder_check_layers(const folder_reader *r, const char *key, layer
 bool folder_has_expert_blocks(const json_t *config);
 /* Reads which mixer each layer has, and the shape of the recurrent ones; needs the sizes. */
 hearth_status folder_read_mixers(folder_reader *r);
+/* In huggingface_layers.c. Reads a size that the config has as a list of one number per layer. */
+hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, const char *key, const json_t *list);
+/* Reads the length of heads in layers without a window, where it differs from that in the others: then the layer has it. */
+hearth_status folder_read_global_heads(folder_reader *r);
+/* Reads what else differs between layers, and the streams of the residual. */
+hearth_status folder_read_layers(folder_reader *r);
+/* Reads which layers are recurrent, and the shape of those, where config.json lists the mixers (MIXERS_LISTED). */
+hearth_status folder_read_listed_mixers(folder_reader *r);
 
 /* Reads the rotation of queries and keys: its base and its scaling. */
 hearth_status folder_read_rope(folder_reader *r);

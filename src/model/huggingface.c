@@ -109,8 +109,9 @@ static hearth_status take_default(folder_reader *r, const size_setting *s, uint3
         if (strcmp(f->sizes[i].key, s->config_keys[0]) == 0)
             *field = f->sizes[i].value;
     *found = *field > 0;
-    return *found || !s->in_folder ? HEARTH_OK
-                                   : fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, s->config_keys[0]);
+    return *found || !hyper_requires(s, f, true)
+               ? HEARTH_OK
+               : fail(r->error, HEARTH_FORMAT, "%s: %s: is missing", r->name, s->config_keys[0]);
 }
 
 /* Reads a size and sets its GGUF key. */
@@ -119,6 +120,8 @@ static hearth_status read_size(folder_reader *r, const size_setting *s)
     uint32_t *field = size_field(s, &r->hyper, &r->layer);
     const char *key = config_key(r, s);
     bool found = true;
+    if (s->of_layer && json_is_array(json_object_get(r->config, key)))
+        return folder_read_size_list(r, s, key, json_object_get(r->config, key));
     TRY(json_get_uint(r->config, key, field, &found, r->name, r->error));
     if (!found)
         TRY(take_default(r, s, field, &found));
@@ -150,6 +153,9 @@ static hearth_status read_rotated_share(folder_reader *r)
     bool found;
     if (r->family->unrotated)
         return HEARTH_OK;
+    const json_t *rope = json_object_get(r->config, "rope_parameters");
+    if (json_is_object(rope))
+        TRY(json_get_number(rope, "partial_rotary_factor", &share, &found, r->name, r->error));
     TRY(json_get_number(r->config, "partial_rotary_factor", &share, &found, r->name, r->error));
     if (!(share > 0 && share <= 1))
         return fail(r->error, HEARTH_FORMAT, "%s: partial_rotary_factor: is %g, expected a share of 1", r->name, share);
@@ -168,6 +174,7 @@ static hearth_status read_sizes(folder_reader *r)
         TRY(folder_set_size(r, "attention.value_length", a->head_length));
     else
         a->head_length = r->hyper.embedding_length / a->head_count;
+    TRY(folder_read_global_heads(r));
     bool found;
     TRY(json_get_uint(r->config, "num_nextn_predict_layers", &r->draft_layers, &found, r->name, r->error));
     TRY(read_multi_query(r));
@@ -278,7 +285,7 @@ static hearth_status read_experts(folder_reader *r)
 {
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts",
                                          "moe_num_primary_experts"};
-    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts"};
+    static const char *const useds[] = {"num_experts_per_tok", "moe_num_active_primary_experts", "top_k_experts"};
     static const struct {
         const char *config_key, *key;
     } sizes[] = {{"n_group", "expert_group_count"},
@@ -286,12 +293,14 @@ static hearth_status read_experts(folder_reader *r)
                  {"n_shared_experts", "expert_shared_count"},
                  {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"moe_latent_size", "moe_latent_size"},
+                 {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
                  {"first_k_dense_replace", "leading_dense_block_count"}};
     uint32_t count = 0, used = 0, width = 0, size = 0, period = 1;
-    bool found, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
+    bool found, has = true, shares = !r->family->unshared, softmax = r->family->scoring == ROUTER_SOFTMAX;
     double scale = 1;
     TRY(find_size(r, counts, sizeof counts / sizeof *counts, &count));
-    if (count == 0)
+    TRY(json_get_bool(r->config, "enable_moe_block", &has, &found, r->name, r->error));
+    if (count == 0 || !has)
         return HEARTH_OK;
     TRY(find_size(r, useds, sizeof useds / sizeof *useds, &used));
     r->layer.ffn.router.expert_count = count;
@@ -409,6 +418,8 @@ hearth_status huggingface_understand(checkpoint *c, const checkpoint *folder, co
     TRY(refuse_unknown(&r));
     TRY(read_sizes(&r));
     TRY(folder_read_mixers(&r));
+    TRY(folder_read_listed_mixers(&r));
+    TRY(folder_read_layers(&r));
     TRY(read_window(&r));
     TRY(read_experts(&r));
     TRY(read_epsilon(&r));

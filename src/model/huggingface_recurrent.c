@@ -99,8 +99,8 @@ static hearth_status list_blocks(folder_reader *r, uint32_t *kv_heads, uint32_t 
             return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: the block of layer %u is not supported", r->name,
                         list.key, i);
         if (block->computes && block->has_experts != r->family->mixture)
-            return fail(r->error, HEARTH_UNSUPPORTED, "%s: %s: layers with experts beside others without are not supported",
-                        r->name, list.key);
+            return fail(r->error, HEARTH_UNSUPPORTED,
+                        "%s: %s: layers with experts beside others without are not supported", r->name, list.key);
         kv_heads[i] = block->attends ? r->layer.attention.kv_head_count : 0;
         neurons[i] = block->computes ? of_expert : 0;
     }

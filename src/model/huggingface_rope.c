@@ -94,6 +94,21 @@ static hearth_status add_llama3(folder_reader *r, const json_t *scaling, const c
     return HEARTH_OK;
 }
 
+/* proportional: a share of the pairs turns, by the base over all of them, and the others do not: their divisors make
+ * angles of 0 of any position. */
+static hearth_status add_proportional(folder_reader *r, const json_t *scaling, const char *where)
+{
+    double share = 1, factor = 1, pairs = r->hyper.rope_pairs;
+    bool found;
+    TRY(folder_get_positive(r, scaling, where, "partial_rotary_factor", &share, &found));
+    TRY(folder_get_positive(r, scaling, where, "factor", &factor, &found));
+    float *factors = NULL;
+    TRY(add_factors(r, "rope_freqs.weight", &factors));
+    for (uint32_t i = 0; i < r->hyper.rope_pairs; i++)
+        factors[i] = i < floor(share * pairs) ? (float)factor : 1e30f;
+    return HEARTH_OK;
+}
+
 /* Adds one tensor of longrope's divisors. */
 static hearth_status add_long_factors(folder_reader *r, const json_t *scaling, const char *where, const char *key,
                                       const char *name)
@@ -134,8 +149,9 @@ static const struct {
     const char *name;
     hearth_status (*add)(folder_reader *r, const json_t *scaling, const char *where);
 } rope_types[] = {
-    {"default", add_default}, {"linear", add_linear},     {"yarn", add_yarn},
-    {"llama3", add_llama3},   {"longrope", add_longrope}, {"su", add_longrope}, /* the older name */
+    {"default", add_default},           {"linear", add_linear}, {"yarn", add_yarn}, {"llama3", add_llama3},
+    {"longrope", add_longrope},         {"su", add_longrope}, /* the older name */
+    {"proportional", add_proportional},
 };
 static const size_t rope_type_count = sizeof rope_types / sizeof *rope_types;
 
@@ -173,6 +189,39 @@ static hearth_status read_scaling(folder_reader *r, const json_t *scaling, const
     return fail(r->error, HEARTH_UNSUPPORTED, "%s: rope_type: %.64s is not supported (known: %s)", where, type, known);
 }
 
+/* Where the config describes the rotation of layers with a window and of others apart, sets *scaling to the others', and
+ * *base to the base of the former, which must not be scaled. */
+static hearth_status find_by_layer(folder_reader *r, const json_t **scaling, const char *where, double *base)
+{
+    const json_t *full = json_object_get(*scaling, "full_attention");
+    const json_t *windowed = json_object_get(*scaling, "sliding_attention");
+    const char *type = "default";
+    bool found;
+    if (!json_is_object(full) || !json_is_object(windowed))
+        return HEARTH_OK;
+    TRY(json_get_string(windowed, "rope_type", &type, &found, where, r->error));
+    if (strcmp(type, "default") != 0)
+        return fail(r->error, HEARTH_UNSUPPORTED, "%s: sliding_attention: rope_type: %.64s is not supported", where,
+                    type);
+    TRY(folder_get_positive(r, windowed, where, "rope_theta", base, &found));
+    *scaling = full;
+    return HEARTH_OK;
+}
+
+/* Adds the parts of a head's pairs that turn with the three positions of a picture's parts; of text all three are the same. */
+static hearth_status add_sections(folder_reader *r, const json_t *scaling)
+{
+    const json_t *list = json_object_get(scaling, "mrope_section");
+    int32_t sections[4] = {0};
+    char key[KEY_SIZE];
+    if (!json_is_array(list) || json_array_size(list) > 4)
+        return HEARTH_OK;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        sections[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    hyper_key(key, r->family, "rope.dimension_sections");
+    return checkpoint_set_numbers(r->out, key, VALUE_I32, sections, 4, r->error);
+}
+
 /* Reads the base and the scaling. A rope_theta of the config itself is preferred to one in rope_parameters. */
 hearth_status folder_read_rope(folder_reader *r)
 {
@@ -187,6 +236,7 @@ hearth_status folder_read_rope(folder_reader *r)
     if (r->family->window_base > 0) {
         double base = (double)r->family->window_base;
         TRY(folder_get_positive(r, r->config, r->name, "rope_local_base_freq", &base, &found));
+        TRY(find_by_layer(r, &scaling, where, &base));
         TRY(folder_set_number(r, "rope.freq_base_swa", base));
     }
     TRY(folder_check_layers(r, "no_rope_layers", r->family->without_rotary));
@@ -195,5 +245,6 @@ hearth_status folder_read_rope(folder_reader *r)
         TRY(folder_get_positive(r, scaling, where, "rope_theta", &r->rope_base, &found));
     TRY(folder_get_positive(r, r->config, r->name, "rope_theta", &r->rope_base, &found));
     TRY(folder_set_number(r, "rope.freq_base", r->rope_base));
+    TRY(add_sections(r, scaling));
     return scaling ? read_scaling(r, scaling, where) : HEARTH_OK;
 }

@@ -57,6 +57,41 @@ static void flatten(const folder_reader *r, const tensor_rule *rule, stored_tens
     t->shape[2] = t->shape[3] = 1;
 }
 
+/* Replaces a vector, or values that are no matrix, by a copy in their logical order. */
+static hearth_status copy_in_order(folder_reader *r, stored_tensor *t)
+{
+    stored_tensor rows = *t;
+    if (t->rank == 1) { /* rows of one value */
+        rows.shape[0] = 1;
+        rows.shape[1] = t->shape[0];
+    }
+    size_t count = (size_t)rows.shape[1], row_bytes = t->size_bytes / count;
+    char *values = arena_new_array(&r->out->memory, count, row_bytes);
+    if (!values)
+        return fail_memory(r->error, t->name, t->size_bytes);
+    for (size_t i = 0; i < count; i++)
+        memcpy(values + i * row_bytes, (const char *)t->data + stored_tensor_row(&rows, i) * row_bytes, row_bytes);
+    t->data = values;
+    t->values = (head_order){0};
+    return HEARTH_OK;
+}
+
+/* Marks the order in which a folder has the heads of values. Others than matrices are put in order at once. */
+static hearth_status order_values(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
+{
+    const recurrent_shape *shape = &r->layer.recurrent;
+    bool vector = rule->rows == DIMENSION_NONE, columns = rule->flags & TENSOR_VALUE_COLUMNS;
+    dimension of = vector || columns ? rule->columns : rule->rows;
+    if (t->rank != (vector ? 1 : 2) || t->foreign || number_is_block(t->format) ||
+        t->shape[vector || columns ? 0 : 1] != hyper_dimension(&r->hyper, &r->layer, of))
+        return HEARTH_OK; /* binding refuses it */
+    t->values = (head_order){.groups = shape->key_count,
+                             .heads = shape->head_count,
+                             .length = of == DIMENSION_RECURRENT_HEADS ? 1 : shape->value_length,
+                             .columns = columns};
+    return vector || (rule->flags & TENSOR_FLAT) ? copy_in_order(r, t) : HEARTH_OK;
+}
+
 /* Replaces floats that were not stored as GGUF stores them by a copy: with a row per output where they have a row per
  * input, of each of stacked matrices, and with every second value of a row where two tensors take turns in it. */
 static hearth_status rearrange(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
@@ -132,6 +167,8 @@ static hearth_status adapt(folder_reader *r, const tensor_rule *rule, const char
         flatten(r, rule, t);
     if ((rule->flags & TENSOR_NEGATED_EXPONENT) && t->rank <= 2)
         TRY(negate_exponents(r, t));
+    if (rule->flags & (TENSOR_VALUE_ROWS | TENSOR_VALUE_COLUMNS))
+        TRY(order_values(r, rule, t));
     if (rule->flags & (TENSOR_FIRST_HALF | TENSOR_SECOND_HALF))
         return take_half(r, rule, stored, t);
     return rule->flags & (TENSOR_TRANSPOSED | TENSOR_EVEN | TENSOR_ODD) ? rearrange(r, rule, t) : HEARTH_OK;
@@ -159,6 +196,9 @@ static hearth_status add_ruled(folder_reader *r, const stored_tensor *stored, co
     char name[TENSOR_NAME_SIZE];
     tensor_rule_name(name, rule, layer, false);
     TRY(check_form(r, rule, stored->name));
+    if (rule->stack != DIMENSION_NONE) /* the number in its name is its own */
+        return experts_add(r->out, name, &t, layer, (uint32_t)hyper_dimension(&r->hyper, &r->layer, rule->stack),
+                           r->error);
     if (tensor_rule_is_single(rule, true))
         return experts_add(r->out, name, &t, expert, r->layer.ffn.router.expert_count, r->error);
     t.name = name;

@@ -18,6 +18,8 @@ static const uint64_t width_limit = (uint64_t)1 << 24;
 #define STATE_LIMIT (1u << 28)
 /* Most values that an expert reads where this is not the width of the embedding. */
 #define LATENT_LIMIT (1u << 20)
+/* Most values of the inputs of a layer's own, of all layers together. */
+#define PER_LAYER_LIMIT (1u << 24)
 
 #define MODEL(name) false, offsetof(hyperparameters, name)
 #define LAYER(name) true, offsetof(model_layer, name)
@@ -34,7 +36,7 @@ const size_setting size_settings[] = {
     {"attention.head_count",    {"num_attention_heads", "n_head"},              LAYER(attention.head_count),    1u << 16, true,  true},
     {"attention.head_count_kv", {"num_key_value_heads", "num_kv_heads", "n_head_kv"},
                                                                                 LAYER(attention.kv_head_count), 1u << 16, false, false},
-    {"attention.key_length",    {"head_dim"},                                   LAYER(attention.head_length),   1u << 16, false, false},
+    {"attention.key_length",    {"head_dim"},                                   LAYER(attention.head_length),   HEAD_LIMIT, false, false},
 };
 // clang-format on
 const size_t size_setting_count = sizeof size_settings / sizeof *size_settings;
@@ -128,11 +130,18 @@ static hearth_status fail_key(const hyper_reader *r, hearth_status status, const
     return fail(r->error, status, "%s: key %s: %s", r->source->path, key, reason);
 }
 
+bool hyper_requires(const size_setting *s, const family *f, bool folder)
+{
+    bool neurons = s->of_layer && s->field == offsetof(model_layer, ffn.neuron_count);
+    bool elsewhere = f->expert_width && !family_has_network(f, false);
+    return (folder ? s->in_folder : s->in_file) && !(neurons && elsewhere);
+}
+
 /* Reads one row of size_settings, for one layer where it is a layer's; an absent optional size stays 0. */
 static hearth_status read_setting(const hyper_reader *r, const size_setting *s, uint32_t layer)
 {
     uint32_t *field = size_field(s, r->hyper, s->of_layer ? &r->model->layers[layer] : NULL);
-    bool found = true, *optional = s->in_file ? NULL : &found;
+    bool found = true, *optional = hyper_requires(s, r->family, false) ? NULL : &found;
     TRY(s->of_layer ? read_layer_size(r, s->key, layer, field, optional) : read_size(r, s->key, field, optional));
     char key[KEY_SIZE];
     hyper_key(key, r->family, s->key);
@@ -162,15 +171,52 @@ static hearth_status read_sizes(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Reads a key with a boolean of each layer; *found is false where the file has no such array. */
+static hearth_status read_layer_bool(const hyper_reader *r, const char *name, uint32_t layer, bool *out, bool *found)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, name);
+    const key_value *e = checkpoint_find(r->source, key);
+    *found = e && e->type == VALUE_ARRAY;
+    if (!*found)
+        return HEARTH_OK;
+    if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count + r->hyper->draft_layers)
+        return fail_key(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
+    *out = ((const uint8_t *)e->as.items)[layer] != 0;
+    return HEARTH_OK;
+}
+
+/* Finds out which mixer a layer has where files list them. */
+static hearth_status find_listed_mixer(const hyper_reader *r, uint32_t layer)
+{
+    model_layer *l = &r->model->layers[layer];
+    layer_pattern full = {.period = 4}; /* where no key says it, as in llama.cpp */
+    bool recurrent = false, found;
+    TRY(read_layer_bool(r, "attention.recurrent_layers", layer, &recurrent, &found));
+    if (!found) {
+        TRY(read_size(r, "full_attention_interval", &full.period, &found));
+        if (full.period == 0)
+            return fail_key(r, HEARTH_FORMAT, "full_attention_interval", "is 0");
+        recurrent = !in_pattern(full, layer);
+    }
+    l->mixer = recurrent ? MIXER_RECURRENT : MIXER_ATTENTION;
+    if (recurrent)
+        l->attention = (attention_shape){0};
+    return HEARTH_OK;
+}
+
 /* Finds out which mixer a layer has, by the sizes that were read. */
 static hearth_status find_mixer(const hyper_reader *r, uint32_t layer)
 {
     model_layer *l = &r->model->layers[layer];
     if (r->family->mixers == MIXERS_ATTENTION)
         return HEARTH_OK;
+    if (r->family->mixers == MIXERS_LISTED)
+        return find_listed_mixer(r, layer);
     bool attends = l->attention.kv_head_count > 0;
     if (attends && l->ffn.neuron_count > 0)
-        return fail_key(r, HEARTH_FORMAT, "feed_forward_length", "gives neurons to a layer that has heads of keys, too");
+        return fail_key(r, HEARTH_FORMAT, "feed_forward_length",
+                        "gives neurons to a layer that has heads of keys, too");
     l->mixer = attends ? MIXER_ATTENTION : l->ffn.neuron_count > 0 ? MIXER_NONE : MIXER_RECURRENT;
     if (!attends)
         l->attention = (attention_shape){0};
@@ -209,6 +255,39 @@ static hearth_status read_recurrent(const hyper_reader *r, uint32_t layer)
     return HEARTH_OK;
 }
 
+/* Finds out whether a layer has the window: by the file's pattern, an array of booleans or a period whose last layer
+ * has none, else by the family's. */
+static hearth_status has_window(const hyper_reader *r, uint32_t layer, bool *out)
+{
+    static const char name[] = "attention.sliding_window_pattern";
+    layer_pattern without = r->family->without_window;
+    bool found;
+    TRY(read_layer_bool(r, name, layer, out, &found));
+    if (found)
+        return HEARTH_OK;
+    TRY(read_size(r, name, &without.period, &found));
+    *out = !in_pattern(without, layer);
+    return HEARTH_OK;
+}
+
+/* Layers with a window may have heads of another length. */
+static hearth_status read_window_heads(const hyper_reader *r, uint32_t layer, uint32_t *value_length)
+{
+    attention_shape *a = &r->model->layers[layer].attention;
+    uint32_t length = a->head_length, values = *value_length;
+    bool found, has_values, windowed;
+    TRY(has_window(r, layer, &windowed));
+    TRY(read_size(r, "attention.key_length_swa", &length, &found));
+    TRY(read_size(r, "attention.value_length_swa", &values, &has_values));
+    if (!windowed || (!found && !has_values))
+        return HEARTH_OK;
+    if (length == 0 || length > HEAD_LIMIT)
+        return fail_key(r, HEARTH_FORMAT, "attention.key_length_swa", "is 0 or too large");
+    a->head_length = length;
+    *value_length = has_values ? values : length;
+    return HEARTH_OK;
+}
+
 /* Derives the head sizes that the file left out, and checks that all fit together. */
 static hearth_status derive_heads(const hyper_reader *r, uint32_t layer)
 {
@@ -222,13 +301,14 @@ static hearth_status derive_heads(const hyper_reader *r, uint32_t layer)
             return fail_key(r, HEARTH_FORMAT, "attention.head_count", "does not divide embedding_length");
         a->head_length = r->hyper->embedding_length / a->head_count;
     }
+    uint32_t value_length = a->head_length;
+    bool found;
+    TRY(read_layer_size(r, "attention.value_length", layer, &value_length, &found));
+    TRY(read_window_heads(r, layer, &value_length));
     if (a->head_length % 2 != 0 && !r->family->unrotated)
         return fail_key(r, HEARTH_FORMAT, "attention.key_length", "is odd: values are rotated in pairs");
     if ((uint64_t)a->head_count * a->head_length > width_limit)
         return fail_key(r, HEARTH_FORMAT, "attention.head_count", "times the length of a head is too large");
-    uint32_t value_length = a->head_length;
-    bool found;
-    TRY(read_layer_size(r, "attention.value_length", layer, &value_length, &found));
     if (value_length != a->head_length)
         return fail_key(r, HEARTH_UNSUPPORTED, "attention.value_length",
                         "differs from attention.key_length, which is not supported");
@@ -255,27 +335,6 @@ static hearth_status derive_vocabulary(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-/* Finds out whether a layer has the window: by the file's pattern, an array of booleans or a period whose last layer
- * has none, else by the family's. */
-static hearth_status has_window(const hyper_reader *r, uint32_t layer, bool *out)
-{
-    static const char name[] = "attention.sliding_window_pattern";
-    char key[KEY_SIZE];
-    hyper_key(key, r->family, name);
-    const key_value *e = checkpoint_find(r->source, key);
-    layer_pattern without = r->family->without_window;
-    if (e && e->type == VALUE_ARRAY) {
-        if (e->item_type != VALUE_BOOL || e->count != r->hyper->layer_count + r->hyper->draft_layers)
-            return fail_key(r, HEARTH_FORMAT, name, "is not an array of one boolean per layer");
-        *out = ((const uint8_t *)e->as.items)[layer] != 0;
-        return HEARTH_OK;
-    }
-    bool found;
-    TRY(checkpoint_get_u32(r->source, key, &without.period, &found, r->error));
-    *out = !in_pattern(without, layer);
-    return HEARTH_OK;
-}
-
 /* Reads what attention does with scores: the window, the scale on q . k, and the soft cap. */
 static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
 {
@@ -287,8 +346,11 @@ static hearth_status read_attention(const hyper_reader *r, uint32_t layer)
     a->window = windowed ? a->window : 0;
     bool by_width = r->family->scale_by_width == h->layer_count;
     a->scale = (float)(1 / sqrt(by_width ? (double)h->embedding_length / a->head_count : (double)a->head_length));
+    a->scale = r->family->unit_scale ? 1 : a->scale;
     TRY(read_positive(r, "attention.scale", &a->scale, &found));
     a->norm_whole = r->family->norm_whole;
+    a->norm_values = r->family->norm_values;
+    a->gated = r->family->gated_attention;
     return read_positive(r, "attn_logit_softcapping", &a->softcap, &found);
 }
 
@@ -321,22 +383,40 @@ static hearth_status read_epsilon(const hyper_reader *r)
     return HEARTH_OK;
 }
 
-/* Reads how many pairs of a head are rotated. All layers that rotate have heads of one length. */
+/* Reads how many pairs of a head are rotated, of layers with a window or of the others: all that rotate of either kind have
+ * heads of one length. known: of the others, where there is no key; 0: all. Sets *out where there are such layers. */
+static hearth_status read_pairs(const hyper_reader *r, const char *key, bool windowed, uint32_t known, uint32_t *out)
+{
+    static const char reason[] = "is not an even number from 2 to the length of a head";
+    uint32_t values = 2 * known;
+    bool found, any = false;
+    TRY(read_size(r, key, &values, &found));
+    if (found && (values == 0 || values % 2 != 0))
+        return fail_key(r, HEARTH_FORMAT, key, reason);
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
+        const attention_shape *a = &r->model->layers[i].attention;
+        if (r->model->layers[i].mixer != MIXER_ATTENTION || (a->window > 0) != windowed)
+            continue;
+        values = found || any || known > 0 ? values : a->head_length;
+        any = true;
+        if (values > a->head_length)
+            return fail_key(r, HEARTH_FORMAT, key, reason);
+    }
+    if (any || known == 0)
+        *out = values / 2;
+    return HEARTH_OK;
+}
+
+/* Reads how many pairs of a head are rotated. The key of layers with a window is missing where it is that of all. */
 static hearth_status read_rotation(const hyper_reader *r)
 {
-    uint32_t pairs2 = model_first_attention(r->model)->head_length;
-    bool found;
-    if (r->family->unrotated || pairs2 == 0)
+    hyperparameters *h = r->hyper;
+    if (r->family->unrotated || model_first_attention(r->model)->head_length == 0)
         return HEARTH_OK;
-    TRY(read_size(r, "rope.dimension_count", &pairs2, &found));
-    for (uint32_t i = 0; i < r->hyper->layer_count; i++)
-        if (r->model->layers[i].mixer != MIXER_ATTENTION)
-            continue;
-        else if (pairs2 == 0 || pairs2 % 2 != 0 || pairs2 > r->model->layers[i].attention.head_length)
-            return fail_key(r, HEARTH_FORMAT, "rope.dimension_count",
-                            "is not an even number from 2 to the length of a head");
-    r->hyper->rope_pairs = pairs2 / 2;
-    return HEARTH_OK;
+    TRY(read_pairs(r, "rope.dimension_count", false, 0, &h->rope_pairs));
+    if (h->rope_pairs == 0) /* no layer sees everything */
+        h->rope_pairs = model_first_attention(r->model)->head_length / 2;
+    return read_pairs(r, "rope.dimension_count_swa", true, h->rope_pairs, &h->window_rope_pairs);
 }
 
 /* Reads the factors on embeddings, blocks and logits. A key of logit_scale divides. */
@@ -404,7 +484,8 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
     uint32_t function = 0;
     bool found;
     char key[KEY_SIZE];
-    *out = (router_shape){.scoring = r->family->scoring, .shares = true, .early = r->family->router_early, .scale = 1};
+    *out = (router_shape){
+        .scoring = r->family->scoring, .shares = true, .early = r->family->router_early, .input_scale = 1, .scale = 1};
     TRY(read_size(r, "expert_count", &out->expert_count, &found));
     if (out->expert_count == 0)
         return HEARTH_OK;
@@ -431,6 +512,12 @@ static hearth_status read_router(const hyper_reader *r, router_shape *out)
     return HEARTH_OK;
 }
 
+/* Returns whether a layer has a network. Where all have experts, its neurons are not known before those. */
+static bool is_network(const hyper_reader *r, const ffn_shape *f)
+{
+    return f->neuron_count > 0 || r->family->mixers != MIXERS_BLOCKS;
+}
+
 /* Gives the layers their experts: those behind the leading ones without. */
 static hearth_status read_experts(const hyper_reader *r)
 {
@@ -450,13 +537,17 @@ static hearth_status read_experts(const hyper_reader *r)
         return fail_key(r, HEARTH_UNSUPPORTED, "moe_latent_size", "no layer of this architecture has such experts");
     for (uint32_t i = dense; i < r->hyper->layer_count; i++) {
         ffn_shape *f = &r->model->layers[i].ffn;
-        if (f->neuron_count == 0)
+        if (!is_network(r, f))
             continue;
         f->latent = latent;
         TRY(read_layer_size(r, "expert_feed_forward_length", i, &f->expert_neurons, &found));
         f->router = router;
         uint64_t routed = (uint64_t)router.expert_count * f->expert_neurons;
         uint64_t unrouted = shared_neurons ? shared_neurons : (uint64_t)shared * f->expert_neurons;
+        if (r->family->dense_beside) {
+            unrouted = f->neuron_count;
+            f->router.input_scale = (float)(1 / sqrt((double)r->hyper->embedding_length));
+        }
         if (routed == 0 || routed > NEURON_LIMIT)
             return fail_key(r, HEARTH_FORMAT, "expert_feed_forward_length", "times expert_count is not from 1 to 2^24");
         if (unrouted > 0 && !family_has_shared_expert(r->family))
@@ -472,6 +563,89 @@ static hearth_status read_experts(const hyper_reader *r)
     return HEARTH_OK;
 }
 
+/* Finds whose keys and values the last layers read: those of the last layer of their kind, with a window or without, that
+ * has its own. */
+static hearth_status read_shared_keys(const hyper_reader *r)
+{
+    static const char name[] = "attention.shared_kv_layers";
+    uint32_t layers = r->hyper->layer_count, shared = 0;
+    bool found;
+    TRY(read_size(r, name, &shared, &found));
+    if (shared >= layers)
+        return fail_key(r, HEARTH_FORMAT, name, "is not below the number of layers");
+    for (uint32_t i = layers - shared; i < layers; i++) {
+        attention_shape *a = &r->model->layers[i].attention;
+        uint32_t from = layers - shared;
+        while (from > 0 && (r->model->layers[from - 1].attention.window > 0) != (a->window > 0))
+            from--;
+        if (from == 0)
+            return fail_key(r, HEARTH_FORMAT, name, "leaves a layer no keys of its kind");
+        const attention_shape *owner = &r->model->layers[from - 1].attention;
+        if (owner->kv_head_count != a->kv_head_count || owner->head_length != a->head_length)
+            return fail_key(r, HEARTH_FORMAT, name, "lets a layer read keys of another shape");
+        a->keys_back = i - (from - 1);
+    }
+    return HEARTH_OK;
+}
+
+/* Reads the sizes of inputs of the layers' own. Their vocabulary is that of the tensor's rows. */
+static hearth_status read_per_layer(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    bool found;
+    TRY(read_size(r, "embedding_length_per_layer_input", &h->per_layer_length, &found));
+    if ((uint64_t)h->per_layer_length * h->layer_count > PER_LAYER_LIMIT)
+        return fail_key(r, HEARTH_FORMAT, "embedding_length_per_layer_input", "is too large");
+    const stored_tensor *t = checkpoint_find_tensor(r->source, PER_LAYER_TOKENS);
+    h->per_layer_vocabulary = h->vocabulary_size;
+    if (h->per_layer_length > 0 && t && t->rank == 2 && t->shape[1] > 0 && t->shape[1] < h->vocabulary_size)
+        h->per_layer_vocabulary = (uint32_t)t->shape[1];
+    return HEARTH_OK;
+}
+
+/* Reads the streams of the residual. */
+static hearth_status read_streams(const hyper_reader *r)
+{
+    hyperparameters *h = r->hyper;
+    bool found;
+    h->stream_count = 1;
+    if (r->family->wiring != WIRING_STREAMS)
+        return HEARTH_OK;
+    TRY(read_size(r, "altup.num_inputs", &h->stream_count, NULL));
+    TRY(read_size(r, "altup.active_idx", &h->active_stream, &found));
+    if (h->stream_count < 2 || h->stream_count > STREAM_LIMIT)
+        return fail_key(r, HEARTH_FORMAT, "altup.num_inputs", "is not a number from 2 to 8");
+    if (h->active_stream >= h->stream_count)
+        return fail_key(r, HEARTH_FORMAT, "altup.active_idx", "is not below altup.num_inputs");
+    const stored_tensor *t = checkpoint_find_tensor(r->source, FIRST_LAUREL); /* no key has the rank */
+    h->laurel_rank = t && t->shape[1] < h->embedding_length ? (uint32_t)t->shape[1] : h->embedding_length;
+    return HEARTH_OK;
+}
+
+/* Reads in which layers only first values far above their mean count. */
+static hearth_status read_cuts(const hyper_reader *r)
+{
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, ACTIVATION_CUTS);
+    const key_value *e = checkpoint_find(r->source, key);
+    if (!e)
+        return HEARTH_OK;
+    if (e->type != VALUE_ARRAY || e->item_type != VALUE_F32 || e->count != r->hyper->layer_count)
+        return fail_key(r, HEARTH_FORMAT, ACTIVATION_CUTS, "is not an array of one number per layer");
+    for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
+        ffn_shape *f = &r->model->layers[i].ffn;
+        float cut = ((const float *)e->as.items)[i];
+        if (isinf(cut) && cut < 0)
+            continue;
+        if (!isfinite(cut) || f->router.expert_count > 0)
+            return fail_key(r, HEARTH_FORMAT, ACTIVATION_CUTS,
+                            "has a number that is not finite, or one of a layer with experts");
+        f->cuts = true;
+        f->cut = cut;
+    }
+    return HEARTH_OK;
+}
+
 /* Refuses layers of a kind that the family does not have: with experts, or without. */
 static hearth_status check_networks(const hyper_reader *r)
 {
@@ -479,7 +653,7 @@ static hearth_status check_networks(const hyper_reader *r)
     for (uint32_t i = 0; i < r->hyper->layer_count; i++) {
         const ffn_shape *f = &r->model->layers[i].ffn;
         some |= f->router.expert_count > 0;
-        all &= f->router.expert_count > 0 || f->neuron_count == 0;
+        all &= f->router.expert_count > 0 || !is_network(r, f);
     }
     if (some && !family_has_network(r->family, true))
         return fail_key(r, HEARTH_UNSUPPORTED, "expert_count", "no layer of this architecture has experts");
@@ -525,12 +699,24 @@ hearth_status hyper_read(hearth_model *model, const char *activation, hearth_err
     }
     TRY(read_experts(&r));
     TRY(check_networks(&r));
+    TRY(read_cuts(&r));
+    TRY(read_shared_keys(&r));
+    TRY(read_per_layer(&r));
+    TRY(read_streams(&r));
     TRY(read_rotation(&r));
     TRY(read_scales(&r));
     model->hyper.norm = f->norm;
     TRY(read_positions(&r));
     TRY(read_epsilon(&r));
     return read_predictor(&r);
+}
+
+bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned needs)
+{
+    bool windowed = l->attention.window > 0;
+    unsigned has = (windowed ? NEEDS_WINDOW : NEEDS_NO_WINDOW) | (l->attention.keys_back > 0 ? 0 : NEEDS_OWN_KEYS) |
+                   (h->per_layer_length > 0 ? NEEDS_PER_LAYER : 0);
+    return (needs & ~has & ~(unsigned)NEEDS_OR_UNUSED) == 0;
 }
 
 uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimension d)
@@ -546,6 +732,7 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_EXPERT_NEURONS] = l->ffn.expert_neurons,
         [DIMENSION_SHARED_NEURONS] = l->ffn.shared_neurons,
         [DIMENSION_QUERY] = query_width(a),
+        [DIMENSION_GATED_QUERY] = 2 * (uint64_t)query_width(a),
         [DIMENSION_KEY] = key_width(a),
         [DIMENSION_QKV] = (uint64_t)query_width(a) + 2 * (uint64_t)key_width(a),
         [DIMENSION_HEAD] = a->head_length,
@@ -558,10 +745,19 @@ uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimensi
         [DIMENSION_RECURRENT_IN] = (uint64_t)recurrent_width(r) + recurrent_channels(r) + r->head_count,
         [DIMENSION_RECURRENT_WIDTH] = recurrent_width(r),
         [DIMENSION_RECURRENT_HEADS] = r->head_count,
+        [DIMENSION_RECURRENT_VALUE] = r->value_length,
         [DIMENSION_RECURRENT_GROUPS] = r->key_count,
         [DIMENSION_RECURRENT_GROUP] = r->key_count > 0 ? recurrent_width(r) / r->key_count : 0,
         [DIMENSION_CHANNELS] = recurrent_channels(r),
         [DIMENSION_CONVOLUTION] = r->window,
+        [DIMENSION_EXPERT_GATE_UP] = (uint64_t)2 * l->ffn.expert_neurons,
+        [DIMENSION_PER_LAYER] = h->per_layer_length,
+        [DIMENSION_PER_LAYERS] = (uint64_t)h->per_layer_length * h->layer_count,
+        [DIMENSION_PER_LAYER_VOCABULARY] = h->per_layer_vocabulary,
+        [DIMENSION_STREAMS] = h->stream_count,
+        [DIMENSION_OTHER_STREAMS] = h->stream_count - 1,
+        [DIMENSION_STREAM_PAIRS] = (uint64_t)h->stream_count * h->stream_count,
+        [DIMENSION_LAUREL] = h->laurel_rank,
     };
     return values[d];
 }

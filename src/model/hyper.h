@@ -24,11 +24,24 @@ typedef struct size_setting {
     bool in_file, in_folder; /* the key is required; else the size is derived from others */
 } size_setting;
 
+/* A key: an array of the number of standard deviations above the mean that first values must exceed, -infinity for none. */
+#define ACTIVATION_CUTS "activation_sparsity_scale"
+/* Tensors whose shapes give sizes that no key gives. */
+#define PER_LAYER_TOKENS "per_layer_token_embd.weight"
+#define FIRST_LAUREL     "blk.0.laurel_l.weight"
+
+/* Largest length of a head. */
+#define HEAD_LIMIT (1u << 16)
+
 extern const size_setting size_settings[];
 extern const size_t size_setting_count;
 
 /* Returns the field of a size. */
 uint32_t *size_field(const size_setting *s, hyperparameters *h, model_layer *l);
+
+/* Returns whether a file, or a folder's config.json, must say the size: neurons need not be said where all layers have
+ * experts, which have a width of their own. */
+bool hyper_requires(const size_setting *s, const family *f, bool folder);
 
 /* Checks a size against its limits. HEARTH_FORMAT: "WHERE: KEY: is 0, expected 1 to 4096". `what` is "key " for GGUF,
  * "" for a config. */
@@ -39,6 +52,9 @@ hearth_status hyper_check_size(const size_setting *s, uint32_t value, const char
  * need tensors. model: source, family and memory are set. activation: overrides the file's; NULL: the file's is
  * used. */
 hearth_status hyper_read(hearth_model *model, const char *activation, hearth_error *error);
+
+/* Returns whether a layer, and its model, have what a rule's tensor needs (layer_needs). */
+bool hyper_meets_needs(const hyperparameters *h, const model_layer *l, unsigned needs);
 
 /* Returns the value of a dimension for a layer; 1 for DIMENSION_NONE, 0 for DIMENSION_RANK, which no key gives. */
 uint64_t hyper_dimension(const hyperparameters *h, const model_layer *l, dimension d);

@@ -32,6 +32,9 @@ typedef struct attention_shape {
     float scale;                        /* on q . k                                               */
     float softcap;                      /* scores s become softcap * tanh(s / softcap); 0: they stay as they are */
     bool norm_whole;                    /* norms of query and key take all heads together; false: each head alone */
+    bool norm_values;                   /* values are normed, each head alone, without weights    */
+    uint32_t keys_back;                 /* it reads the keys and values of the layer so many layers before it; 0: its own */
+    bool gated;                         /* the result is multiplied with sigmoid(gate), a value for each of a query */
     const rotary *rotary;               /* of queries and keys; NULL: they are not rotated        */
 } attention_shape;
 
@@ -84,7 +87,9 @@ typedef struct router_shape {
                                            experts stay; 0 or 1: no groups                        */
     router_scoring scoring;
     bool shares;                        /* divided by the sum of the chosen ones                  */
-    bool early;                         /* it reads what enters the layer; false: what its experts read */
+    bool early;                         /* it reads what enters the layer; false: what its experts read, or, where it has
+                                           a norm of its own, the residual stream normed by that */
+    float input_scale;                  /* of the router's products, 1                            */
     float scale;
 } router_shape;
 
@@ -100,6 +105,9 @@ typedef struct ffn_shape {
     ffn_gating gating;
     ffn_activation activation;
     float threshold;                    /* FATReLU; 0 for ReLU                                    */
+    bool cuts;                          /* before the activation every first value loses m + cut * s, of the mean m and the
+                                           deviation s of those of all neurons; what is below that becomes zero */
+    float cut;
 } ffn_shape;
 
 /* Returns how many matrices lie one after another in each of the layer's: one per expert; 1 without experts. */
@@ -123,7 +131,13 @@ static inline uint32_t ffn_expert_width(const ffn_shape *f, uint32_t embedding_l
 /* Returns true where the activations of neurons are often exactly zero, so that they can be skipped without loss. */
 static inline bool ffn_skippable(const ffn_shape *f)
 {
-    return f->neuron_count > 0 && ffn_has_zeros(f->activation);
+    return f->neuron_count > 0 && (ffn_has_zeros(f->activation) || f->cuts);
+}
+
+/* Returns true where a predictor can tell which of them are zero: where first values are cut that depends on all. */
+static inline bool ffn_predictable(const ffn_shape *f)
+{
+    return ffn_skippable(f) && !f->cuts;
 }
 
 /* ------------------------------------------------------------------ predictors */
@@ -169,6 +183,20 @@ typedef struct ffn_network {
     matrix down_t;                      /* [s][d]                                         */
 } ffn_network;
 
+/* Most streams of the residual. */
+#define STREAM_LIMIT 8
+
+/* What a layer with several streams of the residual has for them. S: streams. */
+typedef struct stream_weights {
+    norm_weights router_norm;           /* [d]                                            */
+    matrix router;                      /* [S][d]  its results, through tanh, weigh the following */
+    const float *predict;               /* [S * S][S]                                     */
+    const float *correct;               /* [S][S]                                         */
+    const float *correct_scale;         /* [d] of what the layer's own input sees; NULL: nothing */
+    matrix laurel_in, laurel_out;       /* [r][d], [d][r]  beside attention (LAuReL, arXiv 2411.07501) */
+    norm_weights laurel_norm;           /* [d]                                            */
+} stream_weights;
+
 /* One layer. Every weight matrix is [out][in]: one row per output. NULL data: the model has no such matrix.
  * Q = head_count * head_length, K = kv_head_count * head_length. */
 typedef struct model_layer {
@@ -179,9 +207,9 @@ typedef struct model_layer {
     layer_wiring wiring;
 
     norm_weights attention_norm;        /* [d]                                            */
-    matrix q;                           /* [Q][d]                                         */
+    matrix q;                           /* [Q][d]; gated [2 Q][d]: of each head the query, then its gate */
     matrix k;                           /* [K][d]                                         */
-    matrix v;                           /* [K][d]                                         */
+    matrix v;                           /* [K][d]  without it, values are the keys before their norm */
     matrix qkv;                         /* [Q + K + K][d]  all three, as some files have them: q, k and v are its rows */
     const float *q_bias, *k_bias, *v_bias;  /* [Q], [K], [K], or NULL                     */
     const float *qkv_bias;              /* [Q + K + K], or NULL: all three                */
@@ -215,7 +243,9 @@ typedef struct model_layer {
     /* Of a layer with experts the matrices of all experts, one expert's rows after the other's. */
     matrix gate;                        /* [f][d] a row per neuron; none in plain networks */
     matrix up;                          /* [f][d]                                         */
-    matrix gate_up;                     /* [2 f][d]  both, as some files have them: gate and up are its rows */
+    matrix gate_up;                     /* [2 f][d]  both, as some files have them: gate and up are its rows. Of experts
+                                           each one's gate, then its up */
+    uint32_t expert_stride;             /* rows of gate, and of up, from one expert's first to the next one's */
     const float *gate_bias, *up_bias;   /* [f], or NULL                                   */
     norm_weights ffn_inner_norm;        /* [f]  of the activations, before down           */
     matrix down;                        /* [d][f]  stock layout (of experts [expert_count * d][expert_neurons]), or ... */
@@ -226,9 +256,21 @@ typedef struct model_layer {
     matrix mask_in;                     /* [expert_count * rank][d]                       */
     matrix mask_out;                    /* [f][rank]                                      */
     ffn_network shared;                 /* of the expert that every token uses            */
+    const float *shared_gate;           /* [d] its result is multiplied with sigmoid(shared_gate . input); NULL: it is not */
     matrix latent_in, latent_out;       /* [latent][d], [d][latent]  around the experts   */
+    /* Where the expert that every token uses is a network of its own beside the others: norms of what the others read, of
+     * their result and of its result, and of what the router reads. */
+    norm_weights experts_norm, experts_post_norm, shared_post_norm; /* [d]                */
+    norm_weights router_norm;           /* [d]                                            */
+    const float *expert_scales;         /* [expert_count] of their results, or NULL       */
     norm_weights ffn_post_norm;         /* [d]  of what the network adds                  */
     matrix fc1, fc2;                    /* of a PowerInfer file, as in learned_predictor  */
+    /* The layer's own input e [p] of a token, at its end: x += norm(out (act(gate x) * e)), then x is scaled. */
+    matrix per_layer_gate;              /* [p][d]                                         */
+    matrix per_layer_output;            /* [d][p]                                         */
+    norm_weights per_layer_post_norm;   /* [d]                                            */
+    const float *output_scale;          /* [1] of the residual stream, or NULL            */
+    stream_weights streams;             /* of WIRING_STREAMS                              */
     const int32_t *order;               /* [f] the original number of the neuron in each row; NULL: the row's number */
 } model_layer;
 

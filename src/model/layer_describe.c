@@ -7,6 +7,8 @@
 #include <string.h>
 
 #define PI 3.14159265358979323846
+/* Radians per position below which a pair does not turn in any text. */
+#define FROZEN 1e-20
 
 /* Appends to a phrase. Every phrase fits: its numbers have at most ten digits. */
 static void say(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -33,22 +35,28 @@ static void describe_rotary(char *out, size_t size, const attention_shape *a)
 {
     static const char *const pairings[] = {[ROPE_NEIGHBOURS] = "neighbours", [ROPE_HALVES] = "halves"};
     const rotary *r = a->rotary;
-    if (!r) {
+    uint32_t turning = r ? r->pairs : 0;
+    while (turning > 0 && r->frequencies[turning - 1] < FROZEN)
+        turning--;
+    if (turning == 0) {
         say(out, size, "; not rotated");
         return;
     }
-    say(out, size, "; %u of %u pairs (%s) rotated, wavelengths up to %.0f", r->pairs, a->head_length / 2,
-        pairings[r->pairing], three_digits(2 * PI / r->frequencies[r->pairs - 1]));
+    say(out, size, "; %u of %u pairs (%s) rotated, wavelengths up to %.0f", turning, a->head_length / 2,
+        pairings[r->pairing], three_digits(2 * PI / r->frequencies[turning - 1]));
     if (r->long_frequencies)
         say(out, size, ", more slowly in contexts above %u", r->long_from);
 }
 
-static void describe_attention(char *out, size_t size, const model_layer *l)
+static void describe_attention(char *out, size_t size, const model_layer *l, uint32_t layer)
 {
     const attention_shape *a = &l->attention;
     if (l->mixer != MIXER_ATTENTION)
         return;
-    say(out, size, "%u heads of %u, %u of keys and values", a->head_count, a->head_length, a->kv_head_count);
+    say(out, size, "%u heads of %u, %u of keys %s values", a->head_count, a->head_length, a->kv_head_count,
+        a->keys_back == 0 && !l->v.data ? "that also are the" : "and");
+    if (a->keys_back > 0)
+        say(out, size, ", those of layer %u", layer - a->keys_back);
     describe_rotary(out, size, a);
     if (a->window > 0)
         say(out, size, "; sees %u positions", a->window);
@@ -74,8 +82,8 @@ static void describe_recurrent(char *out, size_t size, const model_layer *l)
 }
 
 /* "before attention and network", for one of two places. */
-static void describe_places(char *out, size_t size, const char *place, const char *mixer,
-                            const norm_weights *attention, const norm_weights *network, bool *said)
+static void describe_places(char *out, size_t size, const char *place, const char *mixer, const norm_weights *attention,
+                            const norm_weights *network, bool *said)
 {
     char both[32];
     if (!attention->weight && !network->weight)
@@ -104,7 +112,11 @@ static void describe_norms(char *out, size_t size, const hyperparameters *h, con
     describe_places(out, size, "after", mixer, &l->attention_post_norm, &l->ffn_post_norm, &said);
     describe_places(out, size, "inside", mixer, &l->attention_inner_norm, &l->ffn_inner_norm, &said);
     if (l->query_norm.weight)
-        say(out, size, "; of queries and keys, %s", l->attention.norm_whole ? "all heads together" : "each head");
+        say(out, size, "; of queries%s%s, %s", l->key_norm.weight ? " and keys" : "",
+            l->attention.norm_values && l->attention.keys_back == 0 ? ", and of values without weights" : "",
+            l->attention.norm_whole ? "all heads together" : "each head");
+    if (l->experts_norm.weight)
+        say(out, size, "; of router, experts and the network beside them, each its own");
 }
 
 static void describe_experts(char *out, size_t size, const model_layer *l)
@@ -125,9 +137,13 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
         say(out, size, ", times %g", (double)r->scale);
     if (r->early)
         say(out, size, "; chosen by what enters the layer");
+    if (l->expert_scales)
+        say(out, size, ", each scaled");
     if (f->latent > 0)
         say(out, size, "; of %u values each", f->latent);
-    if (f->shared_neurons > 0)
+    if (l->experts_norm.weight)
+        say(out, size, "; beside a network of %u neurons", f->shared_neurons);
+    else if (f->shared_neurons > 0)
         say(out, size, "; one shared of %u neurons", f->shared_neurons);
 }
 
@@ -147,23 +163,39 @@ static void describe_network(char *out, size_t size, const model_layer *l)
         say(out, size, ", zero up to %g", (double)f->threshold);
     if (l->mask_in.data)
         say(out, size, ", where the model's own predictor lets through");
+    if (f->cuts)
+        say(out, size, ", zero up to %.3g deviations above the mean of all gates, which the others lose",
+            (double)f->cut);
     say(out, size, "; %u neurons", f->expert_neurons);
     if (layer_first_bias(l) || l->down_bias)
         say(out, size, "; biases");
 }
 
+static void describe_wiring(char *out, size_t size, const hyperparameters *h, const model_layer *l)
+{
+    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
+        say(out, size, "%s alone", l->mixer == MIXER_NONE ? "network" : mixer_words[l->mixer]);
+    else
+        say(out, size, "%s%s%s", mixer_words[l->mixer],
+            l->wiring == WIRING_STREAMS ? " with two small matrices beside it" : "",
+            l->wiring == WIRING_PARALLEL ? " and network side by side" : ", then network");
+    if (h->stream_count > 1)
+        say(out, size, ", on one of %u streams, of which all are predicted and corrected", h->stream_count);
+    if (h->per_layer_length > 0)
+        say(out, size, "; then an input of its own of %u values", h->per_layer_length);
+    if (l->output_scale)
+        say(out, size, "; scaled at the end");
+}
+
 void layer_describe(layer_words *out, const hearth_model *model, uint32_t layer)
 {
     const model_layer *l = &model->layers[layer];
+    const hyperparameters *h = &model->hyper;
     memset(out, 0, sizeof *out);
-    describe_attention(out->attention, sizeof out->attention, l);
+    describe_attention(out->attention, sizeof out->attention, l, layer);
     describe_recurrent(out->recurrent, sizeof out->recurrent, l);
-    describe_norms(out->norms, sizeof out->norms, &model->hyper, l);
-    if (l->mixer == MIXER_NONE || l->ffn.neuron_count == 0)
-        say(out->wiring, sizeof out->wiring, "%s alone", l->mixer == MIXER_NONE ? "network" : mixer_words[l->mixer]);
-    else
-        say(out->wiring, sizeof out->wiring, "%s%s", mixer_words[l->mixer],
-            l->wiring == WIRING_PARALLEL ? " and network side by side" : ", then network");
+    describe_norms(out->norms, sizeof out->norms, h, l);
+    describe_wiring(out->wiring, sizeof out->wiring, h, l);
     describe_experts(out->experts, sizeof out->experts, l);
     describe_network(out->network, sizeof out->network, l);
 }

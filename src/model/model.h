@@ -21,6 +21,12 @@ typedef struct hyperparameters {
     uint32_t context_length;
     uint32_t position_offset;           /* row of the table of learned positions that position 0 uses */
     uint32_t rope_pairs;                /* rotated pairs of a head; 0: positions are not rotated */
+    uint32_t window_rope_pairs;         /* the same in layers with a window               */
+    uint32_t per_layer_length;          /* p, values of each layer's own input; 0: there are none */
+    uint32_t per_layer_vocabulary;      /* tokens that have rows for them                 */
+    uint32_t stream_count;              /* S, streams of the residual; 1                  */
+    uint32_t active_stream;             /* the one that layers run on                     */
+    uint32_t laurel_rank;               /* r                                              */
     norm_kind norm;
     float norm_epsilon;
     float embedding_scale;              /* of embeddings; 1                               */
@@ -42,6 +48,10 @@ struct hearth_model {
     matrix embedding;                   /* [vocabulary_size][d]                           */
     matrix positions;                   /* [position_offset + context_length][d]  added to embeddings; no data:
                                            none */
+    matrix per_layer_tokens;            /* [per_layer_vocabulary][layer_count * p]        */
+    matrix per_layer_projection;        /* [layer_count * p][d]                           */
+    norm_weights per_layer_norm;        /* [p]                                            */
+    matrix stream_in, stream_out;       /* [(S - 1) * d][d]  to the other streams, and back */
     norm_weights output_norm;           /* [d]                                            */
     matrix head;                        /* [vocabulary_size][d]; the embedding where tied */
     const float *rope_factors;          /* [rope_pairs] divide the frequencies; NULL: none */
@@ -67,6 +77,7 @@ typedef struct layer_sizes {
     uint32_t listed;                    /* of all experts that a token uses together; of a layer without experts */
     uint32_t experts;
     uint32_t query, key;                /* Q, K as in model_layer                         */
+    uint32_t gated_query;               /* 2 Q of layers with gated attention             */
     uint32_t heads, group;              /* heads of queries; those that share keys        */
     uint32_t head_length;
     uint32_t rotated;                   /* pairs of all rotaries together                 */
@@ -85,6 +96,9 @@ uint32_t model_first_network(const hearth_model *model);
 
 /* Returns whether some layer has activations that are often exactly zero. */
 bool model_has_zeros(const hearth_model *model);
+
+/* Returns whether there can be predictors: every layer with a network is ffn_predictable. */
+bool model_predictable(const hearth_model *model);
 
 /* Opens a GGUF file or a Hugging Face folder as a checkpoint with GGUF's names and keys; or a file named *tokenizer.json
  * or *tokenizer.model, which holds nothing but a vocabulary. */

@@ -139,7 +139,7 @@ hearth_status rope_read_window(rope_settings *out, const family *f, const checkp
                                hearth_error *error)
 {
     bool found;
-    *out = (rope_settings){.base = (double)f->window_base, .factor = 1, .pairs = h->rope_pairs, .magnitude = 1};
+    *out = (rope_settings){.base = (double)f->window_base, .factor = 1, .pairs = h->window_rope_pairs, .magnitude = 1};
     if (f->plain_windows) {
         out->base = 10000;
         TRY(read_number(&out->base, &found, f, c, "rope.freq_base", 1, error));

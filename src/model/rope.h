@@ -27,7 +27,7 @@ typedef struct rope_settings {
 /* A key of hearth's own, without the family's prefix, for what config.json calls "truncate": false. */
 #define ROPE_FRACTIONAL_KEY "rope.scaling.yarn_fractional"
 
-/* Reads the keys FAMILY.rope.*; of h only rope_pairs and context_length are read. */
+/* Reads the keys FAMILY.rope.*; of h only rope_pairs, window_rope_pairs and context_length are read. */
 hearth_status rope_read(rope_settings *out, const family *f, const checkpoint *c, const hyperparameters *h,
                         hearth_error *error);
 

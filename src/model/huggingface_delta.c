@@ -1,0 +1,78 @@
+/* huggingface_delta.c - which layers of a folder's model are recurrent where config.json lists them, and the shape of the
+ * gated delta rule that these compute. */
+#include "folder_reader.h"
+
+#include <string.h>
+
+/* Fills in `recurrent` [layer_count]: by the names of the layers, or else only the last of every `interval` layers is not. */
+static hearth_status list_layers(const folder_reader *r, uint32_t interval, uint8_t *recurrent)
+{
+    const json_t *list = json_object_get(r->config, "layer_types");
+    bool named = list && !json_is_null(list);
+    if (named && (!json_is_array(list) || json_array_size(list) != r->hyper.layer_count))
+        return fail(r->error, HEARTH_FORMAT, "%s: layer_types: is not an array of one name per layer", r->name);
+    for (uint32_t i = 0; i < r->hyper.layer_count; i++) {
+        const char *type = json_string_value(json_array_get(list, i));
+        recurrent[i] =
+            named ? type && strcmp(type, "linear_attention") == 0 : !in_pattern((layer_pattern){.period = interval}, i);
+        if (named && !recurrent[i] && (!type || strcmp(type, "full_attention") != 0))
+            return fail(r->error, HEARTH_UNSUPPORTED, "%s: layer_types: %.64s is not supported", r->name,
+                        type ? type : "(no text)");
+    }
+    return HEARTH_OK;
+}
+
+/* Reads which layers are recurrent. */
+static hearth_status read_layers(folder_reader *r)
+{
+    uint32_t interval = 4, layers = r->hyper.layer_count; /* transformers' default */
+    bool found;
+    char key[KEY_SIZE];
+    TRY(json_get_uint(r->config, "full_attention_interval", &interval, &found, r->name, r->error));
+    if (interval == 0)
+        return fail(r->error, HEARTH_FORMAT, "%s: full_attention_interval: is 0", r->name);
+    uint8_t *recurrent = mem_new(layers);
+    if (!recurrent)
+        return fail_memory(r->error, "layer_types", layers);
+    hearth_status status = list_layers(r, interval, recurrent);
+    hyper_key(key, r->family, "attention.recurrent_layers");
+    if (status == HEARTH_OK)
+        status = checkpoint_set_numbers(r->out, key, VALUE_BOOL, recurrent, layers, r->error);
+    mem_free(recurrent);
+    return status == HEARTH_OK ? folder_set_size(r, "full_attention_interval", interval) : status;
+}
+
+/* Reads the shape of the gated delta rule. */
+static hearth_status read_delta(folder_reader *r)
+{
+    recurrent_shape *s = &r->layer.recurrent;
+    const struct {
+        const char *config_key, *key; /* NULL: a part of another one */
+        uint32_t *field;
+    } sizes[] = {{"linear_num_value_heads", "ssm.time_step_rank", &s->head_count},
+                 {"linear_value_head_dim", NULL, &s->value_length},
+                 {"linear_num_key_heads", "ssm.group_count", &s->key_count},
+                 {"linear_key_head_dim", "ssm.state_size", &s->key_length},
+                 {"linear_conv_kernel_dim", "ssm.conv_kernel", &s->window}};
+    s->rule = r->family->recurrence;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        TRY(json_get_uint(r->config, sizes[i].config_key, sizes[i].field, NULL, r->name, r->error));
+        if (*sizes[i].field == 0 || *sizes[i].field > UINT16_MAX)
+            return fail(r->error, HEARTH_FORMAT, "%s: %s: is %u, expected 1 to %u", r->name, sizes[i].config_key,
+                        *sizes[i].field, UINT16_MAX);
+        if (sizes[i].key)
+            TRY(folder_set_size(r, sizes[i].key, *sizes[i].field));
+    }
+    if (s->head_count % s->key_count != 0)
+        return fail(r->error, HEARTH_FORMAT, "%s: linear_num_key_heads: does not divide linear_num_value_heads",
+                    r->name);
+    return folder_set_size(r, "ssm.inner_size", recurrent_width(s));
+}
+
+hearth_status folder_read_listed_mixers(folder_reader *r)
+{
+    if (r->family->mixers != MIXERS_LISTED)
+        return HEARTH_OK;
+    TRY(read_layers(r));
+    return read_delta(r);
+}

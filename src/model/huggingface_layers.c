@@ -1,0 +1,184 @@
+/* huggingface_layers.c - what differs between the layers of a folder's model: sizes of heads, shared keys and values, widths
+ * of networks, inputs of the layers' own; and the streams of the residual. */
+#include "folder_reader.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Sets a key to a number per layer, or to one number where all are the same. */
+static hearth_status set_sizes(folder_reader *r, const char *name, const uint32_t *sizes)
+{
+    uint32_t layers = r->hyper.layer_count, same = 1;
+    while (same < layers && sizes[same] == sizes[0])
+        same++;
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, name);
+    if (same == layers)
+        return checkpoint_set_u32(r->out, key, sizes[0], r->error);
+    return checkpoint_set_numbers(r->out, key, VALUE_U32, sizes, layers, r->error);
+}
+
+hearth_status folder_read_size_list(folder_reader *r, const size_setting *s, const char *key, const json_t *list)
+{
+    uint32_t layers = r->hyper.layer_count;
+    if (json_array_size(list) != layers)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not an array of one number per layer", r->name, key);
+    uint32_t *sizes = mem_new_array(layers, sizeof *sizes);
+    if (!sizes)
+        return fail_memory(r->error, key, layers * sizeof *sizes);
+    hearth_status status = HEARTH_OK;
+    for (uint32_t i = 0; i < layers && status == HEARTH_OK; i++) {
+        json_int_t value = json_integer_value(json_array_get(list, i));
+        sizes[i] = value > 0 && value <= UINT32_MAX ? (uint32_t)value : 0;
+        status = hyper_check_size(s, sizes[i], r->name, "", key, r->error);
+    }
+    if (status == HEARTH_OK)
+        status = set_sizes(r, s->key, sizes);
+    *size_field(s, &r->hyper, &r->layer) = sizes[0];
+    mem_free(sizes);
+    return status;
+}
+
+/* Returns whether a layer sees all positions: by layer_types, whose form read_window_layers() checks, else by the family's
+ * pattern. */
+static bool sees_all(const folder_reader *r, uint32_t layer)
+{
+    const char *type = json_string_value(json_array_get(json_object_get(r->config, "layer_types"), layer));
+    return type ? strcmp(type, "full_attention") == 0 : in_pattern(r->family->without_window, layer);
+}
+
+hearth_status folder_read_global_heads(folder_reader *r)
+{
+    uint32_t own = r->layer.attention.head_length, global = own;
+    bool found;
+    TRY(json_get_uint(r->config, "global_head_dim", &global, &found, r->name, r->error));
+    if (!found)
+        return HEARTH_OK;
+    if (global == 0 || global > HEAD_LIMIT || global % 2 != 0 || own % 2 != 0)
+        return fail(r->error, HEARTH_FORMAT, "%s: global_head_dim: is %u, expected an even number up to %u", r->name,
+                    global, HEAD_LIMIT);
+    const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {{"attention.key_length", global},
+                 {"attention.value_length", global},
+                 {"attention.key_length_swa", own},
+                 {"attention.value_length_swa", own},
+                 {"rope.dimension_count_swa", own}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        TRY(folder_set_size(r, sizes[i].key, sizes[i].value));
+    r->layer.attention.head_length = global;
+    return HEARTH_OK;
+}
+
+/* Reads the heads of keys of layers that see all positions and take the keys as values. */
+static hearth_status read_global_keys(folder_reader *r)
+{
+    uint32_t layers = r->hyper.layer_count, global = r->layer.attention.kv_head_count;
+    bool found, alone = false;
+    TRY(json_get_bool(r->config, "attention_k_eq_v", &alone, &found, r->name, r->error));
+    if (!alone)
+        return HEARTH_OK;
+    TRY(json_get_uint(r->config, "num_global_key_value_heads", &global, &found, r->name, r->error));
+    uint32_t *heads = mem_new_array(layers, sizeof *heads);
+    if (!heads)
+        return fail_memory(r->error, "layers", layers * sizeof *heads);
+    for (uint32_t i = 0; i < layers; i++)
+        heads[i] = sees_all(r, i) ? global : r->layer.attention.kv_head_count;
+    hearth_status status = set_sizes(r, "attention.head_count_kv", heads);
+    mem_free(heads);
+    return status;
+}
+
+/* Reads how many layers read the keys and values of others; their networks may have twice the neurons. */
+static hearth_status read_shared_layers(folder_reader *r)
+{
+    uint32_t layers = r->hyper.layer_count, shared = 0;
+    bool found, wide = false;
+    TRY(json_get_uint(r->config, "num_kv_shared_layers", &shared, NULL, r->name, r->error));
+    TRY(json_get_bool(r->config, "use_double_wide_mlp", &wide, &found, r->name, r->error));
+    TRY(folder_set_size(r, "attention.shared_kv_layers", shared));
+    if (!wide || shared == 0)
+        return HEARTH_OK;
+    uint32_t *widths = mem_new_array(layers, sizeof *widths);
+    if (!widths)
+        return fail_memory(r->error, "layers", layers * sizeof *widths);
+    for (uint32_t i = 0; i < layers; i++)
+        widths[i] = r->layer.ffn.neuron_count * (i + (uint64_t)shared >= layers ? 2 : 1);
+    hearth_status status = set_sizes(r, "feed_forward_length", widths);
+    mem_free(widths);
+    return status;
+}
+
+/* Returns the value that a share p of a standard normal distribution is below, by bisection. */
+static double normal_quantile(double p)
+{
+    double low = -40, high = 40;
+    for (int i = 0; i < 100; i++) {
+        double middle = (low + high) / 2;
+        if (0.5 * erfc(-middle / sqrt(2)) < p)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Reads which share of its neurons each layer leaves out, and sets how far above their mean the others are: as many
+ * standard deviations as in a normal distribution. Without the setting it is that of transformers: 95 % in the first ten
+ * layers of models with more. */
+static hearth_status read_sparsity(folder_reader *r)
+{
+    static const char name[] = "activation_sparsity_pattern";
+    uint32_t layers = r->hyper.layer_count;
+    const json_t *given = json_object_get(r->config, name);
+    bool all = json_is_number(given), some = json_is_array(given) && json_array_size(given) == layers;
+    if (given && !json_is_null(given) && !all && !some)
+        return fail(r->error, HEARTH_FORMAT, "%s: %s: is not a number, or one per layer", r->name, name);
+    float *cuts = mem_new_array(layers, sizeof *cuts);
+    if (!cuts)
+        return fail_memory(r->error, name, layers * sizeof *cuts);
+    hearth_status status = HEARTH_OK;
+    for (uint32_t i = 0; i < layers; i++) {
+        double share = layers > 10 && i < 10 ? 0.95 : 0;
+        if (all || some)
+            share = json_number_value(some ? json_array_get(given, i) : given);
+        cuts[i] = share > 0 ? (float)normal_quantile(share) : -INFINITY;
+        if (!(share >= 0 && share < 1))
+            status = fail(r->error, HEARTH_FORMAT, "%s: %s: %g is not a share of 1", r->name, name, share);
+    }
+    char key[KEY_SIZE];
+    hyper_key(key, r->family, ACTIVATION_CUTS);
+    if (status == HEARTH_OK)
+        status = checkpoint_set_numbers(r->out, key, VALUE_F32, cuts, layers, r->error);
+    mem_free(cuts);
+    return status;
+}
+
+/* Reads the streams of the residual. */
+static hearth_status read_streams(folder_reader *r)
+{
+    hyperparameters *h = &r->hyper;
+    bool found;
+    h->stream_count = 1;
+    if (r->family->wiring != WIRING_STREAMS)
+        return HEARTH_OK;
+    TRY(json_get_uint(r->config, "altup_num_inputs", &h->stream_count, NULL, r->name, r->error));
+    TRY(json_get_uint(r->config, "altup_active_idx", &h->active_stream, &found, r->name, r->error));
+    TRY(json_get_uint(r->config, "laurel_rank", &h->laurel_rank, &found, r->name, r->error));
+    TRY(folder_set_size(r, "altup.num_inputs", h->stream_count));
+    TRY(folder_set_size(r, "altup.active_idx", h->active_stream));
+    return read_sparsity(r);
+}
+
+hearth_status folder_read_layers(folder_reader *r)
+{
+    hyperparameters *h = &r->hyper;
+    TRY(read_streams(r));
+    if (!r->family->norm_values)
+        return HEARTH_OK;
+    TRY(read_global_keys(r));
+    TRY(read_shared_layers(r));
+    TRY(json_get_uint(r->config, "hidden_size_per_layer_input", &h->per_layer_length, NULL, r->name, r->error));
+    return folder_set_size(r, "embedding_length_per_layer_input", h->per_layer_length);
+}
