@@ -92,6 +92,7 @@ skipping opt
 skipping falcon-7b --ffn-activation relu
 skipping nemotron
 skipping bitnet
+skipping nemotron-h
 whole gemma3
 whole gpt2
 
@@ -111,6 +112,7 @@ experts() {
     rm "$model" "$model.tune"
 }
 experts smallthinker
+experts nemotron-h-latent
 "$HEARTH" tune "$DATA/golden/gpt-oss/model.gguf" --corpus "$text" --out "$scratch/oss.tune" >"$said" 2>"$scratch/err" ||
     fail "tune gpt-oss: $(cat "$scratch/err")"
 has "pruning of gpt-oss" "$(cat "$said")" "there are no thresholds for this activation"

@@ -167,15 +167,24 @@ static const struct {
     {offsetof(model_layer, shared.down_t), MIX_DOWN},
 };
 
+/* Returns whether a layer has the block that matrices of this role belong to. */
+static bool has_role(const model_layer *l, mix_role role)
+{
+    return role == MIX_DOWN ? l->ffn.neuron_count > 0 : role == MIX_OTHER || l->mixer == MIXER_ATTENTION;
+}
+
+/* Layers are counted among those that have such a matrix: all of them, except in models whose layers differ in kind. */
 mix_place mix_place_of(const hearth_model *model, const tensor_rule *rule, uint32_t layer, bool is_head)
 {
-    mix_place p = {.role = is_head ? MIX_HEAD : MIX_OTHER,
-                   .index = layer,
-                   .count = model->hyper.layer_count,
-                   .of_experts = (rule->flags & TENSOR_EXPERTS) != 0};
+    mix_place p = {.role = is_head ? MIX_HEAD : MIX_OTHER, .of_experts = (rule->flags & TENSOR_EXPERTS) != 0};
     bool of_layer = strchr(rule->name, '%') != NULL; /* else the field is one of the model */
     for (size_t i = 0; of_layer && i < sizeof roles / sizeof *roles; i++)
         if (roles[i].field == rule->field)
             p.role = roles[i].role;
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
+        bool counts = is_head || has_role(&model->layers[i], p.role);
+        p.index += counts && i < layer;
+        p.count += counts;
+    }
     return p;
 }

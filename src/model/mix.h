@@ -22,7 +22,7 @@ typedef enum mix_role {
 /* One matrix: its role, and the `index`-th of the `count` layers that have such a matrix. */
 typedef struct mix_place {
     mix_role role;
-    uint32_t index, count;
+    uint32_t index, count; /* of the layer, among those that have such a matrix */
     bool of_experts; /* one matrix per expert, stacked */
 } mix_place;
 
