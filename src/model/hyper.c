@@ -292,6 +292,8 @@ static hearth_status read_window_heads(const hyper_reader *r, uint32_t layer, ui
 static hearth_status derive_heads(const hyper_reader *r, uint32_t layer)
 {
     attention_shape *a = &r->model->layers[layer].attention;
+    if (a->head_count == 0)
+        return fail_key(r, HEARTH_FORMAT, "attention.head_count", "is 0 in a layer with heads of keys");
     if (a->kv_head_count == 0)
         a->kv_head_count = a->head_count;
     if (a->head_count % a->kv_head_count != 0)
