@@ -90,7 +90,7 @@ static orders make_orders(const hearth_model *m)
     orders o = {malloc(layers * sizeof *o.rows), malloc((size_t)layers * most * sizeof *o.numbers)};
     for (uint32_t i = 0; i < layers; i++) {
         uint32_t f = m->layers[i].ffn.neuron_count, step = 7;
-        while (f % step == 0)
+        while (f > 0 && f % step == 0)
             step += 4; /* 11, 15, 19: one of them has no factor in common with f */
         for (uint32_t n = 0; n < f; n++)
             o.numbers[(size_t)i * most + n] = (uint32_t)(((uint64_t)n * step + i + 3) % f);
