@@ -4,7 +4,9 @@
  * Covers: src/model/bind_tensor.c
  * Covers: src/model/experts.c
  * Covers: src/model/huggingface.c
+ * Covers: src/model/huggingface_delta.c
  * Covers: src/model/huggingface_layers.c
+ * Covers: src/model/huggingface_recurrent.c
  * Covers: src/model/huggingface_rope.c
  * Covers: src/model/huggingface_tensor.c
  * Covers: src/model/hyper.c
@@ -12,8 +14,8 @@
  *
  * The bytes are JSON. An object with a member "general.architecture" stands for a GGUF: every member is a key, but
  * for "PWRI" (whether that is its magic), "tensors" (which there are, as is_there() reads it; also in a config) and
- * "order" (blk.N.ffn_order). The tensors are those of the family's rules. A config that is accepted must fit these tensors, so what a hostile one can ask for is bounded;
- * every weight of the model that comes out is read once. */
+ * "order" (blk.N.ffn_order). The tensors are those of the family's rules. A config that is accepted must fit these
+ * tensors, so what a hostile one can ask for is bounded; every weight of the model that comes out is read once. */
 #include "touch.h"
 
 #include "../src/base/json.h"
@@ -26,20 +28,75 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The tiny model, whatever the config says: 2 layers, d 8, f 12, 2 heads of 4, 1 key/value head, 6 tokens, 16 positions,
- * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. */
+ * 4 experts of 3 neurons, a shared one of 3, predictors of rank 4. Recurrent mixers: 4 heads of 2 values, 2 keys of 4, a
+ * convolution over 3 tokens. Inputs of 4 values of a layer's own, 3 streams, 2 values beside attention. */
 enum { LAYERS = 2, EXPERTS = 4 };
-static const uint64_t sizes[DIMENSION_COUNT] = {
-    [DIMENSION_NONE] = 1,           [DIMENSION_EMBEDDING] = 8,      [DIMENSION_NEURONS] = 12,
-    [DIMENSION_GATE_UP] = 24,       [DIMENSION_QUERY] = 8,          [DIMENSION_KEY] = 4,
-    [DIMENSION_QKV] = 16,           [DIMENSION_HEAD] = 4,           [DIMENSION_VOCABULARY] = 6,
-    [DIMENSION_POSITIONS] = 16,     [DIMENSION_HEADS] = 2,          [DIMENSION_KV_HEADS] = 1,
-    [DIMENSION_ROPE_PAIRS] = 2,     [DIMENSION_RANK] = 4,           [DIMENSION_EXPERTS] = EXPERTS,
-    [DIMENSION_EXPERT_NEURONS] = 3, [DIMENSION_SHARED_NEURONS] = 3, [DIMENSION_EXPERT_GATE_UP] = 6,
-    [DIMENSION_PER_LAYER] = 2,      [DIMENSION_PER_LAYERS] = 4,     [DIMENSION_PER_LAYER_VOCABULARY] = 6,
-    [DIMENSION_STREAMS] = 2,        [DIMENSION_OTHER_STREAMS] = 1,  [DIMENSION_STREAM_PAIRS] = 4,
-    [DIMENSION_LAUREL] = 3};
+static const uint64_t sizes[DIMENSION_COUNT] = {[DIMENSION_NONE] = 1,
+                                                [DIMENSION_EMBEDDING] = 8,
+                                                [DIMENSION_NEURONS] = 12,
+                                                [DIMENSION_GATE_UP] = 24,
+                                                [DIMENSION_QUERY] = 8,
+                                                [DIMENSION_KEY] = 4,
+                                                [DIMENSION_QKV] = 16,
+                                                [DIMENSION_HEAD] = 4,
+                                                [DIMENSION_VOCABULARY] = 6,
+                                                [DIMENSION_POSITIONS] = 16,
+                                                [DIMENSION_HEADS] = 2,
+                                                [DIMENSION_KV_HEADS] = 1,
+                                                [DIMENSION_ROPE_PAIRS] = 2,
+                                                [DIMENSION_RANK] = 4,
+                                                [DIMENSION_EXPERTS] = EXPERTS,
+                                                [DIMENSION_EXPERT_NEURONS] = 3,
+                                                [DIMENSION_SHARED_NEURONS] = 3,
+                                                [DIMENSION_GATED_QUERY] = 16,
+                                                [DIMENSION_EXPERT_GATE_UP] = 6,
+                                                [DIMENSION_LATENT] = 8,
+                                                [DIMENSION_RECURRENT_WIDTH] = 8,
+                                                [DIMENSION_RECURRENT_HEADS] = 4,
+                                                [DIMENSION_RECURRENT_VALUE] = 2,
+                                                [DIMENSION_RECURRENT_GROUPS] = 2,
+                                                [DIMENSION_RECURRENT_GROUP] = 4,
+                                                [DIMENSION_CHANNELS] = 24,
+                                                [DIMENSION_RECURRENT_IN] = 36,
+                                                [DIMENSION_CONVOLUTION] = 3,
+                                                [DIMENSION_PER_LAYER] = 4,
+                                                [DIMENSION_PER_LAYERS] = LAYERS * 4,
+                                                [DIMENSION_PER_LAYER_VOCABULARY] = 6,
+                                                [DIMENSION_STREAMS] = 3,
+                                                [DIMENSION_OTHER_STREAMS] = 2,
+                                                [DIMENSION_STREAM_PAIRS] = 9,
+                                                [DIMENSION_LAUREL] = 2};
 
 static const uint16_t values[EXPERTS * 24 * 8];
+
+static bool has_letter(const char *sets, char letter)
+{
+    return strchr(sets, letter) != NULL;
+}
+
+/* Returns the size of a dimension where some letters say another one (is_there()). */
+static uint64_t size_of(const family *f, const char *sets, uint32_t layer, dimension d)
+{
+    const bool last = layer == LAYERS - 1;
+    const struct {
+        dimension d;
+        bool other;
+        uint64_t size;
+    } others[] = {{DIMENSION_LATENT, has_letter(sets, 'l'), 4},
+                  {DIMENSION_SHARED_NEURONS, f->dense_beside, sizes[DIMENSION_NEURONS]},
+                  {DIMENSION_NEURONS, last && has_letter(sets, 'w'), 2 * sizes[DIMENSION_NEURONS]},
+                  {DIMENSION_HEAD, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_HEAD]},
+                  {DIMENSION_QUERY, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_QUERY]},
+                  {DIMENSION_KEY, last && has_letter(sets, 'g'), 2 * sizes[DIMENSION_KEY]},
+                  {DIMENSION_ROPE_PAIRS, has_letter(sets, 'g'), 2 * sizes[DIMENSION_ROPE_PAIRS]},
+                  {DIMENSION_HEAD, last && has_letter(sets, 'h'), 2},
+                  {DIMENSION_QUERY, last && has_letter(sets, 'h'), 2},
+                  {DIMENSION_KEY, last && has_letter(sets, 'h'), 2}};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        if (others[i].d == d && others[i].other)
+            return others[i].size;
+    return sizes[d];
+}
 
 /* Returns the letter of the form of experts that has the tensor of a rule; 0: all forms, or it is not of experts. */
 static char form_of(const tensor_rule *r)
@@ -51,18 +108,61 @@ static char form_of(const tensor_rule *r)
     return r->flags & TENSOR_ALIAS ? 'x' : tensor_rule_is_single(r, true) ? 'e' : 0;
 }
 
+/* What a layer is, by its letter, as flags of the tensors that only such layers have. */
+#define NETWORK (TENSOR_OF_EXPERTS | TENSOR_OF_DENSE | TENSOR_OF_LATENT)
+static const struct layer_letter {
+    char letter;
+    unsigned kinds;
+} layer_letters[] = {
+    {'A', TENSOR_OF_ATTENTION | NETWORK}, /* the usual one */
+    {'R', TENSOR_OF_RECURRENT | NETWORK}, {'T', TENSOR_OF_ATTENTION}, {'M', TENSOR_OF_RECURRENT}, {'N', NETWORK},
+};
+
+/* Returns the flags of the kinds that a layer is not of. */
+static unsigned other_kinds(const family *f, const char *sets, uint32_t layer)
+{
+    unsigned kinds = layer_letters[0].kinds;
+    uint32_t at = 0;
+    for (const char *s = sets; *s; s++)
+        for (size_t i = 0; i < sizeof(layer_letters) / sizeof(*layer_letters); i++)
+            if (layer_letters[i].letter == *s && at++ == layer)
+                kinds = layer_letters[i].kinds;
+    bool has_experts = strpbrk(sets, "ex1") && !(layer == 0 && has_letter(sets, 'd'));
+    if (!has_experts || !has_letter(sets, 'l'))
+        kinds &= ~(unsigned)TENSOR_OF_LATENT;
+    if (!has_experts)
+        kinds &= ~(unsigned)TENSOR_OF_EXPERTS;
+    else if (!f->dense_beside)
+        kinds &= ~(unsigned)TENSOR_OF_DENSE;
+    return (TENSOR_OF_ATTENTION | TENSOR_OF_RECURRENT | NETWORK) & ~kinds;
+}
+
+/* Returns whether a layer has what the tensor of a rule needs. */
+static bool meets_needs(const tensor_rule *r, const char *sets, uint32_t layer)
+{
+    bool last = layer == LAYERS - 1;
+    if (r->needs & NEEDS_PER_LAYER)
+        return has_letter(sets, 'i');
+    if ((r->needs & NEEDS_OWN_KEYS) && last && has_letter(sets, 'k'))
+        return false;
+    return !(r->needs & (NEEDS_WINDOW | NEEDS_NO_WINDOW)) || !last || !has_letter(sets, 'v');
+}
+
 /* Which tensors there are, as letters: s those of the stock layout, n neuron-major ones, p predictors, b biases of the
  * feed-forward network, o other optional ones, d no experts in layer 0; experts in one form or several: e as usual, x as
- * a folder of transformers 5 has them, 1 as early GGUF files do. */
+ * a folder of transformers 5 has them, 1 as early GGUF files do, l ones that read 4 values; i inputs of the layers' own.
+ * The last layer has with k no keys and values, with v no values, with w twice the neurons, with g heads of twice the
+ * length, with h one head of 2 values. Capital letters say what each layer is, from the first on: A attention and a
+ * network, as without a letter, R a recurrent mixer and a network, T attention alone, M a recurrent mixer alone, N a
+ * network alone. */
 static bool is_there(const family *f, const tensor_rule *r, const char *sets, uint32_t layer)
 {
     const struct {
         unsigned flag;
         char letter;
     } needs[] = {{TENSOR_STOCK, 's'}, {TENSOR_NEURON_MAJOR, 'n'}, {TENSOR_PREDICTOR, 'p'}, {TENSOR_MLP_BIAS, 'b'}};
-    bool has_experts = strpbrk(sets, "ex1") && !(layer == 0 && strchr(sets, 'd'));
     char form = form_of(r);
-    if (r->flags & (!has_experts ? TENSOR_OF_EXPERTS : f->dense_beside ? 0 : TENSOR_OF_DENSE))
+    if ((r->flags & other_kinds(f, sets, layer)) || !meets_needs(r, sets, layer))
         return false;
     if (form ? !strchr(sets, form) : (r->flags & (TENSOR_ALIAS | TENSOR_INTEGERS | TENSOR_CONSTANT)) != 0)
         return false;
@@ -74,19 +174,19 @@ static bool is_there(const family *f, const tensor_rule *r, const char *sets, ui
 }
 
 /* Adds the tensor of a rule as it is stored in a folder or in a GGUF. */
-static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, uint32_t layer)
+static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rule *r, bool folder, const char *sets,
+                                uint32_t layer)
 {
-    bool single = tensor_rule_is_single(r, folder);
-    bool stacked = ((r->flags & TENSOR_EXPERTS) || r->stack != DIMENSION_NONE) && !single;
-    uint64_t matrices = r->stack != DIMENSION_NONE ? sizes[r->stack] : EXPERTS;
-    uint64_t columns = sizes[r->columns], rows = sizes[r->rows];
+    bool single = tensor_rule_is_single(r, folder), numbered = r->stack != DIMENSION_NONE;
+    uint64_t count = r->flags & TENSOR_EXPERTS ? EXPERTS : sizes[r->stack];
+    uint64_t columns = size_of(f, sets, layer, r->columns), rows = size_of(f, sets, layer, r->rows);
     if (folder && (!r->folder_name || (r->flags & (TENSOR_ODD | TENSOR_SECOND_HALF))))
         return HEARTH_OK; /* one tensor holds both */
     if (folder && r->rows == DIMENSION_POSITIONS)
         rows += f->dropped_positions;
     if (folder && (r->flags & TENSOR_TRANSPOSED)) {
-        columns = sizes[r->rows];
-        rows = sizes[r->columns];
+        columns = size_of(f, sets, layer, r->rows);
+        rows = size_of(f, sets, layer, r->columns);
     }
     if (folder && (r->flags & TENSOR_EVEN))
         columns *= 2;
@@ -94,14 +194,15 @@ static hearth_status add_tensor(checkpoint *c, const family *f, const tensor_rul
         rows *= 2;
     stored_tensor t = {
         .format = FORMAT_BF16, .rank = r->rows == DIMENSION_NONE ? 1 : 2, .shape = {columns, rows, 1, 1}};
-    if (stacked)
-        t.shape[t.rank++] = matrices;
+    if (folder && (r->flags & TENSOR_FLAT)) /* of any shape, there: as convolutions have it */
+        t = (stored_tensor){.format = FORMAT_BF16, .rank = 3, .shape = {columns, 1, rows, 1}};
+    else if (((r->flags & TENSOR_EXPERTS) || numbered) && !single)
+        t.shape[t.rank++] = count;
     t.data = values;
     t.size_bytes = t.shape[0] * t.shape[1] * t.shape[2] * sizeof(*values);
-    for (uint32_t number = 0; number < (single ? matrices : 1); number++) {
+    for (uint32_t i = 0; i < (single ? count : 1); i++) {
         char name[TENSOR_NAME_SIZE];
-        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, r->stack != DIMENSION_NONE ? number : layer,
-                 number);
+        snprintf(name, sizeof(name), folder ? r->folder_name : r->name, numbered ? i : layer, i);
         t.name = name;
         if (!checkpoint_find_tensor(c, name)) /* two rules may have one name */
             TRY(checkpoint_add_tensor(c, &t, NULL));
@@ -113,11 +214,11 @@ static hearth_status add_tensors(checkpoint *c, const family *f, bool folder, co
 {
     for (size_t i = 0; i < f->tensor_count; i++)
         if (is_there(f, &f->tensors[i], sets, 0))
-            TRY(add_tensor(c, f, &f->tensors[i], folder, 0));
+            TRY(add_tensor(c, f, &f->tensors[i], folder, sets, 0));
     for (uint32_t layer = 0; layer < LAYERS; layer++)
         for (size_t i = 0; i < f->layer_tensor_count; i++)
             if (is_there(f, &f->layer_tensors[i], sets, layer))
-                TRY(add_tensor(c, f, &f->layer_tensors[i], folder, layer));
+                TRY(add_tensor(c, f, &f->layer_tensors[i], folder, sets, layer));
     return HEARTH_OK;
 }
 
@@ -155,86 +256,144 @@ static void touch_norm(const norm_weights *n, uint32_t count)
     touch_bytes(n->bias, n->bias ? count * sizeof(float) : 0);
 }
 
+static void touch_values(const float *data, uint64_t count)
+{
+    touch_bytes(data, data ? (size_t)count * sizeof(*data) : 0);
+}
+
+static void touch_attention(const model_layer *l, uint32_t d)
+{
+    const attention_shape *a = &l->attention;
+    const matrix *const all[] = {&l->q, &l->k, &l->v, &l->attention_output};
+    for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
+        touch_matrix(all[k]);
+    uint32_t query = query_width(a), key = key_width(a);
+    touch_norm(&l->attention_post_norm, d);
+    touch_norm(&l->query_norm, a->norm_whole ? query : a->head_length);
+    touch_norm(&l->key_norm, a->norm_whole ? key : a->head_length);
+    touch_norm(&l->attention_inner_norm, query);
+    touch_values(l->sinks, a->head_count);
+    touch_values(l->q_bias, query);
+    touch_values(l->k_bias, key);
+    touch_values(l->v_bias, key);
+    touch_values(l->attention_output_bias, d);
+    if (a->head_count % a->kv_head_count != 0 || l->q.rows != query * (a->gated ? 2 : 1))
+        abort();
+    if (a->keys_back == 0 && (l->k.rows != key || (l->v.data && l->v.rows != key)))
+        abort();
+}
+
+static void touch_recurrent(const model_layer *l)
+{
+    const recurrent_shape *r = &l->recurrent;
+    const matrix *const all[] = {&l->recurrent_in, &l->recurrent_gate, &l->convolved,
+                                 &l->step,         &l->beta,           &l->recurrent_output};
+    for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
+        touch_matrix(all[k]);
+    uint32_t channels = recurrent_channels(r);
+    bool delta = r->rule == RECURRENCE_DELTA;
+    touch_values(l->convolution, (uint64_t)channels * r->window);
+    touch_values(l->convolution_bias, channels);
+    touch_values(l->step_bias, r->head_count);
+    touch_values(l->decay, r->head_count);
+    touch_values(l->skip, r->head_count);
+    touch_values(l->recurrent_norm, delta ? r->value_length : recurrent_width(r));
+    if (r->head_count % r->key_count != 0 || r->window == 0 || r->window > CONVOLUTION_LIMIT)
+        abort();
+    if (l->convolved.rows != channels || l->step.rows != r->head_count || l->recurrent_gate.rows != recurrent_width(r))
+        abort();
+    if (!l->convolution || !l->step_bias || !l->decay || !l->recurrent_norm || !l->beta.data == delta)
+        abort();
+}
+
+static void touch_network(const model_layer *l, uint32_t d)
+{
+    const matrix *const all[] = {&l->gate,      &l->up,          &l->down,          &l->down_t,    &l->fc1,
+                                 &l->fc2,       &l->router,      &l->mask_in,       &l->mask_out,  &l->shared.gate,
+                                 &l->shared.up, &l->shared.down, &l->shared.down_t, &l->latent_in, &l->latent_out};
+    for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
+        touch_matrix(all[k]);
+    uint32_t f = ffn_routed(&l->ffn), experts = l->ffn.router.expert_count;
+    const norm_weights *const norms[] = {&l->ffn_norm,          &l->ffn_post_norm,    &l->experts_norm,
+                                         &l->experts_post_norm, &l->shared_post_norm, &l->router_norm};
+    for (size_t k = 0; k < sizeof(norms) / sizeof(*norms); k++)
+        touch_norm(norms[k], d);
+    touch_norm(&l->ffn_inner_norm, f);
+    touch_values(l->gate_bias, f);
+    touch_values(l->up_bias, f);
+    touch_values(l->down_bias, (uint64_t)d * ffn_experts(&l->ffn));
+    touch_values(l->router_bias, experts);
+    touch_values(l->router_correction, experts);
+    touch_values(l->expert_scales, experts);
+    touch_values(l->shared_gate, d);
+    for (uint32_t k = 0; l->order && k < f; k++)
+        if (l->order[k] < 0 || (uint32_t)l->order[k] >= f)
+            abort();
+    if (experts > 0 && (l->ffn.router.used == 0 || l->ffn.router.used > experts))
+        abort();
+    if (!l->down.data == !l->down_t.data || !l->fc1.data != !l->fc2.data || l->fc1.rows != l->fc2.columns)
+        abort();
+    if (!l->latent_in.data != (l->ffn.latent == 0) || !l->latent_out.data != (l->ffn.latent == 0))
+        abort();
+    if (l->ffn.cuts && !isfinite(l->ffn.cut))
+        abort();
+}
+
+/* What a layer has for its own inputs and for streams. */
+static void touch_inputs(const model_layer *l, const hyperparameters *h)
+{
+    const stream_weights *s = &l->streams;
+    const matrix *const all[] = {&l->per_layer_gate, &l->per_layer_output, &s->router, &s->laurel_in, &s->laurel_out};
+    for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
+        touch_matrix(all[k]);
+    touch_norm(&l->per_layer_post_norm, h->embedding_length);
+    touch_norm(&s->router_norm, h->embedding_length);
+    touch_norm(&s->laurel_norm, h->embedding_length);
+    touch_values(s->predict, (uint64_t)h->stream_count * h->stream_count * h->stream_count);
+    touch_values(s->correct, (uint64_t)h->stream_count * h->stream_count);
+    touch_values(s->correct_scale, h->embedding_length);
+    touch_values(l->output_scale, 1);
+    if (!l->per_layer_gate.data != (h->per_layer_length == 0) || !s->router.data != (h->stream_count == 1))
+        abort();
+}
+
+/* Layers that read the keys of another must find some, of their own shape. */
+static void check_shared_keys(const hearth_model *m, uint32_t layer)
+{
+    const model_layer *l = &m->layers[layer];
+    if (l->attention.keys_back == 0)
+        return;
+    if (l->attention.keys_back > layer)
+        abort();
+    const model_layer *owner = l - l->attention.keys_back;
+    if (owner->attention.keys_back > 0 || owner->attention.head_length != l->attention.head_length ||
+        owner->attention.kv_head_count != l->attention.kv_head_count)
+        abort();
+}
+
 static void touch_model(const hearth_model *m)
 {
     const hyperparameters *h = &m->hyper;
-    touch_matrix(&m->embedding);
-    touch_matrix(&m->head);
-    touch_matrix(&m->positions);
-    touch_matrix(&m->per_layer_tokens);
-    touch_matrix(&m->per_layer_projection);
-    touch_norm(&m->per_layer_norm, h->per_layer_length);
-    touch_matrix(&m->stream_in);
-    touch_matrix(&m->stream_out);
+    const matrix *const all[] = {
+        &m->embedding, &m->head,      &m->positions, &m->per_layer_tokens, &m->per_layer_projection,
+        &m->stream_in, &m->stream_out};
+    for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
+        touch_matrix(all[k]);
     touch_norm(&m->output_norm, h->embedding_length);
+    touch_norm(&m->per_layer_norm, h->per_layer_length);
     for (uint32_t i = 0; i < h->layer_count; i++) {
         const model_layer *l = &m->layers[i];
-        const matrix *all[] = {&l->q,
-                               &l->k,
-                               &l->v,
-                               &l->attention_output,
-                               &l->gate,
-                               &l->up,
-                               &l->down,
-                               &l->down_t,
-                               &l->fc1,
-                               &l->fc2,
-                               &l->router,
-                               &l->mask_in,
-                               &l->mask_out,
-                               &l->shared.gate,
-                               &l->shared.up,
-                               &l->shared.down,
-                               &l->shared.down_t,
-                               &l->gate_up,
-                               &l->per_layer_gate,
-                               &l->per_layer_output,
-                               &l->streams.router,
-                               &l->streams.laurel_in,
-                               &l->streams.laurel_out};
-        for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
-            touch_matrix(all[k]);
-        uint32_t d = h->embedding_length, f = ffn_routed(&l->ffn), experts = l->ffn.router.expert_count;
-        uint32_t query = query_width(&l->attention), key = key_width(&l->attention);
-        const norm_weights *const norms[] = {&l->attention_norm,      &l->attention_post_norm, &l->ffn_norm,
-                                             &l->ffn_post_norm,       &l->experts_norm,        &l->experts_post_norm,
-                                             &l->router_norm,         &l->shared_post_norm,    &l->per_layer_post_norm,
-                                             &l->streams.router_norm, &l->streams.laurel_norm};
-        for (size_t k = 0; k < sizeof(norms) / sizeof(*norms); k++)
-            touch_norm(norms[k], d);
-        touch_norm(&l->query_norm, l->attention.norm_whole ? query : l->attention.head_length);
-        touch_norm(&l->key_norm, l->attention.norm_whole ? key : l->attention.head_length);
-        touch_norm(&l->attention_inner_norm, query);
-        touch_norm(&l->ffn_inner_norm, f);
-        const struct {
-            const float *values;
-            uint32_t count;
-        } vectors[] = {{l->gate_bias, f},
-                       {l->up_bias, f},
-                       {l->down_bias, d * ffn_experts(&l->ffn)},
-                       {l->router_bias, experts},
-                       {l->router_correction, experts},
-                       {l->expert_scales, experts},
-                       {l->output_scale, 1},
-                       {l->streams.predict, h->stream_count * h->stream_count * h->stream_count},
-                       {l->streams.correct, h->stream_count * h->stream_count},
-                       {l->streams.correct_scale, d},
-                       {l->sinks, l->attention.head_count},
-                       {l->q_bias, query},
-                       {l->k_bias, key},
-                       {l->v_bias, key},
-                       {l->attention_output_bias, d}};
-        for (size_t k = 0; k < sizeof(vectors) / sizeof(*vectors); k++)
-            touch_bytes(vectors[k].values, vectors[k].values ? vectors[k].count * sizeof(float) : 0);
-        for (uint32_t k = 0; l->order && k < f; k++)
-            if (l->order[k] < 0 || (uint32_t)l->order[k] >= f)
-                abort();
-        if (l->attention.head_count % l->attention.kv_head_count != 0)
+        touch_norm(&l->attention_norm, h->embedding_length);
+        if (l->mixer == MIXER_ATTENTION)
+            touch_attention(l, h->embedding_length);
+        if (l->mixer == MIXER_RECURRENT)
+            touch_recurrent(l);
+        if (l->ffn.neuron_count > 0)
+            touch_network(l, h->embedding_length);
+        else if (l->mixer == MIXER_NONE)
             abort();
-        if (experts > 0 && (l->ffn.router.used == 0 || l->ffn.router.used > experts))
-            abort();
-        if (!l->down.data == !l->down_t.data || !l->fc1.data != !l->fc2.data || l->fc1.rows != l->fc2.columns)
-            abort();
+        touch_inputs(l, h);
+        check_shared_keys(m, i);
     }
     for (uint32_t r = 0; r < m->rotary_count; r++)
         for (uint32_t i = 0; i < m->rotaries[r].pairs; i++)
@@ -248,9 +407,12 @@ static void touch_model(const hearth_model *m)
 static hearth_status set_key(checkpoint *c, const char *key, const json_t *value)
 {
     uint32_t items[4] = {0};
+    float numbers[4] = {0};
     size_t count = json_array_size(value) < 4 ? json_array_size(value) : 4;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         items[i] = (uint32_t)json_integer_value(json_array_get(value, i));
+        numbers[i] = (float)json_number_value(json_array_get(value, i));
+    }
     if (json_is_integer(value))
         return checkpoint_set_u32(c, key, (uint32_t)json_integer_value(value), NULL);
     if (json_is_real(value))
@@ -265,8 +427,9 @@ static hearth_status set_key(checkpoint *c, const char *key, const json_t *value
             flags[i] = json_is_true(json_array_get(value, i));
         return checkpoint_set_numbers(c, key, VALUE_BOOL, flags, count, NULL);
     }
-    value_type type = json_is_real(json_array_get(value, 0)) ? VALUE_F32 : VALUE_U32;
-    return checkpoint_set_numbers(c, key, type, items, count, NULL);
+    if (json_is_real(json_array_get(value, 0)))
+        return checkpoint_set_numbers(c, key, VALUE_F32, numbers, count, NULL);
+    return checkpoint_set_numbers(c, key, VALUE_U32, items, count, NULL);
 }
 
 static hearth_status set_keys(checkpoint *c, json_t *keys)
@@ -289,10 +452,11 @@ static hearth_status set_keys(checkpoint *c, json_t *keys)
     return HEARTH_OK;
 }
 
-/* Adds the tensors of the family that the config names; of a llama where it names none. */
+/* Adds the tensors of the family that the config, or the text's part of it, names; of a llama where it names none. */
 static hearth_status add_folder(checkpoint *c, const json_t *config)
 {
-    const char *type = json_string_value(json_object_get(config, "model_type"));
+    const json_t *text = json_object_get(config, "text_config");
+    const char *type = json_string_value(json_object_get(json_is_object(text) ? text : config, "model_type"));
     const char *sets = json_string_value(json_object_get(config, "tensors"));
     const family *f = &families[0];
     for (size_t i = 0; type && i < family_count; i++)

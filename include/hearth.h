@@ -429,9 +429,8 @@ typedef struct hearth_session_options {
     hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it
                                * must not call functions of engines and sessions of this runtime */
     hearth_tracer tracer;     /* costs a little time in every layer */
-    uint32_t marks; /* of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and
-                     * the end of feeds of several tokens, so that it can be truncated to these; 0: 4 */
-    uint32_t reserved; /* 0 */
+    uint64_t marks; /* of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and
+                     * the end of feeds of several tokens, so that it can be truncated to these; 0: 4, at most 1024 */
 } hearth_session_options;
 
 /* Memory of a session, known before it is taken. */

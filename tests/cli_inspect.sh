@@ -149,6 +149,18 @@ has "shared" "$text" "; one shared of"
 described gpt-oss
 has "sinks" "$text" "; sinks; biases"
 has "clamped" "$text" "swiglu_clamped(gate, up), limit 7; 32 neurons; biases"
+described qwen3-5-moe
+has "recurrent layers" "$text" "layers 0 to 1, 3
+  recurrent gated delta net: 6 heads of 20, 3 keys of 20, convolution of 4 tokens; a state of 12.5 kB
+  norms     RMS before recurrence and network
+  wiring    recurrence, then network"
+has "gated attention" "$text" "layer 2
+  attention 6 heads of 32, 2 of keys and values; 4 of 16 pairs (halves) rotated, wavelengths up to 1120000; gated
+"
+has "a gated shared expert" "$text" "; one shared of 40 neurons, gated
+"
+layer_is 0 head_count 0
+layer_is 2 head_count 6
 described mixtral-drelu-predictor
 has "masks" "$text" "relu(gate) * relu(up), where the model's own predictor lets through"
 

@@ -11,9 +11,21 @@
 /* Those with zeros. activation: what the files do not say; their goldens then are of another activation. */
 static const struct {
     const char *name, *activation;
-} zeros[] = {{"arcee", NULL},        {"bitnet", NULL},       {"jais2", NULL},         {"nemotron", NULL},
-             {"opt", NULL},          {"minicpm-s", NULL},    {"bamboo", NULL},        {"falcon-7b", "relu"},
-             {"falcon-40b", "relu"}, {"smallthinker", NULL}, {"mixtral-drelu", NULL}, {"gemma3n", NULL}};
+} zeros[] = {{"arcee", NULL},
+             {"bitnet", NULL},
+             {"jais2", NULL},
+             {"nemotron", NULL},
+             {"opt", NULL},
+             {"minicpm-s", NULL},
+             {"bamboo", NULL},
+             {"falcon-7b", "relu"},
+             {"falcon-40b", "relu"},
+             {"smallthinker", NULL},
+             {"mixtral-drelu", NULL},
+             {"gemma3n", NULL},
+             {"nemotron-h", NULL},
+             {"nemotron-h-moe", NULL},
+             {"nemotron-h-latent", NULL}};
 #define ZEROS (sizeof zeros / sizeof *zeros)
 
 /* README.md of the goldens: float32 throughout. */
@@ -78,7 +90,8 @@ static void gguf_and_back(void **state)
 
 /* ------------------------------------------------------------------ neuron-major */
 
-/* An order of neurons without a fixed point in most places, for all layers. */
+/* An order of neurons without a fixed point in most places, for all layers, which have the same number of neurons or
+ * none. */
 typedef struct orders {
     const uint32_t **rows;
     uint32_t *numbers;
@@ -99,13 +112,6 @@ static orders make_orders(const hearth_model *m)
     return o;
 }
 
-typedef struct watch {
-    const hearth_model *model;
-    const uint8_t *want; /* [layers with zeros][rows][f] from active.u8 */
-    uint32_t rows, neurons;
-    uint64_t differing;
-} watch;
-
 /* Returns how many of the first `end` layers have zeros. */
 static uint32_t layers_with_zeros(const hearth_model *m, uint32_t end)
 {
@@ -115,42 +121,77 @@ static uint32_t layers_with_zeros(const hearth_model *m, uint32_t end)
     return count;
 }
 
+/* What the reference says that fires, in layers that have zeros. */
+typedef struct watch {
+    const uint8_t *want;   /* [layers with zeros][rows][routed] from active.u8                          */
+    const uint8_t *shared; /* [layers with zeros][rows][neurons - routed] from active_shared.u8, or NULL */
+    const hearth_model *model;
+    uint32_t rows, neurons, routed;
+    uint64_t differing, seen; /* seen: layers of rows */
+} watch;
+
+/* Returns whether the reference says that a neuron fires. */
+static bool is_wanted(const watch *w, const hearth_observation *o, uint32_t neuron)
+{
+    size_t row = (size_t)layers_with_zeros(w->model, o->layer) * w->rows + o->position;
+    if (neuron < w->routed)
+        return w->want[row * w->routed + neuron] != 0;
+    return w->shared[row * (w->neurons - w->routed) + neuron - w->routed] != 0;
+}
+
 static void watch_layer(void *user, const hearth_observation *o)
 {
     watch *w = user;
     if (!ffn_skippable(&w->model->layers[o->layer].ffn))
         return;
-    size_t layer = layers_with_zeros(w->model, o->layer);
-    const uint8_t *want = w->want + (layer * w->rows + o->position) * w->neurons;
     uint8_t *fires = calloc(w->neurons, 1);
     assert_non_null(o->neurons); /* exact is what such a model runs on */
     for (size_t i = 0; i < o->neuron_count; i++)
         fires[o->neurons[i]] = o->activations[i] != 0;
     for (uint32_t i = 0; i < w->neurons; i++)
-        w->differing += fires[i] != (want[i] != 0);
+        w->differing += fires[i] != is_wanted(w, o, i);
+    w->seen++;
     free(fires);
 }
 
-/* The neurons that an observer sees firing are those of active.u8. */
+/* Reads a file of the golden that has `size` bytes. Freed with free. */
+static uint8_t *read_active(const char *name, const char *file, size_t size)
+{
+    char path[600];
+    uint8_t *bytes = malloc(size + 1);
+    FILE *f = fopen(golden_path(path, sizeof path, name, file), "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(bytes, 1, size + 1, f), size);
+    fclose(f);
+    return bytes;
+}
+
+/* The neurons that an observer sees firing are those of active.u8 and active_shared.u8. */
 static void check_neurons(const char *name, const char *path, const golden *g)
 {
     const char *level;
-    char active[600];
     for (size_t l = 0; (level = level_at(l)) != NULL; l++) {
         stack s;
         stack_open_mode(&s, path, &(setup){.mode = HEARTH_MODE_AUTO, .level = level, .plain = true});
-        size_t n = (size_t)layers_with_zeros(s.model, s.info.layer_count) * g->total * s.info.neuron_count;
-        uint8_t *want = malloc(n);
-        FILE *f = fopen(golden_path(active, sizeof active, name, "active.u8"), "rb");
-        assert_non_null(f);
-        assert_int_equal(fread(want, 1, n, f), n);
-        fclose(f);
-        watch w = {.model = s.model, .want = want, .rows = (uint32_t)g->total, .neurons = s.info.neuron_count};
+        const ffn_shape *shape = &s.model->layers[model_first_network(s.model)].ffn;
+        size_t layers = (size_t)layers_with_zeros(s.model, s.info.layer_count) * g->total,
+               n = layers * shape->neuron_count;
+        uint8_t *want = read_active(name, "active.u8", layers * ffn_routed(shape));
+        uint8_t *shared =
+            shape->shared_neurons == 0 ? NULL : read_active(name, "active_shared.u8", layers * shape->shared_neurons);
+        watch w = {.want = want,
+                   .shared = shared,
+                   .model = s.model,
+                   .rows = (uint32_t)g->total,
+                   .neurons = shape->neuron_count,
+                   .routed = ffn_routed(shape)};
         hearth_session_observe(s.session, &(hearth_observer){.see = watch_layer, .user = &w});
         stack_feed(&s, 0, g->ids, g->total, NULL);
+        assert_int_equal(w.seen, layers);
         if (w.differing * 10000 > 3 * n)
             fail_msg("%s: %s: %llu of %zu neurons differ", name, level, (unsigned long long)w.differing, n);
         stack_close(&s);
+        free(shared);
         free(want);
     }
 }
@@ -236,17 +277,18 @@ static void every_family_in_another_order(void **state)
 
 /* ------------------------------------------------------------------ small activations */
 
-/* What the first layer does: of mode dense the activations of the first matrix, of mode pruned what is not zero. */
+/* What the first layer with a network does: of mode dense the activations of the first matrix, of mode pruned what is not zero. */
 typedef struct first_layer {
     float *gates;  /* [rows][f] */
     uint8_t *left; /* [rows][f] */
     size_t f;
+    uint32_t layer;
 } first_layer;
 
 static void watch_first(void *user, const hearth_observation *o)
 {
     first_layer *w = user;
-    if (o->layer > 0)
+    if (o->layer != w->layer)
         return;
     for (size_t i = 0; o->gates && i < w->f; i++)
         w->gates[o->position * w->f + i] = o->gates[i];
@@ -266,7 +308,7 @@ static void check_pruned(const char *path, const char *activation, const golden 
     stack_check(hearth_model_open(&s.model, path, &options, &error), &error);
     hearth_model_describe(s.model, &s.info);
     size_t f = s.info.neuron_count, n = g->total * f, left = 0;
-    first_layer w = {calloc(n, sizeof *w.gates), calloc(n, 1), f};
+    first_layer w = {calloc(n, sizeof *w.gates), calloc(n, 1), f, model_first_network(s.model)};
     stack_open_engine(&s, &(setup){.mode = HEARTH_MODE_DENSE, .plain = true});
     hearth_session_observe(s.session, &(hearth_observer){.see = watch_first, .user = &w, .gates = true});
     stack_read(&s, g->ids, g->total, one_by_one, logits);

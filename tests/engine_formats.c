@@ -47,7 +47,7 @@ static bool has_device_kernels(number_format f)
 }
 
 /* What kbench measured, by --op product --csv: lines "level,format,cache,read,memory,share,listed,many". */
-#define MEASURED "bench/results/kbench-products-intel-xeon-processor-2026-11-24.csv"
+#define MEASURED "bench/results/kbench-products-amd-epyc-zen4-2026-11-25.csv"
 
 /* Prints the share of the memory's bandwidth that products of the format reached at a level. */
 static void print_share(FILE *out, const char *measured, const char *level, const char *format)

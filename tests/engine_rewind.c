@@ -10,7 +10,7 @@
 #define VOCABULARY 272
 #define LONGEST    9 /* tokens of a feed */
 
-static const char *const cases[] = {"nemotron-h", "nemotron-h-moe"};
+static const char *const cases[] = {"nemotron-h", "nemotron-h-moe", "qwen3-5", "qwen3-5-moe"};
 
 /* How a sequence came to be: its tokens, and how many each feed had. */
 typedef struct history {

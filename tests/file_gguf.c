@@ -175,6 +175,26 @@ static void rotary_rows(void **state)
     assert_int_equal(stored_tensor_row(&t, 13), 13);
 }
 
+/* Six heads of two values, two of which share a key: 0 1 2 3 4 5 there are 0 2 4 1 3 5 here. In rows they are the last ones. */
+static void heads_of_values(void **state)
+{
+    (void)state;
+    static const uint64_t expected[13] = {0, 1, 2, 5, 6, 9, 10, 3, 4, 7, 8, 11, 12};
+    float stored[2][12], row[12];
+    stored_tensor t = {.rank = 2, .shape = {4, 13, 1, 1}, .values = {.groups = 3, .heads = 6, .length = 2}};
+    assert_true(stored_tensor_reordered(&t));
+    for (uint64_t i = 0; i < 13; i++)
+        assert_int_equal(stored_tensor_row(&t, i), expected[i]);
+    for (size_t i = 0; i < 24; i++)
+        stored[i / 12][i % 12] = (float)i;
+    stored_tensor columns = {.rank = 2, .shape = {12, 2, 1, 1}, .data = stored, .values = t.values};
+    columns.values.columns = true;
+    assert_int_equal(stored_tensor_row(&columns, 1), 1);
+    stored_tensor_read(&columns, 1, sizeof row, row);
+    for (size_t i = 0; i < 12; i++)
+        assert_int_equal((int)row[i], 12 + (int)expected[i + 1] - 1);
+}
+
 /* Block formats: what llama.cpp's quantiser chose for each tensor, as golden.json lists it. */
 static void quantised_formats(void **state)
 {
@@ -505,6 +525,7 @@ int main(void)
         cmocka_unit_test(goldens_open),
         cmocka_unit_test(llama_equals_its_folder),
         cmocka_unit_test(rotary_rows),
+        cmocka_unit_test(heads_of_values),
         cmocka_unit_test(quantised_formats),
         cmocka_unit_test(vocabularies_open),
         cmocka_unit_test(goldens_are_written_as_they_were),

@@ -30,7 +30,7 @@ count=0
 for object in "$objects"/*.o; do
     count=$((count + 1))
     case $object in
-        *_avx512vbmi.c.o) check "$object" "$vnni|$none" "more than AVX-512 and VBMI" ;;
+        *_avx512vbmi.c.o) check "$object" "$none" "more than AVX-512, VNNI and VBMI" ;;
         *_avx512vnni.c.o) check "$object" "$vbmi|$none" "more than AVX-512 and VNNI" ;;
         *_avx512.c.o) check "$object" "$vnni|$vbmi|$none" "more than AVX-512 F BW DQ VL" ;;
         *_avxvnni.c.o) check "$object" "$avx512|$vbmi|$none" "more than AVX2 and AVX-VNNI" ;;

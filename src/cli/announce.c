@@ -160,7 +160,7 @@ static layer_sums sum_layers(const hearth_placement *p)
         all += p->layers[i].neuron_count;
     }
     s.split_share = split_neurons > 0 ? (double)split / (double)split_neurons : 0;
-    s.device_share = (double)on_device / (double)all;
+    s.device_share = all > 0 ? (double)on_device / (double)all : 0;
     return s;
 }
 

@@ -5,17 +5,21 @@
 #include "../kernel/topology.h"
 #include "output.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------ JSON */
 
+/* Returns the layers' shares; null for a layer without a feed-forward network. */
 static json_t *layers_json(const bench_report *r, const bench_row *row)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < r->layer_count; i++) {
         const bench_layer *l = &row->layers[i];
-        json_array_append_new(
-            list, json_pack("{s:f, s:f, s:f}", "computed", l->computed, "fired", l->fired, "active", l->active));
+        bool network = !isnan(l->active);
+        json_array_append_new(list, network ? json_pack("{s:f, s:f, s:f}", "computed", l->computed, "fired", l->fired,
+                                                        "active", l->active)
+                                            : json_null());
     }
     return list;
 }
@@ -122,17 +126,21 @@ static void print_speeds(const bench_report *r)
         puts("(what a token reads fits into the processor's cache, so floor and share say little)");
 }
 
-/* Finds the least, median and greatest density of the layers. */
+/* Finds the least, median and greatest density of the layers with a network. */
 static void density_range(const bench_report *r, const bench_row *row, double out[3])
 {
     double *values = mem_new_array(r->layer_count, sizeof *values);
     out[0] = out[1] = out[2] = row->density;
     if (values) {
+        size_t count = 0;
         for (uint32_t i = 0; i < r->layer_count; i++)
-            values[i] = row->layers[i].active;
-        out[1] = median(values, r->layer_count); /* sorts */
-        out[0] = values[0];
-        out[2] = values[r->layer_count - 1];
+            if (!isnan(row->layers[i].active))
+                values[count++] = row->layers[i].active;
+        if (count > 0) {
+            out[1] = median(values, count); /* sorts */
+            out[0] = values[0];
+            out[2] = values[count - 1];
+        }
     }
     mem_free(values);
 }
@@ -179,6 +187,11 @@ static void print_layers(const bench_report *r)
     for (size_t i = 0; i < r->count; i++)
         for (uint32_t layer = 0; layer < r->layer_count; layer++) {
             const bench_layer *l = &r->rows[i].layers[layer];
+            if (isnan(l->active)) {
+                printf("%-9s  %7u  %6u  %5u  %8s  %5s  %6s\n", r->rows[i].mode, r->rows[i].context,
+                       r->rows[i].prompt_length, layer, "-", "-", "-");
+                continue;
+            }
             printf("%-9s  %7u  %6u  %5u  %8.3f  %5.3f  %6.3f\n", r->rows[i].mode, r->rows[i].context,
                    r->rows[i].prompt_length, layer, l->computed, l->fired, l->active);
         }

@@ -85,6 +85,9 @@ static hearth_status read_layers(saved_reader *r, const json_t *object, bench_re
         return fail_memory(r->error, r->path, report->layer_count * sizeof *layers);
     for (uint32_t i = 0; i < report->layer_count; i++) {
         const json_t *layer = json_array_get(list, i);
+        layers[i] = (bench_layer){NAN, NAN, NAN};
+        if (json_is_null(layer)) /* it has no feed-forward network */
+            continue;
         TRY(read_number(r, layer, "computed", &layers[i].computed));
         TRY(read_number(r, layer, "fired", &layers[i].fired));
         TRY(read_number(r, layer, "active", &layers[i].active));

@@ -266,8 +266,10 @@ hearth_status common_open_model(hearth_model **out, const model_options *o, prog
 const char *common_neurons(char out[NEURONS_TEXT], const hearth_model *model)
 {
     uint32_t most = model_largest(model).neurons, least = most;
-    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
-        least = model->layers[i].ffn.neuron_count < least ? model->layers[i].ffn.neuron_count : least;
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++) {
+        uint32_t f = model->layers[i].ffn.neuron_count;
+        least = f > 0 && f < least ? f : least;
+    }
     if (least < most)
         snprintf(out, NEURONS_TEXT, "%u to %u", least, most);
     else

@@ -179,7 +179,7 @@ static void find_ranks(const hearth_model *m, uint32_t *least, uint32_t *most)
 static void print_neurons(const hearth_model *m)
 {
     printf("layout    %s%s%s%s\n", m->powerinfer ? "PowerInfer's, " : "", m->neuron_major ? "neuron-major" : "stock",
-           m->layers[0].order ? ", neurons in another order" : "",
+           m->layers[model_first_network(m)].order ? ", neurons in another order" : "",
            m->requantised ? ", down was rounded once more for it" : "");
     if (!m->predictors)
         return;
@@ -237,7 +237,7 @@ static json_t *json_model(const hearth_model *model)
     json_object_set_new(object, "layer_neurons", neurons);
     json_object_set_new(object, "powerinfer", json_boolean(m.powerinfer));
     json_object_set_new(object, "neuron_major", json_boolean(m.neuron_major));
-    json_object_set_new(object, "ordered", json_boolean(model->layers[0].order));
+    json_object_set_new(object, "ordered", json_boolean(model->layers[model_first_network(model)].order));
     json_object_set_new(object, "requantised", json_boolean(model->requantised));
     json_object_set_new(object, "predictors", json_predictors(model));
     char fingerprint[FINGERPRINT_SIZE];

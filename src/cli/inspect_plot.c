@@ -74,6 +74,7 @@ static hearth_status add_power_law(picture *p, hearth_error *error)
     size_t all = 0, at = 0;
     for (uint32_t i = 0; i < t->layer_count; i++)
         all += t->layers[i].neuron_count;
+    uint32_t networks = 0; /* layers that have a curve */
     chart_series *series = arena_new_array(&p->memory, t->layer_count + 2, sizeof *series);
     chart_point *points = arena_new_array(&p->memory, t->layer_count + 2, (CURVE_POINTS + 1) * sizeof *points);
     char *title = arena_new(&p->memory, 64);
@@ -84,9 +85,12 @@ static hearth_status add_power_law(picture *p, hearth_error *error)
     }
     double least = 1, most = 0;
     gather(t, counts);
-    for (uint32_t i = 0; i < t->layer_count; at += t->layers[i++].neuron_count, points += CURVE_POINTS + 1) {
+    for (uint32_t i = 0; i < t->layer_count; at += t->layers[i++].neuron_count) {
+        if (t->layers[i].neuron_count == 0)
+            continue;
         double hot = add_up(counts + at, t->layers[i].neuron_count, points);
-        series[2 + i] = (chart_series){"one layer", CHART_HAIR, 0, points, CURVE_POINTS + 1};
+        series[2 + networks++] = (chart_series){"one layer", CHART_HAIR, 0, points, CURVE_POINTS + 1};
+        points += CURVE_POINTS + 1;
         least = fmin(least, hot);
         most = fmax(most, hot);
     }
@@ -106,7 +110,7 @@ static hearth_status add_power_law(picture *p, hearth_error *error)
                                           .x = {"share of the neurons, hottest first", .percent = true, .most = 1},
                                           .y = {"share of all activations", .percent = true, .most = 1},
                                           .series = series,
-                                          .series_count = t->layer_count + 2};
+                                          .series_count = networks + 2};
     return HEARTH_OK;
 }
 
@@ -124,18 +128,21 @@ static hearth_status add_density(picture *p, hearth_error *error)
     chart_point *bars = arena_new_array(&p->memory, t->layer_count, sizeof *bars);
     if (!series || !bars)
         return no_room(error);
-    double mean = 0;
+    double all = 0;
+    size_t count = 0; /* bars: layers without a network have none */
     for (uint32_t layer = 0; layer < t->layer_count; layer++) {
         const tune_layer *l = &t->layers[layer];
         double sum = 0;
+        if (l->neuron_count == 0)
+            continue;
         for (uint32_t i = 0; i < l->neuron_count; i++)
             sum += l->counts[i];
-        bars[layer] = (chart_point){layer, sum / ((double)t->tokens * l->neuron_count), NULL};
-        mean += bars[layer].y / t->layer_count;
+        bars[count] = (chart_point){layer, sum / ((double)t->tokens * l->neuron_count), NULL};
+        all += bars[count++].y;
     }
-    *series = (chart_series){NULL, CHART_BARS, 1, bars, t->layer_count};
+    *series = (chart_series){NULL, CHART_BARS, 1, bars, count};
     snprintf(p->says[DENSITY], sizeof p->says[DENSITY], "Of all neurons %.3g %% fire for a token, mean of the layers.",
-             100 * mean);
+             100 * all / (double)count);
     p->panels[p->count++] = (chart_panel){.title = "Density by layer",
                                           .says = p->says[DENSITY],
                                           .x = layer_axis(t),
@@ -161,15 +168,19 @@ static void fill_row(const tune *t, uint32_t layer, float *cells, size_t columns
 static hearth_status add_heat(picture *p, hearth_error *error)
 {
     const tune *t = p->t;
-    uint32_t every = (t->layer_count + HEAT_ROWS - 1) / HEAT_ROWS, rows = (t->layer_count + every - 1) / every;
+    uint32_t networks = 0, *layers = arena_new_array(&p->memory, t->layer_count, sizeof *layers); /* with a network */
     size_t columns = HEAT_COLUMNS; /* no more than the narrowest layer has neurons */
-    for (uint32_t i = 0; i < t->layer_count; i++)
-        columns = t->layers[i].neuron_count < columns ? t->layers[i].neuron_count : columns;
-    float *cells = arena_new_array(&p->memory, rows, columns * sizeof *cells);
+    for (uint32_t i = 0; layers && i < t->layer_count; i++)
+        if (t->layers[i].neuron_count > 0) {
+            layers[networks++] = i;
+            columns = t->layers[i].neuron_count < columns ? t->layers[i].neuron_count : columns;
+        }
+    uint32_t every = (networks + HEAT_ROWS - 1) / HEAT_ROWS, rows = (networks + every - 1) / (every > 0 ? every : 1);
+    float *cells = layers ? arena_new_array(&p->memory, rows, columns * sizeof *cells) : NULL;
     if (!cells)
         return no_room(error);
     for (uint32_t row = 0; row < rows; row++)
-        fill_row(t, row * every, cells + row * columns, columns);
+        fill_row(t, layers[row * every], cells + row * columns, columns);
     char which[32] = "each layer";
     if (every > 1)
         snprintf(which, sizeof which, "one layer in %u", every);
@@ -179,7 +190,8 @@ static hearth_status add_heat(picture *p, hearth_error *error)
         .title = "How often each neuron fires",
         .says = p->says[HEAT],
         .x = {"neurons of the layer, hottest first", .percent = true, .most = 1},
-        .y = {every == 1 ? "layer; share of tokens" : "row of a layer, others are left out; share of tokens",
+        .y = {rows == t->layer_count ? "layer; share of tokens"
+                                     : "row of a layer, others are left out; share of tokens",
               .whole = true},
         .heat = {cells, rows, columns, {"", .log = true, .percent = true, .least = LEAST_SHARE, .most = 1}}};
     return HEARTH_OK;
@@ -203,13 +215,16 @@ static hearth_status add_magnitudes(picture *p, hearth_error *error)
         return no_room(error);
     double most = 0;
     for (size_t i = 0; i < count; i++, points += t->layer_count) {
+        size_t shown = 0;
         for (uint32_t layer = 0; layer < t->layer_count; layer++) {
             size_t at = (size_t)lround(curves[i].share * (TUNE_QUANTILES - 1));
-            points[layer] = (chart_point){layer, (double)t->layers[layer].magnitudes[at], NULL};
-            most = fmax(most, points[layer].y);
+            if (t->layers[layer].neuron_count == 0)
+                continue;
+            points[shown] = (chart_point){layer, (double)t->layers[layer].magnitudes[at], NULL};
+            most = fmax(most, points[shown++].y);
         }
         series[i] = (chart_series){curves[i].name, t->layer_count <= 48 ? CHART_MARKED : CHART_LINE,
-                                   (unsigned)((i + 1) % count), points, t->layer_count};
+                                   (unsigned)((i + 1) % count), points, shown};
     }
     p->panels[p->count++] =
         (chart_panel){.title = "How large activations are",
@@ -228,7 +243,7 @@ static bool counts_differ(const tune *t)
 {
     for (uint32_t layer = 0; layer < t->layer_count; layer++)
         for (uint32_t i = 0; i < t->layers[layer].neuron_count; i++)
-            if (t->layers[layer].counts[i] != t->layers[0].counts[0])
+            if (t->layers[layer].counts[i] != tune_first(t)->counts[0])
                 return true;
     return false;
 }
@@ -242,7 +257,7 @@ static hearth_status collect(picture *p, bool smooth, hearth_error *error)
         TRY(add_power_law(p, error));
     if (differ && !smooth)
         TRY(add_density(p, error));
-    if (p->t->layers[0].magnitudes && (smooth || !differ))
+    if (tune_first(p->t)->magnitudes && (smooth || !differ))
         TRY(add_magnitudes(p, error));
     return differ ? add_heat(p, error) : HEARTH_OK;
 }
@@ -260,7 +275,7 @@ static hearth_status draw(const hearth_model *model, const char *path, hearth_er
     char title[256], note[256], neurons[NEURONS_TEXT];
     hearth_model_describe(model, &info);
     const tune *t = model->tune;
-    if (!t || !t->layers[0].counts || t->tokens == 0)
+    if (!t || !tune_first(t)->counts || t->tokens == 0)
         return model_lacks_tune(
             model,
             t ? "--plot: its tune file has no counts; `hearth profile` counts which neurons fire"
@@ -273,7 +288,7 @@ static hearth_status draw(const hearth_model *model, const char *path, hearth_er
     make_title(title, sizeof title, &info);
     bool smooth = !model_has_zeros(model);
     snprintf(note, sizeof note, "Counted by hearth profile: %llu tokens, %u layers of %s neurons, activation %s%s.",
-             (unsigned long long)t->tokens, t->layer_count, common_neurons(neurons, model), info.activation,
+             (unsigned long long)t->tokens, model_networks(model), common_neurons(neurons, model), info.activation,
              smooth ? ", which is never zero: " INSPECT_SMOOTH_FIRES : "");
     hearth_status status = collect(p, smooth, error);
     if (status == HEARTH_OK && p->count == 0)

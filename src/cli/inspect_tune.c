@@ -81,13 +81,19 @@ static const char *input_name(const learned_predictor *p)
     return p->kind == PREDICTOR_NONE ? "" : p->kind == PREDICTOR_COARSE || p->reads_normed ? "normed" : "residual";
 }
 
+/* Returns the values that a row of a layer's first matrix has. */
+static uint32_t input_width(const hearth_model *model, uint32_t layer)
+{
+    return ffn_expert_width(&model->layers[layer].ffn, model->hyper.embedding_length);
+}
+
 /* Sums over all layers; *count: the layers that have a predictor. */
 static uint64_t all_predictor_bytes(const tune *t, const hearth_model *model, uint32_t *count)
 {
     uint64_t bytes = 0;
     *count = 0;
     for (uint32_t i = 0; i < t->layer_count; i++) {
-        bytes += predictor_bytes(&t->layers[i].predictor, t->layers[i].neuron_count, model->hyper.embedding_length);
+        bytes += predictor_bytes(&t->layers[i].predictor, t->layers[i].neuron_count, input_width(model, i));
         *count += t->layers[i].predictor.kind != PREDICTOR_NONE;
     }
     return bytes;
@@ -104,7 +110,8 @@ static bool find_model_heat(const tune *t, double *out)
     uint64_t *scratch = mem_new_array(count, sizeof *scratch);
     if (counts && scratch) {
         for (uint32_t i = 0; i < t->layer_count; at += t->layers[i++].neuron_count)
-            memcpy(counts + at, t->layers[i].counts, t->layers[i].neuron_count * sizeof *counts);
+            if (t->layers[i].neuron_count > 0)
+                memcpy(counts + at, t->layers[i].counts, t->layers[i].neuron_count * sizeof *counts);
         *out = profile_hot_share(counts, count, INSPECT_HOT_ACTIVATIONS, scratch);
     }
     bool ok = counts && scratch;
@@ -118,12 +125,15 @@ static bool find_model_heat(const tune *t, double *out)
 static void print_profile(const tune *t, const hearth_model *model)
 {
     double density = 0, hot = 0;
-    if (!t->layers[0].counts)
+    uint32_t networks = model_networks(model);
+    if (!tune_first(t)->counts)
         return;
     for (uint32_t i = 0; i < t->layer_count; i++) {
+        if (t->layers[i].neuron_count == 0)
+            continue;
         heat h = find_heat(t, &t->layers[i]);
-        density += h.density / t->layer_count;
-        hot += h.hot_share / t->layer_count;
+        density += h.density / networks;
+        hot += h.hot_share / networks;
     }
     printf("profile   %llu tokens; %.1f %% of the neurons fire, %.0f %% of activations come from %.1f %% of a layer's "
            "neurons",
@@ -131,7 +141,7 @@ static void print_profile(const tune *t, const hearth_model *model)
     if (find_model_heat(t, &hot))
         printf(", %.1f %% of the model's", 100 * hot);
     putchar('\n');
-    ffn_activation activation = model->layers[0].ffn.activation;
+    ffn_activation activation = model->layers[model_first_network(model)].ffn.activation;
     if (!ffn_has_zeros(activation))
         printf("          %s is never zero: " INSPECT_SMOOTH_FIRES "\n", ffn_activations[activation].name);
 }
@@ -166,7 +176,7 @@ static void print_predictors(const tune *t, const hearth_model *model)
     uint32_t count;
     uint64_t bytes = all_predictor_bytes(t, model, &count);
     if (t->has_predictors)
-        printf("predicted in %u of %u layers, predictors of %s\n", count, t->layer_count,
+        printf("predicted in %u of %u layers, predictors of %s\n", count, model_networks(model),
                output_size(size, (double)bytes));
 }
 
@@ -186,19 +196,20 @@ static void print_layer(const tune *t, const hearth_model *model, uint32_t i)
         if (p->kind != PREDICTOR_NONE)
             printf(" %-8s  %9.4g  %6.4f  %8.1f %%  %8s", input_name(p), (double)p->threshold, (double)l->recall,
                    100 * (double)l->density,
-                   output_size(size, (double)predictor_bytes(p, l->neuron_count, model->hyper.embedding_length)));
+                   output_size(size, (double)predictor_bytes(p, l->neuron_count, input_width(model, i))));
     }
     putchar('\n');
 }
 
 static void print_layers(const tune *t, const hearth_model *model)
 {
-    if (!t->layers[0].counts && !t->has_predictors)
+    if (!tune_first(t)->counts && !t->has_predictors)
         return;
-    printf("\nlayer%s%s\n", t->layers[0].counts ? "    fires  80 % by" : "",
+    printf("\nlayer%s%s\n", tune_first(t)->counts ? "    fires  80 % by" : "",
            t->has_predictors ? "  predictor            reads     threshold  recall  lets through     size" : "");
     for (uint32_t i = 0; i < t->layer_count; i++)
-        print_layer(t, model, i);
+        if (t->layers[i].neuron_count > 0)
+            print_layer(t, model, i);
 }
 
 /* Returns whether the value is a text, a number, a boolean, or a list of texts. */
@@ -295,7 +306,7 @@ static json_t *json_prune(const tune *t, const tune_layer *l)
     return thresholds;
 }
 
-static json_t *json_predictor(const hearth_model *model, const tune_layer *l)
+static json_t *json_predictor(const hearth_model *model, const tune_layer *l, uint32_t i)
 {
     const learned_predictor *p = &l->predictor;
     json_t *o = json_pack("{s:s}", "kind", predictor_kind_name(p->kind));
@@ -308,14 +319,17 @@ static json_t *json_predictor(const hearth_model *model, const tune_layer *l)
     json_object_set_new(o, "threshold", json_real((double)p->threshold));
     json_object_set_new(o, "recall", json_real((double)l->recall));
     json_object_set_new(o, "density", json_real((double)l->density));
-    uint64_t bytes = predictor_bytes(p, l->neuron_count, model->hyper.embedding_length);
+    uint64_t bytes = predictor_bytes(p, l->neuron_count, input_width(model, i));
     json_object_set_new(o, "size_bytes", json_integer((json_int_t)bytes));
     return o;
 }
 
+/* Returns null for a layer without a network. */
 static json_t *json_layer(const tune *t, const hearth_model *model, uint32_t i)
 {
     const tune_layer *l = &t->layers[i];
+    if (l->neuron_count == 0)
+        return json_null();
     json_t *o = json_object();
     if (l->counts) {
         heat h = find_heat(t, l);
@@ -323,7 +337,7 @@ static json_t *json_layer(const tune *t, const hearth_model *model, uint32_t i)
         json_object_set_new(o, "hot_share", json_real(h.hot_share));
     }
     if (t->has_predictors)
-        json_object_set_new(o, "predictor", json_predictor(model, l));
+        json_object_set_new(o, "predictor", json_predictor(model, l, i));
     if (l->prune)
         json_object_set_new(o, "prune", json_prune(t, l));
     return o;
@@ -356,7 +370,7 @@ json_t *inspect_tune_json(const inspected_tune *in, const hearth_model *model)
         json_array_append_new(losses, json_real((double)t->losses[i]));
     for (uint32_t i = 0; i < t->layer_count; i++)
         json_array_append_new(layers, json_layer(t, model, i));
-    json_object_set_new(o, "tokens", t->layers[0].counts ? json_integer((json_int_t)t->tokens) : json_null());
+    json_object_set_new(o, "tokens", tune_first(t)->counts ? json_integer((json_int_t)t->tokens) : json_null());
     json_object_set_new(o, "predictors", t->has_predictors ? json_integer(count) : json_null());
     json_object_set_new(o, "predictor_bytes", json_integer((json_int_t)bytes));
     json_object_set_new(o, "prune_levels", levels);

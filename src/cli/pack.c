@@ -82,7 +82,7 @@ static hearth_status check_zeros(const loaded *l, hearth_error *error)
 /* Copies the order from a tune record of the model, so that it outlives both. */
 static hearth_status copy_order(hot_order *to, const tune *t, const hearth_model *model, hearth_error *error)
 {
-    size_t layers = t->layer_count, most = model_largest(model).neurons;
+    size_t layers = t->layer_count, networks = model_networks(model), most = model_largest(model).neurons;
     to->rows = mem_new_array(layers, sizeof *to->rows + most * sizeof **to->rows);
     if (!to->rows)
         return fail_memory(error, "order", layers * most * sizeof **to->rows);
@@ -92,12 +92,14 @@ static hearth_status copy_order(hot_order *to, const tune *t, const hearth_model
         size_t f = l->neuron_count, half = f / 2;
         double all = 0, hot = 0;
         to->rows[i] = (uint32_t *)(to->rows + layers) + i * most;
+        if (f == 0)
+            continue;
         memcpy(to->rows[i], l->order, f * sizeof *l->order);
         for (size_t n = 0; n < f; n++) {
             all += l->counts[l->order[n]];
             hot += n < half ? l->counts[l->order[n]] : 0;
         }
-        to->share_half += all > 0 ? hot / all / (double)layers : 0;
+        to->share_half += all > 0 ? hot / all / (double)networks : 0;
     }
     return HEARTH_OK;
 }
@@ -130,7 +132,7 @@ static hearth_status find_order(packing *p, hearth_error *error)
     loaded l;
     progress shown;
     TRY(load_dense(&l, p, p->from, &shown, error));
-    p->order.known = !p->values->profile && l.model->tune && l.model->tune->layers[0].counts;
+    p->order.known = !p->values->profile && l.model->tune && tune_first(l.model->tune)->counts;
     hearth_status status = check_zeros(&l, error);
     if (status == HEARTH_OK)
         status = p->order.known ? copy_order(&p->order, l.model->tune, l.model, error) : count(p, &l, &shown, error);

@@ -1,6 +1,7 @@
 /* profile.c - `hearth profile`: counts which neurons fire, how often, and what skipping the others is worth. */
 #include "../learn/profile.h"
 #include "../base/file.h"
+#include "../learn/choose.h"
 #include "../learn/columns.h"
 #include "../learn/work.h"
 #include "corpus_options.h"
@@ -164,18 +165,18 @@ static void print_layer(const char *name, const profile_layer *l)
            100 * l->hot_share[1], 100 * l->union_density[2], 100 * l->union_density[4], 100 * l->union_density[8]);
 }
 
-/* Averages over the layers; the shares of hot neurons are taken over all neurons at once. */
+/* Averages over the layers with a network, since the figures of the others are 0; the shares of hot neurons are taken over all neurons at once. */
 static profile_layer average(const profile *p)
 {
     profile_layer mean = {.hot_share = {p->hot_share[0], p->hot_share[1]}};
     for (uint32_t i = 0; i < p->layer_count; i++) {
         const profile_layer *l = &p->layers[i];
-        mean.density += l->density / p->layer_count;
-        mean.least_density += l->least_density / p->layer_count;
-        mean.median_density += l->median_density / p->layer_count;
-        mean.high_density += l->high_density / p->layer_count;
+        mean.density += l->density / p->networks;
+        mean.least_density += l->least_density / p->networks;
+        mean.median_density += l->median_density / p->networks;
+        mean.high_density += l->high_density / p->networks;
         for (size_t k = 1; k <= PROFILE_UNION; k++)
-            mean.union_density[k] += l->union_density[k] / p->layer_count;
+            mean.union_density[k] += l->union_density[k] / p->networks;
     }
     return mean;
 }
@@ -185,7 +186,7 @@ static double mean_hot_share(const profile *p)
     double sum = 0;
     for (uint32_t i = 0; i < p->layer_count; i++)
         sum += p->layers[i].hot_share[0];
-    return sum / p->layer_count;
+    return sum / p->networks;
 }
 
 static void print_layers(const profile *p)
@@ -194,6 +195,8 @@ static void print_layers(const profile *p)
            "layer    fire    min median   90 %%   make 80   95 %%   any of 2      4      8 tokens\n");
     for (uint32_t i = 0; i < p->layer_count; i++) {
         char name[16];
+        if (p->layers[i].neuron_count == 0)
+            continue;
         snprintf(name, sizeof name, "%u", i);
         print_layer(name, &p->layers[i]);
     }
@@ -201,19 +204,34 @@ static void print_layers(const profile *p)
     print_layer("all", &mean);
 }
 
+/* Returns what mode exact reads of the networks as a share of what mode dense reads of them: the rows of the first matrix
+ * of all neurons that a token considers, and those of the others where they fire. */
+static double exact_share(const profile *p, const hearth_model *model)
+{
+    double exact = 0, dense = 0;
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        choose_layer l = choose_layer_of(model, i, p->layers[i].density);
+        double others = model->layers[i].ffn.gating == FFN_PLAIN ? 1 : 2;
+        exact += l.neurons * (l.used + others * l.fires);
+        dense += l.neurons * (1 + others) * l.used;
+    }
+    return exact / dense;
+}
+
 /* Explains the figures, one line each. */
 static void print_meaning(const profile *p, const hearth_model *model)
 {
     profile_layer mean = average(p);
-    bool gated = model->layers[0].ffn.gating != FFN_PLAIN, zeros = model_has_zeros(model);
-    double bytes = gated ? (1 + 2 * p->density) / 3 : (1 + p->density) / 2;
+    const ffn_shape *ffn = &model->layers[model_first_network(model)].ffn;
+    bool gated = ffn->gating != FFN_PLAIN, zeros = model_has_zeros(model);
     if (zeros)
-        printf("density    %.1f %%: exact reads %.0f %% of the bytes of dense feed-forward networks\n",
-               100 * p->density, 100 * bytes);
+        printf("density    %.1f %%: exact reads %.0f %% of the bytes of dense feed-forward networks%s\n",
+               100 * p->density, 100 * exact_share(p, model),
+               gated ? "" : "; without a gate it leaves out\n           rows of down alone");
     else
         printf("counted    activations among the largest quarter of their layer: %s is never zero, so exact skips "
                "nothing, and\n           `--sparsity pruned` would have to leave out small ones\n",
-               ffn_activations[model->layers[0].ffn.activation].name);
+               ffn_activations[ffn->activation].name);
     printf("locality   80 %% of activations come from %.0f %% of a layer's neurons, %.0f %% of the model's; published "
            "for OPT-30B:\n           26 and 17 %%, LLaMA2(ReGLU)-70B 43 and 26 %%, LLaMA2(SwiGLU)-70B 69 and 75 %%\n",
            100 * mean_hot_share(p), 100 * p->hot_share[0]);

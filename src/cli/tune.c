@@ -111,7 +111,7 @@ static double mean_density(const tuning_result *r)
 {
     double sum = 0;
     for (uint32_t i = 0; i < r->layer_count; i++)
-        sum += r->counted.layers[i].density / r->layer_count;
+        sum += r->counted.layers[i].density / r->counted.networks;
     return sum;
 }
 
@@ -138,7 +138,8 @@ static void print_layers(const tuning_result *r)
     printf("layer   fires    predictor               lets through  reads per token       %s  why\n",
            r->choice == TUNING_TIME ? "takes per token      " : "");
     for (uint32_t i = 0; i < r->layer_count; i++)
-        print_layer(r, i);
+        if (r->counted.layers[i].neuron_count > 0)
+            print_layer(r, i);
     char spent[16], budget[16];
     printf("predictors take %s of the %s that they may\n", output_size(spent, r->spent_bytes),
            output_size(budget, r->budget_bytes));
@@ -218,7 +219,7 @@ static void print_summary(const summary *s)
 {
     const tuning_result *r = s->r;
     char size[16], neurons[NEURONS_TEXT];
-    printf("%u layers of %s neurons, %llu tokens read: %.1f %% fire\n", r->layer_count,
+    printf("%u layers of %s neurons, %llu tokens read: %.1f %% fire\n", r->counted.networks,
            common_neurons(neurons, s->model), (unsigned long long)r->counted.tokens, 100 * mean_density(r));
     if (r->has_zeros) {
         print_layers(r);

@@ -142,7 +142,7 @@ typedef struct scratch {
     float *streams;              /* [S][B][d]  of the residual, where there are several; S as in hyperparameters */
     float *stream_weights;       /* [B][S]                                               */
     float *laurel_in, *laurel;   /* [B][r], [B][d]                                       */
-    float *expert_x;             /* [B][d]  their residual streams, for predictors       */
+    float *expert_x;             /* [B][d]  what a predictor reads, where it is another input */
     uint32_t *expert_rows;       /* [neurons of used experts]  rows of one token's experts */
     uint32_t *expert_places;     /* [neurons of used experts]  where these lie in a matrix of gate and up */
     uint32_t *members;           /* [B]  rows of the batch that chose an expert          */

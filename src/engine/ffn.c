@@ -136,13 +136,18 @@ typedef struct expert_down {
     kernel_input h; /* a row per expert that is used */
 } expert_down;
 
+static size_t expert_width(const ffn_job *job)
+{
+    return ffn_expert_width(&job->l->ffn, job->s->engine->model->hyper.embedding_length);
+}
+
 /* Items are rows of the down matrices. Adds up what the experts give. */
 static void multiply_down(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const expert_down *work = context;
     const ffn_job *job = work->job;
-    size_t f = job->down.columns, d = job->s->engine->model->hyper.embedding_length;
+    size_t f = job->down.columns, d = expert_width(job);
     float *one = job->s->scratch.sums;
     for (size_t i = 0; i < work->h.count; i++) {
         kernel_input h = {.count = 1, .columns = f, .values = work->h.values + i * f};
@@ -171,7 +176,7 @@ static void stock_experts(ffn_job *job)
     job->normed = products_input(s, job->input, 1, job->first.columns, reads, 2, &s->scratch.rounded);
     pool_run(threads, s->scratch.part_count, 1, ffn_choose_one, job);
     expert_down work = {job, products_input(s, job->h, job->row_count / f, f, &down, 1, &s->scratch.rounded)};
-    size_t d = s->engine->model->hyper.embedding_length, grain = DOWN_ROWS_MOST;
+    size_t d = expert_width(job), grain = DOWN_ROWS_MOST;
     while (grain > DOWN_ROWS_LEAST && d < grain * DOWN_ROWS_ITEMS * pool_threads(threads))
         grain /= 2;
     pool_run(threads, d, grain, multiply_down, &work);

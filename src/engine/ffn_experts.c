@@ -8,6 +8,7 @@
 #include "device_session.h"
 #include "ffn_job.h"
 #include "forward.h"
+#include "inputs_internal.h"
 #include "products.h"
 
 #include <float.h>
@@ -180,9 +181,15 @@ static void compute(ffn_job *job, uint32_t layer, size_t width)
         ffn_show(job, 0);
 }
 
-static bool reads_residual(const engine_layer *e)
+/* Returns what a layer's predictor reads [B][d] where this is not what its experts read; NULL: it is. */
+static const float *predictor_input(const hearth_session *s, uint32_t layer)
 {
-    return e->selector == SELECTOR_LOW_RANK && !e->predictor.reads_normed;
+    const engine_layer *e = &s->engine->layers[layer];
+    if (e->selector != SELECTOR_LOW_RANK)
+        return NULL;
+    if (!e->predictor.reads_normed)
+        return s->scratch.x;
+    return s->engine->model->layers[layer].ffn.latent > 0 ? s->scratch.normed : NULL;
 }
 
 /* Describes one expert's work for `count` rows at scratch.expert_in; what its predictor reads may be at .expert_x. */
@@ -197,7 +204,7 @@ static ffn_job describe_expert(hearth_session *s, uint32_t layer, uint32_t exper
     job.down_t = matrix_rows(&job.down_t, row, f);
     job.first_bias = job.first_bias ? job.first_bias + row : NULL;
     job.second_bias = job.second_bias ? job.second_bias + row : NULL;
-    job.fc1_input = reads_residual(job.e) ? s->scratch.expert_x : s->scratch.expert_in;
+    job.fc1_input = predictor_input(s, layer) ? s->scratch.expert_x : s->scratch.expert_in;
     job.fc2 = matrix_rows(&job.fc2, row, f);
     job.coarse.rows = matrix_rows(&job.coarse.rows, row, f);
     job.coarse.spread += job.coarse.rows.data ? row : 0;
@@ -294,7 +301,7 @@ typedef struct group {
     size_t width;
     const float *shares; /* of the expert; a row's is `stride` values after the row's before it */
     size_t stride;
-    bool residual; /* a predictor reads the rows' residual streams, too */
+    const float *predicts; /* [B][d] what a predictor reads of the rows; NULL: what experts read */
 } group;
 
 /* Items are places in the group. Copies the rows' inputs next to each other. */
@@ -306,8 +313,8 @@ static void collect_rows(void *context, size_t begin, size_t end, unsigned worke
     size_t d = g->s->engine->model->hyper.embedding_length;
     for (size_t i = begin; i < end; i++) {
         memcpy(b->expert_in + i * g->width, g->from + b->members[i] * g->width, g->width * sizeof *b->expert_in);
-        if (g->residual)
-            memcpy(b->expert_x + i * d, b->x + b->members[i] * d, d * sizeof *b->expert_x);
+        if (g->predicts)
+            memcpy(b->expert_x + i * d, g->predicts + b->members[i] * d, d * sizeof *b->expert_x);
     }
 }
 
@@ -339,7 +346,7 @@ static void compute_expert(hearth_session *s, uint32_t layer, uint32_t expert, s
                .width = width,
                .shares = b->shares + expert,
                .stride = l->ffn.router.expert_count,
-               .residual = reads_residual(&s->engine->layers[layer])};
+               .predicts = predictor_input(s, layer)};
     for (size_t t = first; t < first + count; t++)
         if (g.shares[t * g.stride] != 0)
             b->members[members++] = (uint32_t)t;
@@ -400,8 +407,10 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
     float *sums = l->ffn.latent ? b->latent_out : b->added;
     if (l->experts_norm.weight)
         forward_norm(s, &l->experts_norm, d, count, b->x + first * d, b->expert_normed + first * d);
-    if (l->ffn.latent)
+    if (l->ffn.latent) {
+        inputs_see(s, layer, INPUT_LATENT_IN, b->normed + first * d, count);
         multiply(s, b->normed + first * d, count, &(product){&l->latent_in, b->latent_in + first * width}, 1);
+    }
     if (count == 1 && !l->mask_in.data) {
         compute_listed(s, layer, first);
     } else {
@@ -409,8 +418,10 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
         for (uint32_t e = 0; e < l->ffn.router.expert_count; e++)
             compute_expert(s, layer, e, first, count);
     }
-    if (l->ffn.latent)
+    if (l->ffn.latent) {
+        inputs_see(s, layer, INPUT_LATENT_OUT, sums + first * width, count);
         multiply(s, sums + first * width, count, &(product){&l->latent_out, b->added + first * d}, 1);
+    }
     if (l->experts_post_norm.weight)
         forward_norm(s, &l->experts_post_norm, d, count, b->added + first * d, b->added + first * d);
     add_shared(s, layer, first, count);

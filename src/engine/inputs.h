@@ -10,8 +10,10 @@
 
 /* Places in a layer where matrices read an input. Those of a layer with experts are per expert. */
 typedef enum input_place {
-    INPUT_ATTENTION,        /* of q, k and v                       */
-    INPUT_ATTENTION_OUTPUT, /* of the output matrix                */
+    INPUT_ATTENTION,        /* of q, k and v, or of what leads into a recurrent mixer */
+    INPUT_ATTENTION_OUTPUT, /* of the output matrix of either      */
+    INPUT_LATENT_IN,        /* of the matrices that lead to ...    */
+    INPUT_LATENT_OUT,       /* ... and from experts of another width */
     INPUT_NETWORK,          /* of gate and up                      */
     INPUT_DOWN,             /* of down: the activations            */
     INPUT_SHARED,           /* the same two of the expert that ... */

@@ -61,6 +61,9 @@ static selector_kind selector_of(hearth_mode mode, const hearth_model *model, co
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, const tune *t, uint32_t layer,
                                        hearth_error *error)
 {
+    if (selector != SELECTOR_ALL && model->layers[layer].ffn.neuron_count == 0)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: selector %s: layer %u has no feed-forward network",
+                    model->source->path, selectors[selector].name, layer);
     if (selector == SELECTOR_SIGN && !ffn_skippable(&model->layers[layer].ffn))
         return fail(error, HEARTH_UNSUPPORTED,
                     "%s: mode exact: the activation %s is never exactly zero, so there is nothing to skip; use dense",
@@ -319,7 +322,7 @@ hearth_status placement_keep(hearth_placement *placement, const hearth_model *mo
     TRY(placement_check_model(p, model, error));
     if (placement_needs_device(p))
         return fail(error, HEARTH_INVALID, "placement: uses a device, and neurons can only be left out without one");
-    if (!t || !t->layers[0].order)
+    if (!t || !tune_first(t)->order)
         return model_lacks_tune(model, "it is not known which neurons are hot; `hearth profile` finds out", error);
     if (!(share > 0 && share <= 1))
         return fail(error, HEARTH_INVALID, "placement: a share of %g is not within 0 and 1", share);
@@ -327,7 +330,8 @@ hearth_status placement_keep(hearth_placement *placement, const hearth_model *mo
     TRY(placement_copy(&changed, p, error));
     bool *chosen = mem_new_array(model_largest(model).neurons, sizeof *chosen), ok = chosen != NULL;
     for (uint32_t i = 0; ok && i < p->layer_count; i++)
-        ok = restrict_layer(changed, &changed->layers[i], t->layers[i].order, share, hottest, chosen);
+        ok = p->layers[i].neuron_count == 0 ||
+             restrict_layer(changed, &changed->layers[i], t->layers[i].order, share, hottest, chosen);
     mem_free(chosen);
     return finish_change(p, changed, ok, error);
 }

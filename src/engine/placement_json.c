@@ -184,7 +184,7 @@ static hearth_status check_form(placement_reader *r, const layer_placement *laye
     if (layer->form < FORM_SPLIT && on_device > 0)
         return BAD(r, HEARTH_FORMAT, "form %s: %u of %u neurons lie on %s, all belong on cpu", form, on_device, f,
                    device);
-    if (layer_neurons(layer, PLACEMENT_NOBODY) == f)
+    if (f > 0 && layer_neurons(layer, PLACEMENT_NOBODY) == f)
         return BAD(r, HEARTH_FORMAT, "all neurons are left out");
     return HEARTH_OK;
 }

@@ -69,7 +69,7 @@ hearth_status hearth_placement_prune(hearth_placement *placement, const hearth_m
 static bool prunes(const tune *t, uint32_t level)
 {
     for (uint32_t i = 0; i < t->layer_count; i++)
-        if (t->layers[i].prune[level] > 0)
+        if (t->layers[i].prune && t->layers[i].prune[level] > 0)
             return true;
     return false;
 }

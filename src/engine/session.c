@@ -19,6 +19,7 @@
 #define MIN_BATCH             32
 /* Default states of earlier lengths that are kept of a sequence, where layers are recurrent. */
 #define DEFAULT_MARKS 4
+#define MOST_MARKS    1024
 
 /* Size of a cache line. */
 #define PIECE_ALIGNMENT 64
@@ -190,11 +191,14 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     s->output_rows = options->output_rows ? options->output_rows : s->sequences;
     s->widest = widest_input(engine->model);
     s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
-    s->marks = options->marks ? options->marks : DEFAULT_MARKS;
+    s->marks = options->marks ? (uint32_t)options->marks : DEFAULT_MARKS;
     s->progress = options->progress;
     s->tracer = options->tracer;
     if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
         return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
+    if (options->marks > MOST_MARKS)
+        return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
+                    (unsigned long long)options->marks, MOST_MARKS);
     s->cache.format = options->kv;
     size_t positions, cache_bytes; /* on both sides together */
     if (!size_multiply(s->sequences, s->context, &positions) ||

@@ -10,6 +10,8 @@
 #include "../engine/engine.h"
 #include "bandwidth.h"
 
+#include <math.h>
+
 /* The figures of one timed run; a row stores [repeats] of each. */
 enum { PREFILL, DECODE, BANDWIDTH, SHARE, FLOOR, SPEED, FIGURES };
 
@@ -181,18 +183,21 @@ static void make_layers(const bencher *b, const tally *t, bench_layer *layers, b
 {
     uint32_t count = b->info.layer_count;
     const model_layer *of = hearth_engine_model(b->lanes[0].engine)->layers;
-    row->density = row->let_through = 0;
+    uint32_t networks = model_networks(hearth_engine_model(b->lanes[0].engine));
+    row->density = row->let_through = networks > 0 ? 0 : 1; /* nothing was left out */
     row->layers = layers;
     for (uint32_t i = 0; i < count; i++) {
         const hearth_counts *c = &t->counts[i];
         double neurons = (double)c->rows * of[i].ffn.neuron_count;
+        if (of[i].ffn.neuron_count == 0) {
+            layers[i] = (bench_layer){NAN, NAN, NAN};
+            continue;
+        }
         layers[i] =
             (bench_layer){(double)c->computed / neurons, (double)c->fired / neurons, (double)c->active / neurons};
-        row->density += layers[i].active;
-        row->let_through += layers[i].computed;
+        row->density += layers[i].active / networks;
+        row->let_through += layers[i].computed / networks;
     }
-    row->density /= count;
-    row->let_through /= count;
 }
 
 static void make_row(const bencher *b, const lane *l, const tally *t, bench_layer *layers, bench_row *row)

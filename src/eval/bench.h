@@ -33,7 +33,7 @@ typedef struct bench_options {
 
 /* What decoding did in one layer: shares of its neurons, means over the timed tokens (hearth_counts defines them). */
 typedef struct bench_layer {
-    double computed, fired, active;
+    double computed, fired, active; /* NAN: the layer has no feed-forward network */
 } bench_layer;
 
 /* Bytes, density and layers are means over all timed tokens; everything else is the median over the repetitions. */
@@ -46,7 +46,7 @@ typedef struct bench_row {
     double kv_bytes_per_token;      /* the KV cache's share, at the mean position */
     double share_of_bandwidth;      /* bytes_per_token * speed / read_bandwidth                        */
     double floor_tokens_per_second; /* read_bandwidth / bytes_per_token: the bound that memory sets */
-    double density;                 /* share of neurons whose row of down was read, mean over layers */
+    double density;                 /* share of neurons whose row of down was read, mean over layers with a network */
     double let_through;             /* share of neurons that the predictor let through; 1 without one */
     double relative_speed;          /* decoding speed over the first engine's in the same repetition */
     const bench_layer *layers;      /* [layer_count]                                                   */

@@ -59,13 +59,13 @@ typedef struct sweep_text {
 /* What the rows of a text needed, as means over rows and layers. */
 typedef struct sweep_activity {
     uint64_t tokens;
-    double let_through; /* share of neurons whose first matrix was read */
-    double density;     /* share whose row of down was read             */
+    double let_through; /* share of neurons whose first matrix was read, mean over layers with a network */
+    double density;     /* share whose row of down was read, likewise                                    */
     double weight_bytes;
 } sweep_activity;
 
 /* Measures the first `tokens` tokens of a text, up to the end of a window; 0: all. context: 0: the model's.
- * layers [layer_count]: density of each; may be NULL. HEARTH_FORMAT: a text without tokens. */
+ * layers [layer_count]: density of each, NAN where it has no network; may be NULL. HEARTH_FORMAT: a text without tokens. */
 hearth_status sweep_measure_activity(sweep_activity *out, double *layers, const hearth_engine *engine,
                                      const sweep_text *text, uint64_t tokens, uint32_t context, hearth_kv kv,
                                      const hearth_progress *progress, hearth_error *error);

@@ -5,6 +5,8 @@
 #include "../model/model.h"
 #include "windows.h"
 
+#include <math.h>
+
 /* Rows of a feed. */
 #define BLOCK 512
 
@@ -78,17 +80,20 @@ static hearth_status read_all(counter *c, hearth_error *error)
 static hearth_status add_up(const counter *c, sweep_activity *out, double *layers, hearth_error *error)
 {
     *out = (sweep_activity){.tokens = c->tokens, .weight_bytes = hearth_session_token_bytes(c->session)};
+    uint32_t networks = model_networks(c->model);
+    if (networks == 0)
+        out->density = out->let_through = 1;
     for (uint32_t i = 0; i < c->info.layer_count; i++) {
         hearth_counts counts;
         TRY(hearth_session_counts(c->session, i, &counts, error));
         double neurons = (double)counts.rows * c->model->layers[i].ffn.neuron_count;
-        out->density += (double)counts.active / neurons;
-        out->let_through += (double)counts.computed / neurons;
         if (layers)
-            layers[i] = (double)counts.active / neurons;
+            layers[i] = neurons > 0 ? (double)counts.active / neurons : NAN;
+        if (neurons == 0)
+            continue;
+        out->density += (double)counts.active / neurons / networks;
+        out->let_through += (double)counts.computed / neurons / networks;
     }
-    out->density /= c->info.layer_count;
-    out->let_through /= c->info.layer_count;
     return HEARTH_OK;
 }
 

@@ -187,10 +187,10 @@ hearth_status sweep_parse(sweep_setting out[SWEEP_SETTINGS], size_t *count, cons
  * token. */
 static bool has_hot_neurons(const tune *t)
 {
-    if (!t || !t->layers[0].counts)
+    if (!t || !tune_first(t)->counts)
         return false;
     for (const tune_layer *l = t->layers; l < t->layers + t->layer_count; l++)
-        if (l->counts[l->order[0]] != l->counts[l->order[l->neuron_count - 1]])
+        if (l->neuron_count > 0 && l->counts[l->order[0]] != l->counts[l->order[l->neuron_count - 1]])
             return true;
     return false;
 }

@@ -4,7 +4,9 @@
  * two products in 16 bits WITH saturation, and fold_four() adds eight such sums in 16 bits at most. So of formats whose
  * nibbles lie in pairs, whose two products are added before, bytes are multiplied less a `shift`:
  *   IQ4_NL, IQ4_XS        signed: the token's sign is moved to the weight; two products are at most 2 * 127 * 127 = 32258
- *                         and are widened at once; so are those of IQ2 and IQ3_XXS
+ *                         and are widened at once
+ *   IQ2, IQ3              the token's values take the signs of the weights; four products, at most 4 * 62 * 127 = 31496,
+ *                         are added in 16 bits
  *   Q4_1                  no shift: 8 * 15 * 127 = 15240 before the last addition, 30480 with it
  *   Q5_0, Q5_1, MXFP4     less 16: at most 16 * 16 * 127 = 32512
  *   the others            no shift: at most 8 * 31 * 127 = 31496
@@ -54,7 +56,7 @@ ALWAYS_INLINE token_span read_token(const int8_t *q, const int16_t *sums, const 
         read_pairs(&t, q, shift);
     for (size_t p = 0; p < PARTS && !format.pair; p++)
         t.q[p] = _mm256_loadu_si256((const void *)(q + p * 32));
-    for (size_t p = 0; p < PARTS && format.kind != BYTES_SMALL; p++)
+    for (size_t p = 0; p < PARTS && format.kind == BYTES_SIGNED; p++)
         t.size[p] = _mm256_abs_epi8(t.q[p]);
     if (format.by_16) {
         const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
@@ -76,13 +78,26 @@ ALWAYS_INLINE token_span read_token(const int8_t *q, const int16_t *sums, const 
 /* Returns the products of 32 bytes of a format with part i of the token, added by twos. */
 ALWAYS_INLINE __m256i multiply_bytes(__m256i bytes, const token_span *token, size_t i, byte_format format)
 {
-    if (format.kind == BYTES_SMALL)
-        return _mm256_maddubs_epi16(bytes, token->q[i]);
-    return _mm256_maddubs_epi16(token->size[i], _mm256_sign_epi8(bytes, token->q[i]));
+    if (format.kind == BYTES_SIGNED)
+        return _mm256_maddubs_epi16(token->size[i], _mm256_sign_epi8(bytes, token->q[i]));
+    return _mm256_maddubs_epi16(bytes, token->q[i]);
+}
+
+/* Returns the products of a part, added by twos. finds: of the row, in formats with grids. */
+ALWAYS_INLINE __m256i multiply_part(const uint8_t *base, const row_finds *finds, const token_span *token, size_t part,
+                                    byte_format format)
+{
+    if (!format.find)
+        return multiply_bytes(format.bytes(base, part), token, part, format);
+    __m256i q = token->q[part];
+    if (format.kind == BYTES_WITH_SIGNS)
+        q = _mm256_sign_epi8(q, signs_of_bits(eights_in_memory(finds->eights, part)));
+    return _mm256_maddubs_epi16(format.found(finds, part), q);
 }
 
 /* Returns the sums of a span: [0] of the parts; or of their halves, in the order of span_scales. */
-ALWAYS_INLINE void dot_parts(const uint8_t *base, const token_span *token, byte_format format, __m256i dot[2])
+ALWAYS_INLINE void dot_parts(const uint8_t *base, const row_finds *finds, const token_span *token, byte_format format,
+                             __m256i dot[2])
 {
     __m256i half[2];
     UNROLLED
@@ -90,11 +105,13 @@ ALWAYS_INLINE void dot_parts(const uint8_t *base, const token_span *token, byte_
         __m256i products[4];
         UNROLLED
         for (size_t i = 0; i < 4; i++) {
-            products[i] = multiply_bytes(format.bytes(base, 4 * h + i), token, 4 * h + i, format);
+            products[i] = multiply_part(base, finds, token, 4 * h + i, format);
             if (format.kind == BYTES_SIGNED)
                 products[i] = _mm256_madd_epi16(products[i], _mm256_set1_epi16(1));
         }
-        half[h] = format.kind == BYTES_SIGNED ? add_four(products) : fold_four(products);
+        half[h] = format.kind == BYTES_SIGNED       ? add_four(products)
+                  : format.kind == BYTES_WITH_SIGNS ? fold_four_large(products)
+                                                    : fold_four(products);
         dot[h] = half[h];
     }
     if (!format.by_16)
@@ -123,13 +140,14 @@ ALWAYS_INLINE __m256i dot_pairs(const uint8_t *base, const token_span *token, by
 }
 
 /* Adds a span of one row. */
-ALWAYS_INLINE __m256 add_span(__m256 sum, const uint8_t *base, const token_span *token, byte_format format)
+ALWAYS_INLINE __m256 add_span(__m256 sum, const uint8_t *base, const row_finds *finds, const token_span *token,
+                              byte_format format)
 {
     __m256i dot[2];
     if (format.pair)
         dot[0] = dot_pairs(base, token, format);
     else
-        dot_parts(base, token, format, dot);
+        dot_parts(base, finds, token, format, dot);
     span_scales s = format.scales(base, PARTS);
     UNROLLED
     for (size_t i = 0; i < 1u + format.by_16; i++) {
@@ -142,22 +160,33 @@ ALWAYS_INLINE __m256 add_span(__m256 sum, const uint8_t *base, const token_span 
     return sum;
 }
 
+/* Adds a span of all rows. */
+ALWAYS_INLINE void add_rows(__m256 sum[GROUP], const row_group *rows, size_t at, const token_span *token,
+                            byte_format format)
+{
+    if (format.find) {
+        row_finds finds[GROUP];
+        for (size_t r = 0; r < GROUP; r++)
+            format.find(rows->now[r] + at, &finds[r]);
+        KEEP_IN_MEMORY(finds);
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = add_span(sum[r], rows->now[r] + at, &finds[r], token, format);
+    } else {
+        for (size_t r = 0; r < GROUP; r++)
+            sum[r] = add_span(sum[r], rows->now[r] + at, NULL, token, format);
+    }
+}
+
 /* Adds the last parts of rows, fewer than eight, filled up with zeros. */
 ALWAYS_INLINE void add_last(__m256 sum[GROUP], const row_group *rows, size_t at, const kernel_input *x, size_t b,
                             byte_format format)
 {
-    size_t parts = x->columns / 32 - b, bytes = parts * 32 / format.block_values * format.block_bytes;
-    int8_t q[SPAN] = {0};
-    int16_t sums[2 * PARTS] = {0};
-    float scales[PARTS] = {0};
-    memcpy(q, x->q + b * 32, parts * 32);
-    memcpy(sums, x->sums + b * 2, parts * 2 * sizeof(*sums));
-    memcpy(scales, x->scales + b, parts * sizeof(*scales));
-    token_span token = read_token(q, sums, scales, format);
+    short_span last;
+    copy_token(&last, x, b);
+    token_span token = read_token(last.q, last.sums, last.scales, format);
     for (size_t r = 0; r < GROUP; r++) {
-        uint8_t last[PARTS * sizeof(block_q8_0)] = {0}; /* no format has longer blocks */
-        memcpy(last, rows->now[r] + at, bytes);
-        sum[r] = add_span(sum[r], last, &token, format);
+        copy_weights(&last, rows->now[r] + at, format.block_values, format.block_bytes);
+        sum[r] = add_span(sum[r], last.weights, NULL, &token, format);
     }
 }
 
@@ -170,42 +199,19 @@ ALWAYS_INLINE __m256 dot_rows_of_bytes(const row_group *rows, const kernel_input
     for (; b + PARTS <= parts; b += PARTS, at += bytes) {
         fetch_ahead(rows, at, bytes);
         token_span token = read_token(x->q + b * 32, x->sums + b * 2, x->scales + b, format);
-        for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_span(sum[r], rows->now[r] + at, &token, format);
+        add_rows(sum, rows, at, &token, format);
     }
     if (b < parts && format.block_values < SPAN)
         add_last(sum, rows, at, x, b, format);
     return sum_of_8(sum);
 }
 
-/* Multiplies with many tokens one by one, since the format has no tile. */
-ALWAYS_INLINE void one_by_one(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                              float *y, size_t y_stride, dot_function *dot)
-{
-    kernel_input one = {.count = 1, .columns = x->columns};
-    for (size_t t = 0; t < x->count; t++) {
-        one.q = x->q + t * x->columns;
-        one.scales = x->scales + t * x->columns / Q8_BLOCK;
-        one.sums = x->sums + t * x->columns / Q8_SUM;
-        rows_in_streams(w, list, begin, end, &one, y + t * y_stride, dot);
-    }
-}
-
-#define BYTE_PRODUCT(level, id, name, kind, offset, by_16, has_minima, pair)                              \
-    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                         \
-    {                                                                                                     \
-        return dot_rows_of_bytes(rows, x, BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair));  \
-    }                                                                                                     \
-    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
-                                         const kernel_input *x, float *y, size_t y_stride)                \
-    {                                                                                                     \
-        if (!x->q)                                                                                        \
-            level##_product_decoded(w, list, begin, end, x, y, y_stride);                                 \
-        else if (x->count != 1 && !(by_16))                                                               \
-            level##_product_tiles(w, list, begin, end, x, y, y_stride);                                   \
-        else                                                                                              \
-            one_by_one(w, list, begin, end, x, y, y_stride, dot_##name);                                  \
-    }
+#define BYTE_PRODUCT(level, id, name, kind, offset, by_16, has_minima, pair, find, found)                             \
+    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                                     \
+    {                                                                                                                 \
+        return dot_rows_of_bytes(rows, x, BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found)); \
+    }                                                                                                                 \
+    SPAN_PRODUCT(level, name, by_16)
 #define BYTE_ROW(level, id, name, ...) [FORMAT_##id] = product_##name##_##level,
 
 BYTE_FORMATS(BYTE_PRODUCT, avx2)

@@ -8,9 +8,7 @@
 #define KERNEL_BYTES_AVX2_H
 
 #include "avx2.h"
-
-#define SPAN  256 /* columns whose scales are prepared together: a multiple of every block */
-#define PARTS 8   /* of 32 columns */
+#include "spans.h"
 
 /* Scales of a span, of part p in lane p of [0]; or of 16 weights each: those of half a of part p in lane 4 a + p % 4 of
  * [p / 4], which is the order of the sums that they are multiplied with. */
@@ -19,10 +17,18 @@ typedef struct span_scales {
 } span_scales;
 
 typedef enum byte_kind {
-    BYTES_SMALL,        /* unsigned, at most 31              */
-    BYTES_SMALL_SIGNED, /* from -15 to 15; the offset is 0   */
-    BYTES_SIGNED        /* from -127 to 127; the offset is 0 */
+    BYTES_SMALL,      /* unsigned, at most 31                                           */
+    BYTES_SIGNED,     /* from -127 to 127; the offset is 0                              */
+    BYTES_WITH_SIGNS, /* of grids: unsigned, at most 62, signs apart; the offset is 0   */
 } byte_kind;
+
+/* What is computed for a row of a format with grids before it is multiplied: indices of its codewords, and bytes that belong
+ * to eight values each: their signs, or (IQ1) what is added to them. It is stored for all rows of a group before the first
+ * is multiplied, since a load of a part of what was just stored must wait. */
+typedef struct row_finds {
+    _Alignas(64) uint16_t index[64];
+    uint8_t eights[32];
+} row_finds;
 
 typedef struct byte_format {
     size_t block_values, block_bytes;
@@ -36,38 +42,41 @@ typedef struct byte_format {
     /* Of formats with 16 bytes of nibbles for 32 weights: the first halves of parts p and p + 4 to out[0], the second
      * ones to out[1], which takes fewer instructions. NULL: nibbles lie otherwise. */
     void (*pair)(const uint8_t *base, size_t part, __m256i out[2]);
+    /* Of formats with grids: what bytes() is made of in two steps, without the signs. NULL: others. */
+    void (*find)(const uint8_t *base, row_finds *finds);
+    __m256i (*found)(const row_finds *finds, size_t part);
 } byte_format;
 
-/* Calls X(level, ID, name, kind, offset, by_16, has_minima, pair) for every format. */
+/* Calls X(level, ID, name, kind, offset, by_16, has_minima, pair, find, found) for every format. */
 // clang-format off
-#define BYTE_FORMATS_BY_32(X, level)                                            \
-    X(level, Q4_1, q4_1, BYTES_SMALL, 0, false, true, pair_q4_1)                \
-    X(level, Q5_0, q5_0, BYTES_SMALL, 16, false, false, pair_q5_0)              \
-    X(level, Q5_1, q5_1, BYTES_SMALL, 0, false, true, pair_q5_1)                \
-    X(level, Q5_K, q5_k, BYTES_SMALL, 0, false, true, NULL)                     \
-    X(level, IQ4_NL, iq4_nl, BYTES_SIGNED, 0, false, false, pair_iq4_nl)        \
-    X(level, IQ4_XS, iq4_xs, BYTES_SIGNED, 0, false, false, pair_iq4_xs)        \
-    X(level, MXFP4, mxfp4, BYTES_SMALL, 12, false, false, pair_mxfp4)           \
-    X(level, TQ1_0, tq1_0, BYTES_SMALL, 1, false, false, NULL)                  \
-    X(level, TQ2_0, tq2_0, BYTES_SMALL, 1, false, false, NULL)                  \
-    X(level, Q1_0, q1_0, BYTES_SMALL, 1, false, false, NULL)                    \
-    X(level, Q2_0, q2_0, BYTES_SMALL, 1, false, false, NULL)                    \
-    X(level, IQ1_S, iq1_s, BYTES_SMALL_SIGNED, 0, false, false, NULL)           \
-    X(level, IQ2_XXS, iq2_xxs, BYTES_SIGNED, 0, false, false, NULL)             \
-    X(level, IQ3_XXS, iq3_xxs, BYTES_SIGNED, 0, false, false, NULL)             \
-    X(level, IQ3_S, iq3_s, BYTES_SMALL_SIGNED, 0, false, false, NULL)
-#define BYTE_FORMATS(X, level)                                                  \
-    BYTE_FORMATS_BY_32(X, level)                                                \
-    X(level, Q2_K, q2_k, BYTES_SMALL, 0, true, true, NULL)                      \
-    X(level, Q3_K, q3_k, BYTES_SMALL, 4, true, false, NULL)                     \
-    X(level, IQ1_M, iq1_m, BYTES_SMALL_SIGNED, 0, true, false, NULL)            \
-    X(level, IQ2_XS, iq2_xs, BYTES_SIGNED, 0, true, false, NULL)                \
-    X(level, IQ2_S, iq2_s, BYTES_SIGNED, 0, true, false, NULL)                  \
-    X(level, NVFP4, nvfp4, BYTES_SMALL, 12, true, false, NULL)
+#define BYTE_FORMATS_BY_32(X, level)                                                                 \
+    X(level, Q4_1, q4_1, BYTES_SMALL, 0, false, true, pair_q4_1, NULL, NULL)                         \
+    X(level, Q5_0, q5_0, BYTES_SMALL, 16, false, false, pair_q5_0, NULL, NULL)                       \
+    X(level, Q5_1, q5_1, BYTES_SMALL, 0, false, true, pair_q5_1, NULL, NULL)                         \
+    X(level, Q5_K, q5_k, BYTES_SMALL, 0, false, true, NULL, NULL, NULL)                              \
+    X(level, IQ4_NL, iq4_nl, BYTES_SIGNED, 0, false, false, pair_iq4_nl, NULL, NULL)                 \
+    X(level, IQ4_XS, iq4_xs, BYTES_SIGNED, 0, false, false, pair_iq4_xs, NULL, NULL)                 \
+    X(level, MXFP4, mxfp4, BYTES_SMALL, 12, false, false, pair_mxfp4, NULL, NULL)                    \
+    X(level, TQ1_0, tq1_0, BYTES_SMALL, 1, false, false, NULL, NULL, NULL)                           \
+    X(level, TQ2_0, tq2_0, BYTES_SMALL, 1, false, false, NULL, NULL, NULL)                           \
+    X(level, Q1_0, q1_0, BYTES_SMALL, 1, false, false, NULL, NULL, NULL)                             \
+    X(level, Q2_0, q2_0, BYTES_SMALL, 1, false, false, NULL, NULL, NULL)                             \
+    X(level, IQ1_S, iq1_s, BYTES_SMALL, 9, false, false, NULL, find_iq1_s, found_iq1_s)              \
+    X(level, IQ2_XXS, iq2_xxs, BYTES_WITH_SIGNS, 0, false, false, NULL, find_iq2_xxs, found_iq2_xxs) \
+    X(level, IQ3_XXS, iq3_xxs, BYTES_WITH_SIGNS, 0, false, false, NULL, find_iq3_xxs, found_iq3_xxs) \
+    X(level, IQ3_S, iq3_s, BYTES_WITH_SIGNS, 0, false, false, NULL, find_iq3_s, found_iq3_s)
+#define BYTE_FORMATS(X, level)                                                                       \
+    BYTE_FORMATS_BY_32(X, level)                                                                     \
+    X(level, Q2_K, q2_k, BYTES_SMALL, 0, true, true, NULL, NULL, NULL)                               \
+    X(level, Q3_K, q3_k, BYTES_SMALL, 4, true, false, NULL, NULL, NULL)                              \
+    X(level, IQ1_M, iq1_m, BYTES_SMALL, 9, true, false, NULL, find_iq1_m, found_iq1_m)               \
+    X(level, IQ2_XS, iq2_xs, BYTES_WITH_SIGNS, 0, true, false, NULL, find_iq2_xs, found_iq2_xs)      \
+    X(level, IQ2_S, iq2_s, BYTES_WITH_SIGNS, 0, true, false, NULL, find_iq2_s, found_iq2_s)          \
+    X(level, NVFP4, nvfp4, BYTES_SMALL, 12, true, false, NULL, NULL, NULL)
 // clang-format on
-#define BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair)                                           \
+#define BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found)                              \
     ((byte_format){FORMAT_VALUES_##id, FORMAT_BYTES_##id, kind, offset, by_16, has_minima, span_scales_##name, \
-                   bytes_##name, pair})
+                   bytes_##name, pair, find, found})
 
 /* ---- pieces ---- */
 
@@ -301,15 +310,20 @@ __attribute__((noinline, cold)) static __m256i subnormal_scales(const uint8_t *b
 }
 
 /* A scale is half of 2^(e - 127), whose bits are (e - 1) << 23, or for e < 2 those of a subnormal number. */
+ALWAYS_INLINE __m256 scales_of_exponents(const uint8_t *base, size_t parts, __m256i e)
+{
+    __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)))
+        bits = subnormal_scales(base, parts, e);
+    return _mm256_castsi256_ps(bits);
+}
+
 ALWAYS_INLINE span_scales span_scales_mxfp4(const uint8_t *base, size_t parts)
 {
     __m256i e = _mm256_setr_epi32(exponent_at(base, 0, parts), exponent_at(base, 1, parts), exponent_at(base, 2, parts),
                                   exponent_at(base, 3, parts), exponent_at(base, 4, parts), exponent_at(base, 5, parts),
                                   exponent_at(base, 6, parts), exponent_at(base, 7, parts));
-    __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)))
-        bits = subnormal_scales(base, parts, e);
-    return (span_scales){.scale = {_mm256_castsi256_ps(bits)}};
+    return (span_scales){.scale = {scales_of_exponents(base, parts, e)}};
 }
 
 /* Twice the values of FP4, plus 12. */
@@ -436,44 +450,54 @@ ALWAYS_INLINE __m256i bytes_tq2_0(const uint8_t *base, size_t part)
     return pairs_of_bits(block->q + part / 4 * 32, part % 4 * 2);
 }
 
-/* Five numbers of 0 to 2 in a byte, as a fraction: times 3^k modulo 256 its first digit is digit k, which is the number of
- * thirds of 256 that it has reached. Parts 0 to 4 are the digits of the first 32 bytes, 5 to 7 those of the next 16 in
- * twos; the last half of part 7 are four digits of the last 4 bytes. */
-static const uint16_t powers_of_3[PARTS][16] = {
-    {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
-    {3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
-    {9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9},
-    {27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27},
-    {81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81, 81},
-    {1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3},
-    {9, 9, 9, 9, 9, 9, 9, 9, 27, 27, 27, 27, 27, 27, 27, 27},
-    {81, 81, 81, 81, 81, 81, 81, 81, 1, 1, 3, 3, 9, 9, 27, 27},
-};
-
 ALWAYS_INLINE span_scales span_scales_tq1_0(const uint8_t *base, size_t parts)
 {
     (void)parts;
     return (span_scales){.scale = {every_lane(((const block_tq1_0 *)(const void *)base)->d)}};
 }
 
-ALWAYS_INLINE __m256i bytes_tq1_0(const uint8_t *base, size_t part)
+/* Returns bytes times 3, modulo 256. */
+ALWAYS_INLINE __m256i times_3(__m256i bytes)
+{
+    return _mm256_add_epi8(bytes, _mm256_add_epi8(bytes, bytes));
+}
+
+/* Five numbers of 0 to 2 in a byte, as a fraction: times 3^k modulo 256 its first digit is digit k, which is the number of
+ * thirds of 256 that it has reached. Returns a part's bytes, so multiplied, less 128, which
+ * multiplying by 3 preserves.
+ * Parts 0 to 4 are the digits of the first 32 bytes, 5 to 7 those of the next 16 in twos; the last half of part 7 are four
+ * digits of the last 4 bytes. */
+ALWAYS_INLINE __m256i thirds_tq1_0(const uint8_t *base, size_t part)
 {
     const block_tq1_0 *block = (const void *)base;
-    const __m256i power = _mm256_loadu_si256((const void *)powers_of_3[part]), low = _mm256_set1_epi16(255);
-    __m256i bytes = _mm256_loadu_si256((const void *)block->five);
-    if (part > 4)
+    const __m256i half = _mm256_set1_epi8(-128);
+    size_t k = part < 5 ? part : 2 * (part - 5);
+    __m256i bytes = _mm256_xor_si256(_mm256_loadu_si256((const void *)block->five), half);
+    if (part >= 5) {
         bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(block->five + 32)));
+        bytes = _mm256_xor_si256(bytes, half);
+        bytes = _mm256_blend_epi32(bytes, times_3(bytes), 0xf0);
+    }
+    UNROLLED
+    for (size_t i = 0; i < k; i++)
+        bytes = times_3(bytes);
     if (part == 7) {
         int32_t four;
         memcpy(&four, block->four, sizeof(four));
-        bytes = _mm256_inserti128_si256(bytes, _mm_set1_epi32(four), 1);
+        __m256i ones = _mm256_xor_si256(_mm256_set1_epi32(four), half), threes = times_3(ones), nines = times_3(threes);
+        __m256i last = _mm256_blend_epi32(_mm256_blend_epi32(ones, threes, 0x20),
+                                          _mm256_blend_epi32(nines, times_3(nines), 0x80), 0xc0);
+        bytes = _mm256_blend_epi32(bytes, last, 0xf0);
     }
-    __m256i even = _mm256_and_si256(_mm256_mullo_epi16(bytes, power), low);
-    __m256i odd = _mm256_mullo_epi16(_mm256_andnot_si256(low, bytes), power);
-    bytes = _mm256_or_si256(even, odd);
-    __m256i one = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, _mm256_set1_epi8(86)), bytes);
-    __m256i two = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, _mm256_set1_epi8((char)171)), bytes);
-    return _mm256_sub_epi8(_mm256_sub_epi8(_mm256_setzero_si256(), one), two);
+    return bytes;
+}
+
+ALWAYS_INLINE __m256i bytes_tq1_0(const uint8_t *base, size_t part)
+{
+    __m256i bytes = thirds_tq1_0(base, part);
+    __m256i none = _mm256_cmpgt_epi8(_mm256_set1_epi8(86 - 128), bytes);
+    __m256i two = _mm256_cmpgt_epi8(bytes, _mm256_set1_epi8(170 - 128));
+    return _mm256_sub_epi8(_mm256_add_epi8(none, _mm256_set1_epi8(1)), two);
 }
 
 /* ---- blocks of 128 and 64 ---- */

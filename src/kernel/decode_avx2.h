@@ -138,7 +138,7 @@ ALWAYS_INLINE void decode_bytes(__m256i bytes, const float *scales, size_t part,
     }
 }
 
-#define DECODE_BYTES(level, id, name, kind, offset, by_16, has_minima, pair)                                       \
+#define DECODE_BYTES(level, id, name, kind, offset, by_16, has_minima, pair, find, found)                          \
     ALWAYS_INLINE void scales_##name(const uint8_t *base, size_t columns, float *scales)                           \
     {                                                                                                              \
         span_scales s = span_scales_##name(base, columns / 32);                                                    \
@@ -152,7 +152,7 @@ ALWAYS_INLINE void decode_bytes(__m256i bytes, const float *scales, size_t part,
     {                                                                                                              \
         (void)n;                                                                                                   \
         decode_bytes(bytes_##name(base, column / 32), scales, column / 32,                                         \
-                     BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair), w);                             \
+                     BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found), w);                \
     }
 BYTE_FORMATS(DECODE_BYTES, avx2)
 

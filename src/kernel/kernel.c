@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define X86_512 (CPU_AVX2 | CPU_AVX512)
+#define X86_512  (CPU_AVX2 | CPU_AVX512)
+#define X86_VBMI (X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI)
 
 static const struct part {
     unsigned features; /* all are needed */
@@ -41,7 +42,8 @@ static const struct part {
     {X86_512, &avx512_neurons},
     {X86_512, &avx512_transposes},
     {X86_512 | CPU_AVX512_VNNI, &avx512vnni_blocks},
-    {X86_512 | CPU_AVX512_VBMI, &avx512vbmi_neurons},
+    {X86_VBMI, &avx512vbmi_neurons},
+    {X86_VBMI, &avx512vbmi_bytes},
 #elif defined(__aarch64__)
     {CPU_NEON, &neon_floats},    {CPU_NEON, &neon_blocks},  {CPU_NEON, &neon_vectors},
     {CPU_NEON, &neon_attention}, {CPU_NEON, &neon_neurons}, {CPU_NEON | CPU_DOTPROD, &dotprod_blocks},
@@ -56,10 +58,10 @@ static const struct level {
     {"scalar", 0},
 #ifdef __x86_64__
     {"avx2", CPU_AVX2},
-    {"avx2-vnni", CPU_AVX2 | CPU_AVX_VNNI},                       /* Alder Lake and later clients */
-    {"avx512", X86_512},                                          /* Skylake-X */
-    {"avx512-vnni", X86_512 | CPU_AVX512_VNNI},                   /* Cascade Lake */
-    {"avx512-vbmi", X86_512 | CPU_AVX512_VNNI | CPU_AVX512_VBMI}, /* Ice Lake, Zen 4, ... */
+    {"avx2-vnni", CPU_AVX2 | CPU_AVX_VNNI},     /* Alder Lake and later clients */
+    {"avx512", X86_512},                        /* Skylake-X */
+    {"avx512-vnni", X86_512 | CPU_AVX512_VNNI}, /* Cascade Lake */
+    {"avx512-vbmi", X86_VBMI},                  /* Ice Lake, Zen 4, ... */
 #elif defined(__aarch64__)
     {"neon", CPU_NEON},
     {"neon-dotprod", CPU_NEON | CPU_DOTPROD}, /* Cortex-A76, Neoverse N1, ... */

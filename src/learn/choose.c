@@ -29,6 +29,7 @@ choose_layer choose_layer_of(const hearth_model *model, uint32_t layer, double f
     choose_layer out = {.first = (double)first,
                         .fires = fires,
                         .used = used_share(&l->ffn),
+                        .width = ffn_expert_width(&l->ffn, model->hyper.embedding_length),
                         .neurons = l->ffn.neuron_count,
                         .copied = ffn_routed(&l->ffn)};
     matrix copy = l->down_t;
@@ -61,7 +62,7 @@ void choose_count_bytes(candidate *c, const hearth_model *model, const choose_la
     }
     bool low_rank = c->kind == PREDICTOR_LOW_RANK;
     double f = low_rank ? l->neurons : l->copied;
-    double each = low_rank ? c->rank * format_bytes(c->format) : d * format_bytes(c->format) + sizeof(float);
+    double each = low_rank ? c->rank * format_bytes(c->format) : l->width * format_bytes(c->format) + sizeof(float);
     double common = low_rank ? c->rank * d * format_bytes(c->format) : 0, density = l->used * c->density;
     c->own_bytes = common + f * each;
     c->token_bytes = common + l->used * f * each + density * l->first + density * c->fired * l->listed;

@@ -17,6 +17,7 @@ typedef struct choose_layer {
     double listed; /* the matrices read only where a neuron fired, down_t included */
     double fires;  /* share of the neurons that fire                               */
     double used;   /* share of the neurons that a token considers: those of the experts that it chooses; else 1 */
+    double width;  /* values that a row of a coarse copy has                                                     */
     double neurons, copied; /* all neurons; those that a coarse copy has rows of: not the shared expert's */
 } choose_layer;
 

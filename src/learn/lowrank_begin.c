@@ -138,6 +138,28 @@ static double dot(const float *a, const float *b, size_t n)
     return sum;
 }
 
+/* Multiplies the rows of experts of another width with the matrix that leads there, rows by neuron number: their products
+ * with what the layer reads. The buffers are free at this point; check_options sees to it that they suffice. */
+static void decode_latent(const start *s)
+{
+    const lowrank_job *job = s->job;
+    const model_layer *l = &job->model->layers[job->layer];
+    const matrix *first = layer_first_matrix(l);
+    size_t d = job->d, latent = l->latent_in.rows, routed = ffn_routed(&l->ffn), most = SAMPLE_CHUNK * d / latent;
+    most = most < d ? most : d;
+    for (size_t i = 0; i < latent; i++)
+        number_formats[l->latent_in.format].decode(matrix_row(&l->latent_in, i), s->image + i * d, d);
+    for (size_t from = 0; from < routed; from += most) {
+        size_t count = routed - from < most ? routed - from : most;
+        for (size_t i = 0; i < count; i++)
+            number_formats[first->format].decode(matrix_row(first, from + i), s->chunk + i * latent, latent);
+        multiply_matrices_wide(&job->kernels, job->threads, count, d, latent, 1, as_is(s->chunk, latent),
+                               as_is(s->image, d), 0, s->turn, d);
+        for (size_t i = 0; i < count; i++)
+            memcpy(s->w + (l->order ? (size_t)l->order[from + i] : from + i) * d, s->turn + i * d, d * sizeof *s->w);
+    }
+}
+
 /* Decodes the first matrix, rows by neuron number, scaled so that its product with such an input has the sign of the
  * network's, once the offset is added: the bias, and for the residual stream what the bias of the norm gives. */
 static void decode_first(const start *s)
@@ -148,12 +170,15 @@ static void decode_first(const start *s)
     const float *bias = layer_first_bias(l);
     const matrix *of_all = l->ffn.gating == FFN_PLAIN ? &l->shared.up : &l->shared.gate;
     size_t routed = ffn_routed(&l->ffn);
+    if (l->ffn.latent > 0)
+        decode_latent(s);
     for (size_t i = 0; i < job->f; i++) {
         bool shared = i >= routed; /* of the expert that every token uses, which has no biases */
         size_t neuron = l->order ? (size_t)l->order[i] : i;
         float *row = s->w + neuron * job->d;
         const matrix *first = shared ? of_all : layer_first_matrix(l);
-        number_formats[first->format].decode(matrix_row(first, shared ? i - routed : i), row, job->d);
+        if (shared || l->ffn.latent == 0)
+            number_formats[first->format].decode(matrix_row(first, shared ? i - routed : i), row, job->d);
         s->offsets[neuron] = (bias && !shared ? bias[i] : 0) - l->ffn.threshold;
         if (!job->options->normed && norm->bias)
             s->offsets[neuron] += (float)dot(row, norm->bias, job->d);

@@ -402,7 +402,7 @@ typedef struct coarse_scores {
     const matrix *first;
     const float *bias;
     coarse_copy copy;
-    scoring with; /* inner: products by row of the matrix */
+    scoring with; /* inner: products by row of the matrix; inputs: states, then those of experts of another width */
 } coarse_scores;
 
 /* Returns by how many deviations a product exceeds the value at which the neuron fires. */
@@ -420,12 +420,17 @@ static void score_coarsely(void *context, const uint32_t *rows, size_t count, un
 {
     const coarse_scores *s = context;
     const scoring_place *place = &s->with.places[worker];
+    const matrix *latent = &s->layer->latent_in;
     size_t d = s->first->columns, f = s->first->rows;
-    float activation_threshold = s->layer->ffn.threshold;
-    states_read(s->rows, rows, count, true, place->inputs, NULL);
-    scoring_multiply(&s->with, place, &s->copy.rows, place->inputs, count, place->inner);
+    float activation_threshold = s->layer->ffn.threshold, *inputs = place->inputs;
+    states_read(s->rows, rows, count, true, inputs, NULL);
+    if (latent->data) {
+        inputs += RECALL_ROWS * (size_t)latent->columns;
+        scoring_multiply(&s->with, place, latent, place->inputs, count, inputs);
+    }
+    scoring_multiply(&s->with, place, &s->copy.rows, inputs, count, place->inner);
     for (size_t t = 0; t < count; t++) {
-        float size = coarse_magnitude(place->inputs + t * d, d);
+        float size = coarse_magnitude(inputs + t * d, d);
         for (size_t i = 0; i < f; i++) {
             float value = place->inner[t * f + i] + (s->bias ? s->bias[i] : 0);
             size_t neuron = s->layer->order ? (size_t)s->layer->order[i] : i;
@@ -458,7 +463,10 @@ hearth_status measure_coarse(recall_result *out, const hearth_model *model, uint
                        .rows = rows,
                        .first = layer_first_matrix(&model->layers[layer]),
                        .bias = layer_first_bias(&model->layers[layer])};
-    TRY(scoring_open(&s.with, by, threads, s.first->columns, s.first->rows, model->source->path, error));
+    size_t width = s.first->columns; /* of what states hold, and behind it what latent_in makes of it */
+    if (s.layer->latent_in.data)
+        width += s.layer->latent_in.columns;
+    TRY(scoring_open(&s.with, by, threads, width, s.first->rows, model->source->path, error));
     hearth_status status = calibrate(&s, format, recall, out, error);
     coarse_free(&s.copy);
     scoring_close(&s.with);

@@ -73,7 +73,7 @@ static void see(void *user, const hearth_observation *seen)
     }
     bool measured = is_measured(t, token);
     tally_see(&t->counters.layers[seen->layer], seen, measured);
-    t->state.measured += measured && seen->layer == 0;
+    t->state.measured += measured && seen->layer == model_first_network(t->model);
     if (t->options->states && states_writer_wants(t->options->states, token))
         states_writer_add(t->options->states, token, seen);
 }
@@ -247,8 +247,10 @@ static hearth_status finish(taking *t)
     hearth_status status = scratch ? HEARTH_OK : fail_memory(t->error, "profile", count * sizeof *scratch);
     count_runs(t->texts, runs);
     for (uint32_t i = 0; status == HEARTH_OK && i < p->layer_count; i++) {
+        if (p->layers[i].neuron_count == 0)
+            continue;
         tally_finish(&t->counters.layers[i], runs, scratch, &p->layers[i]);
-        p->density += p->layers[i].density / p->layer_count;
+        p->density += p->layers[i].density / p->networks;
     }
     if (status == HEARTH_OK) { /* the counts of all layers are one block */
         p->hot_share[0] = profile_hot_share(p->layers[0].counts, count, 0.8, scratch);
@@ -292,6 +294,9 @@ static hearth_status check(const taking *t)
                     hearth_mode_name(hearth_engine_mode(t->engine)));
     if (t->texts->window_count == 0)
         return fail(t->error, HEARTH_INVALID, "profile: the corpus is empty");
+    if (t->out->networks == 0)
+        return fail(t->error, HEARTH_UNSUPPORTED, "%s: profile: no layer has a feed-forward network",
+                    t->model->source->path);
     return HEARTH_OK;
 }
 
@@ -316,7 +321,9 @@ hearth_status profile_take(profile *out, const hearth_engine *engine, const corp
                            const profile_options *options, hearth_error *error)
 {
     const hearth_model *model = hearth_engine_model(engine);
-    *out = (profile){.layer_count = model->hyper.layer_count, .hot_only_agreement = {NAN, NAN, NAN}};
+    *out = (profile){.layer_count = model->hyper.layer_count,
+                     .networks = model_networks(model),
+                     .hot_only_agreement = {NAN, NAN, NAN}};
     taking t = {.out = out,
                 .model = model,
                 .engine = engine,
@@ -351,8 +358,9 @@ void profile_to_tune(const profile *p, tune *t)
 {
     t->tokens = p->tokens;
     for (uint32_t i = 0; i < p->layer_count; i++) {
-        t->layers[i].counts = p->layers[i].counts;
-        t->layers[i].magnitudes = p->layers[i].magnitudes;
+        bool network = p->layers[i].neuron_count > 0;
+        t->layers[i].counts = network ? p->layers[i].counts : NULL;
+        t->layers[i].magnitudes = network ? p->layers[i].magnitudes : NULL;
     }
 }
 
@@ -394,7 +402,7 @@ double profile_hot_share(const int32_t *counts, size_t count, double share, uint
 
 /* ------------------------------------------------------------------ the hot neurons alone */
 
-/* Copies the order, counts and magnitudes of a layer into the record's own memory. */
+/* Copies the order, counts and magnitudes of a layer with neurons into the record's own memory. */
 static hearth_status fill_layer(tune *t, uint32_t layer, const profile_layer *from, uint64_t *scratch)
 {
     uint32_t f = from->neuron_count, *order = arena_new_array(&t->memory, f, sizeof *order);
@@ -421,7 +429,8 @@ static hearth_status fill_record(tune *t, const profile *p, const hearth_model *
     if (layers)
         tune_set_layers(t, layers, model);
     for (uint32_t i = 0; status == HEARTH_OK && i < p->layer_count; i++)
-        status = fill_layer(t, i, &p->layers[i], scratch);
+        if (p->layers[i].neuron_count > 0)
+            status = fill_layer(t, i, &p->layers[i], scratch);
     mem_free(scratch);
     return status == HEARTH_OK ? status : fail_memory(error, "profile", most * sizeof *scratch);
 }
@@ -517,8 +526,11 @@ static json_t *bins_json(const profile_layer *l)
     return a;
 }
 
+/* Returns null for a layer without a network. */
 static json_t *layer_json(const profile_layer *l)
 {
+    if (l->neuron_count == 0)
+        return json_null();
     json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "density", l->density, "least_density",
                           l->least_density, "median_density", l->median_density, "high_density", l->high_density,
                           "gate_density", l->gate_density, "hot_share_80", l->hot_share[0], "hot_share_95",
@@ -549,7 +561,7 @@ json_t *profile_json(const profile *p)
         double sum = 0;
         for (uint32_t i = 0; i < p->layer_count; i++)
             sum += p->layers[i].union_density[k];
-        json_array_append_new(unions, json_real(sum / p->layer_count));
+        json_array_append_new(unions, json_real(sum / p->networks));
     }
     return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "tokens", (json_int_t)p->tokens,
                      "measured_tokens", (json_int_t)p->measured_tokens, "seconds", p->seconds, "density", p->density,

@@ -30,7 +30,7 @@
 extern const double profile_probe_shares[PROFILE_PROBES]; /* 0.2, 0.4, 0.6 */
 
 typedef struct profile_layer {
-    uint32_t neuron_count;             /* f                                                  */
+    uint32_t neuron_count;             /* f; 0: no network, all other figures are 0          */
     int32_t *counts;                   /* [neuron_count] tokens for which the neuron counted */
     float magnitudes[TUNE_QUANTILES];  /* quantiles, to 0.4 percent, of the non-zero |activation of the first matrix|,
                                          which mode pruned compares with its threshold */
@@ -50,6 +50,7 @@ typedef struct profile {
     uint64_t measured_tokens; /* tokens whose magnitudes were counted: all, or a share drawn from a fixed seed */
     double seconds;           /* spent counting, earlier runs included                                         */
     profile_layer *layers;    /* [layer_count]                                                                 */
+    uint32_t networks;        /* layers that have a network; means are over these                              */
     double density;           /* mean of the layers                                                            */
     double hot_share[2];      /* over the whole model                                                          */
     double hot_only_agreement[PROFILE_PROBES]; /* share of tokens whose top-1 equals dense's with only the hottest
@@ -90,7 +91,7 @@ hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runti
 /* Sets counts, magnitudes and tokens in a tune record. Its pointers go into p, which must outlive it. */
 void profile_to_tune(const profile *p, tune *t);
 
-/* Returns the profile as JSON, without the counts. NULL: no memory. */
+/* Returns the profile as JSON, without the counts; layers without a network are null. NULL: no memory. */
 json_t *profile_json(const profile *p);
 
 /* Sorts neurons [count] into order [count], hottest first, ties by number. scratch [count] */

@@ -6,7 +6,8 @@
  * own output is considered; how later layers amplify the error is left out, as in TEAL.
  *
  * Of a layer with experts the neurons of those that a token chose are considered, as if all had the same share; they are
- * known by what fired. The expert that every token uses is left out. */
+ * known by what fired. The expert that every token uses is left out. Of experts of another width, the change of the
+ * layer's output is estimated from that of their results, as if these had no preferred direction. */
 #include "prune.h"
 
 #include "../base/memory.h"
@@ -108,7 +109,7 @@ typedef struct bands {
     uint32_t *list; /* [f]                              */
     float *h;       /* [f] their activations            */
     uint8_t *band;  /* [f] band of each neuron          */
-    float *lost;    /* [d] change of the layer's output */
+    float *lost;    /* [width] change of the network's results */
 } bands;
 
 /* Everything about one layer; the buffers are allocated once for all layers. */
@@ -123,6 +124,9 @@ typedef struct survey {
     uint32_t *rows;  /* [row_count] numbers of the rows of hidden states */
     float *residual; /* [row_count][d]                                   */
     float *normed;   /* [row_count][d]                                   */
+    float *latent;   /* [row_count][width] what experts of another width read */
+    size_t width;    /* values that the network reads and writes         */
+    double widens;   /* square of the layer's output over that of the network's results; 1 where they are the same */
     uint64_t *fired; /* [row_count][words]                               */
     size_t words;
     float *first;         /* [row_count][f] the activated first matrix        */
@@ -130,7 +134,7 @@ typedef struct survey {
     float *sorted;        /* [row_count * f] magnitudes that are not zero     */
     double *errors;       /* [row_count][PRUNE_GRADES]                         */
     bands *workers;       /* [threads]                                        */
-    float *worker_floats; /* [threads][f + d]                                 */
+    float *worker_floats; /* [threads][f + the largest width]                 */
     uint32_t *worker_lists;
     uint8_t *worker_bands;
     prune_curve *curve; /* of this layer */
@@ -139,8 +143,9 @@ typedef struct survey {
 typedef struct survey_product {
     const survey *s;
     const matrix *w;
-    const float *bias; /* [f], or NULL   */
-    float *y;          /* [row_count][f] */
+    const float *x;    /* [row_count][columns of w]          */
+    const float *bias; /* [f], or NULL: none                 */
+    float *y;          /* [row_count][rows of w]             */
 } survey_product;
 
 static void multiply_rows(void *context, size_t begin, size_t end, unsigned worker)
@@ -148,17 +153,17 @@ static void multiply_rows(void *context, size_t begin, size_t end, unsigned work
     (void)worker;
     const survey_product *p = context;
     const survey *s = p->s;
-    kernel_input x = {.count = s->row_count, .columns = s->d, .values = s->normed};
-    s->runtime->kernels.product[p->w->format](p->w, NULL, begin, end, &x, p->y, s->f);
+    kernel_input x = {.count = s->row_count, .columns = p->w->columns, .values = p->x};
+    s->runtime->kernels.product[p->w->format](p->w, NULL, begin, end, &x, p->y, p->w->rows);
     for (size_t t = 0; p->bias && t < s->row_count; t++)
         for (size_t i = begin; i < end; i++)
             p->y[t * s->f + i] += p->bias[i];
 }
 
-static void multiply(const survey *s, const matrix *w, const float *bias, float *y)
+static void multiply(const survey *s, const matrix *w, const float *x, const float *bias, float *y)
 {
-    survey_product p = {s, w, bias, y};
-    pool_run(s->runtime->threads, s->f, RUN_ROWS, multiply_rows, &p);
+    survey_product p = {s, w, x, bias, y};
+    pool_run(s->runtime->threads, w->rows, RUN_ROWS, multiply_rows, &p);
 }
 
 static double square(const float *x, size_t n)
@@ -260,14 +265,20 @@ static void sort_into_bands(const survey *s, const bands *own, size_t t, size_t 
     }
 }
 
-/* Returns the sum of the squares of what a change of the network's output is after the weights of the norm behind it. */
+/* Returns the weights [d] of the norm behind the network, or NULL; it is left out for experts of another width. */
+static const float *post_weight(const survey *s)
+{
+    return s->width == s->d ? s->layer->ffn_post_norm.weight : NULL;
+}
+
+/* Returns the sum of the squares of what a change of the network's results is after the weights of that norm. */
 static double post_square(const survey *s, const float *lost)
 {
-    const float *weight = s->layer->ffn_post_norm.weight;
+    const float *weight = post_weight(s);
     double sum = 0;
     for (size_t i = 0; weight && i < s->d; i++)
         sum += (double)lost[i] * weight[i] * ((double)lost[i] * weight[i]);
-    return weight ? sum : square(lost, s->d);
+    return weight ? sum : s->widens * square(lost, s->width);
 }
 
 /* Computes, for each token (work item), the relative change of the layer's output at each grade. Band 0 holds the
@@ -280,13 +291,13 @@ static void lose(void *context, size_t begin, size_t end, unsigned worker)
         size_t ends[PRUNE_GRADES + 1];
         double size = square(s->residual + t * s->d, s->d);
         sort_into_bands(s, own, t, ends);
-        memset(own->lost, 0, s->d * sizeof *own->lost);
+        memset(own->lost, 0, s->width * sizeof *own->lost);
         for (size_t k = 1; k < PRUNE_GRADES; k++) {
             s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[k - 1], ends[k], own->h,
                                                              own->lost);
             s->errors[t * PRUNE_GRADES + k] = size > 0 ? post_square(s, own->lost) / size : 0;
         }
-        if (!s->layer->ffn_post_norm.weight)
+        if (!post_weight(s))
             continue;
         s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[PRUNE_GRADES - 1],
                                                          ends[PRUNE_GRADES], own->h, own->lost);
@@ -294,6 +305,29 @@ static void lose(void *context, size_t begin, size_t end, unsigned worker)
         for (size_t k = 1; k < PRUNE_GRADES; k++)
             s->errors[t * PRUNE_GRADES + k] /= whole * whole;
     }
+}
+
+/* Computes what experts of another width read. Sets width and widens: for results without a preferred direction the mean
+ * square of what the matrix behind them makes of them follows from the sum of its squares. */
+static hearth_status take_width(survey *s, hearth_error *error)
+{
+    const matrix *in = &s->layer->latent_in, *out = &s->layer->latent_out;
+    s->width = ffn_expert_width(&s->layer->ffn, (uint32_t)s->d);
+    s->widens = 1;
+    if (s->layer->ffn.latent == 0)
+        return HEARTH_OK;
+    float *row = mem_new_array(out->columns, sizeof *row);
+    if (!row)
+        return fail_memory(error, "prune", out->columns * sizeof *row);
+    double squares = 0;
+    for (uint32_t i = 0; i < out->rows; i++) {
+        number_formats[out->format].decode(matrix_row(out, i), row, out->columns);
+        squares += square(row, out->columns);
+    }
+    mem_free(row);
+    s->widens = squares / out->columns;
+    multiply(s, in, s->normed, NULL, s->latent);
+    return HEARTH_OK;
 }
 
 /* Sets down_t of the layer: the file's, or a temporary copy. */
@@ -343,9 +377,11 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
     const model_layer *l = s->layer = &s->model->layers[layer];
     s->f = ffn_routed(&l->ffn);
     TRY(take_down(s, error));
-    multiply(s, layer_first_matrix(l), layer_first_bias(l), s->first);
+    TRY(take_width(s, error));
+    const float *x = l->ffn.latent > 0 ? s->latent : s->normed;
+    multiply(s, layer_first_matrix(l), x, layer_first_bias(l), s->first);
     if (l->ffn.gating != FFN_PLAIN)
-        multiply(s, &l->up, l->up_bias, s->h);
+        multiply(s, &l->up, x, l->up_bias, s->h);
     pool_run(s->runtime->threads, s->row_count, 1, activate_rows, s);
     place_thresholds(s);
     pool_run(s->runtime->threads, s->row_count, 1, lose, s);
@@ -360,39 +396,43 @@ static hearth_status survey_layer(survey *s, uint32_t layer, const char *folder,
 static hearth_status survey_open(survey *s, const hearth_runtime *runtime, const hearth_model *model,
                                  hearth_error *error)
 {
-    size_t d = model->hyper.embedding_length, f = model_largest(model).neurons, n = ROWS_MOST;
+    layer_sizes most = model_largest(model);
+    size_t d = model->hyper.embedding_length, f = most.neurons, n = ROWS_MOST,
+           width = d > most.latent ? d : most.latent;
     size_t threads = pool_threads(runtime->threads);
     *s = (survey){.runtime = runtime, .model = model, .d = d};
     s->rows = mem_new_array(n, sizeof *s->rows);
     s->residual = mem_new_array(n * d, sizeof *s->residual);
     s->normed = mem_new_array(n * d, sizeof *s->normed);
+    s->latent = mem_new_array(n * most.latent, sizeof *s->latent);
     s->fired = mem_new_array(n * bits_words(f), sizeof *s->fired);
     s->first = mem_new_array(n * f, sizeof *s->first);
     s->h = mem_new_array(n * f, sizeof *s->h);
     s->sorted = mem_new_array(n * f, sizeof *s->sorted);
     s->errors = mem_new_array(n * PRUNE_GRADES, sizeof *s->errors);
     s->workers = mem_new_array(threads, sizeof *s->workers);
-    s->worker_floats = mem_new_array(threads * (f + d), sizeof *s->worker_floats);
+    s->worker_floats = mem_new_array(threads * (f + width), sizeof *s->worker_floats);
     s->worker_lists = mem_new_array(threads * f, sizeof *s->worker_lists);
     s->worker_bands = mem_new_array(threads, f);
-    if (!s->rows || !s->residual || !s->normed || !s->fired || !s->first || !s->h || !s->sorted || !s->errors ||
-        !s->workers || !s->worker_floats || !s->worker_lists || !s->worker_bands)
+    if (!s->rows || !s->residual || !s->normed || !s->latent || !s->fired || !s->first || !s->h || !s->sorted ||
+        !s->errors || !s->workers || !s->worker_floats || !s->worker_lists || !s->worker_bands)
         return fail_memory(error, "prune", n * (2 * d + 3 * f) * sizeof(float));
     for (size_t i = 0; i < threads; i++)
-        s->workers[i] = (bands){s->worker_lists + i * f, s->worker_floats + i * (f + d), s->worker_bands + i * f,
-                                s->worker_floats + i * (f + d) + f};
+        s->workers[i] = (bands){s->worker_lists + i * f, s->worker_floats + i * (f + width), s->worker_bands + i * f,
+                                s->worker_floats + i * (f + width) + f};
     return HEARTH_OK;
 }
 
 static void survey_close(survey *s)
 {
-    void *const blocks[] = {s->rows,      s->residual, s->normed,  s->fired,         s->first,        s->h,
-                            s->sorted,    s->errors,   s->workers, s->worker_floats, s->worker_lists, s->worker_bands,
-                            s->transposed};
+    void *const blocks[] = {s->rows,   s->residual,  s->normed,  s->fired,         s->first,        s->h,
+                            s->sorted, s->errors,    s->workers, s->worker_floats, s->worker_lists, s->worker_bands,
+                            s->latent, s->transposed};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         mem_free(blocks[i]);
 }
 
+/* Measures the layers that have a network. curves [model_networks] */
 static hearth_status survey_all(prune_curve *curves, const hearth_runtime *runtime, const hearth_model *model,
                                 const char *folder, hearth_progress progress, hearth_error *error)
 {
@@ -400,7 +440,9 @@ static hearth_status survey_all(prune_curve *curves, const hearth_runtime *runti
     uint32_t layers = model->hyper.layer_count;
     hearth_status status = survey_open(&s, runtime, model, error);
     for (uint32_t i = 0; status == HEARTH_OK && i < layers; i++) {
-        s.curve = &curves[i];
+        if (model->layers[i].ffn.neuron_count == 0)
+            continue;
+        s.curve = curves++;
         if (progress.report && !progress.report(progress.user, "dealing thresholds", i, layers))
             status = fail(error, HEARTH_CANCELLED, "%s: pruning: cancelled", model->source->path);
         else
@@ -410,16 +452,22 @@ static hearth_status survey_all(prune_curve *curves, const hearth_runtime *runti
     return status;
 }
 
-/* Computes levels and thresholds from the curves. */
-static hearth_status deal(prune_table *out, const prune_curve *curves, size_t layers, hearth_error *error)
+/* Computes levels and thresholds from the curves [networks]; those of layers without a network are 0. */
+static hearth_status deal(prune_table *out, const prune_curve *curves, size_t networks, const hearth_model *model,
+                          hearth_error *error)
 {
+    size_t layers = model->hyper.layer_count, at = 0;
     uint32_t *grades = mem_new_array(layers, PRUNE_LEVELS * sizeof *grades);
     out->thresholds = mem_new_array(layers, PRUNE_LEVELS * sizeof *out->thresholds);
     hearth_status status = grades && out->thresholds
-                               ? prune_spread(out->levels, grades, curves, layers, error)
+                               ? prune_spread(out->levels, grades, curves, networks, error)
                                : fail_memory(error, "prune", layers * PRUNE_LEVELS * sizeof *grades);
-    for (size_t i = 0; status == HEARTH_OK && i < layers * PRUNE_LEVELS; i++)
-        out->thresholds[i] = curves[i / PRUNE_LEVELS].thresholds[grades[i]];
+    for (size_t i = 0; status == HEARTH_OK && i < layers; i++) {
+        bool network = model->layers[i].ffn.neuron_count > 0;
+        for (size_t k = 0; network && k < PRUNE_LEVELS; k++)
+            out->thresholds[i * PRUNE_LEVELS + k] = curves[at].thresholds[grades[at * PRUNE_LEVELS + k]];
+        at += network;
+    }
     mem_free(grades);
     return status;
 }
@@ -427,14 +475,14 @@ static hearth_status deal(prune_table *out, const prune_curve *curves, size_t la
 hearth_status prune_deal(prune_table *out, hearth_runtime *runtime, const hearth_model *model, const char *folder,
                          hearth_progress progress, hearth_error *error)
 {
-    size_t layers = model->hyper.layer_count;
+    size_t networks = model_networks(model);
     *out = (prune_table){0};
-    prune_curve *curves = mem_new_array(layers, sizeof *curves);
+    prune_curve *curves = mem_new_array(networks, sizeof *curves);
     if (!curves)
-        return fail_memory(error, "prune", layers * sizeof *curves);
+        return fail_memory(error, "prune", networks * sizeof *curves);
     hearth_status status = survey_all(curves, runtime, model, folder, progress, error);
     if (status == HEARTH_OK)
-        status = deal(out, curves, layers, error);
+        status = deal(out, curves, networks, model, error);
     mem_free(curves);
     if (status != HEARTH_OK)
         prune_free(out);

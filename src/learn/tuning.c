@@ -224,6 +224,8 @@ static hearth_status prepare_layers(tuning *t, hearth_error *error)
         return fail_memory(error, "tuning", out->layer_count * sizeof *out->layers);
     for (uint32_t i = 0; i < out->layer_count; i++) {
         tuning_layer *l = &out->layers[i];
+        if (t->model->layers[i].ffn.neuron_count == 0)
+            continue;
         l->shape = choose_layer_of(t->model, i, out->counted.layers[i].density);
         l->candidates[TUNING_NONE] = (candidate){.recall = 1, .density = 1, .fired = l->shape.fires};
         choose_count_bytes(&l->candidates[TUNING_NONE], t->model, &l->shape);
@@ -270,7 +272,7 @@ void tuning_fill(tune *record, tune_layer *layers, const tuning *t, const size_t
         record->losses = r->prune.loss_tokens > 0 ? r->prune.losses : NULL;
     }
     for (uint32_t i = 0; i < r->layer_count; i++) {
-        if (record->level_count > 0)
+        if (record->level_count > 0 && layers[i].neuron_count > 0)
             layers[i].prune = r->prune.thresholds + (size_t)i * PRUNE_LEVELS;
         if (r->has_zeros)
             fill_predictor(&layers[i], &r->layers[i], chosen[i]);
@@ -332,7 +334,7 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hear
     TRY(records_begin(options->folder, key, &out->begun_anew, error));
     TRY(take_profile(&t, error));
     TRY(prepare_layers(&t, error));
-    if (placement_check_selector(SELECTOR_MAGNITUDE, model, model->tune, 0, NULL) == HEARTH_OK)
+    if (placement_check_selector(SELECTOR_MAGNITUDE, model, model->tune, model_first_network(model), NULL) == HEARTH_OK)
         TRY(deal_thresholds(&t, error));
     if (are_levels_rising(&out->prune))
         TRY(measure_levels(&t, error));

@@ -278,6 +278,8 @@ hearth_status tuning_pick(tuning_result *r, hearth_error *error)
 static void choose_low_rank(tuning_result *r)
 {
     for (uint32_t i = 0; i < r->layer_count; i++) {
+        if (r->counted.layers[i].neuron_count == 0)
+            continue;
         r->layers[i].chosen = TUNING_LOW_RANK;
         r->spent_bytes += r->layers[i].candidates[TUNING_LOW_RANK].own_bytes;
     }
@@ -415,9 +417,12 @@ static json_t *candidate_json(const tuning_result *r, const candidate *c)
     return o;
 }
 
+/* Returns null for a layer without a network. */
 static json_t *layer_json(const tuning_result *r, uint32_t layer)
 {
     const tuning_layer *l = &r->layers[layer];
+    if (r->counted.layers[layer].neuron_count == 0)
+        return json_null();
     char chosen[48], why[256];
     tuning_describe(chosen, sizeof chosen, &l->candidates[l->chosen]);
     tuning_explain(why, sizeof why, r, layer);

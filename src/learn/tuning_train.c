@@ -412,9 +412,11 @@ static hearth_status explore(tuning *t, hearth_error *error)
 {
     uint32_t ranks[CHOOSE_RANKS];
     size_t count = choose_ranks(ranks, t->model->hyper.embedding_length);
-    TRY(tuning_stage(t, "looking at predictors", t->out->layer_count * (count + 3), error));
+    TRY(tuning_stage(t, "looking at predictors", model_networks(t->model) * (count + 3), error));
     for (uint32_t i = 0; i < t->out->layer_count; i++) {
         trainer r;
+        if (t->model->layers[i].ffn.neuron_count == 0)
+            continue;
         TRY(open_trainer(&r, t, i, error));
         hearth_status status = explore_layer(&r, ranks, count, error);
         states_close(r.rows);

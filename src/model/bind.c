@@ -423,6 +423,22 @@ const attention_shape *model_first_attention(const hearth_model *model)
     return &model->layers[0].attention;
 }
 
+uint32_t model_networks(const hearth_model *model)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        count += model->layers[i].ffn.neuron_count > 0;
+    return count;
+}
+
+uint32_t model_first_network(const hearth_model *model)
+{
+    uint32_t i = 0;
+    while (i < model->hyper.layer_count && model->layers[i].ffn.neuron_count == 0)
+        i++;
+    return i < model->hyper.layer_count ? i : 0;
+}
+
 bool model_has_zeros(const hearth_model *model)
 {
     for (uint32_t i = 0; i < model->hyper.layer_count; i++)

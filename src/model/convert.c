@@ -115,7 +115,7 @@ static hearth_status check_predictable(const hearth_model *m, hearth_error *erro
         reason = "a PowerInfer file is of a model whose neurons are often zero (ReLU), which this one's are not";
     else if (m->predictors)
         reason = "the model has some already";
-    else if (m->layers[0].order)
+    else if (m->layers[model_first_network(m)].order)
         reason = "the model's neurons are in another order; add them to the file it was packed from";
     return reason ? fail(error, HEARTH_UNSUPPORTED, "%s: predictors: %s", m->source->path, reason) : HEARTH_OK;
 }

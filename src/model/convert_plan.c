@@ -286,7 +286,7 @@ static hearth_status plan_layer_tensor(convert_plan *p, const tensor_rule *rule,
 {
     uint32_t f = p->model->layers[layer].ffn.neuron_count;
     stored_tensor numbers = {.format = FORMAT_I32, .rank = 1, .shape = {f, 1, 1, 1}};
-    bool is_order = rows && (rule->flags & TENSOR_INTEGERS) != 0;
+    bool is_order = rows && f > 0 && (rule->flags & TENSOR_INTEGERS) != 0;
     if (is_order) { /* uint32_t as I32: the numbers are far below 2^31       */
         numbers.data = p->options->order[layer];
         numbers.size_bytes = f * sizeof **p->options->order;

@@ -55,7 +55,8 @@ static void add_extras(hash128 *h, const hyperparameters *y, const model_layer *
                                 y->active_stream,
                                 y->per_layer_length,
                                 l->experts_norm.weight ? l->ffn.shared_neurons : 0,
-                                a->keys_back == 0 && a->norm_values && !l->v.data};
+                                a->keys_back == 0 && a->norm_values && !l->v.data,
+                                a->gated};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] > 0) {
             hash_number(h, i);

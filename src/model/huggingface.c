@@ -120,7 +120,8 @@ static hearth_status read_size(folder_reader *r, const size_setting *s)
     uint32_t *field = size_field(s, &r->hyper, &r->layer);
     const char *key = config_key(r, s);
     bool found = true;
-    if (s->of_layer && json_is_array(json_object_get(r->config, key)))
+    /* Heads must be the same in all layers: by them rows are put in order. */
+    if (field == &r->layer.ffn.neuron_count && json_is_array(json_object_get(r->config, key)))
         return folder_read_size_list(r, s, key, json_object_get(r->config, key));
     TRY(json_get_uint(r->config, key, field, &found, r->name, r->error));
     if (!found)

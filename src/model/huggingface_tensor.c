@@ -76,7 +76,7 @@ static hearth_status copy_in_order(folder_reader *r, stored_tensor *t)
     return HEARTH_OK;
 }
 
-/* Marks the order in which a folder has the heads of values. What is no matrix is put in order at once. */
+/* Marks the order in which a folder has the heads of values. Others than matrices are put in order at once. */
 static hearth_status order_values(folder_reader *r, const tensor_rule *rule, stored_tensor *t)
 {
     const recurrent_shape *shape = &r->layer.recurrent;

@@ -64,6 +64,8 @@ static void describe_attention(char *out, size_t size, const model_layer *l, uin
         say(out, size, "; scores capped at %g", (double)a->softcap);
     if (l->sinks)
         say(out, size, "; sinks");
+    if (a->gated)
+        say(out, size, "; gated");
     if (l->q_bias || l->qkv_bias)
         say(out, size, "; biases");
 }
@@ -144,7 +146,7 @@ static void describe_experts(char *out, size_t size, const model_layer *l)
     if (l->experts_norm.weight)
         say(out, size, "; beside a network of %u neurons", f->shared_neurons);
     else if (f->shared_neurons > 0)
-        say(out, size, "; one shared of %u neurons", f->shared_neurons);
+        say(out, size, "; one shared of %u neurons%s", f->shared_neurons, l->shared_gate ? ", gated" : "");
 }
 
 static void describe_network(char *out, size_t size, const model_layer *l)

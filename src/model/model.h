@@ -90,6 +90,10 @@ layer_sizes model_largest(const hearth_model *model);
 /* Returns the shape of the first layer with attention; all zero where none has. */
 const attention_shape *model_first_attention(const hearth_model *model);
 
+/* Return how many layers have a feed-forward network, and the number of the first one; 0 where none has. */
+uint32_t model_networks(const hearth_model *model);
+uint32_t model_first_network(const hearth_model *model);
+
 /* Returns whether some layer has activations that are often exactly zero. */
 bool model_has_zeros(const hearth_model *model);
 

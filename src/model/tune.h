@@ -24,8 +24,8 @@
  *                                       of experts those that a token chose count
  *   blk.N.fc1.weight, blk.N.fc2.weight  [rank][d], [f][rank] in any weight format; rows of fc2 by neuron number
  *
- * A section may be absent, but only for all layers at once (fc1 and fc2 exist for exactly the low-rank layers). The
- * sections are: counts with tokens; magnitudes; prune with levels, optionally with losses; predictors with the other
+ * A section may be absent, but only for all layers at once (fc1 and fc2 exist for exactly the low-rank layers). A layer
+ * without a feed-forward network (f is 0) has none of these tensors, and the predictor "none". The sections are: counts with tokens; magnitudes; prune with levels, optionally with losses; predictors with the other
  * five keys [L], which have a value for every layer, whether or not its predictor uses it. Keys with the prefix
  * "hearth.tune." that are not in the list are refused. */
 #ifndef MODEL_TUNE_H
@@ -76,6 +76,16 @@ typedef struct tune {
     tune_layer *layers;  /* [layer_count]                                                                  */
     arena memory;
 } tune;
+
+/* Returns the first layer with neurons; layer 0 where none has any. All layers with neurons have the sections that it
+ * has. */
+static inline const tune_layer *tune_first(const tune *t)
+{
+    uint32_t i = 0;
+    while (i + 1 < t->layer_count && t->layers[i].neuron_count == 0)
+        i++;
+    return &t->layers[i];
+}
 
 /* Reads and validates a tune file for a model. HEARTH_FORMAT: damaged, of another version, or of another model (the
  * text says which). HEARTH_UNSUPPORTED: a number format that hearth does not know. */

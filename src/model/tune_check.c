@@ -108,6 +108,7 @@ static hearth_status check_low_rank(const checker *c, uint32_t layer)
 static hearth_status check_coarse(const checker *c, uint32_t layer)
 {
     number_format format = c->t->layers[layer].predictor.coarse_format;
+    uint32_t width = ffn_expert_width(&c->model->layers[layer].ffn, c->model->hyper.embedding_length);
     size_t row_bytes;
     if (format >= FORMAT_COUNT)
         return fail(c->error, c->refusal, "%s: key " TUNE_KEY_COARSE ": layer %u is coarse and has no format", c->path,
@@ -115,10 +116,10 @@ static hearth_status check_coarse(const checker *c, uint32_t layer)
     if (!number_is_written(format))
         return fail(c->error, c->refusal, "%s: key " TUNE_KEY_COARSE ": layer %u: %s can be read, not written", c->path,
                     layer, number_formats[format].name);
-    if (!number_row_bytes(format, c->model->hyper.embedding_length, &row_bytes))
+    if (!number_row_bytes(format, width, &row_bytes))
         return fail(c->error, c->refusal,
                     "%s: key " TUNE_KEY_COARSE ": layer %u: rows of %u values are not whole blocks of %s", c->path,
-                    layer, c->model->hyper.embedding_length, number_formats[format].name);
+                    layer, width, number_formats[format].name);
     return HEARTH_OK;
 }
 
@@ -133,6 +134,9 @@ static hearth_status check_predictor(const checker *c, uint32_t layer)
     if (!(l->density >= 0 && l->density <= 1))
         return bad_key(c, TUNE_KEY_DENSITIES, layer, (double)l->density, "a share of 0 to 1");
     ffn_activation activation = c->model->layers[layer].ffn.activation;
+    if (l->predictor.kind != PREDICTOR_NONE && l->neuron_count == 0)
+        return fail(c->error, c->refusal,
+                    "%s: key " TUNE_KEY_PREDICTORS ": layer %u has one, but no feed-forward network", c->path, layer);
     if (l->predictor.kind != PREDICTOR_NONE && !ffn_has_zeros(activation))
         return fail(c->error, c->refusal,
                     "%s: key " TUNE_KEY_PREDICTORS ": layer %u has one, but the activation %s is never exactly zero",
@@ -166,10 +170,15 @@ static hearth_status check_report(const checker *c)
                      : fail(c->error, c->refusal, "%s: key " TUNE_KEY_REPORT ": is not a JSON object", c->path);
 }
 
-/* Checks that a layer has the same sections as layer 0: a section exists for all layers or for none. */
+/* Checks that a layer has the same sections as the first one with neurons: a section exists for all layers with neurons
+ * or for none. Layers without neurons have no section. */
 static hearth_status check_presence(const checker *c, uint32_t layer)
 {
-    const tune_layer *l = &c->t->layers[layer], *first = &c->t->layers[0];
+    static const tune_layer nothing;
+    const tune_layer *l = &c->t->layers[layer], *first = tune_first(c->t);
+    uint32_t number = (uint32_t)(first - c->t->layers);
+    if (l->neuron_count == 0)
+        first = &nothing;
     const struct {
         enum tune_tensor tensor;
         const void *own, *first;
@@ -180,8 +189,11 @@ static hearth_status check_presence(const checker *c, uint32_t layer)
         if (!sections[i].own != !sections[i].first) {
             char name[TENSOR_NAME_SIZE];
             tune_tensor_name(name, sections[i].tensor, layer);
-            return fail(c->error, c->refusal, "%s: tensor %s: %s", c->path, name,
-                        sections[i].own ? "is there, and layer 0 has none" : "is missing, and layer 0 has one");
+            if (l->neuron_count == 0)
+                return fail(c->error, c->refusal, "%s: tensor %s: is there, and the layer has no neurons", c->path,
+                            name);
+            return fail(c->error, c->refusal, "%s: tensor %s: is %s, and layer %u has %s", c->path, name,
+                        sections[i].own ? "there" : "missing", number, sections[i].own ? "none" : "one");
         }
     return HEARTH_OK;
 }
@@ -190,10 +202,10 @@ static hearth_status check_presence(const checker *c, uint32_t layer)
 static hearth_status check_companions(const checker *c)
 {
     const tune *t = c->t;
-    if (t->layers[0].counts && (t->tokens < 1 || t->tokens > INT32_MAX))
+    if (tune_first(t)->counts && (t->tokens < 1 || t->tokens > INT32_MAX))
         return fail(c->error, c->refusal, "%s: key " TUNE_KEY_TOKENS ": is %" PRIu64 ", expected 1 to %d", c->path,
                     t->tokens, INT32_MAX);
-    if (!t->layers[0].prune != (t->level_count == 0))
+    if (!tune_first(t)->prune != (t->level_count == 0))
         return fail(c->error, c->refusal, "%s: key " TUNE_KEY_LEVELS ": %s", c->path,
                     t->level_count ? "is there, and no layer has thresholds"
                                    : "is missing, and layers have thresholds");

@@ -404,11 +404,13 @@ static void sort_by_counts(uint32_t *order, uint32_t *scratch, const int32_t *co
 static hearth_status find_orders(tune_reader *r)
 {
     size_t most = model_largest(r->model).neurons;
-    if (!r->t->layers[0].counts)
+    if (!tune_first(r->t)->counts)
         return HEARTH_OK;
     uint32_t *scratch = mem_new_array(most, 2 * sizeof *scratch), *order = scratch;
     for (uint32_t i = 0; order && i < r->t->layer_count; i++) {
         tune_layer *l = &r->t->layers[i];
+        if (l->neuron_count == 0)
+            continue;
         order = arena_new_array(&r->t->memory, l->neuron_count, sizeof *order);
         if (order)
             sort_by_counts(order, scratch, l->counts, l->neuron_count);

@@ -124,7 +124,7 @@ static bool add_keys(writer *w, const char *fingerprint)
     add_number(w, TUNE_KEY_LAYERS, VALUE_U32, t->layer_count);
     if (!add_neurons(w))
         return false;
-    if (t->layers[0].counts)
+    if (tune_first(t)->counts)
         add_number(w, TUNE_KEY_TOKENS, VALUE_U64, t->tokens);
     if (t->level_count > 0)
         add_items(w, TUNE_KEY_LEVELS, VALUE_F32, t->levels, t->level_count);

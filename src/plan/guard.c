@@ -217,9 +217,11 @@ static hearth_status conclude(guard_findings *f, const hearth_model *model, cons
     double *density = mem_new_array(p->layers, sizeof *density);
     hearth_status status = bytes && density ? HEARTH_OK : fail_memory(error, "guard", p->layers * sizeof *bytes);
     for (uint32_t i = 0; status == HEARTH_OK && i < p->layers; i++) {
+        if (model->layers[i].ffn.neuron_count == 0) /* it reads nothing and takes no time */
+            continue;
         density[i] = (double)p->active[i] / ((double)model->layers[i].ffn.neuron_count * (p->tokens + 1));
         bytes[i] = layer_bytes(&model->layers[i]);
-        f->density += density[i] / p->layers;
+        f->density += density[i] / model_networks(model);
         f->dense_seconds += probe_median(p, i);
     }
     f->surveyed = true;
@@ -456,11 +458,20 @@ static bool recall(opener *o, const char *folder, const char *key)
            (count_layers(&o->findings, GUARD_STOCK) == 0 || (o->out->engine && is_all_stock(&o->findings)));
 }
 
+/* Returns how many layers skip zeros. */
+static uint32_t count_sparse(const opener *o)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < o->findings.layer_count; i++)
+        count += o->findings.layers[i] == GUARD_SPARSE && o->model->layers[i].ffn.neuron_count > 0;
+    return count;
+}
+
 static void report(const opener *o, bool remembered)
 {
     const guard_findings *f = &o->findings;
-    o->out->report = (guard_report){.layers = f->layer_count,
-                                    .sparse_layers = count_layers(f, GUARD_SPARSE),
+    o->out->report = (guard_report){.layers = model_networks(o->model),
+                                    .sparse_layers = count_sparse(o),
                                     .dense_seconds = f->dense_seconds,
                                     .exact_seconds = f->exact_seconds,
                                     .density = f->density,
@@ -480,7 +491,7 @@ static bool fits_cache(const opener *o)
 static hearth_status stay_dense(opener *o, const char *shortage, hearth_error *error)
 {
     guard_close(o->out);
-    o->out->report = (guard_report){.layers = o->findings.layer_count, .reason = GUARD_NO_MEMORY};
+    o->out->report = (guard_report){.layers = model_networks(o->model), .reason = GUARD_NO_MEMORY};
     snprintf(o->out->report.shortage, sizeof o->out->report.shortage, "%.250s", shortage);
     return open_plain(o, error);
 }
@@ -494,7 +505,7 @@ static hearth_status open_guarded(opener *o, hearth_error *error)
     hearth_placement_destroy(placement);
     if (!o->model->neuron_major) {
         TRY(open_plain(o, error));
-        o->out->report = (guard_report){.layers = o->findings.layer_count, .reason = GUARD_FITS_CACHE};
+        o->out->report = (guard_report){.layers = model_networks(o->model), .reason = GUARD_FITS_CACHE};
         if (fits_cache(o))
             return HEARTH_OK;
     }

@@ -29,7 +29,7 @@ typedef enum guard_reason {
 } guard_reason;
 
 typedef struct guard_report {
-    uint32_t layers, sparse_layers; /* of the engine that was chosen                                  */
+    uint32_t layers, sparse_layers; /* of the engine that was chosen, those with a network            */
     double dense_seconds;           /* per token, all feed-forward networks; medians; 0: not measured */
     double exact_seconds;           /* the same with zeros skipped; 0: not measured                   */
     double density;                 /* share of neurons that fired while measuring                    */

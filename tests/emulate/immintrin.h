@@ -97,6 +97,7 @@ typedef union emulated {
 #define _mm512_castsi512_si256(x) AS(half[0], si, x)
 #define _mm512_castsi512_si128(x) AS(quarter[0], si, x)
 #define _mm512_castps128_ps512(x) WIDEN(ps, quarter_ps, x)
+#define _mm512_castsi128_si512(x) WIDEN(si, quarter, x)
 #define _mm512_castps256_ps512(x) WIDEN(ps, half_ps, x)
 #define _mm512_castsi256_si512(x) WIDEN(si, half, x)
 #define _mm512_zextsi256_si512(x)   \
@@ -247,6 +248,7 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
 #define _mm512_and_si512(x, y)   MAP_SI(uq, 8, x, y, NO_SI, A.uq[i] & B.uq[i])
 #define _mm512_or_si512(x, y)    MAP_SI(uq, 8, x, y, NO_SI, A.uq[i] | B.uq[i])
 #define _mm512_xor_si512(x, y)   MAP_SI(uq, 8, x, y, NO_SI, A.uq[i] ^ B.uq[i])
+#define _mm512_add_epi8(x, y)    MAP_SI(ub, 64, x, y, NO_SI, A.ub[i] + B.ub[i])
 #define _mm512_add_epi16(x, y)   MAP_SI(uw, 32, x, y, NO_SI, A.uw[i] + B.uw[i])
 #define _mm512_add_epi32(x, y)   MAP_SI(ud, 16, x, y, NO_SI, A.ud[i] + B.ud[i])
 #define _mm512_add_epi64(x, y)   MAP_SI(uq, 8, x, y, NO_SI, A.uq[i] + B.uq[i])
@@ -257,6 +259,7 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
 #define _mm512_abs_epi8(x)       MAP_SI(ub, 64, x, NO_SI, NO_SI, A.b[i] < 0 ? -A.b[i] : A.b[i])
 #define _mm512_slli_epi32(x, n)  MAP_SI(ud, 16, x, NO_SI, NO_SI, A.ud[i] << (n))
 #define _mm512_srli_epi32(x, n)  MAP_SI(ud, 16, x, NO_SI, NO_SI, A.ud[i] >> (n))
+#define _mm512_slli_epi16(x, n)  MAP_SI(uw, 32, x, NO_SI, NO_SI, A.uw[i] << (n))
 #define _mm512_srli_epi16(x, n)  MAP_SI(uw, 32, x, NO_SI, NO_SI, A.uw[i] >> (n))
 #define _mm512_sllv_epi64(x, y)  MAP_SI(uq, 8, x, y, NO_SI, B.uq[i] > 63 ? 0 : A.uq[i] << B.uq[i])
 #define _mm512_srlv_epi64(x, y)  MAP_SI(uq, 8, x, y, NO_SI, B.uq[i] > 63 ? 0 : A.uq[i] >> B.uq[i])
@@ -268,6 +271,19 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
     ({                                                                     \
         uint64_t M = (m);                                                  \
         MAP_SI(ub, 64, x, y, z, M >> i & 1 ? B.ub[i] - C.ub[i] : A.ub[i]); \
+    })
+#define _mm512_mask_blend_epi8(m, x, y)                          \
+    ({                                                           \
+        uint64_t M = (m);                                        \
+        MAP_SI(ub, 64, x, y, NO_SI, (M >> i & 1 ? B : A).ub[i]); \
+    })
+#define _mm512_test_epi8_mask(x, y)                         \
+    ({                                                      \
+        emulated A = {.si = (x)}, B = {.si = (y)};          \
+        uint64_t S = 0;                                     \
+        for (int i = 0; i < 64; i++)                        \
+            S |= (uint64_t)((A.ub[i] & B.ub[i]) != 0) << i; \
+        S;                                                  \
     })
 #define _mm512_movepi8_mask(x)                \
     ({                                        \
@@ -306,13 +322,19 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
 /* Quarters: two of x, then two of y. */
 #define QUARTERS(as, x, y, which) \
     MAP(as, q, 8, as, x, as, y, si, NO_SI, (i < 4 ? A : B).q[((which) >> i / 2 * 2 & 3) * 2 + i % 2])
-#define _mm512_shuffle_f32x4(x, y, n)  QUARTERS(ps, x, y, n)
-#define _mm512_shuffle_i32x4(x, y, n)  QUARTERS(si, x, y, n)
-#define _mm512_shuffle_i64x2(x, y, n)  QUARTERS(si, x, y, n)
-#define _mm512_permute_ps(x, n)        MAP_PS(x, NO_PS, NO_PS, A.f[i / 4 * 4 + ((n) >> i % 4 * 2 & 3)])
-#define _mm512_permutexvar_ps(n, x)    MAP(ps, f, 16, si, n, ps, x, si, NO_SI, B.f[A.ud[i] % 16])
-#define _mm512_permutexvar_epi32(n, x) MAP_SI(d, 16, n, x, NO_SI, B.d[A.ud[i] % 16])
-#define _mm512_permutexvar_epi16(n, x) MAP_SI(w, 32, n, x, NO_SI, B.w[A.uw[i] % 32])
+#define _mm512_shuffle_f32x4(x, y, n)      QUARTERS(ps, x, y, n)
+#define _mm512_shuffle_i32x4(x, y, n)      QUARTERS(si, x, y, n)
+#define _mm512_shuffle_i64x2(x, y, n)      QUARTERS(si, x, y, n)
+#define _mm512_movehdup_ps(x)              MAP_PS(x, NO_PS, NO_PS, A.f[i | 1])
+#define _mm512_moveldup_ps(x)              MAP_PS(x, NO_PS, NO_PS, A.f[i & ~1])
+#define _mm512_shuffle_epi32(x, n)         MAP_SI(d, 16, x, NO_SI, NO_SI, A.d[i / 4 * 4 + ((n) >> i % 4 * 2 & 3)])
+#define _mm512_shuffle_epi8(x, n)          MAP_SI(b, 64, x, n, NO_SI, B.ub[i] & 128 ? 0 : A.b[i / 16 * 16 + B.ub[i] % 16])
+#define _mm512_permute_ps(x, n)            MAP_PS(x, NO_PS, NO_PS, A.f[i / 4 * 4 + ((n) >> i % 4 * 2 & 3)])
+#define _mm512_permutexvar_ps(n, x)        MAP(ps, f, 16, si, n, ps, x, si, NO_SI, B.f[A.ud[i] % 16])
+#define _mm512_permutexvar_epi32(n, x)     MAP_SI(d, 16, n, x, NO_SI, B.d[A.ud[i] % 16])
+#define _mm512_permutex2var_epi32(x, n, y) MAP_SI(d, 16, n, x, y, (A.ud[i] & 16 ? C : B).d[A.ud[i] % 16])
+#define _mm512_permutex2var_ps(x, n, y)    MAP(ps, f, 16, si, n, ps, x, ps, y, (A.ud[i] & 16 ? C : B).f[A.ud[i] % 16])
+#define _mm512_permutexvar_epi16(n, x)     MAP_SI(w, 32, n, x, NO_SI, B.w[A.uw[i] % 32])
 #define _mm512_mask_permutexvar_epi16(z, m, n, x)                        \
     ({                                                                   \
         uint32_t M = (m);                                                \
@@ -331,6 +353,11 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
         MAP_SI(b, 64, x, n, NO_SI, M >> i & 1 && !(B.ub[i] & 128) ? A.b[i / 16 * 16 + B.ub[i] % 16] : 0); \
     })
 /* VBMI */
+#define _mm512_permutexvar_epi8(n, x)     MAP_SI(b, 64, n, x, NO_SI, B.b[A.ub[i] % 64])
+#define _mm512_permutex2var_epi8(x, n, y) MAP_SI(b, 64, n, x, y, (A.ub[i] & 64 ? C : B).b[A.ub[i] % 64])
+/* Of each 64 bits eight bytes that begin at a bit, and continue at the first one. */
+#define ROTATED(word, n)                   ((word) >> (n) | (word) << (64 - (n)) % 64)
+#define _mm512_multishift_epi64_epi8(n, x) MAP_SI(ub, 64, n, x, NO_SI, (uint8_t)ROTATED(B.uq[i / 8], A.ub[i] % 64))
 #define _mm512_maskz_permutexvar_epi8(m, n, x)                          \
     ({                                                                  \
         uint64_t M = (m);                                               \
@@ -358,6 +385,13 @@ static inline __m512i emulated_compress(unsigned mask, __m512i x)
 #define _mm512_inserti64x4(x, y, n)     PUT(si, half, x, y, n)
 #define _mm512_inserti32x4(x, y, n)     PUT(si, quarter, x, y, n)
 #define _mm512_extracti64x4_epi64(x, n) AS(half[n], si, x)
+#define _mm512_extractf32x8_ps(x, n)    AS(half_ps[n], ps, x)
+#define _mm512_broadcast_i32x4(x)                                        \
+    ({                                                                   \
+        emulated R;                                                      \
+        R.quarter[0] = R.quarter[1] = R.quarter[2] = R.quarter[3] = (x); \
+        R.si;                                                            \
+    })
 #define _mm512_broadcast_i64x4(x)    \
     ({                               \
         emulated R;                  \
@@ -367,17 +401,21 @@ static inline __m512i emulated_compress(unsigned mask, __m512i x)
 
 /* ---- conversions ---- */
 
-#define FROM(type, x, value)                   \
+#define FROM_TO(type, x, to, count, value)     \
     ({                                         \
         union {                                \
             __typeof__(x) all;                 \
             type of[sizeof(x) / sizeof(type)]; \
         } N = {.all = (x)};                    \
         emulated R;                            \
-        for (int i = 0; i < 16; i++)           \
-            R.d[i] = (value);                  \
+        for (int i = 0; i < (count); i++)      \
+            R.to[i] = (value);                 \
         R.si;                                  \
     })
+#define FROM(type, x, value)     FROM_TO(type, x, d, 16, value)
+#define _mm512_cvtepu8_epi16(x)  FROM_TO(uint8_t, x, w, 32, N.of[i])
+#define _mm512_cvtepu16_epi64(x) FROM_TO(uint16_t, x, q, 8, N.of[i])
+#define _mm512_cvtepu32_epi64(x) FROM_TO(uint32_t, x, q, 8, N.of[i])
 #define _mm512_cvtepi8_epi32(x)  FROM(int8_t, x, N.of[i])
 #define _mm512_cvtepu8_epi32(x)  FROM(uint8_t, x, N.of[i])
 #define _mm512_cvtepi16_epi32(x) FROM(int16_t, x, N.of[i])

@@ -1,0 +1,65 @@
+/* spans.h - what the products of formats that are unpacked to bytes share (bytes_avx2.c, bytes_avx512.h): the ends of rows,
+ * and which loop a product takes. Columns are multiplied in spans of 256, whose scales are prepared together. */
+#ifndef KERNEL_SPANS_H
+#define KERNEL_SPANS_H
+
+#include "streams.h"
+
+#define SPAN  256 /* a multiple of every block */
+#define PARTS 8   /* of 32 columns */
+
+/* Stops the compiler from taking what was written to an array from registers again, element by element. */
+#define KEEP_IN_MEMORY(array) __asm__("" : "+m"(array))
+
+/* A copy of a span that ends before 256 columns, filled up with zeros. */
+typedef struct short_span {
+    size_t parts;
+    int8_t q[SPAN];
+    int16_t sums[2 * PARTS];
+    float scales[PARTS];
+    uint8_t weights[PARTS * sizeof(block_q8_0)]; /* no format has longer blocks */
+} short_span;
+
+/* Copies the token's parts from part `first` on. */
+ALWAYS_INLINE void copy_token(short_span *s, const kernel_input *x, size_t first)
+{
+    memset(s, 0, sizeof(*s));
+    s->parts = x->columns / 32 - first;
+    memcpy(s->q, x->q + first * 32, s->parts * 32);
+    memcpy(s->sums, x->sums + first * 2, s->parts * 2 * sizeof(*s->sums));
+    memcpy(s->scales, x->scales + first, s->parts * sizeof(*s->scales));
+}
+
+/* Copies the same parts of a row, from its block `at` on. */
+ALWAYS_INLINE void copy_weights(short_span *s, const uint8_t *at, size_t block_values, size_t block_bytes)
+{
+    memcpy(s->weights, at, s->parts * 32 / block_values * block_bytes);
+}
+
+/* Multiplies with many tokens one by one, since the format has no tile. */
+ALWAYS_INLINE void one_by_one(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                              float *y, size_t y_stride, dot_function *dot)
+{
+    kernel_input one = {.count = 1, .columns = x->columns};
+    for (size_t t = 0; t < x->count; t++) {
+        one.q = x->q + t * x->columns;
+        one.scales = x->scales + t * x->columns / Q8_BLOCK;
+        one.sums = x->sums + t * x->columns / Q8_SUM;
+        rows_in_streams(w, list, begin, end, &one, y + t * y_stride, dot);
+    }
+}
+
+/* Defines the product of a format with dot_NAME at a level; formats by_16, with scales of 16 columns, have no tiles. */
+#define SPAN_PRODUCT(level, name, by_16)                                                                  \
+    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
+                                         const kernel_input *x, float *y, size_t y_stride)                \
+    {                                                                                                     \
+        if (!x->q)                                                                                        \
+            level##_product_decoded(w, list, begin, end, x, y, y_stride);                                 \
+        else if (x->count != 1 && !(by_16))                                                               \
+            level##_product_tiles(w, list, begin, end, x, y, y_stride);                                   \
+        else                                                                                              \
+            one_by_one(w, list, begin, end, x, y, y_stride, dot_##name);                                  \
+    }
+
+#endif

@@ -1,0 +1,122 @@
+/* model_converter.c - what `hearth convert` makes of a folder, against the GGUF that llama.cpp's converter made of it: names,
+ * shapes and values of all tensors, and the keys of the architecture. */
+#include "../src/file/gguf.h"
+#include "pack_build.h"
+
+#include "family_cases.h"
+
+#include <math.h>
+
+/* Tensors that both compute, each with its own rounding. */
+static bool is_computed(const char *name)
+{
+    static const char *const computed[] = {"rope_freqs", "rope_factors", "ssm_a", "activation_sparsity_scale"};
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+        if (strstr(name, computed[i]))
+            return true;
+    return false;
+}
+
+/* Returns the values of a tensor; freed with free. */
+static float *values_of(const stored_tensor *t, size_t count)
+{
+    float *values = malloc(count * sizeof *values);
+    number_formats[t->format].decode(t->data, values, count);
+    return values;
+}
+
+static void compare_tensor(const char *model, const stored_tensor *want, const stored_tensor *got)
+{
+    size_t count = (size_t)(want->shape[0] * stored_tensor_rows(want));
+    if (!got || memcmp(got->shape, want->shape, sizeof want->shape) != 0)
+        fail_msg("%s: %s: %s", model, want->name, got ? "has another shape" : "is missing");
+    float *wanted = values_of(want, count), *written = values_of(got, count);
+    float bound = is_computed(want->name) ? 2e-7f : 0;
+    for (size_t i = 0; i < count; i++)
+        if (!(fabsf(written[i] - wanted[i]) <= bound * fabsf(wanted[i])))
+            fail_msg("%s: %s: value %zu is %.9g, expected %.9g", model, want->name, i, (double)written[i],
+                     (double)wanted[i]);
+    free(wanted);
+    free(written);
+}
+
+/* Returns the blocks of a file behind its layers, which are not read. */
+static uint32_t drafts_of(const checkpoint *c, const char *architecture, uint32_t *layers)
+{
+    char key[128];
+    uint32_t drafts = 0;
+    bool found;
+    snprintf(key, sizeof key, "%s.nextn_predict_layers", architecture);
+    assert_int_equal(checkpoint_get_u32(c, key, &drafts, &found, NULL), HEARTH_OK);
+    snprintf(key, sizeof key, "%s.block_count", architecture);
+    assert_int_equal(checkpoint_get_u32(c, key, layers, NULL, NULL), HEARTH_OK);
+    *layers -= drafts;
+    return drafts;
+}
+
+static void compare_key(const char *model, const key_value *want, const key_value *got, uint32_t layers,
+                        uint32_t drafts)
+{
+    if (strstr(want->key, ".block_count") || strstr(want->key, ".nextn_predict_layers"))
+        return;
+    if (!got || got->type != want->type)
+        fail_msg("%s: %s: %s", model, want->key, got ? "has another type" : "is missing");
+    if (want->type == VALUE_STRING) {
+        assert_true(span_equal(want->as.string, got->as.string));
+    } else if (want->type == VALUE_ARRAY) {
+        size_t of_drafts = want->count == layers + drafts ? drafts : 0;
+        assert_int_equal(got->count, want->count - of_drafts);
+        assert_int_equal(got->item_type, want->item_type);
+        assert_memory_equal(got->as.items, want->as.items, got->count * value_size(got->item_type));
+    } else if (want->as.u != got->as.u) {
+        fail_msg("%s: %s: has another value", model, want->key);
+    }
+}
+
+static void compare(const char *model)
+{
+    char source[600], path[600], prefix[64];
+    hearth_error error;
+    checkpoint *want, *got;
+    seen s;
+    span architecture;
+    uint32_t layers, block;
+    snprintf(source, sizeof source, GOLDEN "%s", model);
+    snprintf(path, sizeof path, GOLDEN "%s/model.gguf", model);
+    if (!file_exists(path))
+        return;
+    must(convert(source, out_path, (convert_options){.format = FORMAT_F32}, &s, &error), &error);
+    must(gguf_open(&want, path, &error), &error);
+    must(gguf_open(&got, out_path, &error), &error);
+    assert_int_equal(checkpoint_get_string(want, "general.architecture", &architecture, NULL, NULL), HEARTH_OK);
+    snprintf(prefix, sizeof prefix, "%.*s", (int)architecture.size, architecture.data);
+    uint32_t drafts = drafts_of(want, prefix, &layers);
+    size_t compared = 0;
+    for (size_t i = 0; i < want->tensor_count; i++) {
+        const stored_tensor *t = &want->tensors[i];
+        if (sscanf(t->name, "blk.%u.", &block) == 1 && block >= layers)
+            continue;
+        compare_tensor(model, t, checkpoint_find_tensor(got, t->name));
+        compared++;
+    }
+    assert_int_equal(got->tensor_count, compared);
+    for (size_t i = 0; i < want->entry_count; i++)
+        if (strncmp(want->entries[i].key, prefix, strlen(prefix)) == 0)
+            compare_key(model, &want->entries[i], checkpoint_find(got, want->entries[i].key), layers, drafts);
+    print_message("%-18s %zu tensors\n", model, compared);
+    checkpoint_close(want);
+    checkpoint_close(got);
+}
+
+static void all_families(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FAMILY_CASES; i++)
+        compare(family_cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_families)};
+    return run_group(tests, set_up, tear_down);
+}
