@@ -478,10 +478,21 @@ static hearth_status measure_hottest(loss *out, const hearth_engine *dense, cons
     return status;
 }
 
+/* Returns whether some layer's neurons fire by the values of all of them: then none can be left out. */
+static bool needs_all(const hearth_model *m)
+{
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        if (m->layers[i].ffn.cuts)
+            return true;
+    return false;
+}
+
 hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runtime *runtime, const corpus *texts,
                             uint64_t tokens, hearth_progress progress, hearth_error *error)
 {
     tune *counted;
+    if (needs_all(hearth_engine_model(dense)))
+        return HEARTH_OK;
     TRY(profile_record(&counted, p, hearth_engine_model(dense), error));
     hearth_status status = HEARTH_OK;
     for (size_t i = 0; status == HEARTH_OK && i < PROFILE_PROBES; i++) {

@@ -312,7 +312,7 @@ static hearth_status plan_layer(convert_plan *p, uint32_t layer, hearth_error *e
 {
     const family *f = p->model->family;
     const uint32_t *rows = NULL;
-    if (p->options->order)
+    if (p->options->order && p->model->layers[layer].ffn.neuron_count > 0)
         TRY(find_rows(p, layer, &rows, error));
     for (size_t i = 0; i < f->layer_tensor_count; i++)
         TRY(plan_layer_tensor(p, &f->layer_tensors[i], layer, rows, error));
