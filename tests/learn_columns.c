@@ -76,8 +76,12 @@ static void sums_are_what_observers_see(void **state)
         input_sums sums = add_up(&d, &c);
         for (uint32_t layer = 0; layer < w.layers; layer++) {
             check_layer(&w, &sums, layer);
-            for (size_t k = 0; k <= INPUT_DOWN; k++)
-                assert_true(sums.layers[layer][k].rows[0] == 150);
+            for (size_t k = 0; k < INPUT_PLACES; k++) {
+                const input_squares *place = &sums.layers[layer][k];
+                assert_true(place->columns > 0 ? place->rows[0] == 150 : !place->rows);
+                assert_true((place->columns > 0) == (k == INPUT_ATTENTION || k == INPUT_ATTENTION_OUTPUT ||
+                                                     k == INPUT_NETWORK || k == INPUT_DOWN));
+            }
         }
         assert_true(sums.head.rows[0] == 150);
         inputs_free(&sums);

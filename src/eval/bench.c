@@ -184,7 +184,7 @@ static void make_layers(const bencher *b, const tally *t, bench_layer *layers, b
     uint32_t count = b->info.layer_count;
     const model_layer *of = hearth_engine_model(b->lanes[0].engine)->layers;
     uint32_t networks = model_networks(hearth_engine_model(b->lanes[0].engine));
-    row->density = row->let_through = networks > 0 ? 0 : 1; /* nothing was left out */
+    row->density = row->let_through = 0;
     row->layers = layers;
     for (uint32_t i = 0; i < count; i++) {
         const hearth_counts *c = &t->counts[i];
@@ -195,8 +195,14 @@ static void make_layers(const bencher *b, const tally *t, bench_layer *layers, b
         }
         layers[i] =
             (bench_layer){(double)c->computed / neurons, (double)c->fired / neurons, (double)c->active / neurons};
-        row->density += layers[i].active / networks;
-        row->let_through += layers[i].computed / networks;
+        row->density += layers[i].active;
+        row->let_through += layers[i].computed;
+    }
+    if (networks > 0) {
+        row->density /= networks;
+        row->let_through /= networks;
+    } else {
+        row->density = row->let_through = 1; /* nothing was left out */
     }
 }
 

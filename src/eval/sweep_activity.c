@@ -81,8 +81,6 @@ static hearth_status add_up(const counter *c, sweep_activity *out, double *layer
 {
     *out = (sweep_activity){.tokens = c->tokens, .weight_bytes = hearth_session_token_bytes(c->session)};
     uint32_t networks = model_networks(c->model);
-    if (networks == 0)
-        out->density = out->let_through = 1;
     for (uint32_t i = 0; i < c->info.layer_count; i++) {
         hearth_counts counts;
         TRY(hearth_session_counts(c->session, i, &counts, error));
@@ -91,8 +89,14 @@ static hearth_status add_up(const counter *c, sweep_activity *out, double *layer
             layers[i] = neurons > 0 ? (double)counts.active / neurons : NAN;
         if (neurons == 0)
             continue;
-        out->density += (double)counts.active / neurons / networks;
-        out->let_through += (double)counts.computed / neurons / networks;
+        out->density += (double)counts.active / neurons;
+        out->let_through += (double)counts.computed / neurons;
+    }
+    if (networks > 0) {
+        out->density /= networks;
+        out->let_through /= networks;
+    } else {
+        out->density = out->let_through = 1; /* nothing was left out */
     }
     return HEARTH_OK;
 }

@@ -321,6 +321,16 @@ static hearth_status write_file(tuning *t, const char *path, hearth_error *error
 
 /* ------------------------------------------------------------------ all of it */
 
+/* Before the text is read: whether PowerInfer could run the predictors of all layers. */
+static hearth_status check_for_powerinfer(const hearth_model *model, hearth_error *error)
+{
+    for (uint32_t i = 0; i < model->hyper.layer_count; i++)
+        if (model->layers[i].ffn.router.expert_count > 0)
+            return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: PowerInfer cannot run predictors of experts",
+                        model->source->path, i);
+    return HEARTH_OK;
+}
+
 hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hearth_model *model, const corpus *texts,
                          const char *path, const tuning_options *options, hearth_error *error)
 {
@@ -330,6 +340,8 @@ hearth_status tuning_run(tuning_result *out, hearth_runtime *runtime, const hear
                            .recall = options->recall,
                            .choice = options->choice};
     tuning t = {runtime, model, texts, options, out, "", 0, 1, texts->id_count};
+    if (options->for_powerinfer)
+        TRY(check_for_powerinfer(model, error));
     print_key(key, sizeof key, &t);
     TRY(records_begin(options->folder, key, &out->begun_anew, error));
     TRY(take_profile(&t, error));

@@ -396,8 +396,6 @@ static hearth_status explore_layer(trainer *r, const uint32_t *ranks, size_t cou
     TRY(count_held_out(r, &fired, error));
     if (t->model->layers[r->number].mask_in.data)
         return leave_out(r, "its experts choose their neurons by themselves", error);
-    if (t->model->layers[r->number].ffn.router.expert_count > 0 && t->options->for_powerinfer)
-        return leave_out(r, "PowerInfer cannot run predictors of experts", error);
     if (fired == 0) /* no threshold can be placed, and any choice would make the whole layer zero */
         return leave_out(r, "none of its neurons fired in the text that was held out; take more text", error);
     TRY(calibrate_all(r, error));

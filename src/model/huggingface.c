@@ -330,7 +330,7 @@ static hearth_status read_experts(folder_reader *r)
     TRY(json_get_bool(r->config, "norm_topk_prob", &shares, &found, r->name, r->error));
     char key[KEY_SIZE];
     hyper_key(key, r->family, "expert_weights_norm");
-    return shares ? HEARTH_OK : checkpoint_set_bool(r->out, key, false, r->error);
+    return checkpoint_set_bool(r->out, key, shares, r->error);
 }
 
 /* Reads the epsilon of the norms. */
