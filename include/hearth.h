@@ -429,7 +429,8 @@ typedef struct hearth_session_options {
     hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it
                                * must not call functions of engines and sessions of this runtime */
     hearth_tracer tracer;     /* costs a little time in every layer */
-    uint64_t marks; /* of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and
+    uint64_t
+        marks; /* of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and
                      * the end of feeds of several tokens, so that it can be truncated to these; 0: 4, at most 1024 */
 } hearth_session_options;
 
@@ -764,6 +765,9 @@ typedef struct hearth_observation {
     const float *activations; /* [neuron_count] activation of each, of experts times their share */
     const float *gates; /* [neuron_count] activation of the first matrix alone, not times up; NULL unless asked for */
     size_t neuron_count;
+    const uint32_t *experts; /* [expert_count] those that the router chose, ascending; NULL: the layer has none, or a
+                                device chose them                                                            */
+    size_t expert_count;
 } hearth_observation;
 
 typedef struct hearth_observer {

@@ -68,7 +68,8 @@ run bench --from "$scratch/saved.json" --csv
 
 run profile "$model" --corpus "$text" --importance "$scratch/imatrix.gguf"
 has "bytes of exact" "$(cat "$said")" "without a gate"
-is "rows of the table" "$(grep -cE '^ +[0-9]+ +[0-9.]+ ' "$said")" 3
+is "rows of the tables of layers and of experts" "$(grep -cE '^ +[0-9]+ +[0-9.]+ ' "$said")" 6
+has "what a token considers" "$(cat "$said")" "of the neurons fire that a token considers"
 density=$(awk '$1 == "density" { print $2 / 100 }' "$said")
 share=$(sed -n 's/.*exact reads \([0-9]*\) %.*/\1/p' "$said")
 # a token considers 184 of 344 neurons, whose rows of up are read, and those of down that fire

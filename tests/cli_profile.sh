@@ -53,9 +53,22 @@ is "not saved" "$(value "$said" tune)" null
 [ -e "$scratch/other" ] && [ ! -e "$model.tune" ] && pass || fail "--out FILE"
 "$HEARTH" inspect "$model" --tune "$scratch/other" --json >"$said" 2>/dev/null && pass || fail "inspect --tune"
 
+# What is needed to cite it, in the object and in the picture.
+ln -s "$DATA/golden/nemotron-h-moe/model.gguf" "$scratch/tiny model.gguf"
+"$HEARTH" profile "$scratch/tiny model.gguf" --corpus "$scratch/b" --no-save --probe-tokens 0 --plot "$scratch/p.svg" --json >"$said"
+is "command" "$(value "$said" command)" \
+    "hearth profile '$scratch/tiny model.gguf' --corpus $scratch/b --no-save --probe-tokens 0 --plot $scratch/p.svg --json"
+is "family" "$(value "$said" model.family)" nemotron_h_moe
+is "a layer without a network" "$(value "$said" layers.0)" null
+near "tokens of the first expert" "$(value "$said" layers.1.experts.tokens.0)" 500 500
+near "density of the last expert" "$(value "$said" layers.7.experts.density.8)" 0.3 0.1
+python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$scratch/p.svg" && pass || fail "the picture is no XML"
+has "what was read" "$(cat "$scratch/p.svg")" "$(value "$said" tokens) tokens of b (digest"
+refused 1 "No such file" "$HEARTH" profile "$model" --corpus "$scratch/b" --plot "$scratch/none/p.svg"
+
 # Threads change nothing but the seconds.
 for t in 1 3; do
-    "$HEARTH" profile "$model" --corpus "$scratch/b" -t $t --json --no-save | sed 's/"seconds":[^,]*,//' >"$said.$t"
+    "$HEARTH" profile "$model" --corpus "$scratch/b" -t $t --json --no-save | sed 's/"seconds":[^,]*,//; s/"command":"[^"]*"//' >"$said.$t"
 done
 cmp -s "$said.1" "$said.3" && pass || fail "one thread and three differ"
 

@@ -87,6 +87,60 @@ static void counts_are_the_references(void **state)
     check_golden("mixtral-drelu", "");
 }
 
+/* Expects entry `i` of an array of golden.json; keys and values are float16 here, and three decimals are given. */
+static void expect_figure(double got, const json_t *figures, size_t i)
+{
+    assert_true(fabs(got - json_number_value(json_array_get(figures, i))) < 2e-3);
+}
+
+/* How many tokens chose each expert, and how dense these and the shared one are, by the float64 reference. */
+static void experts_are_the_references(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"nemotron-h-moe", "nemotron-h-latent"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        golden g;
+        char path[600];
+        golden_load(&g, names[k]);
+        json_t *said = json_load_file(golden_path(path, sizeof path, names[k], "golden.json"), 0, NULL);
+        json_t *layers = json_object_get(said, "active_layers"), *use = json_object_get(said, "expert_use");
+        dense d = dense_open(golden_path(path, sizeof path, names[k], "model.gguf"), 2);
+        corpus c;
+        assert_int_equal(corpus_of_ids(&c, d.model, g.ids, g.total, 0, NULL), HEARTH_OK);
+        profile p = take(&d, &c, NULL);
+        assert_true(json_array_size(layers) > 1);
+        for (size_t i = 0; i < json_array_size(layers); i++) {
+            const profile_layer *l = &p.layers[json_integer_value(json_array_get(layers, i))];
+            double fired = 0, considered = 0;
+            long long moved = 0;
+            const ffn_shape *ffn = &d.model->layers[json_integer_value(json_array_get(layers, i))].ffn;
+            assert_int_equal(l->expert_count, json_array_size(json_array_get(use, i)));
+            for (uint32_t e = 0; e < l->expert_count; e++) {
+                long long off =
+                    (long long)l->experts[e].tokens - json_integer_value(json_array_get(json_array_get(use, i), e));
+                moved += llabs(off);
+                considered += (double)l->experts[e].tokens * ffn->expert_neurons;
+                fired += l->experts[e].density * (double)l->experts[e].tokens * ffn->expert_neurons;
+            }
+            assert_true(moved <= 2); /* at most one choice was so close that rounded keys and values turn it */
+            expect_figure(l->routed_density, json_object_get(said, "density_chosen"), i);
+            expect_figure(fired / considered, json_object_get(said, "density_chosen"), i);
+            expect_figure(l->shared_density, json_object_get(said, "density_shared"), i);
+            expect_figure(l->density * l->neuron_count / ffn_routed(ffn) -
+                              l->shared_density * ffn->shared_neurons / ffn_routed(ffn),
+                          json_object_get(said, "density"), i);
+            double shared = (double)g.total * ffn->shared_neurons;
+            assert_true(fabs(l->considered_density - (fired + l->shared_density * shared) / (considered + shared)) <
+                        1e-12);
+        }
+        json_decref(said);
+        profile_free(&p);
+        corpus_free(&c);
+        dense_close(&d);
+        golden_free(&g);
+    }
+}
+
 enum { TOKENS = 16, NEURONS = 1056, LAYERS = 2 };
 
 /* What PowerInfer's reference says of layer 0, which no predictor comes before. */
@@ -502,6 +556,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_the_references),
+        cmocka_unit_test(experts_are_the_references),
         cmocka_unit_test(numbers_are_the_original_ones),
         cmocka_unit_test(counting_agrees_with_observers),
         cmocka_unit_test(threads_change_nothing),

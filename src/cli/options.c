@@ -353,7 +353,10 @@ hearth_status options_parse(const command *c, char *const *arguments, size_t cou
 {
     parser p = {c, memory, error};
     *help = false;
-    *rest = (operands){arena_new_array(memory, count + 1, sizeof *rest->items), 0, memory};
+    *rest = (operands){.items = arena_new_array(memory, count + 1, sizeof *rest->items),
+                       .memory = memory,
+                       .arguments = arguments,
+                       .argument_count = count};
     if (!rest->items)
         return fail_memory(error, "arguments", count * sizeof *rest->items);
     bool only_operands = false;

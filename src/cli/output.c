@@ -121,6 +121,35 @@ void output_note(const char *word, const char *format, ...)
     fputc('\n', stderr);
 }
 
+/* Returns whether a shell takes a word as it is. */
+static bool is_plain(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,%@";
+    return *word && word[strspn(word, plain)] == 0;
+}
+
+/* Appends a word in single quotes; one within it is written outside of them, behind a backslash. */
+static bool put_quoted(buffer *b, const char *word)
+{
+    bool ok = buffer_put(b, "'", 1);
+    for (; ok && *word; word++)
+        ok = *word == '\'' ? buffer_put(b, "'\\''", 4) : buffer_put(b, word, 1);
+    return ok && buffer_put(b, "'", 1);
+}
+
+const char *output_command_line(const char *path, char *const *arguments, size_t count, arena *memory)
+{
+    buffer b = {0};
+    bool ok = buffer_print(&b, "hearth %s", path);
+    for (size_t i = 0; ok && i < count; i++) {
+        const char *word = arguments[i];
+        ok = buffer_put(&b, " ", 1) && (is_plain(word) ? buffer_put(&b, word, strlen(word)) : put_quoted(&b, word));
+    }
+    const char *line = ok ? arena_copy_text(memory, b.data, b.size) : NULL;
+    buffer_free(&b);
+    return line;
+}
+
 char *output_size(char text[16], double size_bytes)
 {
     return text_size(text, size_bytes);

@@ -3,6 +3,7 @@
 #define CLI_OUTPUT_H
 
 #include "../base/json.h"
+#include "../base/memory.h"
 #include "../base/text.h"
 
 #include <stdio.h>
@@ -24,6 +25,9 @@ void output_terminal(FILE *to, span text);
 void output_error(const char *text);
 /* Prints "WORD: TEXT" as one line on standard error, the text escaped as by output_safe. word: "note" or "warning". */
 void output_note(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns the command line "hearth NAME ARGUMENTS", quoted where a shell needs it, in `memory`; NULL: no memory. */
+const char *output_command_line(const char *path, char *const *arguments, size_t count, arena *memory);
 
 /* Formats a size in bytes with text_size. */
 char *output_size(char buffer[16], double size_bytes);

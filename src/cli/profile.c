@@ -1,11 +1,11 @@
 /* profile.c - `hearth profile`: counts which neurons fire, how often, and what skipping the others is worth. */
 #include "../learn/profile.h"
 #include "../base/file.h"
-#include "../learn/choose.h"
 #include "../learn/columns.h"
 #include "../learn/work.h"
 #include "corpus_options.h"
 #include "output.h"
+#include "profile_report.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct profile_values {
     engine_options engine; /* its first options (ENGINE_CPU_COUNT) and the model */
     corpus_options corpus;
     optional_count probe;
-    const char *importance;
+    const char *importance, *plot;
     bool anew, no_save, json;
 } profile_values;
 
@@ -28,12 +28,16 @@ static const option rows[] = {
                 "also write how strongly each column of each matrix is used, for `hearth quantize --importance` and "
                 "llama.cpp's quantizer"),
      .alias = "imatrix"},
+    {OPTION_ROW(0, "plot", TEXT, profile_values, plot, "OUT.svg",
+                "also draw which share of the neurons fires, by layer, expert and token, with what was read and how")},
     {OPTION_ROW(0, "anew", FLAG, profile_values, anew, NULL,
                 "replace the tune file: what `hearth tune` has put there goes too; else it stays")},
     {OPTION_ROW(0, "no-save", FLAG, profile_values, no_save, NULL,
                 "write nothing: no tune file, and nothing to go on from")},
-    {OPTION_ROW(0, "json", FLAG, profile_values, json, NULL,
-                "one object: tokens, density, hot_share_80, union_density, hot_only, layers")},
+    {OPTION_ROW(
+        0, "json", FLAG, profile_values, json, NULL,
+        "one object: model, corpus, command, tokens, density, hot_share_80, union_density, hot_only, layers with "
+        "their experts")},
 };
 
 /* One run of the command; zeroed is empty. */
@@ -48,6 +52,7 @@ typedef struct profiling {
     input_sums inputs;      /* --importance */
     columns_result columns; /* what was written of them */
     progress shown;
+    const char *command; /* the command line */
     arena *memory;
 } profiling;
 
@@ -72,11 +77,23 @@ static hearth_status open_record(profiling *r, hearth_error *error)
     return HEARTH_OK;
 }
 
-/* Returns the profile and what it was taken of. */
+/* Returns what the counts are of: the shape as well as the name, since a name can be anything. */
+static json_t *model_json(const hearth_model_info *m)
+{
+    return json_pack("{s:o, s:o, s:s, s:i, s:i, s:I, s:I}", "path", json_text(span_of(m->path)), "name",
+                     m->name ? json_text(span_of(m->name)) : json_null(), "family", m->family, "layers",
+                     (int)m->layer_count, "embedding_length", (int)m->embedding_length, "parameters",
+                     (json_int_t)m->parameter_count, "weight_bytes", (json_int_t)m->weight_bytes);
+}
+
+/* Returns the profile, what it was taken of, and how. */
 static json_t *describe(const profiling *r)
 {
     json_t *o = profile_json(&r->p);
     if (o) {
+        json_object_set_new(o, "hearth", json_string(hearth_version()));
+        json_object_set_new(o, "command", json_text(span_of(r->command)));
+        json_object_set_new(o, "model", model_json(&r->l.info));
         json_object_set_new(o, "corpus", corpus_options_json(&r->v->corpus));
         json_object_set_new(o, "corpus_bytes", json_integer((json_int_t)r->texts.text_bytes));
         json_object_set_new(o, "corpus_digest", json_string(r->texts.digest));
@@ -156,93 +173,19 @@ static void print_importance(const profiling *r)
     putchar('\n');
 }
 
-/* ------------------------------------------------------------------ for people */
+/* ------------------------------------------------------------------ what is shown */
 
-static void print_layer(const char *name, const profile_layer *l)
+/* Draws the picture; of several texts it names the first. */
+static hearth_status draw(const profiling *r, hearth_error *error)
 {
-    printf("%5s  %6.1f %6.1f %6.1f %6.1f  %6.1f %6.1f  %6.1f %6.1f %6.1f\n", name, 100 * l->density,
-           100 * l->least_density, 100 * l->median_density, 100 * l->high_density, 100 * l->hot_share[0],
-           100 * l->hot_share[1], 100 * l->union_density[2], 100 * l->union_density[4], 100 * l->union_density[8]);
-}
-
-/* Averages over the layers with a network, since the figures of the others are 0; the shares of hot neurons are taken over all neurons at once. */
-static profile_layer average(const profile *p)
-{
-    profile_layer mean = {.hot_share = {p->hot_share[0], p->hot_share[1]}};
-    for (uint32_t i = 0; i < p->layer_count; i++) {
-        const profile_layer *l = &p->layers[i];
-        mean.density += l->density / p->networks;
-        mean.least_density += l->least_density / p->networks;
-        mean.median_density += l->median_density / p->networks;
-        mean.high_density += l->high_density / p->networks;
-        for (size_t k = 1; k <= PROFILE_UNION; k++)
-            mean.union_density[k] += l->union_density[k] / p->networks;
-    }
-    return mean;
-}
-
-static double mean_hot_share(const profile *p)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < p->layer_count; i++)
-        sum += p->layers[i].hot_share[0];
-    return sum / p->networks;
-}
-
-static void print_layers(const profile *p)
-{
-    printf("percent of a layer's neurons\n"
-           "layer    fire    min median   90 %%   make 80   95 %%   any of 2      4      8 tokens\n");
-    for (uint32_t i = 0; i < p->layer_count; i++) {
-        char name[16];
-        if (p->layers[i].neuron_count == 0)
-            continue;
-        snprintf(name, sizeof name, "%u", i);
-        print_layer(name, &p->layers[i]);
-    }
-    profile_layer mean = average(p);
-    print_layer("all", &mean);
-}
-
-/* Returns what mode exact reads of the networks as a share of what mode dense reads of them: the rows of the first matrix
- * of all neurons that a token considers, and those of the others where they fire. */
-static double exact_share(const profile *p, const hearth_model *model)
-{
-    double exact = 0, dense = 0;
-    for (uint32_t i = 0; i < p->layer_count; i++) {
-        choose_layer l = choose_layer_of(model, i, p->layers[i].density);
-        double others = model->layers[i].ffn.gating == FFN_PLAIN ? 1 : 2;
-        exact += l.neurons * (l.used + others * l.fires);
-        dense += l.neurons * (1 + others) * l.used;
-    }
-    return exact / dense;
-}
-
-/* Explains the figures, one line each. */
-static void print_meaning(const profile *p, const hearth_model *model)
-{
-    profile_layer mean = average(p);
-    const ffn_shape *ffn = &model->layers[model_first_network(model)].ffn;
-    bool gated = ffn->gating != FFN_PLAIN, zeros = model_has_zeros(model);
-    if (zeros)
-        printf("density    %.1f %%: exact reads %.0f %% of the bytes of dense feed-forward networks%s\n",
-               100 * p->density, 100 * exact_share(p, model),
-               gated ? "" : "; without a gate it leaves out\n           rows of down alone");
-    else
-        printf("counted    activations among the largest quarter of their layer: %s is never zero, so exact skips "
-               "nothing, and\n           `--sparsity pruned` would have to leave out small ones\n",
-               ffn_activations[ffn->activation].name);
-    printf("locality   80 %% of activations come from %.0f %% of a layer's neurons, %.0f %% of the model's; published "
-           "for OPT-30B:\n           26 and 17 %%, LLaMA2(ReGLU)-70B 43 and 26 %%, LLaMA2(SwiGLU)-70B 69 and 75 %%\n",
-           100 * mean_hot_share(p), 100 * p->hot_share[0]);
-    printf("unions     8 tokens in a row need %.1f times the neurons of one: that is what checking 7 guesses costs "
-           "instead of 8\n",
-           p->density > 0 ? mean.union_density[8] / p->density : 0);
-    if (p->probed_tokens > 0)
-        printf("hot only   with the hottest 20, 40, 60 %% of the neurons alone the likeliest token stays the same for "
-               "%.0f, %.0f, %.0f %%\n           of the corpus's last %llu tokens, which were counted too\n",
-               100 * p->hot_only_agreement[0], 100 * p->hot_only_agreement[1], 100 * p->hot_only_agreement[2],
-               (unsigned long long)p->probed_tokens);
+    char texts[320];
+    const text_list *files = &r->v->corpus.files;
+    const char *path = files->count > 0 ? files->items[0] : "token ids", *slash = strrchr(path, '/');
+    int used = snprintf(texts, sizeof texts, "%.200s", slash && slash[1] ? slash + 1 : path);
+    if (files->count > 1)
+        used += snprintf(texts + used, sizeof texts - (size_t)used, " and %zu more", files->count - 1);
+    snprintf(texts + used, sizeof texts - (size_t)used, " (digest %.32s)", r->texts.digest);
+    return profile_plot(r->v->plot, &r->p, r->l.model, texts, r->command, error);
 }
 
 static void print_summary(const profiling *r)
@@ -254,10 +197,14 @@ static void print_summary(const profiling *r)
     if (p->measured_tokens < p->tokens)
         printf("; magnitudes of %llu of them", (unsigned long long)p->measured_tokens);
     putchar('\n');
-    print_layers(p);
-    print_meaning(p, r->l.model);
+    profile_report(p, r->l.model);
     if (r->v->importance)
         print_importance(r);
+    if (r->v->plot) {
+        fputs("drawn in ", stdout);
+        output_safe(stdout, span_of(r->v->plot), 200);
+        putchar('\n');
+    }
     if (r->v->no_save)
         return;
     fputs("written to ", stdout);
@@ -338,6 +285,8 @@ static hearth_status work(profiling *r, hearth_error *error)
     TRY(probe(r, error));
     if (r->v->importance)
         TRY(write_importance(r, error));
+    if (r->v->plot)
+        TRY(draw(r, error));
     return r->v->no_save ? HEARTH_OK : save(r, error);
 }
 
@@ -346,6 +295,10 @@ static hearth_status run_profile(void *values, operands *rest, hearth_error *err
     profiling r = {.v = values, .memory = rest->memory};
     TRY(common_take_model("profile", &r.v->engine.model, rest, CORPUS_FILES_MOST, false, error));
     TRY(corpus_options_take("profile", &r.v->corpus, rest, error));
+    TRY(output_check_file("profile: --plot", r.v->plot, false, error));
+    r.command = output_command_line("profile", rest->arguments, rest->argument_count, rest->memory);
+    if (!r.command)
+        return fail_memory(error, "command line", 0);
     if (r.v->no_save && (r.v->corpus.out || r.v->anew))
         return fail(error, HEARTH_INVALID, "profile: --%s: with --no-save no tune file is written",
                     r.v->corpus.out ? "out" : "anew");

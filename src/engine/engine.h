@@ -158,6 +158,7 @@ typedef struct scratch {
     float *chunk_sums;             /* [threads][FFN_GROUP][ACCUMULATE_COLUMNS]  for many tokens */
     float *seen, *seen_gates;      /* [f]  for observers                                        */
     uint32_t *seen_neurons;        /* [f]                                                       */
+    uint32_t *seen_experts;        /* [experts]                                                 */
     float *scores;                 /* [threads][heads of a group][context]  attention           */
     float *cosine, *sine;          /* [rotaries][B][pairs], of a rotary from B * rotary.first on */
     uint32_t *sequence, *position; /* [B]                                                       */

@@ -64,8 +64,20 @@ static const float *gather_gates(const ffn_job *job, size_t t)
     return b->seen_gates;
 }
 
+/* Lists the experts that row t chose on the CPU; returns how many. */
+static size_t gather_experts(const hearth_session *s, uint32_t layer, size_t t)
+{
+    const scratch *b = &s->scratch;
+    size_t n = 0, experts = s->engine->model->layers[layer].ffn.router.expert_count;
+    for (size_t i = 0; i < experts; i++)
+        if (b->shares[t * experts + i] != 0)
+            b->seen_experts[n++] = (uint32_t)i;
+    return n;
+}
+
 /* Calls the observer of the session. */
-static void tell(hearth_session *s, uint32_t layer, size_t t, const float *activations, size_t n, const float *gates)
+static void tell(hearth_session *s, uint32_t layer, size_t t, const float *activations, size_t n, const float *gates,
+                 size_t experts)
 {
     const scratch *b = &s->scratch;
     size_t d = s->engine->model->hyper.embedding_length;
@@ -79,6 +91,8 @@ static void tell(hearth_session *s, uint32_t layer, size_t t, const float *activ
         .activations = activations,
         .gates = gates,
         .neuron_count = n,
+        .experts = experts > 0 ? b->seen_experts : NULL,
+        .expert_count = experts,
     };
     s->observer.see(s->observer.user, &seen);
 }
@@ -88,7 +102,7 @@ void ffn_tell(hearth_session *s, uint32_t layer, size_t t)
     size_t n = gather_seen(s, layer);
     const engine_layer *e = &s->engine->layers[layer];
     bool gates = s->observer.gates && e->selector == SELECTOR_ALL && !e->rows;
-    tell(s, layer, t, s->scratch.seen, n, gates ? s->scratch.seen_gates : NULL);
+    tell(s, layer, t, s->scratch.seen, n, gates ? s->scratch.seen_gates : NULL, gather_experts(s, layer, t));
 }
 
 /* Returns the activations of row t by original number. If the CPU computed every neuron in that order, they are
@@ -117,6 +131,6 @@ void feed_forward_observe(hearth_session *s, uint32_t layer, size_t count)
     for (size_t t = 0; s->observer.see && t < count; t++) {
         const float *activations = show_row(s, &job, layer, t);
         size_t n = gather_seen(s, layer);
-        tell(s, layer, t, activations, n, gather_gates(&job, t));
+        tell(s, layer, t, activations, n, gather_gates(&job, t), 0);
     }
 }

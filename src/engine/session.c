@@ -122,6 +122,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
         b->expert_rows = take(&l, most.listed, sizeof *b->expert_rows);
         b->expert_places = take(&l, most.listed, sizeof *b->expert_places);
         b->shared_shares = take(&l, rows, sizeof *b->shared_shares);
+        b->seen_experts = take(&l, most.experts, sizeof *b->seen_experts);
         b->members = take(&l, rows, sizeof *b->members);
     }
     if (h->per_layer_length > 0) {

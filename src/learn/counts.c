@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Increment when the layout of the counters changes: files of another version count as another run's. */
-#define COUNTS_VERSION 1
+#define COUNTS_VERSION 2
 static const char magic[16] = "hearth-profile\n";
 
 /* Magnitudes are counted by exponent and the first 8 bits of the fraction: a bin is at most 0.4 percent wide. Exponents
@@ -26,7 +26,7 @@ static const char magic[16] = "hearth-profile\n";
 /* ------------------------------------------------------------------ memory */
 
 /* Returns the bytes of a layer's counters, in whole cache lines; sets the pointers where block is given. */
-static size_t lay_out(tally *t, uint32_t f, char *block)
+static size_t lay_out(tally *t, uint32_t f, uint32_t experts, char *block)
 {
     struct piece {
         void **at;
@@ -37,6 +37,7 @@ static size_t lay_out(tally *t, uint32_t f, char *block)
         {(void **)&t->sampled, sizeof *t->sampled},
         {(void **)&t->above, sizeof *t->above},
         {(void **)&t->counts, f * sizeof *t->counts},
+        {(void **)&t->chosen, experts * sizeof *t->chosen},
         {(void **)&t->by_fired, ((size_t)f + 1) * sizeof *t->by_fired},
     };
     size_t at = 0;
@@ -48,11 +49,15 @@ static size_t lay_out(tally *t, uint32_t f, char *block)
     return at;
 }
 
-hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hearth_error *error)
+hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, uint32_t experts, hearth_error *error)
 {
     tally shape;
-    size_t each = lay_out(&shape, neurons, NULL), bytes = 0;
-    *t = (tallies){.layer_count = layers, .neuron_count = neurons, .words = bits_words(neurons), .layer_bytes = each};
+    size_t each = lay_out(&shape, neurons, experts, NULL), bytes = 0;
+    *t = (tallies){.layer_count = layers,
+                   .neuron_count = neurons,
+                   .expert_count = experts,
+                   .words = bits_words(neurons),
+                   .layer_bytes = each};
     if (size_multiply(each, layers, &bytes)) {
         t->layers = mem_new_array(layers, sizeof *t->layers);
         t->block = mem_new(bytes);
@@ -64,7 +69,7 @@ hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hear
     }
     t->block_bytes = bytes;
     for (uint32_t i = 0; i < layers; i++) {
-        lay_out(&t->layers[i], neurons, (char *)t->block + i * each);
+        lay_out(&t->layers[i], neurons, experts, (char *)t->block + i * each);
         t->layers[i].recent = t->recent + (size_t)i * PROFILE_UNION * t->words;
     }
     return HEARTH_OK;
@@ -161,6 +166,8 @@ void tally_see(tally *t, const hearth_observation *seen, bool measured)
     unsigned fired = bits_count(now, words);
     t->by_fired[fired]++;
     add_unions(t, seen->position, words, fired);
+    for (size_t i = 0; i < seen->expert_count; i++)
+        t->chosen[seen->experts[i]]++;
     if (measured)
         tally_measure(t, seen->gates, n);
 }
@@ -259,7 +266,7 @@ void tally_finish(const tally *t, const uint64_t *runs, uint64_t *scratch, profi
 /* Head of the file, hashed with its padding. */
 typedef struct counts_header {
     char magic[16];
-    uint32_t version, layers, neurons, reserved;
+    uint32_t version, layers, neurons, experts;
     uint64_t block_bytes; /* with what lies beside it */
     counts_state state;
 } counts_header;
@@ -281,6 +288,7 @@ static counts_header header_of(const counts_state *s, const tallies *t)
     h.version = COUNTS_VERSION;
     h.layers = t->layer_count;
     h.neurons = t->neuron_count;
+    h.experts = t->expert_count;
     h.block_bytes = t->block_bytes + t->beside_bytes;
     memcpy(h.state.key, s->key, sizeof s->key);
     h.state.windows = s->windows;
@@ -317,7 +325,8 @@ static const char *examine(const file_map *map, const counts_state *s, const tal
     memcpy(&sum, map->data + map->size_bytes - sizeof sum, sizeof sum);
     if (memcmp(&seen, &sum, sizeof sum) != 0)
         return "damaged";
-    if (memcmp(h.state.key, s->key, sizeof s->key) != 0 || h.layers != t->layer_count || h.neurons != t->neuron_count)
+    if (memcmp(h.state.key, s->key, sizeof s->key) != 0 || h.layers != t->layer_count || h.neurons != t->neuron_count ||
+        h.experts != t->expert_count)
         return "another model's, of other options, or of another corpus";
     return h.block_bytes == t->block_bytes + t->beside_bytes ? NULL : "damaged";
 }

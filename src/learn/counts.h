@@ -17,12 +17,14 @@ typedef struct tally {
     uint64_t *sampled;    /* [1] first activations examined, zeros included                               */
     float *above;         /* [1] see profile_layer                                                        */
     int32_t *counts;      /* [f]                                                                          */
+    uint32_t *chosen;     /* [experts] tokens that chose each                                             */
     uint32_t *by_fired;   /* [f + 1] tokens by the number of neurons that fired                           */
     uint64_t *recent;     /* [PROFILE_UNION][words] neurons fired by the latest tokens; outside the block */
 } tally;
 
 typedef struct tallies {
     uint32_t layer_count, neuron_count; /* neurons of the widest layer: all have counters for so many */
+    uint32_t expert_count;              /* likewise                                                   */
     size_t words;
     tally *layers; /* [layer_count]          */
     void *block;   /* [layer_count] counters */
@@ -32,16 +34,16 @@ typedef struct tallies {
     uint64_t *recent;
 } tallies;
 
-/* Allocates zeroed counters for layers of at most `neurons` neurons. On failure *t is empty. */
-hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, hearth_error *error);
+/* Allocates zeroed counters for layers of at most `neurons` neurons and `experts` experts. On failure *t is empty. */
+hearth_status tallies_create(tallies *t, uint32_t layers, uint32_t neurons, uint32_t experts, hearth_error *error);
 void tallies_free(tallies *t);
 /* Sets all counters to 0; `above` stays. */
 void tallies_clear(tallies *t);
 /* Sets everything that is stored to 0. */
 void tallies_reset(tallies *t);
 
-/* Counts a layer's activations and gates of one token (all neurons,
- * with its position in the window). measured: counts magnitudes too. */
+/* Counts a layer's activations and gates of one token (all neurons, with its position in the window) and the experts that
+ * it chose. measured: counts magnitudes too. */
 void tally_see(tally *t, const hearth_observation *seen, bool measured);
 /* Counts magnitudes alone. */
 void tally_measure(tally *t, const float *values, size_t count);

@@ -1,5 +1,5 @@
 /* profile.c - reads a corpus window by window while an observer counts; stores the counters and resumes from them. Also
- * tests the hot neurons alone, and prints a profile as JSON. */
+ * tests the hot neurons alone. */
 #include "profile.h"
 
 #include "../base/clock.h"
@@ -237,6 +237,36 @@ static size_t count_neurons(const profile *p)
     return count;
 }
 
+static uint64_t sum_counts(const int32_t *counts, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (uint32_t)counts[i];
+    return sum;
+}
+
+static double share_of(uint64_t fired, double neurons)
+{
+    return neurons > 0 ? (double)fired / neurons : 0;
+}
+
+/* Computes the figures of a layer's experts, of which a token considers those that it chose and the shared one. */
+static void finish_experts(const tally *counters, const ffn_shape *ffn, uint64_t tokens, profile_layer *out)
+{
+    uint64_t routed = 0, choices = 0, shared = sum_counts(out->counts + ffn_routed(ffn), ffn->shared_neurons);
+    for (uint32_t e = 0; e < out->expert_count; e++) {
+        uint64_t chosen = counters->chosen[e];
+        uint64_t fired = sum_counts(out->counts + (size_t)e * ffn->expert_neurons, ffn->expert_neurons);
+        out->experts[e] = (profile_expert){chosen, share_of(fired, (double)chosen * ffn->expert_neurons)};
+        routed += fired;
+        choices += chosen;
+    }
+    double of_chosen = (double)choices * ffn->expert_neurons, of_shared = (double)tokens * ffn->shared_neurons;
+    out->routed_density = share_of(routed, of_chosen);
+    out->shared_density = share_of(shared, of_shared);
+    out->considered_density = out->expert_count > 0 ? share_of(routed + shared, of_chosen + of_shared) : out->density;
+}
+
 /* Computes the figures of the profile from the counters. */
 static hearth_status finish(taking *t)
 {
@@ -250,7 +280,9 @@ static hearth_status finish(taking *t)
         if (p->layers[i].neuron_count == 0)
             continue;
         tally_finish(&t->counters.layers[i], runs, scratch, &p->layers[i]);
+        finish_experts(&t->counters.layers[i], &t->model->layers[i].ffn, t->state.tokens, &p->layers[i]);
         p->density += p->layers[i].density / p->networks;
+        p->considered_density += p->layers[i].considered_density / p->networks;
     }
     if (status == HEARTH_OK) { /* the counts of all layers are one block */
         p->hot_share[0] = profile_hot_share(p->layers[0].counts, count, 0.8, scratch);
@@ -270,16 +302,27 @@ static hearth_status allocate(taking *t)
     p->layers = mem_new_array(p->layer_count, sizeof *p->layers);
     if (!p->layers)
         return fail_memory(t->error, "profile", p->layer_count * sizeof *p->layers);
-    for (uint32_t i = 0; i < p->layer_count; i++)
-        p->layers[i].neuron_count = t->model->layers[i].ffn.neuron_count;
+    size_t experts = 0, most = 0;
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        const ffn_shape *ffn = &t->model->layers[i].ffn;
+        p->layers[i].neuron_count = ffn->neuron_count;
+        p->layers[i].expert_count = ffn->router.expert_count;
+        experts += ffn->router.expert_count;
+        most = ffn->router.expert_count > most ? ffn->router.expert_count : most;
+    }
     size_t counts = count_neurons(p);
-    int32_t *all = mem_new_array(counts, sizeof *all); /* one block, owned by the first layer */
-    for (uint32_t i = 0, at = 0; all && i < p->layer_count; at += p->layers[i++].neuron_count)
-        p->layers[i].counts = all + at;
+    int32_t *all = mem_new_array(counts, sizeof *all); /* these two are blocks that the first layer owns */
+    profile_expert *all_experts = mem_new_array(experts + 1, sizeof *all_experts);
+    p->layers[0].counts = all;
+    p->layers[0].experts = all_experts;
+    for (uint32_t i = 1; all && all_experts && i < p->layer_count; i++) {
+        p->layers[i].counts = p->layers[i - 1].counts + p->layers[i - 1].neuron_count;
+        p->layers[i].experts = p->layers[i - 1].experts + p->layers[i - 1].expert_count;
+    }
     t->rows = mem_new_array(t->longest, sizeof *t->rows);
-    if (!all || !t->rows)
+    if (!all || !all_experts || !t->rows)
         return fail_memory(t->error, "profile", counts * sizeof *all);
-    TRY(tallies_create(&t->counters, p->layer_count, model_largest(t->model).neurons, t->error));
+    TRY(tallies_create(&t->counters, p->layer_count, model_largest(t->model).neurons, (uint32_t)most, t->error));
     if (t->options->inputs) {
         t->counters.beside = t->options->inputs->block;
         t->counters.beside_bytes = t->options->inputs->block_bytes;
@@ -340,8 +383,10 @@ hearth_status profile_take(profile *out, const hearth_engine *engine, const corp
 
 void profile_free(profile *p)
 {
-    if (p->layers)
+    if (p->layers) {
         mem_free(p->layers[0].counts);
+        mem_free(p->layers[0].experts);
+    }
     mem_free(p->layers);
     *p = (profile){0};
 }
@@ -506,65 +551,4 @@ hearth_status profile_probe(profile *p, const hearth_engine *dense, hearth_runti
     }
     tune_close(counted);
     return status;
-}
-
-/* ------------------------------------------------------------------ JSON */
-
-static json_t *unions_json(const profile_layer *l)
-{
-    json_t *a = json_array();
-    for (size_t k = 1; k <= PROFILE_UNION; k++)
-        json_array_append_new(a, json_real(l->union_density[k]));
-    return a;
-}
-
-static json_t *bins_json(const profile_layer *l)
-{
-    json_t *a = json_array();
-    for (size_t i = 0; i < PROFILE_BINS; i++)
-        json_array_append_new(a, json_integer((json_int_t)l->by_density[i]));
-    return a;
-}
-
-/* Returns null for a layer without a network. */
-static json_t *layer_json(const profile_layer *l)
-{
-    if (l->neuron_count == 0)
-        return json_null();
-    json_t *o = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "density", l->density, "least_density",
-                          l->least_density, "median_density", l->median_density, "high_density", l->high_density,
-                          "gate_density", l->gate_density, "hot_share_80", l->hot_share[0], "hot_share_95",
-                          l->hot_share[1], "union_density", unions_json(l), "tokens_by_density", bins_json(l));
-    if (o && l->above > 0)
-        json_object_set_new(o, "counted_above", json_real((double)l->above));
-    return o;
-}
-
-/* Returns the agreement of the hot neurons alone; null where it was not measured. */
-static json_t *probes_json(const profile *p)
-{
-    if (p->probed_tokens == 0)
-        return json_null();
-    json_t *a = json_array();
-    for (size_t i = 0; i < PROFILE_PROBES; i++)
-        json_array_append_new(
-            a, json_pack("{s:f, s:f}", "share", profile_probe_shares[i], "agreement", p->hot_only_agreement[i]));
-    return json_pack("{s:I, s:o}", "tokens", (json_int_t)p->probed_tokens, "top1", a);
-}
-
-json_t *profile_json(const profile *p)
-{
-    json_t *layers = json_array(), *unions = json_array();
-    for (uint32_t i = 0; i < p->layer_count; i++)
-        json_array_append_new(layers, layer_json(&p->layers[i]));
-    for (size_t k = 1; k <= PROFILE_UNION; k++) {
-        double sum = 0;
-        for (uint32_t i = 0; i < p->layer_count; i++)
-            sum += p->layers[i].union_density[k];
-        json_array_append_new(unions, json_real(sum / p->networks));
-    }
-    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "tokens", (json_int_t)p->tokens,
-                     "measured_tokens", (json_int_t)p->measured_tokens, "seconds", p->seconds, "density", p->density,
-                     "hot_share_80", p->hot_share[0], "hot_share_95", p->hot_share[1], "union_density", unions,
-                     "hot_only", probes_json(p), "layers", layers);
 }

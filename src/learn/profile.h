@@ -29,6 +29,11 @@
 #define PROFILE_PROBES 3
 extern const double profile_probe_shares[PROFILE_PROBES]; /* 0.2, 0.4, 0.6 */
 
+typedef struct profile_expert {
+    uint64_t tokens; /* that chose it                                      */
+    double density;  /* mean share of its neurons that fires for these; 0: none chose it */
+} profile_expert;
+
 typedef struct profile_layer {
     uint32_t neuron_count;             /* f; 0: no network, all other figures are 0          */
     int32_t *counts;                   /* [neuron_count] tokens for which the neuron counted */
@@ -42,17 +47,24 @@ typedef struct profile_layer {
     double high_density;                     /* density that nine of ten tokens do not exceed                */
     double union_density[PROFILE_UNION + 1]; /* mean share that any of k consecutive tokens fires; k from 1  */
     double hot_share[2];                     /* least share of neurons with 80 and 95 percent of all firings */
+    double considered_density; /* mean share that fires of the neurons that a token considers: those of the experts that
+                                  it chose and of the shared one; without experts, density again */
+    double shared_density;     /* of the shared expert; 0: there is none        */
+    double routed_density;     /* of the chosen experts; 0: the layer has none  */
+    uint32_t expert_count;
+    profile_expert *experts; /* [expert_count] */
 } profile_layer;
 
 typedef struct profile {
     uint32_t layer_count;
     uint64_t tokens;
-    uint64_t measured_tokens; /* tokens whose magnitudes were counted: all, or a share drawn from a fixed seed */
-    double seconds;           /* spent counting, earlier runs included                                         */
-    profile_layer *layers;    /* [layer_count]                                                                 */
-    uint32_t networks;        /* layers that have a network; means are over these                              */
-    double density;           /* mean of the layers                                                            */
-    double hot_share[2];      /* over the whole model                                                          */
+    uint64_t measured_tokens;  /* tokens whose magnitudes were counted: all, or a share drawn from a fixed seed */
+    double seconds;            /* spent counting, earlier runs included                                         */
+    profile_layer *layers;     /* [layer_count]                                                                 */
+    uint32_t networks;         /* layers that have a network; means are over these                              */
+    double density;            /* mean of the layers                                                            */
+    double considered_density; /* likewise                                                                     */
+    double hot_share[2];       /* over the whole model                                                          */
     double hot_only_agreement[PROFILE_PROBES]; /* share of tokens whose top-1 equals dense's with only the hottest
                                                   20, 40, 60 % of each layer's neurons; NAN: not measured */
     uint64_t probed_tokens;                    /* tokens of that measurement                                   */
