@@ -89,7 +89,8 @@ static double states_distance(const stack *s, const char *name)
     for (uint32_t i = 0; i < states->layer_count; i++) {
         const recurrent_shape *r = states->layers[i].shape;
         const float *from = golden_states + at;
-        memcpy(got + at, recurrent_valid(states, 0) + states->layers[i].begin, recurrent_matrices(r) * sizeof *got);
+        const float *state = recurrent_place(states, recurrent_valid(states, 0));
+        memcpy(got + at, state + states->layers[i].begin, recurrent_matrices(r) * sizeof *got);
         for (uint32_t h = 0; h < r->head_count; h++)
             for (uint32_t v = 0; v < r->value_length; v++)
                 for (uint32_t k = 0; k < r->key_length; k++)

@@ -62,7 +62,8 @@ static inline uint32_t random_count(uint64_t *rng)
 
 /* Positions, cache and attention: a part of check_device_vectors. */
 void check_device_attention(check *c, device *d, uint64_t *rng);
-/* Layers with experts: likewise. */
+/* Recurrent layers, and layers with experts: likewise. */
+void check_device_recurrent(check *c, device *d, uint64_t *rng);
 void check_device_experts(check *c, device *d, uint64_t *rng);
 
 #endif

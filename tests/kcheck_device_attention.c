@@ -178,7 +178,7 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
 #define TANH_ERROR (16 * EPSILON)
 
 typedef struct attended {
-    float *query, scale, softcap, *sinks;
+    float *query, scale, softcap, *sinks, *gates;
     void *keys, *values;
     size_t window, splits;
 } attended;
@@ -225,7 +225,10 @@ static void check_head(check *c, const shape *p, const attended *a, size_t t, si
             magnitude += score[i] / total * fabs(value);
             tiny += TINY * fabs(value); /* a weight that should be nothing may be that much */
         }
-        expect_close(c, k, want, got[k], magnitude * error + tiny);
+        double gate = a->gates ? 1 / (1 + exp(-(double)a->gates[t * p->stride_q + head * p->length + k])) : 1;
+        double slip_of_gate = a->gates ? EXP_ERROR + 5 * EPSILON : 0;
+        expect_close(c, k, want * gate, got[k],
+                     gate * (magnitude * (error + slip_of_gate) + tiny) + TINY * (1 + magnitude));
     }
     free(score);
 }
@@ -255,7 +258,8 @@ static attended attended_new(const shape *p, size_t s, bool half, uint64_t *rng)
                   .softcap = random_below(rng, 2)   ? 0
                              : random_below(rng, 2) ? 50
                                                     : 0.5f,
-                  .sinks = random_below(rng, 2) ? NULL : rough_array(p->heads, rng)};
+                  .sinks = random_below(rng, 2) ? NULL : rough_array(p->heads, rng),
+                  .gates = random_below(rng, 2) ? NULL : rough_array(p->count * p->stride_q, rng)};
     float *values = rough_array(p->cached, rng);
     a.keys = cache_from(values, p->cached, half);
     for (size_t i = 0; i < p->cached; i++)
@@ -278,7 +282,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
                         room_new(d, a.values, cache_bytes),
                         float_room(d, NULL, parts),
                         float_room(d, NULL, out),
-                        float_room(d, a.sinks, a.sinks ? p.heads : 0)};
+                        float_room(d, a.sinks, a.sinks ? p.heads : 0),
+                        float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0)};
         float *partial[2], *mixed[2];
         for (size_t run = 0; run < 2; run++) {
             DEVICE_DO(c, d, kernel, STEP_ROWS * ATTEND_ITEMS(p.heads, p.kv_heads, a.splits), room_of(&rooms[0]),
@@ -286,8 +291,8 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
                       UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(a.window), UINT(a.splits),
                       UINT(p.stride_q), FLOAT(a.scale), FLOAT(a.softcap));
             DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
-                      a.sinks ? room_of(&rooms[6]) : NO_BUFFER, room_of(&rooms[5]), UINT(p.heads), UINT(p.length),
-                      UINT(a.splits));
+                      a.sinks ? room_of(&rooms[6]) : NO_BUFFER, a.gates ? room_of(&rooms[7]) : NO_BUFFER,
+                      room_of(&rooms[5]), UINT(p.heads), UINT(p.length), UINT(a.splits), UINT(p.stride_q));
             partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
         }
         check_splits(c, &p, &a, partial[0]);
@@ -297,7 +302,7 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
         expect_same(c, "two runs", partial[0], partial[1], parts * sizeof(float));
         expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {a.query, a.sinks, a.keys, a.values, partial[0], partial[1], mixed[0], mixed[1]};
+        void *all[] = {a.query, a.sinks, a.gates, a.keys, a.values, partial[0], partial[1], mixed[0], mixed[1]};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
     }
@@ -317,6 +322,8 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
     p.cached = p.context * p.length;
     snprintf(c->size, sizeof(c->size), "context %zu", p.context);
     attended a = attended_new(&p, 0, true, rng);
+    free(a.gates);
+    a.gates = NULL;
     size_t parts = p.count * p.heads * a.splits * (p.length + 2), out = p.count * p.heads * p.length;
     room rooms[] = {step_of(d, &p),
                     float_room(d, a.query, p.count * p.stride_q),
@@ -330,8 +337,8 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
               UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(0), UINT(a.splits), UINT(p.stride_q),
               FLOAT(a.scale), FLOAT(a.softcap));
     DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
-              a.sinks ? room_of(&rooms[6]) : NO_BUFFER, room_of(&rooms[5]), UINT(p.heads), UINT(p.length),
-              UINT(a.splits));
+              a.sinks ? room_of(&rooms[6]) : NO_BUFFER, NO_BUFFER, room_of(&rooms[5]), UINT(p.heads), UINT(p.length),
+              UINT(a.splits), UINT(p.stride_q));
     float *mixed = content_of(c, &rooms[5]);
     for (size_t i = 0; i < p.count * p.heads; i++)
         check_head(c, &p, &a, i / p.heads, i % p.heads, true, mixed + i * p.length);

@@ -14,7 +14,7 @@
 /* What route works on: the numbers of its parameters, and of one token what follows from the definition. */
 typedef struct routing {
     uint32_t count, n, used, sets, sets_used, sigmoid, of_sum;
-    float scale, shared, *products, *bias, *correction;
+    float scale, shared, *products, *bias, *correction, *shared_gate;
     double *scores, *ranks, *shares; /* [count][n], shares [count][n + 1] */
 } routing;
 
@@ -94,7 +94,7 @@ static bool route_one(const routing *w, uint32_t t)
         sum += chosen[e] ? scores[e] : 0;
     for (uint32_t e = 0; e < w->n; e++)
         shares[e] = chosen[e] ? scores[e] * (double)w->scale / (w->of_sum ? sum : 1) : 0;
-    shares[w->n] = (double)w->shared;
+    shares[w->n] = (double)w->shared / (w->shared_gate ? 1 + exp(-(double)w->shared_gate[t]) : 1);
     free(chosen);
     return clear;
 }
@@ -128,6 +128,7 @@ static routing routing_new(size_t s, uint64_t *rng)
     w.products = array_new(w.count * w.n, sizeof(float));
     w.scores = array_new(w.count * w.n, sizeof(double)), w.ranks = array_new(w.count * w.n, sizeof(double));
     w.shares = array_new(w.count * (w.n + 1), sizeof(double));
+    w.shared_gate = random_below(rng, 2) ? rough_array(w.count, rng) : NULL;
     w.bias = random_below(rng, 2) ? array_new(w.n, sizeof(float)) : NULL;
     w.correction = random_below(rng, 2) ? array_new(w.n, sizeof(float)) : NULL;
     for (uint32_t e = 0; e < w.n; e++) {
@@ -142,7 +143,7 @@ static routing routing_new(size_t s, uint64_t *rng)
 
 static void routing_free(routing *w)
 {
-    free(w->products), free(w->bias), free(w->correction);
+    free(w->shared_gate), free(w->products), free(w->bias), free(w->correction);
     free(w->scores), free(w->ranks), free(w->shares);
 }
 
@@ -155,17 +156,21 @@ static void check_route(check *c, device *d, uint64_t *rng)
         snprintf(c->size, sizeof(c->size), "%u rows, %u of %u experts, %u of %u sets, %s%s%s", w.count, w.used, w.n,
                  w.sets_used, w.sets, w.sigmoid ? "sigmoid" : "softmax", w.bias ? ", bias" : "",
                  w.correction ? ", correction" : "");
-        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL), float_room(d, w.products, w.count * w.n),
-                        float_room(d, w.bias, w.bias ? w.n : 0), float_room(d, w.correction, w.correction ? w.n : 0),
-                        float_room(d, NULL, w.count * ((size_t)w.n + 1))};
+        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
+                        float_room(d, w.products, w.count * w.n),
+                        float_room(d, w.bias, w.bias ? w.n : 0),
+                        float_room(d, w.correction, w.correction ? w.n : 0),
+                        float_room(d, NULL, w.count * ((size_t)w.n + 1)),
+                        float_room(d, w.shared_gate, w.shared_gate ? w.count : 0)};
         DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                   w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.correction ? room_of(&rooms[3]) : NO_BUFFER,
-                  room_of(&rooms[4]), UINT(w.n), UINT(w.used), UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used),
-                  UINT(w.sigmoid), UINT(w.of_sum), FLOAT(w.scale), FLOAT(w.shared));
+                  w.shared_gate ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[4]), UINT(w.n), UINT(w.used),
+                  UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used), UINT(w.sigmoid), UINT(w.of_sum), FLOAT(w.scale),
+                  FLOAT(w.shared));
         float *got = content_of(c, &rooms[4]);
         double error = 2 * (EXP_ERROR + (60 + (double)w.n) * EPSILON) + 5 * EPSILON;
         for (size_t i = 0; i < w.count * ((size_t)w.n + 1); i++)
-            expect_close(c, i, w.shares[i], got[i], fabs(w.shares[i]) * error);
+            expect_close(c, i, w.shares[i], got[i], fabs(w.shares[i]) * error + TINY);
         free_rooms(rooms, COUNT_OF(rooms));
         routing_free(&w);
         free(got);
@@ -185,7 +190,8 @@ static void check_broken_route(check *c, device *d)
                  broken == 0 ? "products NaN" : "scale 3e38");
         room rooms[] = {step_new(d, 1, NULL, NULL, NULL), float_room(d, products, N), float_room(d, NULL, N + 1)};
         DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
-                  room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0), UINT(1), FLOAT(3e38f), FLOAT(0));
+                  NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0), UINT(1), FLOAT(3e38f),
+                  FLOAT(0));
         got = content_of(c, &rooms[2]);
         size_t chosen = 0;
         for (size_t e = 0; e < N; e++)

@@ -65,7 +65,8 @@ static void check_range(check *c, const norming *w, size_t at, const float *got)
     double root = sqrt(squares / n + (double)epsilon), shift = (n + 1) * EPSILON * size;
     double least_root = fmax(root - shift, sqrt((double)epsilon)) * (1 - (n + 8) * EPSILON);
     for (size_t i = 0; i < w->length; i++) {
-        double normed = (x[i] - mean) / root, weight = w->weight[i], bias = w->bias ? (double)w->bias[i] : 0;
+        double normed = (x[i] - mean) / root, weight = w->weight ? (double)w->weight[i] : 1,
+               bias = w->bias ? (double)w->bias[i] : 0;
         double error = (shift + fabs(normed) * shift) / least_root + fabs(normed) * (n / 2 + 9) * EPSILON;
         double value = w->factor * (normed * weight + bias), before = w->adds ? (double)w->before[at + i] : 0;
         error = fabs((double)w->factor) * (error * fabs(weight) + 3 * EPSILON * (fabs(normed * weight) + fabs(bias)));
@@ -88,15 +89,16 @@ static void check_norm_ranges(check *c, device *d, uint64_t *rng)
                  w.centred ? "centred" : "not centred", w.adds ? ", added" : "", in_place ? ", in place" : "",
                  (double)w.factor);
         size_t n = count * w.stride;
-        w.x = rough_array(n, rng), w.weight = rough_array(w.length, rng);
+        w.x = rough_array(n, rng), w.weight = random_below(rng, 4) ? rough_array(w.length, rng) : NULL;
         w.bias = random_below(rng, 2) ? rough_array(w.length, rng) : NULL;
         w.before = in_place ? copy_of(w.x, n * sizeof(float)) : rough_array(n, rng);
-        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, w.x, n), float_room(d, w.weight, w.length),
-                        float_room(d, w.bias, w.bias ? w.length : 0), float_room(d, w.before, n)};
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, w.x, n),
+                        float_room(d, w.weight, w.weight ? w.length : 0), float_room(d, w.bias, w.bias ? w.length : 0),
+                        float_room(d, w.before, n)};
         DEVICE_DO(c, d, DEVICE_norm_ranges, STEP_ROWS * w.ranges, room_of(&rooms[0]), room_of(&rooms[in_place ? 4 : 1]),
-                  room_of(&rooms[2]), w.bias ? room_of(&rooms[3]) : NO_BUFFER, room_of(&rooms[4]), UINT(w.ranges),
-                  UINT(w.length), UINT(w.stride), UINT(w.centred), UINT(w.adds ? FINISH_ADD : FINISH_STORE),
-                  FLOAT(1e-5f), FLOAT(w.factor));
+                  w.weight ? room_of(&rooms[2]) : NO_BUFFER, w.bias ? room_of(&rooms[3]) : NO_BUFFER,
+                  room_of(&rooms[4]), UINT(w.ranges), UINT(w.length), UINT(w.stride), UINT(w.centred),
+                  UINT(w.adds ? FINISH_ADD : FINISH_STORE), FLOAT(1e-5f), FLOAT(w.factor));
         float *got = content_of(c, &rooms[4]);
         for (size_t t = 0; t < count; t++) {
             size_t used = w.ranges * w.length;
@@ -514,5 +516,6 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_compact(c, d, &rng);
     check_begin(c, "activate");
     check_activate(c, d, &rng);
+    check_device_recurrent(c, d, &rng);
     check_device_experts(c, d, &rng);
 }

@@ -125,6 +125,11 @@ static inline void print_placed_layer(FILE *out, const placed_shape *o, uint32_t
     static const char *const of_mode[] = {
         [HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign", [HEARTH_MODE_PREDICTED] = "low-rank"};
     uint32_t cuts[MOST_CUTS] = {0}, f = o->model->layers[layer].ffn.neuron_count;
+    if (f == 0) { /* a mixer alone has no neurons to share */
+        form = form == PLACED_SPLIT ? PLACED_DEVICE : form;
+        fprintf(out, "{\"form\":\"%s\",\"selector\":\"all\",\"assignments\":[]}", forms[form]);
+        return;
+    }
     size_t n = form == PLACED_SPLIT ? draw_cuts(seed, f, cuts) : 0, there_first = draw(seed, 2);
     fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], of_mode[o->mode]);
     if (o->mode == HEARTH_MODE_PREDICTED)

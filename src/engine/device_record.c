@@ -5,6 +5,7 @@
 #include "device_state.h"
 
 #include <float.h>
+#include <math.h>
 
 _Static_assert(EXPERT_LIMIT == MOST_EXPERTS, "what a layer can have, a device can choose from");
 
@@ -177,13 +178,31 @@ static bool multiply_output(const recorder *r, const device_matrix *m, const dev
 
 /* ------------------------------------------------------------------ attention */
 
-/* Norms queries (or keys), which begin at value `at` of the rows of qkv: each head alone, or all together. */
+/* Norms queries (or keys), which begin at value `at` of the rows of projected: each head alone, or all together. */
 static void norm_heads(const recorder *r, const device_norm *w, const attention_shape *a, uint32_t heads, size_t at,
                        size_t stride)
 {
     uint32_t count = a->norm_whole ? 1 : heads, length = a->norm_whole ? heads * a->head_length : a->head_length;
     if (w->weight)
-        norm_ranges(r, w, (ranges){r->v->qkv, at, count, length, (uint32_t)stride}, r->v->qkv, FINISH_STORE, 1);
+        norm_ranges(r, w, (ranges){r->v->projected, at, count, length, (uint32_t)stride}, r->v->projected, FINISH_STORE,
+                    1);
+}
+
+/* Multiplies the input of a layer's mixer with the matrices that read it. */
+static mixer_row project(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    const device_matrix *inputs[MIXER_INPUTS];
+    for (unsigned i = 0; i < MIXER_INPUTS; i++)
+        inputs[i] = &l->inputs[i];
+    const device_buffer *normed = norm_input(r, &l->attention_norm);
+    input in = prepare(r, normed, r->model->hyper.embedding_length, inputs, MIXER_INPUTS);
+    for (unsigned i = 0; i < MIXER_INPUTS; i++)
+        if (inputs[i]->stack_rows > 0)
+            product_stack(r, inputs[i], inputs[i]->stack_rows, &in, all_rows,
+                          (output){r->v->projected, row.at[i], row.stride}, FINISH_STORE);
+    return row;
 }
 
 /* Records the attention of a layer up to its output matrix. */
@@ -198,46 +217,83 @@ static void attention(const recorder *r, uint32_t layer)
     size_t first_angle = a->rotary ? a->rotary->first : 0;
     size_t cosine = STEP_ANGLES + STEP_ROWS * first_angle * sizeof(float);
     size_t sine = cosine + STEP_ROWS * (size_t)model_largest(r->model).rotated * sizeof(float);
-    uint32_t query = query_width(a), key = key_width(a), d = r->model->hyper.embedding_length;
-    /* Layout of a row of qkv: the query, then its key, then its value. */
-    size_t key_at = stacked(query), value_at = key_at + stacked(key), stride = value_at + stacked(key);
-    const size_t ats[] = {0, key_at, value_at};
-    const device_matrix *const inputs[] = {&l->q, &l->k, &l->v};
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
 
-    input in = prepare(r, norm_input(r, &l->attention_norm), d, inputs, 3);
-    for (size_t i = 0; i < 3; i++)
-        if (inputs[i]->stack_rows > 0)
-            product_stack(r, inputs[i], inputs[i]->stack_rows, &in, all_rows, (output){v->qkv, ats[i], stride},
-                          FINISH_STORE);
+    mixer_row row = project(r, layer);
+    size_t key_at = row.at[MIXER_KEY], value_at = row.at[MIXER_VALUE], stride = row.stride;
     if (l->qkv_bias)
         LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
-               NO_BUFFER, BUFFER(v->qkv), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
+               NO_BUFFER, BUFFER(v->projected), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
     norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
     norm_heads(r, &l->key_norm, a, a->kv_head_count, key_at, stride);
-    LAUNCH(r, kv->place, r->rows * (a->head_count + a->kv_head_count), BUFFER(v->qkv),
-           BUFFER_FROM(v->qkv, key_at * sizeof(float)), BUFFER_FROM(v->qkv, value_at * sizeof(float)),
+    LAUNCH(r, kv->place, r->rows * (a->head_count + a->kv_head_count), BUFFER(v->projected),
+           BUFFER_FROM(v->projected, key_at * sizeof(float)), BUFFER_FROM(v->projected, value_at * sizeof(float)),
            BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
            BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length),
            UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES),
            UINT(r->s->context), UINT(stride), UINT(stride));
-    LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->qkv),
+    LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
            BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(a->head_count),
            UINT(a->kv_head_count), UINT(a->head_length), UINT(r->s->context), UINT(a->window), UINT(splits),
            UINT(stride), FLOAT(a->scale), FLOAT(a->softcap));
-    LAUNCH(r, DEVICE_attend_join, r->rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), BUFFER(v->mixed),
-           UINT(a->head_count), UINT(a->head_length), UINT(splits));
+    device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
+    LAUNCH(r, DEVICE_attend_join, r->rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
+           BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride));
     if (l->attention_inner_norm.weight)
-        norm(r, &l->attention_inner_norm, v->mixed, query, v->mixed);
+        norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
 }
 
-/* Multiplies the result of attention with its output matrix and adds it to the residual stream. */
-static void attention_output(const recorder *r, uint32_t layer)
+/* Records a recurrent mixer up to its output matrix (recurrent_shape in model/layer.h). */
+static void recurrent_mixer(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    const recurrent_states *states = &r->ds->recurrent;
+    const recurrent_shape *shape = &r->model->layers[layer].recurrent;
+    bool delta = shape->rule == RECURRENCE_DELTA;
+    uint32_t keys = shape->key_count, n = shape->key_length, width = recurrent_width(shape);
+    size_t begin = states->layers[r->s->engine->layers[layer].cache_index].begin;
+    size_t inputs_begin = begin + recurrent_inputs_at(shape);
+
+    mixer_row row = project(r, layer);
+    device_argument x = BUFFER_FROM(v->projected, row.at[MIXER_CONVOLVED] * sizeof(float));
+    device_argument gates = BUFFER_FROM(v->projected, row.at[MIXER_SILU_GATE] * sizeof(float));
+    device_argument steps = BUFFER_FROM(v->projected, row.at[MIXER_STEP] * sizeof(float));
+    device_argument betas = delta ? BUFFER_FROM(v->projected, row.at[MIXER_BETA] * sizeof(float)) : NO_BUFFER;
+    uint32_t channels = recurrent_channels(shape), stride = (uint32_t)row.stride, length = (uint32_t)states->length;
+    LAUNCH(r, DEVICE_convolve, items_of(channels, CONVOLVE_CHANNELS), x, BUFFER(l->convolution),
+           BUFFER(l->convolution_bias), BUFFER_FROM(v->states, inputs_begin * sizeof(float)), UINT(channels),
+           UINT(shape->window), UINT(stride), UINT(length));
+    if (delta) /* scales queries and keys to a length of 1; a norm by the root of the mean square would give sqrt(n) */
+        LAUNCH(r, DEVICE_norm_ranges, r->rows * 2 * keys, x, NO_BUFFER, NO_BUFFER, x, UINT(2 * keys), UINT(n),
+               UINT(stride), UINT(0), UINT(FINISH_STORE), FLOAT(1e-6f / (float)n), FLOAT(1 / sqrtf((float)n)));
+    LAUNCH(r, DEVICE_recur, shape->head_count * items_of(shape->value_length, RECUR_ROWS), x, steps, betas,
+           BUFFER(l->step_bias), BUFFER(l->decay), BUFFER(l->skip), BUFFER_FROM(v->states, begin * sizeof(float)),
+           BUFFER(v->mixed), UINT(shape->head_count), UINT(shape->value_length), UINT(keys), UINT(n), UINT(delta),
+           UINT(stride), UINT(length), FLOAT(delta ? 1 / sqrtf((float)n) : 1));
+    uint32_t normed = delta ? shape->head_count : keys;
+    LAUNCH(r, DEVICE_norm_gated, r->rows * normed, BUFFER(v->mixed), gates, BUFFER(l->recurrent_norm), UINT(normed),
+           UINT(width / normed), UINT(stride), UINT(!delta), FLOAT(r->model->hyper.norm_epsilon));
+}
+
+static void no_mixer(const recorder *r, uint32_t layer)
+{
+    (void)r, (void)layer;
+}
+
+/* Record a mixer up to its output matrix. */
+static void (*const mixers[MIXER_COUNT])(const recorder *r, uint32_t layer) = {
+    [MIXER_NONE] = no_mixer, [MIXER_ATTENTION] = attention, [MIXER_RECURRENT] = recurrent_mixer};
+
+/* Multiplies the result of a mixer with its output matrix and adds it to the residual stream. */
+static void mixer_output(const recorder *r, uint32_t layer)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_norm *post = &l->attention_post_norm;
     bool at_once = !post->weight && !l->attention_output_bias && r->model->hyper.residual_scale == 1;
-    if (!multiply_output(r, &l->attention_output, r->v->mixed, at_once))
+    if (!l->mixer_output.w)
+        return;
+    if (!multiply_output(r, &l->mixer_output, r->v->mixed, at_once))
         add_to_residual(r, post, (block_result){r->v->added, 1, l->attention_output_bias, NULL});
 }
 
@@ -266,7 +322,7 @@ static void route(const recorder *r, uint32_t layer, const device_buffer *from)
     uint32_t experts = router->expert_count;
     input in = prepare(r, from, l->router.columns, (const device_matrix *[]){&l->router}, 1);
     product(r, &l->router, &in, all_rows, v->router, FINISH_STORE);
-    LAUNCH(r, DEVICE_route, r->rows, BUFFER(v->router), BUFFER(l->router_bias), BUFFER(l->router_correction),
+    LAUNCH(r, DEVICE_route, r->rows, BUFFER(v->router), BUFFER(l->router_bias), BUFFER(l->router_correction), NO_BUFFER,
            BUFFER(v->shares), UINT(experts), UINT(router->used), UINT(router->group_count), UINT(router->group_used),
            UINT(router->scoring == ROUTER_SIGMOID), UINT(router->shares), FLOAT(router->scale),
            FLOAT(r->model->layers[layer].ffn.shared_neurons > 0));
@@ -472,6 +528,13 @@ static const device_buffer *ffn_input(const recorder *r, uint32_t layer)
     return shared ? r->v->normed : norm_input(r, &r->s->engine->uploaded->layers[layer].ffn_norm);
 }
 
+/* Notes the remaining moments of a layer that is a mixer alone. */
+static void stamp_end(const recorder *r, uint32_t layer)
+{
+    for (unsigned moment = STAMP_NEURONS; moment < STAMPS; moment++)
+        stamp(r, layer, moment);
+}
+
 /* Records a layer, with the exchange if the CPU has neurons of it. Parallel blocks read the same residual stream, so
  * the result of attention is not added before the neurons have been computed. */
 static void layer_on_device(const recorder *r, uint32_t layer)
@@ -487,9 +550,13 @@ static void layer_on_device(const recorder *r, uint32_t layer)
         route(r, layer, r->v->x);
     else if (early)
         copy_rows(r, r->mirror->entered, r->v->x, r->model->hyper.embedding_length);
-    attention(r, layer);
+    mixers[r->model->layers[layer].mixer](r, layer);
     if (!parallel)
-        attention_output(r, layer);
+        mixer_output(r, layer);
+    if (r->model->layers[layer].ffn.neuron_count == 0) {
+        stamp_end(r, layer);
+        return;
+    }
     const device_buffer *normed = ffn_input(r, layer);
     if (routes && !early)
         route(r, layer, normed);
@@ -502,7 +569,7 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     if (r->observed)
         stop_for_observer(r, layer, normed);
     if (parallel)
-        attention_output(r, layer);
+        mixer_output(r, layer);
     if (l->neuron_count)
         accumulate(r, l, rows, &result);
     stamp(r, layer, STAMP_OWN_END);

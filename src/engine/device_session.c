@@ -40,10 +40,23 @@ static uint32_t layers_of(const hearth_session *s)
     return s->engine->model->hyper.layer_count;
 }
 
-/* Number of layers on the device, and of one of them the most neurons (that a token uses), hidden units of a predictor,
- * and hidden units of experts' masks. */
+mixer_row device_mixer_row(const model_layer *l)
+{
+    mixer_input inputs[MIXER_INPUTS];
+    mixer_row row = {0};
+    device_mixer_inputs(l, inputs);
+    for (unsigned i = 0; i < MIXER_INPUTS; i++) {
+        row.at[i] = row.stride;
+        row.stride += stacked(inputs[i].rows);
+    }
+    return row;
+}
+
+/* Of the layers on the device the most neurons (that a token uses), hidden units of a predictor, hidden units of experts'
+ * masks, and results of the matrices that read a mixer's input. */
 typedef struct widths {
-    uint32_t layers, neurons, hidden, masks;
+    uint32_t neurons, hidden, masks;
+    size_t projected;
 } widths;
 
 static widths widest_rows(const hearth_session *s)
@@ -51,7 +64,9 @@ static widths widest_rows(const hearth_session *s)
     widths w = {0};
     for (uint32_t i = 0; i < layers_of(s); i++) {
         const device_layer *l = &s->engine->uploaded->layers[i];
-        w.layers += s->engine->layers[i].form != FORM_HOST;
+        size_t projected = device_mixer_row(&s->engine->model->layers[i]).stride;
+        if (s->engine->layers[i].form != FORM_HOST)
+            w.projected = w.projected > projected ? w.projected : projected;
         w.neurons = w.neurons > l->width ? w.neurons : l->width;
         w.hidden = w.hidden > l->fc1.rows ? w.hidden : l->fc1.rows;
         w.masks = w.masks > device_mask_width(s, i) ? w.masks : device_mask_width(s, i);
@@ -104,19 +119,37 @@ cached_layer device_cache_layer(const hearth_session *s, uint32_t index)
     return at;
 }
 
+/* Returns the shapes of the device's recurrent layers. */
+static const recurrent_shape *const *recurrent_shapes(const hearth_session *s)
+{
+    return s->engine->recurrent + s->engine->host_recurrent;
+}
+
+/* Returns the bytes of their states. */
+static size_t states_bytes(const hearth_session *s)
+{
+    return recurrent_bytes(recurrent_shapes(s), s->engine->device_recurrent, s->sequences, s->marks);
+}
+
+recurrent_states *device_recurrent(const hearth_session *s)
+{
+    return s->device ? &s->device->recurrent : NULL;
+}
+
 /* Lists every buffer that a session has on the device and every pinned buffer for the bus. */
 static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, device_mirror *m)
 {
     const hyperparameters *h = &s->engine->model->hyper;
     widths w = widest_rows(s);
     layer_sizes most = model_largest(s->engine->model);
-    size_t rows = STEP_ROWS, d = h->embedding_length, query = most.query, key = most.key;
+    size_t rows = STEP_ROWS, d = h->embedding_length;
     size_t splits = items_of(s->context, ATTEND_POSITIONS);
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
-    v->cache = take(t, DEVICE_MEMORY, device_cache_layer(s, w.layers).begin, 1, "key/value cache");
+    size_t cache_end = device_cache_layer(s, s->engine->device_attention).begin;
+    v->cache = take(t, DEVICE_MEMORY, cache_end, 1, "key/value cache");
     v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * most.rotated * word, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
@@ -124,10 +157,11 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
     v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
-    v->qkv =
-        take(t, DEVICE_MEMORY, rows * (stacked((uint32_t)query) + 2 * (size_t)stacked((uint32_t)key)), word, vectors);
+    v->projected = take(t, DEVICE_MEMORY, rows * w.projected, word, vectors);
     v->partial = take(t, DEVICE_MEMORY, rows * most.heads * splits * (most.head_length + 2), word, vectors);
-    v->mixed = take(t, DEVICE_MEMORY, rows * query, word, vectors);
+    v->mixed =
+        take(t, DEVICE_MEMORY, rows * (most.query > most.recurrent ? most.query : most.recurrent), word, vectors);
+    v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
     v->hidden = take(t, DEVICE_MEMORY, rows * (w.hidden > w.masks ? w.hidden : w.masks), word, vectors);
     v->score = take(t, DEVICE_MEMORY, w.hidden || w.masks ? rows * w.neurons : 0, word, vectors);
     v->mask_list = take(t, DEVICE_MEMORY, rows * w.masks, word, vectors);
@@ -209,6 +243,8 @@ static hearth_status prepare(const hearth_session *s, device_session *ds, hearth
     if (!ds->totals_seen)
         return fail_memory(error, "session: device", totals * sizeof *ds->totals_seen);
     TRY(create_buffers(s, ds, error));
+    TRY(recurrent_create(&ds->recurrent, recurrent_shapes(s), s->engine->device_recurrent, s->sequences, s->marks,
+                         ds->vectors.states, ds->runtime, error));
     if (s->engine->device_layers == 0)
         return HEARTH_OK;
     TRY(need_program(s, ds, PROGRAM_ONE, error));
@@ -243,6 +279,7 @@ void device_session_destroy(device_session *ds)
         device_buffer_destroy(ds->buffers[i]);
     device_unlock(ds->runtime);
     mem_free(ds->buffers);
+    recurrent_destroy(&ds->recurrent);
     mem_free(ds->totals_seen);
     mem_free(ds);
 }
@@ -266,6 +303,19 @@ static void put(device_buffer *to, const void *from, size_t bytes)
     memcpy(device_buffer_host(to), from, bytes);
 }
 
+/* Writes where each row finds the state of its sequence, and where it leaves it. */
+static void describe_states(const hearth_session *s, size_t count, step_record *step)
+{
+    const recurrent_states *states = &s->device->recurrent;
+    for (size_t i = 0; states->layer_count > 0 && i < count; i++) {
+        uint32_t sequence = step->sequence[i], from = recurrent_from(states, sequence);
+        step->state_to[i] = recurrent_to(states, sequence);
+        for (size_t k = 0; k < i; k++)
+            from = step->sequence[k] == sequence ? step->state_to[k] : from;
+        step->state_from[i] = step->position[i] == 0 ? NO_STATE : from;
+    }
+}
+
 /* Writes to the mirror all data that differs from step to step. */
 static void describe_step(const hearth_session *s, const hearth_row *rows, size_t count)
 {
@@ -278,6 +328,7 @@ static void describe_step(const hearth_session *s, const hearth_row *rows, size_
         step.position[i] = b->position[i];
         step.token[i] = (uint32_t)rows[i].token;
     }
+    describe_states(s, count, &step);
     memcpy(to, &step, sizeof step);
     size_t all = STEP_ROWS * (size_t)model_largest(m).rotated * sizeof(float);
     for (uint32_t i = 0; i < m->rotary_count; i++) {
@@ -439,7 +490,7 @@ static void add_counts(hearth_session *s, size_t count)
         s->counts[i].fired += fired;
         s->counts[i].active += skips && shape->gating == FFN_GATED_BOTH ? sums[TOTAL_ACTIVE] : fired;
         /* Layers with neurons on the CPU have counted their rows there. */
-        s->counts[i].rows += s->engine->layers[i].form == FORM_DEVICE ? count : 0;
+        s->counts[i].rows += s->engine->layers[i].form == FORM_DEVICE && shape->neuron_count > 0 ? count : 0;
     }
 }
 

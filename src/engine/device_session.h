@@ -15,6 +15,7 @@
 #define ENGINE_DEVICE_SESSION_H
 
 #include "device_weights.h"
+#include "recurrent_state.h"
 
 typedef struct device_session device_session;
 struct hearth_session;
@@ -63,6 +64,10 @@ void device_step_abandon(struct hearth_session *s);
  * device. */
 hearth_status device_head(struct hearth_session *s, const float *hidden, size_t count, float *logits,
                           hearth_error *error);
+
+/* Returns the states of the device's recurrent layers, which the functions of recurrent_state.h keep as those of the CPU;
+ * NULL: nothing of the session is on a device. */
+recurrent_states *device_recurrent(const struct hearth_session *s);
 
 /* Copy, save and restore keys and values of the device's layers, the first `length` positions of a sequence, as
  * kv_copy, kv_save and kv_restore do for those of the CPU. device_kv_bytes: size of the block of a save. */

@@ -13,8 +13,9 @@ typedef struct device_vectors {
     device_buffer *normed; /* [R][d]                                                    */
     device_buffer *added;  /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
-    device_buffer *qkv;                      /* [R][query, key, value: Q, K, K rounded up to STACK_ROWS]  */
-    device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q]               */
+    device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
+    device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q or V]          */
+    device_buffer *states;                   /* those of `recurrent` below                                */
     device_buffer *hidden, *score;           /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
                                               * masks of the experts that a token chooses */
     device_buffer *mask_list, *mask_listed;  /* [R][H], [R]  rows of those masks                          */
@@ -58,6 +59,7 @@ struct device_session {
     size_t buffer_count;
     device_vectors vectors;
     device_mirror mirror;
+    recurrent_states recurrent;
     device_program *programs[PROGRAM_KINDS];
     device_program *running; /* the step in progress, or the last one                     */
     uint32_t *totals_seen;   /* [layers][R][TOTALS] of mirror.totals, after the last step */
@@ -81,6 +83,13 @@ enum { STAMP_BEGIN, STAMP_NEURONS, STAMP_OWN_END, STAMP_JOIN, STAMP_END, STAMPS 
 
 /* Offset of cosine and sine in `step`. */
 #define STEP_ANGLES ((sizeof(step_record) + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT)
+
+/* Where the results of the matrices that read a mixer's input lie in a row of `projected`, each at a multiple of
+ * STACK_ROWS, in the order of device_layer.inputs. */
+typedef struct mixer_row {
+    size_t at[MIXER_INPUTS], stride;
+} mixer_row;
+mixer_row device_mixer_row(const model_layer *l);
 
 /* Returns whether the device computes the hidden units of a layer's predictor for both sides. With experts each side
  * computes them for itself: the CPU needs them by expert. */

@@ -100,26 +100,27 @@ typedef struct member {
     const matrix *m;
     uint32_t rows;
     const char *what;
-    const matrix *tail; /* the last rows are of this matrix, of the same format; NULL: none */
+    const uint32_t *list; /* [rows] those of m, then those of its tail; NULL: the first ones   */
+    const matrix *tail;   /* the last rows are of this matrix, of the same format; NULL: none */
     uint32_t tail_rows;
 } member;
 
-/* Uploads the rows of a member, for which there is room. list: those of m, then those of its tail. */
-static hearth_status fill_member(loader *l, const member *b, const uint32_t *list, const char *what)
+/* Uploads the rows of a member, for which there is room. */
+static hearth_status fill_member(loader *l, const member *b, const char *what)
 {
     uint32_t own = b->rows - b->tail_rows;
-    TRY(fill(l, b->out, b->m, list, own, what));
+    TRY(fill(l, b->out, b->m, b->list, own, what));
     if (b->tail_rows == 0)
         return HEARTH_OK;
     device_matrix rest = *b->out;
     size_t scale_bytes;
     rest.w_at += device_packed_bytes(rest.format, own, rest.columns, &scale_bytes);
     rest.scales_at += scale_bytes;
-    return fill(l, &rest, b->tail, list + own, b->tail_rows, what);
+    return fill(l, &rest, b->tail, b->list + own, b->tail_rows, what);
 }
 
 /* Uploads matrices that have the same input; neighbours of one format share a stack. */
-static hearth_status upload_stacks(loader *l, const member *members, size_t count, const uint32_t *list, uint32_t layer)
+static hearth_status upload_stacks(loader *l, const member *members, size_t count, uint32_t layer)
 {
     device_matrix *first = NULL;
     uint32_t at = 0;
@@ -138,7 +139,7 @@ static hearth_status upload_stacks(loader *l, const member *members, size_t coun
             *b->out = (device_matrix){first->w, first->scales, 0, 0, first->format, b->rows, b->m->columns, 0};
             b->out->w_at = device_packed_bytes(first->format, at, first->columns, &b->out->scales_at);
         }
-        TRY(fill_member(l, b, list, name));
+        TRY(fill_member(l, b, name));
         at += stacked(b->rows);
     }
     return HEARTH_OK;
@@ -197,7 +198,9 @@ static hearth_status upload_qkv_bias(loader *l, device_layer *to, const model_la
     const struct {
         const float *bias;
         uint32_t rows;
-    } each[] = {{from->q_bias, from->q.rows}, {from->k_bias, from->k.rows}, {from->v_bias, from->v.rows}};
+    } each[] = {{from->q_bias, query_width(&from->attention)},
+                {from->k_bias, key_width(&from->attention)},
+                {from->v_bias, key_width(&from->attention)}};
     uint32_t all = 0, at = 0;
     if (!from->q_bias && !from->k_bias && !from->v_bias)
         return HEARTH_OK;
@@ -214,8 +217,80 @@ static hearth_status upload_qkv_bias(loader *l, device_layer *to, const model_la
     return status;
 }
 
-/* Uploads what a layer has beside its neurons: attention and norms. */
-static hearth_status upload_attention(loader *l, device_layer *to, uint32_t layer)
+void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
+{
+    const attention_shape *a = &l->attention;
+    uint32_t query = query_width(a), key = key_width(a);
+    const mixer_input attention[] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
+                                     [MIXER_KEY] = {&l->k, key, "attn_k"},
+                                     [MIXER_VALUE] = {&l->v, key, "attn_v"},
+                                     [MIXER_GATE] = {&l->q, a->gated ? query : 0, "attn_q"}};
+    const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
+                                     [MIXER_SILU_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
+                                     [MIXER_STEP] = {&l->step, l->step.rows, "ssm_alpha"},
+                                     [MIXER_BETA] = {&l->beta, l->beta.data ? l->beta.rows : 0, "ssm_beta"}};
+    memset(out, 0, MIXER_INPUTS * sizeof *out);
+    if (l->mixer != MIXER_NONE)
+        memcpy(out, l->mixer == MIXER_RECURRENT ? recurrent : attention, sizeof attention);
+}
+
+/* Lists the rows of the queries, or of the gates, of a matrix that has both in turns, head by head. */
+static void list_heads(const attention_shape *a, bool gates, uint32_t *list)
+{
+    for (uint32_t i = 0; i < query_width(a); i++)
+        list[i] = i + (i / a->head_length + gates) * a->head_length;
+}
+
+/* Uploads the matrices that read a mixer's input. */
+static hearth_status upload_inputs(loader *l, device_layer *to, uint32_t layer)
+{
+    const model_layer *from = &l->model->layers[layer];
+    const attention_shape *a = &from->attention;
+    mixer_input inputs[MIXER_INPUTS];
+    member members[MIXER_INPUTS];
+    uint32_t *lists = NULL, query = query_width(a);
+    size_t count = 0;
+    if (a->gated && !(lists = mem_new_array(2 * (size_t)query, sizeof *lists)))
+        return fail_memory(l->error, "attn_q", 2 * query * sizeof *lists);
+    for (unsigned gates = 0; a->gated && gates < 2; gates++)
+        list_heads(a, gates, lists + gates * query);
+    device_mixer_inputs(from, inputs);
+    for (unsigned i = 0; i < MIXER_INPUTS; i++) {
+        const uint32_t *list = !a->gated ? NULL : i == MIXER_QUERY ? lists : i == MIXER_GATE ? lists + query : NULL;
+        if (inputs[i].rows > 0)
+            members[count++] = (member){&to->inputs[i], inputs[i].of, inputs[i].rows, inputs[i].what, list, NULL, 0};
+    }
+    hearth_status status = upload_stacks(l, members, count, layer);
+    mem_free(lists);
+    return status;
+}
+
+/* Uploads what a recurrent mixer has beside its matrices. */
+static hearth_status upload_recurrent(loader *l, device_layer *to, const model_layer *from)
+{
+    const recurrent_shape *r = &from->recurrent;
+    uint32_t channels = recurrent_channels(r), heads = r->head_count;
+    const struct {
+        device_buffer **to;
+        const float *values;
+        uint32_t n;
+        const char *what;
+    } each[] = {
+        {&to->convolution, from->convolution, channels * r->window, "convolution"},
+        {&to->convolution_bias, from->convolution_bias, channels, "convolution bias"},
+        {&to->step_bias, from->step_bias, heads, "step bias"},
+        {&to->decay, from->decay, heads, "decay"},
+        {&to->skip, from->skip, heads, "skip"},
+        {&to->recurrent_norm, from->recurrent_norm, r->rule == RECURRENCE_MAMBA2 ? recurrent_width(r) : r->value_length,
+         "recurrent norm"},
+    };
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        TRY(upload_floats(l, each[i].to, each[i].values, NULL, each[i].n, each[i].what));
+    return HEARTH_OK;
+}
+
+/* Uploads what a layer has beside its neurons: its mixer and norms. */
+static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
 {
     const model_layer *from = &l->model->layers[layer];
     const attention_shape *a = &from->attention;
@@ -239,11 +314,11 @@ static hearth_status upload_attention(loader *l, device_layer *to, uint32_t laye
     TRY(upload_qkv_bias(l, to, from));
     TRY(upload_floats(l, &to->attention_output_bias, from->attention_output_bias, NULL, d, "attention bias"));
     TRY(upload_floats(l, &to->sinks, from->sinks, NULL, a->head_count, "sinks"));
-    const member inputs[] = {{&to->q, &from->q, from->q.rows, "attn_q", NULL, 0},
-                             {&to->k, &from->k, from->k.rows, "attn_k", NULL, 0},
-                             {&to->v, &from->v, from->v.rows, "attn_v", NULL, 0}};
-    TRY(upload_stacks(l, inputs, 3, NULL, layer));
-    return upload_whole(l, &to->attention_output, &from->attention_output, layer, "attn_output");
+    TRY(upload_inputs(l, to, layer));
+    if (from->mixer != MIXER_RECURRENT)
+        return upload_whole(l, &to->mixer_output, &from->attention_output, layer, "attn_output");
+    TRY(upload_recurrent(l, to, from));
+    return upload_whole(l, &to->mixer_output, &from->recurrent_output, layer, "ssm_out");
 }
 
 /* Uploads one vector of down's biases, or of experts one each: then zeros follow, for the shared one. */
@@ -324,12 +399,12 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
     const model_layer *from = &l->model->layers[layer];
     const engine_layer *e = &l->layers[layer];
     uint32_t n = to->neuron_count;
-    const member inputs[] = {{&to->gate, &from->gate, n, "ffn_gate", &from->shared.gate, shared},
-                             {&to->up, &from->up, n, "ffn_up", &from->shared.up, shared}};
-    const member down_t = {&to->down_t, &e->down_t, n, "ffn_down_t", &e->shared_down_t, shared};
+    const member inputs[] = {{&to->gate, &from->gate, n, "ffn_gate", list, &from->shared.gate, shared},
+                             {&to->up, &from->up, n, "ffn_up", list, &from->shared.up, shared}};
+    const member down_t = {&to->down_t, &e->down_t, n, "ffn_down_t", list, &e->shared_down_t, shared};
     /* Plain networks have no gate. */
     size_t absent = from->gate.data ? 0 : 1;
-    TRY(upload_stacks(l, inputs + absent, 2 - absent, list, layer));
+    TRY(upload_stacks(l, inputs + absent, 2 - absent, layer));
     TRY(upload_floats(l, &to->gate_bias, from->gate_bias, list, n, "gate bias"));
     TRY(upload_floats(l, &to->up_bias, from->up_bias, list, n, "up bias"));
     TRY(upload_norm(l, &to->ffn_inner_norm, &from->ffn_inner_norm, list, n, "ffn inner norm"));
@@ -337,7 +412,7 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
         TRY(upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1"));
         TRY(upload_rows(l, &to->fc2, &e->predictor.fc2, to, layer, "fc2"));
     }
-    return e->down_t.data ? upload_stacks(l, &down_t, 1, list, layer)
+    return e->down_t.data ? upload_stacks(l, &down_t, 1, layer)
                           : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
 }
 
@@ -350,7 +425,8 @@ static hearth_status upload_neurons(loader *l, device_layer *to, const layer_pla
     to->rows = mem_new_array(f, sizeof *to->rows);
     if (!to->rows)
         return fail_memory(l->error, "neurons", f * sizeof *to->rows);
-    TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, f, to->rows, &to->neuron_count, l->error));
+    if (f > 0)
+        TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, f, to->rows, &to->neuron_count, l->error));
     to->width = to->neuron_count;
     if (!experts || to->neuron_count > 0) /* with all experts there, the CPU adds their biases */
         TRY(upload_down_bias(l, to, from));
@@ -383,14 +459,16 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
             continue;
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
         bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
-                 matrix_bytes(&from->attention_output);
+                 matrix_bytes(&from->attention_output) + matrix_bytes(&from->convolved) +
+                 matrix_bytes(&from->recurrent_gate) + matrix_bytes(&from->recurrent_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
         bytes += predicts ? matrix_bytes(&e->predictor.fc1) + matrix_bytes(&e->predictor.fc2) * neurons / f : 0;
         uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
                        matrix_bytes(&from->shared.up) + matrix_bytes(&e->down_t) + matrix_bytes(&e->shared_down_t) +
                        (e->down_t.data ? 0 : matrix_bytes(&from->down));
         all += matrix_bytes(&from->mask_out);
-        bytes += all * neurons / f + (neurons > 0 ? matrix_bytes(&from->router) + matrix_bytes(&from->mask_in) : 0);
+        bytes += all * neurons / (f > 0 ? f : 1) +
+                 (neurons > 0 ? matrix_bytes(&from->router) + matrix_bytes(&from->mask_in) : 0);
     }
     bytes += p->head == PLACEMENT_DEVICE ? matrix_bytes(&l->model->head) : 0;
     bool embeds = p->embedding == PLACEMENT_DEVICE;
@@ -402,7 +480,7 @@ static hearth_status upload_all(loader *l, const hearth_placement *p)
     for (uint32_t i = 0; i < p->layer_count; i++) {
         if (!layer_uses_device(&p->layers[i]))
             continue;
-        TRY(upload_attention(l, &l->to->layers[i], i));
+        TRY(upload_mixer(l, &l->to->layers[i], i));
         TRY(upload_neurons(l, &l->to->layers[i], &p->layers[i], i));
     }
     const hearth_model *m = l->model;
@@ -424,7 +502,7 @@ static hearth_status count_layer(const loader *l, const hearth_placement *p, uin
     device_weights counted = {0};
     device_layer to = {0};
     loader counter = {.to = &counted, .model = l->model, .layers = l->layers, .counts = true};
-    hearth_status status = upload_attention(&counter, &to, layer);
+    hearth_status status = upload_mixer(&counter, &to, layer);
     if (status == HEARTH_OK)
         status = upload_neurons(&counter, &to, &p->layers[layer], layer);
     mem_free(to.rows);
@@ -482,10 +560,7 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
-        {l->mixer == MIXER_RECURRENT, "is recurrent"},
-        {l->mixer == MIXER_NONE || l->ffn.neuron_count == 0, "is one block, a mixer or a network"},
         {l->ffn.latent > 0, "has experts of another width"},
-        {l->attention.gated, "has gated attention"},
         {l->shared_gate != NULL, "has a gated shared expert"},
         {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
         {l->attention.keys_back > 0, "reads the keys and values of another layer"},
@@ -561,15 +636,17 @@ void device_weights_destroy(device_weights *w)
         return;
     for (uint32_t i = 0; i < w->layer_count; i++) {
         device_layer *l = &w->layers[i];
-        device_matrix *matrices[] = {
-            &l->q,    &l->k,   &l->v,   &l->attention_output, &l->gate,    &l->up,      &l->down_t,
-            &l->down, &l->fc1, &l->fc2, &l->router,           &l->mask_in, &l->mask_out};
+        device_matrix *matrices[] = {&l->mixer_output, &l->gate, &l->up,     &l->down_t,  &l->down,
+                                     &l->fc1,          &l->fc2,  &l->router, &l->mask_in, &l->mask_out};
         const device_norm norms[] = {
             l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
             l->query_norm,     l->key_norm, l->ffn_inner_norm};
         device_buffer *floats[] = {
-            l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,  l->up_bias, l->down_bias,
-            l->router_bias, l->router_correction,     l->expert_begins, l->mask_begins};
+            l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,     l->up_bias,   l->down_bias,
+            l->router_bias, l->router_correction,     l->expert_begins, l->mask_begins,   l->step_bias, l->decay,
+            l->convolution, l->convolution_bias,      l->skip,          l->recurrent_norm};
+        for (size_t k = 0; k < MIXER_INPUTS; k++)
+            drop(&l->inputs[k]);
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {

@@ -32,14 +32,28 @@ typedef struct device_norm {
     device_buffer *weight, *bias;
 } device_norm;
 
-/* A layer of which at least the attention is on the device. Vectors are float32; names as in model_layer. */
+/* The matrices that read the input of a mixer, of attention and of a recurrent one. */
+enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INPUTS };
+enum { MIXER_CONVOLVED, MIXER_SILU_GATE, MIXER_STEP, MIXER_BETA };
+
+/* One of them. The gate of gated attention is every other head of the query's matrix. */
+typedef struct mixer_input {
+    const matrix *of;
+    uint32_t rows; /* that it has there; 0: the layer has no such matrix */
+    const char *what;
+} mixer_input;
+/* Lists those of a layer. */
+void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS]);
+
+/* A layer of which at least the mixer is on the device. Vectors are float32; names as in model_layer. */
 typedef struct device_layer {
     device_norm attention_norm, ffn_norm, attention_post_norm, ffn_post_norm; /* [d]                */
     device_norm query_norm, key_norm, attention_inner_norm;                   /* as in model_layer  */
-    device_matrix q, k, v, attention_output;
+    device_matrix inputs[MIXER_INPUTS], mixer_output;
     device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */
     device_buffer *sinks;                 /* [head_count], or NULL                                                */
+    device_buffer *convolution, *convolution_bias, *step_bias, *decay, *skip, *recurrent_norm; /* as in model_layer */
     uint32_t neuron_count;                /* n: neurons of the device; the matrices below have n rows */
     uint32_t *rows;                       /* [n] rows of the model's matrices, ascending              */
     uint32_t width;       /* values per row of lists and activations: n; of experts the most that a token uses */
@@ -69,7 +83,7 @@ typedef struct device_weights {
 
 struct engine_layer;
 
-/* Returns what devices cannot do yet of a layer, "is recurrent"; NULL: they can compute it. */
+/* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */
 const char *device_lacks(const model_layer *l);
 
 /* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes

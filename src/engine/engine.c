@@ -106,7 +106,7 @@ static void place_mixer(hearth_engine *e, uint32_t layer)
     else if (mixer == MIXER_ATTENTION)
         e->layers[layer].cache_index = on_device ? e->device_attention++ : e->host_attention++;
     else if (mixer == MIXER_RECURRENT)
-        e->layers[layer].cache_index = e->host_recurrent++;
+        e->layers[layer].cache_index = on_device ? e->device_recurrent++ : e->host_recurrent++;
 }
 
 /* Fills in the layers; transposes down matrices if any layer needs it. t: has the predictors, or NULL. of: an engine
@@ -129,7 +129,8 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
                         "%s: layer %u: the values of all neurons decide which of them fire, so none can be left out",
                         m->source->path, i);
         e->layers[i] = (engine_layer){
-            .form = p->form,
+            /* without neurons there are none on the CPU either */
+            .form = p->form == FORM_FFN_HOST && m->layers[i].ffn.neuron_count == 0 ? FORM_DEVICE : p->form,
             .selector = p->selector,
             .threshold = p->threshold,
             .predictor = tune_predictor(t, m, i),
@@ -148,8 +149,8 @@ static hearth_status prepare_layers(hearth_engine *e, const tune *t, const heart
     return skips && !m->neuron_major && !e->transposed ? transpose_layers(e, progress, error) : HEARTH_OK;
 }
 
-/* Lists the shapes of the layers whose keys and values lie on the CPU, then of those on the device; and of the recurrent
- * layers. */
+/* Lists the shapes of the layers whose keys and values lie on the CPU, then of those on the device; and of recurrent layers
+ * likewise. */
 static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
 {
     uint32_t layers = e->model->hyper.layer_count;
@@ -159,11 +160,12 @@ static hearth_status list_shapes(hearth_engine *e, hearth_error *error)
         return fail_memory(error, "engine", layers * sizeof *e->shapes);
     for (uint32_t i = 0; i < layers; i++) {
         const model_layer *l = &e->model->layers[i];
-        uint32_t before = layer_uses_device(&e->placement->layers[i]) ? e->host_attention : 0;
+        bool on_device = layer_uses_device(&e->placement->layers[i]);
+        uint32_t at = e->layers[i].cache_index;
         if (l->mixer == MIXER_ATTENTION && l->attention.keys_back == 0)
-            e->shapes[before + e->layers[i].cache_index] = &l->attention;
+            e->shapes[at + (on_device ? e->host_attention : 0)] = &l->attention;
         else if (l->mixer == MIXER_RECURRENT)
-            e->recurrent[e->layers[i].cache_index] = &l->recurrent;
+            e->recurrent[at + (on_device ? e->host_recurrent : 0)] = &l->recurrent;
     }
     return HEARTH_OK;
 }

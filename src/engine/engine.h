@@ -67,9 +67,9 @@ struct hearth_engine {
     device_weights *uploaded; /* NULL: nothing lies on a device                                           */
     uint32_t device_layers;   /* layers that are not of form host                                         */
     uint32_t host_attention, device_attention; /* layers with attention, by where it runs                            */
-    uint32_t host_recurrent;           /* recurrent layers on the CPU                                              */
+    uint32_t host_recurrent, device_recurrent; /* recurrent layers, likewise                                         */
     const attention_shape **shapes;    /* of the CPU's layers with attention, then of the device's                 */
-    const recurrent_shape **recurrent; /* [host_recurrent]                                                         */
+    const recurrent_shape **recurrent; /* of the recurrent layers, likewise                                        */
 };
 
 /* Creates an engine of the model of `of` under another placement. It shares the transposed copies of `of` and must be
@@ -176,7 +176,7 @@ struct hearth_session {
     hearth_tracer tracer;          /* see NULL: none                                         */
     struct input_sums *inputs;     /* NULL: inputs of matrices are not added up (inputs.h)   */
     kv_cache cache;                /* of the layers of the CPU                               */
-    recurrent_states recurrent;    /* likewise                                               */
+    recurrent_states recurrent;    /* likewise; those of the device: device_recurrent        */
     struct device_session *device; /* NULL: nothing of this session is on a device           */
     uint32_t *lengths;             /* [sequences] positions read so far                      */
     uint32_t *lengths_before;      /* [sequences] restored when a feed fails                 */

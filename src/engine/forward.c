@@ -398,7 +398,7 @@ static hearth_status share_layer(hearth_session *s, uint32_t layer, size_t count
         device_step_answer(s, layer, count);
         note(s, layer, MOMENT_END);
     }
-    if (!observed)
+    if (!observed || s->engine->model->layers[layer].ffn.neuron_count == 0)
         return HEARTH_OK;
     if (!tells) { /* experts of the CPU tell observers while they compute */
         TRY(device_step_observe(s, layer, count, error));
@@ -479,7 +479,7 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     if (e->model->hyper.stream_count > 1)
         streams_begin(s, count);
     TRY(e->device_layers > 0 ? two_sided(s, rows, &at, error) : walk_layers(s, &at, error));
-    recurrent_end_batch(s);
+    recurrent_end_batch(s, count);
     if (e->model->hyper.stream_count > 1)
         streams_end(s, count);
     if (s->inputs)

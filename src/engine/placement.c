@@ -350,7 +350,9 @@ static bool split_layer(hearth_placement *p, layer_placement *layer, const int32
                         bool *on_device)
 {
     uint32_t f = layer->neuron_count, neurons = most < f ? most : f;
-    layer->form = neurons == 0 ? FORM_FFN_HOST : neurons == f ? FORM_DEVICE : FORM_SPLIT;
+    layer->form = neurons == f ? FORM_DEVICE : neurons == 0 ? FORM_FFN_HOST : FORM_SPLIT;
+    if (f == 0)
+        return true;
     if (!placement_add_assignments(p, layer, layer->form == FORM_SPLIT ? 2 : 1))
         return false;
     memset(on_device, 0, f * sizeof *on_device);

@@ -6,6 +6,7 @@
 
 #include "inputs_internal.h"
 #include "products.h"
+#include "state.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,23 +39,25 @@ void recurrent_begin_batch(hearth_session *s, size_t count)
     }
 }
 
-void recurrent_end_batch(hearth_session *s)
+void recurrent_end_batch(hearth_session *s, size_t count)
 {
-    for (size_t i = 0; i < s->scratch.run_count; i++)
-        s->recurrent.moved[s->scratch.runs[i].sequence] = 1;
+    recurrent_states *each[RECURRENT_SIDES];
+    for (size_t k = session_recurrents(s, each); k-- > 0;)
+        for (size_t i = 0; i < count; i++)
+            each[k]->moved[s->scratch.sequence[i]] = 1;
 }
 
 /* Returns where the state of a run's sequence is in a layer, before it; NULL: it is empty. */
 static const float *state_before(const mixing *m, const row_run *run)
 {
     const recurrent_states *states = &m->s->recurrent;
-    const float *from = run->again ? recurrent_to(states, run->sequence) : recurrent_from(states, run->sequence);
-    return run->fresh ? NULL : from + m->at->begin;
+    uint32_t from = run->again ? recurrent_to(states, run->sequence) : recurrent_from(states, run->sequence);
+    return run->fresh ? NULL : recurrent_place(states, from) + m->at->begin;
 }
 
 static float *state_after(const mixing *m, const row_run *run)
 {
-    return recurrent_to(&m->s->recurrent, run->sequence) + m->at->begin;
+    return recurrent_place(&m->s->recurrent, recurrent_to(&m->s->recurrent, run->sequence)) + m->at->begin;
 }
 
 /* ------------------------------------------------------------------ convolution */
@@ -68,10 +71,10 @@ static void convolve(const mixing *m, const row_run *run, size_t first, size_t n
     float tail[CONVOLUTION_LIMIT * CHANNELS], sum[CHANNELS];
     float *rows = m->s->scratch.convolved + run->first * channels + first;
     const float *before = state_before(m, run);
-    float *after = state_after(m, run) + recurrent_matrices(r) + first;
+    float *after = state_after(m, run) + recurrent_inputs_at(r) + first;
     for (size_t i = 0; i + 1 < window; i++) {
         if (before)
-            memcpy(tail + i * n, before + recurrent_matrices(r) + i * channels + first, tail_bytes);
+            memcpy(tail + i * n, before + recurrent_inputs_at(r) + i * channels + first, tail_bytes);
         else
             memset(tail + i * n, 0, tail_bytes);
     }

@@ -6,8 +6,8 @@
 
 /* Lists the runs of the batch's rows in scratch.runs. */
 void recurrent_begin_batch(hearth_session *s, size_t count);
-/* Marks the sequences of the batch as moved, once all layers have been computed. */
-void recurrent_end_batch(hearth_session *s);
+/* Marks the sequences of the batch's rows as moved, on both sides, once all layers have been computed. */
+void recurrent_end_batch(hearth_session *s, size_t count);
 
 /* Computes the mixer of a recurrent layer for the first `count` rows of the batch: from scratch.normed to out [count][d];
  * takes the states of their sequences on. */

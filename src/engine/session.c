@@ -4,6 +4,7 @@
 #include "ffn.h"
 #include "finite.h"
 #include "forward.h"
+#include "state.h"
 
 #include "../base/memory.h"
 #include "../base/sized.h"
@@ -233,8 +234,8 @@ static session_bytes count_bytes(hearth_session *s)
     session_bytes b = {.scratch = lay_out(s, session_threads(s), NULL)};
     for (uint32_t i = 0; i < e->host_attention; i++) /* resolve() has checked that nothing overflows */
         b.cache += (size_t)s->sequences * s->context * kv_position_bytes(s->cache.format, e->shapes[i]);
-    for (uint32_t i = 0; i < e->host_recurrent; i++)
-        b.cache += (size_t)s->sequences * (2 + s->marks) * recurrent_floats(e->recurrent[i]) * sizeof(float);
+    size_t recurrent = recurrent_bytes(e->recurrent, e->host_recurrent, s->sequences, s->marks);
+    b.cache = size_add(b.cache, recurrent, &b.cache) ? b.cache : SIZE_MAX;
     if (s->engine->uploaded) {
         b.scratch += device_session_bytes(s, DEVICE_PINNED);
         b.device = device_session_bytes(s, DEVICE_MEMORY);
@@ -360,7 +361,8 @@ hearth_status hearth_session_create_sized(hearth_session **out, const hearth_eng
            kv_cache_create(&s->cache, s->cache.format, engine->shapes, engine->host_attention, s->sequences, s->context,
                            error));
     TRY_OR(failed, status,
-           recurrent_create(&s->recurrent, engine->recurrent, engine->host_recurrent, s->sequences, s->marks, error));
+           recurrent_create(&s->recurrent, engine->recurrent, engine->host_recurrent, s->sequences, s->marks, NULL,
+                            NULL, error));
     if (engine->uploaded)
         TRY_OR(failed, status, device_session_create(&s->device, s, error));
     log_session(s, bytes);
@@ -434,7 +436,9 @@ hearth_status session_feed(hearth_session *session, const hearth_row *rows, size
     memcpy(session->lengths_before, session->lengths, session->sequences * sizeof *session->lengths);
     session->output_count = 0;
     hearth_status status = feed_batches(session, rows, count, error);
-    recurrent_end_feed(&session->recurrent, status == HEARTH_OK, session->lengths, session->lengths_before);
+    recurrent_states *each[RECURRENT_SIDES];
+    for (size_t i = session_recurrents(session, each); i-- > 0;)
+        recurrent_end_feed(each[i], status == HEARTH_OK, session->lengths, session->lengths_before);
     if (status != HEARTH_OK) {
         memcpy(session->lengths, session->lengths_before, session->sequences * sizeof *session->lengths);
         session->output_count = 0;

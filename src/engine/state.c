@@ -43,51 +43,83 @@ static hearth_status host_restore(hearth_session *s, uint32_t sequence, uint32_t
     return HEARTH_OK;
 }
 
-/* ------------------------------------------------------------------ recurrent states of the CPU */
+/* ------------------------------------------------------------------ recurrent states */
+
+size_t session_recurrents(const hearth_session *s, recurrent_states *out[RECURRENT_SIDES])
+{
+    recurrent_states *there = device_recurrent(s);
+    size_t count = 0;
+    if (s->recurrent.layer_count > 0)
+        out[count++] = (recurrent_states *)&s->recurrent;
+    if (there && there->layer_count > 0)
+        out[count++] = there;
+    return count;
+}
 
 static bool recurrent_present(const hearth_session *s)
 {
-    return s->recurrent.layer_count > 0;
+    recurrent_states *each[RECURRENT_SIDES];
+    return session_recurrents(s, each) > 0;
 }
 
+/* Both sides keep the same lengths, unless a device failed to copy one. */
 static uint32_t reach(const hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length)
 {
-    return recurrent_reach(&s->recurrent, sequence, now, length);
+    recurrent_states *each[RECURRENT_SIDES];
+    size_t count = session_recurrents(s, each);
+    for (uint32_t before = UINT32_MAX; length < before;) {
+        before = length;
+        for (size_t i = 0; i < count; i++)
+            length = recurrent_reach(each[i], sequence, now, length);
+    }
+    return length;
 }
 
-static void cut(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length)
+static hearth_status cut(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length, hearth_error *error)
 {
-    recurrent_cut(&s->recurrent, sequence, now, length);
+    recurrent_states *each[RECURRENT_SIDES];
+    for (size_t i = session_recurrents(s, each); i-- > 0;)
+        TRY(recurrent_cut(each[i], sequence, now, length, error));
+    return HEARTH_OK;
 }
 
 /* The same for any number of tokens, but none. */
-static size_t recurrent_bytes(const hearth_session *s, uint32_t length)
+static size_t recurrent_saved_bytes(const hearth_session *s, uint32_t length)
 {
-    return length > 0 ? s->recurrent.length * sizeof(float) : 0;
+    recurrent_states *each[RECURRENT_SIDES];
+    size_t bytes = 0;
+    for (size_t i = session_recurrents(s, each); length > 0 && i-- > 0;)
+        bytes += each[i]->length * sizeof(float);
+    return bytes;
 }
 
-static hearth_status recurrent_copy(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error)
+static hearth_status copy_recurrents(hearth_session *s, uint32_t from, uint32_t to, uint32_t length,
+                                     hearth_error *error)
 {
-    (void)error;
-    memcpy(recurrent_valid(&s->recurrent, to), recurrent_valid(&s->recurrent, from), recurrent_bytes(s, length));
-    recurrent_forget(&s->recurrent, to);
+    recurrent_states *each[RECURRENT_SIDES];
+    (void)length;
+    for (size_t i = session_recurrents(s, each); i-- > 0;)
+        TRY(recurrent_copy(each[i], from, to, error));
     return HEARTH_OK;
 }
 
-static hearth_status recurrent_save(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
-                                    hearth_error *error)
+static hearth_status save_recurrents(const hearth_session *s, uint32_t sequence, uint32_t length, void *block,
+                                     hearth_error *error)
 {
-    (void)error;
-    memcpy(block, recurrent_valid(&s->recurrent, sequence), recurrent_bytes(s, length));
+    recurrent_states *each[RECURRENT_SIDES];
+    float *to = block;
+    for (size_t i = session_recurrents(s, each); length > 0 && i-- > 0; to += each[i]->length)
+        TRY(recurrent_save(each[i], sequence, to, error));
     return HEARTH_OK;
 }
 
-static hearth_status recurrent_restore(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
-                                       hearth_error *error)
+static hearth_status restore_recurrents(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
+                                        hearth_error *error)
 {
-    (void)error;
-    memcpy(recurrent_valid(&s->recurrent, sequence), block, recurrent_bytes(s, length));
-    recurrent_forget(&s->recurrent, sequence);
+    recurrent_states *each[RECURRENT_SIDES];
+    const float *from = block;
+    for (size_t i = session_recurrents(s, each); i-- > 0; from += each[i]->length)
+        TRY(recurrent_restore(each[i], sequence, length > 0 ? from : NULL, error));
     return HEARTH_OK;
 }
 
@@ -100,8 +132,8 @@ static bool device_present(const hearth_session *s)
 
 const state_kind state_kinds[] = {
     {"keys and values", host_present, NULL, NULL, host_bytes, host_copy, host_save, host_restore},
-    {"recurrent state", recurrent_present, reach, cut, recurrent_bytes, recurrent_copy, recurrent_save,
-     recurrent_restore},
+    {"recurrent state", recurrent_present, reach, cut, recurrent_saved_bytes, copy_recurrents, save_recurrents,
+     restore_recurrents},
     {"keys and values on the device", device_present, NULL, NULL, device_kv_bytes, device_kv_copy, device_kv_save,
      device_kv_restore},
 };
@@ -138,9 +170,10 @@ hearth_status hearth_session_truncate(hearth_session *session, uint32_t sequence
             return fail(error, HEARTH_UNSUPPORTED,
                         "session: sequence %u: its %s is not kept of %u tokens; the next shorter one is of %u",
                         sequence, k->name, length, k->reach(session, sequence, before, length));
+    session->lengths[sequence] = 0; /* so it is empty if a cut fails halfway */
     for (const state_kind *k = state_kinds; k < state_kinds + state_kind_count; k++)
         if (k->cut && k->present(session))
-            k->cut(session, sequence, before, length);
+            TRY(k->cut(session, sequence, before, length, error));
     session->lengths[sequence] = length;
     return HEARTH_OK;
 }

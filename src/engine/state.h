@@ -14,7 +14,7 @@ typedef struct state_kind {
     /* Returns the greatest length of at most `length` to which a sequence of `now` tokens can be cut, and cuts it to that;
      * NULL: to any length, and there is nothing to do. */
     uint32_t (*reach)(const hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length);
-    void (*cut)(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length);
+    hearth_status (*cut)(hearth_session *s, uint32_t sequence, uint32_t now, uint32_t length, hearth_error *error);
     size_t (*saved_bytes)(const hearth_session *s, uint32_t length);
     /* Copy the state of a sequence after `length` tokens: to another sequence, to a block of saved_bytes, from one. */
     hearth_status (*copy)(hearth_session *s, uint32_t from, uint32_t to, uint32_t length, hearth_error *error);
@@ -23,6 +23,11 @@ typedef struct state_kind {
     hearth_status (*restore)(hearth_session *s, uint32_t sequence, uint32_t length, const void *block,
                              hearth_error *error);
 } state_kind;
+
+/* Lists the recurrent states of a session, of the CPU's layers and of the device's, where it has such layers; returns how
+ * many there are. */
+#define RECURRENT_SIDES 2
+size_t session_recurrents(const hearth_session *s, recurrent_states *out[RECURRENT_SIDES]);
 
 extern const state_kind state_kinds[];
 extern const size_t state_kind_count;

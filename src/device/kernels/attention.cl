@@ -380,7 +380,10 @@ KERNEL(attend_join, P_ATTEND_JOIN)
         }
         if (sinks)
             total += EXP(sink - top);
-        for (uint i = LANE; i < length; i += LANES)
-            out[i] = DIVIDE(out[i], total);
+        GLOBAL const float *gate = gates ? gates + (size_t)(item / heads) * stride + item % heads * length : gates;
+        for (uint i = LANE; i < length; i += LANES) {
+            float value = DIVIDE(out[i], total);
+            out[i] = gate ? value * sigmoid_of(gate[i]) : value;
+        }
     }
 }

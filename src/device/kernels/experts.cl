@@ -40,7 +40,7 @@ INLINE void score_experts(GLOBAL float *products, GLOBAL const float *bias, uint
     }
     largest = group_max(largest, scratch);
     for (uint e = LANE; e < n; e += LANES) {
-        float score = sigmoid ? DIVIDE(1.0f, 1.0f + EXP(-products[e])) : EXP(products[e] - largest);
+        float score = sigmoid ? sigmoid_of(products[e]) : EXP(products[e] - largest);
         products[e] = score;
         sum += score;
     }
@@ -90,7 +90,7 @@ KERNEL(route, P_ROUTE)
         for (uint e = LANE; e < n; e += LANES)
             share[e] = share[e] != 0.0f ? share[e] * factor : 0.0f;
         if (LANE == 0)
-            share[n] = shared;
+            share[n] = shared_gate ? shared * sigmoid_of(shared_gate[t]) : shared;
         BARRIER(); /* before the next token overwrites ranks */
     }
 }

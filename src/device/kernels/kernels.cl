@@ -22,6 +22,8 @@
 
 #include "attention.cl"
 
+#include "recurrent.cl"
+
 #include "neurons.cl"
 
 #include "experts.cl"

@@ -45,7 +45,12 @@
     WORD(unused)               /* so that the arrays begin at a multiple of 8 */ \
     WORD(sequence[STEP_ROWS])  /* of each row */                              \
     WORD(position[STEP_ROWS])  /* of each row within its sequence */          \
-    WORD(token[STEP_ROWS])
+    WORD(token[STEP_ROWS])                                                    \
+    WORD(state_from[STEP_ROWS]) /* the place of the recurrent state before each row, or NO_STATE */ \
+    WORD(state_to[STEP_ROWS])  /* and of the one after it */
+
+/* `state_from` of the first row of a sequence: its state is zero. */
+#define NO_STATE 0xffffffffu
 
 /* `finish` of product, of embed, norm_ranges and reduce (not RELU there): how a result is stored. */
 #define FINISH_STORE 0 /* y = result                     */
@@ -81,6 +86,8 @@
 #define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
 #define ATTEND_POSITIONS  128  /* positions of one split of attend                              */
 #define ATTEND_QUERIES    4    /* query heads of one item, which share a key/value head         */
+#define CONVOLVE_CHANNELS 256  /* channels of one item of convolve                              */
+#define RECUR_ROWS        16   /* rows of a state of one item of recur                          */
 #define ACTIVATE_NEURONS  1024 /* neurons of one item of activate                               */
 #define ACCUMULATE_COLUMNS_ITEM 512 /* columns of one item of accumulate                        */
 #define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
@@ -118,7 +125,7 @@
 
 /* Norms `ranges` neighbouring ranges of `length` values of every row, each by itself. x and out have the stride
  * `stride`; out may be x. With y = x of a range, less its mean if centred is 1, the result is
- * factor * (y[i] * weight[i] / sqrt(mean(y^2) + epsilon) + bias[i]), finished. bias NULL: none.
+ * factor * (y[i] * weight[i] / sqrt(mean(y^2) + epsilon) + bias[i]), finished. weight NULL: ones; bias NULL: none.
  * items: STEP_ROWS * ranges */
 #define P_NORM_RANGES(B, V, F)                                                                             \
     B(const float, x) B(const float, weight) B(const float, bias) B(float, out) V(ranges) V(length) V(stride) \
@@ -161,10 +168,43 @@
         V(length) V(context) V(window) V(splits) V(stride_q) F(scale) F(softcap)
 
 /* Combines the splits of attend into mixed [T][heads * length]. Splits after a row's position are not read. sinks
- * [heads]: the score of one more position whose value is zero; NULL: there is none.
+ * [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride], of which the first
+ * heads * length are used: the result is multiplied with the logistic function of its gate; NULL: it is not.
  * items: STEP_ROWS * heads */
-#define P_ATTEND_JOIN(B, V, F) \
-    B(const float, partial) B(const float, sinks) B(float, mixed) V(heads) V(length) V(splits)
+#define P_ATTEND_JOIN(B, V, F)                                                                      \
+    B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) V(heads) V(length) V(splits) \
+        V(stride)
+
+/* Recurrent layers. `states` begins with what a layer keeps in place 0 (for recur its matrices, for convolve its inputs);
+ * that in the next place lies `length` floats further.
+ * Row t finds its state at the place step->state_from[t] and leaves it at state_to[t], which may be the same; it sees what
+ * the rows before it left. */
+
+/* Convolves each channel over its last `window` inputs, in place: x[t][c] = silu(bias[c] + sum of weight[c][i] * input i),
+ * where input window - 1 is x[t][c] itself. x has the stride `stride`; weight [channels][window]; bias NULL: none. `states`
+ * has the inputs before, oldest first [window - 1][channels].
+ * items: ceil(channels / CONVOLVE_CHANNELS) */
+#define P_CONVOLVE(B, V, F)                                                                                  \
+    B(float, x) B(const float, weight) B(const float, bias) B(float, states) V(channels) V(window) V(stride) \
+        V(length)
+
+/* Takes the states S [heads][values][columns] through the rows of a step (recurrent_shape in model/layer.h):
+ *     S = decay S + gain (v - answer) k',   out = scale * S q + skip v
+ * with size = softplus(steps[t][h] + step_bias[h]) and decay = exp(rates[h] * size). delta 0: gain = size, answer = 0, and x
+ * [t] has values, keys, queries; head h uses key h / (heads / keys). delta 1: gain = 1 / (1 + exp(-betas[t][h])), answer =
+ * decay S k, and x[t] has queries, keys, values; head h uses key h % keys. x, steps and betas have the stride `stride`. out
+ * [T][heads * values]. skip [heads]; NULL: none.
+ * items: heads * ceil(values / RECUR_ROWS) */
+#define P_RECUR(B, V, F)                                                                                          \
+    B(const float, x) B(const float, steps) B(const float, betas) B(const float, step_bias) B(const float, rates)  \
+        B(const float, skip) B(float, states) B(float, out) V(heads) V(values) V(keys) V(columns) V(delta) V(stride) \
+        V(length) F(scale)
+
+/* Norms `ranges` neighbouring ranges of `length` values of every row of x [T][ranges * length] in place, and multiplies
+ * them with silu of gate [T][stride]: after the norm, whose weight [length] is that of all ranges, or, if before is 1,
+ * before it; then weight is [ranges * length].   items: STEP_ROWS * ranges */
+#define P_NORM_GATED(B, V, F) \
+    B(float, x) B(const float, gate) B(const float, weight) V(ranges) V(length) V(stride) V(before) F(epsilon)
 
 /* Ordered compaction: selects the values of each token that pass the rule. values [T][n], of which the first
  * (ids ? id_count[t] : n) are used. ids [STEP_ROWS][n]: the id of each value; NULL: its place. bias[id] is added first
@@ -179,11 +219,12 @@
  * scores: with `bias` [n], the logistic function (sigmoid 1) or the share of all experts' exponentials. The best `used`
  * by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used best of so many
  * equal sets of neighbours, by the sum of their two best. shares [STEP_ROWS][n + 1]: scale times the score of a chosen
- * expert, divided by the sum of them all if of_sum is 1; 0 for the others; the last one is `shared`. n <= MOST_EXPERTS.
+ * expert, divided by the sum of them all if of_sum is 1; 0 for the others; the last one is `shared`, times the logistic
+ * function of shared_gate [T] unless that is NULL. n <= MOST_EXPERTS.
  * items: STEP_ROWS */
 #define P_ROUTE(B, V, F)                                                                                  \
-    B(float, products) B(const float, bias) B(const float, correction) B(float, shares) V(n) V(used) V(sets) \
-        V(sets_used) V(sigmoid) V(of_sum) F(scale) F(shared)
+    B(float, products) B(const float, bias) B(const float, correction) B(const float, shared_gate) B(float, shares) V(n) \
+        V(used) V(sets) V(sets_used) V(sigmoid) V(of_sum) F(scale) F(shared)
 
 /* Lists the neurons of the chosen experts: chosen [STEP_ROWS][experts], of which chosen_count [STEP_ROWS] are used,
  * ascending. Expert e has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [STEP_ROWS][n] and
@@ -266,6 +307,7 @@
     X(norm_neurons, P_NORM_NEURONS) X(norm_joined, P_NORM_JOINED)                \
     X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
     X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
+    X(convolve, P_CONVOLVE) X(recur, P_RECUR) X(norm_gated, P_NORM_GATED)        \
     X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                \
     X(route, P_ROUTE) X(expand, P_EXPAND) X(weigh, P_WEIGH)                      \
     X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)

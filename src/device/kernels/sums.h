@@ -31,6 +31,27 @@ INLINE float magnitude_of(float x)
     return AS_FLOAT(AS_UINT(x) & 0x7fffffffu);
 }
 
+/* Returns the logistic function. */
+INLINE float sigmoid_of(float x)
+{
+    return DIVIDE(1.0f, 1.0f + EXP(-x));
+}
+
+/* Returns log(1 + exp(x)) as max(x, 0) + log(1 + y), with y = exp(-|x|) at most 1. log(1 + y) = 2 atanh(s) with
+ * s = y / (2 + y) at most 1/3; the next term of its series is less than 2^-30 of it. */
+INLINE float softplus_of(float x)
+{
+    float y = EXP(-magnitude_of(x)), s = DIVIDE(y, 2.0f + y), square = s * s, series = 1.0f / 17.0f;
+    series = FMA(series, square, 1.0f / 15.0f);
+    series = FMA(series, square, 1.0f / 13.0f);
+    series = FMA(series, square, 1.0f / 11.0f);
+    series = FMA(series, square, 1.0f / 9.0f);
+    series = FMA(series, square, 1.0f / 7.0f);
+    series = FMA(series, square, 1.0f / 5.0f);
+    series = FMA(series, square, 1.0f / 3.0f);
+    return (x > 0.0f ? x : 0.0f) + 2.0f * FMA(s * square, series, s);
+}
+
 /* Returns tanh(x): near zero by the Taylor series, whose next term is less than 2^-27 of the result there, elsewhere by
  * exp. */
 INLINE float tanh_of(float x)

@@ -48,7 +48,8 @@ KERNEL(norm_ranges, P_NORM_RANGES)
             squares = FMA(from[i] - mean, from[i] - mean, squares);
         float scale = norm_scale(group_sum(squares, shared), length, epsilon);
         for (uint i = LANE; i < length; i += LANES) {
-            float result = factor * FMA((from[i] - mean) * scale, weight[i], bias ? bias[i] : 0.0f);
+            float normed = (from[i] - mean) * scale;
+            float result = factor * FMA(normed, weight ? weight[i] : 1.0f, bias ? bias[i] : 0.0f);
             out[at + i] = finished(result, finish == FINISH_ADD ? out[at + i] : 0.0f, finish);
         }
     }
