@@ -50,6 +50,20 @@ static const model_shape shapes[] = {
     {"qwen3-30b-a3b", &family_qwen3moe, .width = 2048, .neurons = 768, .layers = 48, .heads = 32, .kv_heads = 4,
      .head_length = 128, .vocabulary = 151936, .rank = 1024, .experts = 128, .used = 8, .density = 0.5,
      .rope_base = 1000000},
+    /* Of these, no density is published; Qwen 3.5 has none. */
+    {"nemotron-3-tiny", &family_nemotron_h_moe, .width = 256, .neurons = 128, .layers = 7, .heads = 8, .kv_heads = 2,
+     .head_length = 64, .vocabulary = 2048, .rank = 128, .experts = 8, .used = 2, .shared_neurons = 256, .density = 0.3,
+     .rope_base = 10000, .routed_scale = 2.5F, .pattern = "MEM*EME", .recurrent = {8, 32, 2, 64, 4}},
+    {"nemotron-3-nano", &family_nemotron_h_moe, .width = 2688, .neurons = 1856, .layers = 52, .heads = 32, .kv_heads = 2,
+     .head_length = 128, .vocabulary = 131072, .rank = 1024, .experts = 128, .used = 6, .shared_neurons = 3712,
+     .density = 0.3, .rope_base = 10000, .routed_scale = 2.5F,
+     .pattern = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", .recurrent = {64, 64, 8, 128, 4}},
+    {"qwen3.5-tiny", &family_qwen35moe, .width = 256, .neurons = 128, .layers = 4, .heads = 4, .kv_heads = 2,
+     .head_length = 128, .vocabulary = 2048, .rank = 128, .experts = 8, .used = 2, .shared_neurons = 128, .density = 0.5,
+     .rope_base = 10000000, .rotated = 32, .pattern = "MMM*", .recurrent = {8, 32, 4, 32, 4}},
+    {"qwen3.5-35b-a3b", &family_qwen35moe, .width = 2048, .neurons = 512, .layers = 40, .heads = 16, .kv_heads = 2,
+     .head_length = 256, .vocabulary = 248320, .rank = 1024, .experts = 256, .used = 8, .shared_neurons = 512,
+     .density = 0.5, .rope_base = 10000000, .rotated = 64, .pattern = "MMM*", .recurrent = {32, 128, 16, 128, 4}},
 };
 // clang-format on
 #define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])
@@ -110,7 +124,8 @@ static const char help[] =
     "  --powerinfer     PowerInfer's kind of file: down transposed, a predictor in each layer\n"
     "  --neuron-major   down transposed, without predictors: what `hearth pack` writes, but for a second rounding\n"
     "  --head FORMAT    of the output matrix\n"
-    "  --activation A   relu, or silu or gelu, with which nothing is sparse (what sparse models of the shape have)\n"
+    "  --activation A   relu or relu2, or silu or gelu, with which nothing is sparse (what sparse models of the shape "
+    "have)\n"
     "  --density P      mean share of the neurons that fire (as the shape's published models, 0.12 for a llama)\n"
     "  --hot H --share S   the hottest H of the neurons make S of all activations (0.26, 0.8); --share 0: all are "
     "equal\n"
@@ -162,12 +177,12 @@ static number_format read_format(const char *name)
 
 static const char *read_activation(const char *name)
 {
-    static const char *const known[] = {"relu", "silu", "gelu"};
+    static const char *const known[] = {"relu", "relu2", "silu", "gelu"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i], name) == 0)
             return known[i];
     char text[256];
-    snprintf(text, sizeof text, "--activation: %.64s is unknown; there are relu, silu and gelu", name);
+    snprintf(text, sizeof text, "--activation: %.64s is unknown; there are relu, relu2, silu and gelu", name);
     stop(2, text);
 }
 
@@ -199,8 +214,8 @@ static double read_number(size_t i, const char *given)
 /* PowerInfer's kind of file is one of ReLU models. Other networks have no neurons that are hot. */
 static void check_sparse(settings *s)
 {
-    bool sparse = strcmp(s->activation, "relu") == 0;
-    if (s->layout == IN_POWERINFER && !(sparse && s->shape->family->powerinfer))
+    bool relu = strcmp(s->activation, "relu") == 0, sparse = relu || strcmp(s->activation, "relu2") == 0;
+    if (s->layout == IN_POWERINFER && !(relu && s->shape->family->powerinfer))
         stop(2, "--powerinfer: is for networks with relu, and not for mixtures of experts");
     if (!sparse) {
         s->share = 0;
@@ -268,7 +283,7 @@ static model_shape shape_of(const settings *s)
     shape.layers = s->layers > 0 ? (uint32_t)s->layers : shape.layers;
     shape.rank = s->rank > 0 ? (uint32_t)s->rank : shape.rank;
     /* PowerInfer's files keep the two rows before OPT's first position. */
-    shape.positions = shape.family->rotates ? 0 : (uint32_t)s->context + (s->layout == IN_POWERINFER ? 2 : 0);
+    shape.positions = shape.family->positions ? (uint32_t)s->context + (s->layout == IN_POWERINFER ? 2 : 0) : 0;
     char text[64];
     snprintf(text, sizeof text, "--rank: %u is not a multiple of 32", shape.rank);
     if (shape.rank % 32 != 0)
@@ -309,6 +324,7 @@ int main(int argc, char **argv)
                       .seed = (uint64_t)s.seed,
                       .domains = (uint32_t)s.domains,
                       .shared = s.shared,
+                      .squared = strcmp(s.activation, "relu2") == 0,
                       .together = s.together};
     hearth_error error = {0};
     uint64_t size_bytes = 0;

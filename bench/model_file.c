@@ -11,7 +11,8 @@
 
 #define PIECE_BYTES ((size_t)8 << 20) /* that are made at once and then written */
 #define NAME_SIZE   64
-#define BYTES_FIRST 3 /* id of the token of byte 0, behind <unk>, <s>, </s> */
+#define EPSILON     1e-5f /* of the norms */
+#define BYTES_FIRST 3     /* id of the token of byte 0, behind <unk>, <s>, </s> */
 #define WORDS_FIRST (BYTES_FIRST + 256)
 
 /* -------------------------------------------------------------------- tensors */
@@ -41,10 +42,9 @@ typedef struct work {
     double start;
 } work;
 
-/* Vectors are float32, and so is the router, as other programs have it. */
 static number_format format_of(const work *w, model_matrix which)
 {
-    if (model_matrix_rows(w->m, which) == 1 || which == MATRIX_ROUTER)
+    if (model_matrix_is_exact(w->m, which))
         return FORMAT_F32;
     number_format format = w->m->format;
     bool is_head = which == MATRIX_HEAD || (which == MATRIX_EMBEDDING && w->m->shape.family->tied);
@@ -56,7 +56,7 @@ static number_format format_of(const work *w, model_matrix which)
     return model_format(format, model_matrix_columns(w->m, which));
 }
 
-static hearth_status add_tensor(work *w, const tensor_row *row, uint32_t layer, hearth_error *error)
+static hearth_status add_tensor(work *w, const tensor_row *row, uint32_t layer, bool begins_layer, hearth_error *error)
 {
     char name[NAME_SIZE];
     snprintf(name, sizeof name, row->name, layer);
@@ -76,7 +76,7 @@ static hearth_status add_tensor(work *w, const tensor_row *row, uint32_t layer, 
                     number_formats[t.format].name);
     t.size_bytes = row_bytes * rows;
     w->size_bytes += t.size_bytes;
-    w->plans[w->count] = (planned){row->which, layer, row == w->m->shape.family->of_layer};
+    w->plans[w->count] = (planned){row->which, layer, begins_layer};
     w->tensors[w->count++] = t;
     return HEARTH_OK;
 }
@@ -86,16 +86,23 @@ static bool is_present(tensor_presence layout, const tensor_row *row)
     return row->where == ALWAYS || row->where == layout || (row->where == IN_NEURON_MAJOR && layout == IN_POWERINFER);
 }
 
+/* Weights of these tensors in the stock file. */
+static double count_weights(const model_design *m, const tensor_row *rows, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_present(IN_STOCK, &rows[i]))
+            sum += (double)model_matrix_rows(m, rows[i].which) * model_matrix_columns(m, rows[i].which);
+    return sum;
+}
+
 double model_file_parameters(const model_design *m)
 {
     const model_family *f = m->shape.family;
-    double sum = 0;
-    for (size_t i = 0; i < f->of_model_count + f->of_layer_count; i++) {
-        bool of_layer = i >= f->of_model_count;
-        const tensor_row *row = of_layer ? &f->of_layer[i - f->of_model_count] : &f->of_model[i];
-        if (is_present(IN_STOCK, row))
-            sum += (double)model_matrix_rows(m, row->which) * model_matrix_columns(m, row->which) *
-                   (of_layer ? m->shape.layers : 1);
+    double sum = count_weights(m, f->of_model, f->of_model_count);
+    for (uint32_t layer = 0; layer < m->shape.layers; layer++) {
+        const layer_kind *kind = model_kind(&m->shape, layer);
+        sum += count_weights(m, kind->rows, kind->count);
     }
     return sum;
 }
@@ -103,18 +110,22 @@ double model_file_parameters(const model_design *m)
 static hearth_status plan_tensors(work *w, hearth_error *error)
 {
     const model_family *f = w->m->shape.family;
-    size_t most = f->of_model_count + w->m->shape.layers * f->of_layer_count;
+    size_t most = f->of_model_count;
+    for (uint32_t layer = 0; layer < w->m->shape.layers; layer++)
+        most += model_kind(&w->m->shape, layer)->count;
     w->tensors = arena_new_array(&w->memory, most, sizeof *w->tensors);
     w->plans = arena_new_array(&w->memory, most, sizeof *w->plans);
     if (!w->tensors || !w->plans)
         return fail_memory(error, "tensors", most * (sizeof *w->tensors + sizeof *w->plans));
     for (size_t i = 0; i < f->of_model_count; i++)
         if (is_present(w->options->layout, &f->of_model[i]))
-            TRY(add_tensor(w, &f->of_model[i], 0, error));
-    for (uint32_t layer = 0; layer < w->m->shape.layers; layer++)
-        for (size_t i = 0; i < f->of_layer_count; i++)
-            if (is_present(w->options->layout, &f->of_layer[i]))
-                TRY(add_tensor(w, &f->of_layer[i], layer, error));
+            TRY(add_tensor(w, &f->of_model[i], 0, false, error));
+    for (uint32_t layer = 0; layer < w->m->shape.layers; layer++) {
+        const layer_kind *kind = model_kind(&w->m->shape, layer);
+        for (size_t i = 0; i < kind->count; i++)
+            if (is_present(w->options->layout, &kind->rows[i]))
+                TRY(add_tensor(w, &kind->rows[i], layer, i == 0, error));
+    }
     return HEARTH_OK;
 }
 
@@ -165,19 +176,20 @@ static hearth_status set_sizes(const work *w, checkpoint *keys, hearth_error *er
 {
     const model_shape *s = &w->m->shape;
     const model_family *f = s->family;
-    bool mixed = s->experts > 1, wide = s->head_length * s->heads != s->width;
+    bool mixed = s->experts > 1, wide = s->head_length * s->heads != s->width, blocks = f->mixers == MIXERS_BLOCKS;
+    bool recurrent = s->recurrent.heads > 0;
     const struct {
         const char *name;
         uint32_t value;
         bool present;
     } sizes[] = {
-        {"context_length", f->rotates ? w->options->context : s->positions, true},
+        {"context_length", f->positions ? s->positions : w->options->context, true},
         {"embedding_length", s->width, true},
         {"block_count", s->layers, true},
-        {"feed_forward_length", s->neurons, true},
+        {"feed_forward_length", s->neurons, !blocks},
         {"attention.head_count", s->heads, true},
-        {"attention.head_count_kv", s->kv_heads, true},
-        {"rope.dimension_count", s->head_length, f->rotates},
+        {"attention.head_count_kv", s->kv_heads, !blocks},
+        {"rope.dimension_count", s->rotated > 0 ? s->rotated : s->head_length, !f->positions},
         {"attention.key_length", s->head_length, wide},
         {"attention.value_length", s->head_length, wide},
         {"expert_count", s->experts, mixed},
@@ -185,6 +197,14 @@ static hearth_status set_sizes(const work *w, checkpoint *keys, hearth_error *er
         {"expert_feed_forward_length", s->neurons, mixed},
         {"attention.sliding_window", s->window, s->window > 0},
         {"expert_gating_func", s->gating, s->gating > 0},
+        {"expert_shared_count", 1, s->shared_neurons > 0},
+        {"expert_shared_feed_forward_length", s->shared_neurons, s->shared_neurons > 0},
+        {"full_attention_interval", s->pattern ? (uint32_t)strlen(s->pattern) : 0, f->mixers == MIXERS_LISTED},
+        {"ssm.conv_kernel", s->recurrent.window, recurrent},
+        {"ssm.state_size", s->recurrent.state, recurrent},
+        {"ssm.group_count", s->recurrent.groups, recurrent},
+        {"ssm.time_step_rank", s->recurrent.heads, recurrent},
+        {"ssm.inner_size", s->recurrent.heads * s->recurrent.head_length, recurrent},
     };
     char key[NAME_SIZE];
     for (size_t i = 0; i < COUNT(sizes); i++)
@@ -192,6 +212,45 @@ static hearth_status set_sizes(const work *w, checkpoint *keys, hearth_error *er
             TRY(checkpoint_set_u32(keys, family_key(w, key, sizes[i].name), sizes[i].value, error));
     TRY(checkpoint_set_u32(keys, "general.file_type", number_formats[w->m->format].file_type, error));
     return checkpoint_set_u32(keys, "general.quantization_version", 2, error);
+}
+
+/* Where a layer is one block, the sizes say of each layer which block it is. */
+static hearth_status set_blocks(work *w, checkpoint *keys, hearth_error *error)
+{
+    const model_shape *s = &w->m->shape;
+    int32_t *sizes = arena_new_array(&w->memory, 2 * (size_t)s->layers, sizeof *sizes), *kv_heads = sizes + s->layers;
+    char key[NAME_SIZE];
+    if (!sizes)
+        return fail_memory(error, "blocks", 2 * s->layers * sizeof *sizes);
+    for (uint32_t i = 0; i < s->layers; i++) {
+        const layer_kind *kind = model_kind(s, i);
+        sizes[i] = kind->network ? (int32_t)s->neurons : 0;
+        kv_heads[i] = kind->network || kind->recurrent ? 0 : (int32_t)s->kv_heads;
+    }
+    TRY(checkpoint_set_numbers(keys, family_key(w, key, "feed_forward_length"), VALUE_I32, sizes, s->layers, error));
+    return checkpoint_set_numbers(keys, family_key(w, key, "attention.head_count_kv"), VALUE_I32, kv_heads, s->layers,
+                                  error);
+}
+
+/* Keys that some families have: llama.cpp wants them. */
+static hearth_status set_others(work *w, checkpoint *keys, hearth_error *error)
+{
+    const model_shape *s = &w->m->shape;
+    char key[NAME_SIZE];
+    if (s->family->mixers == MIXERS_BLOCKS) {
+        TRY(set_blocks(w, keys, error));
+        TRY(checkpoint_set_f32(keys, family_key(w, key, "attention.layer_norm_epsilon"), EPSILON, error));
+    }
+    if (s->family->mixers == MIXERS_LISTED) {
+        const int32_t thirds = (int32_t)(s->rotated / 2 / 3), pairs = (int32_t)(s->rotated / 2);
+        const int32_t sections[4] = {pairs - 2 * thirds, thirds, thirds, 0}; /* no matter in text */
+        TRY(checkpoint_set_numbers(keys, family_key(w, key, "rope.dimension_sections"), VALUE_I32, sections, 4, error));
+    }
+    if (s->routed_scale > 0) {
+        TRY(checkpoint_set_f32(keys, family_key(w, key, "expert_weights_scale"), s->routed_scale, error));
+        TRY(checkpoint_set_bool(keys, family_key(w, key, "expert_weights_norm"), true, error));
+    }
+    return HEARTH_OK;
 }
 
 static hearth_status set_keys(work *w, checkpoint *keys, hearth_error *error)
@@ -204,8 +263,9 @@ static hearth_status set_keys(work *w, checkpoint *keys, hearth_error *error)
     TRY(checkpoint_set_string(keys, "general.name", span_of(name), error));
     TRY(set_sizes(w, keys, error));
     const char *epsilon = f->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
-    TRY(checkpoint_set_f32(keys, family_key(w, key, epsilon), 1e-5f, error));
-    if (f->rotates)
+    TRY(checkpoint_set_f32(keys, family_key(w, key, epsilon), EPSILON, error));
+    TRY(set_others(w, keys, error));
+    if (!f->positions)
         TRY(checkpoint_set_f32(keys, family_key(w, key, "rope.freq_base"), s->rope_base, error));
     TRY(checkpoint_set_string(keys, family_key(w, key, "hidden_activation"), span_of(w->options->activation), error));
     if (w->options->layout == IN_NEURON_MAJOR)

@@ -10,6 +10,7 @@
  * what is given here (the weights are the exponentials of normal scores); so it is kept small. */
 #define FFN_GROWTH       0.25
 #define ATTENTION_GROWTH 0.05
+#define RECURRENT_GROWTH 0.05 /* of all recurrent mixers: known as well */
 #define POSITION_SQUARE  0.01 /* variance of what a learned position adds to a free coordinate */
 #define OTHERS           4    /* directions that a neuron has besides its cluster's */
 
@@ -23,11 +24,22 @@ static inline uint32_t free_of(const model_design *m)
     return m->shape.width - m->reserved;
 }
 
-/* Neurons of a layer, those of all experts. */
+/* Neurons of a layer, those of all experts; and with the shared one's. */
 static inline uint32_t neurons_of(const model_design *m)
 {
     return m->shape.experts * m->shape.neurons;
 }
+
+static inline uint32_t all_neurons_of(const model_design *m)
+{
+    return neurons_of(m) + m->shape.shared_neurons;
+}
+
+/* Layers before this one that have a network, or a recurrent mixer. */
+typedef struct layer_count {
+    uint32_t networks, recurrent;
+} layer_count;
+layer_count model_count_layers(const model_shape *s, uint32_t before);
 
 static inline uint32_t directions_of(const model_design *m)
 {
@@ -80,7 +92,7 @@ void model_fc2_row(const model_design *m, const model_layer_plan *p, const insig
 /* Place in the order of hotness of the neuron's expert. */
 static inline uint32_t rank_of(const model_design *m, const model_layer_plan *p, uint32_t domain, uint32_t neuron)
 {
-    return p->ranks[(size_t)domain * neurons_of(m) + neuron];
+    return p->ranks[(size_t)domain * all_neurons_of(m) + neuron];
 }
 
 #endif

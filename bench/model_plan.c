@@ -42,6 +42,26 @@ static hearth_status measure_rounding(const model_design *m, double *gain, doubl
     return HEARTH_OK;
 }
 
+const layer_kind *model_kind(const model_shape *s, uint32_t layer)
+{
+    const model_family *f = s->family;
+    const layer_kind *kind = f->kinds;
+    char letter = s->pattern ? s->pattern[layer % strlen(s->pattern)] : 0;
+    while (kind->letter != letter && kind < f->kinds + f->kind_count - 1)
+        kind++;
+    return kind;
+}
+
+layer_count model_count_layers(const model_shape *s, uint32_t before)
+{
+    layer_count count = {0};
+    for (uint32_t i = 0; i < before; i++) {
+        count.networks += model_kind(s, i)->network;
+        count.recurrent += model_kind(s, i)->recurrent;
+    }
+    return count;
+}
+
 hearth_status model_design_finish(model_design *m, hearth_error *error)
 {
     m->reserved = 32 * m->domains;
@@ -59,8 +79,10 @@ hearth_status model_design_finish(model_design *m, hearth_error *error)
 
 void model_stream_at(const model_design *m, uint32_t layers, double *stream, double *norm)
 {
-    double square = m->embedding_square + FFN_GROWTH * layers / m->shape.layers;
-    square += m->shape.family->rotates ? 0 : POSITION_SQUARE;
+    layer_count all = model_count_layers(&m->shape, m->shape.layers), before = model_count_layers(&m->shape, layers);
+    double square = m->embedding_square + (all.networks ? FFN_GROWTH * before.networks / all.networks : 0);
+    square += m->shape.family->positions ? POSITION_SQUARE : 0;
+    square += all.recurrent ? RECURRENT_GROWTH * before.recurrent / all.recurrent : 0;
     *stream = sqrt(square);
     *norm = sqrt((m->constant * m->constant + free_of(m) * square) / m->shape.width + NORM_EPSILON);
 }
@@ -78,7 +100,7 @@ static void swap_values(uint32_t *a, uint32_t *b)
  * change places. */
 static void deal_ranks(uint32_t *ranks, const model_design *m, uint32_t layer, uint32_t expert)
 {
-    uint32_t f = m->shape.neurons, all = neurons_of(m), at = expert * f;
+    uint32_t f = m->shape.neurons, all = all_neurons_of(m), at = expert * f;
     uint32_t *first = ranks + at;
     for (uint32_t i = 0; i < f; i++)
         first[i] = i;
@@ -123,7 +145,7 @@ static void make_directions(model_layer_plan *p, const model_design *m, float *r
 
 hearth_status model_layer_plan_make(model_layer_plan *p, const model_design *m, uint32_t layer, hearth_error *error)
 {
-    size_t d = m->shape.width, f = neurons_of(m), k = directions_of(m);
+    size_t d = m->shape.width, f = all_neurons_of(m), k = directions_of(m);
     if (!p->ranks) {
         p->ranks = mem_new_array(m->domains * f, sizeof *p->ranks);
         p->directions = mem_new_array((k + 2) * d, sizeof *p->directions);
@@ -132,7 +154,7 @@ hearth_status model_layer_plan_make(model_layer_plan *p, const model_design *m, 
     }
     p->layer = layer;
     model_stream_at(m, layer, &p->stream, &p->norm);
-    for (uint32_t expert = 0; expert < m->shape.experts; expert++)
+    for (uint32_t expert = 0; expert < f / m->shape.neurons; expert++)
         deal_ranks(p->ranks, m, layer, expert);
     float *scratch = p->directions + k * d;
     make_directions(p, m, scratch, scratch + d);

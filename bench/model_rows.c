@@ -7,6 +7,10 @@
 #define LOGIT_SPREAD   2.5 /* standard deviation of the logits */
 #define LOGIT_DOMAIN   3.0 /* what is added to those of the token's own domain, where there are several */
 #define BIAS_DEVIATION 0.5
+#define DECAY_LOW      1.0 /* A of recurrent mixers, and their step sizes */
+#define DECAY_HIGH     16.0
+#define STEP_LOW       0.001
+#define STEP_HIGH      0.1
 
 /* --------------------------------------------------------------------- rows */
 
@@ -156,13 +160,48 @@ static void fill_positions(const band_job *job)
 
 static void fill_ones(const band_job *job)
 {
-    for (uint32_t i = 0; i < job->columns; i++)
+    for (uint32_t i = 0; i < job->count * job->columns; i++)
         job->w.band[i] = 1;
 }
 
 static void fill_zeros(const band_job *job)
 {
     memset(job->w.band, 0, job->columns * sizeof *job->w.band);
+}
+
+/* Values of variance 1 make values of variance 1. */
+static void fill_convolution(const band_job *job)
+{
+    uint32_t n = job->columns;
+    for (uint32_t i = 0; i < job->count; i++)
+        for (uint32_t k = 0; k < n; k++) {
+            float value[4];
+            uint64_t at = (uint64_t)(job->first + i) * n + k;
+            counter_normals(&job->m->normals, job->key, at / 4 * 4, 4, (float)(1 / sqrt(n)), value);
+            row_of(job, i)[k] = value[at % 4];
+        }
+}
+
+/* A number from 0 to 1. */
+static double uniform_at(uint64_t key, uint64_t n)
+{
+    return (double)(random_at(key, n) >> 11) * 0x1p-53;
+}
+
+/* -A, a row per head or a vector of them. */
+static void fill_decay(const band_job *job)
+{
+    for (uint32_t i = 0; i < job->count * job->columns; i++)
+        job->w.band[i] =
+            -(float)(DECAY_LOW + (DECAY_HIGH - DECAY_LOW) * uniform_at(job->key, job->first * job->columns + i));
+}
+
+/* What softplus makes the step size of. */
+static void fill_step_bias(const band_job *job)
+{
+    double low = plant_log(STEP_LOW), high = plant_log(STEP_HIGH);
+    for (uint32_t i = 0; i < job->columns; i++)
+        job->w.band[i] = (float)plant_log(plant_exp(plant_exp(low + (high - low) * uniform_at(job->key, i))) - 1);
 }
 
 static void fill_first_bias(const band_job *job)
@@ -198,12 +237,13 @@ static void fill_output_norm(const band_job *job)
         job->w.band[i] = value;
 }
 
-/* A row per coordinate that is written. Bands are reserved or free as a whole. */
-static void fill_attention_output(const band_job *job)
+/* A row per coordinate that is written, of a mixer that adds `growth` to the variance of the stream. Bands are reserved or
+ * free as a whole. */
+static void fill_mixer_output(const band_job *job, double growth)
 {
     const model_design *m = job->m;
     uint32_t n = job->columns;
-    float deviation = (float)sqrt(ATTENTION_GROWTH / m->shape.layers / n);
+    float deviation = (float)sqrt(growth / n);
     memset(job->w.band, 0, (size_t)job->count * n * sizeof(float));
     if (job->first < m->reserved)
         return;
@@ -211,10 +251,39 @@ static void fill_attention_output(const band_job *job)
         counter_normals(&m->normals, job->key, (uint64_t)(job->first + i) * n, n, deviation, row_of(job, i));
 }
 
+static void fill_attention_output(const band_job *job)
+{
+    fill_mixer_output(job, ATTENTION_GROWTH / job->m->shape.layers);
+}
+
+static void fill_recurrent_output(const band_job *job)
+{
+    fill_mixer_output(job, RECURRENT_GROWTH / model_count_layers(&job->m->shape, job->m->shape.layers).recurrent);
+}
+
+/* Growth that one network owes to the chosen experts together, or to the shared one. */
+static double network_growth(const model_design *m)
+{
+    double growth = FFN_GROWTH / model_count_layers(&m->shape, m->shape.layers).networks;
+    return m->shape.shared_neurons > 0 ? growth / 2 : growth;
+}
+
+/* Mean sum of the squares of f activations. */
+static double mean_square(const model_design *m)
+{
+    return m->squared ? m->curve.fourth : m->curve.square;
+}
+
 /* Each of the experts that a token is sent to adds its part of the output: the mean of them, about. */
 static double down_deviation(const model_design *m)
 {
-    return sqrt(FFN_GROWTH * m->shape.used / m->shape.layers / m->curve.square);
+    double scale = m->shape.routed_scale > 0 ? (double)m->shape.routed_scale : 1;
+    return sqrt(network_growth(m) * m->shape.used / mean_square(m)) / scale;
+}
+
+static double shared_down_deviation(const model_design *m)
+{
+    return sqrt(network_growth(m) * m->shape.neurons / m->shape.shared_neurons / mean_square(m));
 }
 
 static void fill_down_t(const band_job *job)
@@ -222,13 +291,18 @@ static void fill_down_t(const band_job *job)
     fill_free(job, down_deviation(job->m));
 }
 
-/* The same numbers as in down_t. */
-static void fill_down(const band_job *job)
+static void fill_shared_down_t(const band_job *job)
+{
+    fill_free(job, shared_down_deviation(job->m));
+}
+
+/* The same numbers as in the matrix with a row per neuron. */
+static void fill_transposed(const band_job *job, model_matrix of, float deviation)
 {
     const model_design *m = job->m;
-    uint64_t key = key_of(m, MATRIX_DOWN_T, job->p->layer);
-    uint32_t d = m->shape.width, f = m->shape.neurons, expert = job->first / d, at = job->first % d;
-    float column[MODEL_BAND], deviation = (float)down_deviation(m);
+    uint64_t key = key_of(m, of, job->p->layer);
+    uint32_t d = m->shape.width, f = job->columns, expert = job->first / d, at = job->first % d;
+    float column[MODEL_BAND];
     memset(job->w.band, 0, (size_t)job->count * f * sizeof(float));
     for (uint32_t n = 0; n < f && at >= m->reserved; n++) {
         counter_normals(&m->normals, key, ((uint64_t)expert * f + n) * d + at, job->count, deviation, column);
@@ -237,10 +311,26 @@ static void fill_down(const band_job *job)
     }
 }
 
+static void fill_down(const band_job *job)
+{
+    fill_transposed(job, MATRIX_DOWN_T, (float)down_deviation(job->m));
+}
+
+static void fill_shared_down(const band_job *job)
+{
+    fill_transposed(job, MATRIX_SHARED_DOWN_T, (float)shared_down_deviation(job->m));
+}
+
 static void fill_gate(const band_job *job)
 {
     for (uint32_t i = 0; i < job->count; i++)
         fill_gate_row(job->m, job->p, job->first + i, &job->w, row_of(job, i));
+}
+
+static void fill_shared_gate(const band_job *job)
+{
+    for (uint32_t i = 0; i < job->count; i++)
+        fill_gate_row(job->m, job->p, neurons_of(job->m) + job->first + i, &job->w, row_of(job, i));
 }
 
 static void fill_fc1(const band_job *job)
@@ -273,6 +363,16 @@ typedef enum extent {
     RANK,
     EXPERTS,
     POSITIONS,
+    SHARED, /* neurons of the shared expert */
+    GATED,
+    CHANNELS, /* of the convolution */
+    WINDOW,   /* of the convolution */
+    STEPS,    /* heads of a recurrent mixer */
+    VALUES,   /* of all of them */
+    VALUE,    /* of one */
+    GROUPS,
+    GROUP, /* values of one */
+    RECURRENT,
     EXTENT_COUNT
 } extent;
 
@@ -280,6 +380,8 @@ static uint32_t extent_of(const model_design *m, extent which)
 {
     const model_shape *s = &m->shape;
     uint32_t queries = s->heads * s->head_length, keys = s->kv_heads * s->head_length;
+    uint32_t values = s->recurrent.heads * s->recurrent.head_length;
+    uint32_t channels = values + 2 * s->recurrent.groups * s->recurrent.state;
     const uint32_t extents[EXTENT_COUNT] = {
         [ONE] = 1,
         [WIDTH] = s->width,
@@ -294,6 +396,16 @@ static uint32_t extent_of(const model_design *m, extent which)
         [RANK] = s->rank,
         [EXPERTS] = s->experts,
         [POSITIONS] = s->positions,
+        [SHARED] = s->shared_neurons,
+        [GATED] = 2 * queries,
+        [CHANNELS] = channels,
+        [WINDOW] = s->recurrent.window,
+        [STEPS] = s->recurrent.heads,
+        [VALUES] = values,
+        [VALUE] = s->recurrent.head_length,
+        [GROUPS] = s->recurrent.groups,
+        [GROUP] = s->recurrent.groups > 0 ? values / s->recurrent.groups : 0,
+        [RECURRENT] = values + channels + s->recurrent.heads,
     };
     return extents[which];
 }
@@ -302,28 +414,50 @@ static uint32_t extent_of(const model_design *m, extent which)
 static const struct {
     extent rows, columns;
     void (*fill)(const band_job *job);
+    bool exact; /* float32, though it is no vector */
 } matrices[MATRIX_COUNT] = {
-    [MATRIX_EMBEDDING]        = {VOCABULARY, WIDTH,   fill_embedding},
-    [MATRIX_HEAD]             = {VOCABULARY, WIDTH,   fill_head},
-    [MATRIX_QUERY]            = {QUERIES,    WIDTH,   fill_reader},
-    [MATRIX_KEY]              = {KEYS,       WIDTH,   fill_reader},
-    [MATRIX_VALUE]            = {KEYS,       WIDTH,   fill_reader},
-    [MATRIX_ATTENTION_OUTPUT] = {WIDTH,      QUERIES, fill_attention_output},
-    [MATRIX_GATE]             = {NEURONS,    WIDTH,   fill_gate},
-    [MATRIX_UP]               = {NEURONS,    WIDTH,   fill_reader},
-    [MATRIX_DOWN]             = {OUTPUTS,    NETWORK, fill_down},
-    [MATRIX_DOWN_T]           = {NEURONS,    WIDTH,   fill_down_t},
-    [MATRIX_FC1]              = {RANK,       WIDTH,   fill_fc1},
-    [MATRIX_FC2]              = {NEURONS,    RANK,    fill_fc2},
-    [MATRIX_QKV]              = {QKV,        WIDTH,   fill_reader},
-    [MATRIX_POSITIONS]        = {POSITIONS,  WIDTH,   fill_positions},
-    [MATRIX_ROUTER]           = {EXPERTS,    WIDTH,   fill_reader},
-    [VECTOR_NORM]             = {ONE,        WIDTH,   fill_ones},
-    [VECTOR_OUTPUT_NORM]      = {ONE,        WIDTH,   fill_output_norm},
-    [VECTOR_HEAD_NORM]        = {ONE,        HEAD,    fill_ones},
-    [VECTOR_FIRST_BIAS]       = {ONE,        NEURONS, fill_first_bias},
-    [VECTOR_ZEROS]            = {ONE,        WIDTH,   fill_zeros},
-    [VECTOR_KEY_ZEROS]        = {ONE,        KEYS,    fill_zeros},
+    [MATRIX_EMBEDDING]         = {VOCABULARY, WIDTH,    fill_embedding,         false},
+    [MATRIX_HEAD]              = {VOCABULARY, WIDTH,    fill_head,              false},
+    [MATRIX_QUERY]             = {QUERIES,    WIDTH,    fill_reader,            false},
+    [MATRIX_KEY]               = {KEYS,       WIDTH,    fill_reader,            false},
+    [MATRIX_VALUE]             = {KEYS,       WIDTH,    fill_reader,            false},
+    [MATRIX_ATTENTION_OUTPUT]  = {WIDTH,      QUERIES,  fill_attention_output,  false},
+    [MATRIX_GATE]              = {NEURONS,    WIDTH,    fill_gate,              false},
+    [MATRIX_UP]                = {NEURONS,    WIDTH,    fill_reader,            false},
+    [MATRIX_DOWN]              = {OUTPUTS,    NETWORK,  fill_down,              false},
+    [MATRIX_DOWN_T]            = {NEURONS,    WIDTH,    fill_down_t,            false},
+    [MATRIX_FC1]               = {RANK,       WIDTH,    fill_fc1,               false},
+    [MATRIX_FC2]               = {NEURONS,    RANK,     fill_fc2,               false},
+    [MATRIX_QKV]               = {QKV,        WIDTH,    fill_reader,            false},
+    [MATRIX_POSITIONS]         = {POSITIONS,  WIDTH,    fill_positions,         false},
+    [MATRIX_ROUTER]            = {EXPERTS,    WIDTH,    fill_reader,            true},
+    [VECTOR_NORM]              = {ONE,        WIDTH,    fill_ones,              false},
+    [VECTOR_OUTPUT_NORM]       = {ONE,        WIDTH,    fill_output_norm,       false},
+    [VECTOR_HEAD_NORM]         = {ONE,        HEAD,     fill_ones,              false},
+    [VECTOR_FIRST_BIAS]        = {ONE,        NEURONS,  fill_first_bias,        false},
+    [VECTOR_ZEROS]             = {ONE,        WIDTH,    fill_zeros,             false},
+    [VECTOR_KEY_ZEROS]         = {ONE,        KEYS,     fill_zeros,             false},
+    [MATRIX_SHARED_GATE]       = {SHARED,     WIDTH,    fill_shared_gate,       false},
+    [MATRIX_SHARED_UP]         = {SHARED,     WIDTH,    fill_reader,            false},
+    [MATRIX_SHARED_DOWN]       = {WIDTH,      SHARED,   fill_shared_down,       false},
+    [MATRIX_SHARED_DOWN_T]     = {SHARED,     WIDTH,    fill_shared_down_t,     false},
+    [VECTOR_SHARED_WEIGHT]     = {ONE,        WIDTH,    fill_reader,            false},
+    [VECTOR_ROUTER_CORRECTION] = {ONE,        EXPERTS,  fill_zeros,             false},
+    [MATRIX_RECURRENT_IN]      = {RECURRENT,  WIDTH,    fill_reader,            false},
+    [MATRIX_RECURRENT_QKV]     = {CHANNELS,   WIDTH,    fill_reader,            false},
+    [MATRIX_RECURRENT_GATE]    = {VALUES,     WIDTH,    fill_reader,            false},
+    [MATRIX_RECURRENT_STEP]    = {STEPS,      WIDTH,    fill_reader,            false},
+    [MATRIX_RECURRENT_BETA]    = {STEPS,      WIDTH,    fill_reader,            false},
+    [MATRIX_CONVOLUTION]       = {CHANNELS,   WINDOW,   fill_convolution,       true},
+    [VECTOR_CONVOLUTION_BIAS]  = {ONE,        CHANNELS, fill_zeros,             false},
+    [VECTOR_STEP_BIAS]         = {ONE,        STEPS,    fill_step_bias,         false},
+    [MATRIX_DECAY]             = {STEPS,      ONE,      fill_decay,             true},
+    [VECTOR_DECAY]             = {ONE,        STEPS,    fill_decay,             false},
+    [MATRIX_SKIP]              = {STEPS,      ONE,      fill_ones,              true},
+    [MATRIX_RECURRENT_NORM]    = {GROUPS,     GROUP,    fill_ones,              true},
+    [VECTOR_RECURRENT_NORM]    = {ONE,        VALUE,    fill_ones,              false},
+    [MATRIX_RECURRENT_OUTPUT]  = {WIDTH,      VALUES,   fill_recurrent_output,  false},
+    [MATRIX_GATED_QUERY]       = {GATED,      WIDTH,    fill_reader,            false},
 };
 // clang-format on
 
@@ -335,6 +469,11 @@ uint32_t model_matrix_rows(const model_design *m, model_matrix which)
 uint32_t model_matrix_columns(const model_design *m, model_matrix which)
 {
     return extent_of(m, matrices[which].columns);
+}
+
+bool model_matrix_is_exact(const model_design *m, model_matrix which)
+{
+    return matrices[which].exact || model_matrix_rows(m, which) == 1;
 }
 
 bool model_matrix_of_experts(const model_design *m, model_matrix which)

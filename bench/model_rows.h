@@ -21,7 +21,13 @@
  * Biases. That of a neuron is a random number, and its threshold in the constants' coordinates makes up for it.
  *
  * Experts. Their neurons are numbered one expert after the other; each expert has an order of hotness of its own. The
- * router's rows are random, so all experts are chosen alike.
+ * router's rows are random, so all experts are chosen alike. The neurons of the shared expert follow, as if they were
+ * those of some experts more; it and the chosen ones make half each of what a network adds to the stream.
+ *
+ * Recurrent mixers. Decays and step sizes are those that Mamba-2 begins its training with: A from 1 to 16 and steps from
+ * 0.001 to 0.1 that a token changes by some factor; so a state remembers one to a thousand tokens. What is convolved has
+ * variance 1 before and behind. Behind a norm, what a mixer adds to the stream is known, and thresholds take it into
+ * account.
  *
  * Domains are ranges of token ids. Each has its own order of hotness, which a share of the neurons keep in all of them.
  *
@@ -42,10 +48,16 @@ typedef struct model_shape {
     uint32_t width;   /* d */
     uint32_t neurons; /* f, of an expert where there are experts */
     uint32_t layers, heads, kv_heads, head_length, vocabulary;
-    uint32_t rank;          /* of the predictor, constants included */
-    uint32_t experts, used; /* networks of a layer, and those that a token is sent to; 1, 1: no mixture */
-    double density;         /* of the published models */
-    float rope_base;
+    uint32_t rank;                 /* of the predictor, constants included */
+    uint32_t experts, used;        /* networks of a layer, and those that a token is sent to; 1, 1: no mixture */
+    uint32_t shared_neurons;       /* of the expert that every token uses, a multiple of f; 0: there is none */
+    double density;                /* of the published models; of those that say none, a guess */
+    float rope_base, routed_scale; /* routed_scale: of the chosen experts' outputs; 0: 1 */
+    uint32_t rotated;              /* values of a head; 0: all */
+    const char *pattern;           /* kinds of the layers, over and over; NULL: there is one */
+    struct {
+        uint32_t heads, head_length, groups, state, window;
+    } recurrent;
     uint32_t window;    /* of attention; 0: none */
     uint32_t gating;    /* GGUF's expert_gating_func; 0: as the family has it */
     uint32_t positions; /* rows of the table of learned positions */
@@ -59,6 +71,7 @@ typedef struct model_design {
     uint32_t domains;
     double shared;   /* of the neurons, the share that is equally hot in every domain */
     double together; /* correlation of Z between two neurons of a cluster */
+    bool squared;    /* the activation is the square of relu */
     plant_curve curve;
     normal_table normals;
     /* derived */
@@ -68,7 +81,10 @@ typedef struct model_design {
     double rounding_noise;   /* variance that `format` adds to normal numbers of variance 1 */
 } model_design;
 
-/* Fills what is derived; shape, format, seed, domains, shared, together and curve are set. */
+/* Returns the kind of a layer; the shape's pattern names kinds of its family. */
+const layer_kind *model_kind(const model_shape *s, uint32_t layer);
+
+/* Fills what is derived; shape, format, seed, domains, shared, together, squared and curve are set. */
 hearth_status model_design_finish(model_design *m, hearth_error *error);
 
 /* What is common to the neurons of one layer. */
@@ -76,7 +92,7 @@ typedef struct model_layer_plan {
     uint32_t layer;
     double stream;     /* standard deviation of the free coordinates where the network reads */
     double norm;       /* root mean square of the whole stream there */
-    uint32_t *ranks;   /* [domains][experts * f] place in the order of hotness of its expert, 0 the hottest */
+    uint32_t *ranks;   /* [domains][all f] place in the order of hotness of its expert, 0 the hottest */
     float *directions; /* [rank - reserved][d] rows of fc1 as the file will give them */
 } model_layer_plan;
 
@@ -89,6 +105,8 @@ uint32_t model_matrix_rows(const model_design *m, model_matrix which);
 uint32_t model_matrix_columns(const model_design *m, model_matrix which);
 /* Returns whether a tensor has its rows once for each expert. */
 bool model_matrix_of_experts(const model_design *m, model_matrix which);
+/* Returns whether a tensor is float32 in every file: vectors, and what other programs want so. */
+bool model_matrix_is_exact(const model_design *m, model_matrix which);
 /* FORMAT, or what its blocks allow: Q8_0, then F16, where a row is not a whole number of blocks. */
 number_format model_format(number_format wanted, uint32_t columns);
 

@@ -264,6 +264,7 @@ hearth_status plant_curve_make(plant_curve *c, const plant_wish *wish, hearth_er
         double t = c->t[i] > 1e-12 ? normal_quantile(c->t[i]) : 8;
         c->t[i] = t;
         c->square += (1 + t * t) * normal_tail(t) - t * normal_density(t);
+        c->fourth += (3 + 6 * t * t + t * t * t * t) * normal_tail(t) - (5 * t + t * t * t) * normal_density(t);
     }
     TRY_OR(done, status, find_rho(c, wish, error));
 done:

@@ -43,6 +43,7 @@ typedef struct plant_curve {
     double *tau;   /* [f] the predictor lets it through where S >= tau        */
     double rho;    /* correlation of Z and S                                  */
     double square; /* sum over the neurons of the mean of max(0, Z - t)^2      */
+    double fourth; /* and of max(0, Z - t)^4                                   */
 } plant_curve;
 
 /* Probabilities follow min(0.95, a u^-g) over the rank u in (0, 1); a and g make density and share come out. Where

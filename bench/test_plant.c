@@ -85,6 +85,16 @@ static void test_recall(void **state)
     }
 }
 
+/* Mean of max(0, Z - t)^4 by Simpson's rule with steps of 1/32: good to 1e-8. */
+static double fourth_power_above(double t)
+{
+    enum { STEPS = 320 };
+    double sum = 0, h = 10.0 / STEPS;
+    for (int i = 0; i <= STEPS; i++)
+        sum += (i == 0 || i == STEPS ? 1 : i % 2 ? 4 : 2) * pow(i * h, 4) * normal_density(t + i * h);
+    return sum * h / 3;
+}
+
 static void test_curve(void **state)
 {
     (void)state;
@@ -97,7 +107,7 @@ static void test_curve(void **state)
         plant_curve c;
         hearth_error error = {0};
         assert_int_equal(plant_curve_make(&c, w, &error), HEARTH_OK);
-        double fires = 0, hot = 0, through = 0, found = 0, square = 0;
+        double fires = 0, hot = 0, through = 0, found = 0, square = 0, fourth = 0;
         for (uint32_t n = 0; n < w->neurons; n++) {
             double p = 0.5 * erfc(c.t[n] / sqrt(2));
             fires += p;
@@ -105,12 +115,14 @@ static void test_curve(void **state)
             through += 0.5 * erfc(c.tau[n] / sqrt(2));
             found += p * plant_recall(c.rho, c.t[n], c.tau[n]);
             square += p * (1 + c.t[n] * c.t[n]) - c.t[n] * normal_density(c.t[n]);
+            fourth += fourth_power_above(c.t[n]);
         }
         assert_near(fires / w->neurons, w->density, 1e-9);
         assert_near(hot / fires, w->share > w->hot ? w->share : w->hot, 1e-3); /* whole neurons */
         assert_near(through / fires, w->over, 1e-3);
         assert_near(found / fires, w->recall, 1e-3); /* thresholds are interpolated */
         assert_near(c.square, square, 1e-9 * square);
+        assert_near(c.fourth, fourth, 1e-6 * fourth);
         plant_curve_free(&c);
     }
 }

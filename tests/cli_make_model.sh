@@ -151,6 +151,8 @@ same "OPT, PowerInfer's kind" ce74fa5433ff80f620b44731ca4686e6 opt-tiny q4_0 --p
 same "Falcon, stock, GELU" 924d1eeab5697f14459cf987fccf34a2 falcon-tiny q4_0 --activation gelu --layers 2
 same "a mixture of experts with ReLU" c0436828eb02402df2134d30f8788ff8 smallthinker-tiny q4_0 --layers 2
 same "a mixture of experts with SiLU" 89b7f75bbf99077365a0b19f596ad295 qwen3-tiny-moe q8_0 --layers 2
+same "recurrent blocks, a shared expert" f3328bea920cf9924416ad55f27563d6 nemotron-3-tiny q4_0 --layers 5
+same "gated delta nets" b3b32e76e765378a2b37653b15bafc64 qwen3.5-tiny q8_0
 made other tiny q4_0 --powerinfer --layers 2 --seed 2
 [ "$(sha256sum <"$scratch/other.gguf" | cut -c1-32)" != 6754af9b237fa877ef75144895996e9b ] && pass || fail "another seed, the same bytes"
 
@@ -166,7 +168,7 @@ for shape in tiny opt-tiny falcon-tiny; do
     logits packed
     close "$shape: stock against PowerInfer's kind" "$scratch/stock.logits" "$scratch/packed.logits" 1e-5
 done
-for shape in opt-tiny smallthinker-tiny; do
+for shape in opt-tiny smallthinker-tiny nemotron-3-tiny; do
     made stock $shape f32
     made packed $shape f32 --neuron-major
     logits stock
@@ -176,6 +178,28 @@ done
 # Experts: two of eight, in which 0.3 of the neurons fire. Both may have the same clusters, so chance is that of one.
 made experts smallthinker-tiny q4_0 --neuron-major
 near "experts: density" "$(figure experts exact density)" 0.075 "$(awk -v x="$(bound 0.3)" 'BEGIN { print x / 4 }')"
+# Nemotron: two of eight and the shared one, which is as wide as both: 0.4 of the neurons, in which 0.3 fire. A layer is one
+# block, so the second, fifth and seventh have experts. Squares of relu let a few neurons say most of what a layer adds; that
+# moves the density by 0.001 or so (f32 and q4_0 were within 0.0002).
+for type in f32 q4_0; do
+    made experts nemotron-3-tiny $type --neuron-major
+    near "Nemotron, $type: density" "$(figure experts exact density)" 0.12 \
+        "$(awk -v x="$(bound 0.3)" 'BEGIN { print .4 * x + .001 }')"
+    is "Nemotron, $type: a layer without a network" "$(value "$said" rows.0.layers.0)" null
+    near "Nemotron, $type: density of the last layer" "$(value "$said" rows.0.layers.6.fired)" 0.12 \
+        "$(awk -v x="$(bound 0.3)" 'BEGIN { print .4 * x + .001 }')"
+done
+# States neither explode nor vanish: after 2000 tokens, logits have the spread that was planned (2.5) as after the first.
+made experts nemotron-3-tiny f32
+made delta qwen3.5-tiny f32
+for name in experts delta; do
+    "$HEARTH" eval logits "$scratch/$name.gguf" --ids "@$scratch/ids" --out "$scratch/$name.logits" 2>"$scratch/err" ||
+        fail "eval logits: $(cat "$scratch/err")"
+    for end in head tail; do # of one token each: 2048 normal numbers, whose spread is 1.6 % off, and the norm's
+        near "$name: spread of logits ($end)" "$($end -c 8192 "$scratch/$name.logits" | od -An -v -t f4 -w4 |
+            awk '{ sum += $1 * $1 } END { print sqrt(sum / NR) }')" 2.5 0.3
+    done
+done
 # The device has attention of its own: nine query heads share a key, more than the CPU gives a thread at once.
 made device falcon-tiny f32 --neuron-major
 logits device
@@ -188,6 +212,25 @@ made experts smallthinker-tiny q4_0
 has "the router" "$(grep '^blk.0.ffn_gate_inp.weight' "$said")" "8 x 256  f32"
 has "gates of experts" "$(grep '^blk.0.ffn_gate_exps.weight' "$said")" "8 x 128 x 256  q4_0"
 has "down of experts" "$(grep '^blk.3.ffn_down_exps.weight' "$said")" "8 x 256 x 128  q4_0"
+# The published order of blocks, and what a recurrent one has.
+made blocks nemotron-3-tiny q4_0
+"$HEARTH" inspect "$scratch/blocks.gguf" --tensors >"$said"
+has "in of a recurrent mixer" "$(grep '^blk.0.ssm_in.weight' "$said")" "776 x 256  q4_0"
+has "its convolution" "$(grep '^blk.0.ssm_conv1d.weight' "$said")" "512 x 4  f32"
+has "its norm" "$(grep '^blk.5.ssm_norm.weight' "$said")" "2 x 128  f32"
+has "up of the shared expert" "$(grep '^blk.4.ffn_up_shexp.weight' "$said")" "256 x 256  q4_0"
+has "queries" "$(grep '^blk.3.attn_q.weight' "$said")" "512 x 256  q4_0"
+is "blocks without attention" "$(grep -c attn_q "$said")" 1
+"$HEARTH" inspect "$scratch/blocks.gguf" --keys >"$said"
+has "heads of keys by layer" "$(grep head_count_kv "$said")" "[0, 0, 0, 2, 0, 0, ...]"
+has "networks by layer" "$(grep '_h_moe.feed_forward_length' "$said")" "[0, 128, 0, 0, 128, 0, ...]"
+made blocks nemotron-3-tiny q4_0 --layers 10
+"$HEARTH" inspect "$scratch/blocks.gguf" --tensors >"$said"
+is "the order begins anew" "$(grep -c 'blk.[0257].ssm_in\|blk.7.ssm_out' "$said")" 5
+made blocks qwen3.5-tiny q4_0
+"$HEARTH" inspect "$scratch/blocks.gguf" --tensors >"$said"
+has "queries and gates" "$(grep '^blk.3.attn_q.weight' "$said")" "1024 x 256  q4_0"
+has "what is convolved" "$(grep '^blk.0.attn_qkv.weight' "$said")" "512 x 256  q4_0"
 # What llama.cpp's loaders demand of the same files: sizes, the epsilon of the norms, a token for each row of the embedding.
 demands() { # demands SHAPE KEY...
     local shape=$1 key
@@ -204,6 +247,9 @@ experts="attention.layer_norm_rms_epsilon expert_count expert_used_count expert_
 demands falcon-tiny attention.layer_norm_epsilon
 demands qwen3-tiny-moe $experts
 demands smallthinker-tiny $experts attention.sliding_window expert_gating_func
+shared="expert_shared_feed_forward_length ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank ssm.group_count"
+demands nemotron-3-tiny $experts $shared attention.layer_norm_epsilon expert_weights_norm expert_weights_scale
+demands qwen3.5-tiny $experts $shared rope.dimension_sections full_attention_interval
 "$HEARTH" inspect "$scratch/q4_0.gguf" >"$said"
 has "head" "$(grep '^output.weight\| output.weight' "$said")" q6_K
 "$HEARTH" run "$scratch/q4_0.gguf" -p "A cat." --temp 0 -n 4 >"$said" 2>"$scratch/err" || fail "run: $(cat "$scratch/err")"
