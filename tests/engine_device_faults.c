@@ -4,6 +4,7 @@
 
 #define MODEL GOLDEN "/llama-relu/model.gguf"
 #define PWRI  GOLDEN "/pwri/bamboo/q4_0.gguf"
+#define MAMBA GOLDEN "/nemotron-h-moe/model.gguf"
 
 /* Whatever hangs ends the program, with a signal that says so. */
 enum { HANGS_AFTER_SECONDS = 250 };
@@ -220,7 +221,8 @@ static void every_call_fails(void **state)
                  {MODEL, HEARTH_MODE_EXACT, PLACED_DEVICE, true},
                  {PWRI, HEARTH_MODE_PREDICTED, PLACED_FFN_HOST, false},
                  {PWRI, HEARTH_MODE_PREDICTED, PLACED_SPLIT, true},
-                 {PWRI, HEARTH_MODE_DENSE, PLACED_DEVICE, false}};
+                 {PWRI, HEARTH_MODE_DENSE, PLACED_DEVICE, false},
+                 {MAMBA, HEARTH_MODE_DENSE, PLACED_SPLIT, false}};
     const device_specs *specs = usable_devices();
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         stack s;

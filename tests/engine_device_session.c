@@ -8,6 +8,9 @@
 
 #define RELU GOLDEN "/llama-relu-gqa/model.gguf"
 #define PWRI GOLDEN "/pwri/llama/q4_0.gguf"
+/* Recurrent layers of both rules; others have attention, plain or gated. */
+#define MAMBA GOLDEN "/nemotron-h-moe/model.gguf"
+#define DELTA GOLDEN "/qwen3-5-moe/model.gguf"
 
 /* A test for every device that is here, with a model of its own. */
 static void on_every_device(const char *path, unsigned threads, void (*test)(stack *s))
@@ -248,6 +251,7 @@ static void state_moves(void **state)
     (void)state;
     on_every_device(HEARTH_MODELS "/stories-relu-q8_0.gguf", 1, check_states);
     on_every_device(RELU, 2, check_states);
+    on_every_device(MAMBA, 2, check_states);
 }
 
 /* Rows of three sequences in turn, in feeds of 1, 2, ... STEP_ROWS + 1 of them. */
@@ -299,10 +303,17 @@ static void check_mixed_rows(stack *s)
         check_rows(s, (hearth_mode)mode);
 }
 
+static void check_dense_rows(stack *s)
+{
+    check_rows(s, HEARTH_MODE_DENSE);
+}
+
 static void rows_of_several_sequences(void **state)
 {
     (void)state;
     on_every_device(PWRI, 1, check_mixed_rows);
+    on_every_device(MAMBA, 1, check_dense_rows);
+    on_every_device(DELTA, 1, check_dense_rows);
 }
 
 /* ------------------------------------------------------------------ long contexts */

@@ -1,8 +1,9 @@
 /* engine_rewind.c - sequences of models with recurrent layers: forked, saved, restored, cut to kept lengths, and feeds that
- * fail. After a storm of these a sequence gives the bytes that the same feeds give when they are all computed anew. */
+ * fail, on the CPU, on every device, and on both sides in turns. After a storm of these a sequence gives the bytes that the
+ * same feeds give when they are all computed anew. */
 #include "../src/base/random.h"
 
-#include "golden.h"
+#include "placements.h"
 
 #define STORMS     300
 #define SEQUENCES  3 /* in the storm; one more computes anew */
@@ -125,27 +126,58 @@ static void change(storm *t)
     }
 }
 
+/* Where the layers of a model lie: on the CPU, all on a device, or every other one. */
+typedef enum where { ON_CPU, ON_DEVICE, ON_BOTH, PLACES } where;
+
+static void run_storm(hearth_runtime *runtime, const char *name, where place, uint64_t seed)
+{
+    storm t = {.random = seed};
+    char path[600], *json = NULL;
+    golden_path(path, sizeof path, name, "model.gguf");
+    open_placed_model(&t.s, runtime, path);
+    placed_shape shape = shape_of(&t.s, HEARTH_MODE_DENSE);
+    placed_form forms[MOST_LAYERS];
+    uint32_t cuts = 1;
+    for (uint32_t i = 0; i < shape.layers; i++)
+        forms[i] = place == ON_BOTH && i / 2 % 2 ? PLACED_HOST : PLACED_DEVICE;
+    if (place != ON_CPU)
+        json = print_placed(&shape, forms, false, false, &cuts);
+    open_placed(
+        &t.s, json, HEARTH_MODE_DENSE, false,
+        (hearth_session_options){
+            .context = CONTEXT, .sequences = SEQUENCES + 1, .batch = 4, .output_rows = 1, .progress = {cancel, &t}});
+    for (size_t i = 0; i < STORMS; i++) {
+        change(&t);
+        uint32_t sequence = (uint32_t)below(&t, SEQUENCES);
+        if (i % 5 == 0 && t.histories[sequence].length < CONTEXT - 1)
+            compare(&t, sequence);
+    }
+    hearth_checkpoint_destroy(t.saved);
+    close_placed(&t.s);
+    hearth_model_close(t.s.model);
+    free(json);
+}
+
 static void storms(void **state)
 {
     (void)state;
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        storm t = {.random = 7 + c};
-        char path[600];
-        golden_path(path, sizeof path, cases[c], "model.gguf");
-        stack_open(&t.s, path, 2, HEARTH_ACTIVATIONS_AUTO,
-                   (hearth_session_options){.context = CONTEXT,
-                                            .sequences = SEQUENCES + 1,
-                                            .batch = 4,
-                                            .output_rows = 1,
-                                            .progress = {cancel, &t}});
-        for (size_t i = 0; i < STORMS; i++) {
-            change(&t);
-            uint32_t sequence = (uint32_t)below(&t, SEQUENCES);
-            if (i % 5 == 0 && t.histories[sequence].length < CONTEXT - 1)
-                compare(&t, sequence);
-        }
-        hearth_checkpoint_destroy(t.saved);
-        stack_close(&t.s);
+    hearth_runtime *runtime = open_runtime(NULL, 2);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        run_storm(runtime, cases[c], ON_CPU, 7 + c);
+    hearth_runtime_destroy(runtime);
+}
+
+static void storms_on_devices(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++) {
+        hearth_runtime *runtime = open_runtime(specs->text[i], 2);
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+            for (where place = ON_DEVICE; place < PLACES; place++)
+                run_storm(runtime, cases[c], place, 70 + 10 * place + c);
+        assert_int_equal(device_used(runtime), 0);
+        hearth_runtime_destroy(runtime);
     }
 }
 
@@ -178,6 +210,7 @@ static void lengths_in_reach(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(storms), cmocka_unit_test(lengths_in_reach)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(storms), cmocka_unit_test(storms_on_devices),
+                                       cmocka_unit_test(lengths_in_reach)};
     return run_group(tests, NULL, NULL);
 }

@@ -322,10 +322,12 @@ static void route(const recorder *r, uint32_t layer, const device_buffer *from)
     uint32_t experts = router->expert_count;
     input in = prepare(r, from, l->router.columns, (const device_matrix *[]){&l->router}, 1);
     product(r, &l->router, &in, all_rows, v->router, FINISH_STORE);
-    LAUNCH(r, DEVICE_route, r->rows, BUFFER(v->router), BUFFER(l->router_bias), BUFFER(l->router_correction), NO_BUFFER,
-           BUFFER(v->shares), UINT(experts), UINT(router->used), UINT(router->group_count), UINT(router->group_used),
-           UINT(router->scoring == ROUTER_SIGMOID), UINT(router->shares), FLOAT(router->scale),
-           FLOAT(r->model->layers[layer].ffn.shared_neurons > 0));
+    if (l->shared_gate.w)
+        product(r, &l->shared_gate, &in, all_rows, v->shared_gate, FINISH_STORE);
+    LAUNCH(r, DEVICE_route, r->rows, BUFFER(v->router), BUFFER(l->router_bias), BUFFER(l->router_correction),
+           BUFFER(l->shared_gate.w ? v->shared_gate : NULL), BUFFER(v->shares), UINT(experts), UINT(router->used),
+           UINT(router->group_count), UINT(router->group_used), UINT(router->scoring == ROUTER_SIGMOID),
+           UINT(router->shares), FLOAT(router->scale), FLOAT(r->model->layers[layer].ffn.shared_neurons > 0));
     LAUNCH(r, DEVICE_compact, r->rows, BUFFER(v->shares), NO_BUFFER, NO_BUFFER, NO_BUFFER, BUFFER(v->chosen),
            BUFFER(v->chosen_count), BUFFER(v->chosen_shares), NO_BUFFER, UINT(experts + 1), UINT(RULE_FROM), UINT(0),
            FLOAT(FLT_MIN)); /* so that NaN is chosen, and seen in the result */

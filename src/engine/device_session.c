@@ -176,6 +176,7 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     }
     v->router = take(t, DEVICE_MEMORY, rows * most.experts, word, vectors);
     v->shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
+    v->shared_gate = take(t, DEVICE_MEMORY, shares > 0 ? rows : 0, word, vectors);
     v->chosen = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
     v->chosen_shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
     v->chosen_count = take(t, DEVICE_MEMORY, rows, word, vectors);

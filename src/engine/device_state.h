@@ -24,6 +24,7 @@ typedef struct device_vectors {
     device_buffer *lists[TOTALS];            /* [R][n]  let through, fired, active                  */
     device_buffer *listed[TOTALS];           /* [R]                                                 */
     device_buffer *router, *shares;          /* [R][E], [R][E + 1]  the last share is that of the shared expert     */
+    device_buffer *shared_gate;              /* [R]  what the gate of the shared expert makes of its input          */
     device_buffer *chosen, *chosen_shares;   /* [R][E + 1]  experts with a share, ascending, and their shares       */
     device_buffer *chosen_count;             /* [R]                                                 */
     device_buffer *sums;                     /* [R][DEVICE_PARTS][d]                                */

@@ -376,7 +376,10 @@ static hearth_status upload_masks(loader *l, device_layer *to, const model_layer
 static hearth_status upload_router(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
 {
     uint32_t experts = from->ffn.router.expert_count, count = experts + 2;
+    uint32_t d = l->model->hyper.embedding_length;
+    const matrix shared_gate = {from->shared_gate, FORMAT_F32, 1, d, d * sizeof(float)};
     TRY(upload_whole(l, &to->router, &from->router, layer, "ffn_gate_inp"));
+    TRY(upload_whole(l, &to->shared_gate, &shared_gate, layer, "ffn_gate_inp_shexp"));
     TRY(upload_floats(l, &to->router_bias, from->router_bias, NULL, experts, "router bias"));
     TRY(upload_floats(l, &to->router_correction, from->router_correction, NULL, experts, "router correction"));
     uint32_t *begins = mem_new_array(count, sizeof *begins);
@@ -560,8 +563,6 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
-        {l->ffn.latent > 0, "has experts of another width"},
-        {l->shared_gate != NULL, "has a gated shared expert"},
         {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
         {l->attention.keys_back > 0, "reads the keys and values of another layer"},
         {l->attention.norm_values, "has normed values"},
@@ -577,10 +578,21 @@ const char *device_lacks(const model_layer *l)
     return NULL;
 }
 
+const char *device_lacks_neurons(const model_layer *l)
+{
+    if (l->ffn.latent > 0)
+        return "has experts of another width";
+    if (l->shared_gate && l->ffn.router.early)
+        return "has a gated shared expert and a router that reads what enters";
+    return NULL;
+}
+
 /* Refuses what devices do not compute yet. */
-static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
+static hearth_status check_layer(const hearth_model *m, const hearth_placement *p, uint32_t layer, hearth_error *error)
 {
     const char *what = device_lacks(&m->layers[layer]);
+    if (!what && layer_neurons(&p->layers[layer], PLACEMENT_DEVICE) > 0)
+        what = device_lacks_neurons(&m->layers[layer]);
     return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path,
                        layer, what)
                 : HEARTH_OK;
@@ -592,7 +604,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
 {
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_uses_device(&placement->layers[i]))
-            TRY(check_layer(model, i, error));
+            TRY(check_layer(model, placement, i, error));
     if (placement->embedding == PLACEMENT_DEVICE &&
         (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
         return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
@@ -636,8 +648,8 @@ void device_weights_destroy(device_weights *w)
         return;
     for (uint32_t i = 0; i < w->layer_count; i++) {
         device_layer *l = &w->layers[i];
-        device_matrix *matrices[] = {&l->mixer_output, &l->gate, &l->up,     &l->down_t,  &l->down,
-                                     &l->fc1,          &l->fc2,  &l->router, &l->mask_in, &l->mask_out};
+        device_matrix *matrices[] = {&l->mixer_output, &l->gate,   &l->up,      &l->down_t,   &l->down,       &l->fc1,
+                                     &l->fc2,          &l->router, &l->mask_in, &l->mask_out, &l->shared_gate};
         const device_norm norms[] = {
             l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
             l->query_norm,     l->key_norm, l->ffn_inner_norm};

@@ -54,12 +54,13 @@ typedef struct device_layer {
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */
     device_buffer *sinks;                 /* [head_count], or NULL                                                */
     device_buffer *convolution, *convolution_bias, *step_bias, *decay, *skip, *recurrent_norm; /* as in model_layer */
-    uint32_t neuron_count;                /* n: neurons of the device; the matrices below have n rows */
-    uint32_t *rows;                       /* [n] rows of the model's matrices, ascending              */
-    uint32_t width;       /* values per row of lists and activations: n; of experts the most that a token uses */
-    device_matrix router; /* [expert_count][d] where the layer has experts of which the device has neurons */
+    uint32_t neuron_count; /* n: neurons of the device; the matrices below have n rows */
+    uint32_t *rows;        /* [n] rows of the model's matrices, ascending              */
+    uint32_t width;        /* values per row of lists and activations: n; of experts the most that a token uses */
+    device_matrix router;  /* [expert_count][d] where the layer has experts of which the device has neurons */
     device_buffer *router_bias, *router_correction; /* [expert_count], or NULL                        */
     device_buffer *expert_begins; /* [expert_count + 2] first neuron of each expert; the shared one follows, then n */
+    device_matrix shared_gate;    /* [1][d] where the shared expert has a gate                      */
     device_matrix mask_in;        /* of experts that choose their own neurons: whole, ...           */
     device_matrix mask_out;       /* ... [n][rank]; as in model_layer                               */
     device_buffer *mask_begins;   /* [expert_count + 2] first row of each expert's mask_in          */
@@ -85,6 +86,8 @@ struct engine_layer;
 
 /* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */
 const char *device_lacks(const model_layer *l);
+/* Returns what they cannot do yet of its network, so that its neurons must be on the CPU; NULL: they can compute it. */
+const char *device_lacks_neurons(const model_layer *l);
 
 /* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes
  * down_t (where that has no data, the model's `down` is uploaded as it is) and the predictor.
