@@ -14,7 +14,7 @@
  * Instructions per row with VNNI; the second number counts those on ports 0 and 5, the only ports with 512-bit
  * arithmetic:
  *   Q8_0  12 per 2 blocks (68 bytes),  9      Q4_K  ~50 per block (144 bytes), 36
- *   Q4_0  16 per 4 blocks (72 bytes), 13      Q6_K  ~42 per block (210 bytes), 38
+ *   Q4_0  15 per 4 blocks (72 bytes), 12      Q6_K  ~42 per block (210 bytes), 38
  * The bytes divided by half of the second number are the bytes that a cycle can process: 15, 11, 8 and 11. Without VNNI
  * Q8_0 takes 3 instructions more, Q4_0 3, Q4_K 8 and Q6_K 8. */
 #ifndef KERNEL_BLOCK_AVX512_H
@@ -130,6 +130,14 @@ typedef struct token_q4_0 {
     __m512 scale;
 } token_q4_0;
 
+/* Where the nibbles of four blocks lie in the first 64 of their 72 bytes: words 1..8, 10..17, 19..26, and the rest behind
+ * them. Permutes of bytes (VBMI) would not be faster than these of words (BW). */
+ALWAYS_INLINE __m512i nibble_words(void)
+{
+    return _mm512_set_epi32(0, 0, 0, 0, 0x001a0019, 0x00180017, 0x00160015, 0x00140013, 0x00110010, 0x000f000e,
+                            0x000d000c, 0x000b000a, 0x00080007, 0x00060005, 0x00040003, 0x00020001);
+}
+
 /* Prepares four blocks from block b; values after the first `blocks` of them become 0. */
 ALWAYS_INLINE token_q4_0 read_token_q4_0(const kernel_input *x, size_t b, size_t blocks)
 {
@@ -154,43 +162,64 @@ ALWAYS_INLINE token_q4_0 read_token_q4_0(const kernel_input *x, size_t b, size_t
     return token;
 }
 
-/* Adds four blocks. nibbles: the 16 bytes of each block. d: their scales, each in four lanes. */
+/* Adds four blocks. nibbles: the 16 bytes of each block. d: their scales times the token's, each in four lanes. */
 ALWAYS_INLINE __m512 add_q4_0(__m512 sum, __m512i nibbles, __m512 d, const token_q4_0 *token)
 {
     const __m512i mask = _mm512_set1_epi8(15);
     __m512i low = _mm512_and_si512(nibbles, mask), high = _mm512_and_si512(_mm512_srli_epi16(nibbles, 4), mask);
     __m512i dot = dot_nibbles(token->start, low, token->low, high, token->high);
-    return add_scaled(sum, dot, d, token->scale);
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, sum);
+}
+
+/* Copies float `lane` of each 128 bits to all four. */
+ALWAYS_INLINE __m512 copy_lane(__m512 v, size_t lane)
+{
+    return lane == 0   ? _mm512_permute_ps(v, 0x00)
+           : lane == 1 ? _mm512_permute_ps(v, 0x55)
+           : lane == 2 ? _mm512_permute_ps(v, 0xaa)
+                       : _mm512_permute_ps(v, 0xff);
+}
+
+/* Adds four blocks, from byte `at` of each row on, of four rows, whose scales are converted together: a register has those
+ * of block b in its b-th 128 bits, of one row after the other. */
+ALWAYS_INLINE void add_rows_q4_0(__m512 sum[4], const uint8_t *const rows[4], size_t at, const token_q4_0 *token)
+{
+    /* The first 64 bytes hold all scales too: words 0, 9, 18 and 27. */
+    const __m512i scale_words = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0x001b001b, 0x001b001b, 0x00120012, 0x00120012,
+                                                 0x00090009, 0x00090009, 0, 0);
+    __m512i nibbles[4], halves = _mm512_setzero_si512();
+    UNROLLED for (size_t r = 0; r < 4; r++)
+    {
+        __m512i bytes = _mm512_loadu_si512(rows[r] + at);
+        __asm__("" : "+v"(bytes)); /* otherwise gcc loads them twice, from two lines each time, or through the stack */
+        nibbles[r] = _mm512_permutexvar_epi16(nibble_words(), bytes);
+        nibbles[r] = _mm512_inserti32x4(nibbles[r], _mm_loadu_si128((const void *)(rows[r] + at + 56)), 3);
+        halves = _mm512_mask_permutexvar_epi16(halves, 0x1111u << r, scale_words, bytes);
+    }
+    __m512 d = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(halves)), token->scale);
+    UNROLLED for (size_t r = 0; r < 4; r++) sum[r] = add_q4_0(sum[r], nibbles[r], copy_lane(d, r), token);
 }
 
 ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
 {
-    /* The first 64 bytes of four blocks (72 bytes) hold all scales and the nibbles of three blocks. */
     const __m256i scale_words = _mm256_set_epi16(27, 27, 27, 27, 18, 18, 18, 18, 9, 9, 9, 9, 0, 0, 0, 0);
-    /* Words 1..8, 10..17, 19..26. Permutes of bytes (VBMI) would not be faster than these of words (BW). */
-    const __m512i nibble_words =
-        _mm512_set_epi32(0, 0, 0, 0, 0x001a0019, 0x00180017, 0x00160015, 0x00140013, 0x00110010, 0x000f000e, 0x000d000c,
-                         0x000b000a, 0x00080007, 0x00060005, 0x00040003, 0x00020001);
     size_t blocks = x->columns / 32, b = 0;
     __m512 sum[GROUP];
     clear(sum);
     for (; b + 4 <= blocks; b += 4) {
         fetch_ahead(rows, b * sizeof(block_q4_0), 4 * sizeof(block_q4_0));
         token_q4_0 token = read_token_q4_0(x, b, 4);
-        for (size_t r = 0; r < GROUP; r++) {
-            const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
-            __m512i bytes = _mm512_loadu_si512(at), nibbles = _mm512_permutexvar_epi16(nibble_words, bytes);
-            nibbles = _mm512_inserti32x4(nibbles, _mm_loadu_si128((const void *)(at + 56)), 3);
-            sum[r] = add_q4_0(sum[r], nibbles, pick_halves(scale_words, bytes), &token);
-        }
+        for (size_t r = 0; r < GROUP; r += 4)
+            add_rows_q4_0(sum + r, rows->now + r, b * sizeof(block_q4_0), &token);
     }
     if (b < blocks) {
         token_q4_0 token = read_token_q4_0(x, b, blocks - b);
         for (size_t r = 0; r < GROUP; r++) {
             const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
             __m512i bytes = _mm512_maskz_loadu_epi8(first_bytes((blocks - b) * sizeof(block_q4_0)), at);
-            __m512i nibbles = _mm512_permutexvar_epi16(nibble_words, bytes);
-            sum[r] = add_q4_0(sum[r], nibbles, pick_halves(scale_words, bytes), &token);
+            __m512i nibbles = _mm512_permutexvar_epi16(nibble_words(), bytes);
+            __m512 d = _mm512_mul_ps(pick_halves(scale_words, bytes), token.scale);
+            sum[r] = add_q4_0(sum[r], nibbles, d, &token);
         }
     }
     return sum_of_8(sum);
