@@ -396,7 +396,7 @@ static hearth_status upload_router(loader *l, device_layer *to, const model_laye
     if (from->ffn.latent > 0)
         set_apart(to, begins, count);
     to->own_width = most_used(&from->ffn.router, begins);
-    to->shared_at = items_of(to->own_width * sizeof(float), ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT / sizeof(float);
+    to->shared_at = stacked(to->own_width);
     to->width = to->shared_count > 0 ? (uint32_t)to->shared_at + to->shared_count : to->own_width;
     hearth_status status = upload_words(l, &to->expert_begins, begins, count, "experts");
     if (status == HEARTH_OK && to->shared_count > 0) {
