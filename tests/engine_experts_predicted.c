@@ -10,10 +10,11 @@ static const double bound = 1e-5;
 
 enum { RANK = 8, MOST_FEED = 40 };
 
-/* The last one has layers without experts, groups, a correction and a shared expert; with ReLU it has zeros, too. */
+/* GLM has layers without experts, groups, a correction and a shared expert; with ReLU it has zeros, too. The experts of the
+ * last one read and write vectors of another width, and some of its layers are mixers alone. */
 static const struct {
     const char *name, *activation;
-} models[] = {{"smallthinker", NULL}, {"mixtral-drelu", NULL}, {"glm4-moe", "relu"}};
+} models[] = {{"smallthinker", NULL}, {"mixtral-drelu", NULL}, {"glm4-moe", "relu"}, {"nemotron-h-latent", NULL}};
 #define MODELS (sizeof models / sizeof *models)
 
 /* ------------------------------------------------------------------ a model with predictors */
@@ -332,6 +333,11 @@ static void print_left_out(const stack *s, const char *selector, char *json, siz
     for (uint32_t i = 0; i < s->info.layer_count; i++) {
         const ffn_shape *shape = &s->model->layers[i].ffn;
         uint32_t f = shape->neuron_count, each = shape->expert_neurons;
+        if (f == 0) {
+            length += (size_t)snprintf(json + length, size - length,
+                                       "%s{\"form\":\"host\",\"selector\":\"all\",\"assignments\":[]}", i ? "," : "");
+            continue;
+        }
         length += (size_t)snprintf(json + length, size - length,
                                    "%s{\"form\":\"host\",\"selector\":\"%s\",\"assignments\":["
                                    "{\"side\":\"cpu\",\"neurons\":",
@@ -351,11 +357,14 @@ static void zero_down(stack *s)
     for (uint32_t i = 0; i < s->info.layer_count; i++) {
         model_layer *l = &s->model->layers[i];
         size_t bytes = matrix_bytes(&l->down), each = l->ffn.expert_neurons;
+        size_t width = ffn_expert_width(&l->ffn, s->info.embedding_length);
+        if (!l->down.data)
+            continue;
         assert_int_equal(l->down.format, FORMAT_F32);
         float *down = malloc(bytes);
         memcpy(down, l->down.data, bytes);
-        for (size_t row = 0; l->ffn.router.expert_count > 0 && row < 2 * (size_t)s->info.embedding_length; row++)
-            for (size_t c = row < s->info.embedding_length ? each / 2 : 0; c < each; c++)
+        for (size_t row = 0; l->ffn.router.expert_count > 0 && row < 2 * width; row++)
+            for (size_t c = row < width ? each / 2 : 0; c < each; c++)
                 down[row * each + c] = 0;
         l->down.data = down;
     }

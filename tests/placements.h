@@ -4,7 +4,6 @@
 #define TESTS_PLACEMENTS_H
 
 #include "../src/device/device.h"
-#include "../src/engine/device_weights.h"
 #include "../src/model/model.h"
 
 #include "golden.h"
@@ -126,8 +125,6 @@ static inline void print_placed_layer(FILE *out, const placed_shape *o, uint32_t
     static const char *const of_mode[] = {
         [HEARTH_MODE_DENSE] = "all", [HEARTH_MODE_EXACT] = "sign", [HEARTH_MODE_PREDICTED] = "low-rank"};
     uint32_t cuts[MOST_CUTS] = {0}, f = o->model->layers[layer].ffn.neuron_count;
-    if (form > PLACED_FFN_HOST && device_lacks_neurons(&o->model->layers[layer]))
-        form = PLACED_FFN_HOST;
     if (f == 0) { /* a mixer alone has no neurons to share */
         form = form == PLACED_SPLIT ? PLACED_DEVICE : form;
         fprintf(out, "{\"form\":\"%s\",\"selector\":\"all\",\"assignments\":[]}", forms[form]);

@@ -40,10 +40,13 @@ static void copy_rows(const recorder *r, device_buffer *to, const device_buffer 
 
 /* ------------------------------------------------------------------ products */
 
-/* A list of rows for each token; NULL: all rows. */
+/* A list of rows for each token, which begins at value `at` of a row of the buffer; NULL: all rows. */
 typedef struct row_list {
     const device_buffer *list, *listed;
+    size_t at;
 } row_list;
+
+#define LIST(rows) BUFFER_FROM((rows).list, (rows).at * sizeof(uint32_t)), BUFFER((rows).listed)
 
 /* The vectors that matrices are multiplied with. rounded: q8 holds them in 8 bits. */
 typedef struct input {
@@ -79,12 +82,11 @@ static void product_stack(const recorder *r, const device_matrix *m, uint32_t co
     device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
     device_argument y = BUFFER_FROM(out.y, out.at * sizeof(float));
     if (in->rounded && number_is_block(m->format))
-        LAUNCH(r, device_product_8(m->format), items, w, scales, BUFFER(rows.list), BUFFER(rows.listed),
-               BUFFER(r->v->q8), BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns),
-               UINT(out.stride), UINT(finish));
+        LAUNCH(r, device_product_8(m->format), items, w, scales, LIST(rows), BUFFER(r->v->q8), BUFFER(r->v->q8_scales),
+               BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
     else
-        LAUNCH(r, device_product(m->format), items, w, scales, BUFFER(rows.list), BUFFER(rows.listed),
-               BUFFER(in->values), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
+        LAUNCH(r, device_product(m->format), items, w, scales, LIST(rows), BUFFER(in->values), y, UINT(count),
+               UINT(m->columns), UINT(out.stride), UINT(finish));
 }
 
 /* Multiplies with one matrix: y [rows of the step][m->rows]. */
@@ -94,7 +96,7 @@ static void product(const recorder *r, const device_matrix *m, const input *in, 
     product_stack(r, m, m->rows, in, rows, (output){y, 0, m->rows}, finish);
 }
 
-static const row_list all_rows = {NULL, NULL};
+static const row_list all_rows = {NULL, NULL, 0};
 
 /* ------------------------------------------------------------------ norms and blocks */
 
@@ -299,16 +301,33 @@ static void mixer_output(const recorder *r, uint32_t layer)
 
 /* ------------------------------------------------------------------ neurons */
 
+/* Neurons of a layer that are computed together: all of the device; or, where experts read vectors of another width than the
+ * shared one, those of the chosen experts, and those of the shared one. */
+typedef struct portion {
+    const device_matrix *gate, *up, *down_t, *fc2;
+    const device_buffer *gate_bias, *up_bias;
+    const device_buffer *begins;  /* of the neurons of each expert; NULL: there are none          */
+    device_buffer *const *listed; /* [TOTALS]                                                     */
+    const device_buffer *input;
+    uint32_t width; /* the most neurons that a token uses                           */
+    size_t at;      /* where they begin in a row of lists, scores and activations   */
+} portion;
+
+#define PORTIONS 2
+
+/* The values of a portion in a buffer of lists, scores or activations. */
+#define OF_PORTION(p, buffer) BUFFER_FROM(buffer, (p)->at * sizeof(float))
+
 /* Keeps in a list (or of all rows) what passes the rule; adds the number to `column` of the totals of the layer. */
-static row_list filter(const recorder *r, uint32_t layer, row_list from, const device_buffer *values,
+static row_list filter(const recorder *r, uint32_t layer, const portion *p, row_list from, const device_buffer *values,
                        const device_buffer *bias, const device_buffer *selected, unsigned column, unsigned rule,
                        float threshold)
 {
     const device_vectors *v = r->v;
-    row_list to = {v->lists[column], v->listed[column]};
+    row_list to = {v->lists[column], p->listed[column], p->at};
     size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
-    LAUNCH(r, DEVICE_compact, r->rows, BUFFER(values), BUFFER(bias), BUFFER(from.list), BUFFER(from.listed),
-           BUFFER(to.list), BUFFER(to.listed), BUFFER(selected), BUFFER_FROM(v->totals, totals),
+    LAUNCH(r, DEVICE_compact, r->rows, OF_PORTION(p, values), BUFFER(bias), LIST(from), LIST(to),
+           selected ? OF_PORTION(p, selected) : NO_BUFFER, BUFFER_FROM(v->totals, totals),
            UINT(r->s->engine->uploaded->layers[layer].width), UINT(rule), UINT(column), FLOAT(threshold));
     return to;
 }
@@ -338,36 +357,35 @@ static void expand(const recorder *r, uint32_t layer, const device_buffer *begin
                    const device_buffer *totals)
 {
     size_t at = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
-    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(r->v->chosen), BUFFER(r->v->chosen_count), BUFFER(begins), BUFFER(to.list),
-           BUFFER(to.listed), totals ? BUFFER_FROM(totals, at) : NO_BUFFER,
-           UINT(r->s->engine->uploaded->layers[layer].router.rows + 1), UINT(width), UINT(TOTAL_COMPUTED));
+    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(r->v->chosen), BUFFER(r->v->chosen_count), BUFFER(begins), LIST(to),
+           totals ? BUFFER_FROM(totals, at) : NO_BUFFER, UINT(r->s->engine->uploaded->layers[layer].router.rows + 1),
+           UINT(width), UINT(TOTAL_COMPUTED));
 }
 
 /* Lists the neurons of the chosen experts. Those that scores will choose from are counted later. */
-static row_list neurons_of_chosen(const recorder *r, uint32_t layer)
+static row_list neurons_of_chosen(const recorder *r, uint32_t layer, const portion *p)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
-    row_list to = {r->v->lists[TOTAL_COMPUTED], r->v->listed[TOTAL_COMPUTED]};
-    expand(r, layer, l->expert_begins, to, l->width, device_scores(r->s, layer) ? NULL : r->v->totals);
+    row_list to = {r->v->lists[TOTAL_COMPUTED], p->listed[TOTAL_COMPUTED], p->at};
+    expand(r, layer, p->begins, to, l->width, device_scores(r->s, layer) ? NULL : r->v->totals);
     return to;
 }
 
 /* Keeps of the neurons of the chosen experts those with a score above zero: mask_out . relu(mask_in . input), by the
  * masks of their own expert. The masks of the chosen experts are computed one after the other. */
-static row_list mask(const recorder *r, uint32_t layer, const device_buffer *normed, row_list rows)
+static row_list mask(const recorder *r, uint32_t layer, const portion *p, row_list rows)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const device_vectors *v = r->v;
     uint32_t width = device_mask_width(r->s, layer), used = r->model->layers[layer].ffn.router.used;
-    row_list units = {v->mask_list, v->mask_listed};
+    row_list units = {v->mask_list, v->mask_listed, 0};
     expand(r, layer, l->mask_begins, units, width, NULL);
-    input in = prepare(r, normed, l->mask_in.columns, (const device_matrix *[]){&l->mask_in}, 1);
+    input in = prepare(r, p->input, l->mask_in.columns, (const device_matrix *[]){&l->mask_in}, 1);
     product_stack(r, &l->mask_in, width, &in, units, (output){v->hidden, 0, width}, FINISH_RELU);
     LAUNCH(r, device_score(l->mask_out.format), items_of(l->width, PRODUCT_ROWS), BUFFER(l->mask_out.w),
-           BUFFER(l->mask_out.scales), BUFFER(rows.list), BUFFER(rows.listed), BUFFER(v->chosen),
-           BUFFER(l->expert_begins), BUFFER(v->hidden), BUFFER(v->score), UINT(l->router.rows + 1), UINT(used),
-           UINT(l->width), UINT(l->mask_out.columns));
-    return filter(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, FLT_MIN); /* NaN passes */
+           BUFFER(l->mask_out.scales), LIST(rows), BUFFER(v->chosen), BUFFER(l->expert_begins), BUFFER(v->hidden),
+           BUFFER(v->score), UINT(l->router.rows + 1), UINT(used), UINT(l->width), UINT(l->mask_out.columns));
+    return filter(r, layer, p, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, FLT_MIN); /* NaN passes */
 }
 
 /* Computes hidden = relu(fc1 . input); normed: the input of the network. */
@@ -387,57 +405,91 @@ static const unsigned kind_of[ACTIVATION_COUNT] = {
 static const unsigned gating_of[] = {
     [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
 
-/* Selects and gathers: writes the activations of the neurons of the device to `first`; returns their list. */
-static row_list activations(const recorder *r, uint32_t layer, const device_buffer *normed)
+/* Divides the neurons of the device into portions; returns how many there are. normed: the input of the network. */
+static size_t divide(const recorder *r, uint32_t layer, const device_buffer *normed, portion out[PORTIONS])
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    size_t count = 0;
+    portion own = {.gate = &l->gate,
+                   .up = &l->up,
+                   .down_t = &l->down_t,
+                   .fc2 = &l->fc2,
+                   .gate_bias = l->gate_bias,
+                   .up_bias = l->up_bias,
+                   .begins = l->expert_begins,
+                   .listed = v->listed,
+                   .input = normed,
+                   .width = l->shared_count > 0 ? l->own_width : l->width};
+    portion shared = {.gate = &l->shared.gate,
+                      .up = &l->shared.up,
+                      .down_t = &l->shared.down_t,
+                      .fc2 = &l->shared.fc2,
+                      .begins = l->shared_begins,
+                      .listed = v->shared_listed,
+                      .input = normed,
+                      .width = l->shared_count,
+                      .at = l->shared_at};
+    if (l->latent_in.w && own.width > 0) {
+        input in = prepare(r, normed, l->latent_in.columns, (const device_matrix *[]){&l->latent_in}, 1);
+        product(r, &l->latent_in, &in, all_rows, v->latent, FINISH_STORE);
+        own.input = v->latent;
+    }
+    if (own.width > 0)
+        out[count++] = own;
+    if (l->shared_count > 0)
+        out[count++] = shared;
+    return count;
+}
+
+/* Selects and gathers: writes the activations of a portion to `first`; returns their list. */
+static row_list activations(const recorder *r, uint32_t layer, const portion *p)
 {
     const device_layer *l = &r->s->engine->uploaded->layers[layer];
     const engine_layer *e = &r->s->engine->layers[layer];
     const device_vectors *v = r->v;
-    const hyperparameters *h = &r->model->hyper;
     const ffn_shape *f = &r->model->layers[layer].ffn;
     bool gated = f->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_skippable(f);
-    const device_matrix *first = gated ? &l->gate : &l->up;
-    const device_buffer *first_bias = gated ? l->gate_bias : l->up_bias;
-    row_list rows = l->router.w ? neurons_of_chosen(r, layer) : all_rows;
+    const device_matrix *first = gated ? p->gate : p->up;
+    const device_buffer *first_bias = gated ? p->gate_bias : p->up_bias;
+    row_list rows = p->begins ? neurons_of_chosen(r, layer, p) : all_rows;
     if (l->mask_in.w)
-        rows = mask(r, layer, normed, rows);
+        rows = mask(r, layer, p, rows);
     if (e->selector == SELECTOR_LOW_RANK) {
-        input hidden = prepare(r, v->hidden, l->fc2.columns, (const device_matrix *[]){&l->fc2}, 1);
-        product_stack(r, &l->fc2, l->width, &hidden, rows, (output){v->score, 0, l->width}, FINISH_STORE);
-        rows = filter(r, layer, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
+        input hidden = prepare(r, v->hidden, p->fc2->columns, &p->fc2, 1);
+        product_stack(r, p->fc2, p->width, &hidden, rows, (output){v->score, p->at, l->width}, FINISH_STORE);
+        rows = filter(r, layer, p, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
     }
-    input in = prepare(r, normed, h->embedding_length, (const device_matrix *[]){&l->gate, &l->up}, 2);
+    input in = prepare(r, p->input, first->columns, (const device_matrix *[]){p->gate, p->up}, 2);
     /* For one token that needs gate and up whole, one launch computes both; the results of up follow those of gate. */
-    output own = {v->first, 0, l->width}, others = {v->second, 0, l->width};
-    bool together = r->rows == 1 && gated && !skips && !rows.list && l->up.stack_rows == 0;
+    output own = {v->first, p->at, l->width}, others = {v->second, p->at, l->width};
+    bool together = r->rows == 1 && gated && !skips && !rows.list && p->up->stack_rows == 0;
     size_t second_at = together ? stacked(l->neuron_count) : 0;
     if (together)
         product_stack(r, first, first->stack_rows, &in, rows, (output){v->first, 0, first->stack_rows}, FINISH_STORE);
     else
-        product_stack(r, first, l->width, &in, rows, own, FINISH_STORE);
+        product_stack(r, first, p->width, &in, rows, own, FINISH_STORE);
     if (skips) {
-        rows = filter(r, layer, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, f->threshold);
+        rows = filter(r, layer, p, rows, v->first, first_bias, v->first, TOTAL_FIRED, RULE_ABOVE, f->threshold);
         first_bias = NULL; /* already added */
     }
     if (gated && !together)
-        product_stack(r, &l->up, l->width, &in, rows, others, FINISH_STORE);
+        product_stack(r, p->up, p->width, &in, rows, others, FINISH_STORE);
     device_argument second = !gated     ? NO_BUFFER
                              : together ? BUFFER_FROM(v->first, second_at * sizeof(float))
-                                        : BUFFER(v->second);
-    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), BUFFER(v->first), second,
-           BUFFER(first_bias), BUFFER(gated ? l->up_bias : NULL), BUFFER(rows.list), BUFFER(rows.listed),
-           UINT(l->width), UINT(kind_of[ffn_activations[f->activation].kernel]), UINT(gating_of[f->gating]),
-           FLOAT(f->threshold));
+                                        : OF_PORTION(p, v->second);
+    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), second,
+           BUFFER(first_bias), BUFFER(gated ? p->up_bias : NULL), LIST(rows), UINT(l->width),
+           UINT(kind_of[ffn_activations[f->activation].kernel]), UINT(gating_of[f->gating]), FLOAT(f->threshold));
     if (skips && f->gating == FFN_GATED_BOTH)
-        rows = filter(r, layer, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
+        rows = filter(r, layer, p, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
     if (l->ffn_inner_norm.weight)
-        LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), BUFFER(rows.list),
-               BUFFER(rows.listed), BUFFER(device_joins_norm(r->s, layer) ? v->squares : NULL), UINT(l->width),
-               FLOAT(h->norm_epsilon));
-    if (l->router.w)
-        LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), BUFFER(v->first), BUFFER(rows.list),
-               BUFFER(rows.listed), BUFFER(v->shares), BUFFER(l->expert_begins), UINT(l->router.rows + 1),
-               UINT(l->width));
+        LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), LIST(rows),
+               BUFFER(device_joins_norm(r->s, layer) ? v->squares : NULL), UINT(l->width),
+               FLOAT(r->model->hyper.norm_epsilon));
+    if (p->begins)
+        LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), LIST(rows),
+               BUFFER(v->shares), BUFFER(p->begins), UINT(l->router.rows + 1), UINT(l->width));
     return rows;
 }
 
@@ -454,20 +506,50 @@ static void add_expert_biases(const recorder *r, const device_layer *l, block_re
     result->sums = v->added, result->parts = 1;
 }
 
-/* Accumulates the neurons of the device. Sets `sums` of the result, unless it was added to the residual stream. */
-static void accumulate(const recorder *r, const device_layer *l, row_list rows, block_result *result)
+/* Accumulates a portion: sums [rows of the step][DEVICE_PARTS][columns of its down_t]. */
+static void accumulate_rows(const recorder *r, const device_layer *l, const portion *p, row_list rows)
+{
+    uint32_t columns = p->down_t->columns;
+    LAUNCH(r, device_accumulate(p->down_t->format), r->rows * DEVICE_PARTS * items_of(columns, ACCUMULATE_COLUMNS_ITEM),
+           BUFFER(p->down_t->w), BUFFER(p->down_t->scales), LIST(rows), OF_PORTION(p, r->v->first), BUFFER(r->v->sums),
+           UINT(l->width), UINT(columns), UINT(DEVICE_PARTS));
+}
+
+/* Accumulates a portion of a layer whose experts read and write vectors of another width. */
+static void accumulate_apart(const recorder *r, const device_layer *l, const portion *p, row_list rows,
+                             block_result *result)
 {
     const device_vectors *v = r->v;
-    uint32_t d = r->model->hyper.embedding_length;
+    accumulate_rows(r, l, p, rows);
+    if (p->down_t == &l->down_t) { /* the chosen experts; they come first */
+        uint32_t latent = l->latent_out.columns;
+        LAUNCH(r, DEVICE_reduce, r->rows * items_of(latent, REDUCE_COLUMNS_ITEM), BUFFER(v->sums), NO_BUFFER, NO_BUFFER,
+               BUFFER(v->latent), UINT(latent), UINT(DEVICE_PARTS), UINT(FINISH_STORE), FLOAT(1));
+        multiply_output(r, &l->latent_out, v->latent, false);
+        result->sums = v->added, result->parts = 1;
+    } else if (result->sums) {
+        reduce(r, &(block_result){v->sums, DEVICE_PARTS, NULL, NULL}, v->added, FINISH_ADD, 1);
+    } else {
+        result->sums = v->sums, result->parts = DEVICE_PARTS;
+    }
+}
+
+/* Accumulates a portion of the neurons of the device. Sets `sums` of the result, unless it was added to the residual
+ * stream. */
+static void accumulate(const recorder *r, const device_layer *l, const portion *p, row_list rows, block_result *result)
+{
+    const device_vectors *v = r->v;
+    if (l->latent_out.w) {
+        accumulate_apart(r, l, p, rows, result);
+        return;
+    }
     if (!l->down_t.w) {
         bool at_once = !l->ffn_post_norm.weight && r->model->hyper.residual_scale == 1;
         if (!multiply_output(r, &l->down, v->first, at_once))
             result->sums = v->added, result->parts = 1;
         return;
     }
-    LAUNCH(r, device_accumulate(l->down_t.format), r->rows * DEVICE_PARTS * items_of(d, ACCUMULATE_COLUMNS_ITEM),
-           BUFFER(l->down_t.w), BUFFER(l->down_t.scales), BUFFER(rows.list), BUFFER(rows.listed), BUFFER(v->first),
-           BUFFER(v->sums), UINT(l->width), UINT(d), UINT(DEVICE_PARTS));
+    accumulate_rows(r, l, p, rows);
     result->sums = v->sums, result->parts = DEVICE_PARTS;
     if (l->router.w && l->down_bias)
         add_expert_biases(r, l, result);
@@ -516,6 +598,7 @@ static void stop_for_observer(const recorder *r, uint32_t layer, const device_bu
     for (unsigned i = 0; i < TOTALS; i++) {
         copy_rows(r, r->mirror->lists[i], r->v->lists[i], n);
         copy_rows(r, r->mirror->listed[i], r->v->listed[i], 1);
+        copy_rows(r, r->mirror->shared_listed[i], r->v->shared_listed[i], 1);
     }
     device_publish(r->program, SLOT_OBSERVED(layer));
     device_await(r->program, SLOT_OBSERVED(layer));
@@ -567,13 +650,17 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     if (both)
         publish_input(r, layer, normed);
     stamp(r, layer, STAMP_NEURONS);
-    row_list rows = l->neuron_count ? activations(r, layer, normed) : all_rows;
+    portion portions[PORTIONS];
+    row_list rows[PORTIONS] = {all_rows, all_rows};
+    size_t portion_count = divide(r, layer, normed, portions);
+    for (size_t i = 0; i < portion_count; i++)
+        rows[i] = activations(r, layer, &portions[i]);
     if (r->observed)
         stop_for_observer(r, layer, normed);
     if (parallel)
         mixer_output(r, layer);
-    if (l->neuron_count)
-        accumulate(r, l, rows, &result);
+    for (size_t i = 0; i < portion_count; i++)
+        accumulate(r, l, &portions[i], rows[i], &result);
     stamp(r, layer, STAMP_OWN_END);
     if (both)
         device_await(r->program, SLOT_NEURONS(layer));

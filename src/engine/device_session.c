@@ -78,7 +78,8 @@ static widths widest_rows(const hearth_session *s)
 static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 {
     return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
-           l->attention_output_bias || l->ffn_inner_norm.weight || (l->down_bias && l->ffn.router.expert_count > 0);
+           l->attention_output_bias || l->ffn_inner_norm.weight || l->ffn.latent > 0 ||
+           (l->down_bias && l->ffn.router.expert_count > 0);
 }
 
 /* Returns the rows of the buffer for such results. */
@@ -173,6 +174,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
         v->listed[i] = take(t, DEVICE_MEMORY, rows, word, vectors);
         m->lists[i] = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
         m->listed[i] = take(t, DEVICE_PINNED, rows, word, bus);
+        v->shared_listed[i] = take(t, DEVICE_MEMORY, rows, word, vectors);
+        m->shared_listed[i] = take(t, DEVICE_PINNED, rows, word, bus);
     }
     v->router = take(t, DEVICE_MEMORY, rows * most.experts, word, vectors);
     v->shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
@@ -181,7 +184,8 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->chosen_shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
     v->chosen_count = take(t, DEVICE_MEMORY, rows, word, vectors);
     m->shares = take(t, DEVICE_PINNED, rows * shares, word, bus);
-    v->sums = take(t, DEVICE_MEMORY, rows * DEVICE_PARTS * d, word, vectors);
+    v->latent = take(t, DEVICE_MEMORY, rows * most.latent, word, vectors);
+    v->sums = take(t, DEVICE_MEMORY, rows * DEVICE_PARTS * (d > most.latent ? d : most.latent), word, vectors);
     v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->squares = take(t, DEVICE_MEMORY, rows, word, vectors);
     v->answer_squares = take(t, DEVICE_MEMORY, rows, word, vectors);
@@ -435,32 +439,58 @@ float device_step_scale(const hearth_session *s, uint32_t layer, size_t t)
     return 1 / sqrtf((own[t] + s->scratch.squares[t]) / n + s->engine->model->hyper.norm_epsilon);
 }
 
+/* The neurons of a row that a list of the device has: numbers [count], the first of which is the device's neuron `first`;
+ * NULL: all. */
+typedef struct shown_list {
+    const uint32_t *numbers;
+    size_t count;
+    uint32_t first;
+} shown_list;
+
+/* Marks in scratch.wanted and .seen what became of the neurons of a list; activations NULL: they are only wanted. */
+static void show_list(hearth_session *s, uint32_t layer, const shown_list *l, const float *activations)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        uint32_t number = number_of(s, layer, l->first + (l->numbers ? l->numbers[i] : (uint32_t)i));
+        if (activations)
+            s->scratch.seen[number] = activations[i];
+        s->scratch.wanted[number] = !activations || activations[i] != 0;
+    }
+}
+
 void device_step_show(hearth_session *s, uint32_t layer, size_t t)
 {
     const device_mirror *m = &s->device->mirror;
+    const device_layer *l = &s->engine->uploaded->layers[layer];
     selector_kind selector = s->engine->layers[layer].selector;
     const ffn_shape *shape = &s->engine->model->layers[layer].ffn;
     bool skips = selectors[selector].skips && ffn_skippable(shape);
     bool lists = skips || device_scores(s, layer) || shape->router.expert_count > 0;
-    size_t n = s->engine->uploaded->layers[layer].width;
-    if (n == 0)
+    size_t row = t * l->width;
+    if (l->width == 0)
         return;
-    const float *values = (const float *)device_buffer_host(m->first) + t * n;
+    const float *values = (const float *)device_buffer_host(m->first) + row;
     /* The activations belong to the list that was filtered last. */
     unsigned last = !skips ? TOTAL_COMPUTED : shape->gating == FFN_GATED_BOTH ? TOTAL_ACTIVE : TOTAL_FIRED;
-    const uint32_t *listed = device_buffer_host(m->listed[last]), *list = device_buffer_host(m->lists[last]);
-    size_t count = lists ? listed[t] : n; /* without a list n is the number of all neurons */
-    for (size_t i = 0; i < count; i++) {
-        uint32_t number = number_of(s, layer, lists ? list[t * n + i] : (uint32_t)i);
-        s->scratch.seen[number] = values[i];
-        s->scratch.wanted[number] = values[i] != 0;
-    }
+    const uint32_t *list = (const uint32_t *)device_buffer_host(m->lists[last]) + row;
+    const uint32_t *listed = device_buffer_host(m->listed[last]), *shared = device_buffer_host(m->shared_listed[last]);
+    /* without a list the width is the number of all neurons */
+    shown_list own = {lists ? list : NULL, lists ? listed[t] : l->width, 0};
+    if (l->shared_count > 0 && l->own_width == 0)
+        own.count = 0; /* nothing was listed */
+    show_list(s, layer, &own, values);
+    if (l->shared_count > 0)
+        show_list(s, layer, &(shown_list){list + l->shared_at, shared[t], l->neuron_count - l->shared_count},
+                  values + l->shared_at);
     if (!device_scores(s, layer))
         return;
-    const uint32_t *passed = device_buffer_host(m->listed[TOTAL_COMPUTED]);
-    const uint32_t *let_through = device_buffer_host(m->lists[TOTAL_COMPUTED]);
-    for (size_t i = 0; i < passed[t]; i++)
-        s->scratch.wanted[number_of(s, layer, let_through[t * n + i])] = true;
+    listed = device_buffer_host(m->listed[TOTAL_COMPUTED]);
+    list = (const uint32_t *)device_buffer_host(m->lists[TOTAL_COMPUTED]) + row;
+    if (l->own_width > 0 || l->shared_count == 0)
+        show_list(s, layer, &(shown_list){list, listed[t], 0}, NULL);
+    shared = device_buffer_host(m->shared_listed[TOTAL_COMPUTED]);
+    if (l->shared_count > 0)
+        show_list(s, layer, &(shown_list){list + l->shared_at, shared[t], l->neuron_count - l->shared_count}, NULL);
 }
 
 void device_step_observed(hearth_session *s, uint32_t layer)

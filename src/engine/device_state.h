@@ -23,12 +23,14 @@ typedef struct device_vectors {
                                               * one token, each rounded up to STACK_ROWS */
     device_buffer *lists[TOTALS];            /* [R][n]  let through, fired, active                  */
     device_buffer *listed[TOTALS];           /* [R]                                                 */
-    device_buffer *router, *shares;          /* [R][E], [R][E + 1]  the last share is that of the shared expert     */
-    device_buffer *shared_gate;              /* [R]  what the gate of the shared expert makes of its input          */
-    device_buffer *chosen, *chosen_shares;   /* [R][E + 1]  experts with a share, ascending, and their shares       */
-    device_buffer *chosen_count;             /* [R]                                                 */
-    device_buffer *sums;                     /* [R][DEVICE_PARTS][d]                                */
-    device_buffer *answer;                   /* [R][d]  sum of the neurons of the CPU               */
+    device_buffer *shared_listed[TOTALS];    /* [R]  of the shared expert, where that is apart       */
+    device_buffer *latent;                 /* [R][latent]  what experts of another width read, then the sum of theirs */
+    device_buffer *router, *shares;        /* [R][E], [R][E + 1]  the last share is that of the shared expert     */
+    device_buffer *shared_gate;            /* [R]  what the gate of the shared expert makes of its input          */
+    device_buffer *chosen, *chosen_shares; /* [R][E + 1]  experts with a share, ascending, and their shares       */
+    device_buffer *chosen_count;           /* [R]                                                 */
+    device_buffer *sums;                   /* [R][DEVICE_PARTS][d]                                */
+    device_buffer *answer;                 /* [R][d]  sum of the neurons of the CPU               */
     device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */
     device_buffer *totals;                   /* [layers][R][TOTALS], only ever added to (they wrap) */
     device_buffer *logits;                   /* [R][vocabulary]                                     */
@@ -41,7 +43,7 @@ typedef struct device_mirror {
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
     device_buffer *shares; /* what the device's router chose, where both sides have neurons of experts */
-    device_buffer *first, *lists[TOTALS], *listed[TOTALS]; /* for observers */
+    device_buffer *first, *lists[TOTALS], *listed[TOTALS], *shared_listed[TOTALS]; /* for observers */
 } device_mirror;
 
 typedef enum program_kind {

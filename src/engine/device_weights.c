@@ -372,6 +372,13 @@ static hearth_status upload_masks(loader *l, device_layer *to, const model_layer
     return upload_words(l, &to->mask_begins, begins, count, "experts");
 }
 
+/* Takes the neurons of the shared expert, which come last, out of where those of each expert begin. */
+static void set_apart(device_layer *to, uint32_t *begins, uint32_t count)
+{
+    to->shared_count = begins[count - 1] - begins[count - 2];
+    begins[count - 1] = begins[count - 2];
+}
+
 /* Uploads the router, and which neurons of the device belong to which expert. */
 static hearth_status upload_router(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
 {
@@ -386,12 +393,51 @@ static hearth_status upload_router(loader *l, device_layer *to, const model_laye
     if (!begins)
         return fail_memory(l->error, "experts", count * sizeof *begins);
     layer_expert_rows(&from->ffn, to->rows, to->neuron_count, begins);
-    to->width = most_used(&from->ffn.router, begins);
+    if (from->ffn.latent > 0)
+        set_apart(to, begins, count);
+    to->own_width = most_used(&from->ffn.router, begins);
+    to->shared_at = stacked(to->own_width);
+    to->width = to->shared_count > 0 ? (uint32_t)to->shared_at + to->shared_count : to->own_width;
     hearth_status status = upload_words(l, &to->expert_begins, begins, count, "experts");
+    if (status == HEARTH_OK && to->shared_count > 0) {
+        memset(begins, 0, count * sizeof *begins);
+        begins[count - 1] = to->shared_count;
+        status = upload_words(l, &to->shared_begins, begins, count, "experts");
+    }
     if (status == HEARTH_OK)
         status = upload_masks(l, to, from, layer, begins, count);
     mem_free(begins);
     return status;
+}
+
+/* Uploads the rows of the device's neurons in a layer whose experts read vectors of another width than the shared one. */
+static hearth_status upload_apart(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
+                                  const uint32_t *list)
+{
+    const model_layer *from = &l->model->layers[layer];
+    const engine_layer *e = &l->layers[layer];
+    uint32_t shared = to->shared_count, own = to->neuron_count - shared;
+    const member inputs[][2] = {
+        {{&to->gate, &from->gate, own, "ffn_gate", list, NULL, 0}, {&to->up, &from->up, own, "ffn_up", list, NULL, 0}},
+        {{&to->shared.gate, &from->shared.gate, shared, "ffn_gate_shexp", list + own, NULL, 0},
+         {&to->shared.up, &from->shared.up, shared, "ffn_up_shexp", list + own, NULL, 0}}};
+    const member down_t[] = {{&to->down_t, &e->down_t, own, "ffn_down_t", list, NULL, 0},
+                             {&to->shared.down_t, &e->shared_down_t, shared, "ffn_down_t_shexp", list + own, NULL, 0}};
+    const matrix *fc2 = &e->predictor.fc2;
+    const member scores[] = {{&to->fc2, fc2, own, "fc2", to->rows, NULL, 0},
+                             {&to->shared.fc2, fc2, shared, "fc2", to->rows + own, NULL, 0}};
+    size_t absent = from->gate.data ? 0 : 1;
+    bool predicts = p->selector == SELECTOR_LOW_RANK;
+    TRY(predicts ? upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1") : HEARTH_OK);
+    TRY(upload_whole(l, &to->latent_in, &from->latent_in, layer, "ffn_latent_down"));
+    TRY(upload_whole(l, &to->latent_out, &from->latent_out, layer, "ffn_latent_up"));
+    for (size_t i = 0; i < 2; i++)
+        if (down_t[i].rows > 0) {
+            TRY(upload_stacks(l, inputs[i] + absent, 2 - absent, layer));
+            TRY(upload_stacks(l, &down_t[i], 1, layer));
+            TRY(predicts ? upload_stacks(l, &scores[i], 1, layer) : HEARTH_OK);
+        }
+    return HEARTH_OK;
 }
 
 /* Uploads the rows of the device's neurons, of a layer's own matrices and of its shared expert's: `list` has them by
@@ -402,6 +448,8 @@ static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer
     const model_layer *from = &l->model->layers[layer];
     const engine_layer *e = &l->layers[layer];
     uint32_t n = to->neuron_count;
+    if (from->ffn.latent > 0)
+        return upload_apart(l, to, p, layer, list);
     const member inputs[] = {{&to->gate, &from->gate, n, "ffn_gate", list, &from->shared.gate, shared},
                              {&to->up, &from->up, n, "ffn_up", list, &from->shared.up, shared}};
     const member down_t = {&to->down_t, &e->down_t, n, "ffn_down_t", list, &e->shared_down_t, shared};
@@ -547,7 +595,8 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     const model_layer *from = &m->layers[layer];
     const matrix *const pairs[][2] = {
         {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {&e->down_t, &e->shared_down_t}};
-    for (size_t i = 0; from->ffn.shared_neurons > 0 && i < sizeof pairs / sizeof *pairs; i++)
+    bool joined = from->ffn.shared_neurons > 0 && from->ffn.latent == 0;
+    for (size_t i = 0; joined && i < sizeof pairs / sizeof *pairs; i++)
         if (pairs[i][0]->data && pairs[i][0]->format != pairs[i][1]->format)
             return fail(error, HEARTH_UNSUPPORTED,
                         "%s: layer %u: its shared expert is %s and the others are %s, which devices cannot do yet; "
@@ -563,6 +612,10 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
+        {l->shared_gate && l->ffn.router.early, "has a gated shared expert, and a router that reads what enters"},
+        {l->ffn.latent > 0 &&
+             (l->gate_bias || l->up_bias || l->down_bias || l->mask_in.data || l->ffn_inner_norm.weight),
+         "has experts of another width with biases, masks or a norm"},
         {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
         {l->attention.keys_back > 0, "reads the keys and values of another layer"},
         {l->attention.norm_values, "has normed values"},
@@ -578,21 +631,10 @@ const char *device_lacks(const model_layer *l)
     return NULL;
 }
 
-const char *device_lacks_neurons(const model_layer *l)
-{
-    if (l->ffn.latent > 0)
-        return "has experts of another width";
-    if (l->shared_gate && l->ffn.router.early)
-        return "has a gated shared expert and a router that reads what enters";
-    return NULL;
-}
-
 /* Refuses what devices do not compute yet. */
-static hearth_status check_layer(const hearth_model *m, const hearth_placement *p, uint32_t layer, hearth_error *error)
+static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
 {
     const char *what = device_lacks(&m->layers[layer]);
-    if (!what && layer_neurons(&p->layers[layer], PLACEMENT_DEVICE) > 0)
-        what = device_lacks_neurons(&m->layers[layer]);
     return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path,
                        layer, what)
                 : HEARTH_OK;
@@ -604,7 +646,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
 {
     for (uint32_t i = 0; i < placement->layer_count; i++)
         if (layer_uses_device(&placement->layers[i]))
-            TRY(check_layer(model, placement, i, error));
+            TRY(check_layer(model, i, error));
     if (placement->embedding == PLACEMENT_DEVICE &&
         (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
         return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
@@ -648,15 +690,17 @@ void device_weights_destroy(device_weights *w)
         return;
     for (uint32_t i = 0; i < w->layer_count; i++) {
         device_layer *l = &w->layers[i];
-        device_matrix *matrices[] = {&l->mixer_output, &l->gate,   &l->up,      &l->down_t,   &l->down,       &l->fc1,
-                                     &l->fc2,          &l->router, &l->mask_in, &l->mask_out, &l->shared_gate};
+        device_matrix *matrices[] = {&l->mixer_output,  &l->gate,      &l->up,         &l->down_t,      &l->down,
+                                     &l->fc1,           &l->fc2,       &l->router,     &l->mask_in,     &l->mask_out,
+                                     &l->shared_gate,   &l->latent_in, &l->latent_out, &l->shared.gate, &l->shared.up,
+                                     &l->shared.down_t, &l->shared.fc2};
         const device_norm norms[] = {
             l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
             l->query_norm,     l->key_norm, l->ffn_inner_norm};
         device_buffer *floats[] = {
-            l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,     l->up_bias,   l->down_bias,
-            l->router_bias, l->router_correction,     l->expert_begins, l->mask_begins,   l->step_bias, l->decay,
-            l->convolution, l->convolution_bias,      l->skip,          l->recurrent_norm};
+            l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,   l->up_bias,       l->down_bias,
+            l->router_bias, l->router_correction,     l->expert_begins, l->mask_begins, l->step_bias,     l->decay,
+            l->convolution, l->convolution_bias,      l->shared_begins, l->skip,        l->recurrent_norm};
         for (size_t k = 0; k < MIXER_INPUTS; k++)
             drop(&l->inputs[k]);
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)

@@ -60,10 +60,19 @@ typedef struct device_layer {
     device_matrix router;  /* [expert_count][d] where the layer has experts of which the device has neurons */
     device_buffer *router_bias, *router_correction; /* [expert_count], or NULL                        */
     device_buffer *expert_begins; /* [expert_count + 2] first neuron of each expert; the shared one follows, then n */
-    device_matrix shared_gate;    /* [1][d] where the shared expert has a gate                      */
-    device_matrix mask_in;        /* of experts that choose their own neurons: whole, ...           */
-    device_matrix mask_out;       /* ... [n][rank]; as in model_layer                               */
-    device_buffer *mask_begins;   /* [expert_count + 2] first row of each expert's mask_in          */
+    /* Where experts read and write vectors of another width, the matrices there and back; and the neurons of the shared expert,
+     * which does not, have matrices and lists apart: `width` is that of both together. */
+    device_matrix latent_in, latent_out; /* as in model_layer                                          */
+    struct {
+        device_matrix gate, up, down_t, fc2; /* [shared_count] rows                                           */
+    } shared;
+    uint32_t shared_count, own_width; /* neurons of the device; the most others that a token uses      */
+    size_t shared_at;                 /* where they begin in a row of lists and activations            */
+    device_buffer *shared_begins;     /* as expert_begins, with no neurons of the other experts        */
+    device_matrix shared_gate;        /* [1][d] where the shared expert has a gate                      */
+    device_matrix mask_in;            /* of experts that choose their own neurons: whole, ...           */
+    device_matrix mask_out;           /* ... [n][rank]; as in model_layer                               */
+    device_buffer *mask_begins;       /* [expert_count + 2] first row of each expert's mask_in          */
     device_matrix gate, up;
     device_matrix down_t;               /* or, if the layer is whole and in stock layout, ... */
     device_matrix down;                 /* ... [d][f]                                         */
@@ -86,8 +95,6 @@ struct engine_layer;
 
 /* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */
 const char *device_lacks(const model_layer *l);
-/* Returns what they cannot do yet of its network, so that its neurons must be on the CPU; NULL: they can compute it. */
-const char *device_lacks_neurons(const model_layer *l);
 
 /* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes
  * down_t (where that has no data, the model's `down` is uploaded as it is) and the predictor.

@@ -1,6 +1,5 @@
 /* placement.c - placements: the default one, thresholds, neurons that are left out, and the share of a device.
  * placement_json.c reads and prints them, placement_prune.c prunes. */
-#include "device_weights.h"
 #include "placement_internal.h"
 
 #include "../base/memory.h"
@@ -345,14 +344,12 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
 
 /* ------------------------------------------------------------------ using a device */
 
-/* Gives the first `most` rows of a layer to the device, or none where devices cannot compute them. on_device [neuron_count]
- * is scratch. Returns false if memory is out. */
-static bool split_layer(hearth_placement *p, layer_placement *layer, const model_layer *of, uint32_t most,
+/* Gives the first `most` rows of a layer to the device. order: the original number of each row of the file, or NULL:
+ * the same. on_device [neuron_count] is scratch. Returns false if memory is out. */
+static bool split_layer(hearth_placement *p, layer_placement *layer, const int32_t *order, uint32_t most,
                         bool *on_device)
 {
-    const int32_t *order = of->order; /* the original number of each row of the file; NULL: the same */
     uint32_t f = layer->neuron_count, neurons = most < f ? most : f;
-    neurons = device_lacks_neurons(of) ? 0 : neurons;
     layer->form = neurons == f ? FORM_DEVICE : neurons == 0 ? FORM_FFN_HOST : FORM_SPLIT;
     if (f == 0)
         return true;
@@ -401,7 +398,7 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
     bool *on_device = mem_new_array(widest, sizeof *on_device);
     bool ok = on_device && add_device(changed);
     for (uint32_t i = p->layer_count - layers; ok && i < p->layer_count; i++)
-        ok = split_layer(changed, &changed->layers[i], &model->layers[i], neurons, on_device);
+        ok = split_layer(changed, &changed->layers[i], model->layers[i].order, neurons, on_device);
     mem_free(on_device);
     changed->kv = PLACEMENT_DEVICE;
     if (layers == p->layer_count && neurons >= widest && device_has_format(model->head.format))
