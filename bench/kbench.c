@@ -290,6 +290,7 @@ enum { VECTOR = 5632, HEAD = 64, HEADS = 8, POSITIONS = 512 };
 typedef struct vector_job {
     const kernels *k;
     const workbench *bench;
+    size_t head; /* of run_recur */
 } vector_job;
 
 static void run_quantize(void *context)
@@ -361,10 +362,50 @@ static void run_attend_f16(void *context)
                                out + HEADS * HEAD, out);
 }
 
+/* The state of a head of Nemotron 3 Nano. */
+enum { STATE_ROWS = 64, STATE_COLUMNS = 128, STATE_BYTES = STATE_ROWS * STATE_COLUMNS * 4, RECUR_TOKENS = 64 };
+
+static recurrence_run recurrence_of(const vector_job *job, size_t tokens)
+{
+    const float *values = job->bench->values;
+    return (recurrence_run){.rows = STATE_ROWS,
+                            .columns = STATE_COLUMNS,
+                            .tokens = tokens,
+                            .key = values,
+                            .query = values + STATE_COLUMNS,
+                            .value = values + 2 * STATE_COLUMNS,
+                            .stride = STATE_COLUMNS / 2,
+                            .decay = values,
+                            .gain = values + RECUR_TOKENS,
+                            .number_stride = 1,
+                            .out = job->bench->y,
+                            .out_stride = STATE_ROWS};
+}
+
+/* One token and the next head, from one half of the memory to the other, so that no state is in a cache. */
+static void run_recur(void *context)
+{
+    vector_job *job = context;
+    recurrence_run run = recurrence_of(job, 1);
+    size_t heads = job->bench->set.memory_bytes / 2 / STATE_BYTES;
+    uint8_t *from = job->bench->memory + job->head++ % heads * STATE_BYTES;
+    run.before = (const float *)(const void *)from;
+    run.after = (float *)(void *)(from + heads * STATE_BYTES);
+    job->k->recur(&run);
+}
+
+static void run_recur_many(void *context)
+{
+    const vector_job *job = context;
+    recurrence_run run = recurrence_of(job, RECUR_TOKENS);
+    run.after = (float *)(void *)job->bench->memory;
+    job->k->recur(&run);
+}
+
 static const struct vector_op {
     const char *name;
     work *run;
-    double bytes; /* that the kernel reads */
+    double bytes; /* that the kernel reads; of recur also what it writes */
 } vector_ops[] = {
     {"quantize", run_quantize, VECTOR * 4},
     {"rms_norm", run_rms_norm, VECTOR * 8},
@@ -376,6 +417,8 @@ static const struct vector_op {
     {"to_half", run_to_half, VECTOR * 4},
     {"attend_f32", run_attend_f32, POSITIONS *HEAD * 8},
     {"attend_f16", run_attend_f16, POSITIONS *HEAD * 4},
+    {"recur", run_recur, 2 * STATE_BYTES},
+    {"recur_64", run_recur_many, 2.0 * STATE_BYTES *RECUR_TOKENS},
 };
 
 static void vectors(const workbench *bench)
@@ -390,7 +433,7 @@ static void vectors(const workbench *bench)
             kernels k;
             kernels_for(level, &k);
             memset(bench->y, 0, VECTOR * sizeof(float));
-            vector_job job = {&k, bench};
+            vector_job job = {&k, bench, 0};
             double spent = best_seconds(&bench->set, vector_ops[i].run, &job);
             printf(bench->set.csv ? "%s,%s,%.3f,%.2f\n" : "%-8s %-10s %13.2f %8.1f\n", k.level, vector_ops[i].name,
                    spent * 1e6, vector_ops[i].bytes / spent * 1e-9);

@@ -185,6 +185,10 @@ for type in f32 q4_0; do
     made experts nemotron-3-tiny $type --neuron-major
     near "Nemotron, $type: density" "$(figure experts exact density)" 0.12 \
         "$(awk -v x="$(bound 0.3)" 'BEGIN { print .4 * x + .001 }')"
+    # Three states of 8 heads of 32 x 64 and three tokens of 512 channels; 2 heads of 64, keys and values, in float16, at
+    # the mean position.
+    near "Nemotron, $type: cache and states" "$(value "$said" rows.0.kv_bytes_per_token)" \
+        "$(awk -v n=$tokens 'BEGIN { print 3 * 4 * (8 * 32 * 64 + 3 * 512) + 2 * 2 * 64 * 2 * (16 + (n + 1) / 2) }')" 1
     is "Nemotron, $type: a layer without a network" "$(value "$said" rows.0.layers.0)" null
     near "Nemotron, $type: density of the last layer" "$(value "$said" rows.0.layers.6.fired)" 0.12 \
         "$(awk -v x="$(bound 0.3)" 'BEGIN { print .4 * x + .001 }')"

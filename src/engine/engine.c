@@ -178,6 +178,14 @@ uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format)
     return bytes;
 }
 
+uint64_t engine_state_bytes(const hearth_engine *engine)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < engine->host_recurrent; i++)
+        bytes += recurrent_floats(engine->recurrent[i]) * sizeof(float);
+    return bytes;
+}
+
 /* Makes the coarse copies of layers that have such a predictor. */
 static hearth_status copy_coarsely(hearth_engine *e, hearth_error *error)
 {

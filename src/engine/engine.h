@@ -81,6 +81,9 @@ hearth_status engine_with_placement(hearth_engine **out, const hearth_engine *of
 /* Returns the bytes of keys and values that one position of one sequence takes, on both sides together. */
 uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format);
 
+/* Returns the bytes of the recurrent states of one sequence, of the CPU's layers. */
+uint64_t engine_state_bytes(const hearth_engine *engine);
+
 /* Returns the mean weight bytes that a token reads, by the counts [layer_count]; those of all neurons if counts is NULL
  * or counts no rows. */
 double engine_token_bytes(const hearth_engine *engine, const hearth_counts *counts);

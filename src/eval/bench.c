@@ -87,11 +87,13 @@ static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, h
     return HEARTH_OK;
 }
 
-/* Returns the mean bytes of the KV cache that a decoded token reads: its own position and all before it. */
+/* Returns the mean bytes of the KV cache that a decoded token reads: its own position and all before it, and the recurrent
+ * states. */
 static double mean_kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_length)
 {
     uint64_t position = engine_position_bytes(b->lanes[0].engine, b->options->kv);
-    return (double)position * (context + prompt_length + (b->options->decode_tokens + 1) / 2.0);
+    return (double)position * (context + prompt_length + (b->options->decode_tokens + 1) / 2.0) +
+           (double)engine_state_bytes(b->lanes[0].engine);
 }
 
 /* ------------------------------------------------------------------ one timed run */

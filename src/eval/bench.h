@@ -43,7 +43,7 @@ typedef struct bench_row {
     double prefill_tokens_per_second, decode_tokens_per_second;
     double read_bandwidth;          /* bytes per second, mean of before and after decoding */
     double bytes_per_token;         /* bytes of weights and KV cache that decoding one token reads */
-    double kv_bytes_per_token;      /* the KV cache's share, at the mean position */
+    double kv_bytes_per_token;      /* the KV cache's share, at the mean position, recurrent states included */
     double share_of_bandwidth;      /* bytes_per_token * speed / read_bandwidth                        */
     double floor_tokens_per_second; /* read_bandwidth / bytes_per_token: the bound that memory sets */
     double density;                 /* share of neurons whose row of down was read, mean over layers with a network */

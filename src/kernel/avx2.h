@@ -33,6 +33,17 @@ ALWAYS_INLINE void vector_store(float *at, vector v)
     _mm256_storeu_ps(at, v);
 }
 
+/* Stores to an aligned address past the caches. Only vector_fence() makes it visible to other threads. */
+ALWAYS_INLINE void vector_stream(float *at, vector v)
+{
+    _mm256_stream_ps(at, v);
+}
+
+ALWAYS_INLINE void vector_fence(void)
+{
+    _mm_sfence();
+}
+
 ALWAYS_INLINE vector vector_add(vector a, vector b)
 {
     return _mm256_add_ps(a, b);

@@ -38,6 +38,14 @@ ALWAYS_INLINE void vector_store(float *at, vector v)
     vst1q_f32(at + 4, v.high);
 }
 
+/* NEON has no stores past the caches. */
+ALWAYS_INLINE void vector_stream(float *at, vector v)
+{
+    vector_store(at, v);
+}
+
+ALWAYS_INLINE void vector_fence(void) {}
+
 /* Loads the first n of 8 floats; the other lanes are 0. (NEON has no masked loads.) */
 static inline vector load_first(const float *at, size_t n)
 {

@@ -161,6 +161,7 @@ typedef union emulated {
 #define _mm512_storeu_ps(at, x)         STORE(ps, at, x)
 #define _mm512_storeu_si512(at, x)      STORE(si, at, x)
 #define _mm512_store_ps(at, x)          STORE(ps, ALIGNED(at), x)
+#define _mm512_stream_ps(at, x)         STORE(ps, ALIGNED(at), x)
 #define _mm512_store_si512(at, x)       STORE(si, ALIGNED(at), x)
 #define _mm512_maskz_loadu_ps(m, at)    LOAD_ZEROED(ps, f, 16, m, at)
 #define _mm512_maskz_loadu_epi8(m, at)  LOAD_ZEROED(si, b, 64, m, at)
