@@ -180,10 +180,7 @@ uint64_t engine_position_bytes(const hearth_engine *engine, hearth_kv format)
 
 uint64_t engine_state_bytes(const hearth_engine *engine)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < engine->host_recurrent; i++)
-        bytes += recurrent_floats(engine->recurrent[i]) * sizeof(float);
-    return bytes;
+    return recurrent_bytes(engine->recurrent, engine->host_recurrent, 1, 0) / 2; /* a sequence has two places */
 }
 
 /* Makes the coarse copies of layers that have such a predictor. */
