@@ -2,8 +2,7 @@
  *
  * A sequence has two places. A feed reads the state before it from one and writes the state after it to the other; where
  * the feed succeeds, they change roles, and where it fails, the state before it is still there. So a step writes other
- * lines than it reads, which costs the memory three accesses instead of two; one in place would leave nothing to go back
- * to. A state cannot be cut to fewer tokens either; so the session keeps some marks, states of earlier lengths.
+ * lines than it reads; one in place would leave nothing to go back to. A state cannot be cut to fewer tokens either; so the session keeps some marks, states of earlier lengths.
  *
  * The states of layers on a device lie in its memory, in the same layout; they are kept, copied and cut in the same way.
  *

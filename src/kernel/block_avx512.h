@@ -15,7 +15,7 @@
  * arithmetic:
  *   Q8_0  12 per 2 blocks (68 bytes),  9      Q4_K  ~50 per block (144 bytes), 36
  *   Q4_0  15 per 4 blocks (72 bytes), 12      Q6_K  ~42 per block (210 bytes), 38
- * The bytes divided by half of the second number are the bytes that a cycle can process: 15, 11, 8 and 11. Without VNNI
+ * The bytes divided by half of the second number are the bytes that a cycle can process: 15, 12, 8 and 11. Without VNNI
  * Q8_0 takes 3 instructions more, Q4_0 3, Q4_K 8 and Q6_K 8. */
 #ifndef KERNEL_BLOCK_AVX512_H
 #define KERNEL_BLOCK_AVX512_H
