@@ -217,12 +217,10 @@ static void every_call_fails(void **state)
         hearth_mode mode;
         placed_form first;
         bool observed;
-    } cases[] = {{MODEL, HEARTH_MODE_EXACT, PLACED_SPLIT, false},
-                 {MODEL, HEARTH_MODE_EXACT, PLACED_DEVICE, true},
-                 {PWRI, HEARTH_MODE_PREDICTED, PLACED_FFN_HOST, false},
-                 {PWRI, HEARTH_MODE_PREDICTED, PLACED_SPLIT, true},
-                 {PWRI, HEARTH_MODE_DENSE, PLACED_DEVICE, false},
-                 {MAMBA, HEARTH_MODE_DENSE, PLACED_SPLIT, false}};
+    } cases[] = {
+        {MODEL, HEARTH_MODE_EXACT, PLACED_SPLIT, false},       {MODEL, HEARTH_MODE_EXACT, PLACED_DEVICE, true},
+        {PWRI, HEARTH_MODE_PREDICTED, PLACED_FFN_HOST, false}, {PWRI, HEARTH_MODE_PREDICTED, PLACED_SPLIT, true},
+        {PWRI, HEARTH_MODE_DENSE, PLACED_DEVICE, false},       {MAMBA, HEARTH_MODE_DENSE, PLACED_SPLIT, false}};
     const device_specs *specs = usable_devices();
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         stack s;

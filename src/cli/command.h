@@ -102,7 +102,7 @@ typedef struct option_table {
 typedef struct operands {
     const char **items;
     size_t count;
-    arena *memory; /* lives as long as the command runs */
+    arena *memory;          /* lives as long as the command runs */
     char *const *arguments; /* [argument_count] all of them, as they were given behind the command's name */
     size_t argument_count;
 } operands;

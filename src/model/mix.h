@@ -23,7 +23,7 @@ typedef enum mix_role {
 typedef struct mix_place {
     mix_role role;
     uint32_t index, count; /* of the layer, among those that have such a matrix */
-    bool of_experts; /* one matrix per expert, stacked */
+    bool of_experts;       /* one matrix per expert, stacked */
 } mix_place;
 
 /* What mixes need to know of a model. */
