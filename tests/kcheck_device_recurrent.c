@@ -132,7 +132,7 @@ static void numbers_of(const recurring *w, size_t t, size_t h, rough *decay, rou
     *gain = softplus;
     if (w->delta) {
         double beta = sigmoid((double)w->betas[t * w->stride + h]);
-        *gain = (rough){beta, beta * SIGMOID_ERROR};
+        *gain = (rough){beta, beta * SIGMOID_ERROR + TINY}; /* float32 has no sigmoid of -89 */
     }
 }
 
