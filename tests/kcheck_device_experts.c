@@ -45,8 +45,13 @@ static bool mark_best(const double *values, uint32_t n, uint32_t most, bool *sta
     for (uint32_t i = 0; i < most; i++)
         stays[sorted[i].place] = true;
     double gap = most < n ? sorted[most - 1].value - sorted[most].value : 1;
+    bool clear = gap == 0 || !(gap < NARROW);
+    for (uint32_t i = 0; gap == 0 && i < n; i++) { /* equal ones are, in float32 too, if no third one is so near */
+        double apart = fabs(sorted[i].value - sorted[most].value);
+        clear &= apart == 0 || !(apart < NARROW);
+    }
     free(sorted);
-    return gap == 0 || !(gap < NARROW);
+    return clear;
 }
 
 /* Leaves out the experts of all sets but the best, as minus infinity; false as in mark_best. */

@@ -126,19 +126,19 @@ static void numbers_of(const recurring *w, size_t t, size_t h, rough *decay, rou
     double x = (double)w->steps[t * w->stride + h] + (double)w->step_bias[h], rate = (double)w->rates[h];
     double size = fmax(x, 0) + log1p(exp(-fabs(x)));
     /* the argument is rounded, and softplus grows no faster than it */
-    rough softplus = {size, size * SOFTPLUS_ERROR + 2 * EPSILON * fabs(x)};
+    rough softplus = {size, size * SOFTPLUS_ERROR + 2 * EPSILON * fabs(x) + TINY};
     double slip = expm1(fabs(rate) * softplus.error + EPSILON * fabs(rate * size)) + EXP_ERROR;
     *decay = (rough){exp(rate * size), exp(rate * size) * slip + TINY};
     *gain = softplus;
     if (w->delta) {
         double beta = sigmoid((double)w->betas[t * w->stride + h]);
-        *gain = (rough){beta, beta * SIGMOID_ERROR + TINY}; /* float32 has no sigmoid of -89 */
+        *gain = (rough){beta, beta * SIGMOID_ERROR + TINY};
     }
 }
 
 /* Takes one row of a head's state [columns] through a token, from -> to; returns its output. A sum of n products is off by
- * at most (n + 2) roundings of the sum of their sizes, besides what its terms are off; everything else is rounded once or
- * twice. */
+ * at most (n + 2) roundings of the sum of their sizes, besides what its terms are off, and each term may be flushed to zero;
+ * everything else is rounded once or twice. */
 static rough recur_row(const recurring *w, size_t t, size_t h, size_t r, const rough *from, rough *to)
 {
     size_t n = w->columns, all = (size_t)w->keys * n, width = (size_t)w->heads * w->values;
@@ -154,10 +154,10 @@ static rough recur_row(const recurring *w, size_t t, size_t h, size_t r, const r
         size += fabs(decay.value * term);
         slip += fabs(decay.value * (double)key[i]) * from[i].error + decay.error * fabs(term);
     }
-    slip += ((double)n + 4) * EPSILON * size;
+    slip += ((double)n + 4) * EPSILON * size + (double)n * TINY;
     double factor = gain.value * (value - answer);
     double factor_slip = gain.value * (slip + EPSILON * (fabs(value) + fabs(answer))) +
-                         gain.error * fabs(value - answer) + 2 * EPSILON * fabs(factor);
+                         gain.error * fabs(value - answer) + 2 * EPSILON * fabs(factor) + TINY;
     size = 0;
     for (size_t i = 0; i < n; i++) {
         double kept = decay.value * from[i].value, added = factor * (double)key[i];
@@ -169,7 +169,8 @@ static rough recur_row(const recurring *w, size_t t, size_t h, size_t r, const r
         out.error += fabs((double)w->scale * (double)query[i]) * error;
     }
     double skipped = w->skip ? (double)w->skip[h] * value : 0;
-    out.error += ((double)n + 4) * EPSILON * size + 2 * EPSILON * (fabs(skipped) + fabs(out.value)) + TINY;
+    out.error +=
+        ((double)n + 4) * EPSILON * size + 2 * EPSILON * (fabs(skipped) + fabs(out.value)) + (double)(n + 2) * TINY;
     out.value += skipped;
     return out;
 }
