@@ -171,6 +171,14 @@ ALWAYS_INLINE __m512 add_q4_0(__m512 sum, __m512i nibbles, __m512 d, const token
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, sum);
 }
 
+/* Makes the compiler load into a register: otherwise gcc loads again where it is used again, here from two cache lines each
+ * time, or through the stack. Emulated registers (tests/emulate) are memory. */
+#ifdef __AVX512F__
+#define LOAD_ONCE(v) __asm__("" : "+v"(v))
+#else
+#define LOAD_ONCE(v) (void)(v)
+#endif
+
 /* Copies float `lane` of each 128 bits to all four. */
 ALWAYS_INLINE __m512 copy_lane(__m512 v, size_t lane)
 {
@@ -191,7 +199,7 @@ ALWAYS_INLINE void add_rows_q4_0(__m512 sum[4], const uint8_t *const rows[4], si
     UNROLLED for (size_t r = 0; r < 4; r++)
     {
         __m512i bytes = _mm512_loadu_si512(rows[r] + at);
-        __asm__("" : "+v"(bytes)); /* otherwise gcc loads them twice, from two lines each time, or through the stack */
+        LOAD_ONCE(bytes);
         nibbles[r] = _mm512_permutexvar_epi16(nibble_words(), bytes);
         nibbles[r] = _mm512_inserti32x4(nibbles[r], _mm_loadu_si128((const void *)(rows[r] + at + 56)), 3);
         halves = _mm512_mask_permutexvar_epi16(halves, 0x1111u << r, scale_words, bytes);
