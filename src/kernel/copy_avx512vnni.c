@@ -113,7 +113,7 @@ ALWAYS_INLINE __m512 add_span(__m512 sum, const uint8_t *base, size_t bytes, con
     __m512i dot = _mm512_dpbusd_epi32(token->start, _mm512_and_si512(_mm512_slli_epi16(packed, 1), mask), token->q[0]);
     UNROLLED
     for (int j = 1; j < (int)format.places; j++) {
-        __m512i numbers = _mm512_and_si512(_mm512_srli_epi16(packed, bits * j - 1), mask);
+        __m512i numbers = _mm512_and_si512(_mm512_srli_epi32(packed, (unsigned)(bits * j - 1)), mask);
         dot = _mm512_dpbusd_epi32(dot, numbers, token->q[j]);
     }
     __m512 d = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(halves)), token->scale);
