@@ -113,6 +113,34 @@ refused 1 "no level of its tune file costs 0 nats (KL) at most: " \
 "$HEARTH" run "$silu" --tune "$scratch/silu.tune" --sparsity pruned --prune 0.5 -p "Once upon" -n 2 -v >/dev/null 2>"$scratch/err"
 has "level and loss" "$(cat "$scratch/err")" "pruned: 50.0 % of all activations count as zero; KL "
 
+# ------------------------------------------------------------------ a model in Q4_0
+# Copies in 2 bits and 1 bit are tried, reach the recall on text that was held out, and one of them is run.
+"$HEARTH" quantize "$SOURCE/models/stories-relu-q8_0.gguf" "$scratch/q4_0.gguf" q4_0 >/dev/null
+"$HEARTH" tune "$scratch/q4_0.gguf" --corpus "$text" --choose bytes --recall 0.95 --epochs 1 --budget 20% --json >"$said"
+coarse=0
+for layer in 0 1 2 3 4 5; do
+    tried=
+    for number in 0 1 2; do
+        [ "$(value "$said" layers.$layer.candidates.$number.kind 2>/dev/null)" = coarse ] || continue
+        tried="$tried $(value "$said" layers.$layer.candidates.$number.format)"
+        if awk -v r="$(value "$said" layers.$layer.candidates.$number.recall)" 'BEGIN { exit !(r >= 0.9499) }'
+        then pass; else fail "layer $layer:$tried misses the recall"; fi
+    done
+    is "copies of layer $layer" "$tried" " levels2 signs1"
+    case $(value "$said" layers.$layer.chosen) in "coarse signs1" | "coarse levels2") coarse=$((coarse + 1)) ;; esac
+done
+[ $coarse -gt 0 ] && pass || fail "no layer got a coarse copy"
+"$HEARTH" inspect "$scratch/q4_0.gguf" --json >"$scratch/inspected"
+case $(cat "$scratch/inspected") in *'"signs1"'* | *'"levels2"'*) pass ;; *) fail "inspect names no copy" ;; esac
+for mode in exact predicted; do
+    "$HEARTH" eval logits "$scratch/q4_0.gguf" --ids $ids --sparsity $mode --no-guard --kv f32 --out "$scratch/$mode" 2>/dev/null
+done
+cmp -s "$scratch/exact" "$scratch/predicted" && fail "predicted is exact" || pass
+close "predicted beside exact, copies" "$scratch/predicted" "$scratch/exact" 0.25
+# No file gets such a format.
+refused 2 "signs1: cannot be written" "$HEARTH" quantize "$scratch/q4_0.gguf" "$scratch/none.gguf" signs1
+refused 2 "levels2: cannot be written" "$HEARTH" convert "$model" -o "$scratch/none.gguf" --type levels2
+
 # By the clock: whatever it chose is told with its time.
 "$HEARTH" tune "$DATA/models/stories260K-relu" --corpus "$scratch/other.txt" --out "$scratch/time.tune" --epochs 1 \
     --budget 50% --json >"$said"

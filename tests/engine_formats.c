@@ -73,6 +73,8 @@ static void print_numbers(FILE *out)
         out);
     for (number_format f = 0; f < FORMAT_COUNT; f++) {
         const number_traits *t = &number_formats[f];
+        if (!number_is_in_files(f))
+            continue;
         fprintf(out, "| %s | %.4g | %u | %s | ", t->name, 8.0 * t->block_bytes / t->block_values, t->block_values,
                 number_is_written(f) ? "yes" : "-");
         print_levels(out, f, true);

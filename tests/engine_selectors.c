@@ -118,10 +118,12 @@ static void predictors_may_read_the_input(void **state)
     check_shapes(HEARTH_MODE_PREDICTED, reads_normed);
 }
 
+/* The copy's format goes by the width: rows must be whole blocks. */
 static void is_coarse(built_shape *o)
 {
+    static const number_format of_64[] = {FORMAT_Q4_0, FORMAT_LEVELS2, FORMAT_SIGNS1};
     o->coarse = true;
-    o->copy = o->d % 32 == 0 ? FORMAT_Q4_0 : FORMAT_BF16;
+    o->copy = o->d % 64 == 0 ? of_64[(o->f + o->biases) % 3] : o->d % 32 == 0 ? FORMAT_Q4_0 : FORMAT_BF16;
 }
 
 static void coarse_copies_select(void **state)
@@ -139,10 +141,10 @@ static void a_wide_margin_is_exact(void **state)
     static const struct {
         number_format format, copy;
         bool plain;
-    } cases[] = {{FORMAT_F16, FORMAT_Q4_0, true},
-                 {FORMAT_F16, FORMAT_BF16, false},
-                 {FORMAT_Q8_0, FORMAT_Q4_0, true},
-                 {FORMAT_Q8_0, FORMAT_Q4_0, false}};
+    } cases[] = {{FORMAT_F16, FORMAT_Q4_0, true},    {FORMAT_F16, FORMAT_BF16, false},
+                 {FORMAT_Q8_0, FORMAT_Q4_0, true},   {FORMAT_Q8_0, FORMAT_Q4_0, false},
+                 {FORMAT_F16, FORMAT_LEVELS2, true}, {FORMAT_Q4_0, FORMAT_LEVELS2, false},
+                 {FORMAT_F16, FORMAT_SIGNS1, true},  {FORMAT_Q4_0, FORMAT_SIGNS1, false}};
     hearth_runtime *runtime;
     assert_int_equal(hearth_runtime_create(&runtime, NULL, NULL), HEARTH_OK);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -208,16 +210,15 @@ static void a_moved_margin_is_lossy(void **state)
 }
 
 /* The deviation that coarse.h speaks of is that of the error over directions of the input. */
-static void spread_is_the_deviation(void **state)
+static void check_spread(number_format format)
 {
-    (void)state;
     enum { D = 256, F = 8, INPUTS = 4000 };
     uint32_t seed = 5;
     built_matrix first = built_random_matrix(FORMAT_F32, F, D, &seed);
     pool *threads;
     coarse_copy copy;
     assert_int_equal(pool_create(&threads, 2, NULL), HEARTH_OK);
-    assert_int_equal(coarse_create(&copy, threads, &first.stored, FORMAT_Q4_0, "test", NULL), HEARTH_OK);
+    assert_int_equal(coarse_create(&copy, threads, &first.stored, format, "test", NULL), HEARTH_OK);
     double squares[F] = {0};
     float row[D], x[D];
     for (size_t k = 0; k < INPUTS; k++) {
@@ -228,7 +229,7 @@ static void spread_is_the_deviation(void **state)
         }
         for (size_t i = 0; i < F; i++) {
             double error = 0;
-            number_formats[FORMAT_Q4_0].decode(matrix_row(&copy.rows, i), row, D);
+            number_formats[format].decode(matrix_row(&copy.rows, i), row, D);
             for (size_t c = 0; c < D; c++)
                 error += (first.values[i * D + c] - (double)row[c]) * (double)x[c];
             squares[i] += error * error / (size / D);
@@ -241,6 +242,14 @@ static void spread_is_the_deviation(void **state)
     coarse_free(&copy);
     pool_destroy(threads);
     built_free_matrix(&first);
+}
+
+static void spread_is_the_deviation(void **state)
+{
+    (void)state;
+    static const number_format copies[] = {FORMAT_Q4_0, FORMAT_LEVELS2, FORMAT_SIGNS1};
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
+        check_spread(copies[i]);
 }
 
 static void is_as_ever(built_shape *o)

@@ -82,7 +82,7 @@ const scale_places scales_at[FORMAT_COUNT] = {
     [FORMAT_TQ1_0] = {1, {52}}, [FORMAT_TQ2_0] = {1, {64}},  [FORMAT_Q1_0] = {1, {0}},
     [FORMAT_Q2_0] = {1, {0}},   [FORMAT_IQ1_S] = {1, {0}},   [FORMAT_IQ2_XXS] = {1, {0}},
     [FORMAT_IQ2_XS] = {1, {0}}, [FORMAT_IQ2_S] = {1, {0}},   [FORMAT_IQ3_XXS] = {1, {0}},
-    [FORMAT_IQ3_S] = {1, {0}},
+    [FORMAT_IQ3_S] = {1, {0}},  [FORMAT_SIGNS1] = {1, {0}},  [FORMAT_LEVELS2] = {1, {0}},
 };
 
 void random_encoded(uint8_t *block, number_format format, bool not_finite, uint64_t *state)

@@ -83,13 +83,18 @@ static void formats_of_copies_have_fewer_bytes(void **state)
     model_layer layer;
     hearth_model model = small_model(&layer);
     number_format formats[CHOOSE_COARSE];
-    assert_int_equal(choose_coarse_formats(formats, &model, 0), 2);
-    assert_true(formats[0] == FORMAT_Q8_0 && formats[1] == FORMAT_Q4_0);
+    assert_int_equal(choose_coarse_formats(formats, &model, 0), 4);
+    assert_true(formats[0] == FORMAT_Q8_0 && formats[1] == FORMAT_Q4_0 && formats[2] == FORMAT_LEVELS2 &&
+                formats[3] == FORMAT_SIGNS1);
     layer.gate = (matrix){"", FORMAT_Q8_0, 512, 128, 136};
-    assert_int_equal(choose_coarse_formats(formats, &model, 0), 1);
+    assert_int_equal(choose_coarse_formats(formats, &model, 0), 3);
     assert_int_equal(formats[0], FORMAT_Q4_0);
     layer.gate = (matrix){"", FORMAT_Q4_0, 512, 128, 72};
-    assert_int_equal(choose_coarse_formats(formats, &model, 0), 0);
+    assert_int_equal(choose_coarse_formats(formats, &model, 0), 2);
+    assert_true(formats[0] == FORMAT_LEVELS2 && formats[1] == FORMAT_SIGNS1);
+    layer.gate = (matrix){"", FORMAT_TQ2_0, 512, 256, 66}; /* 2.06 bits: only signs are clearly smaller */
+    assert_int_equal(choose_coarse_formats(formats, &model, 0), 1);
+    assert_int_equal(formats[0], FORMAT_SIGNS1);
     layer.gate = (matrix){"", FORMAT_F16, 512, 72, 144}; /* no whole blocks */
     assert_int_equal(choose_coarse_formats(formats, &model, 0), 0);
     assert_int_equal(choose_low_rank_format(&model), FORMAT_Q8_0);

@@ -71,16 +71,17 @@ static void for_each_format(void (*check)(const golden *g, const number_traits *
 {
     golden g = {0};
     load_index(&g);
-    size_t checked = 0;
+    size_t checked = 0, stored = 0;
     for (size_t f = 0; f < FORMAT_COUNT; f++) {
         const json_t *entry = find_entry(&g, &number_formats[f]);
+        stored += number_is_in_files((number_format)f);
         if (entry) {
             check(&g, &number_formats[f], entry);
             checked++;
         }
     }
     json_decref(g.index);
-    assert_int_equal(checked, FORMAT_COUNT - 1);
+    assert_int_equal(checked, stored - 1);
 }
 
 static void check_decode(const golden *g, const number_traits *traits, const json_t *entry)

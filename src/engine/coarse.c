@@ -35,7 +35,7 @@ hearth_status coarse_create(coarse_copy *out, pool *threads, const matrix *first
                             const char *thing, hearth_error *error)
 {
     coarse_copy copy = {.rows = {.format = format, .rows = first->rows, .columns = first->columns}};
-    if (!number_is_written(format))
+    if (!number_is_encoded(format))
         return fail(error, HEARTH_UNSUPPORTED, "%s: coarse copy: %s can be read, not written", thing,
                     number_formats[format].name);
     if (!number_row_bytes(format, first->columns, &copy.rows.row_bytes))

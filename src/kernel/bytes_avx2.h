@@ -73,6 +73,10 @@ typedef struct byte_format {
     X(level, IQ2_XS, iq2_xs, BYTES_WITH_SIGNS, 0, true, false, NULL, find_iq2_xs, found_iq2_xs)      \
     X(level, IQ2_S, iq2_s, BYTES_WITH_SIGNS, 0, true, false, NULL, find_iq2_s, found_iq2_s)          \
     X(level, NVFP4, nvfp4, BYTES_SMALL, 12, true, false, NULL, NULL, NULL)
+/* Formats of coarse copies, whose products with one token are in copy_avx2.c. */
+#define COPY_BYTE_FORMATS(X, level)                                                                  \
+    X(level, SIGNS1, signs1, BYTES_SMALL, 1, false, false, NULL, NULL, NULL)                         \
+    X(level, LEVELS2, levels2, BYTES_SMALL, 3, false, false, NULL, NULL, NULL)
 // clang-format on
 #define BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found)                              \
     ((byte_format){FORMAT_VALUES_##id, FORMAT_BYTES_##id, kind, offset, by_16, has_minima, span_scales_##name, \
@@ -516,14 +520,20 @@ ALWAYS_INLINE __m256i bytes_q1_0(const uint8_t *base, size_t part)
     return _mm256_and_si256(spread_bits(block->bits + part % 4 * 4), _mm256_set1_epi8(2));
 }
 
-ALWAYS_INLINE span_scales span_scales_q2_0(const uint8_t *base, size_t parts)
+/* Returns the scales of blocks of 64 that begin with them. */
+ALWAYS_INLINE span_scales scales_of_64(const uint8_t *base, size_t parts, size_t bytes)
 {
     size_t blocks = (parts + 1) / 2;
-    __m128i halves = _mm_cvtsi32_si128(half_at(base, 0, blocks, sizeof(block_q2_0)));
-    halves = _mm_insert_epi16(halves, half_at(base, 1, blocks, sizeof(block_q2_0)), 1);
-    halves = _mm_insert_epi16(halves, half_at(base, 2, blocks, sizeof(block_q2_0)), 2);
-    halves = _mm_insert_epi16(halves, half_at(base, 3, blocks, sizeof(block_q2_0)), 3);
+    __m128i halves = _mm_cvtsi32_si128(half_at(base, 0, blocks, bytes));
+    halves = _mm_insert_epi16(halves, half_at(base, 1, blocks, bytes), 1);
+    halves = _mm_insert_epi16(halves, half_at(base, 2, blocks, bytes), 2);
+    halves = _mm_insert_epi16(halves, half_at(base, 3, blocks, bytes), 3);
     return (span_scales){.scale = {_mm256_cvtph_ps(_mm_unpacklo_epi16(halves, halves))}};
+}
+
+ALWAYS_INLINE span_scales span_scales_q2_0(const uint8_t *base, size_t parts)
+{
+    return scales_of_64(base, parts, sizeof(block_q2_0));
 }
 
 /* Of the four numbers in a byte, which is copied four times, two are the lowest or the next two bits of a nibble, and the
@@ -540,6 +550,39 @@ ALWAYS_INLINE __m256i bytes_q2_0(const uint8_t *base, size_t part)
     bytes = _mm256_and_si256(bytes, _mm256_set1_epi32((int32_t)0xc0300c03));
     bytes = _mm256_or_si256(bytes, _mm256_srli_epi16(bytes, 4));
     return look_up(numbers, _mm256_and_si256(bytes, _mm256_set1_epi8(15)));
+}
+
+ALWAYS_INLINE span_scales span_scales_signs1(const uint8_t *base, size_t parts)
+{
+    return scales_of_64(base, parts, sizeof(block_signs1));
+}
+
+/* Word j of the register holds values 4 j to 4 j + 3: bit j of each byte. */
+ALWAYS_INLINE __m256i bytes_signs1(const uint8_t *base, size_t part)
+{
+    const block_signs1 *block = (const block_signs1 *)(const void *)base + part / 2;
+    const __m256i shifts = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    int32_t word;
+    memcpy(&word, block->bits + part % 2 * 4, sizeof(word));
+    __m256i bits = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(word), shifts), _mm256_set1_epi8(1));
+    return _mm256_add_epi8(bits, bits);
+}
+
+ALWAYS_INLINE span_scales span_scales_levels2(const uint8_t *base, size_t parts)
+{
+    return scales_of_64(base, parts, sizeof(block_levels2));
+}
+
+/* Word j of a half of the register holds values 4 j to 4 j + 3 of a run of 16: bits 2 j and 2 j + 1 of each byte. */
+ALWAYS_INLINE __m256i bytes_levels2(const uint8_t *base, size_t part)
+{
+    const block_levels2 *block = (const block_levels2 *)(const void *)base + part / 2;
+    const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6), runs = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+    int64_t packed;
+    memcpy(&packed, block->q + part % 2 * 8, sizeof(packed));
+    __m256i words = _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(_mm_cvtsi64_si128(packed)), runs);
+    __m256i numbers = _mm256_and_si256(_mm256_srlv_epi32(words, shifts), _mm256_set1_epi8(3));
+    return _mm256_add_epi8(numbers, numbers);
 }
 
 /* Converts floats of 4 bits exponent and 3 bits fraction. As float16 they are 2^8 times less; the format's scale is half. */

@@ -155,6 +155,7 @@ ALWAYS_INLINE void decode_bytes(__m256i bytes, const float *scales, size_t part,
                      BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found), w);                \
     }
 BYTE_FORMATS(DECODE_BYTES, avx2)
+COPY_BYTE_FORMATS(DECODE_BYTES, avx2)
 
 /* The formats that this level decodes beside those of decode.h, for macros as there. */
 #define BYTE_DECODERS(X, level)                \
@@ -171,6 +172,8 @@ BYTE_FORMATS(DECODE_BYTES, avx2)
     X(level, TQ2_0, tq2_0, scales_tq2_0)       \
     X(level, Q1_0, q1_0, scales_q1_0)          \
     X(level, Q2_0, q2_0, scales_q2_0)          \
+    X(level, SIGNS1, signs1, scales_signs1)    \
+    X(level, LEVELS2, levels2, scales_levels2) \
     X(level, IQ1_S, iq1_s, scales_iq1_s)       \
     X(level, IQ1_M, iq1_m, scales_iq1_m)       \
     X(level, IQ2_XXS, iq2_xxs, scales_iq2_xxs) \

@@ -30,6 +30,7 @@ static const struct part {
     {CPU_AVX2, &avx2_floats},
     {CPU_AVX2, &avx2_blocks},
     {CPU_AVX2, &avx2_bytes},
+    {CPU_AVX2, &avx2_copies},
     {CPU_AVX2, &avx2_vectors},
     {CPU_AVX2, &avx2_attention},
     {CPU_AVX2, &avx2_neurons},
@@ -42,6 +43,7 @@ static const struct part {
     {X86_512, &avx512_neurons},
     {X86_512, &avx512_transposes},
     {X86_512 | CPU_AVX512_VNNI, &avx512vnni_blocks},
+    {X86_512 | CPU_AVX512_VNNI, &avx512vnni_copies},
     {X86_VBMI, &avx512vbmi_neurons},
     {X86_VBMI, &avx512vbmi_bytes},
 #elif defined(__aarch64__)

@@ -93,11 +93,36 @@ static float block_q6_k_product(const void *block, const int8_t *q, const float 
     return total;
 }
 
+static float block_signs1_product(const void *block, const int8_t *q, const float *scales, const int16_t *sums)
+{
+    const block_signs1 *b = block;
+    float total = 0;
+    for (size_t run = 0; run < 2; run++) {
+        int32_t sum = -(sums[2 * run] + sums[2 * run + 1]);
+        for (size_t i = 0; i < 32; i++)
+            sum += 2 * (b->bits[run * 4 + i % 4] >> i / 4 & 1) * q[run * 32 + i];
+        total += scales[run] * (float)sum;
+    }
+    return half_to_float(b->d) * total;
+}
+
+static float block_levels2_product(const void *block, const int8_t *q, const float *scales, const int16_t *sums)
+{
+    const block_levels2 *b = block;
+    float total = 0;
+    for (size_t run = 0; run < 4; run++) {
+        int32_t sum = -3 * sums[run];
+        for (size_t i = 0; i < 16; i++)
+            sum += 2 * (b->q[run * 4 + i % 4] >> i / 4 * 2 & 3) * q[run * 16 + i];
+        total += scales[run / 2] * (float)sum;
+    }
+    return half_to_float(b->d) * total;
+}
+
 static block_product *const block_products[FORMAT_COUNT] = {
-    [FORMAT_Q8_0] = block_q8_0_product,
-    [FORMAT_Q4_0] = block_q4_0_product,
-    [FORMAT_Q4_K] = block_q4_k_product,
-    [FORMAT_Q6_K] = block_q6_k_product,
+    [FORMAT_Q8_0] = block_q8_0_product,     [FORMAT_Q4_0] = block_q4_0_product,
+    [FORMAT_Q4_K] = block_q4_k_product,     [FORMAT_Q6_K] = block_q6_k_product,
+    [FORMAT_SIGNS1] = block_signs1_product, [FORMAT_LEVELS2] = block_levels2_product,
 };
 
 /* Returns what a block adds in a format without such a function: its decoded weights are multiplied with the rounded

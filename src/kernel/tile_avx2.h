@@ -171,6 +171,7 @@ ALWAYS_INLINE __m256i unpack_bytes(const uint8_t *row, size_t column, float *sca
         return unpack_bytes(row, column, scale, minimum, BYTE_FORMAT(id, name, __VA_ARGS__));            \
     }
 BYTE_FORMATS_BY_32(UNPACK_BYTES, avx2)
+COPY_BYTE_FORMATS(UNPACK_BYTES, avx2)
 
 ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
                         tile_format format)
@@ -439,6 +440,8 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t c
     X(level, TQ2_0, tq2_0, STEP, false, unpack_tq2_0, prepare_q8_0, dot_q8_0)       \
     X(level, Q1_0, q1_0, STEP, false, unpack_q1_0, prepare_q8_0, dot_q8_0)          \
     X(level, Q2_0, q2_0, STEP, false, unpack_q2_0, prepare_q8_0, dot_q8_0)          \
+    X(level, SIGNS1, signs1, STEP, false, unpack_signs1, prepare_q8_0, dot_q8_0)    \
+    X(level, LEVELS2, levels2, STEP, false, unpack_levels2, prepare_q8_0, dot_q8_0) \
     X(level, IQ1_S, iq1_s, STEP, false, unpack_iq1_s, prepare_q8_0, dot_q8_0)       \
     X(level, IQ2_XXS, iq2_xxs, STEP, false, unpack_iq2_xxs, prepare_q8_0, dot_q8_0) \
     X(level, IQ3_XXS, iq3_xxs, STEP, false, unpack_iq3_xxs, prepare_q8_0, dot_q8_0) \

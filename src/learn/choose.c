@@ -85,7 +85,7 @@ size_t choose_ranks(uint32_t ranks[CHOOSE_RANKS], uint32_t d)
 
 size_t choose_coarse_formats(number_format formats[CHOOSE_COARSE], const hearth_model *model, uint32_t layer)
 {
-    static const number_format all[CHOOSE_COARSE] = {FORMAT_Q8_0, FORMAT_Q4_0};
+    static const number_format all[CHOOSE_COARSE] = {FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_LEVELS2, FORMAT_SIGNS1};
     const matrix *first = layer_first_matrix(&model->layers[layer]);
     size_t count = 0, bytes;
     for (size_t i = 0; i < CHOOSE_COARSE; i++)

@@ -48,7 +48,7 @@ void choose_count_bytes(candidate *c, const hearth_model *model, const choose_la
 #define CHOOSE_RANKS 5
 size_t choose_ranks(uint32_t ranks[CHOOSE_RANKS], uint32_t d);
 /* Lists the formats of coarse copies with clearly fewer bytes than the layer's first matrix. Returns how many. */
-#define CHOOSE_COARSE 2
+#define CHOOSE_COARSE 4
 size_t choose_coarse_formats(number_format formats[CHOOSE_COARSE], const hearth_model *model, uint32_t layer);
 /* Returns the format in which low-rank matrices are stored. */
 number_format choose_low_rank_format(const hearth_model *model);

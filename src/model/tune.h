@@ -18,7 +18,8 @@
  *   blk.N.prune                         F32 [K] the layer's threshold on |activation| at each level
  *   hearth.tune.predictors              strings [L] "none", "low-rank", "coarse"; absent: no predictors were learnt
  *   hearth.tune.inputs                  strings [L] "residual", "normed": what a low-rank predictor reads
- *   hearth.tune.coarse_types            strings [L] number format of the coarse copy, "" where there is none
+ *   hearth.tune.coarse_types            strings [L] number format of the coarse copy (signs1 and levels2 too); "" where
+ *                                       there is none
  *   hearth.tune.thresholds              F32 [L] low-rank: of the score; coarse: the margin, see learned_predictor
  *   hearth.tune.recalls, .densities     F32 [L] share of the firing neurons, and of all neurons, that are let through;
  *                                       of experts those that a token chose count

@@ -113,7 +113,7 @@ static hearth_status check_coarse(const checker *c, uint32_t layer)
     if (format >= FORMAT_COUNT)
         return fail(c->error, c->refusal, "%s: key " TUNE_KEY_COARSE ": layer %u is coarse and has no format", c->path,
                     layer);
-    if (!number_is_written(format))
+    if (!number_is_encoded(format))
         return fail(c->error, c->refusal, "%s: key " TUNE_KEY_COARSE ": layer %u: %s can be read, not written", c->path,
                     layer, number_formats[format].name);
     if (!number_row_bytes(format, width, &row_bytes))

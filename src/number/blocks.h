@@ -156,6 +156,21 @@ typedef struct PACKED block_q2_0 {
     uint8_t q[16];
 } block_q2_0;
 
+/* ---- coarse copies: 64 values. Numbers are packed so that words of the token's values meet bits at the same place:
+ * value 4 j + k of a run lies in byte k of the run. */
+
+/* d * (2 b - 1), b of one bit: a run is 32 values in four bytes, and bit j of its byte k is value 4 j + k */
+typedef struct PACKED block_signs1 {
+    uint16_t d;
+    uint8_t bits[8];
+} block_signs1;
+
+/* d * (2 q - 3), q of two bits: a run is 16 values in four bytes, and bits 2 j and up of its byte k are value 4 j + k */
+typedef struct PACKED block_levels2 {
+    uint16_t d;
+    uint8_t q[16];
+} block_levels2;
+
 /* ---- IQ: 256 values; indices into grids of codewords (grid_table.h). A group is 32 values, numbered g = 0..7. */
 
 /* d * (2 s + 1) * (codeword value + delta): index 4 g + l has 8 lower bits in index[], 3 upper bits in bits 3 l and up of

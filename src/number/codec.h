@@ -1,6 +1,6 @@
 /* codec.h - the encode and decode functions of number_formats, for the files of this folder only.
  *
- * Declares number_decode_ID for every ID of NUMBER_FORMATS and number_encode_ID for those that can be written; shapes as
+ * Declares number_decode_ID for every ID of NUMBER_FORMATS and number_encode_ID for those that can be encoded; shapes as
  * in number_traits.
  * Encoders accept any bit pattern without undefined behaviour. In the block formats NaN counts as 0, and
  * values beyond what the format can hold, infinity included, are clamped. A scale too large for float16 is
@@ -24,6 +24,7 @@ NUMBER_FORMATS(X)
 #undef X
 #define X(id, ...) void number_encode_##id(const float *values, const float *importance, void *blocks, size_t n);
 WRITTEN_FORMATS(X)
+COPY_FORMATS(X)
 #undef X
 
 /* The size of a format's blocks as constants: BLOCK_VALUES_ID, BLOCK_BYTES_ID. */

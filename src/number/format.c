@@ -8,6 +8,7 @@ const number_traits number_formats[FORMAT_STORED_COUNT] = {
 #define X(id, name, gguf_type, file_type, values, bytes, largest) \
     [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, largest, number_decode_##id, number_encode_##id},
     WRITTEN_FORMATS(X)
+    COPY_FORMATS(X)
 #undef X
 #define X(id, name, gguf_type, file_type, values, bytes, largest) \
     [FORMAT_##id] = {name, gguf_type, file_type, values, bytes, largest, number_decode_##id, NULL},
@@ -20,7 +21,7 @@ const number_traits number_formats[FORMAT_STORED_COUNT] = {
 number_format number_format_by_name(const char *name)
 {
     size_t f = 0;
-    while (f < FORMAT_COUNT && strcasecmp(number_formats[f].name, name) != 0)
+    while (f < FORMAT_COUNT && (!number_is_in_files((number_format)f) || strcasecmp(number_formats[f].name, name) != 0))
         f++;
     return (number_format)f;
 }
@@ -28,7 +29,8 @@ number_format number_format_by_name(const char *name)
 number_format number_format_by_gguf_type(uint32_t gguf_type)
 {
     size_t f = 0;
-    while (f < FORMAT_STORED_COUNT && number_formats[f].gguf_type != gguf_type)
+    while (f < FORMAT_STORED_COUNT &&
+           (!number_is_in_files((number_format)f) || number_formats[f].gguf_type != gguf_type))
         f++;
     return (number_format)f;
 }

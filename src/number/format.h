@@ -4,7 +4,8 @@
  * a whole number of blocks. To add a format: add a line here, its layout in blocks.h, and decode (and encode) in a new
  * file or next to similar formats; its bound in tests/number_format.c. The scalar kernels follow from the table, and so
  * does the check against its known answers (tests/number_golden.c). A block has a divisor of 256
- * values, and where it has more than one a multiple of 32, since activations are rounded by 32. */
+ * values, and where it has more than one a multiple of 32, since activations are rounded by 32. A format for coarse copies
+ * (COPY_FORMATS) is for memory only: it has no GGUF type, no user can ask for it, and tests/number_copies.c checks it. */
 #ifndef NUMBER_FORMAT_H
 #define NUMBER_FORMAT_H
 
@@ -53,7 +54,12 @@
     X(IQ3_XXS, "iq3_xxs", 18,  23, 256,  98, 0)                                           \
     X(IQ3_S,   "iq3_s",   21,  26, 256, 110, 0)                                           \
     X(NVFP4,   "nvfp4",   40,  39,  64,  36, 0)
-#define NUMBER_FORMATS(X) WRITTEN_FORMATS(X) READ_FORMATS(X)
+/* hearth's own, for the coarse selector's copies (engine/coarse.h); no file holds them. */
+#define NOT_IN_FILES UINT32_MAX
+#define COPY_FORMATS(X)                                                                   \
+    X(SIGNS1,  "signs1",  NOT_IN_FILES, NOT_IN_FILES,  64,  10, 65504.0f)                 \
+    X(LEVELS2, "levels2", NOT_IN_FILES, NOT_IN_FILES,  64,  18, 65504.0f) /* a block may be all d */
+#define NUMBER_FORMATS(X) WRITTEN_FORMATS(X) READ_FORMATS(X) COPY_FORMATS(X)
 // clang-format on
 
 typedef enum number_format {
@@ -67,8 +73,8 @@ typedef enum number_format {
 } number_format;
 
 typedef struct number_traits {
-    const char *name; /* as GGUF's users write it; compared without regard to case */
-    uint32_t gguf_type;
+    const char *name;   /* as GGUF's users write it; compared without regard to case */
+    uint32_t gguf_type; /* NOT_IN_FILES: of copies in memory only */
     uint32_t file_type; /* GGUF's general.file_type of a file mostly in this format */
     uint32_t block_values;
     uint32_t block_bytes;
@@ -83,15 +89,27 @@ typedef struct number_traits {
 
 extern const number_traits number_formats[FORMAT_STORED_COUNT];
 
-/* Returns the format of weights with that name; FORMAT_COUNT if there is none. */
+/* Returns the format of weights in files with that name; FORMAT_COUNT if there is none. */
 number_format number_format_by_name(const char *name);
 /* Returns the format with that GGUF type, including FORMAT_I32; FORMAT_STORED_COUNT if there is none. */
 number_format number_format_by_gguf_type(uint32_t gguf_type);
 
-/* Returns whether weights can be written in the format. */
-static inline bool number_is_written(number_format f)
+/* Returns whether files may hold the format. */
+static inline bool number_is_in_files(number_format f)
+{
+    return number_formats[f].gguf_type != NOT_IN_FILES;
+}
+
+/* Returns whether rows can be encoded in the format, as a coarse copy is. */
+static inline bool number_is_encoded(number_format f)
 {
     return number_formats[f].encode != NULL;
+}
+
+/* Returns whether the weights of a file can be written in the format. */
+static inline bool number_is_written(number_format f)
+{
+    return number_is_encoded(f) && number_is_in_files(f);
 }
 
 /* Returns whether its encoder minds the importance of values: it then searches for scales with the least weighed error. */

@@ -334,6 +334,7 @@ static inline unsigned emulated_compare(__m512 x, __m512 y, int predicate)
 #define _mm512_permutexvar_ps(n, x)        MAP(ps, f, 16, si, n, ps, x, si, NO_SI, B.f[A.ud[i] % 16])
 #define _mm512_permutexvar_epi32(n, x)     MAP_SI(d, 16, n, x, NO_SI, B.d[A.ud[i] % 16])
 #define _mm512_permutex2var_epi32(x, n, y) MAP_SI(d, 16, n, x, y, (A.ud[i] & 16 ? C : B).d[A.ud[i] % 16])
+#define _mm512_permutex2var_epi16(x, n, y) MAP_SI(w, 32, n, x, y, (A.uw[i] & 32 ? C : B).w[A.uw[i] % 32])
 #define _mm512_permutex2var_ps(x, n, y)    MAP(ps, f, 16, si, n, ps, x, ps, y, (A.ud[i] & 16 ? C : B).f[A.ud[i] % 16])
 #define _mm512_permutexvar_epi16(n, x)     MAP_SI(w, 32, n, x, NO_SI, B.w[A.uw[i] % 32])
 #define _mm512_mask_permutexvar_epi16(z, m, n, x)                        \
