@@ -5,12 +5,19 @@
 
 TILE_PRODUCTS(avxvnni)
 
+static kernel_product *product_avx2(number_format format)
+{
+    static const kernels *const parts[] = {&avx2_blocks, &avx2_bytes, &avx2_copies};
+    size_t i = 0;
+    while (!parts[i]->product[format])
+        i++; /* a format that has tiles is in one of them */
+    return parts[i]->product[format];
+}
+
 static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride)
 {
-    kernel_product *one =
-        avx2_blocks.product[w->format] ? avx2_blocks.product[w->format] : avx2_bytes.product[w->format];
-    kernel_product *chosen = x->q && x->count != 1 ? avxvnni_product_tiles : one;
+    kernel_product *chosen = x->q && x->count != 1 ? avxvnni_product_tiles : product_avx2(w->format);
     chosen(w, list, begin, end, x, y, y_stride);
 }
 
