@@ -421,7 +421,7 @@ typedef struct hearth_tracer {
 } hearth_tracer;
 
 typedef struct hearth_session_options {
-    uint32_t context;     /* positions of each sequence; 0: the context length of the model                       */
+    uint32_t context;     /* positions of each sequence; 0: the context length of the model, or what fits of it   */
     uint32_t sequences;   /* 0: one                                                                               */
     uint32_t batch;       /* rows computed at once; longer feeds are cut. 0: at most 512. With a device never above 8 */
     uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: as many as sequences              */
@@ -429,9 +429,9 @@ typedef struct hearth_session_options {
     hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it
                                * must not call functions of engines and sessions of this runtime */
     hearth_tracer tracer;     /* costs a little time in every layer */
-    uint64_t
-        marks; /* of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and
-                     * the end of feeds of several tokens, so that it can be truncated to these; 0: 4, at most 1024 */
+    /* Of recurrent layers: states of earlier lengths that are kept of each sequence, at the beginning and the end of feeds
+     * of several tokens, so that it can be truncated to these; 0: 4, at most 1024. */
+    uint64_t marks;
 } hearth_session_options;
 
 /* Memory of a session, known before it is taken. */
@@ -457,8 +457,8 @@ static inline hearth_status hearth_session_memory(const hearth_engine *engine, c
 /* options may be NULL.
  * HEARTH_INVALID: the KV format is unknown, the context is longer than that of the model, or the size of the cache
  * overflows.
- * HEARTH_NO_MEMORY: keys, values and scratch of the whole context do not fit into main memory or the device's budget;
- * nothing was taken, and the text says how much was wanted and the largest context that fits. */
+ * HEARTH_NO_MEMORY: keys, values and scratch of the context that was asked for (or of any) do not fit into main memory or
+ * the device's budget; nothing was taken, and the text says how much was wanted and the largest context that fits. */
 hearth_status hearth_session_create_sized(hearth_session **out, const hearth_engine *engine,
                                           const hearth_session_options *options, size_t options_size,
                                           hearth_error *error);

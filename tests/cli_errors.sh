@@ -78,11 +78,15 @@ cp "$folder"/* "$scratch/endless"
 sed -E 's/("max_position_embeddings"): *[0-9]+/\1: 1073741824/' "$folder/config.json" >"$scratch/endless/config.json"
 refused 2 "this machine has" "$HEARTH" run "$model" -p x --device host,memory=9999999G
 got=0
-"$HEARTH" run "$scratch/endless" -p x >"$scratch/out" 2>"$scratch/err" || got=$?
+"$HEARTH" run "$scratch/endless" -p x -c 1073741824 >"$scratch/out" 2>"$scratch/err" || got=$?
 is "exit status of a context beyond memory" $got 1
 largest=$(sed -n 's/^hearth: .*endless: a context of 1073741824: .* of main memory left; a context of \([0-9]*\) fits$/\1/p' "$scratch/err")
 [ -n "$largest" ] && pass || fail "no largest context: $(cat "$scratch/err")"
 refused 1 "a context of $largest fits" "$HEARTH" run "$scratch/endless" -p x --json -c $((largest + 1))
+# Without -c it is taken, in steps of 256, and said.
+"$HEARTH" run "$scratch/endless" -p x -n 1 >"$scratch/out" 2>"$scratch/err" && pass || fail "$(cat "$scratch/err")"
+has "the context that is taken" "$(cat "$scratch/err")" \
+    "$((largest - largest % 256)) of the model's context of 1073741824 tokens fit into memory"
 
 # Numbers that are none: the tensor is named, nothing is printed, and it is no lack of memory. The file ends with the last
 # block of a matrix of Q8_0, whose scale (float16, little-endian) becomes NaN; then all of its rows.

@@ -339,7 +339,7 @@ static void contexts_that_do_not_fit(void **state)
     hearth_session *session = NULL;
     hearth_memory memory;
     hearth_error e;
-    const hearth_session_options whole = {.sequences = 5}, fitting = {.context = 37, .sequences = 5},
+    const hearth_session_options any = {.sequences = 5}, whole = {.context = 128, .sequences = 5}, fitting = {.context = 37, .sequences = 5},
                                  longer = {.context = 38, .sequences = 5};
     hearth_engine *engine = open_engine(&runtime, &model, 0);
     assert_int_equal(hearth_session_memory(engine, &fitting, &memory, NULL), HEARTH_OK);
@@ -355,6 +355,17 @@ static void contexts_that_do_not_fit(void **state)
     assert_int_equal(mem_live_bytes(), before);
     stack_check(hearth_session_create(&session, engine, &fitting, &e), &e);
     hearth_session_destroy(session);
+    /* without a wish it is taken, and its memory is what is announced */
+    stack_check(hearth_session_create(&session, engine, &any, &e), &e);
+    assert_int_equal(hearth_session_context(session), 37);
+    hearth_session_destroy(session);
+    hearth_memory counted;
+    assert_int_equal(hearth_session_memory(engine, &any, &counted, NULL), HEARTH_OK);
+    assert_memory_equal(&counted, &memory, sizeof memory);
+    close_engine(engine, model, runtime);
+    /* where none fits, the model's is refused */
+    engine = open_engine(&runtime, &model, memory.own_bytes + 1);
+    expect(HEARTH_NO_MEMORY, hearth_session_create(&session, engine, &any, &e), &e, "not even one of 1 fits");
     close_engine(engine, model, runtime);
 }
 
@@ -403,7 +414,8 @@ static void slices_do_not_depend_on_threads(void **state)
         hearth_engine engine = {.model = &wide, .shapes = shapes};
         hearth_memory memory;
         assert_int_equal(hearth_runtime_create(&engine.runtime, &options, NULL), HEARTH_OK);
-        assert_int_equal(hearth_session_memory(&engine, NULL, &memory, NULL), HEARTH_OK);
+        const hearth_session_options whole = {.context = 1 << 22}; /* without a wish it would be what fits */
+        assert_int_equal(hearth_session_memory(&engine, &whole, &memory, NULL), HEARTH_OK);
         bytes[threads] = memory.scratch_bytes;
         hearth_runtime_destroy(engine.runtime);
     }

@@ -43,7 +43,7 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
                 "auto: 8 bits where block formats are read; f32: float32 everywhere, slow"),
      .choices = activation_choices},
     {OPTION_ROW('c', "context", COUNT, engine_options, context, "N",
-                "positions that fit; else what the model was made for"),
+                "positions that fit; else what the model was made for, or what memory holds"),
      .alias = "ctx-size", .least = 1, .most = 1 << 30},
     {OPTION_ROW(0, "kv", CHOICE, engine_options, kv, "f16|f32", "format of the key/value cache (default f16)"),
      .choices = kv_choices},

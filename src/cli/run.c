@@ -250,6 +250,17 @@ static hearth_status read_prompt(const run_values *v, char **text, size_t *size,
     return HEARTH_OK;
 }
 
+/* Says what a context is cut to that does not fit. */
+static void note_context(const chat *s)
+{
+    char text[96];
+    uint32_t own = s->loaded.info.context_length, context = hearth_session_context(s->session);
+    if (context == own || s->messages.quiet)
+        return;
+    snprintf(text, sizeof text, "%u of the model's context of %u tokens fit into memory", context, own);
+    output_note("note", text);
+}
+
 /* Says how much memory the session takes where there is not enough of it. */
 static hearth_status open_session(chat *s, const hearth_session_options *session, hearth_error *error)
 {
@@ -258,6 +269,8 @@ static hearth_status open_session(chat *s, const hearth_session_options *session
     hearth_status status = hearth_session_create(&s->session, s->loaded.engine, session, error);
     if (status == HEARTH_NO_MEMORY && !s->messages.verbose && !s->messages.quiet && !s->silent)
         common_say_memory(&s->loaded, session, NULL);
+    if (status == HEARTH_OK && !session->context)
+        note_context(s);
     if (status == HEARTH_OK && s->messages.verbose && s->seed.given)
         fprintf(stderr, "seed: %llu\n", (unsigned long long)s->seed.value);
     return status;
@@ -300,12 +313,12 @@ static hearth_status read_message(chat *s, const run_values *v, input *in, heart
 static hearth_status answer_input(chat *s, const run_values *v, const hearth_session_options *session, const input *in,
                                   hearth_error *error)
 {
-    uint32_t context = session->context ? session->context : s->loaded.info.context_length;
     hearth_result result = {0};
+    TRY(open_session(s, session, error));
+    uint32_t context = hearth_session_context(s->session);
     if (in->count > context)
         return fail(error, HEARTH_FULL, "%s: prompt: has %zu tokens, the context only %u", s->loaded.info.path,
                     in->count, context);
-    TRY(open_session(s, session, error));
     TRY(chat_answer(s, in->ids, in->count, &result, error));
     hearth_status status = HEARTH_OK;
     if (v->json)

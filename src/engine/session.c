@@ -15,6 +15,7 @@
 
 /* Default rows of a batch, and the scratch memory that the default may take: wide models get smaller batches rather
  * than more memory. */
+#define CONTEXT_STEP          256 /* of a context chosen by what fits */
 #define DEFAULT_BATCH         512
 #define DEFAULT_SCRATCH_BYTES ((size_t)96 << 20)
 #define MIN_BATCH             32
@@ -182,38 +183,6 @@ static void choose_batch(hearth_session *s, uint32_t asked)
         s->batch = STEP_ROWS;
 }
 
-/* Fills in the session from the options and their defaults, and checks them. */
-static hearth_status resolve(hearth_session *s, const hearth_engine *engine, const hearth_session_options *options,
-                             hearth_error *error)
-{
-    const hyperparameters *h = &engine->model->hyper;
-    s->engine = engine;
-    s->context = options->context ? options->context : h->context_length;
-    s->sequences = options->sequences ? options->sequences : 1;
-    s->output_rows = options->output_rows ? options->output_rows : s->sequences;
-    s->widest = widest_input(engine->model);
-    s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
-    s->marks = options->marks ? (uint32_t)options->marks : DEFAULT_MARKS;
-    s->progress = options->progress;
-    s->tracer = options->tracer;
-    if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
-        return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
-    if (options->marks > MOST_MARKS)
-        return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
-                    (unsigned long long)options->marks, MOST_MARKS);
-    s->cache.format = options->kv;
-    size_t positions, cache_bytes; /* on both sides together */
-    if (!size_multiply(s->sequences, s->context, &positions) ||
-        !size_multiply(positions, engine_position_bytes(engine, options->kv), &cache_bytes))
-        return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
-                    s->sequences, s->context);
-    if (s->context > h->context_length)
-        return fail(error, HEARTH_INVALID, "%s: context: %u positions asked for, the model was made for %u",
-                    engine->model->source->path, s->context, h->context_length);
-    choose_batch(s, options->batch);
-    return HEARTH_OK;
-}
-
 static size_t session_threads(const hearth_session *s)
 {
     return pool_threads(s->engine->runtime->threads);
@@ -286,6 +255,52 @@ static uint32_t largest_context(hearth_session *s, uint32_t batch, const session
             most = s->context - 1;
     }
     return least;
+}
+
+/* Takes the largest context that fits if that of the model does not, in steps that do not depend on a few threads more or
+ * less. Where none fits the model's stays, for check_room() to refuse. */
+static void choose_context(hearth_session *s, uint32_t batch)
+{
+    session_room room = find_room(s);
+    if (fits(s, &room))
+        return;
+    uint32_t whole = s->context, most = largest_context(s, batch, &room);
+    s->context = most >= CONTEXT_STEP ? most - most % CONTEXT_STEP : most ? most : whole;
+    choose_batch(s, batch);
+}
+
+/* Fills in the session from the options and their defaults, and checks them. */
+static hearth_status resolve(hearth_session *s, const hearth_engine *engine, const hearth_session_options *options,
+                             hearth_error *error)
+{
+    const hyperparameters *h = &engine->model->hyper;
+    s->engine = engine;
+    s->context = options->context ? options->context : h->context_length;
+    s->sequences = options->sequences ? options->sequences : 1;
+    s->output_rows = options->output_rows ? options->output_rows : s->sequences;
+    s->widest = widest_input(engine->model);
+    s->widest_hidden = engine->uses_predictors ? widest_hidden(engine) : 0;
+    s->marks = options->marks ? (uint32_t)options->marks : DEFAULT_MARKS;
+    s->progress = options->progress;
+    s->tracer = options->tracer;
+    if (options->kv < 0 || options->kv >= HEARTH_KV_COUNT)
+        return fail(error, HEARTH_INVALID, "session: kv format %d: is not known", (int)options->kv);
+    if (options->marks > MOST_MARKS)
+        return fail(error, HEARTH_INVALID, "session: %llu marks: at most %u are kept",
+                    (unsigned long long)options->marks, MOST_MARKS);
+    s->cache.format = options->kv;
+    size_t positions, cache_bytes; /* on both sides together */
+    if (!size_multiply(s->sequences, s->context, &positions) ||
+        !size_multiply(positions, engine_position_bytes(engine, options->kv), &cache_bytes))
+        return fail(error, HEARTH_INVALID, "session: key/value cache: %u sequences of %u positions are too many",
+                    s->sequences, s->context);
+    if (s->context > h->context_length)
+        return fail(error, HEARTH_INVALID, "%s: context: %u positions asked for, the model was made for %u",
+                    engine->model->source->path, s->context, h->context_length);
+    choose_batch(s, options->batch);
+    if (!options->context)
+        choose_context(s, options->batch);
+    return HEARTH_OK;
 }
 
 /* Refuses a session that does not fit. The cache is only reserved and becomes resident as sequences grow; without this
