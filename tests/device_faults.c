@@ -347,14 +347,14 @@ static void a_device_that_hangs_is_left_alone(void **state)
     assert_true(mem_live() < before);
 }
 
-/* The CPU may take its time, as long as the device does not. */
+/* The CPU may take its time, as long as the device does not. (It has a second, for a machine with much else to do.) */
 static void patience_is_for_the_device(void **state)
 {
     (void)state;
     rig r;
     set_up_well(&r, "host");
-    r.d->patience_seconds = 0.1;
-    struct timespec rest = {0, 150000000};
+    r.d->patience_seconds = 1;
+    struct timespec rest = {1, 200000000};
     assert_int_equal(device_start(r.program, NULL), HEARTH_OK);
     for (unsigned i = 0; i < SLOTS; i++) {
         assert_int_equal(device_await_published(r.program, i, NULL), HEARTH_OK);
