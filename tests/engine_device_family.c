@@ -48,6 +48,33 @@ static void check_placement(stack *s, const golden *g, const char *name, const c
     close_placed(s);
 }
 
+/* Moves layers that read the keys and values of another to its side. Returns whether there are any. */
+static bool join_sides(const hearth_model *m, placed_form *forms)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        uint32_t from = i - m->layers[i].attention.keys_back;
+        any |= from != i;
+        if ((forms[i] == PLACED_HOST) != (forms[from] == PLACED_HOST))
+            forms[i] = forms[from];
+    }
+    return any;
+}
+
+/* A layer on one side cannot read the keys of one on the other: the last layer alone is refused. */
+static void check_refused_side(stack *s, hearth_mode mode)
+{
+    hearth_error error;
+    char *json = partial_placement(s, mode, 1, UINT32_MAX), says[96];
+    uint32_t last = s->model->hyper.layer_count - 1;
+    uint32_t from = last - s->model->layers[last].attention.keys_back;
+    snprintf(says, sizeof says, "layer %u: reads the keys and values of layer %u, which is on the CPU", last, from);
+    assert_int_equal(try_engine(s, json, mode, false, &error), HEARTH_UNSUPPORTED);
+    if (!strstr(error.text, says))
+        fail_msg("'%s' lacks '%s'", error.text, says);
+    hearth_free(json);
+}
+
 /* Layers with neurons there: whole, shared at random (so that experts are cut, too) and in halves (so that experts are
  * whole), and layers with none. */
 static void check_layers(stack *s, const golden *g, const char *name, const char *spec, hearth_mode mode)
@@ -60,16 +87,20 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
         shared[i] = i % 2 ? PLACED_FFN_HOST : PLACED_SPLIT;
         crossed[i] = i % 2 == 0 ? PLACED_HOST : PLACED_SPLIT;
     }
+    join_sides(s->model, shared);
+    bool reads_others = join_sides(s->model, crossed);
     char *all = print_placed(&shape, whole, true, true, &seed);
     char *some = print_placed(&shape, shared, false, true, &seed);
     char *other = print_placed(&shape, crossed, false, false, &seed);
-    char *half = partial_placement(s, mode, (shape.layers + 1) / 2, shape.neurons / 2);
+    char *half = partial_placement(s, mode, reads_others ? shape.layers : (shape.layers + 1) / 2, shape.neurons / 2);
     char *none = partial_placement(s, mode, UINT32_MAX, 0);
     check_placement(s, g, name, spec, mode, "none", none);
     check_placement(s, g, name, spec, mode, "whole", all);
     check_placement(s, g, name, spec, mode, "shared", some);
     check_placement(s, g, name, spec, mode, "crossed", other);
     check_placement(s, g, name, spec, mode, "half", half);
+    if (reads_others)
+        check_refused_side(s, mode);
     hearth_free(half);
     hearth_free(none);
     free(all);

@@ -108,7 +108,9 @@ typedef struct ranges {
     uint32_t count, length, stride;
 } ranges;
 
-/* Norms each range, and stores factor times the result at the same place of `to`, or adds it there. */
+static const device_norm no_norm = {NULL, NULL};
+
+/* Norms each range, without weights if they are NULL, and stores factor times the result at the same place of `to`, or adds it there. */
 static void norm_ranges(const recorder *r, const device_norm *w, ranges x, const device_buffer *to, unsigned finish,
                         float factor)
 {
@@ -220,6 +222,7 @@ static void attention(const recorder *r, uint32_t layer)
     size_t cosine = STEP_ANGLES + STEP_ROWS * first_angle * sizeof(float);
     size_t sine = cosine + STEP_ROWS * (size_t)model_largest(r->model).rotated * sizeof(float);
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
+    uint32_t own_keys = a->keys_back > 0 ? 0 : a->kv_head_count; /* heads; else another layer has stored them */
 
     mixer_row row = project(r, layer);
     size_t key_at = row.at[MIXER_KEY], value_at = row.at[MIXER_VALUE], stride = row.stride;
@@ -227,11 +230,14 @@ static void attention(const recorder *r, uint32_t layer)
         LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
                NO_BUFFER, BUFFER(v->projected), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
     norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
-    norm_heads(r, &l->key_norm, a, a->kv_head_count, key_at, stride);
-    LAUNCH(r, kv->place, r->rows * (a->head_count + a->kv_head_count), BUFFER(v->projected),
+    norm_heads(r, &l->key_norm, a, own_keys, key_at, stride);
+    if (a->norm_values && own_keys > 0)
+        norm_ranges(r, &no_norm, (ranges){v->projected, value_at, own_keys, a->head_length, (uint32_t)stride},
+                    v->projected, FINISH_STORE, 1);
+    LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(v->projected),
            BUFFER_FROM(v->projected, key_at * sizeof(float)), BUFFER_FROM(v->projected, value_at * sizeof(float)),
            BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
-           BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(a->kv_head_count), UINT(a->head_length),
+           BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(own_keys), UINT(a->head_length),
            UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES),
            UINT(r->s->context), UINT(stride), UINT(stride));
     LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
@@ -613,6 +619,27 @@ static const device_buffer *ffn_input(const recorder *r, uint32_t layer)
     return shared ? r->v->normed : norm_input(r, &r->s->engine->uploaded->layers[layer].ffn_norm);
 }
 
+/* Adds what the input of a layer's own makes of the residual stream (per_layer.h), and scales that. */
+static void finish_layer(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const model_layer *m = &r->model->layers[layer];
+    const device_matrix *gate = &l->per_layer_gate;
+    const device_vectors *v = r->v;
+    if (gate->w) {
+        size_t own = device_own_input(&r->model->hyper, layer, r->rows);
+        input in = prepare(r, v->x, gate->columns, &gate, 1);
+        product(r, gate, &in, all_rows, v->per_layer_gate, FINISH_STORE);
+        LAUNCH(r, DEVICE_activate, r->rows * items_of(gate->rows, ACTIVATE_NEURONS), BUFFER(v->per_layer_gate),
+               BUFFER_FROM(v->per_layer, own), NO_BUFFER, NO_BUFFER, LIST(all_rows), UINT(gate->rows),
+               UINT(kind_of[ffn_activations[m->ffn.activation].kernel]), UINT(GATING_GATED), FLOAT(m->ffn.threshold));
+        multiply_output(r, &l->per_layer_output, v->per_layer_gate, false);
+        add_to_residual(r, &l->per_layer_post_norm, (block_result){v->added, 1, NULL, NULL});
+    }
+    if (m->output_scale)
+        reduce(r, &(block_result){v->x, 1, NULL, NULL}, v->x, FINISH_STORE, m->output_scale[0]);
+}
+
 /* Notes the remaining moments of a layer that is a mixer alone. */
 static void stamp_end(const recorder *r, uint32_t layer)
 {
@@ -639,6 +666,7 @@ static void layer_on_device(const recorder *r, uint32_t layer)
     if (!parallel)
         mixer_output(r, layer);
     if (r->model->layers[layer].ffn.neuron_count == 0) {
+        finish_layer(r, layer);
         stamp_end(r, layer);
         return;
     }
@@ -671,6 +699,7 @@ static void layer_on_device(const recorder *r, uint32_t layer)
         join_norm(r, layer, &result);
     if (result.sums || result.bias || result.answer)
         add_to_residual(r, &l->ffn_post_norm, result);
+    finish_layer(r, layer);
     stamp(r, layer, STAMP_END);
 }
 
@@ -697,6 +726,9 @@ static void record_layers(const recorder *r)
     const device_matrix *embedding = &e->uploaded->embedding;
 
     device_copy(r->program, r->v->step, 0, r->mirror->step, 0, device_buffer_bytes(r->v->step));
+    if (r->v->per_layer)
+        device_copy(r->program, r->v->per_layer, 0, r->mirror->per_layer, 0,
+                    device_own_input(&r->model->hyper, layers, r->rows));
     if (embedding->w)
         embed(r);
     bool on_host = !embedding->w; /* true: the residual stream is on the CPU */

@@ -77,7 +77,7 @@ static widths widest_rows(const hearth_session *s)
 /* Returns whether a block of a layer has a result that is not added to the residual stream as it is. */
 static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 {
-    return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
+    return m->hyper.residual_scale != 1 || l->per_layer_gate.data || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
            l->attention_output_bias || l->ffn_inner_norm.weight || l->ffn.latent > 0 ||
            (l->down_bias && l->ffn.router.expert_count > 0);
 }
@@ -163,6 +163,9 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->mixed =
         take(t, DEVICE_MEMORY, rows * (most.query > most.recurrent ? most.query : most.recurrent), word, vectors);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
+    v->per_layer = take(t, DEVICE_MEMORY, device_own_input(h, h->layer_count, rows), 1, vectors);
+    v->per_layer_gate = take(t, DEVICE_MEMORY, rows * h->per_layer_length, word, vectors);
+    m->per_layer = take(t, DEVICE_PINNED, device_own_input(h, h->layer_count, rows), 1, bus);
     v->hidden = take(t, DEVICE_MEMORY, rows * (w.hidden > w.masks ? w.hidden : w.masks), word, vectors);
     v->score = take(t, DEVICE_MEMORY, w.hidden || w.masks ? rows * w.neurons : 0, word, vectors);
     v->mask_list = take(t, DEVICE_MEMORY, rows * w.masks, word, vectors);
@@ -344,12 +347,26 @@ static void describe_step(const hearth_session *s, const hearth_row *rows, size_
     }
 }
 
+/* Writes to the mirror the inputs of the layers' own, of a step of `rows` rows of which `count` are used. */
+static void put_own_inputs(const hearth_session *s, size_t rows, size_t count)
+{
+    const hyperparameters *h = &s->engine->model->hyper;
+    size_t p = h->per_layer_length;
+    for (uint32_t layer = 0; p > 0 && layer < h->layer_count; layer++) {
+        float *to = (float *)(void *)((char *)device_buffer_host(s->device->mirror.per_layer) +
+                                      device_own_input(h, layer, rows));
+        for (size_t i = 0; i < count; i++)
+            memcpy(to + i * p, s->scratch.per_layer + (i * h->layer_count + layer) * p, p * sizeof *to);
+    }
+}
+
 hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     device_session *ds = s->device;
     program_kind kind = s->observer.see ? PROGRAM_OBSERVED : count == 1 ? PROGRAM_ONE : PROGRAM_MANY;
     TRY(need_program(s, ds, kind, error));
     describe_step(s, rows, count);
+    put_own_inputs(s, kind == PROGRAM_ONE ? 1 : STEP_ROWS, count);
     if (!s->engine->uploaded->embedding.w)
         put(ds->mirror.x, s->scratch.x, row_bytes(s, count));
     TRY(device_start(ds->programs[kind], error));

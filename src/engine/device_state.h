@@ -16,6 +16,8 @@ typedef struct device_vectors {
     device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
     device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q or V]          */
     device_buffer *states;                   /* those of `recurrent` below                                */
+    device_buffer *per_layer;                /* [layers][rows of the step][p]  inputs of the layers' own: device_own_input */
+    device_buffer *per_layer_gate;           /* [R][p]                                                    */
     device_buffer *hidden, *score;           /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
                                               * masks of the experts that a token chooses */
     device_buffer *mask_list, *mask_listed;  /* [R][H], [R]  rows of those masks                          */
@@ -42,6 +44,7 @@ typedef struct device_mirror {
     device_buffer *step, *x, *normed, *hidden, *answer, *totals, *logits;
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
+    device_buffer *per_layer;
     device_buffer *shares; /* what the device's router chose, where both sides have neurons of experts */
     device_buffer *first, *lists[TOTALS], *listed[TOTALS], *shared_listed[TOTALS]; /* for observers */
 } device_mirror;
@@ -93,6 +96,12 @@ typedef struct mixer_row {
     size_t at[MIXER_INPUTS], stride;
 } mixer_row;
 mixer_row device_mixer_row(const model_layer *l);
+
+/* Returns where the inputs of a layer's own begin, in bytes, in a step of so many rows. */
+static inline size_t device_own_input(const hyperparameters *h, uint32_t layer, size_t rows)
+{
+    return layer * (items_of(rows * h->per_layer_length * sizeof(float), ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT);
+}
 
 /* Returns whether the device computes the hidden units of a layer's predictor for both sides. With experts each side
  * computes them for itself: the CPU needs them by expert. */

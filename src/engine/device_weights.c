@@ -220,10 +220,10 @@ static hearth_status upload_qkv_bias(loader *l, device_layer *to, const model_la
 void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS])
 {
     const attention_shape *a = &l->attention;
-    uint32_t query = query_width(a), key = key_width(a);
+    uint32_t query = query_width(a), key = a->keys_back > 0 ? 0 : key_width(a);
     const mixer_input attention[] = {[MIXER_QUERY] = {&l->q, query, "attn_q"},
                                      [MIXER_KEY] = {&l->k, key, "attn_k"},
-                                     [MIXER_VALUE] = {&l->v, key, "attn_v"},
+                                     [MIXER_VALUE] = {l->v.data ? &l->v : &l->k, key, "attn_v"},
                                      [MIXER_GATE] = {&l->q, a->gated ? query : 0, "attn_q"}};
     const mixer_input recurrent[] = {[MIXER_CONVOLVED] = {&l->convolved, l->convolved.rows, "attn_qkv"},
                                      [MIXER_SILU_GATE] = {&l->recurrent_gate, l->recurrent_gate.rows, "attn_gate"},
@@ -308,6 +308,7 @@ static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
         {&to->attention_post_norm, &from->attention_post_norm, d, "attention post norm"},
         {&to->ffn_norm, &from->ffn_norm, d, "ffn norm"},
         {&to->ffn_post_norm, &from->ffn_post_norm, d, "ffn post norm"},
+        {&to->per_layer_post_norm, &from->per_layer_post_norm, d, "post norm"},
     };
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
         TRY(upload_norm(l, norms[i].to, norms[i].from, NULL, norms[i].n, norms[i].what));
@@ -315,6 +316,8 @@ static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
     TRY(upload_floats(l, &to->attention_output_bias, from->attention_output_bias, NULL, d, "attention bias"));
     TRY(upload_floats(l, &to->sinks, from->sinks, NULL, a->head_count, "sinks"));
     TRY(upload_inputs(l, to, layer));
+    TRY(upload_whole(l, &to->per_layer_gate, &from->per_layer_gate, layer, "inp_gate"));
+    TRY(upload_whole(l, &to->per_layer_output, &from->per_layer_output, layer, "proj"));
     if (from->mixer != MIXER_RECURRENT)
         return upload_whole(l, &to->mixer_output, &from->attention_output, layer, "attn_output");
     TRY(upload_recurrent(l, to, from));
@@ -511,7 +514,8 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         uint64_t neurons = layer_neurons(&p->layers[i], PLACEMENT_DEVICE), f = from->ffn.neuron_count;
         bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
                  matrix_bytes(&from->attention_output) + matrix_bytes(&from->convolved) +
-                 matrix_bytes(&from->recurrent_gate) + matrix_bytes(&from->recurrent_output);
+                 matrix_bytes(&from->recurrent_gate) + matrix_bytes(&from->recurrent_output) +
+                 matrix_bytes(&from->per_layer_gate) + matrix_bytes(&from->per_layer_output);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
         bytes += predicts ? matrix_bytes(&e->predictor.fc1) + matrix_bytes(&e->predictor.fc2) * neurons / f : 0;
         uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
@@ -617,11 +621,6 @@ const char *device_lacks(const model_layer *l)
              (l->gate_bias || l->up_bias || l->down_bias || l->mask_in.data || l->ffn_inner_norm.weight),
          "has experts of another width with biases, masks or a norm"},
         {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
-        {l->attention.keys_back > 0, "reads the keys and values of another layer"},
-        {l->attention.norm_values, "has normed values"},
-        {l->mixer == MIXER_ATTENTION && !l->v.data, "has keys as values"},
-        {l->per_layer_gate.data != NULL, "has an input of its own"},
-        {l->output_scale != NULL, "scales the residual stream"},
         {l->ffn.cuts, "cuts first values above their mean"},
         {l->experts_norm.weight != NULL, "has experts beside a network"},
     };
@@ -640,15 +639,28 @@ static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_e
                 : HEARTH_OK;
 }
 
+/* Refuses a layer that reads the keys and values of one on the other side. */
+static hearth_status check_side(const hearth_model *m, const hearth_placement *p, uint32_t layer, hearth_error *error)
+{
+    uint32_t from = layer - m->layers[layer].attention.keys_back;
+    bool on_device = layer_uses_device(&p->layers[from]);
+    if (on_device == layer_uses_device(&p->layers[layer]))
+        return HEARTH_OK;
+    return fail(error, HEARTH_UNSUPPORTED,
+                "%s: layer %u: reads the keys and values of layer %u, which is on the %s; both must be on one side",
+                m->source->path, layer, from, on_device ? "device" : "CPU");
+}
+
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const engine_layer *engine_layers,
                                     const hearth_progress *progress, hearth_error *error)
 {
-    for (uint32_t i = 0; i < placement->layer_count; i++)
+    for (uint32_t i = 0; i < placement->layer_count; i++) {
         if (layer_uses_device(&placement->layers[i]))
             TRY(check_layer(model, i, error));
-    if (placement->embedding == PLACEMENT_DEVICE &&
-        (model->hyper.per_layer_length > 0 || model->hyper.stream_count > 1))
+        TRY(check_side(model, placement, i, error));
+    }
+    if (placement->embedding == PLACEMENT_DEVICE && model->hyper.stream_count > 1)
         return fail(error, HEARTH_UNSUPPORTED, "%s: the embedding must be on the CPU, which makes more of it",
                     model->source->path);
     for (uint32_t i = 0; i < placement->layer_count; i++)
@@ -693,10 +705,10 @@ void device_weights_destroy(device_weights *w)
         device_matrix *matrices[] = {&l->mixer_output,  &l->gate,      &l->up,         &l->down_t,      &l->down,
                                      &l->fc1,           &l->fc2,       &l->router,     &l->mask_in,     &l->mask_out,
                                      &l->shared_gate,   &l->latent_in, &l->latent_out, &l->shared.gate, &l->shared.up,
-                                     &l->shared.down_t, &l->shared.fc2};
+                                     &l->shared.down_t, &l->shared.fc2,  &l->per_layer_gate, &l->per_layer_output};
         const device_norm norms[] = {
             l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
-            l->query_norm,     l->key_norm, l->ffn_inner_norm};
+            l->query_norm,     l->key_norm, l->ffn_inner_norm,      l->per_layer_post_norm};
         device_buffer *floats[] = {
             l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,   l->up_bias,       l->down_bias,
             l->router_bias, l->router_correction,     l->expert_begins, l->mask_begins, l->step_bias,     l->decay,

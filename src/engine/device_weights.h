@@ -36,7 +36,8 @@ typedef struct device_norm {
 enum { MIXER_QUERY, MIXER_KEY, MIXER_VALUE, MIXER_GATE, MIXER_INPUTS };
 enum { MIXER_CONVOLVED, MIXER_SILU_GATE, MIXER_STEP, MIXER_BETA };
 
-/* One of them. The gate of gated attention is every other head of the query's matrix. */
+/* One of them. The gate of gated attention is every other head of the query's matrix; where keys are values, both have the
+ * key's matrix, each a copy of its own. */
 typedef struct mixer_input {
     const matrix *of;
     uint32_t rows; /* that it has there; 0: the layer has no such matrix */
@@ -49,6 +50,8 @@ void device_mixer_inputs(const model_layer *l, mixer_input out[MIXER_INPUTS]);
 typedef struct device_layer {
     device_norm attention_norm, ffn_norm, attention_post_norm, ffn_post_norm; /* [d]                */
     device_norm query_norm, key_norm, attention_inner_norm;                   /* as in model_layer  */
+    device_matrix per_layer_gate, per_layer_output;                           /* as in model_layer  */
+    device_norm per_layer_post_norm;                                          /* [d]                */
     device_matrix inputs[MIXER_INPUTS], mixer_output;
     device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */

@@ -472,7 +472,7 @@ hearth_status forward_batch(hearth_session *s, const hearth_row *rows, size_t co
     for (uint32_t i = 0; i < e->model->rotary_count; i++)
         prepare_rotary(s, &e->model->rotaries[i], count);
     recurrent_begin_batch(s, count);
-    if (!e->uploaded || !e->uploaded->embedding.w)
+    if (!e->uploaded || !e->uploaded->embedding.w || e->model->hyper.per_layer_length > 0)
         embed(s, rows, count);
     if (e->model->hyper.per_layer_length > 0)
         per_layer_prepare(s, rows, count);
