@@ -32,7 +32,9 @@ for signal in KILL INT; do
         stops=$((stops + 1))
         if [ $signal = INT ]; then
             is "exit status after SIGINT" $status 130
-            is "lines after SIGINT" "$(wc -l <"$scratch/err")" 1
+            # a process so young that it has no handler yet ends without a word; then there is no folder either
+            lines=$(wc -l <"$scratch/err")
+            [ "$lines" = 0 ] && [ ! -e "$out.work" ] && pass || is "lines after SIGINT" "$lines" 1
             # before there is a folder nothing lies in it: then the corpus was still being read
             [ ! -e "$out.work" ] || has "where the work lies" "$(cat "$scratch/err")" \
                 "$model: tuning was interrupted; its work lies in $out.work, and the same command goes on from there"

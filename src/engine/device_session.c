@@ -77,8 +77,8 @@ static widths widest_rows(const hearth_session *s)
 /* Returns whether a block of a layer has a result that is not added to the residual stream as it is. */
 static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 {
-    return m->hyper.residual_scale != 1 || l->per_layer_gate.data || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
-           l->attention_output_bias || l->ffn_inner_norm.weight || l->ffn.latent > 0 ||
+    return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
+           l->attention_output_bias || l->ffn_inner_norm.weight || l->ffn.latent > 0 || l->per_layer_gate.data ||
            (l->down_bias && l->ffn.router.expert_count > 0);
 }
 

@@ -16,7 +16,7 @@ typedef struct device_vectors {
     device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
     device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q or V]          */
     device_buffer *states;                   /* those of `recurrent` below                                */
-    device_buffer *per_layer;                /* [layers][rows of the step][p]  inputs of the layers' own: device_own_input */
+    device_buffer *per_layer;                /* inputs of the layers' own: device_own_input               */
     device_buffer *per_layer_gate;           /* [R][p]                                                    */
     device_buffer *hidden, *score;           /* [R][H], [R][n]  H: the most hidden units of a predictor, or of the
                                               * masks of the experts that a token chooses */
@@ -97,7 +97,7 @@ typedef struct mixer_row {
 } mixer_row;
 mixer_row device_mixer_row(const model_layer *l);
 
-/* Returns where the inputs of a layer's own begin, in bytes, in a step of so many rows. */
+/* Returns where the inputs of a layer's own, [rows][p], begin in `per_layer`, in bytes, in a step of so many rows. */
 static inline size_t device_own_input(const hyperparameters *h, uint32_t layer, size_t rows)
 {
     return layer * (items_of(rows * h->per_layer_length * sizeof(float), ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT);

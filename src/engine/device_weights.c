@@ -705,9 +705,9 @@ void device_weights_destroy(device_weights *w)
         device_matrix *matrices[] = {&l->mixer_output,  &l->gate,      &l->up,         &l->down_t,      &l->down,
                                      &l->fc1,           &l->fc2,       &l->router,     &l->mask_in,     &l->mask_out,
                                      &l->shared_gate,   &l->latent_in, &l->latent_out, &l->shared.gate, &l->shared.up,
-                                     &l->shared.down_t, &l->shared.fc2,  &l->per_layer_gate, &l->per_layer_output};
+                                     &l->shared.down_t, &l->shared.fc2};
         const device_norm norms[] = {
-            l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm, l->attention_inner_norm,
+            l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm,      l->attention_inner_norm,
             l->query_norm,     l->key_norm, l->ffn_inner_norm,      l->per_layer_post_norm};
         device_buffer *floats[] = {
             l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,   l->up_bias,       l->down_bias,
@@ -717,6 +717,8 @@ void device_weights_destroy(device_weights *w)
             drop(&l->inputs[k]);
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
+        drop(&l->per_layer_gate);
+        drop(&l->per_layer_output);
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
             device_buffer_destroy(norms[k].weight);
             device_buffer_destroy(norms[k].bias);

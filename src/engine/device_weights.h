@@ -101,8 +101,9 @@ const char *device_lacks(const model_layer *l);
 
 /* Uploads everything that the placement puts on the device. layers [layer_count]: those of the engine, of which it takes
  * down_t (where that has no data, the model's `down` is uploaded as it is) and the predictor.
- * HEARTH_UNSUPPORTED: a layer has what devices cannot compute yet (named); a matrix has a format for which devices have no kernels (named); or a layer's shared expert has
- * another format than the others.
+ * HEARTH_UNSUPPORTED: a layer has what devices cannot compute yet (named); reads the keys of a layer on the other side; a
+ * matrix has a format for which devices have no kernels (named); or a layer's shared expert has another format than the
+ * others.
  * HEARTH_NO_MEMORY: the budget does not hold it; the text says how many layers it would hold. */
 hearth_status device_weights_create(device_weights **out, device *d, const hearth_model *model,
                                     const hearth_placement *placement, const struct engine_layer *layers,
