@@ -230,8 +230,9 @@ static void attention(const recorder *r, uint32_t layer)
         LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
                NO_BUFFER, BUFFER(v->projected), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
     norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
-    norm_heads(r, &l->key_norm, a, own_keys, key_at, stride);
-    if (a->norm_values && own_keys > 0)
+    if (a->keys_back == 0)
+        norm_heads(r, &l->key_norm, a, own_keys, key_at, stride);
+    if (a->keys_back == 0 && a->norm_values)
         norm_ranges(r, &no_norm, (ranges){v->projected, value_at, own_keys, a->head_length, (uint32_t)stride},
                     v->projected, FINISH_STORE, 1);
     LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(v->projected),

@@ -5,13 +5,14 @@
 
 TILE_PRODUCTS(avxvnni)
 
+/* Returns the product of AVX2: a format that has tiles is in one of its three tables. */
 static kernel_product *product_avx2(number_format format)
 {
-    static const kernels *const parts[] = {&avx2_blocks, &avx2_bytes, &avx2_copies};
-    size_t i = 0;
-    while (!parts[i]->product[format])
-        i++; /* a format that has tiles is in one of them */
-    return parts[i]->product[format];
+    static const kernels *const others[] = {&avx2_blocks, &avx2_copies};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i]->product[format])
+            return others[i]->product[format];
+    return avx2_bytes.product[format];
 }
 
 static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
