@@ -305,6 +305,40 @@ static void interrupted_and_gone_on(void **state)
 
 /* ------------------------------------------------------------------ faults */
 
+/* The files of layers without a network stay empty, and are not damaged for that; nor do they count as bytes. */
+static void layers_without_a_network(void **state)
+{
+    (void)state;
+    enum { TOKENS = 100, BEGUN = 60 };
+    dense d = dense_open(HEARTH_DATA "/golden/nemotron-h/model.gguf", 1);
+    corpus c = random_corpus(&d, TOKENS, 50);
+    uint32_t layers = d.model->hyper.layer_count, networks = 0;
+    float *zeros = calloc(d.model->hyper.embedding_length + d.info.neuron_count, sizeof *zeros);
+    char *folder = scratch_folder();
+    states_writer *w = open_writer(folder, &d, &c, 0);
+    for (uint32_t layer = 0; layer < layers; layer++) {
+        networks += d.model->layers[layer].ffn.neuron_count > 0;
+        hearth_observation o = {.layer = layer,
+                                .residual = zeros,
+                                .ffn_input = zeros,
+                                .activations = zeros,
+                                .neuron_count = d.model->layers[layer].ffn.neuron_count};
+        for (uint64_t t = 0; o.neuron_count > 0 && t < BEGUN; t++)
+            states_writer_add(w, t, &o);
+    }
+    assert_in_range(networks, 1, layers - 1);
+    assert_int_equal(states_writer_flush(w, BEGUN, NULL), HEARTH_OK);
+    states_writer_close(w);
+    w = open_writer(folder, &d, &c, 0);
+    assert_string_equal(states_writer_note(w), "");
+    assert_int_equal(states_writer_tokens(w), BEGUN);
+    states_writer_close(w);
+    scratch_remove(folder);
+    free(zeros);
+    corpus_free(&c);
+    dense_close(&d);
+}
+
 /* Whatever fails, what was flushed before is there, and the next run is whole. */
 static void everything_may_fail(void **state)
 {
@@ -544,10 +578,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_delete_nothing),      cmocka_unit_test(rows_are_what_was_seen),
         cmocka_unit_test(the_last_tenth_is_held_out), cmocka_unit_test(the_limit_holds),
-        cmocka_unit_test(interrupted_and_gone_on),    cmocka_unit_test(everything_may_fail),
-        cmocka_unit_test(files_that_may_not_grow),    cmocka_unit_test(along_with_a_profile),
-        cmocka_unit_test(one_run_at_a_time),          cmocka_unit_test(removal_finds_everything),
-        cmocka_unit_test(links_are_not_followed),
+        cmocka_unit_test(interrupted_and_gone_on),    cmocka_unit_test(layers_without_a_network),
+        cmocka_unit_test(everything_may_fail),        cmocka_unit_test(files_that_may_not_grow),
+        cmocka_unit_test(along_with_a_profile),       cmocka_unit_test(one_run_at_a_time),
+        cmocka_unit_test(removal_finds_everything),   cmocka_unit_test(links_are_not_followed),
     };
     return run_group(tests, NULL, NULL);
 }

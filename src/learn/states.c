@@ -338,12 +338,14 @@ void states_read(const states *s, const uint32_t *rows, size_t row_count, bool n
 /* ------------------------------------------------------------------ opening a writer */
 
 struct states_writer {
+    const hearth_model *model;
     manifest m;
     row_shape shape;
     char *folder;
     int *files;    /* [layers]; -1: not open                                 */
     uint8_t *rows; /* [room][shape.bytes] rows of one layer, not written yet */
     size_t room, held;
+    uint32_t networks;    /* layers that have one: the files of others stay empty */
     uint32_t layer;       /* layer of these rows ...                              */
     uint64_t first;       /* ... and number of the first one                      */
     hearth_status failed; /* first failure of a write; reported by the next flush */
@@ -354,10 +356,9 @@ struct states_writer {
 /* Sets the least stride for which all rows fit. */
 static hearth_status choose_stride(states_writer *w, uint64_t disk_bytes, hearth_error *error)
 {
-    uint64_t one = (uint64_t)w->m.layers * w->shape.bytes;
-    assert(one > 0); /* a model has layers */
+    uint64_t one = (uint64_t)w->networks * w->shape.bytes;
     w->m.stride = 1;
-    if (disk_bytes == 0)
+    if (disk_bytes == 0 || one == 0)
         return HEARTH_OK;
     uint64_t rows = disk_bytes / one;
     if (rows == 0)
@@ -388,7 +389,7 @@ static hearth_status check_room(const states_writer *w, hearth_error *error)
 {
     struct statvfs disk;
     uint64_t needed, stored = stored_bytes(w);
-    if (__builtin_mul_overflow(states_writer_rows(w), (uint64_t)w->m.layers * w->shape.bytes, &needed))
+    if (__builtin_mul_overflow(states_writer_rows(w), (uint64_t)w->networks * w->shape.bytes, &needed))
         return fail(error, HEARTH_IO, "%s: hidden states: take more bytes than can be counted", w->folder);
     needed = needed > stored ? needed - stored : 0;
     if (file_must_fail(EIO) || statvfs(w->folder, &disk) != 0)
@@ -414,12 +415,14 @@ static hearth_status open_layer(states_writer *w, uint32_t layer, bool afresh, h
     return status;
 }
 
-/* Checks whether the files are as long as the manifest says. Fails where they cannot be examined. */
+/* Checks whether the files of layers with a network are as long as the manifest says. Fails where they cannot be examined. */
 static hearth_status check_files(bool *whole, const states_writer *w, const manifest *found, hearth_error *error)
 {
     *whole = true;
     for (uint32_t i = 0; *whole && i < w->m.layers; i++) {
         struct stat about;
+        if (w->model->layers[i].ffn.neuron_count == 0)
+            continue;
         char *path = layer_path(w->folder, i);
         if (!path)
             return fail_memory(error, w->folder, strlen(w->folder));
@@ -516,7 +519,10 @@ hearth_status states_writer_open(states_writer **out, const char *folder, const 
     if (!w)
         return fail_memory(error, "hidden states", sizeof *w);
     const hyperparameters *h = &model->hyper;
+    w->model = model;
     w->shape = row_shape_of(model);
+    for (uint32_t i = 0; i < h->layer_count; i++)
+        w->networks += model->layers[i].ffn.neuron_count > 0;
     w->m = (manifest){
         .corpus_tokens = texts->id_count, .layers = h->layer_count, .d = h->embedding_length, .f = w->shape.f};
     model_fingerprint(w->m.fingerprint, model);
