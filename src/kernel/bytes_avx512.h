@@ -288,9 +288,11 @@ ALWAYS_INLINE __m512i add_fifth(__m512i w, __mmask64 bits)
 ALWAYS_INLINE __m256i first_words(const uint8_t *base, size_t bytes)
 {
     const bool at_once = 7 * bytes + 2 <= 128;
-    const int word = 0x03020100, next = (int)(0x01010101 * bytes), fifth = word + (at_once ? 4 * next : 0);
-    const __m512i index = _mm512_castsi256_si512(_mm256_setr_epi32(
-        word, word + next, word + 2 * next, word + 3 * next, fifth, fifth + next, fifth + 2 * next, fifth + 3 * next));
+    uint32_t from[8]; /* the bytes of each word; unsigned, since places beyond the register wrap around */
+    UNROLLED
+    for (uint32_t i = 0; i < 8; i++)
+        from[i] = 0x03020100 + 0x01010101 * (uint32_t)bytes * (at_once ? i : i % 4);
+    const __m512i index = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)from));
     __m256i words = _mm512_castsi512_si256(pick(base, bytes, 0, index));
     return at_once ? words : _mm256_blend_epi32(words, _mm512_castsi512_si256(pick(base, bytes, 1, index)), 0xf0);
 }
