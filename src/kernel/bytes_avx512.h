@@ -393,8 +393,8 @@ ALWAYS_INLINE void unpack_q5_k(const uint8_t *base, const row_finds *finds, __m5
         if (i % 2 == 0)
             split_nibbles(_mm512_loadu_si512(block->nibbles + 32 * i), w + i);
         /* Bit p of part p: parts 2 i and 2 i + 2, or, of odd registers, those after the parts of the even one. */
-        uint64_t parts = 0x0101010101010101u << (i / 2 * 4 + i % 2);
-        long long bit = (long long)parts, later = (long long)(parts << 2);
+        uint64_t part = 0x0101010101010101u << (i / 2 * 4 + i % 2), part_later = part << 2;
+        long long bit = (long long)part, later = (long long)part_later;
         const __m512i bits = _mm512_set_epi64(later, later, later, later, bit, bit, bit, bit);
         w[i] = add_fifth(w[i], _mm512_test_epi8_mask(high, bits));
     }
