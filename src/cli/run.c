@@ -253,12 +253,9 @@ static hearth_status read_prompt(const run_values *v, char **text, size_t *size,
 /* Says what a context is cut to that does not fit. */
 static void note_context(const chat *s)
 {
-    char text[96];
     uint32_t own = s->loaded.info.context_length, context = hearth_session_context(s->session);
-    if (context == own || s->messages.quiet)
-        return;
-    snprintf(text, sizeof text, "%u of the model's context of %u tokens fit into memory", context, own);
-    output_note("note", text);
+    if (context != own && !s->messages.quiet)
+        output_note("note", "%u of the model's context of %u tokens fit into memory", context, own);
 }
 
 /* Says how much memory the session takes where there is not enough of it. */
