@@ -218,10 +218,11 @@ static hearth_status set_sizes(const work *w, checkpoint *keys, hearth_error *er
 static hearth_status set_blocks(work *w, checkpoint *keys, hearth_error *error)
 {
     const model_shape *s = &w->m->shape;
-    int32_t *sizes = arena_new_array(&w->memory, 2 * (size_t)s->layers, sizeof *sizes), *kv_heads = sizes + s->layers;
+    int32_t *sizes = arena_new_array(&w->memory, 2 * (size_t)s->layers, sizeof *sizes);
     char key[NAME_SIZE];
     if (!sizes)
         return fail_memory(error, "blocks", 2 * s->layers * sizeof *sizes);
+    int32_t *kv_heads = sizes + s->layers;
     for (uint32_t i = 0; i < s->layers; i++) {
         const layer_kind *kind = model_kind(s, i);
         sizes[i] = kind->network ? (int32_t)s->neurons : 0;
