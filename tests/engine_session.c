@@ -339,8 +339,8 @@ static void contexts_that_do_not_fit(void **state)
     hearth_session *session = NULL;
     hearth_memory memory;
     hearth_error e;
-    const hearth_session_options any = {.sequences = 5}, whole = {.context = 128, .sequences = 5}, fitting = {.context = 37, .sequences = 5},
-                                 longer = {.context = 38, .sequences = 5};
+    const hearth_session_options any = {.sequences = 5}, whole = {.context = 128, .sequences = 5},
+                                 fitting = {.context = 37, .sequences = 5}, longer = {.context = 38, .sequences = 5};
     hearth_engine *engine = open_engine(&runtime, &model, 0);
     assert_int_equal(hearth_session_memory(engine, &fitting, &memory, NULL), HEARTH_OK);
     close_engine(engine, model, runtime);
