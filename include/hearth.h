@@ -9,7 +9,7 @@
  *
  * Smaller ones: a placement says what an engine computes where; a sampler chooses tokens; an answer and a detokenizer
  * (each of a model) turn tokens into text; a checkpoint is a saved sequence of a session. examples/generate.c is a whole
- * program.
+ * program. This one file is the whole interface, hence its length.
  *
  * Threads may share a runtime, a model and an engine once it is created. A session, a sampler and an answer belong to
  * one thread at a time. Objects are destroyed in the reverse order of their creation. Engines of one runtime take turns

@@ -257,8 +257,8 @@ static uint32_t largest_context(hearth_session *s, uint32_t batch, const session
     return least;
 }
 
-/* Takes the largest context that fits if that of the model does not, in steps that do not depend on a few threads more or
- * less. Where none fits the model's stays, for check_room() to refuse. */
+/* Takes the largest context that fits if that of the model does not, in whole steps, so that a little more memory or a
+ * thread less seldom changes it. Where none fits the model's stays, for check_room() to refuse. */
 static void choose_context(hearth_session *s, uint32_t batch)
 {
     session_room room = find_room(s);

@@ -25,7 +25,7 @@ typedef struct states_writer states_writer;
  * the same model and corpus that exist there (of an interrupted run) are continued; others, and damaged ones, are
  * replaced, but not those that merely could not be read. The folder is created if missing. HEARTH_INVALID: disk_bytes
  * are less than one row of every layer. HEARTH_IO: among others, too little room on the disk, with both figures;
- * checked before anything is written. */
+ * checked before anything is written. The model must outlive the writer. */
 hearth_status states_writer_open(states_writer **out, const char *folder, const hearth_model *model,
                                  const corpus *texts, uint64_t disk_bytes, hearth_error *error);
 /* Returns why existing rows could not be continued, for people; "" where there were none. */
