@@ -67,9 +67,8 @@ static hearth_status check_options(const lowrank_job *job, hearth_error *error)
     if (!ffn_predictable(&job->model->layers[job->layer].ffn))
         return fail(error, HEARTH_UNSUPPORTED, "%s: activation %s is never zero, there is nothing to predict",
                     job->thing, ffn_activations[job->model->layers[job->layer].ffn.activation].name);
-    if (job->model->layers[job->layer].ffn.latent > (h->embedding_length > f ? h->embedding_length : f))
-        return fail(error, HEARTH_UNSUPPORTED, "%s: experts wider than the model and its neurons are not supported",
-                    job->thing);
+    if (job->model->layers[job->layer].ffn.latent > h->embedding_length)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: experts wider than the model are not supported", job->thing);
     if (o->rank < 2 || o->rank % 2 || o->rank > most)
         return fail(error, HEARTH_UNSUPPORTED, "%s: rank %u: it has to be even, and from 2 to %zu", job->thing, o->rank,
                     most);

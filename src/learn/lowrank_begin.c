@@ -29,6 +29,11 @@
 #define SAMPLE_LEAST  4096
 #define SAMPLE_MOST   32768
 #define SAMPLE_CHUNK  512
+/* Neurons from which W'W is computed, as a multiple of d, spread evenly over all: of a mixture with hundreds of thousands,
+ * many times d give the same directions. */
+#define NEURON_FACTOR 16
+/* Neurons that are worked on between two looks at whether to go on. */
+#define NEURON_CHUNK 4096
 /* Rounds of the subspace iteration. Each reduces the error of a
  * direction by the ratio of the first eigenvalue left out to its own. */
 #define ROUNDS 8
@@ -55,7 +60,7 @@ typedef struct start {
     float *mean;       /* [d]                                                                                     */
     float *basis;      /* [k][f] U'                                                                               */
     float *reduced;    /* [k][d] P                                                                                */
-    float *image;      /* [widest of d, f][d]: P C, W C, or W'W                                                   */
+    float *image;      /* [widest of d, NEURON_CHUNK][d]: P C, a part of W C, or W'W                              */
     float *turn;       /* [d][d] C W'W                                                                            */
     float *chunk;      /* [SAMPLE_CHUNK][d]                                                                       */
     float *products;   /* [BASIS_BLOCK][k]                                                                        */
@@ -282,6 +287,30 @@ static void orthonormalise(const start *s, float *basis, size_t n)
     }
 }
 
+/* Reports how far a stage is; HEARTH_CANCELLED where it is not to go on. */
+static hearth_status report(const start *s, const char *stage, size_t done, size_t total, hearth_error *error)
+{
+    const hearth_progress *p = &s->job->options->progress;
+    if (p->report && !p->report(p->user, stage, done, total))
+        return fail(error, HEARTH_CANCELLED, "%s: cancelled", s->job->thing);
+    return HEARTH_OK;
+}
+
+/* Computes W'W, up to a factor, into the image: from every `stride`-th neuron. */
+static hearth_status multiply_neurons(const start *s, hearth_error *error)
+{
+    const lowrank_job *job = s->job;
+    size_t d = job->d, stride = (job->f + NEURON_FACTOR * d - 1) / (NEURON_FACTOR * d), n = job->f / stride;
+    for (size_t from = 0; from < n; from += NEURON_CHUNK) {
+        size_t count = n - from < NEURON_CHUNK ? n - from : NEURON_CHUNK;
+        product_factor rows = as_is(s->w + from * stride * d, stride * d), columns = rows;
+        columns.transposed = true;
+        TRY(report(s, "neurons", from, n, error));
+        multiply_matrices_wide(&job->kernels, job->threads, d, d, count, 1, columns, rows, from > 0, s->image, d);
+    }
+    return HEARTH_OK;
+}
+
 /* Finds U and P by subspace iteration. P = U' W satisfies P C W'W = (eigenvalues) P, so it is enough to multiply k rows
  * of d values by one matrix [d][d] repeatedly, and to compute U from them at the end. */
 static hearth_status find_directions(const start *s, hearth_error *error)
@@ -289,16 +318,13 @@ static hearth_status find_directions(const start *s, hearth_error *error)
     const lowrank_job *job = s->job;
     size_t d = job->d, f = job->f, k = s->k;
     uint64_t seed = job->options->seed;
-    multiply_matrices_wide(&job->kernels, job->threads, d, d, f, 1, transposed(s->w, d), as_is(s->w, d), 0, s->image,
-                           d);
+    TRY(multiply_neurons(s, error));
     multiply_matrices_wide(&job->kernels, job->threads, d, d, d, 1, as_is(s->moment, d), as_is(s->image, d), 0, s->turn,
                            d);
     for (size_t i = 0; i < k * d; i++)
         s->reduced[i] = (float)(random_next(&seed) >> 40) / 8388608.0f - 1;
     for (int round = 0; round < ROUNDS; round++) {
-        const hearth_progress *p = &job->options->progress;
-        if (p->report && !p->report(p->user, "directions", (uint64_t)round, ROUNDS))
-            return fail(error, HEARTH_CANCELLED, "%s: cancelled", job->thing);
+        TRY(report(s, "directions", (size_t)round, ROUNDS, error));
         orthonormalise(s, s->reduced, d);
         multiply_matrices_wide(&job->kernels, job->threads, k, d, d, 1, as_is(s->reduced, d), as_is(s->turn, d), 0,
                                s->image, d);
@@ -348,22 +374,31 @@ static void write_fc1(const start *s, float *fc1)
         fc1[k * d + c] = unit_of_constant(s) * s->constant[c];
 }
 
-/* Computes the standard deviation of what the cut leaves out of each neuron; W becomes that rest. */
-static void measure_rest(const start *s)
+/* Computes the standard deviation of what the cut leaves out of each neuron; W becomes that rest. Of the neuron's own
+ * variance, which only keeps the deviation off zero, the cut's part is taken as that of independent directions. */
+static hearth_status measure_rest(const start *s, hearth_error *error)
 {
     const lowrank_job *job = s->job;
-    size_t d = job->d, f = job->f;
-    float *image = s->image, *deviations = s->deviations;
-    multiply_matrices_wide(&job->kernels, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
-    for (size_t i = 0; i < f; i++)
-        deviations[i] = (float)(LEAST_VARIANCE * dot(s->w + i * d, image + i * d, d));
-    multiply_matrices_wide(&job->kernels, job->threads, f, d, s->k, -1, transposed(s->basis, f), as_is(s->reduced, d),
-                           1, s->w, d);
-    multiply_matrices_wide(&job->kernels, job->threads, f, d, d, 1, as_is(s->w, d), as_is(s->moment, d), 0, image, d);
-    for (size_t i = 0; i < f; i++) {
-        double variance = (double)deviations[i] + fmax(0, dot(s->w + i * d, image + i * d, d));
-        deviations[i] = variance > 0 ? (float)sqrt(variance) : 1;
+    size_t d = job->d, f = job->f, k = s->k;
+    for (size_t from = 0; from < f; from += NEURON_CHUNK) {
+        size_t count = f - from < NEURON_CHUNK ? f - from : NEURON_CHUNK;
+        float *rows = s->w + from * d;
+        TRY(report(s, "deviations", from, f, error));
+        multiply_matrices_wide(&job->kernels, job->threads, count, d, k, -1, transposed(s->basis + from, f),
+                               as_is(s->reduced, d), 1, rows, d);
+        multiply_matrices_wide(&job->kernels, job->threads, count, d, d, 1, as_is(rows, d), as_is(s->moment, d), 0,
+                               s->image, d);
+        for (size_t i = 0; i < count; i++) {
+            double rest = fmax(0, dot(rows + i * d, s->image + i * d, d)), own = rest;
+            for (size_t j = 0; j < k; j++) {
+                double part = (double)s->basis[j * f + from + i] * (double)s->sizes[j];
+                own += part * part;
+            }
+            double variance = rest + LEAST_VARIANCE * own;
+            s->deviations[from + i] = variance > 0 ? (float)sqrt(variance) : 1;
+        }
     }
+    return HEARTH_OK;
 }
 
 /* Writes fc2: U times the standard deviations of P, per neuron in logits, and the correction of the shift. */
@@ -407,7 +442,7 @@ static size_t lay_out(start *s, float *block)
         {&s->mean, d},
         {&s->basis, k * f},
         {&s->reduced, k * d},
-        {&s->image, (d > f ? d : f) * d},
+        {&s->image, (d > NEURON_CHUNK ? d : NEURON_CHUNK) * d},
         {&s->turn, d * d},
         {&s->chunk, SAMPLE_CHUNK * d},
         {&s->products, BASIS_BLOCK * k},
@@ -449,7 +484,7 @@ static hearth_status compute_start(start *s, weights out, hearth_error *error)
         split_constant(s);
     TRY(find_directions(s, error));
     write_fc1(s, out.fc1);
-    measure_rest(s);
+    TRY(measure_rest(s, error));
     write_fc2(s, out.fc2);
     return HEARTH_OK;
 }
