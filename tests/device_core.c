@@ -519,11 +519,24 @@ static void measuring_gives_figures(const char *spec)
     const double times[] = {f.start_seconds, f.exchange_seconds, f.kernel_seconds};
     for (size_t i = 0; i < 3; i++)
         assert_true(times[i] > 0 && isfinite(times[i]));
+    for (size_t bytes = 64; bytes <= READ_BYTES; bytes *= 32) { /* 64, 2048 and 65536 */
+        double rate;
+        ok(device_measure_rows(d, bytes, &rate, &error), &error);
+        print_message("%s: rows of %zu bytes %.1f GB/s\n", spec, bytes, rate / 1e9);
+        assert_true(rate > 1e5 && rate < 1e14);
+    }
     device_info info;
     device_describe(d, &info);
     assert_int_equal(info.used_bytes, 0);
     assert_int_equal(info.pinned_bytes, 0);
     assert_true(info.peak_bytes > 15000000 && info.peak_bytes <= 32000000);
+    device_close(d);
+    /* Few rows fit, fewer than would give every token one. */
+    snprintf(limited, sizeof limited, "%s,memory=1200K", spec);
+    d = open_device(limited);
+    double rate;
+    ok(device_measure_rows(d, READ_BYTES, &rate, &error), &error);
+    assert_true(rate > 0);
     device_close(d);
 }
 

@@ -48,17 +48,21 @@ static void check_placement(stack *s, const golden *g, const char *name, const c
     close_placed(s);
 }
 
-/* Moves layers that read the keys and values of another to its side. Returns whether there are any. */
-static bool join_sides(const hearth_model *m, placed_form *forms)
+/* A layer whose first values are cut cannot be split. */
+static void check_refused_split(stack *s, hearth_mode mode, const char *json)
 {
-    bool any = false;
-    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
-        uint32_t from = i - m->layers[i].attention.keys_back;
-        any |= from != i;
-        if ((forms[i] == PLACED_HOST) != (forms[from] == PLACED_HOST))
-            forms[i] = forms[from];
-    }
-    return any;
+    hearth_error error;
+    assert_int_equal(try_engine(s, json, mode, false, &error), HEARTH_UNSUPPORTED);
+    if (!strstr(error.text, "layer 0: first values are cut above the mean of all neurons, so all must be on one side"))
+        fail_msg("'%s'", error.text);
+}
+
+/* Several streams of the residual are made on the CPU. */
+static void check_refused_embedding(stack *s, hearth_mode mode, const char *json)
+{
+    hearth_error error;
+    assert_int_equal(try_engine(s, json, mode, false, &error), HEARTH_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "the embedding must be on the CPU, which makes more of it"));
 }
 
 /* A layer on one side cannot read the keys of one on the other: the last layer alone is refused. */
@@ -88,8 +92,10 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
         crossed[i] = i % 2 == 0 ? PLACED_HOST : PLACED_SPLIT;
     }
     join_sides(s->model, shared);
-    bool reads_others = join_sides(s->model, crossed);
-    char *all = print_placed(&shape, whole, true, true, &seed);
+    bool reads_others = join_sides(s->model, crossed), cuts = join_neurons(s->model, shared);
+    join_neurons(s->model, crossed);
+    bool streams = s->model->hyper.stream_count > 1;
+    char *all = print_placed(&shape, whole, !streams, true, &seed);
     char *some = print_placed(&shape, shared, false, true, &seed);
     char *other = print_placed(&shape, crossed, false, false, &seed);
     char *half = partial_placement(s, mode, reads_others ? shape.layers : (shape.layers + 1) / 2, shape.neurons / 2);
@@ -98,9 +104,16 @@ static void check_layers(stack *s, const golden *g, const char *name, const char
     check_placement(s, g, name, spec, mode, "whole", all);
     check_placement(s, g, name, spec, mode, "shared", some);
     check_placement(s, g, name, spec, mode, "crossed", other);
-    check_placement(s, g, name, spec, mode, "half", half);
+    if (cuts)
+        check_refused_split(s, mode, half);
+    else
+        check_placement(s, g, name, spec, mode, "half", half);
+    char *embedded = print_placed(&shape, whole, true, true, &seed);
+    if (streams)
+        check_refused_embedding(s, mode, embedded);
     if (reads_others)
         check_refused_side(s, mode);
+    free(embedded);
     hearth_free(half);
     hearth_free(none);
     free(all);
@@ -185,9 +198,56 @@ static void keys_may_be_values(void **state)
     }
 }
 
+/* The JSON of a placement that gives the network of each layer to one side and the experts beside it to the other. */
+static char *network_beside(const stack *s, bool experts_there)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    fprintf(out,
+            "{\"sides\":[\"cpu\",\"device0\"],\"kv\":\"device0\",\"embedding\":\"cpu\",\"head\":\"cpu\",\"layers\":[");
+    for (uint32_t i = 0; i < s->info.layer_count; i++) {
+        const ffn_shape *f = &s->model->layers[i].ffn;
+        fprintf(out,
+                "%s{\"form\":\"split\",\"selector\":\"all\",\"assignments\":[{\"side\":\"%s\",\"neurons\":[[0,%u]]},"
+                "{\"side\":\"%s\",\"neurons\":[[%u,%u]]}]}",
+                i > 0 ? "," : "", experts_there ? "device0" : "cpu", ffn_routed(f), experts_there ? "cpu" : "device0",
+                ffn_routed(f), f->neuron_count);
+    }
+    fprintf(out, "]}");
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+/* Experts on one side and the network beside them on the other: each of the two sums comes from one side alone. From a GGUF
+ * file, which has gate and up of an expert one after the other, and from a folder. */
+static void networks_beside_experts_may_be_apart(void **state)
+{
+    (void)state;
+    const device_specs *specs = usable_devices();
+    for (size_t i = 0; i < specs->count; i++)
+        for (unsigned way = 0; way < 4; way++) {
+            golden g;
+            stack s;
+            char path[600];
+            golden_load(&g, "gemma4-moe");
+            golden_path(path, sizeof path, "gemma4-moe", "model.gguf");
+            open_placed_model(&s, open_runtime(specs->text[i], 1), way / 2 ? g.folder : path);
+            char *json = network_beside(&s, way % 2);
+            check_placement(&s, &g, "gemma4-moe", specs->text[i], HEARTH_MODE_DENSE, way % 2 ? "experts" : "network",
+                            json);
+            free(json);
+            hearth_model_close(s.model);
+            hearth_runtime_destroy(s.runtime);
+            golden_free(&g);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_on_every_device),
-                                       cmocka_unit_test(keys_may_be_values)};
+                                       cmocka_unit_test(keys_may_be_values),
+                                       cmocka_unit_test(networks_beside_experts_may_be_apart)};
     return run_group(tests, NULL, NULL);
 }

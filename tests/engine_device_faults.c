@@ -5,6 +5,9 @@
 #define MODEL GOLDEN "/llama-relu/model.gguf"
 #define PWRI  GOLDEN "/pwri/bamboo/q4_0.gguf"
 #define MAMBA GOLDEN "/nemotron-h-moe/model.gguf"
+/* experts beside a network; several streams of the residual */
+#define BESIDE  GOLDEN "/gemma4-moe/model.gguf"
+#define STREAMS GOLDEN "/gemma3n/model.gguf"
 
 /* Whatever hangs ends the program, with a signal that says so. */
 enum { HANGS_AFTER_SECONDS = 250 };
@@ -220,7 +223,8 @@ static void every_call_fails(void **state)
     } cases[] = {
         {MODEL, HEARTH_MODE_EXACT, PLACED_SPLIT, false},       {MODEL, HEARTH_MODE_EXACT, PLACED_DEVICE, true},
         {PWRI, HEARTH_MODE_PREDICTED, PLACED_FFN_HOST, false}, {PWRI, HEARTH_MODE_PREDICTED, PLACED_SPLIT, true},
-        {PWRI, HEARTH_MODE_DENSE, PLACED_DEVICE, false},       {MAMBA, HEARTH_MODE_DENSE, PLACED_SPLIT, false}};
+        {PWRI, HEARTH_MODE_DENSE, PLACED_DEVICE, false},       {MAMBA, HEARTH_MODE_DENSE, PLACED_SPLIT, false},
+        {BESIDE, HEARTH_MODE_DENSE, PLACED_SPLIT, false},      {STREAMS, HEARTH_MODE_EXACT, PLACED_FFN_HOST, false}};
     const device_specs *specs = usable_devices();
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         stack s;
@@ -273,16 +277,19 @@ static void fail_at_every_allocation(hearth_model *model, const char *spec, cons
 static void every_allocation_fails(void **state)
 {
     (void)state;
-    stack s;
+    static const char *const paths[] = {MODEL, STREAMS};
     const device_specs *specs = usable_devices();
-    open_placed_model(&s, NULL, MODEL);
-    placed_shape shape = shape_of(&s, HEARTH_MODE_EXACT);
-    char *json = mixed_placement(&shape, PLACED_SPLIT, 2);
-    for (size_t i = 0; i < specs->count; i++)
-        fail_at_every_allocation(s.model, specs->text[i], json);
-    fail_at_every_allocation(s.model, "host,threads=2", json);
-    hearth_model_close(s.model);
-    free(json);
+    for (size_t c = 0; c < sizeof paths / sizeof *paths; c++) {
+        stack s;
+        open_placed_model(&s, NULL, paths[c]);
+        placed_shape shape = shape_of(&s, HEARTH_MODE_EXACT);
+        char *json = mixed_placement(&shape, PLACED_SPLIT, 2);
+        for (size_t i = 0; i < specs->count; i++)
+            fail_at_every_allocation(s.model, specs->text[i], json);
+        fail_at_every_allocation(s.model, "host,threads=2", json);
+        hearth_model_close(s.model);
+        free(json);
+    }
 }
 
 /* While it runs nothing is allocated, on either side. */

@@ -304,6 +304,11 @@ static const struct observed_model {
     {GOLDEN "/nemotron-h-moe/model.gguf", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/nemotron-h-latent/model.gguf", NULL, HEARTH_MODE_EXACT},
     {GOLDEN "/qwen3-5-moe/model.gguf", NULL, HEARTH_MODE_DENSE},
+    /* experts beside a network, each with norms of their own */
+    {GOLDEN "/gemma4-moe/model.gguf", NULL, HEARTH_MODE_DENSE},
+    /* layers that read the keys of others; and several streams of the residual, with first values that are cut */
+    {GOLDEN "/gemma4-e/model.gguf", NULL, HEARTH_MODE_DENSE},
+    {GOLDEN "/gemma3n/model.gguf", NULL, HEARTH_MODE_EXACT},
 };
 
 static void check_observers(hearth_runtime *alone, hearth_runtime *runtime, const struct observed_model *m)

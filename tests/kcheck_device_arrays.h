@@ -10,6 +10,9 @@
 /* exp of a device: OpenCL allows 3 units in the last place (6 EPSILON), CUDA's base-2 instruction and what leads to it
  * need 6, too. */
 #define EXP_ERROR (8 * EPSILON)
+/* tanh of a device: 1 - 2 / (exp(2 x) + 1), from x = 0.4 on. There the quotient is 0.62, off by 8 EPSILON of exp times
+ * 0.69, its share of the sum, and by two operations; that is 4.7 EPSILON of a result of 0.38, and one rounding more. */
+#define TANH_ERROR (16 * EPSILON)
 /* Results this small may be flushed: 2^-126 is the smallest normal number. */
 #define TINY 0x1p-125
 
@@ -62,8 +65,9 @@ static inline uint32_t random_count(uint64_t *rng)
 
 /* Positions, cache and attention: a part of check_device_vectors. */
 void check_device_attention(check *c, device *d, uint64_t *rng);
-/* Recurrent layers, and layers with experts: likewise. */
+/* Recurrent layers, several streams of the residual, and layers with experts: likewise. */
 void check_device_recurrent(check *c, device *d, uint64_t *rng);
+void check_device_streams(check *c, device *d, uint64_t *rng);
 void check_device_experts(check *c, device *d, uint64_t *rng);
 
 #endif

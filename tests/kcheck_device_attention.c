@@ -173,10 +173,6 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
 
 /* ------------------------------------------------------------------ attend and join */
 
-/* tanh of a device: 1 - 2 / (exp(2 x) + 1), from x = 0.4 on. There the quotient is 0.62, off by 8 EPSILON of exp times
- * 0.69, its share of the sum, and by two operations; that is 4.7 EPSILON of a result of 0.38, and one rounding more. */
-#define TANH_ERROR (16 * EPSILON)
-
 typedef struct attended {
     float *query, scale, softcap, *sinks, *gates;
     void *keys, *values;

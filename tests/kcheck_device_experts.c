@@ -14,7 +14,7 @@
 /* What route works on: the numbers of its parameters, and of one token what follows from the definition. */
 typedef struct routing {
     uint32_t count, n, used, sets, sets_used, sigmoid, of_sum;
-    float scale, shared, *products, *bias, *correction, *shared_gate;
+    float input_scale, scale, shared, *products, *bias, *correction, *factors, *shared_gate;
     double *scores, *ranks, *shares; /* [count][n], shares [count][n + 1] */
 } routing;
 
@@ -83,7 +83,7 @@ static bool route_one(const routing *w, uint32_t t)
     double *shares = w->shares + t * (w->n + 1);
     bool *chosen = array_new(w->n, sizeof *chosen), clear = true;
     for (uint32_t e = 0; e < w->n; e++) {
-        scores[e] = (double)w->products[t * w->n + e] + (w->bias ? (double)w->bias[e] : 0);
+        scores[e] = (double)w->products[t * w->n + e] * (double)w->input_scale + (w->bias ? (double)w->bias[e] : 0);
         largest = fmax(largest, scores[e]);
     }
     for (uint32_t e = 0; e < w->n; e++)
@@ -99,6 +99,8 @@ static bool route_one(const routing *w, uint32_t t)
         sum += chosen[e] ? scores[e] : 0;
     for (uint32_t e = 0; e < w->n; e++)
         shares[e] = chosen[e] ? scores[e] * (double)w->scale / (w->of_sum ? sum : 1) : 0;
+    for (uint32_t e = 0; w->factors && e < w->n; e++)
+        shares[e] *= (double)w->factors[e];
     shares[w->n] = (double)w->shared / (w->shared_gate ? 1 + exp(-(double)w->shared_gate[t]) : 1);
     free(chosen);
     return clear;
@@ -128,6 +130,7 @@ static routing routing_new(size_t s, uint64_t *rng)
     w.used = 1 + (uint32_t)random_below(rng, most);
     w.sigmoid = (uint32_t)random_below(rng, 2);
     w.of_sum = (uint32_t)random_below(rng, 2);
+    w.input_scale = random_below(rng, 2) ? 1 : 0.3f;
     w.scale = random_below(rng, 2) ? 1 : 2.5f;
     w.shared = (float)random_below(rng, 2);
     w.products = array_new(w.count * w.n, sizeof(float));
@@ -136,6 +139,7 @@ static routing routing_new(size_t s, uint64_t *rng)
     w.shared_gate = random_below(rng, 2) ? rough_array(w.count, rng) : NULL;
     w.bias = random_below(rng, 2) ? array_new(w.n, sizeof(float)) : NULL;
     w.correction = random_below(rng, 2) ? array_new(w.n, sizeof(float)) : NULL;
+    w.factors = random_below(rng, 2) ? rough_array(w.n, rng) : NULL;
     for (uint32_t e = 0; e < w.n; e++) {
         if (w.bias)
             w.bias[e] = random_value(rng);
@@ -148,32 +152,31 @@ static routing routing_new(size_t s, uint64_t *rng)
 
 static void routing_free(routing *w)
 {
-    free(w->shared_gate), free(w->products), free(w->bias), free(w->correction);
+    free(w->shared_gate), free(w->products), free(w->bias), free(w->correction), free(w->factors);
     free(w->scores), free(w->ranks), free(w->shares);
 }
 
 /* Before exp there are sums of numbers of size 20 at most, so it is off by EXP_ERROR and 3 * 20 EPSILON; both sums of n
- * positive numbers by at most n EPSILON; five operations follow. */
+ * positive numbers by at most n EPSILON; six operations follow. */
 static void check_route(check *c, device *d, uint64_t *rng)
 {
     for (size_t s = 0; s < 96; s++) {
         routing w = routing_new(s, rng);
-        snprintf(c->size, sizeof(c->size), "%u rows, %u of %u experts, %u of %u sets, %s%s%s", w.count, w.used, w.n,
+        snprintf(c->size, sizeof(c->size), "%u rows, %u of %u experts, %u of %u sets, %s%s%s%s", w.count, w.used, w.n,
                  w.sets_used, w.sets, w.sigmoid ? "sigmoid" : "softmax", w.bias ? ", bias" : "",
-                 w.correction ? ", correction" : "");
-        room rooms[] = {step_new(d, w.count, NULL, NULL, NULL),
-                        float_room(d, w.products, w.count * w.n),
-                        float_room(d, w.bias, w.bias ? w.n : 0),
-                        float_room(d, w.correction, w.correction ? w.n : 0),
-                        float_room(d, NULL, w.count * ((size_t)w.n + 1)),
-                        float_room(d, w.shared_gate, w.shared_gate ? w.count : 0)};
+                 w.correction ? ", correction" : "", w.factors ? ", factors" : "");
+        room rooms[] = {
+            step_new(d, w.count, NULL, NULL, NULL),           float_room(d, w.products, w.count * w.n),
+            float_room(d, w.bias, w.bias ? w.n : 0),          float_room(d, w.correction, w.correction ? w.n : 0),
+            float_room(d, NULL, w.count * ((size_t)w.n + 1)), float_room(d, w.shared_gate, w.shared_gate ? w.count : 0),
+            float_room(d, w.factors, w.factors ? w.n : 0)};
         DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]),
                   w.bias ? room_of(&rooms[2]) : NO_BUFFER, w.correction ? room_of(&rooms[3]) : NO_BUFFER,
-                  w.shared_gate ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[4]), UINT(w.n), UINT(w.used),
-                  UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used), UINT(w.sigmoid), UINT(w.of_sum), FLOAT(w.scale),
-                  FLOAT(w.shared));
+                  w.factors ? room_of(&rooms[6]) : NO_BUFFER, w.shared_gate ? room_of(&rooms[5]) : NO_BUFFER,
+                  room_of(&rooms[4]), UINT(w.n), UINT(w.used), UINT(w.sets > 1 ? w.sets : s % 2), UINT(w.sets_used),
+                  UINT(w.sigmoid), UINT(w.of_sum), FLOAT(w.input_scale), FLOAT(w.scale), FLOAT(w.shared));
         float *got = content_of(c, &rooms[4]);
-        double error = 2 * (EXP_ERROR + (60 + (double)w.n) * EPSILON) + 5 * EPSILON;
+        double error = 2 * (EXP_ERROR + (60 + (double)w.n) * EPSILON) + 6 * EPSILON;
         for (size_t i = 0; i < w.count * ((size_t)w.n + 1); i++)
             expect_close(c, i, w.shares[i], got[i], fabs(w.shares[i]) * error + TINY);
         free_rooms(rooms, COUNT_OF(rooms));
@@ -195,8 +198,8 @@ static void check_broken_route(check *c, device *d)
                  broken == 0 ? "products NaN" : "scale 3e38");
         room rooms[] = {step_new(d, 1, NULL, NULL, NULL), float_room(d, products, N), float_room(d, NULL, N + 1)};
         DEVICE_DO(c, d, DEVICE_route, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), NO_BUFFER, NO_BUFFER,
-                  NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0), UINT(1), FLOAT(3e38f),
-                  FLOAT(0));
+                  NO_BUFFER, NO_BUFFER, room_of(&rooms[2]), UINT(N), UINT(USED), UINT(0), UINT(0), UINT(0), UINT(1),
+                  FLOAT(1), FLOAT(3e38f), FLOAT(0));
         got = content_of(c, &rooms[2]);
         size_t chosen = 0;
         for (size_t e = 0; e < N; e++)

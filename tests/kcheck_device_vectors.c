@@ -1,5 +1,6 @@
-/* kcheck_device_vectors.c - the kernels of devices that are not products: norms, greatest logit, compaction, activation
- * (attention is in kcheck_device_attention.c, experts are in kcheck_device_experts.c).
+/* kcheck_device_vectors.c - the kernels of devices that are not products: norms, greatest logit, cuts, compaction, activation
+ * (attention is in kcheck_device_attention.c, experts and streams of the residual are in kcheck_device_experts.c and
+ * kcheck_device_streams.c).
  *
  * What has one right answer (lists, places, relu) must have its bits; the rest is held against double precision, each
  * bound said where it is. */
@@ -231,6 +232,54 @@ static void check_argmax(check *c, device *d, uint64_t *rng)
     }
 }
 
+/* ------------------------------------------------------------------ cut */
+
+/* One token in double precision. Mean and root mean square are off as in check_range; what is subtracted by both, and by its
+ * three operations; and one subtraction follows. */
+static void check_cut_row(check *c, const float *x, size_t count, float deviations, const float *got)
+{
+    double n = (double)count, mean = 0, size = 0, squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        mean += x[i] / n;
+        size += fabs((double)x[i]) / n;
+    }
+    for (size_t i = 0; i < count; i++)
+        squares += (x[i] - mean) * (x[i] - mean);
+    double root = sqrt(squares / n), by = fabs((double)deviations), least = mean + deviations * root;
+    double shift = (n + 1) * EPSILON * size;
+    double error = shift + by * (shift + root * (n / 2 + 5) * EPSILON) + 3 * EPSILON * (fabs(mean) + by * root);
+    for (size_t i = 0; i < count; i++)
+        expect_close(c, i, fmax(x[i] - least, 0), got[i],
+                     error + EPSILON * (fabs((double)x[i]) + fabs(least)) + TINY * (1 + by));
+}
+
+/* In some cases a value of the last token is NaN: then it is all NaN. */
+static void check_cut(check *c, device *d, uint64_t *rng)
+{
+    for (size_t s = 0; s < 4 * COUNT_OF(sizes); s++) {
+        size_t n = sizes[s / 4];
+        uint32_t count = random_count(rng);
+        float deviations = s % 4 == 0 ? 0 : 2 * random_value(rng), offset = s % 2 ? 0 : random_value(rng);
+        bool broken = s % 4 == 3;
+        snprintf(c->size, sizeof(c->size), "%zu values, %u rows, %g deviations%s", n, count, (double)deviations,
+                 broken ? ", NaN" : "");
+        float *x = rough_array(count * n, rng);
+        for (size_t i = 0; i < count * n; i++)
+            x[i] += offset;
+        if (broken)
+            x[count * n - 1 - random_below(rng, n)] = NAN;
+        room rooms[] = {step_new(d, count, NULL, NULL, NULL), float_room(d, x, count * n)};
+        DEVICE_DO(c, d, DEVICE_cut, STEP_ROWS, room_of(&rooms[0]), room_of(&rooms[1]), UINT(n), FLOAT(deviations));
+        float *got = content_of(c, &rooms[1]);
+        for (size_t t = 0; t < count - broken; t++)
+            check_cut_row(c, x + t * n, n, deviations, got + t * n);
+        for (size_t i = (count - 1) * n; broken && i < count * n; i++)
+            expect(c, "NaN stays", isnan(got[i]));
+        free_rooms(rooms, COUNT_OF(rooms));
+        free(x), free(got);
+    }
+}
+
 /* ------------------------------------------------------------------ compact */
 
 /* What compact works on, as the CPU sees it; the arrays become what is expected. */
@@ -248,7 +297,7 @@ static float random_candidate(float threshold, uint64_t *rng)
 
 static compaction compaction_new(size_t s, uint64_t *rng)
 {
-    compaction w = {.count = random_count(rng), .rule = (uint32_t)(s % 2), .n = sizes[s / 2 % COUNT_OF(sizes)]};
+    compaction w = {.count = random_count(rng), .rule = (uint32_t)(s % 3), .n = sizes[s / 3 % COUNT_OF(sizes)]};
     w.column = (uint32_t)random_below(rng, TOTALS);
     w.threshold = random_below(rng, 2) ? 0 : random_value(rng);
     w.values = array_new(w.count * w.n, sizeof(float));
@@ -285,6 +334,8 @@ static void compaction_free(compaction *w)
 /* By the CPU's kernel, the bias added before. */
 static void compact_on_cpu(compaction *w)
 {
+    static const kernel_selection rules[] = {
+        [RULE_ABOVE] = SELECT_ABOVE, [RULE_FROM] = SELECT_FROM, [RULE_BEYOND] = SELECT_BEYOND};
     kernels k;
     kernels_for(0, &k);
     for (size_t t = 0; t < w->count; t++) {
@@ -293,8 +344,8 @@ static void compact_on_cpu(compaction *w)
         const uint32_t *ids = w->ids ? w->ids + t * w->n : NULL;
         for (size_t i = 0; i < m && w->bias; i++)
             x[i] += w->bias[ids ? ids[i] : i];
-        size_t found = k.select[w->rule == RULE_ABOVE ? SELECT_ABOVE : SELECT_FROM](
-            x, ids, 0, m, w->threshold, w->list + t * w->n, w->selected ? w->selected + t * w->n : NULL);
+        size_t found = k.select[rules[w->rule]](x, ids, 0, m, w->threshold, w->list + t * w->n,
+                                                w->selected ? w->selected + t * w->n : NULL);
         w->listed[t] = (uint32_t)found;
         w->totals[t * TOTALS + w->column] += (uint32_t)found;
         free(x);
@@ -320,7 +371,7 @@ static void expect_room(check *c, const char *what, const void *want, const room
 /* Launched twice, so that totals add up; in place, the second run works on what the first left. */
 static void check_compact(check *c, device *d, uint64_t *rng)
 {
-    for (size_t s = 0; s < 6 * COUNT_OF(sizes); s++) {
+    for (size_t s = 0; s < 9 * COUNT_OF(sizes); s++) {
         compaction w = compaction_new(s, rng);
         snprintf(c->size, sizeof(c->size), "%u rows of %zu, rule %u%s%s%s", w.count, w.n, w.rule, w.ids ? ", ids" : "",
                  w.bias ? ", bias" : "",
@@ -512,10 +563,13 @@ void check_device_vectors(check *c, device *d, uint64_t seed)
     check_begin(c, "argmax");
     check_argmax(c, d, &rng);
     check_device_attention(c, d, &rng);
+    check_begin(c, "cut");
+    check_cut(c, d, &rng);
     check_begin(c, "compact");
     check_compact(c, d, &rng);
     check_begin(c, "activate");
     check_activate(c, d, &rng);
     check_device_recurrent(c, d, &rng);
+    check_device_streams(c, d, &rng);
     check_device_experts(c, d, &rng);
 }

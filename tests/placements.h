@@ -131,7 +131,8 @@ static inline void print_placed_layer(FILE *out, const placed_shape *o, uint32_t
         return;
     }
     size_t n = form == PLACED_SPLIT ? draw_cuts(seed, f, cuts) : 0, there_first = draw(seed, 2);
-    fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], of_mode[o->mode]);
+    bool skips = o->mode != HEARTH_MODE_EXACT || ffn_skippable(&o->model->layers[layer].ffn);
+    fprintf(out, "{\"form\":\"%s\",\"selector\":\"%s\",", forms[form], skips ? of_mode[o->mode] : "all");
     if (o->mode == HEARTH_MODE_PREDICTED)
         fprintf(out, "\"threshold\":%.9g,", (double)o->threshold);
     fprintf(out, "\"assignments\":[");
@@ -192,6 +193,32 @@ static inline char *draw_placement(const placed_shape *o, unsigned number)
     return print_placed(o, forms, embedding, head, &seed);
 }
 
+/* Moves layers that read the keys and values of another to its side. Returns whether there are any. */
+static inline bool join_sides(const hearth_model *m, placed_form *forms)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        uint32_t from = i - m->layers[i].attention.keys_back;
+        any |= from != i;
+        if ((forms[i] == PLACED_HOST) != (forms[from] == PLACED_HOST))
+            forms[i] = forms[from];
+    }
+    return any;
+}
+
+/* Where first values are cut by the mean of all neurons, one side has them all: the device where all of the layer is asked for
+ * there, else the CPU. Returns whether there are such layers. */
+static inline bool join_neurons(const hearth_model *m, placed_form *forms)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++) {
+        any |= m->layers[i].ffn.cuts;
+        if (m->layers[i].ffn.cuts && forms[i] == PLACED_SPLIT)
+            forms[i] = i % 3 == 0 ? PLACED_DEVICE : PLACED_FFN_HOST;
+    }
+    return any;
+}
+
 /* All four forms in turn, beginning with `first`; embedding and head where they may be. */
 static inline char *mixed_placement(const placed_shape *o, placed_form first, uint32_t seed)
 {
@@ -199,7 +226,9 @@ static inline char *mixed_placement(const placed_shape *o, placed_form first, ui
     assert_true(o->layers <= MOST_LAYERS);
     for (uint32_t i = 0; i < o->layers; i++)
         forms[i] = (placed_form)((first + i) % PLACED_FORMS);
-    return print_placed(o, forms, first != PLACED_HOST, true, &seed);
+    join_sides(o->model, forms);
+    join_neurons(o->model, forms);
+    return print_placed(o, forms, first != PLACED_HOST && o->model->hyper.stream_count <= 1, true, &seed);
 }
 
 /* ------------------------------------------------------------------ models */

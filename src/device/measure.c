@@ -5,7 +5,9 @@
 #include "../base/clock.h"
 #include "../base/median.h"
 #include "../base/memory.h"
+#include "../base/random.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -13,6 +15,7 @@ enum {
     MOST_COPY_BYTES = 64000000,  /* enough to measure a bus without taking much main memory */
     MOST_REPEATS = 4096,         /* commands of one timed program */
     BEST_OF = 3,
+    SHARE = 10, /* one of so many rows is listed for a token, as where a tenth of the neurons fire */
     EXCHANGES = 100,
     STARTS = 51
 };
@@ -24,6 +27,9 @@ typedef struct meter {
     device *d;
     device_buffer *step, *data, *sums, *pinned;
     size_t data_bytes, copy_bytes;
+    /* For scattered rows of float32, which take the least work per byte. */
+    device_buffer *lists, *listed, *input, *products;
+    size_t columns, stride; /* stride: of lists and products, by token */
 } meter;
 
 /* ------------------------------------------------------------------ what is timed */
@@ -51,6 +57,16 @@ static void record_idle_kernel(const meter *m, device_program *p)
 {
     const device_argument arguments[] = {BUFFER(m->step), BUFFER(m->data), BUFFER(m->sums), UINT(1)};
     device_launch(p, DEVICE_argmax, STEP_ROWS, arguments, sizeof arguments / sizeof *arguments);
+}
+
+/* Multiplies the listed rows of `data` with all tokens. */
+static void record_rows(const meter *m, device_program *p)
+{
+    const device_argument arguments[] = {BUFFER(m->step),   BUFFER(m->data),  NO_BUFFER,           BUFFER(m->lists),
+                                         BUFFER(m->listed), BUFFER(m->input), BUFFER(m->products), UINT(m->stride),
+                                         UINT(m->columns),  UINT(m->stride),  UINT(FINISH_STORE)};
+    device_launch(p, DEVICE_product_f32, (m->stride + PRODUCT_ROWS - 1) / PRODUCT_ROWS, arguments,
+                  sizeof arguments / sizeof *arguments);
 }
 
 /* Fills `data`: memory that was never written may be a single page of zeros, mapped many times. */
@@ -202,14 +218,83 @@ static hearth_status measure_all(meter *m, device_figures *out, hearth_error *er
     return measure_exchange(m, record_idle_kernel, &out->kernel_seconds, error);
 }
 
+static void release(meter *m)
+{
+    device_buffer *all[] = {m->products, m->input, m->listed, m->lists, m->pinned, m->step, m->sums, m->data};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        device_buffer_destroy(all[i]);
+}
+
 hearth_status device_measure(device *d, device_figures *out, hearth_error *error)
 {
     meter m = {.d = d};
     *out = (device_figures){0};
     hearth_status status = measure_all(&m, out, error);
-    device_buffer_destroy(m.pinned);
-    device_buffer_destroy(m.step);
-    device_buffer_destroy(m.sums);
-    device_buffer_destroy(m.data);
+    release(&m);
+    return status;
+}
+
+/* ------------------------------------------------------------------ scattered rows */
+
+/* Deals `rows` rows among SHARE lists by chance; those of the first STEP_ROWS are the tokens'. lists [STEP_ROWS][rows],
+ * each ascending; *longest: of their lengths. */
+static void deal_rows(uint32_t *lists, uint32_t lengths[STEP_ROWS], size_t rows, size_t *longest)
+{
+    memset(lengths, 0, STEP_ROWS * sizeof *lengths);
+    for (uint32_t row = 0; row < rows; row++) {
+        uint64_t token = random_at(rows, row) % SHARE;
+        if (token < STEP_ROWS)
+            lists[token * rows + lengths[token]++] = row;
+    }
+    *longest = 0;
+    for (size_t t = 0; t < STEP_ROWS; t++) {
+        if (lengths[t] == 0) /* so few rows fit into the budget that chance left a token without: the first */
+            lists[t * rows + lengths[t]++] = 0;
+        *longest = lengths[t] > *longest ? lengths[t] : *longest;
+    }
+}
+
+/* Allocates and fills what record_rows needs; lists [STEP_ROWS][rows]. */
+static hearth_status upload_lists(meter *m, const uint32_t *lists, const uint32_t lengths[STEP_ROWS], size_t rows,
+                                  hearth_error *error)
+{
+    static const char what[] = "measuring";
+    const step_record step = {.count = STEP_ROWS};
+    size_t list_bytes = m->stride * sizeof *lists;
+    TRY(device_buffer_create(&m->lists, m->d, DEVICE_MEMORY, STEP_ROWS * list_bytes, what, error));
+    TRY(device_buffer_create(&m->listed, m->d, DEVICE_MEMORY, STEP_ROWS * sizeof *lengths, what, error));
+    TRY(device_buffer_create(&m->input, m->d, DEVICE_MEMORY, STEP_ROWS * m->columns * sizeof(float), what, error));
+    TRY(device_buffer_create(&m->products, m->d, DEVICE_MEMORY, STEP_ROWS * m->stride * sizeof(float), what, error));
+    for (size_t t = 0; t < STEP_ROWS; t++)
+        TRY(device_write(m->lists, t * list_bytes, lists + t * rows, lengths[t] * sizeof *lists, error));
+    TRY(device_write(m->listed, 0, lengths, STEP_ROWS * sizeof *lengths, error));
+    return device_write(m->step, 0, &step, sizeof step, error);
+}
+
+static hearth_status measure_rows(meter *m, size_t row_bytes, double *out, hearth_error *error)
+{
+    uint32_t lengths[STEP_ROWS];
+    size_t listed = 0;
+    TRY(prepare(m, error));
+    size_t rows = m->data_bytes / row_bytes;
+    uint32_t *lists = mem_new_array(STEP_ROWS * rows, sizeof *lists);
+    if (!lists)
+        return fail_memory(error, "measuring: lists of rows", STEP_ROWS * rows * sizeof *lists);
+    deal_rows(lists, lengths, rows, &m->stride);
+    for (size_t t = 0; t < STEP_ROWS; t++)
+        listed += lengths[t];
+    m->columns = row_bytes / sizeof(float);
+    hearth_status status = upload_lists(m, lists, lengths, rows, error);
+    mem_free(lists);
+    TRY(status);
+    return measure_rate(m, record_rows, listed * row_bytes, out, error);
+}
+
+hearth_status device_measure_rows(device *d, size_t row_bytes, double *out, hearth_error *error)
+{
+    meter m = {.d = d};
+    assert(row_bytes > 0 && row_bytes % 64 == 0 && row_bytes <= READ_BYTES);
+    hearth_status status = measure_rows(&m, row_bytes, out, error);
+    release(&m);
     return status;
 }

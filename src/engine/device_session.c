@@ -79,6 +79,7 @@ static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 {
     return m->hyper.residual_scale != 1 || l->attention_post_norm.weight || l->ffn_post_norm.weight ||
            l->attention_output_bias || l->ffn_inner_norm.weight || l->ffn.latent > 0 || l->per_layer_gate.data ||
+           l->experts_norm.weight || l->wiring == WIRING_STREAMS || l->router_norm.weight ||
            (l->down_bias && l->ffn.router.expert_count > 0);
 }
 
@@ -97,6 +98,24 @@ static size_t entered_rows(const hearth_model *m)
     size_t rows = 0;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
         rows = m->layers[i].ffn.router.early ? STEP_ROWS : rows;
+    return rows;
+}
+
+/* Returns the values of what experts read, in layers where the shared one reads something else. */
+static size_t apart_width(const hearth_model *m)
+{
+    size_t width = model_largest(m).latent, d = m->hyper.embedding_length;
+    for (uint32_t i = 0; i < m->hyper.layer_count; i++)
+        width = m->layers[i].experts_norm.weight && d > width ? d : width;
+    return width;
+}
+
+/* Returns the rows of the buffer for the CPU's second sum. */
+static size_t second_answer_rows(const hearth_session *s)
+{
+    size_t rows = 0;
+    for (uint32_t i = 0; i < layers_of(s); i++)
+        rows = device_answers_twice(s, i) ? STEP_ROWS : rows;
     return rows;
 }
 
@@ -153,6 +172,9 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->cache = take(t, DEVICE_MEMORY, cache_end, 1, "key/value cache");
     v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * most.rotated * word, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
+    v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), vectors);
+    v->stream_weights = take(t, DEVICE_MEMORY, rows * device_streams(h), word, vectors);
+    v->laurel_in = take(t, DEVICE_MEMORY, rows * h->laurel_rank, word, vectors);
     v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->added = take(t, DEVICE_MEMORY, added_rows(s->engine->model) * d, word, vectors);
     v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
@@ -187,19 +209,22 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->chosen_shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
     v->chosen_count = take(t, DEVICE_MEMORY, rows, word, vectors);
     m->shares = take(t, DEVICE_PINNED, rows * shares, word, bus);
-    v->latent = take(t, DEVICE_MEMORY, rows * most.latent, word, vectors);
+    v->apart = take(t, DEVICE_MEMORY, rows * apart_width(s->engine->model), word, vectors);
     v->sums = take(t, DEVICE_MEMORY, rows * DEVICE_PARTS * (d > most.latent ? d : most.latent), word, vectors);
     v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
+    v->shared_answer = take(t, DEVICE_MEMORY, second_answer_rows(s) * d, word, vectors);
     v->squares = take(t, DEVICE_MEMORY, rows, word, vectors);
     v->answer_squares = take(t, DEVICE_MEMORY, rows, word, vectors);
     v->totals = take(t, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
     v->logits = take(t, DEVICE_MEMORY, rows * vocabulary, word, vectors);
     m->step = take(t, DEVICE_PINNED, STEP_ANGLES + 2 * rows * most.rotated * word, 1, bus);
     m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->streams = take(t, DEVICE_PINNED, device_streams(h), device_stream_bytes(h, rows), bus);
     m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->entered = take(t, DEVICE_PINNED, entered_rows(s->engine->model) * d, word, bus);
     m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
     m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
+    m->shared_answer = take(t, DEVICE_PINNED, second_answer_rows(s) * d, word, bus);
     m->squares = take(t, DEVICE_PINNED, rows, word, bus);
     m->answer_squares = take(t, DEVICE_PINNED, rows, word, bus);
     m->first = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
@@ -311,6 +336,33 @@ static void put(device_buffer *to, const void *from, size_t bytes)
     memcpy(device_buffer_host(to), from, bytes);
 }
 
+/* Returns the rows of a stream of the residual in the mirror of the running step, and on the CPU. */
+static float *mirrored_stream(const hearth_session *s, uint32_t i)
+{
+    size_t apart = device_stream_bytes(&s->engine->model->hyper, s->device->running_rows);
+    return (float *)(void *)((char *)device_buffer_host(s->device->mirror.streams) + i * apart);
+}
+
+static float *own_stream(const hearth_session *s, uint32_t i)
+{
+    return s->scratch.streams + i * s->batch * s->engine->model->hyper.embedding_length;
+}
+
+/* Read the residual stream from the mirror, all streams where there are several, and write it there. */
+static void fetch_residual(const hearth_session *s, size_t count)
+{
+    fetch(s->scratch.x, s->device->mirror.x, row_bytes(s, count));
+    for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
+        memcpy(own_stream(s, i), mirrored_stream(s, i), row_bytes(s, count));
+}
+
+static void put_residual(const hearth_session *s, size_t count)
+{
+    put(s->device->mirror.x, s->scratch.x, row_bytes(s, count));
+    for (uint32_t i = 0; i < device_streams(&s->engine->model->hyper); i++)
+        memcpy(mirrored_stream(s, i), own_stream(s, i), row_bytes(s, count));
+}
+
 /* Writes where each row finds the state of its sequence, and where it leaves it. */
 static void describe_states(const hearth_session *s, size_t count, step_record *step)
 {
@@ -365,10 +417,11 @@ hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_
     device_session *ds = s->device;
     program_kind kind = s->observer.see ? PROGRAM_OBSERVED : count == 1 ? PROGRAM_ONE : PROGRAM_MANY;
     TRY(need_program(s, ds, kind, error));
+    ds->running_rows = kind == PROGRAM_ONE ? 1 : STEP_ROWS;
     describe_step(s, rows, count);
-    put_own_inputs(s, kind == PROGRAM_ONE ? 1 : STEP_ROWS, count);
+    put_own_inputs(s, ds->running_rows, count);
     if (!s->engine->uploaded->embedding.w)
-        put(ds->mirror.x, s->scratch.x, row_bytes(s, count));
+        put_residual(s, count);
     TRY(device_start(ds->programs[kind], error));
     ds->running = ds->programs[kind];
     return HEARTH_OK;
@@ -377,13 +430,13 @@ hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_
 hearth_status device_step_take(hearth_session *s, uint32_t layer, size_t count, hearth_error *error)
 {
     TRY(device_await_published(s->device->running, SLOT_STREAM(layer), error));
-    fetch(s->scratch.x, s->device->mirror.x, row_bytes(s, count));
+    fetch_residual(s, count);
     return HEARTH_OK;
 }
 
 void device_step_give(hearth_session *s, uint32_t layer, size_t count)
 {
-    put(s->device->mirror.x, s->scratch.x, row_bytes(s, count));
+    put_residual(s, count);
     device_answer(s->device->running, SLOT_STREAM(layer));
 }
 
@@ -400,13 +453,12 @@ hearth_status device_step_input(hearth_session *s, uint32_t layer, size_t count,
 {
     const device_layer *l = &s->engine->uploaded->layers[layer];
     const device_mirror *m = &s->device->mirror;
-    bool predicts = s->engine->layers[layer].selector == SELECTOR_LOW_RANK;
     TRY(device_await_published(s->device->running, SLOT_NEURONS(layer), error));
     fetch(s->scratch.normed, m->normed, row_bytes(s, count));
     *hidden = device_sends_hidden(s, layer);
     if (*hidden)
         fetch(s->scratch.hidden, m->hidden, count * l->fc1.rows * sizeof(float));
-    else if (predicts || device_step_is_observed(s)) /* experts tell observers at once */
+    else if (device_sends_stream(s, layer) || device_step_is_observed(s)) /* experts tell observers at once */
         fetch(s->scratch.x, m->x, row_bytes(s, count));
     if (l->router.w)
         fetch_shares(s, layer, count);
@@ -418,9 +470,16 @@ const float *device_step_entered(const hearth_session *s)
     return device_buffer_host(s->device->mirror.entered);
 }
 
+bool device_answers_twice(const hearth_session *s, uint32_t layer)
+{
+    return s->engine->layers[layer].form == FORM_SPLIT && s->engine->model->layers[layer].experts_norm.weight;
+}
+
 void device_step_answer(hearth_session *s, uint32_t layer, size_t count)
 {
     put(s->device->mirror.answer, s->scratch.added, row_bytes(s, count));
+    if (device_answers_twice(s, layer))
+        put(s->device->mirror.shared_answer, s->scratch.beside, row_bytes(s, count));
     if (device_joins_norm(s, layer))
         put(s->device->mirror.answer_squares, s->scratch.squares, count * sizeof *s->scratch.squares);
     device_answer(s->device->running, SLOT_NEURONS(layer));
@@ -547,7 +606,7 @@ hearth_status device_step_end(hearth_session *s, size_t count, hearth_error *err
     device_session *ds = s->device;
     TRY(device_finish(ds->running, error));
     if (s->engine->layers[layers_of(s) - 1].form != FORM_HOST)
-        fetch(s->scratch.x, ds->mirror.x, row_bytes(s, count));
+        fetch_residual(s, count);
     add_counts(s, count);
     return HEARTH_OK;
 }

@@ -27,7 +27,8 @@ void device_session_destroy(device_session *s);
 /* Returns the bytes that it would take at a place: memory of the device, or pinned main memory. */
 uint64_t device_session_bytes(const struct hearth_session *s, device_place place);
 
-/* Starts the step with these rows. If the CPU embeds, the residual stream of layer 0 must be in scratch.x. */
+/* Starts the step with these rows. If the CPU embeds, the residual stream of layer 0 must be in scratch.x; where it has several
+ * streams, in scratch.streams. With them it is handed over in the following functions, too. */
 hearth_status device_step_begin(struct hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error);
 /* Brings the residual stream to scratch.x, before a layer of the CPU that follows one of the device. */
 hearth_status device_step_take(struct hearth_session *s, uint32_t layer, size_t count, hearth_error *error);
@@ -35,12 +36,16 @@ hearth_status device_step_take(struct hearth_session *s, uint32_t layer, size_t 
 void device_step_give(struct hearth_session *s, uint32_t layer, size_t count);
 /* Waits for the input of the CPU's neurons of a layer: scratch.normed and, if they have low-rank predictors, scratch.x
  * or, if the device has computed it, scratch.hidden (then *hidden is true). Where both sides have neurons of experts also
- * scratch.shares, since the device chose them. With experts and an observer, scratch.x. */
+ * scratch.shares, since the device chose them. With experts beside a network, or with experts and an observer, scratch.x. */
 hearth_status device_step_input(struct hearth_session *s, uint32_t layer, size_t count, bool *hidden,
                                 hearth_error *error);
 /* Returns, after that, what entered a layer whose router reads it (router_shape.early): a row of d values per row. */
 const float *device_step_entered(const struct hearth_session *s);
-/* Sends the sum of these neurons, scratch.added, to the device. */
+/* Returns whether the CPU has two sums for a layer: its neurons are shared with the device, and its experts lie beside a
+ * network. Each of these two has a norm behind the sum of both sides, which the device applies. */
+bool device_answers_twice(const struct hearth_session *s, uint32_t layer);
+/* Sends the sum of these neurons, scratch.added, to the device; of a layer with two sums that of the experts, and the
+ * network's, scratch.beside. */
 void device_step_answer(struct hearth_session *s, uint32_t layer, size_t count);
 /* Returns whether the step stops after each layer, because there was an observer when it began. */
 bool device_step_is_observed(const struct hearth_session *s);

@@ -8,10 +8,14 @@
 /* Buffers in the memory of the device. R = STEP_ROWS; n: the most neurons of a layer that a token can use
  * (device_layer.width); E: the most experts; d, Q, K as in scratch; P = rope_pairs. */
 typedef struct device_vectors {
-    device_buffer *step;   /* step_record, then cosine and sine [R][P]                  */
-    device_buffer *x;      /* [R][d]  the residual stream                               */
-    device_buffer *normed; /* [R][d]                                                    */
-    device_buffer *added;  /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
+    device_buffer *step; /* step_record, then cosine and sine [R][P]                  */
+    device_buffer *x;    /* [R][d]  the residual stream                               */
+    device_buffer
+        *streams; /* [S][R][d]  of the residual, where there are several: device_stream_bytes apart; x is what the
+                             * layer works on */
+    device_buffer *stream_weights, *laurel_in; /* [R][S], [R][r]  as in scratch; the weights before their tanh */
+    device_buffer *normed;                     /* [R][d]                                                    */
+    device_buffer *added; /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
     device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
     device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q or V]          */
@@ -26,13 +30,15 @@ typedef struct device_vectors {
     device_buffer *lists[TOTALS];            /* [R][n]  let through, fired, active                  */
     device_buffer *listed[TOTALS];           /* [R]                                                 */
     device_buffer *shared_listed[TOTALS];    /* [R]  of the shared expert, where that is apart       */
-    device_buffer *latent;                 /* [R][latent]  what experts of another width read, then the sum of theirs */
-    device_buffer *router, *shares;        /* [R][E], [R][E + 1]  the last share is that of the shared expert     */
-    device_buffer *shared_gate;            /* [R]  what the gate of the shared expert makes of its input          */
+    device_buffer *apart;           /* [R][latent or d]  what experts read where the shared one reads something else,
+                                            * then a sum: of theirs in their width, or of the network that they lie beside */
+    device_buffer *router, *shares; /* [R][E], [R][E + 1]  the last share is that of the shared expert     */
+    device_buffer *shared_gate;     /* [R]  what the gate of the shared expert makes of its input          */
     device_buffer *chosen, *chosen_shares; /* [R][E + 1]  experts with a share, ascending, and their shares       */
     device_buffer *chosen_count;           /* [R]                                                 */
     device_buffer *sums;                   /* [R][DEVICE_PARTS][d]                                */
-    device_buffer *answer;                 /* [R][d]  sum of the neurons of the CPU               */
+    device_buffer *answer, *shared_answer; /* [R][d]  sum of the neurons of the CPU; where experts lie beside a network
+                                            * that of its experts, and that of the network         */
     device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */
     device_buffer *totals;                   /* [layers][R][TOTALS], only ever added to (they wrap) */
     device_buffer *logits;                   /* [R][vocabulary]                                     */
@@ -41,7 +47,8 @@ typedef struct device_vectors {
 
 /* Their counterparts in pinned main memory, for what crosses the bus. */
 typedef struct device_mirror {
-    device_buffer *step, *x, *normed, *hidden, *answer, *totals, *logits;
+    device_buffer *step, *x, *streams, *normed, *hidden, *answer, *totals, *logits;
+    device_buffer *shared_answer;
     device_buffer *entered; /* what entered a layer, for the CPU's router; else empty                   */
     device_buffer *squares, *answer_squares;
     device_buffer *per_layer;
@@ -68,6 +75,7 @@ struct device_session {
     recurrent_states recurrent;
     device_program *programs[PROGRAM_KINDS];
     device_program *running; /* the step in progress, or the last one                     */
+    size_t running_rows;     /* most rows of that step                                    */
     uint32_t *totals_seen;   /* [layers][R][TOTALS] of mirror.totals, after the last step */
 };
 
@@ -97,6 +105,18 @@ typedef struct mixer_row {
 } mixer_row;
 mixer_row device_mixer_row(const model_layer *l);
 
+/* Returns the bytes from one stream of the residual to the next in `streams`, in a step of so many rows. */
+static inline size_t device_stream_bytes(const hyperparameters *h, size_t rows)
+{
+    return items_of(rows * h->embedding_length * sizeof(float), ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
+}
+
+/* Returns how many streams of the residual cross the bus beside x: all, where there are several; else 0. */
+static inline uint32_t device_streams(const hyperparameters *h)
+{
+    return h->stream_count > 1 ? h->stream_count : 0;
+}
+
 /* Returns where the inputs of a layer's own, [rows][p], begin in `per_layer`, in bytes, in a step of so many rows. */
 static inline size_t device_own_input(const hyperparameters *h, uint32_t layer, size_t rows)
 {
@@ -109,6 +129,15 @@ static inline bool device_sends_hidden(const hearth_session *s, uint32_t layer)
 {
     const device_layer *l = &s->engine->uploaded->layers[layer];
     return s->engine->layers[layer].selector == SELECTOR_LOW_RANK && l->neuron_count > 0 && !l->router.w;
+}
+
+/* Returns whether the CPU's neurons of a layer need the residual stream, beside the input of the network: their predictors
+ * read it, or, where they lie beside a network, the experts and their router. */
+static inline bool device_sends_stream(const hearth_session *s, uint32_t layer)
+{
+    const model_layer *l = &s->engine->model->layers[layer];
+    bool predicts = s->engine->layers[layer].selector == SELECTOR_LOW_RANK && !device_sends_hidden(s, layer);
+    return predicts || l->experts_norm.weight || l->router_norm.weight;
 }
 
 /* Returns whether the activations of a layer have a norm and neurons on both sides: then each side multiplies by the

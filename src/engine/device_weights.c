@@ -1,196 +1,14 @@
-/* device_weights.c - uploads weights (see device_weights.h). They are packed in main memory, a stretch of rows at a
- * time. */
-#include "device_weights.h"
-#include "engine.h"
+/* device_weights.c - uploads weights (see device_weights.h): what a layer has beside its neurons, and all layers. Neurons are
+ * in device_weights_neurons.c. */
+#include "device_weights_internal.h"
 
 #include "../base/memory.h"
 #include "../base/text.h"
-#include "../device/packing.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes packed at a time. */
-#define STRETCH_BYTES ((size_t)16 << 20)
-
-typedef struct loader {
-    device_weights *to;
-    const hearth_model *model;
-    const engine_layer *layers; /* [layer_count] */
-    const hearth_progress *progress;
-    uint64_t done, total; /* bytes uploaded */
-    hearth_error *error;
-    bool counts; /* only counts bytes: nothing is created or uploaded */
-} loader;
-
-/* ------------------------------------------------------------------ uploading */
-
-/* Creates the buffers for `rows` rows of m and those that follow them in its stack, stack_rows in all. */
-static hearth_status make_room(const loader *l, device_matrix *out, const matrix *m, uint32_t rows, uint32_t stack_rows,
-                               const char *what)
-{
-    char names[DEVICE_FORMAT_NAMES_SIZE];
-    if (!device_has_format(m->format))
-        return fail(l->error, HEARTH_UNSUPPORTED,
-                    "%s: %s: is %s, for which devices have no kernels (they have %s); `hearth quantize` makes such a "
-                    "file",
-                    l->model->source->path, what, number_formats[m->format].name, device_format_names(names));
-    size_t scale_bytes, bytes = device_packed_bytes(m->format, stack_rows, m->columns, &scale_bytes);
-    out->format = m->format;
-    out->rows = rows;
-    out->columns = m->columns;
-    out->stack_rows = stack_rows;
-    l->to->bytes += bytes + scale_bytes;
-    if (l->counts)
-        return HEARTH_OK;
-    TRY(device_buffer_create(&out->w, l->to->device, DEVICE_MEMORY, bytes, what, l->error));
-    if (scale_bytes)
-        TRY(device_buffer_create(&out->scales, l->to->device, DEVICE_MEMORY, scale_bytes, what, l->error));
-    return HEARTH_OK;
-}
-
-/* Reports progress; returns false if the caller cancels. */
-static bool goes_on(const loader *l)
-{
-    return !l->progress->report ||
-           l->progress->report(l->progress->user, "bytes uploaded to the device", l->done, l->total);
-}
-
-/* Uploads rows list[0 .. rows) of m, or the first `rows`, to buffers that exist. */
-static hearth_status fill(loader *l, const device_matrix *to, const matrix *m, const uint32_t *list, uint32_t rows,
-                          const char *what)
-{
-    if (l->counts)
-        return HEARTH_OK;
-    size_t scale_bytes, row_bytes = device_packed_bytes(m->format, 1, m->columns, &scale_bytes);
-    size_t stretch = STRETCH_BYTES / (row_bytes + scale_bytes) + 1;
-    stretch = stretch < rows ? stretch : rows;
-    char *packed = mem_new(stretch * (row_bytes + scale_bytes) + 1);
-    if (!packed)
-        return fail_memory(l->error, what, stretch * (row_bytes + scale_bytes));
-    uint16_t *scales = (uint16_t *)(void *)(packed + stretch * row_bytes);
-    hearth_status status = HEARTH_OK;
-    for (size_t at = 0, n; status == HEARTH_OK && at < rows; at += n) {
-        n = rows - at < stretch ? rows - at : stretch;
-        if (!goes_on(l)) {
-            status = fail(l->error, HEARTH_CANCELLED, "%s: uploading weights: cancelled", l->model->source->path);
-            break;
-        }
-        device_pack(m, list ? list + at : NULL, at, n, packed, scales);
-        status = device_write(to->w, to->w_at + at * row_bytes, packed, n * row_bytes, l->error);
-        if (status == HEARTH_OK && scale_bytes)
-            status = device_write(to->scales, to->scales_at + at * scale_bytes, scales, n * scale_bytes, l->error);
-        l->done += n * (row_bytes + scale_bytes);
-    }
-    mem_free(packed);
-    return status;
-}
-
-/* Creates the buffers of a matrix that is alone in its stack, and uploads it. */
-static hearth_status upload(loader *l, device_matrix *out, const matrix *m, const uint32_t *list, uint32_t rows,
-                            const char *what)
-{
-    TRY(make_room(l, out, m, rows, rows, what));
-    return fill(l, out, m, list, rows, what);
-}
-
-/* A matrix of a stack; fields as the parameters of `upload`. Different formats make different stacks. */
-typedef struct member {
-    device_matrix *out;
-    const matrix *m;
-    uint32_t rows;
-    const char *what;
-    const uint32_t *list; /* [rows] those of m, then those of its tail; NULL: the first ones   */
-    const matrix *tail;   /* the last rows are of this matrix, of the same format; NULL: none */
-    uint32_t tail_rows;
-} member;
-
-/* Uploads the rows of a member, for which there is room. */
-static hearth_status fill_member(loader *l, const member *b, const char *what)
-{
-    uint32_t own = b->rows - b->tail_rows;
-    TRY(fill(l, b->out, b->m, b->list, own, what));
-    if (b->tail_rows == 0)
-        return HEARTH_OK;
-    device_matrix rest = *b->out;
-    size_t scale_bytes;
-    rest.w_at += device_packed_bytes(rest.format, own, rest.columns, &scale_bytes);
-    rest.scales_at += scale_bytes;
-    return fill(l, &rest, b->tail, b->list + own, b->tail_rows, what);
-}
-
-/* Uploads matrices that have the same input; neighbours of one format share a stack. */
-static hearth_status upload_stacks(loader *l, const member *members, size_t count, uint32_t layer)
-{
-    device_matrix *first = NULL;
-    uint32_t at = 0;
-    for (size_t i = 0; i < count; i++) {
-        const member *b = &members[i];
-        char name[48];
-        snprintf(name, sizeof name, "blk.%u.%s", layer, b->what);
-        if (!first || first->format != b->m->format) {
-            uint32_t all = b->rows;
-            for (size_t k = i + 1; k < count && members[k].m->format == b->m->format; k++)
-                all = stacked(all) + members[k].rows;
-            TRY(make_room(l, b->out, b->m, b->rows, all, name));
-            first = b->out;
-            at = 0;
-        } else {
-            *b->out = (device_matrix){first->w, first->scales, 0, 0, first->format, b->rows, b->m->columns, 0};
-            b->out->w_at = device_packed_bytes(first->format, at, first->columns, &b->out->scales_at);
-        }
-        TRY(fill_member(l, b, name));
-        at += stacked(b->rows);
-    }
-    return HEARTH_OK;
-}
-
-/* Uploads floats list[0 .. n) of values, or the first n; nothing if values is NULL. */
-static hearth_status upload_floats(loader *l, device_buffer **out, const float *values, const uint32_t *list,
-                                   uint32_t n, const char *what)
-{
-    if (!values)
-        return HEARTH_OK;
-    l->to->bytes += n * sizeof(float);
-    if (l->counts)
-        return HEARTH_OK;
-    TRY(device_buffer_create(out, l->to->device, DEVICE_MEMORY, n * sizeof(float), what, l->error));
-    float *picked = mem_new_array((size_t)n + 1, sizeof *picked);
-    if (!picked)
-        return fail_memory(l->error, what, n * sizeof *picked);
-    for (uint32_t i = 0; i < n; i++)
-        picked[i] = values[list ? list[i] : i];
-    hearth_status status = device_write(*out, 0, picked, n * sizeof *picked, l->error);
-    mem_free(picked);
-    return status;
-}
-
 /* ------------------------------------------------------------------ a layer */
-
-/* Uploads all rows of a matrix of a layer; nothing if it has no data. */
-static hearth_status upload_whole(loader *l, device_matrix *out, const matrix *m, uint32_t layer, const char *what)
-{
-    char name[48];
-    snprintf(name, sizeof name, "blk.%u.%s", layer, what);
-    return m->data ? upload(l, out, m, NULL, m->rows, name) : HEARTH_OK;
-}
-
-/* Uploads the rows of the neurons of the device; nothing if the matrix has no data. */
-static hearth_status upload_rows(loader *l, device_matrix *out, const matrix *m, const device_layer *to, uint32_t layer,
-                                 const char *what)
-{
-    char name[48];
-    snprintf(name, sizeof name, "blk.%u.%s", layer, what);
-    return m->data ? upload(l, out, m, to->rows, to->neuron_count, name) : HEARTH_OK;
-}
-
-/* Uploads the weights of a norm of n values, or of those in the list. */
-static hearth_status upload_norm(loader *l, device_norm *to, const norm_weights *from, const uint32_t *list, uint32_t n,
-                                 const char *what)
-{
-    TRY(upload_floats(l, &to->weight, from->weight, list, n, what));
-    return upload_floats(l, &to->bias, from->bias, list, n, what);
-}
 
 /* Uploads the biases of query, key and value as one vector, as their products lie in the stack. */
 static hearth_status upload_qkv_bias(loader *l, device_layer *to, const model_layer *from)
@@ -289,6 +107,23 @@ static hearth_status upload_recurrent(loader *l, device_layer *to, const model_l
     return HEARTH_OK;
 }
 
+/* Uploads what a layer has for several streams of the residual. */
+static hearth_status upload_streams(loader *l, device_layer *to, uint32_t layer)
+{
+    const stream_weights *from = &l->model->layers[layer].streams;
+    uint32_t d = l->model->hyper.embedding_length, n = l->model->hyper.stream_count;
+    if (l->model->layers[layer].wiring != WIRING_STREAMS)
+        return HEARTH_OK;
+    TRY(upload_norm(l, &to->streams.router_norm, &from->router_norm, NULL, d, "router norm of streams"));
+    TRY(upload_norm(l, &to->streams.laurel_norm, &from->laurel_norm, NULL, d, "laurel norm"));
+    TRY(upload_floats(l, &to->streams.predict, from->predict, NULL, n * n * n, "prediction of streams"));
+    TRY(upload_floats(l, &to->streams.correct, from->correct, NULL, n * n, "correction of streams"));
+    TRY(upload_floats(l, &to->streams.correct_scale, from->correct_scale, NULL, d, "scale of the corrected stream"));
+    TRY(upload_whole(l, &to->streams.router, &from->router, layer, "altup_router"));
+    TRY(upload_whole(l, &to->streams.laurel_in, &from->laurel_in, layer, "laurel_l"));
+    return upload_whole(l, &to->streams.laurel_out, &from->laurel_out, layer, "laurel_r");
+}
+
 /* Uploads what a layer has beside its neurons: its mixer and norms. */
 static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
 {
@@ -318,186 +153,11 @@ static hearth_status upload_mixer(loader *l, device_layer *to, uint32_t layer)
     TRY(upload_inputs(l, to, layer));
     TRY(upload_whole(l, &to->per_layer_gate, &from->per_layer_gate, layer, "inp_gate"));
     TRY(upload_whole(l, &to->per_layer_output, &from->per_layer_output, layer, "proj"));
+    TRY(upload_streams(l, to, layer));
     if (from->mixer != MIXER_RECURRENT)
         return upload_whole(l, &to->mixer_output, &from->attention_output, layer, "attn_output");
     TRY(upload_recurrent(l, to, from));
     return upload_whole(l, &to->mixer_output, &from->recurrent_output, layer, "ssm_out");
-}
-
-/* Uploads one vector of down's biases, or of experts one each: then zeros follow, for the shared one. */
-static hearth_status upload_down_bias(loader *l, device_layer *to, const model_layer *from)
-{
-    uint32_t d = l->model->hyper.embedding_length, experts = from->ffn.router.expert_count;
-    if (!from->down_bias || experts == 0)
-        return upload_floats(l, &to->down_bias, from->down_bias, NULL, d, "down bias");
-    size_t all = (size_t)(experts + 1) * d;
-    float *biases = mem_new_array(all, sizeof *biases);
-    if (!biases)
-        return fail_memory(l->error, "biases", all * sizeof *biases);
-    memcpy(biases, from->down_bias, (size_t)experts * d * sizeof *biases);
-    hearth_status status = upload_floats(l, &to->down_bias, biases, NULL, (uint32_t)all, "down bias");
-    mem_free(biases);
-    return status;
-}
-
-/* Returns the most neurons that a token uses: the `used` largest experts cannot have more. begins as in device_layer. */
-static uint32_t most_used(const router_shape *r, const uint32_t *begins)
-{
-    uint32_t experts = r->expert_count, largest = 0;
-    for (uint32_t e = 0; e < experts; e++)
-        largest = begins[e + 1] - begins[e] > largest ? begins[e + 1] - begins[e] : largest;
-    uint64_t used = (uint64_t)largest * r->used;
-    uint32_t routed = begins[experts], shared = begins[experts + 1] - routed;
-    return (used < routed ? (uint32_t)used : routed) + shared;
-}
-
-/* Uploads `count` numbers. */
-static hearth_status upload_words(loader *l, device_buffer **out, const uint32_t *words, uint32_t count,
-                                  const char *what)
-{
-    l->to->bytes += count * sizeof *words;
-    if (l->counts)
-        return HEARTH_OK;
-    TRY(device_buffer_create(out, l->to->device, DEVICE_MEMORY, count * sizeof *words, what, l->error));
-    return device_write(*out, 0, words, count * sizeof *words, l->error);
-}
-
-/* Uploads the masks by which experts choose their own neurons. begins [count]: room for where each expert's begin. */
-static hearth_status upload_masks(loader *l, device_layer *to, const model_layer *from, uint32_t layer,
-                                  uint32_t *begins, uint32_t count)
-{
-    if (!from->mask_in.data)
-        return HEARTH_OK;
-    for (uint32_t e = 0; e < count; e++) /* the shared one, which is last, has none */
-        begins[e] = (e + 1 < count ? e : e - 1) * from->mask_out.columns;
-    TRY(upload_whole(l, &to->mask_in, &from->mask_in, layer, "ffn_mask_in"));
-    TRY(upload_rows(l, &to->mask_out, &from->mask_out, to, layer, "ffn_mask_out"));
-    return upload_words(l, &to->mask_begins, begins, count, "experts");
-}
-
-/* Takes the neurons of the shared expert, which come last, out of where those of each expert begin. */
-static void set_apart(device_layer *to, uint32_t *begins, uint32_t count)
-{
-    to->shared_count = begins[count - 1] - begins[count - 2];
-    begins[count - 1] = begins[count - 2];
-}
-
-/* Uploads the router, and which neurons of the device belong to which expert. */
-static hearth_status upload_router(loader *l, device_layer *to, const model_layer *from, uint32_t layer)
-{
-    uint32_t experts = from->ffn.router.expert_count, count = experts + 2;
-    uint32_t d = l->model->hyper.embedding_length;
-    const matrix shared_gate = {from->shared_gate, FORMAT_F32, 1, d, d * sizeof(float)};
-    TRY(upload_whole(l, &to->router, &from->router, layer, "ffn_gate_inp"));
-    TRY(upload_whole(l, &to->shared_gate, &shared_gate, layer, "ffn_gate_inp_shexp"));
-    TRY(upload_floats(l, &to->router_bias, from->router_bias, NULL, experts, "router bias"));
-    TRY(upload_floats(l, &to->router_correction, from->router_correction, NULL, experts, "router correction"));
-    uint32_t *begins = mem_new_array(count, sizeof *begins);
-    if (!begins)
-        return fail_memory(l->error, "experts", count * sizeof *begins);
-    layer_expert_rows(&from->ffn, to->rows, to->neuron_count, begins);
-    if (from->ffn.latent > 0)
-        set_apart(to, begins, count);
-    to->own_width = most_used(&from->ffn.router, begins);
-    to->shared_at = stacked(to->own_width);
-    to->width = to->shared_count > 0 ? (uint32_t)to->shared_at + to->shared_count : to->own_width;
-    hearth_status status = upload_words(l, &to->expert_begins, begins, count, "experts");
-    if (status == HEARTH_OK && to->shared_count > 0) {
-        memset(begins, 0, count * sizeof *begins);
-        begins[count - 1] = to->shared_count;
-        status = upload_words(l, &to->shared_begins, begins, count, "experts");
-    }
-    if (status == HEARTH_OK)
-        status = upload_masks(l, to, from, layer, begins, count);
-    mem_free(begins);
-    return status;
-}
-
-/* Uploads the rows of the device's neurons in a layer whose experts read vectors of another width than the shared one. */
-static hearth_status upload_apart(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
-                                  const uint32_t *list)
-{
-    const model_layer *from = &l->model->layers[layer];
-    const engine_layer *e = &l->layers[layer];
-    uint32_t shared = to->shared_count, own = to->neuron_count - shared;
-    const member inputs[][2] = {
-        {{&to->gate, &from->gate, own, "ffn_gate", list, NULL, 0}, {&to->up, &from->up, own, "ffn_up", list, NULL, 0}},
-        {{&to->shared.gate, &from->shared.gate, shared, "ffn_gate_shexp", list + own, NULL, 0},
-         {&to->shared.up, &from->shared.up, shared, "ffn_up_shexp", list + own, NULL, 0}}};
-    const member down_t[] = {{&to->down_t, &e->down_t, own, "ffn_down_t", list, NULL, 0},
-                             {&to->shared.down_t, &e->shared_down_t, shared, "ffn_down_t_shexp", list + own, NULL, 0}};
-    const matrix *fc2 = &e->predictor.fc2;
-    const member scores[] = {{&to->fc2, fc2, own, "fc2", to->rows, NULL, 0},
-                             {&to->shared.fc2, fc2, shared, "fc2", to->rows + own, NULL, 0}};
-    size_t absent = from->gate.data ? 0 : 1;
-    bool predicts = p->selector == SELECTOR_LOW_RANK;
-    TRY(predicts ? upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1") : HEARTH_OK);
-    TRY(upload_whole(l, &to->latent_in, &from->latent_in, layer, "ffn_latent_down"));
-    TRY(upload_whole(l, &to->latent_out, &from->latent_out, layer, "ffn_latent_up"));
-    for (size_t i = 0; i < 2; i++)
-        if (down_t[i].rows > 0) {
-            TRY(upload_stacks(l, inputs[i] + absent, 2 - absent, layer));
-            TRY(upload_stacks(l, &down_t[i], 1, layer));
-            TRY(predicts ? upload_stacks(l, &scores[i], 1, layer) : HEARTH_OK);
-        }
-    return HEARTH_OK;
-}
-
-/* Uploads the rows of the device's neurons, of a layer's own matrices and of its shared expert's: `list` has them by
- * their numbers there. */
-static hearth_status upload_neuron_rows(loader *l, device_layer *to, const layer_placement *p, uint32_t layer,
-                                        const uint32_t *list, uint32_t shared)
-{
-    const model_layer *from = &l->model->layers[layer];
-    const engine_layer *e = &l->layers[layer];
-    uint32_t n = to->neuron_count;
-    if (from->ffn.latent > 0)
-        return upload_apart(l, to, p, layer, list);
-    const member inputs[] = {{&to->gate, &from->gate, n, "ffn_gate", list, &from->shared.gate, shared},
-                             {&to->up, &from->up, n, "ffn_up", list, &from->shared.up, shared}};
-    const member down_t = {&to->down_t, &e->down_t, n, "ffn_down_t", list, &e->shared_down_t, shared};
-    /* Plain networks have no gate. */
-    size_t absent = from->gate.data ? 0 : 1;
-    TRY(upload_stacks(l, inputs + absent, 2 - absent, layer));
-    TRY(upload_floats(l, &to->gate_bias, from->gate_bias, list, n, "gate bias"));
-    TRY(upload_floats(l, &to->up_bias, from->up_bias, list, n, "up bias"));
-    TRY(upload_norm(l, &to->ffn_inner_norm, &from->ffn_inner_norm, list, n, "ffn inner norm"));
-    if (p->selector == SELECTOR_LOW_RANK) {
-        TRY(upload_whole(l, &to->fc1, &e->predictor.fc1, layer, "fc1"));
-        TRY(upload_rows(l, &to->fc2, &e->predictor.fc2, to, layer, "fc2"));
-    }
-    return e->down_t.data ? upload_stacks(l, &down_t, 1, layer)
-                          : upload_whole(l, &to->down, &from->down, layer, "ffn_down");
-}
-
-/* Lists and uploads the neurons of the device in a layer; with none of them only the bias of down. */
-static hearth_status upload_neurons(loader *l, device_layer *to, const layer_placement *p, uint32_t layer)
-{
-    const model_layer *from = &l->model->layers[layer];
-    uint32_t f = from->ffn.neuron_count, routed = ffn_routed(&from->ffn), shared = 0;
-    bool experts = from->ffn.router.expert_count > 0;
-    to->rows = mem_new_array(f, sizeof *to->rows);
-    if (!to->rows)
-        return fail_memory(l->error, "neurons", f * sizeof *to->rows);
-    if (f > 0)
-        TRY(layer_rows(p, PLACEMENT_DEVICE, from->order, f, to->rows, &to->neuron_count, l->error));
-    to->width = to->neuron_count;
-    if (!experts || to->neuron_count > 0) /* with all experts there, the CPU adds their biases */
-        TRY(upload_down_bias(l, to, from));
-    if (to->neuron_count == 0)
-        return HEARTH_OK;
-    if (experts)
-        TRY(upload_router(l, to, from, layer));
-    uint32_t *list = mem_new_array(to->neuron_count, sizeof *list);
-    if (!list)
-        return fail_memory(l->error, "neurons", to->neuron_count * sizeof *list);
-    for (uint32_t i = 0; i < to->neuron_count; i++) {
-        shared += to->rows[i] >= routed;
-        list[i] = to->rows[i] - (to->rows[i] >= routed ? routed : 0);
-    }
-    hearth_status status = upload_neuron_rows(l, to, p, layer, list, shared);
-    mem_free(list);
-    return status;
 }
 
 /* ------------------------------------------------------------------ all of them */
@@ -515,7 +175,9 @@ static uint64_t estimate(const loader *l, const hearth_placement *p)
         bytes += matrix_bytes(&from->q) + matrix_bytes(&from->k) + matrix_bytes(&from->v) +
                  matrix_bytes(&from->attention_output) + matrix_bytes(&from->convolved) +
                  matrix_bytes(&from->recurrent_gate) + matrix_bytes(&from->recurrent_output) +
-                 matrix_bytes(&from->per_layer_gate) + matrix_bytes(&from->per_layer_output);
+                 matrix_bytes(&from->per_layer_gate) + matrix_bytes(&from->per_layer_output) +
+                 matrix_bytes(&from->streams.router) + matrix_bytes(&from->streams.laurel_in) +
+                 matrix_bytes(&from->streams.laurel_out);
         bool predicts = p->layers[i].selector == SELECTOR_LOW_RANK && neurons > 0;
         bytes += predicts ? matrix_bytes(&e->predictor.fc1) + matrix_bytes(&e->predictor.fc2) * neurons / f : 0;
         uint64_t all = matrix_bytes(&from->gate) + matrix_bytes(&from->up) + matrix_bytes(&from->shared.gate) +
@@ -540,23 +202,24 @@ static hearth_status upload_all(loader *l, const hearth_placement *p)
     }
     const hearth_model *m = l->model;
     if (p->embedding == PLACEMENT_DEVICE)
-        TRY(upload(l, &l->to->embedding, &m->embedding, NULL, m->embedding.rows, "token_embd"));
+        TRY(upload_matrix(l, &l->to->embedding, &m->embedding, NULL, m->embedding.rows, "token_embd"));
     if (p->embedding == PLACEMENT_DEVICE && m->positions.data)
-        TRY(upload(l, &l->to->positions, &m->positions, NULL, m->positions.rows, "position_embd"));
+        TRY(upload_matrix(l, &l->to->positions, &m->positions, NULL, m->positions.rows, "position_embd"));
     if (p->head == PLACEMENT_DEVICE)
-        TRY(upload(l, &l->to->head, &m->head, NULL, m->head.rows, "output"));
+        TRY(upload_matrix(l, &l->to->head, &m->head, NULL, m->head.rows, "output"));
     l->done = l->total;
-    return goes_on(l) ? HEARTH_OK : fail(l->error, HEARTH_CANCELLED, "%s: cancelled", m->source->path);
+    return upload_goes_on(l) ? HEARTH_OK : fail(l->error, HEARTH_CANCELLED, "%s: cancelled", m->source->path);
 }
 
 /* ------------------------------------------------------------------ what would fit */
 
 /* Counts the bytes of one layer without uploading it. */
-static hearth_status count_layer(const loader *l, const hearth_placement *p, uint32_t layer, uint64_t *bytes)
+static hearth_status count_layer(const loader *l, const hearth_placement *p, uint32_t layer, uint64_t *bytes,
+                                 hearth_error *error)
 {
     device_weights counted = {0};
     device_layer to = {0};
-    loader counter = {.to = &counted, .model = l->model, .layers = l->layers, .counts = true};
+    loader counter = {.to = &counted, .model = l->model, .layers = l->layers, .counts = true, .error = error};
     hearth_status status = upload_mixer(&counter, &to, layer);
     if (status == HEARTH_OK)
         status = upload_neurons(&counter, &to, &p->layers[layer], layer);
@@ -576,7 +239,7 @@ static void say_what_fits(const loader *l, const device *d, const hearth_placeme
     for (uint32_t i = p->layer_count; i-- > 0;) {
         if (!layer_uses_device(&p->layers[i]))
             continue;
-        if (count_layer(l, p, i, &bytes) != HEARTH_OK)
+        if (count_layer(l, p, i, &bytes, NULL) != HEARTH_OK)
             return;
         sum += bytes;
         wanted++;
@@ -599,7 +262,7 @@ static hearth_status check_shared(const hearth_model *m, const engine_layer *e, 
     const model_layer *from = &m->layers[layer];
     const matrix *const pairs[][2] = {
         {&from->gate, &from->shared.gate}, {&from->up, &from->shared.up}, {&e->down_t, &e->shared_down_t}};
-    bool joined = from->ffn.shared_neurons > 0 && from->ffn.latent == 0;
+    bool joined = from->ffn.shared_neurons > 0 && !device_apart(from);
     for (size_t i = 0; joined && i < sizeof pairs / sizeof *pairs; i++)
         if (pairs[i][0]->data && pairs[i][0]->format != pairs[i][1]->format)
             return fail(error, HEARTH_UNSUPPORTED,
@@ -616,13 +279,14 @@ const char *device_lacks(const model_layer *l)
         bool has;
         const char *what;
     } lacking[] = {
-        {l->shared_gate && l->ffn.router.early, "has a gated shared expert, and a router that reads what enters"},
-        {l->ffn.latent > 0 &&
-             (l->gate_bias || l->up_bias || l->down_bias || l->mask_in.data || l->ffn_inner_norm.weight),
-         "has experts of another width with biases, masks or a norm"},
-        {l->wiring == WIRING_STREAMS, "has several streams of the residual"},
-        {l->ffn.cuts, "cuts first values above their mean"},
-        {l->experts_norm.weight != NULL, "has experts beside a network"},
+        {l->shared_gate && (l->ffn.router.early || l->router_norm.weight || l->experts_norm.weight),
+         "has a gated shared expert, and a router or other experts that read something else"},
+        {device_apart(l) && (l->gate_bias || l->up_bias || l->down_bias || l->mask_in.data || l->ffn_inner_norm.weight),
+         "has a shared expert apart from others with biases, masks or a norm"},
+        {l->experts_norm.weight && (l->ffn.latent > 0 || l->wiring == WIRING_PARALLEL),
+         "has experts beside a network that are of another width, or beside a mixer, too"},
+        {l->ffn.cuts && (l->ffn.router.expert_count > 0 || layer_first_bias(l)),
+         "cuts first values of experts, or with a bias"},
     };
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (lacking[i].has)
@@ -630,13 +294,18 @@ const char *device_lacks(const model_layer *l)
     return NULL;
 }
 
-/* Refuses what devices do not compute yet. */
-static hearth_status check_layer(const hearth_model *m, uint32_t layer, hearth_error *error)
+/* Refuses what devices do not compute yet: of a layer at all, or in its form. */
+static hearth_status check_layer(const hearth_model *m, const hearth_placement *p, uint32_t layer, hearth_error *error)
 {
     const char *what = device_lacks(&m->layers[layer]);
-    return what ? fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path,
-                       layer, what)
-                : HEARTH_OK;
+    if (what)
+        return fail(error, HEARTH_UNSUPPORTED, "%s: layer %u: %s, which devices cannot do yet", m->source->path, layer,
+                    what);
+    if (m->layers[layer].ffn.cuts && p->layers[layer].form == FORM_SPLIT)
+        return fail(error, HEARTH_UNSUPPORTED,
+                    "%s: layer %u: first values are cut above the mean of all neurons, so all must be on one side",
+                    m->source->path, layer);
+    return HEARTH_OK;
 }
 
 /* Refuses a layer that reads the keys and values of one on the other side. */
@@ -657,7 +326,7 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
 {
     for (uint32_t i = 0; i < placement->layer_count; i++) {
         if (layer_uses_device(&placement->layers[i]))
-            TRY(check_layer(model, i, error));
+            TRY(check_layer(model, placement, i, error));
         TRY(check_side(model, placement, i, error));
     }
     if (placement->embedding == PLACEMENT_DEVICE && model->hyper.stream_count > 1)
@@ -706,19 +375,51 @@ void device_weights_destroy(device_weights *w)
                                      &l->fc1,           &l->fc2,       &l->router,     &l->mask_in,     &l->mask_out,
                                      &l->shared_gate,   &l->latent_in, &l->latent_out, &l->shared.gate, &l->shared.up,
                                      &l->shared.down_t, &l->shared.fc2};
-        const device_norm norms[] = {
-            l->attention_norm, l->ffn_norm, l->attention_post_norm, l->ffn_post_norm,      l->attention_inner_norm,
-            l->query_norm,     l->key_norm, l->ffn_inner_norm,      l->per_layer_post_norm};
-        device_buffer *floats[] = {
-            l->qkv_bias,    l->attention_output_bias, l->sinks,         l->gate_bias,   l->up_bias,       l->down_bias,
-            l->router_bias, l->router_correction,     l->expert_begins, l->mask_begins, l->step_bias,     l->decay,
-            l->convolution, l->convolution_bias,      l->shared_begins, l->skip,        l->recurrent_norm};
+        const device_norm norms[] = {l->attention_norm,
+                                     l->ffn_norm,
+                                     l->attention_post_norm,
+                                     l->ffn_post_norm,
+                                     l->attention_inner_norm,
+                                     l->query_norm,
+                                     l->key_norm,
+                                     l->ffn_inner_norm,
+                                     l->per_layer_post_norm,
+                                     l->router_norm,
+                                     l->experts_norm,
+                                     l->experts_post_norm,
+                                     l->shared_post_norm,
+                                     l->streams.router_norm,
+                                     l->streams.laurel_norm};
+        device_buffer *floats[] = {l->qkv_bias,
+                                   l->attention_output_bias,
+                                   l->sinks,
+                                   l->gate_bias,
+                                   l->up_bias,
+                                   l->down_bias,
+                                   l->router_bias,
+                                   l->router_correction,
+                                   l->expert_scales,
+                                   l->expert_begins,
+                                   l->mask_begins,
+                                   l->step_bias,
+                                   l->decay,
+                                   l->convolution,
+                                   l->convolution_bias,
+                                   l->shared_begins,
+                                   l->skip,
+                                   l->recurrent_norm,
+                                   l->streams.predict,
+                                   l->streams.correct,
+                                   l->streams.correct_scale};
         for (size_t k = 0; k < MIXER_INPUTS; k++)
             drop(&l->inputs[k]);
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             drop(matrices[k]);
         drop(&l->per_layer_gate);
         drop(&l->per_layer_output);
+        drop(&l->streams.router);
+        drop(&l->streams.laurel_in);
+        drop(&l->streams.laurel_out);
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
             device_buffer_destroy(norms[k].weight);
             device_buffer_destroy(norms[k].bias);
@@ -732,4 +433,14 @@ void device_weights_destroy(device_weights *w)
     drop(&w->head);
     mem_free(w->layers);
     mem_free(w);
+}
+
+hearth_status device_weights_count(uint64_t *bytes, const hearth_model *model, const hearth_placement *placement,
+                                   const engine_layer *engine_layers, uint32_t layer, hearth_error *error)
+{
+    loader l = {.model = model, .layers = engine_layers};
+    TRY(check_layer(model, placement, layer, error));
+    if (layer_neurons(&placement->layers[layer], PLACEMENT_DEVICE) > 0)
+        TRY(check_shared(model, &engine_layers[layer], layer, error));
+    return count_layer(&l, placement, layer, bytes, error);
 }

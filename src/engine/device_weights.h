@@ -52,6 +52,11 @@ typedef struct device_layer {
     device_norm query_norm, key_norm, attention_inner_norm;                   /* as in model_layer  */
     device_matrix per_layer_gate, per_layer_output;                           /* as in model_layer  */
     device_norm per_layer_post_norm;                                          /* [d]                */
+    struct {
+        device_norm router_norm, laurel_norm;
+        device_matrix router, laurel_in, laurel_out;
+        device_buffer *predict, *correct, *correct_scale;
+    } streams; /* as in stream_weights */
     device_matrix inputs[MIXER_INPUTS], mixer_output;
     device_buffer *qkv_bias;              /* all three, each as long as its matrix is in a stack; NULL: no biases */
     device_buffer *attention_output_bias; /* [d], or NULL                                                         */
@@ -61,10 +66,11 @@ typedef struct device_layer {
     uint32_t *rows;        /* [n] rows of the model's matrices, ascending              */
     uint32_t width;        /* values per row of lists and activations: n; of experts the most that a token uses */
     device_matrix router;  /* [expert_count][d] where the layer has experts of which the device has neurons */
-    device_buffer *router_bias, *router_correction; /* [expert_count], or NULL                        */
+    device_buffer *router_bias, *router_correction, *expert_scales;             /* [expert_count], or NULL */
+    device_norm router_norm, experts_norm, experts_post_norm, shared_post_norm; /* [d] as in model_layer   */
     device_buffer *expert_begins; /* [expert_count + 2] first neuron of each expert; the shared one follows, then n */
-    /* Where experts read and write vectors of another width, the matrices there and back; and the neurons of the shared expert,
-     * which does not, have matrices and lists apart: `width` is that of both together. */
+    /* Where experts read and write vectors of another width, the matrices there and back. There, and where experts lie beside
+     * a network (device_apart), the neurons of the shared expert have matrices and lists apart: `width` is that of both. */
     device_matrix latent_in, latent_out; /* as in model_layer                                          */
     struct {
         device_matrix gate, up, down_t, fc2; /* [shared_count] rows                                           */
@@ -96,6 +102,13 @@ typedef struct device_weights {
 
 struct engine_layer;
 
+/* Returns whether the shared expert of a layer reads other vectors than the others: these are of another width, or have a norm
+ * of their own. */
+static inline bool device_apart(const model_layer *l)
+{
+    return l->ffn.latent > 0 || l->experts_norm.weight;
+}
+
 /* Returns what devices cannot do yet of a layer, "has normed values"; NULL: they can compute it. */
 const char *device_lacks(const model_layer *l);
 
@@ -109,5 +122,10 @@ hearth_status device_weights_create(device_weights **out, device *d, const heart
                                     const hearth_placement *placement, const struct engine_layer *layers,
                                     const hearth_progress *progress, hearth_error *error);
 void device_weights_destroy(device_weights *w);
+
+/* Counts the bytes that a layer takes on a device under a placement that puts it there, and uploads nothing. Arguments and
+ * errors as above, except that no budget is asked. */
+hearth_status device_weights_count(uint64_t *bytes, const hearth_model *model, const hearth_placement *placement,
+                                   const struct engine_layer *layers, uint32_t layer, hearth_error *error);
 
 #endif

@@ -26,6 +26,7 @@ struct hearth_runtime {
     hearth_log log;
     uint64_t memory_bytes;       /* main memory for copies and sessions; UINT64_MAX: unknown      */
     device *device;              /* side device0 of placements; NULL: none                        */
+    char *device_spec;           /* that it was opened with                                       */
     pthread_mutex_t device_lock; /* held by the thread that uses the device, for a step or longer */
 };
 
@@ -116,11 +117,12 @@ enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 /* Buffers of one batch of a feed: B = session->batch rows. Row i of every buffer belongs to row i of
  * the batch. d as in docs/design.md; f, Q, K of the widest layer, as in model_layer. */
 typedef struct scratch {
-    float *x;              /* [B][d]  the residual stream                          */
-    float *beside;         /* [B][d]  what attention adds, in layers whose blocks are parallel */
-    float *normed;         /* [B][d]  input of a block: the normed residual stream */
-    float *added;          /* [B][d]  what a block adds to the residual stream     */
-    float *query;          /* [B][Q]                                               */
+    float *x;      /* [B][d]  the residual stream                          */
+    float *beside; /* [B][d]  what attention adds, in layers whose blocks are parallel; the sum of the CPU's neurons
+                            * of the network that experts lie beside, in a layer with neurons on both sides */
+    float *normed; /* [B][d]  input of a block: the normed residual stream */
+    float *added;  /* [B][d]  what a block adds to the residual stream     */
+    float *query;  /* [B][Q]                                               */
     float *key, *value;    /* [B][K]                                               */
     float *gated_query;    /* [B][2 Q]  of each head the query, then its gate, where attention is gated */
     float *mixed;          /* [B][Q], [B][V]  result of the mixer before its output matrix */

@@ -392,7 +392,12 @@ static void add_shared(hearth_session *s, uint32_t layer, size_t first, size_t c
     if (s->engine->model->layers[layer].ffn.shared_neurons == 0)
         return;
     ffn_job job = describe_shared(s, layer, first, count);
+    bool apart = device_answers_twice(s, layer); /* then the device adds its neurons before the norm */
+    if (apart)
+        job.output = s->scratch.beside + first * d;
     compute(&job, layer, d);
+    if (apart)
+        return;
     forward_norm(s, &job.l->shared_post_norm, d, count, job.output, job.output);
     if (s->engine->model->layers[layer].shared_gate)
         gate_shared(s, layer, first, count, job.output);
@@ -423,7 +428,7 @@ static void compute_rows(hearth_session *s, uint32_t layer, size_t first, size_t
         inputs_see(s, layer, INPUT_LATENT_OUT, sums + first * width, count);
         multiply(s, sums + first * width, count, &(product){&l->latent_out, b->added + first * d}, 1);
     }
-    if (l->experts_post_norm.weight)
+    if (l->experts_post_norm.weight && !device_answers_twice(s, layer))
         forward_norm(s, &l->experts_post_norm, d, count, b->added + first * d, b->added + first * d);
     add_shared(s, layer, first, count);
 }

@@ -344,20 +344,18 @@ hearth_status hearth_placement_keep(hearth_placement *placement, const hearth_mo
 
 /* ------------------------------------------------------------------ using a device */
 
-/* Gives the first `most` rows of a layer to the device. order: the original number of each row of the file, or NULL:
- * the same. on_device [neuron_count] is scratch. Returns false if memory is out. */
-static bool split_layer(hearth_placement *p, layer_placement *layer, const int32_t *order, uint32_t most,
-                        bool *on_device)
+/* Gives a share of a layer to the device. on_device [neuron_count] is scratch. Returns false if memory is out. */
+static bool split_layer(hearth_placement *p, layer_placement *layer, const device_share *share, bool *on_device)
 {
-    uint32_t f = layer->neuron_count, neurons = most < f ? most : f;
+    uint32_t f = layer->neuron_count, neurons = share->neurons < f ? share->neurons : f;
     layer->form = neurons == f ? FORM_DEVICE : neurons == 0 ? FORM_FFN_HOST : FORM_SPLIT;
     if (f == 0)
         return true;
     if (!placement_add_assignments(p, layer, layer->form == FORM_SPLIT ? 2 : 1))
         return false;
     memset(on_device, 0, f * sizeof *on_device);
-    for (uint32_t row = 0; row < neurons; row++)
-        on_device[order ? (uint32_t)order[row] : row] = true;
+    for (uint32_t i = 0; i < neurons; i++)
+        on_device[share->order ? share->order[i] : i] = true;
     neuron_assignment *a = layer->assignments;
     if (neurons < f && !fill_assignment(p, a++, PLACEMENT_CPU, on_device, f, false))
         return false;
@@ -376,15 +374,16 @@ static bool add_device(hearth_placement *p)
     return true;
 }
 
-hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
-                                          uint32_t neurons, hearth_error *error)
+hearth_status placement_share(hearth_placement *placement, const hearth_model *model, const device_share *shares,
+                              bool head, hearth_error *error)
 {
     hearth_placement *p = placement;
+    bool uses = head;
     TRY(placement_check_model(p, model, error));
-    layers = layers < p->layer_count ? layers : p->layer_count;
-    if (layers == 0)
-        return HEARTH_OK;
-    for (uint32_t i = p->layer_count - layers; i < p->layer_count; i++) {
+    for (uint32_t i = 0; i < p->layer_count; i++) {
+        if (!shares[i].given)
+            continue;
+        uses = true;
         if (!selectors[p->layers[i].selector].on_device)
             return fail(error, HEARTH_UNSUPPORTED, "placement: layer %u: devices do not run the selector %s yet", i,
                         selectors[p->layers[i].selector].name);
@@ -392,18 +391,39 @@ hearth_status hearth_placement_use_device(hearth_placement *placement, const hea
             return fail(error, HEARTH_UNSUPPORTED,
                         "placement: layer %u: neurons are left out, which only layers of form host can do", i);
     }
+    if (!uses)
+        return HEARTH_OK;
     hearth_placement *changed;
     TRY(placement_copy(&changed, p, error));
-    uint32_t widest = model_largest(model).neurons;
-    bool *on_device = mem_new_array(widest, sizeof *on_device);
+    bool *on_device = mem_new_array(model_largest(model).neurons, sizeof *on_device);
     bool ok = on_device && add_device(changed);
-    for (uint32_t i = p->layer_count - layers; ok && i < p->layer_count; i++)
-        ok = split_layer(changed, &changed->layers[i], model->layers[i].order, neurons, on_device);
+    for (uint32_t i = 0; ok && i < p->layer_count; i++)
+        if (shares[i].given) {
+            changed->kv = PLACEMENT_DEVICE;
+            ok = split_layer(changed, &changed->layers[i], &shares[i], on_device);
+        }
     mem_free(on_device);
-    changed->kv = PLACEMENT_DEVICE;
-    if (layers == p->layer_count && neurons >= widest && device_has_format(model->head.format))
+    if (head)
         changed->head = PLACEMENT_DEVICE;
     return finish_change(p, changed, ok, error);
+}
+
+hearth_status hearth_placement_use_device(hearth_placement *placement, const hearth_model *model, uint32_t layers,
+                                          uint32_t neurons, hearth_error *error)
+{
+    TRY(placement_check_model(placement, model, error));
+    uint32_t all = placement->layer_count, first = layers < all ? all - layers : 0;
+    device_share *shares = mem_new_array(all, sizeof *shares);
+    if (!shares)
+        return placement_no_memory(error);
+    /* Row i of a file is the neuron order[i], which is never below 0. */
+    for (uint32_t i = first; i < all; i++)
+        shares[i] = (device_share){true, neurons, (const uint32_t *)model->layers[i].order};
+    bool whole = first == 0 && neurons >= model_largest(model).neurons;
+    hearth_status status =
+        placement_share(placement, model, shares, whole && device_has_format(model->head.format), error);
+    mem_free(shares);
+    return status;
 }
 
 /* ------------------------------------------------------------------ copying */

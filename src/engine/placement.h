@@ -109,6 +109,18 @@ hearth_mode placement_auto_mode(const hearth_model *model);
 hearth_status placement_check_selector(selector_kind selector, const hearth_model *model, const struct tune *t,
                                        uint32_t layer, hearth_error *error);
 
+/* What a device gets of a layer: its mixer with its state, and the first `neurons` (at most all) of `order`. */
+typedef struct device_share {
+    bool given; /* false: the layer stays as it is                    */
+    uint32_t neurons;
+    const uint32_t *order; /* [neuron_count] original numbers; NULL: 0, 1, 2 ... */
+} device_share;
+
+/* Gives shares [layer_count] of layers to the device, and the head. Errors as in hearth_placement_use_device, which gives
+ * the last layers. */
+hearth_status placement_share(hearth_placement *placement, const hearth_model *model, const device_share *shares,
+                              bool head, hearth_error *error);
+
 /* HEARTH_INVALID: the layers, or the neurons of one, are not as many as the model's. */
 hearth_status placement_check_model(const hearth_placement *p, const hearth_model *model, hearth_error *error);
 

@@ -6,6 +6,8 @@
 #include "../base/text.h"
 #include "../kernel/topology.h"
 
+#include <string.h>
+
 /* More than any machine has; a larger number is a typing error. */
 #define MAX_THREADS 1024
 
@@ -44,8 +46,14 @@ hearth_status hearth_runtime_create_sized(hearth_runtime **out, const hearth_run
     kernels_for(level, &r->kernels);
     /* The device comes first: its driver is tried in a forked child, which is safest with few threads. */
     hearth_status status;
-    if (options->device)
+    if (options->device) {
+        r->device_spec = mem_copy_text(options->device, strlen(options->device));
+        if (!r->device_spec) {
+            status = fail_memory(error, "runtime", strlen(options->device));
+            goto failed;
+        }
         TRY_OR(failed, status, device_open(&r->device, options->device, options->cache_folder, error));
+    }
     TRY_OR(failed, status, pool_create(&r->threads, threads, error));
     log_runtime(r);
     *out = r;
@@ -60,6 +68,7 @@ void hearth_runtime_destroy(hearth_runtime *runtime)
     if (!runtime)
         return;
     device_close(runtime->device);
+    mem_free(runtime->device_spec);
     pool_destroy(runtime->threads);
     pthread_mutex_destroy(&runtime->device_lock);
     mem_free(runtime);

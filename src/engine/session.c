@@ -98,7 +98,8 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->x = take(&l, rows * d, sizeof *b->x);
     b->normed = take(&l, rows * d, sizeof *b->normed);
     b->added = take(&l, rows * d, sizeof *b->added);
-    b->beside = take(&l, s->engine->model->family->wiring == WIRING_PARALLEL ? rows * d : 0, sizeof *b->beside);
+    bool beside = s->engine->model->family->wiring == WIRING_PARALLEL || s->engine->model->family->dense_beside;
+    b->beside = take(&l, beside ? rows * d : 0, sizeof *b->beside);
     b->query = take(&l, rows * query, sizeof *b->query);
     b->key = take(&l, rows * key, sizeof *b->key);
     b->value = take(&l, rows * key, sizeof *b->value);

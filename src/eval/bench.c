@@ -8,7 +8,7 @@
 #include "../base/memory.h"
 #include "../base/random.h"
 #include "../engine/engine.h"
-#include "bandwidth.h"
+#include "../kernel/bandwidth.h"
 
 #include <math.h>
 

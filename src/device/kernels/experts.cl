@@ -30,11 +30,12 @@ INLINE float best_two(LOCAL const float *values, uint n)
 }
 
 /* Turns the products of one token with the router into scores, in place. */
-INLINE void score_experts(GLOBAL float *products, GLOBAL const float *bias, uint n, bool sigmoid, LOCAL float *scratch)
+INLINE void score_experts(GLOBAL float *products, float input_scale, GLOBAL const float *bias, uint n, bool sigmoid,
+                          LOCAL float *scratch)
 {
     float largest = NEGATIVE_INFINITY, sum = 0.0f;
     for (uint e = LANE; e < n; e += LANES) {
-        float x = products[e] + (bias ? bias[e] : 0.0f);
+        float x = FMA(products[e], input_scale, bias ? bias[e] : 0.0f);
         products[e] = x;
         largest = x > largest ? x : largest;
     }
@@ -73,7 +74,7 @@ KERNEL(route, P_ROUTE)
     LOCAL_ARRAY(float, of_sets, MOST_EXPERTS);
     for (uint t = GROUP; t < step->count; t += GROUPS) {
         GLOBAL float *scores = products + (size_t)t * n, *share = shares + (size_t)t * (n + 1);
-        score_experts(scores, bias, n, sigmoid != 0, scratch);
+        score_experts(scores, input_scale, bias, n, sigmoid != 0, scratch);
         for (uint e = LANE; e < n; e += LANES)
             ranks[e] = scores[e] + (correction ? correction[e] : 0.0f);
         BARRIER();
@@ -88,7 +89,7 @@ KERNEL(route, P_ROUTE)
         sum = group_sum(sum, scratch);
         float factor = of_sum && sum > 0.0f ? DIVIDE(scale, sum) : scale;
         for (uint e = LANE; e < n; e += LANES)
-            share[e] = share[e] != 0.0f ? share[e] * factor : 0.0f;
+            share[e] = share[e] != 0.0f ? share[e] * factor * (factors ? factors[e] : 1.0f) : 0.0f;
         if (LANE == 0)
             share[n] = shared_gate ? shared * sigmoid_of(shared_gate[t]) : shared;
         BARRIER(); /* before the next token overwrites ranks */

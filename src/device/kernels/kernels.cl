@@ -24,6 +24,8 @@
 
 #include "recurrent.cl"
 
+#include "streams.cl"
+
 #include "neurons.cl"
 
 #include "experts.cl"

@@ -37,6 +37,8 @@
 #define STEP_ROWS 8
 /* The most experts that route can choose from. */
 #define MOST_EXPERTS 1024
+/* The most streams of the residual. */
+#define MOST_STREAMS 8
 
 /* The fields of the step record: the values that differ from step to step, and the first parameter of every kernel. All
  * are 32-bit integers, so that the host, OpenCL and CUDA agree on the layout. */
@@ -60,6 +62,7 @@
 /* `rule` of compact, as kernel_selection. */
 #define RULE_ABOVE 0 /* value > threshold */
 #define RULE_FROM  1 /* not (value < threshold); NaN passes */
+#define RULE_BEYOND 2 /* not (|value| <= threshold); NaN passes */
 
 /* `kind` of activate, as kernel_activation; relu has a threshold (FATReLU): x above `activation_threshold`, else 0.
  * swiglu_clamped has a limit, `activation_threshold` too: with first at most the limit and second within it on both
@@ -91,6 +94,7 @@
 #define ACTIVATE_NEURONS  1024 /* neurons of one item of activate                               */
 #define ACCUMULATE_COLUMNS_ITEM 512 /* columns of one item of accumulate                        */
 #define REDUCE_COLUMNS_ITEM 256     /* columns of one item of reduce                            */
+#define STREAM_COLUMNS    256       /* columns of one item of predict_streams and correct_streams */
 #define READ_BYTES        65536     /* bytes of one item of read                                */
 
 /* Parameters after the step: B(type, name) a buffer, V(name) an unsigned value, F(name) a float. "items" is the number
@@ -141,6 +145,26 @@
 /* x[t][i] /= sqrt((own[t] + others[t]) / n + epsilon), with the squares of the n neurons of both sides: divides the sum
  * of what they give, since the divisor of their activations was not known before. x [T][columns].   items: STEP_ROWS */
 #define P_NORM_JOINED(B, V, F) B(float, x) B(const float, own) B(const float, others) V(columns) V(n) F(epsilon)
+
+/* Several streams of the residual (engine/streams.c): `states` has stream i from i * apart on, [T][columns]. w is
+ * tanh(products[t] / columns), products [T][streams].
+ *
+ * Predicts all streams of a token from one another: stream i += sum over j of f[i][j] * stream j, with the streams as they were
+ * before and f = predict w, predict [streams * streams][streams]. x [T][columns] becomes the active one.
+ * items: STEP_ROWS * ceil(columns / STREAM_COLUMNS) */
+#define P_PREDICT_STREAMS(B, V, F)                                                                            \
+    B(float, states) B(const float, products) B(const float, predict) B(float, x) V(columns) V(streams) V(active) \
+        V(apart)
+/* Corrects them by what a layer made of the active one, x: stream i += (1 + (correct w)[i]) * (x - the active one), correct
+ * [streams][streams]. seen [T][columns] becomes the active one after that, times scales [columns] (NULL: 1).
+ * items: as above */
+#define P_CORRECT_STREAMS(B, V, F)                                                                                      \
+    B(float, states) B(const float, products) B(const float, correct) B(const float, scales) B(const float, x) B(float, seen) \
+        V(columns) V(streams) V(active) V(apart)
+
+/* Cuts the values of the n neurons of each token, first [T][n]: subtracts m + deviations * s, of their mean m and their
+ * deviation s, and makes zero what is below zero then. NaN stays NaN.   items: STEP_ROWS */
+#define P_CUT(B, V, F) B(float, first) V(n) F(deviations)
 
 /* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
  * every key head while copying it to the cache, by cosine and sine [T][pairs]. Values 2i and 2i + 1 form a pair; halves
@@ -216,15 +240,16 @@
         B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
 
 /* Chooses the experts of each token as router_shape (model/layer.h) says. products [T][n]: the router's, which become
- * scores: with `bias` [n], the logistic function (sigmoid 1) or the share of all experts' exponentials. The best `used`
- * by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used best of so many
- * equal sets of neighbours, by the sum of their two best. shares [STEP_ROWS][n + 1]: scale times the score of a chosen
- * expert, divided by the sum of them all if of_sum is 1; 0 for the others; the last one is `shared`, times the logistic
- * function of shared_gate [T] unless that is NULL. n <= MOST_EXPERTS.
+ * scores: times input_scale, with `bias` [n], the logistic function (sigmoid 1) or the share of all experts' exponentials.
+ * The best `used` by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used
+ * best of so many equal sets of neighbours, by the sum of their two best. shares [STEP_ROWS][n + 1]: scale times the score
+ * of a chosen expert, divided by the sum of them all if of_sum is 1, times factors [n] (NULL: 1); 0 for the others; the last
+ * one is `shared`, times the logistic function of shared_gate [T] unless that is NULL. n <= MOST_EXPERTS.
  * items: STEP_ROWS */
 #define P_ROUTE(B, V, F)                                                                                  \
-    B(float, products) B(const float, bias) B(const float, correction) B(const float, shared_gate) B(float, shares) V(n) \
-        V(used) V(sets) V(sets_used) V(sigmoid) V(of_sum) F(scale) F(shared)
+    B(float, products) B(const float, bias) B(const float, correction) B(const float, factors) \
+        B(const float, shared_gate) B(float, shares) V(n) V(used) V(sets) V(sets_used) V(sigmoid) V(of_sum) \
+        F(input_scale) F(scale) F(shared)
 
 /* Lists the neurons of the chosen experts: chosen [STEP_ROWS][experts], of which chosen_count [STEP_ROWS] are used,
  * ascending. Expert e has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [STEP_ROWS][n] and
@@ -308,7 +333,8 @@
     X(place_f32, P_PLACE) X(place_f16, P_PLACE)                                  \
     X(attend_f32, P_ATTEND) X(attend_f16, P_ATTEND) X(attend_join, P_ATTEND_JOIN) \
     X(convolve, P_CONVOLVE) X(recur, P_RECUR) X(norm_gated, P_NORM_GATED)        \
-    X(compact, P_COMPACT) X(activate, P_ACTIVATE)                                \
+    X(predict_streams, P_PREDICT_STREAMS) X(correct_streams, P_CORRECT_STREAMS)  \
+    X(cut, P_CUT) X(compact, P_COMPACT) X(activate, P_ACTIVATE)                  \
     X(route, P_ROUTE) X(expand, P_EXPAND) X(weigh, P_WEIGH)                      \
     X(reduce, P_REDUCE) X(argmax, P_ARGMAX) X(read, P_READ)
 

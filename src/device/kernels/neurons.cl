@@ -1,4 +1,5 @@
-/* neurons.cl - selects the neurons that matter (ordered compaction) and applies the activation.
+/* neurons.cl - selects the neurons that matter (ordered compaction) and applies the activation; and before that, in some
+ * models, cuts their first values.
  *
  * Sparsity on a device works by lists: compact writes the ids of the neurons that matter, in order, and later kernels
  * read only their rows. The order has two advantages: sums are always taken in the same order, so that the result is
@@ -37,9 +38,11 @@ INLINE uint group_prefix(uint count, LOCAL uint *counts, LOCAL uint *stretches, 
     return before;
 }
 
-/* Returns whether a value passes a rule. NaN is neither above nor below a threshold, so it passes only RULE_FROM. */
+/* Returns whether a value passes a rule. NaN is neither above nor below a threshold, so RULE_ABOVE alone stops it. */
 INLINE bool passes(float value, uint rule, float threshold)
 {
+    if (rule == RULE_BEYOND)
+        return !(magnitude_of(value) <= threshold);
     return rule == RULE_ABOVE ? value > threshold : !(value < threshold);
 }
 
@@ -84,6 +87,31 @@ KERNEL(compact, P_COMPACT)
             if (totals)
                 totals[t * TOTALS + column] += done;
         }
+    }
+}
+
+/* A group takes a token. The mean comes first, so that the deviation is not a difference of large numbers. */
+KERNEL(cut, P_CUT)
+{
+    LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
+    uint by_8 = COLUMNS_BY_8(n);
+    for (uint t = GROUP; t < step->count; t += GROUPS) {
+        GLOBAL float *row = first + (size_t)t * n;
+        wide sum = wide_zero(), squares = wide_zero();
+        for (uint i = LANE * 8; i < by_8; i += LANES * 8)
+            sum = wide_dot(sum, float8_load(row + i), float8_all(1.0f));
+        for (uint i = by_8 + LANE; i < n; i += LANES)
+            sum = wide_add(sum, row[i]);
+        float mean = DIVIDE(group_sum(wide_total(sum), shared), (float)n);
+        for (uint i = LANE * 8; i < by_8; i += LANES * 8) {
+            float8 centred = float8_fma(float8_all(-1.0f), float8_all(mean), float8_load(row + i));
+            squares = wide_dot(squares, centred, centred);
+        }
+        for (uint i = by_8 + LANE; i < n; i += LANES)
+            squares = wide_add(squares, (row[i] - mean) * (row[i] - mean));
+        float least_value = FMA(deviations, SQRT(DIVIDE(group_sum(wide_total(squares), shared), (float)n)), mean);
+        for (uint i = LANE; i < n; i += LANES)
+            row[i] = row[i] <= least_value ? 0.0f : row[i] - least_value;
     }
 }
 

@@ -1,0 +1,136 @@
+/* device_record_mixers.c - records the mixers of a step: attention, and recurrent ones. */
+#include "device_record_internal.h"
+
+#include <math.h>
+
+/* ------------------------------------------------------------------ attention */
+
+static const device_norm no_norm = {NULL, NULL};
+
+/* Norms queries (or keys), which begin at value `at` of the rows of projected: each head alone, or all together. */
+static void norm_heads(const recorder *r, const device_norm *w, const attention_shape *a, uint32_t heads, size_t at,
+                       size_t stride)
+{
+    uint32_t count = a->norm_whole ? 1 : heads, length = a->norm_whole ? heads * a->head_length : a->head_length;
+    if (w->weight)
+        record_norm_ranges(r, w, (ranges){r->v->projected, at, count, length, (uint32_t)stride}, r->v->projected,
+                           FINISH_STORE, 1);
+}
+
+/* Multiplies the input of a layer's mixer with the matrices that read it. */
+static mixer_row project(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    mixer_row row = device_mixer_row(&r->model->layers[layer]);
+    const device_matrix *inputs[MIXER_INPUTS];
+    for (unsigned i = 0; i < MIXER_INPUTS; i++)
+        inputs[i] = &l->inputs[i];
+    const device_buffer *normed = record_norm_input(r, &l->attention_norm);
+    input in = record_prepare(r, normed, r->model->hyper.embedding_length, inputs, MIXER_INPUTS);
+    for (unsigned i = 0; i < MIXER_INPUTS; i++)
+        if (inputs[i]->stack_rows > 0)
+            record_stack(r, inputs[i], inputs[i]->stack_rows, &in, all_rows,
+                         (output){r->v->projected, row.at[i], row.stride}, FINISH_STORE);
+    return row;
+}
+
+/* Records the attention of a layer up to its output matrix. */
+static void attention(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    const attention_shape *a = &r->model->layers[layer].attention;
+    const kv_format_row *kv = &kv_formats[r->s->cache.format];
+    cached_layer at = device_cache_layer(r->s, r->s->engine->layers[layer].cache_index);
+    size_t keys = at.begin, values = at.begin + at.half_bytes;
+    size_t first_angle = a->rotary ? a->rotary->first : 0;
+    size_t cosine = STEP_ANGLES + STEP_ROWS * first_angle * sizeof(float);
+    size_t sine = cosine + STEP_ROWS * (size_t)model_largest(r->model).rotated * sizeof(float);
+    size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
+    uint32_t own_keys = a->keys_back > 0 ? 0 : a->kv_head_count; /* heads; else another layer has stored them */
+
+    mixer_row row = project(r, layer);
+    size_t key_at = row.at[MIXER_KEY], value_at = row.at[MIXER_VALUE], stride = row.stride;
+    if (l->qkv_bias)
+        LAUNCH(r, DEVICE_reduce, r->rows * items_of(stride, REDUCE_COLUMNS_ITEM), NO_BUFFER, BUFFER(l->qkv_bias),
+               NO_BUFFER, BUFFER(v->projected), UINT(stride), UINT(0), UINT(FINISH_ADD), FLOAT(1));
+    norm_heads(r, &l->query_norm, a, a->head_count, 0, stride);
+    if (a->keys_back == 0)
+        norm_heads(r, &l->key_norm, a, own_keys, key_at, stride);
+    if (a->keys_back == 0 && a->norm_values)
+        record_norm_ranges(r, &no_norm, (ranges){v->projected, value_at, own_keys, a->head_length, (uint32_t)stride},
+                           v->projected, FINISH_STORE, 1);
+    LAUNCH(r, kv->place, r->rows * (a->head_count + own_keys), BUFFER(v->projected),
+           BUFFER_FROM(v->projected, key_at * sizeof(float)), BUFFER_FROM(v->projected, value_at * sizeof(float)),
+           BUFFER_FROM(v->step, cosine), BUFFER_FROM(v->step, sine), BUFFER_FROM(v->cache, keys),
+           BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(own_keys), UINT(a->head_length),
+           UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES),
+           UINT(r->s->context), UINT(stride), UINT(stride));
+    LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
+           BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(a->head_count),
+           UINT(a->kv_head_count), UINT(a->head_length), UINT(r->s->context), UINT(a->window), UINT(splits),
+           UINT(stride), FLOAT(a->scale), FLOAT(a->softcap));
+    device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
+    LAUNCH(r, DEVICE_attend_join, r->rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
+           BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride));
+    if (l->attention_inner_norm.weight)
+        record_norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
+}
+
+/* Records a recurrent mixer up to its output matrix (recurrent_shape in model/layer.h). */
+static void recurrent_mixer(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    const recurrent_states *states = &r->ds->recurrent;
+    const recurrent_shape *shape = &r->model->layers[layer].recurrent;
+    bool delta = shape->rule == RECURRENCE_DELTA;
+    uint32_t keys = shape->key_count, n = shape->key_length, width = recurrent_width(shape);
+    size_t begin = states->layers[r->s->engine->layers[layer].cache_index].begin;
+    size_t inputs_begin = begin + recurrent_inputs_at(shape);
+
+    mixer_row row = project(r, layer);
+    device_argument x = BUFFER_FROM(v->projected, row.at[MIXER_CONVOLVED] * sizeof(float));
+    device_argument gates = BUFFER_FROM(v->projected, row.at[MIXER_SILU_GATE] * sizeof(float));
+    device_argument steps = BUFFER_FROM(v->projected, row.at[MIXER_STEP] * sizeof(float));
+    device_argument betas = delta ? BUFFER_FROM(v->projected, row.at[MIXER_BETA] * sizeof(float)) : NO_BUFFER;
+    uint32_t channels = recurrent_channels(shape), stride = (uint32_t)row.stride, length = (uint32_t)states->length;
+    LAUNCH(r, DEVICE_convolve, items_of(channels, CONVOLVE_CHANNELS), x, BUFFER(l->convolution),
+           BUFFER(l->convolution_bias), BUFFER_FROM(v->states, inputs_begin * sizeof(float)), UINT(channels),
+           UINT(shape->window), UINT(stride), UINT(length));
+    if (delta) /* scales queries and keys to a length of 1; a norm by the root of the mean square would give sqrt(n) */
+        LAUNCH(r, DEVICE_norm_ranges, r->rows * 2 * keys, x, NO_BUFFER, NO_BUFFER, x, UINT(2 * keys), UINT(n),
+               UINT(stride), UINT(0), UINT(FINISH_STORE), FLOAT(1e-6f / (float)n), FLOAT(1 / sqrtf((float)n)));
+    LAUNCH(r, DEVICE_recur, shape->head_count * items_of(shape->value_length, RECUR_ROWS), x, steps, betas,
+           BUFFER(l->step_bias), BUFFER(l->decay), BUFFER(l->skip), BUFFER_FROM(v->states, begin * sizeof(float)),
+           BUFFER(v->mixed), UINT(shape->head_count), UINT(shape->value_length), UINT(keys), UINT(n), UINT(delta),
+           UINT(stride), UINT(length), FLOAT(delta ? 1 / sqrtf((float)n) : 1));
+    uint32_t normed = delta ? shape->head_count : keys;
+    LAUNCH(r, DEVICE_norm_gated, r->rows * normed, BUFFER(v->mixed), gates, BUFFER(l->recurrent_norm), UINT(normed),
+           UINT(width / normed), UINT(stride), UINT(!delta), FLOAT(r->model->hyper.norm_epsilon));
+}
+
+static void no_mixer(const recorder *r, uint32_t layer)
+{
+    (void)r, (void)layer;
+}
+
+/* Record a mixer up to its output matrix. */
+static void (*const mixers[MIXER_COUNT])(const recorder *r, uint32_t layer) = {
+    [MIXER_NONE] = no_mixer, [MIXER_ATTENTION] = attention, [MIXER_RECURRENT] = recurrent_mixer};
+
+void record_mixer(const recorder *r, uint32_t layer)
+{
+    mixers[r->model->layers[layer].mixer](r, layer);
+}
+
+void record_mixer_output(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_norm *post = &l->attention_post_norm;
+    bool at_once = !post->weight && !l->attention_output_bias && r->model->hyper.residual_scale == 1;
+    if (!l->mixer_output.w)
+        return;
+    if (!record_output(r, &l->mixer_output, r->v->mixed, at_once))
+        record_add(r, post, (block_result){r->v->added, 1, l->attention_output_bias, NULL});
+}

@@ -1,0 +1,295 @@
+/* device_record_neurons.c - records the neurons of a step: select, gather and accumulate (ffn.c), on lists that never leave
+ * the device. */
+#include "device_record_internal.h"
+
+#include <float.h>
+
+_Static_assert(EXPERT_LIMIT == MOST_EXPERTS, "what a layer can have, a device can choose from");
+
+/* ------------------------------------------------------------------ neurons */
+
+/* The values of a portion in a buffer of lists, scores or activations. */
+#define OF_PORTION(p, buffer) BUFFER_FROM(buffer, (p)->at * sizeof(float))
+
+/* Keeps in a list (or of all rows) what passes the rule; adds the number to `column` of the totals of the layer. */
+static row_list filter(const recorder *r, uint32_t layer, const portion *p, row_list from, const device_buffer *values,
+                       const device_buffer *bias, const device_buffer *selected, unsigned column, unsigned rule,
+                       float threshold)
+{
+    const device_vectors *v = r->v;
+    row_list to = {v->lists[column], p->listed[column], p->at};
+    size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
+    LAUNCH(r, DEVICE_compact, r->rows, OF_PORTION(p, values), BUFFER(bias), LIST(from), LIST(to),
+           selected ? OF_PORTION(p, selected) : NO_BUFFER, BUFFER_FROM(v->totals, totals),
+           UINT(r->s->engine->uploaded->layers[layer].width), UINT(rule), UINT(column), FLOAT(threshold));
+    return to;
+}
+
+void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const router_shape *router = &r->model->layers[layer].ffn.router;
+    const device_vectors *v = r->v;
+    uint32_t experts = router->expert_count;
+    if (l->router_norm.weight) { /* what attention added is in the residual stream by now */
+        record_norm(r, &l->router_norm, v->x, l->router.columns, v->added);
+        from = v->added;
+    }
+    input in = record_prepare(r, from, l->router.columns, (const device_matrix *[]){&l->router}, 1);
+    record_product(r, &l->router, &in, all_rows, v->router, FINISH_STORE);
+    if (l->shared_gate.w)
+        record_product(r, &l->shared_gate, &in, all_rows, v->shared_gate, FINISH_STORE);
+    LAUNCH(r, DEVICE_route, r->rows, BUFFER(v->router), BUFFER(l->router_bias), BUFFER(l->router_correction),
+           BUFFER(l->expert_scales), BUFFER(l->shared_gate.w ? v->shared_gate : NULL), BUFFER(v->shares), UINT(experts),
+           UINT(router->used), UINT(router->group_count), UINT(router->group_used),
+           UINT(router->scoring == ROUTER_SIGMOID), UINT(router->shares), FLOAT(router->input_scale),
+           FLOAT(router->scale), FLOAT(r->model->layers[layer].ffn.shared_neurons > 0));
+    LAUNCH(r, DEVICE_compact, r->rows, BUFFER(v->shares), NO_BUFFER, NO_BUFFER, NO_BUFFER, BUFFER(v->chosen),
+           BUFFER(v->chosen_count), BUFFER(v->chosen_shares), NO_BUFFER, UINT(experts + 1), UINT(RULE_BEYOND), UINT(0),
+           FLOAT(0)); /* an expert's scale may be below zero; NaN is chosen, too, and seen in the result */
+}
+
+/* Lists the rows of the chosen experts: those between their `begins`. totals NULL: they are not counted. */
+static void expand(const recorder *r, uint32_t layer, const device_buffer *begins, row_list to, uint32_t width,
+                   const device_buffer *totals)
+{
+    size_t at = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
+    LAUNCH(r, DEVICE_expand, r->rows, BUFFER(r->v->chosen), BUFFER(r->v->chosen_count), BUFFER(begins), LIST(to),
+           totals ? BUFFER_FROM(totals, at) : NO_BUFFER, UINT(r->s->engine->uploaded->layers[layer].router.rows + 1),
+           UINT(width), UINT(TOTAL_COMPUTED));
+}
+
+/* Lists the neurons of the chosen experts. Those that scores will choose from are counted later. */
+static row_list neurons_of_chosen(const recorder *r, uint32_t layer, const portion *p)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    row_list to = {r->v->lists[TOTAL_COMPUTED], p->listed[TOTAL_COMPUTED], p->at};
+    expand(r, layer, p->begins, to, l->width, device_scores(r->s, layer) ? NULL : r->v->totals);
+    return to;
+}
+
+/* Keeps of the neurons of the chosen experts those with a score above zero: mask_out . relu(mask_in . input), by the
+ * masks of their own expert. The masks of the chosen experts are computed one after the other. */
+static row_list mask(const recorder *r, uint32_t layer, const portion *p, row_list rows)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    uint32_t width = device_mask_width(r->s, layer), used = r->model->layers[layer].ffn.router.used;
+    row_list units = {v->mask_list, v->mask_listed, 0};
+    expand(r, layer, l->mask_begins, units, width, NULL);
+    input in = record_prepare(r, p->input, l->mask_in.columns, (const device_matrix *[]){&l->mask_in}, 1);
+    record_stack(r, &l->mask_in, width, &in, units, (output){v->hidden, 0, width}, FINISH_RELU);
+    LAUNCH(r, device_score(l->mask_out.format), items_of(l->width, PRODUCT_ROWS), BUFFER(l->mask_out.w),
+           BUFFER(l->mask_out.scales), LIST(rows), BUFFER(v->chosen), BUFFER(l->expert_begins), BUFFER(v->hidden),
+           BUFFER(v->score), UINT(l->router.rows + 1), UINT(used), UINT(l->width), UINT(l->mask_out.columns));
+    return filter(r, layer, p, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, FLT_MIN); /* NaN passes */
+}
+
+void record_predict(const recorder *r, uint32_t layer, const device_buffer *normed)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    bool reads_normed = r->s->engine->layers[layer].predictor.reads_normed;
+    input in =
+        record_prepare(r, reads_normed ? normed : r->v->x, l->fc1.columns, (const device_matrix *[]){&l->fc1}, 1);
+    record_product(r, &l->fc1, &in, all_rows, r->v->hidden, FINISH_RELU);
+}
+
+static const unsigned gating_of[] = {
+    [FFN_GATED] = GATING_GATED, [FFN_GATED_BOTH] = GATING_BOTH, [FFN_PLAIN] = GATING_PLAIN};
+
+size_t record_divide(const recorder *r, uint32_t layer, const device_buffer *normed, portion out[PORTIONS])
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    size_t count = 0;
+    portion own = {.gate = &l->gate,
+                   .up = &l->up,
+                   .down_t = &l->down_t,
+                   .fc2 = &l->fc2,
+                   .gate_bias = l->gate_bias,
+                   .up_bias = l->up_bias,
+                   .begins = l->expert_begins,
+                   .listed = v->listed,
+                   .input = normed,
+                   .width = l->shared_count > 0 ? l->own_width : l->width};
+    portion shared = {.gate = &l->shared.gate,
+                      .up = &l->shared.up,
+                      .down_t = &l->shared.down_t,
+                      .fc2 = &l->shared.fc2,
+                      .begins = l->shared_begins,
+                      .listed = v->shared_listed,
+                      .input = normed,
+                      .width = l->shared_count,
+                      .at = l->shared_at};
+    if (l->latent_in.w && own.width > 0) {
+        input in = record_prepare(r, normed, l->latent_in.columns, (const device_matrix *[]){&l->latent_in}, 1);
+        record_product(r, &l->latent_in, &in, all_rows, v->apart, FINISH_STORE);
+        own.input = v->apart;
+    }
+    if (l->experts_norm.weight && own.width > 0) {
+        record_norm(r, &l->experts_norm, v->x, r->model->hyper.embedding_length, v->apart);
+        own.input = v->apart;
+    }
+    if (own.width > 0)
+        out[count++] = own;
+    if (l->shared_count > 0)
+        out[count++] = shared;
+    return count;
+}
+
+row_list record_activations(const recorder *r, uint32_t layer, const portion *p)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const engine_layer *e = &r->s->engine->layers[layer];
+    const device_vectors *v = r->v;
+    const ffn_shape *f = &r->model->layers[layer].ffn;
+    bool gated = f->gating != FFN_PLAIN, skips = selectors[e->selector].skips && ffn_skippable(f);
+    const device_matrix *first = gated ? p->gate : p->up;
+    const device_buffer *first_bias = gated ? p->gate_bias : p->up_bias;
+    row_list rows = p->begins ? neurons_of_chosen(r, layer, p) : all_rows;
+    if (l->mask_in.w)
+        rows = mask(r, layer, p, rows);
+    if (e->selector == SELECTOR_LOW_RANK) {
+        input hidden = record_prepare(r, v->hidden, p->fc2->columns, &p->fc2, 1);
+        record_stack(r, p->fc2, p->width, &hidden, rows, (output){v->score, p->at, l->width}, FINISH_STORE);
+        rows = filter(r, layer, p, rows, v->score, NULL, NULL, TOTAL_COMPUTED, RULE_FROM, e->threshold);
+    }
+    input in = record_prepare(r, p->input, first->columns, (const device_matrix *[]){p->gate, p->up}, 2);
+    /* For one token that needs gate and up whole, one launch computes both; the results of up follow those of gate. */
+    output own = {v->first, p->at, l->width}, others = {v->second, p->at, l->width};
+    bool together = r->rows == 1 && gated && !skips && !rows.list && p->up->stack_rows == 0;
+    size_t second_at = together ? stacked(l->neuron_count) : 0;
+    if (together)
+        record_stack(r, first, first->stack_rows, &in, rows, (output){v->first, 0, first->stack_rows}, FINISH_STORE);
+    else
+        record_stack(r, first, p->width, &in, rows, own, FINISH_STORE);
+    if (f->cuts)
+        LAUNCH(r, DEVICE_cut, r->rows, BUFFER(v->first), UINT(l->width), FLOAT(f->cut));
+    if (skips) {
+        rows = filter(r, layer, p, rows, v->first, first_bias, v->first, TOTAL_FIRED,
+                      f->cuts ? RULE_BEYOND : RULE_ABOVE, f->threshold);
+        first_bias = NULL; /* already added */
+    }
+    if (gated && !together)
+        record_stack(r, p->up, p->width, &in, rows, others, FINISH_STORE);
+    device_argument second = !gated     ? NO_BUFFER
+                             : together ? BUFFER_FROM(v->first, second_at * sizeof(float))
+                                        : OF_PORTION(p, v->second);
+    LAUNCH(r, DEVICE_activate, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), second,
+           BUFFER(first_bias), BUFFER(gated ? p->up_bias : NULL), LIST(rows), UINT(l->width),
+           UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(gating_of[f->gating]), FLOAT(f->threshold));
+    if (skips && f->gating == FFN_GATED_BOTH)
+        rows = filter(r, layer, p, rows, v->first, NULL, v->first, TOTAL_ACTIVE, RULE_ABOVE, 0);
+    if (l->ffn_inner_norm.weight)
+        LAUNCH(r, DEVICE_norm_neurons, r->rows, BUFFER(v->first), BUFFER(l->ffn_inner_norm.weight), LIST(rows),
+               BUFFER(device_joins_norm(r->s, layer) ? v->squares : NULL), UINT(l->width),
+               FLOAT(r->model->hyper.norm_epsilon));
+    if (p->begins)
+        LAUNCH(r, DEVICE_weigh, r->rows * items_of(l->width, ACTIVATE_NEURONS), OF_PORTION(p, v->first), LIST(rows),
+               BUFFER(v->shares), BUFFER(p->begins), UINT(l->router.rows + 1), UINT(l->width));
+    return rows;
+}
+
+/* Adds the biases of the chosen experts, of both sides, to a result. */
+static void add_expert_biases(const recorder *r, const device_layer *l, block_result *result)
+{
+    const device_vectors *v = r->v;
+    uint32_t d = r->model->hyper.embedding_length;
+    LAUNCH(r, DEVICE_accumulate_f32, r->rows * items_of(d, ACCUMULATE_COLUMNS_ITEM), BUFFER(l->down_bias), NO_BUFFER,
+           BUFFER(v->chosen), BUFFER(v->chosen_count), BUFFER(v->chosen_shares), BUFFER(v->added),
+           UINT(l->router.rows + 1), UINT(d), UINT(1));
+    block_result both = {result->sums, result->parts, NULL, v->added};
+    record_reduce(r, &both, v->added, FINISH_STORE, 1);
+    result->sums = v->added, result->parts = 1;
+}
+
+/* Accumulates a portion: sums [rows of the step][DEVICE_PARTS][columns of its down_t]. */
+static void accumulate_rows(const recorder *r, const device_layer *l, const portion *p, row_list rows)
+{
+    uint32_t columns = p->down_t->columns;
+    LAUNCH(r, device_accumulate(p->down_t->format), r->rows * DEVICE_PARTS * items_of(columns, ACCUMULATE_COLUMNS_ITEM),
+           BUFFER(p->down_t->w), BUFFER(p->down_t->scales), LIST(rows), OF_PORTION(p, r->v->first), BUFFER(r->v->sums),
+           UINT(l->width), UINT(columns), UINT(DEVICE_PARTS));
+}
+
+/* Accumulates a portion of a layer whose experts lie beside a network: the sum of the experts goes to `added`, that of the
+ * network to `apart`, which the experts have read by then. */
+static void accumulate_beside(const recorder *r, const device_layer *l, const portion *p, row_list rows)
+{
+    accumulate_rows(r, l, p, rows);
+    record_reduce(r, &(block_result){r->v->sums, DEVICE_PARTS, NULL, NULL},
+                  p->down_t == &l->down_t ? r->v->added : r->v->apart, FINISH_STORE, 1);
+}
+
+/* Accumulates a portion of a layer whose experts read and write vectors of another width. */
+static void accumulate_apart(const recorder *r, const device_layer *l, const portion *p, row_list rows,
+                             block_result *result)
+{
+    const device_vectors *v = r->v;
+    accumulate_rows(r, l, p, rows);
+    if (p->down_t == &l->down_t) { /* the chosen experts; they come first */
+        uint32_t latent = l->latent_out.columns;
+        LAUNCH(r, DEVICE_reduce, r->rows * items_of(latent, REDUCE_COLUMNS_ITEM), BUFFER(v->sums), NO_BUFFER, NO_BUFFER,
+               BUFFER(v->apart), UINT(latent), UINT(DEVICE_PARTS), UINT(FINISH_STORE), FLOAT(1));
+        record_output(r, &l->latent_out, v->apart, false);
+        result->sums = v->added, result->parts = 1;
+    } else if (result->sums) {
+        record_reduce(r, &(block_result){v->sums, DEVICE_PARTS, NULL, NULL}, v->added, FINISH_ADD, 1);
+    } else {
+        result->sums = v->sums, result->parts = DEVICE_PARTS;
+    }
+}
+
+void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_list rows, block_result *result)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    if (l->experts_norm.weight) {
+        accumulate_beside(r, l, p, rows);
+        return;
+    }
+    if (l->latent_out.w) {
+        accumulate_apart(r, l, p, rows, result);
+        return;
+    }
+    if (!l->down_t.w) {
+        bool at_once = !l->ffn_post_norm.weight && r->model->hyper.residual_scale == 1;
+        if (!record_output(r, &l->down, v->first, at_once))
+            result->sums = v->added, result->parts = 1;
+        return;
+    }
+    accumulate_rows(r, l, p, rows);
+    result->sums = v->sums, result->parts = DEVICE_PARTS;
+    if (l->router.w && l->down_bias)
+        add_expert_biases(r, l, result);
+}
+
+void record_join_norm(const recorder *r, uint32_t layer, block_result *result)
+{
+    const device_vectors *v = r->v;
+    const hyperparameters *h = &r->model->hyper;
+    record_copy_rows(r, v->answer_squares, r->mirror->answer_squares, 1);
+    record_reduce(r, &(block_result){result->sums, result->parts, NULL, result->answer}, v->added, FINISH_STORE, 1);
+    LAUNCH(r, DEVICE_norm_joined, r->rows, BUFFER(v->added), BUFFER(v->squares), BUFFER(v->answer_squares),
+           UINT(h->embedding_length), UINT(r->model->layers[layer].ffn.neuron_count), FLOAT(h->norm_epsilon));
+    *result = (block_result){v->added, 1, result->bias, NULL};
+}
+
+void record_join_beside(const recorder *r, uint32_t layer, block_result *result)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_vectors *v = r->v;
+    uint32_t d = r->model->hyper.embedding_length;
+    bool split = r->s->engine->layers[layer].form == FORM_SPLIT;
+    const struct {
+        bool there; /* the device has neurons of it, whose sum is in `to` */
+        const device_buffer *to, *answer;
+    } each[] = {{l->neuron_count > l->shared_count, v->added, split ? v->answer : NULL},
+                {l->shared_count > 0, v->apart, split ? v->shared_answer : NULL}};
+    for (size_t i = 0; split && i < 2; i++)
+        record_reduce(r, &(block_result){each[i].there ? each[i].to : NULL, each[i].there, NULL, each[i].answer},
+                      each[i].to, FINISH_STORE, 1);
+    record_norm(r, &l->experts_post_norm, v->added, d, v->added);
+    record_norm_ranges(r, &l->shared_post_norm, (ranges){v->apart, 0, 1, d, d}, v->added, FINISH_ADD, 1);
+    *result = (block_result){v->added, 1, NULL, NULL};
+}

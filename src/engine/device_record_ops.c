@@ -1,0 +1,107 @@
+/* device_record_ops.c - the operations that recording a step is made of: products, norms, and adding what a block computed
+ * to the residual stream (see device_record_internal.h). */
+#include "device_record_internal.h"
+
+void record_copy_rows(const recorder *r, device_buffer *to, const device_buffer *from, size_t width)
+{
+    device_copy(r->program, to, 0, from, 0, r->rows * width * sizeof(float));
+}
+
+/* ------------------------------------------------------------------ products */
+
+input record_prepare(const recorder *r, const device_buffer *values, size_t columns, const device_matrix *const *m,
+                     size_t count)
+{
+    input in = {values, false};
+    for (size_t i = 0; i < count; i++)
+        in.rounded |= m[i]->w && number_is_block(m[i]->format);
+    in.rounded &= r->s->engine->activations == HEARTH_ACTIVATIONS_AUTO;
+    if (in.rounded)
+        LAUNCH(r, DEVICE_quantize, items_of(r->rows * columns / 32, QUANTIZE_BLOCKS), BUFFER(values), BUFFER(r->v->q8),
+               BUFFER(r->v->q8_scales), BUFFER(r->v->q8_sums), UINT(columns));
+    return in;
+}
+
+void record_stack(const recorder *r, const device_matrix *m, uint32_t count, const input *in, row_list rows, output out,
+                  unsigned finish)
+{
+    size_t items = items_of(count, PRODUCT_ROWS);
+    device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
+    device_argument y = BUFFER_FROM(out.y, out.at * sizeof(float));
+    if (in->rounded && number_is_block(m->format))
+        LAUNCH(r, device_product_8(m->format), items, w, scales, LIST(rows), BUFFER(r->v->q8), BUFFER(r->v->q8_scales),
+               BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
+    else
+        LAUNCH(r, device_product(m->format), items, w, scales, LIST(rows), BUFFER(in->values), y, UINT(count),
+               UINT(m->columns), UINT(out.stride), UINT(finish));
+}
+
+void record_product(const recorder *r, const device_matrix *m, const input *in, row_list rows, const device_buffer *y,
+                    unsigned finish)
+{
+    record_stack(r, m, m->rows, in, rows, (output){y, 0, m->rows}, finish);
+}
+
+/* ------------------------------------------------------------------ norms and blocks */
+
+void record_norm_ranges(const recorder *r, const device_norm *w, ranges x, const device_buffer *to, unsigned finish,
+                        float factor)
+{
+    const hyperparameters *h = &r->model->hyper;
+    LAUNCH(r, DEVICE_norm_ranges, r->rows * x.count, BUFFER_FROM(x.of, x.at * sizeof(float)), BUFFER(w->weight),
+           BUFFER(w->bias), BUFFER_FROM(to, x.at * sizeof(float)), UINT(x.count), UINT(x.length), UINT(x.stride),
+           UINT(h->norm == NORM_LAYER), UINT(finish), FLOAT(h->norm_epsilon), FLOAT(factor));
+}
+
+void record_norm(const recorder *r, const device_norm *w, const device_buffer *from, uint32_t width,
+                 const device_buffer *to)
+{
+    const hyperparameters *h = &r->model->hyper;
+    if (h->norm == NORM_RMS)
+        LAUNCH(r, DEVICE_norm, r->rows, BUFFER(from), BUFFER(w->weight), BUFFER(to), UINT(width),
+               FLOAT(h->norm_epsilon));
+    else
+        record_norm_ranges(r, w, (ranges){from, 0, 1, width, width}, to, FINISH_STORE, 1);
+}
+
+const device_buffer *record_norm_input(const recorder *r, const device_norm *w)
+{
+    if (!w->weight)
+        return r->v->x;
+    record_norm(r, w, r->v->x, r->model->hyper.embedding_length, r->v->normed);
+    return r->v->normed;
+}
+
+void record_reduce(const recorder *r, const block_result *b, const device_buffer *to, unsigned finish, float factor)
+{
+    uint32_t d = r->model->hyper.embedding_length;
+    LAUNCH(r, DEVICE_reduce, r->rows * items_of(d, REDUCE_COLUMNS_ITEM), BUFFER(b->sums), BUFFER(b->bias),
+           BUFFER(b->answer), BUFFER(to), UINT(d), UINT(b->parts), UINT(finish), FLOAT(factor));
+}
+
+void record_add(const recorder *r, const device_norm *post, block_result b)
+{
+    const hyperparameters *h = &r->model->hyper;
+    uint32_t d = h->embedding_length;
+    if (!post->weight) {
+        record_reduce(r, &b, r->v->x, FINISH_ADD, h->residual_scale);
+        return;
+    }
+    if (b.sums != r->v->added || b.bias || b.answer)
+        record_reduce(r, &b, r->v->added, FINISH_STORE, 1);
+    record_norm_ranges(r, post, (ranges){r->v->added, 0, 1, d, d}, r->v->x, FINISH_ADD, h->residual_scale);
+}
+
+bool record_output(const recorder *r, const device_matrix *m, const device_buffer *values, bool at_once)
+{
+    input in = record_prepare(r, values, m->columns, &m, 1);
+    record_product(r, m, &in, all_rows, at_once ? r->v->x : r->v->added, at_once ? FINISH_ADD : FINISH_STORE);
+    return at_once;
+}
+
+/* ------------------------------------------------------------------ activations */
+
+const unsigned record_kinds[ACTIVATION_COUNT] = {
+    [ACTIVATION_SILU] = KIND_SILU,           [ACTIVATION_RELU] = KIND_RELU,
+    [ACTIVATION_RELU2] = KIND_RELU2,         [ACTIVATION_GELU] = KIND_GELU,
+    [ACTIVATION_GELU_TANH] = KIND_GELU_TANH, [ACTIVATION_SWIGLU_CLAMPED] = KIND_SWIGLU_CLAMPED};

@@ -1,0 +1,112 @@
+/* device_record_streams.c - records what lies around the two blocks of a layer: several streams of the residual (streams.c), and
+ * the input of a layer's own at its end (per_layer.c). */
+#include "device_record_internal.h"
+
+#include <math.h>
+
+_Static_assert(STREAM_LIMIT == MOST_STREAMS, "streams that a model can have, a device can correct");
+
+/* ------------------------------------------------------------------ streams */
+
+/* Returns a stream of the residual. */
+static device_argument stream(const recorder *r, uint32_t i)
+{
+    return BUFFER_FROM(r->v->streams, i * device_stream_bytes(&r->model->hyper, r->rows));
+}
+
+/* Norms rows of d values with the weights of an RMS norm, and stores the result or adds it. */
+static void norm_rows(const recorder *r, const device_norm *w, device_argument from, device_argument to,
+                      unsigned finish)
+{
+    const hyperparameters *h = &r->model->hyper;
+    uint32_t d = h->embedding_length;
+    LAUNCH(r, DEVICE_norm_ranges, r->rows, from, BUFFER(w->weight), BUFFER(w->bias), to, UINT(1), UINT(d), UINT(d),
+           UINT(h->norm == NORM_LAYER), UINT(finish), FLOAT(h->norm_epsilon), FLOAT(1));
+}
+
+/* Multiplies the normed rows with the streams' router; `added` is overwritten. */
+static void weigh(const recorder *r, const device_layer *l, device_argument rows)
+{
+    const device_matrix *router = &l->streams.router;
+    norm_rows(r, &l->streams.router_norm, rows, BUFFER(r->v->added), FINISH_STORE);
+    input in = record_prepare(r, r->v->added, router->columns, &router, 1);
+    record_product(r, router, &in, all_rows, r->v->stream_weights, FINISH_STORE);
+}
+
+void record_predict_streams(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const hyperparameters *h = &r->model->hyper;
+    uint32_t d = h->embedding_length;
+    weigh(r, l, stream(r, h->active_stream));
+    LAUNCH(r, DEVICE_predict_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(r->v->streams),
+           BUFFER(r->v->stream_weights), BUFFER(l->streams.predict), BUFFER(r->v->x), UINT(d), UINT(h->stream_count),
+           UINT(h->active_stream), UINT(device_stream_bytes(h, r->rows) / sizeof(float)));
+}
+
+void record_beside(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const device_matrix *in_matrix = &l->streams.laurel_in;
+    input in = record_prepare(r, r->v->normed, in_matrix->columns, &in_matrix, 1);
+    record_product(r, in_matrix, &in, all_rows, r->v->laurel_in, FINISH_STORE);
+    record_output(r, &l->streams.laurel_out, r->v->laurel_in, false);
+    norm_rows(r, &l->streams.laurel_norm, BUFFER(r->v->added), BUFFER(r->v->normed), FINISH_ADD);
+}
+
+void record_join_laurel(const recorder *r)
+{
+    record_reduce(r, &(block_result){r->v->x, 1, NULL, r->v->normed}, r->v->x, FINISH_STORE, 1 / sqrtf(2));
+}
+
+/* ------------------------------------------------------------------ the end of a layer */
+
+/* Computes what the input of a layer's own makes of rows, in `added`. */
+static void apply_own_input(const recorder *r, uint32_t layer, const device_buffer *rows)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const ffn_shape *f = &r->model->layers[layer].ffn;
+    const device_matrix *gate = &l->per_layer_gate;
+    const device_vectors *v = r->v;
+    size_t own = device_own_input(&r->model->hyper, layer, r->rows);
+    input in = record_prepare(r, rows, gate->columns, &gate, 1);
+    record_product(r, gate, &in, all_rows, v->per_layer_gate, FINISH_STORE);
+    LAUNCH(r, DEVICE_activate, r->rows * items_of(gate->rows, ACTIVATE_NEURONS), BUFFER(v->per_layer_gate),
+           BUFFER_FROM(v->per_layer, own), NO_BUFFER, NO_BUFFER, LIST(all_rows), UINT(gate->rows),
+           UINT(record_kinds[ffn_activations[f->activation].kernel]), UINT(GATING_GATED), FLOAT(f->threshold));
+    record_output(r, &l->per_layer_output, v->per_layer_gate, false);
+}
+
+/* Corrects the streams by x, the result of the layer; the layer's own input reads the active one after that, and what it makes
+ * of it is added to all but the first. */
+static void correct_streams(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const hyperparameters *h = &r->model->hyper;
+    const device_vectors *v = r->v;
+    uint32_t d = h->embedding_length;
+    weigh(r, l, BUFFER(v->x));
+    LAUNCH(r, DEVICE_correct_streams, r->rows * items_of(d, STREAM_COLUMNS), BUFFER(v->streams),
+           BUFFER(v->stream_weights), BUFFER(l->streams.correct), BUFFER(l->streams.correct_scale), BUFFER(v->x),
+           BUFFER(v->added), UINT(d), UINT(h->stream_count), UINT(h->active_stream),
+           UINT(device_stream_bytes(h, r->rows) / sizeof(float)));
+    if (!l->per_layer_gate.w)
+        return;
+    apply_own_input(r, layer, v->added);
+    for (uint32_t i = 1; i < h->stream_count; i++)
+        norm_rows(r, &l->per_layer_post_norm, BUFFER(v->added), stream(r, i), FINISH_ADD);
+}
+
+void record_finish(const recorder *r, uint32_t layer)
+{
+    const device_layer *l = &r->s->engine->uploaded->layers[layer];
+    const model_layer *m = &r->model->layers[layer];
+    if (m->wiring == WIRING_STREAMS) {
+        correct_streams(r, layer);
+    } else if (l->per_layer_gate.w) {
+        apply_own_input(r, layer, r->v->x);
+        record_add(r, &l->per_layer_post_norm, (block_result){r->v->added, 1, NULL, NULL});
+    }
+    if (m->output_scale)
+        record_reduce(r, &(block_result){r->v->x, 1, NULL, NULL}, r->v->x, FINISH_STORE, m->output_scale[0]);
+}
