@@ -741,6 +741,45 @@ hearth_status hearth_placement_parse(hearth_placement **out, const hearth_model 
 /* Prints the placement as JSON. *json is terminated and freed with hearth_free. */
 hearth_status hearth_placement_print(const hearth_placement *placement, char **json, hearth_error *error);
 
+/* ------------------------------------------- experimental: a model that places itself */
+
+/* A model placed by measurement: what a token takes on the CPU and on the runtime's device decides the form of every layer,
+ * how many of its neurons are on the device, the hottest first, and the side of the head. docs/plan.md explains it. */
+typedef struct hearth_plan hearth_plan;
+
+typedef struct hearth_plan_options {
+    hearth_mode mode; /* auto and exact: where skipping is slower, a layer computes every neuron */
+    hearth_activations activations;
+    hearth_kv kv;
+    bool no_guard;            /* mode exact skips in every layer                                            */
+    bool again;               /* measures even where findings are stored                                    */
+    uint64_t device_bytes;    /* of the device's memory that may be taken; 0: its budget                    */
+    uint64_t host_bytes;      /* likewise of main memory; 0: what is free                                   */
+    uint32_t context;         /* positions of each sequence; 0: the model's, or as many as are usual                 */
+    uint32_t sequences;       /* 0: one                                                                     */
+    const char *cache_folder; /* an existing folder for what is measured, which takes seconds; NULL: not stored */
+    hearth_progress progress;
+} hearth_plan_options;
+
+/* Measures, plans, tries the plan for a few tokens, and creates the engine that is faster: that of the plan, or one on the
+ * CPU alone. options may be NULL. A runtime without a device gives an engine on the CPU, with the guard.
+ * HEARTH_NO_MEMORY: the model fits nowhere; the text gives the sizes. HEARTH_CANCELLED through progress. Errors of
+ * hearth_placement_create and hearth_engine_create. */
+hearth_status hearth_plan_create(hearth_plan **out, hearth_runtime *runtime, const hearth_model *model,
+                                 const hearth_plan_options *options, hearth_error *error);
+/* Destroys the plan and its engine, whose sessions must be destroyed before. */
+void hearth_plan_destroy(hearth_plan *plan);
+/* Returns the engine, which belongs to the plan. */
+const hearth_engine *hearth_plan_engine(const hearth_plan *plan);
+/* Returns the seconds that a token is predicted to take with that engine, in the middle of a usual answer. */
+double hearth_plan_seconds(const hearth_plan *plan);
+/* Returns the plan for people, in at most six lines, and as JSON, as docs/plan.md describes it; each is freed with
+ * hearth_free, and may be NULL if it is not wanted. */
+hearth_status hearth_plan_describe(const hearth_plan *plan, char **text, char **json, hearth_error *error);
+/* Takes the mean seconds of a token of a longer run, in which on average so many positions were cached. Returns true where the prediction was wrong by more than a quarter: what
+ * is stored of this model is then removed, and the next plan measures again. */
+bool hearth_plan_check(const hearth_plan *plan, double token_seconds, uint32_t cached);
+
 /* ------------------------------------------- experimental: what was skipped */
 
 /* What mode pruned skips, and its loss, by the levels of a tune file. Between two levels the loss lies between the

@@ -99,7 +99,7 @@ for size in 1000 100000 400000; do
     has "the budget" "$(cat "$scratch/err")" "budget"
 done
 for size in 1000 100000; do
-    refused 1 "wanted" "$HEARTH" bench "$model" -r 1 -n 2 --prompt-lengths 2 --device host,memory=$size
+    refused 1 "wanted" "$HEARTH" bench "$model" -r 1 -n 2 --prompt-lengths 2 --device host,memory=$size -ngl 99
 done
 
 # ------------------------------------------------------------------ placements

@@ -109,9 +109,9 @@ has "status" "$(tail -n 1 "$scratch/err")" "; 3 of 5 layers (35 % of neurons) on
 case "$(cat "$scratch/err")" in *guard:*) fail "a guard beside a device" ;; *) pass ;; esac
 "$HEARTH" run "$model" -p "Once upon a time" -n 12 --temp 0 --no-guard >"$scratch/alone" 2>/dev/null
 is "greedy text" "$(cat "$scratch/out")" "$(cat "$scratch/alone")"
-"$HEARTH" run "$model" -p x -n 4 --temp 0 --device host,memory=64M --verbose >/dev/null 2>"$scratch/err"
+"$HEARTH" run "$model" -p x -n 4 --temp 0 --device host,memory=64M -ngl 99 --verbose >/dev/null 2>"$scratch/err"
 has "where the head is" "$(cat "$scratch/err")" "5 of 5 layers, and the head; "
-"$HEARTH" run "$model" -p x -n 4 --temp 0 --json --device host,memory=64M >"$scratch/run.json"
+"$HEARTH" run "$model" -p x -n 4 --temp 0 --json --device host,memory=64M -ngl 99 >"$scratch/run.json"
 is "driver" "$(value "$scratch/run.json" device.driver)" host
 is "budget" "$(value "$scratch/run.json" device.budget_bytes)" 64000000
 is "layers of form device" "$(value "$scratch/run.json" placement.layers.device)" 5
@@ -121,7 +121,7 @@ awk -v p="$(value "$scratch/run.json" device.peak_bytes)" 'BEGIN { exit !(p > 0 
     fail "peak memory is not between nothing and the budget"
 "$HEARTH" run "$model" -p x -n 4 --temp 0 --json >"$scratch/run.json"
 is "no device" "$(value "$scratch/run.json" device) $(value "$scratch/run.json" placement)" "null null"
-is "mode" "$("$HEARTH" run "$model" -p x -n 1 --json --device host >"$scratch/run.json" && value "$scratch/run.json" mode)" exact
+is "mode" "$("$HEARTH" run "$model" -p x -n 1 --json --device host -ngl 99 >"$scratch/run.json" && value "$scratch/run.json" mode)" exact
 
 # ------------------------------------------------------------------ traces
 
@@ -135,7 +135,7 @@ trace() { # trace WHAT LAYERS COMMAND...
 trace "trace of a run" "$split" "$HEARTH" run "$model" -p "Once upon a time" -n 20 --temp 0 --device host --gpu-neurons 86
 trace "trace of logits" "2 4" "$HEARTH" eval logits "$model" --ids "$ids" --out "$scratch/got" --device host \
     --place "$scratch/place.json"
-trace "trace of all on the device" "" "$HEARTH" run "$model" -p "Once" -n 5 --temp 0 --device host
+trace "trace of all on the device" "" "$HEARTH" run "$model" -p "Once" -n 5 --temp 0 --device host -ngl 99
 trace "trace of the CPU alone" "" "$HEARTH" run "$model" -p "Once" -n 5 --temp 0
 trace "trace of bench" "$split" "$HEARTH" bench "$model" -r 1 -n 8 --prompt-lengths 8 --device host --gpu-neurons 86
 # Eight tokens of five layers in one extra run, and nothing of what is timed.

@@ -30,12 +30,19 @@ hearth run MODEL *       | MODEL is any model; needs a graphics card
 python3 bench/peers.py* | downloads and compiles llama.cpp; cli_peers runs it with programs that are there
 bench/peers.py*        | the same
 bench/run.sh*          | measures for minutes
+tools/answer-questions * | plans and measures for minutes
+hearth * humaneval.txt * | a text that tools/answer-questions writes
+for text in *          | learns and measures for minutes
+hearth eval sparsity gemma* | a published model, from a Python package of 250 MB
+hearth tune gemma*     | the same
 tools/test-aarch64*    | installs packages of another processor, and takes long
 '
 
 # Indented blocks that are not commands: how they begin, and what they are.
 texts='
 base  number*          | the modules, in order
+machine: AMD EPYC*     | a plan, of a model that is not at hand
+{                      | a machine, or a model, as a file
 {"sides": *            | a placement
 '
 

@@ -116,7 +116,7 @@ story() { # story WHAT MODEL OPTIONS...
 story alone "$model" --no-guard
 [ "$(wc -c <"$scratch/alone")" -gt 100 ] && pass || fail "no story: $(cat "$scratch/alone")"
 for device in $devices host,threads=2; do
-    for way in "" "--gpu-neurons 200" "--gpu-layers 3" "--place $scratch/place.json"; do
+    for way in "" "-ngl 99" "--gpu-neurons 200" "--gpu-layers 3" "--place $scratch/place.json"; do
         # shellcheck disable=SC2086
         story got "$model" --device "$device" $way -t 1
         is "story by $device ${way##*/}" "$(cat "$scratch/got")" "$(cat "$scratch/alone")"
@@ -152,8 +152,9 @@ for command in "run $model -p x" "bench $model -n 1"; do
     # shellcheck disable=SC2086
     {
         refused 2 "nonsense" "$HEARTH" $command --device nonsense
-        refused 1 "host: attention norm: 512 bytes wanted, " "$HEARTH" $command --device host,memory=100
-        refused 1 "budget" "$HEARTH" $command --device host,memory=1K
+        refused 1 "host: attention norm: 512 bytes wanted, " "$HEARTH" $command --device host,memory=100 -ngl 99
+        refused 1 "budget" "$HEARTH" $command --device host,memory=1K -ngl 99
+        refused 1 "host: measuring: " "$HEARTH" $command --device host,memory=100
     }
 done
 

@@ -297,10 +297,10 @@ static hearth_status show(const bench_report *reports, size_t count, const bench
 static hearth_status show_result(const loaded *l, const bench_values *v, const bench_result *result,
                                  hearth_error *error)
 {
-    char machine[256];
-    topology_cpu_name(machine, sizeof machine);
+    char cpu[256];
+    topology_cpu_name(cpu, sizeof cpu);
     bench_report r = {
-        .machine = machine,
+        .machine = cpu,
         .model = l->info.path,
         .cpu_level = hearth_runtime_cpu_level(l->runtime),
         .threads = hearth_runtime_threads(l->runtime),
@@ -422,6 +422,7 @@ static hearth_status run_bench(void *values, operands *rest, hearth_error *error
     if (v->compare)
         TRY(start_contest(&c, v, error));
     TRY(trace_open(&t, "bench", v->trace, error));
+    v->engine.plans = !v->compare; /* engines of several modes are placed alike */
     hearth_status status = common_load(&l, &v->engine, &p, error);
     if (status == HEARTH_OK) {
         status = bench_loaded(&l, &c, v, trace_to(&t), &p, rest->memory, error);

@@ -124,6 +124,7 @@ typedef struct command {
 } command;
 
 extern const command command_run;
+extern const command command_plan;
 extern const command command_eval;
 extern const command command_bench;
 extern const command command_devices;

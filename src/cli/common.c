@@ -5,6 +5,7 @@
 #include "../engine/placement.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
+#include "output.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -72,16 +73,21 @@ const option engine_option_rows[ENGINE_OPTION_COUNT] = {
                 "decides, once per machine and model")},
     {OPTION_ROW(0, "measure-again", FLAG, engine_options, measure_again, NULL,
                 "the guard measures, whatever it found in an earlier run, and remembers that")},
-    {OPTION_ROW(0, "device", TEXT, engine_options, device, "SPEC",
-                "compute on cuda, opencl or host, or the N-th of them (opencl:1; `hearth devices` lists them), with a "
-                "budget where ,memory=8G follows. All layers go there unless --gpu-layers, --gpu-neurons or --place "
-                "say otherwise; these alone take the best GPU")},
+    {OPTION_ROW(
+        0, "device", TEXT, engine_options, device, "SPEC",
+        "compute on cuda, opencl or host, or the N-th of them (opencl:1; `hearth devices` lists them), with a "
+        "budget where ,memory=8G follows. `run` and `bench` then plan what lies there, as they do by themselves where "
+        "there is a GPU; other commands put all layers there. --gpu-layers, --gpu-neurons and --place say what, "
+        "and alone take the best GPU")},
     {OPTION_ROW(0, "gpu-layers", GIVEN_COUNT, engine_options, gpu_layers, "N",
                 "the last N layers on the device (also -ngl); all where only --gpu-neurons says how much"),
      .alias = "n-gpu-layers", .word = "ngl"},
     {OPTION_ROW(0, "gpu-neurons", GIVEN_COUNT, engine_options, gpu_neurons, "K",
                 "of these layers the first K neurons in the file's order (the hot ones of an ordered file), the others "
                 "on the CPU at the same time; all where only --gpu-layers says how much")},
+    {OPTION_ROW(0, "vram", TEXT, engine_options, vram, "SIZE",
+                "what a plan may take of the device's memory (8G); else its budget")},
+    {OPTION_ROW(0, "ram", TEXT, engine_options, ram, "SIZE", "what a plan may take of main memory; else what is free")},
 };
 
 const option message_option_rows[MESSAGE_OPTION_COUNT] = {
@@ -116,6 +122,41 @@ static hearth_status find_demo(const char *command_path, const char **out, arena
     }
     return fail(error, HEARTH_INVALID, "%s: MODEL: is missing, and " DEMO_MODEL " is not beside the program",
                 command_path);
+}
+
+/* Folders, relative to the program, under which lies what comes with it. */
+static const char *const own_folders[] = {"../..", "../share/hearth"};
+
+char *common_own_folder(const char *name)
+{
+    char program[PATH_MAX], plain[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(program, '/');
+    for (size_t i = 0; slash && i < sizeof own_folders / sizeof *own_folders; i++) {
+        char path[2 * PATH_MAX];
+        snprintf(path, sizeof path, "%.*s/%s/%s", (int)(slash - program), program, own_folders[i], name);
+        if (realpath(path, plain))
+            return mem_copy_text(plain, strlen(plain));
+    }
+    return NULL;
+}
+
+hearth_status common_size(const char *command_path, const char *name, const char *text, uint64_t *out,
+                          hearth_error *error)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    double size = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    bool known = end > text && (!*end || (unit && !end[1]));
+    for (const char *u = units; known && unit && u <= unit; u++)
+        size *= 1000;
+    if (!known || !(size >= 1 && size < 1e18))
+        return fail(error, HEARTH_INVALID, "%s%s--%s: '%s' is not a size like 500M or 4G",
+                    command_path ? command_path : "", command_path ? ": " : "", name, text);
+    *out = (uint64_t)size;
+    return HEARTH_OK;
 }
 
 hearth_status common_open_tokenizer(checkpoint **c, tokenizer **t, const char *path, hearth_error *error)
@@ -230,8 +271,7 @@ hearth_status common_check_messages(const message_options *o, hearth_error *erro
     return o->verbose && o->quiet ? fail(error, HEARTH_INVALID, "-q and -v exclude each other") : HEARTH_OK;
 }
 
-/* Rejects options that contradict each other. */
-static hearth_status check_options(const engine_options *o, hearth_error *error)
+hearth_status common_check_options(const engine_options *o, hearth_error *error)
 {
     TRY(common_check_messages(&o->messages, error));
     if (o->place && o->sparsity != HEARTH_MODE_AUTO)
@@ -294,13 +334,38 @@ static hearth_status start_runtime(loaded *l, const engine_options *o, bool need
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error)
 {
     *out = (loaded){0};
-    TRY(check_options(o, error));
+    TRY(common_check_options(o, error));
     progress_init(p);
     p->terminal &= !o->messages.quiet;
     hearth_placement *placement = NULL;
     hearth_status status;
     TRY_OR(failed, status, common_open_model(&out->model, &o->model, p, error));
     hearth_model_describe(out->model, &out->info);
+    char found[32];
+    const char *spec;
+    hearth_error why = {0};
+    bool plans = planning_wanted(o, &spec, found);
+    if (plans) {
+        status = planning_open(out, o, spec, false, p, &why);
+        if (status != HEARTH_OK && (o->device || status != HEARTH_DEVICE)) {
+            (void)fail(error, status, "%s", why.text);
+            goto failed;
+        }
+        plans = status == HEARTH_OK;
+        if (!plans) { /* nobody asked for the device: the CPU goes on */
+            output_note("warning", "%s; everything is on the CPU", why.text);
+            hearth_runtime_destroy(out->runtime);
+            out->runtime = NULL;
+        }
+    }
+    if (plans) {
+        progress_clear(p);
+        if (!o->messages.quiet) {
+            common_say_warnings(out);
+            planning_say(out);
+        }
+        return HEARTH_OK;
+    }
     TRY_OR(failed, status, common_place(&placement, out->model, o, error));
     bool needs_device = placement && placement_needs_device(placement);
     TRY_OR(failed, status, start_runtime(out, o, needs_device, error));
@@ -322,7 +387,9 @@ failed:
 
 void common_unload(loaded *l)
 {
-    if (l->is_guarded)
+    if (l->is_planned)
+        planned_close(&l->planned);
+    else if (l->is_guarded)
         guard_close(&l->guarded);
     else
         hearth_engine_destroy(l->engine);

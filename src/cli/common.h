@@ -3,7 +3,7 @@
 #define CLI_COMMON_H
 
 #include "../base/json.h"
-#include "../plan/guard.h"
+#include "../plan/planned.h"
 #include "../text/tokenizer.h"
 #include "command.h"
 #include "progress.h"
@@ -36,6 +36,8 @@ typedef struct engine_options {
     const char *device;        /* in device_open's syntax; NULL: none, or the best GPU where one is needed */
     optional_count gpu_layers; /* how much of the model the device gets, as for hearth_placement_use_device */
     optional_count gpu_neurons;
+    const char *vram, *ram; /* sizes that a plan may take; NULL: the device's budget, and what is free */
+    bool plans;             /* set by commands that let the model place itself beside a device         */
     message_options messages;
 } engine_options;
 
@@ -46,7 +48,7 @@ typedef struct engine_options {
 #define MODEL_OPTION_COUNT  3
 #define MODEL_PATH_COUNT    1 /* the first rows, for commands that compute nothing: -m alone */
 #define MODEL_PLAIN_COUNT   2 /* the first rows, for commands that write the tune file        */
-#define ENGINE_OPTION_COUNT 15
+#define ENGINE_OPTION_COUNT 17
 #define ENGINE_CPU_COUNT    3 /* the first rows, for commands that choose the length of texts themselves, too */
 #define ENGINE_PLAIN_COUNT  5 /* the first rows, for commands that choose themselves what is skipped, and where */
 extern const option model_option_rows[MODEL_OPTION_COUNT];
@@ -67,6 +69,9 @@ extern const option message_option_rows[MESSAGE_OPTION_COUNT];
 
 /* HEARTH_INVALID: both --verbose and --quiet were given. common_load calls it. */
 hearth_status common_check_messages(const message_options *o, hearth_error *error);
+
+/* HEARTH_INVALID: options contradict each other. common_load calls it. */
+hearth_status common_check_options(const engine_options *o, hearth_error *error);
 
 /* Opens the vocabulary of a model, or of a file that has nothing else; both are the caller's. HEARTH_UNSUPPORTED: there
  * is none. */
@@ -90,7 +95,9 @@ typedef struct loaded {
     hearth_placement *placement; /* the engine's, where it uses a device; else NULL */
     hearth_engine *engine;       /* owned by `guarded` where there is a guard */
     bool is_guarded;             /* the guard chose between exact and dense */
+    bool is_planned;             /* `planned` owns the engine and what the guard opened */
     guarded guarded;
+    planned planned;
     hearth_model_info info;
 } loaded;
 
@@ -98,6 +105,12 @@ typedef struct loaded {
 hearth_status common_load(loaded *out, const engine_options *o, progress *p, hearth_error *error);
 void common_unload(loaded *l);
 
+/* Reads a size like "500M" or "4G". command_path: for the error; NULL: any. HEARTH_INVALID: it is none; name: the option's, for the error. */
+hearth_status common_size(const char *command_path, const char *name, const char *text, uint64_t *out,
+                          hearth_error *error);
+/* Returns a folder that comes with hearth, "machines" or "shapes", found from where the program lies; NULL: it is not
+ * there, or no memory. Free with mem_free. */
+char *common_own_folder(const char *name);
 /* Returns the path of one of the user's own files, "$VARIABLE/NAME" or else "~/FALLBACK/NAME", and creates missing
  * folders; NAME may end in '/'. NULL: there is no place for it. Free with mem_free. */
 char *common_user_path(const char *variable, const char *fallback, const char *name);
@@ -116,6 +129,25 @@ hearth_status common_place_mode(hearth_placement **out, const hearth_model *mode
 /* Chooses the device for a placement that needs one: --device, else the best GPU, whose spec is written to `found`.
  * HEARTH_DEVICE: there is none; the error lists what there is. */
 hearth_status common_choose_device(const char **spec, char found[32], const engine_options *o, hearth_error *error);
+
+/* ------------------------------------------------------------------ a model that places itself (planning.c) */
+
+/* Reads --vram and --ram; 0: not given. */
+hearth_status planning_sizes(const engine_options *o, uint64_t *vram, uint64_t *ram, hearth_error *error);
+/* Returns whether a model is to place itself: the command lets it, nothing says where things are to be, and there is a
+ * device. *spec: that device, owned by `found`. */
+bool planning_wanted(const engine_options *o, const char **spec, char found[32]);
+/* Opens runtime, plan and engine of a model that is open. spec: NULL: no device. plan_only: no engine with the device is
+ * made. On failure the caller closes *out with common_unload. */
+hearth_status planning_open(loaded *out, const engine_options *o, const char *spec, bool plan_only, progress *p,
+                            hearth_error *error);
+/* Says in at most six lines what the plan chose, why, and what came of it. */
+void planning_say(const loaded *l);
+/* Returns the plan as JSON; null where there is none. NULL: no memory. */
+json_t *planning_json(const loaded *l);
+/* Compares the speed of an answer with the plan; where it was wrong, the next run measures again, and unless it is to be quiet
+ * this says so. cached: positions, in the middle of the answer. */
+void planning_check(const loaded *l, size_t tokens, double seconds, double cached, bool quiet);
 
 /* ------------------------------------------------------------------ what is reported (announce.c) */
 

@@ -4,15 +4,13 @@
 #include "../base/memory.h"
 #include "../device/device.h"
 #include "../device/measure.h"
-#include "../eval/bandwidth.h"
 #include "../kernel/cpu.h"
 #include "../kernel/kernel.h"
 #include "../kernel/topology.h"
+#include "../plan/machine.h"
 #include "output.h"
 
 #include <string.h>
-
-#define MAX_MEASURED 16
 
 typedef struct devices_values {
     bool json;
@@ -34,43 +32,19 @@ typedef struct side {
     device_figures figures;
 } side;
 
-typedef struct machine {
+/* What there is to compute with, also what cannot be used. */
+typedef struct inventory {
     char cpu[256];
     size_t level; /* its instruction set level */
     unsigned cores, processors;
     size_t memory_bytes, cache_bytes;
-    struct {
-        unsigned threads;
-        double bytes_per_second;
-    } reads[MAX_MEASURED];
+    machine_reads reads[MACHINE_THREADS];
     size_t read_count;
     side *sides; /* [side_count] */
     size_t side_count;
-} machine;
-
-/* Returns the next of 1, 2, 3, 4, 6, 8, 12 ...: few enough to measure quickly; always ends with all processors. */
-static unsigned next_threads(unsigned threads, unsigned most)
-{
-    unsigned next = threads < 4                      ? threads + 1
-                    : (threads & (threads - 1)) == 0 ? threads + threads / 2
-                                                     : threads * 4 / 3;
-    return threads < most && next > most ? most : next;
-}
+} inventory;
 
 /* ------------------------------------------------------------------ finding out */
-
-/* Measures the read bandwidth with increasing numbers of threads. */
-static hearth_status measure_reads(machine *m, hearth_error *error)
-{
-    for (unsigned t = 1; t <= m->processors && m->read_count < MAX_MEASURED; t = next_threads(t, m->processors)) {
-        bandwidth *b;
-        TRY(bandwidth_create(&b, t, NULL, error));
-        m->reads[m->read_count].threads = t;
-        m->reads[m->read_count++].bytes_per_second = bandwidth_measure(b);
-        bandwidth_destroy(b);
-    }
-    return HEARTH_OK;
-}
 
 /* Examines a device; a failure is recorded with the device and is not the command's. */
 static void look_at(side *s, bool measures)
@@ -95,7 +69,7 @@ static void look_at(side *s, bool measures)
 }
 
 /* Lists the devices and examines each of them. */
-static hearth_status find_sides(machine *m, bool measures, arena *memory, hearth_error *error)
+static hearth_status find_sides(inventory *m, bool measures, arena *memory, hearth_error *error)
 {
     device_found found[MAX_DEVICES];
     char *folder = common_cache_folder();
@@ -114,7 +88,7 @@ static hearth_status find_sides(machine *m, bool measures, arena *memory, hearth
     return HEARTH_OK;
 }
 
-static hearth_status look_around(machine *m, bool measures, arena *memory, hearth_error *error)
+static hearth_status look_around(inventory *m, bool measures, arena *memory, hearth_error *error)
 {
     TRY(kernel_level_choose(&m->level, NULL, error));
     topology_cpu_name(m->cpu, sizeof m->cpu);
@@ -123,7 +97,7 @@ static hearth_status look_around(machine *m, bool measures, arena *memory, heart
     m->memory_bytes = topology_memory_bytes();
     m->cache_bytes = topology_cache_bytes();
     if (measures)
-        TRY(measure_reads(m, error));
+        TRY(machine_measure_reads(m->reads, &m->read_count, NULL, error));
     return find_sides(m, measures, memory, error);
 }
 
@@ -162,7 +136,7 @@ static json_t *levels_json(void)
     return levels;
 }
 
-static hearth_status print_json(const machine *m, hearth_error *error)
+static hearth_status print_json(const inventory *m, hearth_error *error)
 {
     char features[CPU_NAMES_SIZE];
     json_t *reads = json_array();
@@ -210,7 +184,7 @@ static void print_side(const side *s)
     }
 }
 
-static void print_table(const machine *m)
+static void print_table(const inventory *m)
 {
     char memory[16], cache[16], names[CPU_NAMES_SIZE];
     printf("CPU      %s\n", m->cpu);
@@ -233,7 +207,7 @@ static void print_table(const machine *m)
 static hearth_status run_devices(void *values, operands *rest, hearth_error *error)
 {
     const devices_values *v = values;
-    machine m = {0};
+    inventory m = {0};
     TRY(look_around(&m, !v->no_measure, rest->memory, error));
     if (v->json)
         return print_json(&m, error);

@@ -123,12 +123,12 @@ static hearth_status choose_settings(const sparsity_values *v, const hearth_mode
 static hearth_status show(const sparsity_values *v, const stage *s, const char *text, const sweep_result *result,
                           hearth_error *error)
 {
-    char machine[256];
-    topology_cpu_name(machine, sizeof machine);
+    char cpu[256];
+    topology_cpu_name(cpu, sizeof cpu);
     sweep_report r = {(sweep_task)v->task,
                       v->engine.model.model,
                       text,
-                      machine,
+                      cpu,
                       hearth_runtime_cpu_level(s->runtime),
                       hearth_runtime_threads(s->runtime),
                       result->rows,

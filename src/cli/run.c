@@ -34,7 +34,8 @@ static const option rows[] = {
         "one object: text (without the prompt), ids, prompt_tokens, prompt_seconds, decode_tokens "
         "(those of ids), decode_seconds (choosing and reading them), stop_reason, mode, guarantee; sparsity: "
         "density, computed (shares of the neurons), bytes_per_token, dense_bytes_per_token of the answer; guard; "
-        "device, placement and pruning, where there is one; seed, where the temperature is not 0; with --chat also "
+        "device, placement, pruning and plan (as `hearth plan --json` has it), where there is one; seed, where the "
+        "temperature is not 0; with --chat also "
         "prompt, the rendered text, and reasoning (text is then without it)")},
     TRACE_ROW(run_values),
 };
@@ -167,8 +168,17 @@ static void report_more(const chat *s, const hearth_result *r)
     fputc('\n', stderr);
 }
 
+/* Compares the speed of the answer with what the plan predicted, in the middle of it. */
+static void check_plan(const chat *s, const hearth_result *r)
+{
+    double end = hearth_session_length(s->session, 0);
+    planning_check(&s->loaded, r->answer_tokens, r->answer_seconds, end - (double)r->answer_tokens / 2,
+                   s->messages.quiet || s->silent);
+}
+
 void chat_report(chat *s, const hearth_result *r)
 {
+    check_plan(s, r);
     if (s->messages.quiet)
         return;
     terminal_begin(stderr, STYLE_STATUS);
@@ -221,6 +231,7 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
         hearth_guarantee_name(hearth_engine_guarantee(l->engine)), "sparsity", common_skipped_json(l, s->session),
         "guard", common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
     bool set = json_object_set_new(object, "pruning", common_pruning_json(l)) == 0;
+    set &= json_object_set_new(object, "plan", planning_json(l)) == 0;
     if (s->talks) {
         json_t *thoughts = s->thoughts.size ? json_text((span){s->thoughts.data, s->thoughts.size}) : json_null();
         set &= json_object_set_new(object, "prompt", json_text(s->rendered)) == 0;
@@ -255,7 +266,11 @@ static void note_context(const chat *s)
 {
     uint32_t own = s->loaded.info.context_length, context = hearth_session_context(s->session);
     if (context != own && !s->messages.quiet)
-        output_note("note", "%u of the model's context of %u tokens fit into memory", context, own);
+        output_note("note",
+                    s->loaded.is_planned && s->loaded.planned.own
+                        ? "%u of the model's context of %u tokens were planned for; -c plans for more"
+                        : "%u of the model's context of %u tokens fit into memory",
+                    context, own);
 }
 
 /* Says how much memory the session takes where there is not enough of it. */
@@ -324,6 +339,8 @@ static hearth_status answer_input(chat *s, const run_values *v, const hearth_ses
         chat_print(s, "\n", 1);
     if (!ferror(stdout) && (!v->json || s->messages.verbose))
         chat_report(s, &result);
+    else
+        check_plan(s, &result);
     return status == HEARTH_OK && interrupt_signal() ? HEARTH_CANCELLED : status;
 }
 
@@ -374,8 +391,11 @@ static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error
                                       .progress = progress_to(&s->progress),
                                       .tracer = trace_to(&s->trace)};
     s->messages = v->engine.messages;
+    v->engine.plans = true;
     s->seed = (optional_seed){v->sampling.sampling.temperature > 0, v->sampling.sampling.seed};
     TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
+    if (s->loaded.is_planned && s->loaded.planned.own && session.context == 0)
+        session.context = (uint32_t)s->loaded.planned.request.context;
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
     s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->ignore_end, v->predict};

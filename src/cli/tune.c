@@ -68,22 +68,6 @@ static void set_defaults(void *values)
 
 /* ------------------------------------------------------------------ sizes and shares */
 
-/* Parses "500M": decimal units, as everywhere in hearth. */
-static hearth_status read_size(const char *name, const char *text, uint64_t *out, hearth_error *error)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    double size = strtod(text, &end);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    bool known = end > text && (!*end || (unit && !end[1]));
-    for (const char *u = units; known && unit && u <= unit; u++)
-        size *= 1000;
-    if (!known || !(size >= 1 && size < 1e18))
-        return fail(error, HEARTH_INVALID, "tune: --%s: '%s' is not a size like 500M or 4G", name, text);
-    *out = (uint64_t)size;
-    return HEARTH_OK;
-}
-
 /* Parses "7%" or "0.07". */
 static hearth_status read_share(const char *name, const char *text, double *out, hearth_error *error)
 {
@@ -366,8 +350,8 @@ static hearth_status run_tune(void *values, operands *rest, hearth_error *error)
                               .epochs = v->epochs}};
     TRY(common_take_model("tune", &v->model, rest, CORPUS_FILES_MOST, false, error));
     TRY(corpus_options_take("tune", &v->corpus, rest, error));
-    TRY(read_size("disk", v->disk, &r.options.disk_bytes, error));
-    TRY(read_size("memory", v->memory, &r.options.memory_bytes, error));
+    TRY(common_size("tune", "disk", v->disk, &r.options.disk_bytes, error));
+    TRY(common_size("tune", "memory", v->memory, &r.options.memory_bytes, error));
     TRY(read_share("budget", v->budget, &r.options.budget, error));
     progress_init(&r.shown);
     hearth_status status = run_tuning(&r, rest->memory, error);

@@ -1,0 +1,155 @@
+/* planning.c - lets a model place itself beside a device, and says what came of it. */
+#include "common.h"
+
+#include "../device/device.h"
+#include "../engine/placement.h"
+#include "../kernel/topology.h"
+#include "../plan/report.h"
+#include "output.h"
+#include "terminal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Of fewer tokens the speed is not compared with the plan: the first ones are slower. */
+#define CHECKED_TOKENS 16
+/* Nor where they take less than this: waking a thread takes longer than it should, at times. */
+#define CHECKED_SECONDS 1e-3
+
+bool planning_wanted(const engine_options *o, const char **spec, char found[32])
+{
+    if (!o->plans || o->place || o->gpu_layers.given || o->gpu_neurons.given)
+        return false;
+    return common_choose_device(spec, found, o, NULL) == HEARTH_OK;
+}
+
+/* Returns the spec with a budget where the user set one; NULL: no memory. */
+static char *with_budget(const char *spec, uint64_t vram)
+{
+    buffer text = {0};
+    bool ok = buffer_print(&text, "%s", spec);
+    if (vram > 0 && !strstr(spec, "memory="))
+        ok = ok && buffer_print(&text, ",memory=%llu", (unsigned long long)vram);
+    ok = ok && buffer_put(&text, "", 1);
+    if (!ok)
+        buffer_free(&text);
+    return text.data;
+}
+
+/* Creates the runtime, after the machine was described: its device is measured while nobody else uses it. */
+static hearth_status start(loaded *l, const engine_options *o, const char *spec, uint64_t vram, const char *folder,
+                           machine *on, progress *p, hearth_error *error)
+{
+    char problem[MACHINE_PROBLEM], *own = NULL;
+    machine_options measure = {.threads = o->threads,
+                               .cpu_level = o->cpu,
+                               .device = spec ? spec : "",
+                               .cache_folder = folder,
+                               .again = o->measure_again,
+                               .progress = progress_to(p)};
+    hearth_runtime_options runtime = {.threads = o->threads, .cpu_level = o->cpu, .cache_folder = folder};
+    TRY(machine_measure(on, &measure, problem, error));
+    if (spec) { /* a budget beyond that of the device is none */
+        bool smaller = on->device_count > 0 && (double)vram < on->devices[0].budget_bytes.value;
+        own = with_budget(spec, smaller ? vram : 0);
+        if (!own)
+            return fail_memory(error, "device", strlen(spec));
+    }
+    runtime.device = own;
+    hearth_status status = hearth_runtime_create(&l->runtime, &runtime, error);
+    mem_free(own);
+    return status;
+}
+
+/* Reads --vram or --ram; 0 of either is as little as can be. */
+static hearth_status read_size(const char *name, const char *text, uint64_t *out, hearth_error *error)
+{
+    if (text && strcmp(text, "0") == 0)
+        *out = 1;
+    else if (text)
+        return common_size(NULL, name, text, out, error);
+    return HEARTH_OK;
+}
+
+hearth_status planning_sizes(const engine_options *o, uint64_t *vram, uint64_t *ram, hearth_error *error)
+{
+    *vram = *ram = 0;
+    TRY(read_size("vram", o->vram, vram, error));
+    return read_size("ram", o->ram, ram, error);
+}
+
+hearth_status planning_open(loaded *out, const engine_options *o, const char *spec, bool plan_only, progress *p,
+                            hearth_error *error)
+{
+    machine on;
+    uint64_t vram, ram;
+    TRY(planning_sizes(o, &vram, &ram, error));
+    char *folder = common_cache_folder();
+    hearth_placement *placement = NULL;
+    hearth_status status;
+    TRY_OR(done, status, start(out, o, spec, vram, folder, &on, p, error));
+    if (o->sparsity == HEARTH_MODE_PRUNED || o->threshold.given) { /* their options are part of the placement */
+        engine_options cpu = *o;
+        cpu.device = NULL;
+        cpu.gpu_layers.given = cpu.gpu_neurons.given = false;
+        TRY_OR(done, status, common_place_mode(&placement, out->model, (hearth_mode)o->sparsity, &cpu, error));
+    }
+    planned_options options = {
+        .mode = (hearth_mode)o->sparsity,
+        .activations = (hearth_activations)o->activations,
+        .no_guard = o->no_guard,
+        .again = o->measure_again,
+        .plan_only = plan_only,
+        .must_use_device = o->device || o->gpu_layers.given || o->gpu_neurons.given,
+        .device_bytes = vram,
+        .host_bytes = ram,
+        .context = o->context,
+        .kv = (hearth_kv)o->kv,
+        .layers = o->gpu_layers.given ? o->gpu_layers.value : PLAN_FREE,
+        .neurons = o->gpu_neurons.given ? o->gpu_neurons.value : PLAN_FREE,
+        .cache_bytes = topology_cache_bytes(),
+        .folder = folder,
+        .placement = placement,
+        .progress = progress_to(p),
+    };
+    TRY_OR(done, status, planned_open(&out->planned, out->runtime, out->model, &on, &options, error));
+    out->is_planned = true;
+    out->is_guarded = out->planned.is_guarded;
+    out->guarded.report = out->planned.base.report;
+    out->engine = out->planned.engine;
+    if (out->planned.own)
+        status = placement_copy(&out->placement, out->planned.placement, error);
+done:
+    hearth_placement_destroy(placement);
+    mem_free(folder);
+    return status;
+}
+
+void planning_say(const loaded *l)
+{
+    plan_view v = plan_view_of(&l->planned);
+    buffer text = {0};
+    terminal_begin(stderr, STYLE_STATUS);
+    if (plan_print(&text, &v))
+        output_terminal(stderr, (span){text.data, text.size});
+    terminal_end(stderr);
+    buffer_free(&text);
+}
+
+json_t *planning_json(const loaded *l)
+{
+    plan_view v = plan_view_of(&l->planned);
+    return l->is_planned ? plan_json(&v) : json_null();
+}
+
+void planning_check(const loaded *l, size_t tokens, double seconds, double cached, bool quiet)
+{
+    if (!l->is_planned || tokens < CHECKED_TOKENS || seconds < CHECKED_SECONDS * (double)tokens)
+        return;
+    char *folder = common_cache_folder();
+    double achieved = seconds / (double)tokens, predicted = planned_seconds(&l->planned, cached);
+    if (planned_check(&l->planned, achieved, cached, folder) && !quiet)
+        output_note("note", "a token took %.3g ms, and the plan predicted %.3g; the next run measures the model again",
+                    1e3 * achieved, 1e3 * predicted);
+    mem_free(folder);
+}
