@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "golden.h"
+#include "tune_build.h"
 
 #define MODEL   GOLDEN "/pwri/llama/f16.gguf" /* neuron-major, so that layers can be split */
 #define STOCK   GOLDEN "/llama/model.gguf"
@@ -170,6 +171,48 @@ static void a_plan_is_a_placement(void **state)
     hearth_placement_destroy(read);
     hearth_free(text);
     planned_close(&p);
+    close_beside(&b);
+}
+
+/* The neurons on the device are those that were counted most often, whatever their numbers. */
+static void the_hottest_are_on_the_device(void **state)
+{
+    (void)state;
+    beside b;
+    planned p = {0};
+    char path[128];
+    hearth_error error = {0};
+    open_beside(&b, MODEL);
+    hearth_model *plain = b.model;
+    tune *t = make_tune(plain, MADE_COUNTS, FORMAT_F16, 8);
+    snprintf(path, sizeof path, "%s/made.tune", folder);
+    if (tune_write(path, t, plain, &error) != HEARTH_OK ||
+        hearth_model_with_tune(&b.model, plain, path, &error) != HEARTH_OK)
+        fail_msg("%s", error.text);
+    planned_options options = free_options();
+    options.plan_only = true;
+    options.layers = UINT32_MAX - 1;
+    options.neurons = 9;
+    open_planned(&p, &b, &options);
+    assert_string_equal(p.load.density_source, "counted while tuning");
+    for (uint32_t i = 0; i < p.plan.layer_count; i++) {
+        const layer_placement *l = &p.placement->layers[i];
+        const int32_t *counts = t->layers[i].counts;
+        int32_t least = INT32_MAX, most = -1;
+        for (uint32_t k = 0; k < l->assignment_count; k++)
+            for (uint32_t r = 0; r < l->assignments[k].range_count; r++)
+                for (uint32_t n = l->assignments[k].ranges[r].begin; n < l->assignments[k].ranges[r].end; n++) {
+                    bool there = l->assignments[k].side == PLACEMENT_DEVICE;
+                    least = there && counts[n] < least ? counts[n] : least;
+                    most = !there && counts[n] > most ? counts[n] : most;
+                }
+        assert_int_equal(layer_neurons(l, PLACEMENT_DEVICE), 9);
+        assert_true(least >= most);
+    }
+    planned_close(&p);
+    hearth_model_close(b.model);
+    b.model = plain;
+    tune_close(t);
     close_beside(&b);
 }
 
@@ -457,6 +500,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_give_the_answer),
         cmocka_unit_test(a_plan_is_a_placement),
+        cmocka_unit_test(the_hottest_are_on_the_device),
         cmocka_unit_test(no_memory_leaves_it_on_the_cpu),
         cmocka_unit_test(other_models_are_planned),
         cmocka_unit_test(surveys_are_stored),
