@@ -80,7 +80,9 @@ def main():
                 used = plan["predicted"]
                 way = plan["achieved"]["used"] if plan["achieved"] else "plan"
                 on_cpu = way == "cpu"
-                predicted = used[{"cpu": "cpu_seconds", "layers": "whole_layers_seconds"}.get(way, "token_seconds")]
+                # A plain way that is used is known from being tried.
+                predicted = used["token_seconds"] if way == "plan" else \
+                    plan["achieved"]["cpu_seconds" if on_cpu else "whole_layers_seconds"]
                 achieved = got["decode_seconds"] / got["decode_tokens"]
                 errors.append(abs(achieved / predicted - 1))
                 print(f"{kind:9} {device:16} predicted {1e3 * predicted:7.2f} ms, achieved {1e3 * achieved:7.2f} "

@@ -351,7 +351,11 @@ hearth_status planned_open(planned *out, hearth_runtime *runtime, const hearth_m
 
 double planned_seconds(const planned *p, double cached)
 {
-    double seconds = !p->own ? p->plan.cpu_seconds : p->use == USES_LAYERS ? p->plan.layers_seconds : p->plan.seconds;
+    const survey_trial *t = &p->survey.trial; /* what was tried is known better than it was predicted */
+    double seconds = p->use == USES_LAYERS ? t->layers_seconds
+                     : p->use == USES_CPU  ? t->cpu_seconds
+                     : p->own              ? p->plan.seconds
+                                           : p->plan.cpu_seconds;
     return seconds + (cached - p->request.cached) * p->plan.position_seconds;
 }
 
