@@ -73,6 +73,14 @@ if [ -e "$fake/libcuda.so.1" ] && ! sanitized; then
     has "a GPU that fails" "$(cat "$scratch/err")" "on the CPU"
     beside FAKE_CUDA_FAULT=5 "$HEARTH"
     has "a GPU that fails at once" "$(cat "$scratch/err")" "warning: cuda:0: "
+    beside FAKE_CUDA_MEMORY=1000 "$HEARTH"
+    has "a GPU that is full" "$(cat "$scratch/err")" "warning: cuda: measuring: "
+    env "LD_LIBRARY_PATH=$fake" "OCL_ICD_VENDORS=$fake" FAKE_CUDA_MEMORY=1000 "$HEARTH" plan "$model" >"$said" \
+        2>"$scratch/err" || fail "plan beside a full GPU: $(cat "$scratch/err")"
+    has "a plan beside a full GPU" "$(cat "$said")" "placed: everything on the CPU"
+    env "LD_LIBRARY_PATH=$fake" "OCL_ICD_VENDORS=$fake" "$HEARTH" run "$model" -p x --sparsity predicted >/dev/null \
+        2>"$scratch/err" && fail "predicted without predictors"
+    is "lines of an error that is not the GPU's" "$(wc -l <"$scratch/err")" 1
     beside FAKE_CUDA_MEMORY=1000000 "$HEARTH"
     has "a GPU with little memory" "$(cat "$scratch/err")" "placed: "
     got=0

@@ -6,12 +6,9 @@
 #include "../src/plan/plan.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "skip.h"
 
 /* Returns a number from `least` to `most`. */
 static inline double between(uint64_t *seed, double least, double most)

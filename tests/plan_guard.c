@@ -10,38 +10,11 @@
 
 #include "golden.h"
 
+#include "cache_folder.h"
+
 #define POWERINFER GOLDEN "/pwri/llama/f16.gguf"
 #define STOCK      GOLDEN "/llama-relu/model.gguf"
 #define SILU       GOLDEN "/llama/model.gguf"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/hearth-guard.XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static void empty_folder(void)
-{
-    DIR *d = opendir(folder);
-    struct dirent *entry;
-    char path[512];
-    while (d && (entry = readdir(d)) != NULL) {
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        unlink(path);
-    }
-    if (d)
-        closedir(d);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    empty_folder();
-    return rmdir(folder);
-}
 
 /* ------------------------------------------------------------------ decisions */
 
@@ -140,7 +113,7 @@ static void remembers_what_it_found(void **state)
     assert_false(guard_recall(&read, folder, "fedcba9876543210fedcba9876543210"));
     read.layer_count = 3;
     assert_false(guard_recall(&read, folder, KEY));
-    empty_folder();
+    cache_folder_empty();
 }
 
 /* Cut short anywhere, or with anything else in it, the file is as none. */
@@ -201,7 +174,7 @@ static void damage_is_ignored(void **state)
             assert_int_equal(cut, size - 1);
     }
     mem_free(text);
-    empty_folder();
+    cache_folder_empty();
 }
 
 static void places_that_cannot_be_written(void **state)
@@ -221,7 +194,7 @@ static void places_that_cannot_be_written(void **state)
         guard_remember(&found, folder, KEY);
         file_fail_at(-1);
     }
-    empty_folder();
+    cache_folder_empty();
 }
 
 /* ------------------------------------------------------------------ models */
@@ -327,7 +300,7 @@ static void key_means_machine_and_model(void **state)
     close_model(&b);
     close_model(&c);
     close_model(&d);
-    empty_folder();
+    cache_folder_empty();
 }
 
 /* Whatever is remembered of a neuron-major file, its results are those of dense and of exact, byte for byte. */
@@ -367,7 +340,7 @@ static void choices_do_not_show(void **state)
     free(exact);
     free(dense);
     close_model(&o);
-    empty_folder();
+    cache_folder_empty();
 }
 
 /* Measured for real: the same bytes again, and the second time it is remembered as it was. */
@@ -400,7 +373,7 @@ static void measures_once(void **state)
     guard_close(&second);
     free(exact);
     close_model(&o);
-    empty_folder();
+    cache_folder_empty();
 }
 
 /* What was measured on a busy machine is not relied on by the next run, which can also be told to measure again. No
@@ -436,7 +409,7 @@ static void measures_again(void **state)
     }
     free(exact);
     close_model(&o);
-    empty_folder();
+    cache_folder_empty();
 }
 
 static void look_long(void *user, const hearth_observation *observation)
@@ -503,7 +476,7 @@ static void stock_layout(void **state)
     free(dense);
     free(exact);
     close_model(&o);
-    empty_folder();
+    cache_folder_empty();
 }
 
 static void no_mode_exact(void **state)
@@ -553,7 +526,7 @@ static void no_memory_for_copies(void **state)
     assert_int_equal(g.report.reason, GUARD_MEASURED);
     guard_close(&g);
     close_model(&o);
-    empty_folder();
+    cache_folder_empty();
 }
 
 static bool refuse(void *user, const char *what, uint64_t done, uint64_t total)
@@ -593,7 +566,7 @@ static void faults(void **state)
             assert_int_equal(mem_live(), live);
         }
         close_model(&o);
-        empty_folder();
+        cache_folder_empty();
     }
 }
 
@@ -616,5 +589,5 @@ int main(void)
         cmocka_unit_test(no_memory_for_copies),
         cmocka_unit_test(faults),
     };
-    return run_group(tests, make_folder, remove_folder);
+    return run_group(tests, cache_folder_make, cache_folder_remove);
 }

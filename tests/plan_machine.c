@@ -12,33 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skip.h"
+#include "cache_folder.h"
 
 #define MACHINES HEARTH_MODELS "/../machines"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/hearth-machine.XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    DIR *d = opendir(folder);
-    struct dirent *entry;
-    char path[512];
-    while (d && (entry = readdir(d)) != NULL) {
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        unlink(path);
-    }
-    if (d)
-        closedir(d);
-    return rmdir(folder);
-}
 
 /* cmocka's own compares floats. */
 static void is_near(double got, double want, double most)
@@ -689,5 +665,5 @@ int main(void)
         cmocka_unit_test(cancelled_at_any_report),
         cmocka_unit_test(without_a_device),
     };
-    return run_group(tests, make_folder, remove_folder);
+    return run_group(tests, cache_folder_make, cache_folder_remove);
 }

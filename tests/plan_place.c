@@ -332,5 +332,5 @@ int main(void)
         cmocka_unit_test(what_cannot_be_had_is_said),   cmocka_unit_test(shared_keys_stay_together),
         cmocka_unit_test(large_models_are_planned),     cmocka_unit_test(without_a_device),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, NULL, NULL);
 }

@@ -12,45 +12,11 @@
 #include "golden.h"
 #include "tune_build.h"
 
+#include "cache_folder.h"
+
 #define MODEL   GOLDEN "/pwri/llama/f16.gguf" /* neuron-major, so that layers can be split */
 #define STOCK   GOLDEN "/llama/model.gguf"
 #define EXPERTS GOLDEN "/nemotron-h-moe/model.gguf"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/hearth-planned.XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-/* Calls `see` with the path of every file in the folder. */
-static void each_file(void (*see)(const char *path))
-{
-    DIR *d = opendir(folder);
-    struct dirent *entry;
-    char path[512];
-    while (d && (entry = readdir(d)) != NULL) {
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (entry->d_name[0] != '.')
-            see(path);
-    }
-    if (d)
-        closedir(d);
-}
-
-static void remove_file(const char *path)
-{
-    unlink(path);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    each_file(remove_file);
-    return rmdir(folder);
-}
 
 /* ------------------------------------------------------------------ helpers */
 
@@ -276,20 +242,16 @@ static void surveys_are_stored(void **state)
     open_beside(&b, MODEL);
     planned_options options = free_options();
     options.folder = folder;
-    survey first = {0};
-    for (int i = 0; i < 20 && !first.key[0]; i++) { /* those of a busy machine are not stored */
-        open_planned(&p, &b, &options);
-        if (!p.survey.busy)
-            memcpy(first.key, p.survey.key, sizeof first.key);
-        planned_close(&p);
-    }
-    if (!first.key[0])
-        skip(); /* it never was anything else */
+    char key[sizeof p.survey.key];
+    open_planned(&p, &b, &options);
+    memcpy(key, p.survey.key, sizeof key);
+    survey_remember(&p.survey, folder); /* also those of a busy machine, which are not stored by themselves */
+    planned_close(&p);
     open_planned(&p, &b, &options);
     assert_true(p.survey.remembered);
-    assert_string_equal(p.survey.key, first.key);
+    assert_string_equal(p.survey.key, key);
     planned_close(&p);
-    each_file(damage);
+    cache_folder_each(damage);
     open_planned(&p, &b, &options);
     assert_false(p.survey.remembered);
     survey_forget(&p.survey, folder);
@@ -511,5 +473,5 @@ int main(void)
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(through_the_library),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return run_group(tests, cache_folder_make, cache_folder_remove);
 }

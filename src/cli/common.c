@@ -5,7 +5,6 @@
 #include "../engine/placement.h"
 #include "../kernel/topology.h"
 #include "../model/model.h"
-#include "output.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -101,45 +100,38 @@ const option message_option_rows[MESSAGE_OPTION_COUNT] = {
 
 #define DEMO_MODEL "stories-relu-q8_0.gguf"
 
-/* Folders, relative to the program, that may hold its own model: in the source tree it was built in, or where it was
- * installed. */
-static const char *const demo_folders[] = {"../../models", "../share/hearth"};
-
-/* Finds the model that comes with hearth, by folders relative to the program's own path. */
-static hearth_status find_demo(const char *command_path, const char **out, arena *memory, hearth_error *error)
+/* Finds what comes with hearth, from where the program lies: within `tree` of the source tree that it was built in, or where
+ * it was installed. Writes its path and returns true where it is there. */
+static bool find_own(char out[PATH_MAX], const char *tree, const char *name)
 {
-    char program[PATH_MAX];
+    const char *const folders[] = {tree, "../share/hearth"};
+    char program[PATH_MAX], path[2 * PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = 0;
     char *slash = strrchr(program, '/');
-    for (size_t i = 0; slash && i < sizeof demo_folders / sizeof *demo_folders; i++) {
-        char path[2 * PATH_MAX], plain[PATH_MAX];
-        snprintf(path, sizeof path, "%.*s/%s/" DEMO_MODEL, (int)(slash - program), program, demo_folders[i]);
-        if (realpath(path, plain)) {
-            *out = arena_copy_text(memory, plain, strlen(plain));
-            return *out ? HEARTH_OK : fail_memory(error, "path", strlen(plain));
-        }
+    for (size_t i = 0; slash && i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%.*s/%s/%s", (int)(slash - program), program, folders[i], name);
+        if (realpath(path, out))
+            return true;
     }
-    return fail(error, HEARTH_INVALID, "%s: MODEL: is missing, and " DEMO_MODEL " is not beside the program",
-                command_path);
+    return false;
 }
 
-/* Folders, relative to the program, under which lies what comes with it. */
-static const char *const own_folders[] = {"../..", "../share/hearth"};
+/* Finds the model that comes with hearth. */
+static hearth_status find_demo(const char *command_path, const char **out, arena *memory, hearth_error *error)
+{
+    char path[PATH_MAX];
+    if (!find_own(path, "../../models", DEMO_MODEL))
+        return fail(error, HEARTH_INVALID, "%s: MODEL: is missing, and " DEMO_MODEL " is not beside the program",
+                    command_path);
+    *out = arena_copy_text(memory, path, strlen(path));
+    return *out ? HEARTH_OK : fail_memory(error, "path", strlen(path));
+}
 
 char *common_own_folder(const char *name)
 {
-    char program[PATH_MAX], plain[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(program, '/');
-    for (size_t i = 0; slash && i < sizeof own_folders / sizeof *own_folders; i++) {
-        char path[2 * PATH_MAX];
-        snprintf(path, sizeof path, "%.*s/%s/%s", (int)(slash - program), program, own_folders[i], name);
-        if (realpath(path, plain))
-            return mem_copy_text(plain, strlen(plain));
-    }
-    return NULL;
+    char path[PATH_MAX];
+    return find_own(path, "../..", name) ? mem_copy_text(path, strlen(path)) : NULL;
 }
 
 hearth_status common_size(const char *command_path, const char *name, const char *text, uint64_t *out,
@@ -343,21 +335,9 @@ hearth_status common_load(loaded *out, const engine_options *o, progress *p, hea
     hearth_model_describe(out->model, &out->info);
     char found[32];
     const char *spec;
-    hearth_error why = {0};
     bool plans = planning_wanted(o, &spec, found);
-    if (plans) {
-        status = planning_open(out, o, spec, false, p, &why);
-        if (status != HEARTH_OK && (o->device || status != HEARTH_DEVICE)) {
-            (void)fail(error, status, "%s", why.text);
-            goto failed;
-        }
-        plans = status == HEARTH_OK;
-        if (!plans) { /* nobody asked for the device: the CPU goes on */
-            output_note("warning", "%s; everything is on the CPU", why.text);
-            hearth_runtime_destroy(out->runtime);
-            out->runtime = NULL;
-        }
-    }
+    if (plans)
+        TRY_OR(failed, status, planning_try(out, o, spec, false, p, &plans, error));
     if (plans) {
         progress_clear(p);
         if (!o->messages.quiet) {

@@ -141,6 +141,10 @@ bool planning_wanted(const engine_options *o, const char **spec, char found[32])
  * made. On failure the caller closes *out with common_unload. */
 hearth_status planning_open(loaded *out, const engine_options *o, const char *spec, bool plan_only, progress *p,
                             hearth_error *error);
+/* Does the same beside a device; where that cannot be opened, and nobody asked for it, warns and leaves *opened false, as if there were no
+ * device. */
+hearth_status planning_try(loaded *out, const engine_options *o, const char *spec, bool plan_only, progress *p,
+                           bool *opened, hearth_error *error);
 /* Says in at most six lines what the plan chose, why, and what came of it. */
 void planning_say(const loaded *l);
 /* Returns the plan as JSON; null where there is none. NULL: no memory. */

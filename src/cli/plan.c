@@ -72,7 +72,11 @@ static hearth_status plan_model(plan_values *v, hearth_error *error)
         spec = v->engine.device;
     else if (common_choose_device(&spec, found, &v->engine, NULL) != HEARTH_OK)
         spec = NULL;
-    TRY_OR(done, status, planning_open(&l, &v->engine, spec, true, &p, error));
+    bool opened = false;
+    if (spec)
+        TRY_OR(done, status, planning_try(&l, &v->engine, spec, true, &p, &opened, error));
+    if (!opened)
+        TRY_OR(done, status, planning_open(&l, &v->engine, NULL, true, &p, error));
     progress_clear(&p);
     plan_view view = plan_view_of(&l.planned);
     status = show(v, &view, error);

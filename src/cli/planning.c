@@ -125,6 +125,24 @@ done:
     return status;
 }
 
+hearth_status planning_try(loaded *out, const engine_options *o, const char *spec, bool plan_only, progress *p,
+                           bool *opened, hearth_error *error)
+{
+    hearth_error why = {0};
+    hearth_status status = planning_open(out, o, spec, plan_only, p, &why);
+    bool asked = o->device || o->gpu_layers.given || o->gpu_neurons.given;
+    *opened = status == HEARTH_OK;
+    if (*opened)
+        return HEARTH_OK;
+    /* Once there is a runtime, planned_open has done what can be done. */
+    if (asked || out->runtime || !planned_goes_on(status))
+        return fail(error, status, "%s", why.text);
+    progress_clear(p);
+    if (!o->messages.quiet)
+        output_note("warning", "%s; everything is on the CPU", why.text);
+    return HEARTH_OK;
+}
+
 void planning_say(const loaded *l)
 {
     plan_view v = plan_view_of(&l->planned);

@@ -44,7 +44,7 @@ typedef struct candidate {
     bool is_gpu;
 } candidate;
 
-typedef struct survey {
+typedef struct measuring {
     machine m;
     const machine_options *options;
     hearth_error *error;
@@ -53,10 +53,10 @@ typedef struct survey {
     candidate devices[MACHINE_DEVICES];
     size_t device_count;
     uint64_t done, total; /* measurements */
-} survey;
+} measuring;
 
 /* Reports that another measurement begins. */
-static hearth_status step(survey *s)
+static hearth_status step(measuring *s)
 {
     const hearth_progress *p = &s->options->progress;
     if (p->report && !p->report(p->user, "measurements of this machine", s->done++, s->total))
@@ -127,7 +127,7 @@ static void meet(void *context, size_t begin, size_t end, unsigned worker)
 
 /* Measures jobs that do nothing but reach every thread: the median. A pool whose threads were late once lets them sleep
  * earlier, which makes them late again, so several pools are tried, and the best of them counts. */
-static hearth_status measure_jobs(survey *s)
+static hearth_status measure_jobs(measuring *s)
 {
     figure *f = &s->m.job_seconds;
     for (size_t i = 0; i < POOLS; i++) {
@@ -150,7 +150,7 @@ static hearth_status measure_jobs(survey *s)
 
 /* Measures reading and jobs with the threads of the plan: the best of a few rounds, since memory and cores are slower
  * while neighbours use them. The rounds alternate, so that a slow second disturbs all alike. */
-static hearth_status measure_threads(survey *s, bandwidth *b)
+static hearth_status measure_threads(measuring *s, bandwidth *b)
 {
     machine_rates *r = &s->m.rates;
     double times[1 + MACHINE_ROWS][RATE_ROUNDS]; /* of a byte */
@@ -175,7 +175,7 @@ static hearth_status measure_threads(survey *s, bandwidth *b)
     return HEARTH_OK;
 }
 
-static hearth_status measure_cpu(survey *s)
+static hearth_status measure_cpu(measuring *s)
 {
     bandwidth *b;
     machine *m = &s->m;
@@ -211,7 +211,7 @@ static bool is_named(const device_found *found, const char *spec)
            (found->spec[length] == 0 || strcmp(found->spec + length, ":0") == 0);
 }
 
-static void add_candidate(survey *s, const char *spec, const device_found *found)
+static void add_candidate(measuring *s, const char *spec, const device_found *found)
 {
     candidate *c = &s->devices[s->device_count++];
     snprintf(c->spec, sizeof c->spec, "%s", spec);
@@ -221,7 +221,7 @@ static void add_candidate(survey *s, const char *spec, const device_found *found
 }
 
 /* Lists the GPUs, or the device that the options name. */
-static hearth_status find_candidates(survey *s)
+static hearth_status find_candidates(measuring *s)
 {
     const char *named = s->options->device;
     if (named && !named[0])
@@ -269,7 +269,7 @@ static hearth_status measure_device(machine_device *m, device *d, hearth_error *
 }
 
 /* Opens a device and fills what changes, its memory; measures the rest, unless it was recalled. */
-static hearth_status describe_device(survey *s, machine_device *m, const candidate *c, bool recalled,
+static hearth_status describe_device(measuring *s, machine_device *m, const candidate *c, bool recalled,
                                      hearth_error *error)
 {
     device *d;
@@ -289,7 +289,7 @@ static hearth_status describe_device(survey *s, machine_device *m, const candida
 }
 
 /* Describes all candidates; recalled devices lie in s->m in the same order. */
-static hearth_status describe_devices(survey *s, bool recalled)
+static hearth_status describe_devices(measuring *s, bool recalled)
 {
     machine *m = &s->m;
     m->device_count = 0;
@@ -311,7 +311,7 @@ static hearth_status describe_devices(survey *s, bool recalled)
 
 /* ------------------------------------------------------------------ stored */
 
-static void make_key(char key[HASH_TEXT_SIZE], const survey *s)
+static void make_key(char key[HASH_TEXT_SIZE], const measuring *s)
 {
     hash128 h = hash_begin();
     hash_number(&h, MACHINE_VERSION);
@@ -338,7 +338,7 @@ static char *file_path(const char *folder, const char *key)
 }
 
 /* Takes what is stored, if it fits the devices that are there. */
-static bool recall(survey *s, const char *path, const char *key)
+static bool recall(measuring *s, const char *path, const char *key)
 {
     machine stored;
     json_t *root = json_recall(path, KIND, MACHINE_VERSION, key);
@@ -350,7 +350,7 @@ static bool recall(survey *s, const char *path, const char *key)
     return found;
 }
 
-static void remember(const survey *s, const char *path, const char *key)
+static void remember(const measuring *s, const char *path, const char *key)
 {
     json_t *members = json_pack("{s:o}", "machine", machine_json(&s->m));
     json_remember(path, KIND, MACHINE_VERSION, key, members);
@@ -368,7 +368,7 @@ static void write_date(char *date, size_t size)
 }
 
 /* Sets what is known without measuring, and what measuring depends on. */
-static hearth_status prepare(survey *s)
+static hearth_status prepare(measuring *s)
 {
     size_t level;
     machine *m = &s->m;
@@ -387,7 +387,7 @@ static hearth_status prepare(survey *s)
     return HEARTH_OK;
 }
 
-static hearth_status run_survey(survey *s)
+static hearth_status run_survey(measuring *s)
 {
     char key[HASH_TEXT_SIZE];
     TRY(prepare(s));
@@ -406,7 +406,7 @@ static hearth_status run_survey(survey *s)
 
 hearth_status machine_measure(machine *out, const machine_options *options, char *problem, hearth_error *error)
 {
-    survey *s = mem_new(sizeof *s); /* too large for a stack */
+    measuring *s = mem_new(sizeof *s); /* too large for a stack */
     if (!s)
         return fail_memory(error, "measuring this machine", sizeof *s);
     s->options = options;

@@ -140,7 +140,7 @@ static void close_own(planned *p)
     p->own = NULL;
 }
 
-/* Opens the engine of the plan. *over: bytes that it takes beyond the request; then, and on failure, it is closed. */
+/* Opens an engine under the placement. *over: bytes that it takes beyond the request; then, and on failure, it is closed. */
 static hearth_status open_own(const opener *o, double *over)
 {
     planned *p = o->out;
@@ -239,9 +239,19 @@ static hearth_status place_layers(const opener *o, uint32_t layers)
 static hearth_status open_layers(const opener *o)
 {
     planned *p = o->out;
+    double over;
     close_own(p);
     TRY(place_layers(o, p->plan.whole_layers));
-    return engine_with_placement(&p->own, p->base.engine, o->model->tune, p->placement, o->error);
+    TRY(open_own(o, &over));
+    return over > 0 ? fail(o->error, HEARTH_NO_MEMORY, "plan: the device is too small by %.0f bytes", over) : HEARTH_OK;
+}
+
+/* Opens the plan again, after another placement was tried. */
+static hearth_status return_to_plan(const opener *o)
+{
+    close_own(o->out);
+    TRY(make_plan(o));
+    return open_fitting(o);
 }
 
 /* Times whole layers where the prediction leaves it open whether they are faster. The plan is open again afterwards. */
@@ -264,9 +274,7 @@ static hearth_status try_layers(const opener *o)
     } else if (status != HEARTH_NO_MEMORY && status != HEARTH_UNSUPPORTED) {
         return fail(o->error, status, "%s", why.text);
     }
-    close_own(p);
-    TRY(make_plan(o));
-    return open_fitting(o);
+    return return_to_plan(o);
 }
 
 /* Returns what was fastest when it was tried. */
@@ -294,14 +302,21 @@ static hearth_status place(const opener *o)
     p->use = fastest(p);
     if (p->use == USES_PLAN)
         return HEARTH_OK;
-    if (p->use == USES_LAYERS && !o->options->plan_only)
-        return open_layers(o);
+    if (p->use == USES_LAYERS && !o->options->plan_only) {
+        hearth_error why = {0};
+        opener inner = *o;
+        inner.error = &why;
+        hearth_status status = open_layers(&inner);
+        if (status != HEARTH_NO_MEMORY) /* less is free than when they were tried */
+            return status == HEARTH_OK ? status : fail(o->error, status, "%s", why.text);
+        p->use = USES_PLAN;
+        return return_to_plan(o);
+    }
     close_own(p);
     return place_layers(o, p->use == USES_CPU ? 0 : p->plan.whole_layers);
 }
 
-/* Whether the CPU goes on after such a failure: everything but what it would fail at as well. */
-static bool is_devices_fault(hearth_status status)
+bool planned_goes_on(hearth_status status)
 {
     return status == HEARTH_DEVICE || status == HEARTH_UNSUPPORTED || status == HEARTH_NO_MEMORY;
 }
@@ -316,11 +331,12 @@ static hearth_status measure_and_place(const opener *o)
     hearth_status status = measure(&inner);
     if (status == HEARTH_OK)
         status = place(&inner);
-    if (status != HEARTH_OK && (!o->runtime->device || o->options->must_use_device || !is_devices_fault(status)))
+    if (status != HEARTH_OK && (!o->runtime->device || o->options->must_use_device || !planned_goes_on(status)))
         return fail(o->error, status, "%s", why.text);
     if (status != HEARTH_OK) {
         close_own(p);
         cost_free(&p->cost);
+        p->use = USES_PLAN;
         snprintf(p->problem, sizeof p->problem, "%.500s", why.text);
         TRY(cost_assume(&p->cost, &p->machine, -1, &p->load, o->error));
         survey_apply(&p->survey, &p->load, &p->cost);

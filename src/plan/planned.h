@@ -57,6 +57,8 @@ typedef struct planned {
 hearth_status planned_open(planned *out, hearth_runtime *runtime, const hearth_model *model, const machine *on,
                            const planned_options *options, hearth_error *error);
 void planned_close(planned *p);
+/* Returns whether the CPU can go on after such a failure beside a device: all but what it would fail at as well. */
+bool planned_goes_on(hearth_status status);
 
 /* Takes the seconds that a token of a run took on average, with so many positions cached. Where the plan was wrong by more than PLANNED_WRONG, its survey
  * is forgotten, so that the next run measures again, and true is returned. */
