@@ -186,11 +186,10 @@ static hearth_status make_items(planner *p)
     return HEARTH_OK;
 }
 
-static solve_problem problem_of(const planner *p, double budget)
+static solve_problem problem_of(const planner *p)
 {
     return (solve_problem){.items = p->items,
                            .count = p->item_count,
-                           .budget = budget,
                            .base_bytes = p->cost->scratch_bytes.value,
                            .base_seconds = cost_start(p->cost),
                            .change_seconds = cost_change(p->cost)};
@@ -275,7 +274,7 @@ static void conclude(const planner *p, plan *out)
         out->device.scratch = p->cost->scratch_bytes.value;
         out->device.margin = p->request->device_bytes - p->budget;
     }
-    solve_problem problem = problem_of(p, p->budget);
+    solve_problem problem = problem_of(p);
     double sum = 0;
     out->seconds = solve_evaluate(p->choice, &problem).seconds + out->terms[COST_REST];
     for (int t = 0; t < COST_TERMS; t++)
@@ -292,7 +291,7 @@ static void conclude(const planner *p, plan *out)
  * a request that leaves all to the plan. */
 static void compare_alternatives(const planner *p, plan *out)
 {
-    solve_problem problem = problem_of(p, p->budget);
+    solve_problem problem = problem_of(p);
     double rest = p->cost->token_seconds.value;
     for (size_t i = 0; i < p->item_count; i++)
         p->choice[i] = SOLVE_HOST;
@@ -324,22 +323,19 @@ static hearth_status check_memory(const planner *p, const plan *out)
 
 static hearth_status find(planner *p, plan *out)
 {
-    solve_result found;
-    hearth_error inner = {0};
+    solver *s;
     TRY(make_items(p));
-    solve_problem problem = problem_of(p, p->budget);
-    hearth_status status = solve(p->choice, &found, &problem, &inner);
-    if (status == HEARTH_INVALID) {
+    solve_problem problem = problem_of(p);
+    TRY(solver_open(&s, &problem, p->error));
+    out->more_seconds = solver_choose(s, p->budget + MORE_BYTES, p->choice).seconds + p->cost->token_seconds.value;
+    double seconds = solver_choose(s, p->budget, p->choice).seconds;
+    solver_close(s);
+    if (!isfinite(seconds)) {
         char have[16];
         return fail(p->error, HEARTH_NO_MEMORY, "plan: what was asked for does not fit into %s on the device",
                     text_size(have, p->request->device_bytes));
     }
-    if (status != HEARTH_OK)
-        return fail(p->error, status, "%s", inner.text);
     conclude(p, out);
-    const double more = p->budget + MORE_BYTES;
-    TRY(solve_budgets(&out->more_seconds, &more, 1, &problem, p->error));
-    out->more_seconds += p->cost->token_seconds.value;
     return check_memory(p, out);
 }
 
@@ -407,13 +403,17 @@ hearth_status plan_budgets(double *seconds, const double *budgets, size_t count,
                            const cost_model *cost, const plan_request *request, hearth_error *error)
 {
     planner p;
+    solver *s;
     TRY(planner_open(&p, load, cost, request, error));
     hearth_status status = make_items(&p);
-    solve_problem problem = problem_of(&p, 0);
+    solve_problem problem = problem_of(&p);
     if (status == HEARTH_OK)
-        status = solve_budgets(seconds, budgets, count, &problem, error);
-    for (size_t i = 0; status == HEARTH_OK && i < count; i++)
-        seconds[i] += cost->token_seconds.value;
+        status = solver_open(&s, &problem, error);
+    if (status == HEARTH_OK) {
+        for (size_t i = 0; i < count; i++)
+            seconds[i] = solver_choose(s, budgets[i], p.choice).seconds + cost->token_seconds.value;
+        solver_close(s);
+    }
     planner_close(&p);
     return status;
 }

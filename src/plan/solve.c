@@ -38,7 +38,7 @@ typedef struct origin {
     uint8_t side;
 } origin;
 
-typedef struct solver {
+struct solver {
     const solve_problem *p;
     item *items;      /* [count] */
     double place;     /* bytes of a place */
@@ -46,8 +46,7 @@ typedef struct solver {
     way *after;       /* [SIDES][PLACES] after the item        */
     origin *origins;  /* [count][SIDES][PLACES]                */
     uint32_t *choice; /* [count] of the way that is looked at  */
-    void *memory;
-} solver;
+};
 
 /* ------------------------------------------------------------------ what a choice takes */
 
@@ -166,12 +165,12 @@ static void fill(const solver *s, double left)
 }
 
 /* Looks at every way of the frontier that fits into a budget, after everything on the CPU. */
-static void choose(solver *s, double budget, uint32_t *choice, solve_result *best)
+solve_result solver_choose(solver *s, double budget, uint32_t *choice)
 {
     const solve_problem *p = s->p;
     for (size_t i = 0; i < p->count; i++)
         choice[i] = SOLVE_HOST;
-    *best = solve_evaluate(choice, p);
+    solve_result best = solve_evaluate(choice, p);
     for (unsigned side = 0; side < SIDES; side++)
         for (size_t b = 0; b < PLACES; b++) {
             double left = budget - p->base_bytes - s->before[side * PLACES + b].bytes;
@@ -180,14 +179,15 @@ static void choose(solver *s, double budget, uint32_t *choice, solve_result *bes
             trace_back(s, side, b);
             fill(s, left);
             solve_result found = solve_evaluate(s->choice, p);
-            if (found.seconds < best->seconds && found.bytes <= budget) {
+            if (found.seconds < best.seconds && found.bytes <= budget) {
                 memcpy(choice, s->choice, p->count * sizeof *choice);
-                *best = found;
+                best = found;
             }
         }
+    return best;
 }
 
-/* ------------------------------------------------------------------ all of it */
+/* ------------------------------------------------------------------ opening */
 
 static int by_bytes(const void *left, const void *right)
 {
@@ -208,7 +208,8 @@ static void describe_item(item *to, const solve_item *from)
             to->options[to->count++] = to->options[i];
 }
 
-static hearth_status solver_open(solver *s, const solve_problem *p, hearth_error *error)
+/* Allocates a solver with all that it needs in one piece. */
+static hearth_status allocate(solver **out, const solve_problem *p, hearth_error *error)
 {
     size_t points = 0, ways = 2 * SIDES * PLACES, origins = p->count * SIDES * PLACES;
     for (size_t i = 0; i < p->count; i++) {
@@ -216,64 +217,45 @@ static hearth_status solver_open(solver *s, const solve_problem *p, hearth_error
         if (p->items[i].option_count == 0 && !isfinite(p->items[i].host_seconds))
             return fail(error, HEARTH_INVALID, "plan: item %zu can be neither on the CPU nor on the device", i);
     }
-    size_t bytes = ways * sizeof(way) + points * sizeof(point) + p->count * (sizeof(item) + sizeof(uint32_t)) +
-                   origins * sizeof(origin);
-    char *memory = mem_new(bytes);
-    if (!memory)
+    size_t bytes = sizeof(solver) + ways * sizeof(way) + points * sizeof(point) +
+                   p->count * (sizeof(item) + sizeof(uint32_t)) + origins * sizeof(origin);
+    solver *s = mem_new(bytes);
+    if (!s)
         return fail_memory(error, "plan", bytes);
-    *s = (solver){.p = p, .memory = memory, .before = (way *)memory};
+    *s = (solver){.p = p, .before = (way *)(s + 1)};
     s->after = s->before + SIDES * PLACES;
     s->items = (item *)(s->after + SIDES * PLACES);
     point *next = (point *)(s->items + p->count);
     s->origins = (origin *)(next + points);
     s->choice = (uint32_t *)(s->origins + origins);
-    double most = 0;
     for (size_t i = 0; i < p->count; i++) {
         s->items[i] = (item){.options = next};
-        describe_item(&s->items[i], &p->items[i]);
         next += p->items[i].option_count;
+    }
+    *out = s;
+    return HEARTH_OK;
+}
+
+hearth_status solver_open(solver **out, const solve_problem *p, hearth_error *error)
+{
+    solver *s = NULL;
+    double most = 0;
+    TRY(allocate(&s, p, error));
+    for (size_t i = 0; i < p->count; i++) {
+        describe_item(&s->items[i], &p->items[i]);
         most += s->items[i].count > 0 ? s->items[i].options[s->items[i].count - 1].bytes : 0;
     }
     s->place = most > 0 ? most / (PLACES - 1) : 1;
     for (size_t k = 0; k < SIDES * PLACES; k++)
         s->before[k].seconds = INFINITY;
     s->before[0] = (way){0, 0};
-    return HEARTH_OK;
-}
-
-static hearth_status find_frontier(solver *s, const solve_problem *p, hearth_error *error)
-{
-    TRY(solver_open(s, p, error));
     for (size_t i = 0; i < p->count; i++)
         extend(s, i);
+    *out = s;
     return HEARTH_OK;
 }
 
-hearth_status solve(uint32_t *choice, solve_result *out, const solve_problem *p, hearth_error *error)
+void solver_close(solver *s)
 {
-    solver s = {0};
-    TRY(find_frontier(&s, p, error));
-    choose(&s, p->budget, choice, out);
-    mem_free(s.memory);
-    return isfinite(out->seconds)
-               ? HEARTH_OK
-               : fail(error, HEARTH_INVALID, "plan: what cannot be on the CPU does not fit on the device");
-}
-
-hearth_status solve_budgets(double *seconds, const double *budgets, size_t count, const solve_problem *p,
-                            hearth_error *error)
-{
-    solver s = {0};
-    uint32_t *choice = mem_new_array(p->count, sizeof *choice);
-    if (!choice)
-        return fail_memory(error, "plan", p->count * sizeof *choice);
-    hearth_status status = find_frontier(&s, p, error);
-    for (size_t i = 0; status == HEARTH_OK && i < count; i++) {
-        solve_result found;
-        choose(&s, budgets[i], choice, &found);
-        seconds[i] = found.seconds;
-    }
-    mem_free(s.memory);
-    mem_free(choice);
-    return status;
+    mem_free(s);
 }

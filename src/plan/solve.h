@@ -29,7 +29,6 @@ typedef struct solve_item {
 typedef struct solve_problem {
     const solve_item *items;
     size_t count;
-    double budget;       /* bytes on the device                                              */
     double base_bytes;   /* of it, taken as soon as anything is on the device                */
     double base_seconds; /* added as soon as anything is on the device                       */
     double
@@ -43,13 +42,15 @@ typedef struct solve_result {
     double seconds, bytes;
 } solve_result;
 
-/* Finds choice [count]. Where nothing fits, everything is on the CPU.
- * HEARTH_INVALID: an item can be nowhere, or only on the device, whose budget is too small. */
-hearth_status solve(uint32_t *choice, solve_result *out, const solve_problem *p, hearth_error *error);
+typedef struct solver solver;
 
-/* Finds the seconds with each of budgets [count], in place of the problem's; INFINITY: nothing fits. */
-hearth_status solve_budgets(double *seconds, const double *budgets, size_t count, const solve_problem *p,
-                            hearth_error *error);
+/* Finds the frontier of a problem, which the solver goes on reading. HEARTH_INVALID: an item can be nowhere. */
+hearth_status solver_open(solver **out, const solve_problem *p, hearth_error *error);
+void solver_close(solver *s);
+
+/* Finds choice [count] within a budget of bytes on the device. Where nothing fits, everything is on the CPU; then seconds are
+ * INFINITY if an item cannot be there. */
+solve_result solver_choose(solver *s, double budget, uint32_t *choice);
 
 /* Computes what a choice takes, all costs included. */
 solve_result solve_evaluate(const uint32_t *choice, const solve_problem *p);
