@@ -42,6 +42,7 @@ tools/test-aarch64*    | installs packages of another processor, and takes long
 texts='
 base  number*          | the modules, in order
 machine: AMD EPYC*     | a plan, of a model that is not at hand
+achieved: *            | a run beside its plan
 {                      | a machine, or a model, as a file
 {"sides": *            | a placement
 '

@@ -47,6 +47,16 @@ is "a story that placed itself" "$(cat "$scratch/itself")" "Once$(cat "$scratch/
 has "where it lies" "$(cat "$scratch/err")" "placed: "
 "$HEARTH" run "$model" -p "Once" -n 3 --temp 0 -t 1 --device host --json >"$said" 2>/dev/null || fail "run --json"
 is "where the plan of a run is from" "$(value "$said" plan.predicted.source)" measured
+"$HEARTH" run "$model" -p "Once" -n 30 --temp 0 -t 1 --device host --json -v >"$said" 2>"$scratch/err" || fail "run --json -v"
+python3 - "$said" <<'END' || fail "parts of a run: $(cat "$said")"
+import json, sys
+run = json.load(open(sys.argv[1]))["plan"]["run"]
+assert run["token_seconds"]["achieved"] > 0 and run["token_seconds"]["predicted"] > 0
+if "mixers" in run:  # else something was faster than the plan when they were tried
+    parts = [run[part]["achieved"] for part in ("mixers", "neurons", "rest")]
+    assert abs(sum(parts) - run["token_seconds"]["achieved"]) < 1e-9 and min(parts[:2]) > 0
+END
+grep -q "^achieved: .* ms per token, predicted " "$scratch/err" && pass || fail "run -v: $(cat "$scratch/err")"
 "$HEARTH" run "$model" -p "Once" -n 3 --temp 0 -t 1 --device host -ngl 6 --json >"$said" || fail "run -ngl --json"
 is "no plan where it is placed by hand" "$(value "$said" plan)" null
 

@@ -3,7 +3,7 @@
 #define CLI_COMMON_H
 
 #include "../base/json.h"
-#include "../plan/planned.h"
+#include "../plan/tally.h"
 #include "../text/tokenizer.h"
 #include "command.h"
 #include "progress.h"
@@ -147,11 +147,21 @@ hearth_status planning_try(loaded *out, const engine_options *o, const char *spe
                            bool *opened, hearth_error *error);
 /* Says in at most six lines what the plan chose, why, and what came of it. */
 void planning_say(const loaded *l);
-/* Returns the plan as JSON; null where there is none. NULL: no memory. */
-json_t *planning_json(const loaded *l);
+/* An answer, to be compared with the plan. */
+typedef struct planned_run {
+    const tally *tally; /* of its tokens; NULL: only the whole is known  */
+    size_t tokens;      /* that were read                                */
+    double seconds;     /* they took                                     */
+    double cached;      /* positions, on average                         */
+} planned_run;
+
+/* Returns the plan as JSON, with what an answer achieved (NULL: none); null where there is no plan. NULL: no memory. */
+json_t *planning_json(const loaded *l, const planned_run *run);
+/* Says, where there is a plan, what an answer achieved of it. */
+void planning_say_run(const loaded *l, const planned_run *run);
 /* Compares the speed of an answer with the plan; where it was wrong, the next run measures again, and unless it is to be quiet
- * this says so. cached: positions, in the middle of the answer. */
-void planning_check(const loaded *l, size_t tokens, double seconds, double cached, bool quiet);
+ * this says so. */
+void planning_check(const loaded *l, const planned_run *run, bool quiet);
 
 /* ------------------------------------------------------------------ what is reported (announce.c) */
 

@@ -154,19 +154,39 @@ void planning_say(const loaded *l)
     buffer_free(&text);
 }
 
-json_t *planning_json(const loaded *l)
+json_t *planning_json(const loaded *l, const planned_run *run)
 {
+    if (!l->is_planned)
+        return json_null();
     plan_view v = plan_view_of(&l->planned);
-    return l->is_planned ? plan_json(&v) : json_null();
+    json_t *out = plan_json(&v);
+    if (!run || !run->tally || run->tokens == 0)
+        return out;
+    tally_report r = tally_compare(run->tally, &l->planned, run->tokens, run->seconds, run->cached);
+    if (out && json_object_set_new(out, "run", tally_json(&r)) == 0)
+        return out;
+    json_decref(out);
+    return NULL;
 }
 
-void planning_check(const loaded *l, size_t tokens, double seconds, double cached, bool quiet)
+void planning_say_run(const loaded *l, const planned_run *run)
 {
-    if (!l->is_planned || tokens < CHECKED_TOKENS || seconds < CHECKED_SECONDS * (double)tokens)
+    buffer text = {0};
+    if (!l->is_planned || !run->tally || run->tokens == 0)
+        return;
+    tally_report r = tally_compare(run->tally, &l->planned, run->tokens, run->seconds, run->cached);
+    if (tally_print(&text, &r))
+        fwrite(text.data, 1, text.size, stderr);
+    buffer_free(&text);
+}
+
+void planning_check(const loaded *l, const planned_run *run, bool quiet)
+{
+    if (!l->is_planned || run->tokens < CHECKED_TOKENS || run->seconds < CHECKED_SECONDS * (double)run->tokens)
         return;
     char *folder = common_cache_folder();
-    double achieved = seconds / (double)tokens, predicted = planned_seconds(&l->planned, cached);
-    if (planned_check(&l->planned, achieved, cached, folder) && !quiet)
+    double achieved = run->seconds / (double)run->tokens, predicted = planned_seconds(&l->planned, run->cached);
+    if (planned_check(&l->planned, achieved, run->cached, folder) && !quiet)
         output_note("note", "a token took %.3g ms, and the plan predicted %.3g; the next run measures the model again",
                     1e3 * achieved, 1e3 * predicted);
     mem_free(folder);

@@ -120,8 +120,11 @@ static span spell_control(const chat *s, int32_t token)
 static bool on_text(void *user, int32_t token, const char *text, size_t size)
 {
     chat *s = user;
-    if (s->id_count == 0) /* the prompt has been read: counts only the answer */
+    if (s->id_count == 0) { /* the prompt has been read: counts only the answer */
         hearth_session_reset_counts(s->session);
+        s->begin = hearth_session_length(s->session, 0);
+        tally_reset(&s->tally);
+    }
     bool stored = token < 0 || remember_id(s, token);
     progress_clear(&s->progress);
     print_prompt(s);
@@ -168,12 +171,18 @@ static void report_more(const chat *s, const hearth_result *r)
     fputc('\n', stderr);
 }
 
-/* Compares the speed of the answer with what the plan predicted, in the middle of it. */
+/* Returns what is compared with the plan of the last answer. */
+static planned_run run_of(const chat *s, const hearth_result *r)
+{
+    uint32_t end = hearth_session_length(s->session, 0), begin = end < s->begin ? end : s->begin;
+    return (planned_run){s->tallies ? &s->tally : NULL, end - begin, r->answer_seconds, (begin + (double)end) / 2};
+}
+
+/* Compares the speed of an answer with the plan. */
 static void check_plan(const chat *s, const hearth_result *r)
 {
-    double end = hearth_session_length(s->session, 0);
-    planning_check(&s->loaded, r->answer_tokens, r->answer_seconds, end - (double)r->answer_tokens / 2,
-                   s->messages.quiet || s->silent);
+    planned_run run = run_of(s, r);
+    planning_check(&s->loaded, &run, s->messages.quiet || s->silent);
 }
 
 void chat_report(chat *s, const hearth_result *r)
@@ -182,8 +191,11 @@ void chat_report(chat *s, const hearth_result *r)
     if (s->messages.quiet)
         return;
     terminal_begin(stderr, STYLE_STATUS);
-    if (s->messages.verbose)
+    if (s->messages.verbose) {
+        planned_run run = run_of(s, r);
         report_more(s, r);
+        planning_say_run(&s->loaded, &run);
+    }
     fprintf(stderr, "%zu token%s, %.1f tokens/s", r->answer_tokens, r->answer_tokens == 1 ? "" : "s",
             rate(r->answer_tokens, r->answer_seconds));
     if (r->stop == HEARTH_STOP_CANCELLED)
@@ -223,6 +235,7 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
         }
     json_t *text = json_text((span){s->text.data, s->text.size});
     const loaded *l = &s->loaded;
+    planned_run run = run_of(s, r);
     json_t *object = json_pack(
         "{s:o, s:o, s:I, s:f, s:I, s:f, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "text", text, "ids", ids, "prompt_tokens",
         (json_int_t)r->prompt_tokens, "prompt_seconds", r->prompt_seconds, "decode_tokens",
@@ -231,7 +244,7 @@ static hearth_status print_json(const chat *s, const hearth_result *r, hearth_er
         hearth_guarantee_name(hearth_engine_guarantee(l->engine)), "sparsity", common_skipped_json(l, s->session),
         "guard", common_guard_json(l), "device", common_device_json(l), "placement", common_placement_json(l));
     bool set = json_object_set_new(object, "pruning", common_pruning_json(l)) == 0;
-    set &= json_object_set_new(object, "plan", planning_json(l)) == 0;
+    set &= json_object_set_new(object, "plan", planning_json(l, &run)) == 0;
     if (s->talks) {
         json_t *thoughts = s->thoughts.size ? json_text((span){s->thoughts.data, s->thoughts.size}) : json_null();
         set &= json_object_set_new(object, "prompt", json_text(s->rendered)) == 0;
@@ -396,6 +409,10 @@ static hearth_status open_and_answer(chat *s, run_values *v, hearth_error *error
     TRY(common_load(&s->loaded, &v->engine, &s->progress, error));
     if (s->loaded.is_planned && s->loaded.planned.own && session.context == 0)
         session.context = (uint32_t)s->loaded.planned.request.context;
+    s->tallies = s->loaded.is_planned && (s->messages.verbose || v->json);
+    s->tally.next = session.tracer;
+    if (s->tallies)
+        session.tracer = tally_to(&s->tally);
     TRY(model_need_tokenizer(s->loaded.model, error));
     TRY(hearth_sampler_create(&s->sampler, &v->sampling.sampling, s->loaded.info.vocabulary_size, error));
     s->answer = (hearth_answer_options){v->stops.items, v->stops.count, v->ignore_end, v->predict};

@@ -30,6 +30,9 @@ typedef struct chat {
     loaded loaded;
     progress progress;
     trace trace;
+    bool tallies;   /* the parts of answers are compared with the plan */
+    tally tally;    /* of the last answer                              */
+    uint32_t begin; /* length of the sequence before it                */
     hearth_session *session;
     hearth_sampler *sampler;
     hearth_answer_options answer;
