@@ -67,7 +67,7 @@ static size_t listed_rest(walker *me, const float *h, size_t n)
     const layer *l = me->now;
     net->k->product[net->format](&l->w[UP], me->list, 0, n, &net->x[0], me->other, 0);
     memset(me->sum, 0, net->columns * sizeof(float));
-    net->k->accumulate[net->format](&l->w[DOWN], me->list, 0, n, h, me->sum);
+    net->k->accumulate[net->format](&l->w[DOWN], me->list, 0, n, h, 0, 1, me->sum, 0);
     return 2 * n * l->w[UP].row_bytes;
 }
 

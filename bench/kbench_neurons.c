@@ -53,7 +53,7 @@ static matrix matrix_at(const neuron_bench *b, size_t at, size_t columns, size_t
 static void run_accumulate(void *context)
 {
     neuron_bench *b = context;
-    b->k->accumulate[b->format](&b->w, NULL, 0, b->w.rows, b->h, b->y);
+    b->k->accumulate[b->format](&b->w, NULL, 0, b->w.rows, b->h, 0, 1, b->y, 0);
 }
 
 static void run_many(void *context)

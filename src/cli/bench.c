@@ -24,6 +24,7 @@ typedef struct bench_values {
     engine_options engine;
     number_list prompt_lengths;
     number_list contexts;
+    number_list batches;
     uint32_t decode_tokens;
     uint32_t repeats;
     const char *prompts;
@@ -42,6 +43,9 @@ static const option rows[] = {
      .least = 1, .most = 1 << 24},
     {OPTION_ROW(0, "contexts", LIST, bench_values, contexts, "0,1024", "tokens that were read before the prompt"),
      .least = 0, .most = 1 << 24},
+    {OPTION_ROW(0, "batch", LIST, bench_values, batches, "1,2,4,8",
+                "sequences that decode together; a row for each, with the speed of all of them"),
+     .least = 1, .most = 256},
     {OPTION_ROW('n', "predict", COUNT, bench_values, decode_tokens, "N",
                 "tokens decoded behind the prompt (default 32)"),
      .alias = "n-predict", .least = 1, .most = 1 << 20},
@@ -347,6 +351,8 @@ static hearth_status measure_contest(const loaded *l, const contest *c, const be
         .prompt_length_count = v->prompt_lengths.count,
         .contexts = v->contexts.items,
         .context_count = v->contexts.count,
+        .batches = v->batches.count ? v->batches.items : NULL,
+        .batch_count = v->batches.count,
         .decode_tokens = v->decode_tokens,
         .repeats = v->repeats,
         .ids = source->ids ? source->ids : v->ids.items,
@@ -378,7 +384,7 @@ static hearth_status bench_loaded(const loaded *l, contest *c, bench_values *v, 
     if (status == HEARTH_OK && v->prompts)
         status = read_prompts(&source, l->model, v->prompts, error);
     if (status == HEARTH_OK && (v->contexts.count > MAX_LENGTHS || v->prompt_lengths.count > MAX_LENGTHS ||
-                                v->contexts.count * v->prompt_lengths.count == 0))
+                                v->batches.count > MAX_LENGTHS || v->contexts.count * v->prompt_lengths.count == 0))
         status = fail(error, HEARTH_INVALID,
                       "bench: lengths: between one and %d are possible, and they must fit the context of %u",
                       MAX_LENGTHS, context_limit(v, &l->info));

@@ -35,14 +35,15 @@ static json_t *overlap_json(const overlap_result *o)
 
 static json_t *row_json(const bench_report *r, const bench_row *row)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "mode",
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "mode",
                      row->mode, "guarantee", row->guarantee, "prompt_length", (int)row->prompt_length, "context",
-                     (int)row->context, "prefill_tokens_per_second", row->prefill_tokens_per_second,
-                     "decode_tokens_per_second", row->decode_tokens_per_second, "bytes_per_token", row->bytes_per_token,
-                     "share_of_bandwidth", row->share_of_bandwidth, "floor_tokens_per_second",
-                     row->floor_tokens_per_second, "relative_speed", row->relative_speed, "density", row->density,
-                     "let_through", row->let_through, "kv_bytes_per_token", row->kv_bytes_per_token, "read_bandwidth",
-                     row->read_bandwidth, "layers", layers_json(r, row), "overlap", overlap_json(&row->overlap));
+                     (int)row->context, "batch", (int)row->batch, "prefill_tokens_per_second",
+                     row->prefill_tokens_per_second, "decode_tokens_per_second", row->decode_tokens_per_second,
+                     "bytes_per_token", row->bytes_per_token, "share_of_bandwidth", row->share_of_bandwidth,
+                     "floor_tokens_per_second", row->floor_tokens_per_second, "relative_speed", row->relative_speed,
+                     "density", row->density, "let_through", row->let_through, "kv_bytes_per_token",
+                     row->kv_bytes_per_token, "read_bandwidth", row->read_bandwidth, "layers", layers_json(r, row),
+                     "overlap", overlap_json(&row->overlap));
 }
 
 /* Returns the weakest guarantee of the rows, which is all that the whole report may claim. */
@@ -92,31 +93,43 @@ void bench_report_csv(const bench_report *reports, size_t count)
 {
     puts("model,mode,guarantee,context,prompt_length,prefill_tokens_per_second,decode_tokens_per_second,relative_speed,"
          "bytes_per_token,floor_tokens_per_second,share_of_bandwidth,density,let_through,kv_bytes_per_token,"
-         "read_bandwidth");
+         "read_bandwidth,batch");
     for (size_t r = 0; r < count; r++)
         for (size_t i = 0; i < reports[r].count; i++) {
             const bench_row *row = &reports[r].rows[i];
             print_model(reports[r].model);
-            printf(",%s,%s,%u,%u,%.3f,%.3f,%.4f,%.0f,%.3f,%.4f,%.4f,%.4f,%.0f,%.4e\n", row->mode, row->guarantee,
+            printf(",%s,%s,%u,%u,%.3f,%.3f,%.4f,%.0f,%.3f,%.4f,%.4f,%.4f,%.0f,%.4e,%u\n", row->mode, row->guarantee,
                    row->context, row->prompt_length, row->prefill_tokens_per_second, row->decode_tokens_per_second,
                    row->relative_speed, row->bytes_per_token, row->floor_tokens_per_second, row->share_of_bandwidth,
-                   row->density, row->let_through, row->kv_bytes_per_token, row->read_bandwidth);
+                   row->density, row->let_through, row->kv_bytes_per_token, row->read_bandwidth, row->batch);
         }
 }
 
 /* ------------------------------------------------------------------ for people */
 
+/* Returns whether several sequences decoded together; then tables have a column of how many. */
+static bool has_batches(const bench_report *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->rows[i].batch > 1)
+            return true;
+    return false;
+}
+
 static void print_speeds(const bench_report *r)
 {
-    char size[16];
-    bool cached = false;
-    puts(
-        "mode       guarantee    context  prompt  prefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  share");
+    char size[16], batch[16] = "";
+    bool cached = false, batches = has_batches(r);
+    printf("mode       guarantee    context  prompt  %sprefill tok/s  decode tok/s  speed  bytes/token  floor tok/s  "
+           "share\n",
+           batches ? "batch  " : "");
     for (size_t i = 0; i < r->count; i++) {
         const bench_row *row = &r->rows[i];
         cached = cached || row->bytes_per_token < (double)topology_cache_bytes();
-        printf("%-9s  %-11s  %7u  %6u  %13.1f  %12.1f  %5.2f  %11s  %11.1f  %5.2f\n", row->mode, row->guarantee,
-               row->context, row->prompt_length, row->prefill_tokens_per_second, row->decode_tokens_per_second,
+        if (batches)
+            snprintf(batch, sizeof batch, "%5u  ", row->batch);
+        printf("%-9s  %-11s  %7u  %6u  %s%13.1f  %12.1f  %5.2f  %11s  %11.1f  %5.2f\n", row->mode, row->guarantee,
+               row->context, row->prompt_length, batch, row->prefill_tokens_per_second, row->decode_tokens_per_second,
                row->relative_speed, output_size(size, row->bytes_per_token), row->floor_tokens_per_second,
                row->share_of_bandwidth);
     }

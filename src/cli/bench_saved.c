@@ -119,6 +119,9 @@ static hearth_status read_row(saved_reader *r, const json_t *object, bench_repor
     TRY(read_word(r, object, "guarantee", &row->guarantee));
     TRY(json_get_uint(object, "prompt_length", &row->prompt_length, NULL, r->where, r->error));
     TRY(json_get_uint(object, "context", &row->context, NULL, r->where, r->error));
+    row->batch = 1; /* which results of older versions do not say */
+    if (json_object_get(object, "batch"))
+        TRY(json_get_uint(object, "batch", &row->batch, NULL, r->where, r->error));
     for (size_t i = 0; i < sizeof row_numbers / sizeof *row_numbers; i++) {
         double number;
         TRY(read_number(r, object, row_numbers[i].key, &number));
@@ -203,7 +206,7 @@ static void make_bar(plot_bar *bar, bar_texts *texts, const bench_row *row)
 
 static bool same_place(const bench_row *a, const bench_row *b)
 {
-    return a->context == b->context && a->prompt_length == b->prompt_length;
+    return a->context == b->context && a->prompt_length == b->prompt_length && a->batch == b->batch;
 }
 
 /* Names a group: "1b-q4_0", and how many tokens were read before where the model has several groups. */
@@ -219,6 +222,8 @@ static hearth_status name_group(plot_group *group, const bench_report *r, const 
     if (!same_place(&r->rows[0], &r->rows[r->count - 1]))
         snprintf(text + strlen(text), sizeof text - strlen(text), ", behind %llu tokens",
                  (unsigned long long)row->context + row->prompt_length);
+    if (row->batch > 1)
+        snprintf(text + strlen(text), sizeof text - strlen(text), ", %u sequences", row->batch);
     group->label = arena_copy_text(memory, text, strlen(text));
     return group->label ? HEARTH_OK : fail_memory(error, "picture", strlen(text));
 }

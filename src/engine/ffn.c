@@ -63,17 +63,18 @@ static void neuron_major(ffn_job *job, bool hidden_known)
         pool_run(threads, s->scratch.part_count, 1, ffn_multiply_first, job);
         pool_run(threads, job->count, 1, ffn_cut_rows, job);
     }
-    bool normed = job->l->ffn_inner_norm.weight != NULL, single = job->count == 1;
-    if (single && !normed) {
+    bool normed = job->l->ffn_inner_norm.weight != NULL;
+    bool few = job->count <= FFN_FEW;
+    if (few && !normed) {
         pool_run(threads, s->scratch.part_count, 1, ffn_work_on_parts, job);
     } else {
-        pool_run(threads, s->scratch.part_count, 1, single ? ffn_choose_one : ffn_choose_many, job);
+        pool_run(threads, s->scratch.part_count, 1, ffn_choose, job);
         if (normed)
             pool_run(threads, job->count, 1, ffn_norm_activations, job);
+        if (few)
+            pool_run(threads, s->scratch.part_count, 1, ffn_accumulate_few, job);
     }
-    if (single && normed)
-        pool_run(threads, s->scratch.part_count, 1, ffn_accumulate_one, job);
-    if (single) {
+    if (few) {
         pool_run(threads, d, REDUCE_COLUMNS, ffn_add_slices, job);
     } else {
         size_t groups = (job->count + FFN_GROUP - 1) / FFN_GROUP;
@@ -174,7 +175,7 @@ static void stock_experts(ffn_job *job)
     const matrix *reads[] = {&job->first, &job->second}, *down = &job->down;
     size_t f = job->l->ffn.expert_neurons;
     job->normed = products_input(s, job->input, 1, job->first.columns, reads, 2, &s->scratch.rounded);
-    pool_run(threads, s->scratch.part_count, 1, ffn_choose_one, job);
+    pool_run(threads, s->scratch.part_count, 1, ffn_choose, job);
     expert_down work = {job, products_input(s, job->h, job->row_count / f, f, &down, 1, &s->scratch.rounded)};
     size_t d = expert_width(job), grain = DOWN_ROWS_MOST;
     while (grain > DOWN_ROWS_LEAST && d < grain * DOWN_ROWS_ITEMS * pool_threads(threads))

@@ -22,7 +22,9 @@ static inline size_t ffn_slice_width(size_t f)
  * long. */
 #define FFN_PARTS_PER_THREAD 2
 
-/* With many tokens, the sums of this many are computed together (scratch.chunk_sums). */
+/* Up to this many tokens are few: each part sums up its slices for all of them in one pass over its rows (scratch.sums). */
+#define FFN_FEW 16
+/* Beyond that, the sums of this many are computed together (scratch.chunk_sums). */
 #define FFN_GROUP 256
 
 /* Computes the feed-forward network of a layer for the first `count` rows of the batch: from scratch.normed to

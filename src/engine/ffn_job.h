@@ -61,14 +61,13 @@ void ffn_experts_compute(hearth_session *s, uint32_t layer, size_t count);
 void ffn_show(const ffn_job *job, size_t t);
 /* Shows an observer row t of the batch, whose neurons are marked. */
 void ffn_tell(hearth_session *s, uint32_t layer, size_t t);
-/* Tasks of pool_run on a job that was cut into parts (ffn_steps.c). One token: select and gather parts; accumulate them;
- * both; add up the slices of columns. Many tokens: select and gather parts; accumulate pairs (group of tokens, chunk of
- * columns). Either: norm the activations of tokens, in between. */
-void ffn_choose_one(void *context, size_t begin, size_t end, unsigned worker);
-void ffn_accumulate_one(void *context, size_t begin, size_t end, unsigned worker);
+/* Tasks of pool_run on a job that was cut into parts (ffn_steps.c): select and gather parts; accumulate them; both. Then, with
+ * one token or few, add up the slices of columns; with many, in place of accumulating parts, accumulate pairs (group of
+ * tokens, chunk of columns). The activations of tokens are normed before they are accumulated. */
+void ffn_choose(void *context, size_t begin, size_t end, unsigned worker);
+void ffn_accumulate_few(void *context, size_t begin, size_t end, unsigned worker);
 void ffn_work_on_parts(void *context, size_t begin, size_t end, unsigned worker);
 void ffn_add_slices(void *context, size_t begin, size_t end, unsigned worker);
-void ffn_choose_many(void *context, size_t begin, size_t end, unsigned worker);
 void ffn_accumulate_many(void *context, size_t begin, size_t end, unsigned worker);
 void ffn_norm_activations(void *context, size_t begin, size_t end, unsigned worker);
 

@@ -6,10 +6,10 @@
  *   gather      multiplies the listed rows of the second matrix (up)
  *   accumulate  adds up the listed rows of down_t, times their activations
  *
- * Neurons are cut by number into slices, and threads take parts of one or more slices. With one token a thread takes a
- * part through all steps at once. With many tokens their lists are joined, and accumulate is a separate pass, divided
- * by columns. Both give the same sums: one chain of additions per slice in the order of the neurons, then slice after
- * slice. */
+ * Neurons are cut by number into slices, and threads take parts of one or more slices. With one token or few a thread takes
+ * a part through all steps at once. The lists of several tokens are joined. With many tokens accumulate is a separate pass,
+ * divided by columns. All give the same sums: one chain of additions per slice in the order of the neurons, then slice
+ * after slice. */
 #include "ffn_job.h"
 
 #include <math.h>
@@ -260,57 +260,7 @@ static void find_slice(const ffn_job *job, const ffn_part *v, size_t slice, size
     *h = job->h + (v->list ? v->begin : 0);
 }
 
-/* Items are parts. Selects and gathers for one token. */
-void ffn_choose_one(void *context, size_t begin, size_t end, unsigned worker)
-{
-    (void)worker;
-    const ffn_job *job = context;
-    for (size_t i = begin; i < end; i++) {
-        select_one(job, &job->s->scratch.parts[i]);
-        gather_one(job, &job->s->scratch.parts[i]);
-    }
-}
-
-/* Items are parts. Leaves the sum of each slice for one token in b->sums. */
-void ffn_accumulate_one(void *context, size_t begin, size_t end, unsigned worker)
-{
-    (void)worker;
-    const ffn_job *job = context;
-    const scratch *b = &job->s->scratch;
-    const matrix *down = &job->down_t;
-    for (size_t i = begin; i < end; i++) {
-        const ffn_part *v = &b->parts[i];
-        for (size_t slice = i * job->part_slices; slice < (i + 1) * job->part_slices && slice < job->slices; slice++) {
-            float *sum = b->sums + slice * down->columns;
-            const float *h;
-            size_t from, to;
-            find_slice(job, v, slice, &from, &to, &h);
-            memset(sum, 0, down->columns * sizeof *sum);
-            kernels_of(job)->accumulate[down->format](down, v->list, from, to, h, sum);
-        }
-    }
-}
-
-/* Items are parts. Takes each through all steps for one token. */
-void ffn_work_on_parts(void *context, size_t begin, size_t end, unsigned worker)
-{
-    ffn_choose_one(context, begin, end, worker);
-    ffn_accumulate_one(context, begin, end, worker);
-}
-
-/* Items are columns. Adds the sums of the slices in order. */
-void ffn_add_slices(void *context, size_t begin, size_t end, unsigned worker)
-{
-    (void)worker;
-    const ffn_job *job = context;
-    const scratch *b = &job->s->scratch;
-    size_t d = job->down_t.columns;
-    memcpy(job->output + begin, b->sums + begin, (end - begin) * sizeof *b->sums);
-    for (size_t i = 1; i < job->slices; i++)
-        kernels_of(job)->add(b->sums + i * d + begin, end - begin, job->output + begin);
-}
-
-/* ------------------------------------------------------------------ many tokens */
+/* ------------------------------------------------------------------ several tokens */
 
 /* Sets wanted for each value that passes; returns how many do. */
 typedef size_t mark_row(const float *values, size_t n, float threshold, uint8_t *wanted);
@@ -431,14 +381,17 @@ static void gather_many(const ffn_job *job, ffn_part *v)
     v->active = job->skips_zeros ? active : v->fired;
 }
 
-/* Items are parts. */
-void ffn_choose_many(void *context, size_t begin, size_t end, unsigned worker)
+/* ------------------------------------------------------------------ parts */
+
+/* Items are parts. Selects and gathers. */
+void ffn_choose(void *context, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
     const ffn_job *job = context;
     for (size_t i = begin; i < end; i++) {
-        select_many(job, &job->s->scratch.parts[i]);
-        gather_many(job, &job->s->scratch.parts[i]);
+        ffn_part *v = &job->s->scratch.parts[i];
+        (job->count == 1 ? select_one : select_many)(job, v);
+        (job->count == 1 ? gather_one : gather_many)(job, v);
     }
 }
 
@@ -464,6 +417,49 @@ void ffn_norm_activations(void *context, size_t begin, size_t end, unsigned work
         for (const ffn_part *v = b->parts; v < b->parts + b->part_count; v++)
             for (size_t i = 0; i < v->count; i++)
                 h[v->begin + i] *= scale * weight[neuron_at(v, i)];
+    }
+}
+
+/* Items are parts. Leaves the sums of each slice for one token or few in b->sums: [slices][count][columns]. */
+void ffn_accumulate_few(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    const scratch *b = &job->s->scratch;
+    const matrix *down = &job->down_t;
+    size_t values = job->count * down->columns;
+    for (size_t i = begin; i < end; i++) {
+        const ffn_part *v = &b->parts[i];
+        for (size_t slice = i * job->part_slices; slice < (i + 1) * job->part_slices && slice < job->slices; slice++) {
+            const float *h;
+            size_t from, to;
+            find_slice(job, v, slice, &from, &to, &h);
+            memset(b->sums + slice * values, 0, values * sizeof *b->sums);
+            kernels_of(job)->accumulate[down->format](down, v->list, from, to, h, job->neuron_count, job->count,
+                                                      b->sums + slice * values, down->columns);
+        }
+    }
+}
+
+/* Items are parts. Takes each through all steps. */
+void ffn_work_on_parts(void *context, size_t begin, size_t end, unsigned worker)
+{
+    ffn_choose(context, begin, end, worker);
+    ffn_accumulate_few(context, begin, end, worker);
+}
+
+/* Items are columns. Adds the sums of the slices of few tokens in order. */
+void ffn_add_slices(void *context, size_t begin, size_t end, unsigned worker)
+{
+    (void)worker;
+    const ffn_job *job = context;
+    const scratch *b = &job->s->scratch;
+    size_t d = job->down_t.columns;
+    for (size_t t = 0; t < job->count; t++) {
+        float *out = job->output + t * d + begin;
+        memcpy(out, b->sums + t * d + begin, (end - begin) * sizeof *out);
+        for (size_t i = 1; i < job->slices; i++)
+            kernels_of(job)->add(b->sums + (i * job->count + t) * d + begin, end - begin, out);
     }
 }
 

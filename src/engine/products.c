@@ -8,8 +8,10 @@
 #define RUN_BYTES_MOST  ((size_t)1024 * 1024)
 #define RUN_BYTES_LEAST ((size_t)64 * 1024)
 #define RUNS_PER_THREAD 4
+/* Up to so many tokens rows are read end to end as for one: more take tiles (src/kernel/README.md). */
+#define FEW 16
 /* Rows of weights per run when many tokens share them: all panels that the matrix kernels fill at once, or a half or a
- * quarter of that if threads would have no work. Runs of one token are whole multiples of STREAMS rows. */
+ * quarter of that if threads would have no work. Runs of few tokens are whole multiples of STREAMS rows. */
 #define RUN_ROWS_MOST  128
 #define RUN_ROWS_LEAST 32
 #define STREAMS        8
@@ -75,7 +77,7 @@ kernel_input products_input(const hearth_session *s, const float *x, size_t coun
 /* Returns the rows per run. */
 static size_t choose_grain(size_t count, size_t rows, size_t bytes, unsigned threads)
 {
-    if (count > 1 || bytes == 0) {
+    if (count > FEW || bytes == 0) {
         size_t run = RUN_ROWS_MOST;
         while (run > RUN_ROWS_LEAST && rows < run * threads * RUNS_PER_THREAD)
             run /= 2;

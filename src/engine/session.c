@@ -151,7 +151,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->parts = take(&l, FFN_SLICES, sizeof *b->parts);
     b->list = take(&l, f, sizeof *b->list);
     b->wanted = take(&l, f, sizeof *b->wanted);
-    b->sums = take(&l, FFN_SLICES * (d > most.latent ? d : most.latent), sizeof *b->sums);
+    b->sums = take(&l, FFN_FEW * FFN_SLICES * (d > most.latent ? d : most.latent), sizeof *b->sums);
     b->chunk_sums = take(&l, threads * FFN_GROUP * ACCUMULATE_COLUMNS, sizeof *b->chunk_sums);
     b->seen = take(&l, f, sizeof *b->seen);
     b->seen_gates = take(&l, f, sizeof *b->seen_gates);

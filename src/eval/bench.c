@@ -24,6 +24,14 @@ typedef struct lane {
     hearth_session *session;
 } lane;
 
+/* How far apart the tokens of the sequences of a batch are. */
+#define SEQUENCE_APART 7919
+
+/* A prompt length and a number of sequences. */
+typedef struct bench_case {
+    uint32_t prompt_length, batch;
+} bench_case;
+
 /* The sums over the runs of one row. */
 typedef struct tally {
     double *figures;       /* [FIGURES][repeats]                  */
@@ -36,11 +44,14 @@ typedef struct bencher {
     hearth_model_info info;
     bandwidth *memory;
     hearth_sampler *sampler;
-    float *logits;    /* [vocabulary_size]                                      */
-    hearth_row *rows; /* [longest feed]                                         */
+    float *logits;     /* [largest batch][vocabulary_size]                       */
+    hearth_row *rows;  /* [longest feed]                                         */
+    bench_case *cases; /* [case_count] of every context                          */
+    size_t case_count;
+    uint32_t largest; /* batch                                                  */
     lane *lanes;      /* [lane_count]                                           */
     size_t lane_count;
-    tally *tallies;        /* [prompt lengths][lane_count] of the current context */
+    tally *tallies;        /* [case_count][lane_count] of the current context */
     double *figures;       /* pointed to by the tallies */
     hearth_counts *counts; /* pointed to by the tallies */
     overlap overlap;       /* of the current row */
@@ -69,21 +80,32 @@ static hearth_status feed(bencher *b, lane *l, uint32_t repeat, size_t from, siz
     return hearth_session_feed(l->session, b->rows, count, error);
 }
 
-/* Reads the logits and chooses a token greedily, which belongs to the timed work; the choice is not fed. */
-static hearth_status choose(bencher *b, lane *l, hearth_error *error)
+/* Reads the logits and chooses a token of each sequence greedily, which belongs to the timed work; the choice is not fed. */
+static hearth_status choose(bencher *b, lane *l, uint32_t batch, hearth_error *error)
 {
-    TRY(hearth_session_logits(l->session, 0, 1, b->logits, error));
-    hearth_sampler_pick(b->sampler, b->logits);
+    TRY(hearth_session_logits(l->session, 0, batch, b->logits, error));
+    for (uint32_t k = 0; k < batch; k++)
+        hearth_sampler_pick(b->sampler, b->logits + (size_t)k * b->info.vocabulary_size);
     return HEARTH_OK;
 }
 
-/* Feeds the tokens after the first `from` one by one. */
-static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, hearth_error *error)
+/* Feeds the tokens after the first `from` one by one, one of every sequence in a step. */
+static hearth_status decode(bencher *b, lane *l, uint32_t repeat, size_t from, uint32_t batch, hearth_error *error)
 {
     for (uint32_t i = 0; i < b->options->decode_tokens; i++) {
-        TRY(feed(b, l, repeat, from + i, 1, true, error));
-        TRY(choose(b, l, error));
+        for (uint32_t k = 0; k < batch; k++)
+            b->rows[k] = (hearth_row){token_at(b, repeat, from + i + (size_t)k * SEQUENCE_APART), k, true};
+        TRY(hearth_session_feed(l->session, b->rows, batch, error));
+        TRY(choose(b, l, batch, error));
     }
+    return HEARTH_OK;
+}
+
+/* Makes the further sequences of a batch, after the first one has read its prompt. */
+static hearth_status fork_sequences(lane *l, uint32_t batch, hearth_error *error)
+{
+    for (uint32_t k = 1; k < batch; k++)
+        TRY(hearth_session_fork(l->session, 0, k, error));
     return HEARTH_OK;
 }
 
@@ -98,10 +120,17 @@ static double mean_kv_bytes(const bencher *b, uint32_t context, uint32_t prompt_
 
 /* ------------------------------------------------------------------ one timed run */
 
-/* Adds what the session counted since its counts were last reset. */
-static hearth_status add_counts(const bencher *b, const lane *l, tally *t, hearth_error *error)
+/* Returns the bytes of weights that a token reads; of several sequences at most: each by itself, or all rows once. */
+static double weight_bytes(const lane *l, uint32_t batch)
 {
-    t->weight_bytes += hearth_session_token_bytes(l->session);
+    double alone = hearth_session_token_bytes(l->session);
+    return batch == 1 ? alone : fmin(alone, (double)hearth_engine_token_bytes(l->engine) / batch);
+}
+
+/* Adds what the session counted since its counts were last reset. */
+static hearth_status add_counts(const bencher *b, const lane *l, uint32_t batch, tally *t, hearth_error *error)
+{
+    t->weight_bytes += weight_bytes(l, batch);
     for (uint32_t i = 0; i < b->info.layer_count; i++) {
         hearth_counts c;
         TRY(hearth_session_counts(l->session, i, &c, error));
@@ -113,28 +142,29 @@ static hearth_status add_counts(const bencher *b, const lane *l, tally *t, heart
     return HEARTH_OK;
 }
 
-static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, uint32_t context, uint32_t prompt_length,
+static hearth_status time_run(bencher *b, lane *l, tally *t, uint32_t repeat, uint32_t context, bench_case c,
                               hearth_error *error)
 {
     double figures[FIGURES] = {0};
+    uint32_t prompt_length = c.prompt_length;
     TRY(hearth_session_truncate(l->session, 0, context, error));
     double start = clock_seconds();
     TRY(feed(b, l, repeat, context, prompt_length, true, error));
-    TRY(choose(b, l, error));
+    TRY(choose(b, l, 1, error));
     figures[PREFILL] = prompt_length / (clock_seconds() - start);
 
+    TRY(fork_sequences(l, c.batch, error));
     hearth_session_reset_counts(l->session);
     double before = bandwidth_measure(b->memory);
     start = clock_seconds();
-    TRY(decode(b, l, repeat, (size_t)context + prompt_length, error));
-    figures[DECODE] = b->options->decode_tokens / (clock_seconds() - start);
+    TRY(decode(b, l, repeat, (size_t)context + prompt_length, c.batch, error));
+    figures[DECODE] = (double)c.batch * b->options->decode_tokens / (clock_seconds() - start);
     figures[BANDWIDTH] = (before + bandwidth_measure(b->memory)) / 2;
-    figures[FLOOR] =
-        figures[BANDWIDTH] / (hearth_session_token_bytes(l->session) + mean_kv_bytes(b, context, prompt_length));
+    figures[FLOOR] = figures[BANDWIDTH] / (weight_bytes(l, c.batch) + mean_kv_bytes(b, context, prompt_length));
     figures[SHARE] = figures[DECODE] / figures[FLOOR];
     for (size_t i = 0; i < FIGURES; i++)
         t->figures[i * b->options->repeats + repeat] = figures[i];
-    return add_counts(b, l, t, error);
+    return add_counts(b, l, c.batch, t, error);
 }
 
 static uint32_t traced_runs(const bencher *b)
@@ -149,18 +179,18 @@ static bool report(void *user, const char *what, uint64_t done, uint64_t total)
     (void)what, (void)done, (void)total;
     bencher *b = user;
     const bench_options *o = b->options;
-    uint64_t runs = (uint64_t)o->context_count * o->prompt_length_count * (o->repeats + traced_runs(b)) * b->lane_count;
+    uint64_t runs = (uint64_t)o->context_count * b->case_count * (o->repeats + traced_runs(b)) * b->lane_count;
     return !o->progress.report || o->progress.report(o->progress.user, "benchmark", b->done, runs);
 }
 
-/* Runs all prompt lengths and engines once. */
+/* Runs all cases and engines once. */
 static hearth_status time_round(bencher *b, uint32_t repeat, uint32_t context, hearth_error *error)
 {
     const bench_options *o = b->options;
-    for (size_t p = 0; p < o->prompt_length_count; p++) {
+    for (size_t p = 0; p < b->case_count; p++) {
         tally *round = b->tallies + p * b->lane_count;
         for (size_t i = 0; i < b->lane_count; i++, b->done++)
-            TRY(time_run(b, &b->lanes[i], &round[i], repeat, context, (uint32_t)o->prompt_lengths[p], error));
+            TRY(time_run(b, &b->lanes[i], &round[i], repeat, context, b->cases[p], error));
         double first = round[0].figures[DECODE * o->repeats + repeat];
         for (size_t i = 0; i < b->lane_count; i++)
             round[i].figures[SPEED * o->repeats + repeat] = round[i].figures[DECODE * o->repeats + repeat] / first;
@@ -174,7 +204,7 @@ static hearth_status time_round(bencher *b, uint32_t repeat, uint32_t context, h
 static void clear_tallies(bencher *b)
 {
     uint32_t layers = b->info.layer_count;
-    for (size_t i = 0; i < b->options->prompt_length_count * b->lane_count; i++) {
+    for (size_t i = 0; i < b->case_count * b->lane_count; i++) {
         b->tallies[i] = (tally){b->figures + i * FIGURES * b->options->repeats, b->counts + i * layers, 0};
         for (uint32_t layer = 0; layer < layers; layer++)
             b->tallies[i].counts[layer] = (hearth_counts){0};
@@ -225,7 +255,7 @@ static void make_row(const bencher *b, const lane *l, const tally *t, bench_laye
     make_layers(b, t, layers, row);
 }
 
-/* Measures all prompt lengths and engines at one context. Each session reads the context once and is truncated to it
+/* Measures all cases and engines at one context. Each session reads the context once and is truncated to it
  * before every run. */
 static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows, bench_layer *layers,
                                    hearth_error *error)
@@ -239,9 +269,10 @@ static hearth_status bench_context(bencher *b, uint32_t context, bench_row *rows
     }
     for (uint32_t repeat = 0; repeat < o->repeats; repeat++)
         TRY(time_round(b, repeat, context, error));
-    for (size_t i = 0; i < o->prompt_length_count * b->lane_count; i++) {
+    for (size_t i = 0; i < b->case_count * b->lane_count; i++) {
         rows[i].context = context;
-        rows[i].prompt_length = (uint32_t)o->prompt_lengths[i / b->lane_count];
+        rows[i].prompt_length = b->cases[i / b->lane_count].prompt_length;
+        rows[i].batch = b->cases[i / b->lane_count].batch;
         make_row(b, &b->lanes[i % b->lane_count], &b->tallies[i], layers + i * b->info.layer_count, &rows[i]);
     }
     return HEARTH_OK;
@@ -267,8 +298,9 @@ static hearth_status trace_row(bencher *b, lane *l, bench_row *row, hearth_error
     for (uint32_t run = 0; run < traced_runs(b); run++, b->done++) {
         TRY(hearth_session_truncate(l->session, 0, row->context, error));
         TRY(feed(b, l, run, row->context, row->prompt_length, true, error));
+        TRY(fork_sequences(l, row->batch, error));
         b->watching = true;
-        hearth_status status = decode(b, l, run, (size_t)row->context + row->prompt_length, error);
+        hearth_status status = decode(b, l, run, (size_t)row->context + row->prompt_length, row->batch, error);
         b->watching = false;
         TRY(status);
     }
@@ -284,9 +316,9 @@ static hearth_status trace_lane(bencher *b, size_t index, const hearth_session_o
     hearth_session_destroy(l->session); /* the device may not have room for both */
     l->session = NULL;
     TRY(hearth_session_create(&l->session, l->engine, session, error));
-    for (size_t i = 0; i < o->context_count * o->prompt_length_count; i++) {
+    for (size_t i = 0; i < o->context_count * b->case_count; i++) {
         bench_row *row = &rows[i * b->lane_count + index];
-        if (i % o->prompt_length_count == 0) {
+        if (i % b->case_count == 0) {
             TRY(hearth_session_truncate(l->session, 0, 0, error));
             if (row->context > 0)
                 TRY(feed(b, l, 0, 0, row->context, false, error));
@@ -296,11 +328,20 @@ static hearth_status trace_lane(bencher *b, size_t index, const hearth_session_o
     return HEARTH_OK;
 }
 
+static hearth_session_options session_options(bencher *b, size_t context)
+{
+    return (hearth_session_options){.context = (uint32_t)context,
+                                    .sequences = b->largest,
+                                    .output_rows = b->largest,
+                                    .kv = b->options->kv,
+                                    .progress = {report, b}};
+}
+
 /* Adds the overlap to rows (of all contexts) that are otherwise complete. */
 static hearth_status trace_all(bencher *b, size_t context, bench_row *rows, hearth_error *error)
 {
-    hearth_session_options session = {
-        .context = (uint32_t)context, .kv = b->options->kv, .progress = {report, b}, .tracer = {see_span, b}};
+    hearth_session_options session = session_options(b, context);
+    session.tracer = (hearth_tracer){see_span, b};
     size_t tokens = (size_t)b->options->decode_tokens * traced_runs(b);
     TRY(overlap_open(&b->overlap, b->info.layer_count, tokens * b->info.layer_count, error));
     for (size_t i = 0; i < b->lane_count; i++)
@@ -321,6 +362,7 @@ static hearth_status measure_need(const bencher *b, size_t *context, size_t *lon
         before = (size_t)o->contexts[i] > before ? (size_t)o->contexts[i] : before;
     size_t need = before + prompt + o->decode_tokens;
     *longest = before > prompt ? before : prompt;
+    *longest = b->largest > *longest ? b->largest : *longest;
     *context = o->context ? o->context : need;
     uint32_t limit = o->context ? o->context : b->info.context_length;
     if (need > limit)
@@ -333,8 +375,8 @@ static hearth_status measure_need(const bencher *b, size_t *context, size_t *lon
 static hearth_status take_memory(bencher *b, size_t longest, hearth_error *error)
 {
     const bench_options *o = b->options;
-    size_t tallies = o->prompt_length_count * b->lane_count;
-    b->logits = mem_new_array(b->info.vocabulary_size, sizeof *b->logits);
+    size_t tallies = b->case_count * b->lane_count;
+    b->logits = mem_new_array(b->info.vocabulary_size, b->largest * sizeof *b->logits);
     b->rows = mem_new_array(longest, sizeof *b->rows);
     b->tallies = mem_new_array(tallies, sizeof *b->tallies);
     b->figures = mem_new_array(tallies * FIGURES, o->repeats * sizeof *b->figures);
@@ -347,11 +389,29 @@ static hearth_status take_memory(bencher *b, size_t longest, hearth_error *error
 /* Creates a session for each engine and decodes once, so that everything is in memory before anything is timed. */
 static hearth_status prepare_lanes(bencher *b, const hearth_engine *const *engines, size_t context, hearth_error *error)
 {
-    hearth_session_options session = {.context = (uint32_t)context, .kv = b->options->kv, .progress = {report, b}};
+    hearth_session_options session = session_options(b, context);
     for (size_t i = 0; i < b->lane_count; i++) {
         b->lanes[i].engine = engines[i];
         TRY(hearth_session_create(&b->lanes[i].session, engines[i], &session, error));
-        TRY(decode(b, &b->lanes[i], 0, 0, error));
+        TRY(decode(b, &b->lanes[i], 0, 0, 1, error));
+    }
+    return HEARTH_OK;
+}
+
+/* Lists every prompt length with every batch. */
+static hearth_status take_cases(bencher *b, hearth_error *error)
+{
+    static const int32_t alone = 1;
+    const bench_options *o = b->options;
+    const int32_t *batches = o->batches ? o->batches : &alone;
+    size_t count = o->batches ? o->batch_count : 1;
+    b->case_count = o->prompt_length_count * count;
+    b->cases = mem_new_array(b->case_count, sizeof *b->cases);
+    if (!b->cases)
+        return fail_memory(error, "benchmark", b->case_count * sizeof *b->cases);
+    for (size_t i = 0; i < b->case_count; i++) {
+        b->cases[i] = (bench_case){(uint32_t)o->prompt_lengths[i / count], (uint32_t)batches[i % count]};
+        b->largest = b->cases[i].batch > b->largest ? b->cases[i].batch : b->largest;
     }
     return HEARTH_OK;
 }
@@ -371,8 +431,7 @@ static hearth_status prepare(bencher *b, const hearth_engine *const *engines, un
 
 static hearth_status take_result(const bencher *b, bench_result *out, hearth_error *error)
 {
-    const bench_options *o = b->options;
-    out->count = o->context_count * o->prompt_length_count * b->lane_count;
+    out->count = b->options->context_count * b->case_count * b->lane_count;
     out->layer_count = b->info.layer_count;
     out->rows = mem_new_array(out->count, sizeof *out->rows);
     out->layers = mem_new_array(out->count, out->layer_count * sizeof *out->layers);
@@ -387,6 +446,7 @@ static void clean_up(bencher *b)
     bandwidth_destroy(b->memory);
     hearth_sampler_destroy(b->sampler);
     mem_free(b->lanes);
+    mem_free(b->cases);
     mem_free(b->logits);
     mem_free(b->rows);
     mem_free(b->tallies);
@@ -402,11 +462,13 @@ hearth_status bench_run(bench_result *out, const hearth_engine *const *engines, 
         return fail_memory(error, "benchmark", engine_count * sizeof(lane));
     hearth_model_describe(hearth_engine_model(engines[0]), &b.info);
     bench_result result = {0};
-    hearth_status status = take_result(&b, &result, error);
     size_t context;
+    hearth_status status = take_cases(&b, error);
+    if (status == HEARTH_OK)
+        status = take_result(&b, &result, error);
     if (status == HEARTH_OK)
         status = prepare(&b, engines, threads, cpu_level, &context, error);
-    size_t rows = options->prompt_length_count * engine_count;
+    size_t rows = b.case_count * engine_count;
     for (size_t i = 0; status == HEARTH_OK && i < options->context_count; i++)
         status = bench_context(&b, (uint32_t)options->contexts[i], result.rows + i * rows,
                                result.layers + i * rows * result.layer_count, error);

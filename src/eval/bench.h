@@ -1,7 +1,9 @@
 /* bench.h - measures prompt and decoding speed in each mode, also as a share of the memory bandwidth.
  *
- * A row is one context, prompt length and engine. `context` tokens are read first, untimed; then `prompt_length` tokens
- * are timed as a prompt, and after them `decode_tokens` tokens one by one, each with its logits and a greedy choice.
+ * A row is one context, prompt length, number of sequences and engine. `context` tokens are read first, untimed; then
+ * `prompt_length` tokens are timed as a prompt, and after them `decode_tokens` tokens one by one, each with its logits and a
+ * greedy choice. Several sequences are copies of the first one after its prompt, and each decodes tokens of its own, one of
+ * every sequence in a step.
  * The read bandwidth of the memory is measured immediately before and after each decoding. Engines that are compared
  * take turns run by run, so that other load on the machine affects all of them alike.
  *
@@ -18,6 +20,8 @@ typedef struct bench_options {
     size_t prompt_length_count;
     const int32_t *contexts;
     size_t context_count;
+    const int32_t *batches; /* sequences that decode together; NULL: one alone */
+    size_t batch_count;
     uint32_t decode_tokens;
     uint32_t repeats;
     const int32_t *ids; /* [id_count] tokens to read, repeated as often as needed; NULL: ids from a fixed generator */
@@ -36,15 +40,17 @@ typedef struct bench_layer {
     double computed, fired, active; /* NAN: the layer has no feed-forward network */
 } bench_layer;
 
-/* Bytes, density and layers are means over all timed tokens; everything else is the median over the repetitions. */
+/* Bytes, density and layers are means over all timed tokens; everything else is the median over the repetitions. Decoding
+ * speed is that of all sequences together. */
 typedef struct bench_row {
     const char *mode, *guarantee; /* the engine's                                                          */
-    uint32_t prompt_length, context;
+    uint32_t prompt_length, context, batch;
     double prefill_tokens_per_second, decode_tokens_per_second;
-    double read_bandwidth;          /* bytes per second, mean of before and after decoding */
-    double bytes_per_token;         /* bytes of weights and KV cache that decoding one token reads */
-    double kv_bytes_per_token;      /* the KV cache's share, at the mean position, recurrent states included */
-    double share_of_bandwidth;      /* bytes_per_token * speed / read_bandwidth                        */
+    double read_bandwidth;     /* bytes per second, mean of before and after decoding */
+    double bytes_per_token;    /* bytes of weights and KV cache that decoding one token reads; of several sequences,
+                                     * which share rows, at most                                          */
+    double kv_bytes_per_token; /* the KV cache's share, at the mean position, recurrent states included */
+    double share_of_bandwidth; /* bytes_per_token * speed / read_bandwidth                        */
     double floor_tokens_per_second; /* read_bandwidth / bytes_per_token: the bound that memory sets */
     double density;                 /* share of neurons whose row of down was read, mean over layers with a network */
     double let_through;             /* share of neurons that the predictor let through; 1 without one */
@@ -55,7 +61,7 @@ typedef struct bench_row {
 
 /* A zeroed result is empty. */
 typedef struct bench_result {
-    bench_row *rows; /* by context, then by prompt length, then by engine */
+    bench_row *rows; /* by context, by prompt length, by batch, by engine */
     size_t count;
     uint32_t layer_count;
     bench_layer *layers; /* [count][layer_count], pointed to by the rows */

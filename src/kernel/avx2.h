@@ -10,6 +10,9 @@
 typedef __m256 vector;
 typedef __m256 group_sums;
 #define LEVEL avx2
+/* Tokens up to which rows are read end to end (streams.h) rather than in tiles, by measurement. */
+#define FEW_OF_BLOCKS 14
+#define FEW_OF_FLOATS 48
 
 #include "streams.h"
 

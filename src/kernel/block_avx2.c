@@ -28,23 +28,26 @@ ALWAYS_INLINE __m256i low_nibbles(__m256i bytes)
 
 /* ---- Q8_0 ---- */
 
-ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE __m256 add_q8_0(__m256 sum, const block_q8_0 *block, const int8_t *q, float scale)
 {
-    __m256 sum[GROUP];
-    clear(sum);
+    __m256i weights = load_256(block->q);
+    __m256i dot = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(load_256(q), weights));
+    return _mm256_fmadd_ps(widen(dot), _mm256_set1_ps(_cvtsh_ss(block->d) * scale), sum);
+}
+
+ALWAYS_INLINE void dot_q8_0(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
+{
+    __m256 sum[TOKENS_AT_ONCE][GROUP];
+    FOR_TOKENS clear(sum[t]);
     for (size_t b = 0; b < x->columns / 32; b++) {
         fetch_ahead(rows, b * sizeof(block_q8_0), sizeof(block_q8_0));
-        __m256i q = load_256(x->q + b * 32);
-        float dx = x->scales[b];
         UNROLLED
         for (size_t r = 0; r < GROUP; r++) {
             const block_q8_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
-            __m256i weights = load_256(block->q);
-            __m256i dot = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(q, weights));
-            sum[r] = _mm256_fmadd_ps(widen(dot), _mm256_set1_ps(_cvtsh_ss(block->d) * dx), sum[r]);
+            FOR_TOKENS sum[t][r] = add_q8_0(sum[t][r], block, x[t].q + b * 32, x[t].scales[b]);
         }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- Q4_0: eight blocks at a time, i and i + 4 in the halves of a register, low and high nibbles apart ---- */
@@ -95,31 +98,36 @@ ALWAYS_INLINE __m256 add_q4_0(__m256 sum, const block_q4_0 block[EIGHT], const t
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), scale, sum);
 }
 
-ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q4_0(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
-    __m256 sum[GROUP];
-    clear(sum);
+    __m256 sum[TOKENS_AT_ONCE][GROUP];
+    FOR_TOKENS clear(sum[t]);
+    token_q4_0 token[TOKENS_AT_ONCE];
     size_t blocks = x->columns / 32, b = 0;
     for (; b + EIGHT <= blocks; b += EIGHT) {
         fetch_ahead(rows, b * sizeof(block_q4_0), EIGHT * sizeof(block_q4_0));
-        token_q4_0 token = read_token_q4_0(x->q + b * 32, x->scales + b);
+        FOR_TOKENS token[t] = read_token_q4_0(x[t].q + b * 32, x[t].scales + b);
         UNROLLED
-        for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_q4_0(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q4_0)), &token);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q4_0 *block = (const void *)(rows->now[r] + b * sizeof(block_q4_0));
+            FOR_TOKENS sum[t][r] = add_q4_0(sum[t][r], block, &token[t]);
+        }
     }
     if (b < blocks) { /* the last, fewer than eight blocks, filled up with zeros */
-        int8_t q[EIGHT * 32] = {0};
-        float scales[EIGHT] = {0};
-        memcpy(q, x->q + b * 32, (blocks - b) * 32);
-        memcpy(scales, x->scales + b, (blocks - b) * sizeof(*scales));
-        token_q4_0 token = read_token_q4_0(q, scales);
+        for (size_t t = 0; t < tokens; t++) {
+            int8_t q[EIGHT * 32] = {0};
+            float scales[EIGHT] = {0};
+            memcpy(q, x[t].q + b * 32, (blocks - b) * 32);
+            memcpy(scales, x[t].scales + b, (blocks - b) * sizeof(*scales));
+            token[t] = read_token_q4_0(q, scales);
+        }
         for (size_t r = 0; r < GROUP; r++) {
             block_q4_0 last[EIGHT] = {{0, {0}}};
             memcpy(last, rows->now[r] + b * sizeof(*last), (blocks - b) * sizeof(*last));
-            sum[r] = add_q4_0(sum[r], last, &token);
+            FOR_TOKENS sum[t][r] = add_q4_0(sum[t][r], last, &token[t]);
         }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- Q4_K ---- */
@@ -159,21 +167,25 @@ ALWAYS_INLINE __m256 add_q4_k(__m256 sum, const block_q4_k *block, const int8_t 
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), d, sum);
 }
 
-ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q4_k(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
-    __m256 sum[GROUP];
-    clear(sum);
+    __m256 sum[TOKENS_AT_ONCE][GROUP];
+    FOR_TOKENS clear(sum[t]);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
-        __m256 scale = _mm256_loadu_ps(x->scales + b * 8);
-        __m256 offset = _mm256_mul_ps(scale, widen(load_256(x->sums + b * 16)));
+        __m256 scale[TOKENS_AT_ONCE], offset[TOKENS_AT_ONCE];
+        FOR_TOKENS
+        {
+            scale[t] = _mm256_loadu_ps(x[t].scales + b * 8);
+            offset[t] = _mm256_mul_ps(scale[t], widen(load_256(x[t].sums + b * 16)));
+        }
         UNROLLED
         for (size_t r = 0; r < GROUP; r++) {
             const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
-            sum[r] = add_q4_k(sum[r], block, x->q + b * 256, scale, offset);
+            FOR_TOKENS sum[t][r] = add_q4_k(sum[t][r], block, x[t].q + b * 256, scale[t], offset[t]);
         }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- Q6_K ---- */
@@ -212,22 +224,23 @@ ALWAYS_INLINE __m256 add_q6_k(__m256 sum, const block_q6_k *block, const int8_t 
     return sum;
 }
 
-ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q6_k(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
-    __m256 sum[GROUP];
-    clear(sum);
+    __m256 sum[TOKENS_AT_ONCE][GROUP];
+    FOR_TOKENS clear(sum[t]);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
-        __m256i offsets[8];
-        for (size_t i = 0; i < 8; i++)
-            offsets[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(32), load_256(x->q + b * 256 + i * 32));
+        __m256i offsets[TOKENS_AT_ONCE][8];
+        for (size_t i = 0; i < 8 * tokens; i++)
+            offsets[i / 8][i % 8] =
+                _mm256_maddubs_epi16(_mm256_set1_epi8(32), load_256(x[i / 8].q + b * 256 + i % 8 * 32));
         UNROLLED
         for (size_t r = 0; r < GROUP; r++) {
             const block_q6_k *block = (const void *)(rows->now[r] + b * sizeof(block_q6_k));
-            sum[r] = add_q6_k(sum[r], block, x->q + b * 256, offsets, x->scales + b * 8);
+            FOR_TOKENS sum[t][r] = add_q6_k(sum[t][r], block, x[t].q + b * 256, offsets[t], x[t].scales + b * 8);
         }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 BLOCK_PRODUCTS(avx2)

@@ -88,37 +88,60 @@ ALWAYS_INLINE __m512 every_lane(uint16_t half)
 
 /* ---- Q8_0: two blocks at a time, one in each half of a register ---- */
 
-ALWAYS_INLINE __m256 dot_q8_0(const row_group *rows, const kernel_input *x)
+/* What is prepared of the token for two blocks. */
+typedef struct token_q8_0 {
+    __m512i q, start; /* the values, and -128 times their sums */
+    __m512 scale;
+} token_q8_0;
+
+/* Prepares two blocks from block b, or the last one of an odd number, whose register has zeros above. */
+ALWAYS_INLINE token_q8_0 read_token_q8_0(const kernel_input *x, size_t b, size_t blocks)
+{
+    const __m512i lane_block = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    token_q8_0 token;
+    if (blocks >= 2) {
+        __m128 two = _mm_castsi128_ps(_mm_loadl_epi64((const void *)(x->scales + b)));
+        token.q = _mm512_loadu_si512(x->q + b * 32);
+        token.scale = _mm512_permutexvar_ps(lane_block, _mm512_castps128_ps512(two));
+    } else {
+        token.q = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)(x->q + b * 32)));
+        token.scale = _mm512_set1_ps(x->scales[b]);
+    }
+    token.start = minus_offset(_mm512_setzero_si512(), 128, token.q);
+    return token;
+}
+
+ALWAYS_INLINE __m512 add_q8_0(__m512 sum, __m512i weights, __m512 d, const token_q8_0 *token)
+{
+    return add_scaled(sum, dot_signed(weights, token->q, token->start), d, token->scale);
+}
+
+ALWAYS_INLINE void dot_q8_0(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
     /* The scales are words 0 and 17 of a pair of blocks. */
     const __m256i scale_words = _mm256_set_m128i(_mm_set1_epi16(17), _mm_set1_epi16(0));
-    const __m512i lane_block = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     size_t blocks = x->columns / 32, b = 0;
-    __m512 sum[GROUP];
-    clear(sum);
+    __m512 sum[TOKENS_AT_ONCE][GROUP];
+    token_q8_0 token[TOKENS_AT_ONCE];
+    FOR_TOKENS clear(sum[t]);
     for (; b + 2 <= blocks; b += 2) {
         fetch_ahead(rows, b * sizeof(block_q8_0), 2 * sizeof(block_q8_0));
-        __m512i q = _mm512_loadu_si512(x->q + b * 32), start = minus_offset(_mm512_setzero_si512(), 128, q);
-        __m128 two = _mm_castsi128_ps(_mm_loadl_epi64((const void *)(x->scales + b)));
-        __m512 dx = _mm512_permutexvar_ps(lane_block, _mm512_castps128_ps512(two));
+        FOR_TOKENS token[t] = read_token_q8_0(&x[t], b, 2);
         for (size_t r = 0; r < GROUP; r++) {
             const uint8_t *at = rows->now[r] + b * sizeof(block_q8_0);
             __m512i weights = _mm512_inserti64x4(load_256(at + 2), _mm256_loadu_si256((const void *)(at + 36)), 1);
             __m512 d = pick_halves(scale_words, _mm512_loadu_si512(at));
-            sum[r] = add_scaled(sum[r], dot_signed(weights, q, start), d, dx);
+            FOR_TOKENS sum[t][r] = add_q8_0(sum[t][r], weights, d, &token[t]);
         }
     }
-    if (b < blocks) { /* the last block of an odd number: the upper half of q is 0 */
-        __m512i q = _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)(x->q + b * 32)));
-        __m512i start = minus_offset(_mm512_setzero_si512(), 128, q);
+    if (b < blocks) {
+        FOR_TOKENS token[t] = read_token_q8_0(&x[t], b, 1);
         for (size_t r = 0; r < GROUP; r++) {
             const block_q8_0 *at = (const void *)(rows->now[r] + b * sizeof(block_q8_0));
-            __m512 d = every_lane(at->d);
-            __m512i dot = dot_signed(load_256(at->q), q, start);
-            sum[r] = add_scaled(sum[r], dot, d, _mm512_set1_ps(x->scales[b]));
+            FOR_TOKENS sum[t][r] = add_q8_0(sum[t][r], load_256(at->q), every_lane(at->d), &token[t]);
         }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- Q4_0: four blocks at a time, one in each quarter of a register, low and high nibbles apart ---- */
@@ -188,10 +211,12 @@ ALWAYS_INLINE __m512 copy_lane(__m512 v, size_t lane)
                        : _mm512_permute_ps(v, 0xff);
 }
 
-/* Adds four blocks, from byte `at` of each row on, of four rows, whose scales are converted together: a register has those
- * of block b in its b-th 128 bits, of one row after the other. */
-ALWAYS_INLINE void add_rows_q4_0(__m512 sum[4], const uint8_t *const rows[4], size_t at, const token_q4_0 *token)
+/* Adds four blocks, from byte `at` of each row on, of four rows from row `first` on, whose scales are converted together: a
+ * register has those of block b in its b-th 128 bits, of one row after the other. */
+ALWAYS_INLINE void add_rows_q4_0(__m512 (*sum)[GROUP], const row_group *group, size_t first, size_t at,
+                                 const token_q4_0 *token, size_t tokens)
 {
+    const uint8_t *const *rows = group->now + first;
     /* The first 64 bytes hold all scales too: words 0, 9, 18 and 27. */
     const __m512i scale_words = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0x001b001b, 0x001b001b, 0x00120012, 0x00120012,
                                                  0x00090009, 0x00090009, 0, 0);
@@ -204,33 +229,36 @@ ALWAYS_INLINE void add_rows_q4_0(__m512 sum[4], const uint8_t *const rows[4], si
         nibbles[r] = _mm512_inserti32x4(nibbles[r], _mm_loadu_si128((const void *)(rows[r] + at + 56)), 3);
         halves = _mm512_mask_permutexvar_epi16(halves, 0x1111u << r, scale_words, bytes);
     }
-    __m512 d = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(halves)), token->scale);
-    UNROLLED for (size_t r = 0; r < 4; r++) sum[r] = add_q4_0(sum[r], nibbles[r], copy_lane(d, r), token);
+    __m512 scales = _mm512_cvtph_ps(_mm512_castsi512_si256(halves)), d[TOKENS_AT_ONCE];
+    FOR_TOKENS d[t] = _mm512_mul_ps(scales, token[t].scale);
+    UNROLLED for (size_t r = 0; r < 4; r++) FOR_TOKENS sum[t][first + r] =
+        add_q4_0(sum[t][first + r], nibbles[r], copy_lane(d[t], r), &token[t]);
 }
 
-ALWAYS_INLINE __m256 dot_q4_0(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q4_0(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
     const __m256i scale_words = _mm256_set_epi16(27, 27, 27, 27, 18, 18, 18, 18, 9, 9, 9, 9, 0, 0, 0, 0);
     size_t blocks = x->columns / 32, b = 0;
-    __m512 sum[GROUP];
-    clear(sum);
+    __m512 sum[TOKENS_AT_ONCE][GROUP];
+    token_q4_0 token[TOKENS_AT_ONCE];
+    FOR_TOKENS clear(sum[t]);
     for (; b + 4 <= blocks; b += 4) {
         fetch_ahead(rows, b * sizeof(block_q4_0), 4 * sizeof(block_q4_0));
-        token_q4_0 token = read_token_q4_0(x, b, 4);
+        FOR_TOKENS token[t] = read_token_q4_0(&x[t], b, 4);
         for (size_t r = 0; r < GROUP; r += 4)
-            add_rows_q4_0(sum + r, rows->now + r, b * sizeof(block_q4_0), &token);
+            add_rows_q4_0(sum, rows, r, b * sizeof(block_q4_0), token, tokens);
     }
     if (b < blocks) {
-        token_q4_0 token = read_token_q4_0(x, b, blocks - b);
+        FOR_TOKENS token[t] = read_token_q4_0(&x[t], b, blocks - b);
         for (size_t r = 0; r < GROUP; r++) {
             const uint8_t *at = rows->now[r] + b * sizeof(block_q4_0);
             __m512i bytes = _mm512_maskz_loadu_epi8(first_bytes((blocks - b) * sizeof(block_q4_0)), at);
             __m512i nibbles = _mm512_permutexvar_epi16(nibble_words(), bytes);
-            __m512 d = _mm512_mul_ps(pick_halves(scale_words, bytes), token.scale);
-            sum[r] = add_q4_0(sum[r], nibbles, d, &token);
+            __m512 d = pick_halves(scale_words, bytes);
+            FOR_TOKENS sum[t][r] = add_q4_0(sum[t][r], nibbles, _mm512_mul_ps(d, token[t].scale), &token[t]);
         }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- Q4_K: a block of 256 at a time ---- */
@@ -293,17 +321,20 @@ ALWAYS_INLINE __m512 add_q4_k(__m512 sum, const block_q4_k *block, const token_q
     return sum;
 }
 
-ALWAYS_INLINE __m256 dot_q4_k(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q4_k(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
-    __m512 sum[GROUP];
-    clear(sum);
+    __m512 sum[TOKENS_AT_ONCE][GROUP];
+    token_q4_k token[TOKENS_AT_ONCE];
+    FOR_TOKENS clear(sum[t]);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
-        token_q4_k token = read_token_q4_k(x, b);
-        for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_q4_k(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q4_k)), &token);
+        FOR_TOKENS token[t] = read_token_q4_k(&x[t], b);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
+            FOR_TOKENS sum[t][r] = add_q4_k(sum[t][r], block, &token[t]);
+        }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- Q6_K: a block of 256 at a time ---- */
@@ -353,17 +384,20 @@ ALWAYS_INLINE __m512 add_q6_k(__m512 sum, const block_q6_k *block, const token_q
     return sum;
 }
 
-ALWAYS_INLINE __m256 dot_q6_k(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q6_k(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
-    __m512 sum[GROUP];
-    clear(sum);
+    __m512 sum[TOKENS_AT_ONCE][GROUP];
+    token_q6_k token[TOKENS_AT_ONCE];
+    FOR_TOKENS clear(sum[t]);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
-        token_q6_k token = read_token_q6_k(x, b);
-        for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_q6_k(sum[r], (const void *)(rows->now[r] + b * sizeof(block_q6_k)), &token);
+        FOR_TOKENS token[t] = read_token_q6_k(&x[t], b);
+        for (size_t r = 0; r < GROUP; r++) {
+            const block_q6_k *block = (const void *)(rows->now[r] + b * sizeof(block_q6_k));
+            FOR_TOKENS sum[t][r] = add_q6_k(sum[t][r], block, &token[t]);
+        }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 #endif

@@ -20,10 +20,10 @@ ALWAYS_INLINE bytes32 load_q(const int8_t *q)
     return (bytes32){vld1q_s8(q), vld1q_s8(q + 16)};
 }
 
-ALWAYS_INLINE void clear_fours(float32x4_t sum[GROUP])
+ALWAYS_INLINE void clear_fours(float32x4_t (*sum)[GROUP], size_t tokens)
 {
     for (size_t r = 0; r < GROUP; r++)
-        sum[r] = vdupq_n_f32(0);
+        FOR_TOKENS sum[t][r] = vdupq_n_f32(0);
 }
 
 ALWAYS_INLINE group_sums sums_of_rows(const float32x4_t sum[GROUP])
@@ -32,20 +32,20 @@ ALWAYS_INLINE group_sums sums_of_rows(const float32x4_t sum[GROUP])
 }
 
 /* Defines the product of a format whose blocks are 32 bytes with one scale. */
-#define DOT_32(name)                                                                                            \
-    ALWAYS_INLINE group_sums dot_##name(const row_group *rows, const kernel_input *x)                           \
-    {                                                                                                           \
-        float32x4_t sum[GROUP];                                                                                 \
-        clear_fours(sum);                                                                                       \
-        for (size_t b = 0; b < x->columns / 32; b++) {                                                          \
-            fetch_ahead(rows, b * sizeof(block_##name), sizeof(block_##name));                                  \
-            bytes32 q = load_q(x->q + b * 32);                                                                  \
-            for (size_t r = 0; r < GROUP; r++) {                                                                \
-                const block_##name *block = (const void *)(rows->now[r] + b * sizeof(block_##name));            \
-                sum[r] = vfmaq_n_f32(sum[r], dot_32(bytes_##name(block), q), half_of(block->d) * x->scales[b]); \
-            }                                                                                                   \
-        }                                                                                                       \
-        return sums_of_rows(sum);                                                                               \
+#define DOT_32(name)                                                                                                \
+    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, group_sums *sums)    \
+    {                                                                                                               \
+        float32x4_t sum[TOKENS_AT_ONCE][GROUP];                                                                     \
+        clear_fours(sum, tokens);                                                                                   \
+        for (size_t b = 0; b < x->columns / 32; b++) {                                                              \
+            fetch_ahead(rows, b * sizeof(block_##name), sizeof(block_##name));                                      \
+            for (size_t r = 0; r < GROUP; r++) {                                                                    \
+                const block_##name *block = (const void *)(rows->now[r] + b * sizeof(block_##name));                \
+                FOR_TOKENS sum[t][r] = vfmaq_n_f32(sum[t][r], dot_32(bytes_##name(block), load_q(x[t].q + b * 32)), \
+                                                   half_of(block->d) * x[t].scales[b]);                             \
+            }                                                                                                       \
+        }                                                                                                           \
+        FOR_TOKENS sums[t] = sums_of_rows(sum[t]);                                                                  \
     }
 DOT_32(q8_0)
 DOT_32(q4_0)
@@ -65,22 +65,27 @@ ALWAYS_INLINE float32x4_t add_q4_k(float32x4_t sum, const block_q4_k *block, con
     return sum;
 }
 
-ALWAYS_INLINE group_sums dot_q4_k(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q4_k(const row_group *rows, const kernel_input *x, size_t tokens, group_sums *sums)
 {
-    float32x4_t sum[GROUP];
-    clear_fours(sum);
+    float32x4_t sum[TOKENS_AT_ONCE][GROUP];
+    clear_fours(sum, tokens);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q4_k), sizeof(block_q4_k));
-        const int16_t *sums = x->sums + b * 16;
-        vector scale = vector_load(x->scales + b * 8);
-        vector totals = {vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums))), vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(sums + 8)))};
-        vector offset = vector_multiply(scale, totals);
+        vector scale[TOKENS_AT_ONCE], offset[TOKENS_AT_ONCE];
+        FOR_TOKENS
+        {
+            const int16_t *of_16 = x[t].sums + b * 16;
+            vector totals = {vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(of_16))),
+                             vcvtq_f32_s32(vpaddlq_s16(vld1q_s16(of_16 + 8)))};
+            scale[t] = vector_load(x[t].scales + b * 8);
+            offset[t] = vector_multiply(scale[t], totals);
+        }
         for (size_t r = 0; r < GROUP; r++) {
             const block_q4_k *block = (const void *)(rows->now[r] + b * sizeof(block_q4_k));
-            sum[r] = add_q4_k(sum[r], block, x->q + b * 256, scale, offset);
+            FOR_TOKENS sum[t][r] = add_q4_k(sum[t][r], block, x[t].q + b * 256, scale[t], offset[t]);
         }
     }
-    return sums_of_rows(sum);
+    FOR_TOKENS sums[t] = sums_of_rows(sum[t]);
 }
 
 /* Adds one block. scales: of the token's eight blocks of 32. */
@@ -97,18 +102,18 @@ ALWAYS_INLINE float32x4_t add_q6_k(float32x4_t sum, const block_q6_k *block, con
     return sum;
 }
 
-ALWAYS_INLINE group_sums dot_q6_k(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_q6_k(const row_group *rows, const kernel_input *x, size_t tokens, group_sums *sums)
 {
-    float32x4_t sum[GROUP];
-    clear_fours(sum);
+    float32x4_t sum[TOKENS_AT_ONCE][GROUP];
+    clear_fours(sum, tokens);
     for (size_t b = 0; b < x->columns / 256; b++) {
         fetch_ahead(rows, b * sizeof(block_q6_k), sizeof(block_q6_k));
         for (size_t r = 0; r < GROUP; r++) {
             const block_q6_k *block = (const void *)(rows->now[r] + b * sizeof(block_q6_k));
-            sum[r] = add_q6_k(sum[r], block, x->q + b * 256, x->scales + b * 8);
+            FOR_TOKENS sum[t][r] = add_q6_k(sum[t][r], block, x[t].q + b * 256, x[t].scales + b * 8);
         }
     }
-    return sums_of_rows(sum);
+    FOR_TOKENS sums[t] = sums_of_rows(sum[t]);
 }
 
 #endif

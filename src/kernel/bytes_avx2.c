@@ -161,8 +161,8 @@ ALWAYS_INLINE __m256 add_span(__m256 sum, const uint8_t *base, const row_finds *
 }
 
 /* Adds a span of all rows. */
-ALWAYS_INLINE void add_rows(__m256 sum[GROUP], const row_group *rows, size_t at, const token_span *token,
-                            byte_format format)
+ALWAYS_INLINE void add_rows(__m256 (*sum)[GROUP], const row_group *rows, size_t at, const token_span *token,
+                            size_t tokens, byte_format format)
 {
     if (format.find) {
         row_finds finds[GROUP];
@@ -170,10 +170,10 @@ ALWAYS_INLINE void add_rows(__m256 sum[GROUP], const row_group *rows, size_t at,
             format.find(rows->now[r] + at, &finds[r]);
         KEEP_IN_MEMORY(finds);
         for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_span(sum[r], rows->now[r] + at, &finds[r], token, format);
+            FOR_TOKENS sum[t][r] = add_span(sum[t][r], rows->now[r] + at, &finds[r], &token[t], format);
     } else {
         for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_span(sum[r], rows->now[r] + at, NULL, token, format);
+            FOR_TOKENS sum[t][r] = add_span(sum[t][r], rows->now[r] + at, NULL, &token[t], format);
     }
 }
 
@@ -190,26 +190,29 @@ ALWAYS_INLINE void add_last(__m256 sum[GROUP], const row_group *rows, size_t at,
     }
 }
 
-ALWAYS_INLINE __m256 dot_rows_of_bytes(const row_group *rows, const kernel_input *x, byte_format format)
+ALWAYS_INLINE void dot_rows_of_bytes(const row_group *rows, const kernel_input *x, size_t tokens, byte_format format,
+                                     __m256 *sums)
 {
     const size_t bytes = SPAN / format.block_values * format.block_bytes;
     size_t parts = x->columns / 32, b = 0, at = 0;
-    __m256 sum[GROUP];
-    clear(sum);
+    __m256 sum[TOKENS_AT_ONCE][GROUP];
+    token_span token[TOKENS_AT_ONCE];
+    FOR_TOKENS clear(sum[t]);
     for (; b + PARTS <= parts; b += PARTS, at += bytes) {
         fetch_ahead(rows, at, bytes);
-        token_span token = read_token(x->q + b * 32, x->sums + b * 2, x->scales + b, format);
-        add_rows(sum, rows, at, &token, format);
+        FOR_TOKENS token[t] = read_token(x[t].q + b * 32, x[t].sums + b * 2, x[t].scales + b, format);
+        add_rows(sum, rows, at, token, tokens, format);
     }
-    if (b < parts && format.block_values < SPAN)
-        add_last(sum, rows, at, x, b, format);
-    return sum_of_8(sum);
+    for (size_t t = 0; b < parts && format.block_values < SPAN && t < tokens; t++)
+        add_last(sum[t], rows, at, &x[t], b, format);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 #define BYTE_PRODUCT(level, id, name, kind, offset, by_16, has_minima, pair, find, found)                             \
-    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                                     \
+    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)          \
     {                                                                                                                 \
-        return dot_rows_of_bytes(rows, x, BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found)); \
+        dot_rows_of_bytes(rows, x, tokens, BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found), \
+                          sums);                                                                                      \
     }                                                                                                                 \
     SPAN_PRODUCT(level, name, by_16)
 #define BYTE_ROW(level, id, name, ...) [FORMAT_##id] = product_##name##_##level,

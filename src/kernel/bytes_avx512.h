@@ -167,8 +167,8 @@ ALWAYS_INLINE __m512 add_wide(__m512 sum, const uint8_t *base, const row_finds *
 }
 
 /* Adds a span of all rows. */
-ALWAYS_INLINE void add_rows(__m512 sum[GROUP], const row_group *rows, size_t at, const wide_token *token,
-                            wide_format format)
+ALWAYS_INLINE void add_rows(__m512 (*sum)[GROUP], const row_group *rows, size_t at, const wide_token *token,
+                            size_t tokens, wide_format format)
 {
     if (format.find) {
         const uint8_t *base[GROUP];
@@ -178,10 +178,10 @@ ALWAYS_INLINE void add_rows(__m512 sum[GROUP], const row_group *rows, size_t at,
         format.find(base, finds);
         KEEP_IN_MEMORY(finds);
         for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_wide(sum[r], base[r], &finds[r], token, format);
+            FOR_TOKENS sum[t][r] = add_wide(sum[t][r], base[r], &finds[r], &token[t], format);
     } else {
         for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_wide(sum[r], rows->now[r] + at, NULL, token, format);
+            FOR_TOKENS sum[t][r] = add_wide(sum[t][r], rows->now[r] + at, NULL, &token[t], format);
     }
 }
 
@@ -198,34 +198,42 @@ ALWAYS_INLINE void add_last_wide(__m512 sum[GROUP], const row_group *rows, size_
     }
 }
 
-ALWAYS_INLINE __m256 dot_wide(const row_group *rows, const kernel_input *x, wide_format format)
+ALWAYS_INLINE __m256 sum_of_halves(const __m512 sum[GROUP])
 {
-    const size_t bytes = SPAN / format.block_values * format.block_bytes;
-    size_t parts = x->columns / 32, b = 0, at = 0;
-    __m512 sum[GROUP];
     __m256 folded[GROUP];
-    for (size_t r = 0; r < GROUP; r++)
-        sum[r] = _mm512_setzero_ps();
-    for (; b + PARTS <= parts; b += PARTS, at += bytes) {
-        fetch_ahead(rows, at, bytes);
-        wide_token token = read_wide(x->q + b * 32, x->sums + b * 2, x->scales + b, format);
-        add_rows(sum, rows, at, &token, format);
-    }
-    if (b < parts && format.block_values < SPAN)
-        add_last_wide(sum, rows, at, x, b, format);
     for (size_t r = 0; r < GROUP; r++)
         folded[r] = _mm256_add_ps(_mm512_castps512_ps256(sum[r]), _mm512_extractf32x8_ps(sum[r], 1));
     return sum_of_8(folded);
 }
 
+ALWAYS_INLINE void dot_wide(const row_group *rows, const kernel_input *x, size_t tokens, wide_format format,
+                            __m256 *sums)
+{
+    const size_t bytes = SPAN / format.block_values * format.block_bytes;
+    size_t parts = x->columns / 32, b = 0, at = 0;
+    __m512 sum[TOKENS_AT_ONCE][GROUP];
+    wide_token token[TOKENS_AT_ONCE];
+    for (size_t r = 0; r < GROUP; r++)
+        FOR_TOKENS sum[t][r] = _mm512_setzero_ps();
+    for (; b + PARTS <= parts; b += PARTS, at += bytes) {
+        fetch_ahead(rows, at, bytes);
+        FOR_TOKENS token[t] = read_wide(x[t].q + b * 32, x[t].sums + b * 2, x[t].scales + b, format);
+        add_rows(sum, rows, at, token, tokens, format);
+    }
+    for (size_t t = 0; b < parts && format.block_values < SPAN && t < tokens; t++)
+        add_last_wide(sum[t], rows, at, &x[t], b, format);
+    FOR_TOKENS sums[t] = sum_of_halves(sum[t]);
+}
+
 /* Defines the product of a format; what is not one token of 8 bits is left to AVX2, but for formats without a tile. */
-#define WIDE_PRODUCT(level, id, name, order, offset, minimum, by_16, signs, find)                    \
-    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)                    \
-    {                                                                                                \
-        return dot_wide(rows, x,                                                                     \
-                        (wide_format){FORMAT_VALUES_##id, FORMAT_BYTES_##id, order, offset, minimum, \
-                                      wide_scales_##name, unpack_##name, signs, find});              \
-    }                                                                                                \
+#define WIDE_PRODUCT(level, id, name, order, offset, minimum, by_16, signs, find)                                 \
+    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)      \
+    {                                                                                                             \
+        dot_wide(rows, x, tokens,                                                                                 \
+                 (wide_format){FORMAT_VALUES_##id, FORMAT_BYTES_##id, order, offset, minimum, wide_scales_##name, \
+                               unpack_##name, signs, find},                                                       \
+                 sums);                                                                                           \
+    }                                                                                                             \
     SPAN_PRODUCT(level, name, by_16)
 #define WIDE_ROW(level, id, name, ...) [FORMAT_##id] = product_##name##_##level,
 

@@ -115,30 +115,33 @@ ALWAYS_INLINE __m256 add_levels2(__m256 sum, const uint8_t *base, const token_le
 
 /* ---- the loop ---- */
 
-#define COPY_PRODUCT(name)                                                                   \
-    ALWAYS_INLINE __m256 dot_##name(const row_group *rows, const kernel_input *x)            \
-    {                                                                                        \
-        const size_t bytes = SPAN / 64 * sizeof(block_##name);                               \
-        size_t parts = x->columns / 32, b = 0, at = 0;                                       \
-        __m256 sum[GROUP];                                                                   \
-        clear(sum);                                                                          \
-        for (; b + PARTS <= parts; b += PARTS, at += bytes) {                                \
-            fetch_ahead(rows, at, bytes);                                                    \
-            token_##name token = read_##name(x->q + b * 32, x->sums + b * 2, x->scales + b); \
-            for (size_t r = 0; r < GROUP; r++)                                               \
-                sum[r] = add_##name(sum[r], rows->now[r] + at, &token);                      \
-        }                                                                                    \
-        if (b < parts) { /* fewer than eight parts, filled up with zeros */                  \
-            short_span last;                                                                 \
-            copy_token(&last, x, b);                                                         \
-            token_##name token = read_##name(last.q, last.sums, last.scales);                \
-            for (size_t r = 0; r < GROUP; r++) {                                             \
-                copy_weights(&last, rows->now[r] + at, 64, sizeof(block_##name));            \
-                sum[r] = add_##name(sum[r], last.weights, &token);                           \
-            }                                                                                \
-        }                                                                                    \
-        return sum_of_8(sum);                                                                \
-    }                                                                                        \
+#define COPY_PRODUCT(name)                                                                                   \
+    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums) \
+    {                                                                                                        \
+        const size_t bytes = SPAN / 64 * sizeof(block_##name);                                               \
+        size_t parts = x->columns / 32, b = 0, at = 0;                                                       \
+        __m256 sum[TOKENS_AT_ONCE][GROUP];                                                                   \
+        token_##name token[TOKENS_AT_ONCE];                                                                  \
+        FOR_TOKENS clear(sum[t]);                                                                            \
+        for (; b + PARTS <= parts; b += PARTS, at += bytes) {                                                \
+            fetch_ahead(rows, at, bytes);                                                                    \
+            FOR_TOKENS token[t] = read_##name(x[t].q + b * 32, x[t].sums + b * 2, x[t].scales + b);          \
+            for (size_t r = 0; r < GROUP; r++)                                                               \
+                FOR_TOKENS sum[t][r] = add_##name(sum[t][r], rows->now[r] + at, &token[t]);                  \
+        }                                                                                                    \
+        if (b < parts) { /* fewer than eight parts, filled up with zeros */                                  \
+            short_span last;                                                                                 \
+            for (size_t t = 0; t < tokens; t++) {                                                            \
+                copy_token(&last, &x[t], b);                                                                 \
+                token[t] = read_##name(last.q, last.sums, last.scales);                                      \
+            }                                                                                                \
+            for (size_t r = 0; r < GROUP; r++) {                                                             \
+                copy_weights(&last, rows->now[r] + at, 64, sizeof(block_##name));                            \
+                FOR_TOKENS sum[t][r] = add_##name(sum[t][r], last.weights, &token[t]);                       \
+            }                                                                                                \
+        }                                                                                                    \
+        FOR_TOKENS sums[t] = sum_of_8(sum[t]);                                                               \
+    }                                                                                                        \
     SPAN_PRODUCT(avx2, name, false)
 COPY_PRODUCT(signs1)
 COPY_PRODUCT(levels2)

@@ -139,31 +139,33 @@ ALWAYS_INLINE void add_last(__m512 sum[GROUP], const row_group *rows, size_t at,
         sum[r] = add_span(sum[r], rows->now[r] + at, bytes, &token, format);
 }
 
-ALWAYS_INLINE __m256 dot_copies(const row_group *rows, const kernel_input *x, copy_format format)
+ALWAYS_INLINE void dot_copies(const row_group *rows, const kernel_input *x, size_t tokens, copy_format format,
+                              __m256 *sums)
 {
     const size_t step = RUNS * format.run / 32;
     size_t parts = x->columns / 32, b = 0, at = 0;
-    __m512 sum[GROUP];
-    clear(sum);
+    __m512 sum[TOKENS_AT_ONCE][GROUP];
+    copy_span token[TOKENS_AT_ONCE];
+    FOR_TOKENS clear(sum[t]);
     for (; b + step <= parts; b += step, at += format.bytes) {
         fetch_ahead(rows, at, format.bytes);
-        copy_span token = read_span(x->q + b * 32, x->sums + b * 2, x->scales + b, format);
+        FOR_TOKENS token[t] = read_span(x[t].q + b * 32, x[t].sums + b * 2, x[t].scales + b, format);
         for (size_t r = 0; r < GROUP; r++)
-            sum[r] = add_span(sum[r], rows->now[r] + at, format.bytes, &token, format);
+            FOR_TOKENS sum[t][r] = add_span(sum[t][r], rows->now[r] + at, format.bytes, &token[t], format);
     }
-    if (b < parts)
-        add_last(sum, rows, at, x, b, format);
-    return sum_of_8(sum);
+    for (size_t t = 0; b < parts && t < tokens; t++)
+        add_last(sum[t], rows, at, &x[t], b, format);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
-ALWAYS_INLINE __m256 dot_signs1(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_signs1(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
-    return dot_copies(rows, x, SIGNS1);
+    dot_copies(rows, x, tokens, SIGNS1, sums);
 }
 
-ALWAYS_INLINE __m256 dot_levels2(const row_group *rows, const kernel_input *x)
+ALWAYS_INLINE void dot_levels2(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)
 {
-    return dot_copies(rows, x, LEVELS2);
+    dot_copies(rows, x, tokens, LEVELS2, sums);
 }
 
 /* What is not one token of 8 bits is left to AVX2. */

@@ -38,6 +38,9 @@ typedef struct kernel_input {
     const int16_t *sums; /* [count][columns / 16]                                       */
 } kernel_input;
 
+/* Up to so many tokens, a product gives each token the same bytes as if it were alone. */
+#define FEW_TOKENS 8
+
 /* y[t * y_stride + i] = W[list ? list[i] : i] . x[t]   for i in [begin, end), t in [0, x->count)
  *
  * list: indices of rows of W, or NULL for consecutive rows. The same loop serves dense and sparse products: a list only
@@ -48,15 +51,17 @@ typedef struct kernel_input {
 typedef void kernel_product(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
                             float *y, size_t y_stride);
 
-/* y[c] = fma(h[i], W[list ? list[i] : i][c], y[c])   for i = begin .. end - 1 in this order, for every column c
+/* y[t * y_stride + c] = fma(h[t * h_stride + i], W[list ? list[i] : i][c], y[t * y_stride + c])
+ * for i = begin .. end - 1 in this order, for every column c and t in [0, tokens)
  *
  * The third step of a feed-forward network whose down matrix is stored with one row per neuron. A weight is exactly the
  * float32 that the format's decode returns; h stays float32; a sum is one chain of fused multiply-adds in the order of
- * i. So every level gives the same bytes, and a coefficient of zero may be skipped. */
+ * i. So every level gives the same bytes, and a coefficient of zero may be skipped. For one or a few tokens: rows are read
+ * once, from end to end. */
 typedef void kernel_accumulate(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h,
-                               float *y);
+                               size_t h_stride, size_t tokens, float *y, size_t y_stride);
 
-/* The same for `tokens` tokens and the columns [column, column + columns) of W: y[t * y_stride + c] = fma(h[t *
+/* The same for many tokens and the columns [column, column + columns) of W: y[t * y_stride + c] = fma(h[t *
  * h_stride + i], W[...][column + c], y[t * y_stride + c]). Zero coefficients are skipped. column and columns are
  * multiples of the format's block (or columns ends the row); columns <= ACCUMULATE_COLUMNS. */
 typedef void kernel_accumulate_many(const matrix *w, const uint32_t *list, size_t begin, size_t end, size_t column,

@@ -4,8 +4,8 @@
  *   PAIRS          whether two tokens share a tile's loads, for which their sums must fit the registers
  *   not_zero       returns which lanes of a vector are not zero, as bits
  *
- * One token: eight rows at a time are added to the sum, which stays in the L1 cache and is loaded and stored once per
- * eight rows. WEIGHT_STEP of its columns are in registers while the eight rows are decoded and added one after the
+ * One token or two: eight rows at a time are added to the sum, which stays in the L1 cache and is loaded and stored once
+ * per eight rows. WEIGHT_STEP of its columns are in registers while the eight rows are decoded and added one after the
  * other, in the order that the definition requires. The next rows are prefetched meanwhile, with or without a list.
  *
  * Many tokens: 64 rows x TILE_COLUMNS columns are decoded once onto the stack, where they stay in the L1 cache, and
@@ -18,25 +18,29 @@
 
 #define ROWS_AT_ONCE 8  /* rows at a time with one token */
 #define TILE_ROWS    64 /* rows at a time with many tokens */
+#define ROWS_OF_FEW  16 /* with few, but more than two     */
 
-/* ---- one token ---- */
+/* ---- one token or two ---- */
 
 /* Rows that are added together, and the rows that are prefetched meanwhile. */
 typedef struct adding {
     size_t count;
     const uint8_t *now[ROWS_AT_ONCE];
     uintptr_t next[ROWS_AT_ONCE]; /* addresses, not pointers: the last prefetch may lie behind the row */
-    float h[ROWS_AT_ONCE];
+    float h[2][ROWS_AT_ONCE];
     float scales[ROWS_AT_ONCE][WEIGHT_SCALES]; /* of a span that is longer than WEIGHT_STEP */
 } adding;
 
-/* Adds the rows to y, the sums of n columns from `column` of the span that begins with column `start`. The scales of a
- * short span are prepared here, where they are used: preparing those of all rows before is 15 % slower. */
-ALWAYS_INLINE void add_columns(const adding *rows, size_t start, size_t column, size_t n, float *y,
-                               weight_decoder format)
+/* Adds the rows to y, the sums of n columns from `column` of the span that begins with column `start`, for one or two
+ * tokens. The scales of a short span are prepared here, where they are used: preparing those of all rows before is 15 %
+ * slower. */
+ALWAYS_INLINE void add_columns(const adding *rows, size_t tokens, size_t start, size_t column, size_t n, float *y,
+                               size_t y_stride, weight_decoder format)
 {
-    vector sum[WEIGHT_VECTORS];
-    load_columns(y, n, sum);
+    vector sum[2][WEIGHT_VECTORS];
+    load_columns(y, n, sum[0]);
+    if (tokens > 1)
+        load_columns(y + y_stride, n, sum[1]);
     size_t at = offset_of(start, format), bytes = n * format.block_bytes / format.block_values;
     size_t ahead = at + column * format.block_bytes / format.block_values;
     for (size_t r = 0; r < rows->count; r++) {
@@ -50,15 +54,21 @@ ALWAYS_INLINE void add_columns(const adding *rows, size_t start, size_t column, 
             __asm__("" : "+m"(own)); /* otherwise compilers broadcast them from a register, which uses port 5 */
             scales = own;
         }
-        vector w[WEIGHT_VECTORS], h = vector_of(rows->h[r]);
+        vector w[WEIGHT_VECTORS], h = vector_of(rows->h[0][r]), second = vector_of(rows->h[1][r]);
         format.decode(base, scales, column, n, w);
-        for (size_t v = 0; v * LANES < n; v++)
-            sum[v] = vector_fma(sum[v], h, w[v]);
+        for (size_t v = 0; v * LANES < n; v++) {
+            sum[0][v] = vector_fma(sum[0][v], h, w[v]);
+            if (tokens > 1)
+                sum[1][v] = vector_fma(sum[1][v], second, w[v]);
+        }
     }
-    store_columns(sum, n, y);
+    store_columns(sum[0], n, y);
+    if (tokens > 1)
+        store_columns(sum[1], n, y + y_stride);
 }
 
-ALWAYS_INLINE void add_rows(adding *rows, size_t columns, float *y, weight_decoder format)
+ALWAYS_INLINE void add_rows(adding *rows, size_t tokens, size_t columns, float *y, size_t y_stride,
+                            weight_decoder format)
 {
     const size_t length = span_length(format);
     for (size_t start = 0; start < columns; start += length) {
@@ -66,16 +76,16 @@ ALWAYS_INLINE void add_rows(adding *rows, size_t columns, float *y, weight_decod
         for (size_t r = 0; r < rows->count && format.scales && length > WEIGHT_STEP; r++)
             format.scales(rows->now[r] + offset_of(start, format), n, rows->scales[r]);
         for (; c + WEIGHT_STEP <= n; c += WEIGHT_STEP)
-            add_columns(rows, start, c, WEIGHT_STEP, y + start + c, format);
+            add_columns(rows, tokens, start, c, WEIGHT_STEP, y + start + c, y_stride, format);
         for (; c < n && may_end_early(format); c += 32)
-            add_columns(rows, start + c, 0, 32, y + start + c, format);
+            add_columns(rows, tokens, start + c, 0, 32, y + start + c, y_stride, format);
         for (; c < n && format.block_values == 1; c += LANES)
-            add_columns(rows, start, c, n - c < LANES ? n - c : LANES, y + start + c, format);
+            add_columns(rows, tokens, start, c, n - c < LANES ? n - c : LANES, y + start + c, y_stride, format);
     }
 }
 
-ALWAYS_INLINE void accumulate(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h, float *y,
-                              weight_decoder format)
+ALWAYS_INLINE void accumulate_two(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h,
+                                  size_t h_stride, size_t tokens, float *y, size_t y_stride, weight_decoder format)
 {
     for (size_t i = begin; i < end; i += ROWS_AT_ONCE) {
         adding rows;
@@ -84,9 +94,13 @@ ALWAYS_INLINE void accumulate(const matrix *w, const uint32_t *list, size_t begi
             size_t next = i + r + ROWS_AT_ONCE;
             rows.now[r] = listed_row(w, list, i + r);
             rows.next[r] = (uintptr_t)listed_row(w, list, next < end ? next : end - 1);
-            rows.h[r] = h[i + r];
         }
-        add_rows(&rows, w->columns, y, format);
+        for (size_t t = 0; t < tokens; t++)
+            memcpy(rows.h[t], h + t * h_stride + i, rows.count * sizeof(*h));
+        if (tokens == 1)
+            add_rows(&rows, 1, w->columns, y, y_stride, format);
+        else
+            add_rows(&rows, 2, w->columns, y, y_stride, format);
     }
 }
 
@@ -170,6 +184,27 @@ static void add_tile(const tile *t, size_t rows, size_t columns, const float *h,
     }
 }
 
+/* Few tokens, but more than two: a few rows at a time, from end to end, while the next ones are prefetched. */
+ALWAYS_INLINE void accumulate_few(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h,
+                                  size_t h_stride, size_t tokens, float *y, size_t y_stride, weight_decoder format)
+{
+    _Alignas(64) tile t;
+    for (size_t i = begin; i < end; i += ROWS_OF_FEW)
+        for (size_t c = 0; c < w->columns; c += TILE_COLUMNS) {
+            size_t rows = end - i < ROWS_OF_FEW ? end - i : ROWS_OF_FEW;
+            size_t n = w->columns - c < TILE_COLUMNS ? w->columns - c : TILE_COLUMNS;
+            size_t at = offset_of(c, format), bytes = n * format.block_bytes / format.block_values;
+            for (size_t r = 0; r < rows; r++) {
+                size_t next = i + ROWS_OF_FEW + r;
+                const uint8_t *ahead = listed_row(w, list, next < end ? next : end - 1);
+                for (size_t k = 0; k < bytes; k += 64)
+                    __builtin_prefetch(ahead + at + k);
+                decode_columns(listed_row(w, list, i + r), w->columns, c, n, t.values[r], format);
+            }
+            add_tile(&t, rows, n, h + i, h_stride, tokens, y + c, y_stride);
+        }
+}
+
 ALWAYS_INLINE void accumulate_many(const matrix *w, const uint32_t *list, size_t begin, size_t end, size_t column,
                                    size_t columns, const float *h, size_t h_stride, size_t tokens, float *y,
                                    size_t y_stride, weight_decoder format)
@@ -188,18 +223,21 @@ ALWAYS_INLINE void accumulate_many(const matrix *w, const uint32_t *list, size_t
 
 /* ---- the kernels: uses of WEIGHT_DECODERS ---- */
 
-#define NEURON_KERNELS(level, id, name, scales)                                                                   \
-    static void accumulate_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,      \
-                                            const float *h, float *y)                                             \
-    {                                                                                                             \
-        accumulate(w, list, begin, end, h, y, WEIGHT_DECODER(id, name, scales));                                  \
-    }                                                                                                             \
-    static void accumulate_many_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
-                                                 size_t column, size_t columns, const float *h, size_t h_stride,  \
-                                                 size_t tokens, float *y, size_t y_stride)                        \
-    {                                                                                                             \
-        accumulate_many(w, list, begin, end, column, columns, h, h_stride, tokens, y, y_stride,                   \
-                        WEIGHT_DECODER(id, name, scales));                                                        \
+#define NEURON_KERNELS(level, id, name, scales)                                                                        \
+    static void accumulate_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,           \
+                                            const float *h, size_t h_stride, size_t tokens, float *y, size_t y_stride) \
+    {                                                                                                                  \
+        if (tokens > 2)                                                                                                \
+            accumulate_few(w, list, begin, end, h, h_stride, tokens, y, y_stride, WEIGHT_DECODER(id, name, scales));   \
+        else                                                                                                           \
+            accumulate_two(w, list, begin, end, h, h_stride, tokens, y, y_stride, WEIGHT_DECODER(id, name, scales));   \
+    }                                                                                                                  \
+    static void accumulate_many_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,      \
+                                                 size_t column, size_t columns, const float *h, size_t h_stride,       \
+                                                 size_t tokens, float *y, size_t y_stride)                             \
+    {                                                                                                                  \
+        accumulate_many(w, list, begin, end, column, columns, h, h_stride, tokens, y, y_stride,                        \
+                        WEIGHT_DECODER(id, name, scales));                                                             \
     }
 #define ACCUMULATE(level, id, name, scales)      [FORMAT_##id] = accumulate_##name##_##level,
 #define ACCUMULATE_MANY(level, id, name, scales) [FORMAT_##id] = accumulate_many_##name##_##level,

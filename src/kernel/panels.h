@@ -10,25 +10,30 @@
 
 /* ---- one token ---- */
 
-ALWAYS_INLINE group_sums dot_rows(const row_group *rows, const kernel_input *x, size_t bytes, load_values *load)
+ALWAYS_INLINE void dot_rows(const row_group *rows, const kernel_input *x, size_t tokens, size_t bytes,
+                            load_values *load, group_sums *sums)
 {
-    vector sum[GROUP];
-    clear(sum);
+    vector sum[TOKENS_AT_ONCE][GROUP], token[TOKENS_AT_ONCE];
+    FOR_TOKENS clear(sum[t]);
     size_t i = 0, line = 64 / bytes;
     for (; i + line <= x->columns; i += line) {
         fetch_ahead(rows, i * bytes, 64);
         for (size_t k = i; k < i + line; k += LANES) {
-            vector token = vector_load(x->values + k);
-            for (size_t r = 0; r < GROUP; r++)
-                sum[r] = vector_fma(sum[r], load(rows->now[r], k, LANES), token);
+            FOR_TOKENS token[t] = vector_load(x[t].values + k);
+            for (size_t r = 0; r < GROUP; r++) {
+                vector weights = load(rows->now[r], k, LANES);
+                FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
+            }
         }
     }
     for (; i < x->columns; i += LANES) {
-        vector token = load_first(x->values + i, x->columns - i);
-        for (size_t r = 0; r < GROUP; r++)
-            sum[r] = vector_fma(sum[r], load(rows->now[r], i, x->columns - i), token);
+        FOR_TOKENS token[t] = load_first(x[t].values + i, x->columns - i);
+        for (size_t r = 0; r < GROUP; r++) {
+            vector weights = load(rows->now[r], i, x->columns - i);
+            FOR_TOKENS sum[t][r] = vector_fma(sum[t][r], weights, token[t]);
+        }
     }
-    return sum_of_8(sum);
+    FOR_TOKENS sums[t] = sum_of_8(sum[t]);
 }
 
 /* ---- many tokens ---- */
@@ -170,23 +175,23 @@ ALWAYS_INLINE void many_tokens(const matrix *w, const uint32_t *list, size_t beg
 }
 
 /* Defines the product of a float format of `bytes` bytes per value whose load_NAME is defined. */
-#define FLOAT_PRODUCT(name, bytes, level)                                                                     \
-    ALWAYS_INLINE group_sums dot_##name(const row_group *rows, const kernel_input *x)                         \
-    {                                                                                                         \
-        return dot_rows(rows, x, bytes, load_##name);                                                         \
-    }                                                                                                         \
-    ALWAYS_INLINE void fill_##name(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start, \
-                                   size_t columns, panel *p)                                                  \
-    {                                                                                                         \
-        fill_from_floats(w, list, i, end, start, columns, p, load_##name);                                    \
-    }                                                                                                         \
-    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,     \
-                                         const kernel_input *x, float *y, size_t y_stride)                    \
-    {                                                                                                         \
-        if (x->count == 1)                                                                                    \
-            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                           \
-        else                                                                                                  \
-            many_tokens(w, list, begin, end, x, y, y_stride, fill_##name);                                    \
+#define FLOAT_PRODUCT(name, bytes, level)                                                                        \
+    ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, group_sums *sums) \
+    {                                                                                                            \
+        dot_rows(rows, x, tokens, bytes, load_##name, sums);                                                     \
+    }                                                                                                            \
+    ALWAYS_INLINE void fill_##name(const matrix *w, const uint32_t *list, size_t i, size_t end, size_t start,    \
+                                   size_t columns, panel *p)                                                     \
+    {                                                                                                            \
+        fill_from_floats(w, list, i, end, start, columns, p, load_##name);                                       \
+    }                                                                                                            \
+    static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end,        \
+                                         const kernel_input *x, float *y, size_t y_stride)                       \
+    {                                                                                                            \
+        if (x->count <= FEW_OF_FLOATS)                                                                           \
+            rows_in_streams(w, list, begin, end, x, y, y_stride, dot_##name);                                    \
+        else                                                                                                     \
+            many_tokens(w, list, begin, end, x, y, y_stride, fill_##name);                                       \
     }
 
 /* Defines the products of a level: of block formats with float32 activations, for which weights are decoded to float32,

@@ -7,7 +7,8 @@
 /* Values decoded at a time: a multiple of every format's block. */
 #define CHUNK 256
 
-static void accumulate_scalar(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h, float *y)
+static void accumulate_scalar(const matrix *w, const uint32_t *list, size_t begin, size_t end, const float *h,
+                              size_t h_stride, size_t tokens, float *y, size_t y_stride)
 {
     const number_traits *format = &number_formats[w->format];
     float values[CHUNK];
@@ -16,8 +17,9 @@ static void accumulate_scalar(const matrix *w, const uint32_t *list, size_t begi
         for (size_t at = 0; at < w->columns; at += CHUNK) {
             size_t n = w->columns - at < CHUNK ? w->columns - at : CHUNK;
             format->decode(row + at / format->block_values * format->block_bytes, values, n);
-            for (size_t c = 0; c < n; c++)
-                y[at + c] = fmaf(h[i], values[c], y[at + c]);
+            for (size_t t = 0; t < tokens; t++)
+                for (size_t c = 0; c < n; c++)
+                    y[t * y_stride + at + c] = fmaf(h[t * h_stride + i], values[c], y[t * y_stride + at + c]);
         }
     }
 }

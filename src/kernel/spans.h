@@ -36,19 +36,6 @@ ALWAYS_INLINE void copy_weights(short_span *s, const uint8_t *at, size_t block_v
     memcpy(s->weights, at, s->parts * 32 / block_values * block_bytes);
 }
 
-/* Multiplies with many tokens one by one, since the format has no tile. */
-ALWAYS_INLINE void one_by_one(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                              float *y, size_t y_stride, dot_function *dot)
-{
-    kernel_input one = {.count = 1, .columns = x->columns};
-    for (size_t t = 0; t < x->count; t++) {
-        one.q = x->q + t * x->columns;
-        one.scales = x->scales + t * x->columns / Q8_BLOCK;
-        one.sums = x->sums + t * x->columns / Q8_SUM;
-        rows_in_streams(w, list, begin, end, &one, y + t * y_stride, dot);
-    }
-}
-
 /* Defines the product of a format with dot_NAME at a level; formats by_16, with scales of 16 columns, have no tiles. */
 #define SPAN_PRODUCT(level, name, by_16)                                                                  \
     static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
@@ -56,10 +43,10 @@ ALWAYS_INLINE void one_by_one(const matrix *w, const uint32_t *list, size_t begi
     {                                                                                                     \
         if (!x->q)                                                                                        \
             level##_product_decoded(w, list, begin, end, x, y, y_stride);                                 \
-        else if (x->count != 1 && !(by_16))                                                               \
+        else if (x->count > FEW_OF_BLOCKS && !(by_16))                                                    \
             level##_product_tiles(w, list, begin, end, x, y, y_stride);                                   \
         else                                                                                              \
-            one_by_one(w, list, begin, end, x, y, y_stride, dot_##name);                                  \
+            rows_in_streams(w, list, begin, end, x, y, y_stride, dot_##name);                             \
     }
 
 #endif

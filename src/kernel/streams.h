@@ -1,4 +1,4 @@
-/* streams.h - the loop over rows with one token, shared by all vector levels: it decides which rows are processed
+/* streams.h - the loop over rows with one token or few, shared by all vector levels: it decides which rows are processed
  * together and what is prefetched. It is included by files with a level's flags, so everything is `static inline`:
  * nothing here may become a symbol that other code could be linked to. The level's header must define group_sums
  * first: GROUP floats in the level's registers. */
@@ -26,8 +26,14 @@ typedef struct row_group {
     uintptr_t ahead[GROUP]; /* addresses, not pointers: they may lie behind the matrix */
 } row_group;
 
-/* Returns the products of a group of rows with the only token of x. */
-typedef group_sums dot_function(const row_group *rows, const kernel_input *x);
+/* Computes the products of a group of rows with `tokens` tokens: x[t], each alone, to sums[t]. What is unpacked of a row is
+ * shared by the tokens: compilers find that all of them read the same. A token's sums do not depend on the others. */
+typedef void dot_function(const row_group *rows, const kernel_input *x, size_t tokens, group_sums *sums);
+#define TOKENS_AT_ONCE  4
+#define TOKEN_COUNTS(X) X(1) X(2) X(3) X(4)
+
+/* Repeats the next statement for every token; their number is a constant, so that what belongs to them can be registers. */
+#define FOR_TOKENS UNROLLED for (size_t t = 0; t < tokens; t++)
 
 /* Prefetches for all rows; called at every step that multiplies `bytes` bytes of each row from byte `at`. */
 ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
@@ -37,12 +43,47 @@ ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
             __builtin_prefetch((const void *)(rows->ahead[r] + at + i));
 }
 
-/* Multiplies rows [begin, end) with one token, eight at a time. The rows of a group are not neighbours: they are an
+/* Returns token t alone. */
+ALWAYS_INLINE kernel_input one_token(const kernel_input *x, size_t t)
+{
+    kernel_input one = {.count = 1, .columns = x->columns, .values = x->values + t * x->columns};
+    if (x->q) {
+        one.q = x->q + t * x->columns;
+        one.scales = x->scales + t * (x->columns / Q8_BLOCK);
+        one.sums = x->sums + t * (x->columns / Q8_SUM);
+    }
+    return one;
+}
+
+/* Multiplies a group of rows with tokens t, t + 1 ...; returns with how many: of all that are left, so many that every pass
+ * has about the same number. */
+ALWAYS_INLINE size_t dot_some(const row_group *rows, const kernel_input *x, size_t t, group_sums *sums,
+                              dot_function *dot)
+{
+    kernel_input some[TOKENS_AT_ONCE];
+    size_t left = x->count - t, passes = (left + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE,
+           tokens = (left + passes - 1) / passes;
+    for (size_t k = 0; k < tokens; k++)
+        some[k] = one_token(x, t + k);
+    switch (tokens) {
+#define X(n)                      \
+    case n:                       \
+        dot(rows, some, n, sums); \
+        break;
+        TOKEN_COUNTS(X)
+#undef X
+    default:
+        break;
+    }
+    return tokens;
+}
+
+/* Multiplies rows [begin, end) with every token, eight at a time; further tokens find the rows in the cache. The rows of a group are not neighbours: they are an
  * eighth of the range apart, so that each is a stream of its own. The CPU's hardware prefetch ends at a page, so one
  * stream gets 12 GB/s where eight get 20 (README.md). With a list the whole next row of each stream is prefetched,
  * since the CPU cannot guess its address. A row's result does not depend on the other rows of its group. */
 ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t begin, size_t end,
-                                   const kernel_input *x, float *y, dot_function *dot)
+                                   const kernel_input *x, float *y, size_t y_stride, dot_function *dot)
 {
     size_t apart = (end - begin + GROUP - 1) / GROUP;
     for (size_t i = begin; i < begin + apart; i++) {
@@ -57,26 +98,32 @@ ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t
             for (size_t r = 0; r < GROUP; r++)
                 for (size_t k = 0; k < AHEAD && k < w->row_bytes; k += 64)
                     __builtin_prefetch(rows.now[r] + k);
-        float sums[GROUP];
-        group_sums in_registers = dot(&rows, x);
-        memcpy(sums, &in_registers, sizeof(sums));
-        for (size_t r = 0; r < GROUP && i + r * apart < end; r++)
-            y[i + r * apart] = sums[r];
+        for (size_t t = 0, tokens; t < x->count; t += tokens) {
+            group_sums in_registers[TOKENS_AT_ONCE];
+            float sums[TOKENS_AT_ONCE][GROUP];
+            tokens = dot_some(&rows, x, t, in_registers, dot);
+            memcpy(sums, in_registers, tokens * sizeof(*sums));
+            for (size_t k = 0; k < tokens; k++)
+                for (size_t r = 0; r < GROUP && i + r * apart < end; r++)
+                    y[(t + k) * y_stride + i + r * apart] = sums[k][r];
+            for (size_t r = 0; r < GROUP; r++) /* prefetched already */
+                rows.ahead[r] = (uintptr_t)rows.now[r];
+        }
     }
 }
 
 /* Defines the product of a block format at a level whose file has dot_NAME: float32 activations are multiplied with
- * decoded weights; with 8-bit activations one token takes the loop above, more take tiles. */
+ * decoded weights; with 8-bit activations one token or few take the loop above, more take tiles. */
 #define BLOCK_PRODUCT(name, level)                                                                        \
     static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
                                          const kernel_input *x, float *y, size_t y_stride)                \
     {                                                                                                     \
         if (!x->q)                                                                                        \
             level##_product_decoded(w, list, begin, end, x, y, y_stride);                                 \
-        else if (x->count != 1)                                                                           \
+        else if (x->count > FEW_OF_BLOCKS)                                                                \
             level##_product_tiles(w, list, begin, end, x, y, y_stride);                                   \
         else                                                                                              \
-            rows_in_streams(w, list, begin, end, x, y, dot_##name);                                       \
+            rows_in_streams(w, list, begin, end, x, y, y_stride, dot_##name);                             \
     }
 
 /* Defines the products of a level and their table. */

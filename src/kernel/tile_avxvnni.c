@@ -1,7 +1,10 @@
 /* tile_avxvnni.c - block formats times many tokens of 8 bits, for AVX2 with AVX-VNNI. The AVX2 kernels are used for one
- * token, which is bound by memory, and for float activations, which gain nothing from VNNI. */
+ * token and for few, and for float activations, which gain nothing from VNNI. */
 #define WITH_VNNI
 #include "tile_avx2.h"
+
+/* Tokens up to which the kernels for few are faster: tiles gain from VNNI, those do not. */
+#define FEW_BEFORE_TILES 10
 
 TILE_PRODUCTS(avxvnni)
 
@@ -11,7 +14,7 @@ static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin,
     const kernels *avx2 = avx2_blocks.product[w->format]  ? &avx2_blocks
                           : avx2_bytes.product[w->format] ? &avx2_bytes
                                                           : &avx2_copies;
-    kernel_product *chosen = x->q && x->count != 1 ? avxvnni_product_tiles : avx2->product[w->format];
+    kernel_product *chosen = x->q && x->count > FEW_BEFORE_TILES ? avxvnni_product_tiles : avx2->product[w->format];
     chosen(w, list, begin, end, x, y, y_stride);
 }
 

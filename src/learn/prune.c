@@ -293,14 +293,14 @@ static void lose(void *context, size_t begin, size_t end, unsigned worker)
         sort_into_bands(s, own, t, ends);
         memset(own->lost, 0, s->width * sizeof *own->lost);
         for (size_t k = 1; k < PRUNE_GRADES; k++) {
-            s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[k - 1], ends[k], own->h,
-                                                             own->lost);
+            s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[k - 1], ends[k], own->h, 0, 1,
+                                                             own->lost, 0);
             s->errors[t * PRUNE_GRADES + k] = size > 0 ? post_square(s, own->lost) / size : 0;
         }
         if (!post_weight(s))
             continue;
         s->runtime->kernels.accumulate[s->down_t.format](&s->down_t, own->list, ends[PRUNE_GRADES - 1],
-                                                         ends[PRUNE_GRADES], own->h, own->lost);
+                                                         ends[PRUNE_GRADES], own->h, 0, 1, own->lost, 0);
         double whole = divisor(s, square(own->lost, s->d), s->d);
         for (size_t k = 1; k < PRUNE_GRADES; k++)
             s->errors[t * PRUNE_GRADES + k] /= whole * whole;
