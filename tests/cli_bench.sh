@@ -15,6 +15,13 @@ for i in 0 1 2 3; do
     is "density" "$(value "$scratch/bench.json" rows.$i.density)" 1
 done
 value "$scratch/bench.json" rows.4 >/dev/null && fail "a fifth row" || pass
+# Several sequences: a row for each number of them, a column in tables, and results that can be read again.
+"$HEARTH" bench "$model" --json -r 1 -n 2 --prompt-lengths 4 --batch 1,3 >"$scratch/batch.json"
+is "batches" "$(value "$scratch/batch.json" rows.0.batch) $(value "$scratch/batch.json" rows.1.batch)" "1 3"
+"$HEARTH" bench --from "$scratch/batch.json" >"$scratch/table"
+has "a table of batches" "$(cat "$scratch/table")" "prompt  batch  prefill"
+refused 2 "batch" "$HEARTH" bench "$model" --batch 0
+refused 2 "batch" "$HEARTH" bench "$model" --batch 257
 is "lengths" "$(value "$scratch/bench.json" rows.1.prompt_length) $(value "$scratch/bench.json" rows.2.context)" "16 32"
 
 # Cache: layers x (keys and values) x their width x bytes x the mean position of 4 tokens behind 32 + 8.

@@ -54,6 +54,54 @@ static void sequences_do_not_touch(void **state)
     stack_close(&s);
 }
 
+/* Decodes a few tokens of each of `count` sequences, all together or one sequence after the other: logits
+ * [count][DECODED][vocabulary]. Returns how many values. */
+#define DECODED         4
+#define MOST_VOCABULARY 1024
+static size_t decode_sequences(const char *model, uint32_t count, bool together, float *logits)
+{
+    stack s;
+    hearth_row rows[FEW_TOKENS];
+    hearth_error error;
+    hearth_session_options options = {.context = 16, .sequences = FEW_TOKENS, .output_rows = FEW_TOKENS};
+    stack_open(&s, model, 2, HEARTH_ACTIVATIONS_AUTO, options);
+    size_t vocabulary = s.model->hyper.vocabulary_size, step = together ? count : 1;
+    assert_true(vocabulary <= MOST_VOCABULARY);
+    for (uint32_t i = 0; i < DECODED; i++) {
+        for (uint32_t k = 0; k < count; k++)
+            rows[k] = (hearth_row){story[(k + 3 * i) % 12], k, true};
+        for (size_t k = 0; k < count; k += step) {
+            stack_check(hearth_session_feed(s.session, rows + k, step, &error), &error);
+            for (size_t t = 0; t < step; t++) {
+                float *to = logits + ((k + t) * DECODED + i) * vocabulary;
+                stack_check(hearth_session_logits(s.session, t, 1, to, &error), &error);
+            }
+        }
+    }
+    stack_close(&s);
+    return count * DECODED * vocabulary;
+}
+
+/* Up to FEW_TOKENS sequences that decode together give the bytes that each gives alone: stock layout, a row per neuron, a
+ * norm within the network, recurrent layers, float and block formats. */
+static void few_sequences_change_nothing(void **state)
+{
+    (void)state;
+    static const char *const models[] = {MODEL,
+                                         Q4_MODEL,
+                                         HEARTH_DATA "/golden/pwri/llama/q4_0.gguf",
+                                         HEARTH_DATA "/golden/pwri/llama/f32.gguf",
+                                         HEARTH_DATA "/golden/bitnet/model.gguf",
+                                         HEARTH_DATA "/golden/qwen3-5/model.gguf"};
+    static float alone[FEW_TOKENS * DECODED * MOST_VOCABULARY], together[FEW_TOKENS * DECODED * MOST_VOCABULARY];
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (uint32_t count = 2; count <= FEW_TOKENS; count++) {
+            size_t values = decode_sequences(models[m], count, false, alone);
+            assert_int_equal(decode_sequences(models[m], count, true, together), values);
+            assert_memory_equal(together, alone, values * sizeof *alone);
+        }
+}
+
 /* A prompt read in slices of 5 rows, and token by token, agrees with one slice. */
 static void slices_agree(void **state)
 {
@@ -516,6 +564,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_do_not_touch),
+        cmocka_unit_test(few_sequences_change_nothing),
         cmocka_unit_test(slices_agree),
         cmocka_unit_test(state_moves),
         cmocka_unit_test(wrong_feeds),

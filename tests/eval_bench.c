@@ -74,17 +74,19 @@ static void check_row(const bench_row *row, uint32_t layer_count)
                 1e-9);
 }
 
-/* Any allocation may fail; then rows come by context, by prompt length, by engine. */
+/* Any allocation may fail; then rows come by context, by prompt length, by batch, by engine. */
 static void survives_failing_allocations(void **state)
 {
     (void)state;
     fixture f;
     open_two(&f);
-    static const int32_t lengths[] = {3, 2}, contexts[] = {0, 4};
+    static const int32_t lengths[] = {3, 2}, contexts[] = {0, 4}, batches[] = {1, 3};
     bench_options o = {.prompt_lengths = lengths,
                        .prompt_length_count = 2,
                        .contexts = contexts,
                        .context_count = 2,
+                       .batches = batches,
+                       .batch_count = 2,
                        .decode_tokens = 1,
                        .repeats = 1,
                        .traced = true};
@@ -101,15 +103,19 @@ static void survives_failing_allocations(void **state)
         assert_int_equal(mem_live(), live);
     } while (true);
     assert_true(n > 10);
-    assert_int_equal(result.count, 8);
+    assert_int_equal(result.count, 16);
     for (size_t i = 0; i < result.count; i++) {
         const bench_row *row = &result.rows[i];
-        assert_int_equal(row->context, contexts[i / 4]);
-        assert_int_equal(row->prompt_length, lengths[i / 2 % 2]);
+        assert_int_equal(row->context, contexts[i / 8]);
+        assert_int_equal(row->prompt_length, lengths[i / 4 % 2]);
+        assert_int_equal(row->batch, batches[i / 2 % 2]);
         assert_string_equal(row->mode, i % 2 ? "exact" : "dense");
         check_row(row, result.layer_count);
         if (i % 2 == 0) {
+            double weights = row->bytes_per_token - row->kv_bytes_per_token; /* read once for all sequences */
+            double alone = result.rows[0].bytes_per_token - result.rows[0].kv_bytes_per_token;
             assert_true(row->relative_speed == 1 && row->density == 1 && row->let_through == 1);
+            assert_true(fabs(weights * row->batch / alone - 1) < 1e-9);
             continue;
         }
         double ratio = row->decode_tokens_per_second / row[-1].decode_tokens_per_second;

@@ -4,7 +4,7 @@
  *   PANEL_ROWS, PANEL_COLUMNS, PANELS (filled before they are multiplied with the tokens, which are prepared once for
  *   all of them), TILE_TOKENS, TILES(X) (X of every number of tokens up to that)
  *   panel         its scales and minima are [..][PANEL_ROWS], one row of them per group and per 32 columns
- *   tokens        the tokens of a tile, from the panel's first column on:
+ *   token_tile    the tokens of a tile, from the panel's first column on:
  *                   q [TILE_TOKENS][stride], scales [TILE_TOKENS][stride / 32], stride
  *                   totals [TILE_TOKENS][..]: scale times sum of 32 columns, which minima are multiplied with
  *   tile_format   how a format is unpacked and multiplied; `group` columns have one scale, has_minima
@@ -19,7 +19,7 @@
 #define REGISTERS (PANEL_ROWS / LANES)
 
 /* Multiplies the panel's rows with `count` tokens; adds the sums to y, or writes them if `first`. */
-ALWAYS_INLINE void tile(const panel *p, size_t columns, const tokens *x, size_t count, bool first, size_t rows,
+ALWAYS_INLINE void tile(const panel *p, size_t columns, const token_tile *x, size_t count, bool first, size_t rows,
                         float *y, size_t y_stride, tile_format format)
 {
     vector sum[TILE_TOKENS][REGISTERS];
@@ -59,7 +59,7 @@ ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c,
                               size_t t, float *y, size_t y_stride, tile_format format)
 {
     size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
-    tokens part;
+    token_tile part;
     part.q = x->q + at;
     part.scales = x->scales + at / 32;
     part.stride = x->columns;

@@ -49,7 +49,7 @@ typedef struct tokens {
     int32_t begin[TILE_TOKENS][PANEL_COLUMNS / 16];
     /* Q4_K: scale times sum of a group; the group's minimum is multiplied with it. */
     float totals[TILE_TOKENS][PANEL_COLUMNS / STEP];
-} tokens;
+} token_tile;
 
 typedef __m256i integers;
 
@@ -60,8 +60,8 @@ typedef struct tile_format {
      * two steps that the format has. Entries of a row are PANEL_ROWS apart. */
     __m256i (*unpack)(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps);
     /* Fills begin or totals of token t from the sums and values of `columns` columns; NULL: not needed. */
-    void (*prepare)(tokens *x, size_t t, const int16_t *sums, size_t columns);
-    void (*dot)(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2]);
+    void (*prepare)(token_tile *x, size_t t, const int16_t *sums, size_t columns);
+    void (*dot)(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2]);
 } tile_format;
 
 /* ---- unpacking ---- */
@@ -199,7 +199,7 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
 
 /* ---- start values of a token's groups ---- */
 
-ALWAYS_INLINE void prepare_q4_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_q4_k(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     const float *scales = x->scales + t * (x->stride / STEP);
     for (size_t g = 0; g < columns / STEP; g++)
@@ -208,19 +208,19 @@ ALWAYS_INLINE void prepare_q4_k(tokens *x, size_t t, const int16_t *sums, size_t
 
 #ifdef WITH_VNNI
 
-ALWAYS_INLINE void prepare_q8_0(tokens *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_q8_0(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t g = 0; g < columns / STEP; g++)
         x->begin[t][g] = -128 * (sums[2 * g] + sums[2 * g + 1]);
 }
 
-ALWAYS_INLINE void prepare_q4_0(tokens *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_q4_0(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t g = 0; g < columns / STEP; g++)
         x->begin[t][g] = -8 * (sums[2 * g] + sums[2 * g + 1]);
 }
 
-ALWAYS_INLINE void prepare_q6_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_q6_k(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t i = 0; i < columns / 16; i++)
         x->begin[t][i] = -32 * sums[i];
@@ -230,13 +230,13 @@ ALWAYS_INLINE void prepare_q6_k(tokens *x, size_t t, const int16_t *sums, size_t
 
 #define prepare_q8_0 NULL
 
-ALWAYS_INLINE void prepare_q4_0(tokens *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_q4_0(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t g = 0; g < columns / STEP; g++)
         x->begin[t][g] = in_both_halves(-4 * (sums[2 * g] + sums[2 * g + 1]));
 }
 
-ALWAYS_INLINE void prepare_q6_k(tokens *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_q6_k(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     (void)sums;
     for (size_t g = 0; g < columns / STEP; g++) {
@@ -273,7 +273,7 @@ ALWAYS_INLINE __m256i four_values(const int8_t *q)
 }
 
 /* Adds the products of columns [k, k + columns) of unsigned weights to sum, in 16 bits, or with VNNI in 32. */
-ALWAYS_INLINE void add_products(const panel *p, size_t k, size_t columns, const tokens *x, size_t count,
+ALWAYS_INLINE void add_products(const panel *p, size_t k, size_t columns, const token_tile *x, size_t count,
                                 __m256i sum[TILE_TOKENS][2])
 {
     const __m256i *weights = weights_at(p, k);
@@ -319,7 +319,7 @@ ALWAYS_INLINE void widen_sums(size_t count, __m256i dot[TILE_TOKENS][2])
 #endif
 }
 
-ALWAYS_INLINE void dot_q4_0(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_q4_0(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t t = 0; t < count; t++)
@@ -328,7 +328,7 @@ ALWAYS_INLINE void dot_q4_0(const panel *p, size_t g, const tokens *x, size_t co
     widen_sums(count, dot);
 }
 
-ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t t = 0; t < count; t++)
@@ -338,7 +338,7 @@ ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const tokens *x, size_t co
 }
 
 /* Weights of 5 bits: two products by 16 columns fit 16 bits. */
-ALWAYS_INLINE void dot_5_bits(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_5_bits(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t half = 0; half < 2; half++) {
@@ -356,7 +356,7 @@ ALWAYS_INLINE void dot_5_bits(const panel *p, size_t g, const tokens *x, size_t 
 
 /* The integer scales of 16 columns are multiplied with the sums when these are widened. The sum of 32 columns is at
  * most 2 * 128 * 16 * 32 * 127 < 2^24, so float32 represents it exactly. */
-ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t half = 0; half < 2; half++) {
@@ -380,7 +380,7 @@ ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const tokens *x, size_t co
 
 #else
 
-ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     const __m256i ones = _mm256_set1_epi16(1), *weights = weights_at(p, g * STEP);
     const int8_t *q = x->q + g * STEP;
@@ -411,13 +411,13 @@ ALWAYS_INLINE vector to_floats(__m256i v)
     return _mm256_cvtepi32_ps(v);
 }
 
-ALWAYS_INLINE void prepare(tokens *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
+ALWAYS_INLINE void prepare(token_tile *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
 {
     if (format.prepare)
         format.prepare(x, t, sums, columns);
 }
 
-ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t count, __m256i dot[TILE_TOKENS][2],
+ALWAYS_INLINE void dot_group(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2],
                              tile_format format)
 {
     format.dot(p, g, x, count, dot);

@@ -47,7 +47,7 @@ typedef struct tokens {
     size_t stride;
     _Alignas(64) int32_t start[TILE_TOKENS][PANEL_COLUMNS / 16]; /* -offset times the sum of each group */
     _Alignas(64) float totals[TILE_TOKENS][PANEL_COLUMNS / 32];  /* scale times sum of 32 columns */
-} tokens;
+} token_tile;
 
 typedef __m512i integers;
 
@@ -199,7 +199,7 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
 /* ---- multiplying ---- */
 
 /* Computes start[] and totals[] of token t, where the format needs them. */
-ALWAYS_INLINE void prepare(tokens *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
+ALWAYS_INLINE void prepare(token_tile *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
 {
     const float *scales = x->scales + t * (x->stride / 32);
     int32_t *start = x->start[t];
@@ -230,7 +230,7 @@ ALWAYS_INLINE void prepare(tokens *x, size_t t, const int16_t *sums, size_t colu
 #ifdef WITH_VNNI
 
 /* Adds the products of columns [k, k + group) of the panel with `count` tokens to dot. */
-ALWAYS_INLINE void add_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+ALWAYS_INLINE void add_group(const panel *p, size_t k, const token_tile *x, size_t count, __m512i dot[TILE_TOKENS][2],
                              tile_format format)
 {
     for (size_t end = k + format.group; k < end; k += 4) {
@@ -257,7 +257,7 @@ ALWAYS_INLINE __m512i multiply_four(__m512i weights, __m512i values, tile_format
 
 /* The same without VNNI, for one half of the rows after the other: the 16-bit sums of all rows would not fit the
  * registers, and loading the values twice costs nothing. */
-ALWAYS_INLINE void add_group(const panel *p, size_t k, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+ALWAYS_INLINE void add_group(const panel *p, size_t k, const token_tile *x, size_t count, __m512i dot[TILE_TOKENS][2],
                              tile_format format)
 {
     for (size_t h = 0; h < 2; h++) {
@@ -283,7 +283,7 @@ ALWAYS_INLINE void add_group(const panel *p, size_t k, const tokens *x, size_t c
 
 #endif
 
-ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t count, __m512i dot[TILE_TOKENS][2],
+ALWAYS_INLINE void dot_group(const panel *p, size_t g, const token_tile *x, size_t count, __m512i dot[TILE_TOKENS][2],
                              tile_format format)
 {
     for (size_t t = 0; t < count; t++)

@@ -27,7 +27,7 @@ typedef struct tokens {
     const float *scales; /* [TILE_TOKENS][stride / 32] */
     size_t stride;
     float totals[TILE_TOKENS][PANEL_COLUMNS / 32]; /* Q4_K: scale times sum of 32 columns */
-} tokens;
+} token_tile;
 
 typedef struct tile_format {
     size_t group; /* columns with one scale: 16 or 32 */
@@ -117,14 +117,14 @@ ALWAYS_INLINE vector to_floats(integers v)
     return (vector){vcvtq_f32_s32(v.low), vcvtq_f32_s32(v.high)};
 }
 
-ALWAYS_INLINE void prepare(tokens *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
+ALWAYS_INLINE void prepare(token_tile *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
 {
     const float *scales = x->scales + t * (x->stride / 32);
     for (size_t g = 0; g < columns / 32 && format.has_minima; g++)
         x->totals[t][g] = scales[g] * (float)(sums[2 * g] + sums[2 * g + 1]);
 }
 
-ALWAYS_INLINE void dot_group(const panel *p, size_t g, const tokens *x, size_t count, integers dot[TILE_TOKENS][1],
+ALWAYS_INLINE void dot_group(const panel *p, size_t g, const token_tile *x, size_t count, integers dot[TILE_TOKENS][1],
                              tile_format format)
 {
     for (size_t t = 0; t < count; t++)
