@@ -167,7 +167,7 @@ static void check_sums_of(check *c, const kernels *k, number_format format, bool
                           uint64_t *rng)
 {
     static const char *const kinds[CONTENT_COUNT] = {"rough", "not finite"};
-    size_t few = many || random_below(rng, 2) ? 1 : 2 + random_below(rng, FEW_TOKENS);
+    size_t few = many || random_below(rng, 2) ? 1 : 2 + random_below(rng, 15);
     content kind = random_below(rng, 6) || few > 1 ? ROUGH : NOT_FINITE; /* zero times infinity may be skipped, too */
     buffer_guarded weights, numbers, coefficients;
     sums_case s = {.w = matrix_new(&weights, format, kind, rows, columns, rng), .columns = columns, .tokens = few};
