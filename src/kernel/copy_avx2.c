@@ -130,7 +130,7 @@ ALWAYS_INLINE __m256 add_levels2(__m256 sum, const uint8_t *base, const token_le
                 FOR_TOKENS sum[t][r] = add_##name(sum[t][r], rows->now[r] + at, &token[t]);                  \
         }                                                                                                    \
         if (b < parts) { /* fewer than eight parts, filled up with zeros */                                  \
-            short_span last;                                                                                 \
+            short_span last = {0};                                                                           \
             for (size_t t = 0; t < tokens; t++) {                                                            \
                 copy_token(&last, &x[t], b);                                                                 \
                 token[t] = read_##name(last.q, last.sums, last.scales);                                      \

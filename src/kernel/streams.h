@@ -78,10 +78,11 @@ ALWAYS_INLINE size_t dot_some(const row_group *rows, const kernel_input *x, size
     return tokens;
 }
 
-/* Multiplies rows [begin, end) with every token, eight at a time; further tokens find the rows in the cache. The rows of a group are not neighbours: they are an
- * eighth of the range apart, so that each is a stream of its own. The CPU's hardware prefetch ends at a page, so one
- * stream gets 12 GB/s where eight get 20 (README.md). With a list the whole next row of each stream is prefetched,
- * since the CPU cannot guess its address. A row's result does not depend on the other rows of its group. */
+/* Multiplies rows [begin, end) with every token, eight at a time; further tokens find the rows in the cache. The rows of a
+ * group are not neighbours: they are an eighth of the range apart, so that each is a stream of its own. The CPU's hardware
+ * prefetch ends at a page, so one stream gets 12 GB/s where eight get 20 (README.md). With a list the whole next row of each
+ * stream is prefetched, since the CPU cannot guess its address. A row's result does not depend on the other rows of its
+ * group. */
 ALWAYS_INLINE void rows_in_streams(const matrix *w, const uint32_t *list, size_t begin, size_t end,
                                    const kernel_input *x, float *y, size_t y_stride, dot_function *dot)
 {
