@@ -218,15 +218,9 @@ static void check_list(check *c, kernel_product *product, const product_case *p,
 static void check_alone(check *c, kernel_product *product, const product_case *p, const buffer_guarded *together,
                         size_t stride)
 {
-    size_t columns = p->w.columns;
     buffer_guarded y = output_new(p->w.rows, 1, p->w.rows);
     for (size_t t = 0; t < p->x.count; t++) {
-        kernel_input one = {.count = 1, .columns = columns, .values = p->x.values + t * columns};
-        if (p->x.q) {
-            one.q = p->x.q + t * columns;
-            one.scales = p->x.scales + t * columns / Q8_BLOCK;
-            one.sums = p->x.sums + t * columns / Q8_SUM;
-        }
+        kernel_input one = one_token(&p->x, t);
         product(&p->w, NULL, 0, p->w.rows, &one, y.data, p->w.rows);
         expect_same(c, "a token alone and among others", y.data, (const float *)together->data + t * stride,
                     p->w.rows * sizeof(float));

@@ -151,12 +151,7 @@ static void multiply_down(void *context, size_t begin, size_t end, unsigned work
     size_t f = job->down.columns, d = expert_width(job);
     float *one = job->s->scratch.sums;
     for (size_t i = 0; i < work->h.count; i++) {
-        kernel_input h = {.count = 1, .columns = f, .values = work->h.values + i * f};
-        if (work->h.q) {
-            h.q = work->h.q + i * f;
-            h.scales = work->h.scales + i * f / Q8_BLOCK;
-            h.sums = work->h.sums + i * f / Q8_SUM;
-        }
+        kernel_input h = one_token(&work->h, i);
         matrix down = job->down;
         down.data = matrix_row(&job->down, job->rows[i * f] / f * d);
         down.rows = (uint32_t)d;

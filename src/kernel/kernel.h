@@ -38,6 +38,18 @@ typedef struct kernel_input {
     const int16_t *sums; /* [count][columns / 16]                                       */
 } kernel_input;
 
+/* Returns token t alone. */
+static inline kernel_input one_token(const kernel_input *x, size_t t)
+{
+    kernel_input one = {.count = 1, .columns = x->columns, .values = x->values + t * x->columns};
+    if (x->q) {
+        one.q = x->q + t * x->columns;
+        one.scales = x->scales + t * (x->columns / Q8_BLOCK);
+        one.sums = x->sums + t * (x->columns / Q8_SUM);
+    }
+    return one;
+}
+
 /* Up to so many tokens, a product gives each token the same bytes as if it were alone. */
 #define FEW_TOKENS 8
 

@@ -43,18 +43,6 @@ ALWAYS_INLINE void fetch_ahead(const row_group *rows, size_t at, size_t bytes)
             __builtin_prefetch((const void *)(rows->ahead[r] + at + i));
 }
 
-/* Returns token t alone. */
-ALWAYS_INLINE kernel_input one_token(const kernel_input *x, size_t t)
-{
-    kernel_input one = {.count = 1, .columns = x->columns, .values = x->values + t * x->columns};
-    if (x->q) {
-        one.q = x->q + t * x->columns;
-        one.scales = x->scales + t * (x->columns / Q8_BLOCK);
-        one.sums = x->sums + t * (x->columns / Q8_SUM);
-    }
-    return one;
-}
-
 /* Multiplies a group of rows with tokens t, t + 1 ...; returns with how many: of all that are left, so many that every pass
  * has about the same number. */
 ALWAYS_INLINE size_t dot_some(const row_group *rows, const kernel_input *x, size_t t, group_sums *sums,
