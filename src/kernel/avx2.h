@@ -135,19 +135,6 @@ static inline void store_first_halves(uint16_t *at, size_t n, __m256 v)
         memcpy(at, halves, n * sizeof(*halves));
 }
 
-/* Returns the scales of eight Q4_0 blocks, in order, as float16. Loading them one by one takes three times as many
- * instructions. A block has 18 bytes; so of the eight 32-bit words from byte 32 i on, word i has the scale of block 2 i
- * in its lower half, and word 4 + i has that of block 2 i + 1 in its upper half. */
-static inline __m128i scales_of_8(const block_q4_0 block[8])
-{
-    __m256i v[4];
-    for (int i = 0; i < 4; i++)
-        v[i] = _mm256_loadu_si256((const void *)((const uint8_t *)block + 32 * i));
-    __m256i words =
-        _mm256_blend_epi32(_mm256_blend_epi32(v[0], v[1], 0x22), _mm256_blend_epi32(v[2], v[3], 0x88), 0xcc);
-    return _mm_blend_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1), 0xaa);
-}
-
 /* Returns the sum of each of eight registers, in order. */
 static inline __m256 sum_of_8(const __m256 v[8])
 {

@@ -8,6 +8,8 @@
  *   Q8_0         2 * 128 * 127 = 32512, of |w| and q with the sign of w: |-128| is 128 as an unsigned byte, and a
  *                q of kernel_input is never -128, so it can always be negated. */
 #include "avx2.h"
+
+#include "bytes_avx2.h"
 #include "fold_avx2.h"
 
 ALWAYS_INLINE __m256i load_256(const void *at)

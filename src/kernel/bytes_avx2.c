@@ -11,6 +11,8 @@
  *   Q5_0, Q5_1, MXFP4     less 16: at most 16 * 16 * 127 = 32512
  *   the others            no shift: at most 8 * 31 * 127 = 31496
  * Many tokens take tiles where the format has one (tile_avx2.h), else they are multiplied one by one. */
+#include "avx2.h"
+
 #include "bytes_avx2.h"
 #include "fold_avx2.h"
 
@@ -214,7 +216,7 @@ ALWAYS_INLINE void dot_rows_of_bytes(const row_group *rows, const kernel_input *
         dot_rows_of_bytes(rows, x, tokens, BYTE_FORMAT(id, name, kind, offset, by_16, has_minima, pair, find, found), \
                           sums);                                                                                      \
     }                                                                                                                 \
-    SPAN_PRODUCT(level, name, by_16)
+    SPAN_PRODUCT(level, name, !(by_16)) /* scales of 16 columns have no tiles */
 #define BYTE_ROW(level, id, name, ...) [FORMAT_##id] = product_##name##_##level,
 
 BYTE_FORMATS(BYTE_PRODUCT, avx2)

@@ -1,5 +1,6 @@
 /* bytes_avx2.h - block formats that are unpacked to bytes, 32 weights at a time, for AVX2. One description of a format
- * serves products with one token (bytes_avx2.c), tiles (tile_avx2.h), and decoding (decode_avx2.h).
+ * serves products with one token (bytes_avx2.c), tiles (tile_avx2.h, tile_avx512.h), and decoding (decode_avx2.h). The
+ * header of a level, avx2.h or avx512.h, comes before this one.
  *
  * A weight is scale * (byte - offset) - minimum; scales and minima belong to 32 weights, or to 16. Columns are taken in
  * spans of 256, of which the last may be shorter in formats with blocks of 32; part p of a span is its columns 32 p to
@@ -7,8 +8,9 @@
 #ifndef KERNEL_BYTES_AVX2_H
 #define KERNEL_BYTES_AVX2_H
 
-#include "avx2.h"
 #include "spans.h"
+
+#include <immintrin.h>
 
 /* Scales of a span, of part p in lane p of [0]; or of 16 weights each: those of half a of part p in lane 4 a + p % 4 of
  * [p / 4], which is the order of the sums that they are multiplied with. */
@@ -83,6 +85,19 @@ typedef struct byte_format {
                    bytes_##name, pair, find, found})
 
 /* ---- pieces ---- */
+
+/* Returns the scales of eight Q4_0 blocks, in order, as float16. Loading them one by one takes three times as many
+ * instructions. A block has 18 bytes; so of the eight 32-bit words from byte 32 i on, word i has the scale of block 2 i
+ * in its lower half, and word 4 + i has that of block 2 i + 1 in its upper half. */
+static inline __m128i scales_of_8(const block_q4_0 block[8])
+{
+    __m256i v[4];
+    for (int i = 0; i < 4; i++)
+        v[i] = _mm256_loadu_si256((const void *)((const uint8_t *)block + 32 * i));
+    __m256i words =
+        _mm256_blend_epi32(_mm256_blend_epi32(v[0], v[1], 0x22), _mm256_blend_epi32(v[2], v[3], 0x88), 0xcc);
+    return _mm_blend_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1), 0xaa);
+}
 
 /* Returns the low nibbles of 16 bytes, then their high nibbles. */
 ALWAYS_INLINE __m256i nibbles_of_16(const uint8_t *at)

@@ -11,6 +11,8 @@
 #ifndef KERNEL_BYTES_AVX512_H
 #define KERNEL_BYTES_AVX512_H
 
+#include "avx2.h"
+
 #include "bytes_avx2.h"
 
 #define REGISTERS 4 /* of a span */
@@ -226,7 +228,7 @@ ALWAYS_INLINE void dot_wide(const row_group *rows, const kernel_input *x, size_t
 }
 
 /* Defines the product of a format; what is not one token of 8 bits is left to AVX2, but for formats without a tile. */
-#define WIDE_PRODUCT(level, id, name, order, offset, minimum, by_16, signs, find)                                 \
+#define WIDE_PRODUCT(level, id, name, order, offset, minimum, signs, find)                                        \
     ALWAYS_INLINE void dot_##name(const row_group *rows, const kernel_input *x, size_t tokens, __m256 *sums)      \
     {                                                                                                             \
         dot_wide(rows, x, tokens,                                                                                 \
@@ -234,7 +236,7 @@ ALWAYS_INLINE void dot_wide(const row_group *rows, const kernel_input *x, size_t
                                unpack_##name, signs, find},                                                       \
                  sums);                                                                                           \
     }                                                                                                             \
-    SPAN_PRODUCT(level, name, by_16)
+    SPAN_PRODUCT(level, name, true)
 #define WIDE_ROW(level, id, name, ...) [FORMAT_##id] = product_##name##_##level,
 
 /* ---- pieces ---- */
@@ -422,16 +424,16 @@ ALWAYS_INLINE void unpack_iq4_xs(const uint8_t *base, const row_finds *finds, __
     look_up_wide(iq4_values, 128, w);
 }
 
-/* Calls X(level, ID, name, order, offset, minimum, by_16, signs, find) for every format. */
+/* Calls X(level, ID, name, order, offset, minimum, signs, find) for every format. */
 // clang-format off
-#define NIBBLE_FORMATS(X, level)                                           \
-    X(level, Q4_1, q4_1, ORDER_HALVES, 0, 1, false, NULL, NULL) \
-    X(level, Q5_0, q5_0, ORDER_HALVES, 16, 0, false, NULL, NULL) \
-    X(level, Q5_1, q5_1, ORDER_HALVES, 0, 1, false, NULL, NULL) \
-    X(level, Q5_K, q5_k, ORDER_PAIRS, 0, -1, false, NULL, NULL) \
-    X(level, IQ4_NL, iq4_nl, ORDER_HALVES, 128, 0, false, NULL, NULL) \
-    X(level, IQ4_XS, iq4_xs, ORDER_HALVES, 128, 0, false, NULL, NULL) \
-    X(level, MXFP4, mxfp4, ORDER_HALVES, 12, 0, false, NULL, NULL)
+#define NIBBLE_FORMATS(X, level)                               \
+    X(level, Q4_1, q4_1, ORDER_HALVES, 0, 1, NULL, NULL)       \
+    X(level, Q5_0, q5_0, ORDER_HALVES, 16, 0, NULL, NULL)      \
+    X(level, Q5_1, q5_1, ORDER_HALVES, 0, 1, NULL, NULL)       \
+    X(level, Q5_K, q5_k, ORDER_PAIRS, 0, -1, NULL, NULL)       \
+    X(level, IQ4_NL, iq4_nl, ORDER_HALVES, 128, 0, NULL, NULL) \
+    X(level, IQ4_XS, iq4_xs, ORDER_HALVES, 128, 0, NULL, NULL) \
+    X(level, MXFP4, mxfp4, ORDER_HALVES, 12, 0, NULL, NULL)
 // clang-format on
 
 #endif

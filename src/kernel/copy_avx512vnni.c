@@ -168,12 +168,9 @@ ALWAYS_INLINE void dot_levels2(const row_group *rows, const kernel_input *x, siz
     dot_copies(rows, x, tokens, LEVELS2, sums);
 }
 
-/* What is not one token of 8 bits is left to AVX2. */
-kernel_product avx2_product_decoded, avx2_product_tiles;
-#define avx512vnni_product_decoded avx2_product_decoded
-#define avx512vnni_product_tiles   avx2_product_tiles
-SPAN_PRODUCT(avx512vnni, signs1, false)
-SPAN_PRODUCT(avx512vnni, levels2, false)
+#define avx512vnni_product_decoded avx512_product_decoded /* float activations gain nothing from VNNI */
+SPAN_PRODUCT(avx512vnni, signs1, true)
+SPAN_PRODUCT(avx512vnni, levels2, true)
 
 const kernels avx512vnni_copies = {
     .product = {[FORMAT_SIGNS1] = product_signs1_avx512vnni, [FORMAT_LEVELS2] = product_levels2_avx512vnni},

@@ -4,6 +4,8 @@
 #ifndef KERNEL_DECODE_AVX2_H
 #define KERNEL_DECODE_AVX2_H
 
+#include "avx2.h"
+
 #include "bytes_avx2.h"
 
 #define WEIGHT_STEP    32  /* columns that are decoded in registers at a time */

@@ -367,16 +367,16 @@ FIND_BY_TWO(iq2_s)
 #define unpack_iq2_xs  unpack_iq2
 #define unpack_iq2_s   unpack_iq2
 
-/* Calls X(level, ID, name, order, offset, minimum, by_16, signs, find) for every format. */
+/* Calls X(level, ID, name, order, offset, minimum, signs, find) for every format. */
 // clang-format off
-#define GRID_FORMATS(X, level)                                                             \
-    X(level, IQ1_S, iq1_s, ORDER_EIGHTS, 9, 0, false, NULL, wide_find_iq1_s)                    \
-    X(level, IQ1_M, iq1_m, ORDER_EIGHTS_BY_16, 9, 0, true, NULL, wide_find_iq1_m)               \
-    X(level, IQ2_XXS, iq2_xxs, ORDER_FOURS, 0, 0, false, signs_iq2_xxs, wide_find_iq2_xxs)      \
-    X(level, IQ2_XS, iq2_xs, ORDER_FOURS, 0, 0, true, signs_iq2_xs, wide_find_iq2_xs)           \
-    X(level, IQ2_S, iq2_s, ORDER_FOURS, 0, 0, true, signs_iq2_s, wide_find_iq2_s)               \
-    X(level, IQ3_XXS, iq3_xxs, ORDER_FOURS, 0, 0, false, signs_iq3_xxs, NULL)              \
-    X(level, IQ3_S, iq3_s, ORDER_FOURS, 0, 0, false, signs_iq3_s, NULL)
+#define GRID_FORMATS(X, level)                                                      \
+    X(level, IQ1_S, iq1_s, ORDER_EIGHTS, 9, 0, NULL, wide_find_iq1_s)               \
+    X(level, IQ1_M, iq1_m, ORDER_EIGHTS_BY_16, 9, 0, NULL, wide_find_iq1_m)         \
+    X(level, IQ2_XXS, iq2_xxs, ORDER_FOURS, 0, 0, signs_iq2_xxs, wide_find_iq2_xxs) \
+    X(level, IQ2_XS, iq2_xs, ORDER_FOURS, 0, 0, signs_iq2_xs, wide_find_iq2_xs)     \
+    X(level, IQ2_S, iq2_s, ORDER_FOURS, 0, 0, signs_iq2_s, wide_find_iq2_s)         \
+    X(level, IQ3_XXS, iq3_xxs, ORDER_FOURS, 0, 0, signs_iq3_xxs, NULL)              \
+    X(level, IQ3_S, iq3_s, ORDER_FOURS, 0, 0, signs_iq3_s, NULL)
 // clang-format on
 
 #endif

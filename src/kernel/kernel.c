@@ -43,6 +43,7 @@ static const struct part {
     {X86_512, &avx512_neurons},
     {X86_512, &avx512_transposes},
     {X86_512 | CPU_AVX512_VNNI, &avx512vnni_blocks},
+    {X86_512 | CPU_AVX512_VNNI, &avx512vnni_bytes},
     {X86_512 | CPU_AVX512_VNNI, &avx512vnni_copies},
     {X86_VBMI, &avx512vbmi_neurons},
     {X86_VBMI, &avx512vbmi_bytes},

@@ -16,7 +16,7 @@
 extern const kernels scalar_products, scalar_vectors, scalar_neurons, scalar_transposes;
 extern const kernels avx2_bytes, avx2_floats, avx2_blocks, avx2_vectors, avx2_attention, avx2_neurons, avx2_transposes;
 extern const kernels avx512_floats, avx512_blocks, avx512_vectors, avx512_attention, avx512_neurons, avx512_transposes;
-extern const kernels avx2_copies, avx512vnni_copies;
+extern const kernels avx2_copies, avx512vnni_bytes, avx512vnni_copies;
 extern const kernels avxvnni_tiles, avx512vnni_blocks, avx512vbmi_neurons, avx512vbmi_bytes;
 extern const kernels neon_floats, neon_blocks, neon_vectors, neon_attention, neon_neurons, dotprod_blocks;
 

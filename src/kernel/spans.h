@@ -36,14 +36,14 @@ ALWAYS_INLINE void copy_weights(short_span *s, const uint8_t *at, size_t block_v
     memcpy(s->weights, at, s->parts * 32 / block_values * block_bytes);
 }
 
-/* Defines the product of a format with dot_NAME at a level; formats by_16, with scales of 16 columns, have no tiles. */
-#define SPAN_PRODUCT(level, name, by_16)                                                                  \
+/* Defines the product of a format with dot_NAME at a level; without tiles many tokens are taken as few are. */
+#define SPAN_PRODUCT(level, name, has_tiles)                                                              \
     static void product_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, size_t end, \
                                          const kernel_input *x, float *y, size_t y_stride)                \
     {                                                                                                     \
         if (!x->q)                                                                                        \
             level##_product_decoded(w, list, begin, end, x, y, y_stride);                                 \
-        else if (x->count > FEW_OF_BLOCKS && !(by_16))                                                    \
+        else if (x->count > FEW_OF_BLOCKS && (has_tiles))                                                 \
             level##_product_tiles(w, list, begin, end, x, y, y_stride);                                   \
         else                                                                                              \
             rows_in_streams(w, list, begin, end, x, y, y_stride, dot_##name);                             \

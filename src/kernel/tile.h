@@ -1,37 +1,40 @@
 /* tile.h - block formats times many tokens of 8 bits: the loops, shared by all vector levels. A panel of rows is
- * unpacked once, rows in lanes, and multiplied with tile after tile of a few tokens. tile_LEVEL.h includes it at its
- * end, after it has defined
+ * unpacked once, rows in lanes, and multiplied with tile after tile of a few tokens. How a panel is filled belongs to the
+ * format, how it is multiplied to its kind, which formats share. tile_LEVEL.h includes this at its end, after it has defined
  *   PANEL_ROWS, PANEL_COLUMNS, PANELS (filled before they are multiplied with the tokens, which are prepared once for
  *   all of them), TILE_TOKENS, TILES(X) (X of every number of tokens up to that)
- *   panel         its scales and minima are [..][PANEL_ROWS], one row of them per group and per 32 columns
+ *   panel         its scales and minima are [..][PANEL_ROWS], one row of them per group
  *   token_tile    the tokens of a tile, from the panel's first column on:
  *                   q [TILE_TOKENS][stride], scales [TILE_TOKENS][stride / 32], stride
- *                   totals [TILE_TOKENS][..]: scale times sum of 32 columns, which minima are multiplied with
- *   tile_format   how a format is unpacked and multiplied; `group` columns have one scale, has_minima
+ *                   totals [TILE_TOKENS][..]: scale times sum of a group, which minima are multiplied with
+ *   tile_kind     how panels are multiplied; `group` columns have one scale, has_minima
  *   integers      32-bit sums of LANES rows; to_floats converts them
- *   fill          unpacks columns [start, start + columns) of PANEL_ROWS rows (NULL: zeros) into a panel
  *   prepare       computes what a tile needs of token t besides its values, from its sums (kernel_input)
  *   dot_group     computes the exact sums of group g for `count` tokens
- *   TILE_FORMATS(X, level)   calls X(level, ID, name, the members of its tile_format) for every format */
+ *   TILE_KINDS(X)     calls X(kind, the members of its tile_kind) for every kind; kind_KIND is that, a constant
+ *   TILE_FORMATS(X)   calls X(ID, name, kind) for every format; fill_NAME unpacks it: a fill_function */
 #ifndef KERNEL_TILE_H
 #define KERNEL_TILE_H
 
 #define REGISTERS (PANEL_ROWS / LANES)
 
+/* Unpacks columns [start, start + columns) of PANEL_ROWS rows (NULL: zeros) into a panel. */
+typedef void fill_function(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p);
+
 /* Multiplies the panel's rows with `count` tokens; adds the sums to y, or writes them if `first`. */
 ALWAYS_INLINE void tile(const panel *p, size_t columns, const token_tile *x, size_t count, bool first, size_t rows,
-                        float *y, size_t y_stride, tile_format format)
+                        float *y, size_t y_stride, tile_kind kind)
 {
     vector sum[TILE_TOKENS][REGISTERS];
     UNROLLED
     for (size_t i = 0; i < count * REGISTERS; i++)
         sum[i / REGISTERS][i % REGISTERS] = vector_of(0);
-    for (size_t g = 0; g < columns / format.group; g++) {
+    for (size_t g = 0; g < columns / kind.group; g++) {
         integers dot[TILE_TOKENS][REGISTERS];
         for (size_t t = 0; t < count; t++) /* prefetch the next tile's tokens */
-            __builtin_prefetch(x->q + (TILE_TOKENS + t) * x->stride + g * format.group);
-        dot_group(p, g, x, count, dot, format);
-        size_t block = g / (32 / format.group);
+            __builtin_prefetch(x->q + (TILE_TOKENS + t) * x->stride + g * kind.group);
+        dot_group(p, g, x, count, dot, kind);
+        size_t block = g / (32 / kind.group);
         UNROLLED
         for (size_t t = 0; t < count; t++) {
             vector scale = vector_of(x->scales[t * (x->stride / 32) + block]);
@@ -39,9 +42,9 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const token_tile *x, siz
             for (size_t r = 0; r < REGISTERS; r++) {
                 vector both = vector_multiply(vector_load(p->scales[g] + r * LANES), scale);
                 sum[t][r] = vector_fma(sum[t][r], to_floats(dot[t][r]), both);
-                if (format.has_minima)
-                    sum[t][r] = vector_fms(sum[t][r], vector_load(p->minima[block] + r * LANES),
-                                           vector_of(x->totals[t][block]));
+                if (kind.has_minima)
+                    sum[t][r] =
+                        vector_fms(sum[t][r], vector_load(p->minima[g] + r * LANES), vector_of(x->totals[t][g]));
             }
         }
     }
@@ -56,7 +59,7 @@ ALWAYS_INLINE void tile(const panel *p, size_t columns, const token_tile *x, siz
 
 /* Multiplies tokens [t, t + TILE_TOKENS) with every panel in columns [c, c + columns). */
 ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c, size_t columns, const kernel_input *x,
-                              size_t t, float *y, size_t y_stride, tile_format format)
+                              size_t t, float *y, size_t y_stride, tile_kind kind)
 {
     size_t count = x->count - t < TILE_TOKENS ? x->count - t : TILE_TOKENS, at = t * x->columns + c;
     token_tile part;
@@ -64,12 +67,12 @@ ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c,
     part.scales = x->scales + at / 32;
     part.stride = x->columns;
     for (size_t k = 0; k < count; k++)
-        prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns, format);
+        prepare(&part, k, x->sums + (at + k * x->columns) / Q8_SUM, columns, kind);
     for (size_t r = 0; r < rows && r < PANELS * PANEL_ROWS; r += PANEL_ROWS)
         switch (count) { /* a constant count lets the compiler keep the sums in registers */
-#define X(n)                                                                                         \
-    case n:                                                                                          \
-        tile(&panels[r / PANEL_ROWS], columns, &part, n, c == 0, rows - r, y + r, y_stride, format); \
+#define X(n)                                                                                       \
+    case n:                                                                                        \
+        tile(&panels[r / PANEL_ROWS], columns, &part, n, c == 0, rows - r, y + r, y_stride, kind); \
         break;
             TILES(X)
 #undef X
@@ -79,7 +82,7 @@ ALWAYS_INLINE void all_panels(const panel panels[PANELS], size_t rows, size_t c,
 }
 
 ALWAYS_INLINE void product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                                 float *y, size_t y_stride, tile_format format)
+                                 float *y, size_t y_stride, fill_function *fill, tile_kind kind)
 {
     _Alignas(64) panel panels[PANELS];
     for (size_t i = begin; i < end; i += PANELS * PANEL_ROWS)
@@ -89,31 +92,37 @@ ALWAYS_INLINE void product_tiles(const matrix *w, const uint32_t *list, size_t b
                 const uint8_t *row[PANEL_ROWS];
                 for (size_t r = 0, at = i + p * PANEL_ROWS; r < PANEL_ROWS; r++, at++)
                     row[r] = at < end ? listed_row(w, list, at) : NULL;
-                fill(row, c, n, &panels[p], format);
+                fill(row, c, n, &panels[p]);
             }
             for (size_t t = 0; t < x->count; t += TILE_TOKENS)
-                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, format);
+                all_panels(panels, end - i, c, n, x, t, y + t * y_stride + i, y_stride, kind);
         }
 }
 
-#define TILE_PRODUCT(level, id, name, ...)                                                                            \
-    static __attribute__((noinline)) void tiles_##name##_##level(const matrix *w, const uint32_t *list, size_t begin, \
-                                                                 size_t end, const kernel_input *x, float *y,         \
-                                                                 size_t y_stride)                                     \
-    {                                                                                                                 \
-        tile_format format = {__VA_ARGS__};                                                                           \
-        product_tiles(w, list, begin, end, x, y, y_stride, format);                                                   \
+/* Defines the loop of every kind. */
+typedef void multiply_function(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
+                               float *y, size_t y_stride, fill_function *fill);
+#define X(kind, ...)                                                                                           \
+    static __attribute__((noinline)) void multiply_##kind(const matrix *w, const uint32_t *list, size_t begin, \
+                                                          size_t end, const kernel_input *x, float *y,         \
+                                                          size_t y_stride, fill_function *fill)                \
+    {                                                                                                          \
+        product_tiles(w, list, begin, end, x, y, y_stride, fill, kind_##kind);                                 \
     }
-#define TILED(level, id, name, ...) [FORMAT_##id] = tiles_##name##_##level,
+TILE_KINDS(X)
+#undef X
 
-/* Defines the products of a level, and the function that chooses among them. */
+/* Defines the product with many tokens of a level. */
+#define TILED(id, name, kind) [FORMAT_##id] = {multiply_##kind, fill_##name},
 #define TILE_PRODUCTS(level)                                                                                           \
-    TILE_FORMATS(TILE_PRODUCT, level)                                                                                  \
     void level##_product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x, \
                                float *y, size_t y_stride)                                                              \
     {                                                                                                                  \
-        static kernel_product *const products[FORMAT_COUNT] = {TILE_FORMATS(TILED, level)};                            \
-        products[w->format](w, list, begin, end, x, y, y_stride);                                                      \
+        static const struct {                                                                                          \
+            multiply_function *multiply;                                                                               \
+            fill_function *fill;                                                                                       \
+        } formats[FORMAT_COUNT] = {TILE_FORMATS(TILED)};                                                               \
+        formats[w->format].multiply(w, list, begin, end, x, y, y_stride, formats[w->format].fill);                     \
     }
 
 #endif

@@ -23,6 +23,8 @@
 #ifndef KERNEL_TILE_AVX2_H
 #define KERNEL_TILE_AVX2_H
 
+#include "avx2.h"
+
 #include "bytes_avx2.h"
 
 #define PANEL_ROWS    (2 * LANES)
@@ -53,16 +55,17 @@ typedef struct tokens {
 
 typedef __m256i integers;
 
-typedef struct tile_format {
+typedef struct tile_kind {
     size_t group; /* always STEP */
     bool has_minima;
-    /* Unpacks 32 weights of a row, from a column that is a multiple of 32, and writes those of their scale, minimum and
-     * two steps that the format has. Entries of a row are PANEL_ROWS apart. */
-    __m256i (*unpack)(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps);
     /* Fills begin or totals of token t from the sums and values of `columns` columns; NULL: not needed. */
     void (*prepare)(token_tile *x, size_t t, const int16_t *sums, size_t columns);
     void (*dot)(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2]);
-} tile_format;
+} tile_kind;
+
+/* Unpacks 32 weights of a row, from a column that is a multiple of 32, and writes those of their scale, minimum and two
+ * steps that the format has. Entries of a row are PANEL_ROWS apart. */
+typedef __m256i unpack_function(const uint8_t *row, size_t column, float *scale, float *minimum, int32_t *steps);
 
 /* ---- unpacking ---- */
 
@@ -77,7 +80,7 @@ ALWAYS_INLINE int32_t in_both_halves(int number)
     return (int32_t)((uint32_t)(uint16_t)number * 0x10001u);
 }
 
-/* Returns an integer scale of Q6_K in the form that dot_q6_k needs. */
+/* Returns an integer scale of Q6_K in the form that dot_sixes needs. */
 ALWAYS_INLINE int32_t step(int number)
 {
 #ifdef WITH_VNNI
@@ -173,8 +176,8 @@ ALWAYS_INLINE __m256i unpack_bytes(const uint8_t *row, size_t column, float *sca
 BYTE_FORMATS_BY_32(UNPACK_BYTES, avx2)
 COPY_BYTE_FORMATS(UNPACK_BYTES, avx2)
 
-ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
-                        tile_format format)
+ALWAYS_INLINE void fill_rows(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
+                             unpack_function *unpack)
 {
     for (size_t c = 0; c < columns; c += STEP)
         for (size_t half = 0; half < PANEL_ROWS; half += LANES) {
@@ -184,7 +187,7 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
                 float *scale = &p->scales[c / STEP][r], *minimum = &p->minima[c / STEP][r];
                 int32_t *steps = &p->steps[c / 16][r];
                 if (row[r]) {
-                    v[i] = format.unpack(row[r], start + c, scale, minimum, steps);
+                    v[i] = unpack(row[r], start + c, scale, minimum, steps);
                 } else { /* a row after the last one: computed but never stored, so any finite values will do */
                     v[i] = _mm256_setzero_si256();
                     scale[0] = minimum[0] = 0;
@@ -197,9 +200,42 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
         }
 }
 
+// clang-format off
+#define TILE_FORMATS(X)           \
+    X(Q8_0, q8_0, bytes)          \
+    X(Q4_0, q4_0, nibbles)        \
+    X(Q4_K, q4_k, nibbles_minima) \
+    X(Q6_K, q6_k, sixes)          \
+    X(Q4_1, q4_1, nibbles_minima) \
+    X(Q5_0, q5_0, bytes)          \
+    X(Q5_1, q5_1, fives_minima)   \
+    X(Q5_K, q5_k, fives_minima)   \
+    X(IQ4_NL, iq4_nl, bytes)      \
+    X(IQ4_XS, iq4_xs, bytes)      \
+    X(MXFP4, mxfp4, bytes)        \
+    X(TQ1_0, tq1_0, bytes)        \
+    X(TQ2_0, tq2_0, bytes)        \
+    X(Q1_0, q1_0, bytes)          \
+    X(Q2_0, q2_0, bytes)          \
+    X(SIGNS1, signs1, bytes)      \
+    X(LEVELS2, levels2, bytes)    \
+    X(IQ1_S, iq1_s, bytes)        \
+    X(IQ2_XXS, iq2_xxs, bytes)    \
+    X(IQ3_XXS, iq3_xxs, bytes)    \
+    X(IQ3_S, iq3_s, bytes)
+// clang-format on
+
+#define FILL(id, name, kind)                                                                              \
+    static __attribute__((noinline)) void fill_##name(const uint8_t *const row[PANEL_ROWS], size_t start, \
+                                                      size_t columns, panel *p)                           \
+    {                                                                                                     \
+        fill_rows(row, start, columns, p, unpack_##name);                                                 \
+    }
+TILE_FORMATS(FILL)
+
 /* ---- start values of a token's groups ---- */
 
-ALWAYS_INLINE void prepare_q4_k(token_tile *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_minima(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     const float *scales = x->scales + t * (x->stride / STEP);
     for (size_t g = 0; g < columns / STEP; g++)
@@ -208,19 +244,19 @@ ALWAYS_INLINE void prepare_q4_k(token_tile *x, size_t t, const int16_t *sums, si
 
 #ifdef WITH_VNNI
 
-ALWAYS_INLINE void prepare_q8_0(token_tile *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_bytes(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t g = 0; g < columns / STEP; g++)
         x->begin[t][g] = -128 * (sums[2 * g] + sums[2 * g + 1]);
 }
 
-ALWAYS_INLINE void prepare_q4_0(token_tile *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_nibbles(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t g = 0; g < columns / STEP; g++)
         x->begin[t][g] = -8 * (sums[2 * g] + sums[2 * g + 1]);
 }
 
-ALWAYS_INLINE void prepare_q6_k(token_tile *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_sixes(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t i = 0; i < columns / 16; i++)
         x->begin[t][i] = -32 * sums[i];
@@ -228,15 +264,15 @@ ALWAYS_INLINE void prepare_q6_k(token_tile *x, size_t t, const int16_t *sums, si
 
 #else
 
-#define prepare_q8_0 NULL
+#define prepare_bytes NULL
 
-ALWAYS_INLINE void prepare_q4_0(token_tile *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_nibbles(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     for (size_t g = 0; g < columns / STEP; g++)
         x->begin[t][g] = in_both_halves(-4 * (sums[2 * g] + sums[2 * g + 1]));
 }
 
-ALWAYS_INLINE void prepare_q6_k(token_tile *x, size_t t, const int16_t *sums, size_t columns)
+ALWAYS_INLINE void prepare_sixes(token_tile *x, size_t t, const int16_t *sums, size_t columns)
 {
     (void)sums;
     for (size_t g = 0; g < columns / STEP; g++) {
@@ -319,7 +355,7 @@ ALWAYS_INLINE void widen_sums(size_t count, __m256i dot[TILE_TOKENS][2])
 #endif
 }
 
-ALWAYS_INLINE void dot_q4_0(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_nibbles(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t t = 0; t < count; t++)
@@ -328,7 +364,8 @@ ALWAYS_INLINE void dot_q4_0(const panel *p, size_t g, const token_tile *x, size_
     widen_sums(count, dot);
 }
 
-ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_nibbles_minima(const panel *p, size_t g, const token_tile *x, size_t count,
+                                      __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t t = 0; t < count; t++)
@@ -338,7 +375,8 @@ ALWAYS_INLINE void dot_q4_k(const panel *p, size_t g, const token_tile *x, size_
 }
 
 /* Weights of 5 bits: two products by 16 columns fit 16 bits. */
-ALWAYS_INLINE void dot_5_bits(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_fives_minima(const panel *p, size_t g, const token_tile *x, size_t count,
+                                    __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t half = 0; half < 2; half++) {
@@ -356,7 +394,7 @@ ALWAYS_INLINE void dot_5_bits(const panel *p, size_t g, const token_tile *x, siz
 
 /* The integer scales of 16 columns are multiplied with the sums when these are widened. The sum of 32 columns is at
  * most 2 * 128 * 16 * 32 * 127 < 2^24, so float32 represents it exactly. */
-ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_sixes(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     UNROLLED
     for (size_t half = 0; half < 2; half++) {
@@ -376,11 +414,11 @@ ALWAYS_INLINE void dot_q6_k(const panel *p, size_t g, const token_tile *x, size_
 
 #ifdef WITH_VNNI
 
-#define dot_q8_0 dot_q4_0 /* they differ only in the offset */
+#define dot_bytes dot_nibbles /* they differ only in the offset */
 
 #else
 
-ALWAYS_INLINE void dot_q8_0(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
+ALWAYS_INLINE void dot_bytes(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2])
 {
     const __m256i ones = _mm256_set1_epi16(1), *weights = weights_at(p, g * STEP);
     const int8_t *q = x->q + g * STEP;
@@ -411,42 +449,27 @@ ALWAYS_INLINE vector to_floats(__m256i v)
     return _mm256_cvtepi32_ps(v);
 }
 
-ALWAYS_INLINE void prepare(token_tile *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
+ALWAYS_INLINE void prepare(token_tile *x, size_t t, const int16_t *sums, size_t columns, tile_kind kind)
 {
-    if (format.prepare)
-        format.prepare(x, t, sums, columns);
+    if (kind.prepare)
+        kind.prepare(x, t, sums, columns);
 }
 
 ALWAYS_INLINE void dot_group(const panel *p, size_t g, const token_tile *x, size_t count, __m256i dot[TILE_TOKENS][2],
-                             tile_format format)
+                             tile_kind kind)
 {
-    format.dot(p, g, x, count, dot);
+    kind.dot(p, g, x, count, dot);
 }
 
-// clang-format off
-#define TILE_FORMATS(X, level)                                                      \
-    X(level, Q8_0, q8_0, STEP, false, unpack_q8_0, prepare_q8_0, dot_q8_0)          \
-    X(level, Q4_0, q4_0, STEP, false, unpack_q4_0, prepare_q4_0, dot_q4_0)          \
-    X(level, Q4_K, q4_k, STEP, true, unpack_q4_k, prepare_q4_k, dot_q4_k)           \
-    X(level, Q6_K, q6_k, STEP, false, unpack_q6_k, prepare_q6_k, dot_q6_k)          \
-    X(level, Q4_1, q4_1, STEP, true, unpack_q4_1, prepare_q4_k, dot_q4_k)           \
-    X(level, Q5_0, q5_0, STEP, false, unpack_q5_0, prepare_q8_0, dot_q8_0)          \
-    X(level, Q5_1, q5_1, STEP, true, unpack_q5_1, prepare_q4_k, dot_5_bits)         \
-    X(level, Q5_K, q5_k, STEP, true, unpack_q5_k, prepare_q4_k, dot_5_bits)         \
-    X(level, IQ4_NL, iq4_nl, STEP, false, unpack_iq4_nl, prepare_q8_0, dot_q8_0)    \
-    X(level, IQ4_XS, iq4_xs, STEP, false, unpack_iq4_xs, prepare_q8_0, dot_q8_0)    \
-    X(level, MXFP4, mxfp4, STEP, false, unpack_mxfp4, prepare_q8_0, dot_q8_0)       \
-    X(level, TQ1_0, tq1_0, STEP, false, unpack_tq1_0, prepare_q8_0, dot_q8_0)       \
-    X(level, TQ2_0, tq2_0, STEP, false, unpack_tq2_0, prepare_q8_0, dot_q8_0)       \
-    X(level, Q1_0, q1_0, STEP, false, unpack_q1_0, prepare_q8_0, dot_q8_0)          \
-    X(level, Q2_0, q2_0, STEP, false, unpack_q2_0, prepare_q8_0, dot_q8_0)          \
-    X(level, SIGNS1, signs1, STEP, false, unpack_signs1, prepare_q8_0, dot_q8_0)    \
-    X(level, LEVELS2, levels2, STEP, false, unpack_levels2, prepare_q8_0, dot_q8_0) \
-    X(level, IQ1_S, iq1_s, STEP, false, unpack_iq1_s, prepare_q8_0, dot_q8_0)       \
-    X(level, IQ2_XXS, iq2_xxs, STEP, false, unpack_iq2_xxs, prepare_q8_0, dot_q8_0) \
-    X(level, IQ3_XXS, iq3_xxs, STEP, false, unpack_iq3_xxs, prepare_q8_0, dot_q8_0) \
-    X(level, IQ3_S, iq3_s, STEP, false, unpack_iq3_s, prepare_q8_0, dot_q8_0)
-// clang-format on
+#define TILE_KINDS(X)                                                 \
+    X(bytes, STEP, false, prepare_bytes, dot_bytes)                   \
+    X(nibbles, STEP, false, prepare_nibbles, dot_nibbles)             \
+    X(nibbles_minima, STEP, true, prepare_minima, dot_nibbles_minima) \
+    X(fives_minima, STEP, true, prepare_minima, dot_fives_minima)     \
+    X(sixes, STEP, false, prepare_sixes, dot_sixes)
+#define X(kind, ...) static const tile_kind kind_##kind = {__VA_ARGS__};
+TILE_KINDS(X)
+#undef X
 
 #include "tile.h"
 

@@ -18,5 +18,5 @@ static void product_avxvnni(const matrix *w, const uint32_t *list, size_t begin,
     chosen(w, list, begin, end, x, y, y_stride);
 }
 
-#define VNNI_ROW(level, id, ...) [FORMAT_##id] = product_avxvnni,
-const kernels avxvnni_tiles = {.product = {TILE_FORMATS(VNNI_ROW, avxvnni)}};
+#define VNNI_ROW(id, ...) [FORMAT_##id] = product_avxvnni,
+const kernels avxvnni_tiles = {.product = {TILE_FORMATS(VNNI_ROW)}};

@@ -29,13 +29,22 @@ typedef struct tokens {
     float totals[TILE_TOKENS][PANEL_COLUMNS / 32]; /* Q4_K: scale times sum of 32 columns */
 } token_tile;
 
-typedef struct tile_format {
+typedef struct tile_kind {
     size_t group; /* columns with one scale: 16 or 32 */
     bool has_minima;
-    /* Unpacks 32 weights of a row, from a column that is a multiple of 32, and writes their 32 / group scales and their
-     * minimum, PANEL_ROWS apart. */
-    bytes32 (*unpack)(const uint8_t *row, size_t column, float *scales, float *minimum);
-} tile_format;
+} tile_kind;
+
+#define TILE_KINDS(X)   \
+    X(by_32, 32, false) \
+    X(minima, 32, true) \
+    X(by_16, 16, false)
+#define X(kind, ...) static const tile_kind kind_##kind = {__VA_ARGS__};
+TILE_KINDS(X)
+#undef X
+
+/* Unpacks 32 weights of a row, from a column that is a multiple of 32, and writes their scales, one per group, and their
+ * minimum, PANEL_ROWS apart. */
+typedef bytes32 unpack_function(const uint8_t *row, size_t column, float *scales, float *minimum);
 
 /* ---- unpacking ---- */
 
@@ -86,17 +95,17 @@ ALWAYS_INLINE void scatter(panel *p, size_t column, size_t r, int8x16_t bytes)
         memcpy(p->weights[column / 4 + k][r], four[k], sizeof(four[k]));
 }
 
-ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
-                        tile_format format)
+ALWAYS_INLINE void fill_rows(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p,
+                             unpack_function *unpack, size_t group)
 {
     for (size_t c = 0; c < columns; c += STEP)
         for (size_t r = 0; r < PANEL_ROWS; r++) {
-            float *scales = &p->scales[c / format.group][r], *minimum = &p->minima[c / 32][r];
+            float *scales = &p->scales[c / group][r], *minimum = &p->minima[c / 32][r];
             bytes32 v = {vdupq_n_s8(0), vdupq_n_s8(0)};
             if (row[r]) {
-                v = format.unpack(row[r], start + c, scales, minimum);
+                v = unpack(row[r], start + c, scales, minimum);
             } else { /* a row after the last one: computed but never stored, so any finite values will do */
-                for (size_t g = 0; g < STEP / format.group; g++)
+                for (size_t g = 0; g < STEP / group; g++)
                     scales[g * PANEL_ROWS] = 0;
                 minimum[0] = 0;
             }
@@ -104,6 +113,18 @@ ALWAYS_INLINE void fill(const uint8_t *const row[PANEL_ROWS], size_t start, size
             scatter(p, c + 16, r, v.high);
         }
 }
+
+#define TILE_FORMATS(X)   \
+    X(Q8_0, q8_0, by_32)  \
+    X(Q4_0, q4_0, by_32)  \
+    X(Q4_K, q4_k, minima) \
+    X(Q6_K, q6_k, by_16)
+#define FILL(id, name, kind)                                                                              \
+    static void fill_##name(const uint8_t *const row[PANEL_ROWS], size_t start, size_t columns, panel *p) \
+    {                                                                                                     \
+        fill_rows(row, start, columns, p, unpack_##name, kind_##kind.group);                              \
+    }
+TILE_FORMATS(FILL)
 
 /* ---- multiplying ---- */
 
@@ -117,19 +138,19 @@ ALWAYS_INLINE vector to_floats(integers v)
     return (vector){vcvtq_f32_s32(v.low), vcvtq_f32_s32(v.high)};
 }
 
-ALWAYS_INLINE void prepare(token_tile *x, size_t t, const int16_t *sums, size_t columns, tile_format format)
+ALWAYS_INLINE void prepare(token_tile *x, size_t t, const int16_t *sums, size_t columns, tile_kind kind)
 {
     const float *scales = x->scales + t * (x->stride / 32);
-    for (size_t g = 0; g < columns / 32 && format.has_minima; g++)
+    for (size_t g = 0; g < columns / 32 && kind.has_minima; g++)
         x->totals[t][g] = scales[g] * (float)(sums[2 * g] + sums[2 * g + 1]);
 }
 
 ALWAYS_INLINE void dot_group(const panel *p, size_t g, const token_tile *x, size_t count, integers dot[TILE_TOKENS][1],
-                             tile_format format)
+                             tile_kind kind)
 {
     for (size_t t = 0; t < count; t++)
         dot[t][0] = (integers){vdupq_n_s32(0), vdupq_n_s32(0)};
-    for (size_t k = g * format.group, end = k + format.group; k < end; k += 4) {
+    for (size_t k = g * kind.group, end = k + kind.group; k < end; k += 4) {
         int8x16_t low = vld1q_s8(p->weights[k / 4][0]), high = vld1q_s8(p->weights[k / 4][4]);
         for (size_t t = 0; t < count; t++) {
             int32_t four;
@@ -140,14 +161,6 @@ ALWAYS_INLINE void dot_group(const panel *p, size_t g, const token_tile *x, size
         }
     }
 }
-
-// clang-format off
-#define TILE_FORMATS(X, level)                        \
-    X(level, Q8_0, q8_0, 32, false, unpack_q8_0)      \
-    X(level, Q4_0, q4_0, 32, false, unpack_q4_0)      \
-    X(level, Q4_K, q4_k, 32, true, unpack_q4_k)       \
-    X(level, Q6_K, q6_k, 16, false, unpack_q6_k)
-// clang-format on
 
 #include "tile.h"
 
