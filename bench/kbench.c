@@ -343,6 +343,7 @@ static void run_to_half(void *context)
 }
 
 static const attend_scoring plain_scoring = {.scale = 0.125f};
+enum { ATTEND_ROWS = 12 };
 
 /* Eight heads that share 512 positions of keys and values; the scores lie behind the output. */
 static void run_attend_f32(void *context)
@@ -360,6 +361,33 @@ static void run_attend_f16(void *context)
     float *out = job->bench->y;
     job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, value, POSITIONS, HEAD, &plain_scoring,
                                out + HEADS * HEAD, out);
+}
+
+/* The last rows of these positions: of eight heads, and of one. */
+static void attend_rows(const vector_job *job, size_t rows, size_t heads)
+{
+    const uint16_t *key = (const uint16_t *)(const void *)job->bench->memory, *value = key + POSITIONS * HEAD;
+    attend_run run = {.query = job->bench->values,
+                      .out = job->bench->y,
+                      .stride = heads * HEAD,
+                      .rows = rows,
+                      .heads = heads,
+                      .length = HEAD,
+                      .key = key,
+                      .value = value,
+                      .seen = POSITIONS - rows + 1,
+                      .scoring = plain_scoring};
+    job->k->attend_rows[FORMAT_F16](&run);
+}
+
+static void run_attend_rows(void *context)
+{
+    attend_rows(context, ATTEND_ROWS, HEADS);
+}
+
+static void run_attend_rows_of_one(void *context)
+{
+    attend_rows(context, ATTEND_ROWS * HEADS, 1);
 }
 
 /* The state of a head of Nemotron 3 Nano. */
@@ -417,6 +445,8 @@ static const struct vector_op {
     {"to_half", run_to_half, VECTOR * 4},
     {"attend_f32", run_attend_f32, POSITIONS *HEAD * 8},
     {"attend_f16", run_attend_f16, POSITIONS *HEAD * 4},
+    {"attend_12_rows", run_attend_rows, POSITIONS *HEAD * 4},
+    {"attend_96_of_1", run_attend_rows_of_one, POSITIONS *HEAD * 4},
     {"recur", run_recur, 2 * STATE_BYTES},
     {"recur_64", run_recur_many, 2.0 * STATE_BYTES *RECUR_TOKENS},
 };

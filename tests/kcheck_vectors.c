@@ -428,6 +428,58 @@ static void check_attend(check *c, attend_kernel *attend, bool half, uint64_t *r
     }
 }
 
+/* Checks some rows, alone and together: more and fewer positions than a block has, windows, several heads. */
+static void check_attend_rows(check *c, kernel_attend_rows *attend, bool half, uint64_t *rng)
+{
+    static const size_t lengths[] = {1, 8, 16, 20, 64, 80, 128, 300}, counts[] = {1, 5, 96, 128, 129, 200, 300};
+    for (size_t s = 0; s < 112; s++) {
+        size_t length = lengths[s % 8], heads = 1 + random_below(rng, 5), rows = 1 + random_below(rng, 12);
+        while (heads * rows * length > RUN_VALUES)
+            rows--;
+        size_t seen = counts[s / 8 % 7], count = seen + rows - 1, stride = heads * length + random_below(rng, 3);
+        float sinks[5];
+        for (size_t g = 0; g < 5; g++)
+            sinks[g] = 2 * random_rough(rng);
+        attend_run run = {.stride = stride,
+                          .rows = rows,
+                          .heads = heads,
+                          .length = length,
+                          .seen = seen,
+                          .window = s % 4 == 1 ? 1 + random_below(rng, 150) : 0,
+                          .scoring = {.scale = 1 / sqrtf((float)length), .softcap = s % 3 == 1 ? 2 : 0}};
+        run.scoring.sinks = s % 5 == 1 ? sinks : NULL;
+        snprintf(c->size, sizeof(c->size), "%zu rows, %zu heads, %zu seen, window %zu, length %zu%s%s", rows, heads,
+                 seen, run.window, length, run.scoring.softcap > 0 ? ", soft cap" : "",
+                 run.scoring.sinks ? ", sinks" : "");
+        size_t values = (rows - 1) * stride + heads * length;
+        buffer_guarded query = rough_new(values, rng), out = guarded_new(values * sizeof(float));
+        buffer_guarded alone = guarded_new(heads * length * sizeof(float));
+        buffer_guarded key = cached_new(count * length, half, rng), value = cached_new(count * length, half, rng);
+        buffer_guarded keys = half ? halves_of(&key) : copy_of(&key),
+                       stored = half ? halves_of(&value) : copy_of(&value);
+        run.query = query.data, run.out = out.data, run.key = keys.data, run.value = stored.data;
+        attend(&run);
+        for (size_t i = 0; i < rows; i++) {
+            size_t end = seen + i, from = run.window && end > run.window ? end - run.window : 0;
+            for (size_t g = 0; g < heads; g++) {
+                attend_scoring one = {run.scoring.scale, run.scoring.softcap, run.scoring.sinks ? sinks + g : NULL};
+                size_t at = i * stride + g * length;
+                check_query(c, (float *)query.data + at, (float *)key.data + from * length,
+                            (float *)value.data + from * length, end - from, length, &one, (float *)out.data + at);
+            }
+            attend_run single = run;
+            single.query += i * stride, single.out = alone.data, single.rows = 1, single.seen = end;
+            attend(&single);
+            expect(c, "a row alone differs",
+                   memcmp(alone.data, (float *)out.data + i * stride, heads * length * sizeof(float)) == 0);
+        }
+        expect(c, "wrote before the output", guarded_intact(&out) && guarded_intact(&alone));
+        buffer_guarded *all[] = {&query, &key, &value, &keys, &stored, &out, &alone};
+        for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+            guarded_free(all[i]);
+    }
+}
+
 void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t seed)
 {
     uint64_t rng = seed * 37;
@@ -453,5 +505,7 @@ void check_vectors(check *c, const kernels *k, const kernels *previous, uint64_t
     CHECK(read, "read", check_read(c, k, &rng))
     CHECK(attend[FORMAT_F32], "attend_f32", check_attend(c, k->attend[FORMAT_F32], false, &rng))
     CHECK(attend[FORMAT_F16], "attend_f16", check_attend(c, k->attend[FORMAT_F16], true, &rng))
+    CHECK(attend_rows[FORMAT_F32], "attend_rows_f32", check_attend_rows(c, k->attend_rows[FORMAT_F32], false, &rng))
+    CHECK(attend_rows[FORMAT_F16], "attend_rows_f16", check_attend_rows(c, k->attend_rows[FORMAT_F16], true, &rng))
 #undef CHECK
 }

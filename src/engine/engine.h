@@ -111,6 +111,11 @@ typedef struct row_run {
     bool again; /* the batch has rows of the sequence before these as well */
 } row_run;
 
+/* Rows of a batch that attention computes together: they follow one another in a sequence. */
+typedef struct row_piece {
+    uint32_t first, count;
+} row_piece;
+
 /* Moments of a layer on the CPU: it begins, its neurons begin, it is done. */
 enum { MOMENT_BEGIN, MOMENT_NEURONS, MOMENT_END, MOMENTS };
 
@@ -131,6 +136,8 @@ typedef struct scratch {
     float *step, *beta;    /* [B][H]  become decay and gain                        */
     row_run *runs;         /* [run_count], at most B                               */
     size_t run_count;
+    row_piece *pieces; /* [piece_count], at most B                             */
+    size_t piece_count;
     float *gate, *up;              /* [B][f]  gate becomes the activations of the neurons  */
     float *hidden;                 /* [B][largest rank]  hidden units of predictors        */
     float *score;                  /* [B][f of one network], at least [f]  scores of predictors */

@@ -161,8 +161,8 @@ static void place_rows(void *context, size_t begin, size_t end, unsigned worker)
     }
 }
 
-/* Query heads of a group that one item computes. Where many share a key (Falcon-7B: all 71), the threads share them; fewer
- * per item would make the kernel convert keys more often. */
+/* Query heads of a group that one item computes, for one row. Where many share a key (Falcon-7B: all 71), the threads share
+ * them; fewer per item would make the kernel convert keys more often. */
 #define ITEM_QUERIES 8
 
 static uint32_t group_of(const attention_shape *a)
@@ -176,29 +176,94 @@ static uint32_t group_items(const attention_shape *a)
     return (group_of(a) + ITEM_QUERIES - 1) / ITEM_QUERIES;
 }
 
-/* Items are (row, key/value head, ITEM_QUERIES of the query heads that share it). */
+/* Returns how many queries of a group an item computes for many rows; never fewer than ITEM_QUERIES of a larger group. */
+static uint32_t heads_together(const attention_shape *a)
+{
+    uint32_t most = RUN_VALUES / a->head_length, group = group_of(a);
+    most = most < RUN_QUERIES ? most : RUN_QUERIES;
+    return group < most ? group : most;
+}
+
+/* Adds the rows [first, first + count) of a batch, which follow one another in a sequence, to the pieces that items are made
+ * of: more than few in pieces of `most`, few one by one, so that they have the same bytes as if each were alone. */
+static void add_pieces(scratch *b, size_t first, size_t count, size_t most)
+{
+    size_t rows = count > FEW_TOKENS ? most : 1;
+    for (size_t i = 0; i < count; i += rows)
+        b->pieces[b->piece_count++] =
+            (row_piece){(uint32_t)(first + i), (uint32_t)(count - i < rows ? count - i : rows)};
+}
+
+static void cut_rows(const attention_job *job, size_t count)
+{
+    scratch *b = &job->s->scratch;
+    const attention_shape *a = &job->l->attention;
+    size_t heads = heads_together(a), first = 0, by_values = RUN_VALUES / (heads * a->head_length);
+    size_t most = RUN_QUERIES / heads < by_values ? RUN_QUERIES / heads : by_values;
+    b->piece_count = 0;
+    for (size_t i = 1; i <= count; i++)
+        if (i == count || b->sequence[i] != b->sequence[i - 1] || b->position[i] != b->position[i - 1] + 1) {
+            add_pieces(b, first, i - first, most);
+            first = i;
+        }
+}
+
+/* Computes the attention of one row for `heads` query heads from `query` on, which share a key/value head. */
+static void attend_one_row(const attention_job *job, size_t row, size_t query, size_t heads, float *scores)
+{
+    const hearth_session *s = job->s;
+    const attention_shape *a = &job->l->attention;
+    attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
+    size_t seen = s->scratch.position[row] + 1, first = a->window && seen > a->window ? seen - a->window : 0;
+    size_t skipped = first * s->cache.layers[job->cached].row_bytes;
+    uint32_t sequence = s->scratch.sequence[row], head = (uint32_t)(query / group_of(a));
+    size_t offset = (row * a->head_count + query) * a->head_length;
+    attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
+    attend(s->scratch.query + offset, heads, kv_keys(&s->cache, job->cached, sequence, head) + skipped,
+           kv_values(&s->cache, job->cached, sequence, head) + skipped, seen - first, a->head_length, &scoring, scores,
+           s->scratch.mixed + offset);
+}
+
+/* The same for a piece of several rows. */
+static void attend_piece(const attention_job *job, row_piece piece, size_t query, size_t heads)
+{
+    const hearth_session *s = job->s;
+    const attention_shape *a = &job->l->attention;
+    uint32_t sequence = s->scratch.sequence[piece.first], head = (uint32_t)(query / group_of(a));
+    size_t stride = query_width(a), offset = piece.first * stride + query * a->head_length;
+    attend_run run = {.query = s->scratch.query + offset,
+                      .out = s->scratch.mixed + offset,
+                      .stride = stride,
+                      .rows = piece.count,
+                      .heads = heads,
+                      .length = a->head_length,
+                      .key = kv_keys(&s->cache, job->cached, sequence, head),
+                      .value = kv_values(&s->cache, job->cached, sequence, head),
+                      .seen = s->scratch.position[piece.first] + 1,
+                      .window = a->window,
+                      .scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL}};
+    s->engine->runtime->kernels.attend_rows[kv_formats[s->cache.format].stored](&run);
+}
+
+/* Items are (piece, key/value head, part of the query heads that share it). */
 static void attend_heads(void *context, size_t begin, size_t end, unsigned worker)
 {
     const attention_job *job = context;
     const hearth_session *s = job->s;
-    const scratch *b = &s->scratch;
     const attention_shape *a = &job->l->attention;
-    uint32_t group = group_of(a), parts = group_items(a);
-    float *scores = b->scores + (size_t)worker * group * s->context;
-    attend_kernel *attend = s->engine->runtime->kernels.attend[kv_formats[s->cache.format].stored];
-    size_t position_bytes = s->cache.layers[job->cached].row_bytes;
+    uint32_t group = group_of(a), parts = group_items(a), together = heads_together(a);
+    float *scores = s->scratch.scores + (size_t)worker * group * s->context;
     for (size_t item = begin; item < end; item++) {
-        size_t row = item / parts / a->kv_head_count;
-        uint32_t head = (uint32_t)(item / parts % a->kv_head_count), seen = b->position[row] + 1, first = 0;
-        uint32_t in_group = (uint32_t)(item % parts) * ITEM_QUERIES, left = group - in_group;
-        if (a->window && seen > a->window)
-            first = seen - a->window;
-        size_t query = head * group + in_group, offset = (row * a->head_count + query) * a->head_length;
-        attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
-        const char *keys = kv_keys(&s->cache, job->cached, b->sequence[row], head);
-        const char *values = kv_values(&s->cache, job->cached, b->sequence[row], head);
-        attend(b->query + offset, left < ITEM_QUERIES ? left : ITEM_QUERIES, keys + first * position_bytes,
-               values + first * position_bytes, seen - first, a->head_length, &scoring, scores, b->mixed + offset);
+        row_piece piece = s->scratch.pieces[item / parts / a->kv_head_count];
+        uint32_t step = piece.count > 1 ? together : ITEM_QUERIES, from = (uint32_t)(item % parts) * step;
+        if (from >= group)
+            continue;
+        size_t query = item / parts % a->kv_head_count * group + from,
+               heads = group - from < step ? group - from : step;
+        if (piece.count > 1)
+            attend_piece(job, piece, query, heads);
+        else
+            attend_one_row(job, piece.first, query, heads, scores);
     }
 }
 
@@ -236,7 +301,8 @@ static void attention(hearth_session *s, uint32_t layer, size_t count, float *ou
     add_bias(s, l->k_bias, key_width(a), count, b->key);
     add_bias(s, l->v_bias, key_width(a), count, b->value);
     pool_run(threads, count, 1, place_rows, &job);
-    pool_run(threads, count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
+    cut_rows(&job, count);
+    pool_run(threads, b->piece_count * a->kv_head_count * group_items(a), 1, attend_heads, &job);
     if (a->gated)
         pool_run(threads, count, 1, gate_rows, &job);
     norm(s, &l->attention_inner_norm, query_width(a), count, b->mixed, b->mixed);

@@ -156,6 +156,7 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     b->seen = take(&l, f, sizeof *b->seen);
     b->seen_gates = take(&l, f, sizeof *b->seen_gates);
     b->seen_neurons = take(&l, f, sizeof *b->seen_neurons);
+    b->pieces = take(&l, rows, sizeof *b->pieces);
     b->scores = take(&l, threads * most.group * s->context, sizeof *b->scores);
     b->cosine = take(&l, rows * most.rotated, sizeof *b->cosine);
     b->sine = take(&l, rows * most.rotated, sizeof *b->sine);

@@ -1,4 +1,4 @@
-/* attend.h - attention of several heads over one key/value head: the loops, shared by all vector levels.
+/* attend.h - attention of several heads of a row over one key/value head: the loops, shared by all vector levels.
  * attend_LEVEL.c includes it after exponent_LEVEL.h and after it has defined
  *   TILE_POSITIONS    keys that two queries are multiplied with at a time
  *   TILE_REGISTERS    vectors of an output that are computed at a time
@@ -191,10 +191,4 @@ ALWAYS_INLINE void attend(attention a, load_values *load)
         attention a = {query, queries, count, length, length * sizeof(type), key, value, *scoring, scores, out};     \
         attend(a, load_##format);                                                                                    \
     }
-#define ATTENTION(level)                \
-    ATTEND(f32, float, level)           \
-    ATTEND(f16, uint16_t, level)        \
-    const kernels level##_attention = { \
-        .attend = {[FORMAT_F32] = attend_f32_##level, [FORMAT_F16] = attend_f16_##level}};
-
 #endif

@@ -30,4 +30,13 @@ ALWAYS_INLINE float largest_lane(__m256 v)
 
 #include "attend.h"
 
+/* The tiles of float_avx2.c. */
+#define PANEL_ROWS    16
+#define PANEL_COLUMNS 256
+#define TILE_TOKENS   6
+#define NEXT_TILE     3 /* nothing is prefetched: a run's queries are in the cache */
+
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#include "attend_rows.h"
+
 ATTENTION(avx2)

@@ -26,4 +26,13 @@ ALWAYS_INLINE float largest_lane(__m512 v)
 
 #include "attend.h"
 
+/* The tiles of float_avx512.c. */
+#define PANEL_ROWS    32
+#define PANEL_COLUMNS 256
+#define TILE_TOKENS   12
+#define NEXT_TILE     3 /* nothing is prefetched: a run's queries are in the cache */
+
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#include "attend_rows.h"
+
 ATTENTION(avx512)

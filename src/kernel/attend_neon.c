@@ -21,4 +21,13 @@ ALWAYS_INLINE float largest_lane(vector v)
 
 #include "attend.h"
 
+/* The tiles of float_neon.c. */
+#define PANEL_ROWS    16
+#define PANEL_COLUMNS 256
+#define TILE_TOKENS   6
+#define NEXT_TILE     3 /* nothing is prefetched: a run's queries are in the cache */
+
+#define TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#include "attend_rows.h"
+
 ATTENTION(neon)

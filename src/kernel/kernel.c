@@ -86,6 +86,7 @@ static void overlay(kernels *k, const kernels *part)
         TAKE(accumulate_many[f]);
         TAKE(transpose[f]);
         TAKE(attend[f]);
+        TAKE(attend_rows[f]);
     }
     for (size_t s = 0; s < SELECT_COUNT; s++)
         TAKE(select[s]);

@@ -121,6 +121,22 @@ typedef struct attend_scoring {
 typedef void attend_kernel(const float *query, size_t queries, const void *key, const void *value, size_t count,
                            size_t length, const attend_scoring *scoring, float *scores, float *out);
 
+/* Rows of one sequence that follow one another, and some of their query heads, which share a key/value head. */
+typedef struct attend_run {
+    const float *query; /* of row i and head h from value i * stride + h * length on            */
+    float *out;         /* likewise                                                             */
+    size_t stride, rows, heads, length;
+    const void *key, *value; /* [seen + rows - 1][length], from position 0 on                   */
+    size_t seen;             /* positions that row 0 sees; every row sees one more than the one before */
+    size_t window;           /* of these it sees only the last so many; 0: all                  */
+    attend_scoring scoring;  /* sinks [heads]                                                   */
+} attend_run;
+typedef void kernel_attend_rows(const attend_run *run);
+
+/* The most queries (rows times heads) of a run, and the most values that they have. */
+#define RUN_QUERIES 96
+#define RUN_VALUES  12288
+
 /* Takes rows of the state S [rows][columns] of one head of a recurrent mixer through some tokens. For each token, in order:
  * S = decay S + gain (v - answer) k', out = S q, where answer is decay S k with the S before, if `answers`, else 0. */
 typedef struct recurrence_run {
@@ -182,6 +198,8 @@ typedef struct kernels {
      * query, out [queries][length] float32; key, value [count][length] in the format, F32 or F16 (NULL for others);
      * scores [queries][count] is scratch memory. count > 0. */
     attend_kernel *attend[FORMAT_COUNT];
+    /* The same for many rows. A row's result does not depend on the others. rows > 0, seen > 0. */
+    kernel_attend_rows *attend_rows[FORMAT_COUNT];
 
     /* The step of recurrent mixers. */
     kernel_recur *recur;

@@ -215,6 +215,54 @@ static void attend_f16_scalar(const float *query, size_t queries, const void *ke
     attend(query, queries, key, value, count, length, scoring, scores, out, value_f16);
 }
 
+/* One query of a run: its scores are weighed as they come, and what was summed before is scaled when a larger one does. */
+static void attend_query(const attend_run *run, size_t row, size_t head, float (*at)(const void *data, size_t i))
+{
+    const attend_scoring *how = &run->scoring;
+    size_t n = run->length, end = run->seen + row, from = run->window && end > run->window ? end - run->window : 0;
+    const float *query = run->query + row * run->stride + head * n;
+    float *out = run->out + row * run->stride + head * n;
+    float largest = how->sinks ? how->sinks[head] : -INFINITY, total = how->sinks ? 1 : 0;
+    for (size_t i = 0; i < n; i++)
+        out[i] = 0;
+    for (size_t p = from; p < end; p++) {
+        float score = 0;
+        for (size_t i = 0; i < n; i++)
+            score += query[i] * at(run->key, p * n + i);
+        score = capped(score * how->scale, how->softcap);
+        if (!(score <= largest)) {
+            float shrink = expf(largest - score);
+            total *= shrink;
+            for (size_t i = 0; i < n; i++)
+                out[i] *= shrink;
+            largest = score;
+        }
+        float weight = expf(score - largest);
+        total += weight;
+        for (size_t i = 0; i < n; i++)
+            out[i] += weight * at(run->value, p * n + i);
+    }
+    for (size_t i = 0; i < n; i++)
+        out[i] /= total;
+}
+
+static void attend_rows(const attend_run *run, float (*at)(const void *data, size_t i))
+{
+    for (size_t row = 0; row < run->rows; row++)
+        for (size_t head = 0; head < run->heads; head++)
+            attend_query(run, row, head, at);
+}
+
+static void attend_rows_f32_scalar(const attend_run *run)
+{
+    attend_rows(run, value_f32);
+}
+
+static void attend_rows_f16_scalar(const attend_run *run)
+{
+    attend_rows(run, value_f16);
+}
+
 static void to_half_scalar(const float *x, size_t n, uint16_t *out)
 {
     for (size_t i = 0; i < n; i++)
@@ -245,6 +293,7 @@ const kernels scalar_vectors = {
                  [ACTIVATION_SWIGLU_CLAMPED] = swiglu_clamped_scalar},
     .rope = {[ROPE_NEIGHBOURS] = rope_neighbours_scalar, [ROPE_HALVES] = rope_halves_scalar},
     .attend = {[FORMAT_F32] = attend_f32_scalar, [FORMAT_F16] = attend_f16_scalar},
+    .attend_rows = {[FORMAT_F32] = attend_rows_f32_scalar, [FORMAT_F16] = attend_rows_f16_scalar},
     .recur = recur_scalar,
     .to_half = to_half_scalar,
     .read = read_scalar,
