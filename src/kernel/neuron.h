@@ -106,6 +106,9 @@ ALWAYS_INLINE void accumulate_two(const matrix *w, const uint32_t *list, size_t 
 
 /* ---- many tokens ---- */
 
+/* Coefficients of many tokens lie in the third cache at best; they are prefetched so many tokens ahead. */
+#define TOKENS_AHEAD 12
+
 typedef struct tile {
     float values[TILE_ROWS][TILE_COLUMNS];
 } tile;
@@ -165,6 +168,8 @@ static void add_tile(const tile *t, size_t rows, size_t columns, const float *h,
         uint64_t fire = next;
         const float *coefficients = h + k * h_stride;
         float *out = y + k * y_stride;
+        for (size_t r = 0; r < rows && k + TOKENS_AHEAD < tokens; r += 64 / sizeof(*h))
+            __builtin_prefetch(coefficients + TOKENS_AHEAD * h_stride + r);
         if (k + 1 < tokens) {
             next = find_firing(coefficients + h_stride, rows);
             for (size_t c = 0; c < TILE_COLUMNS; c += 64 / sizeof(*out))
