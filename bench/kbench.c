@@ -343,7 +343,7 @@ static void run_to_half(void *context)
 }
 
 static const attend_scoring plain_scoring = {.scale = 0.125f};
-enum { ATTEND_ROWS = 12 };
+enum { ATTEND_ROWS = 12, LONG_CONTEXT = 16384 };
 
 /* Eight heads that share 512 positions of keys and values; the scores lie behind the output. */
 static void run_attend_f32(void *context)
@@ -361,6 +361,19 @@ static void run_attend_f16(void *context)
     float *out = job->bench->y;
     job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, value, POSITIONS, HEAD, &plain_scoring,
                                out + HEADS * HEAD, out);
+}
+
+/* Eight heads and a long context, whose keys and values come from memory: each call takes the next ones. The scores lie at the
+ * end of the memory. */
+static void run_attend_long(void *context)
+{
+    vector_job *job = context;
+    size_t bytes = LONG_CONTEXT * HEAD * sizeof(uint16_t), scores = HEADS * LONG_CONTEXT * sizeof(float);
+    size_t contexts = (job->bench->set.memory_bytes - scores) / bytes / 2;
+    const uint8_t *key = job->bench->memory + job->head++ % contexts * 2 * bytes;
+    float *out = job->bench->y, *last = (float *)(void *)(job->bench->memory + contexts * 2 * bytes);
+    job->k->attend[FORMAT_F16](job->bench->values, HEADS, key, key + bytes, LONG_CONTEXT, HEAD, &plain_scoring, last,
+                               out);
 }
 
 /* The last rows of these positions: of eight heads, and of one. */
@@ -445,6 +458,7 @@ static const struct vector_op {
     {"to_half", run_to_half, VECTOR * 4},
     {"attend_f32", run_attend_f32, POSITIONS *HEAD * 8},
     {"attend_f16", run_attend_f16, POSITIONS *HEAD * 4},
+    {"attend_16384", run_attend_long, LONG_CONTEXT *HEAD * 4},
     {"attend_12_rows", run_attend_rows, POSITIONS *HEAD * 4},
     {"attend_96_of_1", run_attend_rows_of_one, POSITIONS *HEAD * 4},
     {"recur", run_recur, 2 * STATE_BYTES},

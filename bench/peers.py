@@ -19,9 +19,11 @@ llama.cpp   llama-cpp-python's low-level calls on MODEL: only llama_decode is ti
             cache, mmap and as many threads. The virtual environment is made where it does not exist (pip compiles
             llama.cpp for this machine: minutes). CC, CXX and CMAKE_ARGS are obeyed: on processors with AMX take
             CC=clang CXX=clang++, since gcc 12 drops the setup of its tiles (SIGILL in llama_decode).
-others      --other NAME COMMAND, with {model} {hearth_model} {threads} {prompt} {n} filled in. Tokens/s are what the
+others      --other NAME COMMAND, with {model} {hearth_model} {threads} {prompt} {n} {batch} filled in. Tokens/s are what the
             groups `decode` and `prefill` of --pattern NAME REGEX find in what the command prints; without a pattern, the
             way llama.cpp's programs and PowerInfer report.
+
+--batch 1,2,4 decodes as many sequences at once, in hearth and in others whose command has {batch}; tokens/s are those of all.
 
 OUT.md receives table and machine, OUT.jsonl every run with its command and output; --from OUT.jsonl prints the table
 again. Nothing else should run meanwhile. Needs nothing but Python's standard library.
@@ -125,15 +127,16 @@ def parse_speeds(pattern, text):
 class Program:
     """name, and measure() -> the figures of one run: decode, prefill (tokens/s), output, maybe bytes_per_token."""
 
-    def __init__(self, name, command, measure):
-        self.name, self.command, self.measure = name, command, measure
+    def __init__(self, name, command, measure, batch=1):
+        self.name, self.command, self.measure, self.batch = name, command, measure, batch
 
 
-def hearth_program(options, mode, ids_path):
+def hearth_program(options, mode, ids_path, batch):
     model = options.hearth_model if options.hearth_model and mode != "dense" else options.model
     command = [options.hearth, "bench", model, "--json", "--sparsity", mode, "--no-guard", "-r", "1", "-n",
                str(options.predict), "--prompt-lengths", str(options.prompt_length), "--contexts", "0", "-t",
-               str(options.threads), "--kv", "f16", "--ids", "@" + ids_path, *shlex.split(options.hearth_args)]
+               str(options.threads), "--kv", "f16", "--ids", "@" + ids_path, "--batch", str(batch),
+               *shlex.split(options.hearth_args)]
 
     def measure():
         result = run_json(command, options.timeout)
@@ -143,7 +146,7 @@ def hearth_program(options, mode, ids_path):
         return {"decode": row["decode_tokens_per_second"], "prefill": row["prefill_tokens_per_second"],
                 "bytes_per_token": row["bytes_per_token"], "density": row.get("density"),
                 "guarantee": row.get("guarantee", result.get("guarantee")), "output": result}
-    return Program("hearth " + mode, command, measure)
+    return Program("hearth " + mode, command, measure, batch)
 
 
 def llama_program(options, python, flash, ids_path):
@@ -157,9 +160,10 @@ def llama_program(options, python, flash, ids_path):
     return Program(LLAMA + (" flash" if flash else ""), command, measure)
 
 
-def other_program(options, name, command, pattern):
+def other_program(options, name, command, pattern, batch):
     words = fill(command, {"model": options.model, "hearth_model": options.hearth_model or options.model,
-                           "threads": options.threads, "prompt": options.prompt_length, "n": options.predict})
+                           "threads": options.threads, "prompt": options.prompt_length, "n": options.predict,
+                           "batch": batch})
 
     def measure():
         text = "".join(run(words, options.timeout))
@@ -167,7 +171,7 @@ def other_program(options, name, command, pattern):
             return {**parse_speeds(pattern, text), "output": text}
         except Failure as error:
             raise Failure(f"{name}: {error}") from error
-    return Program(name, words, measure)
+    return Program(name, words, measure, batch)
 
 
 def llama_python(options):
@@ -299,7 +303,9 @@ def choose_reference(names):
 
 
 def shares(runs):
-    """Of the bandwidth, by program: bytes of a token times tokens/s. Programs that do not tell read MODEL whole."""
+    """Of the bandwidth, by program: bytes of a token times tokens/s. Programs that do not tell read MODEL whole. Of several
+    sequences nobody tells what they read together."""
+    runs = [entry for entry in runs if entry.get("batch", 1) == 1]
     dense = {entry["round"]: entry["bytes_per_token"] for entry in runs if entry["program"] == "hearth dense"}
     found = {}
     for entry in runs:
@@ -310,12 +316,14 @@ def shares(runs):
     return found
 
 
-def decode_table(runs):
+def decode_table(runs, batch=1):
+    runs = [entry for entry in runs if entry.get("batch", 1) == batch]
     figures, share = by_program(runs, "decode"), shares(runs)
     if not figures:
         return []
     reference = choose_reference(list(figures))
-    lines = [f"| decoding | tokens/s | times {reference} | MB per token | share of the bandwidth |",
+    what = "decoding" if batch == 1 else f"decoding {batch} sequences"
+    lines = [f"| {what} | tokens/s | times {reference} | MB per token | share of the bandwidth |",
              "|---|---|---|---|---|"]
     for name, values in figures.items():
         size = f"{statistics.median(s for s, _ in share[name]) / 1e6:.0f}" if name in share else "-"
@@ -327,7 +335,7 @@ def decode_table(runs):
 
 
 def prefill_table(runs, length):
-    figures = by_program(runs, "prefill")
+    figures = by_program([entry for entry in runs if entry.get("batch", 1) == 1], "prefill")
     if not figures:
         return []
     reference = choose_reference(list(figures))
@@ -353,8 +361,11 @@ def render(machine, runs):
                          for entry in runs
                          if entry["program"].startswith(LLAMA) and isinstance(entry["output"], dict)}): # not an --other
         lines += [f"llama.cpp: {build}", ""]
-    lines += decode_table(runs) + prefill_table(runs, machine["prompt_length"])
-    lines.append("Commands:\n")
+    for batch in sorted({entry.get("batch", 1) for entry in runs}):
+        lines += decode_table(runs, batch)
+    lines += prefill_table(runs, machine["prompt_length"])
+    lines.append("Commands, with the last number of sequences:\n" if any("batch" in entry for entry in runs)
+                 else "Commands:\n")
     commands = {entry["program"]: shlex.join(entry["command"]) for entry in runs}
     lines += [f"    {command}" for command in commands.values()]
     return "\n".join(lines) + "\n"
@@ -372,7 +383,8 @@ def measure_all(options, programs, log):
             figures = program.measure()
             seconds = time.time() - start
             after = bandwidth(read_devices(options), options.threads)
-            entry = {"round": number, "program": program.name, "command": program.command, "started": start,
+            entry = {"round": number, "program": program.name, "batch": program.batch, "command": program.command,
+                     "started": start,
                      "seconds": seconds, "load": os.getloadavg()[0], "bandwidth_before": before,
                      "bandwidth_after": after, **figures}
             entry = without_folders(entry)
@@ -385,11 +397,11 @@ def measure_all(options, programs, log):
     return runs
 
 
-def choose_programs(options, ids_path):
+def choose_programs(options, ids_path, batch):
     """In the order in which they take turns."""
-    ours = [hearth_program(options, mode, ids_path) for mode in options.modes.split(",") if mode]
+    ours = [hearth_program(options, mode, ids_path, batch) for mode in options.modes.split(",") if mode]
     peers = []
-    if not options.no_llama:
+    if not options.no_llama and batch == 1:
         python = llama_python(options)
         for flash in {"off": [False], "on": [True], "both": [False, True]}[options.flash]:
             peers.append(llama_program(options, python, flash, ids_path))
@@ -397,8 +409,8 @@ def choose_programs(options, ids_path):
     unknown = set(patterns) - {name for name, _ in options.other}
     if unknown:
         raise Failure(f"--pattern {unknown.pop()}: there is no --other of that name")
-    peers += [other_program(options, name, command, patterns.get(name, USUAL_PATTERN))
-              for name, command in options.other]
+    peers += [other_program(options, name, command, patterns.get(name, USUAL_PATTERN), batch)
+              for name, command in options.other if batch == 1 or "{batch}" in command]
     return ours[:1] + peers + ours[1:]
 
 
@@ -415,7 +427,7 @@ def compare(options):
         ids_path = os.path.join(folder, "ids")
         with open(ids_path, "w", encoding="ascii") as file:
             file.write(",".join(map(str, token_ids(options.prompt_length + options.predict, vocabulary))))
-        programs = choose_programs(options, ids_path)
+        programs = [program for batch in options.batch for program in choose_programs(options, ids_path, batch)]
         machine = describe_machine(options, devices)
         with open(options.out + ".jsonl", "w", encoding="utf-8") as log:
             log.write(json.dumps({"machine": machine}) + "\n")
@@ -469,6 +481,8 @@ def self_test():
     assert "| hearth exact | 60.00 (40.00 .. 80.00) | 2.00 (2.00 .. 2.00) | 500 | 0.75 |" in table, table
     assert "| llama.cpp | 30.00 (20.00 .. 40.00) | 1.00 (1.00 .. 1.00) | 1000 | 0.75 |" in table, table
     assert prefill_table(runs, 64) == []
+    assert decode_table(runs, 2) == [] and decode_table([{**run, "batch": 2} for run in runs]) == []
+    assert decode_table([{**run, "batch": 2} for run in runs], 2)[2].endswith("| 1.00 (1.00 .. 1.00) | - | - |")
     print("ok")
 
 
@@ -484,6 +498,8 @@ def parse_arguments(arguments):
     p.add_argument("-t", "--threads", type=int, default=0, help="of every program; else one per core")
     p.add_argument("-r", "--rounds", type=int, default=7, help="7, for medians that mean something")
     p.add_argument("-n", "--predict", type=int, default=32, help="tokens decoded; 32")
+    p.add_argument("--batch", type=lambda text: [int(word) for word in text.split(",")], default=[1], metavar="LIST",
+                   help="sequences that are decoded at once, each number a table of its own; 1")
     p.add_argument("--prompt-length", type=int, default=64, metavar="P", help="tokens of the prompt; 64")
     p.add_argument("--venv", default=os.path.join(ROOT, "build", "peers"), metavar="DIR",
                    help="virtual environment with llama-cpp-python, made if absent; build/peers")
@@ -504,7 +520,7 @@ def parse_arguments(arguments):
     options = p.parse_args(arguments)
     if not options.model and not options.log and not options.self_test:
         p.error("MODEL is missing")
-    if min(options.rounds, options.predict, options.prompt_length) < 1 or options.threads < 0:
+    if min(options.rounds, options.predict, options.prompt_length, *options.batch) < 1 or options.threads < 0:
         p.error("rounds, tokens and threads must be positive")
     return options
 

@@ -15,8 +15,16 @@
 
 #include <math.h>
 
-#define TILE_QUERIES 4  /* queries in a tile of the second product, weights times values */
-#define MOST_QUERIES 16 /* queries that are processed together */
+#define TILE_QUERIES 4    /* queries in a tile of the second product, weights times values */
+#define MOST_QUERIES 16   /* queries that are processed together */
+#define LATER        8192 /* prefetch distance in bytes: the CPU's own prefetch ends at a page */
+
+/* Prefetches what lies LATER bytes behind the n bytes that are read now; behind the end that does no harm. */
+ALWAYS_INLINE void fetch_later(const char *now, size_t n)
+{
+    for (size_t i = 0; i < n; i += 64)
+        __builtin_prefetch((const void *)((uintptr_t)now + LATER + i));
+}
 
 /* Adds dimensions [i, i + n), at most LANES, to the scores of two queries with the keys. */
 ALWAYS_INLINE void add_scores(const float *const query[2], const void *const keys[TILE_POSITIONS], size_t i, size_t n,
@@ -91,20 +99,23 @@ static float softmax(float *scores, size_t n, const float *sink)
 
 /* Adds positions [begin, end) to the outputs of four queries from dimension i on: `registers` vectors of n values (n
  * is at least LANES unless it is one vector). */
-ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const void *value, size_t begin, size_t end,
-                              size_t length, size_t i, size_t registers, size_t n, float *const out[TILE_QUERIES],
-                              load_values *load)
+ALWAYS_INLINE void value_tile(const float *const scores[TILE_QUERIES], const void *value, size_t bytes, size_t begin,
+                              size_t end, size_t length, size_t i, size_t registers, size_t n,
+                              float *const out[TILE_QUERIES], bool first, load_values *load)
 {
     vector sum[TILE_QUERIES][TILE_REGISTERS];
     for (size_t g = 0; g < TILE_QUERIES; g++)
         for (size_t k = 0; k < registers; k++)
             sum[g][k] = load_first(out[g] + i + k * LANES, n);
-    for (size_t p = begin; p < end; p++)
+    for (size_t p = begin; p < end; p++) {
+        if (first)
+            fetch_later((const char *)value + p * bytes, bytes);
         for (size_t k = 0; k < registers; k++) {
             vector values = load(value, p * length + i + k * LANES, n);
             for (size_t g = 0; g < TILE_QUERIES; g++)
                 sum[g][k] = vector_fma(sum[g][k], vector_of(scores[g][p]), values);
         }
+    }
     for (size_t g = 0; g < TILE_QUERIES; g++)
         for (size_t k = 0; k < registers; k++)
             store_first(out[g] + i + k * LANES, n, sum[g][k]);
@@ -125,9 +136,12 @@ ALWAYS_INLINE void score_block(const attention *a, size_t begin, size_t end, loa
         size_t next = g + 1 < a->queries ? g + 1 : g;
         const float *const query[] = {a->query + g * a->length, a->query + next * a->length};
         float *const scores[] = {a->scores + g * a->count, a->scores + next * a->count};
-        for (size_t p = begin; p < end; p += TILE_POSITIONS)
+        for (size_t p = begin; p < end; p += TILE_POSITIONS) {
+            if (g == 0)
+                fetch_later((const char *)a->key + p * a->bytes, TILE_POSITIONS * a->bytes);
             score_tile(query, (const char *)a->key + p * a->bytes, a->bytes, end - p, a->length, a->scoring.scale,
                        scores, p, load);
+        }
     }
 }
 
@@ -143,9 +157,11 @@ ALWAYS_INLINE void value_block(const attention *a, size_t begin, size_t end, loa
         }
         size_t i = 0;
         for (; i + TILE_REGISTERS * LANES <= a->length; i += TILE_REGISTERS * LANES)
-            value_tile(scores, a->value, begin, end, a->length, i, TILE_REGISTERS, LANES, out, load);
+            value_tile(scores, a->value, a->bytes, begin, end, a->length, i, TILE_REGISTERS, LANES, out,
+                       g == 0 && i == 0, load);
         for (; i < a->length; i += LANES)
-            value_tile(scores, a->value, begin, end, a->length, i, 1, a->length - i, out, load);
+            value_tile(scores, a->value, a->bytes, begin, end, a->length, i, 1, a->length - i, out, g == 0 && i == 0,
+                       load);
     }
 }
 
