@@ -267,8 +267,15 @@ static void input_free(input *in)
 typedef struct product_shape {
     number_format format;
     uint32_t rows, columns, tokens, finish;
-    bool rounded, listed;
+    bool rounded, listed, many; /* many: by product_many, which takes no lists */
 } product_shape;
+
+/* Additions of a sum. In a tile every term of a result meets in one lane, blocks with an offset twice. */
+static double product_depth(const device *d, const product_shape *s)
+{
+    return s->many ? (double)s->columns / (s->rounded ? 16 : 1) + DEPTH_BEHIND
+                   : depth(d, s->columns, s->rounded ? 32 : 8);
+}
 
 static double finished(const product_shape *s, double sum, double before)
 {
@@ -279,7 +286,7 @@ static double finished(const product_shape *s, double sum, double before)
 static void check_sums(check *c, const device *d, const product_shape *s, const placed *p, const input *in,
                        const lists *l, const float *before, const float *got)
 {
-    double limit = depth(d, s->columns, s->rounded ? 32 : 8) * EPSILON;
+    double limit = product_depth(d, s) * EPSILON;
     size_t moved = 0;
     for (size_t t = 0; t < s->tokens; t++)
         for (size_t i = 0; i < l->stride; i++) {
@@ -316,8 +323,16 @@ static void check_product_case(check *c, device *d, const product_shape *s, uint
     for (size_t i = 0; i < n; i++)
         before[i] = random_value(rng);
     room step = step_new(d, s->tokens, NULL, NULL, NULL), y = room_new(d, before, n * sizeof(float));
-    size_t items = items_of(s->rows, PRODUCT_ROWS);
-    if (s->rounded)
+    size_t items = items_of(s->rows, PRODUCT_ROWS),
+           tiles = items_of(s->rows, TILE_ROWS) * items_of(s->tokens, TILE_TOKENS);
+    if (s->many && s->rounded)
+        DEVICE_DO(c, d, device_product_many_8(s->format), tiles, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(s->rows), UINT(s->columns),
+                  UINT(stride), UINT(s->finish));
+    else if (s->many)
+        DEVICE_DO(c, d, device_product_many(s->format), tiles, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&in.x), room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
+    else if (s->rounded)
         DEVICE_DO(c, d, device_product_8(s->format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
                   list_argument(&l), counts_argument(&l), room_of(&in.q), room_of(&in.scales), room_of(&in.sums),
                   room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
@@ -362,7 +377,7 @@ static void check_not_finite(check *c, device *d, uint64_t *rng)
 typedef struct sum_shape {
     number_format format;
     uint32_t rows, columns, tokens, parts;
-    bool listed;
+    bool listed, many; /* many: by accumulate_many, which takes no lists */
 } sum_shape;
 
 static void check_parts(check *c, const sum_shape *s, const placed *p, const lists *l, const float *h, const float *got)
@@ -397,10 +412,16 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
         h[i] = random_rough(rng);
     room step = step_new(d, s->tokens, NULL, NULL, NULL), in = room_new(d, h, n * sizeof(float));
     room out = room_new(d, NULL, sums * sizeof(float));
-    DEVICE_DO(c, d, device_accumulate(s->format),
-              PROMPT_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step), room_of(&p.w),
-              scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in), room_of(&out), UINT(s->rows),
-              UINT(s->columns), UINT(s->parts));
+    if (s->many)
+        DEVICE_DO(c, d, device_accumulate_many(s->format),
+                  items_of(s->tokens, TILE_TOKENS) * s->parts * items_of(s->columns, TILE_ROWS), room_of(&step),
+                  room_of(&p.w), scales_argument(&p), room_of(&in), room_of(&out), UINT(s->rows), UINT(s->columns),
+                  UINT(s->parts));
+    else
+        DEVICE_DO(c, d, device_accumulate(s->format),
+                  PROMPT_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step), room_of(&p.w),
+                  scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in), room_of(&out),
+                  UINT(s->rows), UINT(s->columns), UINT(s->parts));
     room_read(c, &out, got);
     check_parts(c, s, &p, &l, h, got);
     free(h);
@@ -633,6 +654,35 @@ static uint32_t some_columns(number_format format, size_t turn)
                           : values * (1 + (uint32_t)turn % 5);
 }
 
+/* Shapes that are no multiple of a tile, or several of them; on the host, columns of more than a strip. */
+static void check_many(check *c, device *d, number_format format, uint64_t *rng)
+{
+    static const uint32_t rows[] = {1, 5, 63, 64, 65, 70, 150}, tokens[] = {1, 31, 32, 33, 100, PROMPT_ROWS};
+    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
+        check_begin(c, device_kernels[rounded ? device_product_many_8(format) : device_product_many(format)].name);
+        for (size_t i = 0; i < 12; i++) {
+            product_shape s = {.format = format,
+                               .rows = rows[random_below(rng, COUNT(rows))],
+                               .columns = some_columns(format, i) * (i % 4 ? 1 : 3),
+                               .tokens = i % 2 ? tokens[i / 2 % COUNT(tokens)] : some_rows(rng),
+                               .finish = (uint32_t)random_below(rng, 3),
+                               .rounded = rounded,
+                               .many = true};
+            check_product_case(c, d, &s, rng);
+        }
+    }
+    check_begin(c, device_kernels[device_accumulate_many(format)].name);
+    for (size_t i = 0; i < 12; i++) {
+        sum_shape s = {.format = format,
+                       .rows = rows[random_below(rng, COUNT(rows))],
+                       .columns = some_columns(format, i),
+                       .tokens = i % 2 ? tokens[i / 2 % COUNT(tokens)] : some_rows(rng),
+                       .parts = 1 + (uint32_t)random_below(rng, 4),
+                       .many = true};
+        check_accumulate_case(c, d, &s, rng);
+    }
+}
+
 static void check_format(check *c, device *d, number_format format, uint64_t *rng)
 {
     static const uint32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 37, 70}, parts[] = {1, 2, 3, 7, 40};
@@ -679,8 +729,10 @@ void check_device_products(check *c, device *d, uint64_t seed)
 {
     for (number_format f = 0; f < FORMAT_COUNT; f++) {
         uint64_t rng = seed * 131 + f;
-        if (device_has_format(f))
-            check_format(c, d, f, &rng);
+        if (!device_has_format(f))
+            continue;
+        check_format(c, d, f, &rng);
+        check_many(c, d, f, &rng);
     }
     uint64_t rng = seed * 131 + FORMAT_COUNT;
     check_begin(c, "product");

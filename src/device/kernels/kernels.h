@@ -87,6 +87,8 @@
 
 /* How much work one item is. */
 #define PRODUCT_ROWS      4    /* rows of one item of product                                   */
+#define TILE_ROWS         64   /* rows of one item of product_many, columns of one of accumulate_many */
+#define TILE_TOKENS       32   /* and tokens of both                                            */
 #define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
 #define ATTEND_POSITIONS  128  /* positions of one split of attend                              */
 #define ATTEND_QUERIES    4    /* query heads of one item, which share a key/value head         */
@@ -118,6 +120,14 @@
 #define P_PRODUCT_8(B, V, F)                                                                          \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const schar, q) \
         B(const float, q_scales) B(const int, q_sums) B(float, y) V(rows) V(columns) V(stride) V(finish)
+
+/* The same products without lists, for long steps: a weight is read and decoded once for all tokens of a tile.
+ * items: ceil(rows / TILE_ROWS) * ceil(R / TILE_TOKENS) */
+#define P_PRODUCT_MANY(B, V, F)                                                                                    \
+    B(const uchar, w) B(const ushort, scales) B(const float, x) B(float, y) V(rows) V(columns) V(stride) V(finish)
+#define P_PRODUCT_MANY_8(B, V, F)                                                                                  \
+    B(const uchar, w) B(const ushort, scales) B(const schar, q) B(const float, q_scales) B(const int, q_sums)      \
+        B(float, y) V(rows) V(columns) V(stride) V(finish)
 
 /* Rounds x [T][columns] to 8 bits, as kernel_input of kernel.h says: blocks of 32, scale max / 127, halves to even. A
  * block with a value that is not finite has q 0 and scale NaN; one with max < 2^-120 has q 0 and scale 0.
@@ -290,6 +300,11 @@
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, h)    \
         B(float, sums) V(rows) V(columns) V(parts)
 
+/* The same sums of all rows, without lists, for long steps. Part p takes the rows from p * rows / parts on.
+ * items: ceil(R / TILE_TOKENS) * parts * ceil(columns / TILE_ROWS) */
+#define P_ACCUMULATE_MANY(B, V, F) \
+    B(const uchar, w) B(const ushort, scales) B(const float, h) B(float, sums) V(rows) V(columns) V(parts)
+
 /* Adds to x[t][c], or to zero with FINISH_STORE, factor times the sum of all parts of sums [T][parts][columns], then
  * factor * bias[c], then factor * answer[t][c]. A bias or answer that is NULL is left out, and the sums if parts is 0.
  * x may be sums if parts is 1.
@@ -325,8 +340,10 @@
 
 /* Every kernel: name, parameters. The macro that is passed must be called X. */
 #define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
-    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE) X(score_##name, P_SCORE)
-#define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) X(product_8_##name, P_PRODUCT_8)
+    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE) X(score_##name, P_SCORE) \
+    X(product_many_##name, P_PRODUCT_MANY) X(accumulate_many_##name, P_ACCUMULATE_MANY)
+#define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) \
+    X(product_8_##name, P_PRODUCT_8) X(product_many_8_##name, P_PRODUCT_MANY_8)
 #define DEVICE_KERNELS(X)                                                        \
     DEVICE_FORMATS(KERNELS_OF_FORMAT)                                            \
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
@@ -373,7 +390,7 @@ extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 /* What device_pack makes of a block of a format, and the format's kernels. */
 typedef struct device_format {
     uint32_t value_bytes, scale_bytes; /* of a block, in w and in scales */
-    device_kernel embed, product, accumulate, score;
+    device_kernel embed, product, product_many, accumulate, accumulate_many, score;
 } device_format;
 
 /* Returns the row of a format; NULL: devices have no kernels for it. */
@@ -390,7 +407,10 @@ const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE]);
 device_kernel device_embed(number_format format);
 device_kernel device_product(number_format format);
 device_kernel device_product_8(number_format format); /* block formats */
+device_kernel device_product_many(number_format format);
+device_kernel device_product_many_8(number_format format); /* block formats */
 device_kernel device_accumulate(number_format format);
+device_kernel device_accumulate_many(number_format format);
 device_kernel device_score(number_format format);
 
 /* Returns count / per_item, rounded up. */
