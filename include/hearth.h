@@ -423,7 +423,7 @@ typedef struct hearth_tracer {
 typedef struct hearth_session_options {
     uint32_t context;     /* positions of each sequence; 0: the context length of the model, or what fits of it   */
     uint32_t sequences;   /* 0: one                                                                               */
-    uint32_t batch;       /* rows computed at once; longer feeds are cut. 0: at most 512. With a device never above 8 */
+    uint32_t batch;       /* rows computed at once; longer feeds are cut. 0: at most 512. With a device at most 128 */
     uint32_t output_rows; /* rows of one feed whose logits may be asked for; 0: as many as sequences              */
     hearth_kv kv;         /* format of keys and values; 0: F16                                                    */
     hearth_progress progress; /* rows of a feed done so far, after each layer; false cancels the feed. With a device it

@@ -353,12 +353,12 @@ static void observers_and_counts(void **state)
     }
 }
 
-/* An observer that comes and goes changes no byte. */
+/* An observer that comes and goes changes no byte, if batches are no longer than observed steps. */
 static void observing_changes_nothing(void **state)
 {
     (void)state;
     stack s;
-    const hearth_session_options options = {.context = 64, .output_rows = 16};
+    const hearth_session_options options = {.context = 64, .batch = STEP_ROWS, .output_rows = 16};
     open_placed_model(&s, open_runtime("host", 1), GOLDEN "/pwri/bamboo/q4_0.gguf");
     placed_shape shape = shape_of(&s, HEARTH_MODE_PREDICTED);
     char *json = mixed_placement(&shape, PLACED_SPLIT, 3);

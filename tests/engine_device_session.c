@@ -116,7 +116,9 @@ static void check_budgets(const char *spec, const char *path, const char *json, 
 /* The context that an error names fits, and none that is longer. */
 static void check_largest_context(stack *s)
 {
-    const hearth_session_options options = {.context = 100}, fitting = {.context = 61}, longer = {.context = 62};
+    const hearth_session_options options = {.context = 100, .batch = STEP_ROWS},
+                                 fitting = {.context = 61, .batch = STEP_ROWS},
+                                 longer = {.context = 62, .batch = STEP_ROWS};
     hearth_memory memory;
     hearth_error error;
     placed_shape shape = shape_of(s, HEARTH_MODE_EXACT);
@@ -156,8 +158,9 @@ static void memory_within_the_budget(void **state)
             open_placed_model(&s, NULL, PWRI);
             placed_shape shape = shape_of(&s, HEARTH_MODE_EXACT);
             char *json = mixed_placement(&shape, first, 9);
-            check_budgets(specs->text[i], PWRI, json,
-                          (hearth_session_options){.context = 50, .sequences = 3, .kv = HEARTH_KV_F32});
+            check_budgets(
+                specs->text[i], PWRI, json,
+                (hearth_session_options){.context = 50, .sequences = 3, .batch = STEP_ROWS, .kv = HEARTH_KV_F32});
             hearth_model_close(s.model);
             free(json);
         }
@@ -441,8 +444,9 @@ static bool impatient(void *user, const char *what, uint64_t done, uint64_t tota
     return ++p->calls < p->limit;
 }
 
-/* At each report in turn: sequences are as before the feed, and the next one gives the right bytes. */
-static void check_cancelling(stack *s)
+/* At each report in turn: sequences are as before the feed, and the next one gives the right bytes. In one long step, and in
+ * short ones. */
+static void check_cancelling(stack *s, uint32_t batch)
 {
     size_t v = s->info.vocabulary_size, bytes = PROMPT * v * sizeof(float);
     float *want = malloc(bytes), *got = malloc(bytes);
@@ -451,13 +455,14 @@ static void check_cancelling(stack *s)
     hearth_error error;
     patience p = {0, 1000, 0};
     draw_prompt(ids, s->info.vocabulary_size, 6);
-    open_mixed(s, PLACED_SPLIT, HEARTH_MODE_EXACT, false,
-               (hearth_session_options){.context = 32, .output_rows = PROMPT, .progress = {impatient, &p}});
+    open_mixed(
+        s, PLACED_SPLIT, HEARTH_MODE_EXACT, false,
+        (hearth_session_options){.context = 32, .batch = batch, .output_rows = PROMPT, .progress = {impatient, &p}});
     for (size_t i = 0; i < PROMPT; i++)
         rows[i] = (hearth_row){ids[i], 0, false};
     stack_feed(s, 0, ids, PROMPT, want);
     unsigned reports = p.calls;
-    assert_int_equal(reports, s->info.layer_count * ((PROMPT + STEP_ROWS - 1) / STEP_ROWS)); /* no step of one row */
+    assert_int_equal(reports, s->info.layer_count * ((PROMPT + batch - 1) / batch)); /* no step of one row */
     assert_int_equal(p.done, PROMPT);
     assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
     for (unsigned limit = 1; limit <= reports; limit++) {
@@ -530,10 +535,16 @@ static void check_cancelling_in_layers(stack *s)
     free(got);
 }
 
+static void check_cancelling_steps(stack *s)
+{
+    check_cancelling(s, PROMPT);
+    check_cancelling(s, STEP_ROWS);
+}
+
 static void cancelling(void **state)
 {
     (void)state;
-    on_every_device(RELU, 2, check_cancelling);
+    on_every_device(RELU, 2, check_cancelling_steps);
     on_every_device(RELU, 2, check_cancelling_in_layers);
 }
 
@@ -560,7 +571,7 @@ static void check_leaving(stack *s)
     int32_t ids[PROMPT];
     draw_prompt(ids, s->info.vocabulary_size, 6);
     open_mixed(s, PLACED_SPLIT, HEARTH_MODE_EXACT, false,
-               (hearth_session_options){.context = 32, .output_rows = PROMPT});
+               (hearth_session_options){.context = 32, .batch = STEP_ROWS, .output_rows = PROMPT});
     stack_feed(s, 0, ids, PROMPT, want);
     assert_int_equal(hearth_session_truncate(s->session, 0, 0, NULL), HEARTH_OK);
     leaver l = {s->session, 0};

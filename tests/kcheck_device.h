@@ -43,4 +43,10 @@ size_t check_devices(const char *only, uint64_t seed);
 void check_device_products(check *c, device *d, uint64_t seed);
 void check_device_vectors(check *c, device *d, uint64_t seed);
 
+/* The rows of a step: of a short one, or in every fourth case of a long one. */
+static inline uint32_t some_rows(uint64_t *rng)
+{
+    return 1 + (uint32_t)random_below(rng, random_below(rng, 4) ? STEP_ROWS : PROMPT_ROWS);
+}
+
 #endif

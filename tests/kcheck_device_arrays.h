@@ -57,10 +57,10 @@ static inline void free_rooms(room *rooms, size_t n)
         room_free(&rooms[i]);
 }
 
-/* A step of 1 to STEP_ROWS rows; every other case has one, as in decoding. */
+/* The rows of a step (some_rows), but every other case has one row, as in decoding. */
 static inline uint32_t random_count(uint64_t *rng)
 {
-    return random_below(rng, 2) ? 1 : (uint32_t)(1 + random_below(rng, STEP_ROWS));
+    return random_below(rng, 2) ? 1 : some_rows(rng);
 }
 
 /* Positions, cache and attention: a part of check_device_vectors. */

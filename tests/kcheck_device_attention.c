@@ -14,7 +14,7 @@
 
 typedef struct shape {
     size_t heads, kv_heads, length, context, sequences, stride_q, stride_k, cached; /* cached: values of a cache */
-    uint32_t count, sequence[STEP_ROWS], position[STEP_ROWS];
+    uint32_t count, sequence[PROMPT_ROWS], position[PROMPT_ROWS];
 } shape;
 
 static const size_t lengths[] = {1, 2, 6, 8, 20, 48, 64, 80, 100, 128, 200, 256, 2056};
@@ -24,21 +24,22 @@ static shape random_shape(check *c, size_t s, size_t most_context, uint64_t *rng
 {
     shape p = {.kv_heads = 1 + random_below(rng, 3), .length = lengths[s % COUNT_OF(lengths)]};
     p.heads = p.kv_heads * ratios[s % COUNT_OF(ratios)];
-    p.context = STEP_ROWS + random_below(rng, p.length > 256 ? 40 : most_context);
+    p.count = random_count(rng);
+    size_t apart = p.count <= STEP_ROWS ? STEP_ROWS : PROMPT_ROWS;
+    p.context = apart + random_below(rng, p.length > 256 ? 40 : most_context);
     p.sequences = 1 + random_below(rng, 3);
     p.stride_q = p.heads * p.length + 8 * random_below(rng, 3) + random_below(rng, 4) / 3;
     p.stride_k = p.kv_heads * p.length + random_below(rng, 5);
     p.cached = p.sequences * p.kv_heads * p.context * p.length;
-    p.count = random_count(rng);
-    for (size_t t = 0; t < STEP_ROWS; t++) { /* no two rows at the same place */
+    for (size_t t = 0; t < p.count; t++) { /* no two rows at the same place */
         p.sequence[t] = (uint32_t)random_below(rng, p.sequences);
-        p.position[t] = (uint32_t)(random_below(rng, p.context / STEP_ROWS) * STEP_ROWS + t);
+        p.position[t] = (uint32_t)(random_below(rng, p.context / apart) * apart + t);
     }
     if (random_below(rng, 4) == 0)
         p.position[p.count - 1] = (uint32_t)p.context - 1; /* the last there is; the multiples above may end before */
     for (size_t t = 0; t + 1 < p.count; t++)
         if (p.position[t] == p.context - 1)
-            p.position[t] -= STEP_ROWS;
+            p.position[t] -= (uint32_t)apart;
     snprintf(c->size, sizeof(c->size), "%zu heads on %zu of %zu, context %zu, %u rows, first at %u", p.heads,
              p.kv_heads, p.length, p.context, p.count, p.position[0]);
     return p;
@@ -155,7 +156,7 @@ static void check_place(check *c, device *d, device_kernel kernel, bool half, ui
                         float_room(d, x.sine, p.count * pairs),
                         room_new(d, x.keys, cache_bytes),
                         room_new(d, x.values, cache_bytes)};
-        DEVICE_DO(c, d, kernel, STEP_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
+        DEVICE_DO(c, d, kernel, PROMPT_ROWS * (p.heads + p.kv_heads), room_of(&rooms[0]), room_of(&rooms[1]),
                   room_of(&rooms[2]), room_of(&rooms[3]), pairs ? room_of(&rooms[4]) : NO_BUFFER,
                   pairs ? room_of(&rooms[5]) : NO_BUFFER, room_of(&rooms[6]), room_of(&rooms[7]), UINT(p.heads),
                   UINT(p.kv_heads), UINT(p.length), UINT(pairs), UINT(halves), UINT(p.context), UINT(p.stride_q),
@@ -265,6 +266,22 @@ static attended attended_new(const shape *p, size_t s, bool half, uint64_t *rng)
     return a;
 }
 
+/* Attention for all rows, `most` at a time. rooms: step, query, keys, values, partial, mixed, sinks, gates. */
+static void attend(check *c, device *d, device_kernel kernel, const shape *p, const attended *a, const room *rooms,
+                   uint32_t most)
+{
+    for (uint32_t first = 0; first < p->count; first += most) {
+        DEVICE_DO(c, d, kernel, most * ATTEND_ITEMS(p->heads, p->kv_heads, a->splits), room_of(&rooms[0]),
+                  room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p->heads),
+                  UINT(p->kv_heads), UINT(p->length), UINT(p->context), UINT(a->window), UINT(a->splits),
+                  UINT(p->stride_q), UINT(first), UINT(most), FLOAT(a->scale), FLOAT(a->softcap));
+        DEVICE_DO(c, d, DEVICE_attend_join, most * p->heads, room_of(&rooms[0]), room_of(&rooms[4]),
+                  a->sinks ? room_of(&rooms[6]) : NO_BUFFER, a->gates ? room_of(&rooms[7]) : NO_BUFFER,
+                  room_of(&rooms[5]), UINT(p->heads), UINT(p->length), UINT(a->splits), UINT(p->stride_q), UINT(first),
+                  UINT(most));
+    }
+}
+
 static void check_attend(check *c, device *d, device_kernel kernel, bool half, uint64_t *rng)
 {
     for (size_t s = 0; s < 5 * COUNT_OF(lengths); s++) {
@@ -280,25 +297,23 @@ static void check_attend(check *c, device *d, device_kernel kernel, bool half, u
                         float_room(d, NULL, out),
                         float_room(d, a.sinks, a.sinks ? p.heads : 0),
                         float_room(d, a.gates, a.gates ? p.count * p.stride_q : 0)};
-        float *partial[2], *mixed[2];
+        float *partial[2], *mixed[3];
         for (size_t run = 0; run < 2; run++) {
-            DEVICE_DO(c, d, kernel, STEP_ROWS * ATTEND_ITEMS(p.heads, p.kv_heads, a.splits), room_of(&rooms[0]),
-                      room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads),
-                      UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(a.window), UINT(a.splits),
-                      UINT(p.stride_q), FLOAT(a.scale), FLOAT(a.softcap));
-            DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
-                      a.sinks ? room_of(&rooms[6]) : NO_BUFFER, a.gates ? room_of(&rooms[7]) : NO_BUFFER,
-                      room_of(&rooms[5]), UINT(p.heads), UINT(p.length), UINT(a.splits), UINT(p.stride_q));
+            attend(c, d, kernel, &p, &a, rooms, PROMPT_ROWS);
             partial[run] = content_of(c, &rooms[4]), mixed[run] = content_of(c, &rooms[5]);
         }
+        attend(c, d, kernel, &p, &a, rooms, 1 + (p.count - 1) / 3);
+        mixed[2] = content_of(c, &rooms[5]);
         check_splits(c, &p, &a, partial[0]);
         for (size_t t = 0; t < p.count; t++)
             for (size_t head = 0; head < p.heads; head++)
                 check_head(c, &p, &a, t, head, half, mixed[0] + (t * p.heads + head) * p.length);
         expect_same(c, "two runs", partial[0], partial[1], parts * sizeof(float));
         expect_same(c, "two runs joined", mixed[0], mixed[1], out * sizeof(float));
+        expect_same(c, "some rows at a time", mixed[0], mixed[2], out * sizeof(float));
         free_rooms(rooms, COUNT_OF(rooms));
-        void *all[] = {a.query, a.sinks, a.gates, a.keys, a.values, partial[0], partial[1], mixed[0], mixed[1]};
+        void *all[] = {a.query,    a.sinks,    a.gates,  a.keys,   a.values,
+                       partial[0], partial[1], mixed[0], mixed[1], mixed[2]};
         for (size_t i = 0; i < COUNT_OF(all); i++)
             free(all[i]);
     }
@@ -327,14 +342,9 @@ static void check_long_context(check *c, device *d, uint64_t *rng)
                     room_new(d, a.values, p.cached * 2),
                     float_room(d, NULL, parts),
                     float_room(d, NULL, out),
-                    float_room(d, a.sinks, a.sinks ? p.heads : 0)};
-    DEVICE_DO(c, d, DEVICE_attend_f16, STEP_ROWS * ATTEND_ITEMS(p.heads, p.kv_heads, a.splits), room_of(&rooms[0]),
-              room_of(&rooms[1]), room_of(&rooms[2]), room_of(&rooms[3]), room_of(&rooms[4]), UINT(p.heads),
-              UINT(p.kv_heads), UINT(p.length), UINT(p.context), UINT(0), UINT(a.splits), UINT(p.stride_q),
-              FLOAT(a.scale), FLOAT(a.softcap));
-    DEVICE_DO(c, d, DEVICE_attend_join, STEP_ROWS * p.heads, room_of(&rooms[0]), room_of(&rooms[4]),
-              a.sinks ? room_of(&rooms[6]) : NO_BUFFER, NO_BUFFER, room_of(&rooms[5]), UINT(p.heads), UINT(p.length),
-              UINT(a.splits), UINT(p.stride_q));
+                    float_room(d, a.sinks, a.sinks ? p.heads : 0),
+                    float_room(d, NULL, 0)};
+    attend(c, d, DEVICE_attend_f16, &p, &a, rooms, STEP_ROWS);
     float *mixed = content_of(c, &rooms[5]);
     for (size_t i = 0; i < p.count * p.heads; i++)
         check_head(c, &p, &a, i / p.heads, i % p.heads, true, mixed + i * p.length);

@@ -125,22 +125,22 @@ static void placed_free(placed *p)
 /* For each token some rows, ascending; some tokens have none. */
 typedef struct lists {
     bool used;
-    uint32_t *ids; /* [STEP_ROWS][stride] */
-    uint32_t counts[STEP_ROWS];
+    uint32_t *ids; /* [PROMPT_ROWS][stride] */
+    uint32_t counts[PROMPT_ROWS];
     size_t stride;
     room on_device, counts_on_device;
 } lists;
 
 static lists lists_new(device *d, bool used, uint32_t rows, size_t stride, uint64_t *rng)
 {
-    lists l = {.used = used, .stride = stride, .ids = array_new(STEP_ROWS * stride, sizeof(uint32_t))};
-    for (size_t t = 0; t < STEP_ROWS; t++) {
+    lists l = {.used = used, .stride = stride, .ids = array_new(PROMPT_ROWS * stride, sizeof(uint32_t))};
+    for (size_t t = 0; t < PROMPT_ROWS; t++) {
         size_t share = random_below(rng, 5); /* of four: none up to all */
         for (uint32_t r = 0; r < rows; r++)
             if (!used || random_below(rng, 4) < share)
                 l.ids[t * stride + l.counts[t]++] = r;
     }
-    l.on_device = room_new(d, l.ids, STEP_ROWS * stride * sizeof(uint32_t));
+    l.on_device = room_new(d, l.ids, PROMPT_ROWS * stride * sizeof(uint32_t));
     l.counts_on_device = room_new(d, l.counts, sizeof(l.counts));
     return l;
 }
@@ -179,13 +179,13 @@ static bool same_float(float a, float b)
 static void check_embed_case(check *c, device *d, number_format format, uint32_t columns, uint32_t tokens,
                              uint64_t *rng)
 {
-    uint32_t rows = 1 + (uint32_t)random_below(rng, 9), first = (uint32_t)random_below(rng, rows), wanted[STEP_ROWS];
+    uint32_t rows = 1 + (uint32_t)random_below(rng, 9), first = (uint32_t)random_below(rng, rows), wanted[PROMPT_ROWS];
     bool hostile = random_below(rng, 2), by_position = random_below(rng, 2), adds = random_below(rng, 2);
     float factor = random_below(rng, 2) ? 1 : random_value(rng);
     snprintf(c->size, sizeof(c->size), "%s, %u rows, %u columns, %u tokens%s%s", number_formats[format].name, rows,
              columns, tokens, by_position ? ", positions" : "", adds ? ", added" : "");
     placed p = placed_new(d, format, rows, columns, hostile, rng);
-    for (size_t t = 0; t < STEP_ROWS; t++)
+    for (size_t t = 0; t < PROMPT_ROWS; t++)
         wanted[t] = (uint32_t)random_below(rng, by_position ? rows - first : rows);
     size_t n = (size_t)tokens * columns;
     float *before = array_new(n, sizeof(float)), *got = array_new(n, sizeof(float));
@@ -193,7 +193,7 @@ static void check_embed_case(check *c, device *d, number_format format, uint32_t
         before[i] = random_rough(rng);
     room step = step_new(d, tokens, NULL, by_position ? wanted : NULL, by_position ? NULL : wanted);
     room x = room_new(d, before, n * sizeof(float));
-    DEVICE_DO(c, d, device_embed(format), STEP_ROWS, room_of(&step), room_of(&p.w), scales_argument(&p), room_of(&x),
+    DEVICE_DO(c, d, device_embed(format), PROMPT_ROWS, room_of(&step), room_of(&p.w), scales_argument(&p), room_of(&x),
               UINT(columns), UINT(by_position), UINT(first), UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT(factor));
     room_read(c, &x, got);
     size_t wrong = 0;
@@ -267,8 +267,15 @@ static void input_free(input *in)
 typedef struct product_shape {
     number_format format;
     uint32_t rows, columns, tokens, finish;
-    bool rounded, listed;
+    bool rounded, listed, many; /* many: by product_many, which takes no lists */
 } product_shape;
+
+/* Additions of a sum. In a tile every term of a result meets in one lane, blocks with an offset twice. */
+static double product_depth(const device *d, const product_shape *s)
+{
+    return s->many ? (double)s->columns / (s->rounded ? 16 : 1) + DEPTH_BEHIND
+                   : depth(d, s->columns, s->rounded ? 32 : 8);
+}
 
 static double finished(const product_shape *s, double sum, double before)
 {
@@ -279,7 +286,7 @@ static double finished(const product_shape *s, double sum, double before)
 static void check_sums(check *c, const device *d, const product_shape *s, const placed *p, const input *in,
                        const lists *l, const float *before, const float *got)
 {
-    double limit = depth(d, s->columns, s->rounded ? 32 : 8) * EPSILON;
+    double limit = product_depth(d, s) * EPSILON;
     size_t moved = 0;
     for (size_t t = 0; t < s->tokens; t++)
         for (size_t i = 0; i < l->stride; i++) {
@@ -316,8 +323,16 @@ static void check_product_case(check *c, device *d, const product_shape *s, uint
     for (size_t i = 0; i < n; i++)
         before[i] = random_value(rng);
     room step = step_new(d, s->tokens, NULL, NULL, NULL), y = room_new(d, before, n * sizeof(float));
-    size_t items = items_of(s->rows, PRODUCT_ROWS);
-    if (s->rounded)
+    size_t items = items_of(s->rows, PRODUCT_ROWS),
+           tiles = items_of(s->rows, TILE_ROWS) * items_of(s->tokens, TILE_TOKENS);
+    if (s->many && s->rounded)
+        DEVICE_DO(c, d, device_product_many_8(s->format), tiles, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&in.q), room_of(&in.scales), room_of(&in.sums), room_of(&y), UINT(s->rows), UINT(s->columns),
+                  UINT(stride), UINT(s->finish));
+    else if (s->many)
+        DEVICE_DO(c, d, device_product_many(s->format), tiles, room_of(&step), room_of(&p.w), scales_argument(&p),
+                  room_of(&in.x), room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
+    else if (s->rounded)
         DEVICE_DO(c, d, device_product_8(s->format), items, room_of(&step), room_of(&p.w), scales_argument(&p),
                   list_argument(&l), counts_argument(&l), room_of(&in.q), room_of(&in.scales), room_of(&in.sums),
                   room_of(&y), UINT(s->rows), UINT(s->columns), UINT(stride), UINT(s->finish));
@@ -362,7 +377,7 @@ static void check_not_finite(check *c, device *d, uint64_t *rng)
 typedef struct sum_shape {
     number_format format;
     uint32_t rows, columns, tokens, parts;
-    bool listed;
+    bool listed, many; /* many: by accumulate_many, which takes no lists */
 } sum_shape;
 
 static void check_parts(check *c, const sum_shape *s, const placed *p, const lists *l, const float *h, const float *got)
@@ -397,9 +412,16 @@ static void check_accumulate_case(check *c, device *d, const sum_shape *s, uint6
         h[i] = random_rough(rng);
     room step = step_new(d, s->tokens, NULL, NULL, NULL), in = room_new(d, h, n * sizeof(float));
     room out = room_new(d, NULL, sums * sizeof(float));
-    DEVICE_DO(c, d, device_accumulate(s->format), STEP_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM),
-              room_of(&step), room_of(&p.w), scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in),
-              room_of(&out), UINT(s->rows), UINT(s->columns), UINT(s->parts));
+    if (s->many)
+        DEVICE_DO(c, d, device_accumulate_many(s->format),
+                  items_of(s->tokens, TILE_TOKENS) * s->parts * items_of(s->columns, TILE_ROWS), room_of(&step),
+                  room_of(&p.w), scales_argument(&p), room_of(&in), room_of(&out), UINT(s->rows), UINT(s->columns),
+                  UINT(s->parts));
+    else
+        DEVICE_DO(c, d, device_accumulate(s->format),
+                  PROMPT_ROWS * s->parts * items_of(s->columns, ACCUMULATE_COLUMNS_ITEM), room_of(&step), room_of(&p.w),
+                  scales_argument(&p), list_argument(&l), counts_argument(&l), room_of(&in), room_of(&out),
+                  UINT(s->rows), UINT(s->columns), UINT(s->parts));
     room_read(c, &out, got);
     check_parts(c, s, &p, &l, h, got);
     free(h);
@@ -420,17 +442,18 @@ typedef struct score_shape {
 
 /* Experts with a range of the rows each, those that tokens chose, and some of their rows. */
 typedef struct choices {
-    uint32_t *begins, *chosen, *ids, *place; /* [experts + 1], [STEP_ROWS][experts], and of every listed row its number
-                                              * and the place of its expert among the chosen: [STEP_ROWS][rows] */
-    uint32_t counts[STEP_ROWS];
+    uint32_t *begins, *chosen, *ids,
+        *place; /* [experts + 1], [PROMPT_ROWS][experts], and of every listed row its number
+                                              * and the place of its expert among the chosen: [PROMPT_ROWS][rows] */
+    uint32_t counts[PROMPT_ROWS];
 } choices;
 
 static choices choices_new(const score_shape *s, uint64_t *rng)
 {
     choices w = {.begins = array_new(s->experts + 1, sizeof(uint32_t)),
-                 .chosen = array_new((size_t)STEP_ROWS * s->experts, sizeof(uint32_t)),
-                 .ids = array_new((size_t)STEP_ROWS * s->rows, sizeof(uint32_t)),
-                 .place = array_new((size_t)STEP_ROWS * s->rows, sizeof(uint32_t))};
+                 .chosen = array_new((size_t)PROMPT_ROWS * s->experts, sizeof(uint32_t)),
+                 .ids = array_new((size_t)PROMPT_ROWS * s->rows, sizeof(uint32_t)),
+                 .place = array_new((size_t)PROMPT_ROWS * s->rows, sizeof(uint32_t))};
     w.begins[s->experts] = s->rows;
     for (uint32_t e = s->experts - 1; e > 0; e--) /* some have no rows */
         w.begins[e] = (uint32_t)random_below(rng, w.begins[e + 1] + 1);
@@ -478,9 +501,9 @@ static void check_score_case(check *c, device *d, const score_shape *s, uint64_t
     for (size_t i = 0; i < values; i++)
         x[i] = random_rough(rng);
     room rooms[] = {step_new(d, s->tokens, NULL, NULL, NULL),
-                    room_new(d, w.ids, (size_t)STEP_ROWS * s->rows * sizeof(uint32_t)),
+                    room_new(d, w.ids, (size_t)PROMPT_ROWS * s->rows * sizeof(uint32_t)),
                     room_new(d, w.counts, sizeof(w.counts)),
-                    room_new(d, w.chosen, (size_t)STEP_ROWS * s->experts * sizeof(uint32_t)),
+                    room_new(d, w.chosen, (size_t)PROMPT_ROWS * s->experts * sizeof(uint32_t)),
                     room_new(d, w.begins, (s->experts + 1) * sizeof(uint32_t)),
                     room_new(d, x, values * sizeof(float)),
                     room_new(d, NULL, n * sizeof(float))};
@@ -517,7 +540,7 @@ static void check_reduce_case(check *c, device *d, uint32_t tokens, uint32_t col
         rooms[i] = room_new(d, values[i], counts[i] * sizeof(float));
     }
     room step = step_new(d, tokens, NULL, NULL, NULL);
-    DEVICE_DO(c, d, DEVICE_reduce, STEP_ROWS * items_of(columns, REDUCE_COLUMNS_ITEM), room_of(&step),
+    DEVICE_DO(c, d, DEVICE_reduce, PROMPT_ROWS * items_of(columns, REDUCE_COLUMNS_ITEM), room_of(&step),
               parts > 0 ? room_of(&rooms[0]) : NO_BUFFER, bias ? room_of(&rooms[1]) : NO_BUFFER,
               answer ? room_of(&rooms[2]) : NO_BUFFER, room_of(&rooms[in_place ? 0 : 3]), UINT(columns), UINT(parts),
               UINT(adds ? FINISH_ADD : FINISH_STORE), FLOAT((float)factor));
@@ -579,7 +602,7 @@ static void check_quantize_case(check *c, device *d, uint32_t tokens, uint32_t c
     room step = step_new(d, tokens, NULL, NULL, NULL), in = room_new(d, x, n * sizeof(float));
     room q = room_new(d, NULL, n), s = room_new(d, NULL, blocks * sizeof(float));
     room total = room_new(d, NULL, blocks * sizeof(int32_t));
-    DEVICE_DO(c, d, DEVICE_quantize, items_of(STEP_ROWS * columns / Q8_BLOCK, QUANTIZE_BLOCKS), room_of(&step),
+    DEVICE_DO(c, d, DEVICE_quantize, items_of(PROMPT_ROWS * columns / Q8_BLOCK, QUANTIZE_BLOCKS), room_of(&step),
               room_of(&in), room_of(&q), room_of(&s), room_of(&total), UINT(columns));
     room_read(c, &q, got);
     room_read(c, &s, scales);
@@ -631,19 +654,48 @@ static uint32_t some_columns(number_format format, size_t turn)
                           : values * (1 + (uint32_t)turn % 5);
 }
 
+/* Shapes that are no multiple of a tile, or several of them; on the host, columns of more than a strip. */
+static void check_many(check *c, device *d, number_format format, uint64_t *rng)
+{
+    static const uint32_t rows[] = {1, 5, 63, 64, 65, 70, 150}, tokens[] = {1, 31, 32, 33, 100, PROMPT_ROWS};
+    for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
+        check_begin(c, device_kernels[rounded ? device_product_many_8(format) : device_product_many(format)].name);
+        for (size_t i = 0; i < 12; i++) {
+            product_shape s = {.format = format,
+                               .rows = rows[random_below(rng, COUNT(rows))],
+                               .columns = some_columns(format, i) * (i % 4 ? 1 : 3),
+                               .tokens = i % 2 ? tokens[i / 2 % COUNT(tokens)] : some_rows(rng),
+                               .finish = (uint32_t)random_below(rng, 3),
+                               .rounded = rounded,
+                               .many = true};
+            check_product_case(c, d, &s, rng);
+        }
+    }
+    check_begin(c, device_kernels[device_accumulate_many(format)].name);
+    for (size_t i = 0; i < 12; i++) {
+        sum_shape s = {.format = format,
+                       .rows = rows[random_below(rng, COUNT(rows))],
+                       .columns = some_columns(format, i),
+                       .tokens = i % 2 ? tokens[i / 2 % COUNT(tokens)] : some_rows(rng),
+                       .parts = 1 + (uint32_t)random_below(rng, 4),
+                       .many = true};
+        check_accumulate_case(c, d, &s, rng);
+    }
+}
+
 static void check_format(check *c, device *d, number_format format, uint64_t *rng)
 {
     static const uint32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 37, 70}, parts[] = {1, 2, 3, 7, 40};
     check_begin(c, device_kernels[device_embed(format)].name);
     for (size_t i = 0; i < 8; i++)
-        check_embed_case(c, d, format, some_columns(format, i), 1 + (uint32_t)random_below(rng, STEP_ROWS), rng);
+        check_embed_case(c, d, format, some_columns(format, i), some_rows(rng), rng);
     for (unsigned rounded = 0; rounded <= (unsigned)number_is_block(format); rounded++) {
         check_begin(c, device_kernels[rounded ? device_product_8(format) : device_product(format)].name);
         for (size_t i = 0; i < 24; i++) {
             product_shape s = {.format = format,
                                .rows = rows[random_below(rng, COUNT(rows))],
                                .columns = some_columns(format, i),
-                               .tokens = i % 3 == 0 ? 1 : 1 + (uint32_t)random_below(rng, STEP_ROWS),
+                               .tokens = i % 3 == 0 ? 1 : some_rows(rng),
                                .finish = (uint32_t)random_below(rng, 3),
                                .rounded = rounded,
                                .listed = i / 2 % 2};
@@ -655,7 +707,7 @@ static void check_format(check *c, device *d, number_format format, uint64_t *rn
         sum_shape s = {.format = format,
                        .rows = rows[random_below(rng, COUNT(rows))],
                        .columns = some_columns(format, i),
-                       .tokens = i % 3 == 0 ? 1 : 1 + (uint32_t)random_below(rng, STEP_ROWS),
+                       .tokens = i % 3 == 0 ? 1 : some_rows(rng),
                        .parts = parts[random_below(rng, COUNT(parts))],
                        .listed = i / 2 % 2};
         check_accumulate_case(c, d, &s, rng);
@@ -668,7 +720,7 @@ static void check_format(check *c, device *d, number_format format, uint64_t *rn
                          .used = 1 + (uint32_t)random_below(rng, experts),
                          .rows = rows[random_below(rng, COUNT(rows))],
                          .columns = some_columns(format, i),
-                         .tokens = 1 + (uint32_t)random_below(rng, STEP_ROWS)};
+                         .tokens = some_rows(rng)};
         check_score_case(c, d, &s, rng);
     }
 }
@@ -677,19 +729,21 @@ void check_device_products(check *c, device *d, uint64_t seed)
 {
     for (number_format f = 0; f < FORMAT_COUNT; f++) {
         uint64_t rng = seed * 131 + f;
-        if (device_has_format(f))
-            check_format(c, d, f, &rng);
+        if (!device_has_format(f))
+            continue;
+        check_format(c, d, f, &rng);
+        check_many(c, d, f, &rng);
     }
     uint64_t rng = seed * 131 + FORMAT_COUNT;
     check_begin(c, "product");
     check_not_finite(c, d, &rng);
     check_begin(c, "quantize");
     for (size_t i = 0; i < 12; i++)
-        check_quantize_case(c, d, 1 + (uint32_t)random_below(&rng, STEP_ROWS), some_columns(FORMAT_Q8_0, i), &rng);
+        check_quantize_case(c, d, some_rows(&rng), some_columns(FORMAT_Q8_0, i), &rng);
     check_begin(c, "reduce");
     for (unsigned i = 0; i < 16; i++)
-        check_reduce_case(c, d, 1 + (uint32_t)random_below(&rng, STEP_ROWS), some_columns(FORMAT_F32, i),
-                          (uint32_t)random_below(&rng, 4), i % 4, &rng);
+        check_reduce_case(c, d, some_rows(&rng), some_columns(FORMAT_F32, i), (uint32_t)random_below(&rng, 4), i % 4,
+                          &rng);
     check_begin(c, "read");
     check_read(c, d, 1, &rng);
     check_read(c, d, 5, &rng);

@@ -91,13 +91,11 @@ void room_read(check *c, const room *r, void *out)
 room step_new(device *d, uint32_t count, const uint32_t *sequence, const uint32_t *position, const uint32_t *token)
 {
     step_record step = {.count = count};
-    if (sequence)
-        memcpy(step.sequence, sequence, sizeof(step.sequence));
-    if (position)
-        memcpy(step.position, position, sizeof(step.position));
-    if (token)
-        memcpy(step.token, token, sizeof(step.token));
-    return room_new(d, &step, sizeof(step));
+    for (uint32_t t = 0; t < count; t++)
+        step.row[t] = (step_row){.sequence = sequence ? sequence[t] : 0,
+                                 .position = position ? position[t] : 0,
+                                 .token = token ? token[t] : 0};
+    return room_new(d, &step, offsetof(step_record, row) + count * sizeof(step_row));
 }
 
 /* ---- kernels ---- */

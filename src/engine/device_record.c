@@ -176,7 +176,7 @@ static void record_layers(const recorder *r)
     uint32_t layers = r->model->hyper.layer_count;
     const device_matrix *embedding = &e->uploaded->embedding;
 
-    device_copy(r->program, r->v->step, 0, r->mirror->step, 0, device_buffer_bytes(r->v->step));
+    device_copy(r->program, r->v->step, 0, r->mirror->step, 0, device_step_layout(r->model, r->rows).end);
     if (r->v->per_layer)
         device_copy(r->program, r->v->per_layer, 0, r->mirror->per_layer, 0,
                     device_own_input(&r->model->hyper, layers, r->rows));
@@ -202,13 +202,14 @@ static void record_layers(const recorder *r)
     }
     if (!on_host)
         send_residual(r);
-    device_copy(r->program, r->mirror->totals, 0, r->v->totals, 0, device_buffer_bytes(r->v->totals));
+    device_copy(r->program, r->mirror->totals, 0, r->v->totals, 0,
+                device_totals_at(layers, r->rows) * sizeof(uint32_t));
 }
 
 static void record_head(const recorder *r)
 {
     const device_matrix *head = &r->s->engine->uploaded->head;
-    device_copy(r->program, r->v->step, 0, r->mirror->step, 0, sizeof(step_record));
+    device_copy(r->program, r->v->step, 0, r->mirror->step, 0, offsetof(step_record, row)); /* only the count is read */
     record_copy_rows(r, r->v->normed, r->mirror->normed, head->columns);
     input in = record_prepare(r, r->v->normed, head->columns, &head, 1);
     record_product(r, head, &in, all_rows, r->v->logits, FINISH_STORE);
@@ -218,24 +219,23 @@ static void record_head(const recorder *r)
 hearth_status device_record(device_program **out, const hearth_session *s, const device_session *ds, program_kind kind,
                             hearth_error *error)
 {
-    static const struct {
-        size_t rows;
-        bool observed;
-        void (*record)(const recorder *r);
-    } kinds[PROGRAM_KINDS] = {
-        [PROGRAM_ONE] = {1, false, record_layers},
-        [PROGRAM_MANY] = {STEP_ROWS, false, record_layers},
-        [PROGRAM_OBSERVED] = {STEP_ROWS, true, record_layers},
-        [PROGRAM_HEAD_ONE] = {1, false, record_head},
-        [PROGRAM_HEAD_MANY] = {STEP_ROWS, false, record_head},
-    };
+    static void (*const parts[PROGRAM_KINDS])(const recorder *r) = {
+        [PROGRAM_ONE] = record_layers,      [PROGRAM_MANY] = record_layers,   [PROGRAM_PROMPT] = record_layers,
+        [PROGRAM_OBSERVED] = record_layers, [PROGRAM_HEAD_ONE] = record_head, [PROGRAM_HEAD_MANY] = record_head};
     uint32_t layers = s->engine->model->hyper.layer_count;
     bool traced = s->tracer.see != NULL;
     device_program *p;
     TRY(device_program_create(&p, ds->device, SLOT_COUNT(layers), traced ? STAMPS * layers : 0, error));
-    recorder r = {p,     s, s->engine->model, ds, &ds->vectors, &ds->mirror, kinds[kind].rows, kinds[kind].observed,
-                  traced};
-    kinds[kind].record(&r);
+    recorder r = {.program = p,
+                  .s = s,
+                  .model = s->engine->model,
+                  .ds = ds,
+                  .v = &ds->vectors,
+                  .mirror = &ds->mirror,
+                  .rows = device_program_rows(s, kind),
+                  .observed = kind == PROGRAM_OBSERVED,
+                  .traced = traced};
+    parts[kind](&r);
     hearth_status status = device_program_seal(p, error);
     if (status == HEARTH_OK)
         *out = p;

@@ -12,7 +12,7 @@ typedef struct recorder {
     const device_session *ds;
     const device_vectors *v;
     const device_mirror *mirror;
-    size_t rows; /* most rows of the step: 1 or STEP_ROWS */
+    size_t rows; /* most rows of the step: device_program_rows */
     bool observed, traced;
 } recorder;
 

@@ -44,8 +44,8 @@ static void attention(const recorder *r, uint32_t layer)
     cached_layer at = device_cache_layer(r->s, r->s->engine->layers[layer].cache_index);
     size_t keys = at.begin, values = at.begin + at.half_bytes;
     size_t first_angle = a->rotary ? a->rotary->first : 0;
-    size_t cosine = STEP_ANGLES + STEP_ROWS * first_angle * sizeof(float);
-    size_t sine = cosine + STEP_ROWS * (size_t)model_largest(r->model).rotated * sizeof(float);
+    step_layout step = device_step_layout(r->model, r->rows);
+    size_t cosine = step.cosine + first_angle * step.pair, sine = step.sine + first_angle * step.pair;
     size_t splits = items_of(r->s->context, ATTEND_POSITIONS);
     uint32_t own_keys = a->keys_back > 0 ? 0 : a->kv_head_count; /* heads; else another layer has stored them */
 
@@ -66,13 +66,18 @@ static void attention(const recorder *r, uint32_t layer)
            BUFFER_FROM(v->cache, values), UINT(a->head_count), UINT(own_keys), UINT(a->head_length),
            UINT(a->rotary ? a->rotary->pairs : 0), UINT(a->rotary && a->rotary->pairing == ROPE_HALVES),
            UINT(r->s->context), UINT(stride), UINT(stride));
-    LAUNCH(r, kv->attend, r->rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
-           BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(a->head_count),
-           UINT(a->kv_head_count), UINT(a->head_length), UINT(r->s->context), UINT(a->window), UINT(splits),
-           UINT(stride), FLOAT(a->scale), FLOAT(a->softcap));
     device_argument gates = a->gated ? BUFFER_FROM(v->projected, row.at[MIXER_GATE] * sizeof(float)) : NO_BUFFER;
-    LAUNCH(r, DEVICE_attend_join, r->rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
-           BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride));
+    size_t attend_rows = device_attend_rows(r->s);
+    for (size_t first = 0; first < r->rows; first += attend_rows) {
+        size_t rows = r->rows - first < attend_rows ? r->rows - first : attend_rows;
+        LAUNCH(r, kv->attend, rows * ATTEND_ITEMS(a->head_count, a->kv_head_count, splits), BUFFER(v->projected),
+               BUFFER_FROM(v->cache, keys), BUFFER_FROM(v->cache, values), BUFFER(v->partial), UINT(a->head_count),
+               UINT(a->kv_head_count), UINT(a->head_length), UINT(r->s->context), UINT(a->window), UINT(splits),
+               UINT(stride), UINT(first), UINT(rows), FLOAT(a->scale), FLOAT(a->softcap));
+        LAUNCH(r, DEVICE_attend_join, rows * a->head_count, BUFFER(v->partial), BUFFER(l->sinks), gates,
+               BUFFER(v->mixed), UINT(a->head_count), UINT(a->head_length), UINT(splits), UINT(stride), UINT(first),
+               UINT(rows));
+    }
     if (l->attention_inner_norm.weight)
         record_norm(r, &l->attention_inner_norm, v->mixed, query_width(a), v->mixed);
 }

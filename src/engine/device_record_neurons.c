@@ -18,7 +18,7 @@ static row_list filter(const recorder *r, uint32_t layer, const portion *p, row_
 {
     const device_vectors *v = r->v;
     row_list to = {v->lists[column], p->listed[column], p->at};
-    size_t totals = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
+    size_t totals = device_totals_at(layer, r->rows) * sizeof(uint32_t);
     LAUNCH(r, DEVICE_compact, r->rows, OF_PORTION(p, values), BUFFER(bias), LIST(from), LIST(to),
            selected ? OF_PORTION(p, selected) : NO_BUFFER, BUFFER_FROM(v->totals, totals),
            UINT(r->s->engine->uploaded->layers[layer].width), UINT(rule), UINT(column), FLOAT(threshold));
@@ -53,7 +53,7 @@ void record_route(const recorder *r, uint32_t layer, const device_buffer *from)
 static void expand(const recorder *r, uint32_t layer, const device_buffer *begins, row_list to, uint32_t width,
                    const device_buffer *totals)
 {
-    size_t at = (size_t)layer * STEP_ROWS * TOTALS * sizeof(uint32_t);
+    size_t at = device_totals_at(layer, r->rows) * sizeof(uint32_t);
     LAUNCH(r, DEVICE_expand, r->rows, BUFFER(r->v->chosen), BUFFER(r->v->chosen_count), BUFFER(begins), LIST(to),
            totals ? BUFFER_FROM(totals, at) : NO_BUFFER, UINT(r->s->engine->uploaded->layers[layer].router.rows + 1),
            UINT(width), UINT(TOTAL_COMPUTED));
@@ -203,13 +203,20 @@ static void add_expert_biases(const recorder *r, const device_layer *l, block_re
     result->sums = v->added, result->parts = 1;
 }
 
-/* Accumulates a portion: sums [rows of the step][DEVICE_PARTS][columns of its down_t]. */
+/* Accumulates a portion: sums [rows of the step][device_parts][columns of its down_t]. */
 static void accumulate_rows(const recorder *r, const device_layer *l, const portion *p, row_list rows)
 {
-    uint32_t columns = p->down_t->columns;
-    LAUNCH(r, device_accumulate(p->down_t->format), r->rows * DEVICE_PARTS * items_of(columns, ACCUMULATE_COLUMNS_ITEM),
+    uint32_t columns = p->down_t->columns, parts = device_parts(r->rows);
+    if (r->rows > STEP_ROWS && !rows.list) {
+        LAUNCH(r, device_accumulate_many(p->down_t->format),
+               items_of(r->rows, TILE_TOKENS) * parts * items_of(columns, TILE_ROWS), BUFFER(p->down_t->w),
+               BUFFER(p->down_t->scales), OF_PORTION(p, r->v->first), BUFFER(r->v->sums), UINT(l->width), UINT(columns),
+               UINT(parts));
+        return;
+    }
+    LAUNCH(r, device_accumulate(p->down_t->format), r->rows * parts * items_of(columns, ACCUMULATE_COLUMNS_ITEM),
            BUFFER(p->down_t->w), BUFFER(p->down_t->scales), LIST(rows), OF_PORTION(p, r->v->first), BUFFER(r->v->sums),
-           UINT(l->width), UINT(columns), UINT(DEVICE_PARTS));
+           UINT(l->width), UINT(columns), UINT(parts));
 }
 
 /* Accumulates a portion of a layer whose experts lie beside a network: the sum of the experts goes to `added`, that of the
@@ -217,7 +224,7 @@ static void accumulate_rows(const recorder *r, const device_layer *l, const port
 static void accumulate_beside(const recorder *r, const device_layer *l, const portion *p, row_list rows)
 {
     accumulate_rows(r, l, p, rows);
-    record_reduce(r, &(block_result){r->v->sums, DEVICE_PARTS, NULL, NULL},
+    record_reduce(r, &(block_result){r->v->sums, device_parts(r->rows), NULL, NULL},
                   p->down_t == &l->down_t ? r->v->added : r->v->apart, FINISH_STORE, 1);
 }
 
@@ -226,17 +233,18 @@ static void accumulate_apart(const recorder *r, const device_layer *l, const por
                              block_result *result)
 {
     const device_vectors *v = r->v;
+    uint32_t parts = device_parts(r->rows);
     accumulate_rows(r, l, p, rows);
     if (p->down_t == &l->down_t) { /* the chosen experts; they come first */
         uint32_t latent = l->latent_out.columns;
         LAUNCH(r, DEVICE_reduce, r->rows * items_of(latent, REDUCE_COLUMNS_ITEM), BUFFER(v->sums), NO_BUFFER, NO_BUFFER,
-               BUFFER(v->apart), UINT(latent), UINT(DEVICE_PARTS), UINT(FINISH_STORE), FLOAT(1));
+               BUFFER(v->apart), UINT(latent), UINT(parts), UINT(FINISH_STORE), FLOAT(1));
         record_output(r, &l->latent_out, v->apart, false);
         result->sums = v->added, result->parts = 1;
     } else if (result->sums) {
-        record_reduce(r, &(block_result){v->sums, DEVICE_PARTS, NULL, NULL}, v->added, FINISH_ADD, 1);
+        record_reduce(r, &(block_result){v->sums, parts, NULL, NULL}, v->added, FINISH_ADD, 1);
     } else {
-        result->sums = v->sums, result->parts = DEVICE_PARTS;
+        result->sums = v->sums, result->parts = parts;
     }
 }
 
@@ -259,7 +267,7 @@ void record_accumulate(const recorder *r, uint32_t layer, const portion *p, row_
         return;
     }
     accumulate_rows(r, l, p, rows);
-    result->sums = v->sums, result->parts = DEVICE_PARTS;
+    result->sums = v->sums, result->parts = device_parts(r->rows);
     if (l->router.w && l->down_bias)
         add_expert_biases(r, l, result);
 }

@@ -84,20 +84,22 @@ static bool finishes_blocks(const hearth_model *m, const model_layer *l)
 }
 
 /* Returns the rows of the buffer for such results. */
-static size_t added_rows(const hearth_model *m)
+static size_t added_rows(const hearth_session *s)
 {
+    const hearth_model *m = s->engine->model;
     size_t rows = 0;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
-        rows = finishes_blocks(m, &m->layers[i]) ? STEP_ROWS : rows;
+        rows = finishes_blocks(m, &m->layers[i]) ? device_rows(s) : rows;
     return rows;
 }
 
 /* Returns the rows of the buffer for what enters layers whose router reads it. */
-static size_t entered_rows(const hearth_model *m)
+static size_t entered_rows(const hearth_session *s)
 {
+    const hearth_model *m = s->engine->model;
     size_t rows = 0;
     for (uint32_t i = 0; i < m->hyper.layer_count; i++)
-        rows = m->layers[i].ffn.router.early ? STEP_ROWS : rows;
+        rows = m->layers[i].ffn.router.early ? device_rows(s) : rows;
     return rows;
 }
 
@@ -115,8 +117,23 @@ static size_t second_answer_rows(const hearth_session *s)
 {
     size_t rows = 0;
     for (uint32_t i = 0; i < layers_of(s); i++)
-        rows = device_answers_twice(s, i) ? STEP_ROWS : rows;
+        rows = device_answers_twice(s, i) ? device_rows(s) : rows;
     return rows;
+}
+
+/* Returns the bytes of what attention to one row makes of all splits of the context. */
+static size_t partial_bytes(const hearth_session *s)
+{
+    layer_sizes most = model_largest(s->engine->model);
+    return most.heads * items_of(s->context, ATTEND_POSITIONS) * (most.head_length + 2) * sizeof(float);
+}
+
+size_t device_attend_rows(const hearth_session *s)
+{
+    size_t rows = device_rows(s), each = partial_bytes(s);
+    while (rows > STEP_ROWS && rows * each > ATTEND_BYTES)
+        rows /= 2;
+    return rows > STEP_ROWS ? rows : STEP_ROWS;
 }
 
 /* Returns the shape of a layer; index: among those of the device. */
@@ -162,26 +179,27 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     const hyperparameters *h = &s->engine->model->hyper;
     widths w = widest_rows(s);
     layer_sizes most = model_largest(s->engine->model);
-    size_t rows = STEP_ROWS, d = h->embedding_length;
-    size_t splits = items_of(s->context, ATTEND_POSITIONS);
+    size_t rows = device_rows(s), d = h->embedding_length;
+    size_t step_bytes = device_step_layout(s->engine->model, rows).end;
+    size_t totals = device_totals_at(layers_of(s), rows);
     size_t wide = s->widest > w.hidden ? s->widest : w.hidden, word = sizeof(float);
     size_t vocabulary = s->engine->uploaded->head.w ? h->vocabulary_size : 0;
     size_t shares = most.experts > 0 ? most.experts + 1 : 0;
     static const char vectors[] = "vectors of a step", bus[] = "what crosses the bus";
     size_t cache_end = device_cache_layer(s, s->engine->device_attention).begin;
     v->cache = take(t, DEVICE_MEMORY, cache_end, 1, "key/value cache");
-    v->step = take(t, DEVICE_MEMORY, STEP_ANGLES + 2 * rows * most.rotated * word, 1, vectors);
+    v->step = take(t, DEVICE_MEMORY, step_bytes, 1, vectors);
     v->x = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->streams = take(t, DEVICE_MEMORY, device_streams(h), device_stream_bytes(h, rows), vectors);
     v->stream_weights = take(t, DEVICE_MEMORY, rows * device_streams(h), word, vectors);
     v->laurel_in = take(t, DEVICE_MEMORY, rows * h->laurel_rank, word, vectors);
     v->normed = take(t, DEVICE_MEMORY, rows * d, word, vectors);
-    v->added = take(t, DEVICE_MEMORY, added_rows(s->engine->model) * d, word, vectors);
+    v->added = take(t, DEVICE_MEMORY, added_rows(s) * d, word, vectors);
     v->q8 = take(t, DEVICE_MEMORY, rows * wide, 1, vectors);
     v->q8_scales = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->q8_sums = take(t, DEVICE_MEMORY, rows * (wide / 32 + 1), word, vectors);
     v->projected = take(t, DEVICE_MEMORY, rows * w.projected, word, vectors);
-    v->partial = take(t, DEVICE_MEMORY, rows * most.heads * splits * (most.head_length + 2), word, vectors);
+    v->partial = take(t, DEVICE_MEMORY, device_attend_rows(s), partial_bytes(s), vectors);
     v->mixed =
         take(t, DEVICE_MEMORY, rows * (most.query > most.recurrent ? most.query : most.recurrent), word, vectors);
     v->states = take(t, DEVICE_MEMORY, states_bytes(s), 1, "recurrent states");
@@ -197,10 +215,10 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     for (unsigned i = 0; i < TOTALS; i++) {
         v->lists[i] = take(t, DEVICE_MEMORY, rows * w.neurons, word, vectors);
         v->listed[i] = take(t, DEVICE_MEMORY, rows, word, vectors);
-        m->lists[i] = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
-        m->listed[i] = take(t, DEVICE_PINNED, rows, word, bus);
+        m->lists[i] = take(t, DEVICE_PINNED, STEP_ROWS * (size_t)w.neurons, word, bus);
+        m->listed[i] = take(t, DEVICE_PINNED, STEP_ROWS, word, bus);
         v->shared_listed[i] = take(t, DEVICE_MEMORY, rows, word, vectors);
-        m->shared_listed[i] = take(t, DEVICE_PINNED, rows, word, bus);
+        m->shared_listed[i] = take(t, DEVICE_PINNED, STEP_ROWS, word, bus);
     }
     v->router = take(t, DEVICE_MEMORY, rows * most.experts, word, vectors);
     v->shares = take(t, DEVICE_MEMORY, rows * shares, word, vectors);
@@ -210,26 +228,26 @@ static void take_buffers(taker *t, const hearth_session *s, device_vectors *v, d
     v->chosen_count = take(t, DEVICE_MEMORY, rows, word, vectors);
     m->shares = take(t, DEVICE_PINNED, rows * shares, word, bus);
     v->apart = take(t, DEVICE_MEMORY, rows * apart_width(s->engine->model), word, vectors);
-    v->sums = take(t, DEVICE_MEMORY, rows * DEVICE_PARTS * (d > most.latent ? d : most.latent), word, vectors);
+    v->sums = take(t, DEVICE_MEMORY, STEP_ROWS * DEVICE_PARTS * (d > most.latent ? d : most.latent), word, vectors);
     v->answer = take(t, DEVICE_MEMORY, rows * d, word, vectors);
     v->shared_answer = take(t, DEVICE_MEMORY, second_answer_rows(s) * d, word, vectors);
     v->squares = take(t, DEVICE_MEMORY, rows, word, vectors);
     v->answer_squares = take(t, DEVICE_MEMORY, rows, word, vectors);
-    v->totals = take(t, DEVICE_MEMORY, (size_t)layers_of(s) * rows * TOTALS, word, vectors);
-    v->logits = take(t, DEVICE_MEMORY, rows * vocabulary, word, vectors);
-    m->step = take(t, DEVICE_PINNED, STEP_ANGLES + 2 * rows * most.rotated * word, 1, bus);
+    v->totals = take(t, DEVICE_MEMORY, totals, word, vectors);
+    v->logits = take(t, DEVICE_MEMORY, STEP_ROWS * vocabulary, word, vectors);
+    m->step = take(t, DEVICE_PINNED, step_bytes, 1, bus);
     m->x = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->streams = take(t, DEVICE_PINNED, device_streams(h), device_stream_bytes(h, rows), bus);
     m->normed = take(t, DEVICE_PINNED, rows * d, word, bus);
-    m->entered = take(t, DEVICE_PINNED, entered_rows(s->engine->model) * d, word, bus);
+    m->entered = take(t, DEVICE_PINNED, entered_rows(s) * d, word, bus);
     m->hidden = take(t, DEVICE_PINNED, rows * w.hidden, word, bus);
     m->answer = take(t, DEVICE_PINNED, rows * d, word, bus);
     m->shared_answer = take(t, DEVICE_PINNED, second_answer_rows(s) * d, word, bus);
-    m->squares = take(t, DEVICE_PINNED, rows, word, bus);
+    m->squares = take(t, DEVICE_PINNED, STEP_ROWS, word, bus);
     m->answer_squares = take(t, DEVICE_PINNED, rows, word, bus);
-    m->first = take(t, DEVICE_PINNED, rows * w.neurons, word, bus);
-    m->totals = take(t, DEVICE_PINNED, (size_t)layers_of(s) * rows * TOTALS, word, bus);
-    m->logits = take(t, DEVICE_PINNED, rows * vocabulary, word, bus);
+    m->first = take(t, DEVICE_PINNED, STEP_ROWS * (size_t)w.neurons, word, bus);
+    m->totals = take(t, DEVICE_PINNED, totals, word, bus);
+    m->logits = take(t, DEVICE_PINNED, STEP_ROWS * vocabulary, word, bus);
 }
 
 /* Counts the buffers and their bytes. */
@@ -262,7 +280,7 @@ static hearth_status create_buffers(const hearth_session *s, device_session *ds,
 }
 
 /* Records a program unless it exists already. Those that every session needs are recorded at creation, others on first
- * use. */
+ * use; their buffers exist from the beginning. */
 static hearth_status need_program(const hearth_session *s, device_session *ds, program_kind kind, hearth_error *error)
 {
     return ds->programs[kind] ? HEARTH_OK : device_record(&ds->programs[kind], s, ds, kind, error);
@@ -271,7 +289,7 @@ static hearth_status need_program(const hearth_session *s, device_session *ds, p
 /* Creates buffers and the programs that every session needs; needs the device lock. */
 static hearth_status prepare(const hearth_session *s, device_session *ds, hearth_error *error)
 {
-    size_t totals = (size_t)layers_of(s) * STEP_ROWS * TOTALS;
+    size_t totals = device_totals_at(layers_of(s), device_rows(s));
     ds->totals_seen = mem_new_array(totals, sizeof *ds->totals_seen);
     if (!ds->totals_seen)
         return fail_memory(error, "session: device", totals * sizeof *ds->totals_seen);
@@ -368,34 +386,33 @@ static void describe_states(const hearth_session *s, size_t count, step_record *
 {
     const recurrent_states *states = &s->device->recurrent;
     for (size_t i = 0; states->layer_count > 0 && i < count; i++) {
-        uint32_t sequence = step->sequence[i], from = recurrent_from(states, sequence);
-        step->state_to[i] = recurrent_to(states, sequence);
+        step_row *row = &step->row[i];
+        uint32_t from = recurrent_from(states, row->sequence);
+        row->state_to = recurrent_to(states, row->sequence);
         for (size_t k = 0; k < i; k++)
-            from = step->sequence[k] == sequence ? step->state_to[k] : from;
-        step->state_from[i] = step->position[i] == 0 ? NO_STATE : from;
+            from = step->row[k].sequence == row->sequence ? step->row[k].state_to : from;
+        row->state_from = row->position == 0 ? NO_STATE : from;
     }
 }
 
-/* Writes to the mirror all data that differs from step to step. */
+/* Writes to the mirror all data that differs from step to step, laid out for the rows of the running one. */
 static void describe_step(const hearth_session *s, const hearth_row *rows, size_t count)
 {
     const scratch *b = &s->scratch;
     const hearth_model *m = s->engine->model;
     char *to = device_buffer_host(s->device->mirror.step);
-    step_record step = {.count = (uint32_t)count};
-    for (size_t i = 0; i < count; i++) {
-        step.sequence[i] = b->sequence[i];
-        step.position[i] = b->position[i];
-        step.token[i] = (uint32_t)rows[i].token;
-    }
-    describe_states(s, count, &step);
-    memcpy(to, &step, sizeof step);
-    size_t all = STEP_ROWS * (size_t)model_largest(m).rotated * sizeof(float);
+    step_layout layout = device_step_layout(m, s->device->running_rows);
+    step_record *step = (step_record *)(void *)to;
+    step->count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++)
+        step->row[i] =
+            (step_row){.sequence = b->sequence[i], .position = b->position[i], .token = (uint32_t)rows[i].token};
+    describe_states(s, count, step);
     for (uint32_t i = 0; i < m->rotary_count; i++) {
         const rotary *r = &m->rotaries[i];
-        size_t from = s->batch * (size_t)r->first, at = STEP_ANGLES + STEP_ROWS * r->first * sizeof(float);
-        memcpy(to + at, b->cosine + from, count * r->pairs * sizeof(float));
-        memcpy(to + at + all, b->sine + from, count * r->pairs * sizeof(float));
+        size_t from = s->batch * (size_t)r->first, at = r->first * layout.pair;
+        memcpy(to + layout.cosine + at, b->cosine + from, count * r->pairs * sizeof(float));
+        memcpy(to + layout.sine + at, b->sine + from, count * r->pairs * sizeof(float));
     }
 }
 
@@ -412,12 +429,32 @@ static void put_own_inputs(const hearth_session *s, size_t rows, size_t count)
     }
 }
 
+size_t device_program_rows(const hearth_session *s, program_kind kind)
+{
+    if (kind == PROGRAM_ONE || kind == PROGRAM_HEAD_ONE)
+        return 1;
+    return kind == PROGRAM_PROMPT ? device_rows(s) : STEP_ROWS;
+}
+
+/* Returns the program for a step of `count` rows. */
+static program_kind kind_of_step(const hearth_session *s, size_t count)
+{
+    if (s->observer.see)
+        return PROGRAM_OBSERVED;
+    return count == 1 ? PROGRAM_ONE : count <= STEP_ROWS ? PROGRAM_MANY : PROGRAM_PROMPT;
+}
+
+size_t device_step_most(const hearth_session *s)
+{
+    return s->observer.see && s->batch > STEP_ROWS ? STEP_ROWS : s->batch;
+}
+
 hearth_status device_step_begin(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     device_session *ds = s->device;
-    program_kind kind = s->observer.see ? PROGRAM_OBSERVED : count == 1 ? PROGRAM_ONE : PROGRAM_MANY;
+    program_kind kind = kind_of_step(s, count);
     TRY(need_program(s, ds, kind, error));
-    ds->running_rows = kind == PROGRAM_ONE ? 1 : STEP_ROWS;
+    ds->running_rows = device_program_rows(s, kind);
     describe_step(s, rows, count);
     put_own_inputs(s, ds->running_rows, count);
     if (!s->engine->uploaded->embedding.w)
@@ -580,10 +617,11 @@ static void add_counts(hearth_session *s, size_t count)
 {
     const device_session *ds = s->device;
     const uint32_t *totals = device_buffer_host(ds->mirror.totals);
+    size_t numbers = device_totals_at(1, ds->running_rows); /* of each layer */
     for (uint32_t i = 0; i < layers_of(s); i++) {
         uint64_t sums[TOTALS] = {0}, all = (uint64_t)count * s->engine->uploaded->layers[i].neuron_count;
-        for (size_t k = 0; k < STEP_ROWS * TOTALS; k++) {
-            size_t at = (size_t)i * STEP_ROWS * TOTALS + k;
+        for (size_t k = 0; k < numbers; k++) {
+            size_t at = i * numbers + k;
             sums[k % TOTALS] += totals[at] - ds->totals_seen[at];
             ds->totals_seen[at] = totals[at];
         }
@@ -634,8 +672,8 @@ static hearth_status run_head(hearth_session *s, program_kind kind, hearth_error
 hearth_status device_head(hearth_session *s, const float *hidden, size_t count, float *logits, hearth_error *error)
 {
     device_session *ds = s->device;
-    step_record step = {.count = (uint32_t)count};
-    put(ds->mirror.step, &step, sizeof step);
+    uint32_t rows = (uint32_t)count;
+    put(ds->mirror.step, &rows, sizeof rows); /* the rest of the record is not read */
     put(ds->mirror.normed, hidden, row_bytes(s, count));
     device_lock(ds->runtime);
     hearth_status status = run_head(s, count == 1 ? PROGRAM_HEAD_ONE : PROGRAM_HEAD_MANY, error);

@@ -1,7 +1,7 @@
 /* device_session.h - the device's side of a session: its state, its programs, and its part of a step.
  *
- * A step is at most STEP_ROWS rows through all layers. What the device does in a step is recorded once
- * (device_record.c): all its layers, the vectors that cross the bus, and an exchange for each of them. forward.c starts
+ * A step is a batch of rows through all layers: one, up to STEP_ROWS, or up to the rows of the session's batch, at most
+ * PROMPT_ROWS. What the device does in each of these three is recorded once (device_record.c): all its layers, the vectors that cross the bus, and an exchange for each of them. forward.c starts
  * the program and goes through the layers along with it:
  *
  *     device_step_begin                                       the device begins
@@ -27,6 +27,8 @@ void device_session_destroy(device_session *s);
 /* Returns the bytes that it would take at a place: memory of the device, or pinned main memory. */
 uint64_t device_session_bytes(const struct hearth_session *s, device_place place);
 
+/* Returns the most rows of the next step: the session's batch, or STEP_ROWS while somebody observes. */
+size_t device_step_most(const struct hearth_session *s);
 /* Starts the step with these rows. If the CPU embeds, the residual stream of layer 0 must be in scratch.x; where it has several
  * streams, in scratch.streams. With them it is handed over in the following functions, too. */
 hearth_status device_step_begin(struct hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error);

@@ -5,10 +5,10 @@
 #include "device_session.h"
 #include "engine.h"
 
-/* Buffers in the memory of the device. R = STEP_ROWS; n: the most neurons of a layer that a token can use
- * (device_layer.width); E: the most experts; d, Q, K as in scratch; P = rope_pairs. */
+/* Buffers in the memory of the device. R = device_rows(session), the most rows of a step; n: the most neurons of a layer that
+ * a token can use (device_layer.width); E: the most experts; d, Q, K as in scratch; P = rope_pairs. */
 typedef struct device_vectors {
-    device_buffer *step; /* step_record, then cosine and sine [R][P]                  */
+    device_buffer *step; /* step_record, then cosine and sine [R][P]: device_step_layout  */
     device_buffer *x;    /* [R][d]  the residual stream                               */
     device_buffer
         *streams; /* [S][R][d]  of the residual, where there are several: device_stream_bytes apart; x is what the
@@ -18,7 +18,7 @@ typedef struct device_vectors {
     device_buffer *added; /* [R][d]  what a block adds to x, where its result is not added at once; else empty */
     device_buffer *q8, *q8_scales, *q8_sums; /* [R][widest], / 32: input of the current product in 8 bits */
     device_buffer *projected;                /* [R][stride]  what a mixer's matrices make of its input: mixer_row */
-    device_buffer *partial, *mixed;          /* [R][heads][splits][head_length + 2], [R][Q or V]          */
+    device_buffer *partial, *mixed;          /* [device_attend_rows][heads][splits][head_length + 2], [R][Q or V] */
     device_buffer *states;                   /* those of `recurrent` below                                */
     device_buffer *per_layer;                /* inputs of the layers' own: device_own_input               */
     device_buffer *per_layer_gate;           /* [R][p]                                                    */
@@ -36,13 +36,13 @@ typedef struct device_vectors {
     device_buffer *shared_gate;     /* [R]  what the gate of the shared expert makes of its input          */
     device_buffer *chosen, *chosen_shares; /* [R][E + 1]  experts with a share, ascending, and their shares       */
     device_buffer *chosen_count;           /* [R]                                                 */
-    device_buffer *sums;                   /* [R][DEVICE_PARTS][d]                                */
+    device_buffer *sums;                   /* [rows of the step][device_parts][d]                 */
     device_buffer *answer, *shared_answer; /* [R][d]  sum of the neurons of the CPU; where experts lie beside a network
                                             * that of its experts, and that of the network         */
     device_buffer *squares, *answer_squares; /* [R]  of the activations of both sides, where a norm joins them */
-    device_buffer *totals;                   /* [layers][R][TOTALS], only ever added to (they wrap) */
-    device_buffer *logits;                   /* [R][vocabulary]                                     */
-    device_buffer *cache; /* [device layers][keys, values][sequence][kv_head][context][head_length] */
+    device_buffer *totals; /* [layers][rows of the step][TOTALS], only ever added to (they wrap): device_totals_at */
+    device_buffer *logits; /* [STEP_ROWS][vocabulary]                                     */
+    device_buffer *cache;  /* [device layers][keys, values][sequence][kv_head][context][head_length] */
 } device_vectors;
 
 /* Their counterparts in pinned main memory, for what crosses the bus. */
@@ -53,13 +53,14 @@ typedef struct device_mirror {
     device_buffer *squares, *answer_squares;
     device_buffer *per_layer;
     device_buffer *shares; /* what the device's router chose, where both sides have neurons of experts */
-    device_buffer *first, *lists[TOTALS], *listed[TOTALS], *shared_listed[TOTALS]; /* for observers */
+    device_buffer *first, *lists[TOTALS], *listed[TOTALS], *shared_listed[TOTALS]; /* for observers: STEP_ROWS rows */
 } device_mirror;
 
 typedef enum program_kind {
     PROGRAM_ONE,      /* a step of one row                   */
     PROGRAM_MANY,     /* a step of up to STEP_ROWS rows      */
-    PROGRAM_OBSERVED, /* a step that stops after every layer */
+    PROGRAM_PROMPT,   /* a step of up to device_rows() rows  */
+    PROGRAM_OBSERVED, /* a step of up to STEP_ROWS rows that stops after every layer */
     PROGRAM_HEAD_ONE, /* the head for one row                */
     PROGRAM_HEAD_MANY,
     PROGRAM_KINDS
@@ -76,12 +77,26 @@ struct device_session {
     device_program *programs[PROGRAM_KINDS];
     device_program *running; /* the step in progress, or the last one                     */
     size_t running_rows;     /* most rows of that step                                    */
-    uint32_t *totals_seen;   /* [layers][R][TOTALS] of mirror.totals, after the last step */
+    uint32_t *totals_seen;   /* what mirror.totals was after the last step                */
 };
 
+/* Returns the rows of a session's buffers: those of a batch, rounded up to STEP_ROWS. If only the head lies on the device, it
+ * is given STEP_ROWS at once, however many a batch of the CPU has. */
+static inline size_t device_rows(const hearth_session *s)
+{
+    return s->engine->device_layers > 0 ? items_of(s->batch, STEP_ROWS) * STEP_ROWS : STEP_ROWS;
+}
+
 /* Ranges into which the rows of down_t are cut for `accumulate`: enough groups to fill a large GPU with the columns of
- * a narrow model, few enough that adding their sums up is cheap. */
+ * a narrow model, few enough that adding their sums up is cheap. The more rows a step has, the fewer ranges do, so that the
+ * sums of all ranges take no more memory in a long step. */
 #define DEVICE_PARTS 32
+_Static_assert(PROMPT_ROWS <= STEP_ROWS * DEVICE_PARTS, "at least one range");
+
+static inline uint32_t device_parts(size_t rows)
+{
+    return (uint32_t)(rows <= STEP_ROWS ? DEVICE_PARTS : STEP_ROWS * DEVICE_PARTS / rows);
+}
 
 /* Slots of exchanges: the residual stream that changes sides before a layer; the input and the answer of the CPU's
  * neurons; the stop for observers. */
@@ -95,8 +110,33 @@ struct device_session {
 enum { STAMP_BEGIN, STAMP_NEURONS, STAMP_OWN_END, STAMP_JOIN, STAMP_END, STAMPS };
 #define STAMP(layer, moment) ((layer)*STAMPS + (moment))
 
-/* Offset of cosine and sine in `step`. */
-#define STEP_ANGLES ((sizeof(step_record) + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT)
+/* Where things lie in `step`, in a step of up to so many rows: first the record, then all cosines, then all sines, those of a
+ * rotary [rows][pairs] behind those of the rotaries before it. All in bytes. */
+typedef struct step_layout {
+    size_t cosine, sine, end;
+    size_t pair; /* from one pair to the next, of all rows */
+} step_layout;
+
+static inline step_layout device_step_layout(const hearth_model *m, size_t rows)
+{
+    size_t laid = items_of(rows, STEP_ROWS) * STEP_ROWS; /* so that everything is aligned */
+    size_t record = offsetof(step_record, row) + laid * sizeof(step_row), pair = laid * sizeof(float);
+    size_t cosine = items_of(record, ARGUMENT_ALIGNMENT) * ARGUMENT_ALIGNMENT;
+    size_t sine = cosine + model_largest(m).rotated * pair;
+    return (step_layout){cosine, sine, sine + (sine - cosine), pair};
+}
+
+/* Returns where the totals [rows][TOTALS] of a layer begin in `totals`, in numbers, in a step of so many rows. Every number is
+ * only ever added to; steps of other kinds use the same numbers for other layers and rows. */
+static inline size_t device_totals_at(uint32_t layer, size_t rows)
+{
+    return layer * items_of(rows, STEP_ROWS) * STEP_ROWS * TOTALS; /* so that every layer's are aligned */
+}
+
+/* Returns the most rows of a step whose results of all splits of the context are kept at once: as many as fit into
+ * ATTEND_BYTES, and at least STEP_ROWS. */
+#define ATTEND_BYTES ((size_t)16 << 20)
+size_t device_attend_rows(const hearth_session *s);
 
 /* Where the results of the matrices that read a mixer's input lie in a row of `projected`, each at a multiple of
  * STACK_ROWS, in the order of device_layer.inputs. */
@@ -168,6 +208,9 @@ typedef struct cached_layer {
 /* Returns the place of a layer; index: among those of the device. That of the index after the last one begins where the
  * cache ends. */
 cached_layer device_cache_layer(const hearth_session *s, uint32_t index);
+
+/* Returns the most rows of a step of a program. */
+size_t device_program_rows(const hearth_session *s, program_kind kind);
 
 /* Records and seals a program of the session. */
 hearth_status device_record(device_program **out, const hearth_session *s, const device_session *ds, program_kind kind,

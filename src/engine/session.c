@@ -19,6 +19,8 @@
 #define DEFAULT_BATCH         512
 #define DEFAULT_SCRATCH_BYTES ((size_t)96 << 20)
 #define MIN_BATCH             32
+/* The part of a device's budget, one of so many, that steps of more than STEP_ROWS rows may take. */
+#define LONG_STEP_SHARE 16
 /* Default states of earlier lengths that are kept of a sequence, where layers are recurrent. */
 #define DEFAULT_MARKS 4
 #define MOST_MARKS    1024
@@ -172,17 +174,35 @@ static size_t lay_out(hearth_session *s, size_t threads, void *block)
     return l.size_bytes;
 }
 
+/* Bytes that are available for a session: main memory, what is left of the device budget, and the whole budget. */
+typedef struct session_room {
+    uint64_t main, device, budget;
+} session_room;
+
+/* Limits the rows of a batch to those of a step on a device. Steps of more than STEP_ROWS read prompts faster, but their
+ * vectors take memory that weights could have. So their rows are halved until what they take beyond steps of STEP_ROWS is a
+ * small part of the budget, and fits into what is left of it. */
+static void choose_step(hearth_session *s, const session_room *room)
+{
+    uint32_t rows = s->batch < PROMPT_ROWS ? s->batch : PROMPT_ROWS, least_rows = rows < STEP_ROWS ? rows : STEP_ROWS;
+    s->batch = least_rows;
+    uint64_t most = device_session_bytes(s, DEVICE_MEMORY) + room->budget / LONG_STEP_SHARE;
+    most = most < room->device ? most : room->device;
+    for (s->batch = rows; s->batch > least_rows && device_session_bytes(s, DEVICE_MEMORY) > most;)
+        s->batch = s->batch / 2 > least_rows ? s->batch / 2 : least_rows;
+}
+
 /* Sets the rows of a batch. asked 0: the default. Memory per thread is not counted, as the division of a prompt into
  * batches must not depend on the number of threads. */
-static void choose_batch(hearth_session *s, uint32_t asked)
+static void choose_batch(hearth_session *s, uint32_t asked, const session_room *room)
 {
     s->batch = asked ? asked : DEFAULT_BATCH;
     while (!asked && s->batch > MIN_BATCH && lay_out(s, 0, NULL) > DEFAULT_SCRATCH_BYTES)
         s->batch /= 2;
     if (s->batch > s->context * (uint64_t)s->sequences)
         s->batch = s->context * s->sequences;
-    if (s->engine->device_layers > 0 && s->batch > STEP_ROWS)
-        s->batch = STEP_ROWS;
+    if (s->engine->device_layers > 0)
+        choose_step(s, room);
 }
 
 static size_t session_threads(const hearth_session *s)
@@ -213,11 +233,6 @@ static session_bytes count_bytes(hearth_session *s)
     }
     return b;
 }
-
-/* Bytes that are available for it: main memory, what is left of the device budget, and the whole budget. */
-typedef struct session_room {
-    uint64_t main, device, budget;
-} session_room;
 
 /* Finds what is free: main memory without the copies of the engine, and the budget of the device. */
 static session_room find_room(const hearth_session *s)
@@ -250,7 +265,7 @@ static uint32_t largest_context(hearth_session *s, uint32_t batch, const session
     uint32_t least = 0, most = s->context;
     while (least < most) {
         s->context = most - (most - least) / 2;
-        choose_batch(s, batch);
+        choose_batch(s, batch, room);
         if (fits(s, room))
             least = s->context;
         else
@@ -261,14 +276,13 @@ static uint32_t largest_context(hearth_session *s, uint32_t batch, const session
 
 /* Takes the largest context that fits if that of the model does not, in whole steps, so that a little more memory or a
  * thread less seldom changes it. Where none fits the model's stays, for check_room() to refuse. */
-static void choose_context(hearth_session *s, uint32_t batch)
+static void choose_context(hearth_session *s, uint32_t batch, const session_room *room)
 {
-    session_room room = find_room(s);
-    if (fits(s, &room))
+    if (fits(s, room))
         return;
-    uint32_t whole = s->context, most = largest_context(s, batch, &room);
+    uint32_t whole = s->context, most = largest_context(s, batch, room);
     s->context = most >= CONTEXT_STEP ? most - most % CONTEXT_STEP : most ? most : whole;
-    choose_batch(s, batch);
+    choose_batch(s, batch, room);
 }
 
 /* Fills in the session from the options and their defaults, and checks them. */
@@ -299,9 +313,10 @@ static hearth_status resolve(hearth_session *s, const hearth_engine *engine, con
     if (s->context > h->context_length)
         return fail(error, HEARTH_INVALID, "%s: context: %u positions asked for, the model was made for %u",
                     engine->model->source->path, s->context, h->context_length);
-    choose_batch(s, options->batch);
+    session_room room = find_room(s);
+    choose_batch(s, options->batch, &room);
     if (!options->context)
-        choose_context(s, options->batch);
+        choose_context(s, options->batch, &room);
     return HEARTH_OK;
 }
 
@@ -432,8 +447,9 @@ static hearth_status check_feed(hearth_session *s, const hearth_row *rows, size_
 static hearth_status feed_batches(hearth_session *s, const hearth_row *rows, size_t count, hearth_error *error)
 {
     size_t d = s->engine->model->hyper.embedding_length;
-    for (size_t begin = 0; begin < count; begin += s->batch) {
-        size_t n = count - begin < s->batch ? count - begin : s->batch;
+    for (size_t begin = 0, n; begin < count; begin += n) {
+        size_t most = s->engine->device_layers > 0 ? device_step_most(s) : s->batch; /* observers come and go */
+        n = count - begin < most ? count - begin : most;
         for (size_t i = 0; i < n; i++) {
             s->scratch.sequence[i] = rows[begin + i].sequence;
             s->scratch.position[i] = s->lengths[rows[begin + i].sequence]++;

@@ -98,7 +98,7 @@ INLINE void place(uint format, GLOBAL const step_record *step, GLOBAL float *que
             continue;
         }
         size_t from = (size_t)t * stride_k + (size_t)(head - heads) * length;
-        size_t at = cache_at(step->sequence[t], kv_heads, head - heads, context, step->position[t], length);
+        size_t at = cache_at(step->row[t].sequence, kv_heads, head - heads, context, step->row[t].position, length);
         place_key(key + from, cosines, sines, pairs, halves, length, keys, at, format);
         for (uint i = LANE; i < length; i += LANES)
             cache_store(values, at + i, value[from + i], format);
@@ -261,18 +261,24 @@ typedef struct attend_item {
     uint split, begin, stop; /* of the cache: [begin, stop), may be empty */
 } attend_item;
 
+/* Returns how many rows of the step a launch takes that is made for [first, first + most). */
+INLINE uint attend_rows(GLOBAL const step_record *step, uint first, uint most)
+{
+    return step->count > first ? least(step->count - first, most) : 0;
+}
+
 /* Decodes an item: a split, and up to ATTEND_QUERIES query heads of a row that share a key/value head. */
 INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uint heads, uint kv_heads, uint window,
-                                  uint splits)
+                                  uint splits, uint first_row)
 {
     attend_item o;
     uint sharing = heads / kv_heads, batches = (sharing + ATTEND_QUERIES - 1) / ATTEND_QUERIES;
     uint batch = item / splits % batches * ATTEND_QUERIES, kv_head = item / splits / batches % kv_heads;
-    o.t = item / splits / batches / kv_heads;
+    o.t = first_row + item / splits / batches / kv_heads;
     o.first = kv_head * sharing + batch;
     o.n = least(ATTEND_QUERIES, sharing - batch);
     o.split = item % splits;
-    uint end = step->position[o.t] + 1, seen = window != 0 && end > window ? end - window : 0;
+    uint end = step->row[o.t].position + 1, seen = window != 0 && end > window ? end - window : 0;
     o.begin = o.split * ATTEND_POSITIONS;
     o.stop = least(o.begin + ATTEND_POSITIONS, end);
     o.begin = o.begin < seen ? seen : o.begin;
@@ -281,16 +287,17 @@ INLINE attend_item attend_item_at(GLOBAL const step_record *step, uint item, uin
 
 INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const float *query, GLOBAL const uchar *keys,
                    GLOBAL const uchar *values, GLOBAL float *partial, uint heads, uint kv_heads, uint length,
-                   uint context, uint window, uint splits, uint stride_q, float scale, float softcap, uint group,
-                   uint groups, LOCAL float *scratch, LOCAL float *weights, LOCAL float *shared)
+                   uint context, uint window, uint splits, uint stride_q, uint first_row, uint most_rows, float scale,
+                   float softcap, uint group, uint groups, LOCAL float *scratch, LOCAL float *weights,
+                   LOCAL float *shared)
 {
     bool whole = length % ATTEND_CHUNK == 0 && stride_q % ATTEND_CHUNK == 0 &&
                  length <= ATTEND_SCRATCH / ATTEND_QUERIES;
-    uint per_row = ATTEND_ITEMS(heads, kv_heads, splits);
+    uint per_row = ATTEND_ITEMS(heads, kv_heads, splits), rows = attend_rows(step, first_row, most_rows);
     size_t width = length + 2, stride = splits * width; /* floats of a split; from query to query */
-    for (uint item = group; item < step->count * per_row; item += groups) {
-        attend_item o = attend_item_at(step, item, heads, kv_heads, window, splits);
-        GLOBAL float *out = partial + ((size_t)(o.t * heads + o.first) * splits + o.split) * width;
+    for (uint item = group; item < rows * per_row; item += groups) {
+        attend_item o = attend_item_at(step, item, heads, kv_heads, window, splits, first_row);
+        GLOBAL float *out = partial + ((size_t)((o.t - first_row) * heads + o.first) * splits + o.split) * width;
         if (o.begin >= o.stop) { /* the same for every lane, so no lane reaches a barrier */
             for (uint q = LANE; q < o.n; q += LANES) {
                 out[q * stride + length] = LEAST_SCORE;
@@ -299,7 +306,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
             continue;
         }
         uint count = o.stop - o.begin;
-        size_t at = cache_at(step->sequence[o.t], kv_heads, o.first / (heads / kv_heads), context, o.begin, length);
+        size_t at = cache_at(step->row[o.t].sequence, kv_heads, o.first / (heads / kv_heads), context, o.begin, length);
         uint team = attend_keys(query + (size_t)o.t * stride_q + (size_t)o.first * length, o.n, keys, at, scratch,
                                 count, length, whole, format);
         BARRIER();
@@ -333,7 +340,7 @@ INLINE void attend(uint format, GLOBAL const step_record *step, GLOBAL const flo
         LOCAL_ARRAY(float, weights, ATTEND_QUERIES * ATTEND_POSITIONS);                                                           \
         LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);                                                               \
         attend(FORMAT, step, query, keys, values, partial, heads, kv_heads, length, context, window, splits,       \
-               stride_q, scale, softcap, GROUP, GROUPS, scratch, weights, shared);                                 \
+               stride_q, first_row, most_rows, scale, softcap, GROUP, GROUPS, scratch, weights, shared);           \
     }
 X(attend_f32, CACHE_F32)
 X(attend_f16, CACHE_F16)
@@ -351,10 +358,12 @@ KERNEL(attend_join, P_ATTEND_JOIN)
     LOCAL_ARRAY(float, weights, JOIN_SPLITS); /* exp(m - M) */
     LOCAL_ARRAY(float, sums, JOIN_SPLITS);
     LOCAL_ARRAY(float, shared, SCRATCH_FOR_ONE);
-    for (uint item = GROUP; item < step->count * heads; item += GROUPS) {
-        uint used = least(splits, step->position[item / heads] / ATTEND_POSITIONS + 1), width = length + 2;
+    uint items = attend_rows(step, first_row, most_rows) * heads;
+    for (uint item = GROUP; item < items; item += GROUPS) {
+        uint t = first_row + item / heads, width = length + 2;
+        uint used = least(splits, step->row[t].position / ATTEND_POSITIONS + 1);
         GLOBAL const float *from = partial + (size_t)item * splits * width;
-        GLOBAL float *out = mixed + (size_t)item * length;
+        GLOBAL float *out = mixed + ((size_t)first_row * heads + item) * length;
         float sink = sinks ? sinks[item % heads] : LEAST_SCORE, top = sink, total = 0;
         for (uint s = LANE; s < used; s += LANES) {
             float greatest = from[(size_t)s * width + length];
@@ -380,7 +389,7 @@ KERNEL(attend_join, P_ATTEND_JOIN)
         }
         if (sinks)
             total += EXP(sink - top);
-        GLOBAL const float *gate = gates ? gates + (size_t)(item / heads) * stride + item % heads * length : gates;
+        GLOBAL const float *gate = gates ? gates + (size_t)t * stride + item % heads * length : gates;
         for (uint i = LANE; i < length; i += LANES) {
             float value = DIVIDE(out[i], total);
             out[i] = gate ? value * sigmoid_of(gate[i]) : value;

@@ -330,6 +330,34 @@ INLINE int block32_dot(block32 a, block32 b)
     return sum;
 }
 
+/* The dot product of four signed bytes each. */
+INLINE int dot_4(uint a, uint b)
+{
+    return DOT4(a, b, 0);
+}
+
+/* Copy the values of a vector to an array. */
+INLINE void float8_values(float8 v, float *to)
+{
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        to[i] = v.v[i];
+}
+
+INLINE void block32_words(block32 v, uint *to)
+{
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        to[i] = v.v[i];
+}
+
+/* Load four neighbouring words of local memory, which are aligned to 16 bytes. */
+INLINE void local_load4(const uint *from, uint *to)
+{
+    uint4 v = *(const uint4 *)from;
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+
 INLINE uint sum_of_16(const uchar *p)
 {
     uint4 v = load_16(p);

@@ -258,6 +258,35 @@ INLINE int block32_dot_half(block32 a, block32 b, int half_of)
     return half_of == 0 ? block16_dot(a.lo, b.lo) : block16_dot(a.hi, b.hi);
 }
 
+/* The dot product of four signed bytes each. */
+INLINE int dot_4(uint a, uint b)
+{
+#if defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
+    return DOT4(a, b);
+#else
+    short4 products = convert_short4(as_char4(a)) * convert_short4(as_char4(b));
+    int2 both = convert_int2(products.lo) + convert_int2(products.hi);
+    return both.x + both.y;
+#endif
+}
+
+/* Copy the values of a vector to an array. */
+INLINE void float8_values(float8 v, float *to)
+{
+    vstore8(v, 0, to);
+}
+
+INLINE void block32_words(block32 v, uint *to)
+{
+    vstore8(as_uint8(v), 0, to);
+}
+
+/* Load four neighbouring words of local memory. */
+INLINE void local_load4(__local const uint *from, uint *to)
+{
+    vstore4(vload4(0, from), 0, to);
+}
+
 INLINE uint sum_of_16(__global const uchar *p)
 {
     uint4 v = vload4(0, (__global const uint *)p);

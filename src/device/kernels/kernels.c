@@ -21,20 +21,23 @@ const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT] = {
 
 /* The row of a format that devices lack is zero. */
 static const device_format formats[FORMAT_COUNT] = {
-#define X(ID, name, values, value_size, scale_size)          \
-    [FORMAT_##ID] = {.value_bytes = (value_size),            \
-                     .scale_bytes = (scale_size),            \
-                     .embed = DEVICE_embed_##name,           \
-                     .product = DEVICE_product_##name,       \
-                     .accumulate = DEVICE_accumulate_##name, \
+#define X(ID, name, values, value_size, scale_size)                    \
+    [FORMAT_##ID] = {.value_bytes = (value_size),                      \
+                     .scale_bytes = (scale_size),                      \
+                     .embed = DEVICE_embed_##name,                     \
+                     .product = DEVICE_product_##name,                 \
+                     .product_many = DEVICE_product_many_##name,       \
+                     .accumulate = DEVICE_accumulate_##name,           \
+                     .accumulate_many = DEVICE_accumulate_many_##name, \
                      .score = DEVICE_score_##name},
     DEVICE_FORMATS(X)
 #undef X
 };
 
-/* Those for activations of 8 bits; only block formats have one. */
-static const device_kernel products_8[FORMAT_COUNT] = {
-#define X(ID, name, values, value_bytes, scale_bytes) [FORMAT_##ID] = DEVICE_product_8_##name,
+/* Those for activations of 8 bits, of few tokens and of many; only block formats have them. */
+static const device_kernel products_8[FORMAT_COUNT][2] = {
+#define X(ID, name, values, value_bytes, scale_bytes) \
+    [FORMAT_##ID] = {DEVICE_product_8_##name, DEVICE_product_many_8_##name},
     DEVICE_BLOCK_FORMATS(X)
 #undef X
 };
@@ -88,12 +91,28 @@ device_kernel device_product(number_format format)
 device_kernel device_product_8(number_format format)
 {
     assert(device_has_format(format) && number_is_block(format));
-    return products_8[format];
+    return products_8[format][0];
+}
+
+device_kernel device_product_many(number_format format)
+{
+    return row_of(format)->product_many;
+}
+
+device_kernel device_product_many_8(number_format format)
+{
+    assert(device_has_format(format) && number_is_block(format));
+    return products_8[format][1];
 }
 
 device_kernel device_accumulate(number_format format)
 {
     return row_of(format)->accumulate;
+}
+
+device_kernel device_accumulate_many(number_format format)
+{
+    return row_of(format)->accumulate_many;
 }
 
 device_kernel device_score(number_format format)

@@ -18,6 +18,8 @@
 
 #include "accumulate.cl"
 
+#include "tiles.cl"
+
 #include "vectors.cl"
 
 #include "attention.cl"

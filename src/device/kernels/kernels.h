@@ -6,7 +6,8 @@
  * works on *items*; group g of G takes the items g, g + G, ..., and the lanes of a group share an item. In CUDA's terms
  * a group is a block and a lane a thread; in OpenCL's, a work-group and a work-item.
  *
- * Shapes: T = step->count rows (tokens), at most STEP_ROWS. A parameter [T][n] has row t at t * n. All matrices are
+ * Shapes: T = step->count rows (tokens), at most PROMPT_ROWS; "R" is the most that a launch is made for. A parameter [T][n]
+ * has row t at t * n. All matrices are
  * [rows][columns] with a row per output, as on the CPU. Block formats store values and scales in separate arrays, for
  * alignment (device_pack in packing.h):
  *
@@ -25,7 +26,7 @@
  *                      scales: [rows][columns / 256][18 bytes]: f16 d, int8 [16]
  *     mxfp4            w: as q4_0; scales: bf16 [rows][columns / 32], half of the file's power of two
  *
- * Lists: `list` [STEP_ROWS][n] contains the rows that each token uses, ascending, and `listed` [STEP_ROWS] their
+ * Lists: `list` [R][n] contains the rows that each token uses, ascending, and `listed` [R] their
  * number; n is the stride that the kernel's description names. NULL: all rows, in order. */
 #ifndef DEVICE_KERNELS_KERNELS_H
 #define DEVICE_KERNELS_KERNELS_H
@@ -33,23 +34,23 @@
 /* The tables below are aligned by hand. */
 // clang-format off
 
-/* The most tokens that a program processes at once. */
+/* The most tokens of a short step, as batches and answers need, and of a long one, as prompts do (docs/hybrid.md). */
 #define STEP_ROWS 8
+#define PROMPT_ROWS 128
 /* The most experts that route can choose from. */
 #define MOST_EXPERTS 1024
 /* The most streams of the residual. */
 #define MOST_STREAMS 8
 
-/* The fields of the step record: the values that differ from step to step, and the first parameter of every kernel. All
- * are 32-bit integers, so that the host, OpenCL and CUDA agree on the layout. */
-#define STEP_FIELDS(WORD)                                                     \
-    WORD(count)                /* T */                                        \
-    WORD(unused)               /* so that the arrays begin at a multiple of 8 */ \
-    WORD(sequence[STEP_ROWS])  /* of each row */                              \
-    WORD(position[STEP_ROWS])  /* of each row within its sequence */          \
-    WORD(token[STEP_ROWS])                                                    \
-    WORD(state_from[STEP_ROWS]) /* the place of the recurrent state before each row, or NO_STATE */ \
-    WORD(state_to[STEP_ROWS])  /* and of the one after it */
+/* The fields of a row of the step record. That is the first parameter of every kernel and holds what differs from step to
+ * step: `count` (T), then a `row` for each token, so that a short step needs no more of it than its rows. All are 32-bit
+ * integers, so that the host, OpenCL and CUDA agree on the layout. */
+#define STEP_ROW_FIELDS(WORD)                                                   \
+    WORD(sequence)                                                              \
+    WORD(position)   /* within its sequence */                                  \
+    WORD(token)                                                                 \
+    WORD(state_from) /* the place of the recurrent state before it, or NO_STATE */ \
+    WORD(state_to)   /* and of the one after it */
 
 /* `state_from` of the first row of a sequence: its state is zero. */
 #define NO_STATE 0xffffffffu
@@ -86,6 +87,8 @@
 
 /* How much work one item is. */
 #define PRODUCT_ROWS      4    /* rows of one item of product                                   */
+#define TILE_ROWS         64   /* rows of one item of product_many, columns of one of accumulate_many */
+#define TILE_TOKENS       32   /* and tokens of both                                            */
 #define QUANTIZE_BLOCKS   64   /* blocks of one item of quantize                                */
 #define ATTEND_POSITIONS  128  /* positions of one split of attend                              */
 #define ATTEND_QUERIES    4    /* query heads of one item, which share a key/value head         */
@@ -101,7 +104,7 @@
  * of items for device_launch. */
 
 /* x[t] = factor * row token[t] of w, finished; x [T][columns]. by_position 1: row first + position[t] instead.
- * items: STEP_ROWS */
+ * items: R */
 #define P_EMBED(B, V, F) \
     B(const uchar, w) B(const ushort, scales) B(float, x) V(columns) V(by_position) V(first) V(finish) F(factor)
 
@@ -118,19 +121,27 @@
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const schar, q) \
         B(const float, q_scales) B(const int, q_sums) B(float, y) V(rows) V(columns) V(stride) V(finish)
 
+/* The same products without lists, for long steps: a weight is read and decoded once for all tokens of a tile.
+ * items: ceil(rows / TILE_ROWS) * ceil(R / TILE_TOKENS) */
+#define P_PRODUCT_MANY(B, V, F)                                                                                    \
+    B(const uchar, w) B(const ushort, scales) B(const float, x) B(float, y) V(rows) V(columns) V(stride) V(finish)
+#define P_PRODUCT_MANY_8(B, V, F)                                                                                  \
+    B(const uchar, w) B(const ushort, scales) B(const schar, q) B(const float, q_scales) B(const int, q_sums)      \
+        B(float, y) V(rows) V(columns) V(stride) V(finish)
+
 /* Rounds x [T][columns] to 8 bits, as kernel_input of kernel.h says: blocks of 32, scale max / 127, halves to even. A
  * block with a value that is not finite has q 0 and scale NaN; one with max < 2^-120 has q 0 and scale 0.
- * items: ceil(STEP_ROWS * columns / 32 / QUANTIZE_BLOCKS) */
+ * items: ceil(R * columns / 32 / QUANTIZE_BLOCKS) */
 #define P_QUANTIZE(B, V, F) \
     B(const float, x) B(schar, q) B(float, q_scales) B(int, q_sums) V(columns)
 
-/* out[t][i] = x[t][i] * weight[i] / sqrt(mean(x[t]^2) + epsilon).   items: STEP_ROWS */
+/* out[t][i] = x[t][i] * weight[i] / sqrt(mean(x[t]^2) + epsilon).   items: R */
 #define P_NORM(B, V, F) B(const float, x) B(const float, weight) B(float, out) V(columns) F(epsilon)
 
 /* Norms `ranges` neighbouring ranges of `length` values of every row, each by itself. x and out have the stride
  * `stride`; out may be x. With y = x of a range, less its mean if centred is 1, the result is
  * factor * (y[i] * weight[i] / sqrt(mean(y^2) + epsilon) + bias[i]), finished. weight NULL: ones; bias NULL: none.
- * items: STEP_ROWS * ranges */
+ * items: R * ranges */
 #define P_NORM_RANGES(B, V, F)                                                                             \
     B(const float, x) B(const float, weight) B(const float, bias) B(float, out) V(ranges) V(length) V(stride) \
         V(centred) V(finish) F(epsilon) F(factor)
@@ -138,12 +149,12 @@
 /* Norms the activations h [T][n] of neurons, the first (listed ? listed[t] : n) of a row, in place; those of other
  * neurons are zero: h[t][i] * weight[list ? list[t][i] : i] / sqrt(sum(h[t]^2) / n + epsilon). With squares [T] (NULL:
  * none) it does not divide, but stores sum(h[t]^2) there: the CPU has neurons, too, and norm_joined follows.
- * items: STEP_ROWS */
+ * items: R */
 #define P_NORM_NEURONS(B, V, F) \
     B(float, h) B(const float, weight) B(const uint, list) B(const uint, listed) B(float, squares) V(n) F(epsilon)
 
 /* x[t][i] /= sqrt((own[t] + others[t]) / n + epsilon), with the squares of the n neurons of both sides: divides the sum
- * of what they give, since the divisor of their activations was not known before. x [T][columns].   items: STEP_ROWS */
+ * of what they give, since the divisor of their activations was not known before. x [T][columns].   items: R */
 #define P_NORM_JOINED(B, V, F) B(float, x) B(const float, own) B(const float, others) V(columns) V(n) F(epsilon)
 
 /* Several streams of the residual (engine/streams.c): `states` has stream i from i * apart on, [T][columns]. w is
@@ -151,7 +162,7 @@
  *
  * Predicts all streams of a token from one another: stream i += sum over j of f[i][j] * stream j, with the streams as they were
  * before and f = predict w, predict [streams * streams][streams]. x [T][columns] becomes the active one.
- * items: STEP_ROWS * ceil(columns / STREAM_COLUMNS) */
+ * items: R * ceil(columns / STREAM_COLUMNS) */
 #define P_PREDICT_STREAMS(B, V, F)                                                                            \
     B(float, states) B(const float, products) B(const float, predict) B(float, x) V(columns) V(streams) V(active) \
         V(apart)
@@ -163,7 +174,7 @@
         V(columns) V(streams) V(active) V(apart)
 
 /* Cuts the values of the n neurons of each token, first [T][n]: subtracts m + deviations * s, of their mean m and their
- * deviation s, and makes zero what is below zero then. NaN stays NaN.   items: STEP_ROWS */
+ * deviation s, and makes zero what is below zero then. NaN stays NaN.   items: R */
 #define P_CUT(B, V, F) B(float, first) V(n) F(deviations)
 
 /* Applies RoPE and stores keys and values. Rotates the first 2 * pairs values of every query head in place, and of
@@ -171,7 +182,7 @@
  * 1: values i and i + pairs. Stores key and value at the row's sequence and position. query [T][stride_q], key and
  * value [T][stride_k]; keys, values: [sequence][kv_heads][context][length] of one layer, in the format of the kernel's
  * name.
- * items: STEP_ROWS * (heads + kv_heads) */
+ * items: R * (heads + kv_heads) */
 #define P_PLACE(B, V, F)                                                                                       \
     B(float, query) B(const float, key) B(const float, value) B(const float, cosine) B(const float, sine)      \
         B(uchar, keys) B(uchar, values) V(heads) V(kv_heads) V(length) V(pairs) V(halves) V(context) V(stride_q) \
@@ -180,24 +191,25 @@
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
  * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS of the cache. score = scale * query . key, and
  * then softcap * tanh(score / softcap) unless softcap is 0.
- * partial [STEP_ROWS][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
+ * Takes the rows from `first_row` on, at most `most_rows`, since a long step's results of all splits would need too much
+ * memory. partial [most_rows][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
  * split, and the sum of exp(score - m). If the row sees no position of a split, m is -3.4e38 (in place of -infinity),
  * the sum of weights 0, and the values are not written. Query head h uses the key/value head h / (heads / kv_heads),
  * whose keys are read once for ATTEND_QUERIES query heads.
- * items: STEP_ROWS * ATTEND_ITEMS(heads, kv_heads, splits) */
+ * items: most_rows * ATTEND_ITEMS(heads, kv_heads, splits) */
 #define ATTEND_ITEMS(heads, kv_heads, splits) \
     ((kv_heads) * (((heads) / (kv_heads) + ATTEND_QUERIES - 1) / ATTEND_QUERIES) * (splits))
 #define P_ATTEND(B, V, F)                                                                                   \
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
-        V(length) V(context) V(window) V(splits) V(stride_q) F(scale) F(softcap)
+        V(length) V(context) V(window) V(splits) V(stride_q) V(first_row) V(most_rows) F(scale) F(softcap)
 
-/* Combines the splits of attend into mixed [T][heads * length]. Splits after a row's position are not read. sinks
+/* Combines the splits of attend, for the same rows, into mixed [T][heads * length]. Splits after a row's position are not read. sinks
  * [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride], of which the first
  * heads * length are used: the result is multiplied with the logistic function of its gate; NULL: it is not.
- * items: STEP_ROWS * heads */
+ * items: most_rows * heads */
 #define P_ATTEND_JOIN(B, V, F)                                                                      \
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) V(heads) V(length) V(splits) \
-        V(stride)
+        V(stride) V(first_row) V(most_rows)
 
 /* Recurrent layers. `states` begins with what a layer keeps in place 0 (for recur its matrices, for convolve its inputs);
  * that in the next place lies `length` floats further.
@@ -226,15 +238,15 @@
 
 /* Norms `ranges` neighbouring ranges of `length` values of every row of x [T][ranges * length] in place, and multiplies
  * them with silu of gate [T][stride]: after the norm, whose weight [length] is that of all ranges, or, if before is 1,
- * before it; then weight is [ranges * length].   items: STEP_ROWS * ranges */
+ * before it; then weight is [ranges * length].   items: R * ranges */
 #define P_NORM_GATED(B, V, F) \
     B(float, x) B(const float, gate) B(const float, weight) V(ranges) V(length) V(stride) V(before) F(epsilon)
 
 /* Ordered compaction: selects the values of each token that pass the rule. values [T][n], of which the first
- * (ids ? id_count[t] : n) are used. ids [STEP_ROWS][n]: the id of each value; NULL: its place. bias[id] is added first
- * (NULL: none). Writes the ids of the selected values in order to list [STEP_ROWS][n], the values with bias to selected
- * [T][n] (NULL: not written; may be `values` itself), and their number to listed [STEP_ROWS]; adds that number to
- * totals[t * TOTALS + column] (NULL: to nothing).   items: STEP_ROWS */
+ * (ids ? id_count[t] : n) are used. ids [R][n]: the id of each value; NULL: its place. bias[id] is added first
+ * (NULL: none). Writes the ids of the selected values in order to list [R][n], the values with bias to selected
+ * [T][n] (NULL: not written; may be `values` itself), and their number to listed [R]; adds that number to
+ * totals[t * TOTALS + column] (NULL: to nothing).   items: R */
 #define P_COMPACT(B, V, F)                                                                              \
     B(const float, values) B(const float, bias) B(const uint, ids) B(const uint, id_count) B(uint, list) \
         B(uint, listed) B(float, selected) B(uint, totals) V(n) V(rule) V(column) F(threshold)
@@ -242,61 +254,66 @@
 /* Chooses the experts of each token as router_shape (model/layer.h) says. products [T][n]: the router's, which become
  * scores: times input_scale, with `bias` [n], the logistic function (sigmoid 1) or the share of all experts' exponentials.
  * The best `used` by score + correction [n] are chosen (NULL: no bias, no correction); with sets > 1, from the sets_used
- * best of so many equal sets of neighbours, by the sum of their two best. shares [STEP_ROWS][n + 1]: scale times the score
+ * best of so many equal sets of neighbours, by the sum of their two best. shares [R][n + 1]: scale times the score
  * of a chosen expert, divided by the sum of them all if of_sum is 1, times factors [n] (NULL: 1); 0 for the others; the last
  * one is `shared`, times the logistic function of shared_gate [T] unless that is NULL. n <= MOST_EXPERTS.
- * items: STEP_ROWS */
+ * items: R */
 #define P_ROUTE(B, V, F)                                                                                  \
     B(float, products) B(const float, bias) B(const float, correction) B(const float, factors) \
         B(const float, shared_gate) B(float, shares) V(n) V(used) V(sets) V(sets_used) V(sigmoid) V(of_sum) \
         F(input_scale) F(scale) F(shared)
 
-/* Lists the neurons of the chosen experts: chosen [STEP_ROWS][experts], of which chosen_count [STEP_ROWS] are used,
- * ascending. Expert e has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [STEP_ROWS][n] and
- * listed [STEP_ROWS]; adds the number to totals[t * TOTALS + column] (NULL: to nothing).   items: STEP_ROWS */
+/* Lists the neurons of the chosen experts: chosen [R][experts], of which chosen_count [R] are used,
+ * ascending. Expert e has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [R][n] and
+ * listed [R]; adds the number to totals[t * TOTALS + column] (NULL: to nothing).   items: R */
 #define P_EXPAND(B, V, F)                                                                                      \
     B(const uint, chosen) B(const uint, chosen_count) B(const uint, begins) B(uint, list) B(uint, listed) B(uint, totals) \
         V(experts) V(n) V(column)
 
 /* Scores neurons with the hidden units of their experts: y[t][i] = W[neuron] . x[t][place] for neuron list[t][i], whose
- * expert (as in expand) is at that place of chosen[t]. y and list [STEP_ROWS][n]; x [T][used][columns] float32, in the
+ * expert (as in expand) is at that place of chosen[t]. y and list [R][n]; x [T][used][columns] float32, in the
  * order of `chosen`. Every listed neuron's expert is among the first `used` chosen ones.
  * items: ceil(n / PRODUCT_ROWS) */
 #define P_SCORE(B, V, F)                                                                                     \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const uint, chosen) \
         B(const uint, begins) B(const float, x) B(float, y) V(experts) V(used) V(n) V(columns)
 
-/* h[t][i] *= shares[t][expert of neuron list[t][i]]; h and list [STEP_ROWS][n], shares [STEP_ROWS][experts], begins as
- * in expand.   items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
+/* h[t][i] *= shares[t][expert of neuron list[t][i]]; h and list [R][n], shares [R][experts], begins as
+ * in expand.   items: R * ceil(n / ACTIVATE_NEURONS) */
 #define P_WEIGH(B, V, F) \
     B(float, h) B(const uint, list) B(const uint, listed) B(const float, shares) B(const uint, begins) V(experts) V(n)
 
 /* Replaces first[t][i] by the activation of the i-th neuron (of the list, or of all; n is the stride): see GATING_ and
  * KIND_. Biases are indexed by neuron; NULL: none. A neuron that relu or relu2 makes zero gives 0, even if `second` is
  * not finite.
- * items: STEP_ROWS * ceil(n / ACTIVATE_NEURONS) */
+ * items: R * ceil(n / ACTIVATE_NEURONS) */
 #define P_ACTIVATE(B, V, F)                                                                                 \
     B(float, first) B(const float, second) B(const float, first_bias) B(const float, second_bias)           \
         B(const uint, list) B(const uint, listed) V(n) V(kind) V(gating) F(activation_threshold)
 
-/* Sums rows of w weighted by h, in `parts` parts: sums [STEP_ROWS][parts][columns]. Of a token's m rows (the listed or
+/* Sums rows of w weighted by h, in `parts` parts: sums [R][parts][columns]. Of a token's m rows (the listed or
  * all `rows`), part p takes those from p * m / parts up to, not including, (p + 1) * m / parts. Its sum is that of
  * h[t][i] * W[list ? list[t][i] : i] in ascending order; h and list have the stride `rows`. w has a row per neuron
  * (down_t).
- * items: STEP_ROWS * parts * ceil(columns / ACCUMULATE_COLUMNS_ITEM) */
+ * items: R * parts * ceil(columns / ACCUMULATE_COLUMNS_ITEM) */
 #define P_ACCUMULATE(B, V, F)                                                                                \
     B(const uchar, w) B(const ushort, scales) B(const uint, list) B(const uint, listed) B(const float, h)    \
         B(float, sums) V(rows) V(columns) V(parts)
 
+/* The same sums of all rows, without lists, for long steps. Part p takes the rows from p * rows / parts on.
+ * items: ceil(R / TILE_TOKENS) * parts * ceil(columns / TILE_ROWS) */
+#define P_ACCUMULATE_MANY(B, V, F) \
+    B(const uchar, w) B(const ushort, scales) B(const float, h) B(float, sums) V(rows) V(columns) V(parts)
+
 /* Adds to x[t][c], or to zero with FINISH_STORE, factor times the sum of all parts of sums [T][parts][columns], then
  * factor * bias[c], then factor * answer[t][c]. A bias or answer that is NULL is left out, and the sums if parts is 0.
  * x may be sums if parts is 1.
- * items: STEP_ROWS * ceil(columns / REDUCE_COLUMNS_ITEM) */
+ * items: R * ceil(columns / REDUCE_COLUMNS_ITEM) */
 #define P_REDUCE(B, V, F)                                                                                     \
     B(const float, sums) B(const float, bias) B(const float, answer) B(float, x) V(columns) V(parts) V(finish) F(factor)
 
 /* best[t] = the index of the greatest of logits [T][n], the first among equals; NaN counts as least.
- * items: STEP_ROWS */
+ * items: R */
 #define P_ARGMAX(B, V, F) B(const float, logits) B(uint, best) V(n)
 
 /* Reads total * READ_BYTES bytes to measure bandwidth; out[i] = the sum of the 32-bit words of item i.
@@ -323,8 +340,10 @@
 
 /* Every kernel: name, parameters. The macro that is passed must be called X. */
 #define KERNELS_OF_FORMAT(id, name, values, value_bytes, scale_bytes) \
-    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE) X(score_##name, P_SCORE)
-#define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) X(product_8_##name, P_PRODUCT_8)
+    X(embed_##name, P_EMBED) X(product_##name, P_PRODUCT) X(accumulate_##name, P_ACCUMULATE) X(score_##name, P_SCORE) \
+    X(product_many_##name, P_PRODUCT_MANY) X(accumulate_many_##name, P_ACCUMULATE_MANY)
+#define KERNELS_OF_BLOCK_FORMAT(id, name, values, value_bytes, scale_bytes) \
+    X(product_8_##name, P_PRODUCT_8) X(product_many_8_##name, P_PRODUCT_MANY_8)
 #define DEVICE_KERNELS(X)                                                        \
     DEVICE_FORMATS(KERNELS_OF_FORMAT)                                            \
     DEVICE_BLOCK_FORMATS(KERNELS_OF_BLOCK_FORMAT)                                \
@@ -344,10 +363,15 @@
 
 #include "../../number/format.h"
 
-typedef struct step_record {
+typedef struct step_row {
 #define STEP_WORD(field) uint32_t field;
-    STEP_FIELDS(STEP_WORD)
+    STEP_ROW_FIELDS(STEP_WORD)
 #undef STEP_WORD
+} step_row;
+
+typedef struct step_record {
+    uint32_t count;
+    step_row row[PROMPT_ROWS]; /* a buffer for shorter steps ends earlier */
 } step_record;
 
 typedef enum device_kernel {
@@ -366,7 +390,7 @@ extern const device_kernel_row device_kernels[DEVICE_KERNEL_COUNT];
 /* What device_pack makes of a block of a format, and the format's kernels. */
 typedef struct device_format {
     uint32_t value_bytes, scale_bytes; /* of a block, in w and in scales */
-    device_kernel embed, product, accumulate, score;
+    device_kernel embed, product, product_many, accumulate, accumulate_many, score;
 } device_format;
 
 /* Returns the row of a format; NULL: devices have no kernels for it. */
@@ -383,7 +407,10 @@ const char *device_format_names(char out[DEVICE_FORMAT_NAMES_SIZE]);
 device_kernel device_embed(number_format format);
 device_kernel device_product(number_format format);
 device_kernel device_product_8(number_format format); /* block formats */
+device_kernel device_product_many(number_format format);
+device_kernel device_product_many_8(number_format format); /* block formats */
 device_kernel device_accumulate(number_format format);
+device_kernel device_accumulate_many(number_format format);
 device_kernel device_score(number_format format);
 
 /* Returns count / per_item, rounded up. */

@@ -231,7 +231,7 @@ INLINE void embed(int format, GLOBAL const step_record *step, GLOBAL const uchar
                   uint groups)
 {
     for (uint t = group; t < step->count; t += groups) {
-        uint wanted = by_position ? first + step->position[t] : step->token[t], by_8 = COLUMNS_BY_8(columns);
+        uint wanted = by_position ? first + step->row[t].position : step->row[t].token, by_8 = COLUMNS_BY_8(columns);
         GLOBAL const uchar *row = row_of(format, w, wanted, columns);
         GLOBAL const ushort *scale = scales_of(format, scales, wanted, columns);
         GLOBAL float *out = x + (size_t)t * columns;

@@ -13,9 +13,9 @@ KERNEL(convolve, P_CONVOLVE)
     for (uint item = GROUP; item < parts; item += GROUPS) {
         uint begin = item * CONVOLVE_CHANNELS, end = least(begin + CONVOLVE_CHANNELS, channels);
         for (uint t = 0; t < step->count; t++) {
-            bool fresh = step->state_from[t] == NO_STATE;
-            GLOBAL const float *before = states + (fresh ? 0 : (size_t)step->state_from[t] * length);
-            GLOBAL float *after = states + (size_t)step->state_to[t] * length, *row = x + (size_t)t * stride;
+            bool fresh = step->row[t].state_from == NO_STATE;
+            GLOBAL const float *before = states + (fresh ? 0 : (size_t)step->row[t].state_from * length);
+            GLOBAL float *after = states + (size_t)step->row[t].state_to * length, *row = x + (size_t)t * stride;
             for (uint c = begin + LANE; c < end; c += LANES) {
                 float sum = bias ? bias[c] : 0.0f, newest = row[c];
                 for (uint i = 0; i + 1 < window; i++) {
@@ -122,9 +122,9 @@ INLINE void recur_rows(bool whole, GLOBAL const step_record *step, GLOBAL const 
             GLOBAL const float *row = x + (size_t)t * stride;
             float size = softplus_of(steps[(size_t)t * stride + h] + step_bias), decay = EXP(rate * size);
             float gain = delta ? sigmoid_of(betas[(size_t)t * stride + h]) : size, answer = 0.0f, sum = 0.0f;
-            bool fresh = step->state_from[t] == NO_STATE;
-            GLOBAL const float *from = states + (fresh ? 0 : (size_t)step->state_from[t] * length) + at;
-            GLOBAL float *to = states + (size_t)step->state_to[t] * length + at;
+            bool fresh = step->row[t].state_from == NO_STATE;
+            GLOBAL const float *from = states + (fresh ? 0 : (size_t)step->row[t].state_from * length) + at;
+            GLOBAL float *to = states + (size_t)step->row[t].state_to * length + at;
             if (delta && !fresh) {
                 if (works)
                     answer = recur_product(whole, from, row + key_at, columns, &team);

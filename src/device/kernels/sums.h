@@ -7,10 +7,15 @@
 #define SUMS_AT_ONCE 4
 
 #ifdef DEVICE_KERNEL_SOURCE
-typedef struct step_record {
+typedef struct step_row {
 #define STEP_WORD(field) uint field;
-    STEP_FIELDS(STEP_WORD)
+    STEP_ROW_FIELDS(STEP_WORD)
 #undef STEP_WORD
+} step_row;
+
+typedef struct step_record {
+    uint count;
+    step_row row[PROMPT_ROWS];
 } step_record;
 #endif
 
