@@ -815,8 +815,8 @@ typedef struct hearth_observer {
     bool gates; /* asks for gates; given only for layers that the CPU computes whole, in mode dense */
 } hearth_observer;
 
-/* Sets the observer, which is called on the driving thread. NULL removes it. The record is copied. With a device, an
- * observer must not call functions of engines and sessions of this runtime other than this one, as the device is in the
+/* Sets the observer, which is called on the driving thread. NULL removes it. The record is copied. With a device, batches
+ * have at most 8 rows while there is one, and an observer must not call functions of engines and sessions of this runtime other than this one, as the device is in the
  * middle of a step. */
 void hearth_session_observe(hearth_session *session, const hearth_observer *observer);
 

@@ -1,5 +1,5 @@
-/* engine_device_prompt.c - prompts that a device reads in long steps: the logits of the CPU and of short steps, whatever the
- * layers are made of and wherever they lie; and budgets that have no room for long steps. */
+/* engine_device_prompt.c - prompts that a device reads in long steps: the logits of the CPU and of short steps,
+ * whatever the layers are made of and wherever they lie; and budgets that have no room for long steps. */
 #include "../src/engine/engine.h"
 
 #include "placements.h"

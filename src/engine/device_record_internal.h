@@ -33,6 +33,12 @@ typedef struct row_list {
 
 static const row_list all_rows = {NULL, NULL, 0};
 
+/* Returns whether a product or a sum takes tokens tile by tile: in long steps, unless every token needs other rows. */
+static inline bool record_in_tiles(const recorder *r, row_list rows)
+{
+    return r->rows > STEP_ROWS && !rows.list;
+}
+
 /* The vectors that matrices are multiplied with. rounded: q8 holds them in 8 bits. */
 typedef struct input {
     const device_buffer *values;

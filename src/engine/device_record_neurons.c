@@ -207,7 +207,7 @@ static void add_expert_biases(const recorder *r, const device_layer *l, block_re
 static void accumulate_rows(const recorder *r, const device_layer *l, const portion *p, row_list rows)
 {
     uint32_t columns = p->down_t->columns, parts = device_parts(r->rows);
-    if (r->rows > STEP_ROWS && !rows.list) {
+    if (record_in_tiles(r, rows)) {
         LAUNCH(r, device_accumulate_many(p->down_t->format),
                items_of(r->rows, TILE_TOKENS) * parts * items_of(columns, TILE_ROWS), BUFFER(p->down_t->w),
                BUFFER(p->down_t->scales), OF_PORTION(p, r->v->first), BUFFER(r->v->sums), UINT(l->width), UINT(columns),

@@ -22,19 +22,29 @@ input record_prepare(const recorder *r, const device_buffer *values, size_t colu
     return in;
 }
 
+/* Multiplies with the first `count` rows of a stack in a long step, which has no lists. */
+static void stack_many(const recorder *r, const device_matrix *m, uint32_t count, const input *in, output out,
+                       unsigned finish)
+{
+    size_t items = items_of(count, TILE_ROWS) * items_of(r->rows, TILE_TOKENS);
+    device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
+    device_argument y = BUFFER_FROM(out.y, out.at * sizeof(float));
+    if (in->rounded && number_is_block(m->format))
+        LAUNCH(r, device_product_many_8(m->format), items, w, scales, BUFFER(r->v->q8), BUFFER(r->v->q8_scales),
+               BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
+    else
+        LAUNCH(r, device_product_many(m->format), items, w, scales, BUFFER(in->values), y, UINT(count),
+               UINT(m->columns), UINT(out.stride), UINT(finish));
+}
+
 void record_stack(const recorder *r, const device_matrix *m, uint32_t count, const input *in, row_list rows, output out,
                   unsigned finish)
 {
-    size_t items = items_of(count, PRODUCT_ROWS), tiles = items_of(count, TILE_ROWS) * items_of(r->rows, TILE_TOKENS);
+    size_t items = items_of(count, PRODUCT_ROWS);
     device_argument w = BUFFER_FROM(m->w, m->w_at), scales = BUFFER_FROM(m->scales, m->scales_at);
     device_argument y = BUFFER_FROM(out.y, out.at * sizeof(float));
-    bool many = r->rows > STEP_ROWS && !rows.list; /* with lists every token needs other rows */
-    if (many && in->rounded && number_is_block(m->format))
-        LAUNCH(r, device_product_many_8(m->format), tiles, w, scales, BUFFER(r->v->q8), BUFFER(r->v->q8_scales),
-               BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));
-    else if (many)
-        LAUNCH(r, device_product_many(m->format), tiles, w, scales, BUFFER(in->values), y, UINT(count),
-               UINT(m->columns), UINT(out.stride), UINT(finish));
+    if (record_in_tiles(r, rows))
+        stack_many(r, m, count, in, out, finish);
     else if (in->rounded && number_is_block(m->format))
         LAUNCH(r, device_product_8(m->format), items, w, scales, LIST(rows), BUFFER(r->v->q8), BUFFER(r->v->q8_scales),
                BUFFER(r->v->q8_sums), y, UINT(count), UINT(m->columns), UINT(out.stride), UINT(finish));

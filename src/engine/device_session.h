@@ -1,8 +1,9 @@
 /* device_session.h - the device's side of a session: its state, its programs, and its part of a step.
  *
  * A step is a batch of rows through all layers: one, up to STEP_ROWS, or up to the rows of the session's batch, at most
- * PROMPT_ROWS. What the device does in each of these three is recorded once (device_record.c): all its layers, the vectors that cross the bus, and an exchange for each of them. forward.c starts
- * the program and goes through the layers along with it:
+ * PROMPT_ROWS. What the device does in each of these three is recorded once (device_record.c): all its layers, the
+ * vectors that cross the bus, and an exchange for each of them. forward.c starts the program and goes through the
+ * layers along with it:
  *
  *     device_step_begin                                       the device begins
  *     for each layer of the CPU:       device_step_take      if the residual stream is on the device

@@ -5,8 +5,8 @@
 #include "device_session.h"
 #include "engine.h"
 
-/* Buffers in the memory of the device. R = device_rows(session), the most rows of a step; n: the most neurons of a layer that
- * a token can use (device_layer.width); E: the most experts; d, Q, K as in scratch; P = rope_pairs. */
+/* Buffers in the memory of the device. R = device_rows(session), the most rows of a step; n: the most neurons of a
+ * layer that a token can use (device_layer.width); E: the most experts; d, Q, K as in scratch; P = rope_pairs. */
 typedef struct device_vectors {
     device_buffer *step; /* step_record, then cosine and sine [R][P]: device_step_layout  */
     device_buffer *x;    /* [R][d]  the residual stream                               */
@@ -80,16 +80,16 @@ struct device_session {
     uint32_t *totals_seen;   /* what mirror.totals was after the last step                */
 };
 
-/* Returns the rows of a session's buffers: those of a batch, rounded up to STEP_ROWS. If only the head lies on the device, it
- * is given STEP_ROWS at once, however many a batch of the CPU has. */
+/* Returns the rows of a session's buffers: those of a batch, rounded up to STEP_ROWS. If only the head lies on the
+ * device, it is given STEP_ROWS at once, however many a batch of the CPU has. */
 static inline size_t device_rows(const hearth_session *s)
 {
     return s->engine->device_layers > 0 ? items_of(s->batch, STEP_ROWS) * STEP_ROWS : STEP_ROWS;
 }
 
 /* Ranges into which the rows of down_t are cut for `accumulate`: enough groups to fill a large GPU with the columns of
- * a narrow model, few enough that adding their sums up is cheap. The more rows a step has, the fewer ranges do, so that the
- * sums of all ranges take no more memory in a long step. */
+ * a narrow model, few enough that adding their sums up is cheap. The more rows a step has, the fewer ranges do, so that
+ * the sums of all ranges take no more memory in a long step. */
 #define DEVICE_PARTS 32
 _Static_assert(PROMPT_ROWS <= STEP_ROWS * DEVICE_PARTS, "at least one range");
 
@@ -110,8 +110,8 @@ static inline uint32_t device_parts(size_t rows)
 enum { STAMP_BEGIN, STAMP_NEURONS, STAMP_OWN_END, STAMP_JOIN, STAMP_END, STAMPS };
 #define STAMP(layer, moment) ((layer)*STAMPS + (moment))
 
-/* Where things lie in `step`, in a step of up to so many rows: first the record, then all cosines, then all sines, those of a
- * rotary [rows][pairs] behind those of the rotaries before it. All in bytes. */
+/* Where things lie in `step`, in a step of up to so many rows: first the record, then all cosines, then all sines,
+ * those of a rotary [rows][pairs] behind those of the rotaries before it. All in bytes. */
 typedef struct step_layout {
     size_t cosine, sine, end;
     size_t pair; /* from one pair to the next, of all rows */
@@ -126,8 +126,8 @@ static inline step_layout device_step_layout(const hearth_model *m, size_t rows)
     return (step_layout){cosine, sine, sine + (sine - cosine), pair};
 }
 
-/* Returns where the totals [rows][TOTALS] of a layer begin in `totals`, in numbers, in a step of so many rows. Every number is
- * only ever added to; steps of other kinds use the same numbers for other layers and rows. */
+/* Returns where the totals [rows][TOTALS] of a layer begin in `totals`, in numbers, in a step of so many rows. Every
+ * number is only ever added to; steps of other kinds use the same numbers for other layers and rows. */
 static inline size_t device_totals_at(uint32_t layer, size_t rows)
 {
     return layer * items_of(rows, STEP_ROWS) * STEP_ROWS * TOTALS; /* so that every layer's are aligned */

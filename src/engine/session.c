@@ -179,9 +179,9 @@ typedef struct session_room {
     uint64_t main, device, budget;
 } session_room;
 
-/* Limits the rows of a batch to those of a step on a device. Steps of more than STEP_ROWS read prompts faster, but their
- * vectors take memory that weights could have. So their rows are halved until what they take beyond steps of STEP_ROWS is a
- * small part of the budget, and fits into what is left of it. */
+/* Limits the rows of a batch to those of a step on a device. Steps of more than STEP_ROWS read prompts faster, but
+ * their vectors take memory that weights could have. So their rows are halved until what they take beyond steps of
+ * STEP_ROWS is a small part of the budget, and fits into what is left of it. */
 static void choose_step(hearth_session *s, const session_room *room)
 {
     uint32_t rows = s->batch < PROMPT_ROWS ? s->batch : PROMPT_ROWS, least_rows = rows < STEP_ROWS ? rows : STEP_ROWS;

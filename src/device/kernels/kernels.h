@@ -6,10 +6,9 @@
  * works on *items*; group g of G takes the items g, g + G, ..., and the lanes of a group share an item. In CUDA's terms
  * a group is a block and a lane a thread; in OpenCL's, a work-group and a work-item.
  *
- * Shapes: T = step->count rows (tokens), at most PROMPT_ROWS; "R" is the most that a launch is made for. A parameter [T][n]
- * has row t at t * n. All matrices are
- * [rows][columns] with a row per output, as on the CPU. Block formats store values and scales in separate arrays, for
- * alignment (device_pack in packing.h):
+ * Shapes: T = step->count rows (tokens), at most PROMPT_ROWS; R is the most that a launch is made for. A parameter
+ * [T][n] has row t at t * n. All matrices are [rows][columns] with a row per output, as on the CPU. Block formats store
+ * values and scales in separate arrays, for alignment (device_pack in packing.h):
  *
  *     f32, f16, bf16   w: values, row after row; scales: NULL
  *     q8_0             w: int8 [rows][columns];               scales: f16 [rows][columns / 32]
@@ -26,8 +25,8 @@
  *                      scales: [rows][columns / 256][18 bytes]: f16 d, int8 [16]
  *     mxfp4            w: as q4_0; scales: bf16 [rows][columns / 32], half of the file's power of two
  *
- * Lists: `list` [R][n] contains the rows that each token uses, ascending, and `listed` [R] their
- * number; n is the stride that the kernel's description names. NULL: all rows, in order. */
+ * Lists: `list` [R][n] contains the rows that each token uses, ascending, and `listed` [R] their number; n is the stride
+ * that the kernel's description names. NULL: all rows, in order. */
 #ifndef DEVICE_KERNELS_KERNELS_H
 #define DEVICE_KERNELS_KERNELS_H
 
@@ -42,9 +41,9 @@
 /* The most streams of the residual. */
 #define MOST_STREAMS 8
 
-/* The fields of a row of the step record. That is the first parameter of every kernel and holds what differs from step to
- * step: `count` (T), then a `row` for each token, so that a short step needs no more of it than its rows. All are 32-bit
- * integers, so that the host, OpenCL and CUDA agree on the layout. */
+/* The fields of a row of the step record. That is the first parameter of every kernel and holds what differs from step
+ * to step: `count` (T), then a `row` for each token, so that a short step needs no more of it than its rows. All are
+ * 32-bit integers, so that the host, OpenCL and CUDA agree on the layout. */
 #define STEP_ROW_FIELDS(WORD)                                                   \
     WORD(sequence)                                                              \
     WORD(position)   /* within its sequence */                                  \
@@ -191,8 +190,8 @@
 /* Computes attention over one split of the positions that a row sees: its own and those before it, at most `window` of
  * them (0: all). Split s is the positions [s, s + 1) * ATTEND_POSITIONS of the cache. score = scale * query . key, and
  * then softcap * tanh(score / softcap) unless softcap is 0.
- * Takes the rows from `first_row` on, at most `most_rows`, since a long step's results of all splits would need too much
- * memory. partial [most_rows][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
+ * Takes the rows from `first_row` on, at most `most_rows`: a long step's results of all splits would need much memory.
+ * partial [most_rows][heads][splits][length + 2]: the sum of exp(score - m) * value, then m, the greatest score of the
  * split, and the sum of exp(score - m). If the row sees no position of a split, m is -3.4e38 (in place of -infinity),
  * the sum of weights 0, and the values are not written. Query head h uses the key/value head h / (heads / kv_heads),
  * whose keys are read once for ATTEND_QUERIES query heads.
@@ -203,9 +202,10 @@
     B(const float, query) B(const uchar, keys) B(const uchar, values) B(float, partial) V(heads) V(kv_heads) \
         V(length) V(context) V(window) V(splits) V(stride_q) V(first_row) V(most_rows) F(scale) F(softcap)
 
-/* Combines the splits of attend, for the same rows, into mixed [T][heads * length]. Splits after a row's position are not read. sinks
- * [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride], of which the first
- * heads * length are used: the result is multiplied with the logistic function of its gate; NULL: it is not.
+/* Combines the splits of attend, for the same rows, into mixed [T][heads * length]. Splits after a row's position are
+ * not read. sinks [heads]: the score of one more position whose value is zero; NULL: there is none. gates [T][stride],
+ * of which the first heads * length are used: the result is multiplied with the logistic function of its gate; NULL: it
+ * is not.
  * items: most_rows * heads */
 #define P_ATTEND_JOIN(B, V, F)                                                                      \
     B(const float, partial) B(const float, sinks) B(const float, gates) B(float, mixed) V(heads) V(length) V(splits) \
@@ -263,9 +263,8 @@
         B(const float, shared_gate) B(float, shares) V(n) V(used) V(sets) V(sets_used) V(sigmoid) V(of_sum) \
         F(input_scale) F(scale) F(shared)
 
-/* Lists the neurons of the chosen experts: chosen [R][experts], of which chosen_count [R] are used,
- * ascending. Expert e has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [R][n] and
- * listed [R]; adds the number to totals[t * TOTALS + column] (NULL: to nothing).   items: R */
+/* Lists the neurons of the chosen experts: chosen [R][experts], of which chosen_count [R] are used, ascending. Expert e
+ * has the neurons [begins[e], begins[e + 1]); begins [experts + 1]. Writes list [R][n] and listed [R]; adds the number to totals[t * TOTALS + column] (NULL: to nothing).   items: R */
 #define P_EXPAND(B, V, F)                                                                                      \
     B(const uint, chosen) B(const uint, chosen_count) B(const uint, begins) B(uint, list) B(uint, listed) B(uint, totals) \
         V(experts) V(n) V(column)

@@ -3,8 +3,8 @@
  *
  * An item is PRODUCT_ROWS rows, so that each value of x is read once for several rows, and several loads overlap.
  * Neighbouring lanes read neighbouring memory of a row. Rows beyond the last one repeat it and are not stored. Without
- * lists, up to MANY_TOKENS tokens are computed together, and weights are read once for them. With lists, every token
- * needs other rows, so each is computed alone. Barriers are in loops and never in an `if`: PoCL duplicates the code
+ * lists, up to MANY_TOKENS tokens are computed together, and weights are read once for them; long steps take the kernels of
+ * tiles.cl. With lists, every token needs other rows, so each is computed alone. Barriers are in loops and never in an `if`: PoCL duplicates the code
  * after such a barrier, so that eight of them in sequence make 256 copies. */
 
 /* Returns the value to store for a sum; `before`: the value stored there now. */

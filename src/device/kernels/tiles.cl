@@ -1,12 +1,12 @@
 /* tiles.cl - products with many tokens, for long steps: product_many, and accumulate_many.
  *
  * Both multiply a matrix with a matrix: a result is a sum over columns of w (product_many) or over its rows
- * (accumulate_many) of weights times values of a token. They differ from product and accumulate in that a weight is read
- * and decoded once for the tokens of a whole tile, which for short steps would leave most of a GPU idle.
+ * (accumulate_many) of weights times values of a token. They differ from product and accumulate in that a weight is
+ * read and decoded once for the tokens of a whole tile. With few tokens, tiles would leave most of a GPU idle.
  *
- * On a GPU the lanes of a group decode a piece of w and of the tokens' values into local memory, depth by depth, and each
- * lane sums LANE_OUTPUTS results of LANE_TOKENS tokens in registers. Where a group is one lane the cache takes the place of
- * local memory: see the second half. */
+ * On a GPU the lanes of a group decode a piece of w and of the tokens' values into local memory, depth by depth, and
+ * each lane sums LANE_OUTPUTS results of LANE_TOKENS tokens in registers. Where a group is one lane the cache takes the
+ * place of local memory: see the second half. */
 
 /* ------------------------------------------------------------------ tiles in local memory */
 
@@ -165,7 +165,8 @@ INLINE void load_blocks(int format, tile s, GLOBAL const uchar *w, GLOBAL const 
 {
     uint blocks = columns / 32, first = at / 8; /* TILE_DEPTH words are TILE_BLOCKS blocks */
     for (uint i = LANE; i < TILE_ROWS * TILE_BLOCKS; i += LANES) {
-        uint r = i % TILE_ROWS, b = i / TILE_ROWS, row = least(s.first + r, rows - 1), from = least(first + b, blocks - 1);
+        uint r = i % TILE_ROWS, b = i / TILE_ROWS, row = least(s.first + r, rows - 1),
+             from = least(first + b, blocks - 1);
         uint words[8];
         block32_words(weights_block(format, row_of(format, w, row, columns), from), words);
         UNROLL
@@ -211,9 +212,9 @@ INLINE void store_sums(tile s, uint lane, float sums[LANE_TOKENS][LANE_OUTPUTS],
             }
 }
 
-INLINE void product_many(int format, GLOBAL const step_record *step, GLOBAL const uchar *w,
-                         GLOBAL const ushort *scales, product_input in, GLOBAL float *y, uint rows, uint columns,
-                         uint stride, uint finish, uint group, uint groups, tile s)
+INLINE void product_many(int format, GLOBAL const step_record *step, GLOBAL const uchar *w, GLOBAL const ushort *scales,
+                         product_input in, GLOBAL float *y, uint rows, uint columns, uint stride, uint finish,
+                         uint group, uint groups, tile s)
 {
     uint tokens = step->count, across = (tokens + TILE_TOKENS - 1) / TILE_TOKENS;
     uint items = (rows + TILE_ROWS - 1) / TILE_ROWS * across, depth = in.rounded ? columns / 4 : columns;
@@ -288,36 +289,36 @@ INLINE void accumulate_many(int format, GLOBAL const step_record *step, GLOBAL c
     }
 }
 
-#define TILE_ARRAYS(s)                                                       \
-    LOCAL_ARRAY(uint4, tile_weights, TILE_DEPTH *TILE_ROWS / 4);             \
-    LOCAL_ARRAY(uint4, tile_values, TILE_DEPTH *TILE_TOKENS / 4);            \
-    tile s;                                                                  \
+#define TILE_ARRAYS(s)                                            \
+    LOCAL_ARRAY(uint4, tile_weights, TILE_DEPTH *TILE_ROWS / 4);  \
+    LOCAL_ARRAY(uint4, tile_values, TILE_DEPTH *TILE_TOKENS / 4); \
+    tile s;                                                       \
     s.weights = (LOCAL uint *)tile_weights, s.values = (LOCAL uint *)tile_values
 
-#define X(id, name, values, value_bytes, scale_bytes)                                                              \
-    KERNEL(product_many_##name, P_PRODUCT_MANY)                                                                    \
-    {                                                                                                              \
-        TILE_ARRAYS(s);                                                                                            \
-        product_input in = {false, x, 0, 0, 0};                                                                    \
-        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS, s);             \
-    }                                                                                                              \
-    KERNEL(accumulate_many_##name, P_ACCUMULATE_MANY)                                                              \
-    {                                                                                                              \
-        TILE_ARRAYS(s);                                                                                            \
-        accumulate_many(W_##id, step, w, scales, h, sums, rows, columns, parts, GROUP, GROUPS, s);                 \
+#define X(id, name, values, value_bytes, scale_bytes)                                                  \
+    KERNEL(product_many_##name, P_PRODUCT_MANY)                                                        \
+    {                                                                                                  \
+        TILE_ARRAYS(s);                                                                                \
+        product_input in = {false, x, 0, 0, 0};                                                        \
+        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS, s); \
+    }                                                                                                  \
+    KERNEL(accumulate_many_##name, P_ACCUMULATE_MANY)                                                  \
+    {                                                                                                  \
+        TILE_ARRAYS(s);                                                                                \
+        accumulate_many(W_##id, step, w, scales, h, sums, rows, columns, parts, GROUP, GROUPS, s);     \
     }
 DEVICE_FORMATS(X)
 #undef X
-#define X(id, name, values, value_bytes, scale_bytes)                                                              \
-    KERNEL(product_many_8_##name, P_PRODUCT_MANY_8)                                                                \
-    {                                                                                                              \
-        TILE_ARRAYS(s);                                                                                            \
-        LOCAL_ARRAY(two_scales, weight_scales, TILE_BLOCKS *TILE_ROWS);                                            \
-        LOCAL_ARRAY(float, value_scales, TILE_BLOCKS *TILE_TOKENS);                                                \
-        LOCAL_ARRAY(int, value_sums, TILE_BLOCKS *TILE_TOKENS);                                                    \
-        s.weight_scales = weight_scales, s.value_scales = value_scales, s.value_sums = value_sums;                 \
-        product_input in = {true, 0, q, q_scales, q_sums};                                                         \
-        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS, s);             \
+#define X(id, name, values, value_bytes, scale_bytes)                                                  \
+    KERNEL(product_many_8_##name, P_PRODUCT_MANY_8)                                                    \
+    {                                                                                                  \
+        TILE_ARRAYS(s);                                                                                \
+        LOCAL_ARRAY(two_scales, weight_scales, TILE_BLOCKS *TILE_ROWS);                                \
+        LOCAL_ARRAY(float, value_scales, TILE_BLOCKS *TILE_TOKENS);                                    \
+        LOCAL_ARRAY(int, value_sums, TILE_BLOCKS *TILE_TOKENS);                                        \
+        s.weight_scales = weight_scales, s.value_scales = value_scales, s.value_sums = value_sums;     \
+        product_input in = {true, 0, q, q_scales, q_sums};                                             \
+        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS, s); \
     }
 DEVICE_BLOCK_FORMATS(X)
 #undef X
@@ -325,15 +326,16 @@ DEVICE_BLOCK_FORMATS(X)
 /* ------------------------------------------------------------------ one lane in a group */
 
 #if ON_HOST
-/* A lane decodes a strip of w, PRODUCT_ROWS rows of it, which then stays in the first cache while all tokens read it. */
+/* A lane decodes a strip of w, PRODUCT_ROWS rows of it, which then stays in the first cache while all tokens read it.
+ * */
 #define STRIP_COLUMNS 512
 /* Tokens whose sums are in registers, with those of PRODUCT_ROWS rows. */
-#define STRIP_TOKENS 3
+#define STRIP_TOKENS  3
 /* Columns of a lane's sums for accumulate_many, in vectors, and tokens, for which sums are in registers. */
-#define SUM_VECTORS 2
-#define SUM_TOKENS  4
+#define SUM_VECTORS   2
+#define SUM_TOKENS    4
 /* Rows of w that are decoded at once. */
-#define SUM_ROWS 32
+#define SUM_ROWS      32
 
 /* Loads up to eight values; the others are zero. */
 INLINE float8 float8_some(const float *from, uint count)
@@ -357,10 +359,10 @@ INLINE void decode_strip(int format, const uchar *row, const ushort *scales, uin
     }
 }
 
-/* Adds the sums of a piece of all columns to y [tokens][stride], from its first row and token on. The first piece and the
- * last one are finished as the whole. */
-INLINE void store_strip(wide sums[STRIP_TOKENS][PRODUCT_ROWS], uint tokens, uint rows, float *y, uint stride, bool first,
-                        bool last, uint finish)
+/* Adds the sums of a piece of all columns to y [tokens][stride], from its first row and token on. The first piece and
+ * the last one are finished as the whole. */
+INLINE void store_strip(wide sums[STRIP_TOKENS][PRODUCT_ROWS], uint tokens, uint rows, float *y, uint stride,
+                        bool first, bool last, uint finish)
 {
     for (uint t = 0; t < least(tokens, STRIP_TOKENS); t++)
         for (uint r = 0; r < least(rows, PRODUCT_ROWS); r++) {
@@ -370,10 +372,10 @@ INLINE void store_strip(wide sums[STRIP_TOKENS][PRODUCT_ROWS], uint tokens, uint
         }
 }
 
-/* Multiplies the columns [begin, end) of rows with STRIP_TOKENS tokens from `token` on; the last one is repeated if there are
- * fewer. */
-INLINE void strip_floats(float8 strip[PRODUCT_ROWS][STRIP_COLUMNS / 8], const float *x, uint columns, uint begin, uint end,
-                         uint token, uint tokens, wide sums[STRIP_TOKENS][PRODUCT_ROWS])
+/* Multiplies the columns [begin, end) of rows with STRIP_TOKENS tokens from `token` on; the last one is repeated if
+ * there are fewer. */
+INLINE void strip_floats(float8 strip[PRODUCT_ROWS][STRIP_COLUMNS / 8], const float *x, uint columns, uint begin,
+                         uint end, uint token, uint tokens, wide sums[STRIP_TOKENS][PRODUCT_ROWS])
 {
     const float *of[STRIP_TOKENS];
     uint vectors = (end - begin) / 8, rest = (end - begin) % 8;
@@ -395,8 +397,8 @@ INLINE void strip_floats(float8 strip[PRODUCT_ROWS][STRIP_COLUMNS / 8], const fl
 
 /* The same for input of 8 bits; the strip is `count` blocks from block `begin` on. */
 INLINE void strip_blocks(int format, block32 strip[PRODUCT_ROWS][STRIP_COLUMNS / 8],
-                         two_scales strip_scales[PRODUCT_ROWS][STRIP_COLUMNS / 8], product_input in, uint blocks, uint begin,
-                         uint count, uint token, uint tokens, wide sums[STRIP_TOKENS][PRODUCT_ROWS])
+                         two_scales strip_scales[PRODUCT_ROWS][STRIP_COLUMNS / 8], product_input in, uint blocks,
+                         uint begin, uint count, uint token, uint tokens, wide sums[STRIP_TOKENS][PRODUCT_ROWS])
 {
     size_t of[STRIP_TOKENS];
     for (uint t = 0; t < STRIP_TOKENS; t++)
@@ -479,8 +481,8 @@ INLINE void sum_rows(float8 rows[SUM_ROWS][TILE_ROWS / 8], uint depth, const flo
 
 /* Sums the columns [left, left + 8 * vectors) of the rows [begin, end) for up to TILE_TOKENS tokens. Rows of h have the
  * stride `stride`, those of `out` the stride `apart`. */
-INLINE void sum_tile(int format, const uchar *w, const ushort *scales, const float *h, uint begin, uint end, uint stride,
-                     uint left, uint vectors, uint columns, uint tokens, float *out, size_t apart)
+INLINE void sum_tile(int format, const uchar *w, const ushort *scales, const float *h, uint begin, uint end,
+                     uint stride, uint left, uint vectors, uint columns, uint tokens, float *out, size_t apart)
 {
     float8 totals[TILE_TOKENS][TILE_ROWS / 8], decoded[SUM_ROWS][TILE_ROWS / 8];
     memset(totals, 0, sizeof(totals));
@@ -509,18 +511,19 @@ INLINE void accumulate_many(int format, const step_record *step, const uchar *w,
     uint pieces = (columns + TILE_ROWS - 1) / TILE_ROWS, by_8 = COLUMNS_BY_8(columns);
     uint items = (step->count + TILE_TOKENS - 1) / TILE_TOKENS * parts * pieces;
     for (uint item = group; item < items; item += groups) {
-        uint left = item % pieces * TILE_ROWS, part = item / pieces % parts, token = item / pieces / parts * TILE_TOKENS;
+        uint left = item % pieces * TILE_ROWS, part = item / pieces % parts,
+             token = item / pieces / parts * TILE_TOKENS;
         uint begin = (uint)((ulong)part * rows / parts), end = (uint)((ulong)(part + 1) * rows / parts);
         uint right = least(left + TILE_ROWS, columns), middle = least(right, by_8 > left ? by_8 : left);
         uint tokens = least(TILE_TOKENS, step->count - token);
         float *out = sums + ((size_t)token * parts + part) * columns;
         size_t apart = (size_t)parts * columns;
-        sum_tile(format, w, scales, h + (size_t)token * rows, begin, end, rows, left, (middle - left) / 8, columns, tokens,
-                 out + left, apart);
+        sum_tile(format, w, scales, h + (size_t)token * rows, begin, end, rows, left, (middle - left) / 8, columns,
+                 tokens, out + left, apart);
         for (uint column = middle; column < right; column++) /* never in block formats */
             for (uint t = 0; t < tokens; t++)
-                out[t * apart + column] = accumulate_column(format, w, 0, begin, end, h + (size_t)(token + t) * rows,
-                                                            column, columns);
+                out[t * apart + column] =
+                    accumulate_column(format, w, 0, begin, end, h + (size_t)(token + t) * rows, column, columns);
     }
 }
 #else
@@ -531,27 +534,27 @@ INLINE void accumulate_many(int format, const step_record *step, const uchar *w,
     accumulate(format, step, w, scales, 0, 0, h, sums, rows, columns, parts, group, groups)
 #endif
 
-#define X(id, name, values, value_bytes, scale_bytes)                                                          \
-    KERNEL(product_many_##name, P_PRODUCT_MANY)                                                                \
-    {                                                                                                          \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                            \
-        (void)scratch;                                                                                         \
-        product_input in = {false, x, 0, 0, 0};                                                                \
-        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS);            \
-    }                                                                                                          \
-    KERNEL(accumulate_many_##name, P_ACCUMULATE_MANY)                                                          \
-    {                                                                                                          \
-        accumulate_many(W_##id, step, w, scales, h, sums, rows, columns, parts, GROUP, GROUPS);                \
+#define X(id, name, values, value_bytes, scale_bytes)                                               \
+    KERNEL(product_many_##name, P_PRODUCT_MANY)                                                     \
+    {                                                                                               \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                 \
+        (void)scratch;                                                                              \
+        product_input in = {false, x, 0, 0, 0};                                                     \
+        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS); \
+    }                                                                                               \
+    KERNEL(accumulate_many_##name, P_ACCUMULATE_MANY)                                               \
+    {                                                                                               \
+        accumulate_many(W_##id, step, w, scales, h, sums, rows, columns, parts, GROUP, GROUPS);     \
     }
 DEVICE_FORMATS(X)
 #undef X
-#define X(id, name, values, value_bytes, scale_bytes)                                                          \
-    KERNEL(product_many_8_##name, P_PRODUCT_MANY_8)                                                            \
-    {                                                                                                          \
-        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                            \
-        (void)scratch;                                                                                         \
-        product_input in = {true, 0, q, q_scales, q_sums};                                                     \
-        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS);            \
+#define X(id, name, values, value_bytes, scale_bytes)                                               \
+    KERNEL(product_many_8_##name, P_PRODUCT_MANY_8)                                                 \
+    {                                                                                               \
+        LOCAL_ARRAY(float, scratch, GROUP_SCRATCH);                                                 \
+        (void)scratch;                                                                              \
+        product_input in = {true, 0, q, q_scales, q_sums};                                          \
+        product_many(W_##id, step, w, scales, in, y, rows, columns, stride, finish, GROUP, GROUPS); \
     }
 DEVICE_BLOCK_FORMATS(X)
 #undef X
