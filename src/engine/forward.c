@@ -219,9 +219,10 @@ static void attend_one_row(const attention_job *job, size_t row, size_t query, s
     uint32_t sequence = s->scratch.sequence[row], head = (uint32_t)(query / group_of(a));
     size_t offset = (row * a->head_count + query) * a->head_length;
     attend_scoring scoring = {a->scale, a->softcap, job->l->sinks ? job->l->sinks + query : NULL};
-    attend(s->scratch.query + offset, heads, kv_keys(&s->cache, job->cached, sequence, head) + skipped,
-           kv_values(&s->cache, job->cached, sequence, head) + skipped, seen - first, a->head_length, &scoring, scores,
-           s->scratch.mixed + offset);
+    const char *keys = kv_keys(&s->cache, job->cached, sequence, head);
+    const char *values = kv_values(&s->cache, job->cached, sequence, head);
+    attend(s->scratch.query + offset, heads, keys + skipped, values + skipped, seen - first, a->head_length, &scoring,
+           scores, s->scratch.mixed + offset);
 }
 
 /* The same for a piece of several rows. */

@@ -100,8 +100,6 @@ ALWAYS_INLINE void product_tiles(const matrix *w, const uint32_t *list, size_t b
 }
 
 /* Defines the loop of every kind. */
-typedef void multiply_function(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x,
-                               float *y, size_t y_stride, fill_function *fill);
 #define X(kind, ...)                                                                                           \
     static __attribute__((noinline)) void multiply_##kind(const matrix *w, const uint32_t *list, size_t begin, \
                                                           size_t end, const kernel_input *x, float *y,         \
@@ -112,17 +110,20 @@ typedef void multiply_function(const matrix *w, const uint32_t *list, size_t beg
 TILE_KINDS(X)
 #undef X
 
-/* Defines the product with many tokens of a level. */
-#define TILED(id, name, kind) [FORMAT_##id] = {multiply_##kind, fill_##name},
+/* Defines the product with many tokens of a level, for the formats of TILE_FORMATS. */
+#define TILED(id, name, kind)                                              \
+    case FORMAT_##id:                                                      \
+        multiply_##kind(w, list, begin, end, x, y, y_stride, fill_##name); \
+        break;
 #define TILE_PRODUCTS(level)                                                                                           \
     void level##_product_tiles(const matrix *w, const uint32_t *list, size_t begin, size_t end, const kernel_input *x, \
                                float *y, size_t y_stride)                                                              \
     {                                                                                                                  \
-        static const struct {                                                                                          \
-            multiply_function *multiply;                                                                               \
-            fill_function *fill;                                                                                       \
-        } formats[FORMAT_COUNT] = {TILE_FORMATS(TILED)};                                                               \
-        formats[w->format].multiply(w, list, begin, end, x, y, y_stride, formats[w->format].fill);                     \
+        switch (w->format) {                                                                                           \
+            TILE_FORMATS(TILED)                                                                                        \
+        default: /* callers have no other */                                                                           \
+            break;                                                                                                     \
+        }                                                                                                              \
     }
 
 #endif
