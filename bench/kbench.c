@@ -369,6 +369,8 @@ static void run_attend_long(void *context)
 {
     vector_job *job = context;
     size_t bytes = LONG_CONTEXT * HEAD * sizeof(uint16_t), scores = HEADS * LONG_CONTEXT * sizeof(float);
+    if (job->bench->set.memory_bytes < scores + 2 * bytes)
+        stop("attend_16384 needs 5 megabytes");
     size_t contexts = (job->bench->set.memory_bytes - scores) / bytes / 2;
     const uint8_t *key = job->bench->memory + job->head++ % contexts * 2 * bytes;
     float *out = job->bench->y, *last = (float *)(void *)(job->bench->memory + contexts * 2 * bytes);

@@ -176,12 +176,22 @@ static uint32_t group_items(const attention_shape *a)
     return (group_of(a) + ITEM_QUERIES - 1) / ITEM_QUERIES;
 }
 
-/* Returns how many queries of a group an item computes for many rows; never fewer than ITEM_QUERIES of a larger group. */
+/* Returns how many queries of a group an item computes for many rows: all that a run can have. */
 static uint32_t heads_together(const attention_shape *a)
 {
     uint32_t most = RUN_VALUES / a->head_length, group = group_of(a);
     most = most < RUN_QUERIES ? most : RUN_QUERIES;
     return group < most ? group : most;
+}
+
+/* Returns how many rows of a sequence are computed together. Heads may be so long that a run has no room for the queries of
+ * an item; then each row is taken alone. */
+static size_t rows_together(const attention_shape *a)
+{
+    if (a->head_length > RUN_VALUES / ITEM_QUERIES)
+        return 1;
+    size_t heads = heads_together(a), by_values = RUN_VALUES / (heads * a->head_length);
+    return RUN_QUERIES / heads < by_values ? RUN_QUERIES / heads : by_values;
 }
 
 /* Adds the rows [first, first + count) of a batch, which follow one another in a sequence, to the pieces that items are made
@@ -194,12 +204,11 @@ static void add_pieces(scratch *b, size_t first, size_t count, size_t most)
             (row_piece){(uint32_t)(first + i), (uint32_t)(count - i < rows ? count - i : rows)};
 }
 
+/* Cuts the rows of a batch into pieces. */
 static void cut_rows(const attention_job *job, size_t count)
 {
     scratch *b = &job->s->scratch;
-    const attention_shape *a = &job->l->attention;
-    size_t heads = heads_together(a), first = 0, by_values = RUN_VALUES / (heads * a->head_length);
-    size_t most = RUN_QUERIES / heads < by_values ? RUN_QUERIES / heads : by_values;
+    size_t first = 0, most = rows_together(&job->l->attention);
     b->piece_count = 0;
     for (size_t i = 1; i <= count; i++)
         if (i == count || b->sequence[i] != b->sequence[i - 1] || b->position[i] != b->position[i - 1] + 1) {

@@ -5,7 +5,8 @@
 
 TILE_PRODUCTS(avx512vnni)
 
-/* Tokens up to which AVX2's kernels for few are faster than these tiles, by measurement. */
+/* Tokens up to which AVX2's kernels for few are as fast as these tiles. Q5_K, Zen 5, tokens/s of all sequences: 273 with eight,
+ * and with tiles 305 with nine, 358 with twelve. */
 #define FEW_BEFORE_TILES 8
 
 static void product_bytes_avx512vnni(const matrix *w, const uint32_t *list, size_t begin, size_t end,
